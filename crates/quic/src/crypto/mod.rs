@@ -1,0 +1,1 @@
+//! Keys, TLS, tokens.

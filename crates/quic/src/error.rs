@@ -1,0 +1,133 @@
+//! Errors: what, where, which frame.
+
+use core::fmt;
+use std::borrow::Cow;
+
+/// A transport error code (RFC 9000 §20.1).
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Code(pub u64);
+
+impl Code {
+    /// Closed without an error.
+    pub const NO_ERROR: Self = Self(0x00);
+    /// The endpoint itself failed.
+    pub const INTERNAL_ERROR: Self = Self(0x01);
+    /// The server refuses a new connection.
+    pub const CONNECTION_REFUSED: Self = Self(0x02);
+    /// More data than credit.
+    pub const FLOW_CONTROL_ERROR: Self = Self(0x03);
+    /// More streams than credit.
+    pub const STREAM_LIMIT_ERROR: Self = Self(0x04);
+    /// A frame for a stream in the wrong state.
+    pub const STREAM_STATE_ERROR: Self = Self(0x05);
+    /// The final size of a stream changed.
+    pub const FINAL_SIZE_ERROR: Self = Self(0x06);
+    /// A frame that could not be parsed.
+    pub const FRAME_ENCODING_ERROR: Self = Self(0x07);
+    /// Transport parameters malformed or forbidden.
+    pub const TRANSPORT_PARAMETER_ERROR: Self = Self(0x08);
+    /// More connection IDs than the limit.
+    pub const CONNECTION_ID_LIMIT_ERROR: Self = Self(0x09);
+    /// Anything else that breaks the protocol.
+    pub const PROTOCOL_VIOLATION: Self = Self(0x0a);
+    /// A client Initial with a bad token.
+    pub const INVALID_TOKEN: Self = Self(0x0b);
+    /// The application closed while the handshake was running.
+    pub const APPLICATION_ERROR: Self = Self(0x0c);
+    /// More CRYPTO data than we buffer.
+    pub const CRYPTO_BUFFER_EXCEEDED: Self = Self(0x0d);
+    /// A forbidden key update.
+    pub const KEY_UPDATE_ERROR: Self = Self(0x0e);
+    /// A packet-protection limit was reached (RFC 9001 §6.6).
+    pub const AEAD_LIMIT_REACHED: Self = Self(0x0f);
+    /// No usable network path.
+    pub const NO_VIABLE_PATH: Self = Self(0x10);
+
+    /// A TLS alert as a transport error (RFC 9001 §4.8).
+    #[must_use]
+    pub const fn crypto(alert: u8) -> Self {
+        Self(0x100 + alert as u64)
+    }
+
+    fn name(self) -> Option<&'static str> {
+        Some(match self.0 {
+            0x00 => "NO_ERROR",
+            0x01 => "INTERNAL_ERROR",
+            0x02 => "CONNECTION_REFUSED",
+            0x03 => "FLOW_CONTROL_ERROR",
+            0x04 => "STREAM_LIMIT_ERROR",
+            0x05 => "STREAM_STATE_ERROR",
+            0x06 => "FINAL_SIZE_ERROR",
+            0x07 => "FRAME_ENCODING_ERROR",
+            0x08 => "TRANSPORT_PARAMETER_ERROR",
+            0x09 => "CONNECTION_ID_LIMIT_ERROR",
+            0x0a => "PROTOCOL_VIOLATION",
+            0x0b => "INVALID_TOKEN",
+            0x0c => "APPLICATION_ERROR",
+            0x0d => "CRYPTO_BUFFER_EXCEEDED",
+            0x0e => "KEY_UPDATE_ERROR",
+            0x0f => "AEAD_LIMIT_REACHED",
+            0x10 => "NO_VIABLE_PATH",
+            _ => return None,
+        })
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => f.write_str(name),
+            None if (0x100..0x200).contains(&self.0) => {
+                write!(f, "CRYPTO_ERROR (TLS alert {})", self.0 - 0x100)
+            }
+            None => write!(f, "error {:#x}", self.0),
+        }
+    }
+}
+
+impl fmt::Debug for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A violation that closes the connection with CONNECTION_CLOSE (type 0x1c).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TransportError {
+    /// The code the peer is told.
+    pub code: Code,
+    /// The type of the frame that caused it, if one did.
+    pub frame: Option<u64>,
+    /// The cause in words, for the peer's log and ours.
+    pub reason: Cow<'static, str>,
+}
+
+impl TransportError {
+    /// An error not yet tied to a frame.
+    pub fn new(code: Code, reason: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            code,
+            frame: None,
+            reason: reason.into(),
+        }
+    }
+
+    /// The same error, tied to the frame type that caused it unless already tied.
+    #[must_use]
+    pub fn in_frame(mut self, frame_type: u64) -> Self {
+        self.frame.get_or_insert(frame_type);
+        self
+    }
+}
+
+impl fmt::Display for TransportError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.code, self.reason)?;
+        match self.frame {
+            Some(frame) => write!(f, " (in frame type {frame:#x})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for TransportError {}

@@ -1,0 +1,42 @@
+//! The QUIC transport (RFC 8999, 9000, 9001, 9002), sans-I/O: bytes and time go
+//! in, bytes and time come out.
+//!
+//! ```text
+//! wire/        bytes <-> headers, frames, transport parameters
+//! crypto/      TLS session, packet keys, tokens, reset tokens, session store
+//! cid/         connection IDs: issued by us, issued by the peer, generator
+//! path/        validation, amplification, ECN, MTU of one path
+//! stream/      streams, flow control, send and receive buffers, scheduling
+//! datagram     DATAGRAM frames (RFC 9221)
+//! connection/  one connection: receive, transmit, timers
+//! endpoint/    which connection a datagram belongs to; Retry, VN, reset, overload
+//! event        what happened, for traces
+//! ```
+pub mod cid;
+pub mod crypto;
+pub mod error;
+pub mod path;
+pub mod stream;
+pub mod wire;
+
+pub use clearway_recovery::time::{self, Instant};
+
+/// Which end of the connection we are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Sent the first Initial.
+    Client,
+    /// Answered it.
+    Server,
+}
+
+impl Role {
+    /// The other end.
+    #[must_use]
+    pub fn peer(self) -> Self {
+        match self {
+            Self::Client => Self::Server,
+            Self::Server => Self::Client,
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! What a congestion controller is told, and what it answers.
+//!
+//! A controller is fed with facts and never guesses: it reads no clock, never
+//! infers idleness from bytes in flight, and keeps no timestamp as a recovery
+//! boundary. The boundary is a [`SendIndex`].
+
+use core::fmt::Debug;
+use core::time::Duration;
+
+use crate::limit::Limit;
+use crate::rate::RateSample;
+use crate::time::Instant;
+
+/// Position of a packet in a path's send order, over all packet number spaces.
+///
+/// A packet number would not do: three spaces share one controller, and packets
+/// of the old path must not touch the new one (RFC 9000 §9.4).
+pub type SendIndex = u64;
+
+/// A packet counted in flight has left.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent {
+    /// When it left.
+    pub now: Instant,
+    /// Its size in bytes, as counted in flight (UDP payload).
+    pub bytes: u64,
+    /// Its position in the path's send order.
+    pub index: SendIndex,
+    /// Bytes in flight before it.
+    pub in_flight_before: u64,
+    /// Whether nothing more was waiting behind it (see `rate::Estimator`).
+    pub app_limited: bool,
+}
+
+/// One ACK frame newly acknowledged packets of this path.
+#[derive(Clone, Copy, Debug)]
+pub struct Ack<'a> {
+    /// When the ACK arrived.
+    pub now: Instant,
+    /// Bytes in flight that it newly acknowledged.
+    pub bytes: u64,
+    /// Packets in flight that it newly acknowledged.
+    pub packets: u64,
+    /// The newest newly acknowledged packet.
+    pub largest_index: SendIndex,
+    /// When that packet had been sent.
+    pub largest_sent_time: Instant,
+    /// The index the next packet sent on this path will get: a packet-timed
+    /// round started now ends when an index ≥ this is acknowledged.
+    pub next_index: SendIndex,
+    /// Bytes in flight before this ACK (and before the losses it proves).
+    pub in_flight_before: u64,
+    /// Bytes in flight after this ACK and the losses it proves.
+    pub in_flight_after: u64,
+    /// Bytes declared lost by this ACK (already told by `on_congestion`).
+    pub lost_bytes: u64,
+    /// Bytes, of those acknowledged, whose packets left while the window or the
+    /// pacer was the limit: growth is justified by these only (RFC 9438 §5.8,
+    /// RFC 9002 §7.8; pacing is not under-utilisation).
+    pub window_used_bytes: u64,
+    /// Latest RTT sample, if this ACK gave one.
+    pub rtt_sample: Option<Duration>,
+    /// Smoothed RTT.
+    pub smoothed_rtt: Duration,
+    /// Minimum RTT of the path.
+    pub min_rtt: Duration,
+    /// Delivery-rate sample, if one was valid.
+    pub rate: Option<&'a RateSample>,
+}
+
+/// Why the window has to come down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CongestionCause {
+    /// Packets declared lost.
+    Loss,
+    /// ECN-CE marks reported.
+    EcnCe,
+}
+
+/// Packets lost or marked, told once per ACK frame or loss timer.
+#[derive(Clone, Copy, Debug)]
+pub struct Congestion {
+    /// When it was found out.
+    pub now: Instant,
+    /// Loss or mark.
+    pub cause: CongestionCause,
+    /// The newest lost packet; for ECN the newest packet newly acknowledged.
+    pub largest_index: SendIndex,
+    /// The index the next packet sent on this path will get. A new congestion
+    /// event begins only if `largest_index` ≥ the boundary set at the last one.
+    pub next_index: SendIndex,
+    /// Bytes lost (0 for ECN).
+    pub lost_bytes: u64,
+    /// Packets lost; for ECN the increase of the CE counter.
+    pub packets: u64,
+    /// Discontiguous ranges among the lost packets.
+    pub lost_ranges: u64,
+    /// Bytes in flight before the losses were taken out.
+    pub in_flight_before: u64,
+    /// Bytes in flight after.
+    pub in_flight_after: u64,
+    /// Bytes newly acknowledged by the same ACK.
+    pub acked_bytes: u64,
+    /// The loss spans persistent congestion (RFC 9002 §7.6).
+    pub persistent: bool,
+    /// Delivery-rate state when the newest lost packet left, for inflight-at-loss.
+    pub largest_tx_in_flight: u64,
+}
+
+/// Every packet declared lost in a congestion event has since been acknowledged.
+#[derive(Clone, Copy, Debug)]
+pub struct Spurious {
+    /// When the last proof arrived.
+    pub now: Instant,
+    /// The boundary (`Congestion::next_index`) of the event that is undone.
+    pub event: SendIndex,
+}
+
+/// Where a controller is, as qlog's `congestion_state_updated` names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum State {
+    /// Exponential growth.
+    SlowStart,
+    /// HyStart++ conservative slow start (RFC 9406).
+    ConservativeSlowStart,
+    /// Linear or cubic growth.
+    CongestionAvoidance,
+    /// Between a congestion event and the first ACK sent after it.
+    Recovery,
+}
+
+/// What a controller shows of itself, for traces and statistics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Metrics {
+    /// Slow start threshold in bytes; `None` = not yet set.
+    pub ssthresh: Option<u64>,
+    /// Congestion events so far.
+    pub congestion_events: u64,
+    /// Congestion events undone as spurious.
+    pub spurious_events: u64,
+    /// Times persistent congestion collapsed the window.
+    pub persistent_events: u64,
+}
+
+/// A congestion controller: facts in, window and rate out.
+///
+/// All sizes are bytes, all rates bytes per second, all arithmetic integer.
+pub trait Controller: Send + Debug {
+    /// A packet counted in flight has left.
+    fn on_sent(&mut self, sent: &Sent);
+    /// An ACK frame newly acknowledged packets. Follows `on_congestion` when the
+    /// same frame proved losses.
+    fn on_ack(&mut self, ack: &Ack<'_>);
+    /// Packets were declared lost, or marked.
+    fn on_congestion(&mut self, event: &Congestion);
+    /// A congestion event proved spurious (RFC 9438 §4.9.2).
+    fn on_spurious(&mut self, event: &Spurious);
+    /// The reason for not sending changed at `now`. See `limit` for the table
+    /// that says which clocks run in which state.
+    fn on_limit(&mut self, limit: Limit, now: Instant);
+    /// The connection sends again after everything had been acknowledged and
+    /// nothing waited. An event of the connection's, never inferred.
+    fn restart_from_idle(&mut self, now: Instant);
+    /// The path's maximum datagram size changed.
+    fn on_mds(&mut self, mds: u64);
+    /// The packet leaves the ledger without being acked or lost (a discarded
+    /// packet number space, RFC 9002 §6.2.2).
+    fn on_discarded(&mut self, bytes: u64) {
+        let _ = bytes;
+    }
+
+    /// Congestion window in bytes.
+    fn window(&self) -> u64;
+    /// The smallest window this controller ever answers with.
+    fn min_window(&self) -> u64;
+    /// Pacing rate in bytes per second; `None` lets the pacer derive it from
+    /// window and smoothed RTT (RFC 9002 §7.7).
+    fn pacing_rate(&self) -> Option<u64>;
+    /// Bytes that may leave now beyond `window() - in_flight` or less than it:
+    /// PRR (RFC 9937) answers here. `None` = the window alone decides.
+    fn send_allowance(&self, in_flight: u64) -> Option<u64> {
+        let _ = in_flight;
+        None
+    }
+    /// Where it is.
+    fn state(&self) -> State;
+    /// What it shows of itself.
+    fn metrics(&self) -> Metrics;
+    /// Its name, as `--controller` takes it.
+    fn name(&self) -> &'static str;
+}

@@ -1,0 +1,70 @@
+//! Integer nanoseconds, always passed in: no clock is read in this crate.
+
+use core::ops::{Add, AddAssign, Sub};
+use core::time::Duration;
+
+/// A point in time: nanoseconds since an origin that the caller chose.
+///
+/// Virtual time starts at zero; on sockets the origin is the moment the
+/// endpoint was created. Two instants of different origins do not compare.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(u64);
+
+impl Instant {
+    /// The origin.
+    pub const ZERO: Self = Self(0);
+    /// Later than everything; 584 years after the origin.
+    pub const FAR_FUTURE: Self = Self(u64::MAX);
+
+    /// From nanoseconds since the origin.
+    #[must_use]
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// Nanoseconds since the origin.
+    #[must_use]
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// Time since `earlier`, zero if `earlier` is later.
+    #[must_use]
+    pub fn saturating_since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// Nanoseconds of a duration, saturating at 584 years.
+#[must_use]
+pub fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl Add<Duration> for Instant {
+    type Output = Self;
+    fn add(self, rhs: Duration) -> Self {
+        Self(self.0.saturating_add(nanos(rhs)))
+    }
+}
+
+impl AddAssign<Duration> for Instant {
+    fn add_assign(&mut self, rhs: Duration) {
+        *self = *self + rhs;
+    }
+}
+
+impl Sub<Duration> for Instant {
+    type Output = Self;
+    fn sub(self, rhs: Duration) -> Self {
+        Self(self.0.saturating_sub(nanos(rhs)))
+    }
+}
+
+impl Sub for Instant {
+    type Output = Duration;
+    /// Saturates at zero, so that a reordered pair of readings is harmless.
+    fn sub(self, rhs: Self) -> Duration {
+        self.saturating_since(rhs)
+    }
+}
