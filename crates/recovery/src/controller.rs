@@ -177,12 +177,6 @@ pub trait Controller: Send + Debug {
     /// Pacing rate in bytes per second; `None` lets the pacer derive it from
     /// window and smoothed RTT (RFC 9002 §7.7).
     fn pacing_rate(&self) -> Option<u64>;
-    /// Bytes that may leave now beyond `window() - in_flight` or less than it:
-    /// PRR (RFC 9937) answers here. `None` = the window alone decides.
-    fn send_allowance(&self, in_flight: u64) -> Option<u64> {
-        let _ = in_flight;
-        None
-    }
     /// Where it is.
     fn state(&self) -> State;
     /// What it shows of itself.
