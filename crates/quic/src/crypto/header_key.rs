@@ -92,3 +92,50 @@ impl quic::HeaderProtectionKey for HeaderKey {
         SAMPLE_LEN
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustls::quic::HeaderProtectionKey as _;
+
+    /// Bits of `first` that protection changed under any of many samples.
+    fn bits_hidden(suite: Suite, first: u8) -> u8 {
+        let key = HeaderKey::new(suite, &[3; 32][..suite.key_len()]);
+        (0..=u8::MAX).fold(0, |hidden, n| {
+            let (mut masked, mut number) = (first, [0; 4]);
+            key.encrypt_in_place(&[n; SAMPLE_LEN], &mut masked, &mut number)
+                .unwrap();
+            hidden | (masked ^ first)
+        })
+    }
+
+    #[test]
+    fn five_bits_of_a_short_header_are_hidden_and_four_of_a_long_one() {
+        for suite in Suite::ALL {
+            assert_eq!(bits_hidden(suite, 0x43), 0b0001_1111, "{suite:?}");
+            assert_eq!(bits_hidden(suite, 0xc3), 0b0000_1111, "{suite:?}");
+        }
+    }
+
+    #[test]
+    fn only_the_packet_number_is_hidden_and_not_what_follows() {
+        let key = HeaderKey::new(Suite::Aes128Gcm, &[3; 16]);
+        for len in 1..=4 {
+            let (mut first, mut number) = (0x40 | (len - 1), [0; 4]);
+            key.encrypt_in_place(&[5; SAMPLE_LEN], &mut first, &mut number)
+                .unwrap();
+            assert_eq!(number[usize::from(len)..], [0; 4][usize::from(len)..]);
+            assert_ne!(number[..usize::from(len)], [0; 4][..usize::from(len)]);
+        }
+    }
+
+    #[test]
+    fn a_sample_or_number_of_a_wrong_length_changes_nothing() {
+        let key = HeaderKey::new(Suite::Aes128Gcm, &[3; 16]);
+        let (mut first, mut number) = (0x43, [1; 5]);
+        let short = key.decrypt_in_place(&[0; 15], &mut first, &mut number[..4]);
+        let long = key.decrypt_in_place(&[0; 16], &mut first, &mut number);
+        assert!(short.is_err() && long.is_err());
+        assert_eq!((first, number), (0x43, [1; 5]));
+    }
+}
