@@ -139,6 +139,13 @@ mod tests {
     }
 
     #[test]
+    fn a_share_of_a_byte_is_rounded_up() {
+        // 1000 of 20000 delivered against ssthresh 14001: 700.05 bytes.
+        let mut prr = Prr::new(20 * MDS);
+        assert_eq!(prr.on_ack(ack(18 * MDS, true), 14_001, MDS), Some(701));
+    }
+
+    #[test]
     fn nothing_delivered_changes_nothing() {
         let nothing = Delivery {
             acked: 0,

@@ -7,6 +7,7 @@ use super::*;
 mod extremes;
 mod idle;
 mod network;
+mod undo;
 
 fn newreno() -> Classic<NewReno> {
     Classic::new(NewReno::default(), SlowStart::Standard, MDS)
@@ -123,6 +124,23 @@ fn prr_sends_in_proportion_while_the_flight_is_above_ssthresh() {
 }
 
 #[test]
+fn prr_rebuilds_faster_once_no_further_loss_is_found() {
+    let after = |lost_bytes: u64| {
+        let mut reno = newreno();
+        reno.window = 20 * MDS;
+        send(&mut reno, 0..20, 0);
+        reno.on_congestion(&lost(0..15, 20));
+        reno.on_ack(&Ack {
+            lost_bytes,
+            ..acked(18, 1, 4)
+        });
+        reno.window()
+    };
+    assert_eq!(after(MDS), 5 * MDS);
+    assert_eq!(after(0), 6 * MDS);
+}
+
+#[test]
 fn a_timer_that_finds_more_losses_makes_no_room_for_a_burst() {
     let mut reno = newreno();
     reno.window = 40 * MDS;
@@ -226,6 +244,29 @@ fn persistent_congestion_within_recovery_keeps_its_ssthresh() {
     assert_eq!(reno.state(), State::SlowStart);
     reno.on_spurious(&spurious(151));
     assert_eq!(reno.metrics().spurious_events, 0, "two responses, no undo");
+    // Packets sent in that recovery fell in the same disaster.
+    let mut later = in_avoidance(newreno());
+    later.on_congestion(&lost(101..102, 151));
+    send(&mut later, 151..160, 30);
+    later.on_congestion(&persistent(102..150, 160));
+    later.on_congestion(&lost(151..155, 162));
+    assert_eq!(later.metrics().congestion_events, 2);
+    assert_eq!(later.state(), State::SlowStart);
+}
+
+#[test]
+fn after_a_collapse_cubic_avoids_from_the_plateau() {
+    let mut cubic = in_avoidance(cubic());
+    cubic.on_congestion(&persistent(101..140, 151));
+    let ssthresh = cubic.metrics().ssthresh.unwrap();
+    cubic.window = ssthresh - 1;
+    send(&mut cubic, 151..200, 0);
+    cubic.on_ack(&acked(199, 49, 0));
+    assert_eq!(cubic.state(), State::CongestionAvoidance);
+    let law = format!("{:?}", cubic.law);
+    for part in [format!("w_max: {ssthresh},"), "k: 0,".to_owned()] {
+        assert!(law.contains(&part), "{part} in {law}");
+    }
 }
 
 #[test]
@@ -237,123 +278,6 @@ fn slow_start_after_a_collapse_stops_at_ssthresh() {
     reno.on_ack(&acked(174, 24, 0));
     assert_eq!(reno.window(), 25 * MDS);
     assert_eq!(reno.state(), State::CongestionAvoidance);
-}
-
-#[test]
-fn proof_restores_everything() {
-    let mut cubic = in_avoidance(cubic());
-    cubic.on_ack(&acked(110, 10, 40));
-    // An undo keeps no older undo.
-    cubic.undo = None;
-    let before = format!("{cubic:?}");
-    let (window, flight) = (cubic.window(), cubic.largest_flight);
-    cubic.on_congestion(&lost(111..112, 151));
-    cubic.on_ack(&acked(115, 1, 38));
-    assert_ne!(cubic.window(), window);
-    cubic.on_spurious(&spurious(151));
-    assert_eq!(cubic.window(), window);
-    assert_eq!(cubic.largest_flight, flight);
-    // All of it, the law's memory included, but for the count of events.
-    cubic.metrics = in_avoidance(self::cubic()).metrics;
-    assert_eq!(format!("{cubic:?}"), before);
-}
-
-#[test]
-fn an_undone_curve_goes_on_without_the_pause_between() {
-    let grown = |undo: bool, pause_ms: u64| {
-        let mut cubic = in_avoidance(cubic());
-        cubic.on_ack(&acked(110, 10, 40));
-        if undo {
-            cubic.on_congestion(&lost(111..112, 151));
-        }
-        cubic.on_limit(Limit::Application, at_ms(500));
-        cubic.on_limit(Limit::Congestion, at_ms(500 + pause_ms));
-        if undo {
-            cubic.on_spurious(&spurious(151));
-        }
-        cubic.on_ack(&Ack {
-            now: at_ms(3_000 + pause_ms),
-            ..acked(140, 30, 10)
-        });
-        cubic.window()
-    };
-    assert_eq!(grown(true, 0), grown(false, 0));
-    assert_eq!(grown(true, 60_000), grown(false, 0));
-}
-
-#[test]
-fn the_proof_of_another_event_undoes_nothing() {
-    let mut reno = in_avoidance(newreno());
-    reno.on_congestion(&lost(101..103, 151));
-    let window = reno.window();
-    reno.on_spurious(&spurious(100));
-    assert_eq!(reno.window(), window);
-    // The newer event's state is kept, the older one's is gone.
-    send(&mut reno, 151..160, 30);
-    reno.on_congestion(&lost(151..152, 160));
-    reno.on_spurious(&spurious(151));
-    assert_eq!(reno.metrics().spurious_events, 0);
-    reno.on_spurious(&spurious(160));
-    assert_eq!(reno.metrics().spurious_events, 1);
-    assert_eq!(reno.window(), 25 * MDS);
-}
-
-#[test]
-fn an_event_is_undone_once() {
-    let mut reno = in_avoidance(newreno());
-    reno.on_congestion(&lost(101..103, 151));
-    reno.on_spurious(&spurious(151));
-    let window = reno.window();
-    reno.window = 30 * MDS;
-    reno.on_spurious(&spurious(151));
-    assert_eq!((window, reno.window()), (50 * MDS, 30 * MDS));
-}
-
-#[test]
-fn after_an_undo_a_real_loss_counts_again() {
-    let mut reno = in_avoidance(newreno());
-    reno.on_congestion(&lost(101..103, 151));
-    reno.on_spurious(&spurious(151));
-    reno.on_congestion(&lost(120..121, 155));
-    assert_eq!(reno.state(), State::Recovery);
-    assert_eq!(reno.metrics().ssthresh, Some(25 * MDS));
-}
-
-#[test]
-fn a_window_grown_past_cwnd_prior_is_not_undone() {
-    let mut reno = in_avoidance(newreno());
-    reno.on_congestion(&lost(101..103, 151));
-    reno.on_ack(&acked(151, 1, 20));
-    reno.window = 50 * MDS;
-    reno.on_spurious(&spurious(151));
-    assert_eq!(reno.metrics().spurious_events, 0);
-    assert_eq!(reno.metrics().ssthresh, Some(25 * MDS));
-}
-
-#[test]
-fn a_mark_in_the_same_event_voids_the_undo() {
-    let mut reno = in_avoidance(newreno());
-    reno.on_congestion(&lost(101..103, 151));
-    reno.on_congestion(&marked(105, 151));
-    reno.on_spurious(&spurious(151));
-    assert_eq!(reno.metrics().spurious_events, 0);
-    // Nor is an event undone that a mark began.
-    let mut marked_first = in_avoidance(newreno());
-    marked_first.on_congestion(&marked(105, 151));
-    marked_first.on_congestion(&lost(106..107, 151));
-    marked_first.on_spurious(&spurious(151));
-    assert_eq!(marked_first.metrics().spurious_events, 0);
-}
-
-#[test]
-fn an_undone_first_loss_resumes_slow_start() {
-    let mut cubic = cubic();
-    send(&mut cubic, 0..10, 0);
-    cubic.on_congestion(&lost(0..1, 10));
-    cubic.on_spurious(&spurious(10));
-    assert_eq!(cubic.state(), State::SlowStart);
-    cubic.on_ack(&acked(9, 10, 0));
-    assert_eq!(cubic.window(), 20 * MDS);
 }
 
 #[test]
@@ -382,6 +306,25 @@ fn hystart_leaves_to_avoidance_with_w_max_at_the_window() {
     for part in ["w_max: 1200000", "cwnd_prior: 1200000", "k: 0,"] {
         assert!(law.contains(part), "{part} in {law}");
     }
+}
+
+#[test]
+fn hystart_judges_the_first_slow_start_only() {
+    let mut cubic = Classic::new(Cubic::default(), SlowStart::HyStart, MDS);
+    cubic.on_congestion(&persistent(0..9, 10));
+    for (index, rtt) in [(10, 20), (20, 90)] {
+        for _ in 0..8 {
+            cubic.on_ack(&Ack {
+                rtt_sample: Some(Duration::from_millis(rtt)),
+                window_used_bytes: 0,
+                ..acked(index, 1, 0)
+            });
+        }
+    }
+    assert_eq!(cubic.window(), 2 * MDS);
+    send(&mut cubic, 21..23, 0);
+    cubic.on_ack(&acked(22, 2, 0));
+    assert_eq!(cubic.window(), 4 * MDS, "doubled, not a quarter more");
 }
 
 #[test]

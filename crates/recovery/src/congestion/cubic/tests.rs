@@ -181,6 +181,20 @@ fn growth_is_bounded_by_the_largest_flight() {
     assert_eq!(grown(100 * MDS), window, "never shrinks");
 }
 
+/// Else a sender that fills half its window would store up growth, and take it
+/// all at once when it fills the window again.
+#[test]
+fn w_est_does_not_run_ahead_of_the_bound() {
+    let (mut cubic, window) = (running(28 * MDS, 20 * MDS), 20 * MDS);
+    for _ in 0..100 {
+        cubic.grow(&Growth {
+            largest_flight: window / 2,
+            ..growth(1, window, window)
+        });
+    }
+    assert_eq!(cubic.memory.epoch.unwrap().w_est, window);
+}
+
 #[test]
 fn a_new_datagram_size_does_not_bend_a_running_curve() {
     let window = 700 * MDS;
