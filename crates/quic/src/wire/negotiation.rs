@@ -82,7 +82,9 @@ mod tests {
         assert!(PartialHeader::parse(w.filled(), 8).is_err());
         w.u32(1);
         assert!(PartialHeader::parse(w.filled(), 8).is_ok());
-        w.u8(0);
-        assert!(PartialHeader::parse(w.filled(), 8).is_err());
+        for _ in 1..4 {
+            w.u8(0);
+            assert!(PartialHeader::parse(w.filled(), 8).is_err());
+        }
     }
 }

@@ -113,6 +113,37 @@ mod tests {
         );
     }
 
+    /// A byte has to tell twice as many numbers apart as are unacknowledged.
+    #[test]
+    fn lengths_change_where_half_the_window_is_full() {
+        for (unacked, len) in [
+            (1, 1),
+            (1 << 7, 1),
+            ((1 << 7) + 1, 2),
+            (1 << 15, 2),
+            ((1 << 15) + 1, 3),
+            (1 << 23, 3),
+            ((1 << 23) + 1, 4),
+        ] {
+            let number = TruncatedNumber::new(1_000_000 + unacked, Some(1_000_000));
+            assert_eq!(number.size(), len, "{unacked}");
+            let first = TruncatedNumber::new(unacked - 1, None);
+            assert_eq!(first.size(), len, "{unacked}");
+        }
+    }
+
+    /// The window is open below and closed above (RFC 9000 §A.3).
+    #[test]
+    fn the_edges_of_the_window() {
+        let expected = 0x1080;
+        for number in [expected - 0x7f, expected, expected + 0x80] {
+            let truncated = TruncatedNumber::with_len(number, 1);
+            assert_eq!(truncated.recover(Some(expected - 1)), number);
+        }
+        let below = TruncatedNumber::with_len(expected - 0x80, 1);
+        assert_eq!(below.recover(Some(expected - 1)), expected + 0x80);
+    }
+
     /// The example of RFC 9000 §A.3.
     #[test]
     fn decoding_example() {
