@@ -355,6 +355,9 @@ mod tests {
         assert_eq!(sender.pop(1_000, 1_000).unwrap().data, message(1, 60));
         assert!(sender.take_writable());
         assert!(!sender.take_writable());
+        sender.send(message(3, 60), 1_000).unwrap();
+        sender.pop(1_000, 1_000).unwrap();
+        assert!(!sender.take_writable(), "nobody was refused since");
         assert_eq!(sender.dropped(), 0);
     }
 
