@@ -1,0 +1,84 @@
+//! Seeded randomness, one stream per purpose.
+
+use core::time::Duration;
+
+use rand_chacha::ChaCha8Rng;
+use rand_core::{RngCore, SeedableRng};
+
+use crate::Probability;
+use crate::time::nanos;
+
+/// A seeded source of decisions.
+///
+/// Each purpose draws from a stream of its own, so that switching one
+/// impairment on leaves the decisions of all others as they were.
+#[derive(Clone, Debug)]
+pub struct Dice(ChaCha8Rng);
+
+impl Dice {
+    /// The dice of `seed` for the purpose numbered `stream`.
+    #[must_use]
+    pub fn new(seed: u64, stream: u64) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        rng.set_stream(stream);
+        Self(rng)
+    }
+
+    /// True with probability `p`. Certain answers draw nothing.
+    pub fn happens(&mut self, p: Probability) -> bool {
+        if p == Probability::NEVER {
+            return false;
+        }
+        if p == Probability::ALWAYS {
+            return true;
+        }
+        let drawn = (u64::from(self.0.next_u32()) * u64::from(Probability::ALWAYS.parts())) >> 32;
+        drawn < u64::from(p.parts())
+    }
+
+    /// Uniform in `0..bound`; zero for a zero bound.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        let product = u128::from(self.0.next_u64()) * u128::from(bound);
+        // The high half is below `bound`, which is itself a u64.
+        (product >> 64) as u64
+    }
+
+    /// Uniform in `0..=max`, to the nanosecond.
+    pub fn up_to(&mut self, max: Duration) -> Duration {
+        Duration::from_nanos(self.below(nanos(max).saturating_add(1)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frequencies_match_probabilities() {
+        let mut dice = Dice::new(1, 0);
+        let p = Probability::from_parts(300_000_000).unwrap();
+        let hits = (0..100_000).filter(|_| dice.happens(p)).count();
+        // Five standard deviations of a binomial(100 000, 0.3) are 725.
+        assert!((29_275..=30_725).contains(&hits), "{hits}");
+    }
+
+    #[test]
+    fn certain_answers_are_certain() {
+        let mut dice = Dice::new(1, 0);
+        assert!((0..1000).all(|_| dice.happens(Probability::ALWAYS)));
+        assert!(!(0..1000).any(|_| dice.happens(Probability::NEVER)));
+        assert_eq!(dice.below(0), 0);
+        assert_eq!(dice.up_to(Duration::ZERO), Duration::ZERO);
+    }
+
+    #[test]
+    fn streams_differ_and_repeat() {
+        let draw = |seed, stream| {
+            let mut dice = Dice::new(seed, stream);
+            (0..4).map(|_| dice.below(u64::MAX)).collect::<Vec<_>>()
+        };
+        assert_eq!(draw(7, 1), draw(7, 1));
+        assert_ne!(draw(7, 1), draw(7, 2));
+        assert_ne!(draw(7, 1), draw(8, 1));
+    }
+}

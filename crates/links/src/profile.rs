@@ -1,0 +1,137 @@
+//! Networks with a name.
+
+use crate::spec::SpecError;
+use crate::{LinkConfig, Path};
+
+/// A network that has a name because people test with it.
+#[derive(Clone, Copy, Debug)]
+pub struct Profile {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is, in a line.
+    pub about: &'static str,
+    /// From client to server; see [`LinkConfig::apply`].
+    up: &'static str,
+    /// From server to client.
+    down: &'static str,
+}
+
+/// All of them. RTTs are two-way, so each direction delays by half.
+pub const PROFILES: &[Profile] = &[
+    Profile {
+        name: "death_spiral",
+        about: "100 Mbit/s, 10 ms, 250 packets; 30 % loss to the client for the first 2 s",
+        up: "clock=first-packet rate=100M delay=5ms queue=250",
+        down: "clock=first-packet rate=100M delay=5ms queue=250 loss=30%@0s-2s",
+    },
+    Profile {
+        name: "death_spiral_ticks",
+        about: "death_spiral, released on 1 ms ticks so that bursts arrive together",
+        up: "clock=first-packet rate=100M delay=5ms queue=250 tick=1ms",
+        down: "clock=first-packet rate=100M delay=5ms queue=250 tick=1ms loss=30%@0s-2s",
+    },
+    Profile {
+        name: "interop",
+        about: "the interop runner's path: 10 Mbit/s, 30 ms, 25 packets",
+        up: "rate=10M delay=15ms queue=25",
+        down: "rate=10M delay=15ms queue=25",
+    },
+    Profile {
+        name: "transfer_loss",
+        about: "interop with 2 % loss both ways, at most 3 in a row",
+        up: "rate=10M delay=15ms queue=25 loss=2% burst=3",
+        down: "rate=10M delay=15ms queue=25 loss=2% burst=3",
+    },
+    Profile {
+        name: "handshake_loss",
+        about: "interop with 30 % loss both ways, at most 3 in a row",
+        up: "rate=10M delay=15ms queue=25 loss=30% burst=3",
+        down: "rate=10M delay=15ms queue=25 loss=30% burst=3",
+    },
+    Profile {
+        name: "blackhole_2s",
+        about: "10 Mbit/s, 80 ms, 80 ms of queue; nothing arrives from 2 s to 4 s",
+        up: "clock=first-packet rate=10M delay=40ms queue=100KB blackhole=2s-4s",
+        down: "clock=first-packet rate=10M delay=40ms queue=100KB blackhole=2s-4s",
+    },
+    Profile {
+        name: "reorder",
+        about: "50 Mbit/s, 40 ms; 5 % of packets are half an RTT late",
+        up: "rate=50M delay=20ms queue=250KB reorder=5%:20ms",
+        down: "rate=50M delay=20ms queue=250KB reorder=5%:20ms",
+    },
+    Profile {
+        name: "wifi_jitter",
+        about: "10 Mbit/s, 2 ms, up to 12.5 ms of jitter in order",
+        up: "rate=10M delay=1ms queue=100 jitter=12.5ms",
+        down: "rate=10M delay=1ms queue=100 jitter=12.5ms",
+    },
+    Profile {
+        name: "geo_sat",
+        about: "a satellite: 250 Mbit/s down, 3 Mbit/s up, 600 ms",
+        up: "rate=3M delay=300ms queue=225KB",
+        down: "rate=250M delay=300ms queue=18750KB",
+    },
+    Profile {
+        name: "dsl",
+        about: "40 Mbit/s down, 5 Mbit/s up, 20 ms, 100 ms of queue",
+        up: "rate=5M delay=10ms queue=62500B",
+        down: "rate=40M delay=10ms queue=500KB",
+    },
+];
+
+const RIGHT: &str = "one of death_spiral, death_spiral_ticks, interop, transfer_loss, \
+                     handshake_loss, blackhole_2s, reorder, wifi_jitter, geo_sat, dsl";
+
+impl Profile {
+    /// The profile called `name`.
+    ///
+    /// # Errors
+    /// If there is none; the message lists them.
+    pub fn named(name: &str) -> Result<&'static Self, SpecError> {
+        PROFILES
+            .iter()
+            .find(|profile| profile.name == name)
+            .ok_or_else(|| SpecError::new("profile", name, "there is none of this name", RIGHT))
+    }
+
+    /// The link from client to server.
+    ///
+    /// # Errors
+    /// None for the profiles in [`PROFILES`]; a test parses them all.
+    pub fn up(&self) -> Result<LinkConfig, SpecError> {
+        self.up.parse()
+    }
+
+    /// The link from server to client.
+    ///
+    /// # Errors
+    /// As [`Profile::up`].
+    pub fn down(&self) -> Result<LinkConfig, SpecError> {
+        self.down.parse()
+    }
+
+    /// Both links as a path.
+    ///
+    /// # Errors
+    /// As [`Profile::up`].
+    pub fn path(&self, seed: u64) -> Result<Path, SpecError> {
+        Ok(Path::new(self.up()?, self.down()?, seed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_profiles_parse_and_are_listed() {
+        for profile in PROFILES {
+            profile.path(1).unwrap();
+            assert!(RIGHT.contains(profile.name), "{}", profile.name);
+            assert_eq!(Profile::named(profile.name).unwrap().name, profile.name);
+        }
+        let error = Profile::named("lan").unwrap_err().to_string();
+        assert!(error.contains("none of this name; write one of death_spiral"));
+    }
+}

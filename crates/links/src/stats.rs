@@ -1,0 +1,71 @@
+//! What a link counted.
+
+use core::time::Duration;
+
+/// Counters of one link direction since it was made.
+///
+/// They balance at every moment:
+/// `sent + duplicated = delivered + dropped() + in transit`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkStats {
+    /// Packets offered to the link.
+    pub sent: u64,
+    /// Their UDP payload, in bytes.
+    pub sent_bytes: u64,
+    /// Packets handed to the receiver, duplicates included.
+    pub delivered: u64,
+    /// Their UDP payload, in bytes.
+    pub delivered_bytes: u64,
+    /// Refused by a full queue.
+    pub dropped_queue: u64,
+    /// Lost at random (uniform or Gilbert-Elliott).
+    pub dropped_loss: u64,
+    /// Named by the drop list.
+    pub dropped_list: u64,
+    /// Arrived in a blackhole window.
+    pub dropped_blackhole: u64,
+    /// Extra copies made.
+    pub duplicated: u64,
+    /// Packets with a byte changed.
+    pub corrupted: u64,
+    /// Delivered after a packet that was sent later (RFC 4737 §3.3).
+    pub reordered: u64,
+    /// Marked congestion-experienced by the queue.
+    pub ce_marked: u64,
+    /// The longest queue, in packets (the one being serialised excluded).
+    pub max_queue_packets: u64,
+    /// The longest queue, in bytes with headers.
+    pub max_queue_bytes: u64,
+    /// Sum of the time packets waited in the queue before serialisation.
+    pub queueing_total: Duration,
+    /// The longest such wait.
+    pub queueing_max: Duration,
+}
+
+impl LinkStats {
+    /// All packets that will never arrive, whatever the cause.
+    #[must_use]
+    pub const fn dropped(&self) -> u64 {
+        self.dropped_queue + self.dropped_loss + self.dropped_list + self.dropped_blackhole
+    }
+
+    /// Adds the counters of `other`; maxima take the larger.
+    pub fn absorb(&mut self, other: &Self) {
+        self.sent += other.sent;
+        self.sent_bytes += other.sent_bytes;
+        self.delivered += other.delivered;
+        self.delivered_bytes += other.delivered_bytes;
+        self.dropped_queue += other.dropped_queue;
+        self.dropped_loss += other.dropped_loss;
+        self.dropped_list += other.dropped_list;
+        self.dropped_blackhole += other.dropped_blackhole;
+        self.duplicated += other.duplicated;
+        self.corrupted += other.corrupted;
+        self.reordered += other.reordered;
+        self.ce_marked += other.ce_marked;
+        self.max_queue_packets = self.max_queue_packets.max(other.max_queue_packets);
+        self.max_queue_bytes = self.max_queue_bytes.max(other.max_queue_bytes);
+        self.queueing_total = self.queueing_total.saturating_add(other.queueing_total);
+        self.queueing_max = self.queueing_max.max(other.queueing_max);
+    }
+}
