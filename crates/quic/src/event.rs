@@ -39,6 +39,8 @@ pub enum LossTrigger {
     Reordering,
     /// Time threshold.
     Time,
+    /// Given up with its path, its Retry or its 0-RTT: no sign of congestion.
+    Withdrawn,
 }
 
 /// One thing that happened.

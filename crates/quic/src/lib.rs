@@ -16,9 +16,12 @@
 //! ```
 pub mod ack;
 pub mod cid;
+pub mod connection;
 pub mod crypto;
 pub mod datagram;
+pub mod endpoint;
 pub mod error;
+pub mod event;
 pub mod path;
 pub mod rng;
 pub mod stream;

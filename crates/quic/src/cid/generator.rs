@@ -19,7 +19,7 @@ pub const SHARD_PREFIX_LEN: usize = 8;
 /// how long its connection ID is (RFC 9000 §17.3.1). An encoding that a load
 /// balancer reads (QUIC-LB) is another implementation, and [`ShardGenerator`]
 /// wraps it as it wraps any.
-pub trait CidGenerator: Send {
+pub trait CidGenerator: core::fmt::Debug + Send {
     /// A connection ID of [`CidGenerator::cid_len`] bytes that was not made
     /// before (but for the odds).
     fn generate(&mut self, rng: &mut Rng) -> ConnectionId;

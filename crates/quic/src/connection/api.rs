@@ -11,7 +11,7 @@ use super::Connection;
 use crate::Instant;
 use crate::datagram::SendDatagramError;
 use crate::stream::{
-    Directionality, Priority, ReadError, StreamEvent, StreamId, UnknownStream, WriteError,
+    Directionality, Priority, ReadError, StreamEvent, StreamId, WriteError,
 };
 use crate::wire::TransportParameters;
 
@@ -113,7 +113,7 @@ impl Connection {
     /// The peer's certificates, its own first, DER.
     #[must_use]
     pub fn peer_certificates(&self) -> Option<&[rustls::pki_types::CertificateDer<'static>]> {
-        self.tls.summary.peer_certificates.as_deref()
+        Some(&self.tls.summary.peer_certificates[..]).filter(|chain| !chain.is_empty())
     }
 
     /// The peer's transport parameters, once they have arrived.
@@ -173,16 +173,16 @@ impl Connection {
     /// Abandons sending (RESET_STREAM).
     ///
     /// # Errors
-    /// See [`UnknownStream`].
-    pub fn reset(&mut self, id: StreamId, code: u64) -> Result<(), UnknownStream> {
+    /// See [`WriteError`].
+    pub fn reset(&mut self, id: StreamId, code: u64) -> Result<(), WriteError> {
         self.streams.reset(id, code)
     }
 
     /// Abandons receiving (STOP_SENDING).
     ///
     /// # Errors
-    /// See [`UnknownStream`].
-    pub fn stop(&mut self, id: StreamId, code: u64) -> Result<(), UnknownStream> {
+    /// See [`ReadError`].
+    pub fn stop(&mut self, id: StreamId, code: u64) -> Result<(), ReadError> {
         self.streams.stop(id, code)
     }
 
@@ -202,12 +202,10 @@ impl Connection {
         self.streams.read_chunk(id, max)
     }
 
-    /// Changes how a stream is scheduled against others.
-    ///
-    /// # Errors
-    /// See [`UnknownStream`].
-    pub fn set_priority(&mut self, id: StreamId, priority: Priority) -> Result<(), UnknownStream> {
-        self.streams.set_priority(id, priority)
+    /// Changes how a stream is scheduled against others; nothing happens if it
+    /// has ended.
+    pub fn set_priority(&mut self, id: StreamId, priority: Priority) {
+        self.streams.set_priority(id, priority);
     }
 
     /// Queues a DATAGRAM frame (RFC 9221).
@@ -215,27 +213,29 @@ impl Connection {
     /// # Errors
     /// If the peer takes none, it is too large, or the queue is full.
     pub fn send_datagram(&mut self, data: Bytes) -> Result<(), SendDatagramError> {
-        let max = self.max_datagram_size();
-        self.datagrams.send(data, max)
+        let room = self.datagram_room();
+        self.datagrams_out.send(data, room)
     }
 
     /// The next DATAGRAM received.
     pub fn recv_datagram(&mut self) -> Option<Bytes> {
-        self.datagrams.recv()
+        self.datagrams_in.recv()
     }
 
     /// Largest DATAGRAM that fits a packet of the active path now; `None` if
     /// the peer takes none.
     #[must_use]
     pub fn max_datagram_size(&self) -> Option<usize> {
-        /// First byte, packet number, tag, frame type, length.
-        const OVERHEAD: usize = 1 + 4 + 16 + 1 + 2;
-        let offered = self.tls.peer.as_ref()?.max_datagram_frame_size?;
-        let offered = usize::try_from(offered).unwrap_or(usize::MAX);
-        let cid = self.remote_cids.for_path(self.paths.active_id()).len();
-        let room = usize::from(self.paths.active().mtu.current()).saturating_sub(OVERHEAD + cid);
-        // The frame's own type and length count against what the peer offered.
-        Some(room.min(offered.saturating_sub(3))).filter(|&max| max > 0)
+        self.datagrams_out.max_size(self.datagram_room())
+    }
+
+    /// Room for frames in a full packet of the active path.
+    pub(crate) fn datagram_room(&self) -> usize {
+        /// First byte, packet number, tag.
+        const OVERHEAD: usize = 1 + 4 + 16;
+        let path = self.paths.active();
+        let cid = self.remote_cids.cid(path.id).map_or(0, |cid| cid.len());
+        usize::from(path.mtu.current()).saturating_sub(OVERHEAD + cid)
     }
 
     /// Sends a PING, whose acknowledgement shows that the peer is there.
@@ -254,7 +254,8 @@ impl Connection {
         let Some(keys) = &mut self.keys.one_rtt else {
             return Err(UpdateKeysError::HandshakeNotConfirmed);
         };
-        keys.initiate().map_err(|_| UpdateKeysError::TooSoon)?;
+        keys.initiate_update(now)
+            .map_err(|_| UpdateKeysError::TooSoon)?;
         self.on_key_phase(now, false);
         Ok(())
     }

@@ -23,7 +23,7 @@ pub(crate) struct CryptoStream {
 }
 
 /// What TLS wrote and the peer has not acknowledged.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Send {
     /// Offset of the first byte in `data`.
     base: u64,
@@ -51,7 +51,7 @@ impl CryptoStream {
     /// The next bytes to send: lost ones first. `None` if nothing is due.
     pub(crate) fn next_to_send(&self) -> Option<(u64, usize)> {
         let send = &self.send;
-        if let Some(range) = send.lost.iter().next_back() {
+        if let Some(range) = send.lost.iter().next() {
             return Some((*range.start(), (range.end() - range.start() + 1) as usize));
         }
         let end = send.end();
@@ -68,7 +68,7 @@ impl CryptoStream {
             *to = *from;
         }
         if !out.is_empty() {
-            send.lost.remove(offset..=end - 1);
+            send.lost.subtract(offset..=end - 1);
         }
         send.next = send.next.max(end);
     }
@@ -80,18 +80,16 @@ impl CryptoStream {
             return;
         }
         let range = offset..=offset + len as u64 - 1;
-        send.lost.remove(range.clone());
+        send.lost.subtract(range.clone());
         send.acked.insert_range(range);
-        while let Some(first) = send.acked.iter().next_back() {
-            if *first.start() > send.base {
-                break;
-            }
+        let first = send.acked.iter().next();
+        if let Some(first) = first
+            && *first.start() <= send.base
+        {
             let end = first.end() + 1;
-            send.acked.remove(0..=end - 1);
-            if end > send.base {
-                send.data.drain(..(end - send.base) as usize);
-                send.base = end;
-            }
+            send.acked.subtract(0..=end - 1);
+            send.data.drain(..end.saturating_sub(send.base) as usize);
+            send.base = send.base.max(end);
         }
     }
 
@@ -104,7 +102,7 @@ impl CryptoStream {
         }
         send.lost.insert_range(start..=end - 1);
         for acked in send.acked.iter() {
-            send.lost.remove(acked);
+            send.lost.subtract(acked);
         }
     }
 
@@ -180,6 +178,18 @@ impl CryptoStream {
     /// Bytes of memory held, for the connection's bound.
     pub(crate) fn memory(&self) -> usize {
         self.receive.buffered + self.send.data.capacity()
+    }
+}
+
+impl Default for Send {
+    fn default() -> Self {
+        Self {
+            base: 0,
+            data: VecDeque::new(),
+            next: 0,
+            lost: RangeSet::unbounded(),
+            acked: RangeSet::unbounded(),
+        }
     }
 }
 

@@ -1,7 +1,6 @@
 //! Which frames go into a packet, in which order.
 
 use core::time::Duration;
-use std::collections::VecDeque;
 
 use clearway_recovery::Space;
 
@@ -10,11 +9,22 @@ use super::content::SentFrame;
 use super::packet::{Draft, Permit, Shape};
 use crate::Instant;
 use crate::stream::Sendability;
-use crate::wire::{PacketKind, Writer, frame};
+use super::transmit::MIN_DATAGRAM;
+use crate::wire::frame::{ack, data};
+use crate::wire::{Frame, PacketKind, Writer};
 
 /// A packet with nothing but ACKs asks for an acknowledgement once in so many,
 /// so that the peer's ranges can be forgotten (RFC 9000 §13.2.4).
 const PING_AMONG_ACKS: u32 = 32;
+
+/// Type and eight bytes.
+const PATH_FRAME_LEN: usize = 9;
+
+/// Type, two numbers, length, connection ID, token (RFC 9000 §19.15).
+const NEW_CONNECTION_ID_MAX: usize = 1 + 8 + 8 + 1 + 20 + 16;
+
+/// Type and number (RFC 9000 §19.16).
+const RETIRE_CONNECTION_ID_MAX: usize = 1 + 8;
 
 /// Control frames of the connection itself that wait to be sent.
 #[derive(Debug, Default)]
@@ -25,10 +35,6 @@ pub(crate) struct Control {
     pub(crate) new_token_due: bool,
     pub(crate) ack_frequency: Option<AckFrequencyRequest>,
     pub(crate) ack_frequency_due: bool,
-    /// PATH_RESPONSE etc. live with their path; IMMEDIATE_ACK is one shot.
-    pub(crate) immediate_ack: bool,
-    /// RETIRE_CONNECTION_ID etc. live with the CID pools.
-    pub(crate) datagrams_lost: VecDeque<()>,
 }
 
 /// What we ask the peer's acknowledgements to be (draft-ietf-quic-ack-frequency §4).
@@ -50,9 +56,9 @@ impl Connection {
     /// Whether 0-RTT or 1-RTT frames wait that the window and the pacer decide on.
     pub(crate) fn wants_data(&self) -> bool {
         self.control.is_due()
-            || self.local_cids.has_frames_due()
-            || self.remote_cids.has_frames_due()
-            || self.datagrams.has_outgoing()
+            || self.local_cids.has_frames()
+            || self.remote_cids.has_frames()
+            || !self.datagrams_out.is_empty()
             || matches!(self.streams.sendability(), Sendability::Ready)
     }
 
@@ -65,8 +71,11 @@ impl Connection {
         permit: Permit,
         shape: Shape,
     ) {
+        if shape == Shape::Close {
+            return self.fill_close(draft.kind, w);
+        }
         if shape == Shape::MtuProbe {
-            frame::encode_ping(w);
+            Frame::Ping.encode(w);
             draft.ack_eliciting = true;
             return;
         }
@@ -91,52 +100,45 @@ impl Connection {
         let state = self.space(draft.space);
         let lonely = state.since_eliciting >= PING_AMONG_ACKS && w.written() > 0;
         if !draft.ack_eliciting && (probing || lonely || (state.ping && permit.is_open())) && w.remaining() > 0 {
-            frame::encode_ping(w);
+            Frame::Ping.encode(w);
             draft.ack_eliciting = true;
         }
     }
 
     fn fill_ack(&mut self, now: Instant, draft: &mut Draft, w: &mut Writer<'_>) {
-        let exponent = self.tls.local_ack_delay_exponent;
+        let exponent = self.tls.local.ack_delay_exponent;
         let state = self.space(draft.space);
-        if !state.ack.is_worth_bundling(now) {
+        if !state.ack.is_wanted() {
             return;
         }
         let Some(largest) = state.received.max() else {
             return;
         };
-        let delay = match draft.space {
-            // RFC 9000 §13.2.5: the field is ignored there, so say nothing.
-            Space::Initial | Space::Handshake => 0,
-            Space::Data => {
-                let delay = now.saturating_since(state.largest_received_at);
-                (delay.as_micros() as u64) >> exponent
-            }
-        };
+        let delay = (state.ack.ack_delay(now).as_micros() as u64) >> exponent;
         let ecn = state.ack.ecn_counts();
-        if frame::encode_ack(w, state.received.iter_descending(), delay, ecn) {
+        if ack::encode(w, state.received.iter().rev(), delay, ecn) > 0 {
             state.ack.on_ack_sent();
             draft.content.push(SentFrame::Ack(largest));
         }
     }
 
     fn fill_path_frames(&mut self, now: Instant, draft: &mut Draft, w: &mut Writer<'_>) {
-        let pto = self.pto_of(draft.path);
-        let data = self.rng.u64().to_be_bytes();
         let Some(path) = self.paths.get_mut(draft.path) else {
             return;
         };
-        if w.remaining() < 2 * frame::PATH_FRAME_LEN {
+        if w.remaining() < 2 * PATH_FRAME_LEN {
             return;
         }
-        if let Some(data) = path.validation.take_response() {
-            frame::encode_path_response(w, data);
+        if let Some(data) = path.responses.take() {
+            Frame::PathResponse(data).encode(w);
             draft.ack_eliciting = true;
             draft.expand = true;
         }
-        if path.validation.challenge_due() {
-            path.validation.on_challenge_sent(data, now, pto);
-            frame::encode_path_challenge(w, data);
+        if path.validation.challenge_due(now) {
+            let credit = path.amplification.available();
+            let size = MIN_DATAGRAM.min(usize::try_from(credit).unwrap_or(usize::MAX));
+            let data = path.validation.send_challenge(now, size, &mut self.rng);
+            Frame::PathChallenge(data).encode(w);
             draft.ack_eliciting = true;
             draft.expand = true;
         }
@@ -145,10 +147,12 @@ impl Connection {
     fn fill_crypto(&mut self, draft: &mut Draft, w: &mut Writer<'_>) {
         let crypto = &mut self.space(draft.space).crypto;
         while let Some((offset, len)) = crypto.next_to_send() {
-            let Some(len) = frame::fit_crypto(w.remaining(), offset, len) else {
+            let header = data::crypto_header_size(offset, len);
+            let len = len.min(w.remaining().saturating_sub(header));
+            if len == 0 {
                 return;
-            };
-            frame::encode_crypto_header(w, offset, len);
+            }
+            data::encode_crypto_header(w, offset, len);
             crypto.take(offset, w.reserve(len));
             draft.push(SentFrame::Crypto {
                 offset,
@@ -162,60 +166,86 @@ impl Connection {
             self.fill_control(draft, w);
             self.fill_cids(draft, w);
         }
-        while let Some(data) = self.datagrams.pop_fitting(w.remaining()) {
-            frame::encode_datagram(w, &data);
+        let full_room = self.datagram_room();
+        while let Some(datagram) = self.datagrams_out.pop(w.remaining(), full_room) {
+            let len = datagram.explicit_length.then_some(datagram.data.len());
+            data::encode_datagram_header(w, len);
+            w.bytes(&datagram.data);
             draft.push(SentFrame::Datagram);
+            if len.is_none() {
+                return;
+            }
         }
-        let rtt = self.recovery.active_rtt().smoothed();
-        self.streams
-            .fill(w, now, rtt, &mut |content| draft.push(SentFrame::Stream(content)));
+        let rtt = self.active_recovery().rtt().smoothed();
+        self.streams.fill(w, now, rtt, &mut |content| {
+            draft.push(SentFrame::Stream(content));
+        });
     }
 
     fn fill_control(&mut self, draft: &mut Draft, w: &mut Writer<'_>) {
         let control = &mut self.control;
-        if control.handshake_done && w.remaining() > 0 {
-            frame::encode_handshake_done(w);
+        if control.handshake_done && push(w, &Frame::HandshakeDone) {
             control.handshake_done = false;
             draft.push(SentFrame::HandshakeDone);
         }
         if let Some(token) = &control.new_token
             && control.new_token_due
-            && frame::new_token_len(token.len()) <= w.remaining()
+            && push(w, &Frame::NewToken(token))
         {
-            frame::encode_new_token(w, token);
             control.new_token_due = false;
             draft.push(SentFrame::NewToken);
         }
         if let Some(request) = control.ack_frequency
             && control.ack_frequency_due
-            && w.remaining() >= frame::ACK_FREQUENCY_MAX_LEN
+            && push(w, &request.frame())
         {
-            frame::encode_ack_frequency(
-                w,
-                request.sequence,
-                request.threshold,
-                request.max_ack_delay.as_micros() as u64,
-                request.reordering,
-            );
             control.ack_frequency_due = false;
             draft.push(SentFrame::AckFrequency(request.sequence));
         }
     }
 
     fn fill_cids(&mut self, draft: &mut Draft, w: &mut Writer<'_>) {
-        while w.remaining() >= frame::NEW_CONNECTION_ID_MAX_LEN {
+        while w.remaining() >= NEW_CONNECTION_ID_MAX {
             let Some(issue) = self.local_cids.next_to_send() else {
                 break;
             };
-            frame::encode_new_connection_id(w, &issue);
+            push(
+                w,
+                &Frame::NewConnectionId {
+                    sequence: issue.sequence,
+                    retire_prior_to: issue.retire_prior_to,
+                    cid: issue.cid,
+                    reset_token: issue.reset_token,
+                },
+            );
             draft.push(SentFrame::NewConnectionId(issue.sequence));
         }
-        while w.remaining() >= frame::RETIRE_CONNECTION_ID_MAX_LEN {
-            let Some(sequence) = self.remote_cids.next_to_retire() else {
+        while w.remaining() >= RETIRE_CONNECTION_ID_MAX {
+            let Some(sequence) = self.remote_cids.next_retire() else {
                 break;
             };
-            frame::encode_retire_connection_id(w, sequence);
+            push(w, &Frame::RetireConnectionId { sequence });
             draft.push(SentFrame::RetireConnectionId(sequence));
         }
     }
+}
+
+impl AckFrequencyRequest {
+    fn frame(self) -> Frame<'static> {
+        Frame::AckFrequency {
+            sequence: self.sequence,
+            ack_eliciting_threshold: self.threshold,
+            request_max_ack_delay: self.max_ack_delay.as_micros() as u64,
+            reordering_threshold: self.reordering,
+        }
+    }
+}
+
+/// Writes `frame` if it fits.
+fn push(w: &mut Writer<'_>, frame: &Frame<'_>) -> bool {
+    let fits = frame.size() <= w.remaining();
+    if fits {
+        frame.encode(w);
+    }
+    fits
 }

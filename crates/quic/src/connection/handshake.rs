@@ -10,12 +10,18 @@ use clearway_recovery::{PtoContext, Space};
 use super::life::{ConnectionError, Handshake};
 use super::{Connection, EndpointEvent, Event};
 use crate::cid::ConnectionId;
-use crate::crypto::{ClientSessions, KeyStep, Session, initial_keys, retry_is_genuine};
+use crate::crypto::retry::retry_is_genuine;
+use crate::crypto::{ClientSessions, KeyStep, Level, Session, Summary, initial_keys};
 use crate::error::{Code, TransportError};
 use crate::event::{DropReason, TraceEvent};
 use crate::stream::PeerLimits;
+use crate::wire::transport_parameters::HandshakeCids;
 use crate::wire::{PacketKind, Reader, TransportParameters, Version};
 use crate::{Instant, Role};
+
+/// TLS alerts (RFC 8446 §6).
+const UNEXPECTED_MESSAGE: u8 = 10;
+const MISSING_EXTENSION: u8 = 109;
 
 /// Packets between two deliberately unused packet numbers, at first.
 const FIRST_SKIP: u64 = 200;
@@ -25,15 +31,13 @@ const FIRST_SKIP: u64 = 200;
 pub(crate) struct Tls {
     /// `None` once nothing more is expected of TLS.
     session: Option<Session>,
-    /// Where TLS's next bytes go.
-    level: Space,
     pub(crate) version: Version,
     /// In our Initial packets: from a Retry or a NEW_TOKEN (client).
     pub(crate) token: Vec<u8>,
     /// Source Connection ID of our long headers.
     pub(crate) local_cid: ConnectionId,
     /// Destination Connection ID of the client's first Initial.
-    original_dcid: ConnectionId,
+    pub(crate) original_dcid: ConnectionId,
     /// Source Connection ID of a Retry.
     retry_scid: Option<ConnectionId>,
     /// Source Connection ID of the peer's first Initial (client: the server's).
@@ -55,14 +59,6 @@ pub(crate) struct Tls {
     scratch: Vec<u8>,
 }
 
-/// What is saved of TLS before its state is freed.
-#[derive(Debug, Default)]
-pub(crate) struct Summary {
-    pub(crate) alpn: Option<Vec<u8>>,
-    pub(crate) server_name: Option<String>,
-    pub(crate) peer_certificates: Option<Vec<rustls::pki_types::CertificateDer<'static>>>,
-}
-
 /// What a client remembers of the server for next time.
 #[derive(Debug)]
 pub(crate) struct Memory {
@@ -79,7 +75,6 @@ impl Tls {
     ) -> Self {
         Self {
             session: Some(session),
-            level: Space::Initial,
             version: Version::V1,
             token: Vec::new(),
             local_cid,
@@ -126,10 +121,9 @@ impl Tls {
         Duration::from_micros(ack.delay_micros(exponent))
     }
 
-    pub(crate) fn peer_max_udp_payload(&self) -> u16 {
-        self.in_force().map_or(u16::MAX, |peer| {
-            u16::try_from(peer.max_udp_payload_size).unwrap_or(u16::MAX)
-        })
+    pub(crate) fn peer_max_udp_payload(&self) -> u64 {
+        self.in_force()
+            .map_or(u64::MAX, |peer| peer.max_udp_payload_size)
     }
 
     pub(crate) fn peer_disables_migration(&self) -> bool {
@@ -141,19 +135,15 @@ impl Tls {
     pub(crate) fn preferred_address(&self, v6: bool) -> Option<SocketAddr> {
         let preferred = self.peer.as_ref()?.preferred_address.as_ref()?;
         if v6 {
-            preferred.ipv6.map(SocketAddr::V6)
+            preferred.v6.map(SocketAddr::V6)
         } else {
-            preferred.ipv4.map(SocketAddr::V4)
+            preferred.v4.map(SocketAddr::V4)
         }
     }
 
     fn fill_summary(&mut self) {
         let Some(session) = &self.session else { return };
-        self.summary = Summary {
-            alpn: session.alpn().map(<[u8]>::to_vec),
-            server_name: session.server_name().map(ToOwned::to_owned),
-            peer_certificates: session.peer_certificates().map(<[_]>::to_vec),
-        };
+        self.summary = session.summary();
     }
 }
 
@@ -168,21 +158,16 @@ impl Connection {
     ) -> Result<(), TransportError> {
         let crypto = &mut self.space(space).crypto;
         crypto.on_frame(offset, data)?;
+        let level = level_of(space);
         while let Some(bytes) = self.space(space).crypto.read() {
-            // RFC 9001 §4.1.3: nothing new at a level TLS has left behind.
-            if space < self.reading_level() {
-                return Err(TransportError::new(
-                    Code::PROTOCOL_VIOLATION,
-                    "new CRYPTO data at an encryption level that is complete",
-                ));
-            }
             match &mut self.tls.session {
-                Some(session) => session.read(&bytes)?,
+                // A level that is complete takes nothing more (RFC 9001 §4.1.3).
+                Some(session) => session.read(level, &bytes)?,
                 // RFC 9001 §6: TLS KeyUpdate is forbidden, and nothing else is
                 // ours to receive after the handshake.
                 None => {
                     return Err(TransportError::new(
-                        Code::crypto(10),
+                        Code::crypto(UNEXPECTED_MESSAGE),
                         "TLS message after the handshake",
                     ));
                 }
@@ -190,17 +175,6 @@ impl Connection {
             self.drive_tls(now)?;
         }
         Ok(())
-    }
-
-    /// The newest level at which CRYPTO data can arrive now.
-    fn reading_level(&self) -> Space {
-        if self.handshake != Handshake::Running {
-            Space::Data
-        } else if self.keys.handshake.is_some() {
-            Space::Handshake
-        } else {
-            Space::Initial
-        }
     }
 
     /// Moves bytes and keys out of TLS.
@@ -211,25 +185,26 @@ impl Connection {
             };
             let mut bytes = core::mem::take(&mut self.tls.scratch);
             bytes.clear();
+            let space = space_of_level(session.write_level());
             let step = session.next(&mut bytes);
-            let level = self.tls.level;
-            self.space(level).crypto.write(&bytes);
+            let done = step.is_none() && bytes.is_empty();
+            self.space(space).crypto.write(&bytes);
             self.tls.scratch = bytes;
             match step {
-                None => break,
-                Some(KeyStep::Handshake(keys)) => {
-                    self.keys.handshake = Some(keys);
-                    self.tls.level = Space::Handshake;
-                }
-                Some(KeyStep::OneRtt(keys)) => {
-                    self.keys.one_rtt = Some(keys);
-                    self.tls.level = Space::Data;
+                None if done => break,
+                None => {}
+                Some(KeyStep::Handshake(keys)) => self.keys.handshake = Some(keys),
+                Some(KeyStep::OneRtt(mut keys)) => {
+                    if let Some(packets) = self.config.key_update_after {
+                        keys.set_update_after(packets);
+                    }
+                    self.keys.one_rtt = Some(*keys);
                 }
             }
         }
-        self.take_peer_parameters()?;
+        self.take_peer_parameters(now)?;
         self.take_early_keys();
-        self.sync_recovery();
+        self.sync_recovery(now);
         let finished = self
             .tls
             .session
@@ -277,7 +252,7 @@ impl Connection {
     }
 
     /// Transport parameters have arrived inside TLS (RFC 9000 §7.4).
-    fn take_peer_parameters(&mut self) -> Result<(), TransportError> {
+    fn take_peer_parameters(&mut self, now: Instant) -> Result<(), TransportError> {
         if self.tls.peer.is_some() {
             return Ok(());
         }
@@ -290,7 +265,14 @@ impl Connection {
             return Ok(());
         };
         let peer = TransportParameters::decode(bytes, self.role.peer())?;
-        self.check_cids(&peer)?;
+        peer.authenticate(
+            self.role.peer(),
+            &HandshakeCids {
+                initial_source: self.tls.peer_cid.unwrap_or(ConnectionId::EMPTY),
+                original_destination: self.tls.original_dcid,
+                retry_source: self.tls.retry_scid,
+            },
+        )?;
         if let Some(remembered) = self.tls.remembered.take()
             && self
                 .tls
@@ -301,52 +283,25 @@ impl Connection {
             peer.check_not_reduced(&remembered)?;
         }
         self.streams.set_peer_limits(limits_of(&peer));
-        self.remote_cids.set_initial_reset_token(peer.stateless_reset_token);
+        if let Some(token) = peer.stateless_reset_token {
+            self.remote_cids.set_first_reset_token(token);
+        }
         if let Some(preferred) = &peer.preferred_address {
             self.remote_cids
-                .on_preferred_address(preferred.cid, preferred.reset_token)?;
+                .on_preferred(preferred.cid, preferred.reset_token)?;
         }
         self.local_cids
             .set_peer_limit(peer.active_connection_id_limit);
         self.tls.grease_quic_bit = self.config.grease && peer.grease_quic_bit;
-        self.timers.agree_on_idle(peer.max_idle_timeout);
+        self.timers.agree_on_idle(now, peer.max_idle_timeout);
         self.recovery
-            .set_max_ack_delay(peer.max_ack_delay);
+            .set_max_ack_delay(Duration::from_millis(peer.max_ack_delay));
+        self.datagrams_out
+            .set_peer_limit(peer.max_datagram_frame_size);
+        let max_payload = peer.max_udp_payload_size;
         self.tls.peer = Some(peer);
-        self.on_peer_max_udp_payload();
-        Ok(())
-    }
-
-    /// The connection IDs of the handshake are authenticated by the transport
-    /// parameters (RFC 9000 §7.3).
-    fn check_cids(&self, peer: &TransportParameters) -> Result<(), TransportError> {
-        let expect = |what: &'static str, said: Option<ConnectionId>, seen: Option<ConnectionId>| {
-            if said == seen {
-                return Ok(());
-            }
-            let code = if said.is_none() {
-                Code::TRANSPORT_PARAMETER_ERROR
-            } else {
-                Code::PROTOCOL_VIOLATION
-            };
-            Err(TransportError::new(code, what))
-        };
-        expect(
-            "initial_source_connection_id does not match",
-            peer.initial_source_connection_id,
-            self.tls.peer_cid,
-        )?;
-        if self.is_client() {
-            expect(
-                "original_destination_connection_id does not match",
-                peer.original_destination_connection_id,
-                Some(self.tls.original_dcid),
-            )?;
-            expect(
-                "retry_source_connection_id does not match",
-                peer.retry_source_connection_id,
-                self.tls.retry_scid,
-            )?;
+        for path in self.paths.iter_mut() {
+            path.mtu.set_peer_limit(max_payload);
         }
         Ok(())
     }
@@ -355,7 +310,7 @@ impl Connection {
     fn complete(&mut self, now: Instant) -> Result<(), TransportError> {
         if self.tls.peer.is_none() {
             return Err(TransportError::new(
-                Code::crypto(109),
+                Code::crypto(MISSING_EXTENSION),
                 "no transport parameters in the TLS handshake",
             ));
         }
@@ -369,7 +324,7 @@ impl Connection {
             self.control.new_token_due = self.control.new_token.is_some();
             self.confirm(now);
         }
-        self.sync_recovery();
+        self.sync_recovery(now);
         self.retry_undecryptable(now);
         Ok(())
     }
@@ -392,7 +347,7 @@ impl Connection {
         }
         // RFC 9001 §4.6.2: everything that rested on 0-RTT starts anew.
         let mut outcome = core::mem::take(&mut self.outcome);
-        self.recovery.on_zero_rtt_rejected(&mut outcome);
+        self.recovery.on_zero_rtt_rejected(now, &mut outcome);
         outcome.clear();
         self.outcome = outcome;
         self.streams.on_zero_rtt_rejected();
@@ -400,7 +355,6 @@ impl Connection {
             self.streams.set_peer_limits(limits_of(peer));
         }
         self.events.push_back(Event::ZeroRttRejected);
-        let _ = now;
     }
 
     /// Both ends know that the handshake is complete (RFC 9001 §4.1.2).
@@ -410,7 +364,11 @@ impl Connection {
         if let Some(keys) = &mut self.keys.one_rtt {
             keys.on_handshake_confirmed();
         }
-        self.sync_recovery();
+        self.sync_recovery(now);
+        self.paths.active_mut().amplification.validate();
+        if self.config.mtu_discovery {
+            self.paths.active_mut().mtu.start(now);
+        }
         self.endpoint_events.push_back(EndpointEvent::HandshakeDone);
         self.events.push_back(Event::Confirmed);
         self.free_tls();
@@ -448,10 +406,7 @@ impl Connection {
             }
             PacketKind::ZeroRtt | PacketKind::OneRtt => return,
         };
-        let mut outcome = core::mem::take(&mut self.outcome);
-        self.recovery.discard_space(space, &mut outcome);
-        outcome.clear();
-        self.outcome = outcome;
+        self.recovery.discard_space(space, now);
         let state = self.space(space);
         state.crypto = super::crypto_stream::CryptoStream::default();
         state.probes = 0;
@@ -460,7 +415,7 @@ impl Connection {
     }
 
     /// Tells recovery what its timers depend on (RFC 9002 §6.2.1, §6.2.2.1).
-    pub(crate) fn sync_recovery(&mut self) {
+    pub(crate) fn sync_recovery(&mut self, now: Instant) {
         let context = PtoContext {
             handshake_confirmed: self.handshake == Handshake::Confirmed,
             has_handshake_keys: self.keys.handshake.is_some(),
@@ -470,7 +425,7 @@ impl Connection {
             amplification_blocked: self.paths.active().amplification.available()
                 < super::transmit::MIN_DATAGRAM as u64,
         };
-        self.recovery.set_handshake_state(context);
+        self.recovery.set_handshake_state(context, now);
     }
 
     /// The server's first Initial names the connection ID it wants
@@ -478,13 +433,14 @@ impl Connection {
     pub(crate) fn on_server_cid(&mut self, scid: ConnectionId) {
         if self.tls.peer_cid.is_none() {
             self.tls.peer_cid = Some(scid);
-            self.remote_cids.on_handshake_cid(scid);
+            self.remote_cids.replace_first(scid);
         }
     }
 
     /// A Retry: start again with its token and connection ID (RFC 9000 §17.2.5).
     pub(crate) fn on_retry(
         &mut self,
+        now: Instant,
         packet: &[u8],
         scid: ConnectionId,
         token: &[u8],
@@ -499,10 +455,10 @@ impl Connection {
         }
         self.tls.retry_scid = Some(scid);
         self.tls.token = token.to_vec();
-        self.remote_cids.on_retry(scid);
+        self.remote_cids.replace_first(scid);
         self.keys.initial = Some(initial_keys(&scid, Role::Client));
         let mut outcome = core::mem::take(&mut self.outcome);
-        self.recovery.on_retry(&mut outcome);
+        self.recovery.on_retry(now, &mut outcome);
         for lost in outcome.lost.drain(..) {
             for frame in lost.content {
                 self.on_frame_lost(lost.space, &frame);
@@ -527,7 +483,7 @@ impl Connection {
 
     pub(crate) fn peer_max_ack_delay(&self) -> Duration {
         match (&self.tls.peer, self.handshake) {
-            (Some(peer), Handshake::Confirmed) => peer.max_ack_delay,
+            (Some(peer), Handshake::Confirmed) => Duration::from_millis(peer.max_ack_delay),
             _ => Duration::ZERO,
         }
     }
@@ -548,5 +504,21 @@ fn limits_of(peer: &TransportParameters) -> PeerLimits {
         uni: peer.initial_max_stream_data_uni,
         streams_bidi: peer.initial_max_streams_bidi,
         streams_uni: peer.initial_max_streams_uni,
+    }
+}
+
+fn level_of(space: Space) -> Level {
+    match space {
+        Space::Initial => Level::Initial,
+        Space::Handshake => Level::Handshake,
+        Space::Data => Level::OneRtt,
+    }
+}
+
+fn space_of_level(level: Level) -> Space {
+    match level {
+        Level::Initial => Space::Initial,
+        Level::Handshake => Space::Handshake,
+        Level::OneRtt => Space::Data,
     }
 }

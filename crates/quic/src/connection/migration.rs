@@ -12,9 +12,11 @@ use super::{Connection, Event, Received};
 use crate::Instant;
 use crate::event::TraceEvent;
 use crate::path::amplification::Amplification;
-use crate::path::ecn;
-use crate::path::mtu;
-use crate::path::validation::{Expiry, Validation};
+use crate::path::ecn::PathEcn;
+use crate::path::mtu::MtuDiscovery;
+use crate::path::validation::{PathResponses, PathValidation, Proof};
+use super::setup::ecn_mark;
+use crate::error::{Code, TransportError};
 
 /// A migration that can't be done now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,13 +73,12 @@ impl Connection {
             return Err(MigrateError::HandshakeNotConfirmed);
         }
         let id = self.paths.next_id();
-        if !self.remote_cids.assign(id) {
+        if self.remote_cids.assign(id).is_none() {
             return Err(MigrateError::NoConnectionId);
         }
         self.make_room();
-        let mut path = self.new_path(now, id, remote, local_ip, false);
-        path.amplification = Amplification::validated();
-        path.validation.start();
+        // A client is not bound by the amplification limit (RFC 9000 §8.1).
+        let path = self.new_path(now, id, remote, local_ip, Amplification::validated());
         self.paths.add(path);
         self.activate(now, id);
         Ok(())
@@ -92,49 +93,32 @@ impl Connection {
         }
     }
 
-    /// A path with nothing known about it.
-    pub(crate) fn new_path(
+    /// A path with nothing known about it but its addresses, being validated.
+    fn new_path(
         &mut self,
         now: Instant,
         id: PathId,
         remote: SocketAddr,
         local_ip: Option<IpAddr>,
-        validated: bool,
+        amplification: Amplification,
     ) -> Path {
-        let mtu = mtu::Discovery::new(self.mtu_config());
+        let mut mtu = MtuDiscovery::new(self.config.max_mtu);
+        mtu.set_peer_limit(self.tls.peer_max_udp_payload());
         let mds = u64::from(mtu.current());
         let controller = congestion::build(self.config.controller, mds);
         self.recovery.add_path(id, controller, mds, now);
+        let mut validation = PathValidation::new();
+        validation.start(now, self.pto_of(self.paths.active_id()));
         Path {
             id,
             remote,
             local_ip,
-            validation: Validation::new(validated),
-            amplification: if validated {
-                Amplification::validated()
-            } else {
-                Amplification::unvalidated()
-            },
-            ecn: ecn::Validator::new(self.config.ecn),
+            validation,
+            responses: PathResponses::default(),
+            amplification,
+            ecn: PathEcn::new(ecn_mark(&self.config)),
             mtu,
             busy: false,
-        }
-    }
-
-    fn mtu_config(&self) -> mtu::Config {
-        let peer = self.tls.peer_max_udp_payload();
-        mtu::Config {
-            enabled: self.config.mtu_discovery,
-            max: self.config.max_mtu.min(peer),
-            ..mtu::Config::default()
-        }
-    }
-
-    /// The peer's limit is known now: search up to it.
-    pub(crate) fn on_peer_max_udp_payload(&mut self) {
-        let config = self.mtu_config();
-        for path in self.paths.iter_mut() {
-            path.mtu.set_max(config.max);
         }
     }
 
@@ -156,15 +140,17 @@ impl Connection {
 
     /// Every byte received from an unvalidated address may be answered
     /// threefold (RFC 9000 §8.1), whether or not it authenticates.
-    pub(crate) fn credit_path(&mut self, from: &Received, len: usize) {
+    pub(crate) fn credit_path(&mut self, now: Instant, from: &Received, len: usize) {
         let Some(id) = self.paths.find(from) else {
             return;
         };
         if let Some(path) = self.paths.get_mut(id) {
-            path.amplification.on_received(len as u64);
+            let unblocked = path.amplification.on_received(len);
             path.local_ip = path.local_ip.or(from.local_ip);
+            if unblocked {
+                self.sync_recovery(now);
+            }
         }
-        self.sync_recovery();
     }
 
     /// The path a packet arrived on, made if the address is new.
@@ -173,15 +159,19 @@ impl Connection {
             return Some(id);
         }
         let id = self.paths.next_id();
+        // RFC 9000 §9.5: a connection ID of its own for each path. Without one
+        // to spare we stay silent there until the peer issues more.
+        let _ = self.remote_cids.assign(id);
         self.make_room();
-        // RFC 9000 §9.5: a new path has a connection ID of its own, unless the
-        // peer has none to spare (a NAT rebinding need not have changed it).
-        if !self.remote_cids.assign(id) {
-            self.remote_cids.share(self.paths.active_id(), id);
-        }
-        let mut path = self.new_path(now, id, packet.from.remote, packet.from.local_ip, false);
-        path.amplification.on_received(packet.payload.len() as u64);
-        path.validation.start();
+        let mut amplification = Amplification::new();
+        amplification.on_received(packet.datagram_len);
+        let path = self.new_path(
+            now,
+            id,
+            packet.from.remote,
+            packet.from.local_ip,
+            amplification,
+        );
         self.paths.add(path)
     }
 
@@ -195,7 +185,15 @@ impl Connection {
 
     fn forget_path(&mut self, id: PathId) {
         self.paths.remove(id);
-        self.recovery.remove_path(id);
+        let mut outcome = core::mem::take(&mut self.outcome);
+        self.recovery.remove_path(id, &mut outcome);
+        for lost in outcome.lost.drain(..) {
+            for frame in lost.content {
+                self.on_frame_lost(lost.space, &frame);
+            }
+        }
+        outcome.clear();
+        self.outcome = outcome;
         self.remote_cids.release(id);
     }
 
@@ -216,22 +214,23 @@ impl Connection {
         if old == id {
             return;
         }
-        if self.paths.active().validation.is_validated() {
-            self.paths.previous = Some(old);
+        let pto = self.pto_of(old);
+        if self.paths.active().is_validated() {
+            if let Some(older) = self.paths.previous.replace(old)
+                && older != id
+            {
+                self.forget_path(older);
+            }
             // RFC 9000 §9.3.3: ask the old address too, an attacker may have
             // forwarded the packet.
             if !self.is_client() {
-                self.paths.active_mut().validation.start();
+                self.paths.active_mut().validation.start(now, pto);
             }
         }
         self.paths.set_active(id);
-        if let Some(path) = self.paths.get_mut(id)
-            && !path.validation.is_validated()
-        {
-            path.validation.start();
-        }
+        self.remote_cids.set_active(id);
         self.recovery.set_active_path(id, now);
-        self.sync_recovery();
+        self.sync_recovery(now);
         self.counters.migrations += 1;
         let remote = self.paths.active().remote;
         self.events.push_back(Event::PathChanged { remote });
@@ -242,45 +241,39 @@ impl Connection {
         if let Some(id) = self.path_of(now, packet)
             && let Some(path) = self.paths.get_mut(id)
         {
-            path.validation.on_challenge(data);
+            path.responses.on_challenge(data);
         }
     }
 
-    pub(crate) fn on_path_response(&mut self, now: Instant, packet: &Packet<'_>, data: [u8; 8]) {
-        let _ = packet;
+    pub(crate) fn on_path_response(&mut self, now: Instant, data: [u8; 8]) {
         // RFC 9000 §8.2.3: a response may arrive on any path; what counts is
         // where the challenge went.
-        let validated = self
-            .paths
-            .iter_mut()
-            .find_map(|path| path.validation.on_response(data).then_some(path.id));
-        let Some(id) = validated else { return };
-        if let Some(path) = self.paths.get_mut(id) {
+        let validated = self.paths.iter_mut().find_map(|path| {
+            let proof = path.validation.on_response(now, data)?;
             path.amplification.validate();
+            Some((path.id, proof))
+        });
+        let Some((id, proof)) = validated else { return };
+        if proof == Proof::Path && id == self.paths.active_id() {
+            if self.config.mtu_discovery {
+                self.paths.active_mut().mtu.start(now);
+            }
+            if let Some(previous) = self.paths.previous.take() {
+                self.forget_path(previous);
+            }
         }
-        if id == self.paths.active_id()
-            && let Some(previous) = self.paths.previous
-        {
-            self.forget_path(previous);
-        }
-        self.sync_recovery();
-        let _ = now;
+        self.sync_recovery(now);
     }
 
     pub(crate) fn on_path_timeouts(&mut self, now: Instant) -> bool {
-        let pto = self.recovery.active_rtt().pto(self.peer_max_ack_delay());
         let mut failed = None;
         let mut did = false;
         for path in self.paths.iter_mut() {
-            if path.mtu.next_timeout().is_some_and(|at| now >= at) {
-                path.mtu.on_timeout(now);
-                did = true;
-            }
+            did |= path.mtu.next_timeout().is_some_and(|at| now >= at);
             if path.validation.next_timeout().is_some_and(|at| now >= at) {
                 did = true;
-                match path.validation.on_timeout(now, pto) {
-                    Expiry::Retry => {}
-                    Expiry::Failed => failed = Some(path.id),
+                if path.validation.handle_timeout(now).is_some() {
+                    failed = Some(path.id);
                 }
             }
         }
@@ -305,19 +298,19 @@ impl Connection {
             }
             None => self.fail(
                 now,
-                crate::error::TransportError::new(
-                    crate::error::Code::NO_VIABLE_PATH,
+                TransportError::new(
+                    Code::NO_VIABLE_PATH,
                     "the only path did not answer PATH_CHALLENGE",
                 ),
             ),
         }
     }
 
-    /// PTO of a path, for challenges.
+    /// PTO of a path without backoff, the active one's if it is unknown.
     pub(crate) fn pto_of(&self, id: PathId) -> Duration {
-        let rtt = self.recovery.path(id).map(|path| *path.rtt());
-        rtt.unwrap_or(*self.recovery.active_rtt())
-            .pto(self.peer_max_ack_delay())
+        let path = self.recovery.path(id);
+        let rtt = path.unwrap_or_else(|| self.active_recovery()).rtt();
+        rtt.pto() + self.peer_max_ack_delay()
     }
 
     pub(crate) fn on_mtu_change(&mut self, now: Instant, id: PathId, change: Option<u16>) {
@@ -330,11 +323,8 @@ impl Connection {
     /// A datagram of `size` bytes was refused by the host as too large.
     pub fn on_datagram_too_large(&mut self, now: Instant, size: usize) {
         let id = self.paths.active_id();
-        let change = self
-            .paths
-            .active_mut()
-            .mtu
-            .on_too_large(u16::try_from(size).unwrap_or(u16::MAX), now);
+        let size = u16::try_from(size).unwrap_or(u16::MAX);
+        let change = self.paths.active_mut().mtu.on_send_refused(now, size);
         self.on_mtu_change(now, id, change);
     }
 }

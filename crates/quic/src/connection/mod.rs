@@ -21,6 +21,7 @@
 //! | `api`, `stats` | what the application calls and reads |
 
 mod api;
+mod close;
 mod config;
 mod content;
 mod crypto_stream;
@@ -36,6 +37,7 @@ mod paths;
 mod receive;
 mod space;
 mod stats;
+mod setup;
 mod timers;
 mod transmit;
 
@@ -43,26 +45,33 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use clearway_recovery::limit::{Limit, LimitClock};
-use clearway_recovery::{Outcome, Recovery, Space};
+use clearway_recovery::limit::Limit;
+use clearway_recovery::{Outcome, PathRecovery, Recovery, Space};
 
 pub use self::api::{Event, UpdateKeysError};
 pub use self::config::Config;
 pub use self::life::ConnectionError;
-pub use self::stats::Stats;
+pub use self::migration::MigrateError;
+pub use self::setup::{Accept, Connect};
+pub(crate) use self::setup::Common;
+pub use self::stats::{Counters, Stats};
 pub use self::transmit::Transmit;
 
-use self::content::Content;
+use self::content::{Content, SentFrame};
 use self::handshake::Tls;
 use self::keyring::Keyring;
 use self::life::{Handshake, Life};
 use self::paths::Paths;
 use self::space::PacketSpace;
 use self::timers::Timers;
-use crate::cid::{ConnectionId, LocalCids, RemoteCids, ResetToken};
-use crate::datagram::Datagrams;
+use crate::ack::ReceivedEcn;
+use crate::cid::generator::CidGenerator;
+use crate::cid::local::{LocalCids, RoutingChange};
+use crate::cid::remote::RemoteCids;
+use crate::cid::ConnectionId;
+use crate::crypto::ResetKey;
+use crate::datagram::{DatagramReceiver, DatagramSender};
 use crate::event::{Observer, TraceEvent};
-use crate::path::ecn::Ecn;
 use crate::rng::Rng;
 use crate::stream::Streams;
 use crate::{Instant, Role};
@@ -74,8 +83,8 @@ pub struct Received {
     pub remote: SocketAddr,
     /// The local address it was sent to, where the platform tells.
     pub local_ip: Option<IpAddr>,
-    /// Its ECN mark; `None` = not ECN-capable.
-    pub ecn: Option<Ecn>,
+    /// Its ECN mark.
+    pub ecn: ReceivedEcn,
 }
 
 /// What the endpoint has to do for a connection: keep its routes true.
@@ -115,10 +124,10 @@ pub struct Connection {
     local_cids: LocalCids,
     remote_cids: RemoteCids,
     streams: Streams,
-    datagrams: Datagrams,
+    datagrams_out: DatagramSender,
+    datagrams_in: DatagramReceiver,
     control: fill::Control,
     timers: Timers,
-    limits: LimitClock,
     limit: Limit,
     events: VecDeque<Event>,
     endpoint_events: VecDeque<EndpointEvent>,
@@ -126,7 +135,12 @@ pub struct Connection {
     undecryptable: Vec<(Received, Vec<u8>)>,
     counters: stats::Counters,
     observer: Option<Box<dyn Observer>>,
-    reset_key: Arc<crate::crypto::ResetKey>,
+    generator: Box<dyn CidGenerator>,
+    reset_key: Arc<ResetKey>,
+    /// Frames of the packets that a probe repeats; reused.
+    probe_frames: Vec<SentFrame>,
+    /// Destination Connection ID of the packet being processed.
+    receiving_cid: ConnectionId,
     /// Handed to the application once.
     error: Option<ConnectionError>,
 }
@@ -157,8 +171,39 @@ impl Connection {
         }
     }
 
-    /// The stateless reset token of a connection ID of ours (RFC 9000 §10.3.2).
-    fn reset_token(&self, cid: &ConnectionId) -> ResetToken {
-        self.reset_key.token(cid)
+    /// Keeps the peer supplied with connection IDs, and the endpoint's routes
+    /// true (RFC 9000 §5.1.1).
+    fn issue_cids(&mut self) {
+        if self.handshake != Handshake::Running {
+            let Self {
+                local_cids,
+                generator,
+                reset_key,
+                rng,
+                ..
+            } = self;
+            local_cids.replenish(|| {
+                let cid = generator.generate(rng);
+                (cid, reset_key.token(&cid))
+            });
+        }
+        while let Some(change) = self.local_cids.routing_change() {
+            self.endpoint_events.push_back(match change {
+                RoutingChange::Add(cid) => EndpointEvent::AddCid(cid),
+                RoutingChange::Remove(cid) => EndpointEvent::RemoveCid(cid),
+            });
+        }
+    }
+
+    /// What the endpoint has to do, until there is nothing.
+    pub fn poll_endpoint_event(&mut self) -> Option<EndpointEvent> {
+        self.endpoint_events.pop_front()
+    }
+
+    /// Recovery's view of the active path.
+    fn active_recovery(&self) -> &PathRecovery {
+        self.recovery
+            .path(self.paths.active_id())
+            .expect("recovery has every path")
     }
 }

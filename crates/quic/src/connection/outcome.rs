@@ -1,13 +1,16 @@
 //! What acknowledgements, losses and probe timeouts mean for the frames sent.
 
 use clearway_recovery::Space;
+use clearway_recovery::outcome::LossCause;
 
 use super::Connection;
 use super::content::SentFrame;
-use super::space::SPACES;
+use super::keyring::space_of;
+use super::receive::Packet;
 use crate::Instant;
 use crate::error::{Code, TransportError};
 use crate::event::{LossTrigger, TraceEvent};
+use crate::path::ecn::{EcnAck, EcnCounts};
 use crate::wire::PacketKind;
 use crate::wire::frame::Ack;
 
@@ -16,10 +19,12 @@ impl Connection {
     pub(crate) fn on_ack_frame(
         &mut self,
         now: Instant,
-        space: Space,
+        packet: &Packet<'_>,
         ack: &Ack<'_>,
     ) -> Result<(), TransportError> {
-        let delay = self.tls.peer_ack_delay(ack.delay);
+        let space = space_of(packet.kind);
+        let delay = self.tls.peer_ack_delay(ack);
+        let before = self.recovery.largest_acked(space);
         let mut outcome = core::mem::take(&mut self.outcome);
         let result = self
             .recovery
@@ -28,17 +33,18 @@ impl Connection {
             self.outcome = outcome;
             return Err(TransportError::new(
                 Code::PROTOCOL_VIOLATION,
-                format!("acknowledges packet {} which was never sent", error.number),
+                error.to_string(),
             ));
         }
-        self.check_ecn(now, space, ack, &outcome);
-        if space == Space::Data
+        if packet.kind == PacketKind::OneRtt
             && let Some(keys) = &mut self.keys.one_rtt
-            && let Some(newest) = outcome.largest_newly_acked
         {
-            keys.on_acked(newest.number);
+            keys.on_ack(ack.largest, packet.generation)?;
         }
-        self.apply(now, space, &mut outcome);
+        if before.is_none_or(|before| ack.largest > before) {
+            self.check_ecn(now, space, ack, &outcome);
+        }
+        self.apply(now, &mut outcome);
         self.outcome = outcome;
         Ok(())
     }
@@ -47,20 +53,21 @@ impl Connection {
     pub(crate) fn apply(
         &mut self,
         now: Instant,
-        space: Space,
         outcome: &mut clearway_recovery::Outcome<super::content::Content>,
     ) {
         for acked in outcome.acked.drain(..) {
             if let Some(path) = self.paths.get_mut(acked.path) {
-                let change = if acked.mtu_probe {
-                    path.mtu.on_probe_acked(acked.size, now)
+                // Larger than in use: only a probe was.
+                let change = if acked.size > path.mtu.current() {
+                    path.mtu.on_probe_acked(now, acked.size)
                 } else {
-                    path.mtu.on_packet_acked(acked.size)
+                    path.mtu.on_packet_acked(acked.size);
+                    None
                 };
                 self.on_mtu_change(now, acked.path, change);
             }
             for frame in acked.content {
-                self.on_frame_acked(space, &frame);
+                self.on_frame_acked(acked.space, &frame);
             }
         }
         for lost in outcome.lost.drain(..) {
@@ -70,16 +77,17 @@ impl Connection {
                 number: lost.number,
                 size: lost.size,
                 trigger: match lost.cause {
-                    clearway_recovery::LossCause::PacketThreshold => LossTrigger::Reordering,
-                    clearway_recovery::LossCause::TimeThreshold
-                    | clearway_recovery::LossCause::Discarded => LossTrigger::Time,
+                    LossCause::PacketThreshold => LossTrigger::Reordering,
+                    LossCause::TimeThreshold => LossTrigger::Time,
+                    LossCause::PathRemoved | LossCause::NotAccepted => LossTrigger::Withdrawn,
                 },
             });
             if let Some(path) = self.paths.get_mut(lost.path) {
                 let change = if lost.mtu_probe {
-                    path.mtu.on_probe_lost(lost.size, now)
+                    path.mtu.on_probe_lost(now, lost.size);
+                    None
                 } else {
-                    path.mtu.on_packet_lost(lost.size, now)
+                    path.mtu.on_packet_lost(now, lost.size, lost.sent)
                 };
                 self.on_mtu_change(now, lost.path, change);
             }
@@ -90,7 +98,7 @@ impl Connection {
         if let Some(space) = outcome.pto.take() {
             self.on_pto(now, space);
         }
-        self.counters.spurious_losses += outcome.spurious as u64;
+        self.counters.spurious_losses += outcome.spurious;
         outcome.clear();
         self.after_recovery(now);
     }
@@ -109,10 +117,45 @@ impl Connection {
                 in_flight: path.in_flight(),
                 ssthresh: path.controller().metrics().ssthresh,
                 smoothed_rtt: path.rtt().smoothed().as_nanos() as u64,
-                min_rtt: path.rtt().min().as_nanos() as u64,
+                min_rtt: path.rtt().min().unwrap_or_default().as_nanos() as u64,
                 pacing_rate: path.pacing_rate(),
             };
             self.trace(now, || event);
+        }
+    }
+
+    /// Validates ECN on the path of the newest acknowledged packet, and tells
+    /// the controller of new CE marks (RFC 9000 §13.4.2.1).
+    fn check_ecn(
+        &mut self,
+        now: Instant,
+        space: Space,
+        ack: &Ack<'_>,
+        outcome: &clearway_recovery::Outcome<super::content::Content>,
+    ) {
+        let Some(largest) = outcome.newly_acked.largest else {
+            return;
+        };
+        let Some(path) = self.paths.get_mut(largest.path) else {
+            return;
+        };
+        let counts = ack.ecn.map(|ecn| EcnCounts {
+            ect0: ecn.ect0,
+            ect1: ecn.ect1,
+            ce: ecn.ce,
+        });
+        let report = EcnAck {
+            counts,
+            newly_acked_ect0: outcome.newly_acked.ect,
+            newly_acked_ect1: 0,
+        };
+        let increase = path
+            .ecn
+            .on_ack(&mut self.spaces[space as usize].ecn, &report);
+        if increase > 0 {
+            self.counters.ce_marks += increase;
+            self.recovery
+                .on_ecn_ce(largest.path, largest.index, increase, now);
         }
     }
 
@@ -130,7 +173,7 @@ impl Connection {
         }
     }
 
-    fn on_frame_lost(&mut self, space: Space, frame: &SentFrame) {
+    pub(crate) fn on_frame_lost(&mut self, space: Space, frame: &SentFrame) {
         match *frame {
             SentFrame::Stream(ref content) => self.streams.on_lost(content),
             SentFrame::Crypto { offset, len } => {
@@ -157,6 +200,8 @@ impl Connection {
         let count = self.recovery.path(id).map_or(0, |path| path.pto_count());
         self.counters.ptos += 1;
         self.trace(now, || TraceEvent::Pto { count });
+        let change = self.paths.active_mut().mtu.on_pto(now, count);
+        self.on_mtu_change(now, id, change);
         self.space(space).probes = 2;
         // Initial and Handshake are coalesced, so a probe of one carries the
         // other's missing bytes too: under loss, two datagrams would each have
@@ -172,7 +217,9 @@ impl Connection {
         }
         if space == Space::Data {
             let mut oldest = core::mem::take(&mut self.probe_frames);
-            self.recovery.oldest_contents(space, 2, |content| oldest.extend_from_slice(content));
+            for (_, content) in self.recovery.unacked(space).take(2) {
+                oldest.extend_from_slice(content);
+            }
             for frame in oldest.drain(..) {
                 self.on_frame_lost(space, &frame);
             }
@@ -187,9 +234,4 @@ pub(crate) fn kind_of(space: Space) -> PacketKind {
         Space::Handshake => PacketKind::Handshake,
         Space::Data => PacketKind::OneRtt,
     }
-}
-
-/// Spaces whose keys are at hand, oldest first.
-pub(crate) fn spaces() -> impl Iterator<Item = Space> {
-    SPACES.into_iter()
 }

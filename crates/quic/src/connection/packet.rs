@@ -8,8 +8,11 @@ use super::content::{Content, SentFrame};
 use super::space::SPACES;
 use super::transmit::MIN_DATAGRAM;
 use crate::Instant;
-use crate::crypto::{OneRttKeys, TAG_LEN};
+use crate::cid::ConnectionId;
+use crate::error::{Code, TransportError};
+use crate::crypto::TAG_LEN;
 use crate::event::TraceEvent;
+use crate::path::ecn::Mark;
 use crate::wire::header::{HeaderPositions, LongHeader, LongKind, ShortHeader};
 use crate::wire::{PacketKind, TruncatedNumber, Writer};
 
@@ -46,6 +49,8 @@ pub(crate) enum Shape {
     PathFrames,
     /// PING and padding to the whole slot.
     MtuProbe,
+    /// CONNECTION_CLOSE.
+    Close,
 }
 
 /// A packet being written: its header is in place, its frames are coming.
@@ -81,42 +86,59 @@ impl Connection {
         permit: &mut Permit,
         shape: Shape,
     ) -> usize {
+        if self.remote_cids.cid(id).is_none() {
+            // The peer retired it and has not sent another yet.
+            return 0;
+        }
         let mut len = 0;
         let mut expand = 0;
         for (i, space) in SPACES.into_iter().enumerate() {
-            let owed = expand > len;
-            if slot.len() - len < MIN_PACKET_ROOM || !(owed || self.wants(space, now, *permit, shape)) {
+            // A datagram that must be larger gets another packet, be it empty.
+            let owed = expand > len && len > 0;
+            if slot.len() - len < MIN_PACKET_ROOM
+                || !(owed || self.wants(space, now, id, *permit, shape))
+            {
                 continue;
             }
             let Some(kind) = self.keys.sending_kind(space, self.is_client()) else {
                 continue;
             };
-            let mut draft = self.start_packet(kind, space, id, &mut slot[len..]);
-            let mut writer = Writer::new(&mut slot[len..]);
-            writer.reserve(draft.at.payload_at);
-            let end = writer.remaining() - TAG_LEN;
-            let mut body = Writer::new(&mut writer.reserve(end)[..]);
+            let rest = &mut slot[len..];
+            let mut draft = self.start_packet(kind, space, id, rest);
+            let end = rest.len() - TAG_LEN;
+            let mut body = Writer::new(&mut rest[draft.at.payload_at..end]);
             self.fill(now, &mut draft, &mut body, *permit, shape);
             let filled = body.written();
             if filled == 0 && !owed {
                 continue;
             }
-            if draft.expand || (kind == PacketKind::Initial && (self.is_client() || draft.ack_eliciting)) {
+            if draft.expand
+                || (kind == PacketKind::Initial && (self.is_client() || draft.ack_eliciting))
+            {
                 expand = MIN_DATAGRAM.min(slot.len());
             }
-            let more = SPACES[i + 1..].iter().any(|&later| {
-                self.keys.sending_kind(later, self.is_client()).is_some()
-                    && self.wants(later, now, *permit, shape)
-            });
             let used = len + draft.at.payload_at + filled + TAG_LEN;
-            let last = !more || slot.len() - used < MIN_PACKET_ROOM;
-            let target = match shape {
-                Shape::MtuProbe => slot.len(),
-                Shape::Train | Shape::PathFrames if last => expand,
-                Shape::Train | Shape::PathFrames => 0,
+            let more = SPACES[i + 1..]
+                .iter()
+                .any(|&later| self.wants(later, now, id, *permit, shape));
+            let target = if shape == Shape::MtuProbe {
+                slot.len()
+            } else if more && slot.len() - used >= MIN_PACKET_ROOM {
+                0
+            } else {
+                expand
             };
             let padding = target.saturating_sub(used);
-            len += self.finish_packet(now, draft, &mut slot[len..], filled, padding, shape, permit);
+            match self.finish_packet(now, draft, &mut slot[len..], filled, padding, shape) {
+                Ok(size) => {
+                    permit.spend(size);
+                    len += size;
+                }
+                Err(error) => {
+                    self.fail(now, error);
+                    break;
+                }
+            }
         }
         if len > 0 {
             self.on_datagram_sent(id, len);
@@ -125,24 +147,25 @@ impl Connection {
     }
 
     /// Whether `space` has something that may leave now.
-    fn wants(&mut self, space: Space, now: Instant, permit: Permit, shape: Shape) -> bool {
-        if shape != Shape::Train {
-            return space == Space::Data;
-        }
+    fn wants(&self, space: Space, now: Instant, id: PathId, permit: Permit, shape: Shape) -> bool {
         let Some(kind) = self.keys.sending_kind(space, self.is_client()) else {
             return false;
         };
-        let state = self.space(space);
-        if state.probes > 0 || (kind != PacketKind::ZeroRtt && state.ack.is_due(now)) {
+        match shape {
+            Shape::Train => {}
+            Shape::PathFrames | Shape::MtuProbe => return space == Space::Data,
+            Shape::Close => return self.closes_in(space),
+        }
+        let early = kind == PacketKind::ZeroRtt;
+        let state = &self.spaces[space as usize];
+        let path_frames = kind == PacketKind::OneRtt
+            && self.paths.get(id).is_some_and(|path| path.has_frames_due(now));
+        if state.probes > 0 || (!early && state.ack.is_due(now)) || path_frames {
             return true;
         }
-        if space == Space::Data && self.paths.active().has_frames_due() {
-            return true;
-        }
-        let state = self.space(space);
         permit.is_open()
             && (state.ping
-                || (kind != PacketKind::ZeroRtt && state.crypto.next_to_send().is_some())
+                || (!early && state.crypto.next_to_send().is_some())
                 || (space == Space::Data && self.wants_data()))
     }
 
@@ -156,7 +179,7 @@ impl Connection {
         let number = self.recovery.next_number(space);
         let truncated = TruncatedNumber::new(number, self.recovery.largest_acked(space));
         let fixed_bit = !(self.tls.grease_quic_bit && self.rng.u64() & 1 == 0);
-        let dcid = self.remote_cids.for_path(id);
+        let dcid = self.remote_cids.cid(id).unwrap_or(ConnectionId::EMPTY);
         let mut writer = Writer::new(slot);
         let long = match kind {
             PacketKind::Initial => Some(LongKind::Initial {
@@ -182,7 +205,7 @@ impl Connection {
                     .keys
                     .one_rtt
                     .as_ref()
-                    .is_some_and(OneRttKeys::key_phase),
+                    .is_some_and(|keys| keys.generation() & 1 == 1),
                 dcid,
                 number: truncated,
                 fixed_bit,
@@ -194,7 +217,7 @@ impl Connection {
             space,
             path: id,
             number,
-            number_len: truncated.len(),
+            number_len: truncated.size(),
             at,
             content: Content::new(),
             ack_eliciting: false,
@@ -204,7 +227,6 @@ impl Connection {
 
     /// Pads, patches the length, seals, and enters the packet in the ledger.
     /// Answers its size.
-    #[expect(clippy::too_many_arguments, reason = "the steps of one packet's end")]
     fn finish_packet(
         &mut self,
         now: Instant,
@@ -213,65 +235,63 @@ impl Connection {
         filled: usize,
         padding: usize,
         shape: Shape,
-        permit: &mut Permit,
-    ) -> usize {
+    ) -> Result<usize, TransportError> {
         // The header-protection sample starts four bytes after the number's
         // start, so number and payload make four at least (RFC 9001 §5.4.2).
         let short = (4 - draft.number_len).saturating_sub(filled);
         let padding = padding.max(short);
-        let payload_end = draft.at.payload_at + filled + padding;
-        slot[draft.at.payload_at + filled..payload_end].fill(0);
-        let size = payload_end + TAG_LEN;
+        let frames_end = draft.at.payload_at + filled;
+        slot[frames_end..frames_end + padding].fill(0);
+        let size = frames_end + padding + TAG_LEN;
         let mut writer = Writer::new(slot);
         writer.reserve(size);
         draft.at.finish(&mut writer, size);
-        self.seal(&draft, &mut slot[..size]);
-        // PADDING alone also counts in flight (RFC 9002 §2).
-        let in_flight = draft.ack_eliciting || padding > 0;
-        if in_flight {
-            permit.spend(size);
-        }
+        self.seal(&draft, &mut slot[..size])?;
         self.trace(now, || TraceEvent::PacketSent {
             kind: draft.kind,
             number: draft.number,
             size: size as u16,
             ack_eliciting: draft.ack_eliciting,
         });
+        // PADDING alone also counts in flight (RFC 9002 §2).
+        let in_flight = draft.ack_eliciting || (padding > 0 && shape != Shape::Close);
         self.on_packet_sent(now, draft, size, in_flight, shape);
-        size
+        Ok(size)
     }
 
-    fn seal(&mut self, draft: &Draft, packet: &mut [u8]) {
+    fn seal(&mut self, draft: &Draft, packet: &mut [u8]) -> Result<(), TransportError> {
         let (number, header_len, number_len) = (draft.number, draft.at.payload_at, draft.number_len);
         let keys = &mut self.keys;
-        match draft.kind {
-            PacketKind::Initial => keys
-                .initial
-                .as_ref()
-                .map(|keys| keys.local.seal(number, packet, header_len, number_len)),
-            PacketKind::Handshake => keys
-                .handshake
-                .as_ref()
-                .map(|keys| keys.local.seal(number, packet, header_len, number_len)),
-            PacketKind::ZeroRtt => keys
-                .zero_rtt
-                .as_ref()
-                .map(|keys| keys.seal(number, packet, header_len, number_len)),
-            PacketKind::OneRtt => keys
-                .one_rtt
-                .as_mut()
-                .map(|keys| keys.seal(number, packet, header_len, number_len)),
-        }
-        .expect("a packet is only started with its keys at hand");
+        let direction = match draft.kind {
+            PacketKind::Initial => keys.initial.as_ref().map(|keys| &keys.local),
+            PacketKind::Handshake => keys.handshake.as_ref().map(|keys| &keys.local),
+            PacketKind::ZeroRtt => keys.zero_rtt.as_ref(),
+            PacketKind::OneRtt => {
+                let keys = keys.one_rtt.as_mut().ok_or_else(no_keys)?;
+                return keys.seal(number, packet, header_len, number_len);
+            }
+        };
+        direction
+            .ok_or_else(no_keys)?
+            .seal(number, packet, header_len, number_len)
     }
 
-    fn on_packet_sent(&mut self, now: Instant, draft: Draft, size: usize, in_flight: bool, shape: Shape) {
-        let ect = self.paths.get(draft.path).is_some_and(|path| path.ecn.mark().is_some());
+    fn on_packet_sent(
+        &mut self,
+        now: Instant,
+        draft: Draft,
+        size: usize,
+        in_flight: bool,
+        shape: Shape,
+    ) {
+        let pto = self.pto_of(draft.path);
+        let mut ect = false;
         if let Some(path) = self.paths.get_mut(draft.path) {
+            let mark = path.ecn.mark();
+            ect = mark != Mark::NotEct;
             path.busy |= draft.ack_eliciting;
-            if ect {
-                path.ecn.on_sent();
-            }
+            let space = &mut self.spaces[draft.space as usize];
+            path.ecn.on_sent(&mut space.ecn, mark, now, pto);
         }
         let state = self.space(draft.space);
         if draft.ack_eliciting {
@@ -283,18 +303,20 @@ impl Connection {
             state.since_eliciting += 1;
         }
         self.counters.packets_sent += 1;
-        let info = SentInfo {
-            space: draft.space,
-            path: draft.path,
-            number: draft.number,
-            now,
-            size: size as u16,
-            ack_eliciting: draft.ack_eliciting,
-            in_flight,
-            mtu_probe: shape == Shape::MtuProbe,
-            ect,
-        };
-        self.recovery.on_sent(info, draft.content);
+        self.recovery.on_sent(
+            SentInfo {
+                space: draft.space,
+                path: draft.path,
+                number: draft.number,
+                now,
+                size: size as u16,
+                ack_eliciting: draft.ack_eliciting,
+                in_flight,
+                mtu_probe: shape == Shape::MtuProbe,
+                ect,
+            },
+            draft.content,
+        );
         self.skip_a_number(draft.space);
         if draft.kind == PacketKind::Handshake && self.is_client() {
             // RFC 9001 §4.9.1: the client's first Handshake packet ends Initial.
@@ -320,7 +342,11 @@ impl Connection {
         self.counters.datagrams_sent += 1;
         self.counters.bytes_sent += len as u64;
         if let Some(path) = self.paths.get_mut(id) {
-            path.amplification.on_sent(len as u64);
+            path.amplification.on_sent(len);
         }
     }
+}
+
+fn no_keys() -> TransportError {
+    TransportError::new(Code::INTERNAL_ERROR, "a packet was started without its keys")
 }

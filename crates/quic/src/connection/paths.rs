@@ -7,12 +7,13 @@ use clearway_recovery::PathId;
 
 use super::Received;
 use crate::path::amplification::Amplification;
-use crate::path::ecn;
-use crate::path::mtu;
-use crate::path::validation::Validation;
+use crate::path::ecn::PathEcn;
+use crate::path::mtu::MtuDiscovery;
+use crate::path::validation::{PathResponses, PathValidation};
+use crate::Instant;
 
 /// Paths kept at once. More probing than this is not answered.
-const MAX_PATHS: usize = 4;
+pub(crate) const MAX_PATHS: usize = 4;
 
 /// One path: a pair of addresses and what is known of the way between them.
 #[derive(Debug)]
@@ -20,15 +21,26 @@ pub(crate) struct Path {
     pub(crate) id: PathId,
     pub(crate) remote: SocketAddr,
     pub(crate) local_ip: Option<IpAddr>,
-    pub(crate) validation: Validation,
+    pub(crate) validation: PathValidation,
+    pub(crate) responses: PathResponses,
     pub(crate) amplification: Amplification,
-    pub(crate) ecn: ecn::Validator,
-    pub(crate) mtu: mtu::Discovery,
+    pub(crate) ecn: PathEcn,
+    pub(crate) mtu: MtuDiscovery,
     /// A data packet has left on it since everything was acknowledged.
     pub(crate) busy: bool,
 }
 
 impl Path {
+    /// Whether path frames wait, which nothing holds back but amplification.
+    pub(crate) fn has_frames_due(&self, now: Instant) -> bool {
+        self.responses.is_pending() || self.validation.challenge_due(now)
+    }
+
+    /// Whether the peer was seen to receive here.
+    pub(crate) fn is_validated(&self) -> bool {
+        self.amplification.is_validated()
+    }
+
     fn matches(&self, from: &Received) -> bool {
         self.remote == from.remote
             && match (self.local_ip, from.local_ip) {

@@ -5,13 +5,11 @@ use clearway_recovery::PathId;
 use super::keyring::space_of;
 use super::life::{Handshake, Life};
 use super::{Connection, Received};
-use crate::cid::ResetToken;
-use crate::crypto::update::Opened as OneRttOpened;
-use crate::error::{Code, TransportError};
+use crate::ack::ReceivedPacket;
+use crate::error::TransportError;
 use crate::event::{DropReason, TraceEvent};
-use crate::path::ecn::Ecn;
 use crate::wire::header::{HeaderKind, OpenHeader};
-use crate::wire::{Frames, PacketKind, PartialHeader};
+use crate::wire::{Frames, PacketKind, PartialHeader, RangeSet, frame};
 use crate::{Instant, Role};
 
 /// Packets kept until their keys exist (RFC 9001 §5.7).
@@ -21,7 +19,11 @@ const MAX_UNDECRYPTABLE: usize = 10;
 pub(crate) struct Packet<'a> {
     pub(crate) kind: PacketKind,
     pub(crate) number: u64,
+    /// Key generation that opened it (1-RTT), for ACKs in it.
+    pub(crate) generation: u64,
     pub(crate) payload: &'a [u8],
+    /// Size of the datagram it came in, in bytes.
+    pub(crate) datagram_len: usize,
     /// The path it arrived on; `None` for an address not seen before.
     pub(crate) path: Option<PathId>,
     pub(crate) from: Received,
@@ -29,6 +31,13 @@ pub(crate) struct Packet<'a> {
 
 /// Why a packet was not processed without that being anybody's error.
 type Dropped = (Option<PacketKind>, DropReason);
+
+/// What opening a packet gave.
+struct Plain {
+    number: u64,
+    payload: core::ops::Range<usize>,
+    generation: u64,
+}
 
 enum Failure {
     Dropped(Dropped),
@@ -48,16 +57,16 @@ impl Connection {
         self.counters.bytes_received += datagram.len() as u64;
         match &mut self.life {
             Life::Open => {}
-            Life::Closing(_) => return self.receive_while_closing(now, datagram),
+            Life::Closing(_) => return self.receive_while_closing(),
             Life::Draining { .. } | Life::Drained => return,
         }
         if self.is_unwelcome(&from) {
             return self.drop_packet(now, (None, DropReason::Unexpected));
         }
-        self.credit_path(&from, datagram.len());
+        self.credit_path(now, &from, datagram.len());
         // Opening a packet may overwrite the bytes that a stateless reset would
         // have its token in.
-        let token = datagram.last_chunk::<16>().copied().map(ResetToken);
+        let token = datagram.last_chunk::<16>().copied();
         let was_short = datagram.first().is_some_and(|first| first & 0x80 == 0);
         let mut authenticated = false;
         if let Err(error) = self.receive_packets(now, from, datagram, &mut authenticated) {
@@ -66,7 +75,7 @@ impl Connection {
         }
         if !authenticated
             && was_short
-            && token.is_some_and(|token| self.remote_cids.is_reset_token(&token))
+            && token.is_some_and(|token| self.remote_cids.is_reset(&token))
         {
             self.on_stateless_reset(now);
         }
@@ -82,7 +91,7 @@ impl Connection {
         let mut rest = datagram;
         let mut first_dcid = None;
         while !rest.is_empty() {
-            let header = match PartialHeader::parse(rest, self.local_cids.cid_len()) {
+            let header = match PartialHeader::parse(rest, self.generator.cid_len()) {
                 Ok(header) => header,
                 Err(error) => {
                     self.drop_packet(now, (None, DropReason::Malformed));
@@ -135,7 +144,7 @@ impl Connection {
             }
             HeaderKind::VersionNegotiation { versions } => {
                 return self
-                    .on_version_negotiation(now, versions.of(packet))
+                    .on_version_negotiation(versions.of(packet))
                     .map_err(|reason| Failure::Dropped((None, reason)));
             }
             HeaderKind::UnsupportedVersion => {
@@ -151,11 +160,15 @@ impl Connection {
             let reason = self.keep_for_later(from, kind, packet);
             return Err(dropped(reason));
         }
-        let (number, payload) = self
-            .open(now, kind, header.number_at, packet)?
+        let Plain {
+            number,
+            payload,
+            generation,
+        } = self
+            .unseal(now, kind, header.number_at, packet)?
             .ok_or_else(|| dropped(DropReason::DecryptionFailed))?;
         let state = self.space(space_of(kind));
-        if state.received.is_known(number) {
+        if state.received.is_seen(number) {
             return Err(dropped(DropReason::Duplicate));
         }
         self.trace(now, || TraceEvent::PacketReceived {
@@ -164,6 +177,7 @@ impl Connection {
             size: header.packet_len as u16,
         });
         self.on_authenticated(now, kind, header, packet);
+        self.receiving_cid = header.dcid.cid(packet).unwrap_or(self.receiving_cid);
         let payload = &packet[payload];
         let path = self.paths.find(&from);
         self.process(
@@ -171,7 +185,9 @@ impl Connection {
             &Packet {
                 kind,
                 number,
+                generation,
                 payload,
+                datagram_len: header.packet_len,
                 path,
                 from,
             },
@@ -194,30 +210,29 @@ impl Connection {
         }
     }
 
-    /// Removes protection; answers the packet number and where the payload is.
-    #[expect(clippy::type_complexity, reason = "number and range, or not authentic")]
-    fn open(
+    /// Removes protection; `None` = not authentic.
+    fn unseal(
         &mut self,
         now: Instant,
         kind: PacketKind,
         number_at: usize,
         packet: &mut [u8],
-    ) -> Result<Option<(u64, core::ops::Range<usize>)>, TransportError> {
+    ) -> Result<Option<Plain>, TransportError> {
         let largest = self.space(space_of(kind)).received.max();
         let keys = &mut self.keys;
         let direction = match kind {
             PacketKind::Initial => keys.initial.as_ref().map(|keys| &keys.remote),
             PacketKind::Handshake => keys.handshake.as_ref().map(|keys| &keys.remote),
             PacketKind::ZeroRtt => keys.zero_rtt.as_ref(),
-            PacketKind::OneRtt => return self.open_one_rtt(now, number_at, largest, packet),
+            PacketKind::OneRtt => return self.unseal_one_rtt(now, number_at, largest, packet),
         };
         let Some(direction) = direction else {
             return Ok(None);
         };
-        if direction.unprotect_header(packet, number_at).is_none() {
-            return Ok(None);
-        }
-        let Some(header) = OpenHeader::read(packet, number_at) else {
+        let header = direction
+            .unprotect_header(packet, number_at)
+            .and_then(|_| OpenHeader::read(packet, number_at));
+        let Some(header) = header else {
             return Ok(None);
         };
         let number = header.number.recover(largest);
@@ -225,40 +240,45 @@ impl Connection {
             return Ok(None);
         };
         header.check_reserved()?;
-        Ok(Some((number, header.header_len..header.header_len + len)))
+        Ok(Some(Plain {
+            number,
+            payload: header.header_len..header.header_len + len,
+            generation: 0,
+        }))
     }
 
-    #[expect(clippy::type_complexity, reason = "number and range, or not authentic")]
-    fn open_one_rtt(
+    fn unseal_one_rtt(
         &mut self,
         now: Instant,
         number_at: usize,
         largest: Option<u64>,
         packet: &mut [u8],
-    ) -> Result<Option<(u64, core::ops::Range<usize>)>, TransportError> {
-        let pto = self.recovery.active_rtt().pto_base();
+    ) -> Result<Option<Plain>, TransportError> {
+        let pto = self.pto_of(self.paths.active_id());
         let Some(keys) = &mut self.keys.one_rtt else {
             return Ok(None);
         };
-        if keys.unprotect_header(packet, number_at).is_none() {
-            return Ok(None);
-        }
-        let Some(header) = OpenHeader::read(packet, number_at) else {
+        let header = keys
+            .unprotect_header(packet, number_at)
+            .and_then(|_| OpenHeader::read(packet, number_at));
+        let Some(header) = header else {
             return Ok(None);
         };
         let number = header.number.recover(largest);
-        let opened = keys.open(now, pto, number, header.key_phase, packet, header.header_len)?;
-        let len = match opened {
-            OneRttOpened::Authentic { len, updated } => {
-                header.check_reserved()?;
-                if updated {
-                    self.on_key_phase(now, true);
-                }
-                len
-            }
-            OneRttOpened::Forged => return Ok(None),
+        let Some(opened) = keys.open(number, packet, header.header_len)? else {
+            return Ok(None);
         };
-        Ok(Some((number, header.header_len..header.header_len + len)))
+        header.check_reserved()?;
+        if opened.updated {
+            // RFC 9001 §6.5: old keys for packets still on their way.
+            keys.retain_previous_until(now + 3 * pto);
+            self.on_key_phase(now, true);
+        }
+        Ok(Some(Plain {
+            number,
+            payload: header.header_len..header.header_len + opened.len,
+            generation: opened.generation,
+        }))
     }
 
     /// What an authenticated packet proves, whatever it carries.
@@ -282,7 +302,6 @@ impl Connection {
                 // address it claims (RFC 9000 §8.1), and Initial is over
                 // (RFC 9001 §4.9.1).
                 self.paths.active_mut().amplification.validate();
-                self.paths.active_mut().validation.validate();
                 self.discard_keys(now, PacketKind::Initial);
             }
             PacketKind::Initial | PacketKind::ZeroRtt | PacketKind::Handshake | PacketKind::OneRtt => {}
@@ -292,23 +311,12 @@ impl Connection {
     /// Frames, then acknowledgement state, then migration.
     fn process(&mut self, now: Instant, packet: &Packet<'_>) -> Result<(), TransportError> {
         let space = space_of(packet.kind);
-        if packet.payload.is_empty() {
-            return Err(TransportError::new(
-                Code::PROTOCOL_VIOLATION,
-                "packet without frames",
-            ));
-        }
+        frame::check_not_empty(packet.payload)?;
         let mut ack_eliciting = false;
         let mut probing_only = true;
         for frame in Frames::new(packet.payload) {
             let frame = frame?;
-            if !frame.allowed_in(packet.kind) {
-                return Err(TransportError::new(
-                    Code::PROTOCOL_VIOLATION,
-                    format!("frame not allowed in {:?} packets", packet.kind),
-                )
-                .in_frame(frame.frame_type()));
-            }
+            frame.check_allowed(packet.kind, self.role.peer())?;
             ack_eliciting |= frame.is_ack_eliciting();
             probing_only &= frame.is_probing();
             let kind = frame.frame_type();
@@ -320,15 +328,17 @@ impl Connection {
         }
         let state = self.space(space);
         let newest = state.received.max().is_none_or(|max| packet.number > max);
-        let in_order = state.received.max().is_none_or(|max| packet.number == max + 1);
         state.received.insert(packet.number);
-        if newest {
-            state.largest_received_at = now;
-        }
-        let ce = packet.from.ecn == Some(Ecn::Ce);
-        state
-            .ack
-            .on_packet(packet.number, ack_eliciting, packet.from.ecn, in_order, ce, now);
+        let received = &state.received;
+        state.ack.on_packet(
+            ReceivedPacket {
+                number: packet.number,
+                ack_eliciting,
+                ecn: packet.from.ecn,
+                at: now,
+            },
+            |from| first_missing(received, from),
+        );
         if packet.kind == PacketKind::OneRtt && newest {
             self.after_newest(now, packet, probing_only);
         }
@@ -364,4 +374,12 @@ impl Connection {
         self.counters.packets_dropped += 1;
         self.trace(now, || TraceEvent::PacketDropped { kind, reason });
     }
+}
+
+/// The lowest number from `from` on that is not in `received`.
+fn first_missing(received: &RangeSet, from: u64) -> u64 {
+    received
+        .iter()
+        .find(|range| range.contains(&from))
+        .map_or(from, |range| range.end() + 1)
 }

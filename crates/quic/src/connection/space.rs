@@ -4,8 +4,8 @@
 use clearway_recovery::Space;
 
 use super::crypto_stream::CryptoStream;
-use crate::Instant;
 use crate::ack::AckPolicy;
+use crate::path::ecn::SpaceEcn;
 use crate::wire::RangeSet;
 
 /// Ranges of received packet numbers kept per space. Older ones are forgotten
@@ -23,8 +23,8 @@ pub(crate) struct PacketSpace {
     pub(crate) received: RangeSet,
     /// When to acknowledge them.
     pub(crate) ack: AckPolicy,
-    /// When the largest of them arrived, for the ACK Delay field.
-    pub(crate) largest_received_at: Instant,
+    /// Marks sent, and what the peer says of them.
+    pub(crate) ecn: SpaceEcn,
     /// Ack-eliciting packets that must leave whatever window and pacer say
     /// (RFC 9002 §6.2.4).
     pub(crate) probes: u8,
@@ -40,7 +40,7 @@ impl PacketSpace {
             crypto: CryptoStream::default(),
             received: RangeSet::new(MAX_RECEIVED_RANGES),
             ack,
-            largest_received_at: Instant::ZERO,
+            ecn: SpaceEcn::default(),
             probes: 0,
             ping: false,
             since_eliciting: 0,

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use clearway_recovery::controller::{Metrics, State};
-use clearway_recovery::limit::Breakdown;
+use clearway_recovery::limit::Limit;
 
 use super::Connection;
 use crate::Instant;
@@ -38,6 +38,8 @@ pub struct Counters {
     pub migrations: u64,
     /// Times the maximum datagram size changed.
     pub mtu_changes: u64,
+    /// CE marks the peer reported.
+    pub ce_marks: u64,
     /// Key updates, either side's.
     pub key_updates: u64,
 }
@@ -50,8 +52,8 @@ pub struct Stats {
     pub counters: Counters,
     /// Smoothed RTT of the active path.
     pub smoothed_rtt: Duration,
-    /// Minimum RTT of the active path.
-    pub min_rtt: Duration,
+    /// Minimum RTT of the active path, once measured.
+    pub min_rtt: Option<Duration>,
     /// Congestion window.
     pub window: u64,
     /// Bytes in flight.
@@ -67,7 +69,7 @@ pub struct Stats {
     /// What else it shows.
     pub metrics: Metrics,
     /// How long each reason for not sending held; sums to the connection's life.
-    pub limits: Breakdown,
+    pub limits: Vec<(Limit, Duration)>,
     /// Bytes of memory the streams hold.
     pub stream_memory: usize,
     /// Times a timer fired with nothing to do.
@@ -90,7 +92,7 @@ impl Connection {
             controller: path.controller().name(),
             state: path.controller().state(),
             metrics: path.controller().metrics(),
-            limits: self.limits.breakdown(now),
+            limits: self.recovery.limits().breakdown(now).collect(),
             stream_memory: self.streams.memory(),
             idle_wakeups: self.timers.idle_wakeups,
         }
@@ -102,6 +104,6 @@ impl Connection {
     pub fn memory(&self) -> usize {
         let crypto: usize = self.spaces.iter().map(|space| space.crypto.memory()).sum();
         let kept: usize = self.undecryptable.iter().map(|(_, packet)| packet.len()).sum();
-        self.streams.memory() + crypto + kept + self.datagrams.memory()
+        self.streams.memory() + crypto + kept
     }
 }

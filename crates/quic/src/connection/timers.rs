@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use clearway_recovery::Space;
 
-use super::life::{ConnectionError, Handshake, Life};
+use super::life::{ConnectionError, Handshake};
 use super::space::SPACES;
 use super::{Config, Connection};
 use crate::Instant;
@@ -53,6 +53,15 @@ impl Timers {
         self.keep_alive = config.keep_alive.map(|period| now + period);
     }
 
+    /// The smaller of both ends' values holds; zero means none (RFC 9000 §10.1).
+    pub(crate) fn agree_on_idle(&mut self, now: Instant, peer_millis: u64) {
+        if peer_millis > 0 {
+            let peer = Duration::from_millis(peer_millis);
+            self.idle_timeout = Some(self.idle_timeout.map_or(peer, |ours| ours.min(peer)));
+            self.restart_idle(now);
+        }
+    }
+
     fn restart_idle(&mut self, now: Instant) {
         self.idle = self.idle_timeout.map(|timeout| now + timeout);
     }
@@ -69,13 +78,13 @@ impl Connection {
         let acks = SPACES
             .into_iter()
             .filter(|&space| self.keys.sending_kind(space, self.is_client()).is_some())
-            .filter_map(|space| self.spaces[space as usize].ack.timeout());
+            .filter_map(|space| self.spaces[space as usize].ack.next_timeout());
         let paths = self
             .paths
             .iter()
             .flat_map(|path| [path.validation.next_timeout(), path.mtu.next_timeout()])
             .flatten();
-        let keys = self.keys.one_rtt.as_ref().and_then(|keys| keys.next_timeout());
+        let keys = self.keys.one_rtt.as_ref().and_then(|keys| keys.discard_at());
         [
             self.recovery.next_timeout(),
             self.timers.idle,
@@ -113,12 +122,15 @@ impl Connection {
             did = true;
         }
         if let Some(keys) = &mut self.keys.one_rtt
-            && keys.next_timeout().is_some_and(|at| now >= at)
+            && keys.discard_at().is_some_and(|at| now >= at)
         {
-            keys.on_timeout(now);
+            keys.discard_previous(now);
             did = true;
         }
-        did |= self.spaces.iter().any(|space| space.ack.is_due(now));
+        for space in &mut self.spaces {
+            space.ack.handle_timeout(now);
+            did |= space.ack.is_due(now);
+        }
         if !did {
             self.timers.idle_wakeups += 1;
         }
@@ -130,7 +142,7 @@ impl Connection {
         }
         // RFC 9000 §10.1: at least three PTOs, so that a lost packet's probe
         // can save the connection.
-        let floor = 3 * self.recovery.active_rtt().pto(self.peer_max_ack_delay());
+        let floor = 3 * self.pto_of(self.paths.active_id());
         let timeout = self.timers.idle_timeout.unwrap_or_default();
         if timeout < floor
             && let Some(at) = self.timers.idle
@@ -141,8 +153,7 @@ impl Connection {
             return true;
         }
         // Silent: the peer has given up too, or will.
-        self.end(now, ConnectionError::IdleTimeout);
-        self.life.advance(Life::Drained);
+        self.end_silently(ConnectionError::IdleTimeout);
         true
     }
 

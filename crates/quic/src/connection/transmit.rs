@@ -11,7 +11,7 @@ use super::packet::{Permit, Shape};
 use super::space::SPACES;
 use crate::Instant;
 use crate::event::TraceEvent;
-use crate::path::ecn::Ecn;
+use crate::path::ecn::Mark;
 use crate::stream::Sendability;
 
 /// Datagrams that carry an Initial or validate a path fill this many bytes
@@ -26,7 +26,7 @@ pub struct Transmit {
     /// The local address to send from, if one is known.
     pub local_ip: Option<IpAddr>,
     /// The ECN mark of every datagram in it.
-    pub ecn: Option<Ecn>,
+    pub ecn: Mark,
     /// Bytes written, over all datagrams.
     pub len: usize,
     /// Size of each datagram but the last; `None` if there is one datagram.
@@ -101,7 +101,7 @@ impl Connection {
 
     /// What may leave now: everything, or only what no window holds back.
     fn permit(&mut self, now: Instant, id: PathId) -> Permit {
-        if self.paths.active().busy && self.recovery.is_idle(id) && self.limit == Limit::Application
+        if self.paths.active().busy && self.active_recovery().in_flight() == 0 && self.limit == Limit::Application
         {
             self.recovery.restart_from_idle(id, now);
             self.paths.active_mut().busy = false;
@@ -122,7 +122,7 @@ impl Connection {
         }
     }
 
-    fn finish_train(&self, id: PathId, written: usize, segment: Option<usize>) -> Option<Transmit> {
+    pub(crate) fn finish_train(&self, id: PathId, written: usize, segment: Option<usize>) -> Option<Transmit> {
         if written == 0 {
             return None;
         }
@@ -143,7 +143,7 @@ impl Connection {
         let path = self
             .paths
             .iter()
-            .find(|path| path.id != active && path.has_frames_due())?;
+            .find(|path| path.id != active && path.has_frames_due(now))?;
         let id = path.id;
         let size = MIN_DATAGRAM
             .min(buffer.len())
@@ -159,13 +159,14 @@ impl Connection {
             return None;
         }
         let id = self.paths.active_id();
-        if !self.paths.active().validation.is_validated()
+        if !self.paths.active().is_validated()
             || !matches!(self.recovery.gate(id, now), Gate::Open { .. })
         {
             return None;
         }
         let size = usize::from(self.paths.active_mut().mtu.next_probe(now)?);
         let slot = buffer.get_mut(..size)?;
+        self.paths.active_mut().mtu.on_probe_sent();
         let mut permit = Permit::Closed;
         let len = self.write_datagram(now, id, slot, &mut permit, Shape::MtuProbe);
         self.finish_train(id, len, None)
@@ -204,7 +205,6 @@ impl Connection {
     fn set_limit(&mut self, now: Instant, limit: Limit) {
         let id = self.paths.active_id();
         self.recovery.set_limit(id, limit, now);
-        self.limits.set(limit, now);
         if self.limit != limit {
             self.limit = limit;
             self.trace(now, || TraceEvent::Limit(limit));

@@ -6,6 +6,7 @@
 use core::time::Duration;
 
 use crate::time::Instant;
+pub use crate::wire::frame::ack::EcnCounts;
 
 /// Marked packets after which testing ends (RFC 9000 §13.4.2).
 pub const TESTING_PACKETS: u64 = 10;
@@ -22,17 +23,6 @@ pub enum Mark {
     Ect0,
     /// ECT(1), for scalable controllers (RFC 9331).
     Ect1,
-}
-
-/// The counts of an ACK frame of type 0x03 (RFC 9000 §19.3.2), or ours.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EcnCounts {
-    /// Packets received with ECT(0).
-    pub ect0: u64,
-    /// Packets received with ECT(1).
-    pub ect1: u64,
-    /// Packets received with CE.
-    pub ce: u64,
 }
 
 /// Why ECN is off on a path.

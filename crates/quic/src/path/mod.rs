@@ -4,7 +4,4 @@ pub mod ecn;
 pub mod mtu;
 pub mod validation;
 
-/// A path of one connection, numbered in the order of appearance. Local to
-/// this end; never on the wire.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PathId(pub u32);
+pub use clearway_recovery::PathId;

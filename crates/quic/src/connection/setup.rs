@@ -1,0 +1,296 @@
+//! How a connection begins, at either end.
+
+use core::time::Duration;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use clearway_recovery::{PathId, Recovery, congestion};
+use rustls::pki_types::ServerName;
+
+use super::fill::Control;
+use super::handshake::{Memory, Tls};
+use super::keyring::Keyring;
+use super::life::{Handshake, Life};
+use super::paths::{Path, Paths};
+use super::space::PacketSpace;
+use super::timers::Timers;
+use super::{Config, Connection, Outcome, stats};
+use crate::ack::AckPolicy;
+use crate::cid::generator::CidGenerator;
+use crate::cid::local::LocalCids;
+use crate::cid::remote::RemoteCids;
+use crate::cid::{ConnectionId, ResetToken};
+use crate::crypto::{ClientSessions, ResetKey, Session, initial_keys};
+use crate::datagram::{DatagramReceiver, DatagramSender, QueueLimits, WhenFull};
+use crate::error::TransportError;
+use crate::path::amplification::Amplification;
+use crate::path::ecn::{Mark, PathEcn};
+use crate::path::mtu::MtuDiscovery;
+use crate::path::validation::{PathResponses, PathValidation};
+use crate::rng::Rng;
+use crate::stream::Streams;
+use crate::wire::TransportParameters;
+use crate::wire::transport_parameters::PreferredAddress;
+use crate::{Instant, Role};
+
+/// Shortest delay a peer may ask of our acknowledgements, in microseconds
+/// (`min_ack_delay`, draft-ietf-quic-ack-frequency §3).
+const MIN_ACK_DELAY_US: u64 = 1_000;
+
+/// Bytes of the client's first Destination Connection ID, random; at least
+/// eight (RFC 9000 §7.2).
+const INITIAL_DCID_LEN: usize = 8;
+
+/// What a client connection begins with.
+pub struct Connect {
+    /// The server's address.
+    pub remote: SocketAddr,
+    /// The local address, where known.
+    pub local_ip: Option<IpAddr>,
+    /// The name the certificate has to be for.
+    pub server_name: ServerName<'static>,
+    /// TLS settings, from [`ClientCrypto`](crate::crypto::ClientCrypto).
+    pub crypto: Arc<rustls::ClientConfig>,
+    /// Where NEW_TOKEN tokens are kept between connections.
+    pub sessions: Option<Arc<ClientSessions>>,
+}
+
+/// What a server connection begins with: what its first datagram said.
+pub struct Accept {
+    /// The client's address.
+    pub remote: SocketAddr,
+    /// The local address the datagram came to, where known.
+    pub local_ip: Option<IpAddr>,
+    /// Destination Connection ID of the client's first Initial.
+    pub original_dcid: ConnectionId,
+    /// Destination Connection ID of this Initial; Initial keys rest on it.
+    pub dcid: ConnectionId,
+    /// Source Connection ID of a Retry that led here.
+    pub retry_scid: Option<ConnectionId>,
+    /// The client's Source Connection ID.
+    pub scid: ConnectionId,
+    /// A token proved the client's address.
+    pub validated: bool,
+    /// A NEW_TOKEN token for the client.
+    pub new_token: Option<Vec<u8>>,
+    /// An address the client should move to (RFC 9000 §9.6).
+    pub preferred_address: Option<(Option<std::net::SocketAddrV4>, Option<std::net::SocketAddrV6>)>,
+    /// TLS settings, from [`ServerCrypto`](crate::crypto::ServerCrypto).
+    pub crypto: Arc<rustls::ServerConfig>,
+}
+
+/// What both roles have in common.
+pub(crate) struct Common {
+    pub(crate) now: Instant,
+    pub(crate) config: Arc<Config>,
+    pub(crate) rng: Rng,
+    pub(crate) generator: Box<dyn CidGenerator>,
+    pub(crate) reset_key: Arc<ResetKey>,
+}
+
+impl Connection {
+    pub(crate) fn connect(mut common: Common, connect: Connect) -> Result<Self, TransportError> {
+        let dcid = ConnectionId::new(&common.rng.array::<INITIAL_DCID_LEN>())
+            .expect("eight bytes fit");
+        let scid = common.generator.generate(&mut common.rng);
+        let local = local_parameters(&common.config, Role::Client, scid);
+        let session = Session::client(
+            connect.crypto,
+            connect.server_name.clone(),
+            encode(&local, &mut common),
+        )?;
+        let now = common.now;
+        let tls = Tls::new(session, local, scid, dcid);
+        let (remote, local_ip) = (connect.remote, connect.local_ip);
+        let mut this = Self::new(common, Role::Client, tls, remote, local_ip, dcid, true);
+        this.keys.initial = Some(initial_keys(&dcid, Role::Client));
+        if let Some(sessions) = connect.sessions {
+            this.tls.remember_with(Memory {
+                sessions,
+                server: connect.server_name,
+            });
+        }
+        this.drive_tls(now)?;
+        this.start_zero_rtt();
+        this.issue_cids();
+        Ok(this)
+    }
+
+    pub(crate) fn accept_from(mut common: Common, accept: Accept) -> Result<Self, TransportError> {
+        let scid = common.generator.generate(&mut common.rng);
+        let mut local = local_parameters(&common.config, Role::Server, scid);
+        local.original_destination_connection_id = Some(accept.original_dcid);
+        local.retry_source_connection_id = accept.retry_scid;
+        local.stateless_reset_token = Some(common.reset_key.token(&scid));
+        let preferred = accept.preferred_address.map(|(v4, v6)| {
+            let cid = common.generator.generate(&mut common.rng);
+            PreferredAddress {
+                v4,
+                v6,
+                cid,
+                reset_token: common.reset_key.token(&cid),
+            }
+        });
+        local.preferred_address = preferred;
+        let session = Session::server(accept.crypto, encode(&local, &mut common))?;
+        let tls = Tls::new(session, local, scid, accept.original_dcid);
+        let (remote, local_ip) = (accept.remote, accept.local_ip);
+        let mut this = Self::new(
+            common,
+            Role::Server,
+            tls,
+            remote,
+            local_ip,
+            accept.scid,
+            accept.validated,
+        );
+        if let Some(preferred) = preferred {
+            this.local_cids
+                .issue_preferred(preferred.cid, preferred.reset_token)?;
+        }
+        this.tls.set_peer_cid(accept.scid);
+        this.keys.initial = Some(initial_keys(&accept.dcid, Role::Server));
+        this.control.new_token = accept.new_token;
+        this.issue_cids();
+        Ok(this)
+    }
+
+    fn new(
+        common: Common,
+        role: Role,
+        tls: Tls,
+        remote: SocketAddr,
+        local_ip: Option<IpAddr>,
+        dcid: ConnectionId,
+        validated: bool,
+    ) -> Self {
+        let Common {
+            now,
+            config,
+            rng,
+            generator,
+            reset_key,
+        } = common;
+        let id = PathId(0);
+        let path = Path {
+            id,
+            remote,
+            local_ip,
+            validation: PathValidation::new(),
+            responses: PathResponses::default(),
+            amplification: if validated {
+                Amplification::validated()
+            } else {
+                Amplification::new()
+            },
+            ecn: PathEcn::new(ecn_mark(&config)),
+            mtu: MtuDiscovery::new(config.max_mtu),
+            busy: false,
+        };
+        let mut recovery = Recovery::new(
+            clearway_recovery::Config {
+                initial_rtt: config.initial_rtt,
+                ..clearway_recovery::Config::default()
+            },
+            now,
+        );
+        let mds = u64::from(path.mtu.current());
+        recovery.add_path(id, congestion::build(config.controller, mds), mds, now);
+        let token: ResetToken = reset_key.token(&tls.local_cid);
+        let queue = QueueLimits {
+            bytes: config.datagram_buffer,
+            ..QueueLimits::default()
+        };
+        let mut this = Self {
+            role,
+            handshake: Handshake::Running,
+            life: Life::Open,
+            keys: Keyring::default(),
+            spaces: [
+                PacketSpace::new(AckPolicy::immediate()),
+                PacketSpace::new(AckPolicy::immediate()),
+                PacketSpace::new(AckPolicy::delayed(
+                    config.max_ack_delay,
+                    Duration::from_micros(MIN_ACK_DELAY_US),
+                )),
+            ],
+            recovery,
+            outcome: Outcome::new(),
+            paths: Paths::new(path),
+            local_cids: LocalCids::new(
+                tls.local_cid,
+                token,
+                config.active_connection_id_limit as usize,
+            ),
+            remote_cids: RemoteCids::new(dcid, id, config.active_connection_id_limit),
+            streams: Streams::new(role, config.streams.clone()),
+            datagrams_out: DatagramSender::new(queue, WhenFull::Refuse),
+            datagrams_in: DatagramReceiver::new(queue, datagram_frame_size(&config)),
+            control: Control::default(),
+            timers: Timers::new(now, &config),
+            limit: clearway_recovery::limit::Limit::Handshake,
+            events: Default::default(),
+            endpoint_events: Default::default(),
+            undecryptable: Vec::new(),
+            counters: stats::Counters::default(),
+            observer: None,
+            probe_frames: Vec::new(),
+            receiving_cid: ConnectionId::EMPTY,
+            error: None,
+            tls,
+            config,
+            rng,
+            generator,
+            reset_key,
+        };
+        this.sync_recovery(now);
+        this
+    }
+
+    /// The Initial keys' connection ID that the endpoint routes until the
+    /// handshake is done.
+    #[must_use]
+    pub fn local_cid(&self) -> ConnectionId {
+        self.tls.local_cid
+    }
+}
+
+pub(crate) fn ecn_mark(config: &Config) -> Mark {
+    if config.ecn { Mark::Ect0 } else { Mark::NotEct }
+}
+
+fn datagram_frame_size(config: &Config) -> u64 {
+    if config.datagram_buffer == 0 { 0 } else { 65_535 }
+}
+
+fn local_parameters(config: &Config, role: Role, scid: ConnectionId) -> TransportParameters {
+    let limits = config.streams.initial_limits();
+    TransportParameters {
+        max_idle_timeout: config.idle_timeout.as_millis() as u64,
+        max_udp_payload_size: u64::from(config.max_udp_payload),
+        initial_max_data: limits.max_data,
+        initial_max_stream_data_bidi_local: limits.bidi_local,
+        initial_max_stream_data_bidi_remote: limits.bidi_remote,
+        initial_max_stream_data_uni: limits.uni,
+        initial_max_streams_bidi: limits.streams_bidi,
+        initial_max_streams_uni: limits.streams_uni,
+        max_ack_delay: config.max_ack_delay.as_millis() as u64,
+        disable_active_migration: role == Role::Server && !config.allow_migration,
+        active_connection_id_limit: config.active_connection_id_limit,
+        initial_source_connection_id: Some(scid),
+        max_datagram_frame_size: datagram_frame_size(config),
+        grease_quic_bit: config.grease,
+        min_ack_delay: config.ack_frequency.then_some(MIN_ACK_DELAY_US),
+        ..TransportParameters::default()
+    }
+}
+
+fn encode(parameters: &TransportParameters, common: &mut Common) -> Vec<u8> {
+    let mut out = Vec::with_capacity(256);
+    let grease = common
+        .config
+        .grease
+        .then(|| [common.rng.u64(), common.rng.u64()]);
+    parameters.encode(&mut out, grease);
+    out
+}
