@@ -39,8 +39,8 @@ pub(crate) struct Shape {
 impl Shape {
     /// Trains of 1 ms, of two packets at least (so that one ACK answers them).
     ///
-    /// `trusted` is a path that has delivered a flight larger than its initial
-    /// window; others get bursts up to that only. `measured` is a path with an
+    /// `trusted` is a path that has delivered a packet sent under a window larger
+    /// than the initial one; others get bursts up to that only. `measured` is a path with an
     /// RTT sample: before it, the rate is a guess and the initial window leaves
     /// in one burst (§7.7 allows it), so no handshake waits for a guess.
     ///

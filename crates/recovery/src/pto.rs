@@ -59,12 +59,17 @@ impl<F> Recovery<F> {
     /// The deadline may have passed. Calling early or twice is harmless.
     pub fn on_timeout(&mut self, now: Instant, out: &mut Outcome<F>) {
         self.forget_expired(now);
-        match self.timer() {
-            Some((deadline, Timer::Loss)) if deadline <= now => self.on_loss_time(now, out),
-            Some((deadline, Timer::Pto { space, path })) if deadline <= now => {
-                self.on_pto(space, path, now, out);
-            }
-            Some(_) | None => {}
+        let lost = out.lost.len();
+        if matches!(self.timer(), Some((deadline, Timer::Loss)) if deadline <= now) {
+            self.on_loss_time(now, out);
+        }
+        // The RTT may have risen since the timer was set, so that nothing is
+        // lost yet; what else is due is not left for another wake-up.
+        if out.lost.len() == lost
+            && let Some((deadline, Timer::Pto { space, path })) = self.timer()
+            && deadline <= now
+        {
+            self.on_pto(space, path, now, out);
         }
     }
 

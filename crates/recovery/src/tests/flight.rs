@@ -1,6 +1,8 @@
 //! What leaves flight without being acknowledged or lost; and the gate.
 
-use super::harness::{BYTES, Bench, Fixed, MS, PATH, Told, at};
+use core::time::Duration;
+
+use super::harness::{BYTES, Bench, Fixed, PATH, Told, at};
 use crate::outcome::LossCause;
 use crate::{Config, Gate, Outcome, PtoContext, Recovery, Space};
 
@@ -138,7 +140,7 @@ fn the_handshake_does_not_wait_for_the_pacer() {
         .on_ack(
             Space::Data,
             core::iter::once(0..=9),
-            MS * 0,
+            Duration::ZERO,
             at(100),
             &mut out,
         )
@@ -211,7 +213,7 @@ fn the_pacer_does_not_limit_a_tiny_round_trip() {
                 .on_ack(
                     Space::Data,
                     core::iter::once(first..=last),
-                    MS * 0,
+                    Duration::ZERO,
                     micros(now + 30),
                     &mut out,
                 )

@@ -25,11 +25,10 @@ fn skipped_numbers_do_not_hasten_a_loss() {
     let mut bench = Bench::sampled(100);
     bench.send(1000);
     bench.recovery.skip_number(Space::Data);
-    bench.send_many(2, 1000);
+    bench.send_many(3, 1000);
     bench.ack(4..=4, 1100);
     assert_eq!(bench.lost(), [0_u64; 0], "two packets later, not three");
-    bench.send(1100);
-    bench.ack(5..=5, 1101);
+    bench.ack(5..=5, 1100);
     assert_eq!(bench.lost(), [1]);
 }
 
@@ -38,8 +37,8 @@ fn skipped_numbers_do_not_hasten_a_loss() {
 fn an_old_packet_is_lost_by_the_timer() {
     let mut bench = Bench::sampled(80);
     bench.send(1000);
-    bench.send(1010);
-    bench.ack(2..=2, 1090);
+    bench.send(1005);
+    bench.ack(2..=2, 1085);
     assert_eq!(bench.lost(), [0_u64; 0]);
     // 9/8 of 80 ms after it was sent.
     assert_eq!(bench.recovery.next_timeout(), Some(at(1090)));
