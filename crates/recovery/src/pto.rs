@@ -9,6 +9,7 @@ use crate::outcome::Outcome;
 use crate::recovery::Recovery;
 use crate::space::Space;
 use crate::time::Instant;
+use crate::verdict::AckTally;
 
 /// Longest period after backoff: RFC 6298 §2.5 allows a cap of at least a
 /// minute. Without one a path that returns after a long outage is found hours
@@ -78,6 +79,10 @@ impl<F> Recovery<F> {
             let due = self.spaces[space.index()].loss_time;
             if due.is_some_and(|due| due <= now) {
                 self.begin_verdict();
+                // Nothing is acknowledged by a timer.
+                for path in &mut self.paths {
+                    path.ack = AckTally::default();
+                }
                 self.detect_losses(space, now, out);
                 self.finish_losses(now, out);
             }

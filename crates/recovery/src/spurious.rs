@@ -107,6 +107,9 @@ pub(crate) struct CongestionEvents {
     boundary: SendIndex,
     /// Ascending boundaries.
     events: VecDeque<Event>,
+    /// Up to this boundary events are never undone: losses of before a collapse
+    /// may still be remembered under it.
+    collapsed: SendIndex,
 }
 
 impl CongestionEvents {
@@ -150,7 +153,7 @@ impl CongestionEvents {
         self.events.push_back(Event {
             boundary: next_index,
             open: 0,
-            real: false,
+            real: next_index <= self.collapsed,
         });
     }
 
@@ -180,6 +183,7 @@ impl CongestionEvents {
 
     /// Persistent congestion: recovery is over and nothing is undone across it.
     pub(crate) fn clear(&mut self) {
+        self.collapsed = self.boundary;
         self.boundary = 0;
         self.events.clear();
     }
@@ -295,7 +299,11 @@ mod tests {
         let event = events.on_lost(3, 10);
         events.clear();
         assert!(!events.on_acked(event));
-        assert_eq!(events.on_lost(5, 12), 12, "recovery is over");
+        assert_eq!(events.on_lost(4, 10), 10, "recovery is over");
+        // Packet 3's late ACK must not pass for packet 4's.
+        assert!(!events.on_acked(event));
+        assert_eq!(events.on_lost(11, 12), 12);
+        assert!(events.on_acked(12));
     }
 
     #[test]

@@ -48,6 +48,7 @@ pub(super) enum Told {
         ranges: u64,
         before: u64,
         after: u64,
+        acked: u64,
         persistent: bool,
     },
     Spurious(SendIndex),
@@ -120,6 +121,7 @@ impl Controller for Fixed {
             ranges: event.lost_ranges,
             before: event.in_flight_before,
             after: event.in_flight_after,
+            acked: event.acked_bytes,
             persistent: event.persistent,
         });
     }
