@@ -257,6 +257,20 @@ mod tests {
     }
 
     #[test]
+    fn a_used_up_credit_gathers_a_whole_train() {
+        let shape = Shape::new(10_000_000, MDS, true, true);
+        let mut pacer = Pacer::new(MDS, Instant::ZERO);
+        pacer.charge(initial_window(MDS));
+        let ask =
+            |pacer: &mut Pacer, nanos| pacer.ask(shape, MDS, u64::MAX, Instant::from_nanos(nanos));
+        let until = Err(Instant::from_nanos(1_000_000));
+        assert_eq!(ask(&mut pacer, 0), until);
+        // An ACK wakes the sender halfway: four packets would have credit.
+        assert_eq!(ask(&mut pacer, 500_000), until);
+        assert_eq!(ask(&mut pacer, 1_000_000), Ok(10_000));
+    }
+
+    #[test]
     fn debt_is_bounded() {
         let mut pacer = Pacer::new(MDS, Instant::ZERO);
         for _ in 0..10_000 {

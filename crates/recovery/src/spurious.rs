@@ -29,7 +29,7 @@ pub(crate) struct Remembered {
     pub(crate) size: u16,
     /// The congestion event it was part of.
     pub(crate) event: SendIndex,
-    /// After this it counts as really lost.
+    /// When it is forgotten: it was really lost.
     pub(crate) expires: Instant,
 }
 
@@ -47,18 +47,15 @@ impl LostLog {
         }
     }
 
-    /// Remembers a packet; hands back the one pushed out for it.
-    pub(crate) fn push(&mut self, packet: Remembered) -> Option<Remembered> {
-        let forgotten = if self.packets.len() == REMEMBERED {
-            self.packets.pop_front()
-        } else {
-            None
-        };
+    /// Remembers a packet; the oldest is forgotten for it if need be.
+    pub(crate) fn push(&mut self, packet: Remembered) {
+        if self.packets.len() == REMEMBERED {
+            self.packets.pop_front();
+        }
         let at = self
             .packets
             .partition_point(|other| other.number < packet.number);
         self.packets.insert(at, packet);
-        forgotten
     }
 
     /// Takes the packets of an acknowledged range out.
@@ -75,13 +72,16 @@ impl LostLog {
         self.packets.drain(from..to.max(from))
     }
 
-    /// Takes the oldest packet out if its time has passed.
-    pub(crate) fn pop_expired(&mut self, now: Instant) -> Option<Remembered> {
-        let oldest = self.packets.front()?;
-        if oldest.expires > now {
-            return None;
+    /// Forgets the packets whose time has passed.
+    pub(crate) fn expire(&mut self, now: Instant) {
+        while self.packets.front().is_some_and(|p| p.expires <= now) {
+            self.packets.pop_front();
         }
-        self.packets.pop_front()
+    }
+
+    /// Whether nothing is remembered.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.packets.is_empty()
     }
 
     /// Forgets everything, as at the end of a space.
@@ -94,9 +94,10 @@ impl LostLog {
 struct Event {
     /// The boundary set at it: what `Spurious::event` names.
     boundary: SendIndex,
-    /// Losses not yet acknowledged.
+    /// Losses not yet acknowledged. A loss that is forgotten stays among them,
+    /// and so keeps the event from being undone.
     open: u64,
-    /// A loss proved real, or a mark was part of it: never undone.
+    /// A mark was part of it: never undone.
     real: bool,
 }
 
@@ -157,13 +158,6 @@ impl CongestionEvents {
         });
     }
 
-    /// A lost packet was not acknowledged in time.
-    pub(crate) fn on_expired(&mut self, event: SendIndex) {
-        if let Some(event) = self.find(event) {
-            event.real = true;
-        }
-    }
-
     /// A lost packet has been acknowledged: whether that was the event's last.
     pub(crate) fn on_acked(&mut self, boundary: SendIndex) -> bool {
         let Some(event) = self.find(boundary) else {
@@ -219,7 +213,7 @@ mod tests {
     fn the_log_is_found_by_number_whatever_the_order() {
         let mut log = LostLog::new();
         for number in [3, 9, 5, 4, 20] {
-            assert!(log.push(remembered(number)).is_none());
+            log.push(remembered(number));
         }
         assert_eq!(numbers(log.remove_range(&(4..=9))), [4, 5, 9]);
         assert_eq!(numbers(log.remove_range(&(0..=9))), [3]);
@@ -229,16 +223,14 @@ mod tests {
     #[test]
     fn the_log_is_bounded_in_count_and_time() {
         let mut log = LostLog::new();
-        let mut forgotten = 0;
         for number in 0..5000 {
-            forgotten += u64::from(log.push(remembered(number)).is_some());
+            log.push(remembered(number));
         }
-        assert_eq!(forgotten, 5000 - REMEMBERED as u64);
-        let mut expired = 0;
-        while log.pop_expired(Instant::from_nanos(4990)).is_some() {
-            expired += 1;
-        }
-        assert_eq!(expired, REMEMBERED - 9);
+        assert_eq!(log.packets.len(), REMEMBERED);
+        log.expire(Instant::from_nanos(4990));
+        assert_eq!(numbers(log.remove_range(&(0..=4991))), [4991]);
+        log.clear();
+        assert!(log.is_empty());
     }
 
     #[test]
@@ -252,16 +244,6 @@ mod tests {
         assert!(!events.on_acked(10));
         assert!(events.on_acked(10));
         assert!(!events.on_acked(10), "once");
-    }
-
-    #[test]
-    fn one_real_loss_keeps_the_event() {
-        let mut events = CongestionEvents::default();
-        events.on_lost(3, 10);
-        events.on_lost(4, 10);
-        events.on_expired(10);
-        assert!(!events.on_acked(10));
-        assert!(!events.on_acked(10));
     }
 
     #[test]

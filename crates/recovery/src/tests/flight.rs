@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use super::harness::{BYTES, Bench, Fixed, PATH, Told, at};
+use crate::controller::State;
 use crate::outcome::LossCause;
 use crate::{Config, Gate, Outcome, PtoContext, Recovery, Space};
 
@@ -163,11 +164,20 @@ fn the_handshake_does_not_wait_for_the_pacer() {
 
 #[test]
 fn the_controllers_rate_is_taken_if_it_has_one() {
-    let (mut recovery, controller) = with_window(100 * BYTES);
+    let (mut recovery, mut controller) = with_window(100 * BYTES);
     // 5/4 of the window over the initial RTT.
     let derived = 100 * BYTES * 5 * 1000 / 4 / 333;
     assert_eq!(recovery.path(PATH).unwrap().pacing_rate(), derived);
-    for (rate, expected) in [(Some(777), 777), (Some(0), derived)] {
+    let doubled = 100 * BYTES * 2 * 1000 / 333;
+    let slow_start = State::SlowStart;
+    let avoidance = State::CongestionAvoidance;
+    for (rate, state, expected) in [
+        (Some(777), slow_start, 777),
+        (Some(0), avoidance, derived),
+        (None, State::Recovery, derived),
+        (None, slow_start, doubled),
+    ] {
+        controller.state = state;
         let controller = Fixed {
             rate,
             ..controller.clone()

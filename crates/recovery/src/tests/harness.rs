@@ -63,6 +63,7 @@ pub(super) enum Told {
 pub(super) struct Fixed {
     pub(super) window: u64,
     pub(super) rate: Option<u64>,
+    pub(super) state: State,
     pub(super) told: Arc<Mutex<Vec<Told>>>,
 }
 
@@ -71,6 +72,7 @@ impl Fixed {
         Self {
             window,
             rate: None,
+            state: State::CongestionAvoidance,
             told: Arc::default(),
         }
     }
@@ -150,7 +152,7 @@ impl Controller for Fixed {
         self.rate
     }
     fn state(&self) -> State {
-        State::CongestionAvoidance
+        self.state
     }
     fn metrics(&self) -> Metrics {
         Metrics::default()
