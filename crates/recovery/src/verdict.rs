@@ -107,17 +107,21 @@ impl<F> Recovery<F> {
         out.newly_acked = summary;
         let ledger = &mut self.spaces[space.index()];
         ledger.largest_acked = ledger.largest_acked.max(largest);
-        if let Some(newest) = summary.largest {
-            let sampled = largest == Some(newest.number) && summary.ack_eliciting;
-            if sampled {
-                self.sample_rtt(space, &newest, ack_delay, now, out);
-            }
-            self.detect_losses(space, now, out);
-            self.finish_losses(now, out);
-            self.finish_ack(sampled.then_some(newest.path), now);
-            self.deadlock_since = Some(now);
+        let sample = summary
+            .largest
+            .filter(|newest| largest == Some(newest.number) && summary.ack_eliciting);
+        if let Some(newest) = sample {
+            self.sample_rtt(space, &newest, ack_delay, now, out);
         }
         self.widen_late();
+        // Also if nothing is new: late packets may have moved the thresholds,
+        // and with them the timer.
+        self.detect_losses(space, now, out);
+        self.finish_losses(now, out);
+        if summary.largest.is_some() {
+            self.finish_ack(sample.map(|newest| newest.path), now);
+            self.deadlock_since = Some(now);
+        }
         Ok(())
     }
 
