@@ -49,6 +49,7 @@ impl<F> Recovery<F> {
             if ledger.discarded {
                 assert_eq!(ledger.sent.len(), 0, "{space:?} is discarded");
                 assert_eq!(ledger.loss_time, None, "{space:?} is discarded");
+                assert!(ledger.lost.is_empty(), "{space:?} is discarded");
             }
         }
     }

@@ -39,8 +39,8 @@ pub(crate) struct Shape {
 impl Shape {
     /// Trains of 1 ms, of two packets at least (so that one ACK answers them).
     ///
-    /// `trusted` is a path that has delivered a flight larger than its initial
-    /// window; others get bursts up to that only. `measured` is a path with an
+    /// `trusted` is a path that has delivered a packet sent under a window larger
+    /// than the initial one; others get bursts up to that only. `measured` is a path with an
     /// RTT sample: before it, the rate is a guess and the initial window leaves
     /// in one burst (§7.7 allows it), so no handshake waits for a guess.
     ///
@@ -254,6 +254,20 @@ mod tests {
         assert!(pacer.ask(shape, MDS, 12_000, Instant::ZERO).is_ok());
         pacer.charge(300);
         assert!(pacer.ask(shape, MDS, 12_000, Instant::ZERO).is_ok());
+    }
+
+    #[test]
+    fn a_used_up_credit_gathers_a_whole_train() {
+        let shape = Shape::new(10_000_000, MDS, true, true);
+        let mut pacer = Pacer::new(MDS, Instant::ZERO);
+        pacer.charge(initial_window(MDS));
+        let ask =
+            |pacer: &mut Pacer, nanos| pacer.ask(shape, MDS, u64::MAX, Instant::from_nanos(nanos));
+        let until = Err(Instant::from_nanos(1_000_000));
+        assert_eq!(ask(&mut pacer, 0), until);
+        // An ACK wakes the sender halfway: four packets would have credit.
+        assert_eq!(ask(&mut pacer, 500_000), until);
+        assert_eq!(ask(&mut pacer, 1_000_000), Ok(10_000));
     }
 
     #[test]

@@ -74,8 +74,12 @@ pub struct PathRecovery {
     pub(crate) loss: LossTally,
     window_used: WindowUsed,
     pacer: Pacer,
-    /// The largest flight of which the last packet was acknowledged.
-    shown: u64,
+    /// The first packet that left under a window larger than the initial one.
+    /// Once it or a later one is acknowledged, the path has shown that it
+    /// carries more, and bursts may be longer (RFC 9002 §7.7). Flight size
+    /// would not tell: on a short path ACKs are faster than timers.
+    grown: Option<SendIndex>,
+    trusted: bool,
 }
 
 impl PathRecovery {
@@ -106,7 +110,8 @@ impl PathRecovery {
             loss: LossTally::default(),
             window_used: WindowUsed::default(),
             pacer: Pacer::new(mds, now),
-            shown: 0,
+            grown: None,
+            trusted: false,
         }
     }
 
@@ -258,6 +263,9 @@ impl PathRecovery {
             app_limited: self.rate.is_app_limited(),
         });
         self.pacer.charge(bytes);
+        if self.grown.is_none() && self.window() > initial_window(self.mds) {
+            self.grown = Some(index);
+        }
         self.in_flight += bytes;
         self.packets_in_flight += 1;
         if info.ack_eliciting {
@@ -303,7 +311,7 @@ impl PathRecovery {
         let open = self.limits.current().uses_window();
         let used = self.window_used.is_used(packet.index, open);
         self.ack.add(packet, used);
-        self.shown = self.shown.max(packet.rate.tx_in_flight);
+        self.trusted |= self.grown.is_some_and(|grown| packet.index >= grown);
         self.rate
             .on_acked(&packet.rate, bytes, packet.index, packet.time, now);
     }
@@ -403,9 +411,8 @@ impl PathRecovery {
         if room < self.mds {
             return Gate::Congestion;
         }
-        let trusted = self.shown > initial_window(self.mds);
         let measured = self.rtt.has_sample();
-        let shape = Shape::new(self.pacing_rate(), self.mds, trusted, measured);
+        let shape = Shape::new(self.pacing_rate(), self.mds, self.trusted, measured);
         match self.pacer.ask(shape, self.mds, room, now) {
             Ok(bytes) => Gate::Open { bytes },
             Err(until) => Gate::Pacing { until },

@@ -60,7 +60,7 @@ impl Acked {
         if self.stretches.len() > STRETCHES
             && let Some((_, to)) = self.stretches.pop_front()
         {
-            self.horizon = to + 1;
+            self.horizon = self.horizon.max(to + 1);
         }
     }
 
@@ -70,7 +70,9 @@ impl Acked {
             return true;
         }
         let at = self.stretches.partition_point(|(_, end)| *end <= from);
-        self.stretches.get(at).is_some_and(|(start, _)| *start < to)
+        self.stretches
+            .get(at)
+            .is_some_and(|(start, _)| (*start).max(from + 1) < to)
     }
 }
 

@@ -9,6 +9,7 @@ use crate::outcome::Outcome;
 use crate::recovery::Recovery;
 use crate::space::Space;
 use crate::time::Instant;
+use crate::verdict::AckTally;
 
 /// Longest period after backoff: RFC 6298 §2.5 allows a cap of at least a
 /// minute. Without one a path that returns after a long outage is found hours
@@ -59,12 +60,17 @@ impl<F> Recovery<F> {
     /// The deadline may have passed. Calling early or twice is harmless.
     pub fn on_timeout(&mut self, now: Instant, out: &mut Outcome<F>) {
         self.forget_expired(now);
-        match self.timer() {
-            Some((deadline, Timer::Loss)) if deadline <= now => self.on_loss_time(now, out),
-            Some((deadline, Timer::Pto { space, path })) if deadline <= now => {
-                self.on_pto(space, path, now, out);
-            }
-            Some(_) | None => {}
+        let lost = out.lost.len();
+        if matches!(self.timer(), Some((deadline, Timer::Loss)) if deadline <= now) {
+            self.on_loss_time(now, out);
+        }
+        // The RTT may have risen since the timer was set, so that nothing is
+        // lost yet; what else is due is not left for another wake-up.
+        if out.lost.len() == lost
+            && let Some((deadline, Timer::Pto { space, path })) = self.timer()
+            && deadline <= now
+        {
+            self.on_pto(space, path, now, out);
         }
     }
 
@@ -73,6 +79,10 @@ impl<F> Recovery<F> {
             let due = self.spaces[space.index()].loss_time;
             if due.is_some_and(|due| due <= now) {
                 self.begin_verdict();
+                // Nothing is acknowledged by a timer.
+                for path in &mut self.paths {
+                    path.ack = AckTally::default();
+                }
                 self.detect_losses(space, now, out);
                 self.finish_losses(now, out);
             }

@@ -179,6 +179,9 @@ impl<F> Recovery<F> {
             info.space
         );
         let Some(path) = self.path_mut(info.path) else {
+            // A number is never used twice, whatever else is wrong: it is the
+            // AEAD's nonce (RFC 9001 §5.3).
+            self.spaces[info.space.index()].next = info.number + 1;
             return 0;
         };
         let (index, rate) = path.on_sent(&info);

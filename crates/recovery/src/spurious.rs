@@ -29,7 +29,7 @@ pub(crate) struct Remembered {
     pub(crate) size: u16,
     /// The congestion event it was part of.
     pub(crate) event: SendIndex,
-    /// After this it counts as really lost.
+    /// When it is forgotten: it was really lost.
     pub(crate) expires: Instant,
 }
 
@@ -47,18 +47,15 @@ impl LostLog {
         }
     }
 
-    /// Remembers a packet; hands back the one pushed out for it.
-    pub(crate) fn push(&mut self, packet: Remembered) -> Option<Remembered> {
-        let forgotten = if self.packets.len() == REMEMBERED {
-            self.packets.pop_front()
-        } else {
-            None
-        };
+    /// Remembers a packet; the oldest is forgotten for it if need be.
+    pub(crate) fn push(&mut self, packet: Remembered) {
+        if self.packets.len() == REMEMBERED {
+            self.packets.pop_front();
+        }
         let at = self
             .packets
             .partition_point(|other| other.number < packet.number);
         self.packets.insert(at, packet);
-        forgotten
     }
 
     /// Takes the packets of an acknowledged range out.
@@ -75,13 +72,16 @@ impl LostLog {
         self.packets.drain(from..to.max(from))
     }
 
-    /// Takes the oldest packet out if its time has passed.
-    pub(crate) fn pop_expired(&mut self, now: Instant) -> Option<Remembered> {
-        let oldest = self.packets.front()?;
-        if oldest.expires > now {
-            return None;
+    /// Forgets the packets whose time has passed.
+    pub(crate) fn expire(&mut self, now: Instant) {
+        while self.packets.front().is_some_and(|p| p.expires <= now) {
+            self.packets.pop_front();
         }
-        self.packets.pop_front()
+    }
+
+    /// Whether nothing is remembered.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.packets.is_empty()
     }
 
     /// Forgets everything, as at the end of a space.
@@ -94,9 +94,10 @@ impl LostLog {
 struct Event {
     /// The boundary set at it: what `Spurious::event` names.
     boundary: SendIndex,
-    /// Losses not yet acknowledged.
+    /// Losses not yet acknowledged. A loss that is forgotten stays among them,
+    /// and so keeps the event from being undone.
     open: u64,
-    /// A loss proved real, or a mark was part of it: never undone.
+    /// A mark was part of it: never undone.
     real: bool,
 }
 
@@ -107,6 +108,9 @@ pub(crate) struct CongestionEvents {
     boundary: SendIndex,
     /// Ascending boundaries.
     events: VecDeque<Event>,
+    /// Up to this boundary events are never undone: losses of before a collapse
+    /// may still be remembered under it.
+    collapsed: SendIndex,
 }
 
 impl CongestionEvents {
@@ -150,15 +154,8 @@ impl CongestionEvents {
         self.events.push_back(Event {
             boundary: next_index,
             open: 0,
-            real: false,
+            real: next_index <= self.collapsed,
         });
-    }
-
-    /// A lost packet was not acknowledged in time.
-    pub(crate) fn on_expired(&mut self, event: SendIndex) {
-        if let Some(event) = self.find(event) {
-            event.real = true;
-        }
     }
 
     /// A lost packet has been acknowledged: whether that was the event's last.
@@ -180,6 +177,7 @@ impl CongestionEvents {
 
     /// Persistent congestion: recovery is over and nothing is undone across it.
     pub(crate) fn clear(&mut self) {
+        self.collapsed = self.boundary;
         self.boundary = 0;
         self.events.clear();
     }
@@ -215,7 +213,7 @@ mod tests {
     fn the_log_is_found_by_number_whatever_the_order() {
         let mut log = LostLog::new();
         for number in [3, 9, 5, 4, 20] {
-            assert!(log.push(remembered(number)).is_none());
+            log.push(remembered(number));
         }
         assert_eq!(numbers(log.remove_range(&(4..=9))), [4, 5, 9]);
         assert_eq!(numbers(log.remove_range(&(0..=9))), [3]);
@@ -225,16 +223,14 @@ mod tests {
     #[test]
     fn the_log_is_bounded_in_count_and_time() {
         let mut log = LostLog::new();
-        let mut forgotten = 0;
         for number in 0..5000 {
-            forgotten += u64::from(log.push(remembered(number)).is_some());
+            log.push(remembered(number));
         }
-        assert_eq!(forgotten, 5000 - REMEMBERED as u64);
-        let mut expired = 0;
-        while log.pop_expired(Instant::from_nanos(4990)).is_some() {
-            expired += 1;
-        }
-        assert_eq!(expired, REMEMBERED - 9);
+        assert_eq!(log.packets.len(), REMEMBERED);
+        log.expire(Instant::from_nanos(4990));
+        assert_eq!(numbers(log.remove_range(&(0..=4991))), [4991]);
+        log.clear();
+        assert!(log.is_empty());
     }
 
     #[test]
@@ -248,16 +244,6 @@ mod tests {
         assert!(!events.on_acked(10));
         assert!(events.on_acked(10));
         assert!(!events.on_acked(10), "once");
-    }
-
-    #[test]
-    fn one_real_loss_keeps_the_event() {
-        let mut events = CongestionEvents::default();
-        events.on_lost(3, 10);
-        events.on_lost(4, 10);
-        events.on_expired(10);
-        assert!(!events.on_acked(10));
-        assert!(!events.on_acked(10));
     }
 
     #[test]
@@ -295,7 +281,11 @@ mod tests {
         let event = events.on_lost(3, 10);
         events.clear();
         assert!(!events.on_acked(event));
-        assert_eq!(events.on_lost(5, 12), 12, "recovery is over");
+        assert_eq!(events.on_lost(4, 10), 10, "recovery is over");
+        // Packet 3's late ACK must not pass for packet 4's.
+        assert!(!events.on_acked(event));
+        assert_eq!(events.on_lost(11, 12), 12);
+        assert!(events.on_acked(12));
     }
 
     #[test]

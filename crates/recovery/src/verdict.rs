@@ -107,17 +107,21 @@ impl<F> Recovery<F> {
         out.newly_acked = summary;
         let ledger = &mut self.spaces[space.index()];
         ledger.largest_acked = ledger.largest_acked.max(largest);
-        if let Some(newest) = summary.largest {
-            let sampled = largest == Some(newest.number) && summary.ack_eliciting;
-            if sampled {
-                self.sample_rtt(space, &newest, ack_delay, now, out);
-            }
-            self.detect_losses(space, now, out);
-            self.finish_losses(now, out);
-            self.finish_ack(sampled.then_some(newest.path), now);
-            self.deadlock_since = Some(now);
+        let sample = summary
+            .largest
+            .filter(|newest| largest == Some(newest.number) && summary.ack_eliciting);
+        if let Some(newest) = sample {
+            self.sample_rtt(space, &newest, ack_delay, now, out);
         }
         self.widen_late();
+        // Also if nothing is new: late packets may have moved the thresholds,
+        // and with them the timer.
+        self.detect_losses(space, now, out);
+        self.finish_losses(now, out);
+        if summary.largest.is_some() {
+            self.finish_ack(sample.map(|newest| newest.path), now);
+            self.deadlock_since = Some(now);
+        }
         Ok(())
     }
 
@@ -213,9 +217,7 @@ impl<F> Recovery<F> {
         let Some(largest) = ledger.largest_acked else {
             return;
         };
-        let mut slowest = Duration::ZERO;
         for path in paths.iter_mut() {
-            slowest = slowest.max(path.loss_delay());
             let acked = path.spaces[space.index()].largest_acked;
             path.loss.bound = acked.and_then(|n| ledger.before(n, path.thresholds.packets()));
         }
@@ -234,15 +236,9 @@ impl<F> Recovery<F> {
                 continue;
             };
             // Order says nothing between paths: a packet of the old path is not
-            // lost because the new one is faster (RFC 9000 §9.4). Only time
-            // counts then, that of the slower path.
-            let acked = path.spaces[space.index()].largest_acked;
-            let overtaken = acked.is_some_and(|acked| number < acked);
-            let delay = if overtaken {
-                path.loss_delay()
-            } else {
-                slowest
-            };
+            // lost because the new one is faster (RFC 9000 §9.4). The bound is
+            // the path's own, so only time counts there.
+            let delay = path.loss_delay();
             match judge(number, packet.time, path.loss.bound, delay, now) {
                 Verdict::Lost(cause) => self.lose(space, number, cause, now, out),
                 Verdict::Wait(_) if !packet.in_flight => {}
@@ -277,7 +273,7 @@ impl<F> Recovery<F> {
         if let Some(path) = path_of(&mut self.paths, packet.path)
             && let Some(event) = path.on_lost(space, number, &packet, &self.config)
         {
-            let forgotten = ledger.lost.push(Remembered {
+            ledger.lost.push(Remembered {
                 number,
                 path: packet.path,
                 index: packet.index,
@@ -286,9 +282,6 @@ impl<F> Recovery<F> {
                 event,
                 expires: now + path.memory(&self.config),
             });
-            if let Some(forgotten) = forgotten {
-                self.give_up(&forgotten);
-            }
         }
         out.lost.push(lost(space, number, packet, cause));
     }
@@ -377,18 +370,11 @@ impl<F> Recovery<F> {
         }
     }
 
-    /// Lost packets not acknowledged for three PTOs were really lost.
+    /// A lost packet not acknowledged for three PTOs was really lost: forgotten,
+    /// it can't be proved spurious, and its event is never undone.
     pub(crate) fn forget_expired(&mut self, now: Instant) {
-        for space in Space::ALL {
-            while let Some(packet) = self.spaces[space.index()].lost.pop_expired(now) {
-                self.give_up(&packet);
-            }
-        }
-    }
-
-    fn give_up(&mut self, packet: &Remembered) {
-        if let Some(path) = path_of(&mut self.paths, packet.path) {
-            path.events.on_expired(packet.event);
+        for space in &mut self.spaces {
+            space.lost.expire(now);
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Acknowledgments: what they take out, and what they may not name.
 
-use super::harness::{BYTES, Bench, MS, PATH, Told, at};
+use core::time::Duration;
+
+use super::harness::{BYTES, Bench, PATH, Told, at};
 use crate::outcome::{AckError, LargestAcked};
 use crate::{SentInfo, Space};
 
@@ -47,7 +49,7 @@ fn acknowledging_twice_is_harmless() {
 fn acknowledging_what_was_never_sent_is_an_error() {
     let mut bench = Bench::new();
     bench.send(0);
-    let result = bench.ack_frame(Space::Data, &[0..=1], MS * 0, 10);
+    let result = bench.ack_frame(Space::Data, &[0..=1], Duration::ZERO, 10);
     assert_eq!(result, Err(AckError::NeverSent { number: 1 }));
 }
 
@@ -59,7 +61,7 @@ fn acknowledging_a_skipped_number_is_an_error() {
     bench.recovery.skip_number(Space::Data);
     assert_eq!(bench.recovery.next_number(Space::Data), 2);
     bench.send(0);
-    let result = bench.ack_frame(Space::Data, &[0..=2], MS * 0, 10);
+    let result = bench.ack_frame(Space::Data, &[0..=2], Duration::ZERO, 10);
     assert_eq!(result, Err(AckError::Skipped { number: 1 }));
     bench.ack_ranges(&[2..=2, 0..=0], 20);
     assert_eq!(bench.acked(), [2, 0]);
@@ -68,7 +70,7 @@ fn acknowledging_a_skipped_number_is_an_error() {
 #[test]
 fn a_discarded_space_ignores_acks() {
     let mut bench = Bench::new();
-    let result = bench.ack_frame(Space::Initial, &[7..=9], MS * 0, 10);
+    let result = bench.ack_frame(Space::Initial, &[7..=9], Duration::ZERO, 10);
     assert_eq!(result, Ok(()));
     assert!(bench.out.acked.is_empty());
 }

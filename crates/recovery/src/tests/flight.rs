@@ -1,6 +1,9 @@
 //! What leaves flight without being acknowledged or lost; and the gate.
 
-use super::harness::{BYTES, Bench, Fixed, MS, PATH, Told, at};
+use core::time::Duration;
+
+use super::harness::{BYTES, Bench, Fixed, PATH, Told, at};
+use crate::controller::State;
 use crate::outcome::LossCause;
 use crate::{Config, Gate, Outcome, PtoContext, Recovery, Space};
 
@@ -138,7 +141,7 @@ fn the_handshake_does_not_wait_for_the_pacer() {
         .on_ack(
             Space::Data,
             core::iter::once(0..=9),
-            MS * 0,
+            Duration::ZERO,
             at(100),
             &mut out,
         )
@@ -161,11 +164,20 @@ fn the_handshake_does_not_wait_for_the_pacer() {
 
 #[test]
 fn the_controllers_rate_is_taken_if_it_has_one() {
-    let (mut recovery, controller) = with_window(100 * BYTES);
+    let (mut recovery, mut controller) = with_window(100 * BYTES);
     // 5/4 of the window over the initial RTT.
     let derived = 100 * BYTES * 5 * 1000 / 4 / 333;
     assert_eq!(recovery.path(PATH).unwrap().pacing_rate(), derived);
-    for (rate, expected) in [(Some(777), 777), (Some(0), derived)] {
+    let doubled = 100 * BYTES * 2 * 1000 / 333;
+    let slow_start = State::SlowStart;
+    let avoidance = State::CongestionAvoidance;
+    for (rate, state, expected) in [
+        (Some(777), slow_start, 777),
+        (Some(0), avoidance, derived),
+        (None, State::Recovery, derived),
+        (None, slow_start, doubled),
+    ] {
+        controller.state = state;
         let controller = Fixed {
             rate,
             ..controller.clone()
@@ -211,7 +223,7 @@ fn the_pacer_does_not_limit_a_tiny_round_trip() {
                 .on_ack(
                     Space::Data,
                     core::iter::once(first..=last),
-                    MS * 0,
+                    Duration::ZERO,
                     micros(now + 30),
                     &mut out,
                 )

@@ -48,6 +48,7 @@ pub(super) enum Told {
         ranges: u64,
         before: u64,
         after: u64,
+        acked: u64,
         persistent: bool,
     },
     Spurious(SendIndex),
@@ -62,6 +63,7 @@ pub(super) enum Told {
 pub(super) struct Fixed {
     pub(super) window: u64,
     pub(super) rate: Option<u64>,
+    pub(super) state: State,
     pub(super) told: Arc<Mutex<Vec<Told>>>,
 }
 
@@ -70,6 +72,7 @@ impl Fixed {
         Self {
             window,
             rate: None,
+            state: State::CongestionAvoidance,
             told: Arc::default(),
         }
     }
@@ -120,6 +123,7 @@ impl Controller for Fixed {
             ranges: event.lost_ranges,
             before: event.in_flight_before,
             after: event.in_flight_after,
+            acked: event.acked_bytes,
             persistent: event.persistent,
         });
     }
@@ -148,7 +152,7 @@ impl Controller for Fixed {
         self.rate
     }
     fn state(&self) -> State {
-        State::CongestionAvoidance
+        self.state
     }
     fn metrics(&self) -> Metrics {
         Metrics::default()

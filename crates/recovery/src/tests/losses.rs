@@ -25,11 +25,10 @@ fn skipped_numbers_do_not_hasten_a_loss() {
     let mut bench = Bench::sampled(100);
     bench.send(1000);
     bench.recovery.skip_number(Space::Data);
-    bench.send_many(2, 1000);
+    bench.send_many(3, 1000);
     bench.ack(4..=4, 1100);
     assert_eq!(bench.lost(), [0_u64; 0], "two packets later, not three");
-    bench.send(1100);
-    bench.ack(5..=5, 1101);
+    bench.ack(5..=5, 1100);
     assert_eq!(bench.lost(), [1]);
 }
 
@@ -38,8 +37,8 @@ fn skipped_numbers_do_not_hasten_a_loss() {
 fn an_old_packet_is_lost_by_the_timer() {
     let mut bench = Bench::sampled(80);
     bench.send(1000);
-    bench.send(1010);
-    bench.ack(2..=2, 1090);
+    bench.send(1005);
+    bench.ack(2..=2, 1085);
     assert_eq!(bench.lost(), [0_u64; 0]);
     // 9/8 of 80 ms after it was sent.
     assert_eq!(bench.recovery.next_timeout(), Some(at(1090)));
@@ -102,6 +101,7 @@ fn the_controller_hears_of_a_loss_once_and_before_the_ack() {
         ranges: 2,
         before: 9 * BYTES,
         after: 0,
+        acked: 6 * BYTES,
         persistent: false,
     };
     let acked = Told::Acked {
@@ -187,6 +187,7 @@ fn a_rise_of_the_ce_count_is_told_as_congestion() {
         ranges: 0,
         before: BYTES,
         after: BYTES,
+        acked: 2 * BYTES,
         persistent: false,
     };
     assert_eq!(bench.controller.take(), [marked]);
@@ -200,4 +201,28 @@ fn a_bare_ack_in_front_does_not_hide_the_timer() {
     bench.send(1005);
     bench.ack(3..=3, 1085);
     assert_eq!(bench.recovery.next_timeout(), Some(at(1090)));
+}
+
+/// The timer acknowledges nothing, whatever the last ACK did.
+#[test]
+fn a_loss_by_the_timer_comes_without_acknowledged_bytes() {
+    let mut bench = Bench::sampled(80);
+    bench.send(1000);
+    bench.send(1005);
+    bench.ack(2..=2, 1085);
+    bench.controller.take();
+    bench.fire();
+    let lost = Told::Congested {
+        cause: CongestionCause::Loss,
+        largest: 1,
+        next: 3,
+        bytes: BYTES,
+        packets: 1,
+        ranges: 1,
+        before: BYTES,
+        after: 0,
+        acked: 0,
+        persistent: false,
+    };
+    assert_eq!(bench.controller.take(), [lost]);
 }

@@ -1,5 +1,7 @@
 //! Several paths (RFC 9000 §9.4): none touches another's estimates.
 
+use core::time::Duration;
+
 use super::harness::{BYTES, Bench, Fixed, MS, PATH, Told, at};
 use crate::outcome::{LossCause, Outcome};
 use crate::{Gate, PathId, SentInfo, Space};
@@ -166,4 +168,22 @@ fn a_new_path_may_send_its_initial_window() {
         Gate::Open { bytes } => assert!(bytes >= 2 * BYTES),
         other => panic!("{other:?}"),
     }
+}
+
+/// A packet that waits on the slow path hides nothing behind it.
+#[test]
+fn the_old_paths_waiting_packets_do_not_hide_the_new_ones_losses() {
+    let (mut bench, new) = migrating();
+    send_on(&mut bench, NEW, 1000);
+    bench.ack(1..=1, 1010);
+    send_on(&mut bench, PATH, 2000);
+    for _ in 0..4 {
+        send_on(&mut bench, NEW, 2000);
+    }
+    bench.ack(6..=6, 2010);
+    assert_eq!(bench.lost(), [3], "of 2 on the old path, 3 to 5 on the new");
+    assert!(congested(&new));
+    // The earliest of both paths' deadlines: 9/8 of 10 ms for packet 4.
+    let due = at(2000) + Duration::from_micros(11_250);
+    assert_eq!(bench.recovery.next_timeout(), Some(due));
 }

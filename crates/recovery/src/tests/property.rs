@@ -9,7 +9,7 @@ use super::harness::{BYTES, Fixed, MS};
 use crate::limit::Limit;
 use crate::outcome::Outcome;
 use crate::time::Instant;
-use crate::{Config, Gate, PathId, PtoContext, Recovery, SentInfo, Space};
+use crate::{Config, Gate, PathId, PathRecovery, PtoContext, Recovery, SentInfo, Space};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -133,7 +133,7 @@ impl World {
             ack_eliciting: kind > 2,
             in_flight: kind > 1,
             mtu_probe: kind == 15,
-            ect: kind % 2 == 0,
+            ect: kind.is_multiple_of(2),
         };
         self.recovery.on_sent(info, (space, number));
         if info.in_flight {
@@ -292,7 +292,11 @@ impl World {
         }
         self.out.clear();
         let open = self.fates.values().filter(|fate| **fate == Fate::Open);
-        let in_flight: u64 = self.recovery.paths().map(|p| p.packets_in_flight()).sum();
+        let in_flight: u64 = self
+            .recovery
+            .paths()
+            .map(PathRecovery::packets_in_flight)
+            .sum();
         assert_eq!(open.count() as u64, in_flight, "a packet without a fate");
     }
 }

@@ -131,3 +131,27 @@ fn after_an_undo_the_next_loss_is_a_new_event() {
     bench.ack(7..=10, 1201);
     assert_eq!(undone(&bench), [21]);
 }
+
+/// RFC 8985 §6.2: after 16 loss events without reordering.
+#[test]
+fn the_thresholds_return_when_reordering_is_gone() {
+    let mut bench = two_lost();
+    bench.ack(1..=10, 1101);
+    assert_eq!(path(&bench).packet_threshold(), 6);
+    for round in 1..=16 {
+        assert_eq!(path(&bench).packet_threshold(), 6);
+        let first = bench.recovery.next_number(crate::Space::Data);
+        bench.send_many(20, 1100 + 200 * round);
+        bench.ack(first + 1..=first + 19, 1200 + 200 * round);
+        assert_eq!(bench.lost(), [first]);
+    }
+    assert_eq!(path(&bench).packet_threshold(), 4);
+}
+
+#[test]
+fn losses_are_counted() {
+    let mut bench = two_lost();
+    assert_eq!(path(&bench).lost(), 2 * 1200);
+    bench.ack(1..=2, 1102);
+    assert_eq!(path(&bench).lost(), 2 * 1200, "what was declared stays");
+}
