@@ -71,6 +71,20 @@ impl Rng {
     }
 }
 
+impl RngCore for Rng {
+    fn next_u32(&mut self) -> u32 {
+        self.0.next_u32()
+    }
+
+    fn next_u64(&mut self) -> u64 {
+        self.0.next_u64()
+    }
+
+    fn fill_bytes(&mut self, bytes: &mut [u8]) {
+        self.0.fill_bytes(bytes);
+    }
+}
+
 impl fmt::Debug for Rng {
     /// The state predicts every later connection ID: never shown.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

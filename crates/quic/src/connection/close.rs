@@ -6,7 +6,6 @@ use clearway_recovery::Space;
 
 use super::life::{Close, Closing, ConnectionError, Handshake, Life};
 use super::packet::{Permit, Shape};
-use super::space::SPACES;
 use super::{Connection, EndpointEvent, Event, Transmit};
 use crate::Instant;
 use crate::error::TransportError;
@@ -131,10 +130,5 @@ impl Connection {
                 frame::close::encode_transport(w, &close.without_application())
             }
         };
-    }
-
-    /// Whether any space can carry CONNECTION_CLOSE.
-    pub(crate) fn can_say_close(&self) -> bool {
-        SPACES.into_iter().any(|space| self.closes_in(space))
     }
 }

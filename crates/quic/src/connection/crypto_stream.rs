@@ -169,12 +169,6 @@ impl CryptoStream {
         }
     }
 
-    /// Bytes held that TLS can't read yet. At a key change there must be none
-    /// (RFC 9001 §4.1.3).
-    pub(crate) fn has_unread(&self) -> bool {
-        !self.receive.pieces.is_empty()
-    }
-
     /// Bytes of memory held, for the connection's bound.
     pub(crate) fn memory(&self) -> usize {
         self.receive.buffered + self.send.data.capacity()
@@ -243,7 +237,7 @@ mod tests {
             read.extend(piece);
         }
         assert_eq!(read, b"abcdefg");
-        assert!(!stream.has_unread());
+        assert!(stream.receive.pieces.is_empty());
         stream.on_frame(0, b"abcdefg").unwrap();
         assert_eq!(stream.read(), None);
         assert_eq!(stream.receive.buffered, 0);

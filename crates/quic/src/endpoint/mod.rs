@@ -33,7 +33,7 @@ use crate::error::{Code, TransportError};
 use crate::event::DropReason;
 use crate::rng::Rng;
 use crate::wire::header::{HeaderKind, OpenHeader, PartialHeader};
-use crate::wire::{self, Version, negotiation};
+use crate::wire::{self, Version};
 use crate::{Instant, Role};
 
 /// Names a connection of an endpoint; never used again.
@@ -578,6 +578,3 @@ fn is_authentic(dcid: &ConnectionId, header: &PartialHeader, datagram: &[u8]) ->
             .is_some()
     })
 }
-
-#[expect(unused_imports, reason = "named in the documentation")]
-use negotiation as _;

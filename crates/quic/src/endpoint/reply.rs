@@ -102,6 +102,6 @@ pub(super) fn close(
 /// RFC 9000 §10.3.
 pub(super) fn reset(rng: &mut Rng, size: usize, token: ResetToken, response: &mut Vec<u8>) {
     write(response, |w| {
-        wire_reset::encode(w, size, &token, |bytes| rng.fill(bytes));
+        wire_reset::encode(w, size, token, |bytes| rng.fill(bytes));
     });
 }

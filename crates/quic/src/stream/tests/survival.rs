@@ -295,7 +295,7 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40000))]
+    #![proptest_config(ProptestConfig::with_cases(200))]
 
     /// Loss, duplication, reordering and spurious loss, with every operation mixed in:
     /// what is read is what was written, the peer's credit is never exceeded (the
