@@ -1,4 +1,47 @@
 //! Streams (RFC 9000 §2–4, §19.4–19.14).
+//!
+//! ```text
+//! streams      all streams of a connection: limits, lookup, life and end
+//! application  what the application calls
+//! incoming     frames of the peer
+//! outgoing     filling a packet
+//! outcome      packets acknowledged or lost
+//! send, recv   the two halves of a stream; state: their machines
+//! send_buffer, assembler, ranges   bytes on their way
+//! sending      what sending halves share: credit, budget, turns (schedule)
+//! window       credit we grant; concurrency: how many streams
+//! ```
+mod application;
+mod assembler;
+mod concurrency;
+pub mod config;
+mod content;
+mod encode;
+mod event;
 pub mod id;
+mod incoming;
+mod outcome;
+mod outgoing;
+mod ranges;
+mod recv;
+mod schedule;
+mod send;
+mod send_buffer;
+mod sending;
+pub mod state;
+mod streams;
+#[cfg(test)]
+mod tests;
+mod window;
 
+pub use config::{Config, PeerLimits};
+pub use content::StreamContent;
+pub use event::StreamEvent;
 pub use id::{Directionality, StreamId};
+pub use recv::ReadError;
+pub use schedule::Priority;
+pub use send::WriteError;
+pub use streams::{Counts, Sendability, Streams};
+
+/// Most streams of a kind that an ID can number (RFC 9000 §4.6).
+pub const MAX_STREAM_COUNT: u64 = 1 << 60;

@@ -1,0 +1,169 @@
+//! What the application calls.
+
+use bytes::Bytes;
+
+use super::event::slot;
+use super::recv::RecvHalf;
+use super::{Directionality, Priority, ReadError, StreamId, Streams, WriteError};
+
+impl Streams {
+    /// Opens a stream, or `None` at the peer's limit; then
+    /// [`StreamsAvailable`](super::StreamEvent::StreamsAvailable) will follow.
+    pub fn open(&mut self, dir: Directionality) -> Option<StreamId> {
+        let known = self.limits_known();
+        let local = &mut self.local[slot(dir)];
+        let Some(index) = local.open() else {
+            if known {
+                local.note_blocked();
+            }
+            return None;
+        };
+        let id = StreamId::new(self.role, dir, index);
+        self.insert(id);
+        Some(id)
+    }
+
+    /// The next stream the peer opened, in the order of IDs.
+    pub fn accept(&mut self, dir: Directionality) -> Option<StreamId> {
+        let remote = &mut self.remote[slot(dir)];
+        if remote.accepted == remote.opened {
+            return None;
+        }
+        remote.accepted += 1;
+        Some(StreamId::new(self.role.peer(), dir, remote.accepted - 1))
+    }
+
+    /// Buffers a copy of the front of `data` and answers how many bytes it took, at
+    /// least one unless `data` is empty.
+    ///
+    /// # Errors
+    /// See [`WriteError`].
+    pub fn write(&mut self, id: StreamId, data: &[u8]) -> Result<usize, WriteError> {
+        let len = self.admit_write(id, data.len())?;
+        self.with_send(id, |half| half.write(&data[..len]));
+        Ok(len)
+    }
+
+    /// Like [`Self::write`], but takes the bytes off the front of `chunk` and keeps
+    /// them without a copy (unless they are few).
+    ///
+    /// # Errors
+    /// See [`WriteError`].
+    pub fn write_chunk(&mut self, id: StreamId, chunk: &mut Bytes) -> Result<usize, WriteError> {
+        let len = self.admit_write(id, chunk.len())?;
+        let taken = chunk.split_to(len);
+        self.with_send(id, |half| half.write_chunk(taken));
+        Ok(len)
+    }
+
+    /// Ends the stream after what was written.
+    ///
+    /// # Errors
+    /// See [`WriteError`]; never `Blocked`.
+    pub fn finish(&mut self, id: StreamId) -> Result<(), WriteError> {
+        self.with_send(id, |half| {
+            half.check_writable()?;
+            half.buffer.finish();
+            Ok(())
+        })
+        .unwrap_or(Err(WriteError::Unknown))
+    }
+
+    /// Abandons sending with an application error code. Nothing happens if everything
+    /// was delivered or the stream was reset before.
+    ///
+    /// # Errors
+    /// [`WriteError::Unknown`] if there is no such stream, or it is over.
+    pub fn reset(&mut self, id: StreamId, code: u64) -> Result<(), WriteError> {
+        let reset = self.with_send(id, |half| half.reset(code));
+        if reset.ok_or(WriteError::Unknown)? {
+            self.after_reset(id);
+        }
+        Ok(())
+    }
+
+    /// Gives up on reading, asking the peer to stop with an application error code.
+    /// Nothing happens if the stream was stopped before.
+    ///
+    /// # Errors
+    /// [`ReadError::Unknown`] if there is no such stream, or it is over.
+    pub fn stop(&mut self, id: StreamId, code: u64) -> Result<(), ReadError> {
+        let stopped = self.with_recv(id, |half| (half.stop(code), half.wants_stop()));
+        let (discarded, ask) = stopped.ok_or(ReadError::Unknown)?;
+        if let Some(bytes) = discarded {
+            self.consume(bytes);
+            self.mark(id, |control| control.stop = ask);
+            self.prune(id);
+        }
+        Ok(())
+    }
+
+    /// Sets when the stream is served relative to others. Unknown streams are ignored.
+    pub fn set_priority(&mut self, id: StreamId, priority: Priority) {
+        let half = self.streams.get_mut(&id).and_then(|s| s.send.as_mut());
+        if let Some(half) = half {
+            self.sending.set_priority(id, half, priority);
+        }
+    }
+
+    /// Copies received bytes into `out` and answers how many, or `None` at the end of
+    /// the stream, after which the stream is unknown.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub fn read(&mut self, id: StreamId, out: &mut [u8]) -> Result<Option<usize>, ReadError> {
+        let result = self.with_recv(id, |half| half.read(out));
+        let result = result.unwrap_or(Err(ReadError::Unknown));
+        self.after_read(id, result.as_ref().ok().copied().flatten().unwrap_or(0));
+        result
+    }
+
+    /// Hands out up to `max` received bytes without a copy, or `None` at the end of
+    /// the stream, after which the stream is unknown.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub fn read_chunk(&mut self, id: StreamId, max: usize) -> Result<Option<Bytes>, ReadError> {
+        let result = self.with_recv(id, |half| half.read_chunk(max));
+        let result = result.unwrap_or(Err(ReadError::Unknown));
+        let len = result
+            .as_ref()
+            .ok()
+            .and_then(Option::as_ref)
+            .map_or(0, Bytes::len);
+        self.after_read(id, len);
+        result
+    }
+
+    /// How many of `len` bytes may be written now.
+    fn admit_write(&mut self, id: StreamId, len: usize) -> Result<usize, WriteError> {
+        let half = self.streams.get_mut(&id).and_then(|s| s.send.as_mut());
+        let half = half.ok_or(WriteError::Unknown)?;
+        half.check_writable()?;
+        let allowed = half.allowance(self.sending.room());
+        if allowed == 0 && len > 0 {
+            self.sending.wait(id, half);
+            return Err(WriteError::Blocked);
+        }
+        Ok(usize::try_from(allowed).unwrap_or(usize::MAX).min(len))
+    }
+
+    /// The application took `len` bytes, or learned of the end.
+    fn after_read(&mut self, id: StreamId, len: usize) {
+        self.consume(len as u64);
+        let over = self.streams.get(&id).and_then(|s| s.recv.as_ref());
+        if over.is_some_and(|half: &RecvHalf| half.state().is_terminal()) {
+            self.prune(id);
+        }
+    }
+
+    /// A sending half was reset: the frame is due, and no writer waits any more.
+    pub(super) fn after_reset(&mut self, id: StreamId) {
+        let half = self.streams.get_mut(&id).and_then(|s| s.send.as_mut());
+        if let Some(half) = half {
+            self.sending.unqueue_writer(half);
+        }
+        self.mark(id, |control| control.reset = true);
+        self.wake_writers();
+    }
+}

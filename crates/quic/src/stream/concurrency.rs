@@ -1,0 +1,150 @@
+//! How many streams may be open (RFC 9000 §4.6).
+
+use super::MAX_STREAM_COUNT;
+
+/// Streams of one directionality that we open.
+#[derive(Debug, Default)]
+pub(super) struct LocalStreams {
+    /// How many were opened.
+    pub(super) opened: u64,
+    /// How many the peer allows.
+    pub(super) limit: u64,
+    /// The application met the limit.
+    pub(super) wanted: bool,
+    /// The limit the last STREAMS_BLOCKED named.
+    pub(super) blocked_at: Option<u64>,
+    /// A STREAMS_BLOCKED is to be sent.
+    pub(super) blocked_pending: bool,
+}
+
+impl LocalStreams {
+    /// Opens the next stream and answers its index.
+    pub(super) fn open(&mut self) -> Option<u64> {
+        if self.opened < self.limit {
+            self.opened += 1;
+            return Some(self.opened - 1);
+        }
+        self.wanted = true;
+        None
+    }
+
+    /// Notes that the application waits, if the peer does not know.
+    pub(super) fn note_blocked(&mut self) {
+        self.blocked_pending = self.is_blocked() && self.blocked_at != Some(self.limit);
+    }
+
+    pub(super) fn is_blocked(&self) -> bool {
+        self.wanted && self.opened >= self.limit
+    }
+
+    /// Raises the limit and answers the old one.
+    pub(super) fn raise(&mut self, limit: u64) -> u64 {
+        let old = self.limit;
+        if limit > old {
+            self.limit = limit;
+            self.blocked_pending = false;
+        }
+        old
+    }
+
+    /// Whether the application waited and need not any more; asked once.
+    pub(super) fn take_available(&mut self) -> bool {
+        let available = self.wanted && self.opened < self.limit;
+        if available {
+            self.wanted = false;
+        }
+        available
+    }
+
+    /// The limit is unknown again (0-RTT refused).
+    pub(super) fn forget_limit(&mut self) {
+        self.limit = 0;
+        self.blocked_at = None;
+        self.blocked_pending = false;
+    }
+}
+
+/// Streams of one directionality that the peer opens.
+#[derive(Debug)]
+pub(super) struct RemoteStreams {
+    /// How many may be open at once.
+    concurrent: u64,
+    /// How many were opened.
+    pub(super) opened: u64,
+    /// How many of those the application accepted.
+    pub(super) accepted: u64,
+    /// How many of those are over.
+    closed: u64,
+    /// How many we allowed, as last advertised.
+    pub(super) granted: u64,
+    /// A MAX_STREAMS is to be sent.
+    pub(super) pending: bool,
+}
+
+impl RemoteStreams {
+    pub(super) fn new(concurrent: u64) -> Self {
+        Self {
+            concurrent,
+            opened: 0,
+            accepted: 0,
+            closed: 0,
+            granted: concurrent,
+            pending: false,
+        }
+    }
+
+    /// Counts a stream that is over; a quarter of the limit is granted at a time.
+    pub(super) fn close(&mut self) {
+        self.closed += 1;
+        let fresh = self.limit() - self.granted;
+        self.pending = fresh > 0 && fresh >= self.concurrent / 4;
+    }
+
+    /// Grants all there is to grant and answers the new limit.
+    pub(super) fn grant(&mut self) -> u64 {
+        self.pending = false;
+        self.granted = self.limit();
+        self.granted
+    }
+
+    fn limit(&self) -> u64 {
+        (self.closed + self.concurrent).min(MAX_STREAM_COUNT)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_are_granted_a_quarter_at_a_time() {
+        let mut remote = RemoteStreams::new(8);
+        remote.close();
+        assert!(!remote.pending);
+        remote.close();
+        assert!(remote.pending);
+        assert_eq!(remote.grant(), 10);
+        let mut single = RemoteStreams::new(1);
+        single.close();
+        assert!(single.pending);
+        let mut most = RemoteStreams::new(MAX_STREAM_COUNT);
+        most.close();
+        assert!(!most.pending);
+    }
+
+    #[test]
+    fn the_peer_is_told_once_per_limit() {
+        let mut local = LocalStreams::default();
+        assert_eq!(local.open(), None);
+        local.note_blocked();
+        assert!(local.blocked_pending);
+        local.blocked_at = Some(0);
+        local.note_blocked();
+        assert!(!local.blocked_pending);
+        assert!(!local.take_available());
+        assert_eq!(local.raise(1), 0);
+        assert!(local.take_available());
+        assert!(!local.take_available());
+        assert_eq!(local.open(), Some(0));
+    }
+}

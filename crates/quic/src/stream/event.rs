@@ -1,0 +1,82 @@
+//! What streams tell the application.
+
+use std::collections::VecDeque;
+
+use super::{Directionality, StreamId};
+
+/// Something the application can act on. Edge-triggered: told once, until the
+/// application has acted and met `Blocked` again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamEvent {
+    /// The peer opened streams; call [`accept`](super::Streams::accept) until `None`.
+    Opened(Directionality),
+    /// Data, the end or a reset can be read; read until `Blocked` or the end.
+    Readable(StreamId),
+    /// A write that was `Blocked` is worth trying again.
+    Writable(StreamId),
+    /// All data and the end of the stream were acknowledged.
+    Finished(StreamId),
+    /// The peer does not want the data: the stream was reset with the peer's code.
+    Stopped {
+        /// The stream.
+        id: StreamId,
+        /// The peer's application error code.
+        code: u64,
+    },
+    /// [`open`](super::Streams::open) failed earlier and would succeed now.
+    StreamsAvailable(Directionality),
+}
+
+/// Events not yet polled. Per stream each kind is queued at most once: `Readable` and
+/// `Writable` need a call of the application in between, the others happen once. So
+/// the queue is bounded by the number of streams the limits allow.
+#[derive(Debug, Default)]
+pub(super) struct Events {
+    queue: VecDeque<StreamEvent>,
+    opened: [bool; 2],
+    available: [bool; 2],
+}
+
+impl Events {
+    pub(super) fn push(&mut self, event: StreamEvent) {
+        let repeated = match event {
+            StreamEvent::Opened(dir) => core::mem::replace(&mut self.opened[slot(dir)], true),
+            StreamEvent::StreamsAvailable(dir) => {
+                core::mem::replace(&mut self.available[slot(dir)], true)
+            }
+            StreamEvent::Readable(_)
+            | StreamEvent::Writable(_)
+            | StreamEvent::Finished(_)
+            | StreamEvent::Stopped { .. } => false,
+        };
+        if !repeated {
+            self.queue.push_back(event);
+        }
+    }
+
+    pub(super) fn poll(&mut self) -> Option<StreamEvent> {
+        let event = self.queue.pop_front()?;
+        match event {
+            StreamEvent::Opened(dir) => self.opened[slot(dir)] = false,
+            StreamEvent::StreamsAvailable(dir) => self.available[slot(dir)] = false,
+            StreamEvent::Readable(_)
+            | StreamEvent::Writable(_)
+            | StreamEvent::Finished(_)
+            | StreamEvent::Stopped { .. } => {}
+        }
+        Some(event)
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.queue.len()
+    }
+}
+
+/// Index into what is kept per directionality.
+pub(super) const fn slot(dir: Directionality) -> usize {
+    match dir {
+        Directionality::Bidirectional => 0,
+        Directionality::Unidirectional => 1,
+    }
+}

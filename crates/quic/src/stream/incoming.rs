@@ -1,0 +1,188 @@
+//! Frames of the peer. Each error closes the connection with the code RFC 9000
+//! prescribes; frames for streams that are over are ignored.
+
+use super::event::{StreamEvent, slot};
+use super::{Directionality, MAX_STREAM_COUNT, StreamId, Streams};
+use crate::error::{Code, TransportError};
+
+/// Which of our halves a frame is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Half {
+    Send,
+    Recv,
+}
+
+impl Streams {
+    /// STREAM (RFC 9000 §19.8).
+    ///
+    /// # Errors
+    /// `FLOW_CONTROL_ERROR`, `FINAL_SIZE_ERROR`, `STREAM_LIMIT_ERROR`,
+    /// `STREAM_STATE_ERROR`; `INTERNAL_ERROR` if the data comes in more separate pieces
+    /// than are tracked.
+    pub fn on_stream(
+        &mut self,
+        id: StreamId,
+        offset: u64,
+        fin: bool,
+        data: &[u8],
+    ) -> Result<(), TransportError> {
+        self.locate(id, Half::Recv)?;
+        let credit = self.receive.granted() - self.received;
+        match self.with_recv(id, |half| half.on_data(offset, fin, data, credit)) {
+            Some(news) => self.book(id, news?),
+            None => return Ok(()),
+        }
+        Ok(())
+    }
+
+    /// RESET_STREAM (RFC 9000 §19.4).
+    ///
+    /// # Errors
+    /// `FLOW_CONTROL_ERROR`, `FINAL_SIZE_ERROR`, `STREAM_LIMIT_ERROR`,
+    /// `STREAM_STATE_ERROR`.
+    pub fn on_reset_stream(
+        &mut self,
+        id: StreamId,
+        code: u64,
+        final_size: u64,
+    ) -> Result<(), TransportError> {
+        self.locate(id, Half::Recv)?;
+        let credit = self.receive.granted() - self.received;
+        match self.with_recv(id, |half| half.on_reset(code, final_size, credit)) {
+            Some(news) => self.book(id, news?),
+            None => return Ok(()),
+        }
+        Ok(())
+    }
+
+    /// STOP_SENDING (RFC 9000 §19.5), answered by RESET_STREAM with the same code.
+    ///
+    /// # Errors
+    /// `STREAM_LIMIT_ERROR`, `STREAM_STATE_ERROR`.
+    pub fn on_stop_sending(&mut self, id: StreamId, code: u64) -> Result<(), TransportError> {
+        self.locate(id, Half::Send)?;
+        if self.with_send(id, |half| half.on_stop(code)) == Some(true) {
+            self.after_reset(id);
+            self.events.push(StreamEvent::Stopped { id, code });
+        }
+        Ok(())
+    }
+
+    /// MAX_DATA (RFC 9000 §19.9), `limit` in bytes.
+    pub fn on_max_data(&mut self, limit: u64) {
+        self.sending.raise_max_data(limit);
+    }
+
+    /// MAX_STREAM_DATA (RFC 9000 §19.10), `limit` in bytes.
+    ///
+    /// # Errors
+    /// `STREAM_LIMIT_ERROR`, `STREAM_STATE_ERROR`.
+    pub fn on_max_stream_data(&mut self, id: StreamId, limit: u64) -> Result<(), TransportError> {
+        self.locate(id, Half::Send)?;
+        if self.with_send(id, |half| half.raise_max_data(limit)) == Some(true) {
+            self.wake_writer(id);
+        }
+        Ok(())
+    }
+
+    /// MAX_STREAMS (RFC 9000 §19.11).
+    ///
+    /// # Errors
+    /// `FRAME_ENCODING_ERROR` above 2^60.
+    pub fn on_max_streams(
+        &mut self,
+        dir: Directionality,
+        limit: u64,
+    ) -> Result<(), TransportError> {
+        check_stream_count(limit)?;
+        self.raise_stream_limit(dir, limit);
+        Ok(())
+    }
+
+    /// STREAM_DATA_BLOCKED (RFC 9000 §19.13). Credit follows consumption, so a valid
+    /// one changes nothing beyond opening the stream.
+    ///
+    /// # Errors
+    /// `STREAM_LIMIT_ERROR`, `STREAM_STATE_ERROR`.
+    pub fn on_stream_data_blocked(&mut self, id: StreamId, _at: u64) -> Result<(), TransportError> {
+        self.locate(id, Half::Recv)
+    }
+
+    /// STREAMS_BLOCKED (RFC 9000 §19.14). Credit follows the end of streams, so a
+    /// valid one changes nothing.
+    ///
+    /// # Errors
+    /// `FRAME_ENCODING_ERROR` above 2^60.
+    pub fn on_streams_blocked(
+        &mut self,
+        _dir: Directionality,
+        at: u64,
+    ) -> Result<(), TransportError> {
+        check_stream_count(at)
+    }
+
+    /// Checks that the peer may name `id` in a frame about our `half`, and opens the
+    /// stream if it is the peer's to open (RFC 9000 §3, §4.6).
+    fn locate(&mut self, id: StreamId, half: Half) -> Result<(), TransportError> {
+        let local = id.initiator() == self.role;
+        match (id.directionality(), local, half) {
+            (Directionality::Unidirectional, true, Half::Recv) => {
+                return Err(state_error("data on a stream that only we send on"));
+            }
+            (Directionality::Unidirectional, false, Half::Send) => {
+                return Err(state_error(
+                    "credit or stop for a stream only the peer sends on",
+                ));
+            }
+            (Directionality::Bidirectional, _, _)
+            | (Directionality::Unidirectional, true, Half::Send)
+            | (Directionality::Unidirectional, false, Half::Recv) => {}
+        }
+        let kind = slot(id.directionality());
+        if !local {
+            return self.open_remote(id);
+        }
+        if id.index() >= self.local[kind].opened {
+            return Err(state_error(
+                "a frame for a stream of ours that was never opened",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Opens a stream of the peer, and with it all of its kind before it (RFC 9000 §3).
+    fn open_remote(&mut self, id: StreamId) -> Result<(), TransportError> {
+        let dir = id.directionality();
+        let remote = &mut self.remote[slot(dir)];
+        if id.index() < remote.opened {
+            return Ok(());
+        }
+        if id.index() >= remote.granted {
+            return Err(TransportError::new(
+                Code::STREAM_LIMIT_ERROR,
+                "more streams than MAX_STREAMS",
+            ));
+        }
+        let fresh = remote.opened..id.index() + 1;
+        remote.opened = fresh.end;
+        for index in fresh {
+            self.insert(StreamId::new(self.role.peer(), dir, index));
+        }
+        self.events.push(StreamEvent::Opened(dir));
+        Ok(())
+    }
+}
+
+fn check_stream_count(count: u64) -> Result<(), TransportError> {
+    if count > MAX_STREAM_COUNT {
+        return Err(TransportError::new(
+            Code::FRAME_ENCODING_ERROR,
+            "a stream count above 2^60",
+        ));
+    }
+    Ok(())
+}
+
+fn state_error(reason: &'static str) -> TransportError {
+    TransportError::new(Code::STREAM_STATE_ERROR, reason)
+}

@@ -1,0 +1,99 @@
+//! What became of the frames sent.
+
+use super::event::{StreamEvent, slot};
+use super::send::SendHalf;
+use super::{StreamContent, StreamId, Streams};
+
+impl Streams {
+    /// A packet with this frame was acknowledged. A second time changes nothing.
+    pub fn on_acked(&mut self, content: &StreamContent) {
+        match *content {
+            StreamContent::Data {
+                id,
+                offset,
+                len,
+                fin,
+            } => self.on_data_acked(id, offset, u64::from(len), fin),
+            StreamContent::Reset(id) => {
+                self.with_send(id, SendHalf::on_reset_acked);
+                self.prune(id);
+            }
+            // Credit and requests need no acknowledgement: their effect shows.
+            StreamContent::StopSending(_)
+            | StreamContent::MaxData(_)
+            | StreamContent::MaxStreamData(..)
+            | StreamContent::MaxStreams(..)
+            | StreamContent::DataBlocked(_)
+            | StreamContent::StreamDataBlocked(..)
+            | StreamContent::StreamsBlocked(..) => {}
+        }
+    }
+
+    /// A packet with this frame was lost, or its frames are to be sent once more as a
+    /// probe. Repeating it, or calling it for what was acknowledged meanwhile, is
+    /// harmless (RFC 9000 §13.3).
+    pub fn on_lost(&mut self, content: &StreamContent) {
+        match *content {
+            StreamContent::Data {
+                id,
+                offset,
+                len,
+                fin,
+            } => {
+                self.with_send(id, |half| half.buffer.on_lost(offset, u64::from(len), fin));
+            }
+            StreamContent::Reset(id) => {
+                let again = self.send_half(id).is_some_and(SendHalf::is_resetting);
+                self.mark(id, |control| control.reset |= again);
+            }
+            StreamContent::StopSending(id) => {
+                let recv = self.streams.get(&id).and_then(|s| s.recv.as_ref());
+                let again = recv.is_some_and(|half| half.wants_stop());
+                self.mark(id, |control| control.stop |= again);
+            }
+            // Only the newest limit matters; an older one was overtaken.
+            StreamContent::MaxData(limit) => {
+                self.credit_pending |= limit == self.receive.granted();
+            }
+            StreamContent::MaxStreamData(id, limit) => {
+                let recv = self.streams.get(&id).and_then(|s| s.recv.as_ref());
+                let again = recv.is_some_and(|r| r.wants_credit() && r.window.granted() == limit);
+                self.mark(id, |control| control.credit |= again);
+            }
+            StreamContent::MaxStreams(dir, limit) => {
+                let remote = &mut self.remote[slot(dir)];
+                remote.pending |= limit == remote.granted;
+            }
+            StreamContent::DataBlocked(at) => self.sending.on_blocked_lost(at),
+            StreamContent::StreamDataBlocked(id, at) => {
+                self.with_send(id, |half| {
+                    if half.blocked_at == Some(at) {
+                        half.blocked_at = None;
+                    }
+                });
+            }
+            StreamContent::StreamsBlocked(dir, at) => {
+                let local = &mut self.local[slot(dir)];
+                if local.blocked_at == Some(at) {
+                    local.blocked_at = None;
+                    local.note_blocked();
+                }
+            }
+        }
+    }
+
+    fn on_data_acked(&mut self, id: StreamId, offset: u64, len: u64, fin: bool) {
+        let complete = self.with_send(id, |half| half.on_acked(offset, len, fin));
+        if complete == Some(true) {
+            self.events.push(StreamEvent::Finished(id));
+            self.prune(id);
+        } else {
+            self.wake_writer(id);
+        }
+        self.wake_writers();
+    }
+
+    fn send_half(&self, id: StreamId) -> Option<&SendHalf> {
+        self.streams.get(&id)?.send.as_ref()
+    }
+}

@@ -1,0 +1,212 @@
+//! Filling a packet: control frames, retransmissions, new data.
+
+use core::time::Duration;
+
+use super::encode::{self, CONTROL_ROOM};
+use super::event::slot;
+use super::ranges::Span;
+use super::{Directionality, StreamContent, StreamId, Streams};
+use crate::time::Instant;
+use crate::wire::Writer;
+
+const BOTH: [Directionality; 2] = [
+    Directionality::Bidirectional,
+    Directionality::Unidirectional,
+];
+
+/// Where new data comes from: the credit differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    /// Sent before, or an end alone: needs no connection credit.
+    Free,
+    /// New data: uses connection credit.
+    Paid,
+}
+
+impl Streams {
+    /// Writes as many frames as fit: control frames, then STREAM frames,
+    /// retransmissions first, by [`Priority`](super::Priority). Tells `contents` each
+    /// frame written. `rtt` is the smoothed round-trip time, by which receive windows
+    /// are sized.
+    pub fn fill(
+        &mut self,
+        w: &mut Writer<'_>,
+        now: Instant,
+        rtt: Duration,
+        contents: &mut impl FnMut(StreamContent),
+    ) {
+        self.now = now;
+        self.fill_connection_credit(w, now, rtt, contents);
+        self.fill_stream_control(w, now, rtt, contents);
+        self.fill_data(w, Source::Free, contents);
+        self.fill_data(w, Source::Paid, contents);
+        self.fill_blocked(w, contents);
+    }
+
+    fn fill_connection_credit(
+        &mut self,
+        w: &mut Writer<'_>,
+        now: Instant,
+        rtt: Duration,
+        contents: &mut impl FnMut(StreamContent),
+    ) {
+        if self.credit_pending && w.remaining() >= CONTROL_ROOM {
+            self.credit_pending = false;
+            let limit = self.receive.grant(now, rtt);
+            encode::max_data(w, limit);
+            contents(StreamContent::MaxData(limit));
+        }
+        for dir in BOTH {
+            let remote = &mut self.remote[slot(dir)];
+            if remote.pending && w.remaining() >= CONTROL_ROOM {
+                let limit = remote.grant();
+                encode::max_streams(w, dir, limit);
+                contents(StreamContent::MaxStreams(dir, limit));
+            }
+        }
+    }
+
+    fn fill_stream_control(
+        &mut self,
+        w: &mut Writer<'_>,
+        now: Instant,
+        rtt: Duration,
+        contents: &mut impl FnMut(StreamContent),
+    ) {
+        while w.remaining() >= CONTROL_ROOM
+            && let Some(&id) = self.control.first()
+        {
+            self.fill_one_control(id, w, now, rtt, contents);
+            self.sync_control(id);
+        }
+    }
+
+    /// Writes one control frame of the stream and clears its mark.
+    fn fill_one_control(
+        &mut self,
+        id: StreamId,
+        w: &mut Writer<'_>,
+        now: Instant,
+        rtt: Duration,
+        contents: &mut impl FnMut(StreamContent),
+    ) {
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
+        let control = &mut stream.control;
+        if control.reset {
+            control.reset = false;
+            if let Some(half) = &stream.send
+                && let Some(code) = half.reset_code()
+            {
+                encode::reset_stream(w, id, code, half.final_size());
+                contents(StreamContent::Reset(id));
+            }
+        } else if control.stop {
+            control.stop = false;
+            if let Some(code) = stream.recv.as_ref().and_then(|half| half.stop_code()) {
+                encode::stop_sending(w, id, code);
+                contents(StreamContent::StopSending(id));
+            }
+        } else if control.credit {
+            control.credit = false;
+            if let Some(half) = &mut stream.recv {
+                let limit = half.window.grant(now, rtt);
+                // One stream alone must be able to use the window it earned.
+                self.receive
+                    .raise_to(half.window.size().saturating_mul(3) / 2);
+                self.credit_pending |= self.receive.is_due();
+                encode::max_stream_data(w, id, limit);
+                contents(StreamContent::MaxStreamData(id, limit));
+            }
+        } else if control.blocked {
+            control.blocked = false;
+            if let Some(half) = &mut stream.send {
+                let at = half.max_data();
+                half.blocked_at = Some(at);
+                encode::stream_data_blocked(w, id, at);
+                contents(StreamContent::StreamDataBlocked(id, at));
+            }
+        }
+    }
+
+    fn fill_data(
+        &mut self,
+        w: &mut Writer<'_>,
+        source: Source,
+        contents: &mut impl FnMut(StreamContent),
+    ) {
+        loop {
+            let schedule = match source {
+                Source::Free => &self.sending.free,
+                Source::Paid if self.sending.credit() > 0 => &self.sending.paid,
+                Source::Paid => return,
+            };
+            let Some(id) = schedule.next() else {
+                return;
+            };
+            let Some(content) = self.fill_stream(id, w, source) else {
+                return;
+            };
+            contents(content);
+        }
+    }
+
+    /// Writes one STREAM frame of `id`, if one fits.
+    fn fill_stream(
+        &mut self,
+        id: StreamId,
+        w: &mut Writer<'_>,
+        source: Source,
+    ) -> Option<StreamContent> {
+        let credit = self.sending.credit();
+        let half = self.streams.get(&id)?.send.as_ref()?;
+        let span = match source {
+            Source::Free => half.buffer.next_free()?,
+            Source::Paid => {
+                let next = half.next_paid();
+                Span::new(next.start, next.end.min(next.start.saturating_add(credit)))
+            }
+        };
+        let priority = half.priority;
+        let layout = encode::layout_stream(id, span.start, span.len(), w.remaining())?;
+        let len = layout.len as u64;
+        let fin = self.with_send(id, |half| {
+            let fin = half.on_sent(span.start, len);
+            let out = encode::stream(w, id, span.start, layout, fin);
+            half.buffer.copy_to(span.start, out);
+            fin
+        })?;
+        match source {
+            Source::Free => self.sending.free.served(id, priority),
+            Source::Paid => {
+                self.sending.paid.served(id, priority);
+                self.sending.spend(len);
+            }
+        }
+        Some(StreamContent::Data {
+            id,
+            offset: span.start,
+            len: u16::try_from(layout.len).unwrap_or(u16::MAX),
+            fin,
+        })
+    }
+
+    /// Tells the peer which of its limits hold us up (RFC 9000 §4.1, §4.6).
+    fn fill_blocked(&mut self, w: &mut Writer<'_>, contents: &mut impl FnMut(StreamContent)) {
+        if self.sending.blocked_pending && w.remaining() >= CONTROL_ROOM {
+            let at = self.sending.tell_blocked();
+            encode::data_blocked(w, at);
+            contents(StreamContent::DataBlocked(at));
+        }
+        for dir in BOTH {
+            let local = &mut self.local[slot(dir)];
+            if local.blocked_pending && w.remaining() >= CONTROL_ROOM {
+                local.blocked_pending = false;
+                local.blocked_at = Some(local.limit);
+                encode::streams_blocked(w, dir, local.limit);
+                contents(StreamContent::StreamsBlocked(dir, local.limit));
+            }
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Sets of stream offsets as sorted, disjoint, non-adjacent spans.
+
+use std::collections::VecDeque;
+
+/// The offsets `start..end`; a copyable [`core::ops::Range`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) start: u64,
+    pub(super) end: u64,
+}
+
+impl Span {
+    pub(super) const fn new(start: u64, end: u64) -> Self {
+        Self { start, end }
+    }
+
+    pub(super) const fn len(self) -> u64 {
+        self.end.saturating_sub(self.start)
+    }
+
+    pub(super) const fn is_empty(self) -> bool {
+        self.end <= self.start
+    }
+}
+
+/// Offsets, coalesced. Both ends are cheap, which is where streams grow and shrink.
+#[derive(Debug, Default)]
+pub(super) struct RangeSet {
+    spans: VecDeque<Span>,
+}
+
+impl RangeSet {
+    /// How many spans are kept: what the set costs.
+    pub(super) fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.spans.is_empty()
+    }
+
+    pub(super) fn first(&self) -> Option<Span> {
+        self.spans.front().copied()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.spans = VecDeque::new();
+    }
+
+    /// Adds a span, merging all it touches.
+    pub(super) fn insert(&mut self, span: Span) {
+        if span.is_empty() {
+            return;
+        }
+        let from = self.spans.partition_point(|s| s.end < span.start);
+        let to = from + self.touching(from, span.end);
+        if from == to {
+            self.spans.insert(from, span);
+            return;
+        }
+        let merged = Span::new(
+            self.spans[from].start.min(span.start),
+            self.spans[to - 1].end.max(span.end),
+        );
+        self.spans[from] = merged;
+        self.spans.drain(from + 1..to);
+    }
+
+    /// Takes a span out, splitting what it cuts.
+    pub(super) fn remove(&mut self, span: Span) {
+        if span.is_empty() {
+            return;
+        }
+        let from = self.spans.partition_point(|s| s.end <= span.start);
+        let Some(&first) = self.spans.get(from) else {
+            return;
+        };
+        if first.start < span.start {
+            self.spans[from].end = span.start;
+            if first.end > span.end {
+                self.spans.insert(from + 1, Span::new(span.end, first.end));
+                return;
+            }
+        }
+        let from = from + usize::from(first.start < span.start);
+        let to = from
+            + self
+                .spans
+                .range(from..)
+                .take_while(|s| s.end <= span.end)
+                .count();
+        self.spans.drain(from..to);
+        if let Some(next) = self.spans.get_mut(from) {
+            next.start = next.start.max(span.end);
+        }
+    }
+
+    /// Takes out the first span if it starts at or before `offset`, answering its end.
+    pub(super) fn absorb(&mut self, offset: u64) -> Option<u64> {
+        let first = self.first()?;
+        if first.start > offset {
+            return None;
+        }
+        self.spans.pop_front();
+        Some(first.end.max(offset))
+    }
+
+    /// Calls `gap` for each part of `span` that is not in the set, in order.
+    pub(super) fn for_each_gap(&self, span: Span, mut gap: impl FnMut(Span)) {
+        let mut at = span.start;
+        let from = self.spans.partition_point(|s| s.end <= span.start);
+        for held in self.spans.range(from..) {
+            if held.start >= span.end {
+                break;
+            }
+            if at < held.start {
+                gap(Span::new(at, held.start));
+            }
+            at = held.end;
+        }
+        if at < span.end {
+            gap(Span::new(at, span.end));
+        }
+    }
+
+    /// Spans from index `from` on that start at or before `end`.
+    fn touching(&self, from: usize, end: u64) -> usize {
+        self.spans
+            .range(from..)
+            .take_while(|s| s.start <= end)
+            .count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn spans(set: &RangeSet) -> Vec<(u64, u64)> {
+        set.spans.iter().map(|s| (s.start, s.end)).collect()
+    }
+
+    #[test]
+    fn neighbours_coalesce_and_cuts_split() {
+        let mut set = RangeSet::default();
+        set.insert(Span::new(0, 10));
+        set.insert(Span::new(20, 30));
+        assert_eq!(spans(&set), [(0, 10), (20, 30)]);
+        set.insert(Span::new(10, 20));
+        assert_eq!(spans(&set), [(0, 30)]);
+        set.remove(Span::new(5, 7));
+        assert_eq!(spans(&set), [(0, 5), (7, 30)]);
+        assert_eq!(set.absorb(0), Some(5));
+        assert_eq!(set.absorb(5), None);
+    }
+
+    proptest! {
+        /// The set agrees with a plain array of booleans after any history.
+        #[test]
+        fn agrees_with_a_bitmap(ops in prop::collection::vec((any::<bool>(), 0u64..64, 0u64..24), 0..64)) {
+            let mut set = RangeSet::default();
+            let mut bits = [false; 96];
+            for (add, start, len) in ops {
+                let span = Span::new(start, start + len);
+                if add { set.insert(span) } else { set.remove(span) }
+                bits[start as usize..(start + len) as usize].fill(add);
+                let mut gaps = [true; 96];
+                set.for_each_gap(Span::new(0, 96), |g| {
+                    assert!(!g.is_empty());
+                    gaps[g.start as usize..g.end as usize].fill(false);
+                });
+                prop_assert_eq!(gaps, bits);
+                let kept = spans(&set);
+                prop_assert!(kept.windows(2).all(|w| w[0].1 < w[1].0));
+            }
+        }
+    }
+}

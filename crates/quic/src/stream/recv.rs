@@ -1,0 +1,387 @@
+//! The receiving half of a stream (RFC 9000 §3.2, §4.1, §4.5).
+
+use bytes::Bytes;
+
+use super::assembler::Assembler;
+use super::state::{RecvMove, RecvState};
+use super::window::Window;
+use crate::error::{Code, TransportError};
+use crate::wire::cursor::VARINT_MAX;
+
+/// Why a read gave nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// Nothing has arrived; a [`Readable`](super::StreamEvent::Readable) will follow.
+    #[error("nothing to read yet")]
+    Blocked,
+    /// The peer reset the stream with this application error code.
+    #[error("the peer reset the stream with code {0}")]
+    Reset(u64),
+    /// No such stream, its end was read, or it was stopped.
+    #[error("no such stream to read from")]
+    Unknown,
+}
+
+/// Gaps tolerated in any stream; larger windows tolerate more.
+const MIN_GAPS: u64 = 1_024;
+
+/// One further gap per this many bytes of window: every second packet lost at the
+/// smallest packet size needs half as many.
+const BYTES_PER_GAP: u64 = 1_024;
+
+/// What a frame changed, for the connection's accounts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Received {
+    /// Bytes by which the highest offset rose.
+    pub(super) raised: u64,
+    /// Bytes that nobody will read and that count as consumed.
+    pub(super) discarded: u64,
+    /// Whether the application should hear of it.
+    pub(super) readable: bool,
+}
+
+/// The receiving half.
+#[derive(Debug)]
+pub(super) struct RecvHalf {
+    state: RecvState,
+    assembler: Assembler,
+    pub(super) window: Window,
+    /// Highest offset received.
+    highest: u64,
+    final_size: Option<u64>,
+    /// The peer's code, once it reset the stream.
+    reset: Option<u64>,
+    /// Our code, once the application does not want the rest.
+    stopped: Option<u64>,
+    /// The application met `Blocked`, or never read.
+    wants_read: bool,
+}
+
+impl RecvHalf {
+    pub(super) fn new(window: Window) -> Self {
+        Self {
+            state: RecvState::Recv,
+            assembler: Assembler::default(),
+            window,
+            highest: 0,
+            final_size: None,
+            reset: None,
+            stopped: None,
+            wants_read: true,
+        }
+    }
+
+    pub(super) const fn state(&self) -> RecvState {
+        self.state
+    }
+
+    pub(super) const fn stop_code(&self) -> Option<u64> {
+        self.stopped
+    }
+
+    pub(super) fn pinned(&self) -> usize {
+        self.assembler.pinned()
+    }
+
+    /// Takes a STREAM frame. `credit` is what the connection still grants, bytes.
+    pub(super) fn on_data(
+        &mut self,
+        offset: u64,
+        fin: bool,
+        data: &[u8],
+        credit: u64,
+    ) -> Result<Received, TransportError> {
+        let end = offset
+            .checked_add(data.len() as u64)
+            .filter(|&end| end <= VARINT_MAX)
+            .ok_or_else(|| flow_control("stream data past the largest offset"))?;
+        self.check_final_size(end, fin)?;
+        let raised = self.check_credit(end, credit)?;
+        if !self.state.is_receiving() {
+            return Ok(Received::default());
+        }
+        self.highest = self.highest.max(end);
+        if fin {
+            self.final_size = Some(end);
+            self.step(RecvMove::Fin);
+        }
+        if self.stopped.is_some() {
+            return Ok(self.drop_data(raised));
+        }
+        let before = self.assembler.contiguous();
+        self.assembler
+            .insert(offset, data, self.max_gaps())
+            .map_err(|_| {
+                TransportError::new(Code::INTERNAL_ERROR, "more gaps in a stream than we track")
+            })?;
+        let arrived = self.assembler.contiguous();
+        let complete = self.final_size == Some(arrived);
+        if complete {
+            self.step(RecvMove::Complete);
+        }
+        Ok(Received {
+            raised,
+            discarded: 0,
+            readable: self.wake(arrived > before || complete),
+        })
+    }
+
+    /// Takes RESET_STREAM. `credit` as in [`Self::on_data`].
+    pub(super) fn on_reset(
+        &mut self,
+        code: u64,
+        final_size: u64,
+        credit: u64,
+    ) -> Result<Received, TransportError> {
+        self.check_final_size(final_size, true)?;
+        let raised = self.check_credit(final_size, credit)?;
+        if !self.state.is_receiving() {
+            return Ok(Received::default());
+        }
+        self.highest = self.highest.max(final_size);
+        self.final_size = Some(final_size);
+        self.reset = Some(code);
+        self.step(RecvMove::Reset);
+        self.assembler.discard();
+        let discarded = self.consume_rest();
+        if self.stopped.is_some() {
+            self.step(RecvMove::Told);
+        }
+        let stopped = self.stopped.is_some();
+        Ok(Received {
+            raised,
+            discarded,
+            readable: self.wake(!stopped),
+        })
+    }
+
+    /// The application does not want the rest: answers the bytes that count as
+    /// consumed by this, or `None` if it had stopped before.
+    pub(super) fn stop(&mut self, code: u64) -> Option<u64> {
+        if self.stopped.is_some() || self.state.is_terminal() {
+            return None;
+        }
+        self.stopped = Some(code);
+        self.assembler.discard();
+        match self.state {
+            RecvState::Recv | RecvState::SizeKnown => {}
+            RecvState::DataRecvd | RecvState::ResetRecvd => self.step(RecvMove::Told),
+            RecvState::DataRead | RecvState::ResetRead => {}
+        }
+        Some(self.consume_rest())
+    }
+
+    /// Whether the peer should be asked to stop: only while it may still send.
+    pub(super) fn wants_stop(&self) -> bool {
+        self.stopped.is_some() && self.state == RecvState::Recv
+    }
+
+    /// Whether new credit would be of use to the peer (RFC 9000 §3.2).
+    pub(super) fn wants_credit(&self) -> bool {
+        self.state == RecvState::Recv && self.stopped.is_none()
+    }
+
+    pub(super) fn read(&mut self, out: &mut [u8]) -> Result<Option<usize>, ReadError> {
+        self.check_readable()?;
+        let len = self.assembler.read(out);
+        if len == 0 && !out.is_empty() {
+            return self.read_nothing().map(|()| None);
+        }
+        self.window.consume(len as u64);
+        Ok(Some(len))
+    }
+
+    pub(super) fn read_chunk(&mut self, max: usize) -> Result<Option<Bytes>, ReadError> {
+        self.check_readable()?;
+        if max == 0 {
+            return Ok(Some(Bytes::new()));
+        }
+        let Some(chunk) = self.assembler.read_chunk(max) else {
+            return self.read_nothing().map(|()| None);
+        };
+        self.window.consume(chunk.len() as u64);
+        Ok(Some(chunk))
+    }
+
+    fn check_readable(&mut self) -> Result<(), ReadError> {
+        if self.stopped.is_some() {
+            return Err(ReadError::Unknown);
+        }
+        match self.state {
+            RecvState::Recv | RecvState::SizeKnown | RecvState::DataRecvd => Ok(()),
+            RecvState::DataRead => Err(ReadError::Unknown),
+            RecvState::ResetRecvd => {
+                self.step(RecvMove::Told);
+                Err(ReadError::Reset(self.reset.unwrap_or(0)))
+            }
+            RecvState::ResetRead => Err(ReadError::Reset(self.reset.unwrap_or(0))),
+        }
+    }
+
+    /// Nothing is left to read: the end if everything was, else `Blocked`.
+    fn read_nothing(&mut self) -> Result<(), ReadError> {
+        if self.state == RecvState::DataRecvd {
+            self.step(RecvMove::Told);
+            return Ok(());
+        }
+        self.wants_read = true;
+        Err(ReadError::Blocked)
+    }
+
+    /// RFC 9000 §4.5: once known, the final size neither changes nor is passed.
+    fn check_final_size(&self, end: u64, is_final: bool) -> Result<(), TransportError> {
+        let wrong = |reason| Err(TransportError::new(Code::FINAL_SIZE_ERROR, reason));
+        match self.final_size {
+            Some(size) if end > size => wrong("stream data past the final size"),
+            Some(size) if is_final && end != size => wrong("the final size changed"),
+            None if is_final && end < self.highest => wrong("final size below data received"),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// RFC 9000 §4.1. Answers by how much `end` raises the highest offset.
+    fn check_credit(&self, end: u64, credit: u64) -> Result<u64, TransportError> {
+        let raised = end.saturating_sub(self.highest);
+        if end > self.window.granted() {
+            return Err(flow_control("more stream data than MAX_STREAM_DATA"));
+        }
+        if raised > credit {
+            return Err(flow_control("more data than MAX_DATA"));
+        }
+        Ok(raised)
+    }
+
+    /// Data for a stopped stream only counts.
+    fn drop_data(&mut self, raised: u64) -> Received {
+        if self.final_size.is_some() {
+            self.step(RecvMove::Complete);
+            self.step(RecvMove::Told);
+        }
+        Received {
+            raised,
+            discarded: self.consume_rest(),
+            readable: false,
+        }
+    }
+
+    /// Counts all that was received as consumed and answers how much that adds.
+    fn consume_rest(&mut self) -> u64 {
+        let rest = self.highest - self.window.consumed();
+        self.window.consume(rest);
+        rest
+    }
+
+    fn wake(&mut self, news: bool) -> bool {
+        news && core::mem::take(&mut self.wants_read)
+    }
+
+    fn max_gaps(&self) -> usize {
+        usize::try_from(MIN_GAPS + self.window.size() / BYTES_PER_GAP).unwrap_or(usize::MAX)
+    }
+
+    fn step(&mut self, step: RecvMove) {
+        let next = self.state.after(step);
+        debug_assert!(next.is_ok(), "{:?} in {:?}", step, self.state);
+        self.state = next.unwrap_or(self.state);
+    }
+}
+
+fn flow_control(reason: &'static str) -> TransportError {
+    TransportError::new(Code::FLOW_CONTROL_ERROR, reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Instant;
+
+    fn half() -> RecvHalf {
+        RecvHalf::new(Window::new(1_000, 10_000, Instant::ZERO))
+    }
+
+    fn code<T>(result: Result<T, TransportError>) -> Option<Code> {
+        result.err().map(|e| e.code)
+    }
+
+    #[test]
+    fn the_end_is_read_once_all_data_was() {
+        let mut half = half();
+        let news = half.on_data(5, true, b"world", 100).unwrap();
+        assert_eq!((news.raised, news.readable), (10, false));
+        assert_eq!(half.read_chunk(99), Err(ReadError::Blocked));
+        assert!(half.on_data(0, false, b"hello", 90).unwrap().readable);
+        assert_eq!(half.state(), RecvState::DataRecvd);
+        let mut out = [0; 20];
+        assert_eq!(half.read(&mut out), Ok(Some(10)));
+        assert_eq!(&out[..10], b"helloworld");
+        assert_eq!(half.read(&mut out), Ok(None));
+        assert_eq!(half.state(), RecvState::DataRead);
+        assert_eq!(half.read(&mut out), Err(ReadError::Unknown));
+    }
+
+    #[test]
+    fn final_size_rules() {
+        let wrong = Some(Code::FINAL_SIZE_ERROR);
+        let mut known = half();
+        known.on_data(0, true, b"abc", 100).unwrap();
+        assert_eq!(code(known.on_data(3, false, b"d", 100)), wrong);
+        assert_eq!(code(known.on_data(0, true, b"ab", 100)), wrong);
+        assert_eq!(code(known.on_reset(0, 4, 100)), wrong);
+        assert_eq!(code(known.on_reset(0, 3, 100)), None);
+        let mut early = half();
+        early.on_data(10, false, b"abc", 100).unwrap();
+        assert_eq!(code(early.on_data(0, true, b"abc", 100)), wrong);
+        assert_eq!(code(early.on_reset(0, 12, 100)), wrong);
+    }
+
+    #[test]
+    fn credit_rules() {
+        let over = Some(Code::FLOW_CONTROL_ERROR);
+        assert_eq!(code(half().on_data(0, false, &[0; 1_001], 5_000)), over);
+        assert_eq!(code(half().on_data(0, false, &[0; 100], 99)), over);
+        assert_eq!(code(half().on_data(0, false, &[0; 100], 100)), None);
+        assert_eq!(code(half().on_data(u64::MAX, false, &[0; 100], 99)), over);
+        assert_eq!(code(half().on_data(VARINT_MAX, false, &[0], 99)), over);
+        assert_eq!(code(half().on_reset(0, 1_001, 5_000)), over);
+        assert_eq!(code(half().on_reset(0, 900, 899)), over);
+    }
+
+    #[test]
+    fn what_a_reset_leaves_unread_counts_as_consumed() {
+        let mut half = half();
+        half.on_data(0, false, &[0; 100], 500).unwrap();
+        assert_eq!(half.read(&mut [0; 30]), Ok(Some(30)));
+        let news = half.on_reset(7, 400, 500).unwrap();
+        assert_eq!((news.raised, news.discarded), (300, 370));
+        assert_eq!(half.read_chunk(9), Err(ReadError::Reset(7)));
+        assert!(half.state().is_terminal());
+        assert_eq!(half.pinned(), 0);
+    }
+
+    #[test]
+    fn a_stopped_stream_only_counts() {
+        let mut half = half();
+        half.on_data(0, false, &[0; 100], 500).unwrap();
+        assert_eq!(half.stop(3), Some(100));
+        assert_eq!(half.stop(3), None);
+        assert!(half.wants_stop());
+        let news = half.on_data(100, false, &[0; 50], 400).unwrap();
+        assert_eq!((news.raised, news.discarded), (50, 50));
+        assert_eq!(half.read_chunk(9), Err(ReadError::Unknown));
+        half.on_data(150, true, &[], 400).unwrap();
+        assert_eq!(half.state(), RecvState::DataRead);
+        assert!(!half.wants_stop());
+    }
+
+    #[test]
+    fn readable_is_told_once_until_a_read_blocks() {
+        let mut half = half();
+        assert!(half.on_data(0, false, b"a", 9).unwrap().readable);
+        assert!(!half.on_data(1, false, b"b", 9).unwrap().readable);
+        assert_eq!(half.read(&mut [0; 9]), Ok(Some(2)));
+        assert!(!half.on_data(2, false, b"c", 9).unwrap().readable);
+        assert_eq!(half.read(&mut [0; 9]), Ok(Some(1)));
+        assert_eq!(half.read(&mut [0; 9]), Err(ReadError::Blocked));
+        assert!(half.on_data(3, true, b"", 9).unwrap().readable);
+    }
+}

@@ -1,0 +1,152 @@
+//! Which stream sends next: eight urgencies, in turn or in order (RFC 9218 §4, §10).
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+
+use super::StreamId;
+
+/// When a stream is served relative to others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Priority {
+    /// 0 (first) to 7 (last); larger values count as 7.
+    pub urgency: u8,
+    /// Takes turns with its equals. Otherwise it is served to its end, in order of
+    /// ID, before those that take turns.
+    pub incremental: bool,
+}
+
+impl Default for Priority {
+    /// Urgency 3 as in RFC 9218 §4.1, but in turns: on a bare transport a bulk
+    /// stream must not starve a control stream opened after it.
+    fn default() -> Self {
+        Self {
+            urgency: 3,
+            incremental: true,
+        }
+    }
+}
+
+const LEVELS: usize = 8;
+
+#[derive(Debug, Default)]
+struct Level {
+    in_order: BTreeSet<StreamId>,
+    in_turn: BTreeSet<StreamId>,
+    served: Option<StreamId>,
+}
+
+impl Level {
+    fn is_empty(&self) -> bool {
+        self.in_order.is_empty() && self.in_turn.is_empty()
+    }
+
+    fn next(&self) -> Option<StreamId> {
+        if let Some(&id) = self.in_order.first() {
+            return Some(id);
+        }
+        let after = self.served.map_or(Bound::Unbounded, Bound::Excluded);
+        let next = self.in_turn.range((after, Bound::Unbounded)).next();
+        next.or_else(|| self.in_turn.first()).copied()
+    }
+}
+
+/// The streams that can send, found without looking at those that can't.
+#[derive(Debug, Default)]
+pub(super) struct Schedule {
+    levels: [Level; LEVELS],
+    /// Bit `u` is set while level `u` holds a stream.
+    occupied: u8,
+}
+
+impl Schedule {
+    pub(super) fn is_empty(&self) -> bool {
+        self.occupied == 0
+    }
+
+    pub(super) fn insert(&mut self, id: StreamId, priority: Priority) {
+        let urgency = usize::from(priority.urgency).min(LEVELS - 1);
+        let level = &mut self.levels[urgency];
+        if priority.incremental {
+            level.in_turn.insert(id);
+        } else {
+            level.in_order.insert(id);
+        }
+        self.occupied |= 1 << urgency;
+    }
+
+    pub(super) fn remove(&mut self, id: StreamId, priority: Priority) {
+        let urgency = usize::from(priority.urgency).min(LEVELS - 1);
+        let level = &mut self.levels[urgency];
+        if priority.incremental {
+            level.in_turn.remove(&id);
+        } else {
+            level.in_order.remove(&id);
+        }
+        if level.is_empty() {
+            self.occupied &= !(1 << urgency);
+        }
+    }
+
+    /// The stream whose turn it is; it stays scheduled.
+    pub(super) fn next(&self) -> Option<StreamId> {
+        let urgency = self.occupied.trailing_zeros() as usize;
+        self.levels.get(urgency)?.next()
+    }
+
+    /// Notes that `id` had its turn.
+    pub(super) fn served(&mut self, id: StreamId, priority: Priority) {
+        let urgency = usize::from(priority.urgency).min(LEVELS - 1);
+        self.levels[urgency].served = Some(id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn priority(urgency: u8, incremental: bool) -> Priority {
+        Priority {
+            urgency,
+            incremental,
+        }
+    }
+
+    fn serve(schedule: &mut Schedule, priority: Priority, turns: usize) -> Vec<u64> {
+        (0..turns)
+            .filter_map(|_| {
+                let id = schedule.next()?;
+                schedule.served(id, priority);
+                Some(id.as_u64())
+            })
+            .collect()
+    }
+
+    #[test]
+    fn urgency_first_then_order_then_turns() {
+        let mut schedule = Schedule::default();
+        assert_eq!(schedule.next(), None);
+        for id in [8, 4, 0] {
+            schedule.insert(StreamId::from_wire(id), priority(3, true));
+        }
+        assert_eq!(serve(&mut schedule, priority(3, true), 5), [0, 4, 8, 0, 4]);
+        for id in [16, 12] {
+            schedule.insert(StreamId::from_wire(id), priority(3, false));
+        }
+        assert_eq!(serve(&mut schedule, priority(3, false), 2), [12, 12]);
+        schedule.insert(StreamId::from_wire(20), priority(0, false));
+        assert_eq!(schedule.next().map(StreamId::as_u64), Some(20));
+        schedule.remove(StreamId::from_wire(20), priority(0, false));
+        schedule.remove(StreamId::from_wire(12), priority(3, false));
+        assert_eq!(schedule.next().map(StreamId::as_u64), Some(16));
+    }
+
+    #[test]
+    fn an_absurd_urgency_is_the_last() {
+        let mut schedule = Schedule::default();
+        let id = StreamId::from_wire(0);
+        schedule.insert(id, priority(255, false));
+        assert_eq!(schedule.next(), Some(id));
+        schedule.remove(id, priority(7, false));
+        assert!(schedule.is_empty());
+    }
+}

@@ -1,0 +1,338 @@
+//! The sending half of a stream (RFC 9000 §3.1).
+
+use bytes::Bytes;
+
+use super::ranges::Span;
+use super::schedule::Priority;
+use super::send_buffer::SendBuffer;
+use super::state::{SendMove, SendState};
+
+/// Why a write took nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WriteError {
+    /// The buffer is full; a [`Writable`](super::StreamEvent::Writable) will follow.
+    #[error("the send buffer is full")]
+    Blocked,
+    /// The peer does not want the data, with its application error code.
+    #[error("the peer stopped the stream with code {0}")]
+    Stopped(u64),
+    /// No such stream, or it was reset or done.
+    #[error("no such stream to write to")]
+    Unknown,
+    /// The stream was finished.
+    #[error("the stream was finished")]
+    Finished,
+}
+
+/// What a stream may always buffer, whatever the others hold, bytes. Also what it may
+/// write beyond the peer's credit, so that new credit finds data ready.
+pub(super) const PRIVATE: u64 = 16 << 10;
+
+/// Where a stream stands with the scheduler.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Standing {
+    /// Can send without connection credit: a retransmission or the end alone.
+    pub(super) free: bool,
+    /// Can send new data, given connection credit.
+    pub(super) paid: bool,
+    /// Has data that waits for stream credit.
+    pub(super) stalled: bool,
+}
+
+/// The sending half.
+#[derive(Debug)]
+pub(super) struct SendHalf {
+    state: SendState,
+    pub(super) buffer: SendBuffer,
+    pub(super) priority: Priority,
+    /// The peer's limit on offsets.
+    max_data: u64,
+    /// The limit the last STREAM_DATA_BLOCKED named.
+    pub(super) blocked_at: Option<u64>,
+    reset: Option<u64>,
+    stopped: Option<u64>,
+    /// A write met `Blocked`.
+    pub(super) wants_write: bool,
+    /// Its place in the connection's queue of writers.
+    pub(super) ticket: Option<u64>,
+    /// As the scheduler last heard.
+    pub(super) standing: Standing,
+}
+
+impl SendHalf {
+    pub(super) fn new(max_data: u64) -> Self {
+        Self {
+            state: SendState::Ready,
+            buffer: SendBuffer::new(),
+            priority: Priority::default(),
+            max_data,
+            blocked_at: None,
+            reset: None,
+            stopped: None,
+            wants_write: false,
+            ticket: None,
+            standing: Standing::default(),
+        }
+    }
+
+    pub(super) const fn state(&self) -> SendState {
+        self.state
+    }
+
+    pub(super) const fn max_data(&self) -> u64 {
+        self.max_data
+    }
+
+    pub(super) const fn reset_code(&self) -> Option<u64> {
+        self.reset
+    }
+
+    /// Raises the peer's limit; `false` if it is no news.
+    pub(super) fn raise_max_data(&mut self, limit: u64) -> bool {
+        let news = limit > self.max_data;
+        self.max_data = self.max_data.max(limit);
+        news
+    }
+
+    /// Bytes held until acknowledged.
+    pub(super) fn held(&self) -> u64 {
+        self.buffer.end() - self.buffer.base()
+    }
+
+    /// Bytes held that count against the connection's budget: those the peer allows.
+    /// The rest, at most [`PRIVATE`], does not, so that streams whose peer reads
+    /// slowly can't take the buffers of the others.
+    pub(super) fn charge(&self) -> u64 {
+        self.buffer
+            .end()
+            .min(self.max_data)
+            .saturating_sub(self.buffer.base())
+    }
+
+    /// Bytes that may be written while the connection's budget has `room` left.
+    pub(super) fn allowance(&self, room: u64) -> u64 {
+        let credit = self.max_data.saturating_sub(self.buffer.end());
+        let beyond = self.buffer.end().saturating_sub(self.max_data);
+        let private = PRIVATE.saturating_sub(self.held());
+        let shared = if credit <= room {
+            credit + PRIVATE.saturating_sub(beyond)
+        } else {
+            room
+        };
+        shared.max(private)
+    }
+
+    /// Whether a blocked writer should be told, with `room` left of `budget`.
+    pub(super) fn is_worth_writing(&self, room: u64, budget: u64) -> bool {
+        if room >= budget / 4 {
+            self.allowance(room) >= PRIVATE / 2
+        } else {
+            self.held() <= PRIVATE / 2
+        }
+    }
+
+    /// Why the application may not write, if so.
+    pub(super) fn check_writable(&self) -> Result<(), WriteError> {
+        if let Some(code) = self.stopped {
+            return Err(WriteError::Stopped(code));
+        }
+        match self.state {
+            SendState::Ready | SendState::Sending | SendState::DataSent => {
+                if self.buffer.is_finished() {
+                    Err(WriteError::Finished)
+                } else {
+                    Ok(())
+                }
+            }
+            SendState::DataAcked => Err(WriteError::Finished),
+            SendState::ResetSent | SendState::ResetAcked => Err(WriteError::Unknown),
+        }
+    }
+
+    pub(super) fn write(&mut self, data: &[u8]) {
+        self.buffer.write(data);
+    }
+
+    pub(super) fn write_chunk(&mut self, chunk: Bytes) {
+        self.buffer.write_chunk(chunk);
+    }
+
+    /// Abandons the stream; `false` if it was over already.
+    pub(super) fn reset(&mut self, code: u64) -> bool {
+        if !self.is_active() {
+            return false;
+        }
+        self.step(SendMove::Reset);
+        self.reset = Some(code);
+        self.wants_write = false;
+        self.buffer.discard();
+        true
+    }
+
+    /// The peer does not want the data (RFC 9000 §3.5): resets the stream with the
+    /// peer's code; `false` if it was over already.
+    pub(super) fn on_stop(&mut self, code: u64) -> bool {
+        let active = self.reset(code);
+        if active {
+            self.stopped = Some(code);
+        }
+        active
+    }
+
+    /// Data or its end is still to be delivered, or may still be written.
+    pub(super) fn is_active(&self) -> bool {
+        match self.state {
+            SendState::Ready | SendState::Sending | SendState::DataSent => true,
+            SendState::DataAcked | SendState::ResetSent | SendState::ResetAcked => false,
+        }
+    }
+
+    /// RESET_STREAM is not acknowledged.
+    pub(super) fn is_resetting(&self) -> bool {
+        self.state == SendState::ResetSent
+    }
+
+    /// New data that stream credit allows.
+    pub(super) fn next_paid(&self) -> Span {
+        let sent = self.buffer.sent();
+        Span::new(sent, self.buffer.end().min(self.max_data).max(sent))
+    }
+
+    /// Notes that a frame goes out and answers whether it carries the FIN.
+    pub(super) fn on_sent(&mut self, offset: u64, len: u64) -> bool {
+        let fin = self.buffer.on_sent(offset, len);
+        self.step(if fin { SendMove::Fin } else { SendMove::Data });
+        fin
+    }
+
+    /// Answers whether this completed the stream.
+    pub(super) fn on_acked(&mut self, offset: u64, len: u64, fin: bool) -> bool {
+        if !self.is_active() {
+            return false;
+        }
+        self.buffer.on_acked(offset, len, fin);
+        let complete = self.buffer.is_all_acked();
+        if complete {
+            self.step(SendMove::DataAcked);
+        }
+        complete
+    }
+
+    /// RESET_STREAM was acknowledged.
+    pub(super) fn on_reset_acked(&mut self) {
+        if self.state == SendState::ResetSent {
+            self.step(SendMove::ResetAcked);
+        }
+    }
+
+    /// The server refused 0-RTT: nothing was sent and no credit was given.
+    pub(super) fn on_rejected(&mut self) {
+        if self.state.is_terminal() {
+            return;
+        }
+        self.step(SendMove::Rejected);
+        if self.state == SendState::ResetSent {
+            // The final size of what was never sent is zero.
+            self.buffer = SendBuffer::new();
+        }
+        self.buffer.unsend();
+        self.max_data = 0;
+        self.blocked_at = None;
+    }
+
+    /// The last offset RESET_STREAM names (RFC 9000 §19.4).
+    pub(super) fn final_size(&self) -> u64 {
+        self.buffer.sent()
+    }
+
+    /// Where the stream should stand with the scheduler.
+    pub(super) fn wanted_standing(&self) -> Standing {
+        if !self.is_active() {
+            return Standing::default();
+        }
+        let unsent = self.buffer.end() > self.buffer.sent();
+        let credit = self.max_data > self.buffer.sent();
+        Standing {
+            free: self.buffer.next_free().is_some(),
+            paid: unsent && credit,
+            stalled: unsent && !credit,
+        }
+    }
+
+    fn step(&mut self, step: SendMove) {
+        let next = self.state.after(step);
+        debug_assert!(next.is_ok(), "{:?} in {:?}", step, self.state);
+        self.state = next.unwrap_or(self.state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BUDGET: u64 = 1 << 20;
+
+    #[test]
+    fn a_stream_without_credit_keeps_only_its_private_part() {
+        let mut half = SendHalf::new(0);
+        assert_eq!(half.allowance(BUDGET), PRIVATE);
+        half.write(&[0; PRIVATE as usize]);
+        assert_eq!(half.allowance(BUDGET), 0);
+        assert_eq!(half.charge(), 0);
+        assert!(half.wanted_standing().stalled);
+        assert!(half.raise_max_data(100_000));
+        assert_eq!(half.charge(), PRIVATE);
+        assert_eq!(half.allowance(BUDGET), 100_000);
+        assert!(half.wanted_standing().paid);
+    }
+
+    #[test]
+    fn a_full_budget_leaves_every_stream_its_private_part() {
+        let mut half = SendHalf::new(BUDGET);
+        assert_eq!(half.allowance(0), PRIVATE);
+        half.write(&[0; 10_000]);
+        assert_eq!(half.allowance(0), PRIVATE - 10_000);
+        assert!(!half.is_worth_writing(0, BUDGET));
+        half.on_sent(0, 10_000);
+        half.on_acked(0, 2_000, false);
+        assert!(half.is_worth_writing(0, BUDGET));
+    }
+
+    #[test]
+    fn a_writer_is_told_when_a_quarter_of_the_budget_is_free() {
+        let mut half = SendHalf::new(4 * BUDGET);
+        half.write(&vec![0; BUDGET as usize]);
+        assert!(!half.is_worth_writing(BUDGET / 4 - 1, BUDGET));
+        assert!(half.is_worth_writing(BUDGET / 4, BUDGET));
+    }
+
+    #[test]
+    fn a_stop_resets_with_the_code_of_the_peer() {
+        let mut half = SendHalf::new(BUDGET);
+        half.write(b"abc");
+        half.on_sent(0, 2);
+        assert!(half.on_stop(9));
+        assert!(!half.on_stop(9));
+        assert_eq!(half.state(), SendState::ResetSent);
+        assert_eq!((half.reset_code(), half.final_size()), (Some(9), 2));
+        assert_eq!(half.check_writable(), Err(WriteError::Stopped(9)));
+        assert_eq!(half.wanted_standing(), Standing::default());
+        assert!(!half.on_acked(0, 2, false));
+        half.on_reset_acked();
+        assert!(half.state().is_terminal());
+    }
+
+    #[test]
+    fn a_refused_0rtt_stream_starts_over() {
+        let mut half = SendHalf::new(10);
+        half.write(b"abc");
+        half.buffer.finish();
+        assert!(half.on_sent(0, 3));
+        half.on_rejected();
+        assert_eq!(half.state(), SendState::Ready);
+        assert!(half.wanted_standing().stalled);
+        half.raise_max_data(2);
+        assert_eq!(half.next_paid(), Span::new(0, 2));
+        assert!(!half.on_sent(0, 2));
+    }
+}

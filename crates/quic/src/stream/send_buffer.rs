@@ -1,0 +1,365 @@
+//! Bytes written and not yet acknowledged, in blocks.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use super::ranges::{RangeSet, Span};
+
+/// Size to which copied writes are gathered, bytes: one allocation for about fifty
+/// packets.
+const BLOCK: usize = 64 << 10;
+
+/// Chunks up to this size are copied into a block rather than kept, bytes: below it
+/// the bookkeeping of a chunk costs more than the copy.
+const COPY_UP_TO: usize = 4 << 10;
+
+#[derive(Debug)]
+enum Storage {
+    /// Ours; grows while it is the last.
+    Gathered(Vec<u8>),
+    /// The application's.
+    Shared(Bytes),
+}
+
+impl Storage {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Gathered(bytes) => bytes,
+            Self::Shared(bytes) => bytes,
+        }
+    }
+
+    fn pinned(&self) -> usize {
+        match self {
+            Self::Gathered(bytes) => bytes.capacity(),
+            Self::Shared(bytes) => bytes.len(),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Block {
+    start: u64,
+    storage: Storage,
+}
+
+impl Block {
+    fn end(&self) -> u64 {
+        self.start + self.storage.bytes().len() as u64
+    }
+}
+
+/// Whether the stream's end was announced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fin {
+    /// The application may write more.
+    Open,
+    /// A FIN has to be sent (again).
+    Pending,
+    /// A FIN is in flight.
+    Sent,
+    /// A FIN was acknowledged.
+    Acked,
+}
+
+/// The send buffer of one stream: `base` ≤ `sent` ≤ `end`.
+#[derive(Debug)]
+pub(super) struct SendBuffer {
+    blocks: VecDeque<Block>,
+    /// Everything below is acknowledged.
+    base: u64,
+    /// Everything below was sent at least once.
+    sent: u64,
+    /// Everything below was written.
+    end: u64,
+    /// Acknowledged above `base`.
+    acked: RangeSet,
+    /// Sent, lost and not acknowledged since.
+    lost: RangeSet,
+    fin: Fin,
+    pinned: usize,
+}
+
+impl SendBuffer {
+    pub(super) fn new() -> Self {
+        Self {
+            blocks: VecDeque::new(),
+            base: 0,
+            sent: 0,
+            end: 0,
+            acked: RangeSet::default(),
+            lost: RangeSet::default(),
+            fin: Fin::Open,
+            pinned: 0,
+        }
+    }
+
+    pub(super) const fn base(&self) -> u64 {
+        self.base
+    }
+
+    pub(super) const fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    pub(super) const fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Memory the blocks take, bytes.
+    pub(super) const fn pinned(&self) -> usize {
+        self.pinned
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        self.fin != Fin::Open
+    }
+
+    pub(super) fn is_all_acked(&self) -> bool {
+        self.fin == Fin::Acked && self.base == self.end
+    }
+
+    /// Appends a copy.
+    pub(super) fn write(&mut self, mut data: &[u8]) {
+        while !data.is_empty() {
+            let before = match self.blocks.back() {
+                Some(Block {
+                    storage: Storage::Gathered(bytes),
+                    ..
+                }) if bytes.len() < BLOCK => bytes.capacity(),
+                Some(_) | None => {
+                    self.push(Storage::Gathered(Vec::new()));
+                    0
+                }
+            };
+            let Some(Block {
+                storage: Storage::Gathered(tail),
+                ..
+            }) = self.blocks.back_mut()
+            else {
+                return;
+            };
+            let (now, later) = data.split_at(data.len().min(BLOCK - tail.len()));
+            if tail.capacity() - tail.len() < now.len() {
+                let grown = (tail.len() + now.len()).max(tail.capacity() * 2).min(BLOCK);
+                tail.reserve_exact(grown - tail.len());
+            }
+            tail.extend_from_slice(now);
+            self.pinned += tail.capacity() - before;
+            self.end += now.len() as u64;
+            data = later;
+        }
+    }
+
+    /// Appends a chunk without a copy, unless it is small.
+    pub(super) fn write_chunk(&mut self, chunk: Bytes) {
+        if chunk.len() <= COPY_UP_TO {
+            return self.write(&chunk);
+        }
+        self.pinned += chunk.len();
+        let len = chunk.len() as u64;
+        self.push(Storage::Shared(chunk));
+        self.end += len;
+    }
+
+    fn push(&mut self, storage: Storage) {
+        self.blocks.push_back(Block {
+            start: self.end,
+            storage,
+        });
+    }
+
+    /// No more will be written.
+    pub(super) fn finish(&mut self) {
+        if self.fin == Fin::Open {
+            self.fin = Fin::Pending;
+        }
+    }
+
+    /// What can go out without new credit: a lost part, or the end alone.
+    pub(super) fn next_free(&self) -> Option<Span> {
+        self.lost.first().or_else(|| {
+            (self.fin == Fin::Pending && self.sent == self.end)
+                .then_some(Span::new(self.end, self.end))
+        })
+    }
+
+    /// Notes that the `len` bytes at `offset` go out, and answers whether the frame
+    /// carries the FIN.
+    pub(super) fn on_sent(&mut self, offset: u64, len: u64) -> bool {
+        let end = offset + len;
+        self.lost.remove(Span::new(offset, end));
+        self.sent = self.sent.max(end);
+        let fin = end == self.end && self.is_finished();
+        if fin && self.fin == Fin::Pending {
+            self.fin = Fin::Sent;
+        }
+        fin
+    }
+
+    /// Copies what was written from `offset` on into `out`.
+    pub(super) fn copy_to(&self, offset: u64, out: &mut [u8]) {
+        let mut filled = 0;
+        let first = self.blocks.partition_point(|b| b.end() <= offset);
+        for block in self.blocks.range(first..) {
+            if filled == out.len() {
+                break;
+            }
+            let skip = (offset + filled as u64 - block.start) as usize;
+            let bytes = &block.storage.bytes()[skip..];
+            let len = bytes.len().min(out.len() - filled);
+            out[filled..filled + len].copy_from_slice(&bytes[..len]);
+            filled += len;
+        }
+        debug_assert_eq!(filled, out.len(), "asked for bytes that are not held");
+    }
+
+    pub(super) fn on_acked(&mut self, offset: u64, len: u64, fin: bool) {
+        let span = Span::new(offset, (offset + len).min(self.sent));
+        if fin && self.fin != Fin::Open {
+            self.fin = Fin::Acked;
+        }
+        self.lost.remove(span);
+        if span.start > self.base {
+            self.acked.insert(span);
+            return;
+        }
+        self.base = self.base.max(span.end);
+        while let Some(end) = self.acked.absorb(self.base) {
+            self.base = end;
+        }
+        self.free();
+    }
+
+    /// Schedules again what is not acknowledged. Harmless for what is.
+    pub(super) fn on_lost(&mut self, offset: u64, len: u64, fin: bool) {
+        let end = (offset + len).min(self.sent);
+        let lost = &mut self.lost;
+        let span = Span::new(offset.max(self.base), end);
+        if !span.is_empty() {
+            self.acked.for_each_gap(span, |gap| lost.insert(gap));
+        }
+        if fin && self.fin == Fin::Sent {
+            self.fin = Fin::Pending;
+        }
+    }
+
+    /// The server refused 0-RTT: nothing was sent.
+    pub(super) fn unsend(&mut self) {
+        self.sent = self.base;
+        self.lost.clear();
+        self.acked.clear();
+        if self.fin == Fin::Sent {
+            self.fin = Fin::Pending;
+        }
+    }
+
+    /// Lets go of everything; offsets stay.
+    pub(super) fn discard(&mut self) {
+        self.blocks = VecDeque::new();
+        self.lost.clear();
+        self.acked.clear();
+        self.base = self.end;
+        self.pinned = 0;
+    }
+
+    fn free(&mut self) {
+        while let Some(block) = self.blocks.front() {
+            if block.end() > self.base {
+                break;
+            }
+            self.pinned -= block.storage.pinned();
+            self.blocks.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pattern(from: u64, len: usize) -> Vec<u8> {
+        (0..len)
+            .map(|i| ((from as usize + i) % 251) as u8)
+            .collect()
+    }
+
+    fn copied(buffer: &SendBuffer, offset: u64, len: usize) -> Vec<u8> {
+        let mut out = vec![0; len];
+        buffer.copy_to(offset, &mut out);
+        out
+    }
+
+    #[test]
+    fn any_part_reads_back_across_blocks() {
+        let mut buffer = SendBuffer::new();
+        buffer.write(&pattern(0, 70_000));
+        buffer.write_chunk(Bytes::from(pattern(70_000, 10_000)));
+        buffer.write_chunk(Bytes::from(pattern(80_000, 100)));
+        buffer.write(&pattern(80_100, 900));
+        assert_eq!(buffer.end(), 81_000);
+        assert_eq!(buffer.blocks.len(), 4);
+        for (offset, len) in [(0, 81_000), (65_535, 2), (69_990, 10_500), (80_999, 1)] {
+            assert_eq!(copied(&buffer, offset, len), pattern(offset, len));
+        }
+    }
+
+    #[test]
+    fn acknowledged_blocks_are_freed_and_the_rest_still_reads() {
+        let mut buffer = SendBuffer::new();
+        buffer.write(&pattern(0, 3 * BLOCK));
+        buffer.on_sent(0, 3 * BLOCK as u64);
+        assert_eq!(buffer.pinned(), 3 * BLOCK);
+        buffer.on_acked(BLOCK as u64, BLOCK as u64, false);
+        assert_eq!(buffer.pinned(), 3 * BLOCK);
+        buffer.on_acked(0, BLOCK as u64, false);
+        assert_eq!(buffer.pinned(), BLOCK);
+        assert_eq!(buffer.base(), 2 * BLOCK as u64);
+        assert_eq!(copied(&buffer, 150_000, 7), pattern(150_000, 7));
+    }
+
+    #[test]
+    fn a_loss_of_what_was_acknowledged_is_no_loss() {
+        let mut buffer = SendBuffer::new();
+        buffer.write(&pattern(0, 100));
+        buffer.finish();
+        assert!(buffer.on_sent(0, 100));
+        buffer.on_acked(40, 20, false);
+        buffer.on_lost(0, 100, true);
+        buffer.on_lost(0, 100, true);
+        assert_eq!(buffer.next_free(), Some(Span::new(0, 40)));
+        assert!(!buffer.on_sent(0, 40));
+        assert_eq!(buffer.next_free(), Some(Span::new(60, 100)));
+        assert!(buffer.on_sent(60, 40));
+        assert_eq!(buffer.next_free(), None);
+        buffer.on_acked(0, 100, true);
+        assert!(buffer.is_all_acked());
+        buffer.on_lost(0, 100, true);
+        assert_eq!(buffer.next_free(), None);
+        assert_eq!(buffer.pinned(), 0);
+    }
+
+    #[test]
+    fn a_late_end_goes_out_alone() {
+        let mut buffer = SendBuffer::new();
+        buffer.write(b"x");
+        assert!(!buffer.on_sent(0, 1));
+        assert_eq!(buffer.next_free(), None);
+        buffer.finish();
+        assert_eq!(buffer.next_free(), Some(Span::new(1, 1)));
+        assert!(buffer.on_sent(1, 0));
+        buffer.on_lost(1, 0, true);
+        assert_eq!(buffer.next_free(), Some(Span::new(1, 1)));
+    }
+
+    #[test]
+    fn many_small_writes_share_blocks() {
+        let mut buffer = SendBuffer::new();
+        for _ in 0..100_000 {
+            buffer.write(b"ab");
+        }
+        assert_eq!(buffer.blocks.len(), 200_000_usize.div_ceil(BLOCK));
+        assert!(buffer.pinned() <= 200_000 + BLOCK);
+    }
+}

@@ -1,0 +1,259 @@
+//! What the sending halves share: credit, buffer budget, turns.
+
+use std::collections::BTreeMap;
+
+use super::StreamId;
+use super::event::{Events, StreamEvent};
+use super::schedule::{Priority, Schedule};
+use super::send::{PRIVATE, SendHalf, Standing};
+
+/// The accounts of one sending half before it changes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Before {
+    charge: u64,
+    pinned: usize,
+}
+
+impl Before {
+    pub(super) fn of(half: &SendHalf) -> Self {
+        Self {
+            charge: half.charge(),
+            pinned: half.buffer.pinned(),
+        }
+    }
+}
+
+/// Shared by all sending halves of a connection.
+#[derive(Debug)]
+pub(super) struct Sending {
+    /// Streams that can send without connection credit.
+    pub(super) free: Schedule,
+    /// Streams that can send given connection credit.
+    pub(super) paid: Schedule,
+    /// Streams with data that wait for stream credit.
+    pub(super) stalled: usize,
+    /// The peer's limit on the sum of offsets (RFC 9000 §4.1).
+    max_data: u64,
+    /// The sum of offsets sent.
+    used: u64,
+    /// The limit the last DATA_BLOCKED named.
+    blocked_at: Option<u64>,
+    /// A DATA_BLOCKED is to be sent.
+    pub(super) blocked_pending: bool,
+    /// Least budget, bytes.
+    floor: u64,
+    /// The congestion window as last told, bytes.
+    hint: u64,
+    /// Bytes held that count against the budget ([`SendHalf::charge`]).
+    charged: u64,
+    /// Memory of all blocks, bytes.
+    pub(super) pinned: usize,
+    /// Streams whose write met a full budget, by ticket: first come, first served.
+    writers: BTreeMap<u64, StreamId>,
+    next_ticket: u64,
+}
+
+impl Sending {
+    pub(super) fn new(floor: u64) -> Self {
+        Self {
+            free: Schedule::default(),
+            paid: Schedule::default(),
+            stalled: 0,
+            max_data: 0,
+            used: 0,
+            blocked_at: None,
+            blocked_pending: false,
+            floor: floor.max(4 * PRIVATE),
+            hint: 0,
+            charged: 0,
+            pinned: 0,
+            writers: BTreeMap::new(),
+            next_ticket: 0,
+        }
+    }
+
+    pub(super) const fn max_data(&self) -> u64 {
+        self.max_data
+    }
+
+    pub(super) const fn charged(&self) -> u64 {
+        self.charged
+    }
+
+    /// Connection credit left, bytes.
+    pub(super) const fn credit(&self) -> u64 {
+        self.max_data.saturating_sub(self.used)
+    }
+
+    pub(super) fn raise_max_data(&mut self, limit: u64) {
+        if limit > self.max_data {
+            self.max_data = limit;
+            self.note_blocked();
+        }
+    }
+
+    /// Uses connection credit.
+    pub(super) fn spend(&mut self, bytes: u64) {
+        self.used += bytes;
+        self.note_blocked();
+    }
+
+    /// Nothing was sent and no credit was given (0-RTT refused).
+    pub(super) fn forget_credit(&mut self) {
+        self.max_data = 0;
+        self.used = 0;
+        self.blocked_at = None;
+        self.blocked_pending = false;
+    }
+
+    pub(super) fn is_blocked(&self) -> bool {
+        !self.paid.is_empty() && self.credit() == 0
+    }
+
+    /// Notes that only credit is missing, if the peer does not know.
+    fn note_blocked(&mut self) {
+        self.blocked_pending = self.is_blocked() && self.blocked_at != Some(self.max_data);
+    }
+
+    /// DATA_BLOCKED goes out, with this limit.
+    pub(super) fn tell_blocked(&mut self) -> u64 {
+        self.blocked_at = Some(self.max_data);
+        self.blocked_pending = false;
+        self.max_data
+    }
+
+    /// DATA_BLOCKED was lost.
+    pub(super) fn on_blocked_lost(&mut self, at: u64) {
+        if self.blocked_at == Some(at) {
+            self.blocked_at = None;
+            self.note_blocked();
+        }
+    }
+
+    /// Bytes that writers may hold together: twice the congestion window, so that
+    /// while one window is in flight the next is being written.
+    pub(super) fn budget(&self) -> u64 {
+        self.floor.max(self.hint.saturating_mul(2))
+    }
+
+    /// Bytes of the budget that are free.
+    pub(super) fn room(&self) -> u64 {
+        self.budget().saturating_sub(self.charged)
+    }
+
+    pub(super) fn set_hint(&mut self, bytes: u64) {
+        self.hint = bytes;
+    }
+
+    /// Brings accounts and turns up to date after `half` changed. Every change of a
+    /// sending half ends here. `admitted`: the peer's stream limit allows the stream.
+    pub(super) fn settle(
+        &mut self,
+        id: StreamId,
+        half: &mut SendHalf,
+        before: Before,
+        admitted: bool,
+    ) {
+        let after = Before::of(half);
+        self.charged = self.charged - before.charge + after.charge;
+        self.pinned = self.pinned - before.pinned + after.pinned;
+        let wanted = if admitted {
+            half.wanted_standing()
+        } else {
+            Standing::default()
+        };
+        let standing = core::mem::replace(&mut half.standing, wanted);
+        if standing == wanted {
+            return;
+        }
+        move_in(
+            &mut self.free,
+            id,
+            half.priority,
+            standing.free,
+            wanted.free,
+        );
+        move_in(
+            &mut self.paid,
+            id,
+            half.priority,
+            standing.paid,
+            wanted.paid,
+        );
+        self.stalled = self.stalled - usize::from(standing.stalled) + usize::from(wanted.stalled);
+        self.note_blocked();
+    }
+
+    /// Changes the priority of a stream.
+    pub(super) fn set_priority(&mut self, id: StreamId, half: &mut SendHalf, new: Priority) {
+        let old = core::mem::replace(&mut half.priority, new);
+        if half.standing.free {
+            self.free.remove(id, old);
+            self.free.insert(id, new);
+        }
+        if half.standing.paid {
+            self.paid.remove(id, old);
+            self.paid.insert(id, new);
+        }
+    }
+
+    /// A write took nothing: remembers whom to tell.
+    pub(super) fn wait(&mut self, id: StreamId, half: &mut SendHalf) {
+        half.wants_write = true;
+        self.queue_writer(id, half);
+    }
+
+    /// Tells a waiting writer if it is worth its while now.
+    pub(super) fn wake(&mut self, id: StreamId, half: &mut SendHalf, events: &mut Events) {
+        if !half.wants_write {
+            return;
+        }
+        if half.is_worth_writing(self.room(), self.budget()) {
+            half.wants_write = false;
+            self.unqueue_writer(half);
+            events.push(StreamEvent::Writable(id));
+        } else {
+            self.queue_writer(id, half);
+        }
+    }
+
+    /// The writer at the head of the queue, taken out, while there is useful room.
+    pub(super) fn next_writer(&mut self) -> Option<StreamId> {
+        if self.room() < self.budget() / 4 {
+            return None;
+        }
+        self.writers.pop_first().map(|(_, id)| id)
+    }
+
+    /// How many writers to tell at a time: enough to use the room. The others hear
+    /// when more is acknowledged; when nothing is held that could be, all hear.
+    pub(super) fn writers_to_wake(&self) -> usize {
+        if self.charged == 0 {
+            return self.writers.len();
+        }
+        usize::try_from(self.room() / PRIVATE).unwrap_or(usize::MAX)
+    }
+
+    /// Only a full budget queues; a writer short of stream credit hears of that.
+    fn queue_writer(&mut self, id: StreamId, half: &mut SendHalf) {
+        if half.ticket.is_none() && self.room() < self.budget() / 4 {
+            half.ticket = Some(self.next_ticket);
+            self.writers.insert(self.next_ticket, id);
+            self.next_ticket += 1;
+        }
+    }
+
+    pub(super) fn unqueue_writer(&mut self, half: &mut SendHalf) {
+        if let Some(ticket) = half.ticket.take() {
+            self.writers.remove(&ticket);
+        }
+    }
+}
+
+fn move_in(schedule: &mut Schedule, id: StreamId, priority: Priority, was: bool, is: bool) {
+    if is && !was {
+        schedule.insert(id, priority);
+    } else if was && !is {
+        schedule.remove(id, priority);
+    }
+}

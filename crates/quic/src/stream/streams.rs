@@ -1,0 +1,418 @@
+//! All streams of a connection: limits, lookup, life and end.
+
+use std::collections::BTreeSet;
+
+use clearway_recovery::limit::Limit;
+use rustc_hash::FxHashMap;
+
+use super::concurrency::{LocalStreams, RemoteStreams};
+use super::event::{Events, StreamEvent, slot};
+use super::recv::{Received, RecvHalf};
+use super::send::SendHalf;
+use super::sending::{Before, Sending};
+use super::window::Window;
+use super::{Config, Directionality, PeerLimits, StreamId};
+use crate::Role;
+use crate::time::Instant;
+
+/// Whether [`Streams::fill`] has something to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sendability {
+    /// Control frames, retransmissions, or data within credit.
+    Ready,
+    /// Nothing, for this reason.
+    Blocked(Limit),
+}
+
+/// What streams of a connection hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Streams of either end that are not over.
+    pub open: usize,
+    /// Streams with data that wait for stream credit.
+    pub stalled: usize,
+    /// Memory of send buffers, bytes.
+    pub send_buffered: usize,
+    /// Memory of receive buffers, bytes.
+    pub receive_buffered: usize,
+    /// Receive window of the connection, bytes.
+    pub receive_window: u64,
+    /// Bytes the application read or gave up on.
+    pub consumed: u64,
+}
+
+/// Control frames a stream has to send.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Control {
+    pub(super) reset: bool,
+    pub(super) stop: bool,
+    pub(super) credit: bool,
+    pub(super) blocked: bool,
+}
+
+impl Control {
+    pub(super) fn any(self) -> bool {
+        self != Self::default()
+    }
+}
+
+/// One stream: the halves it has.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) send: Option<SendHalf>,
+    pub(super) recv: Option<RecvHalf>,
+    pub(super) control: Control,
+}
+
+impl Stream {
+    fn is_over(&self) -> bool {
+        let sent = self.send.as_ref().is_none_or(|s| s.state().is_terminal());
+        let received = self.recv.as_ref().is_none_or(|r| r.state().is_terminal());
+        sent && received
+    }
+}
+
+/// All streams of one connection. Frames and time go in, frames and events come out.
+#[derive(Debug)]
+pub struct Streams {
+    pub(super) role: Role,
+    pub(super) config: Config,
+    pub(super) streams: FxHashMap<StreamId, Stream>,
+    pub(super) local: [LocalStreams; 2],
+    pub(super) remote: [RemoteStreams; 2],
+    /// The peer's limits, once known.
+    limits: Option<PeerLimits>,
+    pub(super) sending: Sending,
+    /// Credit we grant for all streams together.
+    pub(super) receive: Window,
+    /// The sum of highest offsets received.
+    pub(super) received: u64,
+    pub(super) receive_pinned: usize,
+    /// A MAX_DATA is to be sent.
+    pub(super) credit_pending: bool,
+    /// Streams with [`Control`] frames to send.
+    pub(super) control: BTreeSet<StreamId>,
+    pub(super) events: Events,
+    /// When [`Self::fill`] was last called.
+    pub(super) now: Instant,
+}
+
+impl Streams {
+    /// No streams yet, and no credit until [`Self::set_peer_limits`].
+    #[must_use]
+    pub fn new(role: Role, config: Config) -> Self {
+        let config = config.normalized();
+        Self {
+            role,
+            streams: FxHashMap::default(),
+            local: [LocalStreams::default(), LocalStreams::default()],
+            remote: [
+                RemoteStreams::new(config.max_bidi_streams),
+                RemoteStreams::new(config.max_uni_streams),
+            ],
+            limits: None,
+            sending: Sending::new(config.send_budget),
+            receive: Window::new(
+                config.connection_window,
+                config.receive_budget,
+                Instant::ZERO,
+            ),
+            received: 0,
+            receive_pinned: 0,
+            credit_pending: false,
+            control: BTreeSet::new(),
+            events: Events::default(),
+            now: Instant::ZERO,
+            config,
+        }
+    }
+
+    /// The limits for our own transport parameters.
+    #[must_use]
+    pub fn initial_limits(&self) -> PeerLimits {
+        self.config.initial_limits()
+    }
+
+    /// The peer's limits: first remembered ones for 0-RTT, if any, then those of its
+    /// transport parameters. A limit is never reduced.
+    pub fn set_peer_limits(&mut self, limits: PeerLimits) {
+        let limits = self.limits.unwrap_or_default().raised_to(limits);
+        self.limits = Some(limits);
+        self.sending.raise_max_data(limits.max_data);
+        let ids: Vec<StreamId> = self.streams.keys().copied().collect();
+        for id in ids {
+            let initial = self.initial_send_limit(id);
+            self.with_send(id, |half| half.raise_max_data(initial));
+            self.wake_writer(id);
+        }
+        self.raise_stream_limit(Directionality::Bidirectional, limits.streams_bidi);
+        self.raise_stream_limit(Directionality::Unidirectional, limits.streams_uni);
+    }
+
+    /// The server refused 0-RTT (RFC 9001 §4.6.2): all that was sent has to be sent
+    /// again, under limits still to be set. The application notices nothing.
+    pub fn on_zero_rtt_rejected(&mut self) {
+        self.limits = None;
+        self.sending.forget_credit();
+        self.local.iter_mut().for_each(LocalStreams::forget_limit);
+        let ids: Vec<StreamId> = self.streams.keys().copied().collect();
+        for id in ids {
+            self.with_send(id, SendHalf::on_rejected);
+            let Some(stream) = self.streams.get_mut(&id) else {
+                continue;
+            };
+            let reset = stream.send.as_ref().is_some_and(|s| s.is_resetting());
+            let stop = stream.recv.as_ref().is_some_and(RecvHalf::wants_stop);
+            stream.control = Control {
+                reset,
+                stop,
+                ..Control::default()
+            };
+            self.sync_control(id);
+        }
+    }
+
+    /// Whether [`Self::fill`] has something to write, and if not, why. O(1).
+    #[must_use]
+    pub fn sendability(&self) -> Sendability {
+        if self.has_control() || !self.sending.free.is_empty() {
+            return Sendability::Ready;
+        }
+        if !self.sending.paid.is_empty() {
+            return if self.sending.credit() > 0 {
+                Sendability::Ready
+            } else {
+                Sendability::Blocked(Limit::ConnectionFlowControl)
+            };
+        }
+        if self.sending.stalled > 0 {
+            return Sendability::Blocked(Limit::StreamFlowControl);
+        }
+        if self.local.iter().any(LocalStreams::is_blocked) {
+            return Sendability::Blocked(Limit::StreamLimit);
+        }
+        Sendability::Blocked(Limit::Application)
+    }
+
+    /// Tells the congestion window, bytes: writers may buffer twice as much together.
+    pub fn set_send_window_hint(&mut self, bytes: u64) {
+        self.sending.set_hint(bytes);
+        self.wake_writers();
+    }
+
+    /// What the application has to hear next.
+    pub fn poll_event(&mut self) -> Option<StreamEvent> {
+        self.events.poll()
+    }
+
+    /// Memory charged to this connection's streams, bytes.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.sending.pinned
+            + self.receive_pinned
+            + self.streams.capacity() * size_of::<(StreamId, Stream)>()
+    }
+
+    /// What the streams hold.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        Counts {
+            open: self.streams.len(),
+            stalled: self.sending.stalled,
+            send_buffered: self.sending.pinned,
+            receive_buffered: self.receive_pinned,
+            receive_window: self.receive.size(),
+            consumed: self.receive.consumed(),
+        }
+    }
+
+    fn has_control(&self) -> bool {
+        self.credit_pending
+            || self.sending.blocked_pending
+            || !self.control.is_empty()
+            || self.local.iter().any(|l| l.blocked_pending)
+            || self.remote.iter().any(|r| r.pending)
+    }
+
+    pub(super) fn limits_known(&self) -> bool {
+        self.limits.is_some()
+    }
+
+    /// Makes the stream `id`, with the halves its kind has.
+    pub(super) fn insert(&mut self, id: StreamId) {
+        let local = id.initiator() == self.role;
+        let both = id.directionality() == Directionality::Bidirectional;
+        let send = (local || both).then(|| SendHalf::new(self.initial_send_limit(id)));
+        let recv = (!local || both).then(|| {
+            let (size, max) = (self.config.stream_window, self.config.receive_budget);
+            RecvHalf::new(Window::new(size, max, self.now))
+        });
+        let control = Control::default();
+        self.streams.insert(
+            id,
+            Stream {
+                send,
+                recv,
+                control,
+            },
+        );
+    }
+
+    /// RFC 9000 §18.2; what is local to the peer is remote to us.
+    fn initial_send_limit(&self, id: StreamId) -> u64 {
+        let limits = self.limits.unwrap_or_default();
+        match (id.directionality(), id.initiator() == self.role) {
+            (Directionality::Bidirectional, true) => limits.bidi_remote,
+            (Directionality::Bidirectional, false) => limits.bidi_local,
+            (Directionality::Unidirectional, _) => limits.uni,
+        }
+    }
+
+    /// Whether the peer's stream limit allows frames for `id`. Only after a refused
+    /// 0-RTT are there streams beyond the limit.
+    fn is_admitted(&self, id: StreamId) -> bool {
+        id.initiator() != self.role || id.index() < self.local[slot(id.directionality())].limit
+    }
+
+    pub(super) fn raise_stream_limit(&mut self, dir: Directionality, limit: u64) {
+        let local = &mut self.local[slot(dir)];
+        let old = local.raise(limit);
+        let admitted = old..local.limit.min(local.opened);
+        if local.take_available() {
+            self.events.push(StreamEvent::StreamsAvailable(dir));
+        }
+        for index in admitted {
+            let id = StreamId::new(self.role, dir, index);
+            self.with_send(id, |_| ());
+            self.sync_control(id);
+        }
+    }
+
+    /// Changes a sending half and keeps the shared accounts right.
+    pub(super) fn with_send<R>(
+        &mut self,
+        id: StreamId,
+        change: impl FnOnce(&mut SendHalf) -> R,
+    ) -> Option<R> {
+        let admitted = self.is_admitted(id);
+        let known = self.limits_known();
+        let stream = self.streams.get_mut(&id)?;
+        let half = stream.send.as_mut()?;
+        let before = Before::of(half);
+        let result = change(half);
+        self.sending.settle(id, half, before, admitted);
+        let blocked = known && half.standing.stalled && half.blocked_at != Some(half.max_data());
+        if blocked != stream.control.blocked {
+            stream.control.blocked = blocked;
+            self.sync_control(id);
+        }
+        Some(result)
+    }
+
+    /// Changes a receiving half and keeps the shared accounts right.
+    pub(super) fn with_recv<R>(
+        &mut self,
+        id: StreamId,
+        change: impl FnOnce(&mut RecvHalf) -> R,
+    ) -> Option<R> {
+        let stream = self.streams.get_mut(&id)?;
+        let half = stream.recv.as_mut()?;
+        let before = half.pinned();
+        let result = change(half);
+        self.receive_pinned = self.receive_pinned - before + half.pinned();
+        let control = Control {
+            stop: stream.control.stop && half.wants_stop(),
+            credit: half.wants_credit() && (stream.control.credit || half.window.is_due()),
+            ..stream.control
+        };
+        if control != stream.control {
+            stream.control = control;
+            self.sync_control(id);
+        }
+        Some(result)
+    }
+
+    /// Books what a frame changed in a receiving half.
+    pub(super) fn book(&mut self, id: StreamId, news: Received) {
+        self.received += news.raised;
+        self.consume(news.discarded);
+        if news.readable {
+            self.events.push(StreamEvent::Readable(id));
+        }
+        self.prune(id);
+    }
+
+    /// Counts bytes that the peer may send anew.
+    pub(super) fn consume(&mut self, bytes: u64) {
+        self.receive.consume(bytes);
+        self.credit_pending |= bytes > 0 && self.receive.is_due();
+    }
+
+    /// Puts a stream into the control queue, or takes it out.
+    pub(super) fn sync_control(&mut self, id: StreamId) {
+        let any = self.streams.get(&id).is_some_and(|s| s.control.any());
+        if any && self.is_admitted(id) {
+            self.control.insert(id);
+        } else {
+            self.control.remove(&id);
+        }
+    }
+
+    pub(super) fn mark(&mut self, id: StreamId, mark: impl FnOnce(&mut Control)) {
+        if let Some(stream) = self.streams.get_mut(&id) {
+            mark(&mut stream.control);
+            self.sync_control(id);
+        }
+    }
+
+    /// Tells the writer of `id` if it waited for what just changed.
+    pub(super) fn wake_writer(&mut self, id: StreamId) {
+        let half = self.streams.get_mut(&id).and_then(|s| s.send.as_mut());
+        if let Some(half) = half {
+            self.sending.wake(id, half, &mut self.events);
+        }
+    }
+
+    /// Tells the writers that waited for room in the shared budget.
+    pub(super) fn wake_writers(&mut self) {
+        for _ in 0..self.sending.writers_to_wake() {
+            let Some(id) = self.sending.next_writer() else {
+                break;
+            };
+            let half = self.streams.get_mut(&id).and_then(|s| s.send.as_mut());
+            if let Some(half) = half {
+                half.ticket = None;
+                self.sending.wake(id, half, &mut self.events);
+            }
+        }
+    }
+
+    /// Forgets a stream whose halves are both over.
+    pub(super) fn prune(&mut self, id: StreamId) {
+        if !self.streams.get(&id).is_some_and(Stream::is_over) {
+            return;
+        }
+        self.control.remove(&id);
+        let Some(stream) = self.streams.remove(&id) else {
+            return;
+        };
+        self.receive_pinned -= stream.recv.as_ref().map_or(0, RecvHalf::pinned);
+        debug_assert_eq!(stream.send.map_or(0, |s| s.charge()), 0);
+        if id.initiator() != self.role {
+            self.remote[slot(id.directionality())].close();
+        }
+    }
+}
+
+#[cfg(test)]
+impl Streams {
+    /// Bidirectional streams granted to the peer so far.
+    pub(super) fn remote_limit_for_test(&self) -> u64 {
+        self.remote[slot(Directionality::Bidirectional)].granted
+    }
+
+    /// Events not yet polled.
+    pub(super) fn pending_events_for_test(&self) -> usize {
+        self.events.len()
+    }
+}
