@@ -81,15 +81,6 @@ pub(super) struct Assembler {
 }
 
 impl Assembler {
-    /// Bytes that arrived, in order, and were not read.
-    pub(super) const fn readable(&self) -> u64 {
-        self.contiguous - self.read
-    }
-
-    pub(super) const fn read_offset(&self) -> u64 {
-        self.read
-    }
-
     pub(super) const fn contiguous(&self) -> u64 {
         self.contiguous
     }
@@ -309,7 +300,7 @@ mod tests {
                     out.extend_from_slice(&buffer[..n]);
                 }
                 prop_assert_eq!(assembler.pinned(), actually_pinned(&assembler));
-                prop_assert_eq!(assembler.read_offset(), out.len() as u64);
+                prop_assert_eq!(assembler.read, out.len() as u64);
             }
             while let Some(chunk) = assembler.read_chunk(usize::MAX) {
                 out.extend_from_slice(&chunk);

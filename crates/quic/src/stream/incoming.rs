@@ -28,9 +28,8 @@ impl Streams {
     ) -> Result<(), TransportError> {
         self.locate(id, Half::Recv)?;
         let credit = self.receive.granted() - self.received;
-        match self.with_recv(id, |half| half.on_data(offset, fin, data, credit)) {
-            Some(news) => self.book(id, news?),
-            None => return Ok(()),
+        if let Some(news) = self.with_recv(id, |half| half.on_data(offset, fin, data, credit)) {
+            self.book(id, news?);
         }
         Ok(())
     }
@@ -48,9 +47,8 @@ impl Streams {
     ) -> Result<(), TransportError> {
         self.locate(id, Half::Recv)?;
         let credit = self.receive.granted() - self.received;
-        match self.with_recv(id, |half| half.on_reset(code, final_size, credit)) {
-            Some(news) => self.book(id, news?),
-            None => return Ok(()),
+        if let Some(news) = self.with_recv(id, |half| half.on_reset(code, final_size, credit)) {
+            self.book(id, news?);
         }
         Ok(())
     }

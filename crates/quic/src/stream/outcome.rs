@@ -1,6 +1,7 @@
 //! What became of the frames sent.
 
 use super::event::{StreamEvent, slot};
+use super::recv::RecvHalf;
 use super::send::SendHalf;
 use super::{StreamContent, StreamId, Streams};
 
@@ -48,7 +49,7 @@ impl Streams {
             }
             StreamContent::StopSending(id) => {
                 let recv = self.streams.get(&id).and_then(|s| s.recv.as_ref());
-                let again = recv.is_some_and(|half| half.wants_stop());
+                let again = recv.is_some_and(RecvHalf::wants_stop);
                 self.mark(id, |control| control.stop |= again);
             }
             // Only the newest limit matters; an older one was overtaken.

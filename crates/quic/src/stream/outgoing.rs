@@ -5,6 +5,7 @@ use core::time::Duration;
 use super::encode::{self, CONTROL_ROOM};
 use super::event::slot;
 use super::ranges::Span;
+use super::recv::RecvHalf;
 use super::{Directionality, StreamContent, StreamId, Streams};
 use crate::time::Instant;
 use crate::wire::Writer;
@@ -104,7 +105,7 @@ impl Streams {
             }
         } else if control.stop {
             control.stop = false;
-            if let Some(code) = stream.recv.as_ref().and_then(|half| half.stop_code()) {
+            if let Some(code) = stream.recv.as_ref().and_then(RecvHalf::stop_code) {
                 encode::stop_sending(w, id, code);
                 contents(StreamContent::StopSending(id));
             }

@@ -171,9 +171,10 @@ impl RecvHalf {
         Some(self.consume_rest())
     }
 
-    /// Whether the peer should be asked to stop: only while it may still send.
+    /// Whether the peer should be asked to stop: only while it may still send
+    /// (RFC 9000 §3.5).
     pub(super) fn wants_stop(&self) -> bool {
-        self.stopped.is_some() && self.state == RecvState::Recv
+        self.stopped.is_some() && self.state.is_receiving()
     }
 
     /// Whether new credit would be of use to the peer (RFC 9000 §3.2).

@@ -72,10 +72,7 @@ impl Sending {
         }
     }
 
-    pub(super) const fn max_data(&self) -> u64 {
-        self.max_data
-    }
-
+    #[cfg(test)]
     pub(super) const fn charged(&self) -> u64 {
         self.charged
     }

@@ -10,6 +10,7 @@ use super::event::{Events, StreamEvent, slot};
 use super::recv::{Received, RecvHalf};
 use super::send::SendHalf;
 use super::sending::{Before, Sending};
+use super::state::{RecvState, SendState};
 use super::window::Window;
 use super::{Config, Directionality, PeerLimits, StreamId};
 use crate::Role;
@@ -161,7 +162,7 @@ impl Streams {
             let Some(stream) = self.streams.get_mut(&id) else {
                 continue;
             };
-            let reset = stream.send.as_ref().is_some_and(|s| s.is_resetting());
+            let reset = stream.send.as_ref().is_some_and(SendHalf::is_resetting);
             let stop = stream.recv.as_ref().is_some_and(RecvHalf::wants_stop);
             stream.control = Control {
                 reset,
@@ -224,6 +225,18 @@ impl Streams {
             receive_window: self.receive.size(),
             consumed: self.receive.consumed(),
         }
+    }
+
+    /// The state of our sending half of a stream that is not over.
+    #[must_use]
+    pub fn send_state(&self, id: StreamId) -> Option<SendState> {
+        Some(self.streams.get(&id)?.send.as_ref()?.state())
+    }
+
+    /// The state of our receiving half of a stream that is not over.
+    #[must_use]
+    pub fn recv_state(&self, id: StreamId) -> Option<RecvState> {
+        Some(self.streams.get(&id)?.recv.as_ref()?.state())
     }
 
     fn has_control(&self) -> bool {

@@ -4,7 +4,7 @@ use clearway_recovery::limit::Limit;
 
 use super::*;
 use crate::error::Code;
-use crate::stream::{Sendability, WriteError};
+use crate::stream::{Priority, Sendability, WriteError};
 
 fn code<T>(result: Result<T, TransportError>) -> Option<Code> {
     result.err().map(|e| e.code)
@@ -105,6 +105,13 @@ fn blocked_frames_name_the_limit_once_and_again_when_lost() {
     let (mut client, _) = pair(tight());
     let first = client.open(BIDI).unwrap();
     let second = client.open(BIDI).unwrap();
+    client.set_priority(
+        first,
+        Priority {
+            urgency: 0,
+            incremental: false,
+        },
+    );
     client.write(first, &[0; 7_000]).unwrap();
     client.write(second, &[0; 5_000]).unwrap();
     let mut contents = Vec::new();
