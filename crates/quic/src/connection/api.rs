@@ -6,13 +6,11 @@ use std::net::SocketAddr;
 
 use clearway_recovery::Space;
 
-use super::life::{ConnectionError, Handshake};
 use super::Connection;
+use super::life::{ConnectionError, Handshake};
 use crate::Instant;
 use crate::datagram::SendDatagramError;
-use crate::stream::{
-    Directionality, Priority, ReadError, StreamEvent, StreamId, WriteError,
-};
+use crate::stream::{Directionality, Priority, ReadError, StreamEvent, StreamId, WriteError};
 use crate::wire::TransportParameters;
 
 /// What happened that the application may want to know. Edge-triggered: an

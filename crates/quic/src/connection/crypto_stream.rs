@@ -129,7 +129,9 @@ impl CryptoStream {
         }
         let exceeded = |why: &'static str| TransportError::new(Code::CRYPTO_BUFFER_EXCEEDED, why);
         if end - receive.read > MAX_BUFFERED {
-            return Err(exceeded("CRYPTO data more than 64 KiB ahead of what TLS has read"));
+            return Err(exceeded(
+                "CRYPTO data more than 64 KiB ahead of what TLS has read",
+            ));
         }
         let skip = receive.read.saturating_sub(offset) as usize;
         let (offset, data) = (offset + skip as u64, &data[skip..]);
@@ -229,7 +231,13 @@ mod tests {
     #[test]
     fn pieces_in_any_order_are_read_once_in_order() {
         let mut stream = CryptoStream::default();
-        for (offset, data) in [(4, &b"ef"[..]), (2, b"cde"), (0, b"ab"), (0, b"abc"), (6, b"g")] {
+        for (offset, data) in [
+            (4, &b"ef"[..]),
+            (2, b"cde"),
+            (0, b"ab"),
+            (0, b"abc"),
+            (6, b"g"),
+        ] {
             stream.on_frame(offset, data).unwrap();
         }
         let mut read = Vec::new();

@@ -7,9 +7,9 @@ use clearway_recovery::Space;
 use super::Connection;
 use super::content::SentFrame;
 use super::packet::{Draft, Permit, Shape};
+use super::transmit::MIN_DATAGRAM;
 use crate::Instant;
 use crate::stream::Sendability;
-use super::transmit::MIN_DATAGRAM;
 use crate::wire::frame::{ack, data};
 use crate::wire::{Frame, PacketKind, Writer};
 
@@ -99,7 +99,10 @@ impl Connection {
         }
         let state = self.space(draft.space);
         let lonely = state.since_eliciting >= PING_AMONG_ACKS && w.written() > 0;
-        if !draft.ack_eliciting && (probing || lonely || (state.ping && permit.is_open())) && w.remaining() > 0 {
+        if !draft.ack_eliciting
+            && (probing || lonely || (state.ping && permit.is_open()))
+            && w.remaining() > 0
+        {
             Frame::Ping.encode(w);
             draft.ack_eliciting = true;
         }

@@ -44,14 +44,18 @@ impl Connection {
                 Ok(())
             }
             Frame::MaxStreamData { id, limit } => self.streams.on_max_stream_data(id, limit),
-            Frame::MaxStreams { directionality, limit } => {
-                self.streams.on_max_streams(directionality, limit)
-            }
+            Frame::MaxStreams {
+                directionality,
+                limit,
+            } => self.streams.on_max_streams(directionality, limit),
             Frame::DataBlocked { .. } => Ok(()),
-            Frame::StreamDataBlocked { id, limit } => self.streams.on_stream_data_blocked(id, limit),
-            Frame::StreamsBlocked { directionality, limit } => {
-                self.streams.on_streams_blocked(directionality, limit)
+            Frame::StreamDataBlocked { id, limit } => {
+                self.streams.on_stream_data_blocked(id, limit)
             }
+            Frame::StreamsBlocked {
+                directionality,
+                limit,
+            } => self.streams.on_streams_blocked(directionality, limit),
             Frame::NewToken(token) => {
                 self.tls.store_token(token);
                 Ok(())
@@ -61,14 +65,12 @@ impl Connection {
                 retire_prior_to,
                 cid,
                 reset_token,
-            } => {
-                self.remote_cids.on_new(NewCid {
-                    sequence,
-                    retire_prior_to,
-                    cid,
-                    reset_token,
-                })
-            }
+            } => self.remote_cids.on_new(NewCid {
+                sequence,
+                retire_prior_to,
+                cid,
+                reset_token,
+            }),
             Frame::RetireConnectionId { sequence } => {
                 self.local_cids.on_retire(sequence, &self.receiving_cid)?;
                 self.issue_cids();
@@ -87,18 +89,24 @@ impl Connection {
                 frame_type,
                 reason,
             } => {
-                self.on_peer_close(now, ConnectionError::PeerTransport(TransportError {
-                    code,
-                    frame: Some(frame_type).filter(|&kind| kind != 0),
-                    reason: String::from_utf8_lossy(reason).into_owned().into(),
-                }));
+                self.on_peer_close(
+                    now,
+                    ConnectionError::PeerTransport(TransportError {
+                        code,
+                        frame: Some(frame_type).filter(|&kind| kind != 0),
+                        reason: String::from_utf8_lossy(reason).into_owned().into(),
+                    }),
+                );
                 Ok(())
             }
             Frame::ApplicationClose { code, reason } => {
-                self.on_peer_close(now, ConnectionError::PeerApplication {
-                    code,
-                    reason: reason.to_vec(),
-                });
+                self.on_peer_close(
+                    now,
+                    ConnectionError::PeerApplication {
+                        code,
+                        reason: reason.to_vec(),
+                    },
+                );
                 Ok(())
             }
             Frame::HandshakeDone => {

@@ -473,8 +473,10 @@ impl Connection {
     /// The server speaks other versions (RFC 9000 §6.2).
     pub(crate) fn on_version_negotiation(&mut self, versions: &[u8]) -> Result<(), DropReason> {
         let mut offered = Reader::new(versions);
-        let ours = core::iter::from_fn(|| offered.u32()).any(|version| Version(version) == self.tls.version);
-        if !self.is_client() || self.tls.peer_cid.is_some() || self.tls.retry_scid.is_some() || ours {
+        let ours = core::iter::from_fn(|| offered.u32())
+            .any(|version| Version(version) == self.tls.version);
+        if !self.is_client() || self.tls.peer_cid.is_some() || self.tls.retry_scid.is_some() || ours
+        {
             return Err(DropReason::Unexpected);
         }
         self.end_silently(ConnectionError::VersionMismatch);

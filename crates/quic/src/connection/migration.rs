@@ -8,15 +8,15 @@ use clearway_recovery::{PathId, congestion};
 use super::life::Handshake;
 use super::paths::Path;
 use super::receive::Packet;
+use super::setup::ecn_mark;
 use super::{Connection, Event, Received};
 use crate::Instant;
+use crate::error::{Code, TransportError};
 use crate::event::TraceEvent;
 use crate::path::amplification::Amplification;
 use crate::path::ecn::PathEcn;
 use crate::path::mtu::MtuDiscovery;
 use crate::path::validation::{PathResponses, PathValidation, Proof};
-use super::setup::ecn_mark;
-use crate::error::{Code, TransportError};
 
 /// A migration that can't be done now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,8 +9,8 @@ use super::space::SPACES;
 use super::transmit::MIN_DATAGRAM;
 use crate::Instant;
 use crate::cid::ConnectionId;
-use crate::error::{Code, TransportError};
 use crate::crypto::TAG_LEN;
+use crate::error::{Code, TransportError};
 use crate::event::TraceEvent;
 use crate::path::ecn::Mark;
 use crate::wire::header::{HeaderPositions, LongHeader, LongKind, ShortHeader};
@@ -159,7 +159,10 @@ impl Connection {
         let early = kind == PacketKind::ZeroRtt;
         let state = &self.spaces[space as usize];
         let path_frames = kind == PacketKind::OneRtt
-            && self.paths.get(id).is_some_and(|path| path.has_frames_due(now));
+            && self
+                .paths
+                .get(id)
+                .is_some_and(|path| path.has_frames_due(now));
         if state.probes > 0 || (!early && state.ack.is_due(now)) || path_frames {
             return true;
         }
@@ -260,7 +263,8 @@ impl Connection {
     }
 
     fn seal(&mut self, draft: &Draft, packet: &mut [u8]) -> Result<(), TransportError> {
-        let (number, header_len, number_len) = (draft.number, draft.at.payload_at, draft.number_len);
+        let (number, header_len, number_len) =
+            (draft.number, draft.at.payload_at, draft.number_len);
         let keys = &mut self.keys;
         let direction = match draft.kind {
             PacketKind::Initial => keys.initial.as_ref().map(|keys| &keys.local),
@@ -348,5 +352,8 @@ impl Connection {
 }
 
 fn no_keys() -> TransportError {
-    TransportError::new(Code::INTERNAL_ERROR, "a packet was started without its keys")
+    TransportError::new(
+        Code::INTERNAL_ERROR,
+        "a packet was started without its keys",
+    )
 }

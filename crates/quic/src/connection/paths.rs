@@ -6,11 +6,11 @@ use std::net::{IpAddr, SocketAddr};
 use clearway_recovery::PathId;
 
 use super::Received;
+use crate::Instant;
 use crate::path::amplification::Amplification;
 use crate::path::ecn::PathEcn;
 use crate::path::mtu::MtuDiscovery;
 use crate::path::validation::{PathResponses, PathValidation};
-use crate::Instant;
 
 /// Paths kept at once. More probing than this is not answered.
 pub(crate) const MAX_PATHS: usize = 4;
@@ -138,7 +138,10 @@ impl Paths {
     /// A path that can make room: not active, not the one to return to.
     pub(crate) fn spare(&self) -> Option<PathId> {
         let keep = [Some(self.active), self.previous];
-        let path = self.paths.iter().find(|path| !keep.contains(&Some(path.id)))?;
+        let path = self
+            .paths
+            .iter()
+            .find(|path| !keep.contains(&Some(path.id)))?;
         Some(path.id)
     }
 }

@@ -304,7 +304,10 @@ impl Connection {
                 self.paths.active_mut().amplification.validate();
                 self.discard_keys(now, PacketKind::Initial);
             }
-            PacketKind::Initial | PacketKind::ZeroRtt | PacketKind::Handshake | PacketKind::OneRtt => {}
+            PacketKind::Initial
+            | PacketKind::ZeroRtt
+            | PacketKind::Handshake
+            | PacketKind::OneRtt => {}
         }
     }
 

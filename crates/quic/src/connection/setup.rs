@@ -74,7 +74,10 @@ pub struct Accept {
     /// A NEW_TOKEN token for the client.
     pub new_token: Option<Vec<u8>>,
     /// An address the client should move to (RFC 9000 §9.6).
-    pub preferred_address: Option<(Option<std::net::SocketAddrV4>, Option<std::net::SocketAddrV6>)>,
+    pub preferred_address: Option<(
+        Option<std::net::SocketAddrV4>,
+        Option<std::net::SocketAddrV6>,
+    )>,
     /// TLS settings, from [`ServerCrypto`](crate::crypto::ServerCrypto).
     pub crypto: Arc<rustls::ServerConfig>,
 }
@@ -90,8 +93,8 @@ pub(crate) struct Common {
 
 impl Connection {
     pub(crate) fn connect(mut common: Common, connect: Connect) -> Result<Self, TransportError> {
-        let dcid = ConnectionId::new(&common.rng.array::<INITIAL_DCID_LEN>())
-            .expect("eight bytes fit");
+        let dcid =
+            ConnectionId::new(&common.rng.array::<INITIAL_DCID_LEN>()).expect("eight bytes fit");
         let scid = common.generator.generate(&mut common.rng);
         let local = local_parameters(&common.config, Role::Client, scid);
         let session = Session::client(
@@ -260,7 +263,11 @@ pub(crate) fn ecn_mark(config: &Config) -> Mark {
 }
 
 fn datagram_frame_size(config: &Config) -> u64 {
-    if config.datagram_buffer == 0 { 0 } else { 65_535 }
+    if config.datagram_buffer == 0 {
+        0
+    } else {
+        65_535
+    }
 }
 
 fn local_parameters(config: &Config, role: Role, scid: ConnectionId) -> TransportParameters {

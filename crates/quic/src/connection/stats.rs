@@ -103,7 +103,11 @@ impl Connection {
     #[must_use]
     pub fn memory(&self) -> usize {
         let crypto: usize = self.spaces.iter().map(|space| space.crypto.memory()).sum();
-        let kept: usize = self.undecryptable.iter().map(|(_, packet)| packet.len()).sum();
+        let kept: usize = self
+            .undecryptable
+            .iter()
+            .map(|(_, packet)| packet.len())
+            .sum();
         self.streams.memory() + crypto + kept
     }
 }

@@ -84,11 +84,17 @@ impl Connection {
             .iter()
             .flat_map(|path| [path.validation.next_timeout(), path.mtu.next_timeout()])
             .flatten();
-        let keys = self.keys.one_rtt.as_ref().and_then(|keys| keys.discard_at());
+        let keys = self
+            .keys
+            .one_rtt
+            .as_ref()
+            .and_then(|keys| keys.discard_at());
         [
             self.recovery.next_timeout(),
             self.timers.idle,
-            self.timers.keep_alive.filter(|_| self.handshake != Handshake::Running),
+            self.timers
+                .keep_alive
+                .filter(|_| self.handshake != Handshake::Running),
             self.timers.pacing,
             keys,
         ]

@@ -101,7 +101,9 @@ impl Connection {
 
     /// What may leave now: everything, or only what no window holds back.
     fn permit(&mut self, now: Instant, id: PathId) -> Permit {
-        if self.paths.active().busy && self.active_recovery().in_flight() == 0 && self.limit == Limit::Application
+        if self.paths.active().busy
+            && self.active_recovery().in_flight() == 0
+            && self.limit == Limit::Application
         {
             self.recovery.restart_from_idle(id, now);
             self.paths.active_mut().busy = false;
@@ -122,7 +124,12 @@ impl Connection {
         }
     }
 
-    pub(crate) fn finish_train(&self, id: PathId, written: usize, segment: Option<usize>) -> Option<Transmit> {
+    pub(crate) fn finish_train(
+        &self,
+        id: PathId,
+        written: usize,
+        segment: Option<usize>,
+    ) -> Option<Transmit> {
         if written == 0 {
             return None;
         }
@@ -180,12 +187,18 @@ impl Connection {
 
     fn reason(&mut self) -> Limit {
         let credit = self.paths.active().amplification.available();
-        let blocked = self.timers.pacing.map_or(Limit::Congestion, |_| Limit::Pacing);
+        let blocked = self
+            .timers
+            .pacing
+            .map_or(Limit::Congestion, |_| Limit::Pacing);
         let wants_crypto = SPACES.into_iter().any(|space| {
             self.keys.sending_kind(space, self.is_client()).is_some()
                 && self.space(space).crypto.next_to_send().is_some()
         });
-        let wants_data = self.keys.sending_kind(Space::Data, self.is_client()).is_some()
+        let wants_data = self
+            .keys
+            .sending_kind(Space::Data, self.is_client())
+            .is_some()
             && self.wants_data();
         if credit < MIN_DATAGRAM as u64 {
             return Limit::Amplification;

@@ -57,7 +57,10 @@ pub struct ServerConfig {
     /// Bounds on handshakes.
     pub limits: Limits,
     /// Addresses clients should move to (RFC 9000 §9.6).
-    pub preferred_address: Option<(Option<std::net::SocketAddrV4>, Option<std::net::SocketAddrV6>)>,
+    pub preferred_address: Option<(
+        Option<std::net::SocketAddrV4>,
+        Option<std::net::SocketAddrV6>,
+    )>,
 }
 
 /// Settings of an endpoint.
@@ -259,9 +262,14 @@ impl Endpoint {
                 reply::negotiation(&mut self.rng, &header, datagram, response);
                 Arrival::Respond
             }
-            HeaderKind::Initial { token } => {
-                self.receive_initial(unix_now, from, &header, datagram, token.of(datagram), response)
-            }
+            HeaderKind::Initial { token } => self.receive_initial(
+                unix_now,
+                from,
+                &header,
+                datagram,
+                token.of(datagram),
+                response,
+            ),
             HeaderKind::ZeroRtt
             | HeaderKind::Handshake
             | HeaderKind::Short { .. }
@@ -279,7 +287,8 @@ impl Endpoint {
         token: &[u8],
         response: &mut Vec<u8>,
     ) -> Arrival {
-        let (Some(dcid), Some(scid)) = (header.dcid.cid(datagram), header.scid.cid(datagram)) else {
+        let (Some(dcid), Some(scid)) = (header.dcid.cid(datagram), header.scid.cid(datagram))
+        else {
             return self.drop(DropReason::Malformed);
         };
         // RFC 9000 §7.2: unpredictable, so eight bytes at least; and state is
@@ -300,8 +309,15 @@ impl Endpoint {
             reply::close(&dcid, &scid, &error, response);
             return Arrival::Respond;
         }
-        let always = self.config.server.as_ref().is_some_and(|server| server.always_retry);
-        match self.overload.judge(from.remote.ip(), incoming.validated, always) {
+        let always = self
+            .config
+            .server
+            .as_ref()
+            .is_some_and(|server| server.always_retry);
+        match self
+            .overload
+            .judge(from.remote.ip(), incoming.validated, always)
+        {
             overload::Verdict::Accept => Arrival::Incoming(Box::new(incoming)),
             overload::Verdict::Retry => {
                 self.write_retry(&incoming, response);
@@ -373,7 +389,14 @@ impl Endpoint {
             &mut token,
         );
         let random = self.rng.u64() as u8;
-        reply::retry(incoming.scid, retry_scid, &incoming.dcid, &token, random, response);
+        reply::retry(
+            incoming.scid,
+            retry_scid,
+            &incoming.dcid,
+            &token,
+            random,
+            response,
+        );
     }
 
     /// Makes the connection; the caller then feeds it the same datagram.

@@ -172,7 +172,9 @@ mod tests {
     #[test]
     fn resets_have_a_rate() {
         let mut overload = Overload::new(Limits::default());
-        let sent = (0..5_000).filter(|_| overload.may_reset(Instant::ZERO)).count();
+        let sent = (0..5_000)
+            .filter(|_| overload.may_reset(Instant::ZERO))
+            .count();
         assert_eq!(sent, 1_000);
         assert!(overload.may_reset(Instant::from_nanos(1_000_000_000)));
     }
