@@ -1,0 +1,119 @@
+//! Control messages: the kernel's type-length-value records beside a message.
+//!
+//! The layout is the kernel's `struct cmsghdr`: a `size_t` length that counts the header, two
+//! `int`s, then data, padded to a word.
+
+use std::mem::size_of;
+
+const WORD: usize = size_of::<usize>();
+const HEADER: usize = WORD + 2 * size_of::<i32>();
+
+/// Room for what one datagram brings or takes: 24 bytes each for TOS, traffic class, segment
+/// size and drop count, 40 for packet info, 64 for an extended error with its reporter.
+const ROOM: usize = 256;
+
+/// A buffer of control messages, aligned as the kernel's headers want it.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(8))]
+pub(super) struct Control {
+    bytes: [u8; ROOM],
+    len: usize,
+}
+
+impl Control {
+    pub(super) const EMPTY: Self = Self {
+        bytes: [0; ROOM],
+        len: 0,
+    };
+
+    /// The messages as they stand.
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    /// All the room there is, for the kernel to write to; [`Control::set_len`] afterwards.
+    pub(super) fn room(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+
+    pub(super) fn set_len(&mut self, len: usize) {
+        self.len = len.min(ROOM);
+    }
+
+    /// Appends one message. The few that sending needs always fit.
+    pub(super) fn push(&mut self, level: i32, kind: i32, data: &[u8]) {
+        let start = self.len;
+        let end = start + HEADER + data.len().next_multiple_of(WORD);
+        debug_assert!(end <= ROOM, "control messages outgrow their buffer");
+        let Some(record) = self.bytes.get_mut(start..end) else {
+            return;
+        };
+        record.fill(0);
+        record[..WORD].copy_from_slice(&(HEADER + data.len()).to_ne_bytes());
+        record[WORD..WORD + 4].copy_from_slice(&level.to_ne_bytes());
+        record[WORD + 4..HEADER].copy_from_slice(&kind.to_ne_bytes());
+        record[HEADER..HEADER + data.len()].copy_from_slice(data);
+        self.len = end;
+    }
+
+    /// The messages one by one: level, type, data.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (i32, i32, &[u8])> {
+        let mut rest = self.as_bytes();
+        std::iter::from_fn(move || {
+            let len = usize::from_ne_bytes(*rest.first_chunk()?);
+            let level = i32::from_ne_bytes(*rest.get(WORD..)?.first_chunk()?);
+            let kind = i32::from_ne_bytes(*rest.get(WORD + 4..)?.first_chunk()?);
+            let data = rest.get(HEADER..len)?;
+            rest = rest.get(len.next_multiple_of(WORD)..).unwrap_or_default();
+            Some((level, kind, data))
+        })
+    }
+}
+
+/// The leading native-endian `u32` of a control message's data.
+pub(super) fn u32_of(data: &[u8]) -> Option<u32> {
+    data.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_go_round() {
+        let mut control = Control::EMPTY;
+        control.push(0, 1, &[7]);
+        control.push(17, 103, &1452u16.to_ne_bytes());
+        control.push(41, 50, &[9; 20]);
+        let got: Vec<_> = control.iter().map(|(l, k, d)| (l, k, d.to_vec())).collect();
+        assert_eq!(
+            got,
+            [
+                (0, 1, vec![7]),
+                (17, 103, 1452u16.to_ne_bytes().to_vec()),
+                (41, 50, vec![9; 20]),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_cut_message_ends_the_list() {
+        let mut control = Control::EMPTY;
+        control.push(0, 1, &[7; 4]);
+        control.push(0, 2, &[8; 4]);
+        let whole = control.as_bytes().len();
+        for len in 0..whole {
+            let mut cut = control;
+            cut.set_len(len);
+            let messages = cut.iter().count();
+            assert!(
+                messages <= 1 || len >= whole - WORD,
+                "{messages} messages in {len} bytes"
+            );
+        }
+        // A length of zero must not loop for ever.
+        let mut zeros = Control::EMPTY;
+        zeros.set_len(ROOM);
+        assert_eq!(zeros.iter().count(), 0);
+    }
+}

@@ -1,0 +1,233 @@
+//! Sockets where there is no Linux: one datagram a call, nothing but what std offers.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+
+use crate::counters::Tally;
+use crate::options::size_buffers;
+use crate::{Counters, IcmpError, Meta, Options, RecvBatch, Report, SendError, Transmit};
+
+/// Errors of earlier sends that one receive call passes over before it reports back.
+const MAX_PENDING_ERRORS: usize = 64;
+
+#[derive(Debug)]
+pub(crate) struct Backend {
+    socket: UdpSocket,
+    report: Report,
+    tally: Tally,
+}
+
+impl Backend {
+    pub(crate) fn new(socket: UdpSocket, options: &Options) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        let socket = socket2::Socket::from(socket);
+        let (recv_buffer, send_buffer) = size_buffers(&socket, options);
+        let report = Report {
+            recv_buffer,
+            send_buffer,
+            gso_segments: 1,
+            ..Report::default()
+        };
+        Ok(Self {
+            socket: socket.into(),
+            report,
+            tally: Tally::default(),
+        })
+    }
+
+    pub(crate) fn std(&self) -> &UdpSocket {
+        &self.socket
+    }
+
+    pub(crate) fn report(&self) -> &Report {
+        &self.report
+    }
+
+    pub(crate) fn counters(&self) -> Counters {
+        self.tally.snapshot()
+    }
+
+    pub(crate) fn gso_segments(&self) -> usize {
+        1
+    }
+
+    pub(crate) fn recv(&self, batch: &mut RecvBatch) -> io::Result<usize> {
+        let mut errors = 0;
+        let mut filled = 0;
+        let mut slots = batch.slots();
+        let mut free = slots.next();
+        while let Some((meta, slot)) = &mut free {
+            self.tally.receive_calls.add(1);
+            match self.socket.recv_from(slot) {
+                Ok((len, remote)) => {
+                    **meta = Meta {
+                        remote: canonical(remote),
+                        len,
+                        stride: len,
+                        ..Meta::EMPTY
+                    };
+                    self.tally.received_datagrams.add(1);
+                    self.tally.received_bytes.add(len as u64);
+                    filled += 1;
+                    free = slots.next();
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => match SendError::from(error) {
+                    // Windows says so of a datagram that outgrew the slot; it is gone.
+                    SendError::TooLarge => self.tally.truncated.add(1),
+                    // What ICMP said of an earlier send; not about receiving.
+                    SendError::Dropped(_) if errors < MAX_PENDING_ERRORS => {
+                        errors += 1;
+                        self.tally.icmp_errors.add(1);
+                    }
+                    SendError::Dropped(_) => break,
+                    SendError::WouldBlock if filled > 0 => break,
+                    SendError::WouldBlock => return Err(io::ErrorKind::WouldBlock.into()),
+                    SendError::Io(_) if filled > 0 => break,
+                    SendError::Io(error) => return Err(error),
+                },
+            }
+        }
+        drop(slots);
+        batch.fill(filled);
+        Ok(filled)
+    }
+
+    pub(crate) fn send(&self, transmit: &mut Transmit<'_>) -> Result<(), SendError> {
+        let remote = self.reachable(transmit.remote);
+        loop {
+            let (bytes, _) = transmit.front(1);
+            let (datagram, rest) = transmit.contents.split_at(bytes);
+            self.send_one(datagram, remote)
+                .inspect_err(|error| match error {
+                    SendError::WouldBlock => self.tally.send_blocked.add(1),
+                    SendError::TooLarge => self.tally.send_too_large.add(1),
+                    SendError::Dropped(_) => self.tally.send_drops.add(1),
+                    SendError::Io(_) => {}
+                })?;
+            self.tally.sent_datagrams.add(1);
+            self.tally.sent_bytes.add(bytes as u64);
+            transmit.contents = rest;
+            if rest.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn send_one(&self, datagram: &[u8], remote: SocketAddr) -> Result<(), SendError> {
+        let mut second_try = false;
+        loop {
+            self.tally.send_calls.add(1);
+            match self.socket.send_to(datagram, remote) {
+                Ok(_) => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => match SendError::from(error) {
+                    // May be what ICMP said of another datagram: reading it clears it.
+                    SendError::Dropped(_) if !second_try => second_try = true,
+                    error => return Err(error),
+                },
+            }
+        }
+    }
+
+    pub(crate) fn send_many(&self, transmits: &mut [Transmit<'_>]) -> Result<usize, SendError> {
+        for (taken, transmit) in transmits.iter_mut().enumerate() {
+            match self.send(transmit) {
+                Ok(()) => {}
+                Err(error) if taken == 0 => return Err(error),
+                Err(_) => return Ok(taken),
+            }
+        }
+        Ok(transmits.len())
+    }
+
+    #[expect(
+        clippy::unnecessary_wraps,
+        clippy::unused_self,
+        reason = "one signature on every platform"
+    )]
+    pub(crate) fn poll_errors(&self) -> io::Result<Option<IcmpError>> {
+        Ok(None)
+    }
+
+    /// The address as this socket's family writes it.
+    fn reachable(&self, remote: SocketAddr) -> SocketAddr {
+        match (self.socket.local_addr(), remote) {
+            (Ok(SocketAddr::V6(_)), SocketAddr::V4(v4)) => {
+                SocketAddr::new(v4.ip().to_ipv6_mapped().into(), v4.port())
+            }
+            _ => remote,
+        }
+    }
+}
+
+fn canonical(addr: SocketAddr) -> SocketAddr {
+    match addr.ip().to_canonical() {
+        ip if ip.is_ipv4() => SocketAddr::new(ip, addr.port()),
+        _ => addr,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    fn backend() -> Backend {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        Backend::new(socket, &Options::default()).unwrap()
+    }
+
+    #[test]
+    fn a_train_arrives_as_its_datagrams() {
+        let (a, b) = (backend(), backend());
+        let train: Vec<u8> = (0..3000u32).map(|i| i as u8).collect();
+        let mut transmit = Transmit::new(b.std().local_addr().unwrap(), &train);
+        transmit.segment_size = Some(1200);
+        a.send_many(&mut [transmit]).unwrap();
+
+        let mut batch = RecvBatch::new(8, 1500);
+        assert_eq!(b.recv(&mut batch).unwrap(), 3);
+        let got: Vec<Vec<u8>> = batch.datagrams().map(|(_, d)| d.to_vec()).collect();
+        let sent: Vec<Vec<u8>> = train.chunks(1200).map(<[u8]>::to_vec).collect();
+        assert_eq!(got, sent);
+        assert_eq!(
+            b.recv(&mut batch).unwrap_err().kind(),
+            io::ErrorKind::WouldBlock
+        );
+        assert_eq!(a.counters().sent_datagrams, 3);
+        assert_eq!(b.counters().received_bytes, 3000);
+    }
+
+    #[test]
+    fn a_closed_port_is_no_end() {
+        let (a, b) = (backend(), backend());
+        let closed = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
+            .unwrap()
+            .local_addr()
+            .unwrap();
+        a.send(&mut Transmit::new(closed, b"x")).unwrap();
+        b.send(&mut Transmit::new(a.std().local_addr().unwrap(), b"y"))
+            .unwrap();
+        let mut batch = RecvBatch::new(1, 100);
+        assert_eq!(a.recv(&mut batch).unwrap(), 1);
+    }
+
+    #[test]
+    fn too_large_is_told_apart() {
+        let (a, b) = (backend(), backend());
+        let huge = vec![0; 65_530];
+        let mut transmit = Transmit::new(b.std().local_addr().unwrap(), &huge);
+        assert!(matches!(a.send(&mut transmit), Err(SendError::TooLarge)));
+        assert_eq!(a.counters().send_too_large, 1);
+    }
+
+    #[test]
+    fn nothing_is_promised_that_the_platform_may_lack() {
+        let backend = backend();
+        let report = backend.report();
+        assert_eq!((report.gso_segments, backend.gso_segments()), (1, 1));
+        assert!(backend.poll_errors().unwrap().is_none());
+        assert!(!(report.gro || report.ecn || report.dont_fragment || report.icmp));
+    }
+}

@@ -1,0 +1,182 @@
+//! What goes out, and why it sometimes cannot.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use crate::Ecn;
+
+/// Largest train one system call carries, bytes: IPv4's 65,535 less its header and UDP's.
+pub const MAX_TRAIN: usize = 65_507;
+
+/// A train of datagrams to one remote address. All but the last are `segment_size` bytes long.
+#[derive(Clone, Debug)]
+pub struct Transmit<'a> {
+    /// Where to.
+    pub remote: SocketAddr,
+    /// Source address to send from; the kernel's choice if `None`.
+    pub local_ip: Option<IpAddr>,
+    /// ECN codepoint for every datagram of the train.
+    pub ecn: Option<Ecn>,
+    /// The datagrams, end to end. Any length; sending cuts what was taken off the front.
+    pub contents: &'a [u8],
+    /// Bytes of each datagram but the last; `None` if `contents` is one datagram.
+    pub segment_size: Option<usize>,
+}
+
+impl<'a> Transmit<'a> {
+    /// One datagram, Not-ECT, from whatever address the kernel chooses.
+    #[must_use]
+    pub fn new(remote: SocketAddr, contents: &'a [u8]) -> Self {
+        Self {
+            remote,
+            local_ip: None,
+            ecn: None,
+            contents,
+            segment_size: None,
+        }
+    }
+
+    /// Bytes of one datagram, at least 1 so that it may divide.
+    pub(crate) fn segment(&self) -> usize {
+        match self.segment_size {
+            Some(size) if size > 0 => size,
+            _ => self.contents.len().max(1),
+        }
+    }
+
+    /// Bytes at the front of `contents` that can go as one message where a message may carry
+    /// `limit` datagrams, and how many datagrams those are.
+    pub(crate) fn front(&self, limit: usize) -> (usize, usize) {
+        let segment = self.segment();
+        let segments = (MAX_TRAIN / segment).clamp(1, limit.max(1));
+        let bytes = self.contents.len().min(segment.saturating_mul(segments));
+        (bytes, bytes.div_ceil(segment).max(1))
+    }
+}
+
+/// Why the network stack threw a datagram away. QUIC takes each for a loss and recovers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DropKind {
+    /// An interface queue or kernel memory was full (`ENOBUFS`, `ENOMEM`).
+    NoBuffers,
+    /// An earlier datagram met a closed port (`ECONNREFUSED`).
+    Refused,
+    /// No route, interface or neighbour, or no such address family on this socket.
+    Unreachable,
+    /// A local filter or policy said no (`EPERM`, `EACCES`).
+    Forbidden,
+    /// The source address asked for is not, or no longer, this host's.
+    NoSuchSource,
+}
+
+/// Why a send did not take everything.
+#[derive(Debug)]
+pub enum SendError {
+    /// The socket's buffer is full: wait until it is writable, then send what is left of the
+    /// same [`Transmit`].
+    WouldBlock,
+    /// A datagram is larger than the path's first link or UDP allows: path MTU discovery should
+    /// take note. Nothing of what is left in the [`Transmit`] was sent.
+    TooLarge,
+    /// Thrown away locally; take what is left in the [`Transmit`] for lost and go on.
+    Dropped(DropKind),
+    /// The socket itself is broken.
+    Io(io::Error),
+}
+
+impl fmt::Display for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::WouldBlock => f.write_str("the socket's send buffer is full"),
+            Self::TooLarge => {
+                f.write_str("the datagram is larger than the path's first link allows")
+            }
+            Self::Dropped(DropKind::NoBuffers) => f.write_str("dropped: a local queue is full"),
+            Self::Dropped(DropKind::Refused) => f.write_str("dropped: the remote port is closed"),
+            Self::Dropped(DropKind::Unreachable) => {
+                f.write_str("dropped: no way to the remote address")
+            }
+            Self::Dropped(DropKind::Forbidden) => f.write_str("dropped: a local filter forbids it"),
+            Self::Dropped(DropKind::NoSuchSource) => {
+                f.write_str("dropped: the source address is not this host's")
+            }
+            Self::Io(error) => write!(f, "sending on the UDP socket: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for SendError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io(error) => Some(error),
+            Self::WouldBlock | Self::TooLarge | Self::Dropped(_) => None,
+        }
+    }
+}
+
+impl From<io::Error> for SendError {
+    fn from(error: io::Error) -> Self {
+        use io::ErrorKind as Kind;
+        match error.raw_os_error() {
+            Some(codes::TOO_LARGE) => return Self::TooLarge,
+            Some(codes::NO_BUFFERS) => return Self::Dropped(DropKind::NoBuffers),
+            Some(codes::NO_FAMILY) => return Self::Dropped(DropKind::Unreachable),
+            _ => {}
+        }
+        match error.kind() {
+            Kind::WouldBlock => Self::WouldBlock,
+            Kind::OutOfMemory => Self::Dropped(DropKind::NoBuffers),
+            Kind::ConnectionRefused | Kind::ConnectionReset => Self::Dropped(DropKind::Refused),
+            Kind::HostUnreachable | Kind::NetworkUnreachable | Kind::NetworkDown => {
+                Self::Dropped(DropKind::Unreachable)
+            }
+            Kind::PermissionDenied => Self::Dropped(DropKind::Forbidden),
+            Kind::AddrNotAvailable => Self::Dropped(DropKind::NoSuchSource),
+            _ => Self::Io(error),
+        }
+    }
+}
+
+/// The error numbers that `io::ErrorKind` has no name for.
+#[cfg(unix)]
+mod codes {
+    pub(super) const TOO_LARGE: i32 = libc::EMSGSIZE;
+    pub(super) const NO_BUFFERS: i32 = libc::ENOBUFS;
+    pub(super) const NO_FAMILY: i32 = libc::EAFNOSUPPORT;
+}
+
+/// The error numbers that `io::ErrorKind` has no name for (Windows Sockets error codes).
+#[cfg(windows)]
+mod codes {
+    pub(super) const TOO_LARGE: i32 = 10_040;
+    pub(super) const NO_BUFFERS: i32 = 10_055;
+    pub(super) const NO_FAMILY: i32 = 10_047;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn transmit(contents: &[u8], segment_size: Option<usize>) -> Transmit<'_> {
+        Transmit {
+            segment_size,
+            ..Transmit::new(([127, 0, 0, 1], 1).into(), contents)
+        }
+    }
+
+    #[test]
+    fn a_message_holds_whole_segments_within_both_limits() {
+        let bytes = vec![0; 200_000];
+        // 45 × 1,452 = 65,340: the largest train a message holds.
+        assert_eq!(transmit(&bytes, Some(1452)).front(128), (65_340, 45));
+        assert_eq!(transmit(&bytes, Some(100)).front(64), (6_400, 64));
+        assert_eq!(transmit(&bytes, Some(1452)).front(1), (1452, 1));
+        assert_eq!(transmit(&bytes[..3000], Some(1452)).front(64), (3000, 3));
+        assert_eq!(transmit(&bytes[..1000], Some(1452)).front(64), (1000, 1));
+        assert_eq!(transmit(&bytes, None).front(64), (200_000, 1));
+        assert_eq!(transmit(&[], None).front(64), (0, 1));
+        assert_eq!(transmit(&bytes[..9], Some(0)).front(64), (9, 1));
+        assert_eq!(transmit(&bytes, Some(usize::MAX)).front(64), (200_000, 1));
+    }
+}

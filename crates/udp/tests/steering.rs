@@ -1,0 +1,121 @@
+//! The kernel's idea of a shard against ours.
+
+#![expect(clippy::unwrap_used, reason = "the helpers of tests fail as tests do")]
+
+use std::io;
+use std::net::SocketAddr;
+
+use clearway_udp::steering::shard_of;
+use clearway_udp::{Options, RecvBatch, Socket, SteeringKey, Transmit, bind_shards};
+
+const KEY: SteeringKey = SteeringKey {
+    k0: 0x6a09_e667,
+    k1: 0xbb67_ae85,
+};
+
+fn group(shards: usize, addr: &str) -> Option<Vec<Socket>> {
+    let options = Options {
+        gro: false,
+        recv_buffer: 1 << 20,
+        ..Options::default()
+    };
+    let sockets = bind_shards(addr.parse().unwrap(), shards, &options, KEY, 8).ok()?;
+    assert_eq!(sockets.len(), shards);
+    sockets[0].report().steered.then_some(sockets)
+}
+
+/// xorshift64: any bytes will do.
+fn random(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state
+}
+
+fn check(sockets: &[Socket], sender: &Socket, to: SocketAddr, datagrams: &[Vec<u8>]) {
+    for datagram in datagrams {
+        sender.send(&mut Transmit::new(to, datagram)).unwrap();
+    }
+    let mut came = 0;
+    for (shard, socket) in sockets.iter().enumerate() {
+        let mut batch = RecvBatch::for_socket(socket, 32);
+        while socket.recv(&mut batch).is_ok() {
+            came += batch.len();
+            for (_, datagram) in batch.datagrams() {
+                let ours = shard_of(datagram, KEY, sockets.len());
+                assert_eq!(ours, shard, "{datagram:02x?} of {} shards", sockets.len());
+            }
+        }
+    }
+    assert_eq!(came, datagrams.len());
+}
+
+fn datagrams() -> Vec<Vec<u8>> {
+    let mut state = 0x0123_4567_89ab_cdef;
+    let mut all = Vec::new();
+    for n in 0..200u64 {
+        let cid = random(&mut state).to_be_bytes();
+        let tail = [n as u8; 20];
+        // Every pattern of flags a first byte can have, long and short.
+        let first = random(&mut state) as u8;
+        all.push([&[first | 0x80][..], &[0, 0, 0, 1, 8], &cid, &tail].concat());
+        all.push([&[first & 0x7f][..], &cid, &tail].concat());
+    }
+    // All lengths around the end of the ID, both forms, down to nothing.
+    for first in [0xc0, 0x40] {
+        all.extend((0..=16).map(|len| [&[first][..], &[0xa5; 16][..len]].concat()));
+    }
+    all.push(Vec::new());
+    all
+}
+
+#[test]
+fn the_kernel_and_the_rule_agree() {
+    for (addr, client) in [
+        ("127.0.0.1:0", "127.0.0.1:0"),
+        ("[::1]:0", "[::1]:0"),
+        ("[::]:0", "127.0.0.1:0"),
+    ] {
+        for shards in [2, 3, 5] {
+            let Some(sockets) = group(shards, addr) else {
+                continue;
+            };
+            let sender = Socket::bind(client.parse().unwrap(), &Options::default()).unwrap();
+            let port = sockets[0].local_addr().unwrap().port();
+            let to = SocketAddr::new(sender.local_addr().unwrap().ip(), port);
+            check(&sockets, &sender, to, &datagrams());
+            assert!(
+                sockets
+                    .iter()
+                    .all(|socket| socket.counters().received_datagrams > 50)
+            );
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn this_kernel_steers() {
+    assert!(group(3, "127.0.0.1:0").is_some());
+}
+
+#[test]
+fn one_shard_is_one_socket_and_every_group_has_its_port_to_itself() {
+    let options = Options::default();
+    for shards in [1, 3] {
+        let sockets =
+            bind_shards("127.0.0.1:0".parse().unwrap(), shards, &options, KEY, 20).unwrap();
+        let addr = sockets[0].local_addr().unwrap();
+        assert!(
+            sockets
+                .iter()
+                .all(|socket| socket.local_addr().unwrap() == addr)
+        );
+        assert_eq!(
+            sockets[0].report().steered,
+            shards > 1 && cfg!(target_os = "linux")
+        );
+        let error = bind_shards(addr, 2, &options, KEY, 20).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+    }
+}
