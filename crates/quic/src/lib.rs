@@ -8,14 +8,19 @@
 //! path/        validation, amplification, ECN, MTU of one path
 //! stream/      streams, flow control, send and receive buffers, scheduling
 //! datagram     DATAGRAM frames (RFC 9221)
+//! ack          when to acknowledge what was received
+//! rng          randomness, seeded by the caller
 //! connection/  one connection: receive, transmit, timers
 //! endpoint/    which connection a datagram belongs to; Retry, VN, reset, overload
 //! event        what happened, for traces
 //! ```
+pub mod ack;
 pub mod cid;
 pub mod crypto;
+pub mod datagram;
 pub mod error;
 pub mod path;
+pub mod rng;
 pub mod stream;
 pub mod wire;
 

@@ -1,6 +1,73 @@
 //! Loss detection and congestion control for QUIC (RFC 9002, RFC 9438), with
 //! no TLS, no I/O, no clock and no floating point; usable alone.
+//!
+//! A [`Recovery`] holds what a connection sent until its fate is known. Bytes in
+//! flight, the reordering thresholds, the one timer: each fact has one owner.
+//!
+//! ```text
+//!             gate ──► may a train leave?        window − in flight, then the pacer
+//!                │
+//!  connection ── on_sent ──► ledger (space)      packet by number, with its content
+//!                       └──► path                in flight, send index, delivery state
+//!                │
+//!                set_limit ──► path              why the train ended: clock, marks
+//!                │
+//!                on_ack ──► ledger ──► acked     ranges out, content back
+//!                │              └────► late      spurious losses: thresholds, undo
+//!                │          rtt                  on the packet's own path
+//!                │          loss ────► lost      packet and time threshold
+//!                │          controller           on_congestion, then on_ack
+//!                │
+//!                on_timeout ──► lost, or a probe timeout
+//! ```
+//!
+//! | room            | holds                                    | source             |
+//! |-----------------|------------------------------------------|--------------------|
+//! | [`recovery`]    | the facade                               | RFC 9002           |
+//! | [`rtt`]         | round-trip time                          | RFC 9002 §5        |
+//! | `ledger`        | items by ascending number                |                    |
+//! | [`packet`]      | what is remembered of a packet           | RFC 9002 A.1       |
+//! | [`space`]       | a packet number space                    | RFC 9000 §12.3     |
+//! | `loss`          | reordering thresholds                    | RFC 9002 §6.1      |
+//! | `verdict`       | acknowledged, late or lost               | RFC 9002 A.7, A.10 |
+//! | [`pto`]         | the timer                                | RFC 9002 §6.2      |
+//! | `persistent`    | persistent congestion                    | RFC 9002 §7.6      |
+//! | `spurious`      | losses that prove spurious               | RFC 9438 §4.9.2    |
+//! | [`path`]        | in flight, gate, controller              | RFC 9000 §9.4      |
+//! | [`pacer`]       | spreading the window over the round trip | RFC 9002 §7.7      |
+//! | [`rate`]        | delivery rate                            | BBR draft §4.1     |
+//! | [`limit`]       | why nothing is sent                      | qlog, RFC 9438 §5.8|
+//! | `window_used`   | which packets justify growth             | RFC 9002 §7.8      |
+//! | [`controller`]  | what a controller is told, and answers   | RFC 9002 §7        |
+//! | [`congestion`]  | NewReno, CUBIC, a fixed window           | RFC 9438, RFC 9002 |
+//! | [`outcome`]     | what the connection gets back            |                    |
+pub mod congestion;
 pub mod controller;
+mod invariants;
+mod ledger;
 pub mod limit;
+mod loss;
+pub mod outcome;
+pub mod pacer;
+pub mod packet;
+pub mod path;
+mod persistent;
+pub mod pto;
 pub mod rate;
+pub mod recovery;
+pub mod rtt;
+pub mod space;
+mod spurious;
 pub mod time;
+mod verdict;
+mod window_used;
+
+#[cfg(test)]
+mod tests;
+
+pub use outcome::{AckError, Outcome};
+pub use packet::SentInfo;
+pub use path::{Gate, PathId, PathRecovery};
+pub use pto::PtoContext;
+pub use recovery::{Config, Recovery};
+pub use space::Space;

@@ -1,4 +1,27 @@
 //! Why a connection is not sending: one reason at a time.
+//!
+//! One record, three readers. What a reason means to each is one table:
+//!
+//! | limit                 | CUBIC's clock | window used | app-limited | user sees    |
+//! |-----------------------|---------------|-------------|-------------|--------------|
+//! | Handshake             | stands        | no          | no          | handshake    |
+//! | Amplification         | stands        | no          | no          | handshake    |
+//! | Congestion            | runs          | yes         | no          | network      |
+//! | Pacing                | runs          | yes         | no          | network      |
+//! | Scheduling            | stands        | yes         | no          | this host    |
+//! | ConnectionFlowControl | stands        | no          | no          | flow control |
+//! | StreamFlowControl     | stands        | no          | no          | flow control |
+//! | StreamLimit           | stands        | no          | no          | flow control |
+//! | Application           | stands        | no          | yes         | application  |
+//!
+//! CUBIC grows by the time for which the window was the limit (RFC 9438 §5.8);
+//! pacing is no under-utilisation (RFC 9002 §7.8), nor is a host that would not
+//! take what the window allowed; the delivery rate is marked only where the
+//! application was the limit, for the peer's flow control counts as the network.
+
+use core::time::Duration;
+
+use crate::time::{Instant, nanos};
 
 /// The one reason a connection is not sending at this instant.
 ///
@@ -27,4 +50,209 @@ pub enum Limit {
     StreamLimit,
     /// The application had nothing to send while window and pacer were open.
     Application,
+}
+
+impl Limit {
+    /// All limits, in the order of the table.
+    pub const ALL: [Self; 9] = [
+        Self::Handshake,
+        Self::Amplification,
+        Self::Congestion,
+        Self::Pacing,
+        Self::Scheduling,
+        Self::ConnectionFlowControl,
+        Self::StreamFlowControl,
+        Self::StreamLimit,
+        Self::Application,
+    ];
+
+    /// Whether the time spent here is time in which the window may grow
+    /// (CUBIC's t, RFC 9438 §4.2 and §5.8).
+    #[must_use]
+    pub const fn runs_growth_clock(self) -> bool {
+        match self {
+            Self::Congestion | Self::Pacing => true,
+            Self::Handshake
+            | Self::Amplification
+            | Self::Scheduling
+            | Self::ConnectionFlowControl
+            | Self::StreamFlowControl
+            | Self::StreamLimit
+            | Self::Application => false,
+        }
+    }
+
+    /// Whether a train that ended here had used the window (RFC 9002 §7.8).
+    #[must_use]
+    pub const fn uses_window(self) -> bool {
+        match self {
+            Self::Congestion | Self::Pacing | Self::Scheduling => true,
+            Self::Handshake
+            | Self::Amplification
+            | Self::ConnectionFlowControl
+            | Self::StreamFlowControl
+            | Self::StreamLimit
+            | Self::Application => false,
+        }
+    }
+
+    /// Whether delivery-rate samples are marked application-limited
+    /// (draft-ietf-ccwg-bbr §4.1.1.4).
+    #[must_use]
+    pub const fn is_application(self) -> bool {
+        match self {
+            Self::Application => true,
+            Self::Handshake
+            | Self::Amplification
+            | Self::Congestion
+            | Self::Pacing
+            | Self::Scheduling
+            | Self::ConnectionFlowControl
+            | Self::StreamFlowControl
+            | Self::StreamLimit => false,
+        }
+    }
+}
+
+/// How long each limit was the reason: exact, and summing to the whole life.
+#[derive(Clone, Debug)]
+pub struct LimitClock {
+    current: Limit,
+    started: Instant,
+    since: Instant,
+    /// Nanoseconds by limit, up to `since`.
+    spent: [u64; Limit::ALL.len()],
+}
+
+impl LimitClock {
+    /// Starts at `now` with the first reason.
+    #[must_use]
+    pub const fn new(limit: Limit, now: Instant) -> Self {
+        Self {
+            current: limit,
+            started: now,
+            since: now,
+            spent: [0; Limit::ALL.len()],
+        }
+    }
+
+    /// The reason at this instant.
+    #[must_use]
+    pub const fn current(&self) -> Limit {
+        self.current
+    }
+
+    /// When the current reason began.
+    #[must_use]
+    pub const fn since(&self) -> Instant {
+        self.since
+    }
+
+    /// The reason from `now` on; whether it is another one.
+    pub fn set(&mut self, limit: Limit, now: Instant) -> bool {
+        if limit == self.current {
+            return false;
+        }
+        self.spent[self.current as usize] += nanos(now - self.since);
+        // A reading older than the last one is no reason to count time twice.
+        self.since = self.since.max(now);
+        self.current = limit;
+        true
+    }
+
+    /// Time for which `limit` has been the reason, up to `now`.
+    #[must_use]
+    pub fn spent(&self, limit: Limit, now: Instant) -> Duration {
+        let running = if limit == self.current {
+            nanos(now - self.since)
+        } else {
+            0
+        };
+        Duration::from_nanos(self.spent[limit as usize] + running)
+    }
+
+    /// Time for which each limit has been the reason, up to `now`.
+    pub fn breakdown(&self, now: Instant) -> impl Iterator<Item = (Limit, Duration)> {
+        Limit::ALL
+            .map(|limit| (limit, self.spent(limit, now)))
+            .into_iter()
+    }
+
+    /// The time since the start: what the breakdown sums to.
+    #[must_use]
+    pub fn life(&self, now: Instant) -> Duration {
+        now.max(self.since) - self.started
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn at(nanos: u64) -> Instant {
+        Instant::from_nanos(nanos)
+    }
+
+    #[test]
+    fn the_table_of_the_documentation_is_the_code() {
+        let source = include_str!("limit.rs");
+        let rows: Vec<Vec<&str>> = source
+            .lines()
+            .filter_map(|line| line.strip_prefix("//! | "))
+            .skip(1)
+            .map(|row| row.split('|').map(str::trim).collect())
+            .collect();
+        assert_eq!(rows.len(), Limit::ALL.len());
+        for (row, limit) in rows.iter().zip(Limit::ALL) {
+            assert_eq!(row[0], format!("{limit:?}"));
+            assert_eq!(row[1] == "runs", limit.runs_growth_clock(), "{limit:?}");
+            assert_eq!(row[2] == "yes", limit.uses_window(), "{limit:?}");
+            assert_eq!(row[3] == "yes", limit.is_application(), "{limit:?}");
+        }
+    }
+
+    #[test]
+    fn every_limit_has_its_own_slot() {
+        for (slot, limit) in Limit::ALL.into_iter().enumerate() {
+            assert_eq!(limit as usize, slot);
+        }
+    }
+
+    #[test]
+    fn time_goes_to_the_reason_that_held() {
+        let mut clock = LimitClock::new(Limit::Handshake, at(10));
+        assert!(clock.set(Limit::Congestion, at(25)));
+        assert!(!clock.set(Limit::Congestion, at(30)));
+        assert_eq!(clock.since(), at(25));
+        assert!(clock.set(Limit::Application, at(60)));
+        let spent = |limit| nanos(clock.spent(limit, at(61)));
+        assert_eq!(spent(Limit::Handshake), 15);
+        assert_eq!(spent(Limit::Congestion), 35);
+        assert_eq!(spent(Limit::Application), 1);
+        assert_eq!(nanos(clock.life(at(61))), 51);
+    }
+
+    proptest! {
+        #[test]
+        fn the_parts_sum_to_the_whole_life(
+            start in 0_u64..1 << 40,
+            // Now and then a clock reading is older than the one before.
+            steps in prop::collection::vec((0_usize..9, -50_i64..1 << 30), 0..60),
+            tail in 0_u64..1 << 30,
+        ) {
+            let mut now = start;
+            let mut latest = start;
+            let mut clock = LimitClock::new(Limit::Handshake, at(start));
+            for (limit, step) in steps {
+                now = now.saturating_add_signed(step).max(start);
+                latest = latest.max(now);
+                clock.set(Limit::ALL[limit], at(now));
+            }
+            let end = at(latest + tail);
+            let sum: Duration = clock.breakdown(end).map(|(_, spent)| spent).sum();
+            prop_assert_eq!(sum, clock.life(end));
+            prop_assert_eq!(sum, end - at(start));
+        }
+    }
 }

@@ -2,6 +2,9 @@
 
 use core::time::Duration;
 
+use crate::controller::SendIndex;
+use crate::time::{Instant, nanos};
+
 /// One delivery-rate sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RateSample {
@@ -21,4 +24,277 @@ pub struct RateSample {
     pub app_limited: bool,
     /// Bytes newly acknowledged by the ACK that made this sample.
     pub newly_acked: u64,
+}
+
+/// The path's delivery at the moment a packet left.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PacketState {
+    delivered: u64,
+    delivered_time: Instant,
+    first_send_time: Instant,
+    lost: u64,
+    /// Bytes in flight just after it left.
+    pub tx_in_flight: u64,
+    app_limited: bool,
+}
+
+/// The newest packet among those that an ACK acknowledged.
+#[derive(Clone, Copy, Debug)]
+struct Newest {
+    index: SendIndex,
+    packet: PacketState,
+    send_elapsed: Duration,
+}
+
+/// A path's delivery-rate estimator.
+#[derive(Clone, Debug, Default)]
+pub struct Estimator {
+    /// Bytes delivered so far.
+    delivered: u64,
+    /// When `delivered` last changed, or when sending began after idling.
+    delivered_time: Instant,
+    /// When the newest delivered packet had left, or when sending began.
+    first_send_time: Instant,
+    /// Bytes declared lost so far.
+    lost: u64,
+    /// `delivered` at which the application-limited bubble has left the pipe;
+    /// 0 when there is none.
+    app_limited: u64,
+    newest: Option<Newest>,
+    latest: Option<RateSample>,
+}
+
+impl Estimator {
+    /// Nothing delivered yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Bytes delivered so far.
+    #[must_use]
+    pub const fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
+    /// Bytes declared lost so far.
+    #[must_use]
+    pub const fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// The last valid sample.
+    #[must_use]
+    pub const fn latest(&self) -> Option<&RateSample> {
+        self.latest.as_ref()
+    }
+
+    /// Whether a bubble is in the pipe: what leaves now is marked.
+    #[must_use]
+    pub const fn is_app_limited(&self) -> bool {
+        self.app_limited != 0
+    }
+
+    /// A packet leaves.
+    pub fn on_sent(&mut self, now: Instant, bytes: u64, in_flight_before: u64) -> PacketState {
+        if in_flight_before == 0 {
+            self.first_send_time = now;
+            self.delivered_time = now;
+        }
+        PacketState {
+            delivered: self.delivered,
+            delivered_time: self.delivered_time,
+            first_send_time: self.first_send_time,
+            lost: self.lost,
+            tx_in_flight: in_flight_before + bytes,
+            app_limited: self.is_app_limited(),
+        }
+    }
+
+    /// A packet is newly acknowledged.
+    pub fn on_acked(
+        &mut self,
+        packet: &PacketState,
+        bytes: u64,
+        index: SendIndex,
+        sent: Instant,
+        now: Instant,
+    ) {
+        self.delivered += bytes;
+        self.delivered_time = now;
+        if self.newest.is_none_or(|newest| index > newest.index) {
+            self.newest = Some(Newest {
+                index,
+                packet: *packet,
+                send_elapsed: sent - packet.first_send_time,
+            });
+            self.first_send_time = sent;
+        }
+    }
+
+    /// A packet that had been declared lost arrived after all. Its state is
+    /// gone, so it makes no sample, but it was delivered.
+    pub fn on_late(&mut self, bytes: u64, now: Instant) {
+        self.delivered += bytes;
+        self.delivered_time = now;
+    }
+
+    /// A packet is declared lost.
+    pub fn on_lost(&mut self, bytes: u64) {
+        self.lost += bytes;
+    }
+
+    /// The application has nothing to send while window and pacer are open.
+    pub fn mark_app_limited(&mut self, in_flight: u64) {
+        self.app_limited = (self.delivered + in_flight).max(1);
+    }
+
+    /// All packets of an ACK have been told: the sample, if it is reliable.
+    pub fn sample(&mut self, min_rtt: Duration, newly_acked: u64) -> Option<RateSample> {
+        if self.app_limited != 0 && self.delivered > self.app_limited {
+            self.app_limited = 0;
+        }
+        let newest = self.newest.take()?;
+        let packet = newest.packet;
+        let interval = newest
+            .send_elapsed
+            .max(self.delivered_time - packet.delivered_time);
+        if interval < min_rtt || interval.is_zero() {
+            return None;
+        }
+        let delivered = self.delivered - packet.delivered;
+        let rate = u128::from(delivered) * 1_000_000_000 / u128::from(nanos(interval));
+        let sample = RateSample {
+            delivery_rate: u64::try_from(rate).unwrap_or(u64::MAX),
+            delivered,
+            lost: self.lost - packet.lost,
+            prior_delivered: packet.delivered,
+            tx_in_flight: packet.tx_in_flight,
+            interval,
+            app_limited: packet.app_limited,
+            newly_acked,
+        };
+        self.latest = Some(sample);
+        Some(sample)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_nanos(millis * 1_000_000)
+    }
+
+    #[test]
+    fn a_steady_flow_measures_its_rate() {
+        // 1,000 bytes each millisecond over an RTT of 10 ms: 1 MB/s.
+        let mut rate = Estimator::new();
+        let mut packets = Vec::new();
+        let mut samples = Vec::new();
+        for tick in 0..100_u64 {
+            if tick >= 10 {
+                let acked = tick - 10;
+                let packet = packets[usize::try_from(acked).unwrap()];
+                rate.on_acked(&packet, 1000, acked, at(acked), at(tick));
+                samples.extend(rate.sample(MS * 10, 1000));
+            }
+            packets.push(rate.on_sent(at(tick), 1000, tick.min(9) * 1000));
+        }
+        let last = samples.last().unwrap();
+        assert_eq!(last.delivery_rate, 1_000_000);
+        assert_eq!(last.delivered, 10_000);
+        assert_eq!(last.tx_in_flight, 10_000);
+        assert_eq!(last.interval, MS * 10);
+        assert!(!last.app_limited);
+    }
+
+    #[test]
+    fn compressed_acks_do_not_inflate_the_rate() {
+        // Ten packets leave over 10 ms; their ACKs arrive in one millisecond.
+        let mut rate = Estimator::new();
+        let packets: Vec<_> = (0..10)
+            .map(|n| rate.on_sent(at(n), 1000, n * 1000))
+            .collect();
+        let mut last = None;
+        for n in 0..10_u64 {
+            let now = at(30) + Duration::from_micros(n * 100);
+            rate.on_acked(&packets[usize::try_from(n).unwrap()], 1000, n, at(n), now);
+            last = rate.sample(MS, 1000).or(last);
+        }
+        // 10,000 bytes over the time since the flow began, not over 1 ms.
+        assert!(last.unwrap().delivery_rate < 400_000, "{last:?}");
+    }
+
+    #[test]
+    fn intervals_shorter_than_the_minimum_rtt_are_no_samples() {
+        let mut rate = Estimator::new();
+        let packet = rate.on_sent(at(0), 1000, 0);
+        rate.on_acked(&packet, 1000, 0, at(0), at(4));
+        assert_eq!(rate.sample(MS * 5, 1000), None);
+        assert_eq!(rate.delivered(), 1000);
+    }
+
+    #[test]
+    fn an_ack_of_many_samples_its_newest_packet() {
+        let mut rate = Estimator::new();
+        let first = rate.on_sent(at(0), 1000, 0);
+        let second = rate.on_sent(at(2), 500, 1000);
+        // Told newest first, as ranges come.
+        rate.on_acked(&second, 500, 1, at(2), at(10));
+        rate.on_acked(&first, 1000, 0, at(0), at(10));
+        let sample = rate.sample(MS, 1500).unwrap();
+        assert_eq!(sample.tx_in_flight, 1500);
+        assert_eq!(sample.delivered, 1500);
+        assert_eq!(sample.newly_acked, 1500);
+        assert_eq!(rate.first_send_time, at(2));
+    }
+
+    #[test]
+    fn idle_time_is_not_counted() {
+        let mut rate = Estimator::new();
+        let before = rate.on_sent(at(0), 1000, 0);
+        rate.on_acked(&before, 1000, 0, at(0), at(10));
+        rate.sample(MS, 1000);
+        let after = rate.on_sent(at(5000), 1000, 0);
+        rate.on_acked(&after, 1000, 1, at(5000), at(5010));
+        assert_eq!(rate.sample(MS, 1000).unwrap().interval, MS * 10);
+    }
+
+    #[test]
+    fn the_bubble_marks_what_leaves_until_it_is_delivered() {
+        let mut rate = Estimator::new();
+        let first = rate.on_sent(at(0), 1000, 0);
+        rate.mark_app_limited(1000);
+        let second = rate.on_sent(at(1), 1000, 1000);
+        assert!(second.app_limited && !first.app_limited);
+        rate.on_acked(&first, 1000, 0, at(0), at(10));
+        assert!(!rate.sample(MS, 1000).unwrap().app_limited);
+        assert!(rate.is_app_limited(), "delivered has to pass the mark");
+        rate.on_acked(&second, 1000, 1, at(1), at(11));
+        assert!(rate.sample(MS, 1000).unwrap().app_limited);
+        assert!(!rate.is_app_limited());
+    }
+
+    #[test]
+    fn losses_are_counted_over_the_interval() {
+        let mut rate = Estimator::new();
+        rate.on_lost(700);
+        let packet = rate.on_sent(at(0), 1000, 0);
+        rate.on_lost(300);
+        rate.on_acked(&packet, 1000, 0, at(0), at(10));
+        assert_eq!(rate.sample(MS, 1000).unwrap().lost, 300);
+    }
+
+    #[test]
+    fn a_late_packet_counts_as_delivered() {
+        let mut rate = Estimator::new();
+        let packet = rate.on_sent(at(0), 1000, 0);
+        rate.on_late(600, at(9));
+        rate.on_acked(&packet, 1000, 0, at(0), at(10));
+        assert_eq!(rate.sample(MS, 1000).unwrap().delivered, 1600);
+    }
 }

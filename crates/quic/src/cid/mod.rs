@@ -1,4 +1,20 @@
 //! Connection IDs (RFC 9000 §5.1).
+pub mod generator;
 pub mod id;
+pub mod local;
+pub mod remote;
 
 pub use id::{ConnectionId, ResetToken};
+
+/// What a NEW_CONNECTION_ID frame says (RFC 9000 §19.15).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewCid {
+    /// The number by which both ends refer to this connection ID.
+    pub sequence: u64,
+    /// Connection IDs of lower numbers are to be retired.
+    pub retire_prior_to: u64,
+    /// The connection ID.
+    pub cid: ConnectionId,
+    /// What a stateless reset for this connection ID ends with.
+    pub reset_token: ResetToken,
+}

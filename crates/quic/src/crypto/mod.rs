@@ -1,1 +1,60 @@
-//! Keys, TLS, tokens.
+//! Everything secret (RFC 9001): packet keys, the TLS session that agrees on
+//! them, and the tokens by which a server recognises what it once said.
+//!
+//! ```text
+//! suite            the three AEADs of QUIC and their limits
+//! packet_key       seal and open a payload
+//! header_key       hide and reveal packet numbers
+//! keys             both keys of a direction, both directions of a level
+//! initial, retry   keys and tags that everybody can compute
+//! update           1-RTT keys: phases, limits
+//! provider         what rustls may negotiate
+//! tls, alert       the handshake; its failures in words
+//! identity, server_config, client_config, config_error
+//! server_sessions, client_sessions     what resumption and 0-RTT remember
+//! token, replay, reset                 Retry, NEW_TOKEN, stateless reset
+//! ```
+//!
+//! No clock is read here: tokens are given the wall time in Unix seconds and
+//! keys are given an [`Instant`](crate::Instant). (rustls asks its own time
+//! provider when it checks certificates and tickets; both configurations let
+//! the caller replace it.)
+pub mod alert;
+pub mod client_config;
+pub mod client_sessions;
+pub mod config_error;
+pub mod header_key;
+pub mod identity;
+pub mod initial;
+pub mod keys;
+pub mod packet_key;
+pub mod provider;
+pub mod replay;
+pub mod reset;
+pub mod retry;
+pub mod server_config;
+pub mod server_sessions;
+pub mod suite;
+#[cfg(test)]
+pub(crate) mod testing;
+pub mod tls;
+pub mod token;
+pub mod update;
+
+pub use client_config::{ClientCrypto, Roots};
+pub use client_sessions::ClientSessions;
+pub use config_error::ConfigError;
+pub use identity::Identity;
+pub use initial::initial_keys;
+pub use keys::{Direction, Keys, SAMPLE_LEN, TAG_LEN, Unprotected};
+pub use provider::{Algorithms, Group};
+pub use replay::ReplayFilter;
+pub use reset::ResetKey;
+pub use server_config::{ClientAuth, ServerCrypto};
+pub use server_sessions::ServerSessions;
+pub use suite::Suite;
+pub use tls::{KeyStep, Level, Session, Summary};
+pub use token::{AddressToken, RetryToken, Token, TokenError, TokenKey, TokenKind};
+pub use update::{OneRttKeys, Opened, UpdateRefused};
+
+pub use rustls::pki_types::ServerName;

@@ -1,4 +1,33 @@
 //! Bytes on the wire (RFC 9000 §16–19): readers, writers, headers, frames.
+//!
+//! ```text
+//! cursor                reading and writing integers and byte strings
+//! version               QUIC versions, reserved ones
+//! number                packet numbers, truncated and recovered
+//! packet                the packets that carry frames
+//! header                long and short headers, before and after header protection
+//! negotiation retry reset   the packets that carry none
+//! frame                 what packets carry
+//! ranges                sets of numbers, for acknowledgments and sent data
+//! transport_parameters  what each end tells the other in the TLS handshake
+//! ```
 pub mod cursor;
+pub mod frame;
+pub mod header;
+pub mod negotiation;
+pub mod number;
+pub mod packet;
+pub mod ranges;
+pub mod reset;
+pub mod retry;
+pub mod transport_parameters;
+pub mod version;
 
 pub use cursor::{Reader, Writer};
+pub use frame::{Frame, Frames};
+pub use header::{PartialHeader, Span};
+pub use number::TruncatedNumber;
+pub use packet::PacketKind;
+pub use ranges::RangeSet;
+pub use transport_parameters::TransportParameters;
+pub use version::Version;

@@ -1,0 +1,347 @@
+//! Where connection IDs come from: random ones, and random ones that a shard
+//! recognises as its own.
+
+use core::time::Duration;
+
+use crate::cid::id::{ConnectionId, MAX_CID_LEN};
+use crate::rng::Rng;
+
+/// Length of our connection IDs unless configured: 64 random bits make a
+/// collision between two million connections a matter of one in ten million.
+pub const DEFAULT_CID_LEN: usize = 8;
+
+/// Bytes of a connection ID that decide the shard.
+pub const SHARD_PREFIX_LEN: usize = 8;
+
+/// Makes the connection IDs of one endpoint.
+///
+/// All of one generator have one length, because a short header does not say
+/// how long its connection ID is (RFC 9000 §17.3.1). An encoding that a load
+/// balancer reads (QUIC-LB) is another implementation, and [`ShardGenerator`]
+/// wraps it as it wraps any.
+pub trait CidGenerator: Send {
+    /// A connection ID of [`CidGenerator::cid_len`] bytes that was not made
+    /// before (but for the odds).
+    fn generate(&mut self, rng: &mut Rng) -> ConnectionId;
+
+    /// Length in bytes of every connection ID, 0 to 20.
+    fn cid_len(&self) -> usize;
+
+    /// After how long a connection ID should be replaced, because what it
+    /// encodes expires (a rotated balancer key, say). `None`: never.
+    fn lifetime(&self) -> Option<Duration> {
+        None
+    }
+}
+
+/// Nothing but random bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct RandomGenerator {
+    len: usize,
+}
+
+impl RandomGenerator {
+    /// Connection IDs of `len` bytes, at most 20.
+    #[must_use]
+    pub fn new(len: usize) -> Self {
+        Self {
+            len: len.min(MAX_CID_LEN),
+        }
+    }
+}
+
+impl Default for RandomGenerator {
+    fn default() -> Self {
+        Self::new(DEFAULT_CID_LEN)
+    }
+}
+
+impl CidGenerator for RandomGenerator {
+    fn generate(&mut self, rng: &mut Rng) -> ConnectionId {
+        let mut bytes = [0; MAX_CID_LEN];
+        let bytes = &mut bytes[..self.len];
+        rng.fill(bytes);
+        ConnectionId::new(bytes).unwrap_or(ConnectionId::EMPTY)
+    }
+
+    fn cid_len(&self) -> usize {
+        self.len
+    }
+}
+
+/// The constants of the keyed mix, secret so that an observer cannot tell
+/// which connection IDs belong to one shard (RFC 9000 §5.1).
+///
+/// The mix is made of what classic BPF offers: big-endian 32-bit loads, and
+/// XOR, multiplication, shift and remainder on 32 bits. With `[c]` the offset
+/// of the connection ID in the datagram (1 in a short header, 6 in a long
+/// one), `X` the index register and `M` the scratch memory:
+///
+/// ```text
+/// ld [c]        xor #xor_0    mul #mul_0    st M[0]
+/// rsh #15       tax           ld M[0]       xor x      st M[0]
+/// ld [c + 4]    ldx M[0]      xor x
+/// xor #xor_1    mul #mul_1    st M[0]
+/// rsh #16       tax           ld M[0]       xor x
+/// mul #mul_2    st M[0]
+/// rsh #13       tax           ld M[0]       xor x
+/// mod #shards   ret a
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct ShardKey {
+    /// Added (XOR) to the first and to the second 32-bit word.
+    pub xor: [u32; 2],
+    /// The three multipliers, odd, so that each is a permutation.
+    pub mul: [u32; 3],
+}
+
+impl ShardKey {
+    /// Draws a key.
+    pub fn new(rng: &mut Rng) -> Self {
+        Self {
+            xor: core::array::from_fn(|_| rng.u64() as u32),
+            mul: core::array::from_fn(|_| rng.u64() as u32 | 1),
+        }
+    }
+
+    /// The keyed mix of the first eight bytes; a shorter connection ID counts
+    /// as if zeros followed.
+    #[must_use]
+    #[inline]
+    pub fn mix(&self, cid: &[u8]) -> u32 {
+        let mut prefix = [0; SHARD_PREFIX_LEN];
+        let len = cid.len().min(SHARD_PREFIX_LEN);
+        prefix[..len].copy_from_slice(&cid[..len]);
+        let words = u64::from_be_bytes(prefix);
+        let (first, second) = ((words >> 32) as u32, words as u32);
+
+        let mut a = (first ^ self.xor[0]).wrapping_mul(self.mul[0]);
+        a ^= a >> 15;
+        a = (a ^ second ^ self.xor[1]).wrapping_mul(self.mul[1]);
+        a ^= a >> 16;
+        a = a.wrapping_mul(self.mul[2]);
+        a ^ (a >> 13)
+    }
+}
+
+impl core::fmt::Debug for ShardKey {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("ShardKey(..)")
+    }
+}
+
+/// The shard of `shards` that a datagram with this destination connection ID
+/// belongs to. One rule for ours and for those a client chose.
+#[must_use]
+#[inline]
+pub fn shard_of(cid: &[u8], key: &ShardKey, shards: u32) -> u32 {
+    key.mix(cid) % shards.max(1)
+}
+
+/// Connection IDs that steer to one shard: draws from another generator until
+/// the mix is this shard's. About `shards` draws each; no byte shows a shard.
+#[derive(Debug)]
+pub struct ShardGenerator<G = RandomGenerator> {
+    inner: G,
+    key: ShardKey,
+    shards: u32,
+    shard: u32,
+}
+
+impl<G: CidGenerator> ShardGenerator<G> {
+    /// Connection IDs of `inner` for the shard numbered `shard`, below
+    /// `shards`. `None` if the number is too high or the connection IDs are
+    /// shorter than the mix reads.
+    #[must_use]
+    pub fn new(inner: G, key: ShardKey, shards: u32, shard: u32) -> Option<Self> {
+        (shard < shards && inner.cid_len() >= SHARD_PREFIX_LEN).then_some(Self {
+            inner,
+            key,
+            shards,
+            shard,
+        })
+    }
+}
+
+impl<G: CidGenerator> CidGenerator for ShardGenerator<G> {
+    fn generate(&mut self, rng: &mut Rng) -> ConnectionId {
+        // Failing this often (e^-64) means that the inner generator does not
+        // vary its first bytes. Steering is a hint, so a stray is served too.
+        let attempts = u64::from(self.shards) * 64;
+        let mut cid = self.inner.generate(rng);
+        for _ in 0..attempts {
+            if shard_of(&cid, &self.key, self.shards) == self.shard {
+                break;
+            }
+            cid = self.inner.generate(rng);
+        }
+        cid
+    }
+
+    fn cid_len(&self) -> usize {
+        self.inner.cid_len()
+    }
+
+    fn lifetime(&self) -> Option<Duration> {
+        self.inner.lifetime()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The part of a classic BPF machine that the documented program needs.
+    enum Op {
+        Load(usize),
+        LoadMem,
+        LoadXMem,
+        Store,
+        Tax,
+        Xor(u32),
+        XorX,
+        Mul(u32),
+        Rsh(u32),
+        Mod(u32),
+    }
+
+    fn run(program: &[Op], datagram: &[u8]) -> u32 {
+        let (mut a, mut x, mut m) = (0_u32, 0_u32, 0_u32);
+        for op in program {
+            match *op {
+                Op::Load(at) => {
+                    a = u32::from_be_bytes(datagram[at..at + 4].try_into().unwrap());
+                }
+                Op::LoadMem => a = m,
+                Op::LoadXMem => x = m,
+                Op::Store => m = a,
+                Op::Tax => x = a,
+                Op::Xor(k) => a ^= k,
+                Op::XorX => a ^= x,
+                Op::Mul(k) => a = a.wrapping_mul(k),
+                Op::Rsh(k) => a >>= k,
+                Op::Mod(k) => a %= k,
+            }
+        }
+        a
+    }
+
+    fn documented(key: &ShardKey, at: usize, shards: u32) -> Vec<Op> {
+        let fold = |by| [Op::Store, Op::Rsh(by), Op::Tax, Op::LoadMem, Op::XorX];
+        let mut program = vec![Op::Load(at), Op::Xor(key.xor[0]), Op::Mul(key.mul[0])];
+        program.extend(fold(15));
+        program.extend([Op::Store, Op::Load(at + 4), Op::LoadXMem, Op::XorX]);
+        program.extend([Op::Xor(key.xor[1]), Op::Mul(key.mul[1])]);
+        program.extend(fold(16));
+        program.push(Op::Mul(key.mul[2]));
+        program.extend(fold(13));
+        program.push(Op::Mod(shards));
+        program
+    }
+
+    #[test]
+    fn classic_bpf_computes_the_same_shard() {
+        let mut rng = Rng::from_seed([2; 32]);
+        for shards in [1, 2, 3, 16, 61] {
+            let key = ShardKey::new(&mut rng);
+            let short = documented(&key, 1, shards);
+            let long = documented(&key, 6, shards);
+            for _ in 0..200 {
+                let datagram: [u8; 32] = rng.array();
+                assert_eq!(
+                    run(&short, &datagram),
+                    shard_of(&datagram[1..], &key, shards)
+                );
+                assert_eq!(
+                    run(&long, &datagram),
+                    shard_of(&datagram[6..14], &key, shards)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn every_cid_steers_to_its_shard() {
+        let mut rng = Rng::from_seed([4; 32]);
+        let key = ShardKey::new(&mut rng);
+        for shard in 0..8 {
+            let inner = RandomGenerator::new(12);
+            let mut generator = ShardGenerator::new(inner, key, 8, shard).unwrap();
+            assert_eq!(generator.cid_len(), 12);
+            for _ in 0..50 {
+                let cid = generator.generate(&mut rng);
+                assert_eq!(cid.len(), 12);
+                assert_eq!(shard_of(&cid, &key, 8), shard);
+            }
+        }
+    }
+
+    #[test]
+    fn shards_share_random_cids_evenly() {
+        let mut rng = Rng::from_seed([5; 32]);
+        let key = ShardKey::new(&mut rng);
+        let mut seen = [0_u32; 6];
+        let mut generator = RandomGenerator::default();
+        for _ in 0..6_000 {
+            let cid = generator.generate(&mut rng);
+            seen[shard_of(&cid, &key, 6) as usize] += 1;
+        }
+        assert!(seen.iter().all(|&n| (850..1_150).contains(&n)), "{seen:?}");
+    }
+
+    /// A client that counts upwards must not fill one shard.
+    #[test]
+    fn counting_cids_spread_over_shards() {
+        let mut rng = Rng::from_seed([6; 32]);
+        for place in [0, 32] {
+            let key = ShardKey::new(&mut rng);
+            let mut seen = [0_u32; 4];
+            for n in 0..4_000_u64 {
+                let cid = (n << place).to_be_bytes();
+                seen[shard_of(&cid, &key, 4) as usize] += 1;
+            }
+            assert!(seen.iter().all(|&n| (500..1_500).contains(&n)), "{seen:?}");
+        }
+    }
+
+    #[test]
+    fn another_key_is_another_assignment() {
+        let mut rng = Rng::from_seed([7; 32]);
+        let (a, b) = (ShardKey::new(&mut rng), ShardKey::new(&mut rng));
+        let moved = (0..1_000)
+            .filter(|_| {
+                let cid: [u8; 8] = rng.array();
+                shard_of(&cid, &a, 2) != shard_of(&cid, &b, 2)
+            })
+            .count();
+        assert!((400..600).contains(&moved), "{moved}");
+    }
+
+    #[test]
+    fn impossible_shards_are_refused() {
+        let key = ShardKey::new(&mut Rng::from_seed([8; 32]));
+        assert!(ShardGenerator::new(RandomGenerator::default(), key, 4, 4).is_none());
+        assert!(ShardGenerator::new(RandomGenerator::new(7), key, 4, 0).is_none());
+        assert_eq!(RandomGenerator::new(99).cid_len(), MAX_CID_LEN);
+        assert_eq!(shard_of(&[1; 8], &key, 0), 0);
+    }
+
+    /// A generator stuck on one value must not hang the endpoint.
+    #[test]
+    fn a_stuck_generator_still_answers() {
+        struct Stuck;
+        impl CidGenerator for Stuck {
+            fn generate(&mut self, _: &mut Rng) -> ConnectionId {
+                ConnectionId::new(&[9; 8]).unwrap()
+            }
+            fn cid_len(&self) -> usize {
+                8
+            }
+        }
+        let mut rng = Rng::from_seed([9; 32]);
+        let key = ShardKey::new(&mut rng);
+        let other = (shard_of(&[9; 8], &key, 4) + 1) % 4;
+        let mut generator = ShardGenerator::new(Stuck, key, 4, other).unwrap();
+        assert_eq!(&*generator.generate(&mut rng), &[9; 8]);
+    }
+}

@@ -1,0 +1,501 @@
+//! Connection IDs that we issued: what the peer may send to.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use smallvec::SmallVec;
+
+use super::{ConnectionId, NewCid, ResetToken};
+use crate::error::{Code, TransportError};
+use crate::time::Instant;
+
+/// Connection IDs we keep issued at a time unless configured; the peer's
+/// active_connection_id_limit may lower it.
+pub const DEFAULT_ISSUED: usize = 4;
+
+/// Most connection IDs we keep issued at a time, whatever the configuration.
+/// Each one is an entry in the endpoint's table.
+pub const MAX_ISSUED: usize = 8;
+
+/// active_connection_id_limit of a peer that did not send it (RFC 9000 §18.2).
+pub const DEFAULT_ACTIVE_LIMIT: u64 = 2;
+
+/// What the endpoint's table has to learn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RoutingChange {
+    /// Datagrams with this connection ID belong to the connection.
+    Add(ConnectionId),
+    /// They no longer do.
+    Remove(ConnectionId),
+}
+
+/// How the peer learns of a connection ID.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Delivery {
+    /// A NEW_CONNECTION_ID frame has to be sent, for the first time or again.
+    Due,
+    /// One is on its way.
+    InFlight,
+    /// The peer has it.
+    Known,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Issued {
+    sequence: u64,
+    cid: ConnectionId,
+    reset_token: ResetToken,
+    delivery: Delivery,
+}
+
+/// The connection IDs we issued and the peer has not retired.
+///
+/// After the peer's limit is known, after each received datagram and after
+/// [`LocalCids::rotate`], call [`LocalCids::replenish`], then hand
+/// [`LocalCids::routing_change`] to the endpoint. Frames come from
+/// [`LocalCids::next_to_send`].
+#[derive(Debug)]
+pub struct LocalCids {
+    /// In order of their sequence numbers; at most twice [`MAX_ISSUED`].
+    issued: SmallVec<[Issued; MAX_ISSUED]>,
+    next_sequence: u64,
+    /// Highest sequence number that has left for the peer.
+    highest_sent: u64,
+    retire_prior_to: u64,
+    peer_limit: u64,
+    own_limit: usize,
+    zero_length: bool,
+    lifetime: Option<Duration>,
+    rotate_at: Option<Instant>,
+    changes: VecDeque<RoutingChange>,
+}
+
+impl LocalCids {
+    /// Starts with the connection ID that our handshake packets carry as their
+    /// source, sequence number 0. `own_limit` is how many to keep issued, 1 to
+    /// [`MAX_ISSUED`].
+    ///
+    /// `reset_token` is that of the first connection ID, which only a server's
+    /// transport parameters can tell; a client passes any value. The endpoint
+    /// is told of this connection ID too.
+    #[must_use]
+    pub fn new(first: ConnectionId, reset_token: ResetToken, own_limit: usize) -> Self {
+        let mut cids = Self {
+            issued: SmallVec::new(),
+            next_sequence: 0,
+            highest_sent: 0,
+            retire_prior_to: 0,
+            peer_limit: DEFAULT_ACTIVE_LIMIT,
+            own_limit: own_limit.clamp(1, MAX_ISSUED),
+            zero_length: first.is_empty(),
+            lifetime: None,
+            rotate_at: None,
+            changes: VecDeque::new(),
+        };
+        if cids.zero_length {
+            cids.next_sequence = 1;
+        } else {
+            cids.add(first, reset_token, Delivery::Known);
+        }
+        cids
+    }
+
+    /// Issues the connection ID of the preferred_address transport parameter,
+    /// sequence number 1 (RFC 9000 §5.1.1). Before [`LocalCids::replenish`].
+    ///
+    /// # Errors
+    /// INTERNAL_ERROR if sequence number 1 is taken or our connection IDs are
+    /// empty: both would be mistakes of ours.
+    pub fn issue_preferred(
+        &mut self,
+        cid: ConnectionId,
+        reset_token: ResetToken,
+    ) -> Result<(), TransportError> {
+        if self.zero_length || self.next_sequence != 1 {
+            return Err(TransportError::new(
+                Code::INTERNAL_ERROR,
+                "the preferred address needs connection ID 1, which is not free",
+            ));
+        }
+        self.highest_sent = 1;
+        self.add(cid, reset_token, Delivery::Known);
+        Ok(())
+    }
+
+    /// The peer's active_connection_id_limit transport parameter (below 2 is
+    /// for the parser to refuse, RFC 9000 §18.2).
+    pub fn set_peer_limit(&mut self, limit: u64) {
+        self.peer_limit = limit.max(DEFAULT_ACTIVE_LIMIT);
+    }
+
+    /// Rotates every `lifetime` from `now` on; `None` never.
+    pub fn set_lifetime(&mut self, now: Instant, lifetime: Option<Duration>) {
+        self.lifetime = lifetime;
+        self.rotate_at = lifetime.filter(|_| !self.zero_length).map(|l| now + l);
+    }
+
+    /// Issues connection IDs up to the limit. `mint` makes one with its reset
+    /// token; called a bounded number of times, and never while the peer
+    /// retires nothing.
+    pub fn replenish(&mut self, mut mint: impl FnMut() -> (ConnectionId, ResetToken)) {
+        if self.zero_length {
+            return;
+        }
+        let limit = (self.own_limit as u64).min(self.peer_limit) as usize;
+        for _ in self.usable()..limit {
+            let (cid, reset_token) = mint();
+            self.add(cid, reset_token, Delivery::Due);
+        }
+    }
+
+    /// Asks the peer to retire all connection IDs issued so far; replacements
+    /// follow with [`LocalCids::replenish`]. The old ones still lead here until
+    /// the peer complies. False if an earlier rotation is unfinished or our
+    /// connection IDs are empty: then nothing changes.
+    pub fn rotate(&mut self) -> bool {
+        let unfinished = self
+            .issued
+            .first()
+            .is_some_and(|c| c.sequence < self.retire_prior_to);
+        if self.zero_length || unfinished {
+            return false;
+        }
+        self.retire_prior_to = self.next_sequence;
+        true
+    }
+
+    /// When [`LocalCids::handle_timeout`] wants to be called.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.rotate_at
+    }
+
+    /// Rotates if the lifetime has passed; true if it did.
+    pub fn handle_timeout(&mut self, now: Instant) -> bool {
+        let (Some(at), Some(lifetime)) = (self.rotate_at, self.lifetime) else {
+            return false;
+        };
+        if now < at {
+            return false;
+        }
+        self.rotate_at = Some(now + lifetime);
+        self.rotate()
+    }
+
+    /// The next NEW_CONNECTION_ID frame to send, taken as sent.
+    pub fn next_to_send(&mut self) -> Option<NewCid> {
+        let retire_prior_to = self.retire_prior_to;
+        let due = self
+            .issued
+            .iter_mut()
+            .find(|c| c.delivery == Delivery::Due)?;
+        due.delivery = Delivery::InFlight;
+        self.highest_sent = self.highest_sent.max(due.sequence);
+        Some(NewCid {
+            sequence: due.sequence,
+            // A connection ID older than the rotation cannot announce it: the
+            // field must not exceed the sequence number (RFC 9000 §19.15).
+            retire_prior_to: retire_prior_to.min(due.sequence),
+            cid: due.cid,
+            reset_token: due.reset_token,
+        })
+    }
+
+    /// Whether [`LocalCids::next_to_send`] has something.
+    #[must_use]
+    pub fn has_frames(&self) -> bool {
+        self.issued.iter().any(|c| c.delivery == Delivery::Due)
+    }
+
+    /// A packet with the NEW_CONNECTION_ID frame of this number was acknowledged.
+    pub fn on_acked(&mut self, sequence: u64) {
+        if let Some(issued) = self.find(sequence) {
+            issued.delivery = Delivery::Known;
+        }
+    }
+
+    /// A packet with the NEW_CONNECTION_ID frame of this number was lost.
+    pub fn on_lost(&mut self, sequence: u64) {
+        if let Some(issued) = self.find(sequence)
+            && issued.delivery == Delivery::InFlight
+        {
+            issued.delivery = Delivery::Due;
+        }
+    }
+
+    /// A RETIRE_CONNECTION_ID frame came in a packet whose destination was
+    /// `carried_by`. Retiring twice is harmless.
+    ///
+    /// # Errors
+    /// PROTOCOL_VIOLATION for a number never sent, for the connection ID of
+    /// the packet itself, and if ours are empty (RFC 9000 §19.16).
+    pub fn on_retire(
+        &mut self,
+        sequence: u64,
+        carried_by: &ConnectionId,
+    ) -> Result<(), TransportError> {
+        let violation = |reason| Err(TransportError::new(Code::PROTOCOL_VIOLATION, reason));
+        if self.zero_length {
+            return violation("retires a connection ID although ours are empty");
+        }
+        if sequence > self.highest_sent {
+            return violation("retires a connection ID that was never issued");
+        }
+        let Some(at) = self.issued.iter().position(|c| c.sequence == sequence) else {
+            return Ok(());
+        };
+        if self.issued[at].cid == *carried_by {
+            return violation("retires the connection ID that its own packet uses");
+        }
+        let retired = self.issued.remove(at);
+        self.changes.push_back(RoutingChange::Remove(retired.cid));
+        Ok(())
+    }
+
+    /// The next change for the endpoint's table, in order.
+    pub fn routing_change(&mut self) -> Option<RoutingChange> {
+        self.changes.pop_front()
+    }
+
+    /// The connection IDs that lead to this connection, oldest first.
+    pub fn issued(&self) -> impl Iterator<Item = ConnectionId> + '_ {
+        self.issued.iter().map(|c| c.cid)
+    }
+
+    /// Those the peer may hold after it obeyed our Retire Prior To.
+    fn usable(&self) -> usize {
+        self.issued
+            .iter()
+            .filter(|c| c.sequence >= self.retire_prior_to)
+            .count()
+    }
+
+    fn find(&mut self, sequence: u64) -> Option<&mut Issued> {
+        self.issued.iter_mut().find(|c| c.sequence == sequence)
+    }
+
+    fn add(&mut self, cid: ConnectionId, reset_token: ResetToken, delivery: Delivery) {
+        let sequence = self.next_sequence;
+        self.next_sequence += 1;
+        self.issued.push(Issued {
+            sequence,
+            cid,
+            reset_token,
+            delivery,
+        });
+        self.changes.push_back(RoutingChange::Add(cid));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    fn cid(n: u64) -> ConnectionId {
+        ConnectionId::new(&n.to_be_bytes()).unwrap()
+    }
+
+    fn token(n: u64) -> ResetToken {
+        ResetToken(u128::from(n).to_be_bytes())
+    }
+
+    fn mint(next: &mut u64) -> impl FnMut() -> (ConnectionId, ResetToken) + '_ {
+        || {
+            *next += 1;
+            (cid(*next), token(*next))
+        }
+    }
+
+    fn issued(limit: u64) -> LocalCids {
+        let mut cids = LocalCids::new(cid(0), token(0), 4);
+        cids.set_peer_limit(limit);
+        cids.replenish(mint(&mut 0));
+        cids
+    }
+
+    fn sent(cids: &mut LocalCids) -> Vec<(u64, u64)> {
+        core::iter::from_fn(|| cids.next_to_send())
+            .map(|f| (f.sequence, f.retire_prior_to))
+            .collect()
+    }
+
+    #[test]
+    fn issues_up_to_both_limits() {
+        assert_eq!(sent(&mut issued(2)), [(1, 0)]);
+        assert_eq!(sent(&mut issued(1_000_000)), [(1, 0), (2, 0), (3, 0)]);
+        let mut cids = issued(4);
+        let mut calls = 100;
+        cids.replenish(mint(&mut calls));
+        assert_eq!(calls, 100, "full: nothing is minted");
+    }
+
+    #[test]
+    fn a_lost_frame_is_sent_again_unless_retired_or_known() {
+        let mut cids = issued(4);
+        assert_eq!(sent(&mut cids).len(), 3);
+        assert!(!cids.has_frames());
+        for sequence in [1, 2, 3, 99] {
+            if sequence == 2 {
+                cids.on_acked(2);
+            }
+            if sequence == 3 {
+                cids.on_retire(3, &cid(0)).unwrap();
+            }
+            cids.on_lost(sequence);
+        }
+        assert_eq!(sent(&mut cids), [(1, 0)]);
+    }
+
+    #[test]
+    fn retiring_brings_a_replacement_and_tells_the_endpoint() {
+        let mut cids = issued(3);
+        sent(&mut cids);
+        while cids.routing_change().is_some() {}
+        cids.on_retire(1, &cid(2)).unwrap();
+        cids.on_retire(1, &cid(2)).unwrap();
+        cids.replenish(mint(&mut 50));
+        assert_eq!(cids.routing_change(), Some(RoutingChange::Remove(cid(1))));
+        assert_eq!(cids.routing_change(), Some(RoutingChange::Add(cid(51))));
+        assert_eq!(cids.routing_change(), None);
+        assert_eq!(sent(&mut cids), [(3, 0)]);
+    }
+
+    #[test]
+    fn violations_are_named() {
+        let mut cids = issued(4);
+        let code = |r: Result<(), TransportError>| r.unwrap_err().code;
+        // Issued but not yet sent: the peer cannot know it.
+        assert_eq!(code(cids.on_retire(1, &cid(0))), Code::PROTOCOL_VIOLATION);
+        sent(&mut cids);
+        assert_eq!(code(cids.on_retire(4, &cid(0))), Code::PROTOCOL_VIOLATION);
+        assert_eq!(code(cids.on_retire(2, &cid(2))), Code::PROTOCOL_VIOLATION);
+        assert_eq!(cids.on_retire(2, &cid(0)), Ok(()));
+        assert_eq!(
+            code(cids.issue_preferred(cid(9), token(9))),
+            Code::INTERNAL_ERROR
+        );
+    }
+
+    #[test]
+    fn empty_connection_ids_stay_empty() {
+        let mut cids = LocalCids::new(ConnectionId::EMPTY, token(0), 4);
+        cids.set_peer_limit(8);
+        cids.replenish(mint(&mut 0));
+        cids.set_lifetime(Instant::ZERO, Some(Duration::from_secs(1)));
+        assert_eq!(cids.next_timeout(), None);
+        assert!(!cids.rotate());
+        assert_eq!(cids.next_to_send(), None);
+        assert_eq!(cids.routing_change(), None);
+        assert_eq!(
+            cids.on_retire(0, &ConnectionId::EMPTY).unwrap_err().code,
+            Code::PROTOCOL_VIOLATION
+        );
+    }
+
+    #[test]
+    fn the_preferred_address_takes_number_one() {
+        let mut cids = LocalCids::new(cid(0), token(0), 4);
+        cids.issue_preferred(cid(7), token(7)).unwrap();
+        cids.set_peer_limit(4);
+        cids.replenish(mint(&mut 20));
+        assert_eq!(sent(&mut cids), [(2, 0), (3, 0)]);
+        cids.on_retire(1, &cid(0)).unwrap();
+        assert_eq!(cids.issued().next(), Some(cid(0)));
+    }
+
+    #[test]
+    fn rotation_replaces_all_and_waits_for_the_peer() {
+        let mut cids = issued(4);
+        sent(&mut cids);
+        cids.on_lost(3);
+        assert!(cids.rotate());
+        cids.replenish(mint(&mut 10));
+        // The lost one cannot carry a Retire Prior To above its own number.
+        assert_eq!(sent(&mut cids), [(3, 3), (4, 4), (5, 4), (6, 4), (7, 4)]);
+        assert!(!cids.rotate(), "the peer has not complied yet");
+        for old in 0..4 {
+            assert!(cids.issued().any(|c| c == cid(old)));
+            cids.on_retire(old, &cid(11)).unwrap();
+        }
+        assert!(cids.rotate());
+    }
+
+    #[test]
+    fn a_lifetime_rotates_without_a_busy_loop() {
+        let second = Duration::from_secs(1);
+        let mut cids = issued(2);
+        cids.set_lifetime(Instant::ZERO, Some(second));
+        let first = Instant::ZERO + second;
+        assert_eq!(cids.next_timeout(), Some(first));
+        assert!(!cids.handle_timeout(Instant::ZERO));
+        assert!(cids.handle_timeout(first));
+        assert_eq!(cids.next_timeout(), Some(first + second));
+        // Refused while unfinished, but the deadline still moves on.
+        assert!(!cids.handle_timeout(first + second));
+        assert!(cids.next_timeout() > Some(first + second));
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Retire(u64, u64),
+        Send,
+        Lose(u64),
+        Ack(u64),
+        Rotate,
+        Replenish,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            (0..40_u64, 0..40_u64).prop_map(|(a, b)| Step::Retire(a, b)),
+            Just(Step::Send),
+            (0..40_u64).prop_map(Step::Lose),
+            (0..40_u64).prop_map(Step::Ack),
+            Just(Step::Rotate),
+            Just(Step::Replenish),
+        ]
+    }
+
+    proptest! {
+        /// Whatever a peer does: bounded, within its limit, the table in step.
+        #[test]
+        fn never_exceeds_its_bounds(
+            limit in 2..12_u64,
+            steps in proptest::collection::vec(step(), 0..200),
+        ) {
+            let mut cids = issued(limit);
+            let mut table = BTreeSet::new();
+            let mut next = 1_000;
+            for step in steps {
+                match step {
+                    Step::Retire(sequence, by) => {
+                        let _ = cids.on_retire(sequence, &cid(by));
+                    }
+                    Step::Send => {
+                        if let Some(frame) = cids.next_to_send() {
+                            prop_assert!(frame.retire_prior_to <= frame.sequence);
+                        }
+                    }
+                    Step::Lose(sequence) => cids.on_lost(sequence),
+                    Step::Ack(sequence) => cids.on_acked(sequence),
+                    Step::Rotate => {
+                        cids.rotate();
+                    }
+                    Step::Replenish => cids.replenish(mint(&mut next)),
+                }
+                while let Some(change) = cids.routing_change() {
+                    match change {
+                        RoutingChange::Add(c) => prop_assert!(table.insert(c.to_vec())),
+                        RoutingChange::Remove(c) => prop_assert!(table.remove(&c.to_vec())),
+                    }
+                }
+                prop_assert!(cids.usable() as u64 <= limit.min(4));
+                prop_assert!(cids.issued().count() <= 2 * MAX_ISSUED);
+                let live: BTreeSet<_> = cids.issued().map(|c| c.to_vec()).collect();
+                prop_assert_eq!(&live, &table);
+            }
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! What the application calls and hears.
+
+use bytes::Bytes;
+use core::fmt;
+use std::net::SocketAddr;
+
+use clearway_recovery::Space;
+
+use super::life::{ConnectionError, Handshake};
+use super::Connection;
+use crate::Instant;
+use crate::datagram::SendDatagramError;
+use crate::stream::{
+    Directionality, Priority, ReadError, StreamEvent, StreamId, UnknownStream, WriteError,
+};
+use crate::wire::TransportParameters;
+
+/// What happened that the application may want to know. Edge-triggered: an
+/// event is not repeated until something new happens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// The handshake is complete: keys, ALPN and certificates are known.
+    Connected,
+    /// Both ends know that it is (RFC 9001 §4.1.2).
+    Confirmed,
+    /// Something of a stream.
+    Stream(StreamEvent),
+    /// `recv_datagram` has something.
+    DatagramReceived,
+    /// Packets go to another address now.
+    PathChanged {
+        /// The peer's address.
+        remote: SocketAddr,
+    },
+    /// The server refused 0-RTT: what was written is sent again in 1-RTT.
+    ZeroRttRejected,
+    /// The connection has ended; said once.
+    Closed(ConnectionError),
+}
+
+/// A key update that can't begin now (RFC 9001 §6.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum UpdateKeysError {
+    /// The handshake is not confirmed.
+    HandshakeNotConfirmed,
+    /// The last update is not acknowledged yet.
+    TooSoon,
+}
+
+impl fmt::Display for UpdateKeysError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::HandshakeNotConfirmed => "the handshake is not confirmed yet",
+            Self::TooSoon => "the last key update is not acknowledged yet",
+        })
+    }
+}
+
+impl std::error::Error for UpdateKeysError {}
+
+impl Connection {
+    /// The next event, until there is none.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events
+            .pop_front()
+            .or_else(|| self.streams.poll_event().map(Event::Stream))
+    }
+
+    /// Whether TLS is still running.
+    #[must_use]
+    pub fn is_handshaking(&self) -> bool {
+        self.handshake == Handshake::Running
+    }
+
+    /// Whether both ends know that the handshake is complete.
+    #[must_use]
+    pub fn is_confirmed(&self) -> bool {
+        self.handshake == Handshake::Confirmed
+    }
+
+    /// Why the connection ended, if it has.
+    #[must_use]
+    pub fn error(&self) -> Option<&ConnectionError> {
+        self.error.as_ref()
+    }
+
+    /// Whether the endpoint may forget the connection.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        matches!(self.life, super::life::Life::Drained)
+    }
+
+    /// The peer's address on the active path.
+    #[must_use]
+    pub fn remote_address(&self) -> SocketAddr {
+        self.paths.active().remote
+    }
+
+    /// The application protocol both ends agreed on.
+    #[must_use]
+    pub fn alpn(&self) -> Option<&[u8]> {
+        self.tls.summary.alpn.as_deref()
+    }
+
+    /// The name the client asked for.
+    #[must_use]
+    pub fn server_name(&self) -> Option<&str> {
+        self.tls.summary.server_name.as_deref()
+    }
+
+    /// The peer's certificates, its own first, DER.
+    #[must_use]
+    pub fn peer_certificates(&self) -> Option<&[rustls::pki_types::CertificateDer<'static>]> {
+        self.tls.summary.peer_certificates.as_deref()
+    }
+
+    /// The peer's transport parameters, once they have arrived.
+    #[must_use]
+    pub fn peer_transport_parameters(&self) -> Option<&TransportParameters> {
+        self.tls.peer.as_ref()
+    }
+
+    /// Whether 0-RTT data may be written (client), before the handshake.
+    #[must_use]
+    pub fn has_zero_rtt(&self) -> bool {
+        self.keys.zero_rtt.is_some()
+    }
+
+    /// Whether the server took our 0-RTT data; `None` until it is known or if
+    /// there was none.
+    #[must_use]
+    pub fn zero_rtt_accepted(&self) -> Option<bool> {
+        self.tls.zero_rtt_accepted
+    }
+
+    /// Opens a stream; `None` while the peer's limit is reached (then
+    /// `StreamEvent::StreamsAvailable` follows).
+    pub fn open(&mut self, directionality: Directionality) -> Option<StreamId> {
+        self.streams.open(directionality)
+    }
+
+    /// The next stream the peer opened.
+    pub fn accept(&mut self, directionality: Directionality) -> Option<StreamId> {
+        self.streams.accept(directionality)
+    }
+
+    /// Takes as much of `data` as the buffer allows; answers how much.
+    ///
+    /// # Errors
+    /// See [`WriteError`]; `Blocked` is followed by `StreamEvent::Writable`.
+    pub fn write(&mut self, id: StreamId, data: &[u8]) -> Result<usize, WriteError> {
+        self.streams.write(id, data)
+    }
+
+    /// Like [`write`](Self::write) without a copy; advances `data`.
+    ///
+    /// # Errors
+    /// See [`WriteError`].
+    pub fn write_chunk(&mut self, id: StreamId, data: &mut Bytes) -> Result<usize, WriteError> {
+        self.streams.write_chunk(id, data)
+    }
+
+    /// Ends the stream after what has been written.
+    ///
+    /// # Errors
+    /// See [`WriteError`].
+    pub fn finish(&mut self, id: StreamId) -> Result<(), WriteError> {
+        self.streams.finish(id)
+    }
+
+    /// Abandons sending (RESET_STREAM).
+    ///
+    /// # Errors
+    /// See [`UnknownStream`].
+    pub fn reset(&mut self, id: StreamId, code: u64) -> Result<(), UnknownStream> {
+        self.streams.reset(id, code)
+    }
+
+    /// Abandons receiving (STOP_SENDING).
+    ///
+    /// # Errors
+    /// See [`UnknownStream`].
+    pub fn stop(&mut self, id: StreamId, code: u64) -> Result<(), UnknownStream> {
+        self.streams.stop(id, code)
+    }
+
+    /// Reads into `buffer`; `None` = the stream has ended.
+    ///
+    /// # Errors
+    /// See [`ReadError`]; `Blocked` is followed by `StreamEvent::Readable`.
+    pub fn read(&mut self, id: StreamId, buffer: &mut [u8]) -> Result<Option<usize>, ReadError> {
+        self.streams.read(id, buffer)
+    }
+
+    /// Reads at most `max` bytes without a copy; `None` = the stream has ended.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub fn read_chunk(&mut self, id: StreamId, max: usize) -> Result<Option<Bytes>, ReadError> {
+        self.streams.read_chunk(id, max)
+    }
+
+    /// Changes how a stream is scheduled against others.
+    ///
+    /// # Errors
+    /// See [`UnknownStream`].
+    pub fn set_priority(&mut self, id: StreamId, priority: Priority) -> Result<(), UnknownStream> {
+        self.streams.set_priority(id, priority)
+    }
+
+    /// Queues a DATAGRAM frame (RFC 9221).
+    ///
+    /// # Errors
+    /// If the peer takes none, it is too large, or the queue is full.
+    pub fn send_datagram(&mut self, data: Bytes) -> Result<(), SendDatagramError> {
+        let max = self.max_datagram_size();
+        self.datagrams.send(data, max)
+    }
+
+    /// The next DATAGRAM received.
+    pub fn recv_datagram(&mut self) -> Option<Bytes> {
+        self.datagrams.recv()
+    }
+
+    /// Largest DATAGRAM that fits a packet of the active path now; `None` if
+    /// the peer takes none.
+    #[must_use]
+    pub fn max_datagram_size(&self) -> Option<usize> {
+        /// First byte, packet number, tag, frame type, length.
+        const OVERHEAD: usize = 1 + 4 + 16 + 1 + 2;
+        let offered = self.tls.peer.as_ref()?.max_datagram_frame_size?;
+        let offered = usize::try_from(offered).unwrap_or(usize::MAX);
+        let cid = self.remote_cids.for_path(self.paths.active_id()).len();
+        let room = usize::from(self.paths.active().mtu.current()).saturating_sub(OVERHEAD + cid);
+        // The frame's own type and length count against what the peer offered.
+        Some(room.min(offered.saturating_sub(3))).filter(|&max| max > 0)
+    }
+
+    /// Sends a PING, whose acknowledgement shows that the peer is there.
+    pub fn ping(&mut self) {
+        self.space(Space::Data).ping = true;
+    }
+
+    /// Begins a new key phase (RFC 9001 §6.1).
+    ///
+    /// # Errors
+    /// See [`UpdateKeysError`].
+    pub fn update_keys(&mut self, now: Instant) -> Result<(), UpdateKeysError> {
+        if self.handshake != Handshake::Confirmed {
+            return Err(UpdateKeysError::HandshakeNotConfirmed);
+        }
+        let Some(keys) = &mut self.keys.one_rtt else {
+            return Err(UpdateKeysError::HandshakeNotConfirmed);
+        };
+        keys.initiate().map_err(|_| UpdateKeysError::TooSoon)?;
+        self.on_key_phase(now, false);
+        Ok(())
+    }
+
+    /// Retires the connection IDs in use and issues others.
+    pub fn rotate_connection_ids(&mut self) {
+        self.local_cids.rotate();
+        self.issue_cids();
+    }
+}

@@ -1,0 +1,140 @@
+//! How a connection ends (RFC 9000 §10).
+
+use core::time::Duration;
+
+use clearway_recovery::Space;
+
+use super::life::{Close, Closing, ConnectionError, Handshake, Life};
+use super::packet::{Permit, Shape};
+use super::space::SPACES;
+use super::{Connection, EndpointEvent, Event, Transmit};
+use crate::Instant;
+use crate::error::TransportError;
+use crate::wire::{PacketKind, Writer, frame};
+
+impl Connection {
+    /// Closes with the application's `code` and `reason` (RFC 9000 §10.2).
+    /// Streams end where they are; what was not sent is not sent any more.
+    /// Does nothing on a connection that has ended already.
+    pub fn close(&mut self, now: Instant, code: u64, reason: &[u8]) {
+        let close = Close::Application {
+            code,
+            reason: reason.to_vec(),
+        };
+        self.start_closing(now, close);
+    }
+
+    /// The peer broke the protocol, or we did.
+    pub(crate) fn fail(&mut self, now: Instant, error: TransportError) {
+        self.start_closing(now, Close::Transport(error));
+    }
+
+    fn start_closing(&mut self, now: Instant, close: Close) {
+        if !self.life.is_open() {
+            return;
+        }
+        self.end(close.as_error());
+        let until = now + self.drain_period();
+        self.life.advance(Life::Closing(Closing::new(close, until)));
+    }
+
+    /// CONNECTION_CLOSE arrived: answer nothing more (RFC 9000 §10.2.2).
+    pub(crate) fn on_peer_close(&mut self, now: Instant, error: ConnectionError) {
+        self.end(error);
+        let until = now + self.drain_period();
+        self.life.advance(Life::Draining { until });
+    }
+
+    pub(crate) fn on_stateless_reset(&mut self, now: Instant) {
+        self.on_peer_close(now, ConnectionError::StatelessReset);
+    }
+
+    /// Ends without a word: nobody is there, or nobody would understand.
+    pub(crate) fn end_silently(&mut self, error: ConnectionError) {
+        self.end(error);
+        self.on_drained();
+    }
+
+    pub(crate) fn on_drained(&mut self) {
+        if self.life.advance(Life::Drained) {
+            self.endpoint_events.push_back(EndpointEvent::Drained);
+        }
+    }
+
+    /// Three PTOs (RFC 9000 §10.2).
+    fn drain_period(&self) -> Duration {
+        3 * self.pto_of(self.paths.active_id())
+    }
+
+    /// The application hears why, once.
+    fn end(&mut self, error: ConnectionError) {
+        if self.error.is_none() {
+            self.error = Some(error.clone());
+            self.events.push_back(Event::Closed(error));
+        }
+    }
+
+    /// While closing, a packet may be the peer's own CONNECTION_CLOSE; any
+    /// other is answered with ours at a limited rate.
+    pub(crate) fn receive_while_closing(&mut self) {
+        if let Life::Closing(closing) = &mut self.life {
+            closing.on_packet();
+        }
+    }
+
+    /// Writes one datagram with CONNECTION_CLOSE in every space whose keys the
+    /// peer may have (RFC 9000 §10.2.3).
+    pub(crate) fn transmit_close(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
+        let Life::Closing(closing) = &mut self.life else {
+            return None;
+        };
+        if !core::mem::take(&mut closing.due) {
+            return None;
+        }
+        let id = self.paths.active_id();
+        let path = self.paths.active();
+        let size = usize::from(path.mtu.current()).min(buffer.len());
+        let credit = usize::try_from(path.amplification.available()).unwrap_or(usize::MAX);
+        let mut permit = Permit::Closed;
+        let slot = &mut buffer[..size.min(credit)];
+        let len = self.write_datagram(now, id, slot, &mut permit, Shape::Close);
+        self.finish_train(id, len, None)
+    }
+
+    /// Whether CONNECTION_CLOSE goes into `space`: before the handshake is
+    /// confirmed the peer may lack the newest keys (RFC 9000 §10.2.3).
+    pub(crate) fn closes_in(&self, space: Space) -> bool {
+        let has = |space| self.keys.sending_kind(space, self.is_client());
+        match has(space) {
+            None | Some(PacketKind::ZeroRtt) => false,
+            Some(PacketKind::OneRtt) => true,
+            Some(PacketKind::Initial | PacketKind::Handshake) => {
+                self.handshake != Handshake::Confirmed
+            }
+        }
+    }
+
+    pub(crate) fn fill_close(&self, kind: PacketKind, w: &mut Writer<'_>) {
+        let Life::Closing(closing) = &self.life else {
+            return;
+        };
+        // A frame that finds no room is left out: the peer will hear the next
+        // one, or time out.
+        let _ = match (kind, &closing.close) {
+            (PacketKind::OneRtt, Close::Application { code, reason }) => {
+                frame::close::encode_application(w, *code, reason)
+            }
+            (PacketKind::OneRtt, Close::Transport(error)) => {
+                frame::close::encode_transport(w, error)
+            }
+            (PacketKind::Initial | PacketKind::Handshake | PacketKind::ZeroRtt, close) => {
+                frame::close::encode_transport(w, &close.without_application())
+            }
+        };
+    }
+
+    /// Whether any space can carry CONNECTION_CLOSE.
+    pub(crate) fn can_say_close(&self) -> bool {
+        SPACES.into_iter().any(|space| self.closes_in(space))
+    }
+}

@@ -1,0 +1,552 @@
+//! TLS over CRYPTO frames, transport parameters, 0-RTT, Retry and Version
+//! Negotiation (RFC 9000 §7, RFC 9001 §4).
+
+use core::time::Duration;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use clearway_recovery::{PtoContext, Space};
+
+use super::life::{ConnectionError, Handshake};
+use super::{Connection, EndpointEvent, Event};
+use crate::cid::ConnectionId;
+use crate::crypto::{ClientSessions, KeyStep, Session, initial_keys, retry_is_genuine};
+use crate::error::{Code, TransportError};
+use crate::event::{DropReason, TraceEvent};
+use crate::stream::PeerLimits;
+use crate::wire::{PacketKind, Reader, TransportParameters, Version};
+use crate::{Instant, Role};
+
+/// Packets between two deliberately unused packet numbers, at first.
+const FIRST_SKIP: u64 = 200;
+
+/// The TLS side of a connection, and what the handshake agreed on.
+#[derive(Debug)]
+pub(crate) struct Tls {
+    /// `None` once nothing more is expected of TLS.
+    session: Option<Session>,
+    /// Where TLS's next bytes go.
+    level: Space,
+    pub(crate) version: Version,
+    /// In our Initial packets: from a Retry or a NEW_TOKEN (client).
+    pub(crate) token: Vec<u8>,
+    /// Source Connection ID of our long headers.
+    pub(crate) local_cid: ConnectionId,
+    /// Destination Connection ID of the client's first Initial.
+    original_dcid: ConnectionId,
+    /// Source Connection ID of a Retry.
+    retry_scid: Option<ConnectionId>,
+    /// Source Connection ID of the peer's first Initial (client: the server's).
+    peer_cid: Option<ConnectionId>,
+    pub(crate) local: TransportParameters,
+    pub(crate) peer: Option<TransportParameters>,
+    /// Remembered ones in force for 0-RTT, until the server's arrive.
+    remembered: Option<TransportParameters>,
+    pub(crate) zero_rtt_accepted: Option<bool>,
+    /// Clear the QUIC bit at random: the peer offered it (RFC 9287).
+    pub(crate) grease_quic_bit: bool,
+    /// The packet number to leave out next, and how many have been.
+    pub(crate) next_skip: u64,
+    pub(crate) skips: u32,
+    pub(crate) summary: Summary,
+    /// Where NEW_TOKEN tokens go (client).
+    memory: Option<Memory>,
+    /// Bytes from TLS on their way into CRYPTO streams; reused.
+    scratch: Vec<u8>,
+}
+
+/// What is saved of TLS before its state is freed.
+#[derive(Debug, Default)]
+pub(crate) struct Summary {
+    pub(crate) alpn: Option<Vec<u8>>,
+    pub(crate) server_name: Option<String>,
+    pub(crate) peer_certificates: Option<Vec<rustls::pki_types::CertificateDer<'static>>>,
+}
+
+/// What a client remembers of the server for next time.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    pub(crate) sessions: Arc<ClientSessions>,
+    pub(crate) server: rustls::pki_types::ServerName<'static>,
+}
+
+impl Tls {
+    pub(crate) fn new(
+        session: Session,
+        local: TransportParameters,
+        local_cid: ConnectionId,
+        original_dcid: ConnectionId,
+    ) -> Self {
+        Self {
+            session: Some(session),
+            level: Space::Initial,
+            version: Version::V1,
+            token: Vec::new(),
+            local_cid,
+            original_dcid,
+            retry_scid: None,
+            peer_cid: None,
+            local,
+            peer: None,
+            remembered: None,
+            zero_rtt_accepted: None,
+            grease_quic_bit: false,
+            next_skip: FIRST_SKIP,
+            skips: 0,
+            summary: Summary::default(),
+            memory: None,
+            scratch: Vec::new(),
+        }
+    }
+
+    pub(crate) fn remember_with(&mut self, memory: Memory) {
+        if let Some(token) = memory.sessions.take_token(&memory.server) {
+            self.token = token;
+        }
+        self.memory = Some(memory);
+    }
+
+    pub(crate) fn set_peer_cid(&mut self, cid: ConnectionId) {
+        self.peer_cid = Some(cid);
+    }
+
+    pub(crate) fn store_token(&self, token: &[u8]) {
+        if let Some(memory) = &self.memory {
+            memory.sessions.put_token(&memory.server, token.to_vec());
+        }
+    }
+
+    /// The peer's parameters in force now.
+    fn in_force(&self) -> Option<&TransportParameters> {
+        self.peer.as_ref().or(self.remembered.as_ref())
+    }
+
+    pub(crate) fn peer_ack_delay(&self, ack: &crate::wire::frame::ack::Ack<'_>) -> Duration {
+        let exponent = self.peer.as_ref().map_or(3, |peer| peer.ack_delay_exponent);
+        Duration::from_micros(ack.delay_micros(exponent))
+    }
+
+    pub(crate) fn peer_max_udp_payload(&self) -> u16 {
+        self.in_force().map_or(u16::MAX, |peer| {
+            u16::try_from(peer.max_udp_payload_size).unwrap_or(u16::MAX)
+        })
+    }
+
+    pub(crate) fn peer_disables_migration(&self) -> bool {
+        self.peer
+            .as_ref()
+            .is_some_and(|peer| peer.disable_active_migration)
+    }
+
+    pub(crate) fn preferred_address(&self, v6: bool) -> Option<SocketAddr> {
+        let preferred = self.peer.as_ref()?.preferred_address.as_ref()?;
+        if v6 {
+            preferred.ipv6.map(SocketAddr::V6)
+        } else {
+            preferred.ipv4.map(SocketAddr::V4)
+        }
+    }
+
+    fn fill_summary(&mut self) {
+        let Some(session) = &self.session else { return };
+        self.summary = Summary {
+            alpn: session.alpn().map(<[u8]>::to_vec),
+            server_name: session.server_name().map(ToOwned::to_owned),
+            peer_certificates: session.peer_certificates().map(<[_]>::to_vec),
+        };
+    }
+}
+
+impl Connection {
+    /// A CRYPTO frame arrived.
+    pub(crate) fn on_crypto(
+        &mut self,
+        now: Instant,
+        space: Space,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<(), TransportError> {
+        let crypto = &mut self.space(space).crypto;
+        crypto.on_frame(offset, data)?;
+        while let Some(bytes) = self.space(space).crypto.read() {
+            // RFC 9001 §4.1.3: nothing new at a level TLS has left behind.
+            if space < self.reading_level() {
+                return Err(TransportError::new(
+                    Code::PROTOCOL_VIOLATION,
+                    "new CRYPTO data at an encryption level that is complete",
+                ));
+            }
+            match &mut self.tls.session {
+                Some(session) => session.read(&bytes)?,
+                // RFC 9001 §6: TLS KeyUpdate is forbidden, and nothing else is
+                // ours to receive after the handshake.
+                None => {
+                    return Err(TransportError::new(
+                        Code::crypto(10),
+                        "TLS message after the handshake",
+                    ));
+                }
+            }
+            self.drive_tls(now)?;
+        }
+        Ok(())
+    }
+
+    /// The newest level at which CRYPTO data can arrive now.
+    fn reading_level(&self) -> Space {
+        if self.handshake != Handshake::Running {
+            Space::Data
+        } else if self.keys.handshake.is_some() {
+            Space::Handshake
+        } else {
+            Space::Initial
+        }
+    }
+
+    /// Moves bytes and keys out of TLS.
+    pub(crate) fn drive_tls(&mut self, now: Instant) -> Result<(), TransportError> {
+        loop {
+            let Some(session) = &mut self.tls.session else {
+                return Ok(());
+            };
+            let mut bytes = core::mem::take(&mut self.tls.scratch);
+            bytes.clear();
+            let step = session.next(&mut bytes);
+            let level = self.tls.level;
+            self.space(level).crypto.write(&bytes);
+            self.tls.scratch = bytes;
+            match step {
+                None => break,
+                Some(KeyStep::Handshake(keys)) => {
+                    self.keys.handshake = Some(keys);
+                    self.tls.level = Space::Handshake;
+                }
+                Some(KeyStep::OneRtt(keys)) => {
+                    self.keys.one_rtt = Some(keys);
+                    self.tls.level = Space::Data;
+                }
+            }
+        }
+        self.take_peer_parameters()?;
+        self.take_early_keys();
+        self.sync_recovery();
+        let finished = self
+            .tls
+            .session
+            .as_ref()
+            .is_some_and(|session| !session.is_handshaking());
+        if self.handshake == Handshake::Running && finished && self.keys.one_rtt.is_some() {
+            self.complete(now)?;
+        }
+        Ok(())
+    }
+
+    /// A server can open 0-RTT packets once the ClientHello has been read.
+    fn take_early_keys(&mut self) {
+        if self.role == Role::Client
+            || self.keys.zero_rtt.is_some()
+            || self.keys.zero_rtt_discarded
+            || self.handshake != Handshake::Running
+        {
+            return;
+        }
+        if let Some(session) = &self.tls.session {
+            self.keys.zero_rtt = session.early_keys();
+        }
+    }
+
+    /// Applies what a client remembers of the server, so that it can write
+    /// before the handshake (RFC 9000 §7.4.1).
+    pub(crate) fn start_zero_rtt(&mut self) {
+        let Some(session) = &self.tls.session else {
+            return;
+        };
+        let Some(keys) = session.early_keys() else {
+            return;
+        };
+        let Some(Ok(remembered)) = session
+            .remembered_transport_parameters()
+            .map(|bytes| TransportParameters::decode(bytes, Role::Server))
+        else {
+            return;
+        };
+        let remembered = remembered.remembered_for_0rtt();
+        self.keys.zero_rtt = Some(keys);
+        self.streams.set_peer_limits(limits_of(&remembered));
+        self.tls.remembered = Some(remembered);
+    }
+
+    /// Transport parameters have arrived inside TLS (RFC 9000 §7.4).
+    fn take_peer_parameters(&mut self) -> Result<(), TransportError> {
+        if self.tls.peer.is_some() {
+            return Ok(());
+        }
+        let Some(bytes) = self
+            .tls
+            .session
+            .as_ref()
+            .and_then(Session::peer_transport_parameters)
+        else {
+            return Ok(());
+        };
+        let peer = TransportParameters::decode(bytes, self.role.peer())?;
+        self.check_cids(&peer)?;
+        if let Some(remembered) = self.tls.remembered.take()
+            && self
+                .tls
+                .session
+                .as_ref()
+                .is_some_and(Session::early_data_accepted)
+        {
+            peer.check_not_reduced(&remembered)?;
+        }
+        self.streams.set_peer_limits(limits_of(&peer));
+        self.remote_cids.set_initial_reset_token(peer.stateless_reset_token);
+        if let Some(preferred) = &peer.preferred_address {
+            self.remote_cids
+                .on_preferred_address(preferred.cid, preferred.reset_token)?;
+        }
+        self.local_cids
+            .set_peer_limit(peer.active_connection_id_limit);
+        self.tls.grease_quic_bit = self.config.grease && peer.grease_quic_bit;
+        self.timers.agree_on_idle(peer.max_idle_timeout);
+        self.recovery
+            .set_max_ack_delay(peer.max_ack_delay);
+        self.tls.peer = Some(peer);
+        self.on_peer_max_udp_payload();
+        Ok(())
+    }
+
+    /// The connection IDs of the handshake are authenticated by the transport
+    /// parameters (RFC 9000 §7.3).
+    fn check_cids(&self, peer: &TransportParameters) -> Result<(), TransportError> {
+        let expect = |what: &'static str, said: Option<ConnectionId>, seen: Option<ConnectionId>| {
+            if said == seen {
+                return Ok(());
+            }
+            let code = if said.is_none() {
+                Code::TRANSPORT_PARAMETER_ERROR
+            } else {
+                Code::PROTOCOL_VIOLATION
+            };
+            Err(TransportError::new(code, what))
+        };
+        expect(
+            "initial_source_connection_id does not match",
+            peer.initial_source_connection_id,
+            self.tls.peer_cid,
+        )?;
+        if self.is_client() {
+            expect(
+                "original_destination_connection_id does not match",
+                peer.original_destination_connection_id,
+                Some(self.tls.original_dcid),
+            )?;
+            expect(
+                "retry_source_connection_id does not match",
+                peer.retry_source_connection_id,
+                self.tls.retry_scid,
+            )?;
+        }
+        Ok(())
+    }
+
+    /// TLS has finished here (RFC 9001 §4.1.1).
+    fn complete(&mut self, now: Instant) -> Result<(), TransportError> {
+        if self.tls.peer.is_none() {
+            return Err(TransportError::new(
+                Code::crypto(109),
+                "no transport parameters in the TLS handshake",
+            ));
+        }
+        self.handshake = Handshake::Complete;
+        self.tls.fill_summary();
+        self.finish_zero_rtt(now);
+        self.events.push_back(Event::Connected);
+        self.issue_cids();
+        if self.role == Role::Server {
+            self.control.handshake_done = true;
+            self.control.new_token_due = self.control.new_token.is_some();
+            self.confirm(now);
+        }
+        self.sync_recovery();
+        self.retry_undecryptable(now);
+        Ok(())
+    }
+
+    /// The server took our 0-RTT data, or it did not.
+    fn finish_zero_rtt(&mut self, now: Instant) {
+        if self.role == Role::Server || self.keys.zero_rtt.is_none() {
+            return;
+        }
+        let accepted = self
+            .tls
+            .session
+            .as_ref()
+            .is_some_and(Session::early_data_accepted);
+        self.tls.zero_rtt_accepted = Some(accepted);
+        self.keys.zero_rtt = None;
+        self.keys.zero_rtt_discarded = true;
+        if accepted {
+            return;
+        }
+        // RFC 9001 §4.6.2: everything that rested on 0-RTT starts anew.
+        let mut outcome = core::mem::take(&mut self.outcome);
+        self.recovery.on_zero_rtt_rejected(&mut outcome);
+        outcome.clear();
+        self.outcome = outcome;
+        self.streams.on_zero_rtt_rejected();
+        if let Some(peer) = &self.tls.peer {
+            self.streams.set_peer_limits(limits_of(peer));
+        }
+        self.events.push_back(Event::ZeroRttRejected);
+        let _ = now;
+    }
+
+    /// Both ends know that the handshake is complete (RFC 9001 §4.1.2).
+    pub(crate) fn confirm(&mut self, now: Instant) {
+        self.handshake = Handshake::Confirmed;
+        self.discard_keys(now, PacketKind::Handshake);
+        if let Some(keys) = &mut self.keys.one_rtt {
+            keys.on_handshake_confirmed();
+        }
+        self.sync_recovery();
+        self.endpoint_events.push_back(EndpointEvent::HandshakeDone);
+        self.events.push_back(Event::Confirmed);
+        self.free_tls();
+        if self.is_client() {
+            self.move_to_preferred_address(now);
+        }
+    }
+
+    /// A server expects nothing more of TLS once its tickets are in the CRYPTO
+    /// stream; a client still takes tickets in.
+    fn free_tls(&mut self) {
+        if self.role == Role::Server {
+            self.tls.session = None;
+            self.tls.scratch = Vec::new();
+        }
+    }
+
+    /// Drops the keys of a packet type and everything that waited in its space
+    /// (RFC 9001 §4.9).
+    pub(crate) fn discard_keys(&mut self, now: Instant, kind: PacketKind) {
+        let space = match kind {
+            PacketKind::Initial => {
+                self.keys.initial_discarded = true;
+                if self.keys.initial.take().is_none() {
+                    return;
+                }
+                Space::Initial
+            }
+            PacketKind::Handshake => {
+                self.keys.handshake_discarded = true;
+                if self.keys.handshake.take().is_none() {
+                    return;
+                }
+                Space::Handshake
+            }
+            PacketKind::ZeroRtt | PacketKind::OneRtt => return,
+        };
+        let mut outcome = core::mem::take(&mut self.outcome);
+        self.recovery.discard_space(space, &mut outcome);
+        outcome.clear();
+        self.outcome = outcome;
+        let state = self.space(space);
+        state.crypto = super::crypto_stream::CryptoStream::default();
+        state.probes = 0;
+        state.ping = false;
+        self.trace(now, || TraceEvent::KeysDiscarded { kind });
+    }
+
+    /// Tells recovery what its timers depend on (RFC 9002 §6.2.1, §6.2.2.1).
+    pub(crate) fn sync_recovery(&mut self) {
+        let context = PtoContext {
+            handshake_confirmed: self.handshake == Handshake::Confirmed,
+            has_handshake_keys: self.keys.handshake.is_some(),
+            peer_completed_address_validation: !self.is_client()
+                || self.handshake == Handshake::Confirmed
+                || self.recovery.largest_acked(Space::Handshake).is_some(),
+            amplification_blocked: self.paths.active().amplification.available()
+                < super::transmit::MIN_DATAGRAM as u64,
+        };
+        self.recovery.set_handshake_state(context);
+    }
+
+    /// The server's first Initial names the connection ID it wants
+    /// (RFC 9000 §7.2).
+    pub(crate) fn on_server_cid(&mut self, scid: ConnectionId) {
+        if self.tls.peer_cid.is_none() {
+            self.tls.peer_cid = Some(scid);
+            self.remote_cids.on_handshake_cid(scid);
+        }
+    }
+
+    /// A Retry: start again with its token and connection ID (RFC 9000 §17.2.5).
+    pub(crate) fn on_retry(
+        &mut self,
+        packet: &[u8],
+        scid: ConnectionId,
+        token: &[u8],
+    ) -> Result<(), DropReason> {
+        if !self.is_client()
+            || self.tls.retry_scid.is_some()
+            || self.tls.peer_cid.is_some()
+            || token.is_empty()
+            || !retry_is_genuine(&self.tls.original_dcid, packet)
+        {
+            return Err(DropReason::Unexpected);
+        }
+        self.tls.retry_scid = Some(scid);
+        self.tls.token = token.to_vec();
+        self.remote_cids.on_retry(scid);
+        self.keys.initial = Some(initial_keys(&scid, Role::Client));
+        let mut outcome = core::mem::take(&mut self.outcome);
+        self.recovery.on_retry(&mut outcome);
+        for lost in outcome.lost.drain(..) {
+            for frame in lost.content {
+                self.on_frame_lost(lost.space, &frame);
+            }
+        }
+        outcome.clear();
+        self.outcome = outcome;
+        self.space(Space::Initial).crypto.resend_all();
+        Ok(())
+    }
+
+    /// The server speaks other versions (RFC 9000 §6.2).
+    pub(crate) fn on_version_negotiation(&mut self, versions: &[u8]) -> Result<(), DropReason> {
+        let mut offered = Reader::new(versions);
+        let ours = core::iter::from_fn(|| offered.u32()).any(|version| Version(version) == self.tls.version);
+        if !self.is_client() || self.tls.peer_cid.is_some() || self.tls.retry_scid.is_some() || ours {
+            return Err(DropReason::Unexpected);
+        }
+        self.end_silently(ConnectionError::VersionMismatch);
+        Ok(())
+    }
+
+    pub(crate) fn peer_max_ack_delay(&self) -> Duration {
+        match (&self.tls.peer, self.handshake) {
+            (Some(peer), Handshake::Confirmed) => peer.max_ack_delay,
+            _ => Duration::ZERO,
+        }
+    }
+
+    pub(crate) fn on_key_phase(&mut self, now: Instant, remote: bool) {
+        self.counters.key_updates += 1;
+        let phase = self.counters.key_updates;
+        self.trace(now, || TraceEvent::KeyUpdated { phase, remote });
+    }
+}
+
+/// What the peer's parameters allow our streams.
+fn limits_of(peer: &TransportParameters) -> PeerLimits {
+    PeerLimits {
+        max_data: peer.initial_max_data,
+        bidi_local: peer.initial_max_stream_data_bidi_local,
+        bidi_remote: peer.initial_max_stream_data_bidi_remote,
+        uni: peer.initial_max_stream_data_uni,
+        streams_bidi: peer.initial_max_streams_bidi,
+        streams_uni: peer.initial_max_streams_uni,
+    }
+}

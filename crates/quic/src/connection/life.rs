@@ -1,0 +1,251 @@
+//! From the first packet to the last: how far the handshake is, and how the
+//! connection ends (RFC 9000 §10, RFC 9001 §4.1).
+
+use core::fmt;
+
+use crate::Instant;
+use crate::error::{Code, TransportError};
+
+/// How far the handshake is (RFC 9001 §4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Handshake {
+    /// TLS has not finished.
+    Running,
+    /// TLS has finished here (RFC 9001 §4.1.1).
+    Complete,
+    /// Both ends know (RFC 9001 §4.1.2).
+    Confirmed,
+}
+
+/// Whether packets flow, and if not, what is left to do (RFC 9000 §10.2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Life {
+    /// Packets flow.
+    Open,
+    /// We closed: repeat CONNECTION_CLOSE to whoever still sends, at a limited rate.
+    Closing(Closing),
+    /// The peer closed or reset: say nothing until stray packets have died out.
+    Draining {
+        /// When the state ends.
+        until: Instant,
+    },
+    /// Over; the endpoint may forget the connection.
+    Drained,
+}
+
+/// The closing state (RFC 9000 §10.2.1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Closing {
+    /// What the peer is told.
+    pub(crate) close: Close,
+    /// When the state ends: three PTOs after it began.
+    pub(crate) until: Instant,
+    /// CONNECTION_CLOSE is due.
+    pub(crate) due: bool,
+    /// Packets received since the last CONNECTION_CLOSE.
+    pub(crate) received: u32,
+    /// Packets to receive before the next one; doubles with each.
+    pub(crate) every: u32,
+}
+
+/// What a CONNECTION_CLOSE of ours says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Close {
+    /// The transport's error (frame type 0x1c).
+    Transport(TransportError),
+    /// The application's code and reason (frame type 0x1d).
+    Application {
+        /// Its code.
+        code: u64,
+        /// Its reason.
+        reason: Vec<u8>,
+    },
+}
+
+/// Why a connection ended, in words a user can act on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConnectionError {
+    /// We found the peer breaking the protocol, or failed ourselves.
+    Transport(TransportError),
+    /// The peer's transport closed the connection.
+    PeerTransport(TransportError),
+    /// The peer's application closed the connection.
+    PeerApplication {
+        /// The application's code.
+        code: u64,
+        /// The application's reason, as it came.
+        reason: Vec<u8>,
+    },
+    /// Our application closed the connection.
+    LocalApplication {
+        /// The application's code.
+        code: u64,
+    },
+    /// The peer lost its state and said so (RFC 9000 §10.3).
+    StatelessReset,
+    /// Nothing was heard for the idle timeout (RFC 9000 §10.1).
+    IdleTimeout,
+    /// The server speaks none of our versions (RFC 9000 §6.2).
+    VersionMismatch,
+    /// The server refused the connection without saying more.
+    Refused,
+}
+
+impl fmt::Display for ConnectionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Transport(error) => write!(f, "connection closed by us: {error}"),
+            Self::PeerTransport(error) => write!(f, "connection closed by the peer: {error}"),
+            Self::PeerApplication { code, reason } => write!(
+                f,
+                "closed by the peer's application with code {code}: {}",
+                String::from_utf8_lossy(reason)
+            ),
+            Self::LocalApplication { code } => {
+                write!(f, "closed by our application with code {code}")
+            }
+            Self::StatelessReset => f.write_str("the peer lost its state (stateless reset)"),
+            Self::IdleTimeout => f.write_str("nothing heard from the peer for the idle timeout"),
+            Self::VersionMismatch => f.write_str("the server speaks no QUIC version of ours"),
+            Self::Refused => f.write_str("the server refused the connection"),
+        }
+    }
+}
+
+impl std::error::Error for ConnectionError {}
+
+impl Close {
+    /// The error our own side reports for it.
+    pub(crate) fn as_error(&self) -> ConnectionError {
+        match self {
+            Self::Transport(error) => ConnectionError::Transport(error.clone()),
+            Self::Application { code, .. } => ConnectionError::LocalApplication { code: *code },
+        }
+    }
+
+    /// What may be said before the handshake is complete: the application's
+    /// code would be readable by anyone (RFC 9000 §10.2.3).
+    pub(crate) fn without_application(&self) -> TransportError {
+        match self {
+            Self::Transport(error) => error.clone(),
+            Self::Application { .. } => TransportError::new(Code::APPLICATION_ERROR, ""),
+        }
+    }
+}
+
+impl Closing {
+    pub(crate) fn new(close: Close, until: Instant) -> Self {
+        Self {
+            close,
+            until,
+            due: true,
+            received: 0,
+            every: 1,
+        }
+    }
+
+    /// A packet arrived: answer the 1st, 2nd, 4th, 8th… (RFC 9000 §10.2.1).
+    pub(crate) fn on_packet(&mut self) {
+        self.received += 1;
+        if self.received >= self.every {
+            self.received = 0;
+            self.every = self.every.saturating_mul(2);
+            self.due = true;
+        }
+    }
+}
+
+impl Life {
+    /// Whether packets flow.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self, Self::Open)
+    }
+
+    /// When the state ends by itself.
+    pub(crate) fn until(&self) -> Option<Instant> {
+        match self {
+            Self::Closing(closing) => Some(closing.until),
+            Self::Draining { until } => Some(*until),
+            Self::Open | Self::Drained => None,
+        }
+    }
+
+    /// Moves on; a move backwards is refused and changes nothing.
+    ///
+    /// ```text
+    /// Open -> Closing | Draining | Drained     Closing -> Draining | Drained
+    /// Draining -> Drained                      Drained is terminal
+    /// ```
+    pub(crate) fn advance(&mut self, next: Self) -> bool {
+        let legal = next.rank() > self.rank();
+        if legal {
+            *self = next;
+        }
+        legal
+    }
+
+    fn rank(&self) -> u8 {
+        match self {
+            Self::Open => 0,
+            Self::Closing(_) => 1,
+            Self::Draining { .. } => 2,
+            Self::Drained => 3,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn states() -> [Life; 4] {
+        let close = Close::Application {
+            code: 7,
+            reason: Vec::new(),
+        };
+        [
+            Life::Open,
+            Life::Closing(Closing::new(close, Instant::ZERO)),
+            Life::Draining {
+                until: Instant::ZERO,
+            },
+            Life::Drained,
+        ]
+    }
+
+    #[test]
+    fn life_only_moves_forward() {
+        for (i, from) in states().into_iter().enumerate() {
+            for (j, to) in states().into_iter().enumerate() {
+                let mut life = from.clone();
+                assert_eq!(life.advance(to.clone()), j > i, "{from:?} -> {to:?}");
+                assert_eq!(life, if j > i { to } else { from.clone() });
+            }
+        }
+    }
+
+    #[test]
+    fn closing_answers_at_a_limited_rate() {
+        let close = Close::Transport(TransportError::new(Code::NO_ERROR, ""));
+        let mut closing = Closing::new(close, Instant::ZERO);
+        let mut answers = 0;
+        for _ in 0..1000 {
+            closing.due = false;
+            closing.on_packet();
+            answers += u32::from(closing.due);
+        }
+        assert_eq!(answers, 9);
+    }
+
+    #[test]
+    fn an_application_code_stays_private_during_the_handshake() {
+        let close = Close::Application {
+            code: 7,
+            reason: b"secret".to_vec(),
+        };
+        let said = close.without_application();
+        assert_eq!(said.code, Code::APPLICATION_ERROR);
+        assert!(said.reason.is_empty());
+    }
+}

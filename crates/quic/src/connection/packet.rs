@@ -1,0 +1,326 @@
+//! Writing one datagram: which spaces go into it, headers, padding, sealing,
+//! the entry in the ledger.
+
+use clearway_recovery::{PathId, SentInfo, Space};
+
+use super::Connection;
+use super::content::{Content, SentFrame};
+use super::space::SPACES;
+use super::transmit::MIN_DATAGRAM;
+use crate::Instant;
+use crate::crypto::{OneRttKeys, TAG_LEN};
+use crate::event::TraceEvent;
+use crate::wire::header::{HeaderPositions, LongHeader, LongKind, ShortHeader};
+use crate::wire::{PacketKind, TruncatedNumber, Writer};
+
+/// Room below which no further packet is coalesced.
+const MIN_PACKET_ROOM: usize = 128;
+
+/// What congestion window and pacer let out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Permit {
+    /// So many bytes in flight more.
+    Bytes(u64),
+    /// Nothing but acknowledgements, path frames and probes.
+    Closed,
+}
+
+impl Permit {
+    pub(crate) fn is_open(self) -> bool {
+        matches!(self, Self::Bytes(bytes) if bytes > 0)
+    }
+
+    fn spend(&mut self, size: usize) {
+        if let Self::Bytes(bytes) = self {
+            *bytes = bytes.saturating_sub(size as u64);
+        }
+    }
+}
+
+/// What a datagram is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// Whatever is due.
+    Train,
+    /// Only path frames, padded to 1,200 bytes.
+    PathFrames,
+    /// PING and padding to the whole slot.
+    MtuProbe,
+}
+
+/// A packet being written: its header is in place, its frames are coming.
+pub(crate) struct Draft {
+    pub(crate) kind: PacketKind,
+    pub(crate) space: Space,
+    pub(crate) path: PathId,
+    number: u64,
+    number_len: usize,
+    at: HeaderPositions,
+    pub(crate) content: Content,
+    pub(crate) ack_eliciting: bool,
+    /// The datagram must reach 1,200 bytes because of a frame in it.
+    pub(crate) expand: bool,
+}
+
+impl Draft {
+    /// Records a frame that asks for an acknowledgement.
+    pub(crate) fn push(&mut self, frame: SentFrame) {
+        self.ack_eliciting = true;
+        self.content.push(frame);
+    }
+}
+
+impl Connection {
+    /// Fills `slot` with one datagram for path `id`; answers its length, 0 if
+    /// nothing was due.
+    pub(crate) fn write_datagram(
+        &mut self,
+        now: Instant,
+        id: PathId,
+        slot: &mut [u8],
+        permit: &mut Permit,
+        shape: Shape,
+    ) -> usize {
+        let mut len = 0;
+        let mut expand = 0;
+        for (i, space) in SPACES.into_iter().enumerate() {
+            let owed = expand > len;
+            if slot.len() - len < MIN_PACKET_ROOM || !(owed || self.wants(space, now, *permit, shape)) {
+                continue;
+            }
+            let Some(kind) = self.keys.sending_kind(space, self.is_client()) else {
+                continue;
+            };
+            let mut draft = self.start_packet(kind, space, id, &mut slot[len..]);
+            let mut writer = Writer::new(&mut slot[len..]);
+            writer.reserve(draft.at.payload_at);
+            let end = writer.remaining() - TAG_LEN;
+            let mut body = Writer::new(&mut writer.reserve(end)[..]);
+            self.fill(now, &mut draft, &mut body, *permit, shape);
+            let filled = body.written();
+            if filled == 0 && !owed {
+                continue;
+            }
+            if draft.expand || (kind == PacketKind::Initial && (self.is_client() || draft.ack_eliciting)) {
+                expand = MIN_DATAGRAM.min(slot.len());
+            }
+            let more = SPACES[i + 1..].iter().any(|&later| {
+                self.keys.sending_kind(later, self.is_client()).is_some()
+                    && self.wants(later, now, *permit, shape)
+            });
+            let used = len + draft.at.payload_at + filled + TAG_LEN;
+            let last = !more || slot.len() - used < MIN_PACKET_ROOM;
+            let target = match shape {
+                Shape::MtuProbe => slot.len(),
+                Shape::Train | Shape::PathFrames if last => expand,
+                Shape::Train | Shape::PathFrames => 0,
+            };
+            let padding = target.saturating_sub(used);
+            len += self.finish_packet(now, draft, &mut slot[len..], filled, padding, shape, permit);
+        }
+        if len > 0 {
+            self.on_datagram_sent(id, len);
+        }
+        len
+    }
+
+    /// Whether `space` has something that may leave now.
+    fn wants(&mut self, space: Space, now: Instant, permit: Permit, shape: Shape) -> bool {
+        if shape != Shape::Train {
+            return space == Space::Data;
+        }
+        let Some(kind) = self.keys.sending_kind(space, self.is_client()) else {
+            return false;
+        };
+        let state = self.space(space);
+        if state.probes > 0 || (kind != PacketKind::ZeroRtt && state.ack.is_due(now)) {
+            return true;
+        }
+        if space == Space::Data && self.paths.active().has_frames_due() {
+            return true;
+        }
+        let state = self.space(space);
+        permit.is_open()
+            && (state.ping
+                || (kind != PacketKind::ZeroRtt && state.crypto.next_to_send().is_some())
+                || (space == Space::Data && self.wants_data()))
+    }
+
+    fn start_packet(
+        &mut self,
+        kind: PacketKind,
+        space: Space,
+        id: PathId,
+        slot: &mut [u8],
+    ) -> Draft {
+        let number = self.recovery.next_number(space);
+        let truncated = TruncatedNumber::new(number, self.recovery.largest_acked(space));
+        let fixed_bit = !(self.tls.grease_quic_bit && self.rng.u64() & 1 == 0);
+        let dcid = self.remote_cids.for_path(id);
+        let mut writer = Writer::new(slot);
+        let long = match kind {
+            PacketKind::Initial => Some(LongKind::Initial {
+                token: &self.tls.token,
+            }),
+            PacketKind::ZeroRtt => Some(LongKind::ZeroRtt),
+            PacketKind::Handshake => Some(LongKind::Handshake),
+            PacketKind::OneRtt => None,
+        };
+        let at = match long {
+            Some(kind) => LongHeader {
+                kind,
+                version: self.tls.version,
+                dcid,
+                scid: self.tls.local_cid,
+                number: truncated,
+                fixed_bit,
+            }
+            .encode(&mut writer),
+            None => ShortHeader {
+                spin: false,
+                key_phase: self
+                    .keys
+                    .one_rtt
+                    .as_ref()
+                    .is_some_and(OneRttKeys::key_phase),
+                dcid,
+                number: truncated,
+                fixed_bit,
+            }
+            .encode(&mut writer),
+        };
+        Draft {
+            kind,
+            space,
+            path: id,
+            number,
+            number_len: truncated.len(),
+            at,
+            content: Content::new(),
+            ack_eliciting: false,
+            expand: false,
+        }
+    }
+
+    /// Pads, patches the length, seals, and enters the packet in the ledger.
+    /// Answers its size.
+    #[expect(clippy::too_many_arguments, reason = "the steps of one packet's end")]
+    fn finish_packet(
+        &mut self,
+        now: Instant,
+        draft: Draft,
+        slot: &mut [u8],
+        filled: usize,
+        padding: usize,
+        shape: Shape,
+        permit: &mut Permit,
+    ) -> usize {
+        // The header-protection sample starts four bytes after the number's
+        // start, so number and payload make four at least (RFC 9001 §5.4.2).
+        let short = (4 - draft.number_len).saturating_sub(filled);
+        let padding = padding.max(short);
+        let payload_end = draft.at.payload_at + filled + padding;
+        slot[draft.at.payload_at + filled..payload_end].fill(0);
+        let size = payload_end + TAG_LEN;
+        let mut writer = Writer::new(slot);
+        writer.reserve(size);
+        draft.at.finish(&mut writer, size);
+        self.seal(&draft, &mut slot[..size]);
+        // PADDING alone also counts in flight (RFC 9002 §2).
+        let in_flight = draft.ack_eliciting || padding > 0;
+        if in_flight {
+            permit.spend(size);
+        }
+        self.trace(now, || TraceEvent::PacketSent {
+            kind: draft.kind,
+            number: draft.number,
+            size: size as u16,
+            ack_eliciting: draft.ack_eliciting,
+        });
+        self.on_packet_sent(now, draft, size, in_flight, shape);
+        size
+    }
+
+    fn seal(&mut self, draft: &Draft, packet: &mut [u8]) {
+        let (number, header_len, number_len) = (draft.number, draft.at.payload_at, draft.number_len);
+        let keys = &mut self.keys;
+        match draft.kind {
+            PacketKind::Initial => keys
+                .initial
+                .as_ref()
+                .map(|keys| keys.local.seal(number, packet, header_len, number_len)),
+            PacketKind::Handshake => keys
+                .handshake
+                .as_ref()
+                .map(|keys| keys.local.seal(number, packet, header_len, number_len)),
+            PacketKind::ZeroRtt => keys
+                .zero_rtt
+                .as_ref()
+                .map(|keys| keys.seal(number, packet, header_len, number_len)),
+            PacketKind::OneRtt => keys
+                .one_rtt
+                .as_mut()
+                .map(|keys| keys.seal(number, packet, header_len, number_len)),
+        }
+        .expect("a packet is only started with its keys at hand");
+    }
+
+    fn on_packet_sent(&mut self, now: Instant, draft: Draft, size: usize, in_flight: bool, shape: Shape) {
+        let ect = self.paths.get(draft.path).is_some_and(|path| path.ecn.mark().is_some());
+        if let Some(path) = self.paths.get_mut(draft.path) {
+            path.busy |= draft.ack_eliciting;
+            if ect {
+                path.ecn.on_sent();
+            }
+        }
+        let state = self.space(draft.space);
+        if draft.ack_eliciting {
+            state.probes = state.probes.saturating_sub(1);
+            state.ping = false;
+            state.since_eliciting = 0;
+            self.timers.on_ack_eliciting_sent(now, &self.config);
+        } else {
+            state.since_eliciting += 1;
+        }
+        self.counters.packets_sent += 1;
+        let info = SentInfo {
+            space: draft.space,
+            path: draft.path,
+            number: draft.number,
+            now,
+            size: size as u16,
+            ack_eliciting: draft.ack_eliciting,
+            in_flight,
+            mtu_probe: shape == Shape::MtuProbe,
+            ect,
+        };
+        self.recovery.on_sent(info, draft.content);
+        self.skip_a_number(draft.space);
+        if draft.kind == PacketKind::Handshake && self.is_client() {
+            // RFC 9001 §4.9.1: the client's first Handshake packet ends Initial.
+            self.discard_keys(now, PacketKind::Initial);
+        }
+    }
+
+    /// Leaves a packet number out now and then, so that a peer that
+    /// acknowledges what it has not received is caught (RFC 9000 §21.4).
+    fn skip_a_number(&mut self, space: Space) {
+        if space != Space::Data {
+            return;
+        }
+        if self.recovery.next_number(space) == self.tls.next_skip {
+            self.recovery.skip_number(space);
+            let gap = 128 + self.rng.below(1 << self.tls.skips.min(20));
+            self.tls.skips += 1;
+            self.tls.next_skip = self.recovery.next_number(space) + gap;
+        }
+    }
+
+    fn on_datagram_sent(&mut self, id: PathId, len: usize) {
+        self.counters.datagrams_sent += 1;
+        self.counters.bytes_sent += len as u64;
+        if let Some(path) = self.paths.get_mut(id) {
+            path.amplification.on_sent(len as u64);
+        }
+    }
+}

@@ -1,0 +1,367 @@
+//! The way in: datagram, coalesced packets, header, payload.
+
+use clearway_recovery::PathId;
+
+use super::keyring::space_of;
+use super::life::{Handshake, Life};
+use super::{Connection, Received};
+use crate::cid::ResetToken;
+use crate::crypto::update::Opened as OneRttOpened;
+use crate::error::{Code, TransportError};
+use crate::event::{DropReason, TraceEvent};
+use crate::path::ecn::Ecn;
+use crate::wire::header::{HeaderKind, OpenHeader};
+use crate::wire::{Frames, PacketKind, PartialHeader};
+use crate::{Instant, Role};
+
+/// Packets kept until their keys exist (RFC 9001 §5.7).
+const MAX_UNDECRYPTABLE: usize = 10;
+
+/// A packet that authenticated.
+pub(crate) struct Packet<'a> {
+    pub(crate) kind: PacketKind,
+    pub(crate) number: u64,
+    pub(crate) payload: &'a [u8],
+    /// The path it arrived on; `None` for an address not seen before.
+    pub(crate) path: Option<PathId>,
+    pub(crate) from: Received,
+}
+
+/// Why a packet was not processed without that being anybody's error.
+type Dropped = (Option<PacketKind>, DropReason);
+
+enum Failure {
+    Dropped(Dropped),
+    Fatal(TransportError),
+}
+
+impl From<TransportError> for Failure {
+    fn from(error: TransportError) -> Self {
+        Self::Fatal(error)
+    }
+}
+
+impl Connection {
+    /// Takes in one UDP datagram, decrypting it in place.
+    pub fn receive(&mut self, now: Instant, from: Received, datagram: &mut [u8]) {
+        self.counters.datagrams_received += 1;
+        self.counters.bytes_received += datagram.len() as u64;
+        match &mut self.life {
+            Life::Open => {}
+            Life::Closing(_) => return self.receive_while_closing(now, datagram),
+            Life::Draining { .. } | Life::Drained => return,
+        }
+        if self.is_unwelcome(&from) {
+            return self.drop_packet(now, (None, DropReason::Unexpected));
+        }
+        self.credit_path(&from, datagram.len());
+        // Opening a packet may overwrite the bytes that a stateless reset would
+        // have its token in.
+        let token = datagram.last_chunk::<16>().copied().map(ResetToken);
+        let was_short = datagram.first().is_some_and(|first| first & 0x80 == 0);
+        let mut authenticated = false;
+        if let Err(error) = self.receive_packets(now, from, datagram, &mut authenticated) {
+            self.fail(now, error);
+            return;
+        }
+        if !authenticated
+            && was_short
+            && token.is_some_and(|token| self.remote_cids.is_reset_token(&token))
+        {
+            self.on_stateless_reset(now);
+        }
+    }
+
+    fn receive_packets(
+        &mut self,
+        now: Instant,
+        from: Received,
+        datagram: &mut [u8],
+        authenticated: &mut bool,
+    ) -> Result<(), TransportError> {
+        let mut rest = datagram;
+        let mut first_dcid = None;
+        while !rest.is_empty() {
+            let header = match PartialHeader::parse(rest, self.local_cids.cid_len()) {
+                Ok(header) => header,
+                Err(error) => {
+                    self.drop_packet(now, (None, DropReason::Malformed));
+                    match error.packet_len() {
+                        Some(skip) => rest = &mut rest[skip..],
+                        None => break,
+                    }
+                    continue;
+                }
+            };
+            let (packet, tail) = rest.split_at_mut(header.packet_len);
+            let dcid = header.dcid.cid(packet);
+            // RFC 9000 §12.2: coalesced packets are all for one connection.
+            if *first_dcid.get_or_insert(dcid) != dcid {
+                self.drop_packet(now, (header.kind.packet(), DropReason::Unexpected));
+                break;
+            }
+            match self.receive_packet(now, from, &header, packet) {
+                Ok(()) => *authenticated = true,
+                Err(Failure::Dropped(dropped)) => self.drop_packet(now, dropped),
+                Err(Failure::Fatal(error)) => return Err(error),
+            }
+            if !self.life.is_open() {
+                break;
+            }
+            rest = tail;
+        }
+        Ok(())
+    }
+
+    fn receive_packet(
+        &mut self,
+        now: Instant,
+        from: Received,
+        header: &PartialHeader,
+        packet: &mut [u8],
+    ) -> Result<(), Failure> {
+        let kind = match header.kind {
+            HeaderKind::Initial { .. } => PacketKind::Initial,
+            HeaderKind::ZeroRtt => PacketKind::ZeroRtt,
+            HeaderKind::Handshake => PacketKind::Handshake,
+            HeaderKind::Short { .. } => PacketKind::OneRtt,
+            HeaderKind::Retry { token, .. } => {
+                let Some(scid) = header.scid.cid(packet) else {
+                    return Err(Failure::Dropped((None, DropReason::Malformed)));
+                };
+                return self
+                    .on_retry(now, packet, scid, token.of(packet))
+                    .map_err(|reason| Failure::Dropped((None, reason)));
+            }
+            HeaderKind::VersionNegotiation { versions } => {
+                return self
+                    .on_version_negotiation(now, versions.of(packet))
+                    .map_err(|reason| Failure::Dropped((None, reason)));
+            }
+            HeaderKind::UnsupportedVersion => {
+                return Err(Failure::Dropped((None, DropReason::Unexpected)));
+            }
+        };
+        let dropped = |reason| Failure::Dropped((Some(kind), reason));
+        if !header.fixed_bit && !self.config.grease {
+            // RFC 9000 §17.2: the fixed bit is set, unless we offered RFC 9287.
+            return Err(dropped(DropReason::Malformed));
+        }
+        if !self.can_open(kind) {
+            let reason = self.keep_for_later(from, kind, packet);
+            return Err(dropped(reason));
+        }
+        let (number, payload) = self
+            .open(now, kind, header.number_at, packet)?
+            .ok_or_else(|| dropped(DropReason::DecryptionFailed))?;
+        let state = self.space(space_of(kind));
+        if state.received.is_known(number) {
+            return Err(dropped(DropReason::Duplicate));
+        }
+        self.trace(now, || TraceEvent::PacketReceived {
+            kind,
+            number,
+            size: header.packet_len as u16,
+        });
+        self.on_authenticated(now, kind, header, packet);
+        let payload = &packet[payload];
+        let path = self.paths.find(&from);
+        self.process(
+            now,
+            &Packet {
+                kind,
+                number,
+                payload,
+                path,
+                from,
+            },
+        )?;
+        Ok(())
+    }
+
+    /// Whether keys for this packet type are at hand.
+    fn can_open(&self, kind: PacketKind) -> bool {
+        match kind {
+            PacketKind::Initial => self.keys.initial.is_some(),
+            PacketKind::Handshake => self.keys.handshake.is_some(),
+            PacketKind::ZeroRtt => self.role == Role::Server && self.keys.zero_rtt.is_some(),
+            // RFC 9001 §5.7: a server must not process 1-RTT packets before
+            // the handshake is complete.
+            PacketKind::OneRtt => {
+                self.keys.one_rtt.is_some()
+                    && (self.is_client() || self.handshake != Handshake::Running)
+            }
+        }
+    }
+
+    /// Removes protection; answers the packet number and where the payload is.
+    #[expect(clippy::type_complexity, reason = "number and range, or not authentic")]
+    fn open(
+        &mut self,
+        now: Instant,
+        kind: PacketKind,
+        number_at: usize,
+        packet: &mut [u8],
+    ) -> Result<Option<(u64, core::ops::Range<usize>)>, TransportError> {
+        let largest = self.space(space_of(kind)).received.max();
+        let keys = &mut self.keys;
+        let direction = match kind {
+            PacketKind::Initial => keys.initial.as_ref().map(|keys| &keys.remote),
+            PacketKind::Handshake => keys.handshake.as_ref().map(|keys| &keys.remote),
+            PacketKind::ZeroRtt => keys.zero_rtt.as_ref(),
+            PacketKind::OneRtt => return self.open_one_rtt(now, number_at, largest, packet),
+        };
+        let Some(direction) = direction else {
+            return Ok(None);
+        };
+        if direction.unprotect_header(packet, number_at).is_none() {
+            return Ok(None);
+        }
+        let Some(header) = OpenHeader::read(packet, number_at) else {
+            return Ok(None);
+        };
+        let number = header.number.recover(largest);
+        let Some(len) = direction.open(number, packet, header.header_len) else {
+            return Ok(None);
+        };
+        header.check_reserved()?;
+        Ok(Some((number, header.header_len..header.header_len + len)))
+    }
+
+    #[expect(clippy::type_complexity, reason = "number and range, or not authentic")]
+    fn open_one_rtt(
+        &mut self,
+        now: Instant,
+        number_at: usize,
+        largest: Option<u64>,
+        packet: &mut [u8],
+    ) -> Result<Option<(u64, core::ops::Range<usize>)>, TransportError> {
+        let pto = self.recovery.active_rtt().pto_base();
+        let Some(keys) = &mut self.keys.one_rtt else {
+            return Ok(None);
+        };
+        if keys.unprotect_header(packet, number_at).is_none() {
+            return Ok(None);
+        }
+        let Some(header) = OpenHeader::read(packet, number_at) else {
+            return Ok(None);
+        };
+        let number = header.number.recover(largest);
+        let opened = keys.open(now, pto, number, header.key_phase, packet, header.header_len)?;
+        let len = match opened {
+            OneRttOpened::Authentic { len, updated } => {
+                header.check_reserved()?;
+                if updated {
+                    self.on_key_phase(now, true);
+                }
+                len
+            }
+            OneRttOpened::Forged => return Ok(None),
+        };
+        Ok(Some((number, header.header_len..header.header_len + len)))
+    }
+
+    /// What an authenticated packet proves, whatever it carries.
+    fn on_authenticated(
+        &mut self,
+        now: Instant,
+        kind: PacketKind,
+        header: &PartialHeader,
+        packet: &[u8],
+    ) {
+        self.counters.packets_received += 1;
+        self.timers.on_packet_received(now);
+        match kind {
+            PacketKind::Initial if self.is_client() => {
+                if let Some(scid) = header.scid.cid(packet) {
+                    self.on_server_cid(scid);
+                }
+            }
+            PacketKind::Handshake if !self.is_client() => {
+                // The client has our Handshake keys, so it received at the
+                // address it claims (RFC 9000 §8.1), and Initial is over
+                // (RFC 9001 §4.9.1).
+                self.paths.active_mut().amplification.validate();
+                self.paths.active_mut().validation.validate();
+                self.discard_keys(now, PacketKind::Initial);
+            }
+            PacketKind::Initial | PacketKind::ZeroRtt | PacketKind::Handshake | PacketKind::OneRtt => {}
+        }
+    }
+
+    /// Frames, then acknowledgement state, then migration.
+    fn process(&mut self, now: Instant, packet: &Packet<'_>) -> Result<(), TransportError> {
+        let space = space_of(packet.kind);
+        if packet.payload.is_empty() {
+            return Err(TransportError::new(
+                Code::PROTOCOL_VIOLATION,
+                "packet without frames",
+            ));
+        }
+        let mut ack_eliciting = false;
+        let mut probing_only = true;
+        for frame in Frames::new(packet.payload) {
+            let frame = frame?;
+            if !frame.allowed_in(packet.kind) {
+                return Err(TransportError::new(
+                    Code::PROTOCOL_VIOLATION,
+                    format!("frame not allowed in {:?} packets", packet.kind),
+                )
+                .in_frame(frame.frame_type()));
+            }
+            ack_eliciting |= frame.is_ack_eliciting();
+            probing_only &= frame.is_probing();
+            let kind = frame.frame_type();
+            self.on_frame(now, packet, frame)
+                .map_err(|error| error.in_frame(kind))?;
+            if !self.life.is_open() {
+                return Ok(());
+            }
+        }
+        let state = self.space(space);
+        let newest = state.received.max().is_none_or(|max| packet.number > max);
+        let in_order = state.received.max().is_none_or(|max| packet.number == max + 1);
+        state.received.insert(packet.number);
+        if newest {
+            state.largest_received_at = now;
+        }
+        let ce = packet.from.ecn == Some(Ecn::Ce);
+        state
+            .ack
+            .on_packet(packet.number, ack_eliciting, packet.from.ecn, in_order, ce, now);
+        if packet.kind == PacketKind::OneRtt && newest {
+            self.after_newest(now, packet, probing_only);
+        }
+        Ok(())
+    }
+
+    /// Keeps a packet whose keys are to come.
+    fn keep_for_later(&mut self, from: Received, kind: PacketKind, packet: &[u8]) -> DropReason {
+        if self.keys.is_discarded(kind) {
+            return DropReason::KeysDiscarded;
+        }
+        if kind == PacketKind::Initial || self.undecryptable.len() >= MAX_UNDECRYPTABLE {
+            return DropReason::Overload;
+        }
+        self.undecryptable.push((from, packet.to_vec()));
+        DropReason::KeysUnavailable
+    }
+
+    /// Tries the kept packets again after keys arrived.
+    pub(crate) fn retry_undecryptable(&mut self, now: Instant) {
+        for (from, mut packet) in core::mem::take(&mut self.undecryptable) {
+            let mut authenticated = false;
+            if !self.life.is_open() {
+                return;
+            }
+            if let Err(error) = self.receive_packets(now, from, &mut packet, &mut authenticated) {
+                self.fail(now, error);
+            }
+        }
+    }
+
+    pub(crate) fn drop_packet(&mut self, now: Instant, (kind, reason): Dropped) {
+        self.counters.packets_dropped += 1;
+        self.trace(now, || TraceEvent::PacketDropped { kind, reason });
+    }
+}

@@ -1,0 +1,168 @@
+//! Everything that waits for a time: one `next_timeout`, one `handle_timeout`.
+
+use core::time::Duration;
+
+use clearway_recovery::Space;
+
+use super::life::{ConnectionError, Handshake, Life};
+use super::space::SPACES;
+use super::{Config, Connection};
+use crate::Instant;
+
+/// Deadlines that no other part owns.
+#[derive(Debug)]
+pub(crate) struct Timers {
+    /// Silence until then closes the connection.
+    pub(crate) idle: Option<Instant>,
+    /// The effective idle timeout, the smaller of both ends' (RFC 9000 §10.1).
+    pub(crate) idle_timeout: Option<Duration>,
+    /// A PING is due then.
+    pub(crate) keep_alive: Option<Instant>,
+    /// The pacer opens then.
+    pub(crate) pacing: Option<Instant>,
+    /// An ack-eliciting packet has left since the last packet arrived: only
+    /// the first restarts the idle timer (RFC 9000 §10.1).
+    sent_since_received: bool,
+    /// `handle_timeout` had nothing to do so often: a busy timer is a defect.
+    pub(crate) idle_wakeups: u64,
+}
+
+impl Timers {
+    pub(crate) fn new(now: Instant, config: &Config) -> Self {
+        let idle_timeout = Some(config.idle_timeout).filter(|timeout| !timeout.is_zero());
+        Self {
+            idle: idle_timeout.map(|timeout| now + timeout),
+            idle_timeout,
+            keep_alive: None,
+            pacing: None,
+            sent_since_received: false,
+            idle_wakeups: 0,
+        }
+    }
+
+    pub(crate) fn on_packet_received(&mut self, now: Instant) {
+        self.sent_since_received = false;
+        self.restart_idle(now);
+    }
+
+    pub(crate) fn on_ack_eliciting_sent(&mut self, now: Instant, config: &Config) {
+        if !self.sent_since_received {
+            self.sent_since_received = true;
+            self.restart_idle(now);
+        }
+        self.keep_alive = config.keep_alive.map(|period| now + period);
+    }
+
+    fn restart_idle(&mut self, now: Instant) {
+        self.idle = self.idle_timeout.map(|timeout| now + timeout);
+    }
+}
+
+impl Connection {
+    /// When [`handle_timeout`](Self::handle_timeout) has to be called next;
+    /// `None` = only a datagram or the application can move the connection.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Instant> {
+        if !self.life.is_open() {
+            return self.life.until();
+        }
+        let acks = SPACES
+            .into_iter()
+            .filter(|&space| self.keys.sending_kind(space, self.is_client()).is_some())
+            .filter_map(|space| self.spaces[space as usize].ack.timeout());
+        let paths = self
+            .paths
+            .iter()
+            .flat_map(|path| [path.validation.next_timeout(), path.mtu.next_timeout()])
+            .flatten();
+        let keys = self.keys.one_rtt.as_ref().and_then(|keys| keys.next_timeout());
+        [
+            self.recovery.next_timeout(),
+            self.timers.idle,
+            self.timers.keep_alive.filter(|_| self.handshake != Handshake::Running),
+            self.timers.pacing,
+            keys,
+        ]
+        .into_iter()
+        .flatten()
+        .chain(acks)
+        .chain(paths)
+        .min()
+    }
+
+    /// Does what is due at `now`. Harmless when nothing is.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if let Some(until) = self.life.until() {
+            if now >= until {
+                self.on_drained();
+            }
+            return;
+        }
+        if !self.life.is_open() {
+            return;
+        }
+        let mut did = self.on_idle_timeout(now);
+        if !self.life.is_open() {
+            return;
+        }
+        did |= self.on_recovery_timeout(now);
+        did |= self.on_keep_alive(now);
+        did |= self.on_path_timeouts(now);
+        if self.timers.pacing.is_some_and(|at| now >= at) {
+            self.timers.pacing = None;
+            did = true;
+        }
+        if let Some(keys) = &mut self.keys.one_rtt
+            && keys.next_timeout().is_some_and(|at| now >= at)
+        {
+            keys.on_timeout(now);
+            did = true;
+        }
+        did |= self.spaces.iter().any(|space| space.ack.is_due(now));
+        if !did {
+            self.timers.idle_wakeups += 1;
+        }
+    }
+
+    fn on_idle_timeout(&mut self, now: Instant) -> bool {
+        if self.timers.idle.is_none_or(|at| now < at) {
+            return false;
+        }
+        // RFC 9000 §10.1: at least three PTOs, so that a lost packet's probe
+        // can save the connection.
+        let floor = 3 * self.recovery.active_rtt().pto(self.peer_max_ack_delay());
+        let timeout = self.timers.idle_timeout.unwrap_or_default();
+        if timeout < floor
+            && let Some(at) = self.timers.idle
+            && now < at + (floor - timeout)
+        {
+            self.timers.idle = Some(at + (floor - timeout));
+            self.timers.idle_timeout = Some(floor);
+            return true;
+        }
+        // Silent: the peer has given up too, or will.
+        self.end(now, ConnectionError::IdleTimeout);
+        self.life.advance(Life::Drained);
+        true
+    }
+
+    fn on_recovery_timeout(&mut self, now: Instant) -> bool {
+        if self.recovery.next_timeout().is_none_or(|at| now < at) {
+            return false;
+        }
+        let mut outcome = core::mem::take(&mut self.outcome);
+        self.recovery.on_timeout(now, &mut outcome);
+        self.apply(now, &mut outcome);
+        self.outcome = outcome;
+        true
+    }
+
+    fn on_keep_alive(&mut self, now: Instant) -> bool {
+        if self.timers.keep_alive.is_none_or(|at| now < at) {
+            return false;
+        }
+        self.timers.keep_alive = self.config.keep_alive.map(|period| now + period);
+        self.space(Space::Data).ping = true;
+        true
+    }
+}

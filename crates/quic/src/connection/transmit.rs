@@ -1,0 +1,213 @@
+//! The way out: which path, how many datagrams, how large, and why no more.
+
+use std::net::{IpAddr, SocketAddr};
+
+use clearway_recovery::limit::Limit;
+use clearway_recovery::{Gate, PathId, Space};
+
+use super::Connection;
+use super::life::{Handshake, Life};
+use super::packet::{Permit, Shape};
+use super::space::SPACES;
+use crate::Instant;
+use crate::event::TraceEvent;
+use crate::path::ecn::Ecn;
+use crate::stream::Sendability;
+
+/// Datagrams that carry an Initial or validate a path fill this many bytes
+/// (RFC 9000 §14.1, §8.2.1).
+pub(crate) const MIN_DATAGRAM: usize = 1200;
+
+/// A train that [`Connection::transmit`] wrote into the caller's buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// Where it goes.
+    pub remote: SocketAddr,
+    /// The local address to send from, if one is known.
+    pub local_ip: Option<IpAddr>,
+    /// The ECN mark of every datagram in it.
+    pub ecn: Option<Ecn>,
+    /// Bytes written, over all datagrams.
+    pub len: usize,
+    /// Size of each datagram but the last; `None` if there is one datagram.
+    pub segment: Option<usize>,
+}
+
+impl Connection {
+    /// Writes the next train into `buffer`, at most `max_datagrams` of one
+    /// size, ready for segmentation offload. `None`: nothing may leave now; ask
+    /// again after the next datagram, timer or write.
+    ///
+    /// `buffer` has to hold the largest datagram (`Config::max_mtu`); 64 KiB is
+    /// the useful maximum.
+    pub fn transmit(
+        &mut self,
+        now: Instant,
+        buffer: &mut [u8],
+        max_datagrams: usize,
+    ) -> Option<Transmit> {
+        match self.life {
+            Life::Open => {}
+            Life::Closing(_) => return self.transmit_close(now, buffer),
+            Life::Draining { .. } | Life::Drained => return None,
+        }
+        let sent = self
+            .transmit_path_frames(now, buffer)
+            .or_else(|| self.transmit_train(now, buffer, max_datagrams))
+            .or_else(|| self.transmit_mtu_probe(now, buffer));
+        if sent.is_none() {
+            self.note_limit(now);
+        }
+        sent
+    }
+
+    /// The socket or the host did not take what `transmit` had ready.
+    pub fn on_scheduling_limited(&mut self, now: Instant) {
+        if self.life.is_open() {
+            self.set_limit(now, Limit::Scheduling);
+        }
+    }
+
+    fn transmit_train(
+        &mut self,
+        now: Instant,
+        buffer: &mut [u8],
+        max_datagrams: usize,
+    ) -> Option<Transmit> {
+        let id = self.paths.active_id();
+        let mut permit = self.permit(now, id);
+        let mut written = 0;
+        let mut segment = None;
+        for _ in 0..max_datagrams.max(1) {
+            let size = segment.unwrap_or_else(|| usize::from(self.paths.active().mtu.current()));
+            let room = buffer.len() - written;
+            let credit = self.paths.active().amplification.available();
+            if room < size || credit < MIN_DATAGRAM as u64 {
+                break;
+            }
+            let slot = &mut buffer[written..written + size.min(credit as usize)];
+            let len = self.write_datagram(now, id, slot, &mut permit, Shape::Train);
+            if len == 0 {
+                break;
+            }
+            written += len;
+            segment.get_or_insert(len);
+            if Some(len) != segment || len < size {
+                break;
+            }
+        }
+        self.finish_train(id, written, segment)
+    }
+
+    /// What may leave now: everything, or only what no window holds back.
+    fn permit(&mut self, now: Instant, id: PathId) -> Permit {
+        if self.paths.active().busy && self.recovery.is_idle(id) && self.limit == Limit::Application
+        {
+            self.recovery.restart_from_idle(id, now);
+            self.paths.active_mut().busy = false;
+        }
+        match self.recovery.gate(id, now) {
+            Gate::Open { bytes } => {
+                self.timers.pacing = None;
+                Permit::Bytes(bytes)
+            }
+            Gate::Congestion => {
+                self.timers.pacing = None;
+                Permit::Closed
+            }
+            Gate::Pacing { until } => {
+                self.timers.pacing = Some(until);
+                Permit::Closed
+            }
+        }
+    }
+
+    fn finish_train(&self, id: PathId, written: usize, segment: Option<usize>) -> Option<Transmit> {
+        if written == 0 {
+            return None;
+        }
+        let path = self.paths.get(id)?;
+        Some(Transmit {
+            remote: path.remote,
+            local_ip: path.local_ip,
+            ecn: path.ecn.mark(),
+            len: written,
+            segment: segment.filter(|&size| size < written),
+        })
+    }
+
+    /// PATH_CHALLENGE and PATH_RESPONSE on paths other than the active one: a
+    /// datagram of its own each, never paced.
+    fn transmit_path_frames(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
+        let active = self.paths.active_id();
+        let path = self
+            .paths
+            .iter()
+            .find(|path| path.id != active && path.has_frames_due())?;
+        let id = path.id;
+        let size = MIN_DATAGRAM
+            .min(buffer.len())
+            .min(path.amplification.available() as usize);
+        let mut permit = Permit::Closed;
+        let len = self.write_datagram(now, id, &mut buffer[..size], &mut permit, Shape::PathFrames);
+        self.finish_train(id, len, None)
+    }
+
+    /// A datagram larger than the path is known to carry (RFC 9000 §14.4).
+    fn transmit_mtu_probe(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
+        if self.handshake != Handshake::Confirmed {
+            return None;
+        }
+        let id = self.paths.active_id();
+        if !self.paths.active().validation.is_validated()
+            || !matches!(self.recovery.gate(id, now), Gate::Open { .. })
+        {
+            return None;
+        }
+        let size = usize::from(self.paths.active_mut().mtu.next_probe(now)?);
+        let slot = buffer.get_mut(..size)?;
+        let mut permit = Permit::Closed;
+        let len = self.write_datagram(now, id, slot, &mut permit, Shape::MtuProbe);
+        self.finish_train(id, len, None)
+    }
+
+    /// Records the one reason for not sending (spec of `Limit` for the order).
+    fn note_limit(&mut self, now: Instant) {
+        let limit = self.reason();
+        self.set_limit(now, limit);
+    }
+
+    fn reason(&mut self) -> Limit {
+        let credit = self.paths.active().amplification.available();
+        let blocked = self.timers.pacing.map_or(Limit::Congestion, |_| Limit::Pacing);
+        let wants_crypto = SPACES.into_iter().any(|space| {
+            self.keys.sending_kind(space, self.is_client()).is_some()
+                && self.space(space).crypto.next_to_send().is_some()
+        });
+        let wants_data = self.keys.sending_kind(Space::Data, self.is_client()).is_some()
+            && self.wants_data();
+        if credit < MIN_DATAGRAM as u64 {
+            return Limit::Amplification;
+        }
+        if wants_crypto || wants_data {
+            return blocked;
+        }
+        if self.handshake == Handshake::Running {
+            return Limit::Handshake;
+        }
+        match self.streams.sendability() {
+            Sendability::Ready => blocked,
+            Sendability::Blocked(limit) => limit,
+        }
+    }
+
+    fn set_limit(&mut self, now: Instant, limit: Limit) {
+        let id = self.paths.active_id();
+        self.recovery.set_limit(id, limit, now);
+        self.limits.set(limit, now);
+        if self.limit != limit {
+            self.limit = limit;
+            self.trace(now, || TraceEvent::Limit(limit));
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! A failed handshake in words: what the operator of either end should look at.
+
+use std::borrow::Cow;
+
+use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
+
+use crate::error::{Code, TransportError};
+
+/// The transport error for a TLS failure (RFC 9001 §4.8). `alert` is what TLS
+/// would have sent.
+#[must_use]
+pub fn transport_error(error: &Error, alert: Option<AlertDescription>) -> TransportError {
+    let alert = alert.unwrap_or_else(|| alert_for(error));
+    TransportError::new(Code::crypto(u8::from(alert)), reason(error))
+}
+
+/// The alert for failures that rustls reports without naming one.
+fn alert_for(error: &Error) -> AlertDescription {
+    match error {
+        Error::InvalidMessage(invalid) => (*invalid).into(),
+        Error::InvalidCertificate(problem) => problem.clone().into(),
+        Error::InappropriateMessage { .. } | Error::InappropriateHandshakeMessage { .. } => {
+            AlertDescription::UnexpectedMessage
+        }
+        Error::PeerMisbehaved(_) => AlertDescription::IllegalParameter,
+        Error::PeerIncompatible(_) => AlertDescription::HandshakeFailure,
+        Error::NoApplicationProtocol => AlertDescription::NoApplicationProtocol,
+        Error::NoCertificatesPresented => AlertDescription::CertificateRequired,
+        // rustls may grow more; whatever it is, it was not the peer's fault.
+        _ => AlertDescription::InternalError,
+    }
+}
+
+/// The cause in words.
+#[must_use]
+pub fn reason(error: &Error) -> Cow<'static, str> {
+    match error {
+        Error::InvalidCertificate(problem) => certificate(problem),
+        Error::NoCertificatesPresented => "the peer showed no certificate".into(),
+        Error::NoApplicationProtocol => "no application protocol (ALPN) in common".into(),
+        Error::PeerIncompatible(PeerIncompatible::NoCipherSuitesInCommon) => {
+            "no cipher suite in common".into()
+        }
+        Error::PeerIncompatible(PeerIncompatible::NoKxGroupsInCommon) => {
+            "no key exchange in common".into()
+        }
+        Error::PeerIncompatible(PeerIncompatible::NoSignatureSchemesInCommon) => {
+            "no signature scheme in common: the certificate's key suits no client algorithm".into()
+        }
+        Error::InappropriateHandshakeMessage {
+            expect_types,
+            got_type,
+        } => format!("TLS message {got_type:?} where {expect_types:?} was due").into(),
+        Error::FailedToGetCurrentTime => "the wall clock cannot be read".into(),
+        Error::FailedToGetRandomBytes => "no randomness from the system".into(),
+        // rustls words the rest well, and may grow more.
+        _ => error.to_string().into(),
+    }
+}
+
+fn certificate(problem: &CertificateError) -> Cow<'static, str> {
+    use CertificateError as E;
+    match problem {
+        E::UnknownIssuer => {
+            "certificate not trusted: no trusted root vouches for it (self-signed, or an \
+             intermediate is missing)"
+                .into()
+        }
+        E::Expired => "certificate expired".into(),
+        E::ExpiredContext { time, not_after } => format!(
+            "certificate expired {} ago (or our clock is wrong)",
+            span(time.as_secs().saturating_sub(not_after.as_secs()))
+        )
+        .into(),
+        E::NotValidYet => "certificate not valid yet".into(),
+        E::NotValidYetContext { time, not_before } => format!(
+            "certificate not valid for another {} (or our clock is wrong)",
+            span(not_before.as_secs().saturating_sub(time.as_secs()))
+        )
+        .into(),
+        E::NotValidForName => "certificate is for another name".into(),
+        E::NotValidForNameContext {
+            expected,
+            presented,
+        } => format!(
+            "certificate is for another name: {} was asked for, it names {}",
+            expected.to_str(),
+            if presented.is_empty() {
+                "nothing".into()
+            } else {
+                presented.join(", ")
+            }
+        )
+        .into(),
+        E::Revoked => "certificate was revoked".into(),
+        E::BadEncoding => "certificate is malformed".into(),
+        E::BadSignature => "certificate or handshake signature is wrong".into(),
+        E::InvalidPurpose | E::InvalidPurposeContext { .. } => {
+            "certificate may not be used for this end of a connection (extended key usage)".into()
+        }
+        E::ApplicationVerificationFailure => "certificate refused by the application".into(),
+        // The rest are rare, rustls words them, and it may grow more.
+        _ => format!("certificate: {problem}").into(),
+    }
+}
+
+/// Seconds as people say them.
+fn span(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", seconds / 60),
+        7_200..172_800 => format!("{} h", seconds / 3_600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustls::pki_types::UnixTime;
+    use std::time::Duration;
+
+    #[test]
+    fn an_expired_certificate_says_since_when() {
+        let at = |seconds| UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+        let error = Error::InvalidCertificate(CertificateError::ExpiredContext {
+            time: at(1_000_000),
+            not_after: at(1_000_000 - 3 * 86_400),
+        });
+        let error = transport_error(&error, None);
+        assert_eq!(error.code, Code::crypto(45));
+        assert!(error.reason.contains("expired 3 days ago"), "{error}");
+    }
+
+    #[test]
+    fn failures_without_an_alert_get_a_fitting_one() {
+        let alert = |error: Error| transport_error(&error, None).code;
+        assert_eq!(alert(Error::NoApplicationProtocol), Code::crypto(120));
+        assert_eq!(alert(Error::NoCertificatesPresented), Code::crypto(116));
+        assert_eq!(alert(Error::FailedToGetRandomBytes), Code::crypto(80));
+    }
+
+    #[test]
+    fn the_alert_tls_chose_wins() {
+        let error = transport_error(
+            &Error::General("x".into()),
+            Some(AlertDescription::UnknownCA),
+        );
+        assert_eq!(error.code, Code::crypto(48));
+    }
+
+    #[test]
+    fn spans_are_readable() {
+        let spans = [59, 119, 600, 10_000, 10_000_000].map(span);
+        assert_eq!(spans, ["59 s", "119 s", "10 min", "2 h", "115 days"]);
+    }
+}

@@ -1,0 +1,252 @@
+//! How a client does TLS. Certificates are verified unless the caller asks for
+//! the opposite in so many words.
+
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::time_provider::{DefaultTimeProvider, TimeProvider};
+use rustls::{
+    ClientConfig, DigitallySignedStruct, KeyLog, KeyLogFile, RootCertStore, SignatureScheme,
+};
+
+use super::client_sessions::ClientSessions;
+use super::config_error::{ConfigError, alpn};
+use super::identity::{Identity, certificates};
+use super::provider::Algorithms;
+
+/// Certificates that are trusted to vouch for others.
+#[derive(Clone, Debug, Default)]
+pub struct Roots(Vec<CertificateDer<'static>>);
+
+impl Roots {
+    /// From PEM text with one or more certificates.
+    ///
+    /// # Errors
+    /// If it cannot be parsed or holds no certificate.
+    pub fn from_pem(pem: &[u8]) -> Result<Self, ConfigError> {
+        certificates("trust anchors", pem).map(Self)
+    }
+
+    /// From certificates in DER.
+    #[must_use]
+    pub fn from_der(certificates: impl IntoIterator<Item = Vec<u8>>) -> Self {
+        Self(certificates.into_iter().map(CertificateDer::from).collect())
+    }
+
+    pub(super) fn into_store(self) -> Result<RootCertStore, ConfigError> {
+        let mut store = RootCertStore::empty();
+        for certificate in self.0 {
+            store
+                .add(certificate)
+                .map_err(|error| ConfigError::Roots(error.to_string()))?;
+        }
+        Ok(store)
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Trust {
+    Roots(Roots),
+    Verifier(Arc<dyn ServerCertVerifier>),
+    Anyone,
+}
+
+/// Builds the TLS configuration of a client.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct ClientCrypto {
+    trust: Trust,
+    algorithms: Algorithms,
+    alpn: Vec<Vec<u8>>,
+    identity: Option<Identity>,
+    early_data: bool,
+    sessions: Arc<ClientSessions>,
+    key_log: Option<Arc<dyn KeyLog>>,
+    wall_clock: Arc<dyn TimeProvider>,
+}
+
+impl ClientCrypto {
+    /// A client that trusts servers these roots vouch for.
+    pub fn new(roots: Roots) -> Self {
+        Self::with_trust(Trust::Roots(roots))
+    }
+
+    /// A client that trusts whom `verifier` trusts (the platform's, a pinned
+    /// key).
+    pub fn with_verifier(verifier: Arc<dyn ServerCertVerifier>) -> Self {
+        Self::with_trust(Trust::Verifier(verifier))
+    }
+
+    /// A client that takes any certificate for any name: whoever is on the
+    /// path can impersonate the server. For laboratories only.
+    pub fn dangerous_accept_any_certificate() -> Self {
+        Self::with_trust(Trust::Anyone)
+    }
+
+    fn with_trust(trust: Trust) -> Self {
+        Self {
+            trust,
+            algorithms: Algorithms::default(),
+            alpn: Vec::new(),
+            identity: None,
+            early_data: true,
+            sessions: Arc::new(ClientSessions::default()),
+            key_log: None,
+            wall_clock: Arc::new(DefaultTimeProvider),
+        }
+    }
+
+    /// What may be negotiated; everything by default.
+    pub fn algorithms(mut self, algorithms: Algorithms) -> Self {
+        self.algorithms = algorithms;
+        self
+    }
+
+    /// Application protocols, most preferred first.
+    pub fn alpn<P: Into<Vec<u8>>>(mut self, protocols: impl IntoIterator<Item = P>) -> Self {
+        self.alpn = protocols.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// The certificate to show to servers that ask.
+    pub fn identity(mut self, identity: Identity) -> Self {
+        self.identity = Some(identity);
+        self
+    }
+
+    /// Whether to offer 0-RTT where a server's ticket allows it; on by
+    /// default. What is sent in 0-RTT remains the application's choice.
+    pub fn early_data(mut self, offer: bool) -> Self {
+        self.early_data = offer;
+        self
+    }
+
+    /// Where tickets are remembered; keep it longer than the connections.
+    pub fn sessions(mut self, sessions: Arc<ClientSessions>) -> Self {
+        self.sessions = sessions;
+        self
+    }
+
+    /// Hand every secret to `log`.
+    pub fn key_log(mut self, log: Arc<dyn KeyLog>) -> Self {
+        self.key_log = Some(log);
+        self
+    }
+
+    /// Append every secret to the file that `SSLKEYLOGFILE` names, if it does.
+    pub fn key_log_from_env(self) -> Self {
+        self.key_log(Arc::new(KeyLogFile::new()))
+    }
+
+    /// Judge certificates and tickets by this clock rather than the system's.
+    pub fn wall_clock(mut self, clock: Arc<dyn TimeProvider>) -> Self {
+        self.wall_clock = clock;
+        self
+    }
+
+    /// The finished configuration, to be shared by all connections.
+    ///
+    /// # Errors
+    /// If there are no usable roots, the certificate does not belong to the
+    /// key, nothing is left to negotiate, or an ALPN name has an impossible
+    /// length.
+    pub fn build(self) -> Result<Arc<ClientConfig>, ConfigError> {
+        let provider = self.algorithms.provider()?;
+        let verifier = self.trust.verifier(&provider)?;
+        let builder = ClientConfig::builder_with_details(provider, self.wall_clock)
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .dangerous()
+            .with_custom_certificate_verifier(verifier);
+        let mut config = match self.identity {
+            Some(identity) => builder.with_client_auth_cert(identity.chain, identity.key)?,
+            None => builder.with_no_client_auth(),
+        };
+        config.alpn_protocols = alpn(&self.alpn)?;
+        config.resumption = Resumption::store(self.sessions);
+        config.enable_early_data = self.early_data;
+        if let Some(log) = self.key_log {
+            config.key_log = log;
+        }
+        Ok(Arc::new(config))
+    }
+}
+
+impl Trust {
+    fn verifier(
+        self,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<Arc<dyn ServerCertVerifier>, ConfigError> {
+        Ok(match self {
+            Self::Roots(roots) => {
+                let store = Arc::new(roots.into_store()?);
+                WebPkiServerVerifier::builder_with_provider(store, provider.clone())
+                    .build()
+                    .map_err(|error| ConfigError::Roots(error.to_string()))?
+            }
+            Self::Verifier(verifier) => verifier,
+            Self::Anyone => Arc::new(AcceptAnyone(provider.clone())),
+        })
+    }
+}
+
+/// Believes every certificate, but still checks that the peer holds its key.
+#[derive(Debug)]
+struct AcceptAnyone(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AcceptAnyone {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    /// Never asked: QUIC has no TLS 1.2.
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _certificate: &CertificateDer<'_>,
+        _signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(rustls::Error::General("TLS 1.2 in QUIC".into()))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let supported = &self.0.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, supported)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_roots_is_an_error_and_not_blind_trust() {
+        let error = ClientCrypto::new(Roots::default()).build().unwrap_err();
+        assert!(matches!(error, ConfigError::Roots(_)), "{error}");
+    }
+
+    #[test]
+    fn a_root_that_is_no_certificate_is_refused() {
+        let roots = Roots::from_der([vec![1, 2, 3]]);
+        assert!(ClientCrypto::new(roots).build().is_err());
+        assert!(Roots::from_pem(b"not PEM").is_err());
+    }
+}

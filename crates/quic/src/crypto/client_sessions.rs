@@ -1,0 +1,228 @@
+//! What a client remembers of servers: TLS tickets (with the transport
+//! parameters that 0-RTT must keep to, RFC 9000 §7.4.1) and address-validation
+//! tokens from NEW_TOKEN frames, each used once.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustc_hash::FxHashMap;
+use rustls::NamedGroup;
+use rustls::client::{ClientSessionStore, Tls12ClientSessionValue, Tls13ClientSessionValue};
+use rustls::pki_types::ServerName;
+
+/// Servers remembered by default.
+const DEFAULT_SERVERS: usize = 256;
+/// Tickets kept per server: as many connections may be opened at once with
+/// 0-RTT.
+const TICKETS: usize = 8;
+/// NEW_TOKEN tokens kept per server.
+const TOKENS: usize = 8;
+/// Longest NEW_TOKEN token that is worth keeping: it has to fit the first
+/// datagram beside the ClientHello.
+const MAX_TOKEN_LEN: usize = 512;
+
+/// A bounded store of tickets and tokens by server name; the server that was
+/// met first gives way.
+///
+/// rustls keeps the server's transport parameters inside each ticket's
+/// session; a resumed session hands them out again
+/// ([`Session::remembered_transport_parameters`]).
+///
+/// [`Session::remembered_transport_parameters`]: super::tls::Session::remembered_transport_parameters
+pub struct ClientSessions {
+    inner: Mutex<Inner>,
+    max_servers: usize,
+}
+
+#[derive(Default)]
+struct Inner {
+    /// Names come from the application, so that an unkeyed hash is safe.
+    servers: FxHashMap<ServerName<'static>, Memory>,
+    order: VecDeque<ServerName<'static>>,
+}
+
+#[derive(Default)]
+struct Memory {
+    group: Option<NamedGroup>,
+    tickets: VecDeque<Tls13ClientSessionValue>,
+    tokens: VecDeque<Vec<u8>>,
+}
+
+impl Default for ClientSessions {
+    fn default() -> Self {
+        Self::new(DEFAULT_SERVERS)
+    }
+}
+
+impl ClientSessions {
+    /// Remembers at most `max_servers` server names, 8 tickets and 8 tokens
+    /// each.
+    #[must_use]
+    pub fn new(max_servers: usize) -> Self {
+        Self {
+            inner: Mutex::default(),
+            max_servers,
+        }
+    }
+
+    /// Keeps a token from a NEW_TOKEN frame for the next connection to `server`
+    /// (RFC 9000 §8.1.3). Tokens over 512 bytes are not kept.
+    pub fn put_token(&self, server: &ServerName<'_>, token: Vec<u8>) {
+        if token.is_empty() || token.len() > MAX_TOKEN_LEN {
+            return;
+        }
+        self.remember(server.to_owned(), |memory| {
+            push_bounded(&mut memory.tokens, token, TOKENS);
+        });
+    }
+
+    /// The newest token for `server`, which is forgotten: a token is used once
+    /// so that connections cannot be linked by it (RFC 9000 §8.1.3).
+    #[must_use]
+    pub fn take_token(&self, server: &ServerName<'_>) -> Option<Vec<u8>> {
+        self.lock()
+            .servers
+            .get_mut(&server.to_owned())?
+            .tokens
+            .pop_back()
+    }
+
+    /// Servers remembered.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.lock().servers.len()
+    }
+
+    /// Whether no server is remembered.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Forgets everything.
+    pub fn clear(&self) {
+        *self.lock() = Inner::default();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // No code panics while holding the lock, and a half-made change could
+        // at worst lose a ticket.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn remember(&self, server: ServerName<'static>, change: impl FnOnce(&mut Memory)) {
+        if self.max_servers == 0 {
+            return;
+        }
+        let mut inner = self.lock();
+        if let Some(memory) = inner.servers.get_mut(&server) {
+            return change(memory);
+        }
+        if inner.servers.len() == self.max_servers
+            && let Some(oldest) = inner.order.pop_front()
+        {
+            inner.servers.remove(&oldest);
+        }
+        inner.order.push_back(server.clone());
+        change(inner.servers.entry(server).or_default());
+    }
+}
+
+fn push_bounded<T>(list: &mut VecDeque<T>, item: T, bound: usize) {
+    if list.len() == bound {
+        list.pop_front();
+    }
+    list.push_back(item);
+}
+
+impl ClientSessionStore for ClientSessions {
+    fn set_kx_hint(&self, server_name: ServerName<'static>, group: NamedGroup) {
+        self.remember(server_name, |memory| memory.group = Some(group));
+    }
+
+    fn kx_hint(&self, server_name: &ServerName<'_>) -> Option<NamedGroup> {
+        self.lock().servers.get(&server_name.to_owned())?.group
+    }
+
+    fn set_tls12_session(&self, _: ServerName<'static>, _: Tls12ClientSessionValue) {}
+
+    fn tls12_session(&self, _: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
+        None
+    }
+
+    fn remove_tls12_session(&self, _: &ServerName<'static>) {}
+
+    fn insert_tls13_ticket(
+        &self,
+        server_name: ServerName<'static>,
+        value: Tls13ClientSessionValue,
+    ) {
+        self.remember(server_name, |memory| {
+            push_bounded(&mut memory.tickets, value, TICKETS);
+        });
+    }
+
+    fn take_tls13_ticket(
+        &self,
+        server_name: &ServerName<'static>,
+    ) -> Option<Tls13ClientSessionValue> {
+        self.lock().servers.get_mut(server_name)?.tickets.pop_back()
+    }
+}
+
+impl core::fmt::Debug for ClientSessions {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(
+            f,
+            "ClientSessions({} of {} servers)",
+            self.len(),
+            self.max_servers
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(n: usize) -> ServerName<'static> {
+        ServerName::try_from(format!("server{n}.example")).unwrap()
+    }
+
+    #[test]
+    fn a_token_is_used_once_and_only_for_its_server() {
+        let store = ClientSessions::default();
+        store.put_token(&name(1), vec![1]);
+        store.put_token(&name(1), vec![2]);
+        assert_eq!(store.take_token(&name(2)), None);
+        assert_eq!(store.take_token(&name(1)), Some(vec![2]));
+        assert_eq!(store.take_token(&name(1)), Some(vec![1]));
+        assert_eq!(store.take_token(&name(1)), None);
+    }
+
+    #[test]
+    fn tokens_and_servers_are_bounded() {
+        let store = ClientSessions::new(2);
+        for n in 0..20 {
+            store.put_token(&name(0), vec![n]);
+        }
+        assert_eq!(store.lock().servers[&name(0)].tokens.len(), TOKENS);
+        store.put_token(&name(1), vec![1]);
+        store.put_token(&name(2), vec![2]);
+        assert_eq!(store.len(), 2);
+        assert_eq!(store.take_token(&name(0)), None);
+        assert_eq!(store.take_token(&name(2)), Some(vec![2]));
+        store.put_token(&name(1), vec![0; MAX_TOKEN_LEN + 1]);
+        assert_eq!(store.take_token(&name(1)), Some(vec![1]));
+        store.clear();
+        assert!(store.is_empty());
+    }
+
+    #[test]
+    fn the_key_exchange_a_server_chose_is_remembered() {
+        let store = ClientSessions::default();
+        assert_eq!(store.kx_hint(&name(1)), None);
+        store.set_kx_hint(name(1), NamedGroup::X25519);
+        assert_eq!(store.kx_hint(&name(1)), Some(NamedGroup::X25519));
+    }
+}

@@ -1,0 +1,141 @@
+//! Header protection: hides the packet number and the low bits of the first
+//! byte (RFC 9001 §5.4).
+
+use aws_lc_rs::aead::quic::HeaderProtectionKey as Cipher;
+use rustls::quic;
+
+use super::keys::SAMPLE_LEN;
+use super::suite::Suite;
+
+/// The Header Form bit: 1 for long headers (RFC 9000 §17.2).
+const LONG_FORM: u8 = 0x80;
+/// Bits of the first byte that are protected in a long header.
+const LONG_BITS: u8 = 0x0f;
+/// Bits of the first byte that are protected in a short header.
+const SHORT_BITS: u8 = 0x1f;
+/// Packet Number Length field: the length less one (RFC 9000 §17.2).
+const PN_LEN_BITS: u8 = 0x03;
+/// Longest packet number on the wire, in bytes.
+const MAX_PN_LEN: usize = 4;
+
+/// A header protection key.
+pub struct HeaderKey(Cipher);
+
+impl HeaderKey {
+    /// From key material.
+    ///
+    /// # Panics
+    /// If `key` is not [`Suite::key_len`] bytes long.
+    #[must_use]
+    pub fn new(suite: Suite, key: &[u8]) -> Self {
+        Self(Cipher::new(suite.header_cipher(), key).expect("a key of the suite's length"))
+    }
+
+    #[inline]
+    fn mask(&self, sample: &[u8], number: &[u8]) -> Result<[u8; 5], rustls::Error> {
+        if number.len() > MAX_PN_LEN {
+            return Err(rustls::Error::General("packet number too long".into()));
+        }
+        self.0
+            .new_mask(sample)
+            .map_err(|_| rustls::Error::General("header sample of a wrong length".into()))
+    }
+}
+
+#[inline]
+fn protected_bits(first: u8) -> u8 {
+    if first & LONG_FORM == 0 {
+        SHORT_BITS
+    } else {
+        LONG_BITS
+    }
+}
+
+/// Masks as many bytes of `number` as `plain_first`, the unprotected first
+/// byte, announces.
+#[inline]
+fn mask_number(plain_first: u8, mask: &[u8], number: &mut [u8]) {
+    let len = usize::from(plain_first & PN_LEN_BITS) + 1;
+    for (byte, mask) in number.iter_mut().take(len).zip(mask) {
+        *byte ^= mask;
+    }
+}
+
+impl quic::HeaderProtectionKey for HeaderKey {
+    #[inline]
+    fn encrypt_in_place(
+        &self,
+        sample: &[u8],
+        first: &mut u8,
+        packet_number: &mut [u8],
+    ) -> Result<(), rustls::Error> {
+        let mask = self.mask(sample, packet_number)?;
+        mask_number(*first, &mask[1..], packet_number);
+        *first ^= mask[0] & protected_bits(*first);
+        Ok(())
+    }
+
+    #[inline]
+    fn decrypt_in_place(
+        &self,
+        sample: &[u8],
+        first: &mut u8,
+        packet_number: &mut [u8],
+    ) -> Result<(), rustls::Error> {
+        let mask = self.mask(sample, packet_number)?;
+        *first ^= mask[0] & protected_bits(*first);
+        mask_number(*first, &mask[1..], packet_number);
+        Ok(())
+    }
+
+    fn sample_len(&self) -> usize {
+        SAMPLE_LEN
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustls::quic::HeaderProtectionKey as _;
+
+    /// Bits of `first` that protection changed under any of many samples.
+    fn bits_hidden(suite: Suite, first: u8) -> u8 {
+        let key = HeaderKey::new(suite, &[3; 32][..suite.key_len()]);
+        (0..=u8::MAX).fold(0, |hidden, n| {
+            let (mut masked, mut number) = (first, [0; 4]);
+            key.encrypt_in_place(&[n; SAMPLE_LEN], &mut masked, &mut number)
+                .unwrap();
+            hidden | (masked ^ first)
+        })
+    }
+
+    #[test]
+    fn five_bits_of_a_short_header_are_hidden_and_four_of_a_long_one() {
+        for suite in Suite::ALL {
+            assert_eq!(bits_hidden(suite, 0x43), 0b0001_1111, "{suite:?}");
+            assert_eq!(bits_hidden(suite, 0xc3), 0b0000_1111, "{suite:?}");
+        }
+    }
+
+    #[test]
+    fn only_the_packet_number_is_hidden_and_not_what_follows() {
+        let key = HeaderKey::new(Suite::Aes128Gcm, &[3; 16]);
+        for len in 1..=4 {
+            let (mut first, mut number) = (0x40 | (len - 1), [0; 4]);
+            key.encrypt_in_place(&[5; SAMPLE_LEN], &mut first, &mut number)
+                .unwrap();
+            assert_eq!(number[usize::from(len)..], [0; 4][usize::from(len)..]);
+            assert_ne!(number[..usize::from(len)], [0; 4][..usize::from(len)]);
+        }
+    }
+
+    #[test]
+    fn a_sample_or_number_of_a_wrong_length_changes_nothing() {
+        let key = HeaderKey::new(Suite::Aes128Gcm, &[3; 16]);
+        let (mut first, mut number) = (0x43, [1; 5]);
+        let short = key.decrypt_in_place(&[0; 15], &mut first, &mut number[..4]);
+        let long = key.decrypt_in_place(&[0; 16], &mut first, &mut number);
+        assert!(short.is_err() && long.is_err());
+        assert_eq!((first, number), (0x43, [1; 5]));
+    }
+}

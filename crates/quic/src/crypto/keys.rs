@@ -1,0 +1,190 @@
+//! Packets in and out of protection, in the buffer they travel in.
+
+use rustls::quic::{DirectionalKeys, HeaderProtectionKey, PacketKey};
+
+use crate::error::{Code, TransportError};
+
+/// Bytes that sealing adds to a packet (RFC 9001 §5.3).
+pub const TAG_LEN: usize = 16;
+/// Bytes of ciphertext that the header mask is computed from (RFC 9001 §5.4.2).
+pub const SAMPLE_LEN: usize = 16;
+/// The sample starts where the payload would if the packet number took four
+/// bytes, whatever it takes (RFC 9001 §5.4.2).
+const SAMPLE_OFFSET: usize = 4;
+
+/// What header protection hid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unprotected {
+    /// The first byte in the clear; its reserved bits may only be judged once
+    /// the packet has been opened (RFC 9000 §17.2).
+    pub first: u8,
+    /// The truncated packet number, to be decoded as RFC 9000 §A.3 says.
+    pub truncated: u32,
+    /// Bytes the packet number takes, 1 to 4.
+    pub len: usize,
+}
+
+/// The keys of one direction at one encryption level.
+pub struct Direction {
+    header: Box<dyn HeaderProtectionKey>,
+    packet: Box<dyn PacketKey>,
+}
+
+impl Direction {
+    /// Encrypts, writes the tag and protects the header, all in `packet`,
+    /// which holds header, payload and [`TAG_LEN`] spare bytes. The header is
+    /// `header_len` bytes and ends in a packet number of `pn_len`.
+    ///
+    /// # Errors
+    /// `AEAD_LIMIT_REACHED` once `pn` reaches the confidentiality limit (these
+    /// keys serve their space from packet number 0 on, so the number bounds
+    /// the count, RFC 9001 §6.6); `INTERNAL_ERROR` if packet number and
+    /// payload are together shorter than four bytes.
+    #[inline]
+    pub fn seal(
+        &self,
+        pn: u64,
+        packet: &mut [u8],
+        header_len: usize,
+        pn_len: usize,
+    ) -> Result<(), TransportError> {
+        if pn >= self.packet.confidentiality_limit() {
+            return Err(confidentiality_exhausted());
+        }
+        seal(&*self.packet, &*self.header, pn, packet, header_len, pn_len)
+    }
+
+    /// Removes header protection in `packet`, whose packet number starts at
+    /// `pn_offset`. `None` if the packet is too short to hold a sample; it is
+    /// then unchanged.
+    #[inline]
+    pub fn unprotect_header(&self, packet: &mut [u8], pn_offset: usize) -> Option<Unprotected> {
+        unprotect(&*self.header, packet, pn_offset)
+    }
+
+    /// Decrypts what follows the header in place and returns the length of the
+    /// payload, which starts at `header_len`. `None` if it does not
+    /// authenticate: the bytes after the header are then worthless.
+    #[inline]
+    pub fn open(&self, pn: u64, packet: &mut [u8], header_len: usize) -> Option<usize> {
+        open(&*self.packet, pn, packet, header_len)
+    }
+}
+
+impl From<DirectionalKeys> for Direction {
+    fn from(keys: DirectionalKeys) -> Self {
+        Self {
+            header: keys.header,
+            packet: keys.packet,
+        }
+    }
+}
+
+/// The keys of one encryption level.
+pub struct Keys {
+    /// For packets we send.
+    pub local: Direction,
+    /// For packets we receive.
+    pub remote: Direction,
+}
+
+impl From<rustls::quic::Keys> for Keys {
+    fn from(keys: rustls::quic::Keys) -> Self {
+        Self {
+            local: keys.local.into(),
+            remote: keys.remote.into(),
+        }
+    }
+}
+
+impl core::fmt::Debug for Direction {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Direction(..)")
+    }
+}
+
+impl core::fmt::Debug for Keys {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Keys(..)")
+    }
+}
+
+pub(super) fn confidentiality_exhausted() -> TransportError {
+    TransportError::new(
+        Code::AEAD_LIMIT_REACHED,
+        "confidentiality limit of the packet protection key reached",
+    )
+}
+
+#[inline]
+pub(super) fn seal(
+    key: &dyn PacketKey,
+    header_key: &dyn HeaderProtectionKey,
+    pn: u64,
+    packet: &mut [u8],
+    header_len: usize,
+    pn_len: usize,
+) -> Result<(), TransportError> {
+    let too_short = || TransportError::new(Code::INTERNAL_ERROR, "packet too short to protect");
+    let (header, rest) = packet
+        .split_at_mut_checked(header_len)
+        .ok_or_else(too_short)?;
+    let payload_len = rest.len().checked_sub(TAG_LEN).ok_or_else(too_short)?;
+    let pn_offset = header_len.checked_sub(pn_len).ok_or_else(too_short)?;
+    if pn_offset == 0 || pn_len + payload_len < SAMPLE_OFFSET {
+        return Err(too_short());
+    }
+    let (payload, tag_place) = rest.split_at_mut(payload_len);
+    let tag = key
+        .encrypt_in_place(pn, header, payload)
+        .map_err(|_| TransportError::new(Code::INTERNAL_ERROR, "packet too long to protect"))?;
+    tag_place.copy_from_slice(tag.as_ref());
+    let (head, sample) = packet
+        .split_at_mut_checked(pn_offset + SAMPLE_OFFSET)
+        .ok_or_else(too_short)?;
+    let (first, head) = head.split_first_mut().ok_or_else(too_short)?;
+    header_key
+        .encrypt_in_place(
+            &sample[..SAMPLE_LEN],
+            first,
+            &mut head[pn_offset - 1..][..pn_len],
+        )
+        .map_err(|_| too_short())
+}
+
+#[inline]
+pub(super) fn unprotect(
+    key: &dyn HeaderProtectionKey,
+    packet: &mut [u8],
+    pn_offset: usize,
+) -> Option<Unprotected> {
+    let (head, tail) = packet.split_at_mut_checked(pn_offset.checked_add(SAMPLE_OFFSET)?)?;
+    let sample = tail.get(..SAMPLE_LEN)?;
+    let (first, head) = head.split_first_mut()?;
+    let number = head.get_mut(pn_offset.checked_sub(1)?..)?;
+    key.decrypt_in_place(sample, first, number).ok()?;
+    let len = usize::from(*first & 0x03) + 1;
+    let truncated = number[..len]
+        .iter()
+        .fold(0, |acc, byte| acc << 8 | u32::from(*byte));
+    Some(Unprotected {
+        first: *first,
+        truncated,
+        len,
+    })
+}
+
+#[inline]
+pub(super) fn open(
+    key: &dyn PacketKey,
+    pn: u64,
+    packet: &mut [u8],
+    header_len: usize,
+) -> Option<usize> {
+    let (header, rest) = packet.split_at_mut_checked(header_len)?;
+    key.decrypt_in_place(pn, header, rest).ok().map(<[u8]>::len)
+}
+
+#[cfg(test)]
+#[path = "keys_tests.rs"]
+mod tests;

@@ -1,0 +1,140 @@
+//! Each NEW_TOKEN token is believed once (RFC 9000 §8.1.4), in bounded memory.
+
+use rustc_hash::FxHashSet;
+
+use super::token::AddressToken;
+
+/// Remembers which tokens were used.
+///
+/// Two generations of token ids are kept. When the newer is full the older is
+/// forgotten, and with it trust in every token as old as the youngest in it: no
+/// token is ever believed twice, at the price that under a flood old unused
+/// ones are not believed at all, and their owners are validated by a Retry or
+/// by the handshake like everybody else.
+#[derive(Debug)]
+pub struct ReplayFilter {
+    newer: Generation,
+    older: Generation,
+    capacity: usize,
+    /// Tokens issued up to then, in Unix seconds, are no longer believed.
+    distrusted_until: Option<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Generation {
+    /// Halves of ids that we drew ourselves and that authenticate, so that an
+    /// unkeyed hash is safe.
+    used: FxHashSet<u64>,
+    youngest: u64,
+}
+
+impl ReplayFilter {
+    /// Remembers between `capacity` and twice as many tokens, at about 20 bytes
+    /// each.
+    #[must_use]
+    pub fn new(capacity: usize) -> Self {
+        Self {
+            newer: Generation::default(),
+            older: Generation::default(),
+            capacity: capacity.max(1),
+            distrusted_until: None,
+        }
+    }
+
+    /// Distrusts every token issued up to `until`, in Unix seconds: for a
+    /// server that starts with the key but without the memory of an earlier
+    /// run, and would rather validate everybody anew than believe a token a
+    /// second time.
+    #[must_use]
+    pub fn distrusting_until(mut self, until: u64) -> Self {
+        self.distrusted_until = Some(until);
+        self
+    }
+
+    /// Whether `token` may be believed; it may not be again.
+    pub fn admit(&mut self, token: &AddressToken) -> bool {
+        if self
+            .distrusted_until
+            .is_some_and(|until| token.issued <= until)
+        {
+            return false;
+        }
+        let half = first_half(&token.id);
+        if self.older.used.contains(&half) || !self.newer.used.insert(half) {
+            return false;
+        }
+        self.newer.youngest = self.newer.youngest.max(token.issued);
+        if self.newer.used.len() >= self.capacity {
+            self.turn();
+        }
+        true
+    }
+
+    fn turn(&mut self) {
+        let full = core::mem::take(&mut self.newer);
+        let forgotten = core::mem::replace(&mut self.older, full);
+        if !forgotten.used.is_empty() {
+            self.distrusted_until = self.distrusted_until.max(Some(forgotten.youngest));
+        }
+    }
+}
+
+/// Enough of an id: a token wrongly taken for used costs its owner a round trip.
+fn first_half(id: &[u8; 16]) -> u64 {
+    (u128::from_be_bytes(*id) >> 64) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    fn token(n: u64, issued: u64) -> AddressToken {
+        AddressToken {
+            issued,
+            ip: [127, 0, 0, 1].into(),
+            id: (u128::from(n) << 64).to_be_bytes(),
+        }
+    }
+
+    #[test]
+    fn a_token_is_believed_once() {
+        let mut filter = ReplayFilter::new(100);
+        assert!(filter.admit(&token(1, 10)));
+        assert!(!filter.admit(&token(1, 10)));
+        assert!(filter.admit(&token(2, 10)));
+    }
+
+    #[test]
+    fn a_fresh_start_may_distrust_the_past() {
+        let mut filter = ReplayFilter::new(100).distrusting_until(50);
+        assert!(!filter.admit(&token(1, 50)));
+        assert!(filter.admit(&token(1, 51)));
+    }
+
+    #[test]
+    fn recent_tokens_stay_good_while_memory_turns_over() {
+        let mut filter = ReplayFilter::new(10);
+        for n in 0..1000 {
+            assert!(filter.admit(&token(n, n)), "token {n}");
+        }
+        assert!(filter.newer.used.len() + filter.older.used.len() <= 20);
+    }
+
+    proptest! {
+        #[test]
+        fn never_twice_whatever_was_forgotten(uses in prop::collection::vec(0u64..40, 1..400)) {
+            let mut filter = ReplayFilter::new(5);
+            let mut believed = BTreeSet::new();
+            for n in uses {
+                // The issue time belongs to the token, so it follows from its number.
+                let token = token(n, n / 4 + (n % 3) * 2);
+                if filter.admit(&token) {
+                    prop_assert!(believed.insert(n), "token {n} believed twice");
+                }
+                prop_assert!(filter.newer.used.len() + filter.older.used.len() <= 10);
+            }
+        }
+    }
+}

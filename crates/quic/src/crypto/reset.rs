@@ -1,0 +1,59 @@
+//! Stateless reset tokens from one key (RFC 9000 §10.3.2): a restarted server
+//! computes the token again from the connection ID alone.
+
+use aws_lc_rs::{hkdf, hmac};
+
+use crate::cid::ResetToken;
+
+/// Makes the stateless reset token of every connection ID.
+#[derive(Clone)]
+pub struct ResetKey(hmac::Key);
+
+impl ResetKey {
+    /// From a 32-byte master secret, shared by all servers that may answer for
+    /// one another's connections.
+    #[must_use]
+    pub fn new(master: &[u8; 32]) -> Self {
+        let secret = hkdf::Salt::new(hkdf::HKDF_SHA256, b"clearway").extract(master);
+        let key = secret
+            .expand(&[b"stateless reset"], hmac::HMAC_SHA256)
+            .expect("HKDF of one block cannot be too long");
+        Self(key.into())
+    }
+
+    /// The token for `cid`: HMAC-SHA256, cut to 16 bytes.
+    #[must_use]
+    pub fn token(&self, cid: &[u8]) -> ResetToken {
+        let mut token = [0; 16];
+        token.copy_from_slice(&hmac::sign(&self.0, cid).as_ref()[..16]);
+        ResetToken(token)
+    }
+}
+
+impl core::fmt::Debug for ResetKey {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("ResetKey(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_restart_with_the_same_key_makes_the_same_token() {
+        let before = ResetKey::new(&[7; 32]).token(&[1, 2, 3, 4]);
+        let after = ResetKey::new(&[7; 32]).token(&[1, 2, 3, 4]);
+        assert_eq!(before, after);
+    }
+
+    #[test]
+    fn another_key_or_another_cid_makes_another_token() {
+        let key = ResetKey::new(&[7; 32]);
+        assert_ne!(key.token(&[1, 2, 3, 4]), key.token(&[1, 2, 3, 5]));
+        assert_ne!(
+            key.token(&[1, 2, 3, 4]),
+            ResetKey::new(&[8; 32]).token(&[1, 2, 3, 4])
+        );
+    }
+}

@@ -1,0 +1,209 @@
+//! How a server does TLS.
+
+use std::sync::Arc;
+
+use rustls::server::{ResolvesServerCert, WebPkiClientVerifier};
+use rustls::time_provider::{DefaultTimeProvider, TimeProvider};
+use rustls::{KeyLog, KeyLogFile, ServerConfig};
+
+use super::client_config::Roots;
+use super::config_error::{ConfigError, alpn};
+use super::identity::Identity;
+use super::provider::Algorithms;
+use super::server_sessions::ServerSessions;
+
+/// The only values QUIC allows for a ticket's early data: all or nothing
+/// (RFC 9001 §4.6.1).
+const UNLIMITED_EARLY_DATA: u32 = u32::MAX;
+
+/// Whether clients must show a certificate.
+#[derive(Clone, Debug)]
+pub enum ClientAuth {
+    /// Not asked for.
+    None,
+    /// Asked for; checked against these if shown.
+    Optional(Roots),
+    /// The handshake fails without one that these vouch for.
+    Required(Roots),
+}
+
+#[derive(Clone, Debug)]
+enum Certificates {
+    One(Box<Identity>),
+    Resolver(Arc<dyn ResolvesServerCert>),
+}
+
+/// Builds the TLS configuration of a server.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct ServerCrypto {
+    certificates: Certificates,
+    algorithms: Algorithms,
+    alpn: Vec<Vec<u8>>,
+    client_auth: ClientAuth,
+    early_data: bool,
+    sessions: Arc<ServerSessions>,
+    key_log: Option<Arc<dyn KeyLog>>,
+    wall_clock: Arc<dyn TimeProvider>,
+}
+
+impl ServerCrypto {
+    /// A server with one certificate for every name.
+    pub fn new(identity: Identity) -> Self {
+        Self::with_certificates(Certificates::One(Box::new(identity)))
+    }
+
+    /// A server whose certificate depends on the client's hello (names,
+    /// renewal at run time).
+    pub fn with_resolver(resolver: Arc<dyn ResolvesServerCert>) -> Self {
+        Self::with_certificates(Certificates::Resolver(resolver))
+    }
+
+    fn with_certificates(certificates: Certificates) -> Self {
+        Self {
+            certificates,
+            algorithms: Algorithms::default(),
+            alpn: Vec::new(),
+            client_auth: ClientAuth::None,
+            early_data: false,
+            sessions: Arc::new(ServerSessions::default()),
+            key_log: None,
+            wall_clock: Arc::new(DefaultTimeProvider),
+        }
+    }
+
+    /// What may be negotiated; everything by default.
+    pub fn algorithms(mut self, algorithms: Algorithms) -> Self {
+        self.algorithms = algorithms;
+        self
+    }
+
+    /// Application protocols, most preferred first. A client without any of
+    /// them is refused with alert 120 (RFC 9001 §8.1).
+    pub fn alpn<P: Into<Vec<u8>>>(mut self, protocols: impl IntoIterator<Item = P>) -> Self {
+        self.alpn = protocols.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Whether clients must show a certificate; not by default.
+    pub fn client_auth(mut self, client_auth: ClientAuth) -> Self {
+        self.client_auth = client_auth;
+        self
+    }
+
+    /// Accept 0-RTT data; off by default, because an attacker on the path may
+    /// replay it to another server (RFC 9001 §9.2). Within this store a ticket
+    /// is good for one handshake.
+    pub fn early_data(mut self, accept: bool) -> Self {
+        self.early_data = accept;
+        self
+    }
+
+    /// Where tickets are remembered; share one among the shards of a server.
+    /// All that share it must send the same transport parameters and serve the
+    /// same application, or 0-RTT data would meet limits it was not promised
+    /// (RFC 9000 §7.4.1).
+    pub fn sessions(mut self, sessions: Arc<ServerSessions>) -> Self {
+        self.sessions = sessions;
+        self
+    }
+
+    /// Hand every secret to `log`.
+    pub fn key_log(mut self, log: Arc<dyn KeyLog>) -> Self {
+        self.key_log = Some(log);
+        self
+    }
+
+    /// Append every secret to the file that `SSLKEYLOGFILE` names, if it does.
+    pub fn key_log_from_env(self) -> Self {
+        self.key_log(Arc::new(KeyLogFile::new()))
+    }
+
+    /// Judge certificates and tickets by this clock rather than the system's.
+    pub fn wall_clock(mut self, clock: Arc<dyn TimeProvider>) -> Self {
+        self.wall_clock = clock;
+        self
+    }
+
+    /// The finished configuration, to be shared by all connections.
+    ///
+    /// # Errors
+    /// If the certificate does not belong to the key, client roots are empty,
+    /// nothing is left to negotiate, or an ALPN name has an impossible length.
+    pub fn build(self) -> Result<Arc<ServerConfig>, ConfigError> {
+        let provider = self.algorithms.provider()?;
+        let builder = ServerConfig::builder_with_details(provider.clone(), self.wall_clock)
+            .with_protocol_versions(&[&rustls::version::TLS13])?;
+        let verifier = |roots: Roots, required: bool| {
+            let roots = Arc::new(roots.into_store()?);
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider.clone());
+            let verifier = if required {
+                verifier
+            } else {
+                verifier.allow_unauthenticated()
+            };
+            verifier
+                .build()
+                .map_err(|error| ConfigError::Roots(error.to_string()))
+        };
+        let builder = match self.client_auth {
+            ClientAuth::None => builder.with_no_client_auth(),
+            ClientAuth::Optional(roots) => {
+                builder.with_client_cert_verifier(verifier(roots, false)?)
+            }
+            ClientAuth::Required(roots) => {
+                builder.with_client_cert_verifier(verifier(roots, true)?)
+            }
+        };
+        let mut config = match self.certificates {
+            Certificates::One(identity) => {
+                builder.with_single_cert(identity.chain, identity.key)?
+            }
+            Certificates::Resolver(resolver) => builder.with_cert_resolver(resolver),
+        };
+        config.alpn_protocols = alpn(&self.alpn)?;
+        config.session_storage = self.sessions;
+        config.max_early_data_size = if self.early_data {
+            UNLIMITED_EARLY_DATA
+        } else {
+            0
+        };
+        if let Some(log) = self.key_log {
+            config.key_log = log;
+        }
+        Ok(Arc::new(config))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crypto::testing::Authority;
+
+    #[test]
+    fn a_key_that_is_not_the_certificates_is_refused() {
+        let authority = Authority::new();
+        let (chain, _) = authority.issue_pem("localhost");
+        let (_, key) = authority.issue_pem("localhost");
+        let identity = Identity::from_pem(chain.as_bytes(), key.as_bytes()).unwrap();
+        let error = ServerCrypto::new(identity).build().unwrap_err();
+        assert!(matches!(error, ConfigError::Tls(_)), "{error}");
+    }
+
+    #[test]
+    fn an_empty_alpn_name_is_refused() {
+        let identity = Authority::new().issue("localhost");
+        let error = ServerCrypto::new(identity).alpn([""]).build().unwrap_err();
+        assert!(matches!(error, ConfigError::AlpnLength(0)), "{error}");
+    }
+
+    #[test]
+    fn requiring_client_certificates_needs_roots() {
+        let identity = Authority::new().issue("localhost");
+        let error = ServerCrypto::new(identity)
+            .client_auth(ClientAuth::Required(Roots::default()))
+            .build()
+            .unwrap_err();
+        assert!(matches!(error, ConfigError::Roots(_)), "{error}");
+    }
+}

@@ -1,0 +1,216 @@
+//! What a server remembers of finished handshakes, so that a client may resume
+//! one: in memory, bounded, each good for one use.
+//!
+//! Tickets are therefore references and not sealed state: taking one out of the
+//! store is what keeps 0-RTT data from being replayed (RFC 8446 §8.1), and
+//! rustls accepts 0-RTT on no other terms.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustc_hash::FxHashMap;
+use rustls::server::StoresServerSessions;
+
+/// Sessions kept by default; two are made per handshake.
+const DEFAULT_SESSIONS: usize = 32 * 1024;
+/// Bytes allowed per session on average. Without client certificates a session
+/// takes about 200; with them it is their size that has to be bounded.
+const BYTES_PER_SESSION: usize = 1024;
+
+/// A bounded store of resumable sessions; the oldest give way.
+pub struct ServerSessions {
+    inner: Mutex<Inner>,
+    max_sessions: usize,
+    max_bytes: usize,
+}
+
+#[derive(Default)]
+struct Inner {
+    /// Keys are drawn at random by rustls, never chosen by a peer, so that an
+    /// unkeyed hash is safe.
+    sessions: FxHashMap<Vec<u8>, Stored>,
+    by_age: BTreeMap<u64, Vec<u8>>,
+    next_age: u64,
+    bytes: usize,
+    evicted: u64,
+}
+
+struct Stored {
+    age: u64,
+    value: Vec<u8>,
+}
+
+impl Default for ServerSessions {
+    fn default() -> Self {
+        Self::new(DEFAULT_SESSIONS)
+    }
+}
+
+impl ServerSessions {
+    /// Keeps at most `max_sessions` sessions and 1 KiB for each of them on
+    /// average. With 0 nothing is kept and no ticket is ever sent.
+    #[must_use]
+    pub fn new(max_sessions: usize) -> Self {
+        Self {
+            inner: Mutex::default(),
+            max_sessions,
+            max_bytes: max_sessions.saturating_mul(BYTES_PER_SESSION),
+        }
+    }
+
+    /// Sessions that could be resumed now.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.lock().sessions.len()
+    }
+
+    /// Whether no session could be resumed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Sessions forgotten for want of room since the start.
+    #[must_use]
+    pub fn evicted(&self) -> u64 {
+        self.lock().evicted
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // No code panics while holding the lock, and a half-made change could
+        // at worst lose a session.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn insert(&mut self, key: Vec<u8>, value: Vec<u8>) {
+        self.remove(&key);
+        self.bytes += key.len() + value.len();
+        let age = self.next_age;
+        self.next_age += 1;
+        self.by_age.insert(age, key.clone());
+        self.sessions.insert(key, Stored { age, value });
+    }
+
+    fn remove(&mut self, key: &[u8]) -> Option<Vec<u8>> {
+        let stored = self.sessions.remove(key)?;
+        self.by_age.remove(&stored.age);
+        self.bytes -= key.len() + stored.value.len();
+        Some(stored.value)
+    }
+
+    fn evict_oldest(&mut self) {
+        if let Some((_, key)) = self.by_age.first_key_value() {
+            let key = key.clone();
+            self.remove(&key);
+            self.evicted += 1;
+        }
+    }
+}
+
+impl StoresServerSessions for ServerSessions {
+    fn put(&self, key: Vec<u8>, value: Vec<u8>) -> bool {
+        if self.max_sessions == 0 || key.len() + value.len() > self.max_bytes {
+            return false;
+        }
+        let mut inner = self.lock();
+        inner.insert(key, value);
+        while inner.sessions.len() > self.max_sessions || inner.bytes > self.max_bytes {
+            inner.evict_oldest();
+        }
+        true
+    }
+
+    fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.lock()
+            .sessions
+            .get(key)
+            .map(|stored| stored.value.clone())
+    }
+
+    fn take(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.lock().remove(key)
+    }
+
+    fn can_cache(&self) -> bool {
+        self.max_sessions > 0
+    }
+}
+
+impl core::fmt::Debug for ServerSessions {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "ServerSessions({} of {})", self.len(), self.max_sessions)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(n: u32) -> Vec<u8> {
+        n.to_be_bytes().to_vec()
+    }
+
+    #[test]
+    fn a_session_is_taken_once() {
+        let store = ServerSessions::new(8);
+        assert!(store.put(key(1), vec![9]));
+        assert_eq!(store.take(&key(1)), Some(vec![9]));
+        assert_eq!(store.take(&key(1)), None);
+        assert!(store.is_empty());
+        assert_eq!(store.evicted(), 0);
+    }
+
+    #[test]
+    fn the_oldest_gives_way_and_is_counted() {
+        let store = ServerSessions::new(3);
+        for n in 0..5 {
+            store.put(key(n), vec![n as u8]);
+        }
+        assert_eq!(store.len(), 3);
+        assert_eq!(store.evicted(), 2);
+        assert_eq!(store.get(&key(1)), None);
+        assert_eq!(store.get(&key(2)), Some(vec![2]));
+    }
+
+    #[test]
+    fn taken_sessions_leave_nothing_behind() {
+        let store = ServerSessions::new(4);
+        for n in 0..1000 {
+            store.put(key(n), vec![0; 100]);
+            assert!(store.take(&key(n)).is_some());
+        }
+        let inner = store.lock();
+        assert!(inner.by_age.is_empty());
+        assert_eq!(inner.bytes, 0);
+    }
+
+    #[test]
+    fn large_sessions_are_bounded_by_bytes() {
+        let store = ServerSessions::new(4);
+        for n in 0..4 {
+            assert!(store.put(key(n), vec![0; 1500]));
+        }
+        assert_eq!(store.len(), 2);
+        assert!(!store.put(key(9), vec![0; 5000]));
+        assert_eq!(store.len(), 2);
+    }
+
+    #[test]
+    fn a_replaced_session_counts_once() {
+        let store = ServerSessions::new(4);
+        store.put(key(1), vec![1; 10]);
+        store.put(key(1), vec![2; 20]);
+        assert_eq!(store.len(), 1);
+        assert_eq!(store.lock().bytes, 24);
+        assert_eq!(store.take(&key(1)), Some(vec![2; 20]));
+    }
+
+    #[test]
+    fn a_store_of_zero_keeps_nothing() {
+        let store = ServerSessions::new(0);
+        assert!(!store.can_cache());
+        assert!(!store.put(key(1), vec![1]));
+    }
+}

@@ -1,0 +1,334 @@
+//! Address-validation tokens (RFC 9000 §8.1): what a server seals, hands to a
+//! client, forgets, and believes when it comes back.
+//!
+//! ```text
+//! token   kind (1) ‖ salt (12) ‖ nonce (12) ‖ AES-256-GCM(fields) ‖ tag (16)
+//! key     HKDF-SHA256(master secret), expanded with kind and salt
+//! ```
+//!
+//! Every token has a key of its own: with one key and 96-bit random nonces,
+//! servers that share a master secret could not hand out more than 2^32 Retry
+//! tokens, an hour's worth of a flood.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use aws_lc_rs::{aead, hkdf};
+use rand_core::RngCore;
+
+use super::keys::TAG_LEN;
+use crate::cid::ConnectionId;
+use crate::wire::Reader;
+
+/// How long a Retry token is good, in seconds: the client answers at once, but
+/// may have to retransmit (RFC 9000 §8.1.4 asks for a short time).
+pub const RETRY_LIFETIME: u64 = 15;
+/// How long a NEW_TOKEN token is good, in seconds: two weeks.
+pub const ADDRESS_LIFETIME: u64 = 14 * 24 * 60 * 60;
+/// How far the clocks of servers that share a key may be apart, in seconds.
+const CLOCK_SKEW: u64 = 60;
+
+const SALT_LEN: usize = 12;
+/// Kind, salt and nonce.
+const PREFIX_LEN: usize = 1 + SALT_LEN + aead::NONCE_LEN;
+
+/// What a token was given out in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TokenKind {
+    /// A Retry packet.
+    Retry,
+    /// A NEW_TOKEN frame.
+    Address,
+}
+
+impl TokenKind {
+    const fn byte(self) -> u8 {
+        match self {
+            Self::Retry => 0x52,
+            Self::Address => 0x4e,
+        }
+    }
+
+    const fn from_byte(byte: u8) -> Option<Self> {
+        match byte {
+            0x52 => Some(Self::Retry),
+            0x4e => Some(Self::Address),
+            _ => None,
+        }
+    }
+}
+
+/// The content of a token sent in a Retry packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryToken {
+    /// When it was made, in Unix seconds.
+    pub issued: u64,
+    /// Whom it was sent to.
+    pub client: SocketAddr,
+    /// The Destination Connection ID of the first Initial, for the
+    /// `original_destination_connection_id` parameter.
+    pub original_dcid: ConnectionId,
+    /// The Source Connection ID of the Retry: the client's next Initial must
+    /// be addressed to it, and `retry_source_connection_id` repeat it.
+    pub retry_scid: ConnectionId,
+}
+
+/// The content of a token sent in a NEW_TOKEN frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AddressToken {
+    /// When it was made, in Unix seconds.
+    pub issued: u64,
+    /// Whom it was sent to; the port is free to change.
+    pub ip: IpAddr,
+    /// Random: tells tokens apart, for [`ReplayFilter`](super::ReplayFilter).
+    pub id: [u8; 16],
+}
+
+/// A token that proved genuine, current, and this client's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Token {
+    /// From a Retry packet.
+    Retry(RetryToken),
+    /// From a NEW_TOKEN frame.
+    Address(AddressToken),
+}
+
+/// Why a token proves nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TokenError {
+    /// Not the form of our tokens.
+    #[error("not one of our tokens")]
+    Malformed,
+    /// Does not authenticate: changed, made up, or sealed with another key.
+    #[error("token is forged or was sealed with another key")]
+    Forged,
+    /// Genuine but too old.
+    #[error("token expired")]
+    Expired(TokenKind),
+    /// Genuine but made later than now: some clock is wrong.
+    #[error("token is from the future")]
+    FromTheFuture(TokenKind),
+    /// Genuine but given to somebody else.
+    #[error("token was given to another address")]
+    WrongAddress(TokenKind),
+}
+
+impl TokenError {
+    /// Whether to refuse the connection with INVALID_TOKEN: the client answers
+    /// our own Retry, and would not be helped by a second. All other bad
+    /// tokens are treated as absent (RFC 9000 §8.1.3).
+    #[must_use]
+    pub fn is_invalid_retry(self) -> bool {
+        match self {
+            Self::Malformed | Self::Forged => false,
+            Self::Expired(kind) | Self::FromTheFuture(kind) | Self::WrongAddress(kind) => {
+                kind == TokenKind::Retry
+            }
+        }
+    }
+}
+
+/// Seals and opens tokens.
+pub struct TokenKey {
+    secret: hkdf::Prk,
+    retry_lifetime: u64,
+    address_lifetime: u64,
+}
+
+impl TokenKey {
+    /// From a 32-byte master secret. Tokens outlive a restart, and are good at
+    /// every server, that uses the same.
+    #[must_use]
+    pub fn new(master: &[u8; 32]) -> Self {
+        Self {
+            secret: hkdf::Salt::new(hkdf::HKDF_SHA256, b"clearway").extract(master),
+            retry_lifetime: RETRY_LIFETIME,
+            address_lifetime: ADDRESS_LIFETIME,
+        }
+    }
+
+    /// Other lifetimes than [`RETRY_LIFETIME`] and [`ADDRESS_LIFETIME`], in
+    /// seconds.
+    #[must_use]
+    pub fn with_lifetimes(mut self, retry: u64, address: u64) -> Self {
+        self.retry_lifetime = retry;
+        self.address_lifetime = address;
+        self
+    }
+
+    /// Appends a Retry token to `out`. `rng` must be unpredictable.
+    pub fn seal_retry(&self, token: &RetryToken, rng: &mut dyn RngCore, out: &mut Vec<u8>) {
+        self.seal(TokenKind::Retry, rng, out, |out| {
+            out.extend_from_slice(&token.issued.to_be_bytes());
+            put_ip(out, token.client.ip());
+            out.extend_from_slice(&token.client.port().to_be_bytes());
+            put_cid(out, &token.original_dcid);
+            put_cid(out, &token.retry_scid);
+        });
+    }
+
+    /// Appends a NEW_TOKEN token to `out`. `rng` must be unpredictable; the
+    /// `id` of the token too, so that clients cannot be told apart by it.
+    pub fn seal_address(&self, token: &AddressToken, rng: &mut dyn RngCore, out: &mut Vec<u8>) {
+        self.seal(TokenKind::Address, rng, out, |out| {
+            out.extend_from_slice(&token.issued.to_be_bytes());
+            put_ip(out, token.ip);
+            out.extend_from_slice(&token.id);
+        });
+    }
+
+    /// Opens a token that `client` sent, at wall time `now` in Unix seconds.
+    ///
+    /// # Errors
+    /// Whatever makes the token no proof of the client's address.
+    pub fn open(&self, token: &[u8], now: u64, client: SocketAddr) -> Result<Token, TokenError> {
+        let (kind, fields) = self.decrypt(token)?;
+        // Only another version of this code could have sealed something else.
+        let token = read_fields(kind, &mut Reader::new(&fields)).ok_or(TokenError::Malformed)?;
+        let (issued, lifetime, same_address) = match &token {
+            Token::Retry(retry) => (
+                retry.issued,
+                self.retry_lifetime,
+                retry.client == canonical(client),
+            ),
+            Token::Address(address) => (
+                address.issued,
+                self.address_lifetime,
+                address.ip == canonical(client).ip(),
+            ),
+        };
+        if issued > now.saturating_add(CLOCK_SKEW) {
+            return Err(TokenError::FromTheFuture(kind));
+        }
+        if now.saturating_sub(issued) > lifetime {
+            return Err(TokenError::Expired(kind));
+        }
+        if !same_address {
+            return Err(TokenError::WrongAddress(kind));
+        }
+        Ok(token)
+    }
+
+    fn seal(
+        &self,
+        kind: TokenKind,
+        rng: &mut dyn RngCore,
+        out: &mut Vec<u8>,
+        put_fields: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let mut salt = [0; SALT_LEN];
+        let mut nonce = [0; aead::NONCE_LEN];
+        rng.fill_bytes(&mut salt);
+        rng.fill_bytes(&mut nonce);
+        out.push(kind.byte());
+        out.extend_from_slice(&salt);
+        out.extend_from_slice(&nonce);
+        let start = out.len();
+        put_fields(out);
+        let nonce = aead::Nonce::assume_unique_for_key(nonce);
+        // A few dozen bytes are within every limit of the AEAD.
+        let tag = self
+            .key(kind, &salt)
+            .seal_in_place_separate_tag(nonce, aead::Aad::empty(), &mut out[start..])
+            .expect("a short plaintext can be sealed");
+        out.extend_from_slice(tag.as_ref());
+    }
+
+    fn decrypt(&self, token: &[u8]) -> Result<(TokenKind, Vec<u8>), TokenError> {
+        let mut reader = Reader::new(token);
+        let prefix = (reader.u8(), reader.array::<SALT_LEN>(), reader.array());
+        let (Some(kind), Some(salt), Some(nonce)) = prefix else {
+            return Err(TokenError::Malformed);
+        };
+        let kind = TokenKind::from_byte(kind).ok_or(TokenError::Malformed)?;
+        if reader.remaining() < TAG_LEN {
+            return Err(TokenError::Malformed);
+        }
+        let mut sealed = reader.rest().to_vec();
+        let nonce = aead::Nonce::assume_unique_for_key(nonce);
+        let plain = self
+            .key(kind, &salt)
+            .open_in_place(nonce, aead::Aad::empty(), &mut sealed)
+            .map_err(|_| TokenError::Forged)?
+            .len();
+        sealed.truncate(plain);
+        Ok((kind, sealed))
+    }
+
+    fn key(&self, kind: TokenKind, salt: &[u8; SALT_LEN]) -> aead::LessSafeKey {
+        let info: [&[u8]; 3] = [b"address validation", &[kind.byte()], salt];
+        let key = self
+            .secret
+            .expand(&info, &aead::AES_256_GCM)
+            .expect("HKDF of one block cannot be too long");
+        aead::LessSafeKey::new(key.into())
+    }
+}
+
+impl core::fmt::Debug for TokenKey {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("TokenKey(..)")
+    }
+}
+
+/// The longest token this module makes: a Retry token for an IPv6 address and
+/// two connection IDs of 20 bytes.
+pub const MAX_TOKEN_LEN: usize = PREFIX_LEN + 8 + 17 + 2 + 2 * 21 + TAG_LEN;
+
+/// An IPv4 address by its own name, also on a dual-stack socket.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+fn put_ip(out: &mut Vec<u8>, ip: IpAddr) {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => {
+            out.push(4);
+            out.extend_from_slice(&ip.octets());
+        }
+        IpAddr::V6(ip) => {
+            out.push(6);
+            out.extend_from_slice(&ip.octets());
+        }
+    }
+}
+
+fn put_cid(out: &mut Vec<u8>, cid: &ConnectionId) {
+    out.push(cid.len() as u8);
+    out.extend_from_slice(cid);
+}
+
+fn read_fields(kind: TokenKind, reader: &mut Reader<'_>) -> Option<Token> {
+    let issued = reader.array().map(u64::from_be_bytes)?;
+    let ip = read_ip(reader)?;
+    let token = match kind {
+        TokenKind::Retry => Token::Retry(RetryToken {
+            issued,
+            client: SocketAddr::new(ip, reader.u16()?),
+            original_dcid: read_cid(reader)?,
+            retry_scid: read_cid(reader)?,
+        }),
+        TokenKind::Address => Token::Address(AddressToken {
+            issued,
+            ip,
+            id: reader.array()?,
+        }),
+    };
+    reader.is_empty().then_some(token)
+}
+
+fn read_ip(reader: &mut Reader<'_>) -> Option<IpAddr> {
+    match reader.u8()? {
+        4 => Some(Ipv4Addr::from(reader.array::<4>()?).into()),
+        6 => Some(Ipv6Addr::from(reader.array::<16>()?).into()),
+        _ => None,
+    }
+}
+
+fn read_cid(reader: &mut Reader<'_>) -> Option<ConnectionId> {
+    let len = usize::from(reader.u8()?);
+    ConnectionId::new(reader.bytes(len)?)
+}
+
+#[cfg(test)]
+#[path = "token_tests.rs"]
+mod tests;

@@ -1,0 +1,174 @@
+use super::*;
+use proptest::prelude::*;
+use rand_chacha::ChaCha20Rng;
+use rand_core::SeedableRng;
+
+const NOW: u64 = 1_750_000_000;
+
+fn rng() -> ChaCha20Rng {
+    ChaCha20Rng::seed_from_u64(1)
+}
+
+fn client() -> SocketAddr {
+    "192.0.2.1:4433".parse().unwrap()
+}
+
+fn cid(bytes: &[u8]) -> ConnectionId {
+    ConnectionId::new(bytes).unwrap()
+}
+
+fn retry() -> RetryToken {
+    RetryToken {
+        issued: NOW,
+        client: client(),
+        original_dcid: cid(&[1, 2, 3, 4, 5, 6, 7, 8]),
+        retry_scid: cid(&[9; 20]),
+    }
+}
+
+fn address() -> AddressToken {
+    AddressToken {
+        issued: NOW,
+        ip: client().ip(),
+        id: [7; 16],
+    }
+}
+
+fn sealed_retry(key: &TokenKey) -> Vec<u8> {
+    let mut out = Vec::new();
+    key.seal_retry(&retry(), &mut rng(), &mut out);
+    out
+}
+
+fn sealed_address(key: &TokenKey) -> Vec<u8> {
+    let mut out = Vec::new();
+    key.seal_address(&address(), &mut rng(), &mut out);
+    out
+}
+
+#[test]
+fn tokens_survive_a_restart_with_the_same_key() {
+    let before = TokenKey::new(&[1; 32]);
+    let after = TokenKey::new(&[1; 32]);
+    let opened = after.open(&sealed_retry(&before), NOW, client());
+    assert_eq!(opened, Ok(Token::Retry(retry())));
+    let opened = after.open(&sealed_address(&before), NOW, client());
+    assert_eq!(opened, Ok(Token::Address(address())));
+}
+
+#[test]
+fn another_key_opens_nothing() {
+    let token = sealed_retry(&TokenKey::new(&[1; 32]));
+    let result = TokenKey::new(&[2; 32]).open(&token, NOW, client());
+    assert_eq!(result, Err(TokenError::Forged));
+}
+
+#[test]
+fn a_token_is_good_for_its_time() {
+    let key = TokenKey::new(&[1; 32]);
+    let (retry, address) = (sealed_retry(&key), sealed_address(&key));
+    let open = |token: &[u8], now| key.open(token, now, client()).err();
+    assert_eq!(open(&retry, NOW + RETRY_LIFETIME), None);
+    assert_eq!(
+        open(&retry, NOW + RETRY_LIFETIME + 1),
+        Some(TokenError::Expired(TokenKind::Retry))
+    );
+    assert_eq!(open(&address, NOW + ADDRESS_LIFETIME), None);
+    assert_eq!(
+        open(&address, NOW + ADDRESS_LIFETIME + 1),
+        Some(TokenError::Expired(TokenKind::Address))
+    );
+    assert_eq!(open(&retry, NOW - CLOCK_SKEW), None);
+    assert_eq!(
+        open(&retry, NOW - CLOCK_SKEW - 1),
+        Some(TokenError::FromTheFuture(TokenKind::Retry))
+    );
+    let short = TokenKey::new(&[1; 32]).with_lifetimes(1, 2);
+    assert!(short.open(&retry, NOW + 1, client()).is_ok());
+    assert!(short.open(&retry, NOW + 2, client()).is_err());
+    assert!(short.open(&address, NOW + 2, client()).is_ok());
+}
+
+#[test]
+fn a_retry_token_binds_address_and_port_and_the_other_only_the_address() {
+    let key = TokenKey::new(&[1; 32]);
+    let (retry, address) = (sealed_retry(&key), sealed_address(&key));
+    let other_port = SocketAddr::new(client().ip(), 1);
+    let other_host = SocketAddr::new([192, 0, 2, 2].into(), client().port());
+    let wrong = |kind| Err(TokenError::WrongAddress(kind));
+    assert_eq!(key.open(&retry, NOW, other_port), wrong(TokenKind::Retry));
+    assert_eq!(key.open(&retry, NOW, other_host), wrong(TokenKind::Retry));
+    assert!(key.open(&address, NOW, other_port).is_ok());
+    assert_eq!(
+        key.open(&address, NOW, other_host),
+        wrong(TokenKind::Address)
+    );
+}
+
+#[test]
+fn an_ipv4_client_is_the_same_on_a_dual_stack_socket() {
+    let key = TokenKey::new(&[1; 32]);
+    let mapped: SocketAddr = "[::ffff:192.0.2.1]:4433".parse().unwrap();
+    assert!(key.open(&sealed_retry(&key), NOW, mapped).is_ok());
+    let mut token = Vec::new();
+    let from_mapped = RetryToken {
+        client: mapped,
+        ..retry()
+    };
+    key.seal_retry(&from_mapped, &mut rng(), &mut token);
+    assert!(key.open(&token, NOW, client()).is_ok());
+}
+
+#[test]
+fn only_a_spoiled_answer_to_our_retry_closes() {
+    let key = TokenKey::new(&[1; 32]);
+    let error = |token: &[u8], now| key.open(token, now, client()).unwrap_err();
+    assert!(error(&sealed_retry(&key), NOW + 99).is_invalid_retry());
+    assert!(!error(&sealed_address(&key), u64::MAX).is_invalid_retry());
+    let mut forged = sealed_retry(&key);
+    forged[20] ^= 1;
+    assert!(!error(&forged, NOW).is_invalid_retry());
+    assert!(!error(b"somebody else's", NOW).is_invalid_retry());
+}
+
+#[test]
+fn a_token_of_one_kind_is_not_one_of_the_other() {
+    let key = TokenKey::new(&[1; 32]);
+    let mut token = sealed_address(&key);
+    token[0] = TokenKind::Retry.byte();
+    assert_eq!(key.open(&token, NOW, client()), Err(TokenError::Forged));
+}
+
+#[test]
+fn the_longest_token_is_known() {
+    let key = TokenKey::new(&[1; 32]);
+    let mut token = Vec::new();
+    let longest = RetryToken {
+        client: "[2001:db8::1]:1".parse().unwrap(),
+        original_dcid: cid(&[1; 20]),
+        ..retry()
+    };
+    key.seal_retry(&longest, &mut rng(), &mut token);
+    assert_eq!(token.len(), MAX_TOKEN_LEN);
+}
+
+proptest! {
+    #[test]
+    fn a_changed_bit_never_opens(at in any::<prop::sample::Index>(), bit in 0u8..8, retry: bool) {
+        let key = TokenKey::new(&[1; 32]);
+        let mut token = if retry { sealed_retry(&key) } else { sealed_address(&key) };
+        let at = at.index(token.len());
+        token[at] ^= 1 << bit;
+        let error = key.open(&token, NOW, client()).unwrap_err();
+        prop_assert!(matches!(error, TokenError::Forged | TokenError::Malformed));
+    }
+
+    #[test]
+    fn a_cut_or_random_token_never_opens(len in 0usize..100, random in prop::collection::vec(any::<u8>(), 0..200)) {
+        let key = TokenKey::new(&[1; 32]);
+        let token = sealed_retry(&key);
+        let len = len.min(token.len() - 1);
+        prop_assert!(key.open(&token[..len], NOW, client()).is_err());
+        prop_assert!(key.open(&random, NOW, client()).is_err());
+    }
+}

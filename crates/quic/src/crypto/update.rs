@@ -1,0 +1,492 @@
+//! 1-RTT keys over their generations (RFC 9001 §6) and their limits (§6.6).
+//!
+//! A generation is a set of packet keys; its lowest bit is the Key Phase bit.
+//! Sending and receiving move up on their own, never more than one apart:
+//!
+//! ```text
+//! we initiate           local + 1
+//! the peer answers      remote + 1            (local == remote again)
+//!
+//! the peer initiates    remote + 1, local + 1 at once
+//! ```
+//!
+//! Of the receive keys the current, the next and, for a while, the previous
+//! ones are kept. The next ones are there before they are needed, so that a
+//! packet costs the same time to refuse whatever its phase (RFC 9001 §9.5);
+//! those after them are derived once a genuine packet has called for it, which
+//! §6.3 permits.
+
+use rustls::quic::{HeaderProtectionKey, PacketKey, PacketKeySet, Secrets};
+
+use super::keys::{self, Unprotected};
+use crate::Instant;
+use crate::error::{Code, TransportError};
+
+/// The Key Phase bit of a short header (RFC 9000 §17.3.1).
+pub const KEY_PHASE: u8 = 0x04;
+
+/// Sealed packets kept in reserve below the confidentiality limit, so that a
+/// connection which cannot update its keys can still say why it closes.
+const CLOSING_RESERVE: u64 = 128;
+
+/// A packet that opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// Length of the payload, which starts after the header.
+    pub len: usize,
+    /// The generation that sealed it; for [`OneRttKeys::on_ack`].
+    pub generation: u64,
+    /// Whether it was the first of its generation. The caller then sets the
+    /// end of the previous one with [`OneRttKeys::retain_previous_until`].
+    pub updated: bool,
+}
+
+/// Why a key update cannot be initiated now (RFC 9001 §6.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UpdateRefused {
+    /// The handshake is not confirmed.
+    #[error("the handshake is not confirmed")]
+    NotConfirmed,
+    /// The peer has not acknowledged a packet of the current generation.
+    #[error("the last key update is not acknowledged")]
+    NotAcknowledged,
+    /// The previous receive keys are still in use for late packets; the peer
+    /// may be in the same position (RFC 9001 §6.5).
+    #[error("the last key update is less than three PTOs ago")]
+    TooSoon,
+}
+
+/// What we seal with.
+struct Local {
+    key: Box<dyn PacketKey>,
+    generation: u64,
+    sealed: u64,
+    first: Option<u64>,
+    acknowledged: bool,
+}
+
+/// What we open with. All packet numbers of older generations are below
+/// `floor`.
+struct Remote {
+    key: Box<dyn PacketKey>,
+    generation: u64,
+    floor: u64,
+    seen: Option<Seen>,
+}
+
+/// Packet numbers opened in a generation.
+#[derive(Clone, Copy)]
+struct Seen {
+    lowest: u64,
+    highest: u64,
+}
+
+struct Previous {
+    key: Box<dyn PacketKey>,
+    floor: u64,
+    discard_at: Option<Instant>,
+}
+
+/// The generation after `Remote`'s; its send key is gone if we initiated.
+struct Next {
+    local: Option<Box<dyn PacketKey>>,
+    remote: Box<dyn PacketKey>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Which {
+    Previous,
+    Current,
+    Next,
+}
+
+/// The keys of 1-RTT packets.
+pub struct OneRttKeys {
+    local_header: Box<dyn HeaderProtectionKey>,
+    remote_header: Box<dyn HeaderProtectionKey>,
+    local: Local,
+    remote: Remote,
+    previous: Option<Previous>,
+    next: Next,
+    secrets: Secrets,
+    confirmed: bool,
+    failed: u64,
+    update_after: u64,
+    confidentiality_limit: u64,
+    integrity_limit: u64,
+}
+
+impl OneRttKeys {
+    /// From what TLS gives: the first generation and the secrets of the second.
+    #[must_use]
+    pub fn new(keys: rustls::quic::Keys, mut secrets: Secrets) -> Self {
+        let confidentiality_limit = keys.local.packet.confidentiality_limit();
+        let integrity_limit = keys.remote.packet.integrity_limit();
+        let next = Next::from(secrets.next_packet_keys());
+        Self {
+            local_header: keys.local.header,
+            remote_header: keys.remote.header,
+            local: Local::new(keys.local.packet, 0),
+            remote: Remote {
+                key: keys.remote.packet,
+                generation: 0,
+                floor: 0,
+                seen: None,
+            },
+            previous: None,
+            next,
+            secrets,
+            confirmed: false,
+            failed: 0,
+            update_after: confidentiality_limit / 2,
+            confidentiality_limit,
+            integrity_limit,
+        }
+    }
+
+    /// The handshake is confirmed (RFC 9001 §4.1.2): updates may begin.
+    pub fn on_handshake_confirmed(&mut self) {
+        self.confirmed = true;
+    }
+
+    /// Update after sealing this many packets with a key; half the
+    /// confidentiality limit by default, and never more than that.
+    pub fn set_update_after(&mut self, packets: u64) {
+        self.update_after = packets.clamp(1, self.confidentiality_limit / 2);
+    }
+
+    /// The generation that seals now, from 0.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.local.generation
+    }
+
+    /// Packets that failed to open so far.
+    #[must_use]
+    pub fn failed_opens(&self) -> u64 {
+        self.failed
+    }
+
+    /// Seals like [`Direction::seal`](super::keys::Direction::seal) and sets
+    /// the Key Phase bit, whatever the caller left there. Initiates a key
+    /// update by itself when one is due and permitted.
+    ///
+    /// # Errors
+    /// `AEAD_LIMIT_REACHED` at the confidentiality limit; `INTERNAL_ERROR` for
+    /// a packet too short to protect.
+    #[inline]
+    pub fn seal(
+        &mut self,
+        pn: u64,
+        packet: &mut [u8],
+        header_len: usize,
+        pn_len: usize,
+    ) -> Result<(), TransportError> {
+        if self.local.sealed >= self.update_after {
+            self.update_before_the_limit()?;
+        }
+        if let Some(first) = packet.first_mut() {
+            let phase = KEY_PHASE * (self.local.generation & 1) as u8;
+            *first = *first & !KEY_PHASE | phase;
+        }
+        keys::seal(
+            &*self.local.key,
+            &*self.local_header,
+            pn,
+            packet,
+            header_len,
+            pn_len,
+        )?;
+        self.local.sealed += 1;
+        self.local.first.get_or_insert(pn);
+        Ok(())
+    }
+
+    #[cold]
+    fn update_before_the_limit(&mut self) -> Result<(), TransportError> {
+        // The wait of three PTOs is advice, the limit is not: only what
+        // protects the peer from losing track of the keys counts here.
+        match self.may_update() {
+            Ok(()) => self.advance_local(),
+            Err(_) if self.local.sealed >= self.confidentiality_limit => {
+                return Err(keys::confidentiality_exhausted());
+            }
+            Err(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Whether the connection should close because its keys wear out and
+    /// cannot be updated (RFC 9001 §6.6); leaves enough to seal the close.
+    ///
+    /// # Errors
+    /// `AEAD_LIMIT_REACHED`.
+    pub fn check_limits(&self) -> Result<(), TransportError> {
+        let worn = self.confidentiality_limit.saturating_sub(CLOSING_RESERVE);
+        if self.local.sealed >= worn && self.may_update().is_err() {
+            return Err(keys::confidentiality_exhausted());
+        }
+        Ok(())
+    }
+
+    /// Starts a key update: every packet sealed from here on uses new keys.
+    ///
+    /// # Errors
+    /// If RFC 9001 §6.1 does not permit it yet, or it would come less than
+    /// three PTOs after the last (§6.5).
+    pub fn initiate_update(&mut self, now: Instant) -> Result<(), UpdateRefused> {
+        self.discard_previous(now);
+        self.may_update()?;
+        if self.previous.is_some() {
+            return Err(UpdateRefused::TooSoon);
+        }
+        self.advance_local();
+        Ok(())
+    }
+
+    fn may_update(&self) -> Result<(), UpdateRefused> {
+        if !self.confirmed {
+            return Err(UpdateRefused::NotConfirmed);
+        }
+        let first_update = self.local.generation == 0;
+        let answered = self.local.generation == self.remote.generation;
+        if !(first_update || answered && self.local.acknowledged) {
+            return Err(UpdateRefused::NotAcknowledged);
+        }
+        Ok(())
+    }
+
+    fn advance_local(&mut self) {
+        // `may_update` and `promote` only come here while the generation after
+        // the receive keys is untouched.
+        if let Some(key) = self.next.local.take() {
+            self.local = Local::new(key, self.local.generation + 1);
+        }
+    }
+
+    /// The peer acknowledged `largest`, in a packet of the generation `carrier`
+    /// ([`Opened::generation`]).
+    ///
+    /// # Errors
+    /// `KEY_UPDATE_ERROR` if the peer acknowledges packets of a generation
+    /// that it does not itself use (RFC 9001 §6.2).
+    pub fn on_ack(&mut self, largest: u64, carrier: u64) -> Result<(), TransportError> {
+        if self.local.first.is_none_or(|first| largest < first) {
+            return Ok(());
+        }
+        if carrier < self.local.generation {
+            return Err(update_error(
+                "acknowledged packets with new keys in a packet with old keys",
+            ));
+        }
+        self.local.acknowledged = true;
+        Ok(())
+    }
+
+    /// As [`Direction::unprotect_header`](super::keys::Direction::unprotect_header).
+    #[inline]
+    pub fn unprotect_header(&self, packet: &mut [u8], pn_offset: usize) -> Option<Unprotected> {
+        keys::unprotect(&*self.remote_header, packet, pn_offset)
+    }
+
+    /// Decrypts what follows the header in place, by the keys that the Key
+    /// Phase bit and the full packet number `pn` call for. `Ok(None)` if it
+    /// does not authenticate: the bytes after the header are then worthless.
+    ///
+    /// # Errors
+    /// `KEY_UPDATE_ERROR` if a genuine packet breaks the order of generations;
+    /// `AEAD_LIMIT_REACHED` after too many packets that were not genuine.
+    #[inline]
+    pub fn open(
+        &mut self,
+        pn: u64,
+        packet: &mut [u8],
+        header_len: usize,
+    ) -> Result<Option<Opened>, TransportError> {
+        let Some(first) = packet.first() else {
+            return Ok(None);
+        };
+        let which = self.select(pn, u64::from(first & KEY_PHASE != 0));
+        let key = match (which, &self.previous) {
+            (Which::Current, _) => &*self.remote.key,
+            (Which::Previous, Some(previous)) => &*previous.key,
+            (Which::Previous, None) | (Which::Next, _) => &*self.next.remote,
+        };
+        match keys::open(key, pn, packet, header_len) {
+            Some(len) => self.accept(which, pn, len).map(Some),
+            None => self.on_failed_open().map(|()| None),
+        }
+    }
+
+    /// The other phase is the previous generation below the packet numbers of
+    /// the current one and the next above (RFC 9001 §6.5), so that old keys
+    /// never open a packet above new ones. Once the previous keys are gone the
+    /// next ones take their place in the attempt, which cannot succeed but
+    /// takes the same time.
+    #[inline]
+    fn select(&self, pn: u64, phase: u64) -> Which {
+        if phase == self.remote.generation & 1 {
+            return Which::Current;
+        }
+        match (&self.previous, self.remote.seen) {
+            (Some(_), Some(seen)) if pn < seen.lowest => Which::Previous,
+            _ => Which::Next,
+        }
+    }
+
+    #[inline]
+    fn accept(&mut self, which: Which, pn: u64, len: usize) -> Result<Opened, TransportError> {
+        let floor = match (which, &self.previous) {
+            (Which::Previous, Some(previous)) => previous.floor,
+            (Which::Next, _) => self.remote.above(),
+            (Which::Current, _) | (Which::Previous, None) => self.remote.floor,
+        };
+        if pn < floor {
+            return Err(update_error(
+                "packet with newer keys than a packet with a higher number",
+            ));
+        }
+        let generation = match which {
+            Which::Previous => self.remote.generation - 1,
+            Which::Current => self.remote.generation,
+            Which::Next => {
+                self.promote()?;
+                self.remote.generation
+            }
+        };
+        if which == Which::Previous {
+            self.remote.floor = self.remote.floor.max(pn + 1);
+        } else {
+            self.remote.note(pn);
+        }
+        Ok(Opened {
+            len,
+            generation,
+            updated: which == Which::Next,
+        })
+    }
+
+    /// A packet of the next generation is genuine: the peer has updated.
+    #[cold]
+    fn promote(&mut self) -> Result<(), TransportError> {
+        let peer_initiated = self.local.generation == self.remote.generation;
+        if peer_initiated {
+            // The peer must have seen us acknowledge the current generation,
+            // which we cannot have done without sealing a packet in it.
+            if self.remote.generation > 0 && self.local.sealed == 0 {
+                return Err(update_error("keys updated twice without confirmation"));
+            }
+            self.advance_local();
+        }
+        let next = Next::from(self.secrets.next_packet_keys());
+        let floor = self.remote.above();
+        let old_floor = core::mem::replace(&mut self.remote.floor, floor);
+        let fresh = core::mem::replace(&mut self.next, next).remote;
+        self.previous = Some(Previous {
+            key: core::mem::replace(&mut self.remote.key, fresh),
+            floor: old_floor,
+            discard_at: None,
+        });
+        self.remote.generation += 1;
+        self.remote.seen = None;
+        Ok(())
+    }
+
+    #[cold]
+    fn on_failed_open(&mut self) -> Result<(), TransportError> {
+        self.failed += 1;
+        if self.failed > self.integrity_limit {
+            return Err(TransportError::new(
+                Code::AEAD_LIMIT_REACHED,
+                "integrity limit of the packet protection reached",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Counts a packet that failed to open at another encryption level: the
+    /// limit is the connection's (RFC 9001 §6.6).
+    ///
+    /// # Errors
+    /// `AEAD_LIMIT_REACHED`.
+    pub fn note_failed_open(&mut self) -> Result<(), TransportError> {
+        self.on_failed_open()
+    }
+
+    /// Sets when the previous receive keys go: three PTOs after the first
+    /// packet of the current ones (RFC 9001 §6.5).
+    pub fn retain_previous_until(&mut self, at: Instant) {
+        if let Some(previous) = &mut self.previous {
+            previous.discard_at = Some(at);
+        }
+    }
+
+    /// When [`discard_previous`](Self::discard_previous) has something to do.
+    #[must_use]
+    pub fn discard_at(&self) -> Option<Instant> {
+        self.previous.as_ref()?.discard_at
+    }
+
+    /// Discards the previous receive keys if their time has come.
+    pub fn discard_previous(&mut self, now: Instant) {
+        if self.discard_at().is_some_and(|at| at <= now) {
+            self.previous = None;
+        }
+    }
+}
+
+impl Local {
+    fn new(key: Box<dyn PacketKey>, generation: u64) -> Self {
+        Self {
+            key,
+            generation,
+            sealed: 0,
+            first: None,
+            acknowledged: false,
+        }
+    }
+}
+
+impl Remote {
+    /// Above every packet number seen in this generation and those before.
+    fn above(&self) -> u64 {
+        self.seen
+            .map_or(self.floor, |seen| self.floor.max(seen.highest + 1))
+    }
+
+    #[inline]
+    fn note(&mut self, pn: u64) {
+        let seen = self.seen.get_or_insert(Seen {
+            lowest: pn,
+            highest: pn,
+        });
+        seen.lowest = seen.lowest.min(pn);
+        seen.highest = seen.highest.max(pn);
+    }
+}
+
+impl From<PacketKeySet> for Next {
+    fn from(keys: PacketKeySet) -> Self {
+        Self {
+            local: Some(keys.local),
+            remote: keys.remote,
+        }
+    }
+}
+
+impl core::fmt::Debug for OneRttKeys {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("OneRttKeys")
+            .field("local", &self.local.generation)
+            .field("remote", &self.remote.generation)
+            .finish_non_exhaustive()
+    }
+}
+
+fn update_error(reason: &'static str) -> TransportError {
+    TransportError::new(Code::KEY_UPDATE_ERROR, reason)
+}
+
+#[cfg(test)]
+#[path = "update_tests.rs"]
+mod tests;

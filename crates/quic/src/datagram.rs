@@ -1,0 +1,449 @@
+//! DATAGRAM frames: unreliable messages of the application (RFC 9221).
+
+use core::fmt;
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use crate::error::{Code, TransportError};
+use crate::wire::cursor::varint_len;
+
+/// Bytes of a frame before its data when the Length field is left out.
+const TYPE_LEN: usize = 1;
+
+/// Bound of a queue; reached when either is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueLimits {
+    /// Most bytes of data, frames not counted.
+    pub bytes: usize,
+    /// Most messages, so that empty ones are bounded too.
+    pub count: usize,
+}
+
+impl Default for QueueLimits {
+    fn default() -> Self {
+        Self {
+            bytes: 1 << 20,
+            count: 1024,
+        }
+    }
+}
+
+/// What to do with a message for which there is no room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhenFull {
+    /// Tell the caller, who can wait until there is room.
+    #[default]
+    Refuse,
+    /// Make room: a newer message is worth more than an old one.
+    DropOldest,
+}
+
+/// Why a message was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendDatagramError {
+    /// The peer does not accept DATAGRAM frames.
+    Unsupported,
+    /// The message fits no packet on this path, or exceeds what the peer takes.
+    TooLarge {
+        /// Largest message that could be sent now, in bytes.
+        max: usize,
+    },
+    /// The queue is full; try again when it is writable.
+    Full,
+}
+
+impl fmt::Display for SendDatagramError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unsupported => f.write_str("the peer does not accept datagrams"),
+            Self::TooLarge { max } => {
+                write!(f, "datagram too large: at most {max} bytes fit now")
+            }
+            Self::Full => f.write_str("the queue of outgoing datagrams is full"),
+        }
+    }
+}
+
+impl std::error::Error for SendDatagramError {}
+
+/// A bounded queue of messages.
+#[derive(Debug)]
+struct Queue {
+    messages: VecDeque<Bytes>,
+    bytes: usize,
+    limits: QueueLimits,
+}
+
+impl Queue {
+    fn new(limits: QueueLimits) -> Self {
+        Self {
+            messages: VecDeque::new(),
+            bytes: 0,
+            limits,
+        }
+    }
+
+    fn has_room(&self, len: usize) -> bool {
+        self.messages.len() < self.limits.count
+            && self.bytes.saturating_add(len) <= self.limits.bytes
+    }
+
+    fn push(&mut self, message: Bytes) {
+        self.bytes += message.len();
+        self.messages.push_back(message);
+    }
+
+    fn pop(&mut self) -> Option<Bytes> {
+        let message = self.messages.pop_front()?;
+        self.bytes -= message.len();
+        Some(message)
+    }
+
+    /// Drops the oldest until `len` bytes have room, and answers how many.
+    fn make_room(&mut self, len: usize) -> u64 {
+        let mut dropped = 0;
+        while !self.has_room(len) && self.pop().is_some() {
+            dropped += 1;
+        }
+        dropped
+    }
+}
+
+/// A message that goes into the packet being built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutgoingDatagram {
+    /// The message.
+    pub data: Bytes,
+    /// Whether the frame carries its length (type 0x31). Without (0x30) it
+    /// reaches to the end of the packet and must be the last frame.
+    pub explicit_length: bool,
+}
+
+/// Messages on their way to the peer.
+#[derive(Debug)]
+pub struct DatagramSender {
+    queue: Queue,
+    when_full: WhenFull,
+    /// The peer's max_datagram_frame_size; 0 is no support.
+    peer_limit: u64,
+    dropped: u64,
+    refused: bool,
+    writable: bool,
+}
+
+impl DatagramSender {
+    /// An empty queue towards a peer that accepts nothing yet.
+    #[must_use]
+    pub fn new(limits: QueueLimits, when_full: WhenFull) -> Self {
+        Self {
+            queue: Queue::new(limits),
+            when_full,
+            peer_limit: 0,
+            dropped: 0,
+            refused: false,
+            writable: false,
+        }
+    }
+
+    /// The peer's max_datagram_frame_size transport parameter, 0 if absent; for
+    /// 0-RTT the remembered one (RFC 9221 §3).
+    pub fn set_peer_limit(&mut self, max_datagram_frame_size: u64) {
+        self.peer_limit = max_datagram_frame_size;
+    }
+
+    /// Largest message that a packet with `room` bytes for frames can carry;
+    /// `None` if the peer accepts none.
+    #[must_use]
+    pub fn max_size(&self, room: usize) -> Option<usize> {
+        let limit = usize::try_from(self.peer_limit).unwrap_or(usize::MAX);
+        room.min(limit).checked_sub(TYPE_LEN).filter(|_| limit > 0)
+    }
+
+    /// Queues a message. `room` is what a packet of full size on the current
+    /// path has for frames.
+    ///
+    /// # Errors
+    /// See [`SendDatagramError`]. After `Full`, [`DatagramSender::take_writable`]
+    /// tells when to try again.
+    pub fn send(&mut self, data: Bytes, room: usize) -> Result<(), SendDatagramError> {
+        let max = self.max_size(room).ok_or(SendDatagramError::Unsupported)?;
+        let max = max.min(self.queue.limits.bytes);
+        if data.len() > max {
+            return Err(SendDatagramError::TooLarge { max });
+        }
+        match self.when_full {
+            WhenFull::Refuse if !self.queue.has_room(data.len()) => {
+                self.refused = true;
+                return Err(SendDatagramError::Full);
+            }
+            WhenFull::Refuse => {}
+            WhenFull::DropOldest => self.dropped += self.queue.make_room(data.len()),
+        }
+        // A count limit of 0 has room for nothing.
+        if !self.queue.has_room(data.len()) {
+            return Err(SendDatagramError::Full);
+        }
+        self.queue.push(data);
+        Ok(())
+    }
+
+    /// The next message if it fits in the `room` bytes left of a packet that
+    /// had `full_room`. A message that fits no packet any more, because the
+    /// path's MTU shrank, is dropped and counted instead of blocking the rest.
+    pub fn pop(&mut self, room: usize, full_room: usize) -> Option<OutgoingDatagram> {
+        let max = self.max_size(full_room).unwrap_or(0);
+        while self.queue.messages.front().is_some_and(|m| m.len() > max) {
+            self.take_front();
+            self.dropped += 1;
+        }
+        let len = self.queue.messages.front()?.len();
+        if TYPE_LEN + len > room {
+            return None;
+        }
+        let with_length = TYPE_LEN + varint_len(len as u64) + len;
+        let explicit_length = with_length <= room && with_length as u64 <= self.peer_limit;
+        self.take_front().map(|data| OutgoingDatagram {
+            data,
+            explicit_length,
+        })
+    }
+
+    /// Whether a message waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.queue.messages.is_empty()
+    }
+
+    /// True once after a refused caller could try again.
+    pub fn take_writable(&mut self) -> bool {
+        core::mem::take(&mut self.writable)
+    }
+
+    /// Messages dropped: too old ([`WhenFull::DropOldest`]) or too large for a
+    /// path that shrank.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    fn take_front(&mut self) -> Option<Bytes> {
+        let data = self.queue.pop()?;
+        self.writable |= core::mem::take(&mut self.refused);
+        Some(data)
+    }
+}
+
+/// Messages from the peer that the application has not fetched.
+///
+/// Charged by their length: the caller copies a message that would pin a much
+/// larger receive buffer.
+#[derive(Debug)]
+pub struct DatagramReceiver {
+    queue: Queue,
+    /// Our max_datagram_frame_size; 0 is no support.
+    limit: u64,
+    dropped: u64,
+    readable: bool,
+}
+
+impl DatagramReceiver {
+    /// An empty queue. `max_datagram_frame_size` is what we announced.
+    #[must_use]
+    pub fn new(limits: QueueLimits, max_datagram_frame_size: u64) -> Self {
+        Self {
+            queue: Queue::new(limits),
+            limit: max_datagram_frame_size,
+            dropped: 0,
+            readable: false,
+        }
+    }
+
+    /// A DATAGRAM frame of `frame_len` bytes, type and length included. When
+    /// there is no room the oldest go, as RFC 9221 §5.3 allows.
+    ///
+    /// # Errors
+    /// PROTOCOL_VIOLATION if we announced none or smaller ones (RFC 9221 §3).
+    pub fn on_frame(&mut self, data: Bytes, frame_len: usize) -> Result<(), TransportError> {
+        if frame_len as u64 > self.limit {
+            let reason = if self.limit == 0 {
+                "DATAGRAM frame without our max_datagram_frame_size"
+            } else {
+                "DATAGRAM frame larger than our max_datagram_frame_size"
+            };
+            return Err(TransportError::new(Code::PROTOCOL_VIOLATION, reason));
+        }
+        if data.len() > self.queue.limits.bytes || self.queue.limits.count == 0 {
+            self.dropped += 1;
+            return Ok(());
+        }
+        self.readable |= self.queue.messages.is_empty();
+        self.dropped += self.queue.make_room(data.len());
+        self.queue.push(data);
+        Ok(())
+    }
+
+    /// The oldest message.
+    pub fn recv(&mut self) -> Option<Bytes> {
+        self.queue.pop()
+    }
+
+    /// True once after the queue ceased to be empty.
+    pub fn take_readable(&mut self) -> bool {
+        core::mem::take(&mut self.readable)
+    }
+
+    /// Messages dropped because the application did not fetch them in time.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SMALL: QueueLimits = QueueLimits {
+        bytes: 100,
+        count: 4,
+    };
+
+    fn message(n: u8, len: usize) -> Bytes {
+        Bytes::from(vec![n; len])
+    }
+
+    fn sender(when_full: WhenFull) -> DatagramSender {
+        let mut sender = DatagramSender::new(SMALL, when_full);
+        sender.set_peer_limit(65_535);
+        sender
+    }
+
+    #[test]
+    fn a_peer_without_support_is_told_apart() {
+        let mut sender = DatagramSender::new(SMALL, WhenFull::Refuse);
+        assert_eq!(sender.max_size(1_000), None);
+        assert_eq!(
+            sender.send(message(0, 1), 1_000),
+            Err(SendDatagramError::Unsupported)
+        );
+    }
+
+    #[test]
+    fn too_large_names_the_largest() {
+        let mut sender = sender(WhenFull::Refuse);
+        let too_large = |max| Err(SendDatagramError::TooLarge { max });
+        assert_eq!(sender.send(message(0, 50), 50), too_large(49));
+        assert_eq!(sender.send(message(0, 49), 50), Ok(()));
+        assert_eq!(sender.send(message(0, 101), 1_000), too_large(100));
+        sender.set_peer_limit(20);
+        assert_eq!(sender.send(message(0, 20), 1_000), too_large(19));
+        assert_eq!(sender.send(message(0, 19), 1_000), Ok(()));
+    }
+
+    #[test]
+    fn a_refused_caller_is_woken_once() {
+        let mut sender = sender(WhenFull::Refuse);
+        sender.send(message(1, 60), 1_000).unwrap();
+        assert!(!sender.take_writable());
+        assert_eq!(
+            sender.send(message(2, 60), 1_000),
+            Err(SendDatagramError::Full)
+        );
+        assert!(!sender.take_writable());
+        assert_eq!(sender.pop(1_000, 1_000).unwrap().data, message(1, 60));
+        assert!(sender.take_writable());
+        assert!(!sender.take_writable());
+        sender.send(message(3, 60), 1_000).unwrap();
+        sender.pop(1_000, 1_000).unwrap();
+        assert!(!sender.take_writable(), "nobody was refused since");
+        assert_eq!(sender.dropped(), 0);
+    }
+
+    #[test]
+    fn the_newest_survive_and_the_rest_is_counted() {
+        let mut sender = sender(WhenFull::DropOldest);
+        for n in 0..7 {
+            sender.send(message(n, 10), 1_000).unwrap();
+        }
+        sender.send(message(7, 75), 1_000).unwrap();
+        assert_eq!(sender.dropped(), 5);
+        let left: Vec<_> = core::iter::from_fn(|| sender.pop(1_000, 1_000))
+            .map(|d| d.data[0])
+            .collect();
+        assert_eq!(left, [5, 6, 7]);
+        assert!(sender.is_empty());
+    }
+
+    #[test]
+    fn the_length_is_left_out_where_it_would_not_fit() {
+        let mut sender = sender(WhenFull::Refuse);
+        for n in 0..3 {
+            sender.send(message(n, 30), 1_000).unwrap();
+        }
+        assert_eq!(sender.pop(30, 1_000), None, "type and data need 31");
+        assert!(!sender.pop(31, 1_000).unwrap().explicit_length);
+        assert!(sender.pop(32, 1_000).unwrap().explicit_length);
+        sender.set_peer_limit(31);
+        assert!(!sender.pop(500, 1_000).unwrap().explicit_length);
+    }
+
+    #[test]
+    fn a_shrunken_path_does_not_block_the_queue() {
+        let mut sender = sender(WhenFull::Refuse);
+        sender.send(message(1, 50), 1_000).unwrap();
+        sender.send(message(2, 10), 1_000).unwrap();
+        assert_eq!(sender.pop(20, 40).unwrap().data, message(2, 10));
+        assert_eq!(sender.dropped(), 1);
+    }
+
+    #[test]
+    fn received_frames_obey_what_we_announced() {
+        let mut none = DatagramReceiver::new(SMALL, 0);
+        let error = none.on_frame(message(0, 0), 1).unwrap_err();
+        assert_eq!(error.code, Code::PROTOCOL_VIOLATION);
+        let mut some = DatagramReceiver::new(SMALL, 20);
+        assert_eq!(some.on_frame(message(0, 19), 20), Ok(()));
+        let error = some.on_frame(message(0, 20), 21).unwrap_err();
+        assert_eq!(error.code, Code::PROTOCOL_VIOLATION);
+    }
+
+    #[test]
+    fn a_slow_reader_loses_the_oldest() {
+        let mut receiver = DatagramReceiver::new(SMALL, 65_535);
+        for n in 0..6 {
+            receiver.on_frame(message(n, 0), 1).unwrap();
+        }
+        assert!(receiver.take_readable());
+        assert!(!receiver.take_readable());
+        assert_eq!(receiver.dropped(), 2);
+        receiver.on_frame(message(9, 101), 102).unwrap();
+        assert_eq!(receiver.dropped(), 3, "it fits no queue of this size");
+        assert_eq!(receiver.queue.messages.len(), 4, "and displaces none");
+        while receiver.recv().is_some() {}
+        receiver.on_frame(message(9, 1), 2).unwrap();
+        assert!(receiver.take_readable());
+    }
+
+    proptest! {
+        #[test]
+        fn bounded_and_every_message_accounted_for(
+            sizes in proptest::collection::vec(0..120_usize, 0..100),
+            read_every in 1..9_usize,
+        ) {
+            let mut receiver = DatagramReceiver::new(SMALL, 65_535);
+            let mut read = 0;
+            for (n, size) in sizes.iter().enumerate() {
+                receiver.on_frame(message(0, *size), size + 1).unwrap();
+                prop_assert!(receiver.queue.bytes <= SMALL.bytes);
+                prop_assert!(receiver.queue.messages.len() <= SMALL.count);
+                if n % read_every == 0 && receiver.recv().is_some() {
+                    read += 1;
+                }
+            }
+            let waiting = receiver.queue.messages.len() as u64;
+            prop_assert_eq!(read + waiting + receiver.dropped(), sizes.len() as u64);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The anti-amplification limit (RFC 9000 §8.1): before an address is
+//! validated, at most three times the bytes that came from it go to it.
+
+/// Bytes that may be sent for each byte received (RFC 9000 §8).
+pub const AMPLIFICATION_FACTOR: u64 = 3;
+
+/// The byte budget of one path. Counts UDP payload, whole datagrams.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Amplification {
+    received: u64,
+    sent: u64,
+    validated: bool,
+}
+
+impl Amplification {
+    /// A path to an address not yet validated: nothing may be sent.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A path without the limit: a client's first, or a valid token.
+    #[must_use]
+    pub fn validated() -> Self {
+        Self {
+            validated: true,
+            ..Self::default()
+        }
+    }
+
+    /// A datagram for this connection came from the address. True if that
+    /// lifts a limit that left no byte to send: the loss detection timer has to
+    /// be armed again (RFC 9002 §6.2.2.1).
+    pub fn on_received(&mut self, bytes: usize) -> bool {
+        let blocked = self.available() == 0;
+        self.received = self.received.saturating_add(bytes as u64);
+        blocked && self.available() > 0
+    }
+
+    /// A datagram was sent to the address.
+    pub fn on_sent(&mut self, bytes: usize) {
+        self.sent = self.sent.saturating_add(bytes as u64);
+    }
+
+    /// The address is validated: no limit from now on.
+    pub fn validate(&mut self) {
+        self.validated = true;
+    }
+
+    /// Whether the address is validated.
+    #[must_use]
+    pub fn is_validated(&self) -> bool {
+        self.validated
+    }
+
+    /// Bytes that may be sent now; `u64::MAX` once validated.
+    #[must_use]
+    pub fn available(&self) -> u64 {
+        if self.validated {
+            return u64::MAX;
+        }
+        self.received
+            .saturating_mul(AMPLIFICATION_FACTOR)
+            .saturating_sub(self.sent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn three_bytes_for_each_until_validated() {
+        let mut budget = Amplification::new();
+        assert_eq!(budget.available(), 0);
+        assert!(budget.on_received(1_200));
+        assert_eq!(budget.available(), 3_600);
+        assert!(!budget.on_received(0), "it was not blocked");
+        budget.on_sent(3_600);
+        assert_eq!(budget.available(), 0);
+        assert!(!budget.on_received(0), "an empty datagram buys nothing");
+        assert!(budget.on_received(50));
+        assert_eq!(budget.available(), 150);
+        budget.validate();
+        assert!(budget.is_validated());
+        assert_eq!(budget.available(), u64::MAX);
+        assert_eq!(Amplification::validated().available(), u64::MAX);
+    }
+
+    proptest! {
+        #[test]
+        fn a_sender_that_asks_first_never_exceeds_it(
+            steps in proptest::collection::vec((0..3_000_usize, 0..3_000_u64), 0..100),
+        ) {
+            let mut budget = Amplification::new();
+            let (mut received, mut sent) = (0, 0);
+            for (arrived, wish) in steps {
+                budget.on_received(arrived);
+                received += arrived as u64;
+                let size = wish.min(budget.available());
+                budget.on_sent(size as usize);
+                sent += size;
+                prop_assert!(sent <= 3 * received);
+                prop_assert_eq!(budget.available(), 3 * received - sent);
+            }
+        }
+    }
+}

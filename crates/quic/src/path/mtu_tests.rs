@@ -1,0 +1,244 @@
+use super::*;
+use proptest::prelude::*;
+
+fn at(secs: u64) -> Instant {
+    Instant::from_nanos(secs * 1_000_000_000)
+}
+
+fn started(cap: u16) -> MtuDiscovery {
+    let mut mtu = MtuDiscovery::new(cap);
+    mtu.start(at(0));
+    mtu
+}
+
+/// Probes over a path that carries `path` bytes; answers the sizes tried.
+fn run(mtu: &mut MtuDiscovery, now: Instant, path: u16) -> Vec<u16> {
+    let mut tried = Vec::new();
+    while let Some(size) = mtu.next_probe(now) {
+        mtu.on_probe_sent();
+        assert_eq!(mtu.next_probe(now), None, "one at a time");
+        tried.push(size);
+        if size <= path {
+            assert_eq!(mtu.on_probe_acked(now, size), Some(size));
+        } else {
+            mtu.on_probe_lost(now, size);
+        }
+        assert!(tried.len() < 200, "the search does not end");
+    }
+    tried
+}
+
+#[test]
+fn nothing_is_probed_before_the_handshake_is_confirmed() {
+    let mut mtu = MtuDiscovery::new(DEFAULT_CAP);
+    assert_eq!(mtu.next_probe(at(0)), None);
+    assert_eq!(mtu.current(), BASE_SIZE);
+    mtu.start(at(0));
+    assert_eq!(mtu.next_probe(at(0)), Some(1452));
+}
+
+#[test]
+fn ethernet_takes_one_probe() {
+    let mut mtu = started(DEFAULT_CAP);
+    assert_eq!(run(&mut mtu, at(0), 1472), [1452]);
+    assert_eq!(mtu.current(), 1452);
+    assert_eq!(mtu.next_timeout(), None, "nothing larger to hope for");
+}
+
+#[test]
+fn jumbo_and_loopback_climb_the_rungs() {
+    let mut mtu = started(MAX_SIZE);
+    assert_eq!(
+        run(&mut mtu, at(0), MAX_SIZE),
+        [1452, 1472, 8952, 8972, MAX_SIZE]
+    );
+}
+
+#[test]
+fn a_size_is_too_large_after_three_probes() {
+    let mut mtu = started(DEFAULT_CAP);
+    let tried = run(&mut mtu, at(0), 1392);
+    assert_eq!(tried[..3], [1452, 1452, 1452]);
+    assert!((1392 - GRANULARITY..=1392).contains(&mtu.current()));
+    assert_eq!(mtu.next_timeout(), Some(at(600)));
+}
+
+#[test]
+fn a_lost_probe_that_was_bad_luck_costs_nothing() {
+    let mut mtu = started(DEFAULT_CAP);
+    for _ in 0..2 {
+        mtu.next_probe(at(0));
+        mtu.on_probe_sent();
+        mtu.on_probe_lost(at(0), 1452);
+    }
+    assert_eq!(run(&mut mtu, at(0), 1500), [1452]);
+}
+
+#[test]
+fn the_raise_timer_finds_a_path_that_grew() {
+    let mut mtu = started(DEFAULT_CAP);
+    run(&mut mtu, at(0), 1300);
+    assert_eq!(mtu.next_probe(at(599)), None);
+    assert_eq!(run(&mut mtu, at(600), 1472), [1452]);
+    assert_eq!(mtu.current(), 1452);
+}
+
+/// A timer in the past that nobody clears would be a busy loop.
+#[test]
+fn a_raise_timer_that_fired_is_gone() {
+    let mut mtu = started(DEFAULT_CAP);
+    run(&mut mtu, at(0), 1300);
+    assert!(mtu.next_probe(at(600)).is_some());
+    assert_eq!(mtu.next_timeout(), None);
+}
+
+#[test]
+fn the_peer_limits_the_search() {
+    let mut mtu = MtuDiscovery::new(MAX_SIZE);
+    mtu.set_peer_limit(1_350);
+    mtu.start(at(0));
+    assert_eq!(run(&mut mtu, at(0), MAX_SIZE), [1350]);
+    let mut mtu = started(DEFAULT_CAP);
+    run(&mut mtu, at(0), 1452);
+    mtu.set_peer_limit(1_200);
+    assert_eq!(mtu.current(), 1200);
+    mtu.set_peer_limit(u64::MAX);
+    assert_eq!(mtu.on_packet_too_big(at(0), 1300), None);
+}
+
+#[test]
+fn three_bursts_of_loss_are_a_black_hole_one_burst_is_not() {
+    let mut mtu = started(DEFAULT_CAP);
+    run(&mut mtu, at(0), 1452);
+    for _ in 0..50 {
+        assert_eq!(mtu.on_packet_lost(at(2), 1452, at(1)), None);
+    }
+    assert_eq!(mtu.on_packet_lost(at(4), 1452, at(3)), None);
+    let mut lucky = mtu;
+    lucky.on_packet_acked(1452);
+    assert_eq!(lucky.on_packet_lost(at(6), 1452, at(5)), None);
+
+    mtu.on_packet_acked(1200); // small ones get through: proves nothing
+    assert_eq!(mtu.on_packet_lost(at(6), 1200, at(5)), None);
+    assert_eq!(mtu.on_packet_lost(at(6), 1452, at(5)), Some(BASE_SIZE));
+    assert_eq!((mtu.current(), mtu.black_holes()), (BASE_SIZE, 1));
+    let tried = run(&mut mtu, at(6), 1280);
+    assert_eq!(tried[0], 1452, "it may have been congestion after all");
+    assert!((1264..=1280).contains(&mtu.current()));
+}
+
+/// Trap: when only large packets vanish, nothing is acknowledged and so
+/// nothing declared lost; only the PTO shows it.
+#[test]
+fn three_ptos_in_a_row_are_a_black_hole() {
+    let mut mtu = started(DEFAULT_CAP);
+    assert_eq!(mtu.on_pto(at(0), 5), None, "already at the base");
+    run(&mut mtu, at(0), 1452);
+    assert_eq!(mtu.on_pto(at(1), 2), None);
+    assert_eq!(mtu.on_pto(at(2), 3), Some(BASE_SIZE));
+}
+
+#[test]
+fn a_refused_send_is_an_immediate_answer() {
+    let mut mtu = started(DEFAULT_CAP);
+    assert_eq!(mtu.next_probe(at(0)), Some(1452));
+    assert_eq!(mtu.on_send_refused(at(0), 1452), None);
+    let tried = run(&mut mtu, at(0), 1400);
+    assert!(tried.iter().all(|&size| size < 1452));
+    // The interface changed under a size that worked.
+    let mut mtu = started(DEFAULT_CAP);
+    run(&mut mtu, at(0), 1452);
+    assert_eq!(mtu.on_send_refused(at(1), 1452), Some(BASE_SIZE));
+    assert_eq!(mtu.next_probe(at(1)), Some(1451));
+}
+
+#[test]
+fn an_icmp_message_lowers_and_never_raises() {
+    let mut mtu = started(DEFAULT_CAP);
+    assert_eq!(mtu.on_packet_too_big(at(0), 1199), None);
+    assert_eq!(mtu.on_packet_too_big(at(0), 9_000), None);
+    assert_eq!(mtu.next_probe(at(0)), Some(1452));
+    mtu.on_probe_sent();
+    assert_eq!(mtu.on_packet_too_big(at(0), 1400), None);
+    assert_eq!(mtu.on_probe_acked(at(0), 1452), None, "no longer asked");
+    assert_eq!(run(&mut mtu, at(0), 1400), [1400]);
+    assert_eq!(mtu.on_packet_too_big(at(1), 1320), Some(BASE_SIZE));
+    assert_eq!(run(&mut mtu, at(1), 1320), [1320]);
+    assert_eq!(mtu.on_packet_too_big(at(1), 100), None);
+    assert_eq!(mtu.current(), 1320);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Probe,
+    Acked(bool),
+    Lost(u16),
+    Pto(u32),
+    Refused(u16),
+    TooBig(u16),
+    Peer(u64),
+    Wait(u64),
+}
+
+proptest! {
+    /// Every path's search ends within a step of the truth.
+    #[test]
+    fn finds_the_mtu_of_any_path(path in BASE_SIZE..=MAX_SIZE, cap in BASE_SIZE..=MAX_SIZE) {
+        let mut mtu = started(cap);
+        let tried = run(&mut mtu, at(0), path);
+        let best = path.min(cap);
+        prop_assert!(mtu.current() <= best);
+        prop_assert!(best - mtu.current() < GRANULARITY);
+        prop_assert!(tried.len() <= 5 + 3 * 13);
+    }
+
+    /// No order of events leaves the bounds, or a search with nothing to do.
+    #[test]
+    fn stays_within_its_bounds(steps in proptest::collection::vec(prop_oneof![
+        4 => Just(Step::Probe),
+        4 => any::<bool>().prop_map(Step::Acked),
+        2 => (1_100..=MAX_SIZE).prop_map(Step::Lost),
+        1 => (0..5_u32).prop_map(Step::Pto),
+        1 => (1_100..9_100_u16).prop_map(Step::Refused),
+        1 => (1_100..9_100_u16).prop_map(Step::TooBig),
+        1 => (1_200..70_000_u64).prop_map(Step::Peer),
+        1 => (0..700_u64).prop_map(Step::Wait),
+    ], 0..150)) {
+        let mut mtu = started(9_000);
+        let (mut now, mut probe, mut limit) = (0, None, 9_000);
+        for step in steps {
+            match step {
+                Step::Probe => if let Some(size) = mtu.next_probe(at(now)) {
+                    prop_assert!(size > mtu.current() && size <= limit);
+                    mtu.on_probe_sent();
+                    probe = Some(size);
+                },
+                Step::Acked(acked) => if let Some(size) = probe.take() {
+                    if acked {
+                        mtu.on_probe_acked(at(now), size);
+                    } else {
+                        mtu.on_probe_lost(at(now), size);
+                    }
+                },
+                Step::Lost(size) => { mtu.on_packet_lost(at(now), size, at(now)); }
+                Step::Pto(n) => { mtu.on_pto(at(now), n); }
+                Step::Refused(size) => { mtu.on_send_refused(at(now), size); }
+                Step::TooBig(size) => { mtu.on_packet_too_big(at(now), size); }
+                Step::Peer(size) => {
+                    limit = limit.min(u16::try_from(size).unwrap_or(MAX_SIZE));
+                    mtu.set_peer_limit(size);
+                }
+                Step::Wait(secs) => now += secs,
+            }
+            prop_assert!((BASE_SIZE..=limit).contains(&mtu.current()));
+            // Never waiting for a probe that is not on its way.
+            if let Phase::Searching { in_flight: Some(size), .. } = mtu.phase {
+                prop_assert_eq!(probe, Some(size));
+            } else if mtu.next_probe(at(now)).is_none() {
+                let complete = matches!(mtu.phase, Phase::Complete { .. });
+                prop_assert!(complete);
+                prop_assert!(mtu.current() == limit || mtu.next_timeout().is_some());
+            }
+        }
+    }
+}

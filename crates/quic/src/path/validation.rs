@@ -1,0 +1,447 @@
+//! Whether the peer receives what we send on a path: PATH_CHALLENGE and
+//! PATH_RESPONSE (RFC 9000 §8.2).
+
+use core::time::Duration;
+
+use smallvec::SmallVec;
+
+use crate::rng::Rng;
+use crate::time::Instant;
+
+/// The unpredictable content of a PATH_CHALLENGE (RFC 9000 §19.17).
+pub type ChallengeData = [u8; 8];
+
+/// Size below which a datagram with a challenge proves the address but not
+/// that the path carries QUIC (RFC 9000 §8.2.1).
+pub const EXPANDED_SIZE: usize = 1200;
+
+/// PTOs after which validation is given up (RFC 9000 §8.2.4).
+const ABANDON_AFTER_PTOS: u32 = 3;
+
+/// The PTO of a path never measured: 333 ms initial RTT and four times half
+/// of it (RFC 9002 §6.2.1, §6.2.2).
+const UNMEASURED_PTO: Duration = Duration::from_millis(999);
+
+/// Challenges of one attempt that an answer may still match. One is sent each
+/// PTO, so an attempt holds three; restarted attempts forget the oldest.
+const MAX_OUTSTANDING: usize = 4;
+
+#[derive(Clone, Copy, Debug)]
+struct Challenge {
+    data: ChallengeData,
+    expanded: bool,
+}
+
+/// Where validation stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ValidationState {
+    /// Not begun.
+    Idle,
+    /// Challenges are sent.
+    Running {
+        /// The address answered a small challenge; the MTU is still unproven.
+        address_proven: bool,
+    },
+    /// The path works in full size.
+    Validated,
+    /// No answer in time.
+    Failed(ValidationFailure),
+}
+
+/// Why a path is unusable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ValidationFailure {
+    /// Nothing came back.
+    Unreachable,
+    /// The address answered, but no datagram of 1,200 bytes got through.
+    MtuTooSmall,
+}
+
+/// What an answer proved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// The address and the path in full size: validation is over.
+    Path,
+    /// Only the address: the amplification limit goes, and an expanded
+    /// challenge is due (RFC 9000 §8.2.3).
+    Address,
+}
+
+/// The validation of one path, as its initiator.
+#[derive(Debug)]
+pub struct PathValidation {
+    state: ValidationState,
+    outstanding: SmallVec<[Challenge; MAX_OUTSTANDING]>,
+    /// While running: when a challenge is due, again and again.
+    next_challenge: Instant,
+    /// While running: when to give up.
+    deadline: Instant,
+    pto: Duration,
+}
+
+impl Default for PathValidation {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl PathValidation {
+    /// A path nobody questions yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            state: ValidationState::Idle,
+            outstanding: SmallVec::new(),
+            next_challenge: Instant::ZERO,
+            deadline: Instant::ZERO,
+            pto: UNMEASURED_PTO,
+        }
+    }
+
+    /// Begins, or begins again. `pto` is the connection's current PTO without
+    /// backoff; the new path is granted that of an unmeasured one if that is
+    /// longer (RFC 9000 §8.2.4). A challenge is due at once. Answers to earlier
+    /// challenges still count.
+    pub fn start(&mut self, now: Instant, pto: Duration) {
+        self.pto = pto.max(UNMEASURED_PTO);
+        self.begin(now, false);
+    }
+
+    /// Gives up without a verdict, as when migrating away.
+    pub fn abandon(&mut self) {
+        self.state = ValidationState::Idle;
+        self.outstanding.clear();
+    }
+
+    /// Where it stands.
+    #[must_use]
+    pub fn state(&self) -> ValidationState {
+        self.state
+    }
+
+    /// Whether a PATH_CHALLENGE is to be sent now. Like ACKs, it is not paced.
+    #[must_use]
+    pub fn challenge_due(&self, now: Instant) -> bool {
+        self.is_running() && now >= self.next_challenge
+    }
+
+    /// The content of the PATH_CHALLENGE that now leaves in a datagram of
+    /// `datagram_size` bytes; fresh each time. Pad it to 1,200 bytes unless the
+    /// amplification limit forbids.
+    pub fn send_challenge(
+        &mut self,
+        now: Instant,
+        datagram_size: usize,
+        rng: &mut Rng,
+    ) -> ChallengeData {
+        let data = rng.array();
+        if self.outstanding.len() == MAX_OUTSTANDING {
+            self.outstanding.remove(0);
+        }
+        self.outstanding.push(Challenge {
+            data,
+            expanded: datagram_size >= EXPANDED_SIZE,
+        });
+        self.next_challenge = now + self.pto;
+        data
+    }
+
+    /// A PATH_RESPONSE, no matter on which path it came (RFC 9000 §8.2.3): ask
+    /// every path. `None` if it answers none of this path's challenges.
+    pub fn on_response(&mut self, now: Instant, data: ChallengeData) -> Option<Proof> {
+        let ValidationState::Running { address_proven } = self.state else {
+            return None;
+        };
+        let at = self.outstanding.iter().position(|c| c.data == data)?;
+        let answered = self.outstanding.remove(at);
+        if answered.expanded {
+            self.state = ValidationState::Validated;
+            self.outstanding.clear();
+            return Some(Proof::Path);
+        }
+        if !address_proven {
+            self.begin(now, true);
+        }
+        Some(Proof::Address)
+    }
+
+    /// When something is to be done: a challenge or the end. A deadline that
+    /// has passed stays until [`PathValidation::handle_timeout`] or
+    /// [`PathValidation::send_challenge`] dealt with it.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.is_running()
+            .then(|| self.next_challenge.min(self.deadline))
+    }
+
+    /// Gives up if the time is over, and says why.
+    pub fn handle_timeout(&mut self, now: Instant) -> Option<ValidationFailure> {
+        let ValidationState::Running { address_proven } = self.state else {
+            return None;
+        };
+        if now < self.deadline {
+            return None;
+        }
+        let failure = if address_proven {
+            ValidationFailure::MtuTooSmall
+        } else {
+            ValidationFailure::Unreachable
+        };
+        self.state = ValidationState::Failed(failure);
+        self.outstanding.clear();
+        Some(failure)
+    }
+
+    fn begin(&mut self, now: Instant, address_proven: bool) {
+        self.state = ValidationState::Running { address_proven };
+        self.next_challenge = now;
+        self.deadline = now + self.pto * ABANDON_AFTER_PTOS;
+    }
+
+    fn is_running(&self) -> bool {
+        matches!(self.state, ValidationState::Running { .. })
+    }
+}
+
+/// The answers that a path owes the peer.
+///
+/// Only the latest challenge is kept: a peer repeats its challenge with new
+/// data, and a flood of them costs one answer per datagram we send.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PathResponses {
+    pending: Option<ChallengeData>,
+    superseded: u64,
+}
+
+impl PathResponses {
+    /// A PATH_CHALLENGE came on this path.
+    pub fn on_challenge(&mut self, data: ChallengeData) {
+        if self.pending.replace(data).is_some_and(|old| old != data) {
+            self.superseded += 1;
+        }
+    }
+
+    /// Whether a PATH_RESPONSE is to be sent, on this path and not paced
+    /// (RFC 9000 §8.2.2).
+    #[must_use]
+    pub fn is_pending(&self) -> bool {
+        self.pending.is_some()
+    }
+
+    /// The PATH_RESPONSE that now leaves. It is never sent again
+    /// (RFC 9000 §13.3).
+    pub fn take(&mut self) -> Option<ChallengeData> {
+        self.pending.take()
+    }
+
+    /// Challenges that went without an answer because another followed.
+    #[must_use]
+    pub fn superseded(&self) -> u64 {
+        self.superseded
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PTO: Duration = Duration::from_millis(2_000);
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_nanos(millis * 1_000_000)
+    }
+
+    fn rng() -> Rng {
+        Rng::from_seed([9; 32])
+    }
+
+    fn started() -> PathValidation {
+        let mut path = PathValidation::new();
+        path.start(at(0), PTO);
+        path
+    }
+
+    /// Trap: the first packet on a new path carries PATH_CHALLENGE.
+    #[test]
+    fn migration_trap_first_packet_carries_challenge() {
+        assert!(!PathValidation::new().challenge_due(at(0)));
+        assert!(started().challenge_due(at(0)));
+        assert_eq!(started().next_timeout(), Some(at(0)));
+    }
+
+    #[test]
+    fn only_matching_data_proves_the_path() {
+        let mut path = started();
+        let data = path.send_challenge(at(0), 1_200, &mut rng());
+        let mut wrong = data;
+        wrong[7] ^= 1;
+        assert_eq!(path.on_response(at(1), wrong), None);
+        assert_eq!(path.on_response(at(1), [0; 8]), None);
+        assert_eq!(path.on_response(at(1), data), Some(Proof::Path));
+        assert_eq!(path.state(), ValidationState::Validated);
+        assert_eq!(path.on_response(at(1), data), None, "proven once");
+        assert_eq!(path.next_timeout(), None);
+    }
+
+    #[test]
+    fn each_pto_a_new_challenge_and_any_of_them_counts() {
+        let mut path = started();
+        let mut rng = rng();
+        let mut sent = Vec::new();
+        for n in 0..3 {
+            assert!(path.challenge_due(at(n * 2_000)));
+            sent.push(path.send_challenge(at(n * 2_000), 1_200, &mut rng));
+            assert!(!path.challenge_due(at(n * 2_000 + 1_999)));
+        }
+        assert!(sent[0] != sent[1] && sent[1] != sent[2]);
+        assert_eq!(path.on_response(at(5_999), sent[0]), Some(Proof::Path));
+    }
+
+    #[test]
+    fn silence_fails_after_three_ptos() {
+        let mut path = started();
+        path.send_challenge(at(0), 1_200, &mut rng());
+        assert_eq!(path.handle_timeout(at(5_999)), None);
+        assert_eq!(
+            path.handle_timeout(at(6_000)),
+            Some(ValidationFailure::Unreachable)
+        );
+        assert_eq!(path.handle_timeout(at(7_000)), None, "told once");
+        assert_eq!(path.next_timeout(), None);
+        assert!(!path.challenge_due(at(9_000)));
+    }
+
+    #[test]
+    fn a_short_pto_does_not_hurry_a_longer_path() {
+        let mut path = PathValidation::new();
+        path.start(at(0), Duration::from_millis(10));
+        path.send_challenge(at(0), 1_200, &mut rng());
+        assert_eq!(path.next_timeout(), Some(at(999)));
+        assert_eq!(path.handle_timeout(at(2_996)), None);
+        assert!(path.handle_timeout(at(2_997)).is_some());
+    }
+
+    #[test]
+    fn a_small_challenge_proves_the_address_only() {
+        let mut path = started();
+        let mut rng = rng();
+        let small = path.send_challenge(at(0), 600, &mut rng);
+        assert_eq!(path.on_response(at(100), small), Some(Proof::Address));
+        assert!(path.challenge_due(at(100)));
+        let full = path.send_challenge(at(100), 1_200, &mut rng);
+        let mut succeeds = path;
+        assert_eq!(succeeds.next_timeout(), Some(at(2_100)));
+        assert_eq!(succeeds.handle_timeout(at(6_099)), None);
+        assert_eq!(succeeds.on_response(at(6_099), full), Some(Proof::Path));
+
+        let mut fails = started();
+        let small = fails.send_challenge(at(0), 600, &mut rng);
+        fails.on_response(at(100), small);
+        assert_eq!(
+            fails.handle_timeout(at(6_100)),
+            Some(ValidationFailure::MtuTooSmall)
+        );
+    }
+
+    /// Small answers must not put off the end for ever.
+    #[test]
+    fn the_address_restarts_the_clock_once() {
+        let mut path = started();
+        let mut rng = rng();
+        for n in 0..20 {
+            let data = path.send_challenge(at(n * 1_000), 600, &mut rng);
+            path.on_response(at(n * 1_000), data);
+            if path.handle_timeout(at(n * 1_000)).is_some() {
+                assert_eq!(n, 6);
+                return;
+            }
+        }
+        panic!("never gave up");
+    }
+
+    #[test]
+    fn outstanding_challenges_are_bounded() {
+        let mut path = started();
+        let mut rng = rng();
+        let sent: Vec<_> = (0..100)
+            .map(|_| path.send_challenge(at(0), 1_200, &mut rng))
+            .collect();
+        assert_eq!(path.outstanding.len(), MAX_OUTSTANDING);
+        assert_eq!(path.on_response(at(0), sent[95]), None);
+        assert_eq!(path.on_response(at(0), sent[96]), Some(Proof::Path));
+    }
+
+    #[test]
+    fn an_abandoned_path_says_nothing_more() {
+        let mut path = started();
+        let data = path.send_challenge(at(0), 1_200, &mut rng());
+        path.abandon();
+        assert_eq!(path.on_response(at(1), data), None);
+        assert_eq!(path.handle_timeout(at(60_000)), None);
+        assert_eq!(path.state(), ValidationState::Idle);
+    }
+
+    /// The whole table: state by event.
+    #[test]
+    fn transition_table() {
+        let idle = PathValidation::new;
+        let running = started;
+        let validated = || {
+            let mut path = started();
+            let data = path.send_challenge(at(0), 1_200, &mut rng());
+            path.on_response(at(0), data);
+            path
+        };
+        let failed = || {
+            let mut path = started();
+            path.handle_timeout(at(60_000));
+            path
+        };
+        let states: [&dyn Fn() -> PathValidation; 4] = [&idle, &running, &validated, &failed];
+        let mut table = String::new();
+        for make in states {
+            let mut after = Vec::new();
+            for event in ["start", "timeout", "abandon"] {
+                let mut path = make();
+                match event {
+                    "start" => path.start(at(0), PTO),
+                    "timeout" => {
+                        path.handle_timeout(at(60_000));
+                    }
+                    _ => path.abandon(),
+                }
+                after.push(name(path.state()));
+            }
+            table += &format!("{}: {}\n", name(make().state()), after.join(" "));
+        }
+        assert_eq!(
+            table,
+            "Idle: Running Idle Idle\n\
+             Running: Running Failed Idle\n\
+             Validated: Running Validated Idle\n\
+             Failed: Running Failed Idle\n"
+        );
+    }
+
+    fn name(state: ValidationState) -> &'static str {
+        match state {
+            ValidationState::Idle => "Idle",
+            ValidationState::Running { .. } => "Running",
+            ValidationState::Validated => "Validated",
+            ValidationState::Failed(_) => "Failed",
+        }
+    }
+
+    #[test]
+    fn a_challenge_flood_owes_one_answer() {
+        let mut owed = PathResponses::default();
+        assert_eq!(owed.take(), None);
+        for n in 0..1_000_u64 {
+            owed.on_challenge(n.to_be_bytes());
+        }
+        assert!(owed.is_pending());
+        assert_eq!(owed.take(), Some(999_u64.to_be_bytes()));
+        assert_eq!(owed.take(), None);
+        assert_eq!(owed.superseded(), 999);
+    }
+}

@@ -1,0 +1,133 @@
+//! The frames that carry bytes, written so that the bytes go straight into the
+//! packet: first the header, then [`Writer::reserve`] and a copy.
+
+use super::kind;
+use crate::stream::StreamId;
+use crate::wire::Writer;
+use crate::wire::cursor::varint_len;
+
+/// Largest STREAM frame header.
+pub const MAX_STREAM_HEADER: usize = 1 + 8 + 8 + 8;
+
+/// Largest CRYPTO frame header.
+pub const MAX_CRYPTO_HEADER: usize = 1 + 8 + 8;
+
+/// Bytes of the header of a STREAM frame (RFC 9000 §19.8); `len` is `None` for
+/// one that runs to the end of the packet.
+#[must_use]
+pub const fn stream_header_size(id: StreamId, offset: u64, len: Option<usize>) -> usize {
+    let offset = if offset == 0 { 0 } else { varint_len(offset) };
+    let length = match len {
+        Some(len) => varint_len(len as u64),
+        None => 0,
+    };
+    1 + varint_len(id.as_u64()) + offset + length
+}
+
+/// Writes the header of a STREAM frame, to be followed by the data.
+///
+/// # Panics
+/// If it does not fit into `w`.
+pub fn encode_stream_header(
+    w: &mut Writer<'_>,
+    id: StreamId,
+    offset: u64,
+    len: Option<usize>,
+    fin: bool,
+) {
+    let mut frame_type = kind::STREAM;
+    if fin {
+        frame_type |= kind::STREAM_FIN;
+    }
+    if offset != 0 {
+        frame_type |= kind::STREAM_OFF;
+    }
+    if len.is_some() {
+        frame_type |= kind::STREAM_LEN;
+    }
+    w.varint(frame_type);
+    w.varint(id.as_u64());
+    if offset != 0 {
+        w.varint(offset);
+    }
+    if let Some(len) = len {
+        w.varint(len as u64);
+    }
+}
+
+/// How many bytes of data a frame of `room` bytes holds with a Length field,
+/// after `header` bytes of other fields: the field grows with what it counts.
+/// `None` if not even a frame without data fits.
+#[must_use]
+pub const fn capacity(room: usize, header: usize) -> Option<usize> {
+    let Some(room) = room.checked_sub(header + 1) else {
+        return None;
+    };
+    // `room` counts the data as if its length took one byte. What is left after
+    // the field of the whole room may take a shorter one: look a little higher.
+    let mut len = room - (varint_len(room as u64) - 1);
+    while len < room && len + varint_len(len as u64 + 1) <= room {
+        len += 1;
+    }
+    Some(len)
+}
+
+/// Bytes of the header of a CRYPTO frame (RFC 9000 §19.6).
+#[must_use]
+pub const fn crypto_header_size(offset: u64, len: usize) -> usize {
+    1 + varint_len(offset) + varint_len(len as u64)
+}
+
+/// Writes the header of a CRYPTO frame, to be followed by `len` bytes of data.
+///
+/// # Panics
+/// If it does not fit into `w`.
+pub fn encode_crypto_header(w: &mut Writer<'_>, offset: u64, len: usize) {
+    w.varint(kind::CRYPTO);
+    w.varint(offset);
+    w.varint(len as u64);
+}
+
+/// Bytes of the header of a DATAGRAM frame (RFC 9221 §4); `len` is `None` for
+/// one that runs to the end of the packet.
+#[must_use]
+pub const fn datagram_header_size(len: Option<usize>) -> usize {
+    match len {
+        Some(len) => 1 + varint_len(len as u64),
+        None => 1,
+    }
+}
+
+/// Writes the header of a DATAGRAM frame, to be followed by the data.
+///
+/// # Panics
+/// If it does not fit into `w`.
+pub fn encode_datagram_header(w: &mut Writer<'_>, len: Option<usize>) {
+    match len {
+        Some(len) => {
+            w.varint(kind::DATAGRAM_LEN);
+            w.varint(len as u64);
+        }
+        None => w.varint(kind::DATAGRAM),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Exactly full: one byte more would not fit, at every length near the
+    /// thresholds of the Length field.
+    #[test]
+    fn capacity_is_the_most_that_fits() {
+        for header in [0, 3, 17] {
+            for room in (0..200).chain(16_300..16_500) {
+                let fits = |len: usize| header + varint_len(len as u64) + len <= room;
+                match capacity(room, header) {
+                    Some(len) => assert!(fits(len) && !fits(len + 1), "{room} {header} {len}"),
+                    None => assert!(!fits(0), "{room} {header}"),
+                }
+            }
+        }
+    }
+}

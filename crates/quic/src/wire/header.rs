@@ -1,0 +1,387 @@
+//! Packet headers (RFC 9000 §17): what can be read while header protection is
+//! on, and what once it is off.
+
+mod encode;
+#[cfg(test)]
+mod tests;
+
+use core::fmt;
+
+pub(super) use encode::encode_long_prefix;
+pub use encode::{HeaderPositions, LongHeader, LongKind, MAX_LENGTH, ShortHeader};
+
+use super::packet::{FIXED, LONG};
+use super::retry::TAG_LEN;
+use super::{PacketKind, Reader, TruncatedNumber, Version};
+use crate::cid::ConnectionId;
+use crate::cid::id::MAX_CID_LEN;
+use crate::error::{Code, TransportError};
+
+/// Bytes after the start of the packet number that a protected packet has at
+/// least: 4 up to the sample and 16 of it (RFC 9001 §5.4.2).
+pub const MIN_PROTECTED_LEN: usize = 20;
+
+const SPIN: u8 = 0x20;
+const KEY_PHASE: u8 = 0x04;
+const LONG_RESERVED: u8 = 0x0c;
+const SHORT_RESERVED: u8 = 0x18;
+const NUMBER_LEN: u8 = 0x03;
+
+/// A piece of a packet, by position: it outlives decryption in place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    start: u32,
+    len: u32,
+}
+
+impl Span {
+    fn new(start: usize, len: usize) -> Self {
+        Self {
+            start: start as u32,
+            len: len as u32,
+        }
+    }
+
+    /// The bytes in the packet it was parsed from; empty in a shorter one.
+    #[must_use]
+    pub fn of(self, packet: &[u8]) -> &[u8] {
+        let start = self.start as usize;
+        packet
+            .get(start..start + self.len as usize)
+            .unwrap_or_default()
+    }
+
+    /// As a connection ID; `None` if longer than version 1 has them.
+    #[must_use]
+    pub fn cid(self, packet: &[u8]) -> Option<ConnectionId> {
+        ConnectionId::new(self.of(packet))
+    }
+
+    /// Bytes in it.
+    #[must_use]
+    pub const fn len(self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.len == 0
+    }
+}
+
+/// What kind of packet a header starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeaderKind {
+    /// An Initial packet and its address-validation token, often empty.
+    Initial {
+        /// From a Retry or NEW_TOKEN.
+        token: Span,
+    },
+    /// A 0-RTT packet.
+    ZeroRtt,
+    /// A Handshake packet.
+    Handshake,
+    /// A 1-RTT packet.
+    Short {
+        /// The latency spin bit (RFC 9000 §17.4).
+        spin: bool,
+    },
+    /// A Retry packet.
+    Retry {
+        /// What to repeat in the next Initial; a client discards an empty one.
+        token: Span,
+        /// The integrity tag (RFC 9001 §5.8).
+        tag: Span,
+    },
+    /// A Version Negotiation packet.
+    VersionNegotiation {
+        /// At least one, for [`super::negotiation::Versions`].
+        versions: Span,
+    },
+    /// A long header of a version we do not speak. Nothing after the connection
+    /// IDs, which may be up to 255 bytes long, is understood.
+    UnsupportedVersion,
+}
+
+impl HeaderKind {
+    /// The frame-carrying packet type, if it is one.
+    #[must_use]
+    pub const fn packet(self) -> Option<PacketKind> {
+        match self {
+            Self::Initial { .. } => Some(PacketKind::Initial),
+            Self::ZeroRtt => Some(PacketKind::ZeroRtt),
+            Self::Handshake => Some(PacketKind::Handshake),
+            Self::Short { .. } => Some(PacketKind::OneRtt),
+            Self::Retry { .. } | Self::VersionNegotiation { .. } | Self::UnsupportedVersion => None,
+        }
+    }
+}
+
+/// Why the bytes are no packet. Such a packet is dropped without an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeaderError {
+    /// It ends before its header or its Length does; nothing can follow it.
+    Truncated,
+    /// A version 1 connection ID of more than 20 bytes (RFC 9000 §17.2).
+    ConnectionIdTooLong {
+        /// Bytes to skip to the next packet of the datagram.
+        packet_len: usize,
+    },
+    /// Too short to hold a header-protection sample (RFC 9001 §5.4.2).
+    NoSample {
+        /// Bytes to skip to the next packet of the datagram.
+        packet_len: usize,
+    },
+}
+
+impl HeaderError {
+    /// Bytes to skip to the next packet of the datagram, where known.
+    #[must_use]
+    pub const fn packet_len(self) -> Option<usize> {
+        match self {
+            Self::Truncated => None,
+            Self::ConnectionIdTooLong { packet_len } | Self::NoSample { packet_len } => {
+                Some(packet_len)
+            }
+        }
+    }
+}
+
+impl fmt::Display for HeaderError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Truncated => "packet truncated",
+            Self::ConnectionIdTooLong { .. } => "connection ID longer than 20 bytes",
+            Self::NoSample { .. } => "packet too short for a header-protection sample",
+        })
+    }
+}
+
+impl std::error::Error for HeaderError {}
+
+/// Where a datagram goes: what an endpoint needs on its hot path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route<'a> {
+    /// The destination connection ID.
+    pub dcid: &'a [u8],
+    /// The version of a long header; `None` under a short one.
+    pub version: Option<Version>,
+}
+
+/// Reads the destination connection ID of a datagram's first packet (RFC 8999
+/// §5); `local_cid_len` is the length of those we issue. `None` if it is too
+/// short to have one.
+#[inline]
+#[must_use]
+pub fn route(datagram: &[u8], local_cid_len: usize) -> Option<Route<'_>> {
+    let first = *datagram.first()?;
+    if first & LONG == 0 {
+        return Some(Route {
+            dcid: datagram.get(1..1 + local_cid_len)?,
+            version: None,
+        });
+    }
+    let mut reader = Reader::new(&datagram[1..]);
+    let version = Version(reader.u32()?);
+    let len = reader.u8()?;
+    Some(Route {
+        dcid: reader.bytes(usize::from(len))?,
+        version: Some(version),
+    })
+}
+
+/// A header as far as it can be read under header protection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartialHeader {
+    /// Which packet this is.
+    pub kind: HeaderKind,
+    /// The version; 1 for short headers.
+    pub version: Version,
+    /// The QUIC bit. A packet of ours without it is dropped unless we offered
+    /// to accept that (RFC 9000 §17.2, RFC 9287 §3).
+    pub fixed_bit: bool,
+    /// The destination connection ID.
+    pub dcid: Span,
+    /// The source connection ID; empty in short headers.
+    pub scid: Span,
+    /// Where the packet number starts; for kinds that have none, the end of the
+    /// connection IDs.
+    pub number_at: usize,
+    /// Bytes of the datagram that belong to this packet: the next one starts
+    /// there.
+    pub packet_len: usize,
+}
+
+impl PartialHeader {
+    /// Reads the header at the start of `datagram`, or of what is left of it
+    /// after earlier packets. `local_cid_len` is the length of the connection
+    /// IDs we issue, which short headers do not tell.
+    ///
+    /// # Errors
+    /// If this is no packet; [`HeaderError::packet_len`] tells whether others
+    /// may follow.
+    pub fn parse(datagram: &[u8], local_cid_len: usize) -> Result<Self, HeaderError> {
+        match datagram.first() {
+            None => Err(HeaderError::Truncated),
+            Some(first) if first & LONG == 0 => Self::short(datagram, *first, local_cid_len),
+            Some(first) => Self::long(datagram, *first).unwrap_or(Err(HeaderError::Truncated)),
+        }
+    }
+
+    fn short(datagram: &[u8], first: u8, local_cid_len: usize) -> Result<Self, HeaderError> {
+        let header = Self {
+            kind: HeaderKind::Short {
+                spin: first & SPIN != 0,
+            },
+            version: Version::V1,
+            fixed_bit: first & FIXED != 0,
+            dcid: Span::new(1, local_cid_len),
+            scid: Span::new(1, 0),
+            number_at: 1 + local_cid_len,
+            packet_len: datagram.len(),
+        };
+        header.check_sample()
+    }
+
+    /// `None` where the bytes end too early.
+    fn long(datagram: &[u8], first: u8) -> Option<Result<Self, HeaderError>> {
+        let mut reader = Reader::new(datagram.get(1..)?);
+        let at = |reader: &Reader<'_>| datagram.len() - reader.remaining();
+        let version = Version(reader.u32()?);
+        let mut cid = || {
+            let len = usize::from(reader.u8()?);
+            let start = at(&reader);
+            reader.bytes(len)?;
+            Some(Span::new(start, len))
+        };
+        let dcid = cid()?;
+        let scid = cid()?;
+        let header = Self {
+            kind: HeaderKind::UnsupportedVersion,
+            version,
+            fixed_bit: first & FIXED != 0,
+            dcid,
+            scid,
+            number_at: at(&reader),
+            packet_len: datagram.len(),
+        };
+        if version == Version::NEGOTIATION {
+            header.negotiation(&reader)
+        } else if !version.is_supported() {
+            Some(Ok(header))
+        } else {
+            header.version_1(first, reader)
+        }
+    }
+
+    /// Lists that are empty or end within a version are ignored (RFC 8999 §6).
+    fn negotiation(mut self, list: &Reader<'_>) -> Option<Result<Self, HeaderError>> {
+        let len = list.remaining();
+        if len == 0 || !len.is_multiple_of(4) {
+            return None;
+        }
+        self.kind = HeaderKind::VersionNegotiation {
+            versions: Span::new(self.number_at, len),
+        };
+        Some(Ok(self))
+    }
+
+    fn version_1(mut self, first: u8, mut reader: Reader<'_>) -> Option<Result<Self, HeaderError>> {
+        let end = self.packet_len;
+        self.kind = match first & 0x30 {
+            0x00 => {
+                let token = reader.prefixed()?;
+                let start = end - reader.remaining() - token.len();
+                HeaderKind::Initial {
+                    token: Span::new(start, token.len()),
+                }
+            }
+            0x10 => HeaderKind::ZeroRtt,
+            0x20 => HeaderKind::Handshake,
+            _ => return self.retry(),
+        };
+        let length = usize::try_from(reader.varint()?).ok()?;
+        self.number_at = end - reader.remaining();
+        reader.bytes(length)?;
+        self.packet_len = self.number_at + length;
+        Some(self.check_cids().and_then(Self::check_sample))
+    }
+
+    fn retry(mut self) -> Option<Result<Self, HeaderError>> {
+        let start = self.number_at;
+        let tag = self.packet_len.checked_sub(TAG_LEN)?;
+        self.kind = HeaderKind::Retry {
+            token: Span::new(start, tag.checked_sub(start)?),
+            tag: Span::new(tag, TAG_LEN),
+        };
+        Some(self.check_cids())
+    }
+
+    fn check_cids(self) -> Result<Self, HeaderError> {
+        if self.dcid.len() > MAX_CID_LEN || self.scid.len() > MAX_CID_LEN {
+            return Err(HeaderError::ConnectionIdTooLong {
+                packet_len: self.packet_len,
+            });
+        }
+        Ok(self)
+    }
+
+    fn check_sample(self) -> Result<Self, HeaderError> {
+        if self.packet_len < self.number_at + MIN_PROTECTED_LEN {
+            return Err(HeaderError::NoSample {
+                packet_len: self.packet_len,
+            });
+        }
+        Ok(self)
+    }
+}
+
+/// What header protection hid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenHeader {
+    /// The low bytes of the packet number.
+    pub number: TruncatedNumber,
+    /// The key phase bit (RFC 9001 §6); false in long headers.
+    pub key_phase: bool,
+    /// Bytes of the header with the packet number: the associated data of the
+    /// AEAD, after which the protected payload starts.
+    pub header_len: usize,
+    reserved: u8,
+}
+
+impl OpenHeader {
+    /// Reads what was hidden in `packet`, from which header protection has been
+    /// removed and whose packet number starts at `number_at`; `None` if it ends
+    /// there.
+    #[must_use]
+    pub fn read(packet: &[u8], number_at: usize) -> Option<Self> {
+        let first = *packet.first()?;
+        let len = usize::from(first & NUMBER_LEN) + 1;
+        let number = TruncatedNumber::read(&mut Reader::new(packet.get(number_at..)?), len)?;
+        let long = first & LONG != 0;
+        Some(Self {
+            number,
+            key_phase: !long && first & KEY_PHASE != 0,
+            header_len: number_at + len,
+            reserved: first & if long { LONG_RESERVED } else { SHORT_RESERVED },
+        })
+    }
+
+    /// Whether the reserved bits are zero. Ask only after the packet has been
+    /// authenticated: asking earlier lets an attacker probe header protection
+    /// (RFC 9001 §9.5).
+    ///
+    /// # Errors
+    /// PROTOCOL_VIOLATION (RFC 9000 §17.2, §17.3.1).
+    pub fn check_reserved(&self) -> Result<(), TransportError> {
+        if self.reserved == 0 {
+            Ok(())
+        } else {
+            Err(TransportError::new(
+                Code::PROTOCOL_VIOLATION,
+                "reserved header bits are not zero",
+            ))
+        }
+    }
+}

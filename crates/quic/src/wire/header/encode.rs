@@ -1,0 +1,201 @@
+//! Writing headers, before they are protected.
+
+use super::{KEY_PHASE, SPIN};
+use crate::cid::ConnectionId;
+use crate::wire::packet::{FIXED, LONG};
+use crate::wire::{PacketKind, TruncatedNumber, Version, Writer};
+
+/// Largest Length field of a long header that we write: it is a two-byte
+/// variable-length integer, filled in when the packet is complete.
+pub const MAX_LENGTH: usize = 0x3fff;
+
+/// Bytes of the Length field as we write it.
+const LENGTH_SIZE: usize = 2;
+
+/// A long-header packet that carries frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LongKind<'a> {
+    /// An Initial packet; a server's has an empty token (RFC 9000 §17.2.2).
+    Initial {
+        /// From a Retry or NEW_TOKEN.
+        token: &'a [u8],
+    },
+    /// A 0-RTT packet.
+    ZeroRtt,
+    /// A Handshake packet.
+    Handshake,
+}
+
+impl LongKind<'_> {
+    const fn type_bits(self) -> u8 {
+        match self {
+            Self::Initial { .. } => 0x00,
+            Self::ZeroRtt => 0x10,
+            Self::Handshake => 0x20,
+        }
+    }
+
+    /// The packet type.
+    #[must_use]
+    pub const fn packet(self) -> PacketKind {
+        match self {
+            Self::Initial { .. } => PacketKind::Initial,
+            Self::ZeroRtt => PacketKind::ZeroRtt,
+            Self::Handshake => PacketKind::Handshake,
+        }
+    }
+}
+
+/// A long header (RFC 9000 §17.2).
+#[derive(Clone, Copy, Debug)]
+pub struct LongHeader<'a> {
+    /// Packet type.
+    pub kind: LongKind<'a>,
+    /// QUIC version.
+    pub version: Version,
+    /// Chosen by the receiver, or random in a client's first Initials.
+    pub dcid: ConnectionId,
+    /// Ours.
+    pub scid: ConnectionId,
+    /// The packet number.
+    pub number: TruncatedNumber,
+    /// The QUIC bit: false only if the peer accepts that (RFC 9287).
+    pub fixed_bit: bool,
+}
+
+impl LongHeader<'_> {
+    /// Bytes that [`LongHeader::encode`] writes.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        let token = match self.kind {
+            LongKind::Initial { token } => {
+                crate::wire::cursor::varint_len(token.len() as u64) + token.len()
+            }
+            LongKind::ZeroRtt | LongKind::Handshake => 0,
+        };
+        7 + self.dcid.len() + self.scid.len() + token + LENGTH_SIZE + self.number.size()
+    }
+
+    /// Writes it, with a Length to be patched by [`HeaderPositions::finish`].
+    ///
+    /// # Panics
+    /// If it does not fit into `w`.
+    pub fn encode(&self, w: &mut Writer<'_>) -> HeaderPositions {
+        let start = w.written();
+        encode_long_prefix(
+            w,
+            self.fixed_bit,
+            self.kind.type_bits() | self.number.len_bits(),
+            self.version,
+            &self.dcid,
+            &self.scid,
+        );
+        match self.kind {
+            LongKind::Initial { token } => {
+                w.varint(token.len() as u64);
+                w.bytes(token);
+            }
+            LongKind::ZeroRtt | LongKind::Handshake => {}
+        }
+        let length_at = w.written();
+        w.varint_as(0, LENGTH_SIZE);
+        let number_at = w.written();
+        self.number.encode(w);
+        HeaderPositions {
+            start,
+            length_at: Some(length_at),
+            number_at,
+            payload_at: w.written(),
+        }
+    }
+}
+
+/// The first byte to the source connection ID.
+pub(in crate::wire) fn encode_long_prefix(
+    w: &mut Writer<'_>,
+    fixed_bit: bool,
+    low_bits: u8,
+    version: Version,
+    dcid: &ConnectionId,
+    scid: &ConnectionId,
+) {
+    w.u8(LONG | if fixed_bit { FIXED } else { 0 } | low_bits);
+    w.u32(version.0);
+    for cid in [dcid, scid] {
+        w.u8(cid.len() as u8);
+        w.bytes(cid);
+    }
+}
+
+/// A short header (RFC 9000 §17.3.1).
+#[derive(Clone, Copy, Debug)]
+pub struct ShortHeader {
+    /// Latency spin bit.
+    pub spin: bool,
+    /// Which generation of keys protects it.
+    pub key_phase: bool,
+    /// Chosen by the receiver.
+    pub dcid: ConnectionId,
+    /// The packet number.
+    pub number: TruncatedNumber,
+    /// The QUIC bit: false only if the peer accepts that (RFC 9287).
+    pub fixed_bit: bool,
+}
+
+impl ShortHeader {
+    /// Bytes that [`ShortHeader::encode`] writes.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        1 + self.dcid.len() + self.number.size()
+    }
+
+    /// Writes it.
+    ///
+    /// # Panics
+    /// If it does not fit into `w`.
+    pub fn encode(&self, w: &mut Writer<'_>) -> HeaderPositions {
+        let start = w.written();
+        let flag = |set, bit| if set { bit } else { 0 };
+        w.u8(flag(self.fixed_bit, FIXED)
+            | flag(self.spin, SPIN)
+            | flag(self.key_phase, KEY_PHASE)
+            | self.number.len_bits());
+        w.bytes(&self.dcid);
+        let number_at = w.written();
+        self.number.encode(w);
+        HeaderPositions {
+            start,
+            length_at: None,
+            number_at,
+            payload_at: w.written(),
+        }
+    }
+}
+
+/// Where the parts of a header were written, counted from the writer's start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeaderPositions {
+    /// First byte.
+    pub start: usize,
+    /// Length field, if the header has one.
+    pub length_at: Option<usize>,
+    /// Packet number.
+    pub number_at: usize,
+    /// First byte after the header: up to here is the AEAD's associated data.
+    pub payload_at: usize,
+}
+
+impl HeaderPositions {
+    /// Fills in the Length field, if there is one, for a packet that ends at
+    /// `end` with its AEAD tag (the tag need not have been written yet).
+    ///
+    /// # Panics
+    /// If the packet is longer than [`MAX_LENGTH`] allows.
+    pub fn finish(&self, w: &mut Writer<'_>, end: usize) {
+        let Some(at) = self.length_at else { return };
+        let length = end - self.number_at;
+        assert!(length <= MAX_LENGTH, "Length is a two-byte integer");
+        let mut field = Writer::new(&mut w.filled_mut()[at..at + LENGTH_SIZE]);
+        field.varint_as(length as u64, LENGTH_SIZE);
+    }
+}

@@ -1,0 +1,198 @@
+//! Packet numbers: the low bytes go on the wire, the receiver recovers the rest
+//! (RFC 9000 §17.1).
+
+use super::cursor::VARINT_MAX;
+use super::{Reader, Writer};
+
+/// The low 1 to 4 bytes of a packet number, as a header carries them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TruncatedNumber {
+    value: u32,
+    len: u8,
+}
+
+impl TruncatedNumber {
+    /// Longest encoding, in bytes.
+    pub const MAX_LEN: usize = 4;
+
+    /// `number` in the fewest bytes that a peer which may have received any
+    /// packet after `largest_acked` recovers (RFC 9000 §A.2). `largest_acked`
+    /// is `None` until the peer has acknowledged something in this space.
+    #[must_use]
+    pub fn new(number: u64, largest_acked: Option<u64>) -> Self {
+        let unacked = match largest_acked {
+            Some(acked) => number.saturating_sub(acked).max(1),
+            None => number.saturating_add(1),
+        };
+        // Twice the unacknowledged range has to fit, hence one bit less a byte.
+        let len = match unacked {
+            0..=0x80 => 1,
+            0x81..=0x8000 => 2,
+            0x8001..=0x80_0000 => 3,
+            _ => 4,
+        };
+        Self::with_len(number, len)
+    }
+
+    /// `number` in exactly `len` bytes, 1 to 4.
+    #[must_use]
+    pub fn with_len(number: u64, len: usize) -> Self {
+        debug_assert!((1..=Self::MAX_LEN).contains(&len));
+        let mask = u32::MAX >> (32 - 8 * len);
+        Self {
+            value: number as u32 & mask,
+            len: len as u8,
+        }
+    }
+
+    /// Bytes on the wire, 1 to 4.
+    #[must_use]
+    pub const fn size(self) -> usize {
+        self.len as usize
+    }
+
+    /// The two low bits of a header's first byte.
+    #[must_use]
+    pub const fn len_bits(self) -> u8 {
+        self.len - 1
+    }
+
+    /// Reads `len` bytes, 1 to 4; `None` when fewer are left.
+    pub fn read(reader: &mut Reader<'_>, len: usize) -> Option<Self> {
+        debug_assert!((1..=Self::MAX_LEN).contains(&len));
+        let bytes = reader.bytes(len)?;
+        let value = bytes
+            .iter()
+            .fold(0, |value: u32, &byte| value << 8 | u32::from(byte));
+        Some(Self {
+            value,
+            len: len as u8,
+        })
+    }
+
+    /// Writes it.
+    pub fn encode(self, w: &mut Writer<'_>) {
+        w.bytes(&self.value.to_be_bytes()[Self::MAX_LEN - self.size()..]);
+    }
+
+    /// The full number: the one closest to the successor of `largest`, the
+    /// largest number processed in this space so far (RFC 9000 §A.3).
+    #[must_use]
+    pub fn recover(self, largest: Option<u64>) -> u64 {
+        let expected = largest.map_or(0, |largest| largest + 1);
+        let window = 1_u64 << (8 * self.len);
+        let half = window / 2;
+        let candidate = expected & !(window - 1) | u64::from(self.value);
+        if candidate + half <= expected && candidate <= VARINT_MAX - window {
+            candidate + window
+        } else if candidate > VARINT_MAX || candidate > expected + half && candidate >= window {
+            candidate - window
+        } else {
+            candidate
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The examples of RFC 9000 §A.2.
+    #[test]
+    fn encoding_examples() {
+        let acked = Some(0xab_e8b3);
+        assert_eq!(
+            TruncatedNumber::new(0xac_5c02, acked),
+            TruncatedNumber::with_len(0x5c02, 2)
+        );
+        assert_eq!(
+            TruncatedNumber::new(0xac_e8fe, acked),
+            TruncatedNumber::with_len(0xac_e8fe, 3)
+        );
+    }
+
+    /// A byte has to tell twice as many numbers apart as are unacknowledged.
+    #[test]
+    fn lengths_change_where_half_the_window_is_full() {
+        for (unacked, len) in [
+            (1, 1),
+            (1 << 7, 1),
+            ((1 << 7) + 1, 2),
+            (1 << 15, 2),
+            ((1 << 15) + 1, 3),
+            (1 << 23, 3),
+            ((1 << 23) + 1, 4),
+        ] {
+            let number = TruncatedNumber::new(1_000_000 + unacked, Some(1_000_000));
+            assert_eq!(number.size(), len, "{unacked}");
+            let first = TruncatedNumber::new(unacked - 1, None);
+            assert_eq!(first.size(), len, "{unacked}");
+        }
+    }
+
+    /// The window is open below and closed above (RFC 9000 §A.3).
+    #[test]
+    fn the_edges_of_the_window() {
+        let expected = 0x1080;
+        for number in [expected - 0x7f, expected, expected + 0x80] {
+            let truncated = TruncatedNumber::with_len(number, 1);
+            assert_eq!(truncated.recover(Some(expected - 1)), number);
+        }
+        let below = TruncatedNumber::with_len(expected - 0x80, 1);
+        assert_eq!(below.recover(Some(expected - 1)), expected + 0x80);
+    }
+
+    /// The example of RFC 9000 §A.3.
+    #[test]
+    fn decoding_example() {
+        let truncated = TruncatedNumber::with_len(0x9b32, 2);
+        assert_eq!(truncated.recover(Some(0xa82f_30ea)), 0xa82f_9b32);
+    }
+
+    #[test]
+    fn recovery_stays_inside_the_number_space() {
+        // Nothing below zero, nothing above 2^62 - 1.
+        assert_eq!(TruncatedNumber::with_len(0xff, 1).recover(None), 0xff);
+        assert_eq!(
+            TruncatedNumber::with_len(0, 1).recover(Some(VARINT_MAX)),
+            VARINT_MAX - 0xff
+        );
+        assert_eq!(
+            TruncatedNumber::with_len(0, 1).recover(Some(VARINT_MAX - 1)),
+            VARINT_MAX - 0xff
+        );
+    }
+
+    proptest! {
+        /// Whatever part of the unacknowledged packets the peer has seen, it
+        /// recovers the number we sent.
+        #[test]
+        fn any_receiver_recovers_the_number(
+            acked in prop::option::of(0..1_u64 << 61),
+            ahead in 1..1_u64 << 31,
+            seen in any::<prop::sample::Index>(),
+        ) {
+            let number = acked.map_or(ahead - 1, |acked| acked + ahead);
+            let truncated = TruncatedNumber::new(number, acked);
+            let mut buffer = [0; 4];
+            let mut w = Writer::new(&mut buffer);
+            truncated.encode(&mut w);
+            let read = TruncatedNumber::read(&mut Reader::new(w.filled()), truncated.size());
+            prop_assert_eq!(read, Some(truncated));
+            let first = acked.map_or(0, |acked| acked + 1);
+            let largest = first + seen.index((number - first + 1) as usize) as u64;
+            prop_assert_eq!(truncated.recover(Some(largest)), number);
+            prop_assert_eq!(truncated.recover(acked), number);
+        }
+
+        #[test]
+        fn recovery_never_leaves_the_varint_range(
+            value: u32, len in 1_usize..=4, largest in prop::option::of(0..=VARINT_MAX),
+        ) {
+            let number = TruncatedNumber::with_len(u64::from(value), len).recover(largest);
+            prop_assert!(number <= VARINT_MAX);
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! Sets of numbers as few ranges: packet numbers received, data acknowledged.
+
+use std::collections::VecDeque;
+use std::ops::RangeInclusive;
+
+/// A range of consecutive numbers, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Run {
+    start: u64,
+    end: u64,
+}
+
+impl Run {
+    const fn len(self) -> u64 {
+        self.end - self.start + 1
+    }
+}
+
+/// A set of numbers below 2^62, kept as sorted ranges that neither overlap nor
+/// touch.
+///
+/// It holds at most `max_ranges` of them. One too many, and the lowest is
+/// forgotten: from then on every number up to its end counts as already seen
+/// ([`RangeSet::forgotten_below`]), so that a set of received packet numbers
+/// still recognises duplicates. A packet that arrives later than that is taken
+/// for a duplicate and its sender repeats what was in it.
+#[derive(Clone, Debug)]
+pub struct RangeSet {
+    /// Ascending.
+    runs: VecDeque<Run>,
+    max_ranges: usize,
+    floor: u64,
+    evicted: u64,
+}
+
+impl RangeSet {
+    /// An empty set that remembers up to `max_ranges` ranges, at least one.
+    #[must_use]
+    pub fn new(max_ranges: usize) -> Self {
+        Self {
+            runs: VecDeque::new(),
+            max_ranges: max_ranges.max(1),
+            floor: 0,
+            evicted: 0,
+        }
+    }
+
+    /// An empty set that forgets nothing: for numbers whose ranges something
+    /// else bounds.
+    #[must_use]
+    pub fn unbounded() -> Self {
+        Self::new(usize::MAX)
+    }
+
+    /// Adds a number; false if it was there already or lies in what has been
+    /// forgotten. Constant time for the highest number.
+    #[inline]
+    pub fn insert(&mut self, number: u64) -> bool {
+        if let Some(top) = self.runs.back_mut()
+            && number == top.end + 1
+        {
+            top.end = number;
+            return true;
+        }
+        self.insert_range(number..=number) != 0
+    }
+
+    /// Adds a range; how many of its numbers are new.
+    pub fn insert_range(&mut self, range: RangeInclusive<u64>) -> u64 {
+        let start = (*range.start()).max(self.floor);
+        let end = *range.end();
+        debug_assert!(end <= super::cursor::VARINT_MAX);
+        if start > end {
+            return 0;
+        }
+        let first = self.first_ending_at(start.saturating_sub(1));
+        let mut merged = Run { start, end };
+        let mut known = 0;
+        let mut last = first;
+        while let Some(run) = self.runs.get(last)
+            && run.start <= end + 1
+        {
+            merged.start = merged.start.min(run.start);
+            merged.end = merged.end.max(run.end);
+            known += run.len();
+            last += 1;
+        }
+        if first == last {
+            self.runs.insert(first, merged);
+            self.bound();
+        } else {
+            self.runs[first] = merged;
+            self.runs.drain(first + 1..last);
+        }
+        merged.len() - known
+    }
+
+    /// Takes a range out, without forgetting it: it can come back. How many
+    /// numbers went.
+    pub fn subtract(&mut self, range: RangeInclusive<u64>) -> u64 {
+        let (start, end) = range.into_inner();
+        let mut at = self.first_ending_at(start);
+        let mut gone = 0;
+        while let Some(run) = self.runs.get(at).copied()
+            && run.start <= end
+            && start <= end
+        {
+            let cut = Run {
+                start: run.start.max(start),
+                end: run.end.min(end),
+            };
+            gone += cut.len();
+            let below = (run.start < cut.start).then(|| Run {
+                start: run.start,
+                end: cut.start - 1,
+            });
+            let above = (cut.end < run.end).then(|| Run {
+                start: cut.end + 1,
+                end: run.end,
+            });
+            match (below, above) {
+                (None, None) => {
+                    self.runs.remove(at);
+                }
+                (Some(rest), None) | (None, Some(rest)) => {
+                    self.runs[at] = rest;
+                    at += 1;
+                }
+                (Some(below), Some(above)) => {
+                    self.runs[at] = below;
+                    self.runs.insert(at + 1, above);
+                    self.bound();
+                    break;
+                }
+            }
+        }
+        gone
+    }
+
+    /// Forgets every number below `floor`: each counts as seen from now on.
+    pub fn remove_below(&mut self, floor: u64) {
+        self.floor = self.floor.max(floor);
+        while let Some(run) = self.runs.front_mut() {
+            if run.end >= floor {
+                run.start = run.start.max(floor);
+                break;
+            }
+            self.runs.pop_front();
+        }
+    }
+
+    /// Whether `number` is remembered as a member.
+    #[must_use]
+    pub fn contains(&self, number: u64) -> bool {
+        self.runs
+            .get(self.first_ending_at(number))
+            .is_some_and(|run| run.start <= number)
+    }
+
+    /// Whether `number` is a member or lies in what has been forgotten: what
+    /// [`RangeSet::insert`] would refuse.
+    #[must_use]
+    pub fn is_seen(&self, number: u64) -> bool {
+        number < self.floor || self.contains(number)
+    }
+
+    /// Numbers below this are no longer told apart; all count as seen.
+    #[must_use]
+    pub const fn forgotten_below(&self) -> u64 {
+        self.floor
+    }
+
+    /// How often the bound made it forget a range.
+    #[must_use]
+    pub const fn evicted(&self) -> u64 {
+        self.evicted
+    }
+
+    /// The ranges in ascending order; `.rev()` for the order of an ACK frame.
+    pub fn iter(
+        &self,
+    ) -> impl DoubleEndedIterator<Item = RangeInclusive<u64>> + ExactSizeIterator + Clone + '_ {
+        self.runs.iter().map(|run| run.start..=run.end)
+    }
+
+    /// How many ranges there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// Whether no number is remembered.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// The lowest number remembered.
+    #[must_use]
+    pub fn min(&self) -> Option<u64> {
+        self.runs.front().map(|run| run.start)
+    }
+
+    /// The highest number remembered.
+    #[must_use]
+    pub fn max(&self) -> Option<u64> {
+        self.runs.back().map(|run| run.end)
+    }
+
+    /// Index of the first range that ends at `number` or above. Looks at the top
+    /// first, where packets arrive.
+    fn first_ending_at(&self, number: u64) -> usize {
+        match self.runs.back() {
+            None => 0,
+            Some(top) if top.end < number => self.runs.len(),
+            Some(top) if top.start <= number => self.runs.len() - 1,
+            Some(_) => self.runs.partition_point(|run| run.end < number),
+        }
+    }
+
+    fn bound(&mut self) {
+        while self.runs.len() > self.max_ranges {
+            if let Some(lowest) = self.runs.pop_front() {
+                self.floor = self.floor.max(lowest.end + 1);
+                self.evicted += 1;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn in_order_numbers_are_one_range() {
+        let mut set = RangeSet::new(4);
+        for number in 0..1000 {
+            assert!(set.insert(number));
+            assert!(!set.insert(number));
+        }
+        assert_eq!(set.iter().collect::<Vec<_>>(), [0..=999]);
+    }
+
+    #[test]
+    fn the_lowest_ranges_go_and_stay_duplicates() {
+        let mut set = RangeSet::new(2);
+        for number in [10, 20, 30] {
+            assert!(set.insert(number));
+        }
+        assert_eq!(set.iter().rev().collect::<Vec<_>>(), [30..=30, 20..=20]);
+        assert_eq!((set.forgotten_below(), set.evicted()), (11, 1));
+        for forgotten in [0, 9, 10] {
+            assert!(set.is_seen(forgotten) && !set.contains(forgotten));
+            assert!(!set.insert(forgotten));
+        }
+        // Below all others, with no room: new, and forgotten at once.
+        assert!(set.insert(12));
+        assert_eq!(set.forgotten_below(), 13);
+        assert!(!set.insert(12));
+    }
+
+    #[derive(Clone, Debug)]
+    enum Op {
+        Insert(u64),
+        InsertRange(u64, u64),
+        Subtract(u64, u64),
+        RemoveBelow(u64),
+    }
+
+    fn any_op() -> impl Strategy<Value = Op> {
+        const TOP: u64 = 60;
+        prop_oneof![
+            8 => (0..TOP).prop_map(Op::Insert),
+            3 => (0..TOP, 0..12_u64).prop_map(|(at, len)| Op::InsertRange(at, at + len)),
+            3 => (0..TOP, 0..12_u64).prop_map(|(at, len)| Op::Subtract(at, at + len)),
+            1 => (0..TOP).prop_map(Op::RemoveBelow),
+        ]
+    }
+
+    /// A model: the members, and the floor below which everything is seen.
+    #[derive(Default)]
+    struct Model {
+        members: BTreeSet<u64>,
+        floor: u64,
+    }
+
+    impl Model {
+        fn insert(&mut self, number: u64) -> bool {
+            number >= self.floor && self.members.insert(number)
+        }
+
+        fn raise(&mut self, floor: u64) {
+            self.floor = self.floor.max(floor);
+            self.members = self.members.split_off(&self.floor);
+        }
+
+        fn ranges(&self) -> Vec<RangeInclusive<u64>> {
+            let mut ranges: Vec<RangeInclusive<u64>> = Vec::new();
+            for &number in &self.members {
+                match ranges.last_mut() {
+                    Some(last) if *last.end() + 1 == number => *last = *last.start()..=number,
+                    _ => ranges.push(number..=number),
+                }
+            }
+            ranges
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_set(ops in vec(any_op(), 1..80), max_ranges in 1_usize..8) {
+            let mut set = RangeSet::new(max_ranges);
+            let mut model = Model::default();
+            for op in ops {
+                match op {
+                    Op::Insert(number) => {
+                        prop_assert_eq!(set.is_seen(number), number < model.floor || model.members.contains(&number));
+                        prop_assert_eq!(set.insert(number), model.insert(number));
+                    }
+                    Op::InsertRange(start, end) => {
+                        let new = (start..=end).filter(|&n| model.insert(n)).count() as u64;
+                        prop_assert_eq!(set.insert_range(start..=end), new);
+                    }
+                    Op::Subtract(start, end) => {
+                        let gone = (start..=end).filter(|n| model.members.remove(n)).count() as u64;
+                        prop_assert_eq!(set.subtract(start..=end), gone);
+                    }
+                    Op::RemoveBelow(floor) => {
+                        set.remove_below(floor);
+                        model.raise(floor);
+                    }
+                }
+                while model.ranges().len() > max_ranges {
+                    let lowest = model.ranges()[0].clone();
+                    model.raise(lowest.end() + 1);
+                }
+                prop_assert_eq!(set.iter().collect::<Vec<_>>(), model.ranges());
+                prop_assert_eq!(set.forgotten_below(), model.floor);
+                prop_assert_eq!(set.len(), model.ranges().len());
+                prop_assert_eq!(set.min(), model.members.first().copied());
+                prop_assert_eq!(set.max(), model.members.last().copied());
+                for number in 0..75 {
+                    prop_assert_eq!(set.contains(number), model.members.contains(&number));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Stateless resets (RFC 9000 §10.3): a datagram that looks like a short-header
+//! packet and ends in a token.
+
+use super::Writer;
+use super::packet::{FIXED, LONG};
+use crate::cid::ResetToken;
+
+/// Bytes of a token.
+pub const TOKEN_LEN: usize = 16;
+
+/// Smallest stateless reset: 5 unpredictable bytes and the token.
+pub const MIN_SIZE: usize = 5 + TOKEN_LEN;
+
+/// Largest one we send: the smallest size at which an answer need not shrink
+/// (RFC 9000 §10.3), less one.
+pub const MAX_SIZE: usize = 42;
+
+/// How large the reset that answers a datagram of `received` bytes is. Always
+/// smaller than it, so that two endpoints without state do not answer each other
+/// for ever (RFC 9000 §10.3.3); `None` if that leaves too little.
+#[must_use]
+pub const fn size(received: usize) -> Option<usize> {
+    if received <= MIN_SIZE {
+        None
+    } else if received > MAX_SIZE {
+        Some(MAX_SIZE)
+    } else {
+        Some(received - 1)
+    }
+}
+
+/// Writes a reset of `size` bytes, at least [`MIN_SIZE`]; `fill` supplies
+/// unpredictable bytes.
+///
+/// # Panics
+/// If it does not fit into `w` or is smaller than [`MIN_SIZE`].
+pub fn encode(w: &mut Writer<'_>, size: usize, token: ResetToken, fill: impl FnOnce(&mut [u8])) {
+    assert!(size >= MIN_SIZE, "a reset this short is not a QUIC packet");
+    let unpredictable = w.reserve(size - TOKEN_LEN);
+    fill(unpredictable);
+    unpredictable[0] = unpredictable[0] & !LONG | FIXED;
+    w.bytes(&token.0);
+}
+
+/// What would be the token if `datagram` were a stateless reset; `None` if it is
+/// too short to be one. Long headers are not ruled out (RFC 9000 §10.3).
+#[must_use]
+pub fn candidate(datagram: &[u8]) -> Option<ResetToken> {
+    if datagram.len() < MIN_SIZE {
+        return None;
+    }
+    datagram.last_chunk().map(|token| ResetToken(*token))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::header::{HeaderKind, PartialHeader};
+
+    #[test]
+    fn looks_like_a_short_header_and_ends_in_the_token() {
+        let token = ResetToken([7; TOKEN_LEN]);
+        for fill in [0x00, 0xff] {
+            let mut buffer = [0; 64];
+            let mut w = Writer::new(&mut buffer);
+            encode(&mut w, MAX_SIZE, token, |bytes| bytes.fill(fill));
+            assert_eq!(w.written(), MAX_SIZE);
+            assert_eq!(candidate(w.filled()), Some(token));
+            let header = PartialHeader::parse(w.filled(), 8).unwrap();
+            assert!(header.fixed_bit);
+            assert!(matches!(header.kind, HeaderKind::Short { .. }));
+        }
+    }
+
+    #[test]
+    fn two_resetting_endpoints_fall_silent() {
+        let mut received = 1500;
+        let mut answers = 0;
+        while let Some(answer) = size(received) {
+            assert!((MIN_SIZE..received).contains(&answer));
+            received = answer;
+            answers += 1;
+        }
+        assert_eq!(answers, MAX_SIZE - MIN_SIZE + 1);
+        assert_eq!(candidate(&[0; MIN_SIZE - 1]), None);
+    }
+}

@@ -1,0 +1,90 @@
+//! Retry packets (RFC 9000 §17.2.5). Their integrity tag (RFC 9001 §5.8) is
+//! computed elsewhere.
+
+use super::header::encode_long_prefix;
+use super::{Version, Writer};
+use crate::cid::ConnectionId;
+
+/// Bytes of the integrity tag at the end (RFC 9001 §5.8).
+pub const TAG_LEN: usize = 16;
+
+/// Type bits of a Retry's first byte.
+const TYPE: u8 = 0x30;
+
+/// A Retry packet before its integrity tag.
+#[derive(Clone, Copy, Debug)]
+pub struct Retry<'a> {
+    /// The version of the Initial it answers.
+    pub version: Version,
+    /// The source connection ID of the Initial.
+    pub dcid: ConnectionId,
+    /// Our choice, different from the Initial's destination connection ID.
+    pub scid: ConnectionId,
+    /// What the client repeats in its next Initial; not empty.
+    pub token: &'a [u8],
+}
+
+impl Retry<'_> {
+    /// Bytes of the whole packet with its tag.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        7 + self.dcid.len() + self.scid.len() + self.token.len() + TAG_LEN
+    }
+
+    /// Writes all but the tag. `random` fills the unused bits.
+    ///
+    /// # Panics
+    /// If it does not fit into `w`.
+    pub fn encode(&self, w: &mut Writer<'_>, random: u8) {
+        debug_assert!(!self.token.is_empty(), "clients discard an empty token");
+        encode_long_prefix(
+            w,
+            true,
+            TYPE | random & 0x0f,
+            self.version,
+            &self.dcid,
+            &self.scid,
+        );
+        w.bytes(self.token);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::header::{HeaderError, HeaderKind, PartialHeader};
+
+    #[test]
+    fn token_and_tag_are_told_apart() {
+        let retry = Retry {
+            version: Version::V1,
+            dcid: ConnectionId::new(b"client").unwrap(),
+            scid: ConnectionId::new(b"server").unwrap(),
+            token: b"token",
+        };
+        let mut buffer = [0; 100];
+        let mut w = Writer::new(&mut buffer);
+        retry.encode(&mut w, 0xff);
+        w.bytes(&[0x77; TAG_LEN]);
+        assert_eq!(w.written(), retry.size());
+        let packet = w.filled();
+        let header = PartialHeader::parse(packet, 0).unwrap();
+        let HeaderKind::Retry { token, tag } = header.kind else {
+            panic!("{header:?}");
+        };
+        assert_eq!(token.of(packet), b"token");
+        assert_eq!(tag.of(packet), [0x77; TAG_LEN]);
+        assert_eq!(header.dcid.of(packet), b"client");
+        assert_eq!(header.scid.of(packet), b"server");
+        assert_eq!(header.packet_len, packet.len());
+    }
+
+    #[test]
+    fn no_room_for_a_tag() {
+        let packet = [&[0xf0, 0, 0, 0, 1, 0, 0][..], &[0; TAG_LEN - 1]].concat();
+        assert_eq!(
+            PartialHeader::parse(&packet, 0).unwrap_err(),
+            HeaderError::Truncated
+        );
+    }
+}

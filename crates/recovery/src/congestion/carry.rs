@@ -1,0 +1,72 @@
+//! Fractions of a byte that an ACK earned and a byte count cannot hold.
+
+/// Fractional bits kept between ACKs: an error of 2⁻³² byte per ACK would need
+/// four billion ACKs to amount to one byte.
+const BITS: u32 = 32;
+
+/// Sums of quotients whose fractional parts are kept instead of dropped.
+///
+/// At a large window one ACK earns less than a byte; without the carry a window
+/// of more than `mds²` bytes would never grow again (the trap that RFC 9002
+/// appendix B.5 warns integer implementations of).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Carry(u64);
+
+impl Carry {
+    /// Adds `numerator / denominator` bytes; answers with the whole bytes that
+    /// are due now. A zero denominator earns nothing.
+    pub(super) fn add(&mut self, numerator: u128, denominator: u128) -> u64 {
+        let (Some(whole), Some(rest)) = (
+            numerator.checked_div(denominator),
+            numerator.checked_rem(denominator),
+        ) else {
+            return 0;
+        };
+        // The rest is below the denominator, itself at most 17 · 2⁶⁴ here.
+        let fraction = rest.saturating_mul(1 << BITS) / denominator;
+        let sum = self.0 + u64::try_from(fraction).unwrap_or(0);
+        self.0 = sum & ((1 << BITS) - 1);
+        u64::try_from(whole)
+            .unwrap_or(u64::MAX)
+            .saturating_add(sum >> BITS)
+    }
+}
+
+/// `bytes · numerator / denominator`, rounded down, without overflow.
+pub(super) fn scale(bytes: u64, numerator: u64, denominator: u64) -> u64 {
+    let scaled = u128::from(bytes) * u128::from(numerator) / u128::from(denominator.max(1));
+    u64::try_from(scaled).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_third_of_a_byte_is_a_byte_after_three_or_four() {
+        let mut carry = Carry::default();
+        let whole: u64 = (0..3_000).map(|_| carry.add(1, 3)).sum();
+        assert!(whole == 999 || whole == 1_000, "{whole}");
+    }
+
+    #[test]
+    fn nothing_over_nothing_earns_nothing() {
+        assert_eq!(Carry::default().add(5, 0), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn many_small_sums_equal_the_large_one(
+            parts in prop::collection::vec(0_u64..1 << 40, 1..100),
+            denominator in 1_u64..u64::MAX,
+        ) {
+            let mut carry = Carry::default();
+            let whole: u64 = parts.iter().map(|&p| carry.add(p.into(), denominator.into())).sum();
+            let exact = parts.iter().map(|&p| u128::from(p)).sum::<u128>() / u128::from(denominator);
+            let exact = u64::try_from(exact).unwrap();
+            prop_assert!(whole <= exact && exact - whole <= 1, "{whole} of {exact}");
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Any facts whatever, at any scale: no overflow, never below the minimum, and
+//! the same answers again.
+
+use proptest::prelude::*;
+
+use super::super::super::{Algorithm, build_with};
+use super::*;
+
+/// One thing that a connection may tell. Sizes are bytes and cover a window of
+/// 64 kbit/s over 10 µs up to 400 Gbit/s over 2 s, and what no path has.
+#[derive(Clone, Debug)]
+enum Fact {
+    Send {
+        packets: u64,
+        in_flight: u64,
+    },
+    Ack {
+        bytes: u64,
+        used: u64,
+        rtt_ns: u64,
+        behind: u64,
+    },
+    Congestion {
+        bytes: u64,
+        behind: u64,
+        kind: Kind,
+    },
+    Spurious,
+    Limit(Limit),
+    Restart,
+    Mds(u64),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Loss,
+    Mark,
+    Persistent,
+}
+
+fn bytes() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        8 => 0_u64..1_000_000,
+        4 => 0_u64..100_000_000_000,
+        1 => Just(u64::MAX),
+    ]
+}
+
+fn fact() -> impl Strategy<Value = Fact> {
+    let rtt = prop_oneof![
+        10_000_u64..100_000,
+        1_000_000_u64..2_000_000_000,
+        Just(u64::MAX)
+    ];
+    let kind = prop_oneof![
+        4 => Just(Kind::Loss),
+        2 => Just(Kind::Mark),
+        1 => Just(Kind::Persistent),
+    ];
+    let limit = prop_oneof![
+        Just(Limit::Congestion),
+        Just(Limit::Pacing),
+        Just(Limit::Application)
+    ];
+    prop_oneof![
+        4 => (1_u64..50, bytes())
+            .prop_map(|(packets, in_flight)| Fact::Send { packets, in_flight }),
+        8 => (bytes(), bytes(), rtt, 0_u64..60)
+            .prop_map(|(bytes, used, rtt_ns, behind)| Fact::Ack { bytes, used, rtt_ns, behind }),
+        2 => (bytes(), 0_u64..60, kind)
+            .prop_map(|(bytes, behind, kind)| Fact::Congestion { bytes, behind, kind }),
+        1 => Just(Fact::Spurious),
+        2 => limit.prop_map(Fact::Limit),
+        1 => Just(Fact::Restart),
+        1 => (1_200_u64..65_527).prop_map(Fact::Mds),
+    ]
+}
+
+/// A connection that tells a controller any facts.
+struct Teller {
+    controller: Box<dyn Controller>,
+    now: Instant,
+    next: SendIndex,
+    event: SendIndex,
+    mds: u64,
+}
+
+impl Teller {
+    fn tell(&mut self, fact: &Fact) {
+        match *fact {
+            Fact::Send { packets, in_flight } => {
+                for _ in 0..packets {
+                    self.controller.on_sent(&Sent {
+                        bytes: self.mds,
+                        ..sent(self.next, in_flight)
+                    });
+                    self.next += 1;
+                }
+            }
+            Fact::Ack {
+                bytes,
+                used,
+                rtt_ns,
+                behind,
+            } => self.acknowledge(bytes, used, Duration::from_nanos(rtt_ns), behind),
+            Fact::Congestion {
+                bytes,
+                behind,
+                kind,
+            } => self.congest(bytes, behind, kind),
+            Fact::Spurious => self.controller.on_spurious(&spurious(self.event)),
+            Fact::Limit(limit) => self.controller.on_limit(limit, self.now),
+            Fact::Restart => self.controller.restart_from_idle(self.now),
+            Fact::Mds(mds) => {
+                self.mds = mds;
+                self.controller.on_mds(mds);
+            }
+        }
+    }
+
+    fn acknowledge(&mut self, bytes: u64, used: u64, rtt: Duration, behind: u64) {
+        self.controller.on_ack(&Ack {
+            now: self.now,
+            bytes,
+            window_used_bytes: used.min(bytes),
+            in_flight_after: used,
+            next_index: self.next,
+            rtt_sample: Some(rtt),
+            smoothed_rtt: rtt,
+            ..acked(self.next.saturating_sub(behind), 1, 0)
+        });
+    }
+
+    fn congest(&mut self, bytes: u64, behind: u64, kind: Kind) {
+        self.event = self.next;
+        let largest_index = self.next.saturating_sub(behind);
+        self.controller.on_congestion(&Congestion {
+            now: self.now,
+            cause: match kind {
+                Kind::Mark => CongestionCause::EcnCe,
+                Kind::Loss | Kind::Persistent => CongestionCause::Loss,
+            },
+            largest_index,
+            next_index: self.next,
+            lost_bytes: bytes,
+            in_flight_before: bytes,
+            in_flight_after: bytes / 3,
+            acked_bytes: bytes / 7,
+            persistent: matches!(kind, Kind::Persistent),
+            ..lost(largest_index..largest_index + 1, largest_index + 2)
+        });
+    }
+}
+
+/// The window after each fact; the number is the wait before it.
+fn windows(algorithm: Algorithm, facts: &[(Fact, u64)]) -> Vec<u64> {
+    let mut teller = Teller {
+        controller: build_with(algorithm, SlowStart::HyStart, MDS),
+        now: Instant::ZERO,
+        next: 0,
+        event: 0,
+        mds: MDS,
+    };
+    let mut windows = Vec::with_capacity(facts.len());
+    for (fact, wait) in facts {
+        teller.now += Duration::from_nanos(*wait);
+        teller.tell(fact);
+        let window = teller.controller.window();
+        assert!(
+            window >= teller.controller.min_window(),
+            "{window} after {fact:?}"
+        );
+        assert_eq!(teller.controller.min_window(), 2 * teller.mds);
+        windows.push(window);
+    }
+    windows
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn no_facts_break_a_controller(
+        facts in prop::collection::vec(
+            (fact(), prop_oneof![9 => 0_u64..1_000_000_000, 1 => Just(u64::MAX / 4)]),
+            1..80,
+        ),
+    ) {
+        for algorithm in [Algorithm::NewReno, Algorithm::Cubic] {
+            prop_assert_eq!(windows(algorithm, &facts), windows(algorithm, &facts));
+        }
+    }
+
+    /// A window fully used and acknowledged never shrinks, grows by no more than
+    /// half a round, and has grown after 40 rounds, plateau or not.
+    #[test]
+    fn a_used_window_grows_at_every_scale(
+        window in prop_oneof![2_400_u64..1_000_000, 1_000_000_u64..100_000_000_000],
+        rtt_ns in prop_oneof![10_000_u64..1_000_000, 1_000_000_u64..2_000_000_000],
+    ) {
+        let rtt = Duration::from_nanos(rtt_ns);
+        let mut cubic = cubic();
+        cubic.window = window;
+        cubic.on_congestion(&lost(0..1, 1));
+        cubic.on_ack(&acked(1, 1, 0));
+        let (mut now, start) = (at_ms(0), cubic.window());
+        for round in 0..40_u64 {
+            let before = cubic.window();
+            cubic.on_sent(&Sent { bytes: before, ..sent(round + 2, 0) });
+            cubic.on_limit(Limit::Congestion, now);
+            now += rtt;
+            cubic.on_ack(&Ack {
+                now,
+                bytes: before,
+                window_used_bytes: before,
+                smoothed_rtt: rtt,
+                ..acked(round + 2, 1, 0)
+            });
+            prop_assert!(cubic.window() >= before, "round {}", round);
+            prop_assert!(cubic.window() <= before + before / 2);
+        }
+        prop_assert!(cubic.window() > start);
+    }
+}

@@ -1,0 +1,120 @@
+//! Congestion events that proved spurious (RFC 9438 §4.9.2).
+
+use super::*;
+
+#[test]
+fn proof_restores_everything() {
+    let mut cubic = in_avoidance(cubic());
+    cubic.on_ack(&acked(110, 10, 40));
+    // An undo keeps no older undo.
+    cubic.undo = None;
+    let before = format!("{cubic:?}");
+    let (window, flight) = (cubic.window(), cubic.largest_flight);
+    cubic.on_congestion(&lost(111..112, 151));
+    cubic.on_ack(&acked(115, 1, 38));
+    assert_ne!(cubic.window(), window);
+    cubic.on_spurious(&spurious(151));
+    assert_eq!(cubic.window(), window);
+    assert_eq!(cubic.largest_flight, flight);
+    // All of it, the law's memory included, but for the count of events.
+    cubic.metrics = in_avoidance(super::cubic()).metrics;
+    assert_eq!(format!("{cubic:?}"), before);
+}
+
+#[test]
+fn an_undone_curve_goes_on_without_the_pause_between() {
+    let grown = |undo: bool, pause_ms: u64| {
+        let mut cubic = in_avoidance(cubic());
+        cubic.on_ack(&acked(110, 10, 40));
+        if undo {
+            cubic.on_congestion(&lost(111..112, 151));
+        }
+        cubic.on_limit(Limit::Application, at_ms(500));
+        cubic.on_limit(Limit::Congestion, at_ms(500 + pause_ms));
+        if undo {
+            cubic.on_spurious(&spurious(151));
+        }
+        cubic.on_ack(&Ack {
+            now: at_ms(3_000 + pause_ms),
+            ..acked(140, 30, 10)
+        });
+        cubic.window()
+    };
+    assert_eq!(grown(true, 0), grown(false, 0));
+    assert_eq!(grown(true, 60_000), grown(false, 0));
+}
+
+#[test]
+fn the_proof_of_another_event_undoes_nothing() {
+    let mut reno = in_avoidance(newreno());
+    reno.on_congestion(&lost(101..103, 151));
+    let window = reno.window();
+    reno.on_spurious(&spurious(100));
+    assert_eq!(reno.window(), window);
+    // The newer event's state is kept, the older one's is gone.
+    send(&mut reno, 151..160, 30);
+    reno.on_congestion(&lost(151..152, 160));
+    reno.on_spurious(&spurious(151));
+    assert_eq!(reno.metrics().spurious_events, 0);
+    reno.on_spurious(&spurious(160));
+    assert_eq!(reno.metrics().spurious_events, 1);
+    assert_eq!(reno.window(), 25 * MDS);
+}
+
+#[test]
+fn an_event_is_undone_once() {
+    let mut reno = in_avoidance(newreno());
+    reno.on_congestion(&lost(101..103, 151));
+    reno.on_spurious(&spurious(151));
+    let window = reno.window();
+    reno.window = 30 * MDS;
+    reno.on_spurious(&spurious(151));
+    assert_eq!((window, reno.window()), (50 * MDS, 30 * MDS));
+}
+
+#[test]
+fn after_an_undo_a_real_loss_counts_again() {
+    let mut reno = in_avoidance(newreno());
+    reno.on_congestion(&lost(101..103, 151));
+    reno.on_spurious(&spurious(151));
+    reno.on_congestion(&lost(120..121, 155));
+    assert_eq!(reno.state(), State::Recovery);
+    assert_eq!(reno.metrics().ssthresh, Some(25 * MDS));
+}
+
+#[test]
+fn a_window_grown_past_cwnd_prior_is_not_undone() {
+    let mut reno = in_avoidance(newreno());
+    reno.on_congestion(&lost(101..103, 151));
+    reno.on_ack(&acked(151, 1, 20));
+    reno.window = 50 * MDS;
+    reno.on_spurious(&spurious(151));
+    assert_eq!(reno.metrics().spurious_events, 0);
+    assert_eq!(reno.metrics().ssthresh, Some(25 * MDS));
+}
+
+#[test]
+fn a_mark_in_the_same_event_voids_the_undo() {
+    let mut reno = in_avoidance(newreno());
+    reno.on_congestion(&lost(101..103, 151));
+    reno.on_congestion(&marked(105, 151));
+    reno.on_spurious(&spurious(151));
+    assert_eq!(reno.metrics().spurious_events, 0);
+    // Nor is an event undone that a mark began.
+    let mut marked_first = in_avoidance(newreno());
+    marked_first.on_congestion(&marked(105, 151));
+    marked_first.on_congestion(&lost(106..107, 151));
+    marked_first.on_spurious(&spurious(151));
+    assert_eq!(marked_first.metrics().spurious_events, 0);
+}
+
+#[test]
+fn an_undone_first_loss_resumes_slow_start() {
+    let mut cubic = cubic();
+    send(&mut cubic, 0..10, 0);
+    cubic.on_congestion(&lost(0..1, 10));
+    cubic.on_spurious(&spurious(10));
+    assert_eq!(cubic.state(), State::SlowStart);
+    cubic.on_ack(&acked(9, 10, 0));
+    assert_eq!(cubic.window(), 20 * MDS);
+}

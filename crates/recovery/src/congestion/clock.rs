@@ -1,0 +1,109 @@
+//! CUBIC's own clock, which stands still while the network is not the limit.
+
+use crate::limit::Limit;
+use crate::time::{Instant, nanos};
+
+/// Time spent limited by the network, in nanoseconds.
+///
+/// The elapsed time of CUBIC's curve must leave out the periods in which the
+/// window was not the limit (RFC 9438 §4.2). Epochs are readings of this clock,
+/// so a pause shifts the curve by exactly its length, whatever its cause, and a
+/// restored epoch is right although pauses happened in between. It starts
+/// stopped, and it is never compared with a recovery boundary.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Clock {
+    /// Time of the finished stretches.
+    total: u64,
+    /// Start of the running stretch.
+    since: Option<Instant>,
+}
+
+impl Clock {
+    /// The reason for not sending changed.
+    pub(super) fn on_limit(&mut self, limit: Limit, now: Instant) {
+        match (self.since, runs_under(limit)) {
+            (None, true) => self.since = Some(now),
+            (Some(_), false) => {
+                self.total = self.read(now);
+                self.since = None;
+            }
+            (None, false) | (Some(_), true) => {}
+        }
+    }
+
+    /// What the clock shows at `now`.
+    pub(super) fn read(&self, now: Instant) -> u64 {
+        let running = self.since.map_or(0, |since| nanos(now - since));
+        self.total.saturating_add(running)
+    }
+}
+
+/// Whether a limit is the network's. Pacing is: the window's rate is in full use
+/// (RFC 9002 §7.8). The receiver's credit and the application are not
+/// (RFC 9438 §5.8), nor is a host that does not take the datagrams.
+fn runs_under(limit: Limit) -> bool {
+    match limit {
+        Limit::Congestion | Limit::Pacing => true,
+        Limit::Handshake
+        | Limit::Amplification
+        | Limit::Scheduling
+        | Limit::ConnectionFlowControl
+        | Limit::StreamFlowControl
+        | Limit::StreamLimit
+        | Limit::Application => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(ms: u64) -> Instant {
+        Instant::from_nanos(ms * 1_000_000)
+    }
+
+    #[test]
+    fn it_runs_only_while_congestion_or_pacing_limited() {
+        let stops = [
+            Limit::Handshake,
+            Limit::Amplification,
+            Limit::Scheduling,
+            Limit::ConnectionFlowControl,
+            Limit::StreamFlowControl,
+            Limit::StreamLimit,
+            Limit::Application,
+        ];
+        for stop in stops {
+            let mut clock = Clock::default();
+            clock.on_limit(Limit::Congestion, ms(10));
+            clock.on_limit(Limit::Pacing, ms(13));
+            clock.on_limit(stop, ms(17));
+            assert_eq!(clock.read(ms(900)), 7_000_000, "{stop:?}");
+            clock.on_limit(Limit::Pacing, ms(1_000));
+            assert_eq!(clock.read(ms(1_001)), 8_000_000, "{stop:?}");
+        }
+    }
+
+    #[test]
+    fn it_starts_stopped() {
+        assert_eq!(Clock::default().read(ms(5_000)), 0);
+    }
+
+    #[test]
+    fn a_flicker_of_no_length_loses_no_time() {
+        let (mut steady, mut flickering) = (Clock::default(), Clock::default());
+        steady.on_limit(Limit::Congestion, ms(0));
+        for round in 0..1_000 {
+            flickering.on_limit(Limit::Application, ms(10 * round));
+            flickering.on_limit(Limit::Congestion, ms(10 * round));
+        }
+        assert_eq!(flickering.read(ms(20_000)), steady.read(ms(20_000)));
+    }
+
+    #[test]
+    fn a_reading_before_the_start_does_not_wrap() {
+        let mut clock = Clock::default();
+        clock.on_limit(Limit::Congestion, ms(10));
+        assert_eq!(clock.read(ms(3)), 0);
+    }
+}

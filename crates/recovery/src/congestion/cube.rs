@@ -1,0 +1,76 @@
+//! The integer cube root that CUBIC's K needs (RFC 9438 §4.2).
+
+/// Highest bit a cube root of a 128-bit number can have.
+const TOP_BIT: u32 = 42;
+
+/// The largest `r` with `r³ ≤ n`.
+///
+/// Bit by bit rather than by Newton's method: 43 steps, no starting guess, no
+/// question of convergence, and it runs once per congestion event.
+pub(super) fn cube_root(n: u128) -> u64 {
+    let mut root = 0_u64;
+    for bit in (0..=TOP_BIT).rev() {
+        let candidate = root | 1 << bit;
+        if cube(candidate).is_some_and(|cube| cube <= n) {
+            root = candidate;
+        }
+    }
+    root
+}
+
+/// `n³`, or `None` where 128 bits do not hold it.
+pub(super) fn cube(n: u64) -> Option<u128> {
+    let n = u128::from(n);
+    n.checked_mul(n)?.checked_mul(n)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn small_roots_by_hand() {
+        for (n, root) in [
+            (0, 0),
+            (1, 1),
+            (7, 1),
+            (8, 2),
+            (26, 2),
+            (27, 3),
+            (28, 3),
+            (999, 9),
+        ] {
+            assert_eq!(cube_root(n), root, "of {n}");
+        }
+    }
+
+    #[test]
+    fn the_largest_number_has_a_root() {
+        let root = cube_root(u128::MAX);
+        assert!(cube(root).is_some());
+        assert_eq!(cube(root + 1), None);
+    }
+
+    proptest! {
+        #[test]
+        fn the_root_is_the_floor(n: u128) {
+            let root = cube_root(n);
+            prop_assert!(cube(root).unwrap() <= n);
+            prop_assert!(cube(root + 1).is_none_or(|next| next > n));
+        }
+
+        #[test]
+        fn a_cube_has_its_root_and_one_less_has_not(root in 1_u64..6_981_463_658_331) {
+            let n = cube(root).unwrap();
+            prop_assert_eq!(cube_root(n), root);
+            prop_assert_eq!(cube_root(n - 1), root - 1);
+        }
+
+        #[test]
+        fn the_root_is_monotonic(a: u128, b: u128) {
+            prop_assert_eq!(cube_root(a.min(b)).max(cube_root(a)), cube_root(a));
+        }
+    }
+}

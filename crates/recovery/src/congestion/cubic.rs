@@ -1,0 +1,203 @@
+//! CUBIC (RFC 9438), in integers: windows in bytes, the curve in microseconds.
+
+use crate::limit::Limit;
+use crate::time::{Instant, nanos};
+
+use super::carry::{Carry, scale};
+use super::clock::Clock;
+use super::cube::{cube, cube_root};
+use super::law::{Growth, Law};
+
+/// β_cubic as a fraction (RFC 9438 §4.6).
+const BETA: (u64, u64) = (7, 10);
+/// (1 + β_cubic) / 2, what fast convergence leaves of the window (§4.7).
+const FAST_CONVERGENCE: (u64, u64) = (17, 20);
+/// α_cubic = 3 · (1 − β_cubic) / (1 + β_cubic) below cwnd_prior (§4.3).
+const ALPHA: (u64, u64) = (9, 17);
+/// α once W_est has reached cwnd_prior (§4.3).
+const ALPHA_RENO: (u64, u64) = (1, 1);
+/// C in segments per second³ (RFC 9438 §5.1).
+const C: (u128, u128) = (2, 5);
+/// Cubic microseconds in a cubic second.
+const CUBIC_SECOND: u128 = 1_000_000_000_000_000_000;
+
+/// The window follows a cubic function of the time since the last congestion.
+#[derive(Debug, Default)]
+pub(super) struct Cubic {
+    clock: Clock,
+    memory: Memory,
+}
+
+/// Everything that an undo restores. Of the clock it holds readings only, so
+/// pauses between a reduction and its undo stay out of the curve.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Memory {
+    /// W_max in bytes; 0 = not known.
+    w_max: u64,
+    /// cwnd_prior in bytes; 0 = ssthresh never set.
+    cwnd_prior: u64,
+    /// The running congestion avoidance stage.
+    epoch: Option<Epoch>,
+    /// Fraction of a byte owed to the window.
+    carry: Carry,
+}
+
+/// A congestion avoidance stage.
+#[derive(Clone, Copy, Debug)]
+struct Epoch {
+    /// t_epoch, as a reading of the clock, in nanoseconds.
+    start: u64,
+    /// K in microseconds.
+    k: u64,
+    /// The datagram size that the curve was drawn for: another one amid the
+    /// stage would make the window jump.
+    mds: u64,
+    /// W_est in bytes.
+    w_est: u64,
+    /// Fraction of a byte owed to W_est.
+    w_est_carry: Carry,
+}
+
+/// K = ∛((W_max − cwnd_epoch) / C), in microseconds (RFC 9438 §4.2).
+fn k(w_max: u64, cwnd_epoch: u64, mds: u64) -> u64 {
+    let distance = u128::from(w_max.saturating_sub(cwnd_epoch));
+    let cubed = distance.saturating_mul(C.1 * CUBIC_SECOND) / (C.0 * u128::from(mds.max(1)));
+    cube_root(cubed)
+}
+
+/// W_cubic(t) = C · (t − K)³ + W_max, in bytes; `t` in microseconds.
+fn w_cubic(w_max: u64, epoch: &Epoch, t: u64) -> u64 {
+    let cubed = cube(t.abs_diff(epoch.k)).unwrap_or(u128::MAX);
+    let distance = cubed.saturating_mul(C.0 * u128::from(epoch.mds)) / (C.1 * CUBIC_SECOND);
+    let distance = u64::try_from(distance).unwrap_or(u64::MAX);
+    if t < epoch.k {
+        w_max.saturating_sub(distance)
+    } else {
+        w_max.saturating_add(distance)
+    }
+}
+
+impl Epoch {
+    /// W_est += α · segments_acked / cwnd (RFC 9438 §4.3), in bytes.
+    fn grow_w_est(&mut self, growth: &Growth, cwnd_prior: u64) {
+        let alpha = if self.w_est >= cwnd_prior {
+            ALPHA_RENO
+        } else {
+            ALPHA
+        };
+        let earned = u128::from(growth.mds)
+            .saturating_mul(growth.acked.into())
+            .saturating_mul(alpha.0.into());
+        let per = u128::from(growth.window) * u128::from(alpha.1);
+        let earned = self.w_est_carry.add(earned, per);
+        self.w_est = self.w_est.saturating_add(earned);
+    }
+}
+
+impl Cubic {
+    /// Starts a stage at this window, unless one is running.
+    fn epoch(&mut self, window: u64, mds: u64, now: Instant) -> Epoch {
+        if let Some(epoch) = self.memory.epoch {
+            return epoch;
+        }
+        // After persistent congestion and after a slow start without loss, W_max
+        // is unknown and the stage starts on the plateau: W_max = cwnd, K = 0
+        // (RFC 9438 §4.8, §4.10). The same holds for a W_max already exceeded.
+        self.memory.w_max = self.memory.w_max.max(window);
+        if self.memory.cwnd_prior == 0 {
+            self.memory.cwnd_prior = window;
+        }
+        let epoch = Epoch {
+            start: self.clock.read(now),
+            k: k(self.memory.w_max, window, mds),
+            mds,
+            w_est: window,
+            w_est_carry: Carry::default(),
+        };
+        self.memory.epoch = Some(epoch);
+        epoch
+    }
+}
+
+impl Law for Cubic {
+    type Memory = Memory;
+
+    const NAME: &'static str = "cubic";
+
+    /// Multiplicative decrease and fast convergence (RFC 9438 §4.6, §4.7). β
+    /// applies to the window, which §4.6 allows where it cannot grow beyond what
+    /// is in flight.
+    fn reduce(&mut self, window: u64) -> u64 {
+        let converging = window < self.memory.w_max;
+        self.memory = Memory {
+            w_max: if converging {
+                scale(window, FAST_CONVERGENCE.0, FAST_CONVERGENCE.1)
+            } else {
+                window
+            },
+            cwnd_prior: window,
+            epoch: None,
+            carry: Carry::default(),
+        };
+        scale(window, BETA.0, BETA.1)
+    }
+
+    fn collapse(&mut self) {
+        self.memory.w_max = 0;
+        self.memory.epoch = None;
+        self.memory.carry = Carry::default();
+    }
+
+    fn begin(&mut self, window: u64, mds: u64, now: Instant) {
+        self.epoch(window, mds, now);
+    }
+
+    fn grow(&mut self, growth: &Growth) -> u64 {
+        let mut epoch = self.epoch(growth.window, growth.mds, growth.now);
+        let elapsed = self.clock.read(growth.now).saturating_sub(epoch.start);
+        let ahead = elapsed.saturating_add(nanos(growth.smoothed_rtt));
+        let w_max = self.memory.w_max;
+        let current = w_cubic(w_max, &epoch, elapsed / 1_000);
+        let future = w_cubic(w_max, &epoch, ahead / 1_000);
+        // limit(maxFS) is what a window of this size, all acknowledged, would
+        // have yielded: Reno's datagram or the curve's target, whichever is more.
+        let flight = growth.largest_flight;
+        let limit = target(future, flight).max(flight.saturating_add(growth.mds));
+
+        let w_est_before = epoch.w_est;
+        epoch.grow_w_est(growth, self.memory.cwnd_prior);
+        epoch.w_est = epoch.w_est.min(limit).max(w_est_before);
+        let grown = if current < epoch.w_est {
+            // Reno-friendly region (§4.3).
+            epoch.w_est
+        } else {
+            // Concave and convex region (§4.4, §4.5).
+            let target = target(future, growth.window);
+            let earned = u128::from(target - growth.window) * u128::from(growth.acked);
+            let earned = self.memory.carry.add(earned, growth.window.into());
+            growth.window.saturating_add(earned).min(target)
+        };
+        self.memory.epoch = Some(epoch);
+        grown.min(limit).max(growth.window)
+    }
+
+    fn on_limit(&mut self, limit: Limit, now: Instant) {
+        self.clock.on_limit(limit, now);
+    }
+
+    fn remember(&self) -> Memory {
+        self.memory
+    }
+
+    fn restore(&mut self, memory: Memory) {
+        self.memory = memory;
+    }
+}
+
+/// The target of RFC 9438 §4.2: never below the window, never above 1.5 of it.
+fn target(w_cubic: u64, window: u64) -> u64 {
+    w_cubic.clamp(window, window.saturating_add(window / 2))
+}
+
+#[cfg(test)]
+mod tests;

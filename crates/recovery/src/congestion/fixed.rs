@@ -1,0 +1,90 @@
+//! A window that nothing moves, for tests and measurements.
+
+use crate::controller::{Ack, Congestion, Controller, Metrics, Sent, Spurious, State};
+use crate::limit::Limit;
+use crate::time::Instant;
+
+use super::min_window;
+
+/// Answers with the same window whatever happens. Not for shared networks: it
+/// does not respond to congestion at all.
+#[derive(Debug)]
+pub(super) struct FixedWindow {
+    window: u64,
+    mds: u64,
+    metrics: Metrics,
+}
+
+impl FixedWindow {
+    /// A window of `window` bytes, or the minimum window if that is larger.
+    pub(super) fn new(window: u64, mds: u64) -> Self {
+        Self {
+            window,
+            mds,
+            metrics: Metrics::default(),
+        }
+    }
+}
+
+impl Controller for FixedWindow {
+    fn on_sent(&mut self, _sent: &Sent) {}
+
+    fn on_ack(&mut self, _ack: &Ack<'_>) {}
+
+    fn on_congestion(&mut self, event: &Congestion) {
+        self.metrics.congestion_events += 1;
+        self.metrics.persistent_events += u64::from(event.persistent);
+    }
+
+    fn on_spurious(&mut self, _event: &Spurious) {}
+
+    fn on_limit(&mut self, _limit: Limit, _now: Instant) {}
+
+    fn restart_from_idle(&mut self, _now: Instant) {}
+
+    fn on_mds(&mut self, mds: u64) {
+        self.mds = mds;
+    }
+
+    fn window(&self) -> u64 {
+        self.window.max(self.min_window())
+    }
+
+    fn min_window(&self) -> u64 {
+        min_window(self.mds)
+    }
+
+    fn pacing_rate(&self) -> Option<u64> {
+        None
+    }
+
+    fn state(&self) -> State {
+        State::CongestionAvoidance
+    }
+
+    fn metrics(&self) -> Metrics {
+        self.metrics
+    }
+
+    fn name(&self) -> &'static str {
+        "fixed"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{lost, persistent};
+    use super::*;
+
+    #[test]
+    fn nothing_moves_it_but_the_minimum() {
+        let mut fixed = FixedWindow::new(20_000, 1_200);
+        fixed.on_congestion(&lost(0..5, 50));
+        fixed.on_congestion(&persistent(6..9, 60));
+        assert_eq!(fixed.window(), 20_000);
+        assert_eq!(fixed.metrics().congestion_events, 2);
+        assert_eq!(fixed.metrics().persistent_events, 1);
+        fixed.on_mds(12_000);
+        assert_eq!(fixed.window(), 24_000);
+    }
+}

@@ -1,0 +1,215 @@
+//! Congestion controllers that keep a window: NewReno and CUBIC.
+//!
+//! `classic` holds what the two share, the window and its states; a `law` says
+//! how far the window comes down and how it grows (`newreno`, `cubic`). The rest
+//! are the parts these are made of: `hystart` leaves slow start in time, `prr`
+//! leads the window down, `flight` bounds its growth, `clock` is CUBIC's time.
+//!
+//! What must be right, and the test that says so (paths within this module):
+//!
+//! | requirement | test |
+//! |---|---|
+//! | target within [cwnd, 1.5 cwnd] (RFC 9438 §4.2) | `cubic::target_is_clamped_between_the_window_and_half_more` |
+//! | (target − cwnd)/cwnd per segment, excess carried over | `cubic::each_segment_earns_its_share_of_the_way_to_the_target` |
+//! | t without periods that did not use the window (§4.2) | `clock::it_runs_only_while_congestion_or_pacing_limited`, `cubic::credit_stops_the_curve_and_pacing_does_not` |
+//! | idle shifts the curve, ±1 MDS | `classic::idle_shifts_the_curve_by_exactly_the_idle_time` |
+//! | Reno-friendly region, α = 1 from cwnd_prior (§4.3) | `cubic::w_est_alpha_becomes_one_at_cwnd_prior`, `cubic::a_short_path_grows_as_reno_does` |
+//! | fast convergence; β applies to cwnd (§4.6, §4.7) | `cubic::fast_convergence_lowers_w_max_and_beta_applies_to_the_window` |
+//! | no growth while under-used; pacing is use (§5.8, RFC 9002 §7.8) | `classic::an_under_used_window_does_not_grow`, `cubic::credit_stops_the_curve_and_pacing_does_not` |
+//! | undo on proof, everything restored (§4.9.2) | `classic::proof_restores_everything`, `classic::the_proof_of_another_event_undoes_nothing` |
+//! | undo only below cwnd_prior | `classic::a_window_grown_past_cwnd_prior_is_not_undone` |
+//! | marks confirm congestion | `classic::a_mark_in_the_same_event_voids_the_undo` |
+//! | persistent congestion once, recovery cleared, K = 0 (RFC 9002 §7.6) | `classic::persistent_congestion_collapses_the_window_exactly_once`, `cubic::after_a_collapse_the_stage_starts_with_k_zero` |
+//! | recovery ends with a packet sent in it | `classic::recovery_ends_only_with_a_packet_sent_after_entry` |
+//! | one reduction per event, none re-armed within an ACK | `classic::one_ack_cannot_cut_twice`, `classic::multiple_cuts_in_one_round_are_impossible` |
+//! | ECN-CE once per round | `classic::marks_reduce_once_per_round` |
+//! | `HyStart++` (RFC 9406) | all of `hystart`, `classic::hystart_leaves_to_avoidance_with_w_max_at_the_window` |
+//! | rate-limited increase | `classic::rate_limited_increase_follows_the_example_of_its_draft`, `newreno::growth_ends_one_datagram_above_the_largest_flight`, `cubic::growth_is_bounded_by_the_largest_flight` |
+//! | minimum window 2 MDS, MDS follows PMTUD | `classic::the_minimum_follows_the_datagram_size`, `classic::before_feedback_the_initial_window_follows_the_datagram_size` |
+//! | PRR (RFC 9937), exit at ssthresh | all of `prr`, `classic::recovery_ends_at_ssthresh` |
+//! | growth out of a two-packet window | `classic::growth_resumes_after_a_death_spiral` |
+//! | no overflow, ≥ minimum, deterministic, at any scale | `classic::extremes` |
+//! | average window as the models predict | `classic::newreno_averages_what_the_model_predicts`, `classic::cubic_averages_what_the_model_predicts` |
+
+mod carry;
+mod classic;
+mod clock;
+mod cube;
+mod cubic;
+mod fixed;
+mod flight;
+mod hystart;
+mod law;
+mod newreno;
+mod prr;
+
+#[cfg(test)]
+mod sim;
+#[cfg(test)]
+mod testing;
+
+use core::fmt;
+use core::str::FromStr;
+
+use crate::controller::Controller;
+
+/// kInitialWindow in datagrams (RFC 9002 §7.2).
+const INITIAL_WINDOW_DATAGRAMS: u64 = 10;
+/// The limit of the initial window in bytes (RFC 9002 §7.2).
+const INITIAL_WINDOW_BYTES: u64 = 14_720;
+/// kMinimumWindow in datagrams (RFC 9002 §7.2).
+const MIN_WINDOW_DATAGRAMS: u64 = 2;
+
+/// The initial window in bytes for a maximum datagram size (RFC 9002 §7.2).
+#[must_use]
+pub fn initial_window(mds: u64) -> u64 {
+    let limit = min_window(mds).max(INITIAL_WINDOW_BYTES);
+    mds.max(1)
+        .saturating_mul(INITIAL_WINDOW_DATAGRAMS)
+        .min(limit)
+}
+
+/// The minimum window in bytes for a maximum datagram size (RFC 9002 §7.2).
+#[must_use]
+pub fn min_window(mds: u64) -> u64 {
+    mds.max(1).saturating_mul(MIN_WINDOW_DATAGRAMS)
+}
+
+/// Which congestion controller a path gets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Algorithm {
+    /// NewReno (RFC 9002 §7).
+    NewReno,
+    /// CUBIC (RFC 9438).
+    #[default]
+    Cubic,
+    /// A window of so many bytes that never moves. Not for shared networks.
+    Fixed(u64),
+}
+
+/// How the first slow start of a path ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum SlowStart {
+    /// When the RTT rises, or by congestion (RFC 9406).
+    #[default]
+    HyStart,
+    /// By congestion only (RFC 9002 §7.3.1).
+    Standard,
+}
+
+/// A controller for a new path whose maximum datagram size is `mds` bytes, with
+/// `HyStart++` where there is a slow start.
+#[must_use]
+pub fn build(algorithm: Algorithm, mds: u64) -> Box<dyn Controller> {
+    build_with(algorithm, SlowStart::default(), mds)
+}
+
+/// As [`build`], with a choice of slow start.
+#[must_use]
+pub fn build_with(algorithm: Algorithm, slow_start: SlowStart, mds: u64) -> Box<dyn Controller> {
+    use classic::Classic;
+
+    match algorithm {
+        Algorithm::NewReno => {
+            let law = newreno::NewReno::default();
+            Box::new(Classic::new(law, slow_start, mds))
+        }
+        Algorithm::Cubic => {
+            let law = cubic::Cubic::default();
+            Box::new(Classic::new(law, slow_start, mds))
+        }
+        Algorithm::Fixed(window) => Box::new(fixed::FixedWindow::new(window, mds)),
+    }
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NewReno => f.write_str("newreno"),
+            Self::Cubic => f.write_str("cubic"),
+            Self::Fixed(window) => write!(f, "fixed:{window}"),
+        }
+    }
+}
+
+/// A name that is no controller's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownAlgorithm(String);
+
+impl fmt::Display for UnknownAlgorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(name) = self;
+        write!(
+            f,
+            "no congestion controller is called {name:?}; there are newreno, cubic and fixed:BYTES"
+        )
+    }
+}
+
+impl core::error::Error for UnknownAlgorithm {}
+
+impl FromStr for Algorithm {
+    type Err = UnknownAlgorithm;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        let fixed = || name.strip_prefix("fixed:")?.parse().ok();
+        match name {
+            "newreno" => Ok(Self::NewReno),
+            "cubic" => Ok(Self::Cubic),
+            other => fixed()
+                .map(Self::Fixed)
+                .ok_or_else(|| UnknownAlgorithm(other.to_owned())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_round_trip() {
+        for algorithm in [
+            Algorithm::NewReno,
+            Algorithm::Cubic,
+            Algorithm::Fixed(65_536),
+        ] {
+            assert_eq!(algorithm.to_string().parse(), Ok(algorithm));
+        }
+        assert_eq!(Algorithm::default(), Algorithm::Cubic);
+    }
+
+    #[test]
+    fn an_unknown_name_is_answered_with_the_known_ones() {
+        for name in ["", "reno", "CUBIC", "fixed", "fixed:", "fixed:-1"] {
+            let error = name.parse::<Algorithm>().unwrap_err().to_string();
+            assert!(error.contains("newreno, cubic and fixed:BYTES"), "{error}");
+            assert!(error.contains(&format!("{name:?}")), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_built_is_what_was_named() {
+        for (algorithm, name) in [
+            (Algorithm::NewReno, "newreno"),
+            (Algorithm::Cubic, "cubic"),
+            (Algorithm::Fixed(9_000), "fixed"),
+        ] {
+            assert_eq!(build(algorithm, 1_200).name(), name);
+        }
+        assert_eq!(build(Algorithm::Fixed(9_000), 1_200).window(), 9_000);
+    }
+
+    #[test]
+    fn the_initial_window_is_ten_datagrams_within_14720_bytes() {
+        for (mds, window) in [
+            (1_200, 12_000),
+            (1_472, 14_720),
+            (2_000, 14_720),
+            (9_000, 18_000),
+        ] {
+            assert_eq!(initial_window(mds), window, "for {mds}");
+        }
+    }
+}

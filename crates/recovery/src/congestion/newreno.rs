@@ -1,0 +1,112 @@
+//! NewReno (RFC 9002 §7 and appendix B).
+
+use crate::limit::Limit;
+use crate::time::Instant;
+
+use super::carry::Carry;
+use super::law::{Growth, Law};
+
+/// Half the window on congestion, one datagram more per window acknowledged.
+#[derive(Debug, Default)]
+pub(super) struct NewReno {
+    carry: Carry,
+}
+
+impl Law for NewReno {
+    type Memory = Carry;
+
+    const NAME: &'static str = "newreno";
+
+    /// kLossReductionFactor = 0.5 (RFC 9002 appendix B.1).
+    fn reduce(&mut self, window: u64) -> u64 {
+        self.carry = Carry::default();
+        window / 2
+    }
+
+    fn collapse(&mut self) {
+        self.carry = Carry::default();
+    }
+
+    fn begin(&mut self, _window: u64, _mds: u64, _now: Instant) {}
+
+    fn grow(&mut self, growth: &Growth) -> u64 {
+        let earned = u128::from(growth.mds) * u128::from(growth.acked);
+        let earned = self.carry.add(earned, growth.window.into());
+        let limit = growth.largest_flight.saturating_add(growth.mds);
+        let window = growth.window.saturating_add(earned);
+        window.min(limit).max(growth.window)
+    }
+
+    fn on_limit(&mut self, _limit: Limit, _now: Instant) {}
+
+    fn remember(&self) -> Carry {
+        self.carry
+    }
+
+    fn restore(&mut self, memory: Carry) {
+        self.carry = memory;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+
+    use super::*;
+
+    fn growth(window: u64, acked: u64) -> Growth {
+        Growth {
+            now: Instant::ZERO,
+            window,
+            acked,
+            largest_flight: window,
+            smoothed_rtt: Duration::from_millis(10),
+            mds: 1_200,
+        }
+    }
+
+    #[test]
+    fn a_window_acknowledged_earns_one_datagram() {
+        let mut reno = NewReno::default();
+        let mut window = 120_000;
+        for _ in 0..100 {
+            window = reno.grow(&growth(window, 1_200));
+        }
+        // A little less than 1200, since the window grows meanwhile.
+        assert!((121_190..=121_200).contains(&window), "{window}");
+    }
+
+    #[test]
+    fn a_window_larger_than_mds_squared_still_grows() {
+        let mut reno = NewReno::default();
+        let start = 1_200 * 1_200 * 10;
+        let mut window = start;
+        for _ in 0..start / 1_200 {
+            window = reno.grow(&growth(window, 1_200));
+        }
+        assert!((start + 1_190..=start + 1_200).contains(&window));
+    }
+
+    #[test]
+    fn congestion_halves_the_window() {
+        assert_eq!(NewReno::default().reduce(100_001), 50_000);
+    }
+
+    #[test]
+    fn growth_ends_one_datagram_above_the_largest_flight() {
+        let under_used = Growth {
+            largest_flight: 60_000,
+            ..growth(61_100, 60_000)
+        };
+        assert_eq!(NewReno::default().grow(&under_used), 61_200);
+        let far_under = Growth {
+            largest_flight: 10_000,
+            ..growth(61_100, 60_000)
+        };
+        assert_eq!(
+            NewReno::default().grow(&far_under),
+            61_100,
+            "nor does it shrink"
+        );
+    }
+}

@@ -1,0 +1,189 @@
+//! What an event meant for the packets sent.
+
+use core::fmt;
+
+use crate::controller::SendIndex;
+use crate::path::PathId;
+use crate::space::Space;
+use crate::time::Instant;
+
+/// A packet that has been acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Acked<F> {
+    /// Its packet number space.
+    pub space: Space,
+    /// Its number.
+    pub number: u64,
+    /// The path it had left on.
+    pub path: PathId,
+    /// Its size in bytes.
+    pub size: u16,
+    /// When it had left.
+    pub sent: Instant,
+    /// What the connection had put in it.
+    pub content: F,
+}
+
+/// Why a packet is taken as lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LossCause {
+    /// Enough later packets have been acknowledged (RFC 9002 §6.1.1).
+    PacketThreshold,
+    /// A later packet has been acknowledged and it is old (RFC 9002 §6.1.2).
+    TimeThreshold,
+    /// Its path has been given up. No congestion signal.
+    PathRemoved,
+    /// The server did not take it: a Retry came, or 0-RTT was rejected. No
+    /// congestion signal.
+    NotAccepted,
+}
+
+/// A packet whose content has to be sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lost<F> {
+    /// Its packet number space.
+    pub space: Space,
+    /// Its number.
+    pub number: u64,
+    /// The path it had left on.
+    pub path: PathId,
+    /// Its size in bytes.
+    pub size: u16,
+    /// When it had left.
+    pub sent: Instant,
+    /// Whether it probed the path MTU.
+    pub mtu_probe: bool,
+    /// Whether it had left marked ECT.
+    pub ect: bool,
+    /// Why it is taken as lost.
+    pub cause: LossCause,
+    /// What the connection had put in it.
+    pub content: F,
+}
+
+/// The newest packet that an ACK frame newly acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LargestAcked {
+    /// Its number.
+    pub number: u64,
+    /// The path it had left on.
+    pub path: PathId,
+    /// Its position in that path's send order.
+    pub index: SendIndex,
+    /// When it had left.
+    pub sent: Instant,
+    /// Whether it had left marked ECT.
+    pub ect: bool,
+}
+
+/// What an ACK frame newly acknowledged, in sum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NewlyAcked {
+    /// The newest packet; `None` when the frame brought nothing new.
+    pub largest: Option<LargestAcked>,
+    /// Whether any packet was ack-eliciting.
+    pub ack_eliciting: bool,
+    /// How many packets had left marked ECT (RFC 9000 §13.4.2.1).
+    pub ect: u64,
+    /// Whether one was a path MTU probe.
+    pub mtu_probe: bool,
+}
+
+/// What an event meant for the packets sent. The caller keeps one and clears it
+/// before each call, so its memory is reused.
+#[derive(Debug)]
+pub struct Outcome<F> {
+    /// Newly acknowledged, range by range in the frame's order.
+    pub acked: Vec<Acked<F>>,
+    /// To be sent again, oldest first within a space.
+    pub lost: Vec<Lost<F>>,
+    /// The sum over `acked`.
+    pub newly_acked: NewlyAcked,
+    /// The path that got an RTT sample.
+    pub rtt_updated: Option<PathId>,
+    /// A probe timeout expired: send up to two ack-eliciting packets in this
+    /// space, whatever the gate says (RFC 9002 §6.2.4).
+    pub pto: Option<Space>,
+    /// Paths found in persistent congestion (RFC 9002 §7.6).
+    pub persistent_congestion: Vec<PathId>,
+    /// Packets acknowledged that had been declared lost.
+    pub spurious: u64,
+    /// Congestion events undone, because all their losses were spurious.
+    pub undone: u64,
+}
+
+impl<F> Default for Outcome<F> {
+    fn default() -> Self {
+        Self {
+            acked: Vec::new(),
+            lost: Vec::new(),
+            newly_acked: NewlyAcked::default(),
+            rtt_updated: None,
+            pto: None,
+            persistent_congestion: Vec::new(),
+            spurious: 0,
+            undone: 0,
+        }
+    }
+}
+
+impl<F> Outcome<F> {
+    /// An empty one.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Empties it, keeping its memory.
+    pub fn clear(&mut self) {
+        let Self {
+            acked,
+            lost,
+            newly_acked,
+            rtt_updated,
+            pto,
+            persistent_congestion,
+            spurious,
+            undone,
+        } = self;
+        acked.clear();
+        lost.clear();
+        *newly_acked = NewlyAcked::default();
+        *rtt_updated = None;
+        *pto = None;
+        persistent_congestion.clear();
+        *spurious = 0;
+        *undone = 0;
+    }
+}
+
+/// An ACK frame acknowledges what was never sent: PROTOCOL_VIOLATION
+/// (RFC 9000 §13.1). The connection has to be closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AckError {
+    /// Beyond the last packet sent.
+    NeverSent {
+        /// The packet number.
+        number: u64,
+    },
+    /// A number left unused to catch exactly this (RFC 9000 §21.4).
+    Skipped {
+        /// The packet number.
+        number: u64,
+    },
+}
+
+impl fmt::Display for AckError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NeverSent { number } => {
+                write!(f, "ACK of packet {number}, which was not sent yet")
+            }
+            Self::Skipped { number } => {
+                write!(f, "ACK of packet {number}, which was deliberately not sent")
+            }
+        }
+    }
+}
+
+impl std::error::Error for AckError {}

@@ -1,0 +1,297 @@
+//! Spreading what the window allows over the round trip (RFC 9002 §7.7).
+//!
+//! One pacer for all controllers: credit in bytes, kept in billionths of a byte
+//! so that rate (bytes per second) times time (nanoseconds) is exact and nothing
+//! drifts. Trains leave as a whole: once the credit is used up, the gate stays
+//! closed until a full train has come together.
+
+use core::time::Duration;
+
+use crate::time::{Instant, nanos};
+
+/// Largest train: what one segmentation-offload call takes.
+pub const MAX_TRAIN: u64 = 64 * 1024;
+
+/// Trains in which the rate is handed out, as in draft-ietf-ccwg-bbr §5.6.3
+/// (send_quantum): 1 ms of it.
+const TRAINS_PER_SECOND: u64 = 1000;
+
+const BILLION: i128 = 1_000_000_000;
+
+/// The initial window (RFC 9002 §7.2), which is also the longest burst a path is
+/// trusted with before it has carried more.
+#[must_use]
+pub fn initial_window(mds: u64) -> u64 {
+    (10 * mds).min((2 * mds).max(14_720))
+}
+
+/// What the pacer hands out now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    /// Bytes per second, at least 1.
+    pub(crate) rate: u64,
+    /// Bytes that leave at once.
+    pub(crate) train: u64,
+    /// Bytes that may come together while the sender is late or idle.
+    pub(crate) depth: u64,
+}
+
+impl Shape {
+    /// Trains of 1 ms, of two packets at least (so that one ACK answers them).
+    ///
+    /// `trusted` is a path that has delivered a flight larger than its initial
+    /// window; others get bursts up to that only. `measured` is a path with an
+    /// RTT sample: before it, the rate is a guess and the initial window leaves
+    /// in one burst (§7.7 allows it), so no handshake waits for a guess.
+    ///
+    /// The depth is a train and another millisecond: timers fire late, and the
+    /// rate must hold all the same.
+    pub(crate) fn new(rate: u64, mds: u64, trusted: bool, measured: bool) -> Self {
+        let rate = rate.max(1);
+        let burst = initial_window(mds);
+        let slice = rate / TRAINS_PER_SECOND;
+        let longest = if trusted { MAX_TRAIN } else { burst };
+        let train = slice.min(longest).max(2 * mds);
+        let depth = match (measured, trusted) {
+            (false, _) => burst,
+            (true, false) => (train + slice).min(burst),
+            (true, true) => train + slice,
+        };
+        Self { rate, train, depth }
+    }
+}
+
+/// A path's pacer.
+#[derive(Clone, Debug)]
+pub(crate) struct Pacer {
+    /// Billionths of a byte; negative after packets that did not ask.
+    credit: i128,
+    /// Up to when the credit is counted.
+    at: Instant,
+    /// The credit was used up and a train has not come together since.
+    gathering: bool,
+}
+
+impl Pacer {
+    /// A new path may send its initial window at once.
+    pub(crate) fn new(mds: u64, now: Instant) -> Self {
+        Self {
+            credit: i128::from(initial_window(mds)) * BILLION,
+            at: now,
+            gathering: false,
+        }
+    }
+
+    /// Bytes that may leave now (at least `mds`), or when to ask again: later
+    /// than `now`, and open then if nothing else changed. `room` is what the
+    /// window allows, at least `mds`.
+    pub(crate) fn ask(
+        &mut self,
+        shape: Shape,
+        mds: u64,
+        room: u64,
+        now: Instant,
+    ) -> Result<u64, Instant> {
+        self.refill(shape, now);
+        let train = shape.train.min(room);
+        let needed = if self.gathering { train } else { mds };
+        let missing = i128::from(needed) * BILLION - self.credit;
+        if missing <= 0 {
+            self.gathering = false;
+            let bytes = u64::try_from(self.credit / BILLION).unwrap_or(0);
+            return Ok(bytes.min(train));
+        }
+        self.gathering = true;
+        let missing = (i128::from(train) * BILLION - self.credit).max(1);
+        let wait = missing.unsigned_abs().div_ceil(u128::from(shape.rate));
+        let wait = u64::try_from(wait).unwrap_or(u64::MAX);
+        Err(self.at + Duration::from_nanos(wait))
+    }
+
+    fn refill(&mut self, shape: Shape, now: Instant) {
+        let elapsed = nanos(now - self.at);
+        self.at = self.at.max(now);
+        let earned = i128::from(elapsed) * i128::from(shape.rate);
+        self.credit = (self.credit + earned).min(i128::from(shape.depth) * BILLION);
+    }
+
+    /// Bytes left, asked for or not. Debt stops at a train's length: probes
+    /// must not silence what follows them.
+    pub(crate) fn charge(&mut self, bytes: u64) {
+        let floor = -i128::from(MAX_TRAIN) * BILLION;
+        self.credit = (self.credit - i128::from(bytes) * BILLION).max(floor);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MDS: u64 = 1200;
+
+    /// Sends whole packets for `time` whenever the gate is open, waking
+    /// `lateness` after each deadline. Returns bytes sent after the first burst,
+    /// the largest train and the number of wake-ups.
+    fn run(rate: u64, time: Duration, lateness: Duration) -> (u64, u64, u64) {
+        let shape = Shape::new(rate, MDS, true, true);
+        let mut pacer = Pacer::new(MDS, Instant::ZERO);
+        // Use up the first burst.
+        pacer.charge(initial_window(MDS));
+        let (mut now, mut sent, mut largest, mut wakes) = (Instant::ZERO, 0, 0, 0);
+        while now < Instant::ZERO + time {
+            match pacer.ask(shape, MDS, u64::MAX, now) {
+                Ok(bytes) => {
+                    let train = bytes / MDS * MDS;
+                    assert!(train > 0);
+                    pacer.charge(train);
+                    largest = largest.max(train);
+                    sent += train;
+                }
+                Err(until) => {
+                    assert!(until > now, "a deadline in the past is a busy loop");
+                    now = until + lateness;
+                    wakes += 1;
+                }
+            }
+        }
+        (sent, largest, wakes)
+    }
+
+    #[test]
+    fn the_initial_window_is_the_text_of_rfc_9002_7_2() {
+        assert_eq!(initial_window(1200), 12_000);
+        assert_eq!(initial_window(1472), 14_720);
+        assert_eq!(initial_window(1500), 14_720);
+        assert_eq!(initial_window(9000), 18_000);
+    }
+
+    #[test]
+    fn ten_gigabits_are_exact() {
+        let rate = 1_250_000_000;
+        let (sent, largest, _) = run(rate, Duration::from_secs(1), Duration::ZERO);
+        assert!(sent.abs_diff(rate) <= 2 * MAX_TRAIN, "{sent}");
+        assert!(largest <= MAX_TRAIN);
+    }
+
+    #[test]
+    fn sixty_four_kilobits_are_exact() {
+        let rate = 8000;
+        let (sent, largest, wakes) = run(rate, Duration::from_secs(1000), Duration::ZERO);
+        assert!(sent.abs_diff(rate * 1000) <= 4 * MDS, "{sent}");
+        assert_eq!(largest, 2 * MDS);
+        assert!(wakes <= rate * 1000 / (2 * MDS) + 2);
+    }
+
+    #[test]
+    fn a_rate_that_divides_nothing_does_not_drift() {
+        let rate = 1_234_567;
+        let (sent, _, _) = run(rate, Duration::from_secs(600), Duration::ZERO);
+        assert!(sent.abs_diff(rate * 600) <= 4 * MDS, "{sent}");
+    }
+
+    #[test]
+    fn timers_that_are_late_by_a_millisecond_cost_no_rate() {
+        for rate in [100_000, 12_500_000, 1_250_000_000] {
+            let late = Duration::from_micros(950);
+            let (sent, _, _) = run(rate, Duration::from_secs(10), late);
+            let slack = 2 * MAX_TRAIN + rate / 100;
+            assert!(sent + slack >= rate * 10, "{sent} of {}", rate * 10);
+        }
+    }
+
+    #[test]
+    fn trains_are_a_millisecond_of_rate() {
+        let train = |rate| Shape::new(rate, MDS, true, true).train;
+        assert_eq!(train(1000), 2 * MDS);
+        assert_eq!(train(10_000_000), 10_000);
+        assert_eq!(train(1_000_000_000), MAX_TRAIN);
+    }
+
+    #[test]
+    fn bursts_stay_within_the_initial_window_until_the_path_has_shown_more() {
+        for rate in [1000, 10_000_000, 1_000_000_000] {
+            let fresh = Shape::new(rate, MDS, false, true);
+            assert!(fresh.train <= initial_window(MDS));
+            assert!(fresh.depth <= initial_window(MDS));
+            assert!(fresh.depth >= fresh.train);
+        }
+    }
+
+    #[test]
+    fn the_first_flight_leaves_at_once() {
+        let shape = Shape::new(2 * 12_000 * 3, MDS, false, false);
+        let mut pacer = Pacer::new(MDS, Instant::ZERO);
+        let mut sent = 0;
+        while let Ok(bytes) = pacer.ask(shape, MDS, 12_000 - sent, Instant::ZERO) {
+            pacer.charge(bytes);
+            sent += bytes;
+            if sent + MDS > 12_000 {
+                break;
+            }
+        }
+        assert_eq!(sent, 12_000);
+    }
+
+    #[test]
+    fn a_flight_after_idling_is_paced() {
+        // 100 ms, a window of 120 kB, avoidance: 1.5 MB/s.
+        let shape = Shape::new(1_500_000, MDS, true, true);
+        let mut pacer = Pacer::new(MDS, Instant::ZERO);
+        let now = Instant::ZERO + Duration::from_secs(60);
+        let mut burst = 0;
+        while let Ok(bytes) = pacer.ask(shape, MDS, 120_000 - burst, now) {
+            pacer.charge(bytes);
+            burst += bytes;
+        }
+        assert!(burst <= shape.depth, "{burst}");
+    }
+
+    #[test]
+    fn a_lone_small_packet_does_not_wait_for_a_train() {
+        let shape = Shape::new(24_000, MDS, false, true);
+        let mut pacer = Pacer::new(MDS, Instant::ZERO);
+        assert!(pacer.ask(shape, MDS, 12_000, Instant::ZERO).is_ok());
+        pacer.charge(300);
+        assert!(pacer.ask(shape, MDS, 12_000, Instant::ZERO).is_ok());
+    }
+
+    #[test]
+    fn debt_is_bounded() {
+        let mut pacer = Pacer::new(MDS, Instant::ZERO);
+        for _ in 0..10_000 {
+            pacer.charge(MDS);
+        }
+        let shape = Shape::new(1_000_000, MDS, true, true);
+        let until = pacer.ask(shape, MDS, 100_000, Instant::ZERO).unwrap_err();
+        assert!(until <= Instant::ZERO + Duration::from_millis(100));
+    }
+
+    proptest! {
+        #[test]
+        fn the_gate_opens_when_it_said(
+            rate in 1_u64..2_000_000_000,
+            mds in 1200_u64..9000,
+            trusted: bool,
+            steps in prop::collection::vec((0_u64..3_000_000, 0_u64..20_000, 1_u64..200), 1..60),
+        ) {
+            let shape = Shape::new(rate, mds, trusted, true);
+            let mut pacer = Pacer::new(mds, Instant::ZERO);
+            let mut now = Instant::ZERO;
+            for (wait, sent, packets) in steps {
+                let room = mds * packets;
+                match pacer.ask(shape, mds, room, now) {
+                    Ok(bytes) => {
+                        prop_assert!(bytes >= mds && bytes <= room && bytes <= shape.train);
+                        pacer.charge(sent.min(bytes));
+                    }
+                    Err(until) => {
+                        prop_assert!(until > now);
+                        prop_assert!(pacer.clone().ask(shape, mds, room, until).is_ok());
+                    }
+                }
+                now += Duration::from_nanos(wait);
+            }
+        }
+    }
+}

@@ -1,0 +1,420 @@
+//! One path: its round trip, what is in flight on it, its controller.
+
+use core::time::Duration;
+
+use crate::controller::{
+    Congestion, CongestionCause, Controller, SendIndex, Sent, Spurious, State,
+};
+use crate::limit::{Limit, LimitClock};
+use crate::loss::Thresholds;
+use crate::outcome::Outcome;
+use crate::pacer::{Pacer, Shape, initial_window};
+use crate::packet::{Packet, SentInfo};
+use crate::persistent::PersistentCongestion;
+use crate::pto::backed_off;
+use crate::rate::{self, RateSample};
+use crate::recovery::Config;
+use crate::rtt::Rtt;
+use crate::space::Space;
+use crate::spurious::{CongestionEvents, Remembered};
+use crate::time::{Instant, nanos};
+use crate::verdict::{AckTally, LossTally};
+use crate::window_used::WindowUsed;
+
+/// A path of a connection, numbered by the connection and never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PathId(pub u32);
+
+/// Whether a train may leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gate {
+    /// Yes, of so many bytes in flight: at least one full packet.
+    Open {
+        /// Bytes this train may have.
+        bytes: u64,
+    },
+    /// No: the window has no room for a full packet.
+    Congestion,
+    /// No: the pacer says not yet.
+    Pacing {
+        /// When to ask again, always in the future.
+        until: Instant,
+    },
+}
+
+/// What a path has in flight in one packet number space.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PathSpace {
+    /// Ack-eliciting packets in flight.
+    pub(crate) ack_eliciting: u64,
+    /// When the PTO period began: the last ack-eliciting packet sent or
+    /// acknowledged, keys discarded, or the last expiry.
+    pub(crate) pto_since: Instant,
+    pub(crate) largest_acked: Option<u64>,
+}
+
+/// A path: its round trip, what is in flight on it, its controller.
+#[derive(Debug)]
+pub struct PathRecovery {
+    pub(crate) id: PathId,
+    pub(crate) controller: Box<dyn Controller>,
+    pub(crate) mds: u64,
+    pub(crate) rtt: Rtt,
+    pub(crate) in_flight: u64,
+    pub(crate) packets_in_flight: u64,
+    pub(crate) spaces: [PathSpace; 3],
+    pub(crate) next_index: SendIndex,
+    pub(crate) pto_count: u32,
+    pub(crate) thresholds: Thresholds,
+    pub(crate) events: CongestionEvents,
+    pub(crate) persistent: PersistentCongestion,
+    pub(crate) rate: rate::Estimator,
+    pub(crate) limits: LimitClock,
+    pub(crate) ack: AckTally,
+    pub(crate) loss: LossTally,
+    window_used: WindowUsed,
+    pacer: Pacer,
+    /// The largest flight of which the last packet was acknowledged.
+    shown: u64,
+}
+
+impl PathRecovery {
+    pub(crate) fn new(
+        id: PathId,
+        controller: Box<dyn Controller>,
+        mds: u64,
+        limit: Limit,
+        config: &Config,
+        now: Instant,
+    ) -> Self {
+        Self {
+            id,
+            controller,
+            mds,
+            rtt: Rtt::new(config.initial_rtt),
+            in_flight: 0,
+            packets_in_flight: 0,
+            spaces: [PathSpace::default(); 3],
+            next_index: 0,
+            pto_count: 0,
+            thresholds: Thresholds::new(config.packet_threshold, config.time_threshold_eighths),
+            events: CongestionEvents::default(),
+            persistent: PersistentCongestion::default(),
+            rate: rate::Estimator::new(),
+            limits: LimitClock::new(limit, now),
+            ack: AckTally::default(),
+            loss: LossTally::default(),
+            window_used: WindowUsed::default(),
+            pacer: Pacer::new(mds, now),
+            shown: 0,
+        }
+    }
+
+    /// Which path it is.
+    #[must_use]
+    pub const fn id(&self) -> PathId {
+        self.id
+    }
+
+    /// Its round-trip time.
+    #[must_use]
+    pub const fn rtt(&self) -> &Rtt {
+        &self.rtt
+    }
+
+    /// Congestion window in bytes.
+    #[must_use]
+    pub fn window(&self) -> u64 {
+        self.controller.window()
+    }
+
+    /// Bytes in flight.
+    #[must_use]
+    pub const fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+
+    /// Packets in flight.
+    #[must_use]
+    pub const fn packets_in_flight(&self) -> u64 {
+        self.packets_in_flight
+    }
+
+    /// Probe timeouts in a row.
+    #[must_use]
+    pub const fn pto_count(&self) -> u32 {
+        self.pto_count
+    }
+
+    /// Maximum datagram size in bytes.
+    #[must_use]
+    pub const fn mds(&self) -> u64 {
+        self.mds
+    }
+
+    /// Its controller.
+    #[must_use]
+    pub fn controller(&self) -> &dyn Controller {
+        self.controller.as_ref()
+    }
+
+    /// The index the next packet on this path will get.
+    #[must_use]
+    pub const fn next_index(&self) -> SendIndex {
+        self.next_index
+    }
+
+    /// The last valid delivery-rate sample.
+    #[must_use]
+    pub const fn delivery_rate(&self) -> Option<&RateSample> {
+        self.rate.latest()
+    }
+
+    /// Bytes delivered on this path so far.
+    #[must_use]
+    pub const fn delivered(&self) -> u64 {
+        self.rate.delivered()
+    }
+
+    /// Bytes lost on this path so far, spurious losses included.
+    #[must_use]
+    pub const fn lost(&self) -> u64 {
+        self.rate.lost()
+    }
+
+    /// Why it was not sending, and for how long.
+    #[must_use]
+    pub const fn limits(&self) -> &LimitClock {
+        &self.limits
+    }
+
+    /// The packet threshold as adapted to this path's reordering.
+    #[must_use]
+    pub const fn packet_threshold(&self) -> u64 {
+        self.thresholds.packets()
+    }
+
+    /// The time threshold as adapted, in eighths of an RTT.
+    #[must_use]
+    pub const fn time_threshold_eighths(&self) -> u32 {
+        self.thresholds.eighths()
+    }
+
+    /// Pacing rate in bytes per second: the controller's, or the window over
+    /// the round trip times 5/4, or 2 while it doubles each round (RFC 9002
+    /// §7.7: N small, but enough that the pacer never is what holds it back).
+    #[must_use]
+    pub fn pacing_rate(&self) -> u64 {
+        if let Some(rate) = self.controller.pacing_rate().filter(|rate| *rate > 0) {
+            return rate;
+        }
+        let quarters = match self.controller.state() {
+            State::SlowStart => 8,
+            State::ConservativeSlowStart | State::CongestionAvoidance | State::Recovery => 5,
+        };
+        let window = u128::from(self.controller.window());
+        let srtt = u128::from(nanos(self.rtt.smoothed()).max(1));
+        let rate = window * quarters * 1_000_000_000 / (4 * srtt);
+        u64::try_from(rate).unwrap_or(u64::MAX).max(1)
+    }
+
+    /// The current PTO with backoff (RFC 9002 §6.2.1). The peer delays only
+    /// ACKs of 1-RTT packets.
+    #[must_use]
+    pub fn pto(&self, space: Space, max_ack_delay: Duration) -> Duration {
+        let delay = match space {
+            Space::Initial | Space::Handshake => Duration::ZERO,
+            Space::Data => max_ack_delay,
+        };
+        backed_off(self.rtt.pto().saturating_add(delay), self.pto_count)
+    }
+
+    /// Age at which a packet is lost once a later one is acknowledged.
+    pub(crate) fn loss_delay(&self) -> Duration {
+        self.thresholds.delay(&self.rtt)
+    }
+
+    /// Begins every space's PTO period anew.
+    pub(crate) fn restart_pto(&mut self, now: Instant) {
+        for space in &mut self.spaces {
+            space.pto_since = now;
+        }
+    }
+
+    /// A packet leaves: its place in the send order and the state of delivery.
+    pub(crate) fn on_sent(&mut self, info: &SentInfo) -> (SendIndex, rate::PacketState) {
+        let index = self.next_index;
+        self.next_index += 1;
+        if !info.in_flight {
+            return (index, rate::PacketState::default());
+        }
+        let bytes = u64::from(info.size);
+        let state = self.rate.on_sent(info.now, bytes, self.in_flight);
+        self.controller.on_sent(&Sent {
+            now: info.now,
+            bytes,
+            index,
+            in_flight_before: self.in_flight,
+            app_limited: self.rate.is_app_limited(),
+        });
+        self.pacer.charge(bytes);
+        self.in_flight += bytes;
+        self.packets_in_flight += 1;
+        if info.ack_eliciting {
+            let space = &mut self.spaces[info.space.index()];
+            space.ack_eliciting += 1;
+            space.pto_since = info.now;
+        }
+        (index, state)
+    }
+
+    /// A packet's fate is known: it is in flight no more.
+    pub(crate) fn leave_flight<F>(&mut self, space: Space, packet: &Packet<F>) {
+        if !packet.in_flight {
+            return;
+        }
+        self.in_flight -= packet.bytes();
+        self.packets_in_flight -= 1;
+        if packet.ack_eliciting {
+            self.spaces[space.index()].ack_eliciting -= 1;
+        }
+    }
+
+    /// A packet is newly acknowledged.
+    pub(crate) fn on_acked<F>(
+        &mut self,
+        space: Space,
+        number: u64,
+        packet: &Packet<F>,
+        now: Instant,
+    ) {
+        self.leave_flight(space, packet);
+        self.persistent.on_acked(packet.index);
+        let part = &mut self.spaces[space.index()];
+        part.largest_acked = part.largest_acked.max(Some(number));
+        if packet.ack_eliciting {
+            part.pto_since = now;
+        }
+        self.ack.touched = true;
+        if !packet.in_flight {
+            return;
+        }
+        let bytes = packet.bytes();
+        let open = self.limits.current().uses_window();
+        let used = self.window_used.is_used(packet.index, open);
+        self.ack.add(packet, used);
+        self.shown = self.shown.max(packet.rate.tx_in_flight);
+        self.rate
+            .on_acked(&packet.rate, bytes, packet.index, packet.time, now);
+    }
+
+    /// A packet that had been declared lost is acknowledged after all.
+    pub(crate) fn on_late<F>(&mut self, packet: &Remembered, now: Instant, out: &mut Outcome<F>) {
+        out.spurious += 1;
+        self.rate.on_late(u64::from(packet.size), now);
+        self.persistent.on_acked(packet.index);
+        let extent = self.ack.largest_before.unwrap_or(0);
+        self.thresholds
+            .on_spurious(extent.saturating_sub(packet.number));
+        self.ack.late |= now - packet.sent > self.loss_delay();
+        if self.events.on_acked(packet.event) {
+            out.undone += 1;
+            self.controller.on_spurious(&Spurious {
+                now,
+                event: packet.event,
+            });
+        }
+    }
+
+    /// A packet in flight is declared lost: the congestion event it is part of,
+    /// none for a path MTU probe (RFC 9000 §14.4).
+    pub(crate) fn on_lost<F>(
+        &mut self,
+        space: Space,
+        number: u64,
+        packet: &Packet<F>,
+        config: &Config,
+    ) -> Option<SendIndex> {
+        self.leave_flight(space, packet);
+        if packet.mtu_probe {
+            return None;
+        }
+        self.rate.on_lost(packet.bytes());
+        self.loss.add(number, packet);
+        let sampled = self.rtt.first_sample();
+        if packet.ack_eliciting && sampled.is_some_and(|first| packet.time > first) {
+            let duration = self.persistent_duration(config);
+            self.loss.persistent |= self.persistent.on_lost(packet.index, packet.time, duration);
+        }
+        let new = packet.index >= self.events.boundary();
+        self.loss.new_event |= new;
+        Some(self.events.on_lost(packet.index, self.next_index))
+    }
+
+    /// RFC 9002 §7.6.1: with max_ack_delay whatever the space, without backoff.
+    fn persistent_duration(&self, config: &Config) -> Duration {
+        self.rtt
+            .pto()
+            .saturating_add(config.max_ack_delay)
+            .saturating_mul(config.persistent_congestion_threshold)
+    }
+
+    /// How long a lost packet is remembered: three PTOs.
+    pub(crate) fn memory(&self, config: &Config) -> Duration {
+        self.rtt
+            .pto()
+            .saturating_add(config.max_ack_delay)
+            .saturating_mul(3)
+    }
+
+    /// The peer reports marks on packets up to `largest_index`.
+    pub(crate) fn on_ecn_ce(&mut self, largest_index: SendIndex, increase: u64, now: Instant) {
+        self.events.on_marked(largest_index, self.next_index);
+        self.controller.on_congestion(&Congestion {
+            now,
+            cause: CongestionCause::EcnCe,
+            largest_index,
+            next_index: self.next_index,
+            lost_bytes: 0,
+            packets: increase,
+            lost_ranges: 0,
+            in_flight_before: self.in_flight,
+            in_flight_after: self.in_flight,
+            acked_bytes: self.ack.bytes,
+            persistent: false,
+            largest_tx_in_flight: self.ack.largest_tx_in_flight,
+        });
+    }
+
+    /// The send path stopped, or resumed, for this reason.
+    pub(crate) fn set_limit(&mut self, limit: Limit, now: Instant) {
+        self.window_used.mark(self.next_index, limit.uses_window());
+        if limit.is_application() {
+            self.rate.mark_app_limited(self.in_flight);
+        }
+        if self.limits.set(limit, now) {
+            self.controller.on_limit(limit, now);
+        }
+    }
+
+    /// Whether a train may leave.
+    pub(crate) fn gate(&mut self, now: Instant) -> Gate {
+        let room = self.window().saturating_sub(self.in_flight);
+        if room < self.mds {
+            return Gate::Congestion;
+        }
+        let trusted = self.shown > initial_window(self.mds);
+        let measured = self.rtt.has_sample();
+        let shape = Shape::new(self.pacing_rate(), self.mds, trusted, measured);
+        match self.pacer.ask(shape, self.mds, room, now) {
+            Ok(bytes) => Gate::Open { bytes },
+            Err(until) => Gate::Pacing { until },
+        }
+    }
+
+    /// The path carries datagrams of another size.
+    pub(crate) fn set_mds(&mut self, mds: u64) {
+        self.mds = mds;
+        self.controller.on_mds(mds);
+    }
+}

@@ -1,0 +1,217 @@
+//! Persistent congestion (RFC 9002 §7.6): everything sent over three PTOs lost.
+//!
+//! Between the two packets that span the time none may have been acknowledged,
+//! over all packet number spaces. The path's send order spans them, so it is
+//! enough to know which stretches of it have been acknowledged.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use crate::controller::SendIndex;
+use crate::time::Instant;
+
+/// Acknowledged stretches of the send order kept. Everything before the oldest
+/// is taken as acknowledged, which never makes congestion persistent by mistake.
+const STRETCHES: usize = 32;
+
+/// Acknowledged stretches of a path's send order.
+#[derive(Clone, Debug, Default)]
+struct Acked {
+    /// Disjoint, ascending, not touching: from, to (both included).
+    stretches: VecDeque<(SendIndex, SendIndex)>,
+    /// Up to here (excluded) it is no longer known.
+    horizon: SendIndex,
+}
+
+impl Acked {
+    fn insert(&mut self, index: SendIndex) {
+        let at = self.stretches.partition_point(|(_, to)| *to < index);
+        if self
+            .stretches
+            .get(at)
+            .is_some_and(|(from, _)| *from <= index)
+        {
+            return;
+        }
+        let touches_next = self
+            .stretches
+            .get(at)
+            .is_some_and(|(from, _)| *from == index + 1);
+        let before = at.checked_sub(1);
+        let touches_before = before
+            .and_then(|before| self.stretches.get(before))
+            .is_some_and(|(_, to)| to + 1 == index);
+        match (touches_before, touches_next) {
+            (true, true) => {
+                if let Some((_, to)) = self.stretches.remove(at) {
+                    self.stretches[at - 1].1 = to;
+                }
+            }
+            (true, false) => self.stretches[at - 1].1 = index,
+            (false, true) => self.stretches[at].0 = index,
+            (false, false) => {
+                self.stretches.insert(at, (index, index));
+                self.limit();
+            }
+        }
+    }
+
+    fn limit(&mut self) {
+        if self.stretches.len() > STRETCHES
+            && let Some((_, to)) = self.stretches.pop_front()
+        {
+            self.horizon = to + 1;
+        }
+    }
+
+    /// Whether a packet strictly between the two may have been acknowledged.
+    fn any_between(&self, from: SendIndex, to: SendIndex) -> bool {
+        if from + 1 < self.horizon {
+            return true;
+        }
+        let at = self.stretches.partition_point(|(_, end)| *end <= from);
+        self.stretches.get(at).is_some_and(|(start, _)| *start < to)
+    }
+}
+
+/// Ack-eliciting packets lost in a row.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    first: SendIndex,
+    first_sent: Instant,
+    last: SendIndex,
+}
+
+/// A path's search for persistent congestion.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PersistentCongestion {
+    acked: Acked,
+    run: Option<Run>,
+}
+
+impl PersistentCongestion {
+    /// A packet was acknowledged, in time or late.
+    pub(crate) fn on_acked(&mut self, index: SendIndex) {
+        self.acked.insert(index);
+        self.run
+            .take_if(|run| (run.first..=run.last).contains(&index));
+    }
+
+    /// An ack-eliciting packet sent after the first RTT sample was declared
+    /// lost: whether the losses in a row now exceed `duration`.
+    pub(crate) fn on_lost(&mut self, index: SendIndex, sent: Instant, duration: Duration) -> bool {
+        let run = match self.run {
+            // Another space's packet from within the run, found later.
+            Some(run) if index <= run.last => run,
+            Some(run) if !self.acked.any_between(run.last, index) => Run { last: index, ..run },
+            Some(_) | None => Run {
+                first: index,
+                first_sent: sent,
+                last: index,
+            },
+        };
+        let exceeded = sent - run.first_sent > duration;
+        self.run = (!exceeded).then_some(run);
+        exceeded
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn at(seconds: u64) -> Instant {
+        Instant::ZERO + SECOND * u32::try_from(seconds).unwrap()
+    }
+
+    #[test]
+    fn the_example_of_section_7_6_3() {
+        let mut path = PersistentCongestion::default();
+        path.on_acked(1);
+        path.on_acked(9);
+        let sent = [(2, 1), (3, 2), (4, 3), (5, 4), (6, 5), (7, 6), (8, 8)];
+        let found: Vec<bool> = sent
+            .map(|(index, time)| path.on_lost(index, at(time), SECOND * 6))
+            .into();
+        assert_eq!(found, [false, false, false, false, false, false, true]);
+    }
+
+    #[test]
+    fn the_span_has_to_exceed_the_duration() {
+        let mut path = PersistentCongestion::default();
+        assert!(!path.on_lost(0, at(0), SECOND * 6));
+        assert!(!path.on_lost(1, at(6), SECOND * 6));
+        assert!(path.on_lost(2, at(7), SECOND * 6));
+    }
+
+    #[test]
+    fn an_acknowledged_packet_in_between_breaks_the_span() {
+        let mut path = PersistentCongestion::default();
+        assert!(!path.on_lost(0, at(0), SECOND * 6));
+        path.on_acked(1);
+        assert!(!path.on_lost(2, at(8), SECOND * 6));
+        // From there on a new span counts.
+        assert!(!path.on_lost(3, at(14), SECOND * 6));
+        assert!(path.on_lost(4, at(15), SECOND * 6));
+    }
+
+    #[test]
+    fn a_late_acknowledgment_breaks_the_span() {
+        let mut path = PersistentCongestion::default();
+        path.on_lost(0, at(0), SECOND * 6);
+        path.on_lost(1, at(3), SECOND * 6);
+        path.on_acked(0);
+        assert!(!path.on_lost(2, at(8), SECOND * 6));
+    }
+
+    #[test]
+    fn it_is_found_once() {
+        let mut path = PersistentCongestion::default();
+        path.on_lost(0, at(0), SECOND * 6);
+        assert!(path.on_lost(1, at(7), SECOND * 6));
+        assert!(!path.on_lost(2, at(8), SECOND * 6));
+        assert!(!path.on_lost(3, at(14), SECOND * 6));
+        assert!(path.on_lost(4, at(15), SECOND * 6));
+    }
+
+    #[test]
+    fn what_is_forgotten_counts_as_acknowledged() {
+        let mut path = PersistentCongestion::default();
+        path.on_lost(0, at(0), SECOND * 6);
+        for index in 1..1000 {
+            path.on_acked(index * 2);
+        }
+        assert_eq!(path.acked.stretches.len(), STRETCHES);
+        assert!(!path.on_lost(2001, at(100), SECOND * 6));
+    }
+
+    proptest! {
+        #[test]
+        fn stretches_know_what_was_acknowledged(
+            indices in prop::collection::vec(0_u64..120, 0..200),
+            queries in prop::collection::vec((0_u64..130, 0_u64..130), 20),
+        ) {
+            let mut acked = Acked::default();
+            let mut model = BTreeSet::new();
+            for index in indices {
+                acked.insert(index);
+                model.insert(index);
+                for (one, two) in acked.stretches.iter().zip(acked.stretches.iter().skip(1)) {
+                    prop_assert!(one.1 + 1 < two.0, "disjoint and apart");
+                }
+            }
+            for (from, to) in queries.into_iter().filter(|(from, to)| from < to) {
+                let truth = model.range(from + 1..to).next().is_some();
+                let answer = acked.any_between(from, to);
+                prop_assert!(answer || !truth, "missed one in {from}..{to}");
+                if from + 1 >= acked.horizon {
+                    prop_assert_eq!(answer, truth);
+                }
+            }
+        }
+    }
+}

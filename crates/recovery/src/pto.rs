@@ -1,0 +1,165 @@
+//! The timer: lost by time, or a probe timeout (RFC 9002 §6.2, appendix A.8).
+//!
+//! Nothing here is stored but when each period began, so no state can be left
+//! unarmed: the deadline is computed from what is in flight, every time.
+
+use core::time::Duration;
+
+use crate::outcome::Outcome;
+use crate::recovery::Recovery;
+use crate::space::Space;
+use crate::time::Instant;
+
+/// Longest period after backoff: RFC 6298 §2.5 allows a cap of at least a
+/// minute. Without one a path that returns after a long outage is found hours
+/// later; the idle timeout ends a connection that gets nothing back.
+const MAX_PERIOD: Duration = Duration::from_secs(60);
+
+/// What the connection knows and the timer depends on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PtoContext {
+    /// The handshake is confirmed (RFC 9001 §4.1.2): 1-RTT packets are probed
+    /// for, and the peer's ACK delay is held to its max_ack_delay.
+    pub handshake_confirmed: bool,
+    /// There are keys to send Handshake packets.
+    pub has_handshake_keys: bool,
+    /// The peer has validated our address. A server says true from the start; a
+    /// client once it got an ACK of a Handshake packet or the handshake is
+    /// confirmed. Until then it probes even with nothing in flight, for the
+    /// server may be unable to send.
+    pub peer_completed_address_validation: bool,
+    /// A server at its anti-amplification limit can't probe (§6.2.2.1).
+    pub amplification_blocked: bool,
+}
+
+/// The period after `count` expiries in a row (RFC 9002 §6.2.1).
+pub(crate) fn backed_off(period: Duration, count: u32) -> Duration {
+    let doubled = period.saturating_mul(1 << count.min(30));
+    doubled.min(MAX_PERIOD.max(period))
+}
+
+/// What the timer is set for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Timer {
+    /// Packets of a space become lost by the time threshold.
+    Loss,
+    /// A probe, in this space, for what is in flight on the path at this
+    /// position.
+    Pto { space: Space, path: usize },
+}
+
+impl<F> Recovery<F> {
+    /// When [`Self::on_timeout`] has to be called. It may lie in the past when
+    /// the caller woke late.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.timer().map(|(deadline, _)| deadline)
+    }
+
+    /// The deadline may have passed. Calling early or twice is harmless.
+    pub fn on_timeout(&mut self, now: Instant, out: &mut Outcome<F>) {
+        self.forget_expired(now);
+        match self.timer() {
+            Some((deadline, Timer::Loss)) if deadline <= now => self.on_loss_time(now, out),
+            Some((deadline, Timer::Pto { space, path })) if deadline <= now => {
+                self.on_pto(space, path, now, out);
+            }
+            Some(_) | None => {}
+        }
+    }
+
+    fn on_loss_time(&mut self, now: Instant, out: &mut Outcome<F>) {
+        for space in Space::ALL {
+            let due = self.spaces[space.index()].loss_time;
+            if due.is_some_and(|due| due <= now) {
+                self.begin_verdict();
+                self.detect_losses(space, now, out);
+                self.finish_losses(now, out);
+            }
+        }
+        self.deadlock_since = Some(now);
+    }
+
+    fn on_pto(&mut self, space: Space, path: usize, now: Instant, out: &mut Outcome<F>) {
+        if let Some(path) = self.paths.get_mut(path) {
+            path.pto_count = path.pto_count.saturating_add(1);
+            path.restart_pto(now);
+        }
+        self.deadlock_since = Some(now);
+        out.pto = Some(space);
+    }
+
+    /// The one timer. A probe is not armed while one for lost packets is.
+    fn timer(&self) -> Option<(Instant, Timer)> {
+        let loss = self.spaces.iter().filter_map(|space| space.loss_time).min();
+        if let Some(deadline) = loss {
+            return Some((deadline, Timer::Loss));
+        }
+        if self.context.amplification_blocked {
+            return None;
+        }
+        self.pto_in_flight().or_else(|| self.pto_against_deadlock())
+    }
+
+    /// The earliest probe for what is in flight, over spaces and paths.
+    fn pto_in_flight(&self) -> Option<(Instant, Timer)> {
+        let mut earliest: Option<(Instant, Timer)> = None;
+        for space in Space::ALL {
+            if space == Space::Data && !self.context.handshake_confirmed {
+                continue;
+            }
+            for (position, path) in self.paths.iter().enumerate() {
+                let part = &path.spaces[space.index()];
+                if part.ack_eliciting == 0 {
+                    continue;
+                }
+                let deadline = part.pto_since + path.pto(space, self.config.max_ack_delay);
+                if earliest.is_none_or(|(other, _)| deadline < other) {
+                    let path = position;
+                    earliest = Some((deadline, Timer::Pto { space, path }));
+                }
+            }
+        }
+        earliest
+    }
+
+    /// A client's probe while the server may be blocked (RFC 9002 §6.2.2.1).
+    fn pto_against_deadlock(&self) -> Option<(Instant, Timer)> {
+        if self.context.peer_completed_address_validation || self.context.handshake_confirmed {
+            return None;
+        }
+        let space = if self.context.has_handshake_keys {
+            Space::Handshake
+        } else {
+            Space::Initial
+        };
+        let path = self.position(self.active)?;
+        let period = self.paths[path].pto(space, self.config.max_ack_delay);
+        Some((self.deadlock_since? + period, Timer::Pto { space, path }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_expiry_doubles_the_period_up_to_a_minute() {
+        let period = Duration::from_millis(999);
+        let periods: Vec<u128> = (0..8)
+            .map(|count| backed_off(period, count).as_millis())
+            .collect();
+        assert_eq!(
+            periods,
+            [999, 1998, 3996, 7992, 15_984, 31_968, 60_000, 60_000]
+        );
+        assert_eq!(backed_off(period, u32::MAX), MAX_PERIOD);
+    }
+
+    #[test]
+    fn the_cap_shortens_no_first_period() {
+        let period = Duration::from_secs(90);
+        assert_eq!(backed_off(period, 0), period);
+        assert_eq!(backed_off(period, 5), period);
+    }
+}

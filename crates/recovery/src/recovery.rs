@@ -1,0 +1,388 @@
+//! The facade: three packet number spaces, some paths, one timer.
+
+use core::time::Duration;
+
+use crate::controller::{Controller, SendIndex};
+use crate::limit::{Limit, LimitClock};
+use crate::outcome::{LossCause, Outcome};
+use crate::packet::{Packet, SentInfo};
+use crate::path::{Gate, PathId, PathRecovery};
+use crate::pto::PtoContext;
+use crate::space::{Space, SpaceLedger};
+use crate::time::Instant;
+use crate::verdict::lost;
+
+/// What RFC 9002 leaves to choose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// RTT assumed before the first sample (RFC 9002 §6.2.2, kInitialRtt).
+    pub initial_rtt: Duration,
+    /// Initial reordering threshold in packets (§6.1.1, kPacketThreshold);
+    /// at least 3.
+    pub packet_threshold: u64,
+    /// Initial reordering threshold in eighths of an RTT (§6.1.2,
+    /// kTimeThreshold); at least 9.
+    pub time_threshold_eighths: u32,
+    /// The peer's max_ack_delay (RFC 9000 §18.2).
+    pub max_ack_delay: Duration,
+    /// PTOs that losses have to span (§7.6.1, kPersistentCongestionThreshold).
+    pub persistent_congestion_threshold: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            initial_rtt: Duration::from_millis(333),
+            packet_threshold: 3,
+            time_threshold_eighths: 9,
+            max_ack_delay: Duration::from_millis(25),
+            persistent_congestion_threshold: 3,
+        }
+    }
+}
+
+/// Loss detection and congestion control of a connection.
+///
+/// `F` is what the connection wants back for a packet: its frames.
+#[derive(Debug)]
+pub struct Recovery<F> {
+    pub(crate) config: Config,
+    pub(crate) spaces: [SpaceLedger<F>; 3],
+    pub(crate) paths: Vec<PathRecovery>,
+    pub(crate) active: PathId,
+    pub(crate) context: PtoContext,
+    /// Since when a client with nothing in flight waits for a blocked server.
+    pub(crate) deadlock_since: Option<Instant>,
+    limits: LimitClock,
+}
+
+impl<F> Recovery<F> {
+    /// Without paths yet; the connection's life begins at `now`.
+    #[must_use]
+    pub fn new(mut config: Config, now: Instant) -> Self {
+        config.packet_threshold = config.packet_threshold.max(3);
+        config.time_threshold_eighths = config.time_threshold_eighths.max(9);
+        Self {
+            config,
+            spaces: [const { SpaceLedger::new() }; 3],
+            paths: Vec::with_capacity(1),
+            active: PathId(0),
+            context: PtoContext::default(),
+            deadlock_since: None,
+            limits: LimitClock::new(Limit::Handshake, now),
+        }
+    }
+
+    /// Adds a path; the first becomes the active one. A path that exists
+    /// already is replaced only after [`Self::remove_path`].
+    pub fn add_path(
+        &mut self,
+        id: PathId,
+        controller: Box<dyn Controller>,
+        mds: u64,
+        now: Instant,
+    ) {
+        debug_assert!(self.path(id).is_none(), "{id:?} exists");
+        if self.paths.is_empty() {
+            self.active = id;
+        }
+        let limit = self.limits.current();
+        let path = PathRecovery::new(id, controller, mds, limit, &self.config, now);
+        self.paths.push(path);
+    }
+
+    /// Gives a path up: what is in flight on it is handed back as lost, without
+    /// a congestion signal. Meant for a path that is known to be dead; after a
+    /// migration its packets are better left to arrive.
+    pub fn remove_path(&mut self, id: PathId, out: &mut Outcome<F>) {
+        for space in Space::ALL {
+            self.hand_back(space, LossCause::PathRemoved, Some(id), out);
+        }
+        self.paths.retain(|path| path.id != id);
+    }
+
+    /// Makes a path the one that sends (RFC 9000 §9).
+    pub fn set_active_path(&mut self, id: PathId, now: Instant) {
+        let Some(limit) = self.path(id).map(|path| path.limits.current()) else {
+            debug_assert!(false, "{id:?} does not exist");
+            return;
+        };
+        self.active = id;
+        self.limits.set(limit, now);
+    }
+
+    /// The path that sends.
+    #[must_use]
+    pub const fn active_path(&self) -> PathId {
+        self.active
+    }
+
+    /// A path.
+    #[must_use]
+    pub fn path(&self, id: PathId) -> Option<&PathRecovery> {
+        self.paths.iter().find(|path| path.id == id)
+    }
+
+    /// All paths.
+    pub fn paths(&self) -> impl Iterator<Item = &PathRecovery> {
+        self.paths.iter()
+    }
+
+    fn path_mut(&mut self, id: PathId) -> Option<&mut PathRecovery> {
+        let path = self.paths.iter_mut().find(|path| path.id == id);
+        debug_assert!(path.is_some(), "{id:?} does not exist");
+        path
+    }
+
+    pub(crate) fn position(&self, id: PathId) -> Option<usize> {
+        self.paths.iter().position(|path| path.id == id)
+    }
+
+    /// The choices made at the start, with the peer's max_ack_delay.
+    #[must_use]
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Why the connection was not sending, and for how long: the active path's
+    /// reasons, over the connection's life.
+    #[must_use]
+    pub const fn limits(&self) -> &LimitClock {
+        &self.limits
+    }
+
+    /// The number the next packet of a space gets.
+    #[must_use]
+    pub fn next_number(&self, space: Space) -> u64 {
+        self.spaces[space.index()].next
+    }
+
+    /// Leaves a number unused, so that a peer which acknowledges what it never
+    /// received is found out (RFC 9000 §21.4).
+    pub fn skip_number(&mut self, space: Space) {
+        self.spaces[space.index()].skip();
+    }
+
+    /// The largest number acknowledged: what packet numbers are shortened
+    /// against (RFC 9000 §17.1).
+    #[must_use]
+    pub fn largest_acked(&self, space: Space) -> Option<u64> {
+        self.spaces[space.index()].largest_acked
+    }
+
+    /// A packet left. Returns its place in the path's send order.
+    pub fn on_sent(&mut self, info: SentInfo, content: F) -> SendIndex {
+        debug_assert!(!info.ack_eliciting || info.in_flight, "RFC 9002 §2");
+        debug_assert!(
+            !self.spaces[info.space.index()].discarded,
+            "{:?} has no keys",
+            info.space
+        );
+        let Some(path) = self.path_mut(info.path) else {
+            return 0;
+        };
+        let (index, rate) = path.on_sent(&info);
+        self.deadlock_since = Some(info.now);
+        let packet = Packet {
+            path: info.path,
+            index,
+            time: info.now,
+            size: info.size,
+            ack_eliciting: info.ack_eliciting,
+            in_flight: info.in_flight,
+            mtu_probe: info.mtu_probe,
+            ect: info.ect,
+            rate,
+            content,
+        };
+        self.spaces[info.space.index()].push(info.number, packet);
+        index
+    }
+
+    /// Ack-eliciting packets in flight, oldest first: what a probe may repeat
+    /// when there is nothing new (RFC 9002 §6.2.4).
+    pub fn unacked(&self, space: Space) -> impl Iterator<Item = (u64, &F)> {
+        self.spaces[space.index()]
+            .sent
+            .iter()
+            .filter(|(_, packet)| packet.ack_eliciting)
+            .map(|(number, packet)| (number, &packet.content))
+    }
+
+    /// Whether any ack-eliciting packet of a space is in flight.
+    #[must_use]
+    pub fn has_unacked(&self, space: Space) -> bool {
+        self.paths
+            .iter()
+            .any(|path| path.spaces[space.index()].ack_eliciting > 0)
+    }
+
+    /// The keys of Initial or Handshake packets are gone (RFC 9002 §6.2.2 and
+    /// §6.4): nothing of the space can be acknowledged or lost any more.
+    pub fn discard_space(&mut self, space: Space, now: Instant) {
+        debug_assert!(space != Space::Data, "1-RTT keys stay");
+        if self.spaces[space.index()].discarded {
+            return;
+        }
+        self.spaces[space.index()].discarded = true;
+        self.take_out(space, None, |_, _| {});
+        self.spaces[space.index()].sent.release_memory();
+        self.restart_timers(now);
+    }
+
+    /// A Retry came: the server kept nothing (RFC 9002 §6.3). Initial and 0-RTT
+    /// packets are handed back; their numbers are not used again (RFC 9000
+    /// §17.2.5.3).
+    pub fn on_retry(&mut self, now: Instant, out: &mut Outcome<F>) {
+        self.hand_back(Space::Initial, LossCause::NotAccepted, None, out);
+        self.hand_back(Space::Data, LossCause::NotAccepted, None, out);
+        self.restart_timers(now);
+    }
+
+    /// The server rejected 0-RTT: all its packets are handed back, without a
+    /// congestion signal (RFC 9002 §6.4). Comes before any 1-RTT packet is sent.
+    pub fn on_zero_rtt_rejected(&mut self, now: Instant, out: &mut Outcome<F>) {
+        self.hand_back(Space::Data, LossCause::NotAccepted, None, out);
+        self.restart_timers(now);
+    }
+
+    fn restart_timers(&mut self, now: Instant) {
+        for path in &mut self.paths {
+            path.pto_count = 0;
+            path.restart_pto(now);
+        }
+        self.deadlock_since = self.deadlock_since.map(|_| now);
+    }
+
+    /// Hands a space's packets back, those of one path or all.
+    fn hand_back(
+        &mut self,
+        space: Space,
+        cause: LossCause,
+        only: Option<PathId>,
+        out: &mut Outcome<F>,
+    ) {
+        self.take_out(space, only, |number, packet| {
+            out.lost.push(lost(space, number, packet, cause));
+        });
+    }
+
+    /// Takes a space's packets out, those of one path or all; what was in
+    /// flight goes to `take`.
+    fn take_out(
+        &mut self,
+        space: Space,
+        only: Option<PathId>,
+        mut take: impl FnMut(u64, Packet<F>),
+    ) {
+        self.begin_verdict();
+        let Self { spaces, paths, .. } = self;
+        let ledger = &mut spaces[space.index()];
+        if only.is_none() {
+            ledger.loss_time = None;
+            ledger.lost.clear();
+        }
+        let mut from = 0;
+        while let Some((number, packet)) = ledger.sent.first_from(from) {
+            from = number + 1;
+            if only.is_some_and(|only| only != packet.path) {
+                continue;
+            }
+            let Some(packet) = ledger.sent.remove(number) else {
+                continue;
+            };
+            if let Some(path) = paths.iter_mut().find(|path| path.id == packet.path) {
+                path.leave_flight(space, &packet);
+            }
+            if packet.in_flight {
+                take(number, packet);
+            }
+        }
+        for path in paths.iter_mut() {
+            let bytes = path.loss.in_flight_before - path.in_flight;
+            if bytes > 0 {
+                path.controller.on_discarded(bytes);
+            }
+        }
+    }
+
+    /// What the connection knows and the timer depends on has changed.
+    pub fn set_handshake_state(&mut self, context: PtoContext, now: Instant) {
+        if context != self.context {
+            self.context = context;
+            self.deadlock_since = self.deadlock_since.map(|_| now);
+        }
+    }
+
+    /// The peer's max_ack_delay is known, or changed (ACK_FREQUENCY).
+    pub fn set_max_ack_delay(&mut self, max_ack_delay: Duration) {
+        self.config.max_ack_delay = max_ack_delay;
+    }
+
+    /// A better guess of a path's RTT before its first sample, for instance
+    /// from a Retry, a resumed session or a PATH_CHALLENGE (RFC 9002 §6.2.2).
+    pub fn set_initial_rtt(&mut self, path: PathId, rtt: Duration) {
+        if let Some(path) = self.path_mut(path) {
+            path.rtt.set_initial(rtt);
+        }
+    }
+
+    /// The peer's CE count rose by `increase` with an ACK that passed ECN
+    /// validation (RFC 9000 §13.4.2.1, RFC 9002 §7.1). Call after
+    /// [`Self::on_ack`], with the path and index of its
+    /// [`largest`](crate::outcome::NewlyAcked::largest).
+    pub fn on_ecn_ce(
+        &mut self,
+        path: PathId,
+        largest_index: SendIndex,
+        increase: u64,
+        now: Instant,
+    ) {
+        if let Some(path) = self.path_mut(path) {
+            path.on_ecn_ce(largest_index, increase, now);
+        }
+    }
+
+    /// A path carries datagrams of another size.
+    pub fn set_mds(&mut self, path: PathId, mds: u64) {
+        if let Some(path) = self.path_mut(path) {
+            path.set_mds(mds);
+        }
+    }
+
+    /// The send path stopped sending (the end of a train) or resumed, and this
+    /// is the one reason. To be called at the end of every train, also when the
+    /// reason is the same as before: the packets since the last call are the
+    /// train it judges.
+    pub fn set_limit(&mut self, path: PathId, limit: Limit, now: Instant) {
+        let active = path == self.active;
+        if let Some(path) = self.path_mut(path) {
+            path.set_limit(limit, now);
+            if active {
+                self.limits.set(limit, now);
+            }
+        }
+    }
+
+    /// The connection sends again after everything had been acknowledged and
+    /// nothing waited.
+    pub fn restart_from_idle(&mut self, path: PathId, now: Instant) {
+        if let Some(path) = self.path_mut(path) {
+            path.controller.restart_from_idle(now);
+        }
+    }
+
+    /// Whether a train of packets in flight may leave. Packets with only ACKs,
+    /// and probes after a PTO, do not ask (RFC 9002 §7.5, §7.7).
+    pub fn gate(&mut self, path: PathId, now: Instant) -> Gate {
+        self.path_mut(path)
+            .map_or(Gate::Congestion, |path| path.gate(now))
+    }
+
+    /// Gives back what is held for reuse, for a connection that goes quiet.
+    pub fn release_memory(&mut self) {
+        for space in &mut self.spaces {
+            space.release_memory();
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Estimating the round-trip time (RFC 9002 §5).
+
+use core::time::Duration;
+
+use crate::time::Instant;
+
+/// Timer granularity (RFC 9002 §6.1.2, kGranularity).
+pub const GRANULARITY: Duration = Duration::from_millis(1);
+
+/// A path's round-trip time.
+#[derive(Clone, Copy, Debug)]
+pub struct Rtt {
+    latest: Duration,
+    smoothed: Duration,
+    variance: Duration,
+    min: Option<Duration>,
+    first_sample: Option<Instant>,
+}
+
+impl Rtt {
+    /// No sample yet: `initial` stands in (RFC 9002 §5.3, §6.2.2).
+    #[must_use]
+    pub fn new(initial: Duration) -> Self {
+        Self {
+            latest: initial,
+            smoothed: initial,
+            variance: initial / 2,
+            min: None,
+            first_sample: None,
+        }
+    }
+
+    /// The last sample; before the first one the initial RTT.
+    #[must_use]
+    pub const fn latest(&self) -> Duration {
+        self.latest
+    }
+
+    /// Exponentially weighted mean; before the first sample the initial RTT.
+    #[must_use]
+    pub const fn smoothed(&self) -> Duration {
+        self.smoothed
+    }
+
+    /// Mean deviation (rttvar).
+    #[must_use]
+    pub const fn variance(&self) -> Duration {
+        self.variance
+    }
+
+    /// The smallest sample. `None` before the first one: a placeholder that is
+    /// taken for a minimum never goes away again.
+    #[must_use]
+    pub const fn min(&self) -> Option<Duration> {
+        self.min
+    }
+
+    /// Whether any sample has been taken.
+    #[must_use]
+    pub const fn has_sample(&self) -> bool {
+        self.first_sample.is_some()
+    }
+
+    /// When the first sample was taken.
+    #[must_use]
+    pub const fn first_sample(&self) -> Option<Instant> {
+        self.first_sample
+    }
+
+    /// smoothed_rtt + max(4·rttvar, kGranularity): the PTO without the peer's
+    /// delay and without backoff (RFC 9002 §6.2.1).
+    #[must_use]
+    pub fn pto(&self) -> Duration {
+        self.smoothed
+            .saturating_add(self.variance.saturating_mul(4).max(GRANULARITY))
+    }
+
+    /// max(smoothed_rtt, latest_rtt): the base of the time threshold
+    /// (RFC 9002 §6.1.2).
+    #[must_use]
+    pub fn conservative(&self) -> Duration {
+        self.smoothed.max(self.latest)
+    }
+
+    /// Replaces the initial RTT, for instance by the round trip of a Retry or
+    /// of a PATH_CHALLENGE (RFC 9002 §6.2.2). No effect after a sample.
+    pub fn set_initial(&mut self, initial: Duration) {
+        if self.first_sample.is_none() {
+            *self = Self::new(initial);
+        }
+    }
+
+    /// Takes a sample (RFC 9002 §5.3). `ack_delay` is what the peer reported,
+    /// already limited to its max_ack_delay if the handshake is confirmed.
+    pub(crate) fn sample(&mut self, latest: Duration, ack_delay: Duration, now: Instant) {
+        self.latest = latest;
+        let Some(min) = self.min else {
+            self.min = Some(latest);
+            self.smoothed = latest;
+            self.variance = latest / 2;
+            self.first_sample = Some(now);
+            return;
+        };
+        let min = min.min(latest);
+        self.min = Some(min);
+        let adjusted = if latest >= min.saturating_add(ack_delay) {
+            latest - ack_delay
+        } else {
+            latest
+        };
+        // The deviation is measured from the mean before this sample, as in
+        // appendix A.7 and RFC 6298 §2.3.
+        let deviation = self.smoothed.abs_diff(adjusted);
+        self.variance = (self.variance * 3 + deviation) / 4;
+        self.smoothed = (self.smoothed * 7 + adjusted) / 8;
+    }
+
+    /// The path was congested for long: its minimum is what was measured last
+    /// (RFC 9002 §5.2).
+    pub(crate) fn on_persistent_congestion(&mut self) {
+        if self.min.is_some() {
+            self.min = Some(self.latest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+    const NOW: Instant = Instant::from_nanos(7);
+
+    fn sampled(first: Duration) -> Rtt {
+        let mut rtt = Rtt::new(MS * 333);
+        rtt.sample(first, Duration::ZERO, NOW);
+        rtt
+    }
+
+    #[test]
+    fn the_initial_rtt_gives_a_pto_of_about_a_second() {
+        let rtt = Rtt::new(MS * 333);
+        assert_eq!(rtt.pto(), MS * 999);
+        assert_eq!(rtt.min(), None);
+        assert!(!rtt.has_sample());
+    }
+
+    #[test]
+    fn the_first_sample_erases_the_initial_rtt() {
+        let mut rtt = Rtt::new(MS * 333);
+        // The peer's delay does not apply to the first sample.
+        rtt.sample(MS * 100, MS * 40, NOW);
+        assert_eq!(rtt.smoothed(), MS * 100);
+        assert_eq!(rtt.variance(), MS * 50);
+        assert_eq!(rtt.min(), Some(MS * 100));
+        assert_eq!(rtt.first_sample(), Some(NOW));
+    }
+
+    #[test]
+    fn later_samples_move_the_mean_by_an_eighth() {
+        let mut rtt = sampled(MS * 100);
+        rtt.sample(MS * 180, Duration::ZERO, NOW);
+        // rttvar = 3/4·50 + 1/4·|100 − 180|; smoothed = 7/8·100 + 1/8·180.
+        assert_eq!(rtt.variance(), Duration::from_micros(57_500));
+        assert_eq!(rtt.smoothed(), MS * 110);
+        assert_eq!(rtt.latest(), MS * 180);
+        assert_eq!(rtt.min(), Some(MS * 100));
+    }
+
+    #[test]
+    fn the_peers_delay_is_taken_off_while_plausible() {
+        let mut rtt = sampled(MS * 100);
+        rtt.sample(MS * 140, MS * 24, NOW);
+        assert_eq!(rtt.smoothed(), Duration::from_micros(102_000));
+        assert_eq!(rtt.latest(), MS * 140);
+    }
+
+    #[test]
+    fn a_delay_that_would_pass_below_the_minimum_is_ignored() {
+        let mut rtt = sampled(MS * 100);
+        rtt.sample(MS * 120, MS * 21, NOW);
+        assert_eq!(rtt.smoothed(), Duration::from_micros(102_500));
+        // Exactly at the minimum it is taken off.
+        let mut rtt = sampled(MS * 100);
+        rtt.sample(MS * 120, MS * 20, NOW);
+        assert_eq!(rtt.smoothed(), MS * 100);
+    }
+
+    #[test]
+    fn the_minimum_ignores_the_peers_delay() {
+        let mut rtt = sampled(MS * 100);
+        rtt.sample(MS * 90, MS * 30, NOW);
+        assert_eq!(rtt.min(), Some(MS * 90));
+    }
+
+    #[test]
+    fn after_persistent_congestion_the_minimum_is_the_newest_sample() {
+        let mut rtt = sampled(MS * 20);
+        rtt.sample(MS * 300, Duration::ZERO, NOW);
+        rtt.on_persistent_congestion();
+        assert_eq!(rtt.min(), Some(MS * 300));
+        let mut unsampled = Rtt::new(MS * 333);
+        unsampled.on_persistent_congestion();
+        assert_eq!(unsampled.min(), None, "a placeholder is no minimum");
+    }
+
+    #[test]
+    fn a_better_initial_rtt_counts_only_before_the_first_sample() {
+        let mut rtt = Rtt::new(MS * 333);
+        rtt.set_initial(MS * 40);
+        assert_eq!(rtt.pto(), MS * 120);
+        rtt.sample(MS * 10, Duration::ZERO, NOW);
+        rtt.set_initial(MS * 40);
+        assert_eq!(rtt.smoothed(), MS * 10);
+    }
+
+    #[test]
+    fn a_pto_is_never_shorter_than_the_granularity() {
+        let mut rtt = sampled(Duration::ZERO);
+        rtt.sample(Duration::ZERO, Duration::ZERO, NOW);
+        assert_eq!(rtt.pto(), GRANULARITY);
+    }
+}

@@ -1,0 +1,213 @@
+//! A packet number space's record of what was sent in it.
+
+use core::ops::RangeInclusive;
+use std::collections::VecDeque;
+
+use crate::ledger::Ledger;
+use crate::outcome::AckError;
+use crate::packet::Packet;
+use crate::spurious::LostLog;
+use crate::time::Instant;
+
+/// A packet number space (RFC 9000 §12.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Space {
+    /// Initial packets.
+    Initial = 0,
+    /// Handshake packets.
+    Handshake = 1,
+    /// 0-RTT and 1-RTT packets.
+    Data = 2,
+}
+
+impl Space {
+    /// All spaces, in the order of the handshake.
+    pub const ALL: [Self; 3] = [Self::Initial, Self::Handshake, Self::Data];
+
+    pub(crate) const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// Packets that are not in flight (only ACKs in them) kept for acknowledgment.
+/// A pure receiver sends millions of them and may never see one acknowledged.
+const UNMETERED: usize = 256;
+
+/// Deliberately skipped numbers remembered. An acknowledgment reaching further
+/// back than sixteen skips is not told apart from an honest one.
+const SKIPPED: usize = 16;
+
+/// What was sent in one space.
+#[derive(Debug)]
+pub(crate) struct SpaceLedger<F> {
+    pub(crate) sent: Ledger<Packet<F>>,
+    /// The number of the next packet.
+    pub(crate) next: u64,
+    pub(crate) largest_acked: Option<u64>,
+    /// When the next packet will be old enough to be lost (RFC 9002 §6.1.2).
+    pub(crate) loss_time: Option<Instant>,
+    /// Packets declared lost not long ago.
+    pub(crate) lost: LostLog,
+    /// The keys are gone: nothing is sent, acknowledged or lost here any more.
+    pub(crate) discarded: bool,
+    /// Ascending.
+    skipped: VecDeque<u64>,
+    /// Ascending; some may have been acknowledged since.
+    unmetered: VecDeque<u64>,
+}
+
+impl<F> SpaceLedger<F> {
+    pub(crate) const fn new() -> Self {
+        Self {
+            sent: Ledger::new(),
+            next: 0,
+            largest_acked: None,
+            loss_time: None,
+            lost: LostLog::new(),
+            discarded: false,
+            skipped: VecDeque::new(),
+            unmetered: VecDeque::new(),
+        }
+    }
+
+    /// Adds a packet.
+    pub(crate) fn push(&mut self, number: u64, packet: Packet<F>) {
+        debug_assert_eq!(number, self.next, "numbers come from next_number");
+        if !packet.in_flight {
+            self.meter(number);
+        }
+        self.sent.push(number, packet);
+        self.next = number + 1;
+    }
+
+    /// Forgets the oldest packet that is not in flight when there are too many.
+    fn meter(&mut self, number: u64) {
+        if self.unmetered.len() == UNMETERED
+            && let Some(oldest) = self.unmetered.pop_front()
+        {
+            self.sent.remove(oldest);
+        }
+        self.unmetered.push_back(number);
+    }
+
+    /// Leaves a number unused.
+    pub(crate) fn skip(&mut self) {
+        if self.skipped.len() == SKIPPED {
+            self.skipped.pop_front();
+        }
+        self.skipped.push_back(self.next);
+        self.next += 1;
+    }
+
+    /// Checks that a range acknowledges only what was sent (RFC 9000 §13.1).
+    pub(crate) fn check(&self, range: &RangeInclusive<u64>) -> Result<(), AckError> {
+        if *range.end() >= self.next {
+            return Err(AckError::NeverSent {
+                number: *range.end(),
+            });
+        }
+        let at = self.skipped.partition_point(|skip| skip < range.start());
+        match self.skipped.get(at) {
+            Some(&number) if range.contains(&number) => Err(AckError::Skipped { number }),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// The number that `count` sent packets follow up to `largest`: skipped
+    /// numbers are not packets, so they do not count towards the threshold
+    /// (RFC 9002 §6.1.1, appendix A.10).
+    pub(crate) fn before(&self, largest: u64, count: u64) -> Option<u64> {
+        let mut bound = largest.checked_sub(count)?;
+        for &skip in self.skipped.iter().rev() {
+            if skip < bound {
+                break;
+            }
+            if skip < largest {
+                bound = bound.checked_sub(1)?;
+            }
+        }
+        Some(bound)
+    }
+
+    /// Gives back the memory that is held for reuse.
+    pub(crate) fn release_memory(&mut self) {
+        self.sent.release_memory();
+        self.unmetered.shrink_to_fit();
+        self.skipped.shrink_to_fit();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::tests::packet;
+
+    #[test]
+    fn a_pure_receiver_does_not_remember_every_ack_it_sent() {
+        let mut space = SpaceLedger::new();
+        for number in 0..100_000 {
+            let mut sent = packet();
+            sent.in_flight = false;
+            space.push(number, sent);
+        }
+        assert_eq!(space.sent.len(), UNMETERED);
+        // Forgotten is not the same as never sent.
+        assert_eq!(space.check(&(0..=99_999)), Ok(()));
+    }
+
+    #[test]
+    fn forgetting_takes_only_what_is_not_in_flight() {
+        let mut space = SpaceLedger::new();
+        for number in 0..2000 {
+            let mut sent = packet();
+            sent.in_flight = number % 2 == 0;
+            space.push(number, sent);
+        }
+        let in_flight = space.sent.iter().filter(|(_, p)| p.in_flight).count();
+        assert_eq!(in_flight, 1000);
+    }
+
+    #[test]
+    fn acknowledging_the_future_is_an_error() {
+        let mut space = SpaceLedger::new();
+        assert_eq!(
+            space.check(&(0..=0)),
+            Err(AckError::NeverSent { number: 0 })
+        );
+        space.push(0, packet());
+        assert_eq!(space.check(&(0..=0)), Ok(()));
+        assert_eq!(
+            space.check(&(0..=1)),
+            Err(AckError::NeverSent { number: 1 })
+        );
+    }
+
+    #[test]
+    fn acknowledging_a_skipped_number_is_an_error() {
+        let mut space = SpaceLedger::new();
+        space.push(0, packet());
+        space.skip();
+        space.push(2, packet());
+        assert_eq!(space.check(&(2..=2)), Ok(()));
+        assert_eq!(space.check(&(0..=0)), Ok(()));
+        assert_eq!(space.check(&(0..=2)), Err(AckError::Skipped { number: 1 }));
+        assert_eq!(space.check(&(1..=1)), Err(AckError::Skipped { number: 1 }));
+    }
+
+    #[test]
+    fn skipped_numbers_do_not_count_as_packets() {
+        let mut space: SpaceLedger<()> = SpaceLedger::new();
+        space.next = 10;
+        assert_eq!(space.before(9, 3), Some(6));
+        assert_eq!(space.before(2, 3), None);
+        space.skip(); // 10
+        space.next = 12;
+        space.skip(); // 12
+        space.next = 14;
+        // Between 8 and 13 stand 9, 11 and 13 itself: three packets later.
+        assert_eq!(space.before(13, 3), Some(8));
+        assert_eq!(space.before(11, 3), Some(7));
+        assert_eq!(space.before(9, 3), Some(6));
+    }
+}

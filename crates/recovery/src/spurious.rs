@@ -1,0 +1,311 @@
+//! Losses that prove spurious.
+//!
+//! A packet declared lost is remembered for a while: its number, its size, its
+//! congestion event. If it is acknowledged after all, the thresholds were too
+//! tight; and if every packet declared lost in an event is, the event never was
+//! one and the controller may undo it (RFC 9438 §4.9.2). One late ACK among
+//! real losses undoes nothing.
+
+use core::ops::RangeInclusive;
+use std::collections::VecDeque;
+
+use crate::controller::SendIndex;
+use crate::path::PathId;
+use crate::time::Instant;
+
+/// Lost packets remembered per space. Those pushed out count as really lost.
+const REMEMBERED: usize = 1024;
+
+/// Congestion events remembered per path. Those pushed out are never undone.
+const EVENTS: usize = 8;
+
+/// A packet declared lost.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Remembered {
+    pub(crate) number: u64,
+    pub(crate) path: PathId,
+    pub(crate) index: SendIndex,
+    pub(crate) sent: Instant,
+    pub(crate) size: u16,
+    /// The congestion event it was part of.
+    pub(crate) event: SendIndex,
+    /// After this it counts as really lost.
+    pub(crate) expires: Instant,
+}
+
+/// Packets declared lost in a space, for a while.
+#[derive(Debug)]
+pub(crate) struct LostLog {
+    /// Ascending numbers.
+    packets: VecDeque<Remembered>,
+}
+
+impl LostLog {
+    pub(crate) const fn new() -> Self {
+        Self {
+            packets: VecDeque::new(),
+        }
+    }
+
+    /// Remembers a packet; hands back the one pushed out for it.
+    pub(crate) fn push(&mut self, packet: Remembered) -> Option<Remembered> {
+        let forgotten = if self.packets.len() == REMEMBERED {
+            self.packets.pop_front()
+        } else {
+            None
+        };
+        let at = self
+            .packets
+            .partition_point(|other| other.number < packet.number);
+        self.packets.insert(at, packet);
+        forgotten
+    }
+
+    /// Takes the packets of an acknowledged range out.
+    pub(crate) fn remove_range(
+        &mut self,
+        range: &RangeInclusive<u64>,
+    ) -> impl Iterator<Item = Remembered> {
+        let from = self
+            .packets
+            .partition_point(|packet| packet.number < *range.start());
+        let to = self
+            .packets
+            .partition_point(|packet| packet.number <= *range.end());
+        self.packets.drain(from..to.max(from))
+    }
+
+    /// Takes the oldest packet out if its time has passed.
+    pub(crate) fn pop_expired(&mut self, now: Instant) -> Option<Remembered> {
+        let oldest = self.packets.front()?;
+        if oldest.expires > now {
+            return None;
+        }
+        self.packets.pop_front()
+    }
+
+    /// Forgets everything, as at the end of a space.
+    pub(crate) fn clear(&mut self) {
+        self.packets = VecDeque::new();
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Event {
+    /// The boundary set at it: what `Spurious::event` names.
+    boundary: SendIndex,
+    /// Losses not yet acknowledged.
+    open: u64,
+    /// A loss proved real, or a mark was part of it: never undone.
+    real: bool,
+}
+
+/// A path's congestion events, by the boundaries the controller was given.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CongestionEvents {
+    /// Losses of packets from here on begin a new event.
+    boundary: SendIndex,
+    /// Ascending boundaries.
+    events: VecDeque<Event>,
+}
+
+impl CongestionEvents {
+    /// Losses of packets from here on begin a new event.
+    pub(crate) const fn boundary(&self) -> SendIndex {
+        self.boundary
+    }
+
+    /// Counts a lost packet into its event, which is a new one (bounded by
+    /// `next_index`) unless it had left before the current boundary.
+    pub(crate) fn on_lost(&mut self, index: SendIndex, next_index: SendIndex) -> SendIndex {
+        if index >= self.boundary {
+            self.begin(next_index);
+        }
+        match self.events.iter_mut().find(|event| event.boundary > index) {
+            Some(event) => {
+                event.open += 1;
+                event.boundary
+            }
+            None => self.boundary,
+        }
+    }
+
+    /// Marks were reported: the event they are part of is real.
+    pub(crate) fn on_marked(&mut self, index: SendIndex, next_index: SendIndex) {
+        if index >= self.boundary {
+            self.begin(next_index);
+        }
+        if let Some(event) = self.events.back_mut() {
+            event.real = true;
+        }
+    }
+
+    /// The packets with index ≥ the old boundary and those of the same verdict
+    /// share the event: until more is sent, `next_index` stays its boundary.
+    fn begin(&mut self, next_index: SendIndex) {
+        self.boundary = next_index;
+        if self.events.len() == EVENTS {
+            self.events.pop_front();
+        }
+        self.events.push_back(Event {
+            boundary: next_index,
+            open: 0,
+            real: false,
+        });
+    }
+
+    /// A lost packet was not acknowledged in time.
+    pub(crate) fn on_expired(&mut self, event: SendIndex) {
+        if let Some(event) = self.find(event) {
+            event.real = true;
+        }
+    }
+
+    /// A lost packet has been acknowledged: whether that was the event's last.
+    pub(crate) fn on_acked(&mut self, boundary: SendIndex) -> bool {
+        let Some(event) = self.find(boundary) else {
+            return false;
+        };
+        event.open = event.open.saturating_sub(1);
+        if event.open > 0 || event.real {
+            return false;
+        }
+        self.events.retain(|event| event.boundary != boundary);
+        if self.boundary == boundary {
+            // It was no event, so it shields nothing from the next loss.
+            self.boundary = self.events.back().map_or(0, |event| event.boundary);
+        }
+        true
+    }
+
+    /// Persistent congestion: recovery is over and nothing is undone across it.
+    pub(crate) fn clear(&mut self) {
+        self.boundary = 0;
+        self.events.clear();
+    }
+
+    fn find(&mut self, boundary: SendIndex) -> Option<&mut Event> {
+        self.events
+            .iter_mut()
+            .find(|event| event.boundary == boundary)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn remembered(number: u64) -> Remembered {
+        Remembered {
+            number,
+            path: PathId(0),
+            index: number,
+            sent: Instant::ZERO,
+            size: 1200,
+            event: 0,
+            expires: Instant::from_nanos(number),
+        }
+    }
+
+    fn numbers(packets: impl Iterator<Item = Remembered>) -> Vec<u64> {
+        packets.map(|packet| packet.number).collect()
+    }
+
+    #[test]
+    fn the_log_is_found_by_number_whatever_the_order() {
+        let mut log = LostLog::new();
+        for number in [3, 9, 5, 4, 20] {
+            assert!(log.push(remembered(number)).is_none());
+        }
+        assert_eq!(numbers(log.remove_range(&(4..=9))), [4, 5, 9]);
+        assert_eq!(numbers(log.remove_range(&(0..=9))), [3]);
+        assert_eq!(numbers(log.remove_range(&(0..=19))), [0_u64; 0]);
+    }
+
+    #[test]
+    fn the_log_is_bounded_in_count_and_time() {
+        let mut log = LostLog::new();
+        let mut forgotten = 0;
+        for number in 0..5000 {
+            forgotten += u64::from(log.push(remembered(number)).is_some());
+        }
+        assert_eq!(forgotten, 5000 - REMEMBERED as u64);
+        let mut expired = 0;
+        while log.pop_expired(Instant::from_nanos(4990)).is_some() {
+            expired += 1;
+        }
+        assert_eq!(expired, REMEMBERED - 9);
+    }
+
+    #[test]
+    fn an_event_is_undone_by_its_last_packet_only() {
+        let mut events = CongestionEvents::default();
+        assert_eq!(events.on_lost(3, 10), 10);
+        assert_eq!(events.on_lost(4, 10), 10);
+        // Later, in the same recovery.
+        assert_eq!(events.on_lost(7, 15), 10);
+        assert!(!events.on_acked(10));
+        assert!(!events.on_acked(10));
+        assert!(events.on_acked(10));
+        assert!(!events.on_acked(10), "once");
+    }
+
+    #[test]
+    fn one_real_loss_keeps_the_event() {
+        let mut events = CongestionEvents::default();
+        events.on_lost(3, 10);
+        events.on_lost(4, 10);
+        events.on_expired(10);
+        assert!(!events.on_acked(10));
+        assert!(!events.on_acked(10));
+    }
+
+    #[test]
+    fn marks_keep_the_event() {
+        let mut events = CongestionEvents::default();
+        events.on_lost(3, 10);
+        events.on_marked(5, 12);
+        assert!(!events.on_acked(10));
+    }
+
+    #[test]
+    fn a_packet_counts_to_the_event_it_left_in() {
+        let mut events = CongestionEvents::default();
+        assert_eq!(events.on_lost(3, 10), 10);
+        assert_eq!(events.on_lost(12, 20), 20);
+        assert_eq!(events.on_lost(4, 25), 10);
+        assert_eq!(events.on_lost(15, 25), 20);
+        assert!(!events.on_acked(20));
+        assert!(events.on_acked(20));
+        assert!(!events.on_acked(10));
+        assert!(events.on_acked(10));
+    }
+
+    #[test]
+    fn an_undone_event_shields_nothing() {
+        let mut events = CongestionEvents::default();
+        events.on_lost(3, 10);
+        assert!(events.on_acked(10));
+        assert_eq!(events.on_lost(4, 11), 11, "a new event");
+    }
+
+    #[test]
+    fn nothing_is_undone_across_persistent_congestion() {
+        let mut events = CongestionEvents::default();
+        let event = events.on_lost(3, 10);
+        events.clear();
+        assert!(!events.on_acked(event));
+        assert_eq!(events.on_lost(5, 12), 12, "recovery is over");
+    }
+
+    #[test]
+    fn events_are_bounded() {
+        let mut events = CongestionEvents::default();
+        for round in 0..100 {
+            events.on_lost(round * 10, round * 10 + 10);
+        }
+        assert_eq!(events.events.len(), EVENTS);
+        assert!(!events.on_acked(10), "too old to be undone");
+        assert!(events.on_acked(1000));
+    }
+}

@@ -1,0 +1,234 @@
+//! What leaves flight without being acknowledged or lost; and the gate.
+
+use super::harness::{BYTES, Bench, Fixed, MS, PATH, Told, at};
+use crate::outcome::LossCause;
+use crate::{Config, Gate, Outcome, PtoContext, Recovery, Space};
+
+/// RFC 9002 §6.4.
+#[test]
+fn discarded_keys_take_their_packets_out_of_flight() {
+    let mut bench = Bench::handshaking(PtoContext::default());
+    bench.send_in(Space::Initial, 0);
+    bench.send_in(Space::Handshake, 0);
+    bench.controller.take();
+    bench.recovery.discard_space(Space::Initial, at(10));
+    bench.recovery.check_invariants();
+    assert_eq!(bench.in_flight(), BYTES);
+    assert_eq!(bench.controller.take(), [Told::Discarded(BYTES)]);
+    assert!(!bench.recovery.has_unacked(Space::Initial));
+}
+
+#[test]
+fn no_loss_is_found_in_a_discarded_space() {
+    let mut bench = Bench::handshaking(PtoContext::default());
+    for _ in 0..3 {
+        bench.send_in(Space::Initial, 0);
+    }
+    bench.ack_in(Space::Initial, 1..=1, 20);
+    assert!(bench.recovery.next_timeout().is_some(), "packet 0 waits");
+    bench.recovery.discard_space(Space::Initial, at(21));
+    bench.timeout(at(60_000));
+    assert_eq!(bench.lost(), [0_u64; 0]);
+}
+
+/// RFC 9002 §6.3, RFC 9000 §17.2.5.3.
+#[test]
+fn a_retry_hands_the_first_flight_back_and_keeps_counting() {
+    let mut bench = Bench::handshaking(PtoContext::default());
+    bench.send_in(Space::Initial, 0);
+    bench.send_in(Space::Data, 0);
+    bench.fire();
+    bench.controller.take();
+    let mut out = Outcome::new();
+    bench.recovery.on_retry(at(1100), &mut out);
+    bench.recovery.check_invariants();
+    let handed: Vec<_> = out.lost.iter().map(|p| (p.space, p.cause)).collect();
+    let expected = [
+        (Space::Initial, LossCause::NotAccepted),
+        (Space::Data, LossCause::NotAccepted),
+    ];
+    assert_eq!(handed, expected);
+    assert_eq!(bench.in_flight(), 0);
+    assert_eq!(bench.recovery.path(PATH).unwrap().pto_count(), 0);
+    assert_eq!(bench.recovery.next_number(Space::Initial), 1);
+    assert_eq!(bench.controller.congestion(), []);
+}
+
+/// RFC 9002 §6.4.
+#[test]
+fn rejected_0_rtt_is_handed_back_without_blame() {
+    let mut bench = Bench::handshaking(PtoContext::default());
+    bench.send_in(Space::Initial, 0);
+    for _ in 0..3 {
+        bench.send_in(Space::Data, 0);
+    }
+    bench.controller.take();
+    let mut out = Outcome::new();
+    bench.recovery.on_zero_rtt_rejected(at(100), &mut out);
+    bench.recovery.check_invariants();
+    assert_eq!(out.lost.len(), 3);
+    assert_eq!(bench.in_flight(), BYTES);
+    assert_eq!(bench.controller.take(), [Told::Discarded(3 * BYTES)]);
+}
+
+fn with_window(window: u64) -> (Recovery<()>, Fixed) {
+    let controller = Fixed::new(window);
+    let mut recovery = Recovery::new(Config::default(), at(0));
+    recovery.add_path(PATH, Box::new(controller.clone()), BYTES, at(0));
+    (recovery, controller)
+}
+
+fn send(recovery: &mut Recovery<()>, millis: u64) {
+    let info = crate::SentInfo {
+        space: Space::Data,
+        path: PATH,
+        number: recovery.next_number(Space::Data),
+        now: at(millis),
+        size: 1200,
+        ack_eliciting: true,
+        in_flight: true,
+        mtu_probe: false,
+        ect: false,
+    };
+    recovery.on_sent(info, ());
+}
+
+#[test]
+fn the_gate_closes_when_no_full_packet_fits() {
+    let (mut recovery, _) = with_window(3 * BYTES + BYTES - 1);
+    for _ in 0..3 {
+        assert!(matches!(recovery.gate(PATH, at(0)), Gate::Open { .. }));
+        send(&mut recovery, 0);
+    }
+    assert_eq!(recovery.gate(PATH, at(0)), Gate::Congestion);
+}
+
+#[test]
+fn a_train_never_exceeds_the_window() {
+    let (mut recovery, _) = with_window(5 * BYTES);
+    send(&mut recovery, 0);
+    let Gate::Open { bytes } = recovery.gate(PATH, at(0)) else {
+        panic!("closed");
+    };
+    assert!(bytes <= 4 * BYTES);
+}
+
+/// RFC 9002 §7.5: probes pass a full window, and count.
+#[test]
+fn probes_count_in_flight_beyond_the_window() {
+    let (mut recovery, _) = with_window(2 * BYTES);
+    for _ in 0..4 {
+        send(&mut recovery, 0);
+    }
+    recovery.check_invariants();
+    assert_eq!(recovery.path(PATH).unwrap().in_flight(), 4 * BYTES);
+    assert_eq!(recovery.gate(PATH, at(0)), Gate::Congestion);
+}
+
+/// RFC 9002 §7.7: the first flight is a burst, the next one is paced.
+#[test]
+fn the_handshake_does_not_wait_for_the_pacer() {
+    let (mut recovery, _) = with_window(10 * BYTES);
+    for _ in 0..10 {
+        assert!(matches!(recovery.gate(PATH, at(0)), Gate::Open { .. }));
+        send(&mut recovery, 0);
+    }
+    let mut out = Outcome::new();
+    recovery
+        .on_ack(
+            Space::Data,
+            core::iter::once(0..=9),
+            MS * 0,
+            at(100),
+            &mut out,
+        )
+        .unwrap();
+    let mut burst = 0;
+    let until = loop {
+        match recovery.gate(PATH, at(100)) {
+            Gate::Open { .. } => {
+                send(&mut recovery, 100);
+                burst += 1;
+            }
+            Gate::Pacing { until } => break until,
+            Gate::Congestion => panic!("window full after {burst}"),
+        }
+    };
+    assert!(burst <= 3, "{burst} packets at once");
+    assert!(until > at(100));
+    assert!(matches!(recovery.gate(PATH, until), Gate::Open { .. }));
+}
+
+#[test]
+fn the_controllers_rate_is_taken_if_it_has_one() {
+    let (mut recovery, controller) = with_window(100 * BYTES);
+    // 5/4 of the window over the initial RTT.
+    let derived = 100 * BYTES * 5 * 1000 / 4 / 333;
+    assert_eq!(recovery.path(PATH).unwrap().pacing_rate(), derived);
+    for (rate, expected) in [(Some(777), 777), (Some(0), derived)] {
+        let controller = Fixed {
+            rate,
+            ..controller.clone()
+        };
+        let mut out = Outcome::new();
+        recovery.remove_path(PATH, &mut out);
+        recovery.add_path(PATH, Box::new(controller), BYTES, at(0));
+        assert_eq!(recovery.path(PATH).unwrap().pacing_rate(), expected);
+    }
+}
+
+/// A round trip of 30 µs and timers of 100 µs: the pacer is not what limits.
+#[test]
+fn the_pacer_does_not_limit_a_tiny_round_trip() {
+    let micros = |n: u64| crate::time::Instant::from_nanos(n * 1000);
+    let (mut recovery, _) = with_window(50 * BYTES);
+    let mut out = Outcome::new();
+    let mut now = 0;
+    let mut rounds_held = 0;
+    for round in 0..200 {
+        let first = recovery.next_number(Space::Data);
+        while let Gate::Open { bytes } = recovery.gate(PATH, micros(now)) {
+            assert!(bytes >= BYTES);
+            let info = crate::SentInfo {
+                space: Space::Data,
+                path: PATH,
+                number: recovery.next_number(Space::Data),
+                now: micros(now),
+                size: 1200,
+                ack_eliciting: true,
+                in_flight: true,
+                mtu_probe: false,
+                ect: false,
+            };
+            recovery.on_sent(info, ());
+        }
+        let held = recovery.path(PATH).unwrap().in_flight() < 50 * BYTES;
+        rounds_held += u64::from(held && round > 20);
+        let last = recovery.next_number(Space::Data) - 1;
+        if last >= first {
+            out.clear();
+            recovery
+                .on_ack(
+                    Space::Data,
+                    core::iter::once(first..=last),
+                    MS * 0,
+                    micros(now + 30),
+                    &mut out,
+                )
+                .unwrap();
+        }
+        now += 100;
+    }
+    assert_eq!(rounds_held, 0, "rounds in which the window was not filled");
+}
+
+#[test]
+fn memory_is_given_back_between_flights() {
+    let mut bench = Bench::sampled(100);
+    bench.send_many(500, 1000);
+    bench.ack(1..=500, 1100);
+    bench.recovery.release_memory();
+    bench.send(1200);
+    bench.ack(501..=501, 1300);
+    assert_eq!(bench.acked(), [501]);
+}

@@ -1,0 +1,203 @@
+//! RFC 9002 §6.1: packet threshold, time threshold, and what a loss is not.
+
+use super::harness::{BYTES, Bench, PATH, Told, at};
+use crate::controller::CongestionCause;
+use crate::outcome::LossCause;
+use crate::{SentInfo, Space};
+
+/// §6.1.1.
+#[test]
+fn three_later_packets_make_a_loss() {
+    let mut bench = Bench::sampled(100);
+    bench.send_many(4, 1000);
+    bench.ack(3..=3, 1100);
+    assert_eq!(bench.lost(), [0_u64; 0]);
+    bench.ack(4..=4, 1100);
+    assert_eq!(bench.lost(), [1]);
+    assert_eq!(bench.out.lost[0].cause, LossCause::PacketThreshold);
+    assert_eq!(bench.out.lost[0].content, (Space::Data, 1));
+    assert_eq!(bench.in_flight(), BYTES);
+}
+
+/// §6.1.1 and A.10: sender-induced gaps are no packets.
+#[test]
+fn skipped_numbers_do_not_hasten_a_loss() {
+    let mut bench = Bench::sampled(100);
+    bench.send(1000);
+    bench.recovery.skip_number(Space::Data);
+    bench.send_many(2, 1000);
+    bench.ack(4..=4, 1100);
+    assert_eq!(bench.lost(), [0_u64; 0], "two packets later, not three");
+    bench.send(1100);
+    bench.ack(5..=5, 1101);
+    assert_eq!(bench.lost(), [1]);
+}
+
+/// §6.1.2.
+#[test]
+fn an_old_packet_is_lost_by_the_timer() {
+    let mut bench = Bench::sampled(80);
+    bench.send(1000);
+    bench.send(1010);
+    bench.ack(2..=2, 1090);
+    assert_eq!(bench.lost(), [0_u64; 0]);
+    // 9/8 of 80 ms after it was sent.
+    assert_eq!(bench.recovery.next_timeout(), Some(at(1090)));
+    bench.timeout(at(1089));
+    assert_eq!(bench.lost(), [0_u64; 0], "early calls are harmless");
+    bench.timeout(at(1090));
+    assert_eq!(bench.lost(), [1]);
+    assert_eq!(bench.out.lost[0].cause, LossCause::TimeThreshold);
+    assert_eq!(bench.out.pto, None);
+}
+
+/// §6.1.2: the larger of smoothed and latest.
+#[test]
+fn a_risen_rtt_raises_the_time_threshold() {
+    let mut bench = Bench::sampled(80);
+    bench.send(1000);
+    bench.send(1001);
+    bench.ack(2..=2, 1161);
+    assert_eq!(bench.recovery.next_timeout(), Some(at(1180)));
+}
+
+/// §6.1: only packets sent before an acknowledged one.
+#[test]
+fn nothing_later_than_the_largest_acknowledged_is_lost() {
+    let mut bench = Bench::sampled(10);
+    bench.send_many(3, 1000);
+    bench.ack(1..=1, 1010);
+    bench.timeout(at(9000));
+    assert_eq!(bench.lost(), [0_u64; 0]);
+    assert!(bench.out.pto.is_some(), "a timeout is not a loss (§6.2)");
+}
+
+#[test]
+fn spaces_are_judged_apart() {
+    let mut bench = Bench::handshaking(crate::PtoContext::default());
+    bench.send_in(Space::Initial, 0);
+    for _ in 0..4 {
+        bench.send_in(Space::Handshake, 1);
+    }
+    bench.ack_in(Space::Handshake, 3..=3, 20);
+    assert_eq!(bench.lost(), [0], "of the Handshake space");
+    assert_eq!(bench.out.lost[0].space, Space::Handshake);
+    assert!(bench.recovery.has_unacked(Space::Initial));
+}
+
+#[test]
+fn the_controller_hears_of_a_loss_once_and_before_the_ack() {
+    let mut bench = Bench::sampled(100);
+    bench.send_many(9, 1000);
+    bench.controller.take();
+    // 1–9 in flight; 1, 2, 4 are missing.
+    bench.ack_ranges(&[5..=9, 3..=3], 1100);
+    let told = bench.controller.take();
+    let lost = Told::Congested {
+        cause: CongestionCause::Loss,
+        largest: 4,
+        next: 10,
+        bytes: 3 * BYTES,
+        packets: 3,
+        ranges: 2,
+        before: 9 * BYTES,
+        after: 0,
+        persistent: false,
+    };
+    let acked = Told::Acked {
+        bytes: 6 * BYTES,
+        packets: 6,
+        largest: 9,
+        before: 9 * BYTES,
+        after: 0,
+        lost: 3 * BYTES,
+        used: 0,
+        sampled: true,
+    };
+    assert_eq!(told, [lost, acked]);
+}
+
+/// RFC 9000 §14.4.
+#[test]
+fn a_lost_mtu_probe_is_no_congestion() {
+    let mut bench = Bench::sampled(100);
+    let probe = SentInfo {
+        mtu_probe: true,
+        size: 1452,
+        ..bench.info(Space::Data, 1000)
+    };
+    bench.send_info(probe);
+    bench.send_many(3, 1000);
+    bench.ack(2..=4, 1100);
+    assert_eq!(bench.lost(), [1]);
+    assert!(bench.out.lost[0].mtu_probe);
+    assert_eq!(bench.in_flight(), 0, "it did count in flight");
+    assert_eq!(bench.controller.congestion(), []);
+    assert_eq!(bench.recovery.path(PATH).unwrap().lost(), 0);
+}
+
+#[test]
+fn padding_counts_in_flight_and_is_lost_without_eliciting_acks() {
+    let mut bench = Bench::sampled(100);
+    let padded = SentInfo {
+        ack_eliciting: false,
+        ..bench.info(Space::Data, 1000)
+    };
+    bench.send_info(padded);
+    assert_eq!(bench.in_flight(), BYTES);
+    assert_eq!(bench.recovery.next_timeout(), None, "no ack is due");
+    bench.send_many(3, 1000);
+    bench.ack(4..=4, 1100);
+    assert_eq!(bench.lost(), [1]);
+}
+
+#[test]
+fn the_loss_timer_is_never_left_in_the_past() {
+    let mut bench = Bench::sampled(80);
+    bench.send_many(2, 1000);
+    bench.ack(2..=2, 1070);
+    // The RTT rises before the timer fires: it fires, and waits again.
+    bench.send(1080);
+    bench.ack(3..=3, 1089);
+    let mut fired = 0;
+    while let Some(due) = bench.recovery.next_timeout() {
+        bench.timeout(due);
+        assert!(bench.recovery.next_timeout().is_none_or(|next| next > due));
+        fired += 1;
+        assert!(fired < 5);
+    }
+    assert_eq!(bench.in_flight(), 0);
+}
+
+/// RFC 9002 §7.1.
+#[test]
+fn a_rise_of_the_ce_count_is_told_as_congestion() {
+    let mut bench = Bench::sampled(100);
+    bench.send_many(3, 1000);
+    bench.ack(1..=2, 1100);
+    bench.controller.take();
+    let index = bench.out.newly_acked.largest.unwrap().index;
+    bench.recovery.on_ecn_ce(PATH, index, 2, at(1100));
+    let marked = Told::Congested {
+        cause: CongestionCause::EcnCe,
+        largest: 2,
+        next: 4,
+        bytes: 0,
+        packets: 2,
+        ranges: 0,
+        before: BYTES,
+        after: BYTES,
+        persistent: false,
+    };
+    assert_eq!(bench.controller.take(), [marked]);
+}
+
+#[test]
+fn a_bare_ack_in_front_does_not_hide_the_timer() {
+    let mut bench = Bench::sampled(80);
+    bench.send_ack_only(1000);
+    bench.send(1000);
+    bench.send(1005);
+    bench.ack(3..=3, 1085);
+    assert_eq!(bench.recovery.next_timeout(), Some(at(1090)));
+}

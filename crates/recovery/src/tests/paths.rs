@@ -1,0 +1,169 @@
+//! Several paths (RFC 9000 §9.4): none touches another's estimates.
+
+use super::harness::{BYTES, Bench, Fixed, MS, PATH, Told, at};
+use crate::outcome::{LossCause, Outcome};
+use crate::{Gate, PathId, SentInfo, Space};
+
+const NEW: PathId = PathId(1);
+
+/// A sampled connection (100 ms) with a second path.
+fn migrating() -> (Bench, Fixed) {
+    let mut bench = Bench::sampled(100);
+    let controller = Fixed::new(1 << 30);
+    bench
+        .recovery
+        .add_path(NEW, Box::new(controller.clone()), BYTES, at(200));
+    (bench, controller)
+}
+
+fn send_on(bench: &mut Bench, path: PathId, millis: u64) -> u64 {
+    let info = SentInfo {
+        path,
+        ..bench.info(Space::Data, millis)
+    };
+    bench.send_info(info)
+}
+
+fn congested(controller: &Fixed) -> bool {
+    !controller.congestion().is_empty()
+}
+
+#[test]
+fn each_path_has_its_own_send_order_and_flight() {
+    let (mut bench, new) = migrating();
+    send_on(&mut bench, NEW, 1000);
+    send_on(&mut bench, PATH, 1000);
+    send_on(&mut bench, NEW, 1000);
+    assert_eq!(bench.recovery.path(NEW).unwrap().next_index(), 2);
+    assert_eq!(bench.recovery.path(NEW).unwrap().in_flight(), 2 * BYTES);
+    assert_eq!(bench.in_flight(), BYTES);
+    let indices = new.take().into_iter().map(|told| match told {
+        Told::Sent { index, .. } => index,
+        other => panic!("{other:?}"),
+    });
+    assert!(indices.eq([0, 1]));
+}
+
+#[test]
+fn an_ack_over_two_paths_tells_each_controller_its_own() {
+    let (mut bench, new) = migrating();
+    send_on(&mut bench, PATH, 1000);
+    send_on(&mut bench, NEW, 1000);
+    send_on(&mut bench, NEW, 1000);
+    bench.controller.take();
+    new.take();
+    bench.ack(1..=3, 1050);
+    let bytes = |controller: &Fixed| match controller.take().as_slice() {
+        [Told::Acked { bytes, sampled, .. }] => (*bytes, *sampled),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(bytes(&new), (2 * BYTES, true));
+    assert_eq!(bytes(&bench.controller), (BYTES, false));
+}
+
+#[test]
+fn the_rtt_is_that_of_the_packets_path() {
+    let (mut bench, _) = migrating();
+    send_on(&mut bench, NEW, 1000);
+    bench.ack(1..=1, 1010);
+    assert_eq!(bench.out.rtt_updated, Some(NEW));
+    let rtt = |path| bench.recovery.path(path).unwrap().rtt().min();
+    assert_eq!(rtt(NEW), Some(MS * 10));
+    assert_eq!(rtt(PATH), Some(MS * 100));
+}
+
+/// Nothing of the old path is lost because the new one is faster.
+#[test]
+fn a_faster_new_path_does_not_make_the_old_ones_packets_lost() {
+    let (mut bench, new) = migrating();
+    bench.send_many(10, 1000);
+    for _ in 0..10 {
+        send_on(&mut bench, NEW, 1001);
+    }
+    bench.ack(11..=20, 1011);
+    assert_eq!(bench.lost(), [0_u64; 0]);
+    // They arrive at their own pace.
+    bench.ack(1..=20, 1100);
+    assert_eq!(bench.acked().len(), 10);
+    assert!(!congested(&new) && !congested(&bench.controller));
+}
+
+/// A dead old path's packets are found lost through the new one, and the new
+/// one's controller is not blamed.
+#[test]
+fn a_dead_old_paths_packets_are_lost_by_time() {
+    let (mut bench, new) = migrating();
+    bench.send_many(3, 1000);
+    bench.recovery.set_active_path(NEW, at(1001));
+    send_on(&mut bench, NEW, 1001);
+    bench.ack(4..=4, 1011);
+    assert_eq!(bench.recovery.next_timeout(), Some(at(1112) + MS / 2));
+    bench.fire();
+    assert_eq!(bench.lost(), [1, 2, 3]);
+    assert!(bench.out.lost.iter().all(|packet| packet.path == PATH));
+    assert!(congested(&bench.controller) && !congested(&new));
+}
+
+/// Bytes in flight are not forgotten by a migration, so the timer lives.
+#[test]
+fn the_timer_survives_a_migration() {
+    let (mut bench, _) = migrating();
+    bench.send(1000);
+    bench.recovery.set_active_path(NEW, at(1001));
+    bench.recovery.check_invariants();
+    bench.fire();
+    assert_eq!(bench.out.pto, Some(Space::Data));
+}
+
+#[test]
+fn a_removed_path_hands_its_packets_back() {
+    let (mut bench, new) = migrating();
+    bench.send_many(2, 1000);
+    send_on(&mut bench, NEW, 1000);
+    bench.recovery.set_active_path(NEW, at(1000));
+    let mut out = Outcome::new();
+    bench.recovery.remove_path(PATH, &mut out);
+    bench.recovery.check_invariants();
+    let causes: Vec<_> = out.lost.iter().map(|p| (p.number, p.cause)).collect();
+    assert_eq!(
+        causes,
+        [(1, LossCause::PathRemoved), (2, LossCause::PathRemoved)]
+    );
+    assert!(bench.recovery.path(PATH).is_none());
+    // A late ACK of them is harmless.
+    bench.ack(1..=3, 1100);
+    assert_eq!(bench.acked(), [3]);
+    assert!(!congested(&new));
+}
+
+#[test]
+fn a_removed_paths_earlier_losses_are_harmless_too() {
+    let (mut bench, _) = migrating();
+    bench.send_many(5, 1000);
+    bench.ack(4..=5, 1100);
+    assert_eq!(bench.lost(), [1, 2]);
+    bench.recovery.set_active_path(NEW, at(1100));
+    let mut out = Outcome::new();
+    bench.recovery.remove_path(PATH, &mut out);
+    bench.ack(1..=5, 1200);
+    assert_eq!(bench.out.spurious, 0);
+}
+
+#[test]
+fn an_mds_is_a_paths_own() {
+    let (mut bench, new) = migrating();
+    bench.recovery.set_mds(NEW, 1452);
+    assert_eq!(bench.recovery.path(NEW).unwrap().mds(), 1452);
+    assert_eq!(bench.recovery.path(PATH).unwrap().mds(), BYTES);
+    assert_eq!(new.take(), [Told::Mds(1452)]);
+    assert_eq!(bench.controller.take(), []);
+}
+
+#[test]
+fn a_new_path_may_send_its_initial_window() {
+    let (mut bench, _) = migrating();
+    match bench.recovery.gate(NEW, at(200)) {
+        Gate::Open { bytes } => assert!(bytes >= 2 * BYTES),
+        other => panic!("{other:?}"),
+    }
+}

@@ -1,0 +1,164 @@
+//! RFC 9002 §7.6: persistent congestion, through the facade.
+
+use super::harness::{Bench, PATH, Told, at};
+use crate::{PtoContext, Space};
+
+fn collapsed(bench: &Bench) -> bool {
+    let persistent = |told: &Told| {
+        matches!(
+            told,
+            Told::Congested {
+                persistent: true,
+                ..
+            }
+        )
+    };
+    bench.controller.take().iter().any(persistent)
+}
+
+/// 100 ms RTT once sampled: PTO 325 ms, so 975 ms have to be exceeded.
+const SPAN: u64 = 975;
+
+#[test]
+fn losses_over_three_ptos_collapse_the_window() {
+    let mut bench = Bench::sampled(100);
+    bench.send(1000);
+    bench.send(1001 + SPAN);
+    bench.send_many(3, 2000);
+    bench.ack(3..=5, 2100);
+    assert_eq!(bench.lost(), [1, 2]);
+    assert!(collapsed(&bench));
+    assert_eq!(bench.out.persistent_congestion, [PATH]);
+}
+
+#[test]
+fn losses_over_exactly_three_ptos_do_not() {
+    let mut bench = Bench::sampled(100);
+    bench.send(1000);
+    bench.send(1000 + SPAN);
+    bench.send_many(3, 1980);
+    bench.ack(3..=5, 2080);
+    assert_eq!(bench.lost(), [1, 2]);
+    assert!(!collapsed(&bench));
+    assert!(bench.out.persistent_congestion.is_empty());
+}
+
+/// §7.6.2: none of the packets in between is acknowledged.
+#[test]
+fn an_acknowledged_packet_in_between_prevents_it() {
+    let mut bench = Bench::sampled(100);
+    bench.send(1000);
+    bench.send(1500);
+    bench.send(3000);
+    bench.send_many(3, 3000);
+    bench.ack_ranges(&[4..=6, 2..=2], 3100);
+    assert_eq!(bench.lost(), [1, 3]);
+    assert!(!collapsed(&bench));
+}
+
+/// §7.6.2: across all packet number spaces.
+#[test]
+fn an_acknowledged_packet_of_another_space_prevents_it() {
+    for acked in [true, false] {
+        let mut bench = Bench::handshaking(PtoContext::default());
+        bench.send_in(Space::Initial, 0);
+        bench.ack_in(Space::Initial, 0..=0, 100);
+        bench.send_in(Space::Handshake, 1000);
+        bench.send_in(Space::Initial, 1500);
+        if acked {
+            bench.ack_in(Space::Initial, 1..=1, 1600);
+        }
+        bench.send_in(Space::Handshake, 3000);
+        for _ in 0..3 {
+            bench.send_in(Space::Handshake, 3000);
+        }
+        bench.ack_in(Space::Handshake, 2..=4, 3100);
+        assert_eq!(bench.lost(), [0, 1]);
+        assert_eq!(collapsed(&bench), !acked);
+    }
+}
+
+/// §7.6.2: both packets are ack-eliciting.
+#[test]
+fn packets_that_elicit_no_ack_do_not_span_it() {
+    let mut bench = Bench::sampled(100);
+    let mut padded = bench.info(Space::Data, 1000);
+    padded.ack_eliciting = false;
+    bench.send_info(padded);
+    bench.send(3000);
+    bench.send_many(3, 3000);
+    bench.ack(3..=5, 3100);
+    assert_eq!(bench.lost(), [1, 2]);
+    assert!(!collapsed(&bench));
+}
+
+/// §7.6.2: an RTT sample existed when they were sent.
+#[test]
+fn packets_sent_before_the_first_rtt_sample_do_not_span_it() {
+    let mut bench = Bench::new();
+    bench.send(0);
+    bench.send(20_000);
+    bench.send_many(3, 20_000);
+    bench.ack(2..=4, 20_050);
+    assert_eq!(bench.lost(), [0, 1]);
+    assert!(!collapsed(&bench));
+}
+
+/// RFC 9000 §14.4 and RFC 9002 §7.6: a probe of the MTU tells nothing.
+#[test]
+fn mtu_probes_do_not_span_it() {
+    let mut bench = Bench::sampled(100);
+    for millis in [1000, 3000] {
+        let mut probe = bench.info(Space::Data, millis);
+        probe.mtu_probe = true;
+        bench.send_info(probe);
+    }
+    bench.send_many(3, 3000);
+    bench.ack(3..=5, 3100);
+    assert_eq!(bench.lost(), [1, 2]);
+    assert!(!collapsed(&bench));
+}
+
+#[test]
+fn losses_found_in_two_steps_count_together() {
+    let mut bench = Bench::sampled(100);
+    bench.send(1000);
+    bench.send(2090);
+    bench.send(2090);
+    bench.send(2090);
+    bench.ack(4..=4, 2150);
+    assert_eq!(bench.lost(), [1]);
+    assert!(!collapsed(&bench));
+    bench.fire();
+    assert_eq!(bench.lost(), [2, 3]);
+    assert!(collapsed(&bench));
+}
+
+/// §5.2: the minimum starts over with the newest sample.
+#[test]
+fn the_minimum_rtt_starts_over() {
+    let mut bench = Bench::sampled(100);
+    bench.send(1000);
+    bench.send(5000);
+    bench.send_many(3, 5000);
+    bench.ack(3..=5, 5300);
+    assert!(collapsed(&bench));
+    let min = bench.recovery.path(PATH).unwrap().rtt().min();
+    assert_eq!(min, Some(at(300) - at(0)));
+}
+
+/// The same silence is one collapse: later losses of it begin a new span.
+#[test]
+fn it_is_told_once() {
+    let mut bench = Bench::sampled(100);
+    bench.send(1000);
+    bench.send(3000);
+    bench.send_many(2, 3000);
+    bench.send_many(3, 3001);
+    bench.ack(5..=5, 3101);
+    assert_eq!(bench.lost(), [1, 2]);
+    assert!(collapsed(&bench));
+    bench.ack(6..=7, 3101);
+    assert_eq!(bench.lost(), [3, 4]);
+    assert!(!collapsed(&bench));
+}

@@ -1,0 +1,200 @@
+//! RFC 9002 §6.2: the probe timeout.
+
+use super::harness::{Bench, MS, PATH, at};
+use crate::{PtoContext, Space};
+
+fn client() -> PtoContext {
+    PtoContext::default()
+}
+
+fn server() -> PtoContext {
+    PtoContext {
+        peer_completed_address_validation: true,
+        ..PtoContext::default()
+    }
+}
+
+fn confirmed() -> PtoContext {
+    PtoContext {
+        handshake_confirmed: true,
+        has_handshake_keys: true,
+        peer_completed_address_validation: true,
+        amplification_blocked: false,
+    }
+}
+
+/// §6.2.1: smoothed_rtt + max(4·rttvar, kGranularity) + max_ack_delay.
+#[test]
+fn the_period_of_1_rtt_packets_includes_the_peers_delay() {
+    let mut bench = Bench::sampled(100);
+    bench.send(1000);
+    // 100 + 4·50 + 25.
+    assert_eq!(bench.recovery.next_timeout(), Some(at(1325)));
+    bench.recovery.set_max_ack_delay(MS * 5);
+    assert_eq!(bench.recovery.next_timeout(), Some(at(1305)));
+}
+
+#[test]
+fn the_period_of_handshake_packets_does_not() {
+    let mut bench = Bench::handshaking(server());
+    bench.send_in(Space::Handshake, 0);
+    assert_eq!(bench.recovery.next_timeout(), Some(at(999)));
+}
+
+/// §6.2.1: each expiry doubles the period, over all spaces.
+#[test]
+fn expiries_double_the_period_over_all_spaces() {
+    let mut bench = Bench::handshaking(server());
+    bench.send_in(Space::Initial, 0);
+    bench.send_in(Space::Handshake, 0);
+    assert_eq!(bench.fire(), at(999));
+    assert_eq!(bench.out.pto, Some(Space::Initial));
+    bench.send_in(Space::Initial, 999);
+    bench.recovery.discard_space(Space::Initial, at(1000));
+    // Discarding keys starts over (§6.2.2).
+    assert_eq!(bench.recovery.path(PATH).unwrap().pto_count(), 0);
+    assert_eq!(bench.fire(), at(1999));
+    assert_eq!(bench.out.pto, Some(Space::Handshake));
+    assert_eq!(bench.fire(), at(1999 + 1998));
+    assert_eq!(bench.fire(), at(1999 + 1998 + 3996));
+    assert!(bench.out.lost.is_empty(), "§6.2: no loss by timeout");
+}
+
+/// §6.2.1: sending an ack-eliciting packet restarts the period.
+#[test]
+fn sending_restarts_the_period() {
+    let mut bench = Bench::sampled(100);
+    bench.send(1000);
+    bench.send(1200);
+    assert_eq!(bench.recovery.next_timeout(), Some(at(1525)));
+    bench.send_ack_only(1300);
+    assert_eq!(bench.recovery.next_timeout(), Some(at(1525)));
+}
+
+/// §6.2.1: so does progress; otherwise a long queue fires it in the past.
+#[test]
+fn progress_restarts_the_period() {
+    let mut bench = Bench::sampled(100);
+    bench.send_many(3, 1000);
+    bench.ack(1..=1, 1300);
+    let path = bench.recovery.path(PATH).unwrap();
+    let period = path.pto(Space::Data, MS * 25);
+    assert_eq!(bench.recovery.next_timeout(), Some(at(1300) + period));
+}
+
+/// §6.2.1: an acknowledgment resets the backoff.
+#[test]
+fn an_ack_resets_the_backoff() {
+    let mut bench = Bench::sampled(100);
+    bench.send(1000);
+    bench.fire();
+    bench.send(1325);
+    assert_eq!(bench.recovery.path(PATH).unwrap().pto_count(), 1);
+    bench.ack(2..=2, 1400);
+    assert_eq!(bench.recovery.path(PATH).unwrap().pto_count(), 0);
+}
+
+/// §6.2.1: not at a client unsure of its address's validation.
+#[test]
+fn initial_acks_do_not_reset_a_clients_backoff() {
+    let mut bench = Bench::handshaking(client());
+    bench.send_in(Space::Initial, 0);
+    bench.fire();
+    bench.send_in(Space::Initial, 999);
+    bench.ack_in(Space::Initial, 1..=1, 1100);
+    assert_eq!(bench.recovery.path(PATH).unwrap().pto_count(), 1);
+}
+
+/// §6.2.1: no probes for 1-RTT packets before the handshake is confirmed.
+#[test]
+fn data_is_not_probed_before_confirmation() {
+    let mut bench = Bench::handshaking(server());
+    bench.send(0);
+    assert_eq!(bench.recovery.next_timeout(), None);
+    bench.recovery.set_handshake_state(confirmed(), at(50));
+    assert!(bench.recovery.next_timeout().is_some());
+}
+
+/// §6.2.2.1: a client probes even with nothing in flight.
+#[test]
+fn a_client_probes_while_the_server_may_be_blocked() {
+    let mut bench = Bench::handshaking(client());
+    assert_eq!(bench.recovery.next_timeout(), None, "nothing sent yet");
+    bench.send_in(Space::Initial, 0);
+    bench.ack_in(Space::Initial, 0..=0, 100);
+    assert_eq!(bench.in_flight(), 0);
+    // 100 + 4·50 from the ACK on.
+    assert_eq!(bench.fire(), at(400));
+    assert_eq!(bench.out.pto, Some(Space::Initial));
+    let keys = PtoContext {
+        has_handshake_keys: true,
+        ..client()
+    };
+    bench.recovery.set_handshake_state(keys, at(500));
+    assert_eq!(bench.fire(), at(1100), "backed off");
+    assert_eq!(bench.out.pto, Some(Space::Handshake));
+    bench.recovery.set_handshake_state(server(), at(1200));
+    assert_eq!(bench.recovery.next_timeout(), None);
+}
+
+/// The pseudocode of A.8 leaves this client without a timer; §6.2.2.1 does not.
+#[test]
+fn zero_rtt_in_flight_does_not_disarm_the_client() {
+    let mut bench = Bench::handshaking(client());
+    bench.send_in(Space::Initial, 0);
+    bench.send_in(Space::Data, 1);
+    bench.ack_in(Space::Initial, 0..=0, 100);
+    bench.fire();
+    assert_eq!(bench.out.pto, Some(Space::Initial));
+}
+
+/// §6.2.2.1: a server at its limit arms nothing; released, it may be late.
+#[test]
+fn a_blocked_server_has_no_timer() {
+    let mut bench = Bench::handshaking(server());
+    bench.send_in(Space::Initial, 0);
+    let blocked = PtoContext {
+        amplification_blocked: true,
+        ..server()
+    };
+    bench.recovery.set_handshake_state(blocked, at(1));
+    assert_eq!(bench.recovery.next_timeout(), None);
+    bench.recovery.set_handshake_state(server(), at(5000));
+    assert_eq!(bench.recovery.next_timeout(), Some(at(999)));
+    bench.timeout(at(5000));
+    assert_eq!(bench.out.pto, Some(Space::Initial));
+    // Even if nothing could be sent, the next one lies ahead.
+    assert_eq!(bench.recovery.next_timeout(), Some(at(5000 + 1998)));
+}
+
+/// §6.2.1: no probe while a timer for losses is set.
+#[test]
+fn the_loss_timer_comes_first() {
+    let mut bench = Bench::sampled(80);
+    bench.send_many(2, 1000);
+    bench.ack(2..=2, 1080);
+    assert_eq!(bench.recovery.next_timeout(), Some(at(1090)));
+}
+
+/// §6.2.1: the earlier of the Initial and the Handshake space.
+#[test]
+fn the_earliest_space_is_probed() {
+    let mut bench = Bench::handshaking(server());
+    bench.send_in(Space::Handshake, 0);
+    bench.send_in(Space::Initial, 10);
+    bench.fire();
+    assert_eq!(bench.out.pto, Some(Space::Handshake));
+}
+
+#[test]
+fn a_silent_path_is_probed_forever_but_ever_more_rarely() {
+    let mut bench = Bench::sampled(100);
+    bench.send(1000);
+    let mut last = at(1000);
+    for _ in 0..40 {
+        let due = bench.fire();
+        assert!(due > last && due - last <= MS * 60_000);
+        last = due;
+    }
+    assert!(last > at(1000) + MS * 60_000 * 30);
+}

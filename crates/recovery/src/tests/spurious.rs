@@ -1,0 +1,133 @@
+//! Losses that prove spurious: thresholds and undo (RFC 9438 §4.9.2).
+
+use super::harness::{Bench, PATH, Told, at};
+use crate::PathRecovery;
+
+fn path(bench: &Bench) -> &PathRecovery {
+    bench.recovery.path(PATH).unwrap()
+}
+
+fn undone(bench: &Bench) -> Vec<u64> {
+    let told = bench.controller.take();
+    let event = |told| match told {
+        Told::Spurious(event) => Some(event),
+        _ => None,
+    };
+    told.into_iter().filter_map(event).collect()
+}
+
+/// Packets 1 and 2 of ten are declared lost, in the event bounded by 11.
+fn two_lost() -> Bench {
+    let mut bench = Bench::sampled(100);
+    bench.send_many(10, 1000);
+    bench.ack(3..=6, 1100);
+    assert_eq!(bench.lost(), [1, 2]);
+    bench.controller.take();
+    bench
+}
+
+#[test]
+fn an_event_is_undone_when_all_its_losses_arrive() {
+    let mut bench = two_lost();
+    bench.ack(1..=1, 1101);
+    assert_eq!((bench.out.spurious, bench.out.undone), (1, 0));
+    assert_eq!(undone(&bench), []);
+    bench.ack(2..=2, 1102);
+    assert_eq!((bench.out.spurious, bench.out.undone), (1, 1));
+    assert_eq!(undone(&bench), [11]);
+    bench.ack(1..=10, 1110);
+    assert_eq!(undone(&bench), [], "once");
+}
+
+#[test]
+fn one_late_ack_among_real_losses_undoes_nothing() {
+    let mut bench = two_lost();
+    bench.ack(2..=2, 1101);
+    bench.ack(7..=10, 1102);
+    assert_eq!(undone(&bench), []);
+    // Three PTOs later it is settled that packet 1 was lost.
+    bench.send(9000);
+    bench.ack_ranges(&[11..=11, 1..=1], 9100);
+    assert_eq!(bench.out.spurious, 0);
+    assert_eq!(undone(&bench), []);
+}
+
+#[test]
+fn a_further_loss_in_the_same_recovery_belongs_to_the_event() {
+    let mut bench = two_lost();
+    // 7 is lost too: sent before the boundary, so no new event.
+    bench.ack(8..=10, 1105);
+    assert_eq!(bench.lost(), [7]);
+    bench.ack(1..=2, 1106);
+    assert_eq!(undone(&bench), []);
+    bench.ack(7..=7, 1107);
+    assert_eq!(undone(&bench), [11]);
+}
+
+#[test]
+fn marks_make_the_event_real() {
+    let mut bench = two_lost();
+    bench.recovery.on_ecn_ce(PATH, 6, 1, at(1100));
+    bench.ack(1..=2, 1102);
+    assert_eq!(bench.out.spurious, 2);
+    assert_eq!(undone(&bench), []);
+}
+
+#[test]
+fn late_packets_are_not_counted_twice() {
+    let mut bench = two_lost();
+    bench.ack(1..=2, 1102);
+    assert!(bench.out.acked.is_empty(), "the content was handed back");
+    assert_eq!(bench.in_flight(), 4 * 1200);
+    assert_eq!(path(&bench).delivered(), 7 * 1200, "but it was delivered");
+}
+
+/// RFC 9002 §6.1.1: reordering seen raises the packet threshold.
+#[test]
+fn the_packet_threshold_follows_the_reordering() {
+    let mut bench = two_lost();
+    bench.ack(1..=1, 1101);
+    // Packet 6 was acknowledged before packet 1: five apart.
+    assert_eq!(path(&bench).packet_threshold(), 6);
+    bench.ack(2..=10, 1102);
+    bench.send_many(6, 1200);
+    bench.ack(15..=15, 1210);
+    assert_eq!(bench.lost(), [0_u64; 0], "tolerated now");
+    bench.send(1211);
+    bench.send(1211);
+    bench.ack(17..=17, 1212);
+    assert_eq!(bench.lost(), [11]);
+}
+
+/// RFC 9002 §6.1.2: lateness seen raises the time threshold, once per ACK.
+#[test]
+fn the_time_threshold_follows_the_lateness() {
+    let mut bench = Bench::sampled(80);
+    bench.send_many(3, 1000);
+    bench.ack(3..=3, 1080);
+    bench.fire();
+    assert_eq!(bench.lost(), [1, 2]);
+    assert_eq!(path(&bench).time_threshold_eighths(), 9);
+    bench.ack(1..=2, 1095);
+    assert_eq!(bench.out.spurious, 2);
+    assert_eq!(path(&bench).time_threshold_eighths(), 10);
+}
+
+#[test]
+fn spurious_losses_within_the_time_threshold_do_not_raise_it() {
+    let mut bench = two_lost();
+    bench.ack(1..=2, 1101);
+    assert_eq!(path(&bench).time_threshold_eighths(), 9);
+}
+
+#[test]
+fn after_an_undo_the_next_loss_is_a_new_event() {
+    let mut bench = two_lost();
+    bench.ack(1..=2, 1102);
+    assert_eq!(undone(&bench), [11]);
+    bench.send_many(10, 1110);
+    bench.ack(11..=20, 1200);
+    assert_eq!(bench.lost(), [7, 8, 9, 10]);
+    bench.ack(7..=10, 1201);
+    assert_eq!(undone(&bench), [21]);
+}

@@ -1,0 +1,424 @@
+//! What an ACK frame or the loss timer decides: acknowledged, late, or lost.
+//!
+//! The order is RFC 9002 appendix A.7's: take out what is acknowledged, sample
+//! the RTT, find what is lost, tell the controllers of losses, then of ACKs.
+
+use core::ops::RangeInclusive;
+use core::time::Duration;
+
+use crate::controller::{Ack, Congestion, CongestionCause, SendIndex};
+use crate::loss::{Verdict, judge};
+use crate::outcome::{AckError, Acked, LargestAcked, LossCause, Lost, NewlyAcked, Outcome};
+use crate::packet::Packet;
+use crate::path::{PathId, PathRecovery};
+use crate::recovery::Recovery;
+use crate::space::Space;
+use crate::spurious::Remembered;
+use crate::time::Instant;
+
+/// What an ACK frame newly acknowledged on a path.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct AckTally {
+    /// Bytes in flight before the frame.
+    in_flight_before: u64,
+    /// The space's largest acknowledged on this path before the frame.
+    pub(crate) largest_before: Option<u64>,
+    /// Any packet of the path is newly acknowledged, in flight or not.
+    pub(crate) touched: bool,
+    /// A packet came later than the time threshold allows.
+    pub(crate) late: bool,
+    pub(crate) bytes: u64,
+    packets: u64,
+    used_bytes: u64,
+    largest: Option<(SendIndex, Instant)>,
+    pub(crate) largest_tx_in_flight: u64,
+}
+
+impl AckTally {
+    pub(crate) fn add<F>(&mut self, packet: &Packet<F>, used: bool) {
+        self.bytes += packet.bytes();
+        self.packets += 1;
+        if used {
+            self.used_bytes += packet.bytes();
+        }
+        if self.largest.is_none_or(|(index, _)| packet.index > index) {
+            self.largest = Some((packet.index, packet.time));
+            self.largest_tx_in_flight = packet.rate.tx_in_flight;
+        }
+    }
+}
+
+/// What one verdict declared lost on a path.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LossTally {
+    /// Largest number the packet threshold gives up.
+    bound: Option<u64>,
+    pub(crate) in_flight_before: u64,
+    bytes: u64,
+    packets: u64,
+    ranges: u64,
+    last: Option<u64>,
+    largest: Option<(SendIndex, u64)>,
+    pub(crate) persistent: bool,
+    pub(crate) new_event: bool,
+}
+
+impl LossTally {
+    pub(crate) fn add<F>(&mut self, number: u64, packet: &Packet<F>) {
+        self.bytes += packet.bytes();
+        self.packets += 1;
+        if self.last.is_none_or(|last| last + 1 != number) {
+            self.ranges += 1;
+        }
+        self.last = Some(number);
+        if self.largest.is_none_or(|(index, _)| packet.index > index) {
+            self.largest = Some((packet.index, packet.rate.tx_in_flight));
+        }
+    }
+}
+
+/// The path with this id; a packet of another can't be in the ledger.
+fn path_of(paths: &mut [PathRecovery], id: PathId) -> Option<&mut PathRecovery> {
+    paths.iter_mut().find(|path| path.id == id)
+}
+
+impl<F> Recovery<F> {
+    /// An ACK frame arrived in `space`. Its `ranges` come as in the frame:
+    /// descending, apart from each other. `ack_delay` is the frame's, decoded.
+    ///
+    /// # Errors
+    /// [`AckError`] if it acknowledges a packet that was never sent: the
+    /// connection closes with PROTOCOL_VIOLATION. Part of the frame may have
+    /// been processed by then.
+    pub fn on_ack(
+        &mut self,
+        space: Space,
+        ranges: impl Iterator<Item = RangeInclusive<u64>>,
+        ack_delay: Duration,
+        now: Instant,
+        out: &mut Outcome<F>,
+    ) -> Result<(), AckError> {
+        if self.spaces[space.index()].discarded {
+            return Ok(());
+        }
+        self.forget_expired(now);
+        self.begin_ack(space);
+        let (largest, summary) = self.take_acked(space, ranges, now, out)?;
+        out.newly_acked = summary;
+        let ledger = &mut self.spaces[space.index()];
+        ledger.largest_acked = ledger.largest_acked.max(largest);
+        if let Some(newest) = summary.largest {
+            let sampled = largest == Some(newest.number) && summary.ack_eliciting;
+            if sampled {
+                self.sample_rtt(space, &newest, ack_delay, now, out);
+            }
+            self.detect_losses(space, now, out);
+            self.finish_losses(now, out);
+            self.finish_ack(sampled.then_some(newest.path), now);
+            self.deadlock_since = Some(now);
+        }
+        self.widen_late();
+        Ok(())
+    }
+
+    fn begin_ack(&mut self, space: Space) {
+        self.begin_verdict();
+        for path in &mut self.paths {
+            path.ack = AckTally {
+                in_flight_before: path.in_flight,
+                largest_before: path.spaces[space.index()].largest_acked,
+                ..AckTally::default()
+            };
+        }
+    }
+
+    /// Begins to count losses.
+    pub(crate) fn begin_verdict(&mut self) {
+        for path in &mut self.paths {
+            path.loss = LossTally {
+                in_flight_before: path.in_flight,
+                ..LossTally::default()
+            };
+        }
+    }
+
+    /// Takes out what the frame acknowledges. Returns the frame's largest
+    /// number and the sum of what is new.
+    fn take_acked(
+        &mut self,
+        space: Space,
+        ranges: impl Iterator<Item = RangeInclusive<u64>>,
+        now: Instant,
+        out: &mut Outcome<F>,
+    ) -> Result<(Option<u64>, NewlyAcked), AckError> {
+        let Self { spaces, paths, .. } = self;
+        let ledger = &mut spaces[space.index()];
+        let mut summary = NewlyAcked::default();
+        let mut largest = None;
+        for range in ranges {
+            ledger.check(&range)?;
+            largest = largest.max(Some(*range.end()));
+            for late in ledger.lost.remove_range(&range) {
+                if let Some(path) = path_of(paths, late.path) {
+                    path.on_late(&late, now, out);
+                }
+            }
+            ledger.sent.remove_range(range, |number, packet| {
+                if let Some(path) = path_of(paths, packet.path) {
+                    path.on_acked(space, number, &packet, now);
+                }
+                note(&mut summary, number, &packet);
+                out.acked.push(Acked {
+                    space,
+                    number,
+                    path: packet.path,
+                    size: packet.size,
+                    sent: packet.time,
+                    content: packet.content,
+                });
+            });
+        }
+        Ok((largest, summary))
+    }
+
+    /// RFC 9002 §5.1, §5.3: on the path the packet had left on.
+    fn sample_rtt(
+        &mut self,
+        space: Space,
+        newest: &LargestAcked,
+        ack_delay: Duration,
+        now: Instant,
+        out: &mut Outcome<F>,
+    ) {
+        let ack_delay = match space {
+            // Not delayed by the peer, so what it says of it is noise.
+            Space::Initial => Duration::ZERO,
+            Space::Handshake | Space::Data if self.context.handshake_confirmed => {
+                ack_delay.min(self.config.max_ack_delay)
+            }
+            Space::Handshake | Space::Data => ack_delay,
+        };
+        if let Some(path) = path_of(&mut self.paths, newest.path) {
+            path.rtt.sample(now - newest.sent, ack_delay, now);
+            out.rtt_updated = Some(newest.path);
+        }
+    }
+
+    /// Declares lost what the thresholds give up, and finds when the next
+    /// packet will be (RFC 9002 §6.1, appendix A.10).
+    pub(crate) fn detect_losses(&mut self, space: Space, now: Instant, out: &mut Outcome<F>) {
+        let Self { spaces, paths, .. } = self;
+        let ledger = &mut spaces[space.index()];
+        ledger.loss_time = None;
+        let Some(largest) = ledger.largest_acked else {
+            return;
+        };
+        let mut slowest = Duration::ZERO;
+        for path in paths.iter_mut() {
+            slowest = slowest.max(path.loss_delay());
+            let acked = path.spaces[space.index()].largest_acked;
+            path.loss.bound = acked.and_then(|n| ledger.before(n, path.thresholds.packets()));
+        }
+        let alone = self.paths.len() == 1;
+        let mut from = 0;
+        loop {
+            let ledger = &mut self.spaces[space.index()];
+            let Some((number, packet)) = ledger.sent.first_from(from) else {
+                break;
+            };
+            if number >= largest {
+                break;
+            }
+            from = number + 1;
+            let Some(path) = path_of(&mut self.paths, packet.path) else {
+                continue;
+            };
+            // Order says nothing between paths: a packet of the old path is not
+            // lost because the new one is faster (RFC 9000 §9.4). Only time
+            // counts then, that of the slower path.
+            let acked = path.spaces[space.index()].largest_acked;
+            let overtaken = acked.is_some_and(|acked| number < acked);
+            let delay = if overtaken {
+                path.loss_delay()
+            } else {
+                slowest
+            };
+            match judge(number, packet.time, path.loss.bound, delay, now) {
+                Verdict::Lost(cause) => self.lose(space, number, cause, now, out),
+                Verdict::Wait(_) if !packet.in_flight => {}
+                Verdict::Wait(deadline) => {
+                    let earliest = ledger.loss_time.map_or(deadline, |t| t.min(deadline));
+                    ledger.loss_time = Some(earliest);
+                    // Those after it left later and wait longer.
+                    if alone {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    fn lose(
+        &mut self,
+        space: Space,
+        number: u64,
+        cause: LossCause,
+        now: Instant,
+        out: &mut Outcome<F>,
+    ) {
+        let ledger = &mut self.spaces[space.index()];
+        let Some(packet) = ledger.sent.remove(number) else {
+            return;
+        };
+        // What was not in flight is no loss to anyone: it is forgotten.
+        if !packet.in_flight {
+            return;
+        }
+        if let Some(path) = path_of(&mut self.paths, packet.path)
+            && let Some(event) = path.on_lost(space, number, &packet, &self.config)
+        {
+            let forgotten = ledger.lost.push(Remembered {
+                number,
+                path: packet.path,
+                index: packet.index,
+                sent: packet.time,
+                size: packet.size,
+                event,
+                expires: now + path.memory(&self.config),
+            });
+            if let Some(forgotten) = forgotten {
+                self.give_up(&forgotten);
+            }
+        }
+        out.lost.push(lost(space, number, packet, cause));
+    }
+
+    /// Tells the controllers what was lost.
+    pub(crate) fn finish_losses(&mut self, now: Instant, out: &mut Outcome<F>) {
+        for path in &mut self.paths {
+            let LossTally {
+                bound: _,
+                in_flight_before,
+                bytes,
+                packets,
+                ranges,
+                last: _,
+                largest,
+                persistent,
+                new_event,
+            } = path.loss;
+            let Some((largest_index, largest_tx_in_flight)) = largest else {
+                continue;
+            };
+            path.controller.on_congestion(&Congestion {
+                now,
+                cause: CongestionCause::Loss,
+                largest_index,
+                next_index: path.next_index,
+                lost_bytes: bytes,
+                packets,
+                lost_ranges: ranges,
+                in_flight_before,
+                in_flight_after: path.in_flight,
+                acked_bytes: path.ack.bytes,
+                persistent,
+                largest_tx_in_flight,
+            });
+            if new_event {
+                path.thresholds.on_loss_event();
+            }
+            if persistent {
+                path.rtt.on_persistent_congestion();
+                path.events.clear();
+                out.persistent_congestion.push(path.id);
+            }
+        }
+    }
+
+    /// Tells the controllers what was acknowledged.
+    fn finish_ack(&mut self, sampled: Option<PathId>, now: Instant) {
+        for path in &mut self.paths {
+            if !path.ack.touched {
+                continue;
+            }
+            if self.context.peer_completed_address_validation {
+                path.pto_count = 0;
+            }
+            let Some((largest_index, largest_sent_time)) = path.ack.largest else {
+                continue;
+            };
+            let rtt = path.rtt;
+            let min = rtt.min();
+            let rate = path.rate.sample(min.unwrap_or_default(), path.ack.bytes);
+            path.controller.on_ack(&Ack {
+                now,
+                bytes: path.ack.bytes,
+                packets: path.ack.packets,
+                largest_index,
+                largest_sent_time,
+                next_index: path.next_index,
+                in_flight_before: path.ack.in_flight_before,
+                in_flight_after: path.in_flight,
+                lost_bytes: path.loss.bytes,
+                window_used_bytes: path.ack.used_bytes,
+                rtt_sample: (sampled == Some(path.id)).then(|| rtt.latest()),
+                smoothed_rtt: rtt.smoothed(),
+                min_rtt: min.unwrap_or_else(|| rtt.smoothed()),
+                rate: rate.as_ref(),
+            });
+        }
+    }
+
+    fn widen_late(&mut self) {
+        for path in &mut self.paths {
+            if path.ack.late {
+                path.thresholds.on_late();
+            }
+        }
+    }
+
+    /// Lost packets not acknowledged for three PTOs were really lost.
+    pub(crate) fn forget_expired(&mut self, now: Instant) {
+        for space in Space::ALL {
+            while let Some(packet) = self.spaces[space.index()].lost.pop_expired(now) {
+                self.give_up(&packet);
+            }
+        }
+    }
+
+    fn give_up(&mut self, packet: &Remembered) {
+        if let Some(path) = path_of(&mut self.paths, packet.path) {
+            path.events.on_expired(packet.event);
+        }
+    }
+}
+
+fn note<F>(summary: &mut NewlyAcked, number: u64, packet: &Packet<F>) {
+    summary.ack_eliciting |= packet.ack_eliciting;
+    summary.mtu_probe |= packet.mtu_probe;
+    summary.ect += u64::from(packet.ect);
+    if summary.largest.is_none_or(|newest| number > newest.number) {
+        summary.largest = Some(LargestAcked {
+            number,
+            path: packet.path,
+            index: packet.index,
+            sent: packet.time,
+            ect: packet.ect,
+        });
+    }
+}
+
+/// A packet as the connection gets it back.
+pub(crate) fn lost<F>(space: Space, number: u64, packet: Packet<F>, cause: LossCause) -> Lost<F> {
+    Lost {
+        space,
+        number,
+        path: packet.path,
+        size: packet.size,
+        sent: packet.time,
+        mtu_probe: packet.mtu_probe,
+        ect: packet.ect,
+        cause,
+        content: packet.content,
+    }
+}

@@ -1,0 +1,130 @@
+//! Which packets had left while the window was in full use.
+//!
+//! A train's packets justify growth only if the window (or the pacer, or the
+//! host) ended it, and that is known only at its end (RFC 9002 §7.8, RFC 9438
+//! §5.8). So the ends of trains are marked in the send order, neighbours of one
+//! kind coalesced, and looked up when a packet is acknowledged.
+
+use std::collections::VecDeque;
+
+use crate::controller::SendIndex;
+
+/// Marks kept. Past it the two oldest become one, used only if both were.
+const MARKS: usize = 64;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mark {
+    /// The index after the train's last packet.
+    end: SendIndex,
+    used: bool,
+}
+
+/// Marks in a path's send order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WindowUsed {
+    /// Ascending ends; neighbours differ in `used`.
+    marks: VecDeque<Mark>,
+}
+
+impl WindowUsed {
+    /// A train ended before `end`.
+    pub(crate) fn mark(&mut self, end: SendIndex, used: bool) {
+        if let Some(last) = self.marks.back_mut() {
+            if end <= last.end {
+                return;
+            }
+            if last.used == used {
+                last.end = end;
+                return;
+            }
+        }
+        if self.marks.len() == MARKS {
+            self.merge_oldest();
+        }
+        self.marks.push_back(Mark { end, used });
+    }
+
+    /// Neighbours differ, so of the oldest two one was not used: neither counts.
+    fn merge_oldest(&mut self) {
+        self.marks.pop_front();
+        if let Some(second) = self.marks.front_mut() {
+            second.used = false;
+        }
+        // It may now equal its neighbour.
+        if let [Some(first), Some(second)] = [self.marks.front(), self.marks.get(1)]
+            && first.used == second.used
+        {
+            self.marks.pop_front();
+        }
+    }
+
+    /// Whether the packet left in a train that used the window; `open` answers
+    /// for a train that has not ended yet.
+    pub(crate) fn is_used(&self, index: SendIndex, open: bool) -> bool {
+        let at = self.marks.partition_point(|mark| mark.end <= index);
+        self.marks.get(at).map_or(open, |mark| mark.used)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_train_is_what_left_since_the_last_mark() {
+        let mut used = WindowUsed::default();
+        used.mark(10, true);
+        used.mark(12, false);
+        used.mark(20, true);
+        let answers: Vec<bool> = [0, 9, 10, 11, 12, 19]
+            .map(|index| used.is_used(index, false))
+            .into();
+        assert_eq!(answers, [true, true, false, false, true, true]);
+        assert!(!used.is_used(20, false));
+        assert!(used.is_used(20, true));
+    }
+
+    #[test]
+    fn marks_without_packets_change_nothing() {
+        let mut used = WindowUsed::default();
+        used.mark(10, true);
+        used.mark(10, false);
+        assert!(used.is_used(9, false));
+        assert_eq!(used.marks.len(), 1);
+    }
+
+    #[test]
+    fn trains_of_one_kind_coalesce() {
+        let mut used = WindowUsed::default();
+        for end in 1..100_000 {
+            used.mark(end, true);
+        }
+        assert_eq!(used.marks.len(), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn bounded_and_never_more_than_the_truth(
+            trains in prop::collection::vec((1_u64..5, any::<bool>()), 0..400),
+        ) {
+            let mut used = WindowUsed::default();
+            let mut truth = Vec::new();
+            for (packets, kind) in trains {
+                for _ in 0..packets {
+                    truth.push(kind);
+                }
+                used.mark(truth.len() as u64, kind);
+                prop_assert!(used.marks.len() <= MARKS);
+            }
+            let recent = truth.len().saturating_sub(MARKS - 2);
+            for (index, kind) in truth.into_iter().enumerate() {
+                let answer = used.is_used(index as u64, true);
+                prop_assert!(!answer || kind, "{index} counted without cause");
+                if index >= recent {
+                    prop_assert_eq!(answer, kind, "{} forgotten too early", index);
+                }
+            }
+        }
+    }
+}
