@@ -18,6 +18,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Put a network with loss, delay and a bottleneck between two UDP programs.
+    #[command(long_about = relay::ABOUT)]
     Relay(Box<relay::Args>),
 }
 

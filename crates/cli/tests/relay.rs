@@ -224,15 +224,14 @@ fn bad_input_is_refused_by_name() {
 
 #[test]
 fn an_address_in_use_is_named() {
-    let taken = socket().local_addr().unwrap();
-    let holder = UdpSocket::bind(taken).unwrap();
+    let holder = socket();
+    let taken = holder.local_addr().unwrap();
     let output = run(&["--listen", &taken.to_string(), "--to", "127.0.0.1:9"]);
     let message = String::from_utf8(output.stderr).unwrap();
     assert!(
         message.contains(&format!("cannot listen on {taken}")),
         "{message}"
     );
-    drop(holder);
 }
 
 #[test]

@@ -8,7 +8,8 @@ use clearway_links::{Clock, LinkConfig, PROFILES, Profile, Span, SpecError};
 use super::Config;
 use super::config::{DEFAULT_IDLE, DEFAULT_MAX_FLOWS};
 
-const ABOUT: &str = "\
+/// What the relay does, for `--help`.
+pub(crate) const ABOUT: &str = "\
 Put a network with loss, delay and a bottleneck between two UDP programs.
 
 Clients send to --listen; the relay forwards to --to from one socket per client address and \
@@ -46,7 +47,7 @@ Profiles:
 
 /// Options of `clearway relay`.
 #[derive(Debug, clap::Args)]
-#[command(long_about = ABOUT, after_help = examples())]
+#[command(after_help = examples())]
 pub(crate) struct Args {
     /// Where clients send to; port 0 picks a free one.
     #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
@@ -57,10 +58,6 @@ pub(crate) struct Args {
     /// Start from a network with a name (see below); other options override it.
     #[arg(long, value_name = "NAME", value_parser = Profile::named)]
     profile: Option<&'static Profile>,
-    #[command(flatten)]
-    both: Both,
-    #[command(flatten)]
-    one_way: OneWay,
     /// The server sees each client move to a new port at these times.
     #[arg(long, value_name = "TIME,…", value_delimiter = ',')]
     rebind: Vec<Span>,
@@ -83,6 +80,10 @@ pub(crate) struct Args {
     /// Print one JSON object to stdout at the end.
     #[arg(long)]
     pub(super) json: bool,
+    #[command(flatten)]
+    both: Both,
+    #[command(flatten)]
+    one_way: OneWay,
 }
 
 /// Settings for both directions.

@@ -17,7 +17,7 @@ mod stats;
 mod table;
 mod worker;
 
-pub(crate) use args::Args;
+pub(crate) use args::{ABOUT, Args};
 pub(crate) use command::command;
 pub(crate) use config::Config;
 pub(crate) use handle::Relay;
