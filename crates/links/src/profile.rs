@@ -10,7 +10,7 @@ pub struct Profile {
     pub name: &'static str,
     /// What it is, in a line.
     pub about: &'static str,
-    /// From client to server; see [`LinkConfig::apply`].
+    /// From client to server.
     up: &'static str,
     /// From server to client.
     down: &'static str,
@@ -93,6 +93,19 @@ impl Profile {
             .iter()
             .find(|profile| profile.name == name)
             .ok_or_else(|| SpecError::new("profile", name, "there is none of this name", RIGHT))
+    }
+
+    /// The settings of the link from client to server, for
+    /// [`LinkConfig::apply`].
+    #[must_use]
+    pub const fn up_settings(&self) -> &'static str {
+        self.up
+    }
+
+    /// The settings of the link from server to client.
+    #[must_use]
+    pub const fn down_settings(&self) -> &'static str {
+        self.down
     }
 
     /// The link from client to server.

@@ -1,0 +1,290 @@
+//! The command line of `clearway relay`.
+
+use core::net::SocketAddr;
+use std::error::Error;
+
+use clearway_links::{Clock, LinkConfig, PROFILES, Profile, Span, SpecError};
+
+use super::Config;
+use super::config::{DEFAULT_IDLE, DEFAULT_MAX_FLOWS};
+
+/// What the relay does, for `--help`.
+pub(crate) const ABOUT: &str = "\
+Put a network with loss, delay and a bottleneck between two UDP programs.
+
+Clients send to --listen; the relay forwards to --to from one socket per client address and \
+carries the answers back. Each client has a link of its own up and down, which starts fresh with \
+its first datagram: loss windows, steps and rebinds count from there.
+
+A link is, in this order: queue, serialiser (--rate), propagation delay (--delay, one way, so the \
+round trip grows by twice that), jitter, reordering, ticks, then blackholes, loss, corruption and \
+duplication at the receiver. Options apply both ways; those that end in -up and -down apply to one \
+way, and --up and --down set anything at all for one way.";
+
+fn examples() -> String {
+    let mut text = String::from(
+        "Examples:
+  # 100 Mbit/s, 10 ms round trip, 30 % loss towards the client for its first 2 seconds
+  clearway relay --listen 127.0.0.1:4433 --to 127.0.0.1:4434 \\
+      --rate 100M --delay 5ms --queue 250 --loss-down '30%@0s-2s'
+
+  # the same by name, as JSON, for half a minute
+  clearway relay --listen 127.0.0.1:4433 --to 127.0.0.1:4434 \\
+      --profile death_spiral --duration 30s --json
+
+  # DSL whose uplink fades, and a client that changes its port twice
+  clearway relay --listen 127.0.0.1:4433 --to 127.0.0.1:4434 --profile dsl \\
+      --up 'rate=5M,1M@10s,5M@20s jitter=2ms' --rebind 5s,10s
+
+Profiles:
+",
+    );
+    for profile in PROFILES {
+        text.push_str(&format!("  {:<19} {}\n", profile.name, profile.about));
+    }
+    text
+}
+
+/// Options of `clearway relay`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = examples())]
+pub(crate) struct Args {
+    /// Where clients send to; port 0 picks a free one.
+    #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
+    listen: SocketAddr,
+    /// The server.
+    #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
+    to: SocketAddr,
+    /// Start from a network with a name (see below); other options override it.
+    #[arg(long, value_name = "NAME", value_parser = Profile::named)]
+    profile: Option<&'static Profile>,
+    /// The server sees each client move to a new port at these times.
+    #[arg(long, value_name = "TIME,…", value_delimiter = ',')]
+    rebind: Vec<Span>,
+    /// Where random decisions come from.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Forget a client address after so long without traffic.
+    #[arg(long, value_name = "TIME", default_value_t = Span(DEFAULT_IDLE))]
+    idle: Span,
+    /// Most client addresses at once.
+    #[arg(long, value_name = "COUNT", default_value_t = DEFAULT_MAX_FLOWS as u64,
+          value_parser = clap::value_parser!(u64).range(1..=65_536))]
+    max_flows: u64,
+    /// Stop after so long; otherwise on SIGINT or SIGTERM.
+    #[arg(long, value_name = "TIME")]
+    pub(super) duration: Option<Span>,
+    /// Print counters to stderr this often.
+    #[arg(long, value_name = "TIME", value_parser = period)]
+    pub(super) every: Option<Span>,
+    /// Print one JSON object to stdout at the end.
+    #[arg(long)]
+    pub(super) json: bool,
+    #[command(flatten)]
+    both: Both,
+    #[command(flatten)]
+    one_way: OneWay,
+}
+
+/// Settings for both directions.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Both ways")]
+struct Both {
+    /// Bit/s of the bottleneck: 100M, 64k; with steps 100M,10M@5s.
+    #[arg(long, value_name = "RATE", value_parser = setting("rate"))]
+    rate: Option<String>,
+    /// One-way propagation delay: 5ms; with steps 5ms,40ms@3s.
+    #[arg(long, value_name = "TIME", value_parser = setting("delay"))]
+    delay: Option<String>,
+    /// What may wait before the bottleneck: 250 (packets, the default is 1000), 64KB, unlimited.
+    #[arg(long, value_name = "LIMIT", value_parser = setting("queue"))]
+    queue: Option<String>,
+    /// Random loss: 1%, 30%@0s-2s, 30%@0s-2s,1%.
+    #[arg(long, value_name = "LOSS", value_parser = setting("loss"))]
+    loss: Option<String>,
+    /// At most so many random losses in a row.
+    #[arg(long, value_name = "COUNT", value_parser = setting("burst"))]
+    burst: Option<String>,
+    /// Loss in bursts: the chances good-to-bad and bad-to-good, 1%:16.7%.
+    #[arg(long, value_name = "P:Q", value_parser = setting("gilbert"))]
+    gilbert: Option<String>,
+    /// Random extra delay up to this, in order: 2ms; out of order: 2ms:unordered.
+    #[arg(long, value_name = "TIME", value_parser = setting("jitter"))]
+    jitter: Option<String>,
+    /// A share of packets is late and overtaken: 5%:20ms.
+    #[arg(long, value_name = "SHARE:TIME", value_parser = setting("reorder"))]
+    reorder: Option<String>,
+    /// Release packets only on multiples of this: 1ms.
+    #[arg(long, value_name = "TIME", value_parser = setting("tick"))]
+    tick: Option<String>,
+    /// A share of packets arrives twice: 0.1%.
+    #[arg(long, value_name = "SHARE", value_parser = setting("duplicate"))]
+    duplicate: Option<String>,
+    /// In a share of packets one byte is changed: 0.1%.
+    #[arg(long, value_name = "SHARE", value_parser = setting("corrupt"))]
+    corrupt: Option<String>,
+    /// Nothing arrives in these windows: 2s-4s,6s-7s.
+    #[arg(long, value_name = "WINDOWS", value_parser = setting("blackhole"))]
+    blackhole: Option<String>,
+    /// ECN-capable packets are marked from this queue on: 20p, 64KB, 242us.
+    #[arg(long, value_name = "LIMIT", value_parser = setting("mark"))]
+    mark: Option<String>,
+}
+
+/// Settings for one direction; up is from client to server.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "One way (up: to the server, down: to the client)")]
+struct OneWay {
+    /// As --rate.
+    #[arg(long, value_name = "RATE", value_parser = setting("rate"))]
+    rate_up: Option<String>,
+    /// As --rate.
+    #[arg(long, value_name = "RATE", value_parser = setting("rate"))]
+    rate_down: Option<String>,
+    /// As --delay.
+    #[arg(long, value_name = "TIME", value_parser = setting("delay"))]
+    delay_up: Option<String>,
+    /// As --delay.
+    #[arg(long, value_name = "TIME", value_parser = setting("delay"))]
+    delay_down: Option<String>,
+    /// As --queue.
+    #[arg(long, value_name = "LIMIT", value_parser = setting("queue"))]
+    queue_up: Option<String>,
+    /// As --queue.
+    #[arg(long, value_name = "LIMIT", value_parser = setting("queue"))]
+    queue_down: Option<String>,
+    /// As --loss.
+    #[arg(long, value_name = "LOSS", value_parser = setting("loss"))]
+    loss_up: Option<String>,
+    /// As --loss.
+    #[arg(long, value_name = "LOSS", value_parser = setting("loss"))]
+    loss_down: Option<String>,
+    /// Anything, as key=value with spaces between: 'rate=5M jitter=2ms drop=2-7'.
+    #[arg(long, value_name = "SETTINGS", value_parser = settings)]
+    up: Option<String>,
+    /// Anything, as key=value with spaces between.
+    #[arg(long, value_name = "SETTINGS", value_parser = settings)]
+    down: Option<String>,
+}
+
+impl Both {
+    fn settings(&self) -> [(&'static str, Option<&String>); 13] {
+        [
+            ("rate", self.rate.as_ref()),
+            ("delay", self.delay.as_ref()),
+            ("queue", self.queue.as_ref()),
+            ("loss", self.loss.as_ref()),
+            ("burst", self.burst.as_ref()),
+            ("gilbert", self.gilbert.as_ref()),
+            ("jitter", self.jitter.as_ref()),
+            ("reorder", self.reorder.as_ref()),
+            ("tick", self.tick.as_ref()),
+            ("duplicate", self.duplicate.as_ref()),
+            ("corrupt", self.corrupt.as_ref()),
+            ("blackhole", self.blackhole.as_ref()),
+            ("mark", self.mark.as_ref()),
+        ]
+    }
+}
+
+impl OneWay {
+    fn up(&self) -> [(&'static str, Option<&String>); 4] {
+        [
+            ("rate", self.rate_up.as_ref()),
+            ("delay", self.delay_up.as_ref()),
+            ("queue", self.queue_up.as_ref()),
+            ("loss", self.loss_up.as_ref()),
+        ]
+    }
+
+    fn down(&self) -> [(&'static str, Option<&String>); 4] {
+        [
+            ("rate", self.rate_down.as_ref()),
+            ("delay", self.delay_down.as_ref()),
+            ("queue", self.queue_down.as_ref()),
+            ("loss", self.loss_down.as_ref()),
+        ]
+    }
+}
+
+impl Args {
+    /// What the relay is asked to do. The more particular option wins:
+    /// profile, then both ways, then one way, then `--up` and `--down`.
+    pub(super) fn config(&self) -> Result<Config, Box<dyn Error>> {
+        let mut config = Config::new(self.listen, self.to);
+        if self.listen == self.to {
+            return Err(
+                "--listen and --to are the same address: the relay would feed itself".into(),
+            );
+        }
+        if let Some(profile) = self.profile {
+            config.up.apply(profile.up_settings())?;
+            config.down.apply(profile.down_settings())?;
+        }
+        for link in [&mut config.up, &mut config.down] {
+            set_all(link, &self.both.settings())?;
+        }
+        set_all(&mut config.up, &self.one_way.up())?;
+        set_all(&mut config.down, &self.one_way.down())?;
+        config.up.apply(self.one_way.up.as_deref().unwrap_or(""))?;
+        config
+            .down
+            .apply(self.one_way.down.as_deref().unwrap_or(""))?;
+        for (name, link) in [("--up", &config.up), ("--down", &config.down)] {
+            if link.clock == Clock::Explicit {
+                return Err(format!(
+                    "{name} asks for clock=explicit, but nothing would ever start it; write \
+                     clock=first-packet or clock=absolute (the relay's start)"
+                )
+                .into());
+            }
+        }
+        config.rebind = self.rebind.iter().map(|span| span.0).collect();
+        if !config.rebind.is_sorted() {
+            return Err(
+                "--rebind goes back in time; write the times in order such as 5s,10s".into(),
+            );
+        }
+        config.seed = self.seed;
+        config.idle = self.idle.0;
+        config.max_flows = usize::try_from(self.max_flows)?;
+        Ok(config)
+    }
+}
+
+fn set_all(
+    link: &mut LinkConfig,
+    settings: &[(&'static str, Option<&String>)],
+) -> Result<(), SpecError> {
+    settings
+        .iter()
+        .filter_map(|(key, value)| value.map(|value| (key, value)))
+        .try_for_each(|(key, value)| link.set(key, value))
+}
+
+/// Checks a value as `key` at once, so that the error names the option.
+fn setting(key: &'static str) -> impl Fn(&str) -> Result<String, SpecError> + Clone {
+    move |value| {
+        LinkConfig::default().set(key, value)?;
+        Ok(value.to_owned())
+    }
+}
+
+fn settings(text: &str) -> Result<String, SpecError> {
+    LinkConfig::default().apply(text)?;
+    Ok(text.to_owned())
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        "not an IP address with a port; write one such as 127.0.0.1:4433 or [::1]:4433".to_owned()
+    })
+}
+
+fn period(text: &str) -> Result<Span, String> {
+    match text.parse::<Span>() {
+        Ok(Span::ZERO) => Err("zero is no period; write one such as 1s".to_owned()),
+        Ok(span) => Ok(span),
+        Err(error) => Err(error.to_string()),
+    }
+}

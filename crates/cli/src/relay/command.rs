@@ -1,0 +1,100 @@
+//! `clearway relay` from start to end.
+
+use core::future::pending;
+use core::net::SocketAddr;
+use core::time::Duration;
+use std::error::Error;
+use std::io::{self, Write as _};
+use std::time::Instant;
+
+use clearway_links::Span;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::report::Report;
+use super::{Args, Config, Relay, RelayStats};
+
+/// Runs a relay until its time is over or a signal comes.
+///
+/// # Errors
+/// If the options contradict each other, the address cannot be bound, or the
+/// relay breaks while running.
+pub(crate) fn command(args: &Args) -> Result<(), Box<dyn Error>> {
+    let config = args.config()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let started = Instant::now();
+    let mut relay = Relay::start(config.clone())
+        .map_err(|error| format!("cannot listen on {}: {error}", config.listen))?;
+    let listen = relay.local_addr();
+    announce(&config, listen);
+    runtime.block_on(wait(&mut relay, args))?;
+    let stats = relay.stop()?;
+    conclude(&config, listen, started.elapsed(), &stats, args.json)?;
+    Ok(())
+}
+
+fn announce(config: &Config, listen: SocketAddr) {
+    let plain = |settings: String| {
+        if settings.is_empty() {
+            "as it comes".to_owned()
+        } else {
+            settings
+        }
+    };
+    eprintln!("relay: listening on {listen}, forwarding to {}", config.to);
+    eprintln!("relay: up   {}", plain(config.up.to_string()));
+    eprintln!("relay: down {}", plain(config.down.to_string()));
+}
+
+/// Until the time is over, a signal comes, or the relay ends by itself.
+async fn wait(relay: &mut Relay, args: &Args) -> io::Result<()> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let over = sleep(args.duration);
+    tokio::pin!(over);
+    loop {
+        tokio::select! {
+            () = relay.ended() => return Ok(()),
+            _ = interrupt.recv() => return Ok(()),
+            _ = terminate.recv() => return Ok(()),
+            () = &mut over => return Ok(()),
+            () = sleep(args.every) => {
+                let stats = relay.stats()?;
+                eprintln!(
+                    "relay: {} client(s), up {}/{} delivered, down {}/{} delivered",
+                    stats.live_flows,
+                    stats.up.delivered,
+                    stats.up.sent,
+                    stats.down.delivered,
+                    stats.down.sent,
+                );
+            }
+        }
+    }
+}
+
+/// For so long, or for ever.
+async fn sleep(span: Option<Span>) {
+    match span {
+        Some(span) => tokio::time::sleep(span.0).await,
+        None => pending().await,
+    }
+}
+
+fn conclude(
+    config: &Config,
+    listen: SocketAddr,
+    duration: Duration,
+    stats: &RelayStats,
+    json: bool,
+) -> io::Result<()> {
+    let report = Report::new(config, listen, duration, stats);
+    eprint!("{}", report.text());
+    if json {
+        let mut stdout = io::stdout().lock();
+        serde_json::to_writer(&mut stdout, &report)?;
+        writeln!(stdout)?;
+    }
+    Ok(())
+}

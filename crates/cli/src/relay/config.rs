@@ -1,0 +1,72 @@
+//! What a relay is asked to do.
+
+use core::net::SocketAddr;
+use core::time::Duration;
+
+use clearway_links::{Clock, LinkConfig, Overhead, QueueLimit};
+
+/// How long a client address is remembered without traffic.
+pub(crate) const DEFAULT_IDLE: Duration = Duration::from_secs(60);
+
+/// Client addresses remembered at once. Each costs a socket, and common limits
+/// on open files are 1,024.
+pub(crate) const DEFAULT_MAX_FLOWS: usize = 256;
+
+/// Packets that may wait before a serialiser unless told otherwise: the length
+/// of a Linux interface's queue.
+const DEFAULT_QUEUE: QueueLimit = QueueLimit::Packets(1000);
+
+/// What a relay is asked to do.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    /// Where clients send to; port 0 for any free one.
+    pub(crate) listen: SocketAddr,
+    /// The server.
+    pub(crate) to: SocketAddr,
+    /// The link from each client to the server.
+    pub(crate) up: LinkConfig,
+    /// The link from the server to each client.
+    pub(crate) down: LinkConfig,
+    /// Where random decisions come from. The n-th client of two runs with the
+    /// same seed meets the same decisions.
+    pub(crate) seed: u64,
+    /// When the server sees each client move to a new port, counted from the
+    /// client's first datagram, in order.
+    pub(crate) rebind: Vec<Duration>,
+    /// A client address is forgotten after so long without traffic.
+    pub(crate) idle: Duration,
+    /// Most client addresses at once; datagrams of others are refused.
+    pub(crate) max_flows: usize,
+}
+
+impl Config {
+    /// A relay that forwards at once and loses nothing.
+    pub(crate) fn new(listen: SocketAddr, to: SocketAddr) -> Self {
+        let link = base_link(listen);
+        Self {
+            listen,
+            to,
+            up: link.clone(),
+            down: link,
+            seed: 1,
+            rebind: Vec::new(),
+            idle: DEFAULT_IDLE,
+            max_flows: DEFAULT_MAX_FLOWS,
+        }
+    }
+}
+
+/// What a relay's links are before anyone asks for anything: windows count
+/// from the first datagram of a client, and no queue is endless.
+fn base_link(listen: SocketAddr) -> LinkConfig {
+    LinkConfig {
+        clock: Clock::FirstPacket,
+        queue: DEFAULT_QUEUE,
+        overhead: if listen.is_ipv6() {
+            Overhead::V6
+        } else {
+            Overhead::V4
+        },
+        ..LinkConfig::default()
+    }
+}
