@@ -1,5 +1,10 @@
 //! Two endpoints in virtual time, over a modelled path.
-#![allow(dead_code, reason = "each test binary uses a part")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    missing_docs,
+    reason = "each test binary uses a part"
+)]
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -14,9 +19,7 @@ use clearway_quic::connection::{Config, Connect, Connection, Event, Received};
 use clearway_quic::crypto::{
     ClientCrypto, ClientSessions, Identity, ReplayFilter, ResetKey, Roots, ServerCrypto, TokenKey,
 };
-use clearway_quic::endpoint::{
-    Arrival, Endpoint, EndpointConfig, Handle, Limits, ServerConfig,
-};
+use clearway_quic::endpoint::{Arrival, Endpoint, EndpointConfig, Handle, Limits, ServerConfig};
 use clearway_quic::path::ecn::Mark;
 use clearway_quic::rng::Rng;
 
@@ -98,7 +101,10 @@ impl Host {
 
     /// The only connection, or the newest.
     pub fn connection(&mut self) -> &mut Connection {
-        self.connections.values_mut().next_back().expect("a connection")
+        self.connections
+            .values_mut()
+            .next_back()
+            .expect("a connection")
     }
 
     fn receive(&mut self, now: Instant, mut packet: Packet) -> Option<Packet> {
@@ -135,7 +141,10 @@ impl Host {
     }
 
     fn next_timeout(&self) -> Option<Instant> {
-        self.connections.values().filter_map(Connection::next_timeout).min()
+        self.connections
+            .values()
+            .filter_map(Connection::next_timeout)
+            .min()
     }
 
     fn handle_timeouts(&mut self, now: Instant) {
@@ -274,7 +283,11 @@ impl World {
     }
 
     fn send(&mut self, direction: Direction, mut packet: Packet) {
-        for value in [self.now.as_nanos(), direction as u64, packet.data.len() as u64] {
+        for value in [
+            self.now.as_nanos(),
+            direction as u64,
+            packet.data.len() as u64,
+        ] {
             self.digest = (self.digest ^ value).wrapping_mul(0x100_0000_01b3);
         }
         if let Some(filter) = &mut self.filter
@@ -282,14 +295,16 @@ impl World {
         {
             return;
         }
-        self.path.send(Time(self.now.as_nanos()), direction, packet);
+        let _ = self.path.send(Time(self.now.as_nanos()), direction, packet);
     }
 
     /// Sends what both ends have to send.
     pub fn flush(&mut self) {
         let mut out = Vec::new();
-        self.client.transmit(self.now, |packet| out.push((Direction::Up, packet)));
-        self.server.transmit(self.now, |packet| out.push((Direction::Down, packet)));
+        self.client
+            .transmit(self.now, |packet| out.push((Direction::Up, packet)));
+        self.server
+            .transmit(self.now, |packet| out.push((Direction::Down, packet)));
         for (direction, packet) in out {
             self.send(direction, packet);
         }
@@ -340,7 +355,9 @@ fn world_error(host: &mut Host) -> Option<String> {
 fn blake(seed: u64) -> Box<[u8; 32]> {
     let mut out = Box::new([0; 32]);
     for (i, chunk) in out.chunks_mut(8).enumerate() {
-        let word = (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(i as u32 * 13);
+        let word = (seed + 1)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(i as u32 * 13);
         chunk.copy_from_slice(&word.to_be_bytes());
     }
     out
