@@ -27,6 +27,7 @@ mod content;
 mod crypto_stream;
 mod fill;
 mod frames;
+mod frequency;
 mod handshake;
 mod keyring;
 mod life;

@@ -105,12 +105,10 @@ impl Connection {
 
     /// Buffers follow the window; traces see the new figures.
     fn after_recovery(&mut self, now: Instant) {
-        let id = self.paths.active_id();
-        let Some(path) = self.recovery.path(id) else {
-            return;
-        };
-        let window = path.window();
+        let window = self.active_recovery().window();
         self.streams.set_send_window_hint(window);
+        self.ask_ack_frequency();
+        let path = self.active_recovery();
         if self.observer.is_some() {
             let event = TraceEvent::Metrics {
                 window,
