@@ -195,7 +195,7 @@ impl Connection {
     /// likely missing (RFC 9002 §6.2.4).
     fn on_pto(&mut self, now: Instant, space: Space) {
         let id = self.paths.active_id();
-        let count = self.recovery.path(id).map_or(0, |path| path.pto_count());
+        let count = self.active_recovery().pto_count();
         self.counters.ptos += 1;
         self.trace(now, || TraceEvent::Pto { count });
         let change = self.paths.active_mut().mtu.on_pto(now, count);

@@ -8,6 +8,7 @@ use super::life::{ConnectionError, Handshake};
 use super::space::SPACES;
 use super::{Config, Connection};
 use crate::Instant;
+use crate::crypto::OneRttKeys;
 
 /// Deadlines that no other part owns.
 #[derive(Debug)]
@@ -84,11 +85,7 @@ impl Connection {
             .iter()
             .flat_map(|path| [path.validation.next_timeout(), path.mtu.next_timeout()])
             .flatten();
-        let keys = self
-            .keys
-            .one_rtt
-            .as_ref()
-            .and_then(|keys| keys.discard_at());
+        let keys = self.keys.one_rtt.as_ref().and_then(OneRttKeys::discard_at);
         [
             self.recovery.next_timeout(),
             self.timers.idle,

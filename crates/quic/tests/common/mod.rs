@@ -125,7 +125,7 @@ impl Host {
         let handle = match arrival {
             Arrival::Connection(handle) => handle,
             Arrival::Incoming(incoming) if self.accepting => {
-                let (handle, connection) = self.endpoint.accept(now, *incoming).expect("accepts");
+                let (handle, connection) = self.endpoint.accept(now, &incoming).expect("accepts");
                 self.connections.insert(handle, connection);
                 handle
             }
@@ -183,6 +183,9 @@ impl Host {
     }
 }
 
+/// Sees every datagram before it is sent; false drops it.
+pub type Filter = Box<dyn FnMut(Direction, &mut Packet) -> bool>;
+
 /// A client, a server, and what lies between.
 pub struct World {
     pub setup: Setup,
@@ -195,7 +198,7 @@ pub struct World {
     /// Digest of every datagram's time, direction and size.
     pub digest: u64,
     /// Called for every datagram before it is sent: false drops it.
-    pub filter: Option<Box<dyn FnMut(Direction, &mut Packet) -> bool>>,
+    pub filter: Option<Filter>,
 }
 
 impl World {
