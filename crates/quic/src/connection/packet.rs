@@ -1,7 +1,13 @@
 //! Writing one datagram: which spaces go into it, headers, padding, sealing,
 //! the entry in the ledger.
 
+#[cfg(feature = "testing")]
+mod forge;
+
 use clearway_recovery::{PathId, SentInfo, Space};
+
+#[cfg(feature = "testing")]
+pub use self::forge::Forgery;
 
 use super::Connection;
 use super::content::{Content, SentFrame};
@@ -181,6 +187,18 @@ impl Connection {
     ) -> Draft {
         let number = self.recovery.next_number(space);
         let truncated = TruncatedNumber::new(number, self.recovery.largest_acked(space));
+        self.write_header(kind, space, id, number, truncated, slot)
+    }
+
+    fn write_header(
+        &mut self,
+        kind: PacketKind,
+        space: Space,
+        id: PathId,
+        number: u64,
+        truncated: TruncatedNumber,
+        slot: &mut [u8],
+    ) -> Draft {
         let fixed_bit = !(self.tls.grease_quic_bit && self.rng.u64() & 1 == 0);
         let dcid = self.remote_cids.cid(id).unwrap_or(ConnectionId::EMPTY);
         let mut writer = Writer::new(slot);

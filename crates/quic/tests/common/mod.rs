@@ -107,7 +107,7 @@ impl Host {
             .expect("a connection")
     }
 
-    fn receive(&mut self, now: Instant, mut packet: Packet) -> Option<Packet> {
+    pub fn receive(&mut self, now: Instant, mut packet: Packet) -> Option<Packet> {
         let from = Received {
             remote: packet.src,
             local_ip: Some(packet.dst.ip()),
@@ -275,7 +275,8 @@ impl World {
         true
     }
 
-    fn deliver(&mut self, direction: Direction, packet: Packet) {
+    /// Hands a datagram to the end it is for, now.
+    pub fn deliver(&mut self, direction: Direction, packet: Packet) {
         let (host, back) = match direction {
             Direction::Up => (&mut self.server, Direction::Down),
             Direction::Down => (&mut self.client, Direction::Up),
