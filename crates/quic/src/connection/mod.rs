@@ -28,6 +28,7 @@ mod crypto_stream;
 mod fill;
 mod frames;
 mod handshake;
+mod invariants;
 mod keyring;
 mod life;
 mod migration;
