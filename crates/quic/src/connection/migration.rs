@@ -155,7 +155,8 @@ impl Connection {
 
     /// The path a packet arrived on, made if the address is new.
     fn path_of(&mut self, now: Instant, packet: &Packet<'_>) -> Option<PathId> {
-        if let Some(id) = packet.path {
+        // An earlier frame of this packet may have made it already.
+        if let Some(id) = packet.path.or_else(|| self.paths.find(&packet.from)) {
             return Some(id);
         }
         let id = self.paths.next_id();

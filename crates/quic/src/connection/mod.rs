@@ -29,6 +29,7 @@ mod fill;
 mod frames;
 mod frequency;
 mod handshake;
+mod invariants;
 mod keyring;
 mod life;
 mod migration;
