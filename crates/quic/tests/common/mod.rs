@@ -120,7 +120,7 @@ impl Host {
             .expect("a connection")
     }
 
-    fn receive(&mut self, now: Instant, mut packet: Packet) -> Option<Packet> {
+    pub fn receive(&mut self, now: Instant, mut packet: Packet) -> Option<Packet> {
         let from = Received {
             remote: packet.src,
             local_ip: Some(packet.dst.ip()),
@@ -138,7 +138,7 @@ impl Host {
         let handle = match arrival {
             Arrival::Connection(handle) => handle,
             Arrival::Incoming(incoming) if self.accepting => {
-                let (handle, connection) = self.endpoint.accept(now, *incoming).expect("accepts");
+                let (handle, connection) = self.endpoint.accept(now, &incoming).expect("accepts");
                 self.connections.insert(handle, connection);
                 handle
             }
@@ -196,6 +196,9 @@ impl Host {
     }
 }
 
+/// Sees every datagram before it is sent; false drops it.
+pub type Filter = Box<dyn FnMut(Direction, &mut Packet) -> bool>;
+
 /// A client, a server, and what lies between.
 pub struct World {
     pub setup: Setup,
@@ -212,7 +215,7 @@ pub struct World {
     /// Stands before the client.
     pub nat: Option<Nat>,
     /// Called for every datagram before it is sent: false drops it.
-    pub filter: Option<Box<dyn FnMut(Direction, &mut Packet) -> bool>>,
+    pub filter: Option<Filter>,
 }
 
 impl World {
@@ -304,7 +307,8 @@ impl World {
         true
     }
 
-    fn deliver(&mut self, direction: Direction, mut packet: Packet) {
+    /// Hands a datagram to the end it is for, now.
+    pub fn deliver(&mut self, direction: Direction, mut packet: Packet) {
         let now = Time(self.now.as_nanos());
         if direction == Direction::Down
             && let Some(nat) = &mut self.nat
