@@ -4,7 +4,6 @@ use clearway_recovery::Space;
 
 use super::Connection;
 use super::space::SPACES;
-use super::transmit::MIN_DATAGRAM;
 
 impl Connection {
     /// Recomputes the ledger, and checks that whatever is outstanding or waiting
@@ -19,11 +18,9 @@ impl Connection {
             return;
         }
         self.recovery.check_invariants();
-        let blocked = self.paths.active().amplification.available() < MIN_DATAGRAM as u64;
-        // Without a connection ID for the path nothing can be sent until the
+        // Without credit only the client can move on; without a connection ID for the path nothing can be sent until the
         // peer, whose own timer runs, issues one (RFC 9000 §9.5).
-        let mute = self.remote_cids.cid(self.paths.active_id()).is_none();
-        if blocked || mute {
+        if self.is_amplification_blocked() || !self.may_speak(self.paths.active()) {
             return;
         }
         if let Some(what) = self.waiting() {

@@ -144,12 +144,13 @@ impl Connection {
         let Some(id) = self.paths.find(from) else {
             return;
         };
+        let blocked = self.is_amplification_blocked();
         if let Some(path) = self.paths.get_mut(id) {
-            let unblocked = path.amplification.on_received(len);
+            path.amplification.on_received(len);
             path.local_ip = path.local_ip.or(from.local_ip);
-            if unblocked {
-                self.sync_recovery(now);
-            }
+        }
+        if blocked && !self.is_amplification_blocked() {
+            self.sync_recovery(now);
         }
     }
 

@@ -12,7 +12,7 @@ pub use self::forge::Forgery;
 use super::Connection;
 use super::content::{Content, SentFrame};
 use super::space::SPACES;
-use super::transmit::MIN_DATAGRAM;
+use super::transmit::{MIN_DATAGRAM, MIN_PACKET};
 use crate::Instant;
 use crate::cid::ConnectionId;
 use crate::crypto::TAG_LEN;
@@ -101,7 +101,8 @@ impl Connection {
         for (i, space) in SPACES.into_iter().enumerate() {
             // A datagram that must be larger gets another packet, be it empty.
             let owed = expand > len && len > 0;
-            if slot.len() - len < MIN_PACKET_ROOM
+            let least = if len == 0 { MIN_PACKET } else { MIN_PACKET_ROOM };
+            if slot.len() - len < least
                 || !(owed || self.wants(space, now, id, *permit, shape))
             {
                 continue;
