@@ -15,12 +15,20 @@ fn handshake_over_a_clean_path() {
     let client = world.client.connection();
     assert_eq!(client.alpn(), Some(&b"test"[..]));
     assert!(!client.is_handshaking());
-    assert!(world.now.as_nanos() < 40_000_000, "three one-way trips: {:?}", world.now);
+    assert!(
+        world.now.as_nanos() < 40_000_000,
+        "three one-way trips: {:?}",
+        world.now
+    );
 }
 
 /// Downloads `total` bytes on one stream and checks every one of them.
 fn download(world: &mut World, total: usize, limit: Duration) -> bool {
-    let id = world.client.connection().open(Directionality::Bidirectional).expect("a stream");
+    let id = world
+        .client
+        .connection()
+        .open(Directionality::Bidirectional)
+        .expect("a stream");
     world.client.connection().write(id, b"go").expect("writes");
     world.client.connection().finish(id).expect("finishes");
     let (mut written, mut read, mut accepted) = (0, 0, None);
@@ -29,7 +37,9 @@ fn download(world: &mut World, total: usize, limit: Duration) -> bool {
         accepted = accepted.or_else(|| server.accept(Directionality::Bidirectional));
         if let Some(id) = accepted {
             while written < total {
-                let piece: Vec<u8> = (written..total.min(written + 65_536)).map(|i| i as u8).collect();
+                let piece: Vec<u8> = (written..total.min(written + 65_536))
+                    .map(|i| i as u8)
+                    .collect();
                 match server.write(id, &piece) {
                     Ok(n) => written += n,
                     Err(WriteError::Blocked) => break,
@@ -70,10 +80,21 @@ fn ten_megabytes_at_line_rate() {
 
 #[test]
 fn ten_megabytes_under_loss_both_ways() {
-    let mut world = World::new(Setup::new(), path("rate=100M delay=5ms queue=250 loss=2%", 1), 3);
+    let mut world = World::new(
+        Setup::new(),
+        path("rate=100M delay=5ms queue=250 loss=2%", 1),
+        3,
+    );
     world.handshake();
     assert!(download(&mut world, 10_000_000, Duration::from_secs(60)));
     let server = world.server.connection();
     assert!(server.error().is_none());
-    assert!(!world.client.events.values().flatten().any(|event| matches!(event, Event::Closed(_))));
+    assert!(
+        !world
+            .client
+            .events
+            .values()
+            .flatten()
+            .any(|event| matches!(event, Event::Closed(_)))
+    );
 }

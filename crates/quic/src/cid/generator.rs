@@ -350,6 +350,7 @@ mod tests {
     /// A generator stuck on one value must not hang the endpoint.
     #[test]
     fn a_stuck_generator_still_answers() {
+        #[derive(Debug)]
         struct Stuck;
         impl CidGenerator for Stuck {
             fn generate(&mut self, _: &mut Rng) -> ConnectionId {

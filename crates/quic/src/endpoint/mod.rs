@@ -406,7 +406,7 @@ impl Endpoint {
     pub fn accept(
         &mut self,
         now: Instant,
-        incoming: Incoming,
+        incoming: &Incoming,
     ) -> Result<(Handle, Connection), TransportError> {
         let Some(server) = &self.config.server else {
             return Err(TransportError::new(
@@ -524,6 +524,7 @@ impl Endpoint {
     }
 
     /// Takes what [`Connection::poll_endpoint_event`] gave.
+    #[expect(clippy::needless_pass_by_value, reason = "an event is taken once")]
     pub fn on_event(&mut self, handle: Handle, event: EndpointEvent) {
         let Some(known) = self.known.get_mut(&handle) else {
             return;

@@ -1,12 +1,17 @@
 //! Two endpoints in virtual time, over a modelled path.
-#![allow(dead_code, reason = "each test binary uses a part")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    missing_docs,
+    reason = "each test binary uses a part"
+)]
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use clearway_links::{Direction, Packet, Path, Time};
+use clearway_links::{Direction, Nat, Packet, Path, Time};
 use clearway_quic::Instant;
 use clearway_quic::ack::ReceivedEcn;
 use clearway_quic::cid::generator::RandomGenerator;
@@ -14,14 +19,15 @@ use clearway_quic::connection::{Config, Connect, Connection, Event, Received};
 use clearway_quic::crypto::{
     ClientCrypto, ClientSessions, Identity, ReplayFilter, ResetKey, Roots, ServerCrypto, TokenKey,
 };
-use clearway_quic::endpoint::{
-    Arrival, Endpoint, EndpointConfig, Handle, Limits, ServerConfig,
-};
+use clearway_quic::endpoint::{Arrival, Endpoint, EndpointConfig, Handle, Limits, ServerConfig};
 use clearway_quic::path::ecn::Mark;
 use clearway_quic::rng::Rng;
 
 /// Wall time of virtual time zero, in Unix seconds.
 pub const UNIX_ORIGIN: u64 = 1_800_000_000;
+
+/// Steps without the clock moving that mean a busy loop.
+const MAX_STALLED: u32 = 1000;
 
 /// What both ends agree on before they meet.
 #[derive(Clone)]
@@ -35,8 +41,13 @@ pub struct Setup {
     pub limits: Limits,
 }
 
-/// A certificate authority's certificate and an identity it made, PEM.
+/// A certificate and its key, PEM; one for all tests of a binary.
 pub fn identity() -> (String, String) {
+    static IDENTITY: OnceLock<(String, String)> = OnceLock::new();
+    IDENTITY.get_or_init(make_identity).clone()
+}
+
+fn make_identity() -> (String, String) {
     let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).expect("a key");
     let cert = rcgen::CertificateParams::new(vec!["localhost".into()])
         .expect("parameters")
@@ -96,12 +107,20 @@ impl Host {
         }
     }
 
-    /// The only connection, or the newest.
-    pub fn connection(&mut self) -> &mut Connection {
-        self.connections.values_mut().next_back().expect("a connection")
+    /// The first connection, where stray packets may have begun others.
+    pub fn first(&mut self) -> Option<&mut Connection> {
+        self.connections.values_mut().next()
     }
 
-    fn receive(&mut self, now: Instant, mut packet: Packet) -> Option<Packet> {
+    /// The only connection, or the newest.
+    pub fn connection(&mut self) -> &mut Connection {
+        self.connections
+            .values_mut()
+            .next_back()
+            .expect("a connection")
+    }
+
+    pub fn receive(&mut self, now: Instant, mut packet: Packet) -> Option<Packet> {
         let from = Received {
             remote: packet.src,
             local_ip: Some(packet.dst.ip()),
@@ -119,7 +138,7 @@ impl Host {
         let handle = match arrival {
             Arrival::Connection(handle) => handle,
             Arrival::Incoming(incoming) if self.accepting => {
-                let (handle, connection) = self.endpoint.accept(now, *incoming).expect("accepts");
+                let (handle, connection) = self.endpoint.accept(now, &incoming).expect("accepts");
                 self.connections.insert(handle, connection);
                 handle
             }
@@ -135,7 +154,10 @@ impl Host {
     }
 
     fn next_timeout(&self) -> Option<Instant> {
-        self.connections.values().filter_map(Connection::next_timeout).min()
+        self.connections
+            .values()
+            .filter_map(Connection::next_timeout)
+            .min()
     }
 
     fn handle_timeouts(&mut self, now: Instant) {
@@ -174,6 +196,9 @@ impl Host {
     }
 }
 
+/// Sees every datagram before it is sent; false drops it.
+pub type Filter = Box<dyn FnMut(Direction, &mut Packet) -> bool>;
+
 /// A client, a server, and what lies between.
 pub struct World {
     pub setup: Setup,
@@ -185,8 +210,12 @@ pub struct World {
     pub steps: u64,
     /// Digest of every datagram's time, direction and size.
     pub digest: u64,
+    /// Steps since the clock moved.
+    stalled: u32,
+    /// Stands before the client.
+    pub nat: Option<Nat>,
     /// Called for every datagram before it is sent: false drops it.
-    pub filter: Option<Box<dyn FnMut(Direction, &mut Packet) -> bool>>,
+    pub filter: Option<Filter>,
 }
 
 impl World {
@@ -213,6 +242,8 @@ impl World {
             server: Host::new("10.0.0.2:443", Endpoint::new(server, rng.child("server"))),
             path,
             steps: 0,
+            stalled: 0,
+            nat: None,
             digest: 0xcbf2_9ce4_8422_2325,
             filter: None,
         }
@@ -241,6 +272,11 @@ impl World {
     /// Lets everything that can happen now happen, then moves the clock to the
     /// next event. False: nothing is left to happen.
     pub fn step(&mut self) -> bool {
+        self.step_to(Instant::from_nanos(u64::MAX))
+    }
+
+    /// Like `step`, but no further than `end`.
+    pub fn step_to(&mut self, end: Instant) -> bool {
         self.steps += 1;
         self.flush();
         let now = Time(self.now.as_nanos());
@@ -253,7 +289,15 @@ impl World {
             };
         }
         let Some(next) = next else { return false };
-        let next = next.max(now);
+        let next = next.max(now).min(Time(end.as_nanos()));
+        self.stalled = if next == now { self.stalled + 1 } else { 0 };
+        assert!(
+            self.stalled < MAX_STALLED,
+            "busy: {:?} client {:?} server {:?}",
+            self.now,
+            self.client.next_timeout(),
+            self.server.next_timeout()
+        );
         self.now = Instant::from_nanos(next.0);
         while let Some((direction, packet)) = self.path.poll(next) {
             self.deliver(direction, packet);
@@ -263,7 +307,15 @@ impl World {
         true
     }
 
-    fn deliver(&mut self, direction: Direction, packet: Packet) {
+    /// Hands a datagram to the end it is for, now.
+    pub fn deliver(&mut self, direction: Direction, mut packet: Packet) {
+        let now = Time(self.now.as_nanos());
+        if direction == Direction::Down
+            && let Some(nat) = &mut self.nat
+            && !nat.inward(now, &mut packet)
+        {
+            return;
+        }
         let (host, back) = match direction {
             Direction::Up => (&mut self.server, Direction::Down),
             Direction::Down => (&mut self.client, Direction::Up),
@@ -274,24 +326,45 @@ impl World {
     }
 
     fn send(&mut self, direction: Direction, mut packet: Packet) {
-        for value in [self.now.as_nanos(), direction as u64, packet.data.len() as u64] {
+        for value in [
+            self.now.as_nanos(),
+            direction as u64,
+            packet.data.len() as u64,
+        ] {
             self.digest = (self.digest ^ value).wrapping_mul(0x100_0000_01b3);
+        }
+        if direction == Direction::Up
+            && let Some(nat) = &mut self.nat
+        {
+            nat.outward(Time(self.now.as_nanos()), &mut packet);
         }
         if let Some(filter) = &mut self.filter
             && !filter(direction, &mut packet)
         {
             return;
         }
-        self.path.send(Time(self.now.as_nanos()), direction, packet);
+        let _ = self.path.send(Time(self.now.as_nanos()), direction, packet);
     }
 
     /// Sends what both ends have to send.
     pub fn flush(&mut self) {
         let mut out = Vec::new();
-        self.client.transmit(self.now, |packet| out.push((Direction::Up, packet)));
-        self.server.transmit(self.now, |packet| out.push((Direction::Down, packet)));
+        self.client
+            .transmit(self.now, |packet| out.push((Direction::Up, packet)));
+        self.server
+            .transmit(self.now, |packet| out.push((Direction::Down, packet)));
         for (direction, packet) in out {
             self.send(direction, packet);
+        }
+    }
+
+    /// What must hold once both ends have said all they can say.
+    pub fn check(&mut self) {
+        self.flush();
+        for host in [&self.client, &self.server] {
+            for connection in host.connections.values() {
+                connection.check_invariants();
+            }
         }
     }
 
@@ -303,7 +376,7 @@ impl World {
             if done(self) {
                 return true;
             }
-            if self.now >= end || !self.step() {
+            if self.now >= end || !self.step_to(end) {
                 return false;
             }
         }
@@ -340,7 +413,9 @@ fn world_error(host: &mut Host) -> Option<String> {
 fn blake(seed: u64) -> Box<[u8; 32]> {
     let mut out = Box::new([0; 32]);
     for (i, chunk) in out.chunks_mut(8).enumerate() {
-        let word = (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(i as u32 * 13);
+        let word = (seed + 1)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(i as u32 * 13);
         chunk.copy_from_slice(&word.to_be_bytes());
     }
     out
