@@ -73,7 +73,14 @@ impl Connection {
         let used = at + payload.len() + TAG_LEN;
         let padding = forgery.pad_to.saturating_sub(used);
         let size = self
-            .finish_packet(now, draft, &mut packet, payload.len(), padding, Shape::Train)
+            .finish_packet(
+                now,
+                draft,
+                &mut packet,
+                payload.len(),
+                padding,
+                Shape::Train,
+            )
             .ok()?;
         packet.truncate(size);
         Some(packet)
