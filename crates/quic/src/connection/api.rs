@@ -9,10 +9,10 @@ use clearway_recovery::limit::Limit;
 
 use super::Connection;
 use super::life::{ConnectionError, Handshake};
-use crate::{Instant, Role};
 use crate::datagram::SendDatagramError;
 use crate::stream::{Directionality, Priority, ReadError, StreamEvent, StreamId, WriteError};
 use crate::wire::TransportParameters;
+use crate::{Instant, Role};
 
 /// What happened that the application may want to know. Edge-triggered: an
 /// event is not repeated until something new happens.
