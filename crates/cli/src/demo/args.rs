@@ -1,6 +1,6 @@
 //! The command line of `clearway demo`.
 
-use clearway_recovery::congestion::Algorithm;
+use clearway::CongestionController;
 
 use crate::size::Size;
 
@@ -33,8 +33,8 @@ The exit code is 0 only if every download completed.";
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// The server's congestion controller: newreno or cubic.
-    #[arg(long, value_name = "NAME", default_value_t = Algorithm::Cubic)]
-    pub(super) controller: Algorithm,
+    #[arg(long, value_name = "NAME", default_value_t = CongestionController::Cubic)]
+    pub(super) controller: CongestionController,
     /// Downloads, one after the other, each with a new connection.
     #[arg(long, value_name = "COUNT", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..))]

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::fmt::Write as _;
 
-use clearway_recovery::limit::Limit;
+use clearway::Limit;
 use serde::Serialize;
 use serde::ser::SerializeMap as _;
 

@@ -7,10 +7,10 @@
 mod args;
 mod breakdown;
 mod chart;
+mod command;
 mod report;
+mod run;
 mod series;
 
 pub(crate) use args::{ABOUT, Args};
-pub(crate) fn command(_c: &Args) -> Result<(), crate::failure::Failure> {
-    Ok(())
-}
+pub(crate) use command::command;

@@ -3,8 +3,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use clearway_quic::Instant;
-use clearway_quic::event::{Observer, TraceEvent};
+use clearway::{Instant, Observer, TraceEvent};
 
 /// Width of a bin, in nanoseconds: the demo's RTT.
 const BIN: u64 = 10_000_000;

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Subcommand};
 use clearway_links::Span;
-use clearway_recovery::congestion::Algorithm;
+use clearway::CongestionController;
 
-use super::request::LEN;
+
 use crate::size::Size;
 
 /// What the raw protocol is, for `--help`.
@@ -68,8 +68,8 @@ pub(crate) struct Serve {
     #[arg(long)]
     pub(super) zero_rtt: bool,
     /// Congestion controller: newreno or cubic.
-    #[arg(long, value_name = "NAME", default_value_t = Algorithm::Cubic)]
-    pub(super) controller: Algorithm,
+    #[arg(long, value_name = "NAME", default_value_t = CongestionController::Cubic)]
+    pub(super) controller: CongestionController,
     /// Threads, each with a socket of its own.
     #[arg(long, value_name = "COUNT", default_value_t = 1,
           value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -130,8 +130,8 @@ pub(crate) struct Get {
     #[arg(long, value_name = "TIME", default_value = "60s")]
     pub(super) timeout: Span,
     /// Congestion controller for what is uploaded: newreno or cubic.
-    #[arg(long, value_name = "NAME", default_value_t = Algorithm::Cubic)]
-    pub(super) controller: Algorithm,
+    #[arg(long, value_name = "NAME", default_value_t = CongestionController::Cubic)]
+    pub(super) controller: CongestionController,
     /// Print one JSON object to stdout.
     #[arg(long)]
     pub(super) json: bool,
@@ -148,11 +148,6 @@ impl Get {
         } else {
             self.bytes.0
         }
-    }
-
-    /// Bytes a request takes on its stream.
-    pub(super) fn request_len(&self) -> u64 {
-        LEN as u64 + self.upload.0
     }
 }
 
