@@ -1,11 +1,10 @@
 //! Which frames go into a packet, in which order.
 
-use core::time::Duration;
-
 use clearway_recovery::Space;
 
 use super::Connection;
 use super::content::SentFrame;
+use super::frequency::AckFrequencyRequest;
 use super::packet::{Draft, Permit, Shape};
 use super::transmit::MIN_DATAGRAM;
 use crate::Instant;
@@ -35,15 +34,6 @@ pub(crate) struct Control {
     pub(crate) new_token_due: bool,
     pub(crate) ack_frequency: Option<AckFrequencyRequest>,
     pub(crate) ack_frequency_due: bool,
-}
-
-/// What we ask the peer's acknowledgements to be (draft-ietf-quic-ack-frequency §4).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct AckFrequencyRequest {
-    pub(crate) sequence: u64,
-    pub(crate) threshold: u64,
-    pub(crate) max_ack_delay: Duration,
-    pub(crate) reordering: u64,
 }
 
 impl Control {
@@ -229,17 +219,6 @@ impl Connection {
             };
             push(w, &Frame::RetireConnectionId { sequence });
             draft.push(SentFrame::RetireConnectionId(sequence));
-        }
-    }
-}
-
-impl AckFrequencyRequest {
-    fn frame(self) -> Frame<'static> {
-        Frame::AckFrequency {
-            sequence: self.sequence,
-            ack_eliciting_threshold: self.threshold,
-            request_max_ack_delay: self.max_ack_delay.as_micros() as u64,
-            reordering_threshold: self.reordering,
         }
     }
 }

@@ -20,12 +20,12 @@ impl Connection {
         &mut self,
         now: Instant,
         packet: &Packet<'_>,
-        frame: Frame<'_>,
+        frame: &Frame<'_>,
     ) -> Result<(), TransportError> {
         let space = space_of(packet.kind);
-        match frame {
+        match *frame {
             Frame::Padding { .. } | Frame::Ping => Ok(()),
-            Frame::Ack(ack) => self.on_ack_frame(now, packet, &ack),
+            Frame::Ack(ref ack) => self.on_ack_frame(now, packet, ack),
             Frame::Crypto { offset, data } => self.on_crypto(now, space, offset, data),
             Frame::Stream {
                 id,

@@ -422,8 +422,7 @@ impl Connection {
             peer_completed_address_validation: !self.is_client()
                 || self.handshake == Handshake::Confirmed
                 || self.recovery.largest_acked(Space::Handshake).is_some(),
-            amplification_blocked: self.paths.active().amplification.available()
-                < super::transmit::MIN_DATAGRAM as u64,
+            amplification_blocked: self.is_amplification_blocked(),
         };
         self.recovery.set_handshake_state(context, now);
     }

@@ -144,18 +144,20 @@ impl Connection {
         let Some(id) = self.paths.find(from) else {
             return;
         };
+        let blocked = self.is_amplification_blocked();
         if let Some(path) = self.paths.get_mut(id) {
-            let unblocked = path.amplification.on_received(len);
+            path.amplification.on_received(len);
             path.local_ip = path.local_ip.or(from.local_ip);
-            if unblocked {
-                self.sync_recovery(now);
-            }
+        }
+        if blocked && !self.is_amplification_blocked() {
+            self.sync_recovery(now);
         }
     }
 
     /// The path a packet arrived on, made if the address is new.
     fn path_of(&mut self, now: Instant, packet: &Packet<'_>) -> Option<PathId> {
-        if let Some(id) = packet.path {
+        // An earlier frame of this packet may have made it already.
+        if let Some(id) = packet.path.or_else(|| self.paths.find(&packet.from)) {
             return Some(id);
         }
         let id = self.paths.next_id();

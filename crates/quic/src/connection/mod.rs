@@ -27,7 +27,9 @@ mod content;
 mod crypto_stream;
 mod fill;
 mod frames;
+mod frequency;
 mod handshake;
+mod invariants;
 mod keyring;
 mod life;
 mod migration;
@@ -52,6 +54,8 @@ pub use self::api::{Event, UpdateKeysError};
 pub use self::config::Config;
 pub use self::life::ConnectionError;
 pub use self::migration::MigrateError;
+#[cfg(feature = "testing")]
+pub use self::packet::Forgery;
 pub(crate) use self::setup::Common;
 pub use self::setup::{Accept, Connect};
 pub use self::stats::{Counters, Stats};

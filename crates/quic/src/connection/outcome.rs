@@ -105,12 +105,10 @@ impl Connection {
 
     /// Buffers follow the window; traces see the new figures.
     fn after_recovery(&mut self, now: Instant) {
-        let id = self.paths.active_id();
-        let Some(path) = self.recovery.path(id) else {
-            return;
-        };
-        let window = path.window();
+        let window = self.active_recovery().window();
         self.streams.set_send_window_hint(window);
+        self.ask_ack_frequency();
+        let path = self.active_recovery();
         if self.observer.is_some() {
             let event = TraceEvent::Metrics {
                 window,
@@ -197,7 +195,7 @@ impl Connection {
     /// likely missing (RFC 9002 §6.2.4).
     fn on_pto(&mut self, now: Instant, space: Space) {
         let id = self.paths.active_id();
-        let count = self.recovery.path(id).map_or(0, |path| path.pto_count());
+        let count = self.active_recovery().pto_count();
         self.counters.ptos += 1;
         self.trace(now, || TraceEvent::Pto { count });
         let change = self.paths.active_mut().mtu.on_pto(now, count);

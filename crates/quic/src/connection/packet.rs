@@ -1,12 +1,18 @@
 //! Writing one datagram: which spaces go into it, headers, padding, sealing,
 //! the entry in the ledger.
 
+#[cfg(feature = "testing")]
+mod forge;
+
 use clearway_recovery::{PathId, SentInfo, Space};
+
+#[cfg(feature = "testing")]
+pub use self::forge::Forgery;
 
 use super::Connection;
 use super::content::{Content, SentFrame};
 use super::space::SPACES;
-use super::transmit::MIN_DATAGRAM;
+use super::transmit::{MIN_DATAGRAM, MIN_PACKET};
 use crate::Instant;
 use crate::cid::ConnectionId;
 use crate::crypto::TAG_LEN;
@@ -95,7 +101,8 @@ impl Connection {
         for (i, space) in SPACES.into_iter().enumerate() {
             // A datagram that must be larger gets another packet, be it empty.
             let owed = expand > len && len > 0;
-            if slot.len() - len < MIN_PACKET_ROOM
+            let least = if len == 0 { MIN_PACKET } else { MIN_PACKET_ROOM };
+            if slot.len() - len < least
                 || !(owed || self.wants(space, now, id, *permit, shape))
             {
                 continue;
@@ -181,6 +188,18 @@ impl Connection {
     ) -> Draft {
         let number = self.recovery.next_number(space);
         let truncated = TruncatedNumber::new(number, self.recovery.largest_acked(space));
+        self.write_header(kind, space, id, number, truncated, slot)
+    }
+
+    fn write_header(
+        &mut self,
+        kind: PacketKind,
+        space: Space,
+        id: PathId,
+        number: u64,
+        truncated: TruncatedNumber,
+        slot: &mut [u8],
+    ) -> Draft {
         let fixed_bit = !(self.tls.grease_quic_bit && self.rng.u64() & 1 == 0);
         let dcid = self.remote_cids.cid(id).unwrap_or(ConnectionId::EMPTY);
         let mut writer = Writer::new(slot);

@@ -323,7 +323,7 @@ impl Connection {
             ack_eliciting |= frame.is_ack_eliciting();
             probing_only &= frame.is_probing();
             let kind = frame.frame_type();
-            self.on_frame(now, packet, frame)
+            self.on_frame(now, packet, &frame)
                 .map_err(|error| error.in_frame(kind))?;
             if !self.life.is_open() {
                 return Ok(());

@@ -5,9 +5,11 @@ use core::time::Duration;
 use clearway_recovery::Space;
 
 use super::life::{ConnectionError, Handshake};
+use super::paths::Path;
 use super::space::SPACES;
 use super::{Config, Connection};
 use crate::Instant;
+use crate::crypto::OneRttKeys;
 
 /// Deadlines that no other part owns.
 #[derive(Debug)]
@@ -75,20 +77,18 @@ impl Connection {
         if !self.life.is_open() {
             return self.life.until();
         }
+        // Without credit or connection ID an ACK leaves when those arrive.
+        let speaks = !self.is_amplification_blocked() && self.may_speak(self.paths.active());
         let acks = SPACES
             .into_iter()
-            .filter(|&space| self.keys.sending_kind(space, self.is_client()).is_some())
+            .filter(|&space| speaks && self.keys.sending_kind(space, self.is_client()).is_some())
             .filter_map(|space| self.spaces[space as usize].ack.next_timeout());
         let paths = self
             .paths
             .iter()
-            .flat_map(|path| [path.validation.next_timeout(), path.mtu.next_timeout()])
+            .flat_map(|path| [self.validation_timeout(path), path.mtu.next_timeout()])
             .flatten();
-        let keys = self
-            .keys
-            .one_rtt
-            .as_ref()
-            .and_then(|keys| keys.discard_at());
+        let keys = self.keys.one_rtt.as_ref().and_then(OneRttKeys::discard_at);
         [
             self.recovery.next_timeout(),
             self.timers.idle,
@@ -103,6 +103,16 @@ impl Connection {
         .chain(acks)
         .chain(paths)
         .min()
+    }
+
+    /// A challenge that can't be sent yet is no reason to wake up; the end of
+    /// its validation is.
+    fn validation_timeout(&self, path: &Path) -> Option<Instant> {
+        if self.may_speak(path) {
+            path.validation.next_timeout()
+        } else {
+            path.validation.deadline()
+        }
     }
 
     /// Does what is due at `now`. Harmless when nothing is.

@@ -8,8 +8,10 @@ use clearway_recovery::{Gate, PathId, Space};
 use super::Connection;
 use super::life::{Handshake, Life};
 use super::packet::{Permit, Shape};
+use super::paths::Path;
 use super::space::SPACES;
 use crate::Instant;
+use crate::crypto::OneRttKeys;
 use crate::event::TraceEvent;
 use crate::path::ecn::Mark;
 use crate::stream::Sendability;
@@ -17,6 +19,10 @@ use crate::stream::Sendability;
 /// Datagrams that carry an Initial or validate a path fill this many bytes
 /// (RFC 9000 §14.1, §8.2.1).
 pub(crate) const MIN_DATAGRAM: usize = 1200;
+
+/// Room that holds a short header with the longest connection ID, both path
+/// frames and the tag.
+pub(crate) const MIN_PACKET: usize = 64;
 
 /// A train that [`Connection::transmit`] wrote into the caller's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +57,12 @@ impl Connection {
             Life::Closing(_) => return self.transmit_close(now, buffer),
             Life::Draining { .. } | Life::Drained => return None,
         }
+        // RFC 9001 §6.6: while enough packets are left to say so.
+        let worn = self.keys.one_rtt.as_ref().map(OneRttKeys::check_limits);
+        if let Some(Err(error)) = worn {
+            self.fail(now, error);
+            return self.transmit_close(now, buffer);
+        }
         let sent = self
             .transmit_path_frames(now, buffer)
             .or_else(|| self.transmit_train(now, buffer, max_datagrams))
@@ -81,10 +93,10 @@ impl Connection {
         for _ in 0..max_datagrams.max(1) {
             let size = segment.unwrap_or_else(|| usize::from(self.paths.active().mtu.current()));
             let room = buffer.len() - written;
-            let credit = self.paths.active().amplification.available();
-            if room < size || credit < MIN_DATAGRAM as u64 {
+            if room < size || self.is_amplification_blocked() {
                 break;
             }
+            let credit = self.paths.active().amplification.available();
             let slot = &mut buffer[written..written + size.min(credit as usize)];
             let len = self.write_datagram(now, id, slot, &mut permit, Shape::Train);
             if len == 0 {
@@ -150,7 +162,7 @@ impl Connection {
         let path = self
             .paths
             .iter()
-            .find(|path| path.id != active && path.has_frames_due(now))?;
+            .find(|path| path.id != active && path.has_frames_due(now) && self.may_speak(path))?;
         let id = path.id;
         let size = MIN_DATAGRAM
             .min(buffer.len())
@@ -158,6 +170,25 @@ impl Connection {
         let mut permit = Permit::Closed;
         let len = self.write_datagram(now, id, &mut buffer[..size], &mut permit, Shape::PathFrames);
         self.finish_train(id, len, None)
+    }
+
+    /// Whether nothing can leave on the active path until more bytes come from
+    /// it (RFC 9000 §8). In the handshake datagrams have to be full; later what
+    /// the credit allows is sent, or a short packet from a new address could
+    /// not even be answered with PATH_CHALLENGE.
+    pub(crate) fn is_amplification_blocked(&self) -> bool {
+        let least = match self.handshake {
+            Handshake::Running => MIN_DATAGRAM,
+            Handshake::Complete | Handshake::Confirmed => MIN_PACKET,
+        };
+        self.paths.active().amplification.available() < least as u64
+    }
+
+    /// Whether the smallest packet may go to a path: there are credit and a
+    /// connection ID for it.
+    pub(crate) fn may_speak(&self, path: &Path) -> bool {
+        path.amplification.available() >= MIN_PACKET as u64
+            && self.remote_cids.cid(path.id).is_some()
     }
 
     /// A datagram larger than the path is known to carry (RFC 9000 §14.4).
@@ -186,7 +217,6 @@ impl Connection {
     }
 
     fn reason(&mut self) -> Limit {
-        let credit = self.paths.active().amplification.available();
         let blocked = self
             .timers
             .pacing
@@ -200,7 +230,7 @@ impl Connection {
             .sending_kind(Space::Data, self.is_client())
             .is_some()
             && self.wants_data();
-        if credit < MIN_DATAGRAM as u64 {
+        if self.is_amplification_blocked() {
             return Limit::Amplification;
         }
         if wants_crypto || wants_data {

@@ -435,6 +435,24 @@ impl OneRttKeys {
     }
 }
 
+#[cfg(feature = "testing")]
+impl OneRttKeys {
+    /// Seals with the next generation from now on, permitted or not.
+    pub fn force_update(&mut self) {
+        let key = self
+            .next
+            .local
+            .take()
+            .unwrap_or_else(|| self.secrets.next_packet_keys().local);
+        self.local = Local::new(key, self.local.generation + 1);
+    }
+
+    /// Lowers the number of forged packets that the connection survives.
+    pub fn set_integrity_limit(&mut self, packets: u64) {
+        self.integrity_limit = packets;
+    }
+}
+
 impl Local {
     fn new(key: Box<dyn PacketKey>, generation: u64) -> Self {
         Self {

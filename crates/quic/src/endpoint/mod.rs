@@ -406,7 +406,7 @@ impl Endpoint {
     pub fn accept(
         &mut self,
         now: Instant,
-        incoming: Incoming,
+        incoming: &Incoming,
     ) -> Result<(Handle, Connection), TransportError> {
         let Some(server) = &self.config.server else {
             return Err(TransportError::new(
@@ -465,8 +465,23 @@ impl Endpoint {
         now: Instant,
         connect: Connect,
     ) -> Result<(Handle, Connection), TransportError> {
+        let transport = self.config.transport.clone();
+        self.connect_with(now, connect, transport)
+    }
+
+    /// Like [`connect`](Self::connect), with transport settings of its own.
+    ///
+    /// # Errors
+    /// If TLS refuses its settings.
+    pub fn connect_with(
+        &mut self,
+        now: Instant,
+        connect: Connect,
+        transport: Arc<Config>,
+    ) -> Result<(Handle, Connection), TransportError> {
         let remote = connect.remote;
-        let common = self.common(now);
+        let mut common = self.common(now);
+        common.config = transport;
         let mut connection = Connection::connect(common, connect)?;
         let none = [ConnectionId::EMPTY; 2];
         Ok((self.register(&mut connection, none, remote), connection))
@@ -509,6 +524,7 @@ impl Endpoint {
     }
 
     /// Takes what [`Connection::poll_endpoint_event`] gave.
+    #[expect(clippy::needless_pass_by_value, reason = "an event is taken once")]
     pub fn on_event(&mut self, handle: Handle, event: EndpointEvent) {
         let Some(known) = self.known.get_mut(&handle) else {
             return;

@@ -28,13 +28,9 @@ impl Amplification {
         }
     }
 
-    /// A datagram for this connection came from the address. True if that
-    /// lifts a limit that left no byte to send: the loss detection timer has to
-    /// be armed again (RFC 9002 §6.2.2.1).
-    pub fn on_received(&mut self, bytes: usize) -> bool {
-        let blocked = self.available() == 0;
+    /// A datagram for this connection came from the address.
+    pub fn on_received(&mut self, bytes: usize) {
         self.received = self.received.saturating_add(bytes as u64);
-        blocked && self.available() > 0
     }
 
     /// A datagram was sent to the address.
@@ -74,13 +70,13 @@ mod tests {
     fn three_bytes_for_each_until_validated() {
         let mut budget = Amplification::new();
         assert_eq!(budget.available(), 0);
-        assert!(budget.on_received(1_200));
+        budget.on_received(1_200);
         assert_eq!(budget.available(), 3_600);
-        assert!(!budget.on_received(0), "it was not blocked");
         budget.on_sent(3_600);
         assert_eq!(budget.available(), 0);
-        assert!(!budget.on_received(0), "an empty datagram buys nothing");
-        assert!(budget.on_received(50));
+        budget.on_received(0);
+        assert_eq!(budget.available(), 0, "an empty datagram buys nothing");
+        budget.on_received(50);
         assert_eq!(budget.available(), 150);
         budget.validate();
         assert!(budget.is_validated());

@@ -174,6 +174,12 @@ impl PathValidation {
             .then(|| self.next_challenge.min(self.deadline))
     }
 
+    /// When it is given up.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        self.is_running().then_some(self.deadline)
+    }
+
     /// Gives up if the time is over, and says why.
     pub fn handle_timeout(&mut self, now: Instant) -> Option<ValidationFailure> {
         let ValidationState::Running { address_proven } = self.state else {

@@ -141,8 +141,8 @@ impl Assembler {
         }
     }
 
-    /// The index of the block for `offset`, made if there is none. A block starts at
-    /// a multiple of [`BLOCK`], or where reading stopped.
+    /// The index of the block for `offset`, made if there is none. The block being
+    /// read stays until it is exhausted, so a new one is whole.
     fn block_for(&mut self, offset: u64) -> usize {
         if let Some(last) = self.blocks.back()
             && (last.start..last.limit()).contains(&offset)
@@ -152,7 +152,7 @@ impl Assembler {
         let index = self.blocks.partition_point(|b| b.limit() <= offset);
         let held = self.blocks.get(index).is_some_and(|b| b.start <= offset);
         if !held {
-            let start = (offset / BLOCK * BLOCK).max(self.read);
+            let start = offset / BLOCK * BLOCK;
             let bytes = BytesMut::new();
             self.blocks.insert(index, Block { start, bytes });
         }

@@ -8,10 +8,10 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use clearway_links::{Direction, Packet, Path, Time};
+use clearway_links::{Direction, Nat, Packet, Path, Time};
 use clearway_quic::Instant;
 use clearway_quic::ack::ReceivedEcn;
 use clearway_quic::cid::generator::RandomGenerator;
@@ -26,6 +26,9 @@ use clearway_quic::rng::Rng;
 /// Wall time of virtual time zero, in Unix seconds.
 pub const UNIX_ORIGIN: u64 = 1_800_000_000;
 
+/// Steps without the clock moving that mean a busy loop.
+const MAX_STALLED: u32 = 1000;
+
 /// What both ends agree on before they meet.
 #[derive(Clone)]
 pub struct Setup {
@@ -38,8 +41,13 @@ pub struct Setup {
     pub limits: Limits,
 }
 
-/// A certificate authority's certificate and an identity it made, PEM.
+/// A certificate and its key, PEM; one for all tests of a binary.
 pub fn identity() -> (String, String) {
+    static IDENTITY: OnceLock<(String, String)> = OnceLock::new();
+    IDENTITY.get_or_init(make_identity).clone()
+}
+
+fn make_identity() -> (String, String) {
     let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).expect("a key");
     let cert = rcgen::CertificateParams::new(vec!["localhost".into()])
         .expect("parameters")
@@ -99,6 +107,11 @@ impl Host {
         }
     }
 
+    /// The first connection, where stray packets may have begun others.
+    pub fn first(&mut self) -> Option<&mut Connection> {
+        self.connections.values_mut().next()
+    }
+
     /// The only connection, or the newest.
     pub fn connection(&mut self) -> &mut Connection {
         self.connections
@@ -107,7 +120,7 @@ impl Host {
             .expect("a connection")
     }
 
-    fn receive(&mut self, now: Instant, mut packet: Packet) -> Option<Packet> {
+    pub fn receive(&mut self, now: Instant, mut packet: Packet) -> Option<Packet> {
         let from = Received {
             remote: packet.src,
             local_ip: Some(packet.dst.ip()),
@@ -125,7 +138,7 @@ impl Host {
         let handle = match arrival {
             Arrival::Connection(handle) => handle,
             Arrival::Incoming(incoming) if self.accepting => {
-                let (handle, connection) = self.endpoint.accept(now, *incoming).expect("accepts");
+                let (handle, connection) = self.endpoint.accept(now, &incoming).expect("accepts");
                 self.connections.insert(handle, connection);
                 handle
             }
@@ -183,6 +196,9 @@ impl Host {
     }
 }
 
+/// Sees every datagram before it is sent; false drops it.
+pub type Filter = Box<dyn FnMut(Direction, &mut Packet) -> bool>;
+
 /// A client, a server, and what lies between.
 pub struct World {
     pub setup: Setup,
@@ -194,8 +210,12 @@ pub struct World {
     pub steps: u64,
     /// Digest of every datagram's time, direction and size.
     pub digest: u64,
+    /// Steps since the clock moved.
+    stalled: u32,
+    /// Stands before the client.
+    pub nat: Option<Nat>,
     /// Called for every datagram before it is sent: false drops it.
-    pub filter: Option<Box<dyn FnMut(Direction, &mut Packet) -> bool>>,
+    pub filter: Option<Filter>,
 }
 
 impl World {
@@ -222,6 +242,8 @@ impl World {
             server: Host::new("10.0.0.2:443", Endpoint::new(server, rng.child("server"))),
             path,
             steps: 0,
+            stalled: 0,
+            nat: None,
             digest: 0xcbf2_9ce4_8422_2325,
             filter: None,
         }
@@ -250,6 +272,11 @@ impl World {
     /// Lets everything that can happen now happen, then moves the clock to the
     /// next event. False: nothing is left to happen.
     pub fn step(&mut self) -> bool {
+        self.step_to(Instant::from_nanos(u64::MAX))
+    }
+
+    /// Like `step`, but no further than `end`.
+    pub fn step_to(&mut self, end: Instant) -> bool {
         self.steps += 1;
         self.flush();
         let now = Time(self.now.as_nanos());
@@ -262,7 +289,15 @@ impl World {
             };
         }
         let Some(next) = next else { return false };
-        let next = next.max(now);
+        let next = next.max(now).min(Time(end.as_nanos()));
+        self.stalled = if next == now { self.stalled + 1 } else { 0 };
+        assert!(
+            self.stalled < MAX_STALLED,
+            "busy: {:?} client {:?} server {:?}",
+            self.now,
+            self.client.next_timeout(),
+            self.server.next_timeout()
+        );
         self.now = Instant::from_nanos(next.0);
         while let Some((direction, packet)) = self.path.poll(next) {
             self.deliver(direction, packet);
@@ -272,7 +307,15 @@ impl World {
         true
     }
 
-    fn deliver(&mut self, direction: Direction, packet: Packet) {
+    /// Hands a datagram to the end it is for, now.
+    pub fn deliver(&mut self, direction: Direction, mut packet: Packet) {
+        let now = Time(self.now.as_nanos());
+        if direction == Direction::Down
+            && let Some(nat) = &mut self.nat
+            && !nat.inward(now, &mut packet)
+        {
+            return;
+        }
         let (host, back) = match direction {
             Direction::Up => (&mut self.server, Direction::Down),
             Direction::Down => (&mut self.client, Direction::Up),
@@ -289,6 +332,11 @@ impl World {
             packet.data.len() as u64,
         ] {
             self.digest = (self.digest ^ value).wrapping_mul(0x100_0000_01b3);
+        }
+        if direction == Direction::Up
+            && let Some(nat) = &mut self.nat
+        {
+            nat.outward(Time(self.now.as_nanos()), &mut packet);
         }
         if let Some(filter) = &mut self.filter
             && !filter(direction, &mut packet)
@@ -310,6 +358,16 @@ impl World {
         }
     }
 
+    /// What must hold once both ends have said all they can say.
+    pub fn check(&mut self) {
+        self.flush();
+        for host in [&self.client, &self.server] {
+            for connection in host.connections.values() {
+                connection.check_invariants();
+            }
+        }
+    }
+
     /// Steps until `done`, at most until `limit` of virtual time.
     pub fn run_until(&mut self, limit: Duration, mut done: impl FnMut(&mut Self) -> bool) -> bool {
         let end = self.now + limit;
@@ -318,7 +376,7 @@ impl World {
             if done(self) {
                 return true;
             }
-            if self.now >= end || !self.step() {
+            if self.now >= end || !self.step_to(end) {
                 return false;
             }
         }

@@ -64,6 +64,33 @@ fn a_stream_past_the_limit_closes_the_connection_whatever_the_frame() {
     );
 }
 
+/// RFC 9000 §18.2 names limits from the announcer's side.
+#[test]
+fn each_kind_of_stream_starts_with_its_own_limit() {
+    let limits = crate::stream::PeerLimits {
+        max_data: 1 << 20,
+        bidi_local: 100,
+        bidi_remote: 200,
+        uni: 300,
+        streams_bidi: 1,
+        streams_uni: 1,
+    };
+    let mut client = Streams::new(Role::Client, Config::default());
+    client.set_peer_limits(limits);
+    let theirs = StreamId::new(Role::Server, BIDI, 0);
+    client.on_stream(theirs, 0, false, b"x").unwrap();
+    let ours = client.open(BIDI).unwrap();
+    let uni = client.open(UNI).unwrap();
+    for (id, limit) in [(theirs, 100), (ours, 200), (uni, 300)] {
+        client.write(id, &[0; 1_000]).unwrap();
+        let contents = fill(&mut client).unwrap().contents;
+        let blocked = StreamContent::StreamDataBlocked(id, limit);
+        assert!(contents.iter().any(|c| matches!(c,
+            StreamContent::Data { len, .. } if u64::from(*len) == limit)));
+        assert_eq!(fill(&mut client).unwrap().contents, [blocked]);
+    }
+}
+
 #[test]
 fn connection_credit_counts_all_streams_and_resets() {
     let over = Some(Code::FLOW_CONTROL_ERROR);
@@ -123,6 +150,9 @@ fn blocked_frames_name_the_limit_once_and_again_when_lost() {
     let connection = StreamContent::DataBlocked(10_000);
     assert_eq!(contents.len(), 2, "{contents:?}");
     assert!(contents.contains(&stream) && contents.contains(&connection));
+    client.write(first, b"more").unwrap();
+    client.write(second, b"more").unwrap();
+    assert_eq!(fill(&mut client).map(|p| p.contents), None, "told already");
     client.on_lost(&stream);
     client.on_lost(&connection);
     client.on_lost(&connection);
@@ -176,6 +206,11 @@ fn ended_streams_make_room_for_new_ones_in_batches() {
             granted.extend(packet.contents);
         }
     }
+    server.on_lost(&StreamContent::MaxStreams(UNI, 14));
+    assert_eq!(fill(&mut server).map(|p| p.contents), None, "overtaken");
+    let newest = StreamContent::MaxStreams(UNI, 16);
+    server.on_lost(&newest);
+    assert_eq!(fill(&mut server).unwrap().contents, [newest]);
     let grants = [10, 12, 14, 16].map(|n| StreamContent::MaxStreams(UNI, n));
     assert_eq!(granted, grants);
 }

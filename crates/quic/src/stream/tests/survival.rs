@@ -312,6 +312,11 @@ proptest! {
         wind_up(&mut a, &mut b);
         check_end(&a, &b);
         check_end(&b, &a);
+        for end in [&mut a, &mut b] {
+            for dir in [BIDI, UNI] {
+                prop_assert!(end.streams.open(dir).is_some(), "all room is given back");
+            }
+        }
     }
 }
 

@@ -1,0 +1,76 @@
+//! How often we ask the peer to acknowledge (draft-ietf-quic-ack-frequency).
+//!
+//! A small window needs every second packet acknowledged, or growth stalls; a
+//! large one is as well served by an ACK for every 32nd part of it, at a
+//! fraction of the cost to both ends.
+
+use core::time::Duration;
+
+use super::Connection;
+use super::life::Handshake;
+use crate::wire::Frame;
+
+/// ACKs we want per window.
+const ACKS_PER_WINDOW: u64 = 32;
+
+/// Most ack-eliciting packets that may wait for an ACK.
+const MAX_THRESHOLD: u64 = 32;
+
+/// Packets that may wait without the extension (RFC 9000 §13.2.2): one.
+const DEFAULT_THRESHOLD: u64 = 1;
+
+/// What we ask the peer's acknowledgements to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AckFrequencyRequest {
+    pub(crate) sequence: u64,
+    /// Ack-eliciting packets that may go without an ACK.
+    threshold: u64,
+    max_ack_delay: Duration,
+    /// Out-of-order distance that asks for an ACK at once.
+    reordering: u64,
+}
+
+impl AckFrequencyRequest {
+    pub(crate) fn frame(self) -> Frame<'static> {
+        Frame::AckFrequency {
+            sequence: self.sequence,
+            ack_eliciting_threshold: self.threshold,
+            request_max_ack_delay: self.max_ack_delay.as_micros() as u64,
+            reordering_threshold: self.reordering,
+        }
+    }
+}
+
+impl Connection {
+    /// Asks anew when the window has halved or doubled since the last request.
+    pub(crate) fn ask_ack_frequency(&mut self) {
+        if !self.config.ack_frequency || self.handshake != Handshake::Confirmed {
+            return;
+        }
+        let Some((min, usual)) = self.tls.peer.as_ref().and_then(|peer| {
+            let min = Duration::from_micros(peer.min_ack_delay?);
+            Some((min, Duration::from_millis(peer.max_ack_delay)))
+        }) else {
+            return;
+        };
+        let path = self.active_recovery();
+        let packets = path.window() / path.mds().max(1);
+        let threshold = (packets / ACKS_PER_WINDOW).clamp(DEFAULT_THRESHOLD, MAX_THRESHOLD);
+        let last = self.control.ack_frequency;
+        let before = last.map_or(DEFAULT_THRESHOLD, |request| request.threshold);
+        if threshold < 2 * before && 2 * threshold > before {
+            return;
+        }
+        // A quarter of the round trip, so that the last packets of a window
+        // are never what the next one waits for.
+        let max_ack_delay = (path.rtt().smoothed() / 4).clamp(min, usual.max(min));
+        self.control.ack_frequency = Some(AckFrequencyRequest {
+            sequence: last.map_or(0, |request| request.sequence + 1),
+            threshold,
+            max_ack_delay,
+            reordering: path.packet_threshold().min(3),
+        });
+        self.control.ack_frequency_due = true;
+        self.recovery.set_max_ack_delay(usual.max(max_ack_delay));
+    }
+}

@@ -1,0 +1,54 @@
+//! What must hold whenever a connection has said all it can say.
+
+use clearway_recovery::Space;
+
+use super::Connection;
+use super::space::SPACES;
+
+impl Connection {
+    /// Recomputes the ledger, and checks that whatever is outstanding or waiting
+    /// has a timer that moves it. For tests, after [`transmit`](Self::transmit)
+    /// answered `None`: it walks every packet.
+    ///
+    /// # Panics
+    /// If anything does not hold.
+    #[doc(hidden)]
+    pub fn check_invariants(&self) {
+        if !self.life.is_open() {
+            return;
+        }
+        self.recovery.check_invariants();
+        // Without credit only the client can move on; without a connection ID for the path nothing can be sent until the
+        // peer, whose own timer runs, issues one (RFC 9000 §9.5).
+        if self.is_amplification_blocked() || !self.may_speak(self.paths.active()) {
+            return;
+        }
+        if let Some(what) = self.waiting() {
+            assert!(
+                self.recovery.next_timeout().is_some() || self.timers.pacing.is_some(),
+                "{:?}: {what} waits and no timer will send it ({:?}, limit {:?})",
+                self.role,
+                self.handshake,
+                self.limit,
+            );
+        }
+    }
+
+    /// Something that `transmit` left behind.
+    fn waiting(&self) -> Option<&'static str> {
+        SPACES.into_iter().find_map(|space| {
+            self.keys.sending_kind(space, self.is_client())?;
+            let state = &self.spaces[space as usize];
+            if state.crypto.next_to_send().is_some() {
+                return Some("CRYPTO");
+            }
+            if state.probes > 0 {
+                return Some("a probe");
+            }
+            if state.ping {
+                return Some("PING");
+            }
+            (space == Space::Data && self.wants_data()).then_some("data")
+        })
+    }
+}

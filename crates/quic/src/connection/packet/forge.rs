@@ -1,0 +1,102 @@
+//! Packets written as a test wants them, not as the protocol asks: genuine keys
+//! around any payload. What a hostile peer can do, a connection of ours does
+//! here on purpose.
+
+use super::Shape;
+use crate::Instant;
+use crate::connection::Connection;
+use crate::connection::keyring::space_of;
+use crate::crypto::TAG_LEN;
+use crate::wire::{PacketKind, TruncatedNumber};
+
+/// Largest header: first byte, version, two connection IDs, a token of up to
+/// 512 bytes, length, packet number.
+const HEADER_ROOM: usize = 600;
+
+/// A packet to forge.
+#[derive(Clone, Copy, Debug)]
+pub struct Forgery<'a> {
+    /// Its type, hence its keys.
+    pub kind: PacketKind,
+    /// Its frames, or whatever else.
+    pub payload: &'a [u8],
+    /// Packet numbers left out before it.
+    pub skip: u64,
+    /// Bits to invert in the first byte, before protection.
+    pub flip: u8,
+    /// PADDING is added until the packet has this many bytes.
+    pub pad_to: usize,
+}
+
+impl<'a> Forgery<'a> {
+    /// An otherwise ordinary packet with this payload.
+    #[must_use]
+    pub fn new(kind: PacketKind, payload: &'a [u8]) -> Self {
+        let pad_to = if kind == PacketKind::Initial { 1200 } else { 0 };
+        Self {
+            kind,
+            payload,
+            skip: 0,
+            flip: 0,
+            pad_to,
+        }
+    }
+}
+
+impl Connection {
+    /// Seals `forgery` with the connection's keys and enters it in the ledger,
+    /// so that its acknowledgement is no surprise. `None` without such keys.
+    pub fn forge(&mut self, now: Instant, forgery: &Forgery<'_>) -> Option<Vec<u8>> {
+        let Forgery { kind, payload, .. } = *forgery;
+        let space = space_of(kind);
+        let has_keys = match kind {
+            PacketKind::Initial => self.keys.initial.is_some(),
+            PacketKind::ZeroRtt => self.is_client() && self.keys.zero_rtt.is_some(),
+            PacketKind::Handshake => self.keys.handshake.is_some(),
+            PacketKind::OneRtt => self.keys.one_rtt.is_some(),
+        };
+        if !has_keys {
+            return None;
+        }
+        for _ in 0..forgery.skip {
+            self.recovery.skip_number(space);
+        }
+        let number = self.recovery.next_number(space);
+        // Four bytes: then even an empty payload gives a whole sample.
+        let truncated = TruncatedNumber::with_len(number, 4);
+        let path = self.paths.active_id();
+        let mut packet = vec![0; (HEADER_ROOM + payload.len() + TAG_LEN).max(forgery.pad_to)];
+        let draft = self.write_header(kind, space, path, number, truncated, &mut packet);
+        packet[0] ^= forgery.flip;
+        let at = draft.at.payload_at;
+        packet[at..at + payload.len()].copy_from_slice(payload);
+        let used = at + payload.len() + TAG_LEN;
+        let padding = forgery.pad_to.saturating_sub(used);
+        let size = self
+            .finish_packet(
+                now,
+                draft,
+                &mut packet,
+                payload.len(),
+                padding,
+                Shape::Train,
+            )
+            .ok()?;
+        packet.truncate(size);
+        Some(packet)
+    }
+
+    /// Seals with the next key generation from now on, permitted or not.
+    pub fn force_key_update(&mut self) {
+        if let Some(keys) = &mut self.keys.one_rtt {
+            keys.force_update();
+        }
+    }
+
+    /// Lowers the AEAD integrity limit to a number that a test can reach.
+    pub fn set_integrity_limit(&mut self, packets: u64) {
+        if let Some(keys) = &mut self.keys.one_rtt {
+            keys.set_integrity_limit(packets);
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Transport settings: quinn's defaults, but for what the command line names.
+
+use std::{
+    net::{SocketAddr, UdpSocket},
+    sync::Arc,
+};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use quinn::{
+    Endpoint, EndpointConfig, IdleTimeout, MtuDiscoveryConfig, TokioRuntime, TransportConfig,
+    VarInt,
+};
+use socket2::{Domain, Protocol, Socket, Type};
+
+/// What both roles can set.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Transport {
+    /// Largest UDP payload to send or receive, in bytes
+    #[arg(long, default_value_t = 1452, value_parser = clap::value_parser!(u16).range(1200..=65527))]
+    payload: u16,
+    /// Send window and both receive windows, in bytes, instead of quinn's defaults
+    #[arg(long)]
+    window: Option<u32>,
+    /// Send and receive buffer of the socket, in bytes, instead of the system's default
+    #[arg(long)]
+    socket_buffer: Option<usize>,
+    /// Seconds without a packet after which a connection is given up
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    idle: u32,
+}
+
+impl Transport {
+    /// As quinn wants it for a connection.
+    pub(crate) fn config(&self) -> Arc<TransportConfig> {
+        let mut discovery = MtuDiscoveryConfig::default();
+        discovery.upper_bound(self.payload);
+        let mut config = TransportConfig::default();
+        config.mtu_discovery_config(Some(discovery));
+        let idle = VarInt::from_u32(self.idle * 1000);
+        config.max_idle_timeout(Some(IdleTimeout::from(idle)));
+        if let Some(window) = self.window {
+            config
+                .stream_receive_window(VarInt::from_u32(window))
+                .receive_window(VarInt::from_u32(window))
+                .send_window(u64::from(window));
+        }
+        Arc::new(config)
+    }
+
+    /// An endpoint on a fresh socket, a server's if `server` is given.
+    pub(crate) fn endpoint(
+        &self,
+        local: SocketAddr,
+        server: Option<quinn::ServerConfig>,
+    ) -> Result<Endpoint> {
+        let mut config = EndpointConfig::default();
+        config.max_udp_payload_size(self.payload)?;
+        let runtime = Arc::new(TokioRuntime);
+        Ok(Endpoint::new(config, server, self.socket(local)?, runtime)?)
+    }
+
+    /// A socket of the wanted buffer sizes.
+    pub(crate) fn socket(&self, local: SocketAddr) -> Result<UdpSocket> {
+        let bind = || {
+            let socket = Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
+            if let Some(size) = self.socket_buffer {
+                socket.set_send_buffer_size(size)?;
+                socket.set_recv_buffer_size(size)?;
+            }
+            socket.bind(&local.into())?;
+            Ok::<_, std::io::Error>(socket.into())
+        };
+        bind().with_context(|| format!("binding {local}"))
+    }
+}

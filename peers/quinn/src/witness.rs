@@ -1,0 +1,163 @@
+//! What TLS saw of one connection: quinn's public API says nothing of key updates, Retry and
+//! 0-RTT keys, but its crypto interface is asked for each of them, so we listen there.
+
+use std::{
+    any::Any,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use quinn::{
+    ConnectError, ConnectionId, Side,
+    crypto::{
+        self, ClientConfig, ExportKeyingMaterialError, HeaderKey, KeyPair, Keys, PacketKey,
+        ServerConfig, Session, UnsupportedVersion,
+    },
+};
+use quinn_proto::{TransportError, transport_parameters::TransportParameters};
+
+/// The facts of one connection.
+#[derive(Debug, Default)]
+pub(crate) struct Witness {
+    generations: AtomicU64,
+    retried: AtomicBool,
+    early_keys: AtomicBool,
+}
+
+impl Witness {
+    /// Key updates either side started (RFC 9001 §6).
+    ///
+    /// quinn derives each generation one ahead of its use, the first at the handshake's end.
+    pub(crate) fn key_updates(&self) -> u64 {
+        self.generations.load(Relaxed).saturating_sub(1)
+    }
+
+    /// Whether this client received a valid Retry packet (RFC 9000 §17.2.5).
+    pub(crate) fn retried(&self) -> bool {
+        self.retried.load(Relaxed)
+    }
+
+    /// Whether 0-RTT keys existed: at a server, that it accepted early data.
+    pub(crate) fn early_keys(&self) -> bool {
+        self.early_keys.load(Relaxed)
+    }
+}
+
+/// A TLS configuration whose one connection is witnessed.
+pub(crate) struct Witnessed<C: ?Sized> {
+    config: Arc<C>,
+    witness: Arc<Witness>,
+}
+
+impl<C: ?Sized> Witnessed<C> {
+    pub(crate) fn new(config: Arc<C>, witness: Arc<Witness>) -> Self {
+        Self { config, witness }
+    }
+}
+
+impl ClientConfig for Witnessed<dyn ClientConfig> {
+    fn start_session(
+        self: Arc<Self>,
+        version: u32,
+        server_name: &str,
+        params: &TransportParameters,
+    ) -> Result<Box<dyn Session>, ConnectError> {
+        let session = Arc::clone(&self.config).start_session(version, server_name, params)?;
+        Ok(Box::new(WitnessedSession {
+            session,
+            witness: Arc::clone(&self.witness),
+        }))
+    }
+}
+
+impl ServerConfig for Witnessed<dyn ServerConfig> {
+    fn initial_keys(&self, version: u32, cid: &ConnectionId) -> Result<Keys, UnsupportedVersion> {
+        self.config.initial_keys(version, cid)
+    }
+
+    fn retry_tag(&self, version: u32, original_cid: &ConnectionId, packet: &[u8]) -> [u8; 16] {
+        self.config.retry_tag(version, original_cid, packet)
+    }
+
+    fn start_session(
+        self: Arc<Self>,
+        version: u32,
+        params: &TransportParameters,
+    ) -> Box<dyn Session> {
+        Box::new(WitnessedSession {
+            session: Arc::clone(&self.config).start_session(version, params),
+            witness: Arc::clone(&self.witness),
+        })
+    }
+}
+
+/// Passes every call on, and notes those that tell something.
+struct WitnessedSession {
+    session: Box<dyn Session>,
+    witness: Arc<Witness>,
+}
+
+impl Session for WitnessedSession {
+    fn initial_keys(&self, cid: &ConnectionId, side: Side) -> Keys {
+        self.session.initial_keys(cid, side)
+    }
+
+    fn handshake_data(&self) -> Option<Box<dyn Any>> {
+        self.session.handshake_data()
+    }
+
+    fn peer_identity(&self) -> Option<Box<dyn Any>> {
+        self.session.peer_identity()
+    }
+
+    fn early_crypto(&self) -> Option<(Box<dyn HeaderKey>, Box<dyn PacketKey>)> {
+        let keys = self.session.early_crypto();
+        self.witness.early_keys.fetch_or(keys.is_some(), Relaxed);
+        keys
+    }
+
+    fn early_data_accepted(&self) -> Option<bool> {
+        self.session.early_data_accepted()
+    }
+
+    fn is_handshaking(&self) -> bool {
+        self.session.is_handshaking()
+    }
+
+    fn read_handshake(&mut self, bytes: &[u8]) -> Result<bool, TransportError> {
+        self.session.read_handshake(bytes)
+    }
+
+    fn transport_parameters(&self) -> Result<Option<TransportParameters>, TransportError> {
+        self.session.transport_parameters()
+    }
+
+    fn write_handshake(&mut self, bytes: &mut Vec<u8>) -> Option<Keys> {
+        self.session.write_handshake(bytes)
+    }
+
+    fn next_1rtt_keys(&mut self) -> Option<KeyPair<Box<dyn crypto::PacketKey>>> {
+        let keys = self.session.next_1rtt_keys();
+        if keys.is_some() {
+            self.witness.generations.fetch_add(1, Relaxed);
+        }
+        keys
+    }
+
+    fn is_valid_retry(&self, original_cid: &ConnectionId, header: &[u8], payload: &[u8]) -> bool {
+        let valid = self.session.is_valid_retry(original_cid, header, payload);
+        self.witness.retried.fetch_or(valid, Relaxed);
+        valid
+    }
+
+    fn export_keying_material(
+        &self,
+        output: &mut [u8],
+        label: &[u8],
+        context: &[u8],
+    ) -> Result<(), ExportKeyingMaterialError> {
+        self.session.export_keying_material(output, label, context)
+    }
+}
