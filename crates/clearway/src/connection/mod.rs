@@ -221,6 +221,12 @@ impl Connection {
         self.shared.lock().quic.zero_rtt_accepted()
     }
 
+    /// Whether the handshake resumed an earlier session.
+    #[must_use]
+    pub fn resumed(&self) -> bool {
+        self.shared.lock().quic.resumed()
+    }
+
     /// Which end this is.
     #[must_use]
     pub fn role(&self) -> Role {

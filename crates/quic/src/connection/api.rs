@@ -121,6 +121,12 @@ impl Connection {
         self.tls.peer.as_ref()
     }
 
+    /// Whether TLS resumed an earlier session; false until it is known.
+    #[must_use]
+    pub fn resumed(&self) -> bool {
+        self.tls.summary.resumed
+    }
+
     /// Whether 0-RTT data may be written (client), before the handshake.
     #[must_use]
     pub fn has_zero_rtt(&self) -> bool {
