@@ -4,6 +4,7 @@ use clearway_recovery::Space;
 
 use super::Connection;
 use super::space::SPACES;
+use crate::stream::Sendability;
 
 impl Connection {
     /// Recomputes the ledger, and checks that whatever is outstanding or waiting
@@ -31,10 +32,14 @@ impl Connection {
                 validating
                     || self.recovery.next_timeout().is_some()
                     || self.timers.pacing.is_some(),
-                "{:?}: {what} waits and no timer will send it ({:?}, limit {:?})",
+                "{:?}: {what} waits and no timer will send it: {:?}, {:?}, \
+                 {} of {} bytes in flight, path {:?}",
                 self.role,
                 self.handshake,
                 self.limit,
+                self.active_recovery().in_flight(),
+                self.active_recovery().window(),
+                self.paths.active(),
             );
         }
     }
@@ -53,7 +58,21 @@ impl Connection {
             if state.ping {
                 return Some("PING");
             }
-            (space == Space::Data && self.wants_data()).then_some("data")
+            (space == Space::Data && self.wants_data()).then(|| self.waiting_data())
         })
+    }
+
+    fn waiting_data(&self) -> &'static str {
+        if self.local_cids.has_frames() {
+            "NEW_CONNECTION_ID"
+        } else if self.remote_cids.has_frames() {
+            "RETIRE_CONNECTION_ID"
+        } else if !self.datagrams_out.is_empty() {
+            "DATAGRAM"
+        } else if matches!(self.streams.sendability(), Sendability::Ready) {
+            "a stream"
+        } else {
+            "a control frame"
+        }
     }
 }
