@@ -3,6 +3,7 @@
 use clearway_recovery::Space;
 
 use super::Connection;
+use super::life::Handshake;
 use super::space::SPACES;
 use crate::stream::Sendability;
 
@@ -22,6 +23,11 @@ impl Connection {
         // Without credit only the client can move on; without a connection ID for the path nothing can be sent until the
         // peer, whose own timer runs, issues one (RFC 9000 §9.5).
         if self.is_amplification_blocked() || !self.may_speak(self.paths.active()) {
+            return;
+        }
+        // What a server sends after its flight has no timer (RFC 9002 §6.2.1)
+        // until the client, whose timer runs, has finished the handshake.
+        if !self.is_client() && self.handshake == Handshake::Running {
             return;
         }
         if let Some(what) = self.waiting() {
