@@ -3,7 +3,9 @@
 use clearway_recovery::Space;
 
 use super::Connection;
+use super::life::Handshake;
 use super::space::SPACES;
+use crate::stream::Sendability;
 
 impl Connection {
     /// Recomputes the ledger, and checks that whatever is outstanding or waiting
@@ -23,6 +25,11 @@ impl Connection {
         if self.is_amplification_blocked() || !self.may_speak(self.paths.active()) {
             return;
         }
+        // What a server sends after its flight has no timer (RFC 9002 §6.2.1)
+        // until the client, whose timer runs, has finished the handshake.
+        if !self.is_client() && self.handshake == Handshake::Running {
+            return;
+        }
         if let Some(what) = self.waiting() {
             // What credit is left on a new path may be too little for the next
             // frame; its validation, which ends either way, moves on from there.
@@ -31,10 +38,14 @@ impl Connection {
                 validating
                     || self.recovery.next_timeout().is_some()
                     || self.timers.pacing.is_some(),
-                "{:?}: {what} waits and no timer will send it ({:?}, limit {:?})",
+                "{:?}: {what} waits and no timer will send it: {:?}, {:?}, \
+                 {} of {} bytes in flight, path {:?}",
                 self.role,
                 self.handshake,
                 self.limit,
+                self.active_recovery().in_flight(),
+                self.active_recovery().window(),
+                self.paths.active(),
             );
         }
     }
@@ -53,7 +64,21 @@ impl Connection {
             if state.ping {
                 return Some("PING");
             }
-            (space == Space::Data && self.wants_data()).then_some("data")
+            (space == Space::Data && self.wants_data()).then(|| self.waiting_data())
         })
+    }
+
+    fn waiting_data(&self) -> &'static str {
+        if self.local_cids.has_frames() {
+            "NEW_CONNECTION_ID"
+        } else if self.remote_cids.has_frames() {
+            "RETIRE_CONNECTION_ID"
+        } else if !self.datagrams_out.is_empty() {
+            "DATAGRAM"
+        } else if matches!(self.streams.sendability(), Sendability::Ready) {
+            "a stream"
+        } else {
+            "a control frame"
+        }
     }
 }

@@ -289,7 +289,13 @@ impl Connection {
     /// connection ends silently.
     fn on_path_failed(&mut self, now: Instant, id: PathId) {
         if id != self.paths.active_id() {
-            self.forget_path(id);
+            // The old path may have been silent because nothing gets through
+            // at all for a while: while the new one is not proven either, it
+            // is still what to return to.
+            let needed = self.paths.previous == Some(id) && !self.paths.active().is_validated();
+            if !needed {
+                self.forget_path(id);
+            }
             return;
         }
         match self.paths.previous.take() {

@@ -165,7 +165,11 @@ impl Connection {
             }
             SentFrame::NewConnectionId(sequence) => self.local_cids.on_acked(sequence),
             SentFrame::RetireConnectionId(sequence) => self.remote_cids.on_retire_acked(sequence),
-            SentFrame::NewToken => self.control.new_token = None,
+            SentFrame::NewToken => {
+                // A copy declared lost may have made it due again.
+                self.control.new_token = None;
+                self.control.new_token_due = false;
+            }
             SentFrame::Ack(largest) => self.space(space).received.remove_below(largest),
             SentFrame::HandshakeDone | SentFrame::AckFrequency(_) | SentFrame::Datagram => {}
         }
