@@ -101,10 +101,12 @@ impl Connection {
         for (i, space) in SPACES.into_iter().enumerate() {
             // A datagram that must be larger gets another packet, be it empty.
             let owed = expand > len && len > 0;
-            let least = if len == 0 { MIN_PACKET } else { MIN_PACKET_ROOM };
-            if slot.len() - len < least
-                || !(owed || self.wants(space, now, id, *permit, shape))
-            {
+            let least = if len == 0 {
+                MIN_PACKET
+            } else {
+                MIN_PACKET_ROOM
+            };
+            if slot.len() - len < least || !(owed || self.wants(space, now, id, *permit, shape)) {
                 continue;
             }
             let Some(kind) = self.keys.sending_kind(space, self.is_client()) else {
