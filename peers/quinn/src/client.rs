@@ -68,8 +68,6 @@ pub(crate) async fn run(options: Options) -> Result<()> {
     options.plan.check()?;
     let client = Client::new(&options)?;
     let visits = client.visits().await;
-    // After a failure the server should know, too; what is closed already stays as it is.
-    client.endpoint.close(FAILED, b"failed");
     client.endpoint.wait_idle().await;
     let (moved, visit) = visits?;
     let seconds = moved.time.as_secs_f64();
@@ -144,8 +142,7 @@ impl<'a> Client<'a> {
         let witness = Arc::new(Witness::default());
         let certificates = self.tls.verifier.count();
         let connection = self.connect(&witness)?.await.context("connecting")?;
-        let moved = self.transfer(&connection, &witness).await?;
-        connection.close(DONE, b"done");
+        let moved = settle(&connection, self.transfer(&connection, &witness).await)?;
         Ok(Visit {
             witness,
             moved,
@@ -159,23 +156,22 @@ impl<'a> Client<'a> {
     async fn early(&self) -> Result<Visit> {
         let witness = Arc::new(Witness::default());
         let certificates = self.tls.verifier.count();
-        let (connection, moved, accepted) = match self.connect(&witness)?.into_0rtt() {
+        let (connection, outcome, accepted) = match self.connect(&witness)?.into_0rtt() {
             Ok((connection, accepted)) => {
-                let early = self.transfer(&connection, &witness).await;
-                if accepted.await {
-                    (connection, early?, true)
-                } else {
-                    let moved = self.transfer(&connection, &witness).await?;
-                    (connection, moved, false)
+                let mut outcome = self.transfer(&connection, &witness).await;
+                let accepted = accepted.await;
+                if !accepted {
+                    outcome = self.transfer(&connection, &witness).await;
                 }
+                (connection, outcome, accepted)
             }
             Err(connecting) => {
                 let connection = connecting.await.context("connecting")?;
-                let moved = self.transfer(&connection, &witness).await?;
-                (connection, moved, false)
+                let outcome = self.transfer(&connection, &witness).await;
+                (connection, outcome, false)
             }
         };
-        connection.close(DONE, b"done");
+        let moved = settle(&connection, outcome)?;
         Ok(Visit {
             witness,
             moved,
@@ -208,4 +204,13 @@ impl<'a> Client<'a> {
         .run()
         .await
     }
+}
+
+/// Closes a connection in a way that tells the server how it went.
+fn settle(connection: &Connection, outcome: Result<Moved>) -> Result<Moved> {
+    match outcome {
+        Ok(_) => connection.close(DONE, b"done"),
+        Err(_) => connection.close(FAILED, b"failed"),
+    }
+    outcome
 }

@@ -230,7 +230,8 @@ impl Connection {
             .sending_kind(Space::Data, self.is_client())
             .is_some()
             && self.wants_data();
-        if self.is_amplification_blocked() {
+        // What little is left of the credit may not hold the next frame.
+        if self.paths.active().amplification.available() < MIN_DATAGRAM as u64 {
             return Limit::Amplification;
         }
         if wants_crypto || wants_data {

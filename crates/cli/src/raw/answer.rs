@@ -1,0 +1,54 @@
+//! The server's half of a raw request.
+
+use clearway::{RecvStream, SendStream};
+
+use super::pattern;
+use super::request::Reader;
+use crate::failure::{Failure, Kind};
+
+/// Most bytes taken from a stream at once.
+const MOST: usize = 1 << 20;
+
+/// Told to a client whose request is too short (RFC 9000 §20.2: the
+/// application's to define).
+const BAD_REQUEST: u64 = 1;
+
+/// What one request came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Answered {
+    /// Bytes of content handed to the transport.
+    pub(crate) bytes: u64,
+    /// Bytes uploaded behind the request.
+    pub(crate) uploaded: u64,
+}
+
+/// Reads a request to its end and answers it.
+///
+/// # Errors
+/// If the request is no request, or the client gave up on it.
+pub(crate) async fn answer(
+    mut send: SendStream,
+    mut recv: RecvStream,
+) -> Result<Answered, Failure> {
+    let mut reader = Reader::default();
+    let broken = |error: &dyn std::error::Error| Failure::caused(Kind::Connection, "stream", error);
+    while let Some(chunk) = recv.read_chunk(MOST).await.map_err(|e| broken(&e))? {
+        reader.push(&chunk);
+    }
+    let Some((request, uploaded)) = reader.finish() else {
+        // If the connection is lost the client learns of more than this.
+        let _ = send.reset(BAD_REQUEST);
+        return Err(Failure::new(Kind::Content, "a request ended too soon"));
+    };
+    let mut offset = 0;
+    while offset < request.bytes {
+        let chunk = pattern::chunk(offset, request.bytes - offset);
+        offset += chunk.len() as u64;
+        send.write_chunk(chunk).await.map_err(|e| broken(&e))?;
+    }
+    send.finish().map_err(|e| broken(&e))?;
+    Ok(Answered {
+        bytes: offset,
+        uploaded,
+    })
+}
