@@ -3,7 +3,7 @@
 mod common;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clearway::config::{Admission, ClientAuth};
 use clearway::{
@@ -124,47 +124,33 @@ async fn a_server_that_is_a_client_too() {
 }
 
 /// A server that lost its state but not its secret tells its clients at once.
-#[tokio::test]
-async fn a_restarted_server_resets_its_old_clients() {
+#[test]
+fn a_restarted_server_resets_its_old_clients() {
     let config = || server_config().secret([7; 32]);
+    let runtime = || tokio::runtime::Runtime::new().unwrap();
+    let (here, there) = (runtime(), runtime());
     let first = Endpoint::builder(LOOPBACK)
         .server(config())
         .on_caller_runtime();
-    // The first run's event loop dies with its runtime, without a goodbye.
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .unwrap();
-    let first = runtime.block_on(async { first.build().unwrap() });
+    let first = there.block_on(async { first.build().unwrap() });
     let address = first.local_addr();
-    let client = client();
-    let (near, far) = tokio::join!(
-        std::future::IntoFuture::into_future(client.connect(address, "localhost")),
-        first.accept()
-    );
-    let near = near.unwrap();
-    let mut send = near.open_uni().await.unwrap();
-    runtime.shutdown_background();
-    // The socket is closed when the last that knows it is gone.
-    let lost = far.unwrap();
-    lost.closed().await;
-    drop((lost, first));
-    let second = loop {
-        match Endpoint::server(address, config()) {
-            Ok(server) => break server,
-            Err(_) => tokio::task::yield_now().await,
-        }
-    };
-    send.write_all(b"are you there?").await.unwrap();
-    assert_eq!(near.closed().await, ConnectionError::StatelessReset);
-    assert!(second.counters()[0].endpoint.resets > 0);
-    // And it serves them again.
-    let (again, _served) = tokio::join!(
-        std::future::IntoFuture::into_future(client.connect(address, "localhost")),
-        second.accept()
-    );
-    again.unwrap();
+    let (client, near, far) = here.block_on(async {
+        let pair = Pair::of(first, client()).await;
+        (pair.client, pair.near, pair.far)
+    });
+    // The event loop dies with its runtime, without a goodbye.
+    drop(there);
+    here.block_on(async {
+        let error = far.closed().await;
+        assert!(matches!(error, ConnectionError::Transport(_)), "{error}");
+        let second = Endpoint::server(address, config()).unwrap();
+        let mut send = near.open_uni().await.unwrap();
+        send.write_all(b"are you there?").await.unwrap();
+        assert_eq!(near.closed().await, ConnectionError::StatelessReset);
+        assert!(second.counters()[0].endpoint.resets > 0);
+        // And it serves them again.
+        Pair::of(second, client).await;
+    });
 }
 
 #[tokio::test]
@@ -174,17 +160,23 @@ async fn always_retry_validates_addresses() {
     tokio::spawn(echo(pair.far.clone()));
     assert_eq!(ask(&pair.near, b"hello").await, b"hello");
     let counters = pair.server.counters()[0].endpoint;
-    assert_eq!((counters.retries, counters.accepted), (1, 1));
+    // A ClientHello of two datagrams is asked twice.
+    assert!((1..=2).contains(&counters.retries), "{counters:?}");
+    assert_eq!(counters.accepted, 1);
 }
 
 #[tokio::test]
 async fn the_doorkeeper_decides() {
-    let asked = Arc::new(AtomicUsize::new(0));
+    let open = Arc::new(AtomicBool::new(false));
     let config = server_config().admit({
-        let asked = asked.clone();
-        move |_| match asked.fetch_add(1, Ordering::Relaxed) {
-            0 => Admission::Refuse,
-            _ => Admission::Accept,
+        let open = open.clone();
+        move |client| {
+            assert!(client.ip().is_loopback());
+            if open.load(Ordering::Relaxed) {
+                Admission::Accept
+            } else {
+                Admission::Refuse
+            }
         }
     });
     let server = Endpoint::server(LOOPBACK, config).unwrap();
@@ -194,8 +186,9 @@ async fn the_doorkeeper_decides() {
         .await
         .unwrap_err();
     assert!(error.to_string().contains("CONNECTION_REFUSED"), "{error}");
+    assert!(server.counters()[0].endpoint.refused > 0);
+    open.store(true, Ordering::Relaxed);
     Pair::of(server, client).await;
-    assert_eq!(asked.load(Ordering::Relaxed), 2);
 }
 
 #[tokio::test]
