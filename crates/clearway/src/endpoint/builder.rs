@@ -140,7 +140,7 @@ impl EndpointBuilder {
                 ..config.clone()
             };
             let endpoint = transport::Endpoint::new(config, rng.child("shard"));
-            links.push(Arc::new(Link::new(clock, endpoint, socket.clone())));
+            links.push(Arc::new(Link::new(clock, endpoint, socket)));
         }
         house.set_links(links.clone());
         let house = Arc::new(house);

@@ -121,6 +121,7 @@ impl Endpoint {
         if link.push_begun(shared) {
             Ok(connection)
         } else {
+            house.population.remove();
             Err(ConnectError::EndpointClosed)
         }
     }

@@ -478,7 +478,7 @@ impl Population {
         self.alive.fetch_add(1, Ordering::AcqRel);
     }
 
-    fn remove(&self) {
+    pub(crate) fn remove(&self) {
         if self.alive.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.none.notify_waiters();
         }

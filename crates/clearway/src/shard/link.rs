@@ -1,7 +1,7 @@
 //! What handles and other shards may touch of a shard.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use clearway_quic::connection::Received;
 use clearway_quic::endpoint::{self, Handle};
@@ -20,8 +20,8 @@ pub(crate) struct Link {
     endpoint: Mutex<endpoint::Endpoint>,
     inbox: Mutex<Inbox>,
     bell: Notify,
-    /// For its counters.
-    socket: Mutex<Arc<Socket>>,
+    /// For its counters; open for as long as the shard runs, no longer.
+    socket: Mutex<Weak<Socket>>,
     pub(super) counts: Counts,
 }
 
@@ -74,7 +74,7 @@ pub(super) fn count(counter: &AtomicU64) {
 pub struct ShardCounters {
     /// Routing, handshakes, answers without a connection.
     pub endpoint: endpoint::EndpointCounters,
-    /// The socket's.
+    /// The socket's; zeros once the shard has ended.
     pub socket: clearway_udp::Counters,
     /// Connections now.
     pub connections: usize,
@@ -96,13 +96,13 @@ pub struct ShardCounters {
 }
 
 impl Link {
-    pub(crate) fn new(clock: Clock, endpoint: endpoint::Endpoint, socket: Arc<Socket>) -> Self {
+    pub(crate) fn new(clock: Clock, endpoint: endpoint::Endpoint, socket: &Arc<Socket>) -> Self {
         Self {
             clock,
             endpoint: Mutex::new(endpoint),
             inbox: Mutex::default(),
             bell: Notify::new(),
-            socket: Mutex::new(socket),
+            socket: Mutex::new(Arc::downgrade(socket)),
             counts: Counts::default(),
         }
     }
@@ -163,7 +163,7 @@ impl Link {
 
     /// Send and receive on another socket from now on.
     pub(crate) fn rebind(&self, socket: Arc<Socket>) {
-        *self.socket.lock().unwrap_or_else(PoisonError::into_inner) = socket.clone();
+        *self.socket.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&socket);
         self.inbox().socket = Some(socket);
         self.bell.notify_one();
     }
@@ -177,12 +177,12 @@ impl Link {
     pub(crate) fn counters(&self) -> ShardCounters {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
-        let socket = socket.counters();
+        let socket = socket.upgrade();
         let endpoint = self.endpoint();
         ShardCounters {
             endpoint: endpoint.counters(),
             connections: endpoint.len(),
-            socket,
+            socket: socket.map(|socket| socket.counters()).unwrap_or_default(),
             strays_passed: get(&self.counts.strays_passed),
             strays_dropped: get(&self.counts.strays_dropped),
             clients_deferred: get(&self.counts.clients_deferred),
