@@ -304,6 +304,9 @@ impl Connection {
                 self.paths.previous = None;
                 self.forget_path(id);
             }
+            // It was proven once, and there is none better: whether anything
+            // gets through again is for the idle timeout to judge.
+            None if self.paths.active().is_validated() => {}
             None => self.fail(
                 now,
                 TransportError::new(
