@@ -28,10 +28,6 @@ impl Connection {
         Self { shared }
     }
 
-    pub(crate) fn shared(&self) -> &Shared {
-        &self.shared
-    }
-
     /// Opens a bidirectional stream, waiting while the peer's limit is reached.
     /// The peer learns of it with the first bytes.
     ///

@@ -3,13 +3,13 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex};
 
+use clearway_quic::Role;
 use clearway_quic::cid::generator::{RandomGenerator, ShardGenerator, ShardKey};
 use clearway_quic::connection::Config;
 use clearway_quic::crypto::ResetKey;
 use clearway_quic::endpoint::{self as transport, EndpointConfig, GeneratorFactory};
 use clearway_quic::event::Observer;
 use clearway_quic::rng::Rng;
-use clearway_quic::Role;
 use clearway_udp::{Options, Socket, SteeringKey, bind_shards};
 
 use super::house::House;
@@ -20,9 +20,6 @@ use crate::shard::{Clock, Driver, Link, ObserverFactory, Position};
 
 /// Bytes of the connection IDs that peers use towards us: what steering reads.
 const CID_LEN: usize = 8;
-
-/// Connections that may wait to be accepted, without server settings.
-const NO_BACKLOG: usize = 0;
 
 /// An endpoint to be made: where, for whom, on which threads.
 #[must_use]
@@ -193,11 +190,8 @@ fn prepare(
     observers: Option<ObserverFactory>,
     rng: &mut Rng,
 ) -> Result<(House, EndpointConfig), BuildError> {
-    let mut house = House {
-        observers,
-        backlog: NO_BACKLOG,
-        ..House::default()
-    };
+    let mut house = House::default();
+    house.observers = observers;
     let mut secret = rng.array();
     let mut transport: Arc<Config> = Arc::default();
     let mut accepting = None;
