@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use clearway::{
-    ClientConfig, Connection, CongestionController, DevelopmentIdentity, Endpoint, ServerConfig,
+    ClientConfig, CongestionController, Connection, DevelopmentIdentity, Endpoint, ServerConfig,
     TransportConfig,
 };
 use clearway_links::Profile;

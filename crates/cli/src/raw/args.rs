@@ -5,9 +5,8 @@ use core::time::Duration;
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Subcommand};
-use clearway_links::Span;
 use clearway::CongestionController;
-
+use clearway_links::Span;
 
 use crate::size::Size;
 

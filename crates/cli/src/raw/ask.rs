@@ -89,7 +89,10 @@ impl Answer {
         let got = self.received.min(self.wanted);
         Failure::new(
             Kind::Content,
-            format!("the answer has {how} {got} bytes where {} were wanted", self.wanted),
+            format!(
+                "the answer has {how} {got} bytes where {} were wanted",
+                self.wanted
+            ),
         )
     }
 
