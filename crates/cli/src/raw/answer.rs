@@ -1,6 +1,6 @@
 //! The server's half of a raw request.
 
-use clearway::{RecvStream, SendStream};
+use clearway::{RecvStream, SendStream, WriteError};
 
 use super::pattern;
 use super::request::Reader;
@@ -20,12 +20,14 @@ pub(crate) struct Answered {
     pub(crate) bytes: u64,
     /// Bytes uploaded behind the request.
     pub(crate) uploaded: u64,
+    /// The client had enough before the end.
+    pub(crate) stopped: bool,
 }
 
 /// Reads a request to its end and answers it.
 ///
 /// # Errors
-/// If the request is no request, or the client gave up on it.
+/// If the request is no request, or the connection ends first.
 pub(crate) async fn answer(
     mut send: SendStream,
     mut recv: RecvStream,
@@ -40,15 +42,28 @@ pub(crate) async fn answer(
         let _ = send.reset(BAD_REQUEST);
         return Err(Failure::new(Kind::Content, "a request ended too soon"));
     };
-    let mut offset = 0;
-    while offset < request.bytes {
-        let chunk = pattern::chunk(offset, request.bytes - offset);
-        offset += chunk.len() as u64;
-        send.write_chunk(chunk).await.map_err(|e| broken(&e))?;
-    }
-    send.finish().map_err(|e| broken(&e))?;
+    let (bytes, stopped) = match content(&mut send, request.bytes).await {
+        Ok(()) => (request.bytes, false),
+        Err((sent, WriteError::Stopped(_))) => (sent, true),
+        Err((_, error)) => return Err(broken(&error)),
+    };
     Ok(Answered {
-        bytes: offset,
+        bytes,
         uploaded,
+        stopped,
     })
+}
+
+/// Writes `bytes` of content and the end; an error says how many were taken.
+async fn content(send: &mut SendStream, bytes: u64) -> Result<(), (u64, WriteError)> {
+    let mut offset = 0;
+    while offset < bytes {
+        let chunk = pattern::chunk(offset, bytes - offset);
+        let len = chunk.len() as u64;
+        send.write_chunk(chunk)
+            .await
+            .map_err(|error| (offset, error))?;
+        offset += len;
+    }
+    send.finish().map_err(|error| (offset, error))
 }

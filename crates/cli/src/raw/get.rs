@@ -143,7 +143,10 @@ fn config(args: &Get) -> Result<ClientConfig, Failure> {
             .map_err(|error| Failure::caused(Kind::Arguments, file.display(), &error))?,
         None => ClientConfig::dangerous_accept_any_certificate(),
     };
-    Ok(config.alpn([ALPN]).transport(transport))
+    Ok(config
+        .alpn([ALPN])
+        .transport(transport)
+        .early_data(args.zero_rtt))
 }
 
 /// The first address of HOST:PORT, and HOST.

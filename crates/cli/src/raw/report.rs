@@ -66,7 +66,9 @@ pub(super) struct Served {
     pub(super) connections: u64,
     /// Requests answered in full.
     pub(super) requests: u64,
-    /// Requests and connections that failed.
+    /// Requests whose client had enough before the end.
+    pub(super) stopped: u64,
+    /// Requests that made no sense or lost their connection.
     pub(super) failed: u64,
     /// Content bytes handed to the transport.
     pub(super) bytes: u64,

@@ -18,6 +18,7 @@ use crate::identity;
 struct Totals {
     connections: AtomicU64,
     requests: AtomicU64,
+    stopped: AtomicU64,
     failed: AtomicU64,
     bytes: AtomicU64,
     uploaded: AtomicU64,
@@ -107,7 +108,11 @@ async fn on_connection(connection: Connection, totals: Arc<Totals>) {
         tokio::spawn(async move {
             match answer(send, recv).await {
                 Ok(answered) => {
-                    count(&totals.requests, 1);
+                    let ended = match answered.stopped {
+                        false => &totals.requests,
+                        true => &totals.stopped,
+                    };
+                    count(ended, 1);
                     count(&totals.bytes, answered.bytes);
                     count(&totals.uploaded, answered.uploaded);
                 }
@@ -127,6 +132,7 @@ impl Totals {
         Served {
             connections: read(&self.connections),
             requests: read(&self.requests),
+            stopped: read(&self.stopped),
             failed: read(&self.failed),
             bytes: read(&self.bytes),
             uploaded: read(&self.uploaded),
