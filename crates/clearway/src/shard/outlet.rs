@@ -85,6 +85,10 @@ impl Outlet {
         }
     }
 
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "a train is offered once: what the socket leaves is another"
+    )]
     fn offer(&mut self, socket: &Socket, train: Kept) -> Sent {
         let mut transmit = clearway_udp::Transmit {
             remote: train.remote,
