@@ -1,15 +1,24 @@
 //! The `clearway` command.
 
+mod demo;
+mod failure;
+mod identity;
+mod raw;
 mod relay;
+mod size;
 
-use std::error::Error;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
 /// QUIC and HTTP/3, and the networks to try them on.
 #[derive(Debug, Parser)]
-#[command(name = "clearway", version, arg_required_else_help = true)]
+#[command(
+    name = "clearway",
+    version,
+    arg_required_else_help = true,
+    after_help = failure::EXIT_CODES
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -17,6 +26,12 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Download through a network in which congestion controllers have died.
+    #[command(long_about = demo::ABOUT)]
+    Demo(Box<demo::Args>),
+    /// Transfer bytes over QUIC with nothing above it.
+    #[command(long_about = raw::ABOUT, subcommand)]
+    Raw(Box<raw::Command>),
     /// Put a network with loss, delay and a bottleneck between two UDP programs.
     #[command(long_about = relay::ABOUT)]
     Relay(Box<relay::Args>),
@@ -24,24 +39,25 @@ enum Command {
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
+        Command::Demo(args) => demo::command(&args),
+        Command::Raw(command) => raw::command(&command),
         Command::Relay(args) => relay::command(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            report(error.as_ref());
-            ExitCode::FAILURE
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            failure.code()
         }
     }
 }
 
-/// Prints an error with its causes, which `Display` alone leaves out.
-fn report(error: &dyn Error) {
-    eprint!("error: {error}");
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        eprint!(": {inner}");
-        cause = inner.source();
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
     }
-    eprintln!();
 }

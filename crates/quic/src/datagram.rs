@@ -283,6 +283,12 @@ impl DatagramReceiver {
         Ok(())
     }
 
+    /// Bytes of the messages that wait.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.queue.bytes
+    }
+
     /// The oldest message.
     pub fn recv(&mut self) -> Option<Bytes> {
         self.queue.pop()

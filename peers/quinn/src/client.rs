@@ -20,6 +20,12 @@ use crate::{
     witness::{Witness, Witnessed},
 };
 
+/// Application error code of a connection closed because all went well.
+const DONE: VarInt = VarInt::from_u32(0);
+
+/// Application error code of a connection closed because something did not.
+const FAILED: VarInt = VarInt::from_u32(1);
+
 /// How long to wait for a session ticket after the first transfer.
 const TICKET_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -49,25 +55,21 @@ pub(crate) struct Options {
     transport: Transport,
 }
 
+impl Options {
+    /// Whether a second connection is wanted.
+    fn second(&self) -> bool {
+        self.resume || self.zero_rtt
+    }
+}
+
 /// Runs once and prints what came of it.
 pub(crate) async fn run(options: Options) -> Result<()> {
     protocol::prepare();
     options.plan.check()?;
     let client = Client::new(&options)?;
-    let mut visit = client.full().await?;
-    let mut moved = visit.moved;
-    let second = options.resume || options.zero_rtt;
-    if second {
-        let arrived = client.tls.tickets.arrival(TICKET_PATIENCE).await;
-        ensure!(arrived, "no session ticket came");
-        visit = if options.zero_rtt {
-            client.early().await?
-        } else {
-            client.full().await?
-        };
-        moved = moved.plus(visit.moved);
-    }
+    let visits = client.visits().await;
     client.endpoint.wait_idle().await;
+    let (moved, visit) = visits?;
     let seconds = moved.time.as_secs_f64();
     let run = Run {
         peer: PEER,
@@ -76,7 +78,7 @@ pub(crate) async fn run(options: Options) -> Result<()> {
         seconds,
         gbps: moved.bytes as f64 * 8e-9 / seconds.max(f64::MIN_POSITIVE),
         requests: moved.requests,
-        resumed: second.then_some(visit.resumed),
+        resumed: options.second().then_some(visit.resumed),
         zero_rtt_accepted: visit.zero_rtt_accepted,
         retried: visit.witness.retried(),
         key_updates: visit.witness.key_updates(),
@@ -119,13 +121,28 @@ impl<'a> Client<'a> {
         })
     }
 
+    /// All connections wanted: what they moved together, and what the last one showed.
+    async fn visits(&self) -> Result<(Moved, Visit)> {
+        let first = self.full().await?;
+        if !self.options.second() {
+            return Ok((first.moved, first));
+        }
+        let arrived = self.tls.tickets.arrival(TICKET_PATIENCE).await;
+        ensure!(arrived, "no session ticket came");
+        let second = if self.options.zero_rtt {
+            self.early().await?
+        } else {
+            self.full().await?
+        };
+        Ok((first.moved.plus(second.moved), second))
+    }
+
     /// A connection whose transfer starts after the handshake.
     async fn full(&self) -> Result<Visit> {
         let witness = Arc::new(Witness::default());
         let certificates = self.tls.verifier.count();
         let connection = self.connect(&witness)?.await.context("connecting")?;
-        let moved = self.transfer(&connection).await?;
-        connection.close(VarInt::from_u32(0), b"done");
+        let moved = settle(&connection, self.transfer(&connection, &witness).await)?;
         Ok(Visit {
             witness,
             moved,
@@ -139,23 +156,22 @@ impl<'a> Client<'a> {
     async fn early(&self) -> Result<Visit> {
         let witness = Arc::new(Witness::default());
         let certificates = self.tls.verifier.count();
-        let (connection, moved, accepted) = match self.connect(&witness)?.into_0rtt() {
+        let (connection, outcome, accepted) = match self.connect(&witness)?.into_0rtt() {
             Ok((connection, accepted)) => {
-                let early = self.transfer(&connection).await;
-                if accepted.await {
-                    (connection, early?, true)
-                } else {
-                    let moved = self.transfer(&connection).await?;
-                    (connection, moved, false)
+                let mut outcome = self.transfer(&connection, &witness).await;
+                let accepted = accepted.await;
+                if !accepted {
+                    outcome = self.transfer(&connection, &witness).await;
                 }
+                (connection, outcome, accepted)
             }
             Err(connecting) => {
                 let connection = connecting.await.context("connecting")?;
-                let moved = self.transfer(&connection).await?;
-                (connection, moved, false)
+                let outcome = self.transfer(&connection, &witness).await;
+                (connection, outcome, false)
             }
         };
-        connection.close(VarInt::from_u32(0), b"done");
+        let moved = settle(&connection, outcome)?;
         Ok(Visit {
             witness,
             moved,
@@ -177,13 +193,24 @@ impl<'a> Client<'a> {
         Ok(self.endpoint.connect_with(config, *server, server_name)?)
     }
 
-    async fn transfer(&self, connection: &Connection) -> Result<Moved> {
-        let Options {
-            plan, transport, ..
-        } = self.options;
-        let (endpoint, transport) = (self.endpoint.clone(), transport.clone());
-        Transfer::new(plan.clone(), connection.clone(), endpoint, transport)
-            .run()
-            .await
+    async fn transfer(&self, connection: &Connection, witness: &Arc<Witness>) -> Result<Moved> {
+        Transfer::new(
+            self.options.plan.clone(),
+            connection.clone(),
+            Arc::clone(witness),
+            self.endpoint.clone(),
+            self.options.transport.clone(),
+        )
+        .run()
+        .await
     }
+}
+
+/// Closes a connection in a way that tells the server how it went.
+fn settle(connection: &Connection, outcome: Result<Moved>) -> Result<Moved> {
+    match outcome {
+        Ok(_) => connection.close(DONE, b"done"),
+        Err(_) => connection.close(FAILED, b"failed"),
+    }
+    outcome
 }

@@ -26,7 +26,8 @@ pub(crate) struct Run {
     pub(crate) zero_rtt_accepted: Option<bool>,
     /// Whether the last connection went through a Retry.
     pub(crate) retried: bool,
-    /// Key updates on the last connection, by either side.
+    /// Key updates on the last connection, by either side. quinn starts one by itself, at a
+    /// random packet among its first thousand.
     pub(crate) key_updates: u64,
 }
 
@@ -83,7 +84,7 @@ pub(crate) struct Closed {
     pub(crate) zero_rtt_accepted: bool,
     /// Whether the client's last address is not its first.
     pub(crate) migrated: bool,
-    /// Key updates, by either side.
+    /// Key updates, by either side; see [`Run::key_updates`].
     pub(crate) key_updates: u64,
     /// Why it was closed.
     pub(crate) cause: String,

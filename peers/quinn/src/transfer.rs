@@ -14,12 +14,13 @@ use clap::Args;
 use quinn::{Connection, Endpoint, SendStream};
 use tokio::{
     task::JoinSet,
-    time::{Instant, timeout_at},
+    time::{Instant, sleep, timeout, timeout_at},
 };
 
 use crate::{
     protocol::{pattern, verify},
     transport::Transport,
+    witness::Witness,
 };
 
 /// Bytes of a request when the command line names none.
@@ -27,6 +28,12 @@ const DEFAULT_BYTES: u64 = 1 << 20;
 
 /// Longest timed run in seconds: a day.
 const LONGEST: f64 = 86_400.0;
+
+/// How long a key update may be put off; three PTO on a slow path are less.
+const KEY_UPDATE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Time between two attempts at a key update.
+const KEY_UPDATE_PAUSE: Duration = Duration::from_millis(5);
 
 /// Chunks taken from a stream at once.
 const BATCH: usize = 32;
@@ -135,6 +142,7 @@ impl Moved {
 pub(crate) struct Transfer {
     plan: Plan,
     connection: Connection,
+    witness: Arc<Witness>,
     endpoint: Endpoint,
     transport: Transport,
     deadline: Option<Instant>,
@@ -147,6 +155,7 @@ impl Transfer {
     pub(crate) fn new(
         plan: Plan,
         connection: Connection,
+        witness: Arc<Witness>,
         endpoint: Endpoint,
         transport: Transport,
     ) -> Self {
@@ -154,6 +163,7 @@ impl Transfer {
         Self {
             plan,
             connection,
+            witness,
             endpoint,
             transport,
             deadline: deadline.map(|time| Instant::now() + time),
@@ -226,7 +236,9 @@ impl Transfer {
                     bail!("wrong byte at offset {at}");
                 }
                 offset += length;
-                self.credit(length)?;
+                if self.credit(length) {
+                    self.interrupt().await?;
+                }
             }
         }
         ensure!(offset == wanted, "{offset} bytes came instead of {wanted}");
@@ -246,19 +258,18 @@ impl Transfer {
         Ok(())
     }
 
-    /// Counts verified bytes; whoever brings the byte in the middle interrupts the transfer.
-    fn credit(&self, length: u64) -> Result<()> {
+    /// Counts verified bytes; true for whoever brings the byte in the middle.
+    fn credit(&self, length: u64) -> bool {
         let before = self.received.fetch_add(length, Relaxed);
         let middle = self.plan.total().div_ceil(2);
-        if before < middle && middle <= before + length {
-            self.interrupt()?;
-        }
-        Ok(())
+        before < middle && middle <= before + length
     }
 
-    fn interrupt(&self) -> Result<()> {
+    async fn interrupt(&self) -> Result<()> {
         if self.plan.key_update {
-            self.connection.force_key_update();
+            timeout(KEY_UPDATE_PATIENCE, self.update_keys())
+                .await
+                .context("waiting for a key update to be possible")??;
         }
         if self.plan.rebind {
             let mut local = self.endpoint.local_addr()?;
@@ -266,5 +277,22 @@ impl Transfer {
             self.endpoint.rebind(self.transport.socket(local)?)?;
         }
         Ok(())
+    }
+
+    /// Has quinn update keys, as soon as it will: not before the handshake is done, nor while
+    /// it still holds the keys of the phase before (RFC 9001 §6.5). quinn updates keys by
+    /// itself early in a connection, so the latter is the rule in a short transfer.
+    async fn update_keys(&self) -> Result<()> {
+        loop {
+            if let Some(cause) = self.connection.close_reason() {
+                return Err(cause).context("updating keys");
+            }
+            let before = self.witness.key_updates();
+            self.connection.force_key_update();
+            if self.witness.key_updates() > before {
+                return Ok(());
+            }
+            sleep(KEY_UPDATE_PAUSE).await;
+        }
     }
 }

@@ -3,7 +3,6 @@
 use core::future::pending;
 use core::net::SocketAddr;
 use core::time::Duration;
-use std::error::Error;
 use std::io::{self, Write as _};
 use std::time::Instant;
 
@@ -12,20 +11,25 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::report::Report;
 use super::{Args, Config, Relay, RelayStats};
+use crate::failure::{Failure, Kind};
 
 /// Runs a relay until its time is over or a signal comes.
 ///
 /// # Errors
 /// If the options contradict each other, the address cannot be bound, or the
 /// relay breaks while running.
-pub(crate) fn command(args: &Args) -> Result<(), Box<dyn Error>> {
-    let config = args.config()?;
+pub(crate) fn command(args: &Args) -> Result<(), Failure> {
+    let config = args
+        .config()
+        .map_err(|error| Failure::new(Kind::Arguments, error.to_string()))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     let started = Instant::now();
-    let mut relay = Relay::start(config.clone())
-        .map_err(|error| format!("cannot listen on {}: {error}", config.listen))?;
+    let mut relay = Relay::start(config.clone()).map_err(|error| {
+        let what = format!("cannot listen on {}", config.listen);
+        Failure::caused(Kind::Address, what, &error)
+    })?;
     let listen = relay.local_addr();
     announce(&config, listen);
     runtime.block_on(wait(&mut relay, args))?;

@@ -5,13 +5,14 @@ use core::fmt;
 use std::net::SocketAddr;
 
 use clearway_recovery::Space;
+use clearway_recovery::limit::Limit;
 
 use super::Connection;
 use super::life::{ConnectionError, Handshake};
-use crate::Instant;
 use crate::datagram::SendDatagramError;
 use crate::stream::{Directionality, Priority, ReadError, StreamEvent, StreamId, WriteError};
 use crate::wire::TransportParameters;
+use crate::{Instant, Role};
 
 /// What happened that the application may want to know. Edge-triggered: an
 /// event is not repeated until something new happens.
@@ -120,10 +121,25 @@ impl Connection {
         self.tls.peer.as_ref()
     }
 
+    /// Whether TLS resumed an earlier session; false until it is known.
+    #[must_use]
+    pub fn resumed(&self) -> bool {
+        self.tls.summary.resumed
+    }
+
     /// Whether 0-RTT data may be written (client), before the handshake.
     #[must_use]
     pub fn has_zero_rtt(&self) -> bool {
         self.keys.zero_rtt.is_some()
+    }
+
+    /// Whether a client's 0-RTT packet has been read before the handshake is
+    /// complete (server).
+    #[must_use]
+    pub fn has_readable_zero_rtt(&self) -> bool {
+        self.role == Role::Server
+            && self.handshake == Handshake::Running
+            && self.keys.zero_rtt.is_some()
     }
 
     /// Whether the server took our 0-RTT data; `None` until it is known or if
@@ -234,6 +250,28 @@ impl Connection {
         let path = self.paths.active();
         let cid = self.remote_cids.cid(path.id).map_or(0, |cid| cid.len());
         usize::from(path.mtu.current()).saturating_sub(OVERHEAD + cid)
+    }
+
+    /// True once after a [`send_datagram`](Self::send_datagram) that was refused
+    /// for a full queue could be tried again.
+    pub fn take_datagram_writable(&mut self) -> bool {
+        self.datagrams_out.take_writable()
+    }
+
+    /// Whether what the application just did calls for a `transmit`: false
+    /// while window, pacer, address validation or the host hold everything
+    /// back, since the datagram or the timer that ends that is followed by one
+    /// anyway.
+    #[must_use]
+    pub fn is_transmit_due(&self) -> bool {
+        match self.limit {
+            Limit::Amplification | Limit::Congestion | Limit::Pacing | Limit::Scheduling => false,
+            Limit::Handshake
+            | Limit::ConnectionFlowControl
+            | Limit::StreamFlowControl
+            | Limit::StreamLimit
+            | Limit::Application => self.wants_data(),
+        }
     }
 
     /// Sends a PING, whose acknowledgement shows that the peer is there.

@@ -16,7 +16,7 @@ use crate::error::{Code, TransportError};
 use crate::event::{DropReason, TraceEvent};
 use crate::stream::PeerLimits;
 use crate::wire::transport_parameters::HandshakeCids;
-use crate::wire::{PacketKind, Reader, TransportParameters, Version};
+use crate::wire::{PacketKind, PartialHeader, Reader, TransportParameters, Version};
 use crate::{Instant, Role};
 
 /// TLS alerts (RFC 8446 §6).
@@ -470,11 +470,24 @@ impl Connection {
     }
 
     /// The server speaks other versions (RFC 9000 §6.2).
-    pub(crate) fn on_version_negotiation(&mut self, versions: &[u8]) -> Result<(), DropReason> {
+    pub(crate) fn on_version_negotiation(
+        &mut self,
+        header: &PartialHeader,
+        packet: &[u8],
+        versions: &[u8],
+    ) -> Result<(), DropReason> {
+        // RFC 8999 §6: it repeats both connection IDs, which shows that its
+        // sender saw our packet.
+        let echoes = *header.dcid.of(packet) == *self.tls.local_cid
+            && *header.scid.of(packet) == *self.tls.original_dcid;
         let mut offered = Reader::new(versions);
         let ours = core::iter::from_fn(|| offered.u32())
             .any(|version| Version(version) == self.tls.version);
-        if !self.is_client() || self.tls.peer_cid.is_some() || self.tls.retry_scid.is_some() || ours
+        if !self.is_client()
+            || !echoes
+            || self.tls.peer_cid.is_some()
+            || self.tls.retry_scid.is_some()
+            || ours
         {
             return Err(DropReason::Unexpected);
         }

@@ -4,6 +4,7 @@ use clearway_recovery::PathId;
 
 use super::keyring::space_of;
 use super::life::{Handshake, Life};
+use super::transmit::MIN_DATAGRAM;
 use super::{Connection, Received};
 use crate::ack::ReceivedPacket;
 use crate::error::TransportError;
@@ -88,6 +89,7 @@ impl Connection {
         datagram: &mut [u8],
         authenticated: &mut bool,
     ) -> Result<(), TransportError> {
+        let datagram_len = datagram.len();
         let mut rest = datagram;
         let mut first_dcid = None;
         while !rest.is_empty() {
@@ -109,7 +111,7 @@ impl Connection {
                 self.drop_packet(now, (header.kind.packet(), DropReason::Unexpected));
                 break;
             }
-            match self.receive_packet(now, from, &header, packet) {
+            match self.receive_packet(now, from, datagram_len, &header, packet) {
                 Ok(()) => *authenticated = true,
                 Err(Failure::Dropped(dropped)) => self.drop_packet(now, dropped),
                 Err(Failure::Fatal(error)) => return Err(error),
@@ -126,6 +128,7 @@ impl Connection {
         &mut self,
         now: Instant,
         from: Received,
+        datagram_len: usize,
         header: &PartialHeader,
         packet: &mut [u8],
     ) -> Result<(), Failure> {
@@ -144,7 +147,7 @@ impl Connection {
             }
             HeaderKind::VersionNegotiation { versions } => {
                 return self
-                    .on_version_negotiation(versions.of(packet))
+                    .on_version_negotiation(header, packet, versions.of(packet))
                     .map_err(|reason| Failure::Dropped((None, reason)));
             }
             HeaderKind::UnsupportedVersion => {
@@ -152,6 +155,11 @@ impl Connection {
             }
         };
         let dropped = |reason| Failure::Dropped((Some(kind), reason));
+        if kind == PacketKind::Initial && !self.is_client() && datagram_len < MIN_DATAGRAM {
+            // RFC 9000 §14.1, not only for the first: each buys three times
+            // its size in answers.
+            return Err(dropped(DropReason::Malformed));
+        }
         if !header.fixed_bit && !self.config.grease {
             // RFC 9000 §17.2: the fixed bit is set, unless we offered RFC 9287.
             return Err(dropped(DropReason::Malformed));
@@ -187,7 +195,7 @@ impl Connection {
                 number,
                 generation,
                 payload,
-                datagram_len: header.packet_len,
+                datagram_len,
                 path,
                 from,
             },

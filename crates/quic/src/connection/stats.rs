@@ -108,6 +108,6 @@ impl Connection {
             .iter()
             .map(|(_, packet)| packet.len())
             .sum();
-        self.streams.memory() + crypto + kept
+        self.streams.memory() + self.datagrams_in.memory() + crypto + kept
     }
 }

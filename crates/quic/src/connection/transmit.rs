@@ -11,6 +11,7 @@ use super::packet::{Permit, Shape};
 use super::paths::Path;
 use super::space::SPACES;
 use crate::Instant;
+use crate::crypto::OneRttKeys;
 use crate::event::TraceEvent;
 use crate::path::ecn::Mark;
 use crate::stream::Sendability;
@@ -55,6 +56,12 @@ impl Connection {
             Life::Open => {}
             Life::Closing(_) => return self.transmit_close(now, buffer),
             Life::Draining { .. } | Life::Drained => return None,
+        }
+        // RFC 9001 §6.6: while enough packets are left to say so.
+        let worn = self.keys.one_rtt.as_ref().map(OneRttKeys::check_limits);
+        if let Some(Err(error)) = worn {
+            self.fail(now, error);
+            return self.transmit_close(now, buffer);
         }
         let sent = self
             .transmit_path_frames(now, buffer)

@@ -465,8 +465,23 @@ impl Endpoint {
         now: Instant,
         connect: Connect,
     ) -> Result<(Handle, Connection), TransportError> {
+        let transport = self.config.transport.clone();
+        self.connect_with(now, connect, transport)
+    }
+
+    /// Like [`connect`](Self::connect), with transport settings of its own.
+    ///
+    /// # Errors
+    /// If TLS refuses its settings.
+    pub fn connect_with(
+        &mut self,
+        now: Instant,
+        connect: Connect,
+        transport: Arc<Config>,
+    ) -> Result<(Handle, Connection), TransportError> {
         let remote = connect.remote;
-        let common = self.common(now);
+        let mut common = self.common(now);
+        common.config = transport;
         let mut connection = Connection::connect(common, connect)?;
         let none = [ConnectionId::EMPTY; 2];
         Ok((self.register(&mut connection, none, remote), connection))

@@ -1,0 +1,114 @@
+//! How a client connects.
+
+use std::sync::{Arc, OnceLock};
+
+use clearway_quic::connection::Config;
+use clearway_quic::crypto::{ClientCrypto, ClientSessions, ConfigError, Identity, Roots};
+
+use super::fingerprint::{Fingerprint, Pinned};
+
+/// Settings of a client. Every default is meant to be left alone. Clones share
+/// what is remembered of servers: tickets for resumption and 0-RTT, tokens.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct ClientConfig {
+    crypto: ClientCrypto,
+    transport: Arc<Config>,
+    pub(crate) sessions: Arc<ClientSessions>,
+    built: OnceLock<Arc<rustls::ClientConfig>>,
+}
+
+impl ClientConfig {
+    /// A client that trusts servers for which these certificates (PEM) vouch.
+    ///
+    /// # Errors
+    /// If they cannot be parsed or there are none.
+    pub fn with_roots(pem: impl AsRef<[u8]>) -> Result<Self, ConfigError> {
+        Ok(Self::with_crypto(ClientCrypto::new(Roots::from_pem(
+            pem.as_ref(),
+        )?)))
+    }
+
+    /// A client that trusts the one certificate with this fingerprint, whatever
+    /// it says: for self-signed certificates handed over by other means.
+    pub fn with_fingerprint(fingerprint: Fingerprint) -> Self {
+        Self::with_crypto(ClientCrypto::with_verifier(Arc::new(Pinned::new(
+            fingerprint,
+        ))))
+    }
+
+    /// A client that takes any certificate for any name: whoever is on the
+    /// path can impersonate the server. For laboratories only.
+    pub fn dangerous_accept_any_certificate() -> Self {
+        Self::with_crypto(ClientCrypto::dangerous_accept_any_certificate())
+    }
+
+    /// A client with full control of TLS: verifiers, clocks, algorithms, key
+    /// log.
+    pub fn with_crypto(crypto: ClientCrypto) -> Self {
+        let sessions = Arc::new(ClientSessions::default());
+        Self {
+            crypto: crypto.sessions(sessions.clone()),
+            transport: Arc::default(),
+            sessions,
+            built: OnceLock::new(),
+        }
+    }
+
+    fn crypto(mut self, change: impl FnOnce(ClientCrypto) -> ClientCrypto) -> Self {
+        self.crypto = change(self.crypto);
+        self.built = OnceLock::new();
+        self
+    }
+
+    /// Application protocols, most preferred first.
+    pub fn alpn<P: Into<Vec<u8>>>(self, protocols: impl IntoIterator<Item = P>) -> Self {
+        self.crypto(|crypto| crypto.alpn(protocols))
+    }
+
+    /// The certificate to show to servers that ask: its chain, leaf first, and
+    /// its key, PEM.
+    ///
+    /// # Errors
+    /// If either cannot be parsed.
+    pub fn identity(
+        self,
+        certificates_pem: impl AsRef<[u8]>,
+        key_pem: impl AsRef<[u8]>,
+    ) -> Result<Self, ConfigError> {
+        let identity = Identity::from_pem(certificates_pem.as_ref(), key_pem.as_ref())?;
+        Ok(self.crypto(|crypto| crypto.identity(identity)))
+    }
+
+    /// Whether to offer 0-RTT to servers met before; on by default. What is
+    /// sent in it remains the application's choice
+    /// ([`Connecting::into_zero_rtt`](crate::Connecting::into_zero_rtt)).
+    pub fn early_data(self, offer: bool) -> Self {
+        self.crypto(|crypto| crypto.early_data(offer))
+    }
+
+    /// Where tickets and tokens are remembered.
+    pub fn sessions(mut self, sessions: Arc<ClientSessions>) -> Self {
+        self.sessions = sessions.clone();
+        self.crypto(|crypto| crypto.sessions(sessions))
+    }
+
+    /// Stream counts, windows, timeouts, the congestion controller.
+    pub fn transport(mut self, transport: Config) -> Self {
+        self.transport = Arc::new(transport);
+        self
+    }
+
+    pub(crate) fn transport_config(&self) -> Arc<Config> {
+        self.transport.clone()
+    }
+
+    /// The TLS settings, made once.
+    pub(crate) fn tls(&self) -> Result<Arc<rustls::ClientConfig>, ConfigError> {
+        if let Some(built) = self.built.get() {
+            return Ok(built.clone());
+        }
+        let built = self.crypto.clone().build()?;
+        Ok(self.built.get_or_init(|| built).clone())
+    }
+}

@@ -1,0 +1,153 @@
+//! A certificate known by its digest.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{CertificateError, DigitallySignedStruct, SignatureScheme};
+
+/// The SHA-256 digest of a certificate in DER; printed and parsed as 64
+/// hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Fingerprint(pub [u8; 32]);
+
+impl Fingerprint {
+    /// Of a certificate in DER.
+    #[must_use]
+    pub fn of(certificate: &[u8]) -> Self {
+        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, certificate);
+        let mut bytes = [0; 32];
+        bytes.copy_from_slice(digest.as_ref());
+        Self(bytes)
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Text that is not 64 hexadecimal digits (colons between them are allowed).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a SHA-256 fingerprint has 64 hexadecimal digits")]
+pub struct ParseFingerprintError;
+
+impl FromStr for Fingerprint {
+    type Err = ParseFingerprintError;
+
+    fn from_str(text: &str) -> Result<Self, ParseFingerprintError> {
+        let mut digits = text.chars().filter(|c| *c != ':').map(|c| c.to_digit(16));
+        let mut bytes = [0; 32];
+        for byte in &mut bytes {
+            let (Some(Some(high)), Some(Some(low))) = (digits.next(), digits.next()) else {
+                return Err(ParseFingerprintError);
+            };
+            *byte = (high << 4 | low) as u8;
+        }
+        match digits.next() {
+            None => Ok(Self(bytes)),
+            Some(_) => Err(ParseFingerprintError),
+        }
+    }
+}
+
+/// Believes one certificate, whatever it says, and nobody else.
+#[derive(Debug)]
+pub(super) struct Pinned {
+    fingerprint: Fingerprint,
+    provider: Arc<CryptoProvider>,
+}
+
+impl Pinned {
+    pub(super) fn new(fingerprint: Fingerprint) -> Self {
+        Self {
+            fingerprint,
+            provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
+        }
+    }
+}
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        if Fingerprint::of(end_entity) == self.fingerprint {
+            Ok(ServerCertVerified::assertion())
+        } else {
+            Err(CertificateError::UnknownIssuer.into())
+        }
+    }
+
+    /// Never asked: QUIC has no TLS 1.2.
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _certificate: &CertificateDer<'_>,
+        _signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(rustls::Error::General("TLS 1.2 in QUIC".into()))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let supported = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, supported)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_goes_round() {
+        // SHA-256 of nothing (FIPS 180-4 examples).
+        let text = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        assert_eq!(Fingerprint::of(b"").to_string(), text);
+        assert_eq!(text.parse(), Ok(Fingerprint::of(b"")));
+        let colons: Vec<_> = text
+            .as_bytes()
+            .chunks(2)
+            .map(String::from_utf8_lossy)
+            .collect();
+        assert_eq!(colons.join(":").parse(), Ok(Fingerprint::of(b"")));
+        for wrong in [
+            "",
+            "e3",
+            &text[1..],
+            &format!("{text}0"),
+            &text.replace('e', "x"),
+        ] {
+            assert_eq!(
+                wrong.parse::<Fingerprint>(),
+                Err(ParseFingerprintError),
+                "{wrong}"
+            );
+        }
+    }
+}

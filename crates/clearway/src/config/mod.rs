@@ -1,0 +1,13 @@
+//! Settings of servers and clients.
+
+mod client;
+mod fingerprint;
+mod identity;
+mod server;
+
+pub use self::client::ClientConfig;
+pub use self::fingerprint::Fingerprint;
+pub use self::identity::{DevelopmentIdentity, GenerateError};
+pub use self::server::{Admission, ServerConfig};
+pub use clearway_quic::crypto::{ClientAuth, ClientCrypto, Identity, ServerCrypto};
+pub use clearway_quic::endpoint::Limits;

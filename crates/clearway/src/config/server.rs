@@ -1,0 +1,176 @@
+//! How a server serves.
+
+use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::sync::{Arc, Mutex};
+
+use clearway_quic::connection::Config;
+use clearway_quic::crypto::{
+    ClientAuth, ConfigError, Identity, ReplayFilter, ServerCrypto, TokenKey,
+};
+use clearway_quic::endpoint::{self, Limits};
+
+use crate::endpoint::Doorkeeper;
+
+/// NEW_TOKEN tokens remembered as used, of one server.
+const REPLAY_CAPACITY: usize = 64 * 1024;
+
+/// Connections that may wait for [`Endpoint::accept`](crate::Endpoint::accept)
+/// unless configured.
+const DEFAULT_BACKLOG: usize = 1024;
+
+/// What to do with a client before anything is spent on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// Let the handshake begin.
+    Accept,
+    /// Answer CONNECTION_REFUSED.
+    Refuse,
+}
+
+/// Settings of a server. Every default is meant to be left alone.
+#[derive(Clone)]
+#[must_use]
+pub struct ServerConfig {
+    crypto: ServerCrypto,
+    transport: Config,
+    always_retry: bool,
+    limits: Limits,
+    secret: Option<[u8; 32]>,
+    preferred_address: Option<(Option<SocketAddrV4>, Option<SocketAddrV6>)>,
+    pub(crate) doorkeeper: Option<Doorkeeper>,
+    pub(crate) backlog: usize,
+}
+
+impl ServerConfig {
+    /// A server with one certificate for every name: its chain, leaf first, and
+    /// its key, PEM.
+    ///
+    /// # Errors
+    /// If either cannot be parsed.
+    pub fn with_identity(
+        certificates_pem: impl AsRef<[u8]>,
+        key_pem: impl AsRef<[u8]>,
+    ) -> Result<Self, ConfigError> {
+        let identity = Identity::from_pem(certificates_pem.as_ref(), key_pem.as_ref())?;
+        Ok(Self::with_crypto(ServerCrypto::new(identity)))
+    }
+
+    /// A server with full control of TLS: certificates by name, clocks, session
+    /// store, algorithms, key log.
+    pub fn with_crypto(crypto: ServerCrypto) -> Self {
+        Self {
+            crypto,
+            transport: Config::default(),
+            always_retry: false,
+            limits: Limits::default(),
+            secret: None,
+            preferred_address: None,
+            doorkeeper: None,
+            backlog: DEFAULT_BACKLOG,
+        }
+    }
+
+    /// Application protocols, most preferred first; a client without any of
+    /// them is refused.
+    pub fn alpn<P: Into<Vec<u8>>>(mut self, protocols: impl IntoIterator<Item = P>) -> Self {
+        self.crypto = self.crypto.alpn(protocols);
+        self
+    }
+
+    /// Stream counts, windows, timeouts, the congestion controller.
+    pub fn transport(mut self, transport: Config) -> Self {
+        self.transport = transport;
+        self
+    }
+
+    /// Validate every client's address by a Retry, at the price of a round
+    /// trip. By default only under load.
+    pub fn always_retry(mut self, always: bool) -> Self {
+        self.always_retry = always;
+        self
+    }
+
+    /// Accept 0-RTT data; off by default, because an attacker on the path may
+    /// replay it (RFC 9001 §9.2). Connections then come out of
+    /// [`Endpoint::accept`](crate::Endpoint::accept) as soon as they carry such
+    /// data; [`Connection::handshaken`](crate::Connection::handshaken) waits for
+    /// proof that it is no replay.
+    pub fn early_data(mut self, accept: bool) -> Self {
+        self.crypto = self.crypto.early_data(accept);
+        self
+    }
+
+    /// Whether clients must show a certificate; not by default.
+    pub fn client_auth(mut self, client_auth: ClientAuth) -> Self {
+        self.crypto = self.crypto.client_auth(client_auth);
+        self
+    }
+
+    /// The secret behind tokens and stateless resets. With the same one after a
+    /// restart, clients of the previous run learn at once that their
+    /// connections are gone, and their tokens stay good. Random by default.
+    pub fn secret(mut self, secret: [u8; 32]) -> Self {
+        self.secret = Some(secret);
+        self
+    }
+
+    /// Bounds on handshakes under way.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Addresses clients should move to after the handshake (RFC 9000 §9.6).
+    pub fn preferred_address(mut self, v4: Option<SocketAddrV4>, v6: Option<SocketAddrV6>) -> Self {
+        self.preferred_address = Some((v4, v6));
+        self
+    }
+
+    /// Asks `doorkeeper` about every new client's address, which may be
+    /// spoofed. It is called on the event loop: be quick.
+    pub fn admit(
+        mut self,
+        doorkeeper: impl Fn(SocketAddr) -> Admission + Send + Sync + 'static,
+    ) -> Self {
+        self.doorkeeper = Some(Arc::new(doorkeeper));
+        self
+    }
+
+    /// Connections that may wait for [`Endpoint::accept`](crate::Endpoint::accept)
+    /// before new clients are refused; 1,024 by default.
+    pub fn backlog(mut self, connections: usize) -> Self {
+        self.backlog = connections;
+        self
+    }
+
+    /// What the transport needs, and the secret for stateless resets. `random`
+    /// stands in for a secret that was not configured.
+    pub(crate) fn into_transport(
+        self,
+        random: [u8; 32],
+    ) -> Result<(endpoint::ServerConfig, Arc<Config>, [u8; 32]), ConfigError> {
+        let secret = self.secret.unwrap_or(random);
+        let server = endpoint::ServerConfig {
+            crypto: self.crypto.build()?,
+            token_key: Arc::new(TokenKey::new(&secret)),
+            replay: Arc::new(Mutex::new(ReplayFilter::new(REPLAY_CAPACITY))),
+            always_retry: self.always_retry,
+            limits: self.limits,
+            preferred_address: self.preferred_address,
+        };
+        Ok((server, Arc::new(self.transport), secret))
+    }
+}
+
+impl std::fmt::Debug for ServerConfig {
+    /// Without the secret.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ServerConfig")
+            .field("crypto", &self.crypto)
+            .field("transport", &self.transport)
+            .field("always_retry", &self.always_retry)
+            .field("limits", &self.limits)
+            .field("backlog", &self.backlog)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,307 @@
+//! What a connection's handles and its shard share: the connection itself under
+//! one lock, and who waits for what.
+
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+use clearway_quic::Instant;
+use clearway_quic::connection::{Connection, ConnectionError, Event};
+use clearway_quic::endpoint::Handle;
+use clearway_quic::stream::{Directionality, StreamEvent, StreamId};
+use rustc_hash::FxHashMap;
+use tokio::sync::Notify;
+
+use crate::shard::Link;
+
+/// What any number of tasks may wait for. Whoever wakes tries again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Signal {
+    /// The handshake is complete.
+    Connected,
+    /// The connection has ended.
+    Closed,
+    /// The peer opened bidirectional streams.
+    OpenedBi,
+    /// The peer opened unidirectional streams.
+    OpenedUni,
+    /// The peer lets us open more bidirectional streams.
+    AvailableBi,
+    /// The peer lets us open more unidirectional streams.
+    AvailableUni,
+    /// A datagram has arrived.
+    Datagram,
+    /// The queue of outgoing datagrams has room.
+    DatagramRoom,
+}
+
+const SIGNALS: usize = 8;
+
+/// Who has to be woken; done after the lock is released, so that the woken find
+/// it free.
+#[derive(Debug, Default)]
+pub(crate) struct Wakes {
+    signals: u8,
+    wakers: Vec<Waker>,
+}
+
+impl Wakes {
+    fn raise(&mut self, signal: Signal) {
+        self.signals |= 1 << signal as u8;
+    }
+
+    fn wake(&mut self, waker: Option<Waker>) {
+        self.wakers.extend(waker);
+    }
+
+    /// Wakes them all and is empty again.
+    pub(crate) fn fire(&mut self, shared: &Shared) {
+        let signals = std::mem::take(&mut self.signals);
+        for (index, signal) in shared.signals.iter().enumerate() {
+            if signals & 1 << index != 0 {
+                signal.notify_waiters();
+            }
+        }
+        self.wakers.drain(..).for_each(Waker::wake);
+    }
+}
+
+/// How a sending half ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SendEnd {
+    /// Everything was acknowledged.
+    Delivered,
+    /// The peer did not want it.
+    Stopped(u64),
+}
+
+/// What is remembered of a sending half while somebody cares.
+#[derive(Debug, Default)]
+pub(crate) struct SendSlot {
+    pub(crate) writer: Option<Waker>,
+    pub(crate) watchers: Vec<Waker>,
+    pub(crate) end: Option<SendEnd>,
+    /// The handle is gone, but what it finished is not delivered yet.
+    pub(crate) detached: bool,
+}
+
+/// Under the lock.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) quic: Connection,
+    /// Why the connection ended.
+    pub(crate) error: Option<ConnectionError>,
+    pub(crate) connected: bool,
+    /// The sending halves that have a handle or a delivery to come.
+    pub(crate) sends: FxHashMap<StreamId, SendSlot>,
+    /// Who waits to read.
+    pub(crate) readers: FxHashMap<StreamId, Waker>,
+    /// Every handle is gone.
+    orphaned: bool,
+}
+
+impl State {
+    /// Hands the connection's events to who waits for them.
+    pub(crate) fn dispatch(&mut self, now: Instant, wakes: &mut Wakes) {
+        while let Some(event) = self.quic.poll_event() {
+            match event {
+                Event::Connected => {
+                    self.connected = true;
+                    wakes.raise(Signal::Connected);
+                }
+                Event::Stream(event) => self.dispatch_stream(event, wakes),
+                Event::DatagramReceived => wakes.raise(Signal::Datagram),
+                Event::Closed(error) => self.fail(error, wakes),
+                Event::Confirmed | Event::PathChanged { .. } | Event::ZeroRttRejected => {}
+                // The transport may learn to say more than this layer needs.
+                _ => {}
+            }
+        }
+        if self.quic.take_datagram_writable() {
+            wakes.raise(Signal::DatagramRoom);
+        }
+        self.close_if_abandoned(now);
+    }
+
+    fn dispatch_stream(&mut self, event: StreamEvent, wakes: &mut Wakes) {
+        match event {
+            StreamEvent::Opened(Directionality::Bidirectional) => wakes.raise(Signal::OpenedBi),
+            StreamEvent::Opened(Directionality::Unidirectional) => wakes.raise(Signal::OpenedUni),
+            StreamEvent::StreamsAvailable(Directionality::Bidirectional) => {
+                wakes.raise(Signal::AvailableBi);
+            }
+            StreamEvent::StreamsAvailable(Directionality::Unidirectional) => {
+                wakes.raise(Signal::AvailableUni);
+            }
+            StreamEvent::Readable(id) => wakes.wake(self.readers.remove(&id)),
+            StreamEvent::Writable(id) => {
+                let slot = self.sends.get_mut(&id);
+                wakes.wake(slot.and_then(|slot| slot.writer.take()));
+            }
+            StreamEvent::Finished(id) => self.end_send(id, SendEnd::Delivered, wakes),
+            StreamEvent::Stopped { id, code } => self.end_send(id, SendEnd::Stopped(code), wakes),
+        }
+    }
+
+    fn end_send(&mut self, id: StreamId, end: SendEnd, wakes: &mut Wakes) {
+        let Some(slot) = self.sends.get_mut(&id) else {
+            return;
+        };
+        slot.end.get_or_insert(end);
+        wakes.wake(slot.writer.take());
+        wakes.wakers.append(&mut slot.watchers);
+        if slot.detached {
+            self.sends.remove(&id);
+        }
+    }
+
+    /// The connection is over: everybody who waits hears it.
+    pub(crate) fn fail(&mut self, error: ConnectionError, wakes: &mut Wakes) {
+        self.error.get_or_insert(error);
+        wakes.signals = u8::MAX;
+        wakes
+            .wakers
+            .extend(self.readers.drain().map(|(_, waker)| waker));
+        for slot in self.sends.values_mut() {
+            wakes.wake(slot.writer.take());
+            wakes.wakers.append(&mut slot.watchers);
+        }
+    }
+
+    /// Nobody holds the connection and nothing is left to deliver.
+    fn close_if_abandoned(&mut self, now: Instant) {
+        if self.orphaned && self.error.is_none() && self.sends.is_empty() {
+            self.orphaned = false;
+            self.quic.close(now, 0, b"");
+        }
+    }
+}
+
+/// A connection between its handles and its shard.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    state: Mutex<State>,
+    signals: [Notify; SIGNALS],
+    pub(crate) link: Arc<Link>,
+    pub(crate) handle: Handle,
+    /// On the shard's dirty list.
+    dirty: AtomicBool,
+    /// Handles that the application holds.
+    handles: AtomicUsize,
+}
+
+impl Shared {
+    pub(crate) fn new(quic: Connection, handle: Handle, link: Arc<Link>) -> Arc<Self> {
+        Arc::new(Self {
+            state: Mutex::new(State {
+                quic,
+                error: None,
+                connected: false,
+                sends: FxHashMap::default(),
+                readers: FxHashMap::default(),
+                orphaned: false,
+            }),
+            signals: std::array::from_fn(|_| Notify::new()),
+            link,
+            handle,
+            dirty: AtomicBool::new(false),
+            handles: AtomicUsize::new(0),
+        })
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic under the lock is a defect of ours; the others would rather
+        // see their connection fail by the protocol than panic as well.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.link.clock.now()
+    }
+
+    /// Has the shard look at the connection soon; once however often called.
+    pub(crate) fn mark_dirty(&self) {
+        if !self.dirty.swap(true, Ordering::AcqRel) {
+            self.link.push_dirty(self.handle);
+        }
+    }
+
+    /// The shard is about to look.
+    pub(crate) fn clear_dirty(&self) {
+        self.dirty.store(false, Ordering::Release);
+    }
+
+    /// Marks the connection dirty if what was just done under the lock gives
+    /// the shard something to send, and releases the lock.
+    pub(crate) fn release(&self, state: MutexGuard<'_, State>) {
+        let due = state.quic.is_transmit_due();
+        drop(state);
+        if due {
+            self.mark_dirty();
+        }
+    }
+
+    /// Waits until `attempt` succeeds; it is made again after each `signal`.
+    pub(crate) async fn wait_for<T>(
+        &self,
+        signal: Signal,
+        mut attempt: impl FnMut(&mut State) -> Option<T>,
+    ) -> T {
+        loop {
+            if let Some(value) = attempt(&mut self.lock()) {
+                return value;
+            }
+            let mut notified = pin!(self.signals[signal as usize].notified());
+            notified.as_mut().enable();
+            // What came before `enable` is not told again.
+            if let Some(value) = attempt(&mut self.lock()) {
+                return value;
+            }
+            notified.await;
+        }
+    }
+
+    fn abandon(&self) {
+        let now = self.now();
+        let mut state = self.lock();
+        state.orphaned = true;
+        state.close_if_abandoned(now);
+        drop(state);
+        self.mark_dirty();
+    }
+}
+
+/// A counted handle: when the last is gone, so is the application's interest.
+#[derive(Debug)]
+pub(crate) struct Counted(Arc<Shared>);
+
+impl Counted {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        shared.handles.fetch_add(1, Ordering::Relaxed);
+        Self(shared)
+    }
+}
+
+impl Clone for Counted {
+    fn clone(&self) -> Self {
+        Self::new(self.0.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        if self.0.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.abandon();
+        }
+    }
+}
+
+impl std::ops::Deref for Counted {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
+}

@@ -1,0 +1,284 @@
+//! Making an endpoint.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::{Arc, Mutex};
+
+use clearway_quic::Role;
+use clearway_quic::cid::generator::{RandomGenerator, ShardGenerator, ShardKey};
+use clearway_quic::connection::Config;
+use clearway_quic::crypto::ResetKey;
+use clearway_quic::endpoint::{self as transport, EndpointConfig, GeneratorFactory};
+use clearway_quic::event::Observer;
+use clearway_quic::rng::Rng;
+use clearway_udp::{Options, Socket, SteeringKey, bind_shards};
+
+use super::house::House;
+use super::{Endpoint, Inner};
+use crate::config::{ClientConfig, ServerConfig};
+use crate::error::BuildError;
+use crate::shard::{Clock, Driver, Link, ObserverFactory, Position};
+
+/// Bytes of the connection IDs that peers use towards us: what steering reads.
+const CID_LEN: usize = 8;
+
+/// An endpoint to be made: where, for whom, on which threads.
+#[must_use]
+pub struct EndpointBuilder {
+    place: Place,
+    server: Option<ServerConfig>,
+    client: Option<ClientConfig>,
+    shards: usize,
+    on_caller_runtime: Option<bool>,
+    options: Options,
+    observers: Option<ObserverFactory>,
+}
+
+enum Place {
+    Address(SocketAddr),
+    Socket(UdpSocket),
+}
+
+impl EndpointBuilder {
+    /// At a local address; port 0 for any.
+    pub fn bind(address: SocketAddr) -> Self {
+        Self::at(Place::Address(address))
+    }
+
+    /// On a socket bound elsewhere (systemd, a test).
+    pub fn on_socket(socket: UdpSocket) -> Self {
+        Self::at(Place::Socket(socket))
+    }
+
+    fn at(place: Place) -> Self {
+        Self {
+            place,
+            server: None,
+            client: None,
+            shards: 1,
+            on_caller_runtime: None,
+            options: Options::default(),
+            observers: None,
+        }
+    }
+
+    /// Accept connections.
+    pub fn server(mut self, config: ServerConfig) -> Self {
+        self.server = Some(config);
+        self
+    }
+
+    /// Open connections with these settings.
+    pub fn client(mut self, config: ClientConfig) -> Self {
+        self.client = Some(config);
+        self
+    }
+
+    /// How many shards: sockets on one address, each with a thread, an event
+    /// loop and connections of its own; datagrams are steered by connection ID.
+    /// One by default.
+    pub fn shards(mut self, shards: usize) -> Self {
+        self.shards = shards;
+        self
+    }
+
+    /// Run the one shard as a task of the caller's tokio runtime rather than on
+    /// a thread of its own. So it is by default without server settings.
+    pub fn on_caller_runtime(mut self) -> Self {
+        self.on_caller_runtime = Some(true);
+        self
+    }
+
+    /// Run the shard on a thread of its own. So it is by default with server
+    /// settings.
+    pub fn on_own_threads(mut self) -> Self {
+        self.on_caller_runtime = Some(false);
+        self
+    }
+
+    /// What to ask of the socket.
+    pub fn socket_options(mut self, options: Options) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Asks `observers` for a trace sink for each connection as it begins, by
+    /// our role and the peer's address. Sinks are called on the event loop.
+    pub fn observe(
+        mut self,
+        observers: impl Fn(Role, SocketAddr) -> Option<Box<dyn Observer>> + Send + Sync + 'static,
+    ) -> Self {
+        self.observers = Some(Arc::new(observers));
+        self
+    }
+
+    /// Binds the socket and starts the event loop.
+    ///
+    /// # Errors
+    /// If the address is taken, a certificate does not fit its key, or there is
+    /// no tokio runtime to run on.
+    pub fn build(self) -> Result<Endpoint, BuildError> {
+        let on_caller = self.on_caller_runtime.unwrap_or(self.server.is_none());
+        if self.shards == 0 || self.shards > 1 && on_caller {
+            return Err(BuildError::Shards(
+                "one shard fits the caller's runtime, at least one is needed",
+            ));
+        }
+        let mut rng = Rng::from_seed(random()?);
+        let clock = Clock::start();
+        let key = ShardKey::new(&mut rng);
+        let steering = SteeringKey {
+            k0: key.k0,
+            k1: key.k1,
+        };
+        let (house, config) = prepare(self.server, self.observers, &mut rng)?;
+        let sockets = bind(self.place, self.shards, &self.options, steering)?;
+        let local = sockets[0].local_addr()?;
+        let mut links = Vec::with_capacity(sockets.len());
+        for (index, socket) in sockets.iter().enumerate() {
+            let config = EndpointConfig {
+                generator: generator(key, sockets.len(), index),
+                ..config.clone()
+            };
+            let endpoint = transport::Endpoint::new(config, rng.child("shard"));
+            links.push(Arc::new(Link::new(clock, endpoint, socket)));
+        }
+        house.set_links(links.clone());
+        let house = Arc::new(house);
+        // From here on the shards end with the handle.
+        let endpoint = Endpoint::new(Inner {
+            house: house.clone(),
+            client: self.client,
+            local: Mutex::new(local),
+            options: self.options,
+        });
+        for (index, (link, socket)) in links.into_iter().zip(sockets).enumerate() {
+            let position = Position {
+                index,
+                key: steering,
+            };
+            let make = {
+                let house = house.clone();
+                move || Driver::new(link, socket, house, position)
+            };
+            if on_caller {
+                let runtime =
+                    tokio::runtime::Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
+                let _guard = runtime.enter();
+                runtime.spawn(make()?.run());
+            } else {
+                spawn_thread(index, make)?;
+            }
+        }
+        Ok(endpoint)
+    }
+}
+
+impl std::fmt::Debug for EndpointBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EndpointBuilder")
+            .field("server", &self.server)
+            .field("client", &self.client)
+            .field("shards", &self.shards)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the shards have in common, and the transport's settings.
+fn prepare(
+    server: Option<ServerConfig>,
+    observers: Option<ObserverFactory>,
+    rng: &mut Rng,
+) -> Result<(House, EndpointConfig), BuildError> {
+    let mut house = House::default();
+    house.observers = observers;
+    let mut secret = rng.array();
+    let mut transport: Arc<Config> = Arc::default();
+    let mut accepting = None;
+    if let Some(server) = server {
+        house.backlog = server.backlog;
+        house.doorkeeper.clone_from(&server.doorkeeper);
+        let (server, config, chosen) = server.into_transport(secret)?;
+        secret = chosen;
+        transport = config;
+        accepting = Some(server);
+    }
+    let config = EndpointConfig {
+        transport,
+        server: accepting,
+        reset_key: Arc::new(ResetKey::new(&secret)),
+        generator: Arc::new(|| Box::new(RandomGenerator::new(CID_LEN))),
+    };
+    Ok((house, config))
+}
+
+/// Connection IDs that steer to shard `index` of `shards`.
+fn generator(key: ShardKey, shards: usize, index: usize) -> GeneratorFactory {
+    let (shards, index) = (shards as u32, index as u32);
+    Arc::new(move || {
+        let random = RandomGenerator::new(CID_LEN);
+        match ShardGenerator::new(random, key, shards, index) {
+            Some(generator) if shards > 1 => Box::new(generator),
+            Some(_) | None => Box::new(random),
+        }
+    })
+}
+
+fn bind(
+    place: Place,
+    shards: usize,
+    options: &Options,
+    key: SteeringKey,
+) -> Result<Vec<Arc<Socket>>, BuildError> {
+    let sockets = match place {
+        Place::Address(address) => bind_shards(address, shards, options, key, CID_LEN)?,
+        Place::Socket(socket) if shards == 1 => {
+            socket.set_nonblocking(true)?;
+            vec![Socket::from_std(socket, options)?]
+        }
+        Place::Socket(_) => {
+            return Err(BuildError::Shards("several shards need an address to bind"));
+        }
+    };
+    Ok(sockets.into_iter().map(Arc::new).collect())
+}
+
+/// A thread with a runtime for one shard; returns when its driver exists.
+fn spawn_thread(
+    index: usize,
+    make: impl FnOnce() -> std::io::Result<Driver> + Send + 'static,
+) -> std::io::Result<()> {
+    let (report, started) = std::sync::mpsc::sync_channel(1);
+    std::thread::Builder::new()
+        .name(format!("clearway-{index}"))
+        .spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build();
+            let result = runtime.and_then(|runtime| {
+                let driver = runtime.block_on(async { make() })?;
+                Ok((runtime, driver))
+            });
+            match result {
+                Ok((runtime, driver)) => {
+                    // The builder may have given up; then the driver ends soon.
+                    let _ = report.send(Ok(()));
+                    runtime.block_on(driver.run());
+                }
+                Err(error) => {
+                    let _ = report.send(Err(error));
+                }
+            }
+        })?;
+    started
+        .recv()
+        .unwrap_or_else(|_| Err(std::io::Error::other("the shard's thread died")))
+}
+
+/// 256 bits from the operating system.
+fn random() -> Result<[u8; 32], BuildError> {
+    let mut seed = [0; 32];
+    aws_lc_rs::rand::fill(&mut seed)
+        .map_err(|_| std::io::Error::other("the system gives no randomness"))?;
+    Ok(seed)
+}

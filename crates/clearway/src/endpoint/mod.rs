@@ -1,0 +1,227 @@
+//! Endpoints: binding, connecting, accepting, closing.
+
+mod builder;
+mod connecting;
+mod house;
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use clearway_quic::connection::Connect;
+use clearway_quic::crypto::ServerName;
+use clearway_udp::{Options, Socket};
+
+pub use self::builder::EndpointBuilder;
+pub use self::connecting::{Connecting, ZeroRttAccepted};
+pub(crate) use self::house::{Doorkeeper, House};
+pub use crate::shard::ShardCounters as Counters;
+
+use crate::application::Application;
+use crate::config::{ClientConfig, ServerConfig};
+use crate::connection::{Connection, Counted, Shared};
+use crate::error::{BuildError, ConnectError};
+
+/// One UDP address from which connections are opened, or where they are
+/// accepted, or both. Clones are handles to the same one; connections live on
+/// without it.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    house: Arc<House>,
+    client: Option<ClientConfig>,
+    local: Mutex<SocketAddr>,
+    options: Options,
+}
+
+impl Endpoint {
+    fn new(inner: Inner) -> Self {
+        Self {
+            inner: Arc::new(inner),
+        }
+    }
+
+    /// An endpoint that opens connections, on the caller's tokio runtime.
+    ///
+    /// # Errors
+    /// If the address is taken or there is no runtime.
+    pub fn client(address: SocketAddr, config: ClientConfig) -> Result<Self, BuildError> {
+        EndpointBuilder::bind(address).client(config).build()
+    }
+
+    /// An endpoint that accepts connections, on a thread of its own.
+    ///
+    /// # Errors
+    /// If the address is taken, or the certificate does not fit its key.
+    pub fn server(address: SocketAddr, config: ServerConfig) -> Result<Self, BuildError> {
+        EndpointBuilder::bind(address).server(config).build()
+    }
+
+    /// More to choose: shards, threads, socket options, both roles at once.
+    pub fn builder(address: SocketAddr) -> EndpointBuilder {
+        EndpointBuilder::bind(address)
+    }
+
+    /// Begins a connection to a server. `server_name` is what its certificate
+    /// has to be for: a DNS name or an IP address.
+    pub fn connect(&self, remote: SocketAddr, server_name: &str) -> Connecting {
+        Connecting::new(match &self.inner.client {
+            Some(config) => self.begin(config, remote, server_name),
+            None => Err(ConnectError::NoClientConfig),
+        })
+    }
+
+    /// Like [`connect`](Self::connect), with other settings than the endpoint's.
+    pub fn connect_with(
+        &self,
+        config: &ClientConfig,
+        remote: SocketAddr,
+        server_name: &str,
+    ) -> Connecting {
+        Connecting::new(self.begin(config, remote, server_name))
+    }
+
+    fn begin(
+        &self,
+        config: &ClientConfig,
+        remote: SocketAddr,
+        name: &str,
+    ) -> Result<Connection, ConnectError> {
+        if remote.port() == 0 || self.local_addr().is_ipv4() && remote.is_ipv6() {
+            return Err(ConnectError::Unreachable(remote));
+        }
+        let server_name = ServerName::try_from(name.to_owned())
+            .map_err(|_| ConnectError::ServerName(name.to_owned()))?;
+        let crypto = config
+            .tls()
+            .map_err(|error| ConnectError::Config(error.to_string()))?;
+        let connect = Connect {
+            remote,
+            local_ip: None,
+            server_name,
+            crypto,
+            sessions: Some(config.sessions.clone()),
+        };
+        let house = &self.inner.house;
+        // Connections of a client are few or short: the least busy is as good as
+        // any, and the first is at hand.
+        let link = house.links().first().ok_or(ConnectError::EndpointClosed)?;
+        let now = link.clock.now();
+        let (handle, mut quic) = link
+            .endpoint()
+            .connect_with(now, connect, config.transport_config())
+            .map_err(ConnectError::Tls)?;
+        house.observe(&mut quic);
+        let shared = Shared::new(quic, handle, link.clone());
+        let connection = Connection::new(Counted::new(shared.clone()));
+        house.population.add();
+        if link.push_begun(shared) {
+            Ok(connection)
+        } else {
+            house.population.remove();
+            Err(ConnectError::EndpointClosed)
+        }
+    }
+
+    /// The next client's connection, its handshake complete (or with 0-RTT data
+    /// at hand, if accepting that is configured); `None` after
+    /// [`close`](Self::close).
+    pub async fn accept(&self) -> Option<Connection> {
+        self.inner.house.accepts.next().await
+    }
+
+    /// Serves `application` until the endpoint is closed, each client in a task
+    /// of its own on the caller's runtime.
+    pub async fn serve(&self, application: impl Application) {
+        let application = Arc::new(application);
+        while let Some(connection) = self.accept().await {
+            let application = application.clone();
+            tokio::spawn(async move { application.on_connection(connection).await });
+        }
+    }
+
+    /// The address the socket is bound to.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        *self
+            .inner
+            .local
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Moves to another socket, say on another network: connections opened here
+    /// migrate to it (RFC 9000 §9). What is on its way to the old socket is lost
+    /// and repaired.
+    ///
+    /// # Errors
+    /// If the socket is of no use, or there are several shards.
+    pub fn rebind(&self, socket: UdpSocket) -> io::Result<()> {
+        let [link] = self.inner.house.links() else {
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "an endpoint of several shards stays where it is",
+            ));
+        };
+        socket.set_nonblocking(true)?;
+        let local = socket.local_addr()?;
+        let socket = Socket::from_std(socket, &self.inner.options)?;
+        link.rebind(Arc::new(socket));
+        *self
+            .inner
+            .local
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = local;
+        Ok(())
+    }
+
+    /// Closes all connections with `code` and `reason` and accepts no more.
+    /// [`wait_idle`](Self::wait_idle) waits until the peers have been told.
+    pub fn close(&self, code: u64, reason: impl AsRef<[u8]>) {
+        for link in self.inner.house.links() {
+            link.close(code, reason.as_ref());
+        }
+        self.inner.house.accepts.close();
+    }
+
+    /// Waits until there is no connection any more: each has said goodbye, and
+    /// what its peer sent before it heard has died out (three PTOs, RFC 9000
+    /// §10.2).
+    pub async fn wait_idle(&self) {
+        self.inner.house.population.extinct().await;
+    }
+
+    /// Connections now, ending ones included.
+    #[must_use]
+    pub fn open_connections(&self) -> usize {
+        self.inner.house.population.count()
+    }
+
+    /// Counts of each shard.
+    #[must_use]
+    pub fn counters(&self) -> Vec<Counters> {
+        let links = self.inner.house.links();
+        links.iter().map(|link| link.counters()).collect()
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.house.accepts.close();
+        for link in self.house.links() {
+            link.abandon();
+        }
+    }
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Endpoint")
+            .field("shards", &self.house.shards())
+            .field("connections", &self.house.population.count())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,88 @@
+//! Waking up at a time.
+
+use std::future::pending;
+use std::pin::Pin;
+
+use clearway_quic::Instant;
+use clearway_udp::Timer;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::time::Sleep;
+
+use super::{Clock, watch};
+
+/// One deadline: a timer that is fine enough to pace with where there is one,
+/// else the runtime's.
+#[derive(Debug)]
+pub(super) struct Alarm {
+    clock: Clock,
+    means: Means,
+    armed: Option<Instant>,
+}
+
+#[derive(Debug)]
+enum Means {
+    Fine(AsyncFd<Timer>),
+    /// Millisecond-grained.
+    Coarse(Option<Pin<Box<Sleep>>>),
+}
+
+impl Alarm {
+    pub(super) fn new(clock: Clock) -> Self {
+        let fine = Timer::new().and_then(|timer| watch(timer, Interest::READABLE));
+        Self {
+            clock,
+            means: fine.map_or(Means::Coarse(None), Means::Fine),
+            armed: None,
+        }
+    }
+
+    /// Goes off at `at`, or earlier: a deadline that has moved away since is
+    /// left where it was, which saves a system call for most packets.
+    pub(super) fn set(&mut self, at: Option<Instant>) {
+        let Some(at) = at else { return };
+        if self.armed.is_some_and(|armed| armed <= at) {
+            return;
+        }
+        let Some(system) = self.clock.to_system(at) else {
+            return;
+        };
+        match &mut self.means {
+            Means::Fine(timer) => {
+                if let Err(error) = timer.get_ref().arm_at(system) {
+                    tracing::warn!(%error, "the fine timer is broken: using the runtime's");
+                    self.means = Means::Coarse(Some(sleep_until(system)));
+                }
+            }
+            Means::Coarse(Some(sleep)) => sleep.as_mut().reset(system.into()),
+            Means::Coarse(sleep) => *sleep = Some(sleep_until(system)),
+        }
+        self.armed = Some(at);
+    }
+
+    /// Waits until it goes off. May be dropped and called again.
+    pub(super) async fn gone_off(&mut self) {
+        if self.armed.is_none() {
+            return pending().await;
+        }
+        match &mut self.means {
+            Means::Fine(timer) => loop {
+                let Ok(mut ready) = timer.readable().await else {
+                    return pending().await;
+                };
+                let fired = timer.get_ref().clear();
+                ready.clear_ready();
+                if !matches!(fired, Ok(false)) {
+                    break;
+                }
+            },
+            Means::Coarse(Some(sleep)) => sleep.as_mut().await,
+            Means::Coarse(None) => return pending().await,
+        }
+        self.armed = None;
+    }
+}
+
+fn sleep_until(at: std::time::Instant) -> Pin<Box<Sleep>> {
+    Box::pin(tokio::time::sleep_until(at.into()))
+}

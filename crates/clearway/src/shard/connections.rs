@@ -1,0 +1,514 @@
+//! The connections of a shard: found, let in, served in turns, forgotten.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, MutexGuard};
+
+use clearway_quic::connection::{Connection, ConnectionError, EndpointEvent, Received};
+use clearway_quic::endpoint::{Arrival, Endpoint, Handle, Incoming};
+use clearway_quic::error::{Code, TransportError};
+use clearway_quic::{Instant, Role};
+use clearway_udp::{Socket, SteeringKey, steering};
+use rustc_hash::FxHashMap;
+use tokio::io::unix::AsyncFd;
+
+use super::Clock;
+use super::deadlines::{Deadlines, Place};
+use super::link::{CloseAll, Link, count};
+use super::outlet::{Outlet, Sent, answer};
+use super::strays::Stray;
+use crate::config::Admission;
+use crate::connection::{Counted, Shared, State, Wakes};
+use crate::endpoint::House;
+
+/// Trains one connection may send before the others get their turn.
+const TRAINS_PER_TURN: usize = 4;
+
+/// Handshakes begun per turn. At about 0.1 ms each, a flood of new clients takes
+/// no more than a few milliseconds between two looks at the live connections.
+const CLIENTS_PER_TURN: usize = 16;
+
+/// Clients' first datagrams that wait for a turn with room.
+const WAITING_ROOM: usize = 512;
+
+/// What the shard knows of one connection.
+#[derive(Debug)]
+struct Entry {
+    shared: Arc<Shared>,
+    /// In the queue for a turn.
+    ready: bool,
+    place: Place,
+    /// A client's, not yet handed to the application.
+    unannounced: bool,
+}
+
+/// Which shard this is among how many.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Position {
+    pub(crate) index: usize,
+    pub(crate) key: SteeringKey,
+}
+
+/// A shard without its receive buffers.
+pub(super) struct Connections {
+    pub(super) link: Arc<Link>,
+    pub(super) socket: AsyncFd<Arc<Socket>>,
+    pub(super) outlet: Outlet,
+    pub(super) deadlines: Deadlines,
+    house: Arc<House>,
+    position: Position,
+    table: FxHashMap<Handle, Entry>,
+    ready: VecDeque<Handle>,
+    wakes: Wakes,
+    endpoint_events: Vec<EndpointEvent>,
+    /// Answers that need no connection.
+    response: Vec<u8>,
+    /// Clients for a later turn.
+    waiting: VecDeque<Stray>,
+    /// Handshakes begun in this turn.
+    begun: usize,
+    closing: Option<CloseAll>,
+}
+
+impl Connections {
+    pub(super) fn new(
+        link: Arc<Link>,
+        socket: AsyncFd<Arc<Socket>>,
+        house: Arc<House>,
+        position: Position,
+    ) -> Self {
+        Self {
+            link,
+            socket,
+            outlet: Outlet::new(),
+            deadlines: Deadlines::default(),
+            house,
+            position,
+            table: FxHashMap::default(),
+            ready: VecDeque::new(),
+            wakes: Wakes::default(),
+            endpoint_events: Vec::new(),
+            response: Vec::with_capacity(1500),
+            waiting: VecDeque::new(),
+            begun: 0,
+            closing: None,
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+
+    /// Whether something can be done without waiting.
+    pub(super) fn has_work(&self) -> bool {
+        !self.waiting.is_empty() || !self.ready.is_empty() && !self.outlet.is_blocked()
+    }
+
+    pub(super) fn lock(&self, handle: Handle) -> Option<MutexGuard<'_, State>> {
+        Some(self.table.get(&handle)?.shared.lock())
+    }
+
+    /// The connection gets a turn.
+    pub(super) fn mark_ready(&mut self, handle: Handle) {
+        if let Some(entry) = self.table.get_mut(&handle)
+            && !std::mem::replace(&mut entry.ready, true)
+        {
+            self.ready.push_back(handle);
+        }
+    }
+
+    /// The shard that owns a datagram, if it is not this one.
+    pub(super) fn owner_elsewhere(&self, datagram: &[u8]) -> Option<usize> {
+        let shards = self.house.shards();
+        if shards < 2 {
+            return None;
+        }
+        let owner = steering::shard_of(datagram, self.position.key, shards);
+        (owner != self.position.index).then_some(owner)
+    }
+
+    pub(super) fn pass_on(&self, owner: usize, from: Received, datagram: &[u8]) {
+        let taken = self
+            .house
+            .shard(owner)
+            .is_some_and(|link| link.push_stray(from, datagram));
+        count(if taken {
+            &self.link.counts.strays_passed
+        } else {
+            &self.link.counts.strays_dropped
+        });
+    }
+
+    /// Whose datagram this is; `None` if it has been dealt with.
+    pub(super) fn route(
+        &mut self,
+        endpoint: &mut Endpoint,
+        now: Instant,
+        unix_now: u64,
+        from: Received,
+        datagram: &[u8],
+    ) -> Option<Handle> {
+        match endpoint.receive(now, unix_now, from, datagram, &mut self.response) {
+            Arrival::Connection(handle) => {
+                self.mark_ready(handle);
+                Some(handle)
+            }
+            Arrival::Incoming(_) if self.begun >= CLIENTS_PER_TURN => {
+                self.defer(from, datagram);
+                None
+            }
+            Arrival::Incoming(incoming) => self.let_in(endpoint, now, from, &incoming),
+            Arrival::Respond => {
+                self.answer(from);
+                None
+            }
+            Arrival::Dropped(_) => None,
+        }
+    }
+
+    /// Too many handshakes for one turn.
+    fn defer(&mut self, from: Received, datagram: &[u8]) {
+        if self.waiting.len() < WAITING_ROOM {
+            count(&self.link.counts.clients_deferred);
+            self.waiting.push_back(Stray {
+                from,
+                datagram: datagram.to_vec(),
+            });
+        } else {
+            // The client will send it again.
+            count(&self.link.counts.clients_dropped);
+        }
+    }
+
+    /// Datagrams that were copied: clients who waited for this turn, strays.
+    pub(super) fn take_copies(&mut self, now: Instant, mut strays: super::strays::Strays) {
+        self.begun = 0;
+        let waiting = self.waiting.len().min(CLIENTS_PER_TURN);
+        let deferred: Vec<Stray> = self.waiting.drain(..waiting).collect();
+        for stray in deferred {
+            self.take_copy(now, stray);
+        }
+        while let Some(stray) = strays.pop() {
+            self.take_copy(now, stray);
+        }
+    }
+
+    fn take_copy(&mut self, now: Instant, mut stray: Stray) {
+        let link = self.link.clone();
+        let unix_now = Clock::unix_seconds();
+        let handle = self.route(
+            &mut link.endpoint(),
+            now,
+            unix_now,
+            stray.from,
+            &stray.datagram,
+        );
+        if let Some(mut state) = handle.and_then(|handle| self.lock(handle)) {
+            state.quic.receive(now, stray.from, &mut stray.datagram);
+        }
+    }
+
+    /// A client begins, if the application wants one.
+    fn let_in(
+        &mut self,
+        endpoint: &mut Endpoint,
+        now: Instant,
+        from: Received,
+        incoming: &Incoming,
+    ) -> Option<Handle> {
+        if self.closing.is_some() || self.house.admit(incoming.remote()) == Admission::Refuse {
+            endpoint.refuse(incoming, &mut self.response);
+            self.answer(from);
+            return None;
+        }
+        self.begun += 1;
+        match endpoint.accept(now, incoming) {
+            Ok((handle, mut connection)) => {
+                self.house.observe(&mut connection);
+                let shared = Shared::new(connection, handle, self.link.clone());
+                self.house.population.add();
+                self.insert(shared, true);
+                Some(handle)
+            }
+            Err(error) => {
+                tracing::warn!(%error, remote = %from.remote, "TLS would not begin with a client");
+                None
+            }
+        }
+    }
+
+    /// A connection that a handle began.
+    pub(super) fn adopt(&mut self, now: Instant, shared: Arc<Shared>) {
+        if let Some(close) = &self.closing {
+            shared.lock().quic.close(now, close.code, &close.reason);
+        }
+        self.insert(shared, false);
+    }
+
+    fn insert(&mut self, shared: Arc<Shared>, unannounced: bool) {
+        let handle = shared.handle;
+        self.table.insert(
+            handle,
+            Entry {
+                shared,
+                ready: true,
+                place: Place::default(),
+                unannounced,
+            },
+        );
+        self.ready.push_back(handle);
+    }
+
+    fn answer(&self, from: Received) {
+        let socket = self.socket.get_ref();
+        if !answer(socket, from.remote, from.local_ip, &self.response) {
+            count(&self.link.counts.answers_dropped);
+        }
+    }
+
+    /// Timers whose time has come.
+    pub(super) fn handle_timeouts(&mut self, now: Instant) {
+        while let Some(handle) = self.deadlines.pop(now) {
+            let Some(entry) = self.table.get_mut(&handle) else {
+                continue;
+            };
+            if self.deadlines.is_due(handle, &mut entry.place, now) {
+                let mut state = entry.shared.lock();
+                // What came since may have moved the time.
+                if state.quic.next_timeout().is_some_and(|at| at <= now) {
+                    state.quic.handle_timeout(now);
+                }
+                drop(state);
+                self.mark_ready(handle);
+            }
+        }
+    }
+
+    /// Every ready connection gets one turn.
+    ///
+    /// # Errors
+    /// If the socket is broken.
+    pub(super) fn serve(&mut self) -> io::Result<()> {
+        for _ in 0..self.ready.len() {
+            let Some(handle) = self.ready.pop_front() else {
+                break;
+            };
+            self.serve_one(handle)?;
+        }
+        Ok(())
+    }
+
+    /// Hands out the connection's events, sends its trains, notes its timer.
+    fn serve_one(&mut self, handle: Handle) -> io::Result<()> {
+        let Some(entry) = self.table.get_mut(&handle) else {
+            return Ok(());
+        };
+        entry.ready = false;
+        let shared = entry.shared.clone();
+        shared.clear_dirty();
+        for _ in 0..TRAINS_PER_TURN {
+            let now = self.link.clock.now();
+            let mut state = shared.lock();
+            state.dispatch(now, &mut self.wakes);
+            if self.outlet.is_blocked() {
+                if state.quic.is_transmit_due() {
+                    state.quic.on_scheduling_limited(now);
+                }
+                self.finish_turn(&shared, state);
+                self.mark_ready(handle);
+                return Ok(());
+            }
+            let segments = self.socket.get_ref().gso_segments();
+            let train = state.quic.transmit(now, &mut self.outlet.train, segments);
+            let Some(train) = train else {
+                state.dispatch(now, &mut self.wakes);
+                self.finish_turn(&shared, state);
+                return Ok(());
+            };
+            // The system call is long: handles need not wait for it.
+            drop(state);
+            self.wakes.fire(&shared);
+            let sent = self.outlet.send(self.socket.get_ref(), &train);
+            self.after_send(&shared, sent)?;
+        }
+        let state = shared.lock();
+        self.finish_turn(&shared, state);
+        self.mark_ready(handle);
+        Ok(())
+    }
+
+    fn after_send(&mut self, shared: &Shared, sent: Sent) -> io::Result<()> {
+        match sent {
+            Sent::Taken | Sent::Dropped => {}
+            Sent::Kept => {
+                let now = self.link.clock.now();
+                shared.lock().quic.on_scheduling_limited(now);
+            }
+            Sent::TooLarge(size) => {
+                let now = self.link.clock.now();
+                shared.lock().quic.on_datagram_too_large(now, size);
+            }
+            Sent::Broken(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// The end of a connection's turn: its timer, its routes, its announcement.
+    fn finish_turn(&mut self, shared: &Arc<Shared>, mut state: MutexGuard<'_, State>) {
+        let deadline = state.quic.next_timeout();
+        while let Some(event) = state.quic.poll_endpoint_event() {
+            self.endpoint_events.push(event);
+        }
+        let usable = state.connected || state.quic.has_readable_zero_rtt();
+        drop(state);
+        self.wakes.fire(shared);
+        let handle = shared.handle;
+        if let Some(entry) = self.table.get_mut(&handle) {
+            self.deadlines.set(handle, &mut entry.place, deadline);
+            if entry.unannounced && usable {
+                entry.unannounced = false;
+                self.house.accepts.push(Counted::new(shared.clone()));
+            }
+        }
+        if !self.endpoint_events.is_empty() {
+            self.apply_endpoint_events(handle);
+        }
+    }
+
+    fn apply_endpoint_events(&mut self, handle: Handle) {
+        let mut endpoint = self.link.endpoint();
+        let mut drained = false;
+        for event in self.endpoint_events.drain(..) {
+            drained |= event == EndpointEvent::Drained;
+            endpoint.on_event(handle, event);
+        }
+        drop(endpoint);
+        if drained && let Some(entry) = self.table.remove(&handle) {
+            self.deadlines.remove(handle, entry.place);
+            self.house.population.remove();
+        }
+    }
+
+    /// The socket is writable again.
+    ///
+    /// # Errors
+    /// If the socket is broken.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        if !self.outlet.is_blocked() {
+            return Ok(());
+        }
+        let outlet = &mut self.outlet;
+        let flushed = self.socket.try_io(tokio::io::Interest::WRITABLE, |socket| {
+            match outlet.resend(socket) {
+                Sent::Kept => Err(io::ErrorKind::WouldBlock.into()),
+                // Which connection's it was is forgotten; the transport will
+                // find out by loss what does not fit.
+                Sent::Taken | Sent::Dropped | Sent::TooLarge(_) => Ok(()),
+                Sent::Broken(error) => Err(error),
+            }
+        });
+        match flushed {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Every connection gets a turn, clients on a new path.
+    pub(super) fn move_to(&mut self, now: Instant, socket: AsyncFd<Arc<Socket>>) {
+        self.socket = socket;
+        self.outlet.forget();
+        let handles: Vec<Handle> = self.table.keys().copied().collect();
+        for handle in handles {
+            if let Some(mut state) = self.lock(handle)
+                && state.quic.role() == Role::Client
+                && let Err(error) = state.quic.migrate(now, None)
+            {
+                // The server will see the new address all the same.
+                tracing::debug!(%error, "no fresh path for a connection");
+                state.quic.ping();
+            }
+            self.mark_ready(handle);
+        }
+    }
+
+    /// Closes every connection, and those to come.
+    pub(super) fn close_all(&mut self, now: Instant, close: CloseAll) {
+        let handles: Vec<Handle> = self.table.keys().copied().collect();
+        for handle in handles {
+            if let Some(mut state) = self.lock(handle) {
+                state.quic.close(now, close.code, &close.reason);
+            }
+            self.mark_ready(handle);
+        }
+        self.closing = Some(close);
+    }
+
+    /// Nobody will accept any more.
+    pub(super) fn refuse_clients(&mut self) {
+        self.closing.get_or_insert(CloseAll {
+            code: 0,
+            reason: Vec::new(),
+        });
+    }
+
+    /// The loop is over: whoever is left hears why.
+    pub(super) fn fail_all(&mut self, reason: &str) {
+        let error = TransportError::new(Code::INTERNAL_ERROR, reason.to_owned());
+        for (_, entry) in self.table.drain() {
+            let mut state = entry.shared.lock();
+            state.fail(ConnectionError::Transport(error.clone()), &mut self.wakes);
+            drop(state);
+            self.wakes.fire(&entry.shared);
+            self.house.population.remove();
+        }
+    }
+}
+
+/// Connections alive in all shards, and who waits for them to end.
+#[derive(Debug, Default)]
+pub(crate) struct Population {
+    alive: AtomicUsize,
+    none: tokio::sync::Notify,
+}
+
+impl Population {
+    pub(crate) fn add(&self) {
+        self.alive.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn remove(&self) {
+        if self.alive.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.none.notify_waiters();
+        }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.alive.load(Ordering::Acquire)
+    }
+
+    /// Waits until there is none.
+    pub(crate) async fn extinct(&self) {
+        loop {
+            let mut notified = std::pin::pin!(self.none.notified());
+            notified.as_mut().enable();
+            if self.count() == 0 {
+                return;
+            }
+            notified.await;
+        }
+    }
+}
+
+/// The observer of a new connection, by its role and the peer's address.
+pub(crate) type ObserverFactory =
+    Arc<dyn Fn(Role, SocketAddr) -> Option<Box<dyn clearway_quic::event::Observer>> + Send + Sync>;
+
+/// Installs the observer that `factory` wants, if it wants one.
+pub(crate) fn observe(factory: Option<&ObserverFactory>, connection: &mut Connection) {
+    let observer = factory.and_then(|make| make(connection.role(), connection.remote_address()));
+    if let Some(observer) = observer {
+        connection.set_observer(observer);
+    }
+}

@@ -1,0 +1,154 @@
+//! The loop: what a turn does, in which order, within which bounds.
+
+use std::io;
+use std::sync::Arc;
+
+use clearway_udp::Socket;
+use tokio::io::Interest;
+
+use super::alarm::Alarm;
+use super::connections::{Connections, Position};
+use super::intake::{Intake, drain_errors};
+use super::link::{Inbox, Link, count};
+use super::strays::Strays;
+use super::watch;
+use crate::endpoint::House;
+
+/// What the runtime watches a socket for.
+const BOTH: Interest = Interest::READABLE.add(Interest::WRITABLE);
+
+/// Runs one shard.
+pub(crate) struct Driver {
+    shard: Connections,
+    intake: Intake,
+    alarm: Alarm,
+    abandoned: bool,
+    /// Exchanged with the inbox's, so that neither is allocated again.
+    dirty: Vec<clearway_quic::endpoint::Handle>,
+}
+
+impl Driver {
+    /// Within the runtime that it will run on.
+    ///
+    /// # Errors
+    /// If the runtime cannot watch the socket.
+    pub(crate) fn new(
+        link: Arc<Link>,
+        socket: Arc<Socket>,
+        house: Arc<House>,
+        position: Position,
+    ) -> io::Result<Self> {
+        let intake = Intake::new(&socket);
+        let alarm = Alarm::new(link.clock);
+        let socket = watch(socket, BOTH)?;
+        Ok(Self {
+            shard: Connections::new(link, socket, house, position),
+            intake,
+            alarm,
+            abandoned: false,
+            dirty: Vec::new(),
+        })
+    }
+
+    /// Until the endpoint is given up and its connections have ended.
+    pub(crate) async fn run(mut self) {
+        loop {
+            match self.turn() {
+                Ok(true) => tokio::task::yield_now().await,
+                Ok(false) if self.abandoned && self.shard.is_empty() => return,
+                Ok(false) => self.wait().await,
+                Err(error) => {
+                    tracing::error!(%error, "the socket is broken");
+                    self.shard
+                        .fail_all(&format!("the UDP socket failed: {error}"));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// One bounded turn; whether there is more to do at once.
+    fn turn(&mut self) -> io::Result<bool> {
+        count(&self.shard.link.counts.turns);
+        let now = self.shard.link.clock.now();
+        let strays = self.take_inbox(now);
+        self.shard.take_copies(now, strays);
+        let more = self.intake.turn(&mut self.shard, now)?;
+        self.shard.handle_timeouts(now);
+        self.shard.flush()?;
+        self.shard.serve()?;
+        drain_errors(&self.shard)?;
+        Ok(more || self.shard.has_work())
+    }
+
+    /// What handles and other shards left.
+    fn take_inbox(&mut self, now: clearway_quic::Instant) -> Strays {
+        let mut strays = Strays::default();
+        let link = self.shard.link.clone();
+        let mut inbox = link.inbox();
+        std::mem::swap(&mut self.dirty, &mut inbox.dirty);
+        let begun = std::mem::take(&mut inbox.begun);
+        if !inbox.strays.is_empty() {
+            strays.swap(&mut inbox.strays);
+        }
+        let (close, socket) = (inbox.close.take(), inbox.socket.take());
+        self.abandoned = inbox.abandoned;
+        drop(inbox);
+
+        for shared in begun {
+            self.shard.adopt(now, shared);
+        }
+        for index in 0..self.dirty.len() {
+            self.shard.mark_ready(self.dirty[index]);
+        }
+        self.dirty.clear();
+        if self.abandoned {
+            self.shard.refuse_clients();
+        }
+        if let Some(close) = close {
+            self.shard.close_all(now, close);
+        }
+        if let Some(socket) = socket {
+            match watch(socket, BOTH) {
+                Ok(socket) => self.shard.move_to(now, socket),
+                Err(error) => tracing::error!(%error, "staying on the old socket"),
+            }
+        }
+        strays
+    }
+
+    /// Sleeps until there is something to do.
+    async fn wait(&mut self) {
+        self.alarm.set(self.shard.deadlines.next());
+        let interest = if self.shard.outlet.is_blocked() {
+            Interest::READABLE | Interest::WRITABLE
+        } else {
+            Interest::READABLE
+        };
+        tokio::select! {
+            biased;
+            _ = self.shard.socket.ready(interest) => {}
+            () = self.alarm.gone_off() => {}
+            () = self.shard.link.bell().notified() => {}
+        }
+    }
+}
+
+impl Drop for Driver {
+    /// Also when a runtime shuts down under it, or it panics: nobody waits for
+    /// ever.
+    fn drop(&mut self) {
+        let link = self.shard.link.clone();
+        let begun = {
+            let mut inbox = link.inbox();
+            inbox.dead = true;
+            let Inbox { begun, .. } = &mut *inbox;
+            std::mem::take(begun)
+        };
+        let now = link.clock.now();
+        for shared in begun {
+            self.shard.adopt(now, shared);
+        }
+        self.shard.fail_all("the endpoint's event loop has ended");
+    }
+}

@@ -1,0 +1,147 @@
+//! The way in: batches, and whose each datagram is.
+
+use std::io;
+use std::sync::MutexGuard;
+
+use clearway_quic::Instant;
+use clearway_quic::ack::ReceivedEcn;
+use clearway_quic::connection::Received;
+use clearway_quic::endpoint::Handle;
+use clearway_udp::{Ecn, Meta, RecvBatch, Socket};
+use tokio::io::Interest;
+
+use super::Clock;
+use super::connections::Connections;
+use super::link::count;
+use crate::connection::State;
+
+/// Receive calls per turn: enough to amortise a turn, few enough that sending
+/// and timers get theirs.
+const BATCHES_PER_TURN: usize = 4;
+
+/// Messages per receive call.
+const SLOTS: usize = 16;
+
+/// Memory for what the socket hands over.
+#[derive(Debug)]
+pub(super) struct Intake {
+    batch: RecvBatch,
+    /// Whose each datagram of the batch is.
+    routes: Vec<Option<Handle>>,
+}
+
+impl Intake {
+    pub(super) fn new(socket: &Socket) -> Self {
+        Self {
+            batch: RecvBatch::for_socket(socket, SLOTS),
+            routes: Vec::new(),
+        }
+    }
+
+    /// Everything that arrives in one turn: whether more is probably waiting.
+    ///
+    /// # Errors
+    /// If the socket is broken.
+    pub(super) fn turn(&mut self, shard: &mut Connections, now: Instant) -> io::Result<bool> {
+        for _ in 0..BATCHES_PER_TURN {
+            let more = self.fill(shard)?;
+            self.route(shard, now);
+            self.receive(shard, now);
+            if !more {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// One receive call: whether more is probably waiting.
+    fn fill(&mut self, shard: &Connections) -> io::Result<bool> {
+        let batch = &mut self.batch;
+        batch.clear();
+        let filled = shard.socket.try_io(Interest::READABLE, |socket| {
+            while socket.recv(batch)? == 0 {
+                // Errors of earlier sends stood before the datagrams.
+                if !drain_errors(shard)? {
+                    break;
+                }
+            }
+            // Slots to spare: the queue is empty. Saying so saves the call that
+            // would find out.
+            if batch.is_full() {
+                Ok(())
+            } else {
+                Err(io::ErrorKind::WouldBlock.into())
+            }
+        });
+        match filled {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// First pass, under the lock of the routes: whose each datagram is. What
+    /// needs no connection is answered, strays are passed on, clients let in.
+    fn route(&mut self, shard: &mut Connections, now: Instant) {
+        self.routes.clear();
+        if self.batch.is_empty() {
+            return;
+        }
+        let unix_now = Clock::unix_seconds();
+        let link = shard.link.clone();
+        let mut endpoint = link.endpoint();
+        for (meta, datagram) in self.batch.datagrams() {
+            let from = received(meta);
+            let route = match shard.owner_elsewhere(datagram) {
+                Some(owner) => {
+                    shard.pass_on(owner, from, datagram);
+                    None
+                }
+                None => shard.route(&mut endpoint, now, unix_now, from, datagram),
+            };
+            self.routes.push(route);
+        }
+    }
+
+    /// Second pass: each connection's datagrams, under its lock, which is kept
+    /// while they follow one another.
+    fn receive(&mut self, shard: &Connections, now: Instant) {
+        let mut current: Option<(Handle, MutexGuard<'_, State>)> = None;
+        for ((meta, datagram), route) in self.batch.datagrams().zip(&self.routes) {
+            let Some(handle) = *route else { continue };
+            if current.as_ref().is_none_or(|(held, _)| *held != handle) {
+                // Never two at once.
+                drop(current.take());
+                current = shard.lock(handle).map(|state| (handle, state));
+            }
+            if let Some((_, state)) = &mut current {
+                state.quic.receive(now, received(meta), datagram);
+            }
+        }
+    }
+}
+
+/// Counts the ICMP errors about what was sent; whether there was any. QUIC does
+/// not act on them: anyone may forge one (RFC 9000 §14.2.1).
+pub(super) fn drain_errors(shard: &Connections) -> io::Result<bool> {
+    let mut any = false;
+    while let Some(error) = shard.socket.get_ref().poll_errors()? {
+        any = true;
+        count(&shard.link.counts.icmp_errors);
+        tracing::debug!(remote = %error.remote, kind = ?error.kind, "ICMP");
+    }
+    Ok(any)
+}
+
+fn received(meta: &Meta) -> Received {
+    Received {
+        remote: meta.remote,
+        local_ip: meta.local_ip,
+        ecn: match meta.ecn {
+            None => ReceivedEcn::NotEct,
+            Some(Ecn::Ect0) => ReceivedEcn::Ect0,
+            Some(Ecn::Ect1) => ReceivedEcn::Ect1,
+            Some(Ecn::Ce) => ReceivedEcn::Ce,
+        },
+    }
+}

@@ -1,0 +1,201 @@
+//! What handles and other shards may touch of a shard.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use clearway_quic::connection::Received;
+use clearway_quic::endpoint::{self, Handle};
+use clearway_udp::Socket;
+use tokio::sync::Notify;
+
+use super::Clock;
+use super::strays::Strays;
+use crate::connection::Shared;
+
+/// The way to a shard from outside it.
+pub(crate) struct Link {
+    pub(crate) clock: Clock,
+    /// Routes and handshake accounts. The shard takes it once per batch, handles
+    /// only to begin a connection.
+    endpoint: Mutex<endpoint::Endpoint>,
+    inbox: Mutex<Inbox>,
+    bell: Notify,
+    /// For its counters; open for as long as the shard runs, no longer.
+    socket: Mutex<Weak<Socket>>,
+    pub(super) counts: Counts,
+}
+
+/// What waits for the shard. Bounded: each connection is listed once, strays have
+/// a limit, the rest is one of a kind.
+#[derive(Debug, Default)]
+pub(super) struct Inbox {
+    /// Connections with something to do.
+    pub(super) dirty: Vec<Handle>,
+    /// Connections that handles began.
+    pub(super) begun: Vec<Arc<Shared>>,
+    pub(super) strays: Strays,
+    /// Close everything.
+    pub(super) close: Option<CloseAll>,
+    /// Use another socket.
+    pub(super) socket: Option<Arc<Socket>>,
+    /// The last handle of the endpoint is gone.
+    pub(super) abandoned: bool,
+    /// The shard is gone: nobody will look in here again.
+    pub(super) dead: bool,
+}
+
+/// What the application said when it closed the endpoint.
+#[derive(Clone, Debug)]
+pub(super) struct CloseAll {
+    pub(super) code: u64,
+    pub(super) reason: Vec<u8>,
+}
+
+/// What a shard counts.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub(super) strays_passed: AtomicU64,
+    pub(super) strays_dropped: AtomicU64,
+    pub(super) clients_deferred: AtomicU64,
+    pub(super) clients_dropped: AtomicU64,
+    pub(super) answers_dropped: AtomicU64,
+    pub(super) icmp_errors: AtomicU64,
+    pub(super) turns: AtomicU64,
+}
+
+pub(super) fn count(counter: &AtomicU64) {
+    // One writer; a total orders nothing.
+    counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}
+
+/// A shard's counts so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ShardCounters {
+    /// Routing, handshakes, answers without a connection.
+    pub endpoint: endpoint::EndpointCounters,
+    /// The socket's; zeros once the shard has ended.
+    pub socket: clearway_udp::Counters,
+    /// Connections now.
+    pub connections: usize,
+    /// Datagrams passed to the shard that owns them.
+    pub strays_passed: u64,
+    /// Datagrams for another shard whose queue was full.
+    pub strays_dropped: u64,
+    /// New clients that had to wait for a turn with room for a handshake.
+    pub clients_deferred: u64,
+    /// New clients not served because too many waited already.
+    pub clients_dropped: u64,
+    /// Answers (Retry, Version Negotiation, refusals, resets) that the socket did
+    /// not take.
+    pub answers_dropped: u64,
+    /// ICMP errors about datagrams sent.
+    pub icmp_errors: u64,
+    /// Turns of the event loop.
+    pub turns: u64,
+}
+
+impl Link {
+    pub(crate) fn new(clock: Clock, endpoint: endpoint::Endpoint, socket: &Arc<Socket>) -> Self {
+        Self {
+            clock,
+            endpoint: Mutex::new(endpoint),
+            inbox: Mutex::default(),
+            bell: Notify::new(),
+            socket: Mutex::new(Arc::downgrade(socket)),
+            counts: Counts::default(),
+        }
+    }
+
+    pub(crate) fn endpoint(&self) -> MutexGuard<'_, endpoint::Endpoint> {
+        self.endpoint.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn inbox(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Rings when the inbox has something.
+    pub(super) fn bell(&self) -> &Notify {
+        &self.bell
+    }
+
+    /// The connection has something to do.
+    pub(crate) fn push_dirty(&self, handle: Handle) {
+        let mut inbox = self.inbox();
+        inbox.dirty.push(handle);
+        let first = inbox.dirty.len() == 1;
+        drop(inbox);
+        if first {
+            self.bell.notify_one();
+        }
+    }
+
+    /// Whether the shard will take over the connection.
+    pub(crate) fn push_begun(&self, shared: Arc<Shared>) -> bool {
+        let mut inbox = self.inbox();
+        let alive = !inbox.dead;
+        if alive {
+            inbox.begun.push(shared);
+        }
+        drop(inbox);
+        self.bell.notify_one();
+        alive
+    }
+
+    /// Whether there was room.
+    pub(super) fn push_stray(&self, from: Received, datagram: &[u8]) -> bool {
+        let mut inbox = self.inbox();
+        let taken = inbox.strays.push(from, datagram);
+        drop(inbox);
+        self.bell.notify_one();
+        taken
+    }
+
+    /// Close everything, accept nothing.
+    pub(crate) fn close(&self, code: u64, reason: &[u8]) {
+        self.inbox().close = Some(CloseAll {
+            code,
+            reason: reason.to_vec(),
+        });
+        self.bell.notify_one();
+    }
+
+    /// Send and receive on another socket from now on.
+    pub(crate) fn rebind(&self, socket: Arc<Socket>) {
+        *self.socket.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&socket);
+        self.inbox().socket = Some(socket);
+        self.bell.notify_one();
+    }
+
+    /// Nobody will accept or connect any more.
+    pub(crate) fn abandon(&self) {
+        self.inbox().abandoned = true;
+        self.bell.notify_one();
+    }
+
+    pub(crate) fn counters(&self) -> ShardCounters {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
+        let socket = socket.upgrade();
+        let endpoint = self.endpoint();
+        ShardCounters {
+            endpoint: endpoint.counters(),
+            connections: endpoint.len(),
+            socket: socket.map(|socket| socket.counters()).unwrap_or_default(),
+            strays_passed: get(&self.counts.strays_passed),
+            strays_dropped: get(&self.counts.strays_dropped),
+            clients_deferred: get(&self.counts.clients_deferred),
+            clients_dropped: get(&self.counts.clients_dropped),
+            answers_dropped: get(&self.counts.answers_dropped),
+            icmp_errors: get(&self.counts.icmp_errors),
+            turns: get(&self.counts.turns),
+        }
+    }
+}
+
+impl std::fmt::Debug for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Link").finish_non_exhaustive()
+    }
+}

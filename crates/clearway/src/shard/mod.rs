@@ -1,0 +1,44 @@
+//! A shard: one socket, one event loop, its connections.
+//!
+//! | file | what it owns |
+//! |---|---|
+//! | `link` | what handles and other shards may touch of it |
+//! | `driver` | the loop: what a turn does, in which order, within which bounds |
+//! | `intake` | the way in: batches, and whose each datagram is |
+//! | `connections` | its connections: found, let in, served in turns, forgotten |
+//! | `outlet` | the way out: trains, and what the socket says to them |
+//! | `deadlines`, `alarm` | which connection waits for when; waking up then |
+//! | `strays` | datagrams on their way to the shard that owns them |
+//! | `clock` | the endpoint's time |
+
+mod alarm;
+mod clock;
+mod connections;
+mod deadlines;
+mod driver;
+mod intake;
+mod link;
+mod outlet;
+mod strays;
+
+use std::io;
+use std::os::fd::AsRawFd;
+
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+pub(crate) use self::clock::Clock;
+pub(crate) use self::connections::{ObserverFactory, Population, Position, observe};
+pub(crate) use self::driver::Driver;
+pub(crate) use self::link::Link;
+pub use self::link::ShardCounters;
+
+/// Has the runtime watch a descriptor.
+#[expect(
+    deprecated,
+    reason = "the constructor that replaces it is unsafe for types that may swap their \
+              descriptor; sockets and timers here own theirs for life"
+)]
+fn watch<T: AsRawFd>(owner: T, interest: Interest) -> io::Result<AsyncFd<T>> {
+    AsyncFd::with_interest(owner, interest)
+}

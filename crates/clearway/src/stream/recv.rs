@@ -1,0 +1,197 @@
+//! The receiving half.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use clearway_quic::connection::Connection;
+use clearway_quic::stream::{ReadError as TransportReadError, StreamId};
+use tokio::io::{AsyncRead, ReadBuf};
+
+use crate::connection::Counted;
+use crate::error::{ReadError, ReadExactError, ReadToEndError};
+
+/// What the peer is told when a stream is dropped before its end.
+const DROPPED: u64 = 0;
+
+/// Largest piece taken at once while reading to the end, bytes.
+const PIECE: usize = 64 * 1024;
+
+/// The receiving half of a stream. Dropped before its end was read, it asks the
+/// peer to stop, with code 0.
+#[derive(Debug)]
+pub struct RecvStream {
+    shared: Counted,
+    id: StreamId,
+    end: Option<End>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Finished,
+    Reset(u64),
+    Stopped,
+}
+
+impl RecvStream {
+    pub(crate) fn new(shared: Counted, id: StreamId) -> Self {
+        Self {
+            shared,
+            id,
+            end: None,
+        }
+    }
+
+    /// The stream's identifier.
+    #[must_use]
+    pub fn id(&self) -> StreamId {
+        self.id
+    }
+
+    /// Reads into `buffer` and answers how much, at least one byte unless it is
+    /// empty; `None` at the end. Nothing is lost if the future is dropped before
+    /// it is ready.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub async fn read(&mut self, buffer: &mut [u8]) -> Result<Option<usize>, ReadError> {
+        if buffer.is_empty() {
+            return Ok(Some(0));
+        }
+        poll_fn(|cx| self.poll_recv(cx, |quic, id| quic.read(id, buffer))).await
+    }
+
+    /// Fills `buffer`.
+    ///
+    /// # Errors
+    /// If the stream ends before, or see [`ReadError`].
+    pub async fn read_exact(&mut self, buffer: &mut [u8]) -> Result<(), ReadExactError> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.read(&mut buffer[filled..]).await? {
+                Some(read) => filled += read,
+                None => return Err(ReadExactError::FinishedEarly(filled)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads at most `max` bytes without a copy; `None` at the end.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub async fn read_chunk(&mut self, max: usize) -> Result<Option<Bytes>, ReadError> {
+        let max = max.max(1);
+        poll_fn(|cx| self.poll_recv(cx, |quic, id| quic.read_chunk(id, max))).await
+    }
+
+    /// Reads everything up to the end, at most `limit` bytes.
+    ///
+    /// # Errors
+    /// If there is more, or see [`ReadError`].
+    pub async fn read_to_end(&mut self, limit: usize) -> Result<Vec<u8>, ReadToEndError> {
+        let mut all = Vec::new();
+        while let Some(chunk) = self.read_chunk(PIECE).await? {
+            if chunk.len() > limit - all.len() {
+                return Err(ReadToEndError::TooLong(limit));
+            }
+            all.extend_from_slice(&chunk);
+        }
+        Ok(all)
+    }
+
+    /// Gives up on reading, asking the peer to stop with `code`. Does nothing
+    /// after the end.
+    pub fn stop(&mut self, code: u64) {
+        if self.end.is_some() {
+            return;
+        }
+        self.end = Some(End::Stopped);
+        self.stop_now(code);
+    }
+
+    fn stop_now(&self, code: u64) {
+        let mut state = self.shared.lock();
+        state.readers.remove(&self.id);
+        if state.error.is_none() {
+            // Refused only if it is over.
+            let _ = state.quic.stop(self.id, code);
+            self.shared.release(state);
+        }
+    }
+
+    fn poll_recv<T>(
+        &mut self,
+        cx: &Context<'_>,
+        read: impl FnOnce(&mut Connection, StreamId) -> Result<Option<T>, TransportReadError>,
+    ) -> Poll<Result<Option<T>, ReadError>> {
+        match self.end {
+            Some(End::Finished) => return Poll::Ready(Ok(None)),
+            Some(End::Reset(code)) => return Poll::Ready(Err(ReadError::Reset(code))),
+            Some(End::Stopped) => return Poll::Ready(Err(ReadError::Stopped)),
+            None => {}
+        }
+        let mut state = self.shared.lock();
+        match read(&mut state.quic, self.id) {
+            Ok(some) => {
+                if some.is_none() {
+                    self.end = Some(End::Finished);
+                }
+                // Reading makes credit for the peer.
+                self.shared.release(state);
+                Poll::Ready(Ok(some))
+            }
+            Err(TransportReadError::Blocked) => {
+                // What had arrived before the end of the connection was handed
+                // out; nothing more will come.
+                if let Some(error) = &state.error {
+                    return Poll::Ready(Err(error.clone().into()));
+                }
+                match state.readers.get_mut(&self.id) {
+                    Some(waker) => waker.clone_from(cx.waker()),
+                    None => {
+                        state.readers.insert(self.id, cx.waker().clone());
+                    }
+                }
+                Poll::Pending
+            }
+            Err(TransportReadError::Reset(code)) => {
+                self.end = Some(End::Reset(code));
+                self.shared.release(state);
+                Poll::Ready(Err(ReadError::Reset(code)))
+            }
+            Err(TransportReadError::Unknown) => {
+                self.end = Some(End::Stopped);
+                Poll::Ready(Err(ReadError::Stopped))
+            }
+        }
+    }
+}
+
+impl AsyncRead for RecvStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if buffer.remaining() == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        let room = buffer.initialize_unfilled();
+        let read = self.poll_recv(cx, |quic, id| quic.read(id, room));
+        read.map(|read| {
+            buffer.advance(read?.unwrap_or(0));
+            Ok(())
+        })
+    }
+}
+
+impl Drop for RecvStream {
+    fn drop(&mut self) {
+        if self.end.is_none() {
+            self.stop_now(DROPPED);
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! The sending half.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use clearway_quic::connection::{Connection, ConnectionError};
+use clearway_quic::stream::{Priority, StreamId, WriteError as TransportWriteError};
+use tokio::io::AsyncWrite;
+
+use crate::connection::{Counted, SendEnd, State};
+use crate::error::WriteError;
+
+/// What the peer is told when a stream is dropped unfinished.
+const DROPPED: u64 = 0;
+
+/// The sending half of a stream. **Dropped before [`finish`](Self::finish) or
+/// [`reset`](Self::reset), it is reset** with code 0.
+#[derive(Debug)]
+pub struct SendStream {
+    shared: Counted,
+    id: StreamId,
+    /// Finished or reset: nothing more to write.
+    over: Option<Over>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Over {
+    Finished,
+    Reset,
+}
+
+impl SendStream {
+    pub(crate) fn new(shared: Counted, id: StreamId) -> Self {
+        Self {
+            shared,
+            id,
+            over: None,
+        }
+    }
+
+    /// The stream's identifier.
+    #[must_use]
+    pub fn id(&self) -> StreamId {
+        self.id
+    }
+
+    /// Writes as much of `data` as has room, at least one byte, and answers how
+    /// much; waits while there is no room. Nothing is written if the future is
+    /// dropped before it is ready.
+    ///
+    /// # Errors
+    /// See [`WriteError`].
+    pub async fn write(&mut self, data: &[u8]) -> Result<usize, WriteError> {
+        poll_fn(|cx| self.poll_send(cx, |quic, id| quic.write(id, data))).await
+    }
+
+    /// Writes all of `data`.
+    ///
+    /// # Errors
+    /// See [`WriteError`]; some may have been written.
+    pub async fn write_all(&mut self, mut data: &[u8]) -> Result<(), WriteError> {
+        while !data.is_empty() {
+            let written = self.write(data).await?;
+            data = &data[written..];
+        }
+        Ok(())
+    }
+
+    /// Writes all of `data` without a copy.
+    ///
+    /// # Errors
+    /// See [`WriteError`]; some may have been written.
+    pub async fn write_chunk(&mut self, mut data: Bytes) -> Result<(), WriteError> {
+        while !data.is_empty() {
+            poll_fn(|cx| self.poll_send(cx, |quic, id| quic.write_chunk(id, &mut data))).await?;
+        }
+        Ok(())
+    }
+
+    /// Ends the stream after what has been written. Does not wait for delivery:
+    /// [`finished`](Self::finished) does.
+    ///
+    /// # Errors
+    /// See [`WriteError`].
+    pub fn finish(&mut self) -> Result<(), WriteError> {
+        let mut state = self.shared.lock();
+        if let Some(error) = self.obstacle(&state) {
+            return Err(error);
+        }
+        match state.quic.finish(self.id) {
+            Ok(()) => {}
+            Err(TransportWriteError::Stopped(code)) => return Err(WriteError::Stopped(code)),
+            Err(
+                TransportWriteError::Blocked
+                | TransportWriteError::Unknown
+                | TransportWriteError::Finished,
+            ) => return Err(WriteError::Closed),
+        }
+        self.over = Some(Over::Finished);
+        self.shared.release(state);
+        Ok(())
+    }
+
+    /// Abandons the stream, finished or not; what was not delivered is not
+    /// delivered any more.
+    ///
+    /// # Errors
+    /// [`WriteError::ConnectionLost`].
+    pub fn reset(&mut self, code: u64) -> Result<(), WriteError> {
+        let mut state = self.shared.lock();
+        if let Some(error) = &state.error {
+            return Err(error.clone().into());
+        }
+        // Refused only if it is over, which is what was wanted.
+        let _ = state.quic.reset(self.id, code);
+        self.over = Some(Over::Reset);
+        self.shared.release(state);
+        Ok(())
+    }
+
+    /// Changes how the stream is scheduled against others.
+    pub fn set_priority(&mut self, priority: Priority) {
+        self.shared.lock().quic.set_priority(self.id, priority);
+    }
+
+    /// Waits until the peer has stopped the stream, and answers its code, or
+    /// until it has acknowledged everything including the end: `None`.
+    ///
+    /// # Errors
+    /// Why the connection ended.
+    pub async fn stopped(&self) -> Result<Option<u64>, ConnectionError> {
+        let end = poll_fn(|cx| {
+            let mut state = self.shared.lock();
+            let error = state.error.clone();
+            let Some(slot) = state.sends.get_mut(&self.id) else {
+                return Poll::Ready(Ok(None));
+            };
+            if let Some(end) = slot.end {
+                return Poll::Ready(Ok(Some(end)));
+            }
+            if let Some(error) = error {
+                return Poll::Ready(Err(error));
+            }
+            if !slot.watchers.iter().any(|w| w.will_wake(cx.waker())) {
+                slot.watchers.push(cx.waker().clone());
+            }
+            Poll::Pending
+        });
+        Ok(match end.await? {
+            Some(SendEnd::Stopped(code)) => Some(code),
+            Some(SendEnd::Delivered) | None => None,
+        })
+    }
+
+    /// Waits until the peer has acknowledged everything, after
+    /// [`finish`](Self::finish).
+    ///
+    /// # Errors
+    /// If the stream was not finished, or was stopped, or the connection ended.
+    pub async fn finished(&self) -> Result<(), WriteError> {
+        if self.over != Some(Over::Finished) {
+            return Err(WriteError::Closed);
+        }
+        match self.stopped().await? {
+            Some(code) => Err(WriteError::Stopped(code)),
+            None => Ok(()),
+        }
+    }
+
+    fn obstacle(&self, state: &State) -> Option<WriteError> {
+        if let Some(error) = &state.error {
+            return Some(error.clone().into());
+        }
+        if let Some(SendEnd::Stopped(code)) = state.sends.get(&self.id).and_then(|slot| slot.end) {
+            return Some(WriteError::Stopped(code));
+        }
+        self.over.map(|_| WriteError::Closed)
+    }
+
+    fn poll_send(
+        &mut self,
+        cx: &Context<'_>,
+        write: impl FnOnce(&mut Connection, StreamId) -> Result<usize, TransportWriteError>,
+    ) -> Poll<Result<usize, WriteError>> {
+        let mut state = self.shared.lock();
+        if let Some(error) = self.obstacle(&state) {
+            return Poll::Ready(Err(error));
+        }
+        match write(&mut state.quic, self.id) {
+            Ok(written) => {
+                self.shared.release(state);
+                Poll::Ready(Ok(written))
+            }
+            Err(TransportWriteError::Blocked) => {
+                let slot = state.sends.entry(self.id).or_default();
+                match &mut slot.writer {
+                    Some(waker) => waker.clone_from(cx.waker()),
+                    None => slot.writer = Some(cx.waker().clone()),
+                }
+                // The peer may be told that we wait (STREAM_DATA_BLOCKED).
+                self.shared.release(state);
+                Poll::Pending
+            }
+            Err(TransportWriteError::Stopped(code)) => Poll::Ready(Err(WriteError::Stopped(code))),
+            Err(TransportWriteError::Unknown | TransportWriteError::Finished) => {
+                Poll::Ready(Err(WriteError::Closed))
+            }
+        }
+    }
+}
+
+impl AsyncWrite for SendStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        if data.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        self.poll_send(cx, |quic, id| quic.write(id, data))
+            .map_err(Into::into)
+    }
+
+    /// Written data is on its way by itself.
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    /// [`finish`](Self::finish).
+    fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.over == Some(Over::Finished) {
+            return Poll::Ready(Ok(()));
+        }
+        Poll::Ready(self.finish().map_err(Into::into))
+    }
+}
+
+impl Drop for SendStream {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        if self.over == Some(Over::Finished)
+            && let Some(slot) = state.sends.get_mut(&self.id)
+            && slot.end.is_none()
+        {
+            slot.detached = true;
+            slot.writer = None;
+            slot.watchers.clear();
+            return;
+        }
+        state.sends.remove(&self.id);
+        if self.over.is_none() && state.error.is_none() {
+            // Refused only if the peer stopped the stream and it is over.
+            let _ = state.quic.reset(self.id, DROPPED);
+            self.shared.release(state);
+        }
+    }
+}

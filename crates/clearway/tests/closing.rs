@@ -1,0 +1,215 @@
+//! How connections and endpoints end.
+
+mod common;
+
+use clearway::{
+    ClientConfig, ConnectError, ConnectionError, DevelopmentIdentity, Endpoint, ReadError,
+    WriteError,
+};
+use common::{IDENTITY, LOOPBACK, Pair, client, client_config, pattern, server};
+
+#[tokio::test]
+async fn both_ends_hear_the_close_reason() {
+    let pair = Pair::new().await;
+    let (mut send, mut recv) = pair.near.open_bi().await.unwrap();
+    let waiting = tokio::spawn(async move { recv.read_chunk(10).await });
+    let accepting = tokio::spawn({
+        let far = pair.far.clone();
+        async move { far.accept_uni().await.map(|_| ()) }
+    });
+    tokio::task::yield_now().await;
+    pair.near.close(42, b"enough");
+
+    let local = ConnectionError::LocalApplication { code: 42 };
+    let remote = ConnectionError::PeerApplication {
+        code: 42,
+        reason: b"enough".to_vec(),
+    };
+    assert_eq!(pair.near.closed().await, local);
+    assert_eq!(pair.near.close_reason(), Some(local.clone()));
+    assert_eq!(pair.far.closed().await, remote);
+    assert_eq!(
+        waiting.await.unwrap(),
+        Err(ReadError::ConnectionLost(local.clone()))
+    );
+    assert_eq!(accepting.await.unwrap(), Err(remote));
+    assert_eq!(
+        send.write(b"x").await,
+        Err(WriteError::ConnectionLost(local.clone()))
+    );
+    assert!(matches!(pair.near.open_bi().await, Err(error) if error == local));
+}
+
+/// What had arrived before the close can still be read.
+#[tokio::test]
+async fn data_before_the_close_is_not_lost() {
+    let pair = Pair::new().await;
+    let mut send = pair.near.open_uni().await.unwrap();
+    send.write_all(b"last words").await.unwrap();
+    send.finish().unwrap();
+    send.finished().await.unwrap();
+    let mut recv = pair.far.accept_uni().await.unwrap();
+    pair.near.close(0, b"");
+    pair.far.closed().await;
+    assert_eq!(recv.read_to_end(100).await.unwrap(), b"last words");
+}
+
+/// Finish, drop everything, and the peer has it all; then the connection closes.
+#[tokio::test]
+async fn the_last_handle_closes_after_delivery() {
+    let Pair {
+        server: _server,
+        client,
+        near,
+        far,
+    } = Pair::new().await;
+    let content = pattern(1, 2 << 20);
+    let sent = content.clone();
+    tokio::spawn(async move {
+        let mut send = near.open_uni().await.unwrap();
+        drop(near);
+        send.write_all(&sent).await.unwrap();
+        send.finish().unwrap();
+    });
+    let mut recv = far.accept_uni().await.unwrap();
+    assert!(recv.read_to_end(4 << 20).await.unwrap() == content);
+    assert_eq!(
+        far.closed().await,
+        ConnectionError::PeerApplication {
+            code: 0,
+            reason: Vec::new()
+        }
+    );
+    client.wait_idle().await;
+    assert_eq!(client.open_connections(), 0);
+}
+
+#[tokio::test]
+async fn graceful_shutdown() {
+    let Pair {
+        server,
+        client,
+        near,
+        far,
+    } = Pair::new().await;
+    let accepting = tokio::spawn({
+        let server = server.clone();
+        async move { server.accept().await.is_none() }
+    });
+    server.close(9, b"restarting");
+    assert_eq!(
+        near.closed().await,
+        ConnectionError::PeerApplication {
+            code: 9,
+            reason: b"restarting".to_vec()
+        }
+    );
+    assert_eq!(
+        far.closed().await,
+        ConnectionError::LocalApplication { code: 9 }
+    );
+    assert!(accepting.await.unwrap(), "accept ends");
+    // Clients that come now are turned away.
+    let late = client.connect(server.local_addr(), "localhost").await;
+    assert!(
+        matches!(
+            late,
+            Err(ConnectError::Connection(ConnectionError::PeerTransport(_)))
+        ),
+        "{late:?}"
+    );
+    server.wait_idle().await;
+    client.wait_idle().await;
+    assert_eq!(server.open_connections(), 0);
+}
+
+#[tokio::test]
+async fn connections_outlive_their_endpoints_handle() {
+    let Pair {
+        server,
+        client,
+        near,
+        far,
+    } = Pair::new().await;
+    drop((server, client));
+    let mut send = near.open_uni().await.unwrap();
+    send.write_all(b"still here").await.unwrap();
+    send.finish().unwrap();
+    let mut recv = far.accept_uni().await.unwrap();
+    assert_eq!(recv.read_to_end(100).await.unwrap(), b"still here");
+}
+
+/// The event loop of a client lives on the caller's runtime; when that goes,
+/// nobody may wait for ever.
+#[test]
+fn a_runtime_that_shuts_down_fails_its_connections() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let pair = runtime.block_on(Pair::new());
+    drop(runtime);
+    let other = tokio::runtime::Runtime::new().unwrap();
+    let error = other.block_on(pair.near.closed());
+    assert!(matches!(error, ConnectionError::Transport(_)), "{error}");
+    let Err(error) = other.block_on(std::future::IntoFuture::into_future(
+        pair.client.connect(pair.server.local_addr(), "localhost"),
+    )) else {
+        panic!("connected without an event loop");
+    };
+    assert!(matches!(error, ConnectError::EndpointClosed), "{error}");
+    other.block_on(pair.client.wait_idle());
+}
+
+#[tokio::test]
+async fn handshakes_that_cannot_succeed_say_why() {
+    let server = server();
+    let address = server.local_addr();
+    let connect = async |config: ClientConfig, name: &str| {
+        let client = Endpoint::client(LOOPBACK, config).unwrap();
+        client.connect(address, name).await.unwrap_err().to_string()
+    };
+
+    let other = connect(client_config().alpn(["other"]), "localhost").await;
+    assert!(other.contains("TLS alert 120"), "{other}");
+
+    let name = connect(client_config(), "example.org").await;
+    assert!(name.contains("certificate"), "{name}");
+
+    let stranger = DevelopmentIdentity::generate(["localhost"]).unwrap();
+    let config = ClientConfig::with_fingerprint(stranger.fingerprint()).alpn(["test"]);
+    let pinned = connect(config, "localhost").await;
+    assert!(pinned.contains("certificate"), "{pinned}");
+
+    let text = connect(client_config(), "no name").await;
+    assert!(text.contains("no server name"), "{text}");
+}
+
+#[tokio::test]
+async fn certificates_may_be_known_by_fingerprint_or_not_at_all() {
+    for config in [
+        ClientConfig::with_fingerprint(IDENTITY.fingerprint()),
+        ClientConfig::dangerous_accept_any_certificate(),
+    ] {
+        let client = Endpoint::client(LOOPBACK, config.alpn(["test"])).unwrap();
+        let pair = Pair::of(server(), client).await;
+        let certificates = pair.near.peer_certificates().unwrap();
+        assert_eq!(
+            clearway::Fingerprint::of(&certificates[0]),
+            IDENTITY.fingerprint()
+        );
+        assert_eq!(pair.far.peer_certificates(), None);
+    }
+}
+
+#[tokio::test]
+async fn unreachable_places_are_refused_at_once() {
+    let client = client();
+    for remote in ["[::1]:9", "127.0.0.1:0"] {
+        let error = client
+            .connect(remote.parse().unwrap(), "localhost")
+            .await
+            .unwrap_err();
+        assert!(matches!(error, ConnectError::Unreachable(_)), "{error}");
+    }
+    let server = server();
+    let error = server.connect(LOOPBACK, "localhost").await.unwrap_err();
+    assert!(matches!(error, ConnectError::NoClientConfig), "{error}");
+}

@@ -1,0 +1,217 @@
+//! What a sender's time went into.
+
+use core::time::Duration;
+use std::fmt::Write as _;
+
+use clearway::Limit;
+use serde::Serialize;
+use serde::ser::SerializeMap as _;
+
+/// What a user is told a connection waited for. The transport knows it more
+/// finely ([`Limit`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Reason {
+    /// The window was full or the pacer held back: what the network takes.
+    Network,
+    /// The handshake, or an address not validated yet.
+    Handshake,
+    /// The receiver's credit, of the connection or of streams.
+    FlowControl,
+    /// The receiver allowed no further stream.
+    StreamLimit,
+    /// This host did not take or run what was ready.
+    Scheduling,
+    /// There was nothing to send.
+    Application,
+}
+
+impl Reason {
+    const ALL: [Self; 6] = [
+        Self::Network,
+        Self::Handshake,
+        Self::FlowControl,
+        Self::StreamLimit,
+        Self::Scheduling,
+        Self::Application,
+    ];
+
+    const fn of(limit: Limit) -> Self {
+        match limit {
+            Limit::Congestion | Limit::Pacing => Self::Network,
+            Limit::Handshake | Limit::Amplification => Self::Handshake,
+            Limit::ConnectionFlowControl | Limit::StreamFlowControl => Self::FlowControl,
+            Limit::StreamLimit => Self::StreamLimit,
+            Limit::Scheduling => Self::Scheduling,
+            Limit::Application => Self::Application,
+        }
+    }
+
+    /// As a JSON key.
+    const fn key(self) -> &'static str {
+        match self {
+            Self::Network => "network",
+            Self::Handshake => "handshake",
+            Self::FlowControl => "flow_control",
+            Self::StreamLimit => "stream_limit",
+            Self::Scheduling => "scheduling",
+            Self::Application => "application",
+        }
+    }
+
+    /// For people.
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Network => "network",
+            Self::Handshake => "handshake",
+            Self::FlowControl => "flow control",
+            Self::StreamLimit => "stream limit",
+            Self::Scheduling => "this host",
+            Self::Application => "application",
+        }
+    }
+}
+
+/// Basis points (hundredths of a percent) in the whole.
+const WHOLE: u64 = 10_000;
+
+/// The shares of a connection's life, which sum to exactly 100 %.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Breakdown {
+    /// Basis points, by reason.
+    shares: [u64; Reason::ALL.len()],
+}
+
+impl Breakdown {
+    /// From the transport's record; `None` if no time has passed.
+    pub(super) fn new(limits: &[(Limit, Duration)]) -> Option<Self> {
+        let mut nanos = [0_u128; Reason::ALL.len()];
+        for &(limit, time) in limits {
+            nanos[Reason::of(limit) as usize] += time.as_nanos();
+        }
+        let total: u128 = nanos.iter().sum();
+        (total > 0).then(|| Self {
+            shares: apportion(nanos, total),
+        })
+    }
+
+    /// In one line, the largest share first; what did not occur is left out.
+    pub(super) fn text(&self) -> String {
+        let mut present: Vec<_> = Reason::ALL
+            .into_iter()
+            .map(|reason| (reason, self.shares[reason as usize]))
+            .filter(|&(_, share)| share > 0)
+            .collect();
+        present.sort_by_key(|&(_, share)| core::cmp::Reverse(share));
+        let mut text = String::new();
+        for (reason, share) in present {
+            let separator = if text.is_empty() { "" } else { ", " };
+            // Writing to a String cannot fail.
+            let _ = write!(
+                text,
+                "{separator}{:.1} % {}",
+                percent(share),
+                reason.words()
+            );
+        }
+        text
+    }
+}
+
+impl Serialize for Breakdown {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(Reason::ALL.len()))?;
+        for reason in Reason::ALL {
+            map.serialize_entry(reason.key(), &percent(self.shares[reason as usize]))?;
+        }
+        map.end()
+    }
+}
+
+fn percent(share: u64) -> f64 {
+    share as f64 / 100.0
+}
+
+/// Shares of `total` in basis points whose sum is the whole: what rounding
+/// down leaves over goes to the largest remainders.
+fn apportion<const N: usize>(parts: [u128; N], total: u128) -> [u64; N] {
+    let whole = u128::from(WHOLE);
+    let mut shares = parts.map(|part| (part * whole / total) as u64);
+    let mut order: [usize; N] = core::array::from_fn(|i| i);
+    order.sort_by_key(|&i| core::cmp::Reverse(parts[i] * whole % total));
+    let left = WHOLE - shares.iter().sum::<u64>();
+    for &i in order.iter().take(left as usize) {
+        shares[i] += 1;
+    }
+    shares
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn millis(limits: &[(Limit, u64)]) -> Breakdown {
+        let limits: Vec<_> = limits
+            .iter()
+            .map(|&(limit, ms)| (limit, Duration::from_millis(ms)))
+            .collect();
+        Breakdown::new(&limits).unwrap()
+    }
+
+    #[test]
+    fn congestion_and_pacing_are_the_network() {
+        let breakdown = millis(&[
+            (Limit::Congestion, 600),
+            (Limit::Pacing, 200),
+            (Limit::Amplification, 10),
+            (Limit::Handshake, 40),
+            (Limit::StreamFlowControl, 50),
+            (Limit::ConnectionFlowControl, 50),
+            (Limit::Application, 50),
+        ]);
+        assert_eq!(
+            breakdown.text(),
+            "80.0 % network, 10.0 % flow control, 5.0 % handshake, 5.0 % application"
+        );
+        let json = serde_json::to_string(&breakdown).unwrap();
+        assert_eq!(
+            json,
+            r#"{"network":80.0,"handshake":5.0,"flow_control":10.0,"stream_limit":0.0,"scheduling":0.0,"application":5.0}"#
+        );
+    }
+
+    #[test]
+    fn no_time_is_no_breakdown() {
+        assert_eq!(Breakdown::new(&[]), None);
+        assert_eq!(Breakdown::new(&[(Limit::Pacing, Duration::ZERO)]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn shares_sum_to_the_whole_and_none_is_off_by_a_point(
+            parts in prop::array::uniform6(0_u64..1 << 50)
+        ) {
+            prop_assume!(parts.iter().any(|&part| part > 0));
+            let limits: Vec<_> = [
+                Limit::Congestion,
+                Limit::Handshake,
+                Limit::StreamFlowControl,
+                Limit::StreamLimit,
+                Limit::Scheduling,
+                Limit::Application,
+            ]
+            .into_iter()
+            .zip(parts.map(Duration::from_nanos))
+            .collect();
+            let shares = Breakdown::new(&limits).unwrap().shares;
+            prop_assert_eq!(shares.iter().sum::<u64>(), WHOLE);
+            let total: u128 = parts.iter().map(|&part| u128::from(part)).sum();
+            for (share, part) in shares.into_iter().zip(parts) {
+                let down = u128::from(part) * u128::from(WHOLE) / total;
+                prop_assert!(u128::from(share) == down || u128::from(share) == down + 1);
+            }
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! `clearway demo`: the main job, on real sockets.
+//!
+//! [`args`] say what to do; [`run`] does it once: a server, a [`crate::relay`]
+//! and a client; [`series`] records the sender's window through an observer;
+//! [`breakdown`] is what it waited for; [`report`] and [`chart`] show it.
+
+mod args;
+mod breakdown;
+mod chart;
+mod command;
+mod report;
+mod run;
+mod series;
+
+pub(crate) use args::{ABOUT, Args};
+pub(crate) use command::command;

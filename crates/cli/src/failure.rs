@@ -1,0 +1,133 @@
+//! How a command fails: one line for people, one exit code for scripts.
+
+use core::fmt;
+use std::error::Error;
+use std::process::ExitCode;
+
+/// What the exit codes mean, for `--help`.
+pub(crate) const EXIT_CODES: &str = "\
+Exit codes:
+  0  everything asked for was done
+  1  something else went wrong
+  2  bad arguments, or a file named in them cannot be used
+  3  an address cannot be resolved or bound
+  4  the connection failed
+  5  the content received is not what was sent
+  6  it took too long";
+
+/// What kind of thing went wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// None of the others.
+    Other = 1,
+    /// What was asked for makes no sense. The argument parser uses this code too.
+    Arguments = 2,
+    /// An address cannot be resolved or bound.
+    Address = 3,
+    /// The connection could not be made or broke.
+    Connection = 4,
+    /// The peer sent something else than it should have.
+    Content = 5,
+    /// The time was up.
+    Timeout = 6,
+}
+
+/// A command's failure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    /// Which exit code it is.
+    pub(crate) kind: Kind,
+    /// What was wrong, in one line.
+    pub(crate) message: String,
+}
+
+impl Failure {
+    /// A failure that `message` describes.
+    pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+        }
+    }
+
+    /// A failure caused by `error`, whose own causes are spelled out, which
+    /// its `Display` alone may leave out.
+    pub(crate) fn caused(kind: Kind, what: impl fmt::Display, error: &dyn Error) -> Self {
+        let mut message = format!("{what}: {error}");
+        let mut cause = error.source();
+        while let Some(inner) = cause {
+            let text = inner.to_string();
+            // Many errors repeat their cause's words.
+            if !message.ends_with(&text) {
+                message.push_str(": ");
+                message.push_str(&text);
+            }
+            cause = inner.source();
+        }
+        Self { kind, message }
+    }
+
+    /// The process's exit code.
+    pub(crate) fn code(&self) -> ExitCode {
+        ExitCode::from(self.kind as u8)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Error for Failure {}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Self::new(Kind::Other, error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug)]
+    struct Outer(std::io::Error);
+
+    impl fmt::Display for Outer {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("outer")
+        }
+    }
+
+    impl Error for Outer {
+        fn source(&self) -> Option<&(dyn Error + 'static)> {
+            Some(&self.0)
+        }
+    }
+
+    #[test]
+    fn causes_are_spelled_out_once() {
+        let error = Outer(std::io::Error::other("inner"));
+        let failure = Failure::caused(Kind::Address, "what", &error);
+        assert_eq!(failure.message, "what: outer: inner");
+        let again = Failure::caused(Kind::Address, "outer: inner", &std::io::Error::other("x"));
+        assert_eq!(again.message, "outer: inner: x");
+    }
+
+    #[test]
+    fn each_kind_is_documented() {
+        for kind in [
+            Kind::Other,
+            Kind::Arguments,
+            Kind::Address,
+            Kind::Connection,
+            Kind::Content,
+            Kind::Timeout,
+        ] {
+            let line = format!("\n  {}  ", kind as u8);
+            assert!(EXIT_CODES.contains(&line), "{kind:?}");
+        }
+    }
+}

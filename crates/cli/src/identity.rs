@@ -1,0 +1,46 @@
+//! Certificates: those in files, and one made on the spot.
+
+use std::fs;
+use std::path::Path;
+
+use clearway::DevelopmentIdentity;
+
+use crate::failure::{Failure, Kind};
+
+/// Names a development certificate is for.
+const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+
+/// A certificate for this host that nobody has vouched for.
+///
+/// # Errors
+/// If this host has no randomness.
+pub(crate) fn development() -> Result<DevelopmentIdentity, Failure> {
+    DevelopmentIdentity::generate(NAMES)
+        .map_err(|error| Failure::caused(Kind::Other, "cannot make a certificate", &error))
+}
+
+/// A file that an option names.
+///
+/// # Errors
+/// If it cannot be read; the message names it.
+pub(crate) fn read(file: &Path) -> Result<Vec<u8>, Failure> {
+    fs::read(file).map_err(|error| {
+        let what = format!("cannot read {}", file.display());
+        Failure::caused(Kind::Arguments, what, &error)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_not_there_is_named() {
+        let failure = read(Path::new("/nowhere/ca.pem")).unwrap_err();
+        assert_eq!(failure.kind, Kind::Arguments);
+        assert!(
+            failure.message.contains("cannot read /nowhere/ca.pem"),
+            "{failure}"
+        );
+    }
+}

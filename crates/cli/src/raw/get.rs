@@ -1,0 +1,176 @@
+//! `clearway raw get` from start to end.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::time::Duration;
+use std::time::Instant;
+
+use clearway::{ClientConfig, ConnectError, Connection, Endpoint, TransportConfig};
+
+use super::args::Get;
+use super::report::Download;
+use super::work::Work;
+use super::{ALPN, Request, ask, print_json};
+use crate::failure::{Failure, Kind};
+use crate::identity;
+
+/// What a server gets to hear that the connection is over.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+/// Connects, transfers and reports.
+///
+/// # Errors
+/// See [`Kind`].
+pub(super) async fn get(args: &Get) -> Result<(), Failure> {
+    let client = Client::new(args).await?;
+    let outcome = tokio::time::timeout(args.timeout.0, client.run(args)).await;
+    client.endpoint.close(0, b"done");
+    let report = outcome.map_err(|_| {
+        let message = format!("not done after {}", args.timeout);
+        Failure::new(Kind::Timeout, message)
+    })??;
+    let _ = tokio::time::timeout(GOODBYE, client.endpoint.wait_idle()).await;
+    eprintln!("raw: {}", report.text());
+    if args.json {
+        print_json(&report)?;
+    }
+    Ok(())
+}
+
+/// A socket of ours, and whom it is to talk to.
+struct Client {
+    endpoint: Endpoint,
+    remote: SocketAddr,
+    server_name: String,
+}
+
+/// A connection and how it came about.
+struct Connected {
+    connection: Connection,
+    /// When its first datagram left.
+    begun: Instant,
+}
+
+impl Client {
+    async fn new(args: &Get) -> Result<Self, Failure> {
+        let config = config(args)?;
+        let (remote, host) = resolve(&args.server).await?;
+        let any: IpAddr = if remote.is_ipv6() {
+            Ipv6Addr::UNSPECIFIED.into()
+        } else {
+            Ipv4Addr::UNSPECIFIED.into()
+        };
+        let endpoint = Endpoint::client(SocketAddr::new(any, 0), config)
+            .map_err(|error| Failure::caused(Kind::Address, "cannot open a socket", &error))?;
+        Ok(Self {
+            endpoint,
+            remote,
+            server_name: args.server_name.clone().unwrap_or(host),
+        })
+    }
+
+    async fn run(&self, args: &Get) -> Result<Download, Failure> {
+        if args.resume || args.zero_rtt {
+            self.fetch_ticket().await?;
+        }
+        let Connected { connection, begun } = self.connect(args.zero_rtt).await?;
+        let handshake = tokio::spawn({
+            let connection = connection.clone();
+            async move { connection.handshaken().await.map(|()| begun.elapsed()) }
+        });
+        let started = Instant::now();
+        let work = Work::new(args, self.endpoint.clone(), connection.clone());
+        let done = match args.seconds {
+            Some(time) => work.bulk(time).await?,
+            None => work.requests(args.parallel).await?,
+        };
+        let seconds = started.elapsed().as_secs_f64();
+        let handshake = handshake
+            .await
+            .map_err(|error| Failure::caused(Kind::Other, "a task", &error))?
+            .map_err(|error| Failure::caused(Kind::Connection, "the handshake", &error))?;
+        let stats = connection.stats();
+        Ok(Download {
+            peer: "clearway",
+            bytes: done.received,
+            uploaded: done.uploaded,
+            seconds,
+            gbps: done.received as f64 * 8.0 / 1e9 / seconds.max(1e-9),
+            requests: done.answered,
+            handshake_ms: handshake.as_micros() as f64 / 1e3,
+            resumed: connection.resumed(),
+            zero_rtt_accepted: connection.zero_rtt_accepted(),
+            key_updates: stats.counters.key_updates,
+            rebinds: done.rebinds,
+            losses: stats.counters.packets_lost,
+            ptos: stats.counters.ptos,
+            rtt_ms: stats.smoothed_rtt.as_micros() as f64 / 1e3,
+            mtu: stats.mtu,
+        })
+    }
+
+    /// Connects once; the answer to a request comes after the server's tickets.
+    async fn fetch_ticket(&self) -> Result<(), Failure> {
+        let connection = self.connect(false).await?.connection;
+        let mut answer = ask(&connection, Request { bytes: 0 }, 0).await?;
+        while answer.next().await?.is_some() {}
+        connection.close(0, b"got a ticket");
+        Ok(())
+    }
+
+    /// With `early`, does not wait for the handshake if 0-RTT can be sent.
+    async fn connect(&self, early: bool) -> Result<Connected, Failure> {
+        let begun = Instant::now();
+        let mut connecting = self.endpoint.connect(self.remote, &self.server_name);
+        if early {
+            connecting = match connecting.into_zero_rtt() {
+                Ok((connection, _)) => return Ok(Connected { connection, begun }),
+                Err(connecting) => connecting,
+            };
+        }
+        let connection = connecting.await.map_err(|error| {
+            let what = format!("cannot connect to {}", self.remote);
+            Failure::caused(kind(&error), what, &error)
+        })?;
+        Ok(Connected { connection, begun })
+    }
+}
+
+fn config(args: &Get) -> Result<ClientConfig, Failure> {
+    let mut transport = TransportConfig::default();
+    transport.controller = args.controller;
+    let config = match &args.ca {
+        Some(file) => ClientConfig::with_roots(identity::read(file)?)
+            .map_err(|error| Failure::caused(Kind::Arguments, file.display(), &error))?,
+        None => ClientConfig::dangerous_accept_any_certificate(),
+    };
+    Ok(config
+        .alpn([ALPN])
+        .transport(transport)
+        .early_data(args.zero_rtt))
+}
+
+/// The first address of HOST:PORT, and HOST.
+async fn resolve(server: &str) -> Result<(SocketAddr, String), Failure> {
+    let Some((host, _)) = server.rsplit_once(':') else {
+        return Err(Failure::new(
+            Kind::Arguments,
+            format!("{server:?} has no port; write HOST:PORT such as localhost:4433"),
+        ));
+    };
+    let what = || format!("cannot resolve {server:?}");
+    let address = tokio::net::lookup_host(server)
+        .await
+        .map_err(|error| Failure::caused(Kind::Address, what(), &error))?
+        .next()
+        .ok_or_else(|| Failure::new(Kind::Address, format!("{}: no address", what())))?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    Ok((address, host.to_owned()))
+}
+
+fn kind(error: &ConnectError) -> Kind {
+    match error {
+        ConnectError::ServerName(_) | ConnectError::Config(_) => Kind::Arguments,
+        ConnectError::Unreachable(_) => Kind::Address,
+        _ => Kind::Connection,
+    }
+}

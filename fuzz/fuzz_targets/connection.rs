@@ -1,0 +1,157 @@
+//! A whole connection in virtual time, over a path that does to datagrams what
+//! the input says: drops, repeats, delays, bends and cuts them.
+//!
+//! None of it is authenticated, so nothing but silence may end the connection,
+//! and what was written arrives.
+#![no_main]
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use clearway_links::{Direction, Packet};
+use clearway_quic::connection::ConnectionError;
+use clearway_quic::stream::Directionality;
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../../crates/quic/tests/common/mod.rs"]
+mod common;
+use common::{Setup, World, path};
+
+static SETUP: LazyLock<Setup> = LazyLock::new(Setup::new);
+
+/// Damage done at most: beyond it the path is clean, and all has to recover.
+const MAX_DAMAGE: usize = 64;
+
+const TOTAL: usize = 40_000;
+
+#[derive(arbitrary::Arbitrary, Clone, Copy, Debug)]
+enum Damage {
+    Pass,
+    Drop,
+    Repeat,
+    Later,
+    Bend(u16, u8),
+    Cut(u16),
+    Ce,
+}
+
+type Held = Rc<RefCell<VecDeque<(Direction, Packet)>>>;
+
+fuzz_target!(|input: (u8, bool, Vec<Damage>)| {
+    let (seed, retry, damages) = input;
+    let mut setup = SETUP.clone();
+    setup.always_retry = retry;
+    setup.sessions = std::sync::Arc::new(clearway_quic::crypto::ClientSessions::new(1));
+    let mut world = World::new(setup, path("rate=50M delay=5ms", 1), u64::from(seed));
+    let held = Held::default();
+    world.filter = Some(filter(damages, held.clone()));
+    world.connect();
+    let done = transfer(&mut world, &held);
+    for connection in world.client.connections.values() {
+        only_silence(connection.error());
+    }
+    for connection in world.server.connections.values() {
+        only_silence(connection.error());
+        assert!(connection.memory() < 4 << 20, "{}", connection.memory());
+    }
+    let silent = world.client.connection().error().is_some();
+    assert!(done || silent, "neither done nor over after {:?}", world.now);
+    assert!(world.steps < 100_000, "{} steps", world.steps);
+});
+
+fn only_silence(error: Option<&ConnectionError>) {
+    match error {
+        None | Some(ConnectionError::IdleTimeout) => {}
+        Some(other) => panic!("{other}"),
+    }
+}
+
+fn filter(
+    damages: Vec<Damage>,
+    held: Held,
+) -> Box<dyn FnMut(Direction, &mut Packet) -> bool> {
+    let mut damages = damages.into_iter().take(MAX_DAMAGE);
+    Box::new(move |direction, packet| {
+        match damages.next().unwrap_or(Damage::Pass) {
+            Damage::Pass => {}
+            Damage::Drop => return false,
+            Damage::Repeat => held.borrow_mut().push_back((direction, packet.clone())),
+            Damage::Later => {
+                held.borrow_mut().push_back((direction, packet.clone()));
+                return false;
+            }
+            Damage::Bend(at, bits) => {
+                let at = usize::from(at) % packet.data.len();
+                packet.data[at] ^= bits.max(1);
+            }
+            Damage::Cut(len) => packet.data.truncate(usize::from(len) % packet.data.len() + 1),
+            Damage::Ce => packet.ecn = clearway_links::Ecn::Ce,
+        }
+        true
+    })
+}
+
+/// The client asks, the server answers with `TOTAL` bytes.
+fn transfer(world: &mut World, held: &Held) -> bool {
+    let (mut asked, mut serving, mut written, mut read, mut ended) = (None, None, 0, 0, false);
+    let mut turn = 0_u64;
+    world.run_until(Duration::from_secs(300), |world| {
+        turn += 1;
+        if turn % 4 == 0 {
+            // Delivering may answer, which goes through the filter.
+            let late = held.borrow_mut().pop_front();
+            if let Some((direction, packet)) = late {
+                world.deliver(direction, packet);
+            }
+        }
+        let client = world.client.connection();
+        if client.error().is_some() {
+            return true;
+        }
+        if asked.is_none() && client.alpn().is_some() {
+            asked = client.open(Directionality::Bidirectional);
+            if let Some(id) = asked {
+                client.write(id, b"?").expect("a fresh stream");
+                client.finish(id).expect("a fresh stream");
+            }
+        }
+        // The first: a repeated Initial may begin others, which nobody wants.
+        if let Some(server) = world.server.connections.values_mut().next() {
+            serving = serving.or_else(|| server.accept(Directionality::Bidirectional));
+            if let Some(id) = serving {
+                while written < TOTAL {
+                    let piece = vec![0xa5; TOTAL - written];
+                    match server.write(id, &piece) {
+                        Ok(n) => written += n,
+                        Err(_) => break,
+                    }
+                    if written == TOTAL {
+                        server.finish(id).expect("all written");
+                    }
+                }
+            }
+        }
+        if let Some(id) = asked {
+            let client = world.client.connection();
+            loop {
+                match client.read_chunk(id, usize::MAX) {
+                    Ok(Some(chunk)) => {
+                        assert!(chunk.iter().all(|&byte| byte == 0xa5));
+                        read += chunk.len();
+                    }
+                    Ok(None) => {
+                        assert_eq!(read, TOTAL);
+                        ended = true;
+                        break;
+                    }
+                    Err(_) => break,
+                }
+            }
+        }
+        ended
+    });
+    ended
+}

@@ -1,0 +1,165 @@
+//! A stack's program, as both roles.
+
+use std::{
+    fs::{self, File},
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::mpsc::{Receiver, channel},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use crate::case::Case;
+
+/// How long a server may take to be ready.
+const READY: Duration = Duration::from_secs(10);
+
+/// How long a server may take to report a closed connection.
+const REPORT: Duration = Duration::from_secs(3);
+
+/// How long a client may take.
+const RUN: Duration = Duration::from_secs(60);
+
+/// Time between two looks at a client.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// One stack's program, which speaks the command line of `peers/README.md`.
+#[derive(Debug, Clone)]
+pub(crate) struct Program {
+    pub(crate) name: &'static str,
+    pub(crate) path: PathBuf,
+    /// Words that make it a server.
+    pub(crate) serve: &'static [&'static str],
+    /// Words that make it a client.
+    pub(crate) get: &'static [&'static str],
+    /// Key updates its server starts by itself in every connection of some length.
+    pub(crate) own_key_updates: u64,
+}
+
+impl Program {
+    /// Starts a server on a free port of 127.0.0.1 and waits until it is ready.
+    pub(crate) fn serve(&self, case: Case, certificates: &Path) -> Result<Server> {
+        let complaints = certificates.join("server.stderr");
+        let mut process = Command::new(&self.path)
+            .args(self.serve)
+            .args(["--listen", "127.0.0.1:0", "--json", "--cert"])
+            .arg(certificates.join("cert.pem"))
+            .arg("--key")
+            .arg(certificates.join("key.pem"))
+            .args(case.server())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(File::create(&complaints)?)
+            .spawn()
+            .with_context(|| format!("starting {}", self.path.display()))?;
+        let stdout = process.stdout.take().context("a server without stdout")?;
+        let (sender, lines) = channel();
+        thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        let mut server = Server {
+            process,
+            lines,
+            complaints,
+            address: String::new(),
+        };
+        server.address = server.ready()?;
+        Ok(server)
+    }
+
+    /// Runs a client to its end; its report.
+    pub(crate) fn get(&self, case: Case, address: &str, certificates: &Path) -> Result<Value> {
+        let (report, complaints) = (
+            certificates.join("client.stdout"),
+            certificates.join("client.stderr"),
+        );
+        let mut process = Command::new(&self.path)
+            .args(self.get)
+            .args([address, "--server-name", "localhost", "--json", "--ca"])
+            .arg(certificates.join("ca.pem"))
+            .args(case.requests())
+            .args(case.client())
+            .stdin(Stdio::null())
+            .stdout(File::create(&report)?)
+            .stderr(File::create(&complaints)?)
+            .spawn()
+            .with_context(|| format!("starting {}", self.path.display()))?;
+        let begun = Instant::now();
+        let status = loop {
+            if let Some(status) = process.try_wait()? {
+                break status;
+            }
+            if begun.elapsed() > RUN {
+                process.kill()?;
+                process.wait()?;
+                bail!("client: not done after {} s", RUN.as_secs());
+            }
+            thread::sleep(LOOK);
+        };
+        ensure!(status.success(), "client: {}", last_line(&complaints));
+        let report = fs::read_to_string(&report)?;
+        let line = report.lines().last().context("client: no report")?;
+        serde_json::from_str(line).with_context(|| format!("client: not a report: {line}"))
+    }
+}
+
+/// A running server; ends with the value.
+pub(crate) struct Server {
+    process: Child,
+    lines: Receiver<String>,
+    complaints: PathBuf,
+    pub(crate) address: String,
+}
+
+impl Server {
+    fn ready(&self) -> Result<String> {
+        let Ok(line) = self.lines.recv_timeout(READY) else {
+            bail!("server: not ready: {}", last_line(&self.complaints));
+        };
+        let address = line.strip_prefix("listening on ");
+        let address = address.with_context(|| format!("server: not an address: {line}"))?;
+        Ok(address.to_owned())
+    }
+
+    /// What it says of so many closed connections, or of as many as it tells in time.
+    pub(crate) fn closed(&self, connections: u64) -> Vec<Value> {
+        let mut closed = Vec::new();
+        while (closed.len() as u64) < connections {
+            let Ok(line) = self.lines.recv_timeout(REPORT) else {
+                break;
+            };
+            match serde_json::from_str::<Value>(&line) {
+                Ok(object) if object["event"] == "closed" => closed.push(object),
+                // A server may tell other things, too.
+                Ok(_) | Err(_) => {}
+            }
+        }
+        closed
+    }
+
+    /// The last thing it complained of.
+    pub(crate) fn complaint(&self) -> String {
+        last_line(&self.complaints)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Both fail only for a server that has already ended.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn last_line(file: &Path) -> String {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    text.lines().last().unwrap_or("no word of why").to_owned()
+}

@@ -1,0 +1,217 @@
+//! From what both sides report to a verdict.
+
+use serde_json::Value;
+
+use crate::case::{Case, Fact};
+
+/// What came of one case between two programs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Done, and seen to be done.
+    Pass,
+    /// The bytes were right, but no side reports what else the case is about.
+    Unproven(String),
+    /// Not done, and why.
+    Fail(String),
+}
+
+/// What both sides say of one run.
+#[derive(Debug)]
+pub(crate) struct Evidence<'a> {
+    /// The client's object.
+    pub(crate) client: &'a Value,
+    /// The server's objects, one per closed connection, in order; empty if it reports none.
+    pub(crate) server: &'a [Value],
+    /// Key updates this server starts in every connection of some length.
+    pub(crate) own_key_updates: u64,
+}
+
+impl Evidence<'_> {
+    /// Whether the case was done.
+    pub(crate) fn judge(&self, case: Case) -> Verdict {
+        let requests = case.streams() * case.connections();
+        let bytes = case.bytes() * requests;
+        for (key, expected) in [("bytes", bytes), ("requests", requests)] {
+            if let Err(why) = expect("client", key, &self.client[key], &expected.into()) {
+                return Verdict::Fail(why);
+            }
+        }
+        let mut unproven = Vec::new();
+        for fact in case.facts() {
+            match self.holds(*fact) {
+                Ok(true) => {}
+                Ok(false) => unproven.push(format!("{fact:?}")),
+                Err(why) => return Verdict::Fail(why),
+            }
+        }
+        if unproven.is_empty() {
+            Verdict::Pass
+        } else {
+            Verdict::Unproven(format!("nobody reports {}", unproven.join(", ")))
+        }
+    }
+
+    /// Whether a fact is seen (true) or nobody who could see it reports (false).
+    ///
+    /// # Errors
+    /// Who says otherwise.
+    fn holds(&self, fact: Fact) -> Result<bool, String> {
+        let last = self.server.last().unwrap_or(&Value::Null);
+        let yes = Value::Bool(true);
+        match fact {
+            Fact::Resumed => {
+                expect("client", "resumed", &self.client["resumed"], &yes)?;
+                Ok(true)
+            }
+            Fact::ZeroRtt(accepted) => {
+                let key = "zero_rtt_accepted";
+                expect("client", key, &self.client[key], &accepted.into())?;
+                reported("server", key, &last[key], &accepted.into())?;
+                Ok(true)
+            }
+            Fact::Retried => {
+                let client = reported("client", "retried", &self.client["retried"], &yes)?;
+                let server = reported("server", "retried", &last["retried"], &yes)?;
+                Ok(client || server)
+            }
+            Fact::KeyUpdate => {
+                let least = self.own_key_updates + 1;
+                let client = at_least("client", &self.client["key_updates"], least)?;
+                let server = at_least("server", &last["key_updates"], least)?;
+                Ok(client || server)
+            }
+            Fact::Migrated => reported("server", "migrated", &last["migrated"], &yes),
+            Fact::Received(bytes) => {
+                reported("server", "received", &last["received"], &bytes.into())
+            }
+        }
+    }
+}
+
+/// A value that must be reported, and so.
+fn expect(who: &str, key: &str, value: &Value, expected: &Value) -> Result<(), String> {
+    if value == expected {
+        Ok(())
+    } else {
+        Err(format!("{who}: {key} is {value}, not {expected}"))
+    }
+}
+
+/// A value that must be so if it is reported; returns whether it is.
+fn reported(who: &str, key: &str, value: &Value, expected: &Value) -> Result<bool, String> {
+    if value.is_null() {
+        return Ok(false);
+    }
+    expect(who, key, value, expected).map(|()| true)
+}
+
+/// A count of key updates that must not be less if it is reported; returns whether it is.
+fn at_least(who: &str, value: &Value, least: u64) -> Result<bool, String> {
+    match value.as_u64() {
+        None if value.is_null() => Ok(false),
+        Some(count) if count >= least => Ok(true),
+        _ => Err(format!(
+            "{who}: key_updates is {value}, not {least} or more"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn judge(case: Case, client: &Value, server: &[Value]) -> Verdict {
+        let evidence = Evidence {
+            client,
+            server,
+            own_key_updates: 1,
+        };
+        evidence.judge(case)
+    }
+
+    fn fails(verdict: &Verdict, word: &str) -> bool {
+        matches!(verdict, Verdict::Fail(why) if why.contains(word))
+    }
+
+    #[test]
+    fn bytes_and_requests_must_be_exact() {
+        let sound = json!({"bytes": 10_000_001, "requests": 1});
+        assert_eq!(judge(Case::Transfer, &sound, &[]), Verdict::Pass);
+        let short = json!({"bytes": 10_000_000, "requests": 1});
+        assert!(fails(&judge(Case::Transfer, &short, &[]), "bytes"));
+        let silent = json!({"bytes": 10_000_001});
+        assert!(fails(
+            &judge(Case::Transfer, &silent, &[]),
+            "requests is null"
+        ));
+    }
+
+    #[test]
+    fn a_resumption_is_the_clients_to_report() {
+        let run = |resumed| json!({"bytes": 200_000, "requests": 2, "resumed": resumed});
+        assert_eq!(
+            judge(Case::Resumption, &run(json!(true)), &[]),
+            Verdict::Pass
+        );
+        assert!(fails(
+            &judge(Case::Resumption, &run(json!(false)), &[]),
+            "resumed"
+        ));
+        assert!(fails(
+            &judge(Case::Resumption, &run(Value::Null), &[]),
+            "resumed"
+        ));
+    }
+
+    #[test]
+    fn early_data_is_about_the_second_connection() {
+        let run = json!({
+            "bytes": 100_000, "requests": 20, "resumed": true, "zero_rtt_accepted": true
+        });
+        let (no, yes) = (
+            json!({"zero_rtt_accepted": false}),
+            json!({"zero_rtt_accepted": true}),
+        );
+        assert_eq!(
+            judge(Case::ZeroRtt, &run, &[no.clone(), yes.clone()]),
+            Verdict::Pass
+        );
+        assert!(fails(
+            &judge(Case::ZeroRtt, &run, &[yes, no]),
+            "server: zero_rtt"
+        ));
+        assert!(fails(
+            &judge(Case::ZeroRttRefused, &run, &[]),
+            "client: zero_rtt"
+        ));
+    }
+
+    #[test]
+    fn one_reporter_is_enough_but_none_may_disagree() {
+        let run = |retried| json!({"bytes": 100_000, "requests": 1, "retried": retried});
+        let (silent, yes, no) = (
+            json!({}),
+            json!({"retried": true}),
+            json!({"retried": false}),
+        );
+        let (client_silent, client_yes) = (run(Value::Null), run(json!(true)));
+        assert_eq!(judge(Case::Retry, &client_yes, &[]), Verdict::Pass);
+        assert_eq!(judge(Case::Retry, &client_silent, &[yes]), Verdict::Pass);
+        assert!(fails(
+            &judge(Case::Retry, &client_yes, &[no]),
+            "server: retried"
+        ));
+        let verdict = judge(Case::Retry, &client_silent, &[silent]);
+        assert!(matches!(verdict, Verdict::Unproven(_)), "{verdict:?}");
+    }
+
+    #[test]
+    fn a_servers_own_key_update_proves_nothing() {
+        let run = |updates| json!({"bytes": 30_000_000, "requests": 1, "key_updates": updates});
+        assert!(fails(&judge(Case::KeyUpdate, &run(1), &[]), "not 2"));
+        assert_eq!(judge(Case::KeyUpdate, &run(2), &[]), Verdict::Pass);
+        assert!(fails(&judge(Case::KeyUpdate, &run(-1), &[]), "-1"));
+    }
+}
