@@ -100,7 +100,10 @@ impl Client {
             requests: done.answered + first.as_ref().map_or(0, |first| first.answered),
             handshake_ms: handshake.as_micros() as f64 / 1e3,
             resumed: connection.resumed(),
-            zero_rtt_accepted: connection.zero_rtt_accepted(),
+            // A server that gave no ticket for it did not take it either.
+            zero_rtt_accepted: args
+                .zero_rtt
+                .then(|| connection.zero_rtt_accepted().unwrap_or(false)),
             key_updates: stats.counters.key_updates,
             rebinds: done.rebinds,
             losses: stats.counters.packets_lost,
