@@ -1,5 +1,7 @@
 //! How connections and endpoints end.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 mod common;
 
 use clearway::{

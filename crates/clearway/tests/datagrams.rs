@@ -1,5 +1,7 @@
 //! DATAGRAM frames over loopback.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 mod common;
 
 use bytes::Bytes;

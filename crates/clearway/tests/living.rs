@@ -1,5 +1,7 @@
 //! What happens in the life of a connection.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 mod common;
 
 use std::net::UdpSocket;

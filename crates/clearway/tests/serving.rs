@@ -1,5 +1,7 @@
 //! Servers: shards, restarts, admission, 0-RTT.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 mod common;
 
 use std::sync::Arc;

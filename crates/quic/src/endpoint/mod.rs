@@ -24,8 +24,8 @@ use rustc_hash::FxHashMap;
 pub use self::overload::Limits;
 use self::overload::Overload;
 use self::route::Routes;
-use crate::cid::{ConnectionId, ResetToken};
 use crate::cid::generator::{CidGenerator, RandomGenerator};
+use crate::cid::{ConnectionId, ResetToken};
 use crate::connection::{Accept, Config, Connect, Connection, EndpointEvent, Received};
 use crate::crypto::{
     AddressToken, ReplayFilter, ResetKey, RetryToken, Token, TokenKey, initial_keys,
@@ -531,7 +531,6 @@ impl Endpoint {
     }
 
     /// Takes what [`Connection::poll_endpoint_event`] gave.
-    #[expect(clippy::needless_pass_by_value, reason = "an event is taken once")]
     pub fn on_event(&mut self, handle: Handle, event: EndpointEvent) {
         let Some(known) = self.known.get_mut(&handle) else {
             return;

@@ -50,7 +50,8 @@ impl Routes {
             }
         }
         for token in new {
-            self.by_token.insert(self.disguise.token(&token.0).0, handle);
+            self.by_token
+                .insert(self.disguise.token(&token.0).0, handle);
         }
     }
 
