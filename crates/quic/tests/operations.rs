@@ -175,6 +175,7 @@ struct Model {
     addresses: u8,
     moved: bool,
     closed: bool,
+    corrupted: bool,
 }
 
 impl Model {
@@ -196,6 +197,7 @@ impl Model {
             addresses: 0,
             moved: false,
             closed: false,
+            corrupted: false,
         }
     }
 
@@ -267,7 +269,10 @@ impl Model {
                     self.closed = true;
                 }
             }
-            Op::Network(ref fault) => self.network(&fault.settings()),
+            Op::Network(ref fault) => {
+                self.corrupted |= matches!(fault, Fault::Corrupt(_));
+                self.network(&fault.settings());
+            }
             Op::Run(millis) => self.run(Duration::from_millis(millis)),
         }
         self.check();
@@ -498,6 +503,9 @@ impl Model {
                 self.closed || self.moved
             }
             ConnectionError::Transport(error) => self.no_path(error.code),
+            // Nothing authenticates Version Negotiation: an altered version
+            // provokes it, an altered list makes it believable.
+            ConnectionError::VersionMismatch => self.corrupted,
             _ => false,
         }
     }

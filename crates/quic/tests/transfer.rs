@@ -5,8 +5,7 @@ mod common;
 use std::time::Duration;
 
 use clearway_quic::connection::Event;
-use clearway_quic::stream::{Directionality, ReadError, WriteError};
-use common::{Setup, World, path};
+use common::{Setup, World, download, path};
 
 #[test]
 fn handshake_over_a_clean_path() {
@@ -20,51 +19,6 @@ fn handshake_over_a_clean_path() {
         "three one-way trips: {:?}",
         world.now
     );
-}
-
-/// Downloads `total` bytes on one stream and checks every one of them.
-fn download(world: &mut World, total: usize, limit: Duration) -> bool {
-    let id = world
-        .client
-        .connection()
-        .open(Directionality::Bidirectional)
-        .expect("a stream");
-    world.client.connection().write(id, b"go").expect("writes");
-    world.client.connection().finish(id).expect("finishes");
-    let (mut written, mut read, mut accepted) = (0, 0, None);
-    world.run_until(limit, |world| {
-        let server = world.server.connection();
-        accepted = accepted.or_else(|| server.accept(Directionality::Bidirectional));
-        if let Some(id) = accepted {
-            while written < total {
-                let piece: Vec<u8> = (written..total.min(written + 65_536))
-                    .map(|i| i as u8)
-                    .collect();
-                match server.write(id, &piece) {
-                    Ok(n) => written += n,
-                    Err(WriteError::Blocked) => break,
-                    Err(error) => panic!("write: {error:?}"),
-                }
-                if written == total {
-                    server.finish(id).expect("finishes");
-                }
-            }
-        }
-        let client = world.client.connection();
-        loop {
-            match client.read_chunk(id, usize::MAX) {
-                Ok(Some(chunk)) => {
-                    for byte in chunk {
-                        assert_eq!(byte, read as u8, "at {read}");
-                        read += 1;
-                    }
-                }
-                Ok(None) => return true,
-                Err(ReadError::Blocked) => return false,
-                Err(error) => panic!("read: {error:?}"),
-            }
-        }
-    }) && read == total
 }
 
 #[test]

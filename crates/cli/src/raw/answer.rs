@@ -44,7 +44,7 @@ pub(crate) async fn answer(
     };
     let (bytes, stopped) = match content(&mut send, request.bytes).await {
         Ok(()) => (request.bytes, false),
-        Err((sent, WriteError::Stopped(_))) => (sent, true),
+        Err((sent, error)) if had_enough(&error) => (sent, true),
         Err((_, error)) => return Err(broken(&error)),
     };
     Ok(Answered {
@@ -66,4 +66,14 @@ async fn content(send: &mut SendStream, bytes: u64) -> Result<(), (u64, WriteErr
         offset += len;
     }
     send.finish().map_err(|error| (offset, error))
+}
+
+/// Whether a write failed because the client wanted no more: it stopped the
+/// stream, or closed the connection without a complaint, which may come first.
+fn had_enough(error: &WriteError) -> bool {
+    use clearway::ConnectionError::PeerApplication;
+    matches!(
+        error,
+        WriteError::Stopped(_) | WriteError::ConnectionLost(PeerApplication { code: 0, .. })
+    )
 }

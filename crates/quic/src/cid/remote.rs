@@ -201,9 +201,21 @@ impl RemoteCids {
         }
     }
 
-    /// The path that carries data now.
+    /// The path that carries data now. If the peer moved there and has left no
+    /// connection ID unused, the path takes over that of another: the one that
+    /// has to hear us must not be the one that waits, or neither end could
+    /// ever say what the other waits for (RFC 9000 §9.3).
     pub fn set_active(&mut self, path: PathId) {
         self.active = path;
+        if self.cid(path).is_some() {
+            return;
+        }
+        let newest = self.held.iter_mut().rev().find(|c| c.path.is_some());
+        if let Some(held) = newest {
+            let other = held.path.replace(path);
+            self.wanting.retain(|p| *p != path);
+            self.wanting.extend(other);
+        }
     }
 
     /// How many more paths could get a connection ID.

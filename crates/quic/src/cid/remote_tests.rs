@@ -336,3 +336,20 @@ proptest! {
         }
     }
 }
+
+/// Trap: the peer rotated its connection IDs, the replacements are lost, and it
+/// moves: the one that is left goes to where it is.
+#[test]
+fn migration_trap_the_active_path_takes_the_last_connection_id() {
+    let mut cids = RemoteCids::new(cid(0), PathId(0), 8);
+    assert_eq!(cids.assign(PathId(1)), None);
+    cids.set_active(PathId(1));
+    assert_eq!(cids.cid(PathId(1)), Some(cid(0)));
+    assert_eq!(cids.cid(PathId(0)), None);
+    cids.on_new(new(1, 0)).unwrap();
+    assert_eq!(
+        cids.cid(PathId(0)),
+        Some(cid(1)),
+        "the other is served next"
+    );
+}

@@ -22,6 +22,7 @@ use clearway_quic::crypto::{
 use clearway_quic::endpoint::{Arrival, Endpoint, EndpointConfig, Handle, Limits, ServerConfig};
 use clearway_quic::path::ecn::Mark;
 use clearway_quic::rng::Rng;
+use clearway_quic::stream::{Directionality, ReadError, WriteError};
 
 /// Wall time of virtual time zero, in Unix seconds.
 pub const UNIX_ORIGIN: u64 = 1_800_000_000;
@@ -424,4 +425,49 @@ fn blake(seed: u64) -> Box<[u8; 32]> {
 /// A path from a specification, both ways.
 pub fn path(spec: &str, seed: u64) -> Path {
     Path::symmetric(&spec.parse().expect("a link"), seed)
+}
+
+/// Downloads `total` bytes on one stream and checks every one of them.
+pub fn download(world: &mut World, total: usize, limit: Duration) -> bool {
+    let id = world
+        .client
+        .connection()
+        .open(Directionality::Bidirectional)
+        .expect("a stream");
+    world.client.connection().write(id, b"go").expect("writes");
+    world.client.connection().finish(id).expect("finishes");
+    let (mut written, mut read, mut accepted) = (0, 0, None);
+    world.run_until(limit, |world| {
+        let server = world.server.connection();
+        accepted = accepted.or_else(|| server.accept(Directionality::Bidirectional));
+        if let Some(id) = accepted {
+            while written < total {
+                let piece: Vec<u8> = (written..total.min(written + 65_536))
+                    .map(|i| i as u8)
+                    .collect();
+                match server.write(id, &piece) {
+                    Ok(n) => written += n,
+                    Err(WriteError::Blocked) => break,
+                    Err(error) => panic!("write: {error:?}"),
+                }
+                if written == total {
+                    server.finish(id).expect("finishes");
+                }
+            }
+        }
+        let client = world.client.connection();
+        loop {
+            match client.read_chunk(id, usize::MAX) {
+                Ok(Some(chunk)) => {
+                    for byte in chunk {
+                        assert_eq!(byte, read as u8, "at {read}");
+                        read += 1;
+                    }
+                }
+                Ok(None) => return true,
+                Err(ReadError::Blocked) => return false,
+                Err(error) => panic!("read: {error:?}"),
+            }
+        }
+    }) && read == total
 }
