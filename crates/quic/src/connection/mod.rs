@@ -69,10 +69,10 @@ use self::paths::Paths;
 use self::space::PacketSpace;
 use self::timers::Timers;
 use crate::ack::ReceivedEcn;
-use crate::cid::ConnectionId;
 use crate::cid::generator::CidGenerator;
 use crate::cid::local::{LocalCids, RoutingChange};
 use crate::cid::remote::RemoteCids;
+use crate::cid::{ConnectionId, ResetToken};
 use crate::crypto::ResetKey;
 use crate::datagram::{DatagramReceiver, DatagramSender};
 use crate::event::{Observer, TraceEvent};
@@ -98,6 +98,9 @@ pub enum EndpointEvent {
     AddCid(ConnectionId),
     /// They no longer are.
     RemoveCid(ConnectionId),
+    /// Datagrams that end in one of these are the peer's stateless resets of
+    /// this connection; replaces those said before (RFC 9000 §10.3.1).
+    ResetTokens(Vec<ResetToken>),
     /// The handshake is complete: it no longer counts against the budget.
     HandshakeDone,
     /// The connection is over; forget it.
@@ -135,6 +138,8 @@ pub struct Connection {
     limit: Limit,
     events: VecDeque<Event>,
     endpoint_events: VecDeque<EndpointEvent>,
+    /// The peer's reset tokens that the endpoint knows.
+    announced_tokens: Vec<ResetToken>,
     /// Packets whose keys don't exist yet, bounded (RFC 9001 §5.7).
     undecryptable: Vec<(Received, Vec<u8>)>,
     counters: stats::Counters,
@@ -201,7 +206,19 @@ impl Connection {
 
     /// What the endpoint has to do, until there is nothing.
     pub fn poll_endpoint_event(&mut self) -> Option<EndpointEvent> {
-        self.endpoint_events.pop_front()
+        self.endpoint_events
+            .pop_front()
+            .or_else(|| self.new_reset_tokens())
+    }
+
+    /// The peer's tokens, if they are not those that the endpoint knows.
+    fn new_reset_tokens(&mut self) -> Option<EndpointEvent> {
+        let known = self.announced_tokens.iter().copied();
+        if self.is_drained() || known.eq(self.remote_cids.reset_tokens()) {
+            return None;
+        }
+        self.announced_tokens = self.remote_cids.reset_tokens().collect();
+        Some(EndpointEvent::ResetTokens(self.announced_tokens.clone()))
     }
 
     /// Recovery's view of the active path.

@@ -234,6 +234,7 @@ impl Connection {
             limit: clearway_recovery::limit::Limit::Handshake,
             events: Default::default(),
             endpoint_events: Default::default(),
+            announced_tokens: Vec::new(),
             undecryptable: Vec::new(),
             counters: stats::Counters::default(),
             observer: None,

@@ -5,7 +5,8 @@
 //! receive: route by connection ID -> the connection
 //!          else long header, unknown version -> Version Negotiation
 //!          else Initial -> token -> overload -> Retry | refuse | accept
-//!          else short header -> stateless reset, at a limited rate
+//!          else short header -> a stateless reset: the connection it ends
+//!                            -> answered by one, at a limited rate
 //! ```
 //!
 //! An endpoint owns no connection: the caller does, so that each can have a
@@ -23,8 +24,8 @@ use rustc_hash::FxHashMap;
 pub use self::overload::Limits;
 use self::overload::Overload;
 use self::route::Routes;
-use crate::cid::ConnectionId;
 use crate::cid::generator::{CidGenerator, RandomGenerator};
+use crate::cid::{ConnectionId, ResetToken};
 use crate::connection::{Accept, Config, Connect, Connection, EndpointEvent, Received};
 use crate::crypto::{
     AddressToken, ReplayFilter, ResetKey, RetryToken, Token, TokenKey, initial_keys,
@@ -156,6 +157,8 @@ struct Known {
     /// repeats them with the connection ID it chose (RFC 9000 §7.2).
     initial_dcids: [ConnectionId; 2],
     cids: Vec<ConnectionId>,
+    /// What the peer would reset it with.
+    tokens: Vec<ResetToken>,
     remote: SocketAddr,
     handshaking: bool,
 }
@@ -179,7 +182,7 @@ impl Endpoint {
         let limits = config.server.as_ref().map(|server| server.limits);
         Self {
             cid_len: (config.generator)().cid_len(),
-            routes: Routes::new(rng.u64()),
+            routes: Routes::new(&mut rng),
             known: FxHashMap::default(),
             next: 0,
             overload: Overload::new(limits.unwrap_or_default()),
@@ -232,7 +235,10 @@ impl Endpoint {
             return Arrival::Connection(handle);
         }
         match route.version {
-            None => self.reset_stranger(now, datagram, route.dcid, response),
+            None => match self.routes.get_reset(datagram) {
+                Some(handle) => Arrival::Connection(handle),
+                None => self.reset_stranger(now, datagram, route.dcid, response),
+            },
             Some(version) => self.receive_long(version, unix_now, from, datagram, response),
         }
     }
@@ -513,6 +519,7 @@ impl Endpoint {
             Known {
                 initial_dcids,
                 cids: Vec::new(),
+                tokens: Vec::new(),
                 remote,
                 handshaking: connection.role() == Role::Server,
             },
@@ -524,7 +531,6 @@ impl Endpoint {
     }
 
     /// Takes what [`Connection::poll_endpoint_event`] gave.
-    #[expect(clippy::needless_pass_by_value, reason = "an event is taken once")]
     pub fn on_event(&mut self, handle: Handle, event: EndpointEvent) {
         let Some(known) = self.known.get_mut(&handle) else {
             return;
@@ -538,6 +544,10 @@ impl Endpoint {
                 known.cids.retain(|known| *known != cid);
                 self.routes.remove(&cid);
             }
+            EndpointEvent::ResetTokens(tokens) => {
+                self.routes.set_tokens(handle, &known.tokens, &tokens);
+                known.tokens = tokens;
+            }
             EndpointEvent::HandshakeDone => self.end_handshake(handle),
             EndpointEvent::Drained => {
                 self.end_handshake(handle);
@@ -545,6 +555,7 @@ impl Endpoint {
                     for cid in &known.cids {
                         self.routes.remove(cid);
                     }
+                    self.routes.set_tokens(handle, &known.tokens, &[]);
                 }
             }
         }
