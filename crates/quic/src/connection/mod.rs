@@ -49,6 +49,7 @@ use std::sync::Arc;
 
 use clearway_recovery::limit::Limit;
 use clearway_recovery::{Outcome, PathRecovery, Recovery, Space};
+use smallvec::SmallVec;
 
 pub use self::api::{Event, UpdateKeysError};
 pub use self::config::Config;
@@ -69,10 +70,10 @@ use self::paths::Paths;
 use self::space::PacketSpace;
 use self::timers::Timers;
 use crate::ack::ReceivedEcn;
-use crate::cid::ConnectionId;
 use crate::cid::generator::CidGenerator;
 use crate::cid::local::{LocalCids, RoutingChange};
 use crate::cid::remote::RemoteCids;
+use crate::cid::{ConnectionId, ResetToken};
 use crate::crypto::ResetKey;
 use crate::datagram::{DatagramReceiver, DatagramSender};
 use crate::event::{Observer, TraceEvent};
@@ -98,6 +99,11 @@ pub enum EndpointEvent {
     AddCid(ConnectionId),
     /// They no longer are.
     RemoveCid(ConnectionId),
+    /// A datagram for nobody that ends in this token is this connection's:
+    /// its peer lost its state (RFC 9000 §10.3.1).
+    AddResetToken(ResetToken),
+    /// It no longer is.
+    RemoveResetToken(ResetToken),
     /// The handshake is complete: it no longer counts against the budget.
     HandshakeDone,
     /// The connection is over; forget it.
@@ -135,6 +141,8 @@ pub struct Connection {
     limit: Limit,
     events: VecDeque<Event>,
     endpoint_events: VecDeque<EndpointEvent>,
+    /// Reset tokens of the peer that the endpoint knows of.
+    announced_tokens: SmallVec<[ResetToken; 4]>,
     /// Packets whose keys don't exist yet, bounded (RFC 9001 §5.7).
     undecryptable: Vec<(Received, Vec<u8>)>,
     counters: stats::Counters,
@@ -201,7 +209,24 @@ impl Connection {
 
     /// What the endpoint has to do, until there is nothing.
     pub fn poll_endpoint_event(&mut self) -> Option<EndpointEvent> {
+        if self.remote_cids.take_tokens_changed() {
+            self.announce_reset_tokens();
+        }
         self.endpoint_events.pop_front()
+    }
+
+    /// Keeps the endpoint's table of reset tokens true.
+    fn announce_reset_tokens(&mut self) {
+        let current: SmallVec<[ResetToken; 4]> = self.remote_cids.reset_tokens().collect();
+        let before = core::mem::replace(&mut self.announced_tokens, current.clone());
+        for token in before.iter().filter(|token| !current.contains(token)) {
+            let event = EndpointEvent::RemoveResetToken(*token);
+            self.endpoint_events.push_back(event);
+        }
+        for token in current.iter().filter(|token| !before.contains(token)) {
+            let event = EndpointEvent::AddResetToken(*token);
+            self.endpoint_events.push_back(event);
+        }
     }
 
     /// Recovery's view of the active path.

@@ -23,8 +23,8 @@ use rustc_hash::FxHashMap;
 pub use self::overload::Limits;
 use self::overload::Overload;
 use self::route::Routes;
-use crate::cid::ConnectionId;
 use crate::cid::generator::{CidGenerator, RandomGenerator};
+use crate::cid::{ConnectionId, ResetToken};
 use crate::connection::{Accept, Config, Connect, Connection, EndpointEvent, Received};
 use crate::crypto::{
     AddressToken, ReplayFilter, ResetKey, RetryToken, Token, TokenKey, initial_keys,
@@ -156,6 +156,8 @@ struct Known {
     /// repeats them with the connection ID it chose (RFC 9000 §7.2).
     initial_dcids: [ConnectionId; 2],
     cids: Vec<ConnectionId>,
+    /// Reset tokens that mean it.
+    tokens: Vec<ResetToken>,
     remote: SocketAddr,
     handshaking: bool,
 }
@@ -232,7 +234,10 @@ impl Endpoint {
             return Arrival::Connection(handle);
         }
         match route.version {
-            None => self.reset_stranger(now, datagram, route.dcid, response),
+            None => match self.routes.by_reset(datagram) {
+                Some(handle) => Arrival::Connection(handle),
+                None => self.reset_stranger(now, datagram, route.dcid, response),
+            },
             Some(version) => self.receive_long(version, unix_now, from, datagram, response),
         }
     }
@@ -513,6 +518,7 @@ impl Endpoint {
             Known {
                 initial_dcids,
                 cids: Vec::new(),
+                tokens: Vec::new(),
                 remote,
                 handshaking: connection.role() == Role::Server,
             },
@@ -538,12 +544,23 @@ impl Endpoint {
                 known.cids.retain(|known| *known != cid);
                 self.routes.remove(&cid);
             }
+            EndpointEvent::AddResetToken(token) => {
+                known.tokens.push(token);
+                self.routes.add_token(token, handle);
+            }
+            EndpointEvent::RemoveResetToken(token) => {
+                known.tokens.retain(|known| *known != token);
+                self.routes.remove_token(token, handle);
+            }
             EndpointEvent::HandshakeDone => self.end_handshake(handle),
             EndpointEvent::Drained => {
                 self.end_handshake(handle);
                 if let Some(known) = self.known.remove(&handle) {
                     for cid in &known.cids {
                         self.routes.remove(cid);
+                    }
+                    for token in known.tokens {
+                        self.routes.remove_token(token, handle);
                     }
                 }
             }
