@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// QUIC and HTTP/3, and the networks to try them on.
+/// QUIC, and the networks to try it on.
 #[derive(Debug, Parser)]
 #[command(
     name = "clearway",

@@ -50,6 +50,8 @@ pub struct RemoteCids {
     retire_prior_to: u64,
     limit: u64,
     zero_length: bool,
+    /// `reset_tokens` may answer otherwise than before.
+    tokens_changed: bool,
 }
 
 impl RemoteCids {
@@ -74,6 +76,7 @@ impl RemoteCids {
             retire_prior_to: 0,
             limit: limit.max(2),
             zero_length: first.is_empty(),
+            tokens_changed: false,
         }
     }
 
@@ -91,6 +94,7 @@ impl RemoteCids {
     pub fn set_first_reset_token(&mut self, token: ResetToken) {
         if let Some(first) = self.held.iter_mut().find(|c| c.sequence == 0) {
             first.reset_token = Some(token);
+            self.tokens_changed = true;
         }
     }
 
@@ -260,6 +264,11 @@ impl RemoteCids {
             .into()
     }
 
+    /// Whether [`RemoteCids::reset_tokens`] may have changed since last asked.
+    pub fn take_tokens_changed(&mut self) -> bool {
+        core::mem::take(&mut self.tokens_changed)
+    }
+
     /// The tokens that [`RemoteCids::is_reset`] compares with.
     pub fn reset_tokens(&self) -> impl Iterator<Item = ResetToken> + '_ {
         self.held
@@ -375,6 +384,7 @@ impl RemoteCids {
             };
             let first = self.wanting.iter().position(|p| *p == self.active);
             free.path = Some(self.wanting.remove(first.unwrap_or(0)));
+            self.tokens_changed = true;
         }
     }
 
@@ -389,6 +399,7 @@ impl RemoteCids {
 
     fn drop_held(&mut self, sequence: u64) {
         self.held.retain(|c| c.sequence != sequence);
+        self.tokens_changed = true;
     }
 }
 

@@ -91,6 +91,7 @@ impl Connection {
             return None;
         }
         let id = self.paths.active_id();
+        self.paths.active_mut().begin_train();
         let path = self.paths.active();
         let size = usize::from(path.mtu.current()).min(buffer.len());
         let credit = usize::try_from(path.amplification.available()).unwrap_or(usize::MAX);

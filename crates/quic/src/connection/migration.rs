@@ -14,7 +14,7 @@ use crate::Instant;
 use crate::error::{Code, TransportError};
 use crate::event::TraceEvent;
 use crate::path::amplification::Amplification;
-use crate::path::ecn::PathEcn;
+use crate::path::ecn::{Mark, PathEcn};
 use crate::path::mtu::MtuDiscovery;
 use crate::path::validation::{PathResponses, PathValidation, Proof};
 
@@ -117,6 +117,7 @@ impl Connection {
             responses: PathResponses::default(),
             amplification,
             ecn: PathEcn::new(ecn_mark(&self.config)),
+            train_mark: Mark::NotEct,
             mtu,
             busy: false,
         }

@@ -138,8 +138,6 @@ pub struct Connection {
     limit: Limit,
     events: VecDeque<Event>,
     endpoint_events: VecDeque<EndpointEvent>,
-    /// The peer's reset tokens that the endpoint knows.
-    announced_tokens: Vec<ResetToken>,
     /// Packets whose keys don't exist yet, bounded (RFC 9001 §5.7).
     undecryptable: Vec<(Received, Vec<u8>)>,
     counters: stats::Counters,
@@ -213,12 +211,11 @@ impl Connection {
 
     /// The peer's tokens, if they are not those that the endpoint knows.
     fn new_reset_tokens(&mut self) -> Option<EndpointEvent> {
-        let known = self.announced_tokens.iter().copied();
-        if self.is_drained() || known.eq(self.remote_cids.reset_tokens()) {
+        if !self.remote_cids.take_tokens_changed() || self.is_drained() {
             return None;
         }
-        self.announced_tokens = self.remote_cids.reset_tokens().collect();
-        Some(EndpointEvent::ResetTokens(self.announced_tokens.clone()))
+        let tokens = self.remote_cids.reset_tokens().collect();
+        Some(EndpointEvent::ResetTokens(tokens))
     }
 
     /// Recovery's view of the active path.

@@ -312,7 +312,7 @@ impl Connection {
         let pto = self.pto_of(draft.path);
         let mut ect = false;
         if let Some(path) = self.paths.get_mut(draft.path) {
-            let mark = path.ecn.mark();
+            let mark = path.train_mark;
             ect = mark != Mark::NotEct;
             path.busy |= draft.ack_eliciting;
             let space = &mut self.spaces[draft.space as usize];

@@ -8,7 +8,7 @@ use clearway_recovery::PathId;
 use super::Received;
 use crate::Instant;
 use crate::path::amplification::Amplification;
-use crate::path::ecn::PathEcn;
+use crate::path::ecn::{Mark, PathEcn};
 use crate::path::mtu::MtuDiscovery;
 use crate::path::validation::{PathResponses, PathValidation};
 
@@ -25,6 +25,9 @@ pub(crate) struct Path {
     pub(crate) responses: PathResponses,
     pub(crate) amplification: Amplification,
     pub(crate) ecn: PathEcn,
+    /// The mark of the train being written: all its datagrams share one, also
+    /// if ECN testing ends with a packet in the middle of it.
+    pub(crate) train_mark: Mark,
     pub(crate) mtu: MtuDiscovery,
     /// A data packet has left on it since everything was acknowledged.
     pub(crate) busy: bool,
@@ -39,6 +42,11 @@ impl Path {
     /// Whether the peer was seen to receive here.
     pub(crate) fn is_validated(&self) -> bool {
         self.amplification.is_validated()
+    }
+
+    /// A train begins.
+    pub(crate) fn begin_train(&mut self) {
+        self.train_mark = self.ecn.mark();
     }
 
     fn matches(&self, from: &Received) -> bool {

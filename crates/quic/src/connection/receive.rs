@@ -273,6 +273,7 @@ impl Connection {
             return Ok(None);
         };
         let number = header.number.recover(largest);
+        let before = keys.generation();
         let Some(opened) = keys.open(number, packet, header.header_len)? else {
             return Ok(None);
         };
@@ -280,7 +281,10 @@ impl Connection {
         if opened.updated {
             // RFC 9001 §6.5: old keys for packets still on their way.
             keys.retain_previous_until(now + 3 * pto);
-            self.on_key_phase(now, true);
+            // Otherwise it is the answer to an update of ours.
+            if keys.generation() > before {
+                self.on_key_phase(now, true);
+            }
         }
         Ok(Some(Plain {
             number,

@@ -187,6 +187,7 @@ impl Connection {
                 Amplification::new()
             },
             ecn: PathEcn::new(ecn_mark(&config)),
+            train_mark: Mark::NotEct,
             mtu: MtuDiscovery::new(config.max_mtu),
             busy: false,
         };
@@ -234,7 +235,6 @@ impl Connection {
             limit: clearway_recovery::limit::Limit::Handshake,
             events: Default::default(),
             endpoint_events: Default::default(),
-            announced_tokens: Vec::new(),
             undecryptable: Vec::new(),
             counters: stats::Counters::default(),
             observer: None,

@@ -87,6 +87,7 @@ impl Connection {
         max_datagrams: usize,
     ) -> Option<Transmit> {
         let id = self.paths.active_id();
+        self.paths.active_mut().begin_train();
         let mut permit = self.permit(now, id);
         let mut written = 0;
         let mut segment = None;
@@ -149,7 +150,7 @@ impl Connection {
         Some(Transmit {
             remote: path.remote,
             local_ip: path.local_ip,
-            ecn: path.ecn.mark(),
+            ecn: path.train_mark,
             len: written,
             segment: segment.filter(|&size| size < written),
         })
@@ -167,6 +168,9 @@ impl Connection {
         let size = MIN_DATAGRAM
             .min(buffer.len())
             .min(path.amplification.available() as usize);
+        if let Some(path) = self.paths.get_mut(id) {
+            path.begin_train();
+        }
         let mut permit = Permit::Closed;
         let len = self.write_datagram(now, id, &mut buffer[..size], &mut permit, Shape::PathFrames);
         self.finish_train(id, len, None)
@@ -205,6 +209,7 @@ impl Connection {
         let size = usize::from(self.paths.active_mut().mtu.next_probe(now)?);
         let slot = buffer.get_mut(..size)?;
         self.paths.active_mut().mtu.on_probe_sent();
+        self.paths.active_mut().begin_train();
         let mut permit = Permit::Closed;
         let len = self.write_datagram(now, id, slot, &mut permit, Shape::MtuProbe);
         self.finish_train(id, len, None)

@@ -7,7 +7,7 @@
 )]
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -40,6 +40,7 @@ pub struct Setup {
     pub sessions: Arc<ClientSessions>,
     pub always_retry: bool,
     pub limits: Limits,
+    pub preferred: Option<SocketAddrV4>,
 }
 
 /// A certificate and its key, PEM; one for all tests of a binary.
@@ -79,6 +80,40 @@ impl Setup {
             sessions,
             always_retry: false,
             limits: Limits::default(),
+            preferred: None,
+        }
+    }
+
+    /// A server with other certificates than `new` gives:
+    /// `chain` and the key of its first, all PEM.
+    pub fn with_identity(root: &str, chain: &str, key: &str) -> Self {
+        let mut this = Self::new();
+        let roots = Roots::from_pem(root.as_bytes()).expect("roots");
+        let identity = Identity::from_pem(chain.as_bytes(), key.as_bytes()).expect("identity");
+        this.client_crypto = ClientCrypto::new(roots)
+            .alpn(["test"])
+            .build()
+            .expect("client settings");
+        this.server_crypto = ServerCrypto::new(identity)
+            .alpn(["test"])
+            .build()
+            .expect("server settings");
+        this
+    }
+
+    fn server_endpoint(&self) -> EndpointConfig {
+        EndpointConfig {
+            transport: Arc::new(self.server.clone()),
+            server: Some(ServerConfig {
+                crypto: self.server_crypto.clone(),
+                token_key: Arc::new(TokenKey::new(&[7; 32])),
+                replay: Arc::new(Mutex::new(ReplayFilter::new(1024))),
+                always_retry: self.always_retry,
+                limits: self.limits,
+                preferred_address: self.preferred.map(|v4| (Some(v4), None)),
+            }),
+            reset_key: Arc::new(ResetKey::new(&[9; 32])),
+            generator: Arc::new(|| Box::new(RandomGenerator::new(8))),
         }
     }
 }
@@ -221,21 +256,9 @@ pub struct World {
 
 impl World {
     pub fn new(setup: Setup, path: Path, seed: u64) -> Self {
-        let mut rng = Rng::from_seed(*blake(seed));
+        let mut rng = rng(seed);
         let client = EndpointConfig::client(Arc::new(setup.client.clone()), &mut rng);
-        let server = EndpointConfig {
-            transport: Arc::new(setup.server.clone()),
-            server: Some(ServerConfig {
-                crypto: setup.server_crypto.clone(),
-                token_key: Arc::new(TokenKey::new(&[7; 32])),
-                replay: Arc::new(Mutex::new(ReplayFilter::new(1024))),
-                always_retry: setup.always_retry,
-                limits: setup.limits,
-                preferred_address: None,
-            }),
-            reset_key: Arc::new(ResetKey::new(&[9; 32])),
-            generator: Arc::new(|| Box::new(RandomGenerator::new(8))),
-        };
+        let server = setup.server_endpoint();
         Self {
             setup,
             now: Instant::ZERO,
@@ -248,6 +271,12 @@ impl World {
             digest: 0xcbf2_9ce4_8422_2325,
             filter: None,
         }
+    }
+
+    /// The server forgets everything but its settings, which are `setup`'s.
+    pub fn restart_server(&mut self, seed: u64) {
+        let endpoint = Endpoint::new(self.setup.server_endpoint(), rng(seed));
+        self.server = Host::new(&self.server.address.to_string(), endpoint);
     }
 
     /// Begins a client connection.
@@ -408,6 +437,10 @@ impl World {
 fn world_error(host: &mut Host) -> Option<String> {
     let connection = host.connections.values().next_back()?;
     connection.error().map(ToString::to_string)
+}
+
+fn rng(seed: u64) -> Rng {
+    Rng::from_seed(*blake(seed))
 }
 
 /// 32 bytes from a number.

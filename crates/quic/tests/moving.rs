@@ -1,0 +1,197 @@
+//! Paths change under a connection: rebinding, migration, preferred address.
+
+mod common;
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use clearway_links::{Direction, Nat, Packet, Time};
+use clearway_quic::connection::{Event, MigrateError};
+use common::{Setup, World, download, path};
+
+const LINK: &str = "rate=20M delay=10ms queue=100";
+
+fn address(text: &str) -> SocketAddr {
+    text.parse().expect("an address")
+}
+
+/// Every datagram: direction, source, destination, size, first nine bytes.
+type Log = Rc<RefCell<Vec<(Direction, SocketAddr, SocketAddr, usize, Vec<u8>)>>>;
+
+fn logged(world: &mut World) -> Log {
+    let log = Log::default();
+    let seen = log.clone();
+    world.filter = Some(Box::new(move |direction, packet: &mut Packet| {
+        let start = packet.data[..9.min(packet.data.len())].to_vec();
+        let entry = (direction, packet.src, packet.dst, packet.data.len(), start);
+        seen.borrow_mut().push(entry);
+        true
+    }));
+    log
+}
+
+#[test]
+fn passive_rebinding_is_challenged_first_and_followed() {
+    let mut world = World::new(Setup::new(), path(LINK, 1), 1);
+    let (old, new) = (address("203.0.113.1:7000"), address("203.0.113.2:7000"));
+    world.nat = Some(Nat::new(old).rebind(Time(1_000_000_000), new));
+    world.handshake();
+    let log = logged(&mut world);
+    assert!(download(&mut world, 6_000_000, Duration::from_secs(20)));
+    let server = world.server.connection();
+    assert_eq!(server.remote_address(), new);
+    assert_eq!(
+        server
+            .stats(clearway_quic::Instant::ZERO)
+            .counters
+            .migrations,
+        1
+    );
+    let log = log.borrow();
+    let first = log
+        .iter()
+        .find(|entry| entry.2 == new)
+        .expect("it is answered");
+    // RFC 9000 §8.2.1: a PATH_CHALLENGE expands its datagram as far as three
+    // times what came from there allows; nothing else pads a short header.
+    let came: usize = log
+        .iter()
+        .take_while(|entry| entry.2 != new)
+        .filter(|entry| entry.1 == new)
+        .map(|entry| entry.3)
+        .sum();
+    assert!(
+        first.3 >= 1200.min(2 * came),
+        "{} bytes first, {came} came",
+        first.3
+    );
+    let stale = world.nat.as_ref().map_or(0, Nat::stale);
+    // The queue, what is on the way, and what leaves until the news arrives.
+    assert!(stale < 160, "it went on to the old address: {stale}");
+}
+
+#[test]
+fn active_migration_takes_a_new_connection_id_and_goes_on() {
+    let mut world = World::new(Setup::new(), path(LINK, 2), 2);
+    world.handshake();
+    world.run_for(Duration::from_millis(500));
+    let log = logged(&mut world);
+    world.client.connection().ping();
+    world.run_for(Duration::from_millis(100));
+    let to = address("10.0.7.7:5000");
+    let now = world.now;
+    let client = world.client.connection();
+    client.migrate(now, Some(to.ip())).expect("migrates");
+    world.client.address = to;
+    assert!(download(&mut world, 2_000_000, Duration::from_secs(10)));
+    assert_eq!(world.server.connection().remote_address(), to);
+    let log = log.borrow();
+    let cid = |entry: &&(_, _, _, _, Vec<u8>)| entry.4[1..].to_vec();
+    let up = |entry: &&(Direction, SocketAddr, _, _, _)| entry.0 == Direction::Up;
+    let before: Vec<_> = log
+        .iter()
+        .filter(up)
+        .filter(|entry| entry.1 != to)
+        .map(|entry| cid(&entry))
+        .collect();
+    let after: Vec<_> = log
+        .iter()
+        .filter(up)
+        .filter(|entry| entry.1 == to)
+        .map(|entry| cid(&entry))
+        .collect();
+    assert!(!before.is_empty() && !after.is_empty());
+    assert!(
+        after.iter().all(|cid| !before.contains(cid)),
+        "RFC 9000 §9.5"
+    );
+    let first = log
+        .iter()
+        .filter(up)
+        .find(|entry| entry.1 == to)
+        .expect("a first");
+    assert_eq!(first.3, 1200, "the first packet carries PATH_CHALLENGE");
+}
+
+/// Late packets of the old path do not flip the server back.
+#[test]
+fn a_late_packet_from_the_old_path_changes_nothing() {
+    let link = path("rate=20M delay=10ms queue=100 reorder=20%:60ms", 3);
+    let mut world = World::new(Setup::new(), link, 3);
+    let (old, new) = (address("203.0.113.1:7000"), address("203.0.113.2:7000"));
+    world.nat = Some(Nat::new(old).rebind(Time(600_000_000), new));
+    world.handshake();
+    assert!(download(&mut world, 4_000_000, Duration::from_secs(30)));
+    let now = world.now;
+    let server = world.server.connection();
+    assert_eq!(server.remote_address(), new);
+    assert_eq!(server.stats(now).counters.migrations, 1);
+}
+
+/// Migration does not declare everything lost, nor forget the data in flight.
+#[test]
+fn migration_repeats_little() {
+    let mut world = World::new(Setup::new(), path(LINK, 4), 4);
+    let (old, new) = (address("203.0.113.1:7000"), address("203.0.113.2:7000"));
+    world.nat = Some(Nat::new(old).rebind(Time(800_000_000), new));
+    world.handshake();
+    assert!(download(&mut world, 4_000_000, Duration::from_secs(30)));
+    let now = world.now;
+    let counters = world.server.connection().stats(now).counters;
+    let stale = world.nat.as_ref().map_or(0, Nat::stale);
+    let dropped = world.path.link(Direction::Down).stats().dropped();
+    let really = stale + dropped;
+    assert!(
+        counters.packets_lost <= really + 20,
+        "{} lost, {really} were",
+        counters.packets_lost
+    );
+}
+
+#[test]
+fn the_client_moves_to_the_preferred_address() {
+    let mut setup = Setup::new();
+    let preferred = "10.0.0.77:443".parse().expect("an address");
+    setup.preferred = Some(preferred);
+    let mut world = World::new(setup, path(LINK, 5), 5);
+    world.handshake();
+    assert!(download(&mut world, 500_000, Duration::from_secs(10)));
+    let client = world.client.connection();
+    assert_eq!(client.remote_address(), SocketAddr::V4(preferred));
+    let moved = |event: &Event| matches!(event, Event::PathChanged { .. });
+    assert!(world.client.events.values().flatten().any(moved));
+}
+
+#[test]
+fn a_server_that_forbids_migration_is_obeyed() {
+    let mut setup = Setup::new();
+    setup.server.allow_migration = false;
+    let mut world = World::new(setup, path(LINK, 6), 6);
+    world.handshake();
+    let now = world.now;
+    let refused = world.client.connection().migrate(now, None);
+    assert_eq!(refused, Err(MigrateError::Forbidden));
+}
+
+/// A path that does not answer: back to the one that did.
+#[test]
+fn a_migration_into_a_black_hole_returns() {
+    let mut world = World::new(Setup::new(), path(LINK, 7), 7);
+    world.handshake();
+    world.run_for(Duration::from_millis(500));
+    let (home, to) = (world.client.address, address("10.0.8.8:5000"));
+    world.filter = Some(Box::new(move |_, packet: &mut Packet| packet.src != to));
+    let now = world.now;
+    world
+        .client
+        .connection()
+        .migrate(now, Some(to.ip()))
+        .expect("migrates");
+    world.client.address = to;
+    world.run_for(Duration::from_secs(4));
+    world.client.address = home;
+    assert!(download(&mut world, 200_000, Duration::from_secs(10)));
+    assert_eq!(world.server.connection().remote_address(), home);
+}
