@@ -1,5 +1,8 @@
 //! The `clearway` command.
 
+#[macro_use]
+mod say;
+
 mod demo;
 mod failure;
 mod identity;
@@ -46,7 +49,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("error: {failure}");
+            say!("error: {failure}");
             failure.code()
         }
     }

@@ -29,7 +29,7 @@ pub(super) async fn get(args: &Get) -> Result<(), Failure> {
         Failure::new(Kind::Timeout, message)
     })??;
     let _ = tokio::time::timeout(GOODBYE, client.endpoint.wait_idle()).await;
-    eprintln!("raw: {}", report.text());
+    say!("raw: {}", report.text());
     if args.json {
         print_json(&report)?;
     }
