@@ -19,7 +19,7 @@ pub(crate) enum Case {
     Resumption,
     /// A second connection whose requests travel as early data.
     ZeroRtt,
-    /// Early data for a server that does not take it.
+    /// Early data wanted by a client whose server's tickets do not allow it.
     ZeroRttRefused,
     /// Early data and Retry together.
     ZeroRttRetry,

@@ -74,7 +74,11 @@ impl Evidence<'_> {
             }
             Fact::ZeroRtt(accepted) => {
                 let key = "zero_rtt_accepted";
-                expect("client", key, &self.client[key], &accepted.into())?;
+                let client = reported("client", key, &self.client[key], &accepted.into())?;
+                // A client whose ticket allows no early data may have nothing to report.
+                if accepted && !client {
+                    return Err(format!("client: {key} is null, not true"));
+                }
                 reported("server", key, &last[key], &accepted.into())?;
                 Ok(true)
             }
@@ -188,6 +192,13 @@ mod tests {
             &judge(Case::ZeroRttRefused, &run, &[]),
             "client: zero_rtt"
         ));
+    }
+
+    #[test]
+    fn early_data_never_sent_was_not_accepted() {
+        let run = json!({"bytes": 100_000, "requests": 20, "resumed": true});
+        assert_eq!(judge(Case::ZeroRttRefused, &run, &[]), Verdict::Pass);
+        assert!(fails(&judge(Case::ZeroRtt, &run, &[]), "client: zero_rtt"));
     }
 
     #[test]
