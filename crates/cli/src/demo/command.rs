@@ -32,9 +32,9 @@ pub(crate) fn command(args: &Args) -> Result<(), Failure> {
             size: args.size.0,
         }));
         say!("{}", outcome.report.line(args.runs));
-        eprint!("{}", outcome.report.details());
+        say!("{}", outcome.report.details().trim_end());
         if args.runs == 1 || !outcome.report.completed {
-            eprint!("{}", picture(&outcome.series));
+            say!("{}", picture(&outcome.series).trim_end());
         }
         if args.json {
             print(&outcome.report)?;

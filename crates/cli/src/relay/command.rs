@@ -94,7 +94,7 @@ fn conclude(
     json: bool,
 ) -> io::Result<()> {
     let report = Report::new(config, listen, duration, stats);
-    eprint!("{}", report.text());
+    say!("{}", report.text().trim_end());
     if json {
         let mut stdout = io::stdout().lock();
         serde_json::to_writer(&mut stdout, &report)?;
