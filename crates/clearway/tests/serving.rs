@@ -1,6 +1,5 @@
 //! Servers: shards, restarts, admission, 0-RTT.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod common;
@@ -75,6 +74,31 @@ async fn two_shards() {
     assert_eq!(accepted.iter().sum::<u64>(), 40);
     assert!(accepted.iter().all(|&n| n > 0), "{accepted:?}");
     assert!(counters.iter().all(|shard| shard.strays_dropped == 0));
+}
+
+/// More handshakes at once than a turn begins: some wait, all succeed, and who
+/// is connected already is served meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_at_the_door() {
+    let server = Endpoint::server(LOOPBACK, server_config()).unwrap();
+    let address = server.local_addr();
+    tokio::spawn({
+        let server = server.clone();
+        async move { server.serve(echo).await }
+    });
+    let client = client();
+    let first = client.connect(address, "localhost").await.unwrap();
+    let crowd: Vec<_> = (0..150)
+        .map(|_| client.connect(address, "localhost"))
+        .collect();
+    assert_eq!(ask(&first, b"still there?").await, b"still there?");
+    for connecting in crowd {
+        let connection = connecting.await.unwrap();
+        assert_eq!(ask(&connection, b"x").await, b"x");
+    }
+    assert_eq!(server.counters()[0].endpoint.accepted, 151);
+    client.close(0, b"");
+    client.wait_idle().await;
 }
 
 #[tokio::test]
