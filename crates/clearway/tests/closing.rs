@@ -1,5 +1,4 @@
 //! How connections and endpoints end.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod common;
