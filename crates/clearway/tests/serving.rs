@@ -75,6 +75,31 @@ async fn two_shards() {
     assert!(counters.iter().all(|shard| shard.strays_dropped == 0));
 }
 
+/// More handshakes at once than a turn begins: some wait, all succeed, and who
+/// is connected already is served meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_at_the_door() {
+    let server = Endpoint::server(LOOPBACK, server_config()).unwrap();
+    let address = server.local_addr();
+    tokio::spawn({
+        let server = server.clone();
+        async move { server.serve(echo).await }
+    });
+    let client = client();
+    let first = client.connect(address, "localhost").await.unwrap();
+    let crowd: Vec<_> = (0..150)
+        .map(|_| client.connect(address, "localhost"))
+        .collect();
+    assert_eq!(ask(&first, b"still there?").await, b"still there?");
+    for connecting in crowd {
+        let connection = connecting.await.unwrap();
+        assert_eq!(ask(&connection, b"x").await, b"x");
+    }
+    assert_eq!(server.counters()[0].endpoint.accepted, 151);
+    client.close(0, b"");
+    client.wait_idle().await;
+}
+
 #[tokio::test]
 async fn a_server_on_the_callers_runtime() {
     let server = Endpoint::builder(LOOPBACK)
@@ -145,8 +170,7 @@ fn a_restarted_server_resets_its_old_clients() {
         let error = far.closed().await;
         assert!(matches!(error, ConnectionError::Transport(_)), "{error}");
         let second = Endpoint::server(address, config()).unwrap();
-        let mut send = near.open_uni().await.unwrap();
-        send.write_all(b"are you there?").await.unwrap();
+        near.ping();
         assert_eq!(near.closed().await, ConnectionError::StatelessReset);
         assert!(second.counters()[0].endpoint.resets > 0);
         // And it serves them again.

@@ -230,7 +230,9 @@ impl Shared {
 
     /// The shard is about to look.
     pub(crate) fn clear_dirty(&self) {
-        self.dirty.store(false, Ordering::Release);
+        // Reading what `mark_dirty` wrote makes what came before it visible to
+        // the look that follows; a plain store would not.
+        self.dirty.swap(false, Ordering::AcqRel);
     }
 
     /// Marks the connection dirty if what was just done under the lock gives

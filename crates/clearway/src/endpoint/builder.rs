@@ -117,6 +117,15 @@ impl EndpointBuilder {
     /// If the address is taken, a certificate does not fit its key, or there is
     /// no tokio runtime to run on.
     pub fn build(self) -> Result<Endpoint, BuildError> {
+        self.build_steered(|key| key)
+    }
+
+    /// Builds it with a kernel that steers by the key that `kernel` makes of the
+    /// shards' own.
+    fn build_steered(
+        self,
+        kernel: impl FnOnce(SteeringKey) -> SteeringKey,
+    ) -> Result<Endpoint, BuildError> {
         let on_caller = self.on_caller_runtime.unwrap_or(self.server.is_none());
         if self.shards == 0 || self.shards > 1 && on_caller {
             return Err(BuildError::Shards(
@@ -131,7 +140,7 @@ impl EndpointBuilder {
             k1: key.k1,
         };
         let (house, config) = prepare(self.server, self.observers, &mut rng)?;
-        let sockets = bind(self.place, self.shards, &self.options, steering)?;
+        let sockets = bind(self.place, self.shards, &self.options, kernel(steering))?;
         let local = sockets[0].local_addr()?;
         let mut links = Vec::with_capacity(sockets.len());
         for (index, socket) in sockets.iter().enumerate() {
@@ -281,4 +290,54 @@ fn random() -> Result<[u8; 32], BuildError> {
     aws_lc_rs::rand::fill(&mut seed)
         .map_err(|_| std::io::Error::other("the system gives no randomness"))?;
     Ok(seed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Connection, DevelopmentIdentity};
+
+    async fn echo(connection: Connection) {
+        while let Ok((mut send, mut recv)) = connection.accept_bi().await {
+            let copied = tokio::io::copy(&mut recv, &mut send).await;
+            copied.expect("the client sends");
+            send.finish().expect("the client waits");
+        }
+    }
+
+    /// The kernel and the shards disagree about every other connection ID: the
+    /// shards set it right among themselves.
+    #[tokio::test]
+    async fn strays_find_their_shard() {
+        let identity = DevelopmentIdentity::generate(["localhost"]).expect("an identity");
+        let config = ServerConfig::with_identity(identity.certificate_pem(), identity.key_pem());
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let server = EndpointBuilder::bind(address)
+            .server(config.expect("server settings"))
+            .shards(2)
+            .build_steered(|key| SteeringKey {
+                k0: !key.k0,
+                k1: key.k1.rotate_left(9),
+            })
+            .expect("a server");
+        let serving = server.clone();
+        tokio::spawn(async move { serving.serve(echo).await });
+        let trust = ClientConfig::with_roots(identity.certificate_pem()).expect("roots");
+        for n in 0..16_u8 {
+            let client = Endpoint::client(address, trust.clone()).expect("a client");
+            let connecting = client.connect(server.local_addr(), "localhost");
+            let connection = connecting.await.expect("connects");
+            let (mut send, mut recv) = connection.open_bi().await.expect("opens");
+            let content = vec![n; 50_000];
+            send.write_all(&content).await.expect("writes");
+            send.finish().expect("finishes");
+            let answer = recv.read_to_end(content.len()).await;
+            assert!(answer.expect("reads") == content);
+        }
+        let counters = server.counters();
+        let total = |count: fn(&crate::Counters) -> u64| counters.iter().map(count).sum::<u64>();
+        assert!(total(|shard| shard.strays_passed) > 100, "{counters:?}");
+        assert_eq!(total(|shard| shard.strays_dropped), 0);
+        assert_eq!(total(|shard| shard.endpoint.accepted), 16);
+    }
 }
