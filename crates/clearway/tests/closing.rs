@@ -1,4 +1,5 @@
 //! How connections and endpoints end.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! DATAGRAM frames over loopback.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod common;
 

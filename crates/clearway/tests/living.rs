@@ -1,4 +1,5 @@
 //! What happens in the life of a connection.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod common;
 

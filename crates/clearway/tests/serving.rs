@@ -1,4 +1,5 @@
 //! Servers: shards, restarts, admission, 0-RTT.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod common;
 

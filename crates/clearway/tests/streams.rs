@@ -1,4 +1,5 @@
 //! Streams over loopback.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod common;
 
@@ -154,7 +155,7 @@ async fn a_send_stream_dropped_after_finish_is_delivered() {
     let pair = Pair::new().await;
     let content = pattern(4, 300_000);
     let mut send = pair.near.open_uni().await.unwrap();
-    let mut recv = pair.far.accept_uni();
+    let recv = pair.far.accept_uni();
     let sending = async {
         send.write_all(&content).await.unwrap();
         send.finish().unwrap();

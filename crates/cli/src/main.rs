@@ -1,5 +1,8 @@
 //! The `clearway` command.
 
+#[macro_use]
+mod say;
+
 mod demo;
 mod failure;
 mod identity;
@@ -11,7 +14,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// QUIC and HTTP/3, and the networks to try them on.
+/// QUIC, and the networks to try it on.
 #[derive(Debug, Parser)]
 #[command(
     name = "clearway",
@@ -46,7 +49,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("error: {failure}");
+            say!("error: {failure}");
             failure.code()
         }
     }

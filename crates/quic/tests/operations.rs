@@ -320,7 +320,7 @@ impl Model {
             }
             Err(WriteError::Finished) => assert!(flow.finished),
             Err(WriteError::Unknown) => {
-                assert!(flow.finished || flow.reset || flow.stopped || closed)
+                assert!(flow.finished || flow.reset || flow.stopped || closed);
             }
         }
     }
@@ -425,7 +425,7 @@ impl Model {
         if !self.is_confirmed() {
             return;
         }
-        self.world.now = self.world.now + Duration::from_micros(1);
+        self.world.now += Duration::from_micros(1);
         self.moved = true;
         self.addresses += 1;
         let at = Time(self.world.now.as_nanos());

@@ -19,7 +19,7 @@ pub(crate) enum Case {
     Resumption,
     /// A second connection whose requests travel as early data.
     ZeroRtt,
-    /// Early data for a server that does not take it.
+    /// Early data wanted by a client whose server's tickets do not allow it.
     ZeroRttRefused,
     /// Early data and Retry together.
     ZeroRttRetry,
@@ -36,7 +36,7 @@ pub(crate) enum Fact {
     ZeroRtt(bool),
     /// `retried` at whoever reports it.
     Retried,
-    /// `key_updates` at whoever reports them, more than the server starts by itself.
+    /// `peer_key_updates` at the server, else `key_updates` at the client.
     KeyUpdate,
     /// `migrated` at the server, if it reports it.
     Migrated,
@@ -136,6 +136,24 @@ impl Case {
             | Self::Upload
             | Self::KeyUpdate
             | Self::Retry
+            | Self::Rebinding => 1,
+        }
+    }
+
+    /// Times to try. quinn's server updates keys by itself at a random packet among its first
+    /// thousand; a client's update that crosses it on the way is the same update, and cannot be
+    /// told from it.
+    pub(crate) fn attempts(self) -> u32 {
+        match self {
+            Self::KeyUpdate => 3,
+            Self::Transfer
+            | Self::Streams
+            | Self::Upload
+            | Self::Retry
+            | Self::Resumption
+            | Self::ZeroRtt
+            | Self::ZeroRttRefused
+            | Self::ZeroRttRetry
             | Self::Rebinding => 1,
         }
     }

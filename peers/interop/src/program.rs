@@ -36,8 +36,6 @@ pub(crate) struct Program {
     pub(crate) serve: &'static [&'static str],
     /// Words that make it a client.
     pub(crate) get: &'static [&'static str],
-    /// Key updates its server starts by itself in every connection of some length.
-    pub(crate) own_key_updates: u64,
 }
 
 impl Program {

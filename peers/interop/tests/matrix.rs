@@ -87,7 +87,6 @@ fn a_client_that_ignores_its_option_fails() {
     for (option, case) in [
         ("--resume", "resumption"),
         ("--zero-rtt", "zero-rtt"),
-        ("--key-update", "key-update"),
         ("--rebind", "rebinding"),
     ] {
         assert_eq!(

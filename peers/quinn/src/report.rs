@@ -86,6 +86,8 @@ pub(crate) struct Closed {
     pub(crate) migrated: bool,
     /// Key updates, by either side; see [`Run::key_updates`].
     pub(crate) key_updates: u64,
+    /// Those of them the client started.
+    pub(crate) peer_key_updates: u64,
     /// Why it was closed.
     pub(crate) cause: String,
 }

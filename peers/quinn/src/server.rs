@@ -75,7 +75,10 @@ pub(crate) async fn run(options: Options) -> Result<()> {
         }
         let mut config = config.clone();
         let witness = Arc::new(Witness::default());
-        config.crypto = Arc::new(Witnessed::new(Arc::clone(&tls), Arc::clone(&witness)));
+        // A server that need not report is measured as quinn is.
+        if options.json {
+            config.crypto = Arc::new(Witnessed::new(Arc::clone(&tls), Arc::clone(&witness)));
+        }
         tokio::spawn(visit(
             incoming,
             config,
@@ -127,6 +130,7 @@ async fn visit(
         zero_rtt_accepted: witness.early_keys(),
         migrated: last != first,
         key_updates: witness.key_updates(),
+        peer_key_updates: witness.peer_key_updates(),
         cause: cause.to_string(),
     };
     if let Ok(line) = serde_json::to_string(&closed) {

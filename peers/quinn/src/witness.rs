@@ -9,10 +9,11 @@ use std::{
     },
 };
 
+use bytes::BytesMut;
 use quinn::{
     ConnectError, ConnectionId, Side,
     crypto::{
-        self, ClientConfig, ExportKeyingMaterialError, HeaderKey, KeyPair, Keys, PacketKey,
+        ClientConfig, CryptoError, ExportKeyingMaterialError, HeaderKey, KeyPair, Keys, PacketKey,
         ServerConfig, Session, UnsupportedVersion,
     },
 };
@@ -22,6 +23,7 @@ use quinn_proto::{TransportError, transport_parameters::TransportParameters};
 #[derive(Debug, Default)]
 pub(crate) struct Witness {
     generations: AtomicU64,
+    peer_key_updates: AtomicU64,
     retried: AtomicBool,
     early_keys: AtomicBool,
 }
@@ -32,6 +34,11 @@ impl Witness {
     /// quinn derives each generation one ahead of its use, the first at the handshake's end.
     pub(crate) fn key_updates(&self) -> u64 {
         self.generations.load(Relaxed).saturating_sub(1)
+    }
+
+    /// Key updates the client started; counted at a server only.
+    pub(crate) fn peer_key_updates(&self) -> u64 {
+        self.peer_key_updates.load(Relaxed)
     }
 
     /// Whether this client received a valid Retry packet (RFC 9000 §17.2.5).
@@ -68,6 +75,7 @@ impl ClientConfig for Witnessed<dyn ClientConfig> {
         Ok(Box::new(WitnessedSession {
             session,
             witness: Arc::clone(&self.witness),
+            side: Side::Client,
         }))
     }
 }
@@ -89,6 +97,7 @@ impl ServerConfig for Witnessed<dyn ServerConfig> {
         Box::new(WitnessedSession {
             session: Arc::clone(&self.config).start_session(version, params),
             witness: Arc::clone(&self.witness),
+            side: Side::Server,
         })
     }
 }
@@ -97,6 +106,7 @@ impl ServerConfig for Witnessed<dyn ServerConfig> {
 struct WitnessedSession {
     session: Box<dyn Session>,
     witness: Arc<Witness>,
+    side: Side,
 }
 
 impl Session for WitnessedSession {
@@ -138,12 +148,22 @@ impl Session for WitnessedSession {
         self.session.write_handshake(bytes)
     }
 
-    fn next_1rtt_keys(&mut self) -> Option<KeyPair<Box<dyn crypto::PacketKey>>> {
-        let keys = self.session.next_1rtt_keys();
-        if keys.is_some() {
-            self.witness.generations.fetch_add(1, Relaxed);
-        }
-        keys
+    fn next_1rtt_keys(&mut self) -> Option<KeyPair<Box<dyn PacketKey>>> {
+        let keys = self.session.next_1rtt_keys()?;
+        let generation = self.witness.generations.fetch_add(1, Relaxed) + 1;
+        let remote = match self.side {
+            // Nothing between a client and its packets: it is measured with its witness on.
+            Side::Client => keys.remote,
+            Side::Server => Box::new(WitnessedKey {
+                key: keys.remote,
+                generation,
+                witness: Arc::clone(&self.witness),
+            }),
+        };
+        Some(KeyPair {
+            local: keys.local,
+            remote,
+        })
     }
 
     fn is_valid_retry(&self, original_cid: &ConnectionId, header: &[u8], payload: &[u8]) -> bool {
@@ -159,5 +179,44 @@ impl Session for WitnessedSession {
         context: &[u8],
     ) -> Result<(), ExportKeyingMaterialError> {
         self.session.export_keying_material(output, label, context)
+    }
+}
+
+/// A client's key of one generation. If it opens a packet while nothing newer than itself has
+/// been derived, this side has not updated yet: then it was the client who began.
+struct WitnessedKey {
+    key: Box<dyn PacketKey>,
+    generation: u64,
+    witness: Arc<Witness>,
+}
+
+impl PacketKey for WitnessedKey {
+    fn encrypt(&self, packet: u64, buffer: &mut [u8], header_len: usize) {
+        self.key.encrypt(packet, buffer, header_len);
+    }
+
+    fn decrypt(
+        &self,
+        packet: u64,
+        header: &[u8],
+        payload: &mut BytesMut,
+    ) -> Result<(), CryptoError> {
+        self.key.decrypt(packet, header, payload)?;
+        if self.witness.generations.load(Relaxed) == self.generation {
+            self.witness.peer_key_updates.fetch_add(1, Relaxed);
+        }
+        Ok(())
+    }
+
+    fn tag_len(&self) -> usize {
+        self.key.tag_len()
+    }
+
+    fn confidentiality_limit(&self) -> u64 {
+        self.key.confidentiality_limit()
+    }
+
+    fn integrity_limit(&self) -> u64 {
+        self.key.integrity_limit()
     }
 }

@@ -16,9 +16,10 @@ pub(crate) fn command(args: &Args) -> Result<(), Failure> {
         .worker_threads(2)
         .enable_all()
         .build()?;
-    eprintln!(
+    say!(
         "demo: {} with {}; 100 Mbit/s, 10 ms, 30 % loss to the client for 2 s",
-        args.size, args.controller
+        args.size,
+        args.controller
     );
     let mut first_failure = None;
     let mut reports = Vec::new();
@@ -30,7 +31,7 @@ pub(crate) fn command(args: &Args) -> Result<(), Failure> {
             controller: args.controller,
             size: args.size.0,
         }));
-        eprintln!("{}", outcome.report.line(args.runs));
+        say!("{}", outcome.report.line(args.runs));
         eprint!("{}", outcome.report.details());
         if args.runs == 1 || !outcome.report.completed {
             eprint!("{}", picture(&outcome.series));
@@ -42,7 +43,7 @@ pub(crate) fn command(args: &Args) -> Result<(), Failure> {
         reports.push(outcome.report);
     }
     if args.runs > 1 {
-        eprintln!("{}", summary(&reports));
+        say!("{}", summary(&reports));
     }
     match first_failure {
         None => Ok(()),

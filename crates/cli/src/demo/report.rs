@@ -10,6 +10,10 @@ use super::series::Series;
 use crate::failure::Failure;
 use crate::relay::RelayStats;
 
+/// Lateness of the network, in microseconds, that stretches a run noticeably:
+/// its RTT.
+const LATE_US: u64 = 10_000;
+
 /// One run, as the JSON object on stdout.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
@@ -140,6 +144,13 @@ impl Report {
                 self.network.own_losses
             );
         }
+        if self.network.late_p99_us > LATE_US {
+            let _ = writeln!(
+                text,
+                "warning: this host is busy: one datagram in a hundred left the network {} ms late",
+                self.network.late_p99_us / 1_000
+            );
+        }
         text
     }
 }
@@ -218,6 +229,17 @@ mod tests {
         reports.push(run(4, Some(4.5)));
         assert!(summary(&reports).contains("3 of 4 completed, median 4.50 s"));
         assert_eq!(summary(&[run(1, None)]), "0 of 1 completed");
+    }
+
+    #[test]
+    fn a_run_on_a_busy_host_says_so() {
+        let mut report = run(1, Some(4.0));
+        assert_eq!(report.details(), "");
+        report.network.late_p99_us = 131_072;
+        assert!(report.details().contains("busy"));
+        assert!(report.details().contains(" 131 ms late"));
+        report.network.own_losses = 3;
+        assert!(report.details().contains("lost 3 datagram(s)"));
     }
 
     #[test]

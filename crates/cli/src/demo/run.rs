@@ -107,7 +107,9 @@ impl Stage {
         let remote = self.relay.local_addr();
         let fetching = fetch(&self.client, remote, run.size, &progress, recorder);
         let result = tokio::time::timeout(DEADLINE, fetching).await;
-        report.set_time(begun.elapsed().as_secs_f64(), progress.position());
+        // Finishing moves the bar to its end.
+        let received = progress.position();
+        report.set_time(begun.elapsed().as_secs_f64(), received);
         progress.finish_and_clear();
         if let Some(sender) = self.sender.get() {
             self.describe_sender(sender, report);
@@ -125,8 +127,7 @@ impl Stage {
             (Err(_), _) => Some(Failure::new(
                 Kind::Timeout,
                 format!(
-                    "{} of {} bytes after {} s",
-                    progress.position(),
+                    "{received} of {} bytes after {} s",
                     run.size,
                     DEADLINE.as_secs()
                 ),

@@ -8,8 +8,8 @@ use clearway::{ClientConfig, ConnectError, Connection, Endpoint, TransportConfig
 
 use super::args::Get;
 use super::report::Download;
-use super::work::Work;
-use super::{ALPN, Request, ask, print_json};
+use super::work::{Done, Work};
+use super::{ALPN, print_json};
 use crate::failure::{Failure, Kind};
 use crate::identity;
 
@@ -29,7 +29,7 @@ pub(super) async fn get(args: &Get) -> Result<(), Failure> {
         Failure::new(Kind::Timeout, message)
     })??;
     let _ = tokio::time::timeout(GOODBYE, client.endpoint.wait_idle()).await;
-    eprintln!("raw: {}", report.text());
+    say!("raw: {}", report.text());
     if args.json {
         print_json(&report)?;
     }
@@ -69,9 +69,11 @@ impl Client {
     }
 
     async fn run(&self, args: &Get) -> Result<Download, Failure> {
-        if args.resume || args.zero_rtt {
-            self.fetch_ticket().await?;
-        }
+        let first = if args.resume || args.zero_rtt {
+            Some(self.first_visit(args).await?)
+        } else {
+            None
+        };
         let Connected { connection, begun } = self.connect(args.zero_rtt).await?;
         let handshake = tokio::spawn({
             let connection = connection.clone();
@@ -91,14 +93,17 @@ impl Client {
         let stats = connection.stats();
         Ok(Download {
             peer: "clearway",
-            bytes: done.received,
-            uploaded: done.uploaded,
+            bytes: done.received + first.as_ref().map_or(0, |first| first.received),
+            uploaded: done.uploaded + first.as_ref().map_or(0, |first| first.uploaded),
             seconds,
             gbps: done.received as f64 * 8.0 / 1e9 / seconds.max(1e-9),
-            requests: done.answered,
+            requests: done.answered + first.as_ref().map_or(0, |first| first.answered),
             handshake_ms: handshake.as_micros() as f64 / 1e3,
             resumed: connection.resumed(),
-            zero_rtt_accepted: connection.zero_rtt_accepted(),
+            // A server that gave no ticket for it did not take it either.
+            zero_rtt_accepted: args
+                .zero_rtt
+                .then(|| connection.zero_rtt_accepted().unwrap_or(false)),
             key_updates: stats.counters.key_updates,
             rebinds: done.rebinds,
             losses: stats.counters.packets_lost,
@@ -108,13 +113,14 @@ impl Client {
         })
     }
 
-    /// Connects once; the answer to a request comes after the server's tickets.
-    async fn fetch_ticket(&self) -> Result<(), Failure> {
+    /// The same requests on a connection before, which brings the ticket that
+    /// the measured one resumes.
+    async fn first_visit(&self, args: &Get) -> Result<Done, Failure> {
         let connection = self.connect(false).await?.connection;
-        let mut answer = ask(&connection, Request { bytes: 0 }, 0).await?;
-        while answer.next().await?.is_some() {}
+        let work = Work::new(args, self.endpoint.clone(), connection.clone());
+        let done = work.requests(args.parallel).await?;
         connection.close(0, b"got a ticket");
-        Ok(())
+        Ok(done)
     }
 
     /// With `early`, does not wait for the handshake if 0-RTT can be sent.

@@ -7,7 +7,8 @@ use serde::Serialize;
 pub(super) struct Download {
     /// Who speaks: for tables that hold other stacks too.
     pub(super) peer: &'static str,
-    /// Content received and found right.
+    /// Content received and found right, over both connections if one resumes
+    /// another.
     pub(super) bytes: u64,
     /// Bytes uploaded behind the requests.
     pub(super) uploaded: u64,

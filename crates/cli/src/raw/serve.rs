@@ -44,9 +44,12 @@ pub(super) async fn serve(args: &Serve) -> Result<(), Failure> {
     server.close(0, b"the server is going away");
     server.wait_idle().await;
     let served = totals.read();
-    eprintln!(
+    say!(
         "raw: {} connection(s), {} request(s), {} failed, {} bytes",
-        served.connections, served.requests, served.failed, served.bytes
+        served.connections,
+        served.requests,
+        served.failed,
+        served.bytes
     );
     if args.json {
         print_json(&served)?;
@@ -85,7 +88,7 @@ fn certificate(args: &Serve) -> Result<ServerConfig, Failure> {
             });
     }
     let identity = identity::development()?;
-    eprintln!(
+    say!(
         "raw: development certificate, SHA-256 {}",
         identity.fingerprint()
     );

@@ -46,9 +46,9 @@ fn announce(config: &Config, listen: SocketAddr) {
             settings
         }
     };
-    eprintln!("relay: listening on {listen}, forwarding to {}", config.to);
-    eprintln!("relay: up   {}", plain(config.up.to_string()));
-    eprintln!("relay: down {}", plain(config.down.to_string()));
+    say!("relay: listening on {listen}, forwarding to {}", config.to);
+    say!("relay: up   {}", plain(config.up.to_string()));
+    say!("relay: down {}", plain(config.down.to_string()));
 }
 
 /// Until the time is over, a signal comes, or the relay ends by itself.
@@ -65,7 +65,7 @@ async fn wait(relay: &mut Relay, args: &Args) -> io::Result<()> {
             () = &mut over => return Ok(()),
             () = sleep(args.every) => {
                 let stats = relay.stats()?;
-                eprintln!(
+                say!(
                     "relay: {} client(s), up {}/{} delivered, down {}/{} delivered",
                     stats.live_flows,
                     stats.up.delivered,

@@ -118,7 +118,7 @@ impl Worker {
             }
             match flow.rebind_if_due(now, self.config.to) {
                 Ok(rebound) => self.engine.stats.rebinds += u64::from(rebound),
-                Err(error) => eprintln!("relay: cannot rebind {}: {error}", flow.client),
+                Err(error) => say!("relay: cannot rebind {}: {error}", flow.client),
             }
             self.engine
                 .release(flow, &self.listen, self.config.to, self.origin);

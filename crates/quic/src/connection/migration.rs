@@ -157,8 +157,10 @@ impl Connection {
 
     /// The path a packet arrived on, made if the address is new.
     fn path_of(&mut self, now: Instant, packet: &Packet<'_>) -> Option<PathId> {
-        // An earlier frame of this packet may have made it already.
-        if let Some(id) = packet.path.or_else(|| self.paths.find(&packet.from)) {
+        // An earlier frame of this packet may have made it already, or ended it:
+        // a PATH_RESPONSE before a PATH_CHALLENGE.
+        let known = packet.path.filter(|&id| self.paths.get(id).is_some());
+        if let Some(id) = known.or_else(|| self.paths.find(&packet.from)) {
             return Some(id);
         }
         let id = self.paths.next_id();

@@ -49,7 +49,6 @@ use std::sync::Arc;
 
 use clearway_recovery::limit::Limit;
 use clearway_recovery::{Outcome, PathRecovery, Recovery, Space};
-use smallvec::SmallVec;
 
 pub use self::api::{Event, UpdateKeysError};
 pub use self::config::Config;
@@ -99,11 +98,9 @@ pub enum EndpointEvent {
     AddCid(ConnectionId),
     /// They no longer are.
     RemoveCid(ConnectionId),
-    /// A datagram for nobody that ends in this token is this connection's:
-    /// its peer lost its state (RFC 9000 §10.3.1).
-    AddResetToken(ResetToken),
-    /// It no longer is.
-    RemoveResetToken(ResetToken),
+    /// Datagrams that end in one of these are the peer's stateless resets of
+    /// this connection; replaces those said before (RFC 9000 §10.3.1).
+    ResetTokens(Vec<ResetToken>),
     /// The handshake is complete: it no longer counts against the budget.
     HandshakeDone,
     /// The connection is over; forget it.
@@ -141,8 +138,6 @@ pub struct Connection {
     limit: Limit,
     events: VecDeque<Event>,
     endpoint_events: VecDeque<EndpointEvent>,
-    /// Reset tokens of the peer that the endpoint knows of.
-    announced_tokens: SmallVec<[ResetToken; 4]>,
     /// Packets whose keys don't exist yet, bounded (RFC 9001 §5.7).
     undecryptable: Vec<(Received, Vec<u8>)>,
     counters: stats::Counters,
@@ -209,24 +204,18 @@ impl Connection {
 
     /// What the endpoint has to do, until there is nothing.
     pub fn poll_endpoint_event(&mut self) -> Option<EndpointEvent> {
-        if self.remote_cids.take_tokens_changed() {
-            self.announce_reset_tokens();
-        }
-        self.endpoint_events.pop_front()
+        self.endpoint_events
+            .pop_front()
+            .or_else(|| self.new_reset_tokens())
     }
 
-    /// Keeps the endpoint's table of reset tokens true.
-    fn announce_reset_tokens(&mut self) {
-        let current: SmallVec<[ResetToken; 4]> = self.remote_cids.reset_tokens().collect();
-        let before = core::mem::replace(&mut self.announced_tokens, current.clone());
-        for token in before.iter().filter(|token| !current.contains(token)) {
-            let event = EndpointEvent::RemoveResetToken(*token);
-            self.endpoint_events.push_back(event);
+    /// The peer's tokens, if they are not those that the endpoint knows.
+    fn new_reset_tokens(&mut self) -> Option<EndpointEvent> {
+        if !self.remote_cids.take_tokens_changed() || self.is_drained() {
+            return None;
         }
-        for token in current.iter().filter(|token| !before.contains(token)) {
-            let event = EndpointEvent::AddResetToken(*token);
-            self.endpoint_events.push_back(event);
-        }
+        let tokens = self.remote_cids.reset_tokens().collect();
+        Some(EndpointEvent::ResetTokens(tokens))
     }
 
     /// Recovery's view of the active path.

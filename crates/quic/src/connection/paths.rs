@@ -120,9 +120,12 @@ impl Paths {
         self.paths.iter_mut().find(|path| path.id == id)
     }
 
-    /// The path a datagram arrived on.
+    /// The path a datagram arrived on. Where addresses cannot tell (a client
+    /// that moved to another port of one host does not see its own port), it is
+    /// the active one.
     pub(crate) fn find(&self, from: &Received) -> Option<PathId> {
-        let path = self.paths.iter().find(|path| path.matches(from))?;
+        let active = self.get(self.active).filter(|path| path.matches(from));
+        let path = active.or_else(|| self.paths.iter().find(|path| path.matches(from)))?;
         Some(path.id)
     }
 

@@ -235,7 +235,6 @@ impl Connection {
             limit: clearway_recovery::limit::Limit::Handshake,
             events: Default::default(),
             endpoint_events: Default::default(),
-            announced_tokens: Default::default(),
             undecryptable: Vec::new(),
             counters: stats::Counters::default(),
             observer: None,

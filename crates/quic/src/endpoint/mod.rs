@@ -5,7 +5,8 @@
 //! receive: route by connection ID -> the connection
 //!          else long header, unknown version -> Version Negotiation
 //!          else Initial -> token -> overload -> Retry | refuse | accept
-//!          else short header -> stateless reset, at a limited rate
+//!          else short header -> a stateless reset: the connection it ends
+//!                            -> answered by one, at a limited rate
 //! ```
 //!
 //! An endpoint owns no connection: the caller does, so that each can have a
@@ -156,7 +157,7 @@ struct Known {
     /// repeats them with the connection ID it chose (RFC 9000 §7.2).
     initial_dcids: [ConnectionId; 2],
     cids: Vec<ConnectionId>,
-    /// Reset tokens that mean it.
+    /// What the peer would reset it with.
     tokens: Vec<ResetToken>,
     remote: SocketAddr,
     handshaking: bool,
@@ -181,7 +182,7 @@ impl Endpoint {
         let limits = config.server.as_ref().map(|server| server.limits);
         Self {
             cid_len: (config.generator)().cid_len(),
-            routes: Routes::new(rng.u64()),
+            routes: Routes::new(&mut rng),
             known: FxHashMap::default(),
             next: 0,
             overload: Overload::new(limits.unwrap_or_default()),
@@ -234,7 +235,7 @@ impl Endpoint {
             return Arrival::Connection(handle);
         }
         match route.version {
-            None => match self.routes.by_reset(datagram) {
+            None => match self.routes.get_reset(datagram) {
                 Some(handle) => Arrival::Connection(handle),
                 None => self.reset_stranger(now, datagram, route.dcid, response),
             },
@@ -530,7 +531,6 @@ impl Endpoint {
     }
 
     /// Takes what [`Connection::poll_endpoint_event`] gave.
-    #[expect(clippy::needless_pass_by_value, reason = "an event is taken once")]
     pub fn on_event(&mut self, handle: Handle, event: EndpointEvent) {
         let Some(known) = self.known.get_mut(&handle) else {
             return;
@@ -544,13 +544,9 @@ impl Endpoint {
                 known.cids.retain(|known| *known != cid);
                 self.routes.remove(&cid);
             }
-            EndpointEvent::AddResetToken(token) => {
-                known.tokens.push(token);
-                self.routes.add_token(token, handle);
-            }
-            EndpointEvent::RemoveResetToken(token) => {
-                known.tokens.retain(|known| *known != token);
-                self.routes.remove_token(token, handle);
+            EndpointEvent::ResetTokens(tokens) => {
+                self.routes.set_tokens(handle, &known.tokens, &tokens);
+                known.tokens = tokens;
             }
             EndpointEvent::HandshakeDone => self.end_handshake(handle),
             EndpointEvent::Drained => {
@@ -559,9 +555,7 @@ impl Endpoint {
                     for cid in &known.cids {
                         self.routes.remove(cid);
                     }
-                    for token in known.tokens {
-                        self.routes.remove_token(token, handle);
-                    }
+                    self.routes.set_tokens(handle, &known.tokens, &[]);
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Connection ID to connection, and stateless reset token to connection.
+//! Connection ID to connection; reset token to connection.
 
 use std::collections::HashMap;
 
@@ -6,23 +6,52 @@ use foldhash::fast::FixedState;
 
 use super::Handle;
 use crate::cid::{ConnectionId, ResetToken};
-use crate::wire;
+use crate::crypto::ResetKey;
+use crate::rng::Rng;
+use crate::wire::reset::candidate;
 
 /// The routing table. Clients choose the connection IDs of their first packets,
 /// so the hash is keyed.
 #[derive(Debug)]
 pub(super) struct Routes {
     by_cid: HashMap<ConnectionId, Handle, FixedState>,
-    /// Peers choose the tokens: RFC 9000 §10.3.1 asks that a lookup does not
-    /// tell how much of one was right, which the keyed hash sees to.
+    /// By what `disguise` makes of the token.
     by_token: HashMap<[u8; 16], Handle, FixedState>,
+    /// A pseudorandom function of its own: how long a search takes says nothing
+    /// about tokens (RFC 9000 §10.3.1).
+    disguise: ResetKey,
 }
 
 impl Routes {
-    pub(super) fn new(key: u64) -> Self {
+    pub(super) fn new(rng: &mut Rng) -> Self {
         Self {
-            by_cid: HashMap::with_hasher(FixedState::with_seed(key)),
-            by_token: HashMap::with_hasher(FixedState::with_seed(key)),
+            by_cid: HashMap::with_hasher(FixedState::with_seed(rng.u64())),
+            by_token: HashMap::with_hasher(FixedState::with_seed(rng.u64())),
+            disguise: ResetKey::new(&rng.array()),
+        }
+    }
+
+    /// Whose stateless reset `datagram` is, if it is one.
+    pub(super) fn get_reset(&self, datagram: &[u8]) -> Option<Handle> {
+        if self.by_token.is_empty() {
+            return None;
+        }
+        let token = candidate(datagram)?;
+        self.by_token.get(&self.disguise.token(&token.0).0).copied()
+    }
+
+    /// Replaces the tokens that reset a connection.
+    pub(super) fn set_tokens(&mut self, handle: Handle, old: &[ResetToken], new: &[ResetToken]) {
+        for token in old {
+            let key = self.disguise.token(&token.0).0;
+            // Another connection of the same peer may have claimed it since.
+            if self.by_token.get(&key) == Some(&handle) {
+                self.by_token.remove(&key);
+            }
+        }
+        for token in new {
+            self.by_token
+                .insert(self.disguise.token(&token.0).0, handle);
         }
     }
 
@@ -32,23 +61,6 @@ impl Routes {
 
     pub(super) fn add(&mut self, cid: ConnectionId, handle: Handle) {
         self.by_cid.insert(cid, handle);
-    }
-
-    /// Whose peer says with `datagram` that it lost its state.
-    pub(super) fn by_reset(&self, datagram: &[u8]) -> Option<Handle> {
-        let token = wire::reset::candidate(datagram)?;
-        self.by_token.get(&token.0).copied()
-    }
-
-    pub(super) fn add_token(&mut self, token: ResetToken, handle: Handle) {
-        self.by_token.insert(token.0, handle);
-    }
-
-    /// A token that another connection has meanwhile stays.
-    pub(super) fn remove_token(&mut self, token: ResetToken, handle: Handle) {
-        if self.by_token.get(&token.0) == Some(&handle) {
-            self.by_token.remove(&token.0);
-        }
     }
 
     pub(super) fn remove(&mut self, cid: &ConnectionId) {
