@@ -171,7 +171,7 @@ fn the_client_moves_to_the_preferred_address() {
     // It answers from the address it was sent to.
     let log = log.borrow();
     let from = |entry: &&(Direction, SocketAddr, _, _, _)| entry.0 == Direction::Down;
-    let last = log.iter().filter(from).next_back().expect("data");
+    let last = log.iter().rfind(from).expect("data");
     assert_eq!(last.1, SocketAddr::V4(preferred));
     let moved = |event: &Event| matches!(event, Event::PathChanged { .. });
     assert!(world.client.events.values().flatten().any(moved));
