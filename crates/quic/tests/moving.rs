@@ -86,7 +86,14 @@ fn active_migration_takes_a_new_connection_id_and_goes_on() {
     client.migrate(now, Some(to.ip())).expect("migrates");
     world.client.address = to;
     assert!(download(&mut world, 2_000_000, Duration::from_secs(10)));
-    assert_eq!(world.server.connection().remote_address(), to);
+    let now = world.now;
+    let server = world.server.connection();
+    assert_eq!(server.remote_address(), to);
+    let min_rtt = server.stats(now).min_rtt.expect("measured anew");
+    assert!(
+        min_rtt >= Duration::from_millis(20),
+        "{min_rtt:?} on a path of 20 ms"
+    );
     let log = log.borrow();
     let cid = |entry: &&(_, _, _, _, Vec<u8>)| entry.4[1..].to_vec();
     let up = |entry: &&(Direction, SocketAddr, _, _, _)| entry.0 == Direction::Up;
@@ -157,9 +164,15 @@ fn the_client_moves_to_the_preferred_address() {
     setup.preferred = Some(preferred);
     let mut world = World::new(setup, path(LINK, 5), 5);
     world.handshake();
+    let log = logged(&mut world);
     assert!(download(&mut world, 500_000, Duration::from_secs(10)));
     let client = world.client.connection();
     assert_eq!(client.remote_address(), SocketAddr::V4(preferred));
+    // It answers from the address it was sent to.
+    let log = log.borrow();
+    let from = |entry: &&(Direction, SocketAddr, _, _, _)| entry.0 == Direction::Down;
+    let last = log.iter().rfind(from).expect("data");
+    assert_eq!(last.1, SocketAddr::V4(preferred));
     let moved = |event: &Event| matches!(event, Event::PathChanged { .. });
     assert!(world.client.events.values().flatten().any(moved));
 }

@@ -19,7 +19,7 @@ use common::{Setup, World, path};
 use proptest::prelude::*;
 
 /// Sequences run without `PROPTEST_CASES`.
-const CASES: u32 = 200;
+const CASES: u32 = 1500;
 
 /// Bytes that a connection may hold: the receive budget, twice the congestion
 /// window or the send budget, CRYPTO and packets kept for later.
