@@ -12,11 +12,11 @@ use clearway_quic::event::Observer;
 use clearway_quic::rng::Rng;
 use clearway_udp::{Options, Socket, SteeringKey, bind_shards};
 
-use super::house::House;
+use super::house::{House, ObserverFactory};
 use super::{Endpoint, Inner};
 use crate::config::{ClientConfig, ServerConfig};
 use crate::error::BuildError;
-use crate::shard::{Clock, Driver, Link, ObserverFactory, Position};
+use crate::shard::{Clock, Driver, Link, Position};
 
 /// Bytes of the connection IDs that peers use towards us: what steering reads.
 const CID_LEN: usize = 8;

@@ -4,14 +4,21 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use clearway_quic::Role;
+use clearway_quic::event::Observer;
 use tokio::sync::Notify;
 
 use crate::config::Admission;
 use crate::connection::{Connection, Counted};
-use crate::shard::{Link, ObserverFactory, Population, observe};
+use crate::shard::{Link, Population};
 
 /// Who decides about a new client by its address.
 pub(crate) type Doorkeeper = Arc<dyn Fn(SocketAddr) -> Admission + Send + Sync>;
+
+/// The observer of a new connection, if one is wanted, by our role and the peer's
+/// address.
+pub(crate) type ObserverFactory =
+    Arc<dyn Fn(Role, SocketAddr) -> Option<Box<dyn Observer>> + Send + Sync>;
 
 /// Shared by the handles and shards of an endpoint.
 #[derive(Default)]
@@ -53,8 +60,13 @@ impl House {
             .map_or(Admission::Accept, |doorkeeper| doorkeeper(remote))
     }
 
-    pub(crate) fn observe(&self, connection: &mut clearway_quic::connection::Connection) {
-        observe(self.observers.as_ref(), connection);
+    /// Installs the observer that is wanted for a new connection.
+    pub(crate) fn observe(&self, quic: &mut clearway_quic::connection::Connection) {
+        let factory = self.observers.as_ref();
+        let observer = factory.and_then(|make| make(quic.role(), quic.remote_address()));
+        if let Some(observer) = observer {
+            quic.set_observer(observer);
+        }
     }
 }
 

@@ -2,11 +2,9 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard};
 
-use clearway_quic::connection::{Connection, ConnectionError, EndpointEvent, Received};
+use clearway_quic::connection::{ConnectionError, EndpointEvent, Received};
 use clearway_quic::endpoint::{Arrival, Endpoint, Handle, Incoming};
 use clearway_quic::error::{Code, TransportError};
 use clearway_quic::{Instant, Role};
@@ -463,52 +461,5 @@ impl Connections {
             self.wakes.fire(&entry.shared);
             self.house.population.remove();
         }
-    }
-}
-
-/// Connections alive in all shards, and who waits for them to end.
-#[derive(Debug, Default)]
-pub(crate) struct Population {
-    alive: AtomicUsize,
-    none: tokio::sync::Notify,
-}
-
-impl Population {
-    pub(crate) fn add(&self) {
-        self.alive.fetch_add(1, Ordering::AcqRel);
-    }
-
-    pub(crate) fn remove(&self) {
-        if self.alive.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.none.notify_waiters();
-        }
-    }
-
-    pub(crate) fn count(&self) -> usize {
-        self.alive.load(Ordering::Acquire)
-    }
-
-    /// Waits until there is none.
-    pub(crate) async fn extinct(&self) {
-        loop {
-            let mut notified = std::pin::pin!(self.none.notified());
-            notified.as_mut().enable();
-            if self.count() == 0 {
-                return;
-            }
-            notified.await;
-        }
-    }
-}
-
-/// The observer of a new connection, by its role and the peer's address.
-pub(crate) type ObserverFactory =
-    Arc<dyn Fn(Role, SocketAddr) -> Option<Box<dyn clearway_quic::event::Observer>> + Send + Sync>;
-
-/// Installs the observer that `factory` wants, if it wants one.
-pub(crate) fn observe(factory: Option<&ObserverFactory>, connection: &mut Connection) {
-    let observer = factory.and_then(|make| make(connection.role(), connection.remote_address()));
-    if let Some(observer) = observer {
-        connection.set_observer(observer);
     }
 }

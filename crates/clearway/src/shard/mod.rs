@@ -9,6 +9,7 @@
 //! | `outlet` | the way out: trains, and what the socket says to them |
 //! | `deadlines`, `alarm` | which connection waits for when; waking up then |
 //! | `strays` | datagrams on their way to the shard that owns them |
+//! | `population` | how many connections are alive, over all shards |
 //! | `clock` | the endpoint's time |
 
 mod alarm;
@@ -19,6 +20,7 @@ mod driver;
 mod intake;
 mod link;
 mod outlet;
+mod population;
 mod strays;
 
 use std::io;
@@ -28,10 +30,11 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 pub(crate) use self::clock::Clock;
-pub(crate) use self::connections::{ObserverFactory, Population, Position, observe};
+pub(crate) use self::connections::Position;
 pub(crate) use self::driver::Driver;
 pub(crate) use self::link::Link;
 pub use self::link::ShardCounters;
+pub(crate) use self::population::Population;
 
 /// Has the runtime watch a descriptor.
 #[expect(
