@@ -26,7 +26,8 @@ Examples:
   # a hundred with NewReno; one JSON object per download on stdout
   clearway demo --controller newreno --runs 100 --json > runs.json
 
-The exit code is 0 only if every download completed.";
+A download that has not completed after 30 seconds counts as failed. The exit code is 0 only if
+every download completed.";
 
 /// Options of `clearway demo`.
 #[derive(Debug, clap::Args)]
