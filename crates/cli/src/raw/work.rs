@@ -148,14 +148,16 @@ impl Work {
     }
 
     /// Waits for the handshake's confirmation, before which keys must not
-    /// change (RFC 9001 §6.1). A server confirms at once.
+    /// change, and for an update of the peer's own to be acknowledged
+    /// (RFC 9001 §6.1): the PING is what gets acknowledged if we only receive.
     async fn update_keys(&self) -> Result<(), Failure> {
         loop {
             match self.connection.update_keys() {
                 Ok(()) => return Ok(()),
-                Err(UpdateKeysError::HandshakeNotConfirmed)
+                Err(UpdateKeysError::HandshakeNotConfirmed | UpdateKeysError::TooSoon)
                     if self.connection.close_reason().is_none() =>
                 {
+                    self.connection.ping();
                     tokio::time::sleep(CONFIRMATION_POLL).await;
                 }
                 Err(error) => {
