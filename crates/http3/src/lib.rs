@@ -1,0 +1,1 @@
+//! HTTP/3 and QPACK, with no I/O.

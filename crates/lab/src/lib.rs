@@ -1,0 +1,1 @@
+//! The lab: production code in modelled networks, in virtual time.

@@ -1,0 +1,1 @@
+//! Traces: one event schema, its writers, readers and detectors.
