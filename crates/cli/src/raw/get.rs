@@ -6,12 +6,14 @@ use std::time::Instant;
 
 use clearway::{ClientConfig, ConnectError, Connection, Endpoint, TransportConfig};
 
+use super::ALPN;
 use super::args::Get;
-use super::report::Download;
+use super::report::{Download, Failed};
 use super::work::{Done, Work};
-use super::{ALPN, print_json};
 use crate::failure::{Failure, Kind};
 use crate::identity;
+use crate::interrupt::unless_interrupted;
+use crate::output::print_json;
 
 /// What a server gets to hear that the connection is over.
 const GOODBYE: Duration = Duration::from_secs(1);
@@ -21,19 +23,35 @@ const GOODBYE: Duration = Duration::from_secs(1);
 /// # Errors
 /// See [`Kind`].
 pub(super) async fn get(args: &Get) -> Result<(), Failure> {
-    let client = Client::new(args).await?;
-    let outcome = tokio::time::timeout(args.timeout.0, client.run(args)).await;
-    client.endpoint.close(0, b"done");
-    let report = outcome.map_err(|_| {
-        let message = format!("not done after {}", args.timeout);
-        Failure::new(Kind::Timeout, message)
-    })??;
-    let _ = tokio::time::timeout(GOODBYE, client.endpoint.wait_idle()).await;
-    say!("raw: {}", report.text());
-    if args.json {
-        print_json(&report)?;
+    let outcome = unless_interrupted(attempt(args))
+        .await
+        .and_then(|done| done);
+    match &outcome {
+        Ok(report) => {
+            say!("raw: {}", report.text());
+            if args.json {
+                print_json(report)?;
+            }
+        }
+        Err(failure) if args.json => print_json(&Failed::with(&failure.message))?,
+        Err(_) => {}
     }
-    Ok(())
+    outcome.map(drop)
+}
+
+async fn attempt(args: &Get) -> Result<Download, Failure> {
+    let deadline = tokio::time::Instant::now() + args.timeout.0;
+    let late = |_| {
+        let message = format!("{}: not done after {}", args.server, args.timeout);
+        Failure::new(Kind::Timeout, message)
+    };
+    let reaching = tokio::time::timeout_at(deadline, Client::reach(args));
+    let (client, connected) = reaching.await.map_err(late)??;
+    let outcome = tokio::time::timeout_at(deadline, client.run(args, connected)).await;
+    client.endpoint.close(0, b"done");
+    let report = outcome.map_err(late)??;
+    let _ = tokio::time::timeout(GOODBYE, client.endpoint.wait_idle()).await;
+    Ok(report)
 }
 
 /// A socket of ours, and whom it is to talk to.
@@ -51,9 +69,37 @@ struct Connected {
 }
 
 impl Client {
-    async fn new(args: &Get) -> Result<Self, Failure> {
+    /// Connects to the first of the server's addresses that lets us.
+    async fn reach(args: &Get) -> Result<(Self, Connected), Failure> {
         let config = config(args)?;
-        let (remote, host) = resolve(&args.server).await?;
+        let (remotes, host) = resolve(&args.server).await?;
+        let server_name = args.server_name.clone().unwrap_or(host);
+        let mut failures = Vec::new();
+        for remote in remotes {
+            let client = Self::open(config.clone(), remote, server_name.clone());
+            let reached = match client {
+                Ok(client) => client.connect(false).await.map(|done| (client, done)),
+                Err(failure) => Err(failure),
+            };
+            match reached {
+                Ok(reached) => return Ok(reached),
+                Err(failure) => failures.push(failure),
+            }
+        }
+        // There is at least one address, so at least one failure.
+        let kind = failures.last().map_or(Kind::Address, |last| last.kind);
+        let messages: Vec<_> = failures
+            .into_iter()
+            .map(|failure| failure.message)
+            .collect();
+        Err(Failure::new(kind, messages.join("; ")))
+    }
+
+    fn open(
+        config: ClientConfig,
+        remote: SocketAddr,
+        server_name: String,
+    ) -> Result<Self, Failure> {
         let any: IpAddr = if remote.is_ipv6() {
             Ipv6Addr::UNSPECIFIED.into()
         } else {
@@ -64,17 +110,18 @@ impl Client {
         Ok(Self {
             endpoint,
             remote,
-            server_name: args.server_name.clone().unwrap_or(host),
+            server_name,
         })
     }
 
-    async fn run(&self, args: &Get) -> Result<Download, Failure> {
-        let first = if args.resume || args.zero_rtt {
-            Some(self.first_visit(args).await?)
+    async fn run(&self, args: &Get, connected: Connected) -> Result<Download, Failure> {
+        let (first, connected) = if args.resume || args.zero_rtt {
+            let first = self.first_visit(args, connected.connection).await?;
+            (Some(first), self.connect(args.zero_rtt).await?)
         } else {
-            None
+            (None, connected)
         };
-        let Connected { connection, begun } = self.connect(args.zero_rtt).await?;
+        let Connected { connection, begun } = connected;
         let handshake = tokio::spawn({
             let connection = connection.clone();
             async move { connection.handshaken().await.map(|()| begun.elapsed()) }
@@ -93,6 +140,7 @@ impl Client {
         let stats = connection.stats();
         Ok(Download {
             peer: "clearway",
+            completed: true,
             bytes: done.received + first.as_ref().map_or(0, |first| first.received),
             uploaded: done.uploaded + first.as_ref().map_or(0, |first| first.uploaded),
             seconds,
@@ -115,8 +163,7 @@ impl Client {
 
     /// The same requests on a connection before, which brings the ticket that
     /// the measured one resumes.
-    async fn first_visit(&self, args: &Get) -> Result<Done, Failure> {
-        let connection = self.connect(false).await?.connection;
+    async fn first_visit(&self, args: &Get, connection: Connection) -> Result<Done, Failure> {
         let work = Work::new(args, self.endpoint.clone(), connection.clone());
         let done = work.requests(args.parallel).await?;
         connection.close(0, b"got a ticket");
@@ -155,8 +202,8 @@ fn config(args: &Get) -> Result<ClientConfig, Failure> {
         .early_data(args.zero_rtt))
 }
 
-/// The first address of HOST:PORT, and HOST.
-async fn resolve(server: &str) -> Result<(SocketAddr, String), Failure> {
+/// The addresses of HOST:PORT, at least one, and HOST.
+async fn resolve(server: &str) -> Result<(Vec<SocketAddr>, String), Failure> {
     let Some((host, _)) = server.rsplit_once(':') else {
         return Err(Failure::new(
             Kind::Arguments,
@@ -164,13 +211,16 @@ async fn resolve(server: &str) -> Result<(SocketAddr, String), Failure> {
         ));
     };
     let what = || format!("cannot resolve {server:?}");
-    let address = tokio::net::lookup_host(server)
+    let addresses: Vec<_> = tokio::net::lookup_host(server)
         .await
         .map_err(|error| Failure::caused(Kind::Address, what(), &error))?
-        .next()
-        .ok_or_else(|| Failure::new(Kind::Address, format!("{}: no address", what())))?;
+        .collect();
+    if addresses.is_empty() {
+        let message = format!("{}: no address", what());
+        return Err(Failure::new(Kind::Address, message));
+    }
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    Ok((address, host.to_owned()))
+    Ok((addresses, host.to_owned()))
 }
 
 fn kind(error: &ConnectError) -> Kind {
