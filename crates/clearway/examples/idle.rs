@@ -62,7 +62,8 @@ async fn open(address: SocketAddr, count: usize, server: u32) -> Result<(), Box<
     let before = (resident(server)?, resident(std::process::id())?);
     connect(&client, address, count, &mut kept).await?;
     let after = (resident(server)?, resident(std::process::id())?);
-    let each = |before: u64, after: u64| after.saturating_sub(before) as f64 / 1024.0 / count as f64;
+    let each =
+        |before: u64, after: u64| after.saturating_sub(before) as f64 / 1024.0 / count as f64;
     println!(
         "{count} idle connections: server {:.1} KiB, client {:.1} KiB each",
         each(before.0, after.0),

@@ -118,8 +118,8 @@ pub use config::{Certificates, ClientConfig, DevelopmentIdentity, Fingerprint, S
 pub use connection::Connection;
 pub use endpoint::{Connecting, Counters, Endpoint, EndpointBuilder, ZeroRttAccepted};
 pub use error::{
-    BuildError, ConnectError, ReadError, ReadExactError, ReadToEndError, SendDatagramError,
-    WriteError,
+    BuildError, ConnectAnyError, ConnectError, ReadError, ReadExactError, ReadToEndError,
+    SendDatagramError, WriteError,
 };
 pub use stream::{RecvStream, SendStream};
 

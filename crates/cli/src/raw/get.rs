@@ -4,7 +4,9 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::time::Duration;
 use std::time::Instant;
 
-use clearway::{ClientConfig, ConnectError, Connection, Endpoint, TransportConfig};
+use clearway::{
+    ClientConfig, ConnectAnyError, ConnectError, Connection, Endpoint, TransportConfig,
+};
 
 use super::ALPN;
 use super::args::Get;
@@ -69,49 +71,28 @@ struct Connected {
 }
 
 impl Client {
-    /// Connects to the first of the server's addresses that lets us.
+    /// Connects to the first of the server's addresses that answers.
     async fn reach(args: &Get) -> Result<(Self, Connected), Failure> {
         let config = config(args)?;
         let (remotes, host) = resolve(&args.server).await?;
         let server_name = args.server_name.clone().unwrap_or(host);
-        let mut failures = Vec::new();
-        for remote in remotes {
-            let client = Self::open(config.clone(), remote, server_name.clone());
-            let reached = match client {
-                Ok(client) => client.connect(false).await.map(|done| (client, done)),
-                Err(failure) => Err(failure),
+        let endpoint = socket(&config)?;
+        let begun = Instant::now();
+        let connecting = endpoint.connect_any(remotes, &server_name);
+        let connection = connecting.await.map_err(|error| {
+            let kind = match &error {
+                ConnectAnyError::Failed(failures) => failures.last().map(|(_, last)| kind(last)),
+                _ => None,
             };
-            match reached {
-                Ok(reached) => return Ok(reached),
-                Err(failure) => failures.push(failure),
-            }
-        }
-        // There is at least one address, so at least one failure.
-        let kind = failures.last().map_or(Kind::Address, |last| last.kind);
-        let messages: Vec<_> = failures
-            .into_iter()
-            .map(|failure| failure.message)
-            .collect();
-        Err(Failure::new(kind, messages.join("; ")))
-    }
-
-    fn open(
-        config: ClientConfig,
-        remote: SocketAddr,
-        server_name: String,
-    ) -> Result<Self, Failure> {
-        let any: IpAddr = if remote.is_ipv6() {
-            Ipv6Addr::UNSPECIFIED.into()
-        } else {
-            Ipv4Addr::UNSPECIFIED.into()
-        };
-        let endpoint = Endpoint::client(SocketAddr::new(any, 0), config)
-            .map_err(|error| Failure::caused(Kind::Address, "cannot open a socket", &error))?;
-        Ok(Self {
+            let what = format!("cannot connect to {}", args.server);
+            Failure::caused(kind.unwrap_or(Kind::Address), what, &error)
+        })?;
+        let client = Self {
             endpoint,
-            remote,
+            remote: connection.remote_address(),
             server_name,
-        })
+        };
+        Ok((client, Connected { connection, begun }))
     }
 
     async fn run(&self, args: &Get, connected: Connected) -> Result<Download, Failure> {
@@ -200,6 +181,15 @@ fn config(args: &Get) -> Result<ClientConfig, Failure> {
         .alpn([ALPN])
         .transport(transport)
         .early_data(args.zero_rtt))
+}
+
+/// A socket for IPv6 and IPv4, or for IPv4 on hosts without the other.
+fn socket(config: &ClientConfig) -> Result<Endpoint, Failure> {
+    let any: [IpAddr; 2] = [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()];
+    let [dual, v4] = any.map(|ip| SocketAddr::new(ip, 0));
+    Endpoint::client(dual, config.clone())
+        .or_else(|_| Endpoint::client(v4, config.clone()))
+        .map_err(|error| Failure::caused(Kind::Address, "cannot open a socket", &error))
 }
 
 /// The addresses of HOST:PORT, at least one, and HOST.
