@@ -96,9 +96,7 @@ impl From<Error> for io::Error {
             Error::Reset(_) | Error::Stopped(_) => io::ErrorKind::ConnectionReset,
             Error::ConnectionLost(ConnectionError::IdleTimeout) => io::ErrorKind::TimedOut,
             Error::ConnectionLost(_) => io::ErrorKind::ConnectionAborted,
-            Error::Malformed(_) | Error::Protocol(_) | Error::NotText => {
-                io::ErrorKind::InvalidData
-            }
+            Error::Malformed(_) | Error::Protocol(_) | Error::NotText => io::ErrorKind::InvalidData,
             Error::Url(..) | Error::Unsendable(_) | Error::TooLong(_) => {
                 io::ErrorKind::InvalidInput
             }

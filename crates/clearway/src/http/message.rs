@@ -190,8 +190,7 @@ fn join_cookies(headers: &mut HeaderMap) -> Result<(), &'static str> {
 /// A response that arrived.
 pub(super) fn response<B>(head: ResponseHead, body: B) -> Result<Response<B>, &'static str> {
     let mut response = Response::new(body);
-    *response.status_mut() =
-        StatusCode::from_u16(head.status).map_err(|_| "the status is none")?;
+    *response.status_mut() = StatusCode::from_u16(head.status).map_err(|_| "the status is none")?;
     *response.version_mut() = Version::HTTP_3;
     *response.headers_mut() = header_map(head.fields)?;
     Ok(response)
@@ -249,7 +248,10 @@ mod tests {
         extended.extensions.insert(Protocol::new("websocket"));
         let head = request_head(extended).unwrap();
         assert_eq!(head.protocol, "websocket");
-        assert_eq!((&head.scheme[..], &head.path[..]), (&b"https"[..], &b"/chat"[..]));
+        assert_eq!(
+            (&head.scheme[..], &head.path[..]),
+            (&b"https"[..], &b"/chat"[..])
+        );
         let back = request(head, ()).unwrap();
         let protocol = back.extensions().get::<Protocol>().unwrap();
         assert_eq!(protocol.name(), b"websocket");
