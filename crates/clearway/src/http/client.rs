@@ -39,6 +39,19 @@ struct Inner {
     servers: Mutex<HashMap<Origin, Arc<Server>>>,
 }
 
+/// The interim responses (1xx, such as 103 Early Hints) that came before a
+/// response, among its extensions if there were any.
+#[derive(Clone, Debug)]
+pub struct Interim(Arc<[Response<()>]>);
+
+impl Interim {
+    /// In the order in which they came.
+    #[must_use]
+    pub fn responses(&self) -> &[Response<()>] {
+        &self.0
+    }
+}
+
 /// Host and port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Origin {
@@ -115,7 +128,15 @@ impl Client {
         let (parts, body) = request.into_parts();
         let origin = Origin::of(&parts.uri)?;
         let tunnel = parts.method == Method::CONNECT;
-        let head = message::request_head(parts)?;
+        let mut head = message::request_head(parts)?;
+        let announced = |name: &str| head.fields.iter().any(|field| field.name == name);
+        if let Some(length @ 1..) = body.size_hint().exact()
+            && !tunnel
+            && !announced("content-length")
+        {
+            let length = clearway_http3::field("content-length", length.to_string());
+            head.fields.push(length);
+        }
         let mut body = Some(body);
         let mut attempt = 1;
         loop {
@@ -230,6 +251,12 @@ where
     let (mut parts, ()) = message::response(response, ())
         .map_err(malformed)?
         .into_parts();
+    let interim: Vec<_> = std::iter::from_fn(|| stream.informational())
+        .filter_map(|head| message::response(head, ()).ok())
+        .collect();
+    if !interim.is_empty() {
+        parts.extensions.insert(Interim(interim.into()));
+    }
     let incoming = (!ended).then_some(stream);
     let incoming = Incoming::new(incoming, &parts.headers, Code::REQUEST_CANCELLED);
     parts.extensions.insert(connection.clone());

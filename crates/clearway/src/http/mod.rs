@@ -77,7 +77,7 @@ mod stream;
 const ALPN: &str = "h3";
 
 pub use self::body::Incoming;
-pub use self::client::Client;
+pub use self::client::{Client, Interim};
 pub use self::error::{BoxError, Code, Error};
 pub use self::message::Protocol;
 pub use self::server::{Server, ServerBuilder};

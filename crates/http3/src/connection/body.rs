@@ -2,7 +2,7 @@
 
 use clearway_quic::stream::StreamId;
 
-use super::Connection;
+use super::{Connection, Life};
 use super::receive::{Pulled, too_large};
 use crate::error::{BodyError, Fault};
 use crate::request::{Body, Half, Step};
@@ -11,7 +11,8 @@ use crate::validate;
 
 impl Connection {
     /// The next piece of the body of a request (server) or response (client), its
-    /// trailers, or its end. Read until `Blocked` or `End`.
+    /// trailers, or its end. Read until `Blocked` or `End`. What had arrived
+    /// when the connection closed is handed out first.
     ///
     /// # Errors
     /// See [`BodyError`]. After one the stream can't be read any more.
@@ -20,16 +21,19 @@ impl Connection {
         quic: &mut T,
         id: StreamId,
     ) -> Result<Body, BodyError> {
-        if !self.is_open() {
+        if matches!(self.life, Life::Failed(_)) {
             return Err(BodyError::Closed);
         }
         match self.requests.get(&id).map(|exchange| exchange.receiving) {
             None => return Err(BodyError::Unknown),
-            Some(Half::Header) => return Ok(Body::Blocked),
+            Some(Half::Header) if self.is_open() => return Ok(Body::Blocked),
+            Some(Half::Header) => return Err(BodyError::Closed),
             Some(Half::Over) => return Ok(Body::End),
             Some(Half::Body | Half::Tunnel | Half::Trailed) => {}
         }
         match self.pull_body(quic, id) {
+            // Nothing more will come.
+            Ok(Ok(Body::Blocked)) if !self.is_open() => Err(BodyError::Closed),
             Ok(read) => read,
             Err(Fault::Stream(error)) => {
                 self.counters.malformed += 1;

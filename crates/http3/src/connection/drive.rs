@@ -127,7 +127,7 @@ impl Connection {
 
     fn end(&mut self) {
         self.life = Life::Closed;
-        self.requests.clear();
+        // The requests stay: what had arrived can still be read.
         self.early.clear();
     }
 
