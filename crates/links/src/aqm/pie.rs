@@ -6,6 +6,7 @@ use super::chance::{Chance, signed_difference, step};
 use super::ticker::Ticker;
 use crate::ledger::{Carried, Depth, Ledger};
 use crate::queue::Fifo;
+use crate::time::nanos;
 use crate::{Dice, DropCause, Time};
 
 /// What PIE is told.
@@ -41,6 +42,12 @@ const MEAN_PACKET: u64 = 1024;
 /// A wait of so long raises the probability by a fiftieth each time, as Linux
 /// does, so that a flood is met at once.
 const LONG_WAIT: Duration = Duration::from_millis(250);
+
+/// The update, in nanoseconds, for which the gains were found (RFC 8033 §4.2).
+const REFERENCE_UPDATE: i128 = 15_000_000;
+
+/// Longer updates steer no harder.
+const LONGEST_UPDATE: Duration = Duration::from_secs(100);
 
 /// (below this many parts per million, adjustments are divided by that):
 /// small probabilities move in small steps (RFC 8033 §4.2).
@@ -143,6 +150,10 @@ impl Pie {
     fn update(&mut self, wait: Duration) {
         let error = signed_difference(wait, self.config.target);
         let trend = signed_difference(wait, self.wait);
+        // The gain for the error was found for updates each 15 ms, and goes
+        // with their length.
+        let length = i128::from(nanos(self.config.update.min(LONGEST_UPDATE)));
+        let error = error * length / REFERENCE_UPDATE;
         let mut change = step(error + 10 * trend, 8 * 1_000_000_000);
         let tuning = TUNING
             .iter()

@@ -47,10 +47,10 @@ impl Default for RandomTrace {
 
 const WHAT: &str = "random trace";
 const RIGHT: &str = "random with any of mean=12M, swing=10, outage=500ms or steady, length=120s \
-                     (10ms to 1h) and seed=1, colons between";
+                     (10ms to 600s) and seed=1, colons between";
 /// Shorter rounds would be dominated by rounding, longer ones by memory.
 const LENGTHS: core::ops::RangeInclusive<Duration> =
-    Duration::from_millis(10)..=Duration::from_secs(3600);
+    Duration::from_millis(10)..=Duration::from_secs(600);
 const MOST_SWING: u32 = 1000;
 /// How long a rate stays, in milliseconds.
 const STAYS: core::ops::RangeInclusive<u64> = 200..=1000;
@@ -90,7 +90,7 @@ impl RandomTrace {
 
     /// The rate of each millisecond, in proportion.
     fn weights(&self, length: Duration) -> Vec<u64> {
-        // At most an hour.
+        // At most ten minutes.
         let length = length.as_millis() as usize;
         let mut dice = Dice::new(self.seed, STREAM);
         let longest = self.outage.as_millis().min(length as u128 / 2) as u64;
@@ -161,7 +161,7 @@ impl RandomTrace {
             "length" => {
                 let length = choice.parse::<Span>()?;
                 if !LENGTHS.contains(&length.0) {
-                    let problem = "its length is not from 10ms to 1h";
+                    let problem = "its length is not from 10ms to 600s";
                     return Err(SpecError::new(WHAT, &length.to_string(), problem, RIGHT));
                 }
                 self.length = length.0;
