@@ -11,7 +11,8 @@ use crate::validate;
 
 impl Connection {
     /// The next piece of the body of a request (server) or response (client), its
-    /// trailers, or its end. Read until `Blocked` or `End`.
+    /// trailers, or its end. Read until `Blocked` or `End`. Before the response has
+    /// arrived, a client's is `Blocked`, and `Event::Response` follows.
     ///
     /// # Errors
     /// See [`BodyError`]. After one the stream can't be read any more.
