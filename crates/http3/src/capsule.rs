@@ -34,7 +34,11 @@ enum Value {
     /// Its type and length are not there yet.
     Header,
     /// It is gathered.
-    Gather { kind: u64, left: usize, bytes: BytesMut },
+    Gather {
+        kind: u64,
+        left: usize,
+        bytes: BytesMut,
+    },
     /// It is dropped: nobody knows its type.
     Skip { left: u64 },
 }
@@ -209,7 +213,11 @@ mod tests {
         put_varint(&mut out, 9);
         put_varint(&mut out, 1 << 60);
         let mut wanted = CapsuleReader::new(1000);
-        assert!(wanted.next(&mut Bytes::from(out.clone()), |_| true).is_err());
+        assert!(
+            wanted
+                .next(&mut Bytes::from(out.clone()), |_| true)
+                .is_err()
+        );
         let mut unknown = CapsuleReader::new(1000);
         assert_eq!(unknown.next(&mut Bytes::from(out), |_| false), Ok(None));
         for _ in 0..100 {

@@ -72,6 +72,11 @@ mod tests {
             let error = decode(Bytes::copy_from_slice(wrong)).unwrap_err();
             assert_eq!(error.code, Code::DATAGRAM_ERROR);
         }
-        assert!(decode(Bytes::from_static(&[0xcf, 255, 255, 255, 255, 255, 255, 255])).is_ok());
+        assert!(
+            decode(Bytes::from_static(&[
+                0xcf, 255, 255, 255, 255, 255, 255, 255
+            ]))
+            .is_ok()
+        );
     }
 }

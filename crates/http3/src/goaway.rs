@@ -72,7 +72,10 @@ mod tests {
     #[test]
     fn identifiers_never_grow() {
         let mut goaway = Goaway::default();
-        assert_eq!(code(goaway.on_received(Role::Client, LARGEST_REQUEST)), None);
+        assert_eq!(
+            code(goaway.on_received(Role::Client, LARGEST_REQUEST)),
+            None
+        );
         assert_eq!(code(goaway.on_received(Role::Client, 8)), None);
         assert_eq!(code(goaway.on_received(Role::Client, 8)), None);
         let wrong = Some(Code::ID_ERROR);

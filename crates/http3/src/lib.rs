@@ -29,6 +29,8 @@ mod reader;
 mod request;
 pub mod settings;
 pub mod stream_kind;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod transport;
 mod validate;
 

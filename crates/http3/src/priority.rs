@@ -162,9 +162,11 @@ impl<'a> Members<'a> {
         if !first.is_ascii_lowercase() && *first != b'*' {
             return None;
         }
-        Some(self.take_while(|b| {
-            b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-.*".contains(b)
-        }))
+        Some(
+            self.take_while(|b| {
+                b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-.*".contains(b)
+            }),
+        )
     }
 
     /// An item or a list of items in parentheses.
@@ -273,7 +275,10 @@ mod tests {
             ("u=1;x=y;z, i;q=0.5", (1, true)),
             ("u=1, u=2", (2, false)),
             ("a=\"u=1, \\\"i\", u=4", (4, false)),
-            ("a=(1 \"b\";c 2), b=:aGk=:, c=-1.5, d=tok/en, u=6", (6, false)),
+            (
+                "a=(1 \"b\";c 2), b=:aGk=:, c=-1.5, d=tok/en, u=6",
+                (6, false),
+            ),
         ] {
             assert_eq!(parsed(value), expected, "{value}");
         }
@@ -282,9 +287,23 @@ mod tests {
     #[test]
     fn wrong_members_change_nothing_and_no_dictionary_says_nothing() {
         for value in [
-            "u=8", "u=-1", "u=1.0", "u=\"1\"", "u", "i=1", "U=1", "u=1,", "u=1 i", "u=1,,i",
-            "u=1, =", "u=1, a=\"", "u=1, a=(", "u=1, a=?2", "u=1, a=1234567890123456",
-            "u=1, é", "u=1, a=(1,2)",
+            "u=8",
+            "u=-1",
+            "u=1.0",
+            "u=\"1\"",
+            "u",
+            "i=1",
+            "U=1",
+            "u=1,",
+            "u=1 i",
+            "u=1,,i",
+            "u=1, =",
+            "u=1, a=\"",
+            "u=1, a=(",
+            "u=1, a=?2",
+            "u=1, a=1234567890123456",
+            "u=1, é",
+            "u=1, a=(1,2)",
         ] {
             assert_eq!(parsed(value), (3, false), "{value}");
         }
@@ -295,7 +314,10 @@ mod tests {
     fn updates_are_read_back() {
         for urgency in 0..8 {
             for incremental in [false, true] {
-                let priority = Priority { urgency, incremental };
+                let priority = Priority {
+                    urgency,
+                    incremental,
+                };
                 let mut out = Vec::new();
                 put_update(&mut out, StreamId::from_wire(400), priority);
                 let (header, size) = FrameHeader::parse(&out).unwrap();

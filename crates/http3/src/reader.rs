@@ -271,7 +271,11 @@ mod tests {
         loop {
             let next = reader.next(|max| {
                 if rest.is_empty() {
-                    return if last == ReadError::Unknown { Ok(None) } else { Err(last) };
+                    return if last == ReadError::Unknown {
+                        Ok(None)
+                    } else {
+                        Err(last)
+                    };
                 }
                 let (now, later) = rest.split_at(piece.min(max).min(rest.len()));
                 rest = later;
@@ -334,7 +338,11 @@ mod tests {
         };
         for cut in (0..bytes.len()).filter(|cut| cut % 97 == 0 || *cut < 80) {
             let (_, end) = read_all(&bytes[..cut], 1000, ReadError::Unknown);
-            let expected = if ends.contains(&cut) { Pause::End } else { Pause::Truncated };
+            let expected = if ends.contains(&cut) {
+                Pause::End
+            } else {
+                Pause::Truncated
+            };
             assert_eq!(end, expected, "cut at {cut}");
         }
         let (_, end) = read_all(&bytes, 9, ReadError::Reset(7));
@@ -352,7 +360,11 @@ mod tests {
         let mut read = |max: usize| {
             left -= 1;
             let zeros = || Bytes::from(vec![0; max.min(65_536)]);
-            if left == 0 { Err(ReadError::Blocked) } else { Ok(Some(first.take().unwrap_or_else(zeros))) }
+            if left == 0 {
+                Err(ReadError::Blocked)
+            } else {
+                Ok(Some(first.take().unwrap_or_else(zeros)))
+            }
         };
         assert!(matches!(reader.next(&mut read), Ok(Item::Header(_))));
         assert_eq!(reader.next(&mut read), Err(Pause::Blocked));

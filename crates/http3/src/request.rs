@@ -57,15 +57,9 @@ impl Half {
             (Self::Body, Step::Trailers) => Some(Self::Trailed),
             (Self::Body | Self::Tunnel | Self::Trailed, Step::End) => Some(Self::Over),
             (_, Step::Abort) => Some(Self::Over),
-            (
-                Self::Header,
-                Step::Data | Step::Trailers | Step::End,
-            )
+            (Self::Header, Step::Data | Step::Trailers | Step::End)
             | (Self::Body, Step::Interim | Step::Header | Step::Connect)
-            | (
-                Self::Tunnel,
-                Step::Interim | Step::Header | Step::Connect | Step::Trailers,
-            )
+            | (Self::Tunnel, Step::Interim | Step::Header | Step::Connect | Step::Trailers)
             | (
                 Self::Trailed,
                 Step::Interim | Step::Header | Step::Connect | Step::Data | Step::Trailers,
@@ -248,9 +242,9 @@ impl Exchange {
     /// A DATA frame of the peer begins.
     pub(crate) fn on_data(&mut self, len: u64) -> Result<(), StreamError> {
         if let Some(expected) = &mut self.expected {
-            *expected = expected
-                .checked_sub(len)
-                .ok_or(StreamError::malformed("more content than announced or allowed"))?;
+            *expected = expected.checked_sub(len).ok_or(StreamError::malformed(
+                "more content than announced or allowed",
+            ))?;
         }
         Ok(())
     }
@@ -314,16 +308,22 @@ mod tests {
 
     #[test]
     fn the_whole_table() {
-        let table: Vec<String> = [Half::Header, Half::Body, Half::Tunnel, Half::Trailed, Half::Over]
-            .iter()
-            .map(|half| {
-                let row: Vec<String> = STEPS
-                    .iter()
-                    .map(|&step| half.after(step).map_or("-".into(), |to| format!("{to:?}")))
-                    .collect();
-                format!("{half:?}: {}", row.join(" "))
-            })
-            .collect();
+        let table: Vec<String> = [
+            Half::Header,
+            Half::Body,
+            Half::Tunnel,
+            Half::Trailed,
+            Half::Over,
+        ]
+        .iter()
+        .map(|half| {
+            let row: Vec<String> = STEPS
+                .iter()
+                .map(|&step| half.after(step).map_or("-".into(), |to| format!("{to:?}")))
+                .collect();
+            format!("{half:?}: {}", row.join(" "))
+        })
+        .collect();
         assert_eq!(
             table,
             [

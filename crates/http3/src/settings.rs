@@ -110,7 +110,9 @@ impl Settings {
     /// The code and the setting that was reduced.
     pub fn check_compatible(&self, earlier: &Self) -> Result<(), ConnectionError> {
         let size = |s: &Self| s.max_field_section_size.unwrap_or(u64::MAX);
-        let omitted = earlier.max_field_section_size.is_some_and(|size| size < u64::MAX)
+        let omitted = earlier
+            .max_field_section_size
+            .is_some_and(|size| size < u64::MAX)
             && self.max_field_section_size.is_none();
         if omitted || size(self) < size(earlier) {
             return Err(reduced("SETTINGS_MAX_FIELD_SECTION_SIZE"));
@@ -207,7 +209,11 @@ mod tests {
             assert_eq!(code(&[(id, 1)]), wrong, "HTTP/2's {id}");
         }
         assert_eq!(code(&[(6, 1), (6, 1)]), wrong);
-        assert_eq!(code(&[(0x21, 1), (7, 0), (0x21, 2)]), wrong, "unknown twice");
+        assert_eq!(
+            code(&[(0x21, 1), (7, 0), (0x21, 2)]),
+            wrong,
+            "unknown twice"
+        );
         assert_eq!(code(&[(8, 2)]), wrong);
         assert_eq!(code(&[(0x33, 2)]), wrong);
         assert_eq!(code(&[(0x21, 1), (0x40, 1), (1 << 61, 9)]), None);

@@ -175,7 +175,7 @@ fn check_authority(request: &Request) -> Result<()> {
         return malformed("two host fields");
     }
     let http = is_http(&request.scheme);
-    if host.is_some_and(|host| host.is_empty()) && http {
+    if host.is_some_and(Bytes::is_empty) && http {
         return malformed("an empty host field");
     }
     let authority = Some(&request.authority).filter(|a| !a.is_empty());
@@ -281,7 +281,6 @@ fn is_token(value: &[u8]) -> bool {
     let token = |&b: &u8| NAME[usize::from(b)] || b.is_ascii_uppercase();
     !value.is_empty() && value.iter().all(token)
 }
-
 
 fn malformed<T>(reason: &'static str) -> Result<T> {
     Err(StreamError::malformed(reason))

@@ -79,7 +79,10 @@ impl Talk {
         self.server.turn(&mut self.world.server);
         assert_eq!(self.world.client.http().open_requests(), 0);
         assert_eq!(self.world.server.http().open_requests(), 0);
-        assert_eq!((&self.world.client.closed, &self.world.server.closed), (&None, &None));
+        assert_eq!(
+            (&self.world.client.closed, &self.world.server.closed),
+            (&None, &None)
+        );
     }
 }
 
@@ -104,7 +107,12 @@ fn a_get_with_a_small_body() {
     assert_eq!(id.as_u64(), 0);
     let heard = talk.answer(id, |world, _, id, request| {
         assert_eq!(request, &get().with("user-agent", "test"));
-        respond(world, id, &Response::new(200).with("content-length", "5"), "hello");
+        respond(
+            world,
+            id,
+            &Response::new(200).with("content-length", "5"),
+            "hello",
+        );
     });
     assert_eq!(heard.body, b"hello");
     assert_eq!(
@@ -130,7 +138,11 @@ fn bodies_and_trailers_both_ways() {
             .expect("responds");
         server.write(id, answer.clone(), Some(trailers("down")));
     });
-    assert!(heard.body == down.concat(), "{} bytes down", heard.body.len());
+    assert!(
+        heard.body == down.concat(),
+        "{} bytes down",
+        heard.body.len()
+    );
     assert_eq!(heard.trailers, Some(trailers("down")));
     let asked = talk.server.heard(id);
     assert!(asked.body == up.concat(), "{} bytes up", asked.body.len());
@@ -202,10 +214,16 @@ fn a_sender_is_held_to_its_own_words() {
         Err(SendError::Malformed(_))
     ));
     let short = post().with("content-length", "5");
-    assert_eq!(http.request(quic, &short, true), Err(SendError::WrongLength));
+    assert_eq!(
+        http.request(quic, &short, true),
+        Err(SendError::WrongLength)
+    );
     let id = http.request(quic, &short, false).expect("a request");
     let mut long = Bytes::from_static(b"123456");
-    assert_eq!(http.write_body(quic, id, &mut long), Err(SendError::WrongLength));
+    assert_eq!(
+        http.write_body(quic, id, &mut long),
+        Err(SendError::WrongLength)
+    );
     assert_eq!(long.len(), 6);
     let mut part = Bytes::from_static(b"123");
     assert_eq!(http.write_body(quic, id, &mut part), Ok(()));
@@ -236,7 +254,10 @@ fn a_sender_is_held_to_its_own_words() {
             http.write_body(quic, id, &mut early),
             Err(SendError::WrongLength)
         );
-        assert!(http.respond(quic, id, &none, false).is_err(), "a second one");
+        assert!(
+            http.respond(quic, id, &none, false).is_err(),
+            "a second one"
+        );
         http.finish(quic, id).expect("finishes");
     });
     assert_eq!(heard.response, Some(Response::new(204)));
@@ -307,15 +328,22 @@ fn bodies_over_a_lossy_path() {
         "four echoes",
         |world, server, id, _| {
             let (http, quic) = world.server.split();
-            http.respond(quic, id, &Response::new(200), false).expect("responds");
+            http.respond(quic, id, &Response::new(200), false)
+                .expect("responds");
             server.write(id, vec![body.clone()], None);
         },
-        |client, server| ids.iter().all(|id| client.heard(*id).ended && server.heard(*id).ended),
+        |client, server| {
+            ids.iter()
+                .all(|id| client.heard(*id).ended && server.heard(*id).ended)
+        },
     );
     for id in ids {
         assert!(talk.client.heard(id).body == body);
         assert!(talk.server.heard(id).body == body);
-        assert_eq!(talk.server.heard(id).trailers, Some(vec![field("sum", "1")]));
+        assert_eq!(
+            talk.server.heard(id).trailers,
+            Some(vec![field("sum", "1")])
+        );
     }
     talk.settle();
 }
@@ -335,7 +363,8 @@ fn a_slow_reader_holds_the_writer_back() {
         client.turn(&mut world.client);
         for (id, _) in server.turn(&mut world.server) {
             let (http, quic) = world.server.split();
-            http.respond(quic, id, &Response::new(200), false).expect("responds");
+            http.respond(quic, id, &Response::new(200), false)
+                .expect("responds");
         }
         let (http, quic) = world.server.split();
         while written < body.len() {
@@ -371,7 +400,8 @@ fn a_client_that_loses_interest() {
         "the body to begin",
         |world, server, id, _| {
             let (http, quic) = world.server.split();
-            http.respond(quic, id, &Response::new(200), false).expect("responds");
+            http.respond(quic, id, &Response::new(200), false)
+                .expect("responds");
             server.write(id, (0..200).map(|_| pattern(50_000)).collect(), None);
         },
         |client, _| started(client),
@@ -417,7 +447,8 @@ fn a_server_that_breaks_off() {
 fn an_early_response_needs_no_more_of_the_request() {
     let mut talk = Talk::calm();
     let id = talk.request(&post(), false);
-    talk.client.write(id, (0..400).map(|_| pattern(50_000)).collect(), None);
+    talk.client
+        .write(id, (0..400).map(|_| pattern(50_000)).collect(), None);
     let heard = talk.answer(id, |world, _, id, _| {
         let (http, quic) = world.server.split();
         http.stop(quic, id, Code::NO_ERROR);
@@ -433,19 +464,25 @@ fn an_early_response_needs_no_more_of_the_request() {
 fn a_graceful_shutdown_loses_nothing() {
     let mut talk = Talk::calm();
     let first = talk.request(&get(), true);
-    talk.serve("the first to arrive", |_, _, _, _| {}, |_, server| {
-        server.heard(first).request.is_some()
-    });
+    talk.serve(
+        "the first to arrive",
+        |_, _, _, _| {},
+        |_, server| server.heard(first).request.is_some(),
+    );
     let (http, quic) = talk.world.server.split();
     http.shutdown(quic);
     // On its way while the server says that it will end.
     let second = talk.request(&get(), true);
-    talk.serve("the second to arrive", |_, _, _, _| {}, |_, server| {
-        server.heard(second).request.is_some()
-    });
-    talk.serve("the warning", |_, _, _, _| {}, |client, _| {
-        client.others.contains(&Event::GoAway { id: (1 << 62) - 4 })
-    });
+    talk.serve(
+        "the second to arrive",
+        |_, _, _, _| {},
+        |_, server| server.heard(second).request.is_some(),
+    );
+    talk.serve(
+        "the warning",
+        |_, _, _, _| {},
+        |client, _| client.others.contains(&Event::GoAway { id: (1 << 62) - 4 }),
+    );
     let (http, quic) = talk.world.client.split();
     assert_eq!(http.request(quic, &get(), true), Err(SendError::GoingAway));
     let (http, quic) = talk.world.server.split();
@@ -454,11 +491,15 @@ fn a_graceful_shutdown_loses_nothing() {
     for id in [first, second] {
         respond(&mut talk.world, id, &Response::new(200), "bye");
     }
-    talk.serve("the answers", |_, _, _, _| {}, |client, _| {
-        client.others.contains(&Event::GoAway { id: 8 })
-            && client.heard(first).ended
-            && client.heard(second).ended
-    });
+    talk.serve(
+        "the answers",
+        |_, _, _, _| {},
+        |client, _| {
+            client.others.contains(&Event::GoAway { id: 8 })
+                && client.heard(first).ended
+                && client.heard(second).ended
+        },
+    );
     assert!(talk.world.server.http().is_going_away());
     talk.settle();
 }
@@ -470,9 +511,11 @@ fn requests_after_the_last_word_can_be_repeated_elsewhere() {
     http.shutdown(quic);
     http.shutdown(quic);
     let id = talk.request(&get(), true);
-    talk.serve("the rejection", |_, _, _, _| panic!("served"), |client, _| {
-        client.heard(id).rejected
-    });
+    talk.serve(
+        "the rejection",
+        |_, _, _, _| panic!("served"),
+        |client, _| client.heard(id).rejected,
+    );
     talk.settle();
     assert_eq!(talk.world.server.http().counters().rejected, 1);
 }
@@ -486,16 +529,19 @@ fn a_tunnel() {
         |world, _, id, request| {
             assert!(request.is_connect() && request.authority == "example.org:443");
             let (http, quic) = world.server.split();
-            http.respond(quic, id, &Response::new(200), false).expect("responds");
+            http.respond(quic, id, &Response::new(200), false)
+                .expect("responds");
             assert!(http.trailers(quic, id, &[]).is_err(), "in a tunnel");
         },
         |client, _| client.heard(id).response.is_some(),
     );
     talk.client.write(id, vec![pattern(100_000)], None);
     talk.server.write(id, vec![pattern(200_000)], None);
-    talk.serve("both ends", |_, _, _, _| {}, |client, server| {
-        client.heard(id).ended && server.heard(id).ended
-    });
+    talk.serve(
+        "both ends",
+        |_, _, _, _| {},
+        |client, server| client.heard(id).ended && server.heard(id).ended,
+    );
     assert!(talk.client.heard(id).body == pattern(200_000));
     assert!(talk.server.heard(id).body == pattern(100_000));
     talk.settle();
@@ -531,8 +577,10 @@ fn extended_connect_with_datagrams() {
         |world, _, id, request| {
             assert_eq!(request.protocol, "connect-udp");
             let (http, quic) = world.server.split();
-            http.respond(quic, id, &Response::new(200), false).expect("responds");
-            http.send_datagram(quic, id, b"from the server").expect("sends");
+            http.respond(quic, id, &Response::new(200), false)
+                .expect("responds");
+            http.send_datagram(quic, id, b"from the server")
+                .expect("sends");
         },
         |client, _| client.heard(id).response.is_some(),
     );
@@ -541,7 +589,10 @@ fn extended_connect_with_datagrams() {
     assert!(room > 1000);
     http.send_datagram(quic, id, &pattern(room)).expect("sends");
     assert!(http.send_datagram(quic, id, &pattern(room + 1)).is_err());
-    assert!(http.send_datagram(quic, StreamId::from_wire(40), b"x").is_err());
+    assert!(
+        http.send_datagram(quic, StreamId::from_wire(40), b"x")
+            .is_err()
+    );
     talk.world.run_for(Duration::from_millis(200));
     let (http, quic) = talk.world.server.split();
     assert_eq!(http.recv_datagram(quic), Some((id, pattern(room))));
@@ -573,7 +624,10 @@ fn priorities_reach_the_scheduler() {
     let usual = talk.request(&get(), true);
     let quick = talk.request(&get().with("priority", "u=5"), true);
     let (http, quic) = talk.world.client.split();
-    let first = Priority { urgency: 0, incremental: true };
+    let first = Priority {
+        urgency: 0,
+        incremental: true,
+    };
     http.set_priority(quic, quick, first).expect("says so");
     let mut order = Vec::new();
     let ids = [slow, usual, quick];
@@ -581,7 +635,8 @@ fn priorities_reach_the_scheduler() {
         "three bodies",
         |world, server, id, _| {
             let (http, quic) = world.server.split();
-            http.respond(quic, id, &Response::new(200), false).expect("responds");
+            http.respond(quic, id, &Response::new(200), false)
+                .expect("responds");
             server.write(id, vec![pattern(300_000)], None);
         },
         |client, _| {
@@ -597,26 +652,44 @@ fn priorities_reach_the_scheduler() {
     talk.settle();
     // Once a request has arrived, a change is told.
     let late = talk.request(&post(), false);
-    talk.serve("the request", |_, _, _, _| {}, |_, server| {
-        server.heard(late).request.is_some()
-    });
-    assert_eq!(talk.world.server.http().priority(late), Some(Priority::default()));
+    talk.serve(
+        "the request",
+        |_, _, _, _| {},
+        |_, server| server.heard(late).request.is_some(),
+    );
+    assert_eq!(
+        talk.world.server.http().priority(late),
+        Some(Priority::default())
+    );
     let (http, quic) = talk.world.client.split();
     http.set_priority(quic, late, first).expect("says so");
-    let changed = Event::PriorityChanged { stream: late, priority: first };
-    talk.serve("the change", |_, _, _, _| {}, |_, server| server.others.contains(&changed));
+    let changed = Event::PriorityChanged {
+        stream: late,
+        priority: first,
+    };
+    talk.serve(
+        "the change",
+        |_, _, _, _| {},
+        |_, server| server.others.contains(&changed),
+    );
     assert_eq!(talk.world.server.http().priority(late), Some(first));
 }
 
 #[test]
 fn header_sections_have_a_limit_both_ways() {
     let mut setup = Setup::default();
-    setup.server.limits = Limits { max_field_section: 1000, ..Limits::default() };
+    setup.server.limits = Limits {
+        max_field_section: 1000,
+        ..Limits::default()
+    };
     let mut talk = Talk::new(World::calm(setup.clone()));
     let large = get().with("x", vec![b'x'; 1000]);
     let (http, quic) = talk.world.client.split();
     let refused = http.request(quic, &large, true);
-    assert!(matches!(refused, Err(SendError::TooLarge { limit: 1000, .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(SendError::TooLarge { limit: 1000, .. })),
+        "{refused:?}"
+    );
     // A client that has not heard the limit yet sends it, and hears 431.
     let mut world = World::new(setup, CALM, 1);
     world.connect();
@@ -632,9 +705,14 @@ fn header_sections_have_a_limit_both_ways() {
 #[test]
 fn fields_survive_compression() {
     let mut talk = Talk::calm();
-    let secret = Field { sensitive: true, ..field("authorization", "Basic c2VjcmV0") };
+    let secret = Field {
+        sensitive: true,
+        ..field("authorization", "Basic c2VjcmV0")
+    };
     for round in 0..20 {
-        let mut request = get().with("x-round", format!("{round}")).with("accept", "*/*");
+        let mut request = get()
+            .with("x-round", format!("{round}"))
+            .with("accept", "*/*");
         request.fields.push(secret.clone());
         let id = talk.request(&request, true);
         let sent = request.clone();
@@ -651,7 +729,10 @@ fn fields_survive_compression() {
         let [first, second, _] = &fields[..] else {
             unreachable!()
         };
-        assert_eq!((&first.value[..], &second.value[..]), (&b"a=b"[..], &b"c=d"[..]));
+        assert_eq!(
+            (&first.value[..], &second.value[..]),
+            (&b"a=b"[..], &b"c=d"[..])
+        );
     }
     talk.settle();
 }
@@ -660,7 +741,9 @@ fn fields_survive_compression() {
 fn an_idle_connection_is_small() {
     let mut talk = Talk::calm();
     let id = talk.request(&get(), true);
-    talk.answer(id, |world, _, id, _| respond(world, id, &Response::new(200), "x"));
+    talk.answer(id, |world, _, id, _| {
+        respond(world, id, &Response::new(200), "x");
+    });
     talk.settle();
     for http in [talk.world.client.http(), talk.world.server.http()] {
         http.release();
@@ -678,7 +761,62 @@ fn reading_before_and_after_is_told_apart() {
     assert_eq!(http.read_body(quic, id), Ok(Body::Blocked));
     let none = StreamId::from_wire(400);
     assert_eq!(http.read_body(quic, none), Err(BodyError::Unknown));
-    talk.answer(id, |world, _, id, _| respond(world, id, &Response::new(200), "x"));
+    talk.answer(id, |world, _, id, _| {
+        respond(world, id, &Response::new(200), "x");
+    });
     let (http, quic) = talk.world.client.split();
     assert_eq!(http.read_body(quic, id), Err(BodyError::Unknown));
+}
+
+/// A first connection for a ticket, then a request in 0-RTT while the server's
+/// settings have become what `change` makes of them.
+fn early(change: impl FnOnce(&mut clearway_http3::Config)) -> (Talk, StreamId) {
+    let mut setup = Setup::default();
+    setup.server.extended_connect = true;
+    let mut world = World::calm(setup);
+    world.run_for(Duration::from_secs(1));
+    let known = *world.client.http().peer_settings().expect("settings");
+    assert!(known.enable_connect_protocol);
+    world
+        .client
+        .quic()
+        .close(clearway_quic::Instant::ZERO, 0x100, b"");
+    world.run_for(Duration::from_secs(5));
+    world
+        .client
+        .configure(|config| config.remembered = Some(known));
+    world.server.configure(change);
+    world.connect();
+    assert!(world.client.quic().has_zero_rtt());
+    let (http, quic) = world.client.split();
+    http.start(quic);
+    // Allowed by what is remembered.
+    let id = http.request(quic, &extended(), false).expect("a request");
+    (Talk::new(world), id)
+}
+
+#[test]
+fn remembered_settings_allow_early_requests() {
+    let (mut talk, id) = early(|config| config.limits.max_field_section += 1);
+    talk.serve(
+        "a response",
+        |world, _, id, _| {
+            let (http, quic) = world.server.split();
+            http.respond(quic, id, &Response::new(200), false)
+                .expect("responds");
+        },
+        |client, _| client.heard(id).response.is_some(),
+    );
+    assert_eq!(talk.world.client.quic().zero_rtt_accepted(), Some(true));
+    assert_eq!(talk.world.client.closed, None);
+}
+
+#[test]
+fn settings_must_not_shrink_after_early_data() {
+    let (mut talk, _) = early(|config| config.limits.max_field_section -= 1);
+    let code = talk.world.close_code(clearway_quic::Role::Client);
+    assert_eq!(code, Some(Code::SETTINGS_ERROR));
+    let (mut talk, _) = early(|config| config.qpack_max_table_capacity *= 2);
+    let code = talk.world.close_code(clearway_quic::Role::Client);
+    assert_eq!(code, Some(Code::QPACK_DECODER_STREAM_ERROR));
 }

@@ -11,8 +11,9 @@ use crate::validate;
 
 impl Connection {
     /// The next piece of the body of a request (server) or response (client), its
-    /// trailers, or its end. Read until `Blocked` or `End`. What had arrived
-    /// when the connection closed is handed out first.
+    /// trailers, or its end. Read until `Blocked` or `End`. Before the response has
+    /// arrived, a client's is `Blocked`, and `Event::Response` follows. What had
+    /// arrived when the connection closed is handed out first.
     ///
     /// # Errors
     /// See [`BodyError`]. After one the stream can't be read any more.

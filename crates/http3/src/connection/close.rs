@@ -8,7 +8,7 @@ use super::inbound::closed_critical_stream;
 use crate::error::{Code, ConnectionError, StreamError};
 use crate::event::Event;
 use crate::frame::{FrameKind, put_varint_frame};
-use crate::request::{Half, Step};
+use crate::request::{Exchange, Half, Step};
 use crate::stream_kind::StreamKind;
 use crate::transport::Transport;
 
@@ -178,7 +178,10 @@ impl Connection {
 
     /// Forgets a request both of whose halves are over.
     pub(super) fn retire(&mut self, id: StreamId) {
-        let over = self.requests.get(&id).is_some_and(|exchange| exchange.is_over());
+        let over = self
+            .requests
+            .get(&id)
+            .is_some_and(Exchange::is_over);
         if over
             && let Some(exchange) = self.requests.remove(&id)
             && !exchange.abandoned

@@ -76,6 +76,7 @@ impl Connection {
         if !self.config.datagrams || !self.allowed().h3_datagram {
             return None;
         }
-        quic.max_datagram_size()?.checked_sub(datagram::overhead(id))
+        quic.max_datagram_size()?
+            .checked_sub(datagram::overhead(id))
     }
 }

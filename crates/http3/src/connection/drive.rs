@@ -34,9 +34,8 @@ impl Connection {
             put_varint(&mut first, kind.as_u64());
             if kind == StreamKind::Control {
                 self.put_settings(&mut first);
-                // What carries a connection goes before what it carries.
-                quic.set_priority(id, FIRST);
             }
+            quic.set_priority(id, FIRST);
             self.write_lane(quic, kind, &first);
         }
         self.send_grease(quic);
@@ -52,8 +51,9 @@ impl Connection {
             QuicEvent::Stream(event) => self.on_stream_event(quic, *event),
             QuicEvent::DatagramReceived => self.events.push_back(Event::DatagramReceived),
             QuicEvent::Closed(_) => self.end(),
-            // Written again by the transport; nothing was used that needs settings.
-            QuicEvent::ZeroRttRejected => {}
+            // Written again by the transport, under the settings of a first
+            // connection (RFC 9114 §7.2.4.2).
+            QuicEvent::ZeroRttRejected => self.remembers = false,
             // Paths and confirmation, and what the transport may add, are its own.
             _ => {}
         }
@@ -179,7 +179,12 @@ impl Connection {
     }
 
     /// Writes on one of our three streams, now or once it is open.
-    pub(super) fn write_lane<T: Transport>(&mut self, quic: &mut T, kind: StreamKind, bytes: &[u8]) {
+    pub(super) fn write_lane<T: Transport>(
+        &mut self,
+        quic: &mut T,
+        kind: StreamKind,
+        bytes: &[u8],
+    ) {
         let Some(lane) = self.lane(kind) else { return };
         let written = match lane.id {
             Some(id) => lane.outlet.write(quic, id, bytes),
@@ -251,7 +256,11 @@ impl Connection {
 
 impl Lane {
     /// Writes the front of `bytes`, as far as the stream takes it.
-    fn drain<T: Transport>(&mut self, quic: &mut T, bytes: &mut BytesMut) -> Result<(), WriteError> {
+    fn drain<T: Transport>(
+        &mut self,
+        quic: &mut T,
+        bytes: &mut BytesMut,
+    ) -> Result<(), WriteError> {
         let Some(id) = self.id else { return Ok(()) };
         while !bytes.is_empty() && self.outlet.is_empty() {
             let taken = quic.write(id, bytes)?;
@@ -261,7 +270,7 @@ impl Lane {
     }
 }
 
-/// For the control stream, before any response.
+/// For the streams that all requests depend on.
 const FIRST: clearway_quic::stream::Priority = clearway_quic::stream::Priority {
     urgency: 0,
     incremental: false,

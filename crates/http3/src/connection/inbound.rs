@@ -33,12 +33,12 @@ impl Inbound {
     }
 
     pub(super) fn memory(&self) -> usize {
-        self.reader.memory()
-            + self.unidentified.capacity() * size_of::<(StreamId, Unidentified)>()
+        self.reader.memory() + self.unidentified.capacity() * size_of::<(StreamId, Unidentified)>()
     }
 
     fn forget(&mut self, id: StreamId) {
-        self.unidentified.retain(|(unidentified, _)| *unidentified != id);
+        self.unidentified
+            .retain(|(unidentified, _)| *unidentified != id);
         if self.unidentified.is_empty() {
             self.unidentified = Vec::new();
         }
@@ -72,7 +72,11 @@ impl Connection {
     }
 
     /// Reads on until the type of the stream is known.
-    fn identify<T: Transport>(&mut self, quic: &mut T, id: StreamId) -> Result<(), ConnectionError> {
+    fn identify<T: Transport>(
+        &mut self,
+        quic: &mut T,
+        id: StreamId,
+    ) -> Result<(), ConnectionError> {
         loop {
             let streams = &mut self.inbound.unidentified;
             let Some((_, stream)) = streams.iter_mut().find(|(other, _)| *other == id) else {
@@ -175,9 +179,7 @@ impl Connection {
 fn refuse_push(role: Role) -> ConnectionError {
     match role {
         Role::Server => ConnectionError::new(Code::STREAM_CREATION_ERROR, "a client pushed"),
-        Role::Client => {
-            ConnectionError::new(Code::ID_ERROR, "a push, and pushes were not allowed")
-        }
+        Role::Client => ConnectionError::new(Code::ID_ERROR, "a push, and pushes were not allowed"),
     }
 }
 

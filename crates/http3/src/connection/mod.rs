@@ -122,6 +122,8 @@ pub struct Connection {
     inbound: inbound::Inbound,
     /// The peer's settings, once they arrived.
     peer: Option<Settings>,
+    /// Until then, those of an earlier connection count.
+    remembers: bool,
     encoder: Encoder,
     decoder: Decoder,
     requests: FxHashMap<StreamId, Exchange>,
@@ -162,6 +164,7 @@ impl Connection {
             outbound: Outbound::default(),
             inbound: inbound::Inbound::default(),
             peer: None,
+            remembers: role == Role::Client,
             encoder: Encoder::new(
                 usize::try_from(config.qpack_max_table_capacity).unwrap_or(usize::MAX),
             ),
@@ -204,7 +207,8 @@ impl Connection {
     /// What the peer's settings allow now: those that arrived, else remembered
     /// ones, else the initial ones (RFC 9114 §7.2.4.2).
     fn allowed(&self) -> Settings {
-        self.peer.or(self.config.remembered).unwrap_or_default()
+        let remembered = self.config.remembered.filter(|_| self.remembers);
+        self.peer.or(remembered).unwrap_or_default()
     }
 
     /// Requests begun and not over.

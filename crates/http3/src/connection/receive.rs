@@ -259,7 +259,11 @@ impl Connection {
 
     /// Whether a header section was all there is, so that the application need not
     /// ask.
-    fn finish_if_ended<T: Transport>(&mut self, quic: &mut T, id: StreamId) -> Result<Ended, Fault> {
+    fn finish_if_ended<T: Transport>(
+        &mut self,
+        quic: &mut T,
+        id: StreamId,
+    ) -> Result<Ended, Fault> {
         let Some(exchange) = self.requests.get_mut(&id) else {
             return Ok(Ended::No);
         };

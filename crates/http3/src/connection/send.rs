@@ -251,7 +251,9 @@ impl Connection {
         whole: Option<u64>,
     ) -> Result<(), SendError> {
         if response.is_informational() {
-            return Err(SendError::Malformed("a final response with an interim status"));
+            return Err(SendError::Malformed(
+                "a final response with an interim status",
+            ));
         }
         validate::check_response(response).map_err(malformed)?;
         let length = validate::content_length(&response.fields).map_err(malformed)?;

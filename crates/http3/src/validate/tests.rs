@@ -28,8 +28,18 @@ fn reason<T>(result: Result<T>) -> Option<&'static str> {
 fn good_requests_pass() {
     let good: &[&[(&str, &str)]] = &[
         &GET,
-        &[(":method", "GET"), (":scheme", "http"), (":path", "/a?b=c"), ("host", "h")],
-        &[(":method", "OPTIONS"), (":scheme", "https"), (":path", "*"), ("host", "h")],
+        &[
+            (":method", "GET"),
+            (":scheme", "http"),
+            (":path", "/a?b=c"),
+            ("host", "h"),
+        ],
+        &[
+            (":method", "OPTIONS"),
+            (":scheme", "https"),
+            (":path", "*"),
+            ("host", "h"),
+        ],
         &[(":method", "CONNECT"), (":authority", "[::1]:443")],
         &[
             (":method", "CONNECT"),
@@ -123,7 +133,9 @@ fn authority_and_host() {
 #[test]
 fn connect_has_a_form_of_its_own() {
     let connect = |more: &[(&'static str, &'static str)]| {
-        reason(request(section(&[&[(":method", "CONNECT")], more].concat())))
+        reason(request(section(
+            &[&[(":method", "CONNECT")], more].concat(),
+        )))
     };
     assert_eq!(connect(&[(":authority", "h:1")]), None);
     assert!(connect(&[]).is_some());

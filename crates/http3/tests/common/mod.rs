@@ -132,6 +132,11 @@ impl Host {
         }
     }
 
+    /// Connections begun from now on have other settings.
+    pub fn configure(&mut self, change: impl FnOnce(&mut Config)) {
+        change(Arc::make_mut(&mut self.config));
+    }
+
     fn begin(&mut self, handle: Handle, connection: quic::Connection, raw: bool) {
         self.handle = Some(handle);
         self.quic = Some(connection);
@@ -316,6 +321,7 @@ impl World {
         let connected = self.client.endpoint.connect(self.now, connect);
         let (handle, connection) = connected.expect("connects");
         let raw = self.raw == Some(Role::Client);
+        self.server.closed = None;
         self.client.begin(handle, connection, raw);
     }
 
@@ -327,9 +333,9 @@ impl World {
         self.must("a handshake", |world| {
             [Role::Client, Role::Server].into_iter().all(|role| {
                 let host = world.host(role);
-                let confirmed = host.quic.as_ref().is_some_and(|quic| quic.is_confirmed());
-                let settled = raw.is_some()
-                    || host.quic.is_some() && host.http().peer_settings().is_some();
+                let confirmed = host.quic.as_ref().is_some_and(quic::Connection::is_confirmed);
+                let settled =
+                    raw.is_some() || host.quic.is_some() && host.http().peer_settings().is_some();
                 confirmed && settled
             })
         });
@@ -496,14 +502,22 @@ impl Peer {
 
     fn on_event(&mut self, event: Event, requests: &mut Vec<(StreamId, Request)>) {
         match event {
-            Event::Request { stream, request, end } => {
+            Event::Request {
+                stream,
+                request,
+                end,
+            } => {
                 let heard = self.heard(stream);
                 heard.request = Some(request.clone());
                 heard.ended = end;
                 requests.push((stream, request));
                 self.readable.push(stream);
             }
-            Event::Response { stream, response, end } => {
+            Event::Response {
+                stream,
+                response,
+                end,
+            } => {
                 let heard = self.heard(stream);
                 assert!(heard.response.is_none(), "two responses");
                 heard.response = Some(response);
