@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 
 use super::{ConnectionId, NewCid, ResetToken};
 use crate::error::{Code, TransportError};
+use crate::memory;
 use crate::time::Instant;
 
 /// Connection IDs we keep issued at a time unless configured; the peer's
@@ -260,6 +261,12 @@ impl LocalCids {
     /// The connection IDs that lead to this connection, oldest first.
     pub fn issued(&self) -> impl Iterator<Item = ConnectionId> + '_ {
         self.issued.iter().map(|c| c.cid)
+    }
+
+    /// Bytes allocated.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        memory::short_list(&self.issued) + memory::ring(&self.changes)
     }
 
     /// Those the peer may hold after it obeyed our Retire Prior To.

@@ -14,6 +14,7 @@ use crate::crypto::retry::retry_is_genuine;
 use crate::crypto::{ClientSessions, KeyStep, Level, Session, Summary, initial_keys};
 use crate::error::{Code, TransportError};
 use crate::event::{DropReason, TraceEvent};
+use crate::memory;
 use crate::stream::PeerLimits;
 use crate::wire::transport_parameters::HandshakeCids;
 use crate::wire::{PacketKind, PartialHeader, Reader, TransportParameters, Version};
@@ -92,6 +93,23 @@ impl Tls {
             memory: None,
             scratch: Vec::new(),
         }
+    }
+
+    /// Bytes allocated, TLS itself left out: its library does not tell.
+    pub(crate) fn memory(&self) -> usize {
+        let parameters = [
+            Some(&self.local),
+            self.peer.as_ref(),
+            self.remembered.as_ref(),
+        ];
+        let parameters = parameters.into_iter().flatten();
+        let versions = parameters.filter_map(|p| p.version_information.as_ref());
+        self.token.capacity()
+            + self.scratch.capacity()
+            + self.summary.memory()
+            + versions
+                .map(|versions| memory::list(&versions.available))
+                .sum::<usize>()
     }
 
     pub(crate) fn remember_with(&mut self, memory: Memory) {

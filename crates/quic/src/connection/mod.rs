@@ -18,7 +18,7 @@
 //! | `outcome` | what acknowledgements and losses mean for the frames sent |
 //! | `migration` | paths: found, validated, chosen, given up |
 //! | `timers` | everything that waits for a time |
-//! | `api`, `stats` | what the application calls and reads |
+//! | `api`, `stats`, `memory` | what the application calls and reads |
 
 mod api;
 mod close;
@@ -32,6 +32,7 @@ mod handshake;
 mod invariants;
 mod keyring;
 mod life;
+mod memory;
 mod migration;
 mod outcome;
 mod packet;
@@ -53,6 +54,7 @@ use clearway_recovery::{Outcome, PathRecovery, Recovery, Space};
 pub use self::api::{Event, UpdateKeysError};
 pub use self::config::Config;
 pub use self::life::ConnectionError;
+pub use self::memory::Memory;
 pub use self::migration::MigrateError;
 #[cfg(feature = "testing")]
 pub use self::packet::Forgery;

@@ -32,6 +32,7 @@ use crate::crypto::{
 };
 use crate::error::{Code, TransportError};
 use crate::event::DropReason;
+use crate::memory;
 use crate::rng::Rng;
 use crate::wire::header::{HeaderKind, OpenHeader, PartialHeader};
 use crate::wire::{self, Version};
@@ -214,6 +215,18 @@ impl Endpoint {
     #[must_use]
     pub fn handshakes(&self) -> usize {
         self.overload.handshakes()
+    }
+
+    /// Bytes of memory the endpoint holds beside its connections
+    /// ([`Connection::memory`]): routes and counts of handshakes.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        let known = self.known.values();
+        let cids = known.map(|known| memory::list(&known.cids) + memory::list(&known.tokens));
+        cids.sum::<usize>()
+            + memory::table(&self.known)
+            + self.routes.memory()
+            + self.overload.memory()
     }
 
     /// Finds whose datagram this is. An answer that needs no connection is

@@ -43,6 +43,11 @@ impl RangeSet {
         self.spans.front().copied()
     }
 
+    /// Bytes allocated.
+    pub(super) fn memory(&self) -> usize {
+        crate::memory::ring(&self.spans)
+    }
+
     pub(super) fn clear(&mut self) {
         self.spans = VecDeque::new();
     }

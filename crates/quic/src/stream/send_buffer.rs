@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 use super::ranges::{RangeSet, Span};
+use crate::memory;
 
 /// Size to which copied writes are gathered, bytes: one allocation for about fifty
 /// packets.
@@ -107,9 +108,15 @@ impl SendBuffer {
         self.end
     }
 
-    /// Memory the blocks take, bytes.
-    pub(super) const fn pinned(&self) -> usize {
+    /// Bytes of data that the blocks keep.
+    #[cfg(test)]
+    const fn pinned(&self) -> usize {
         self.pinned
+    }
+
+    /// Bytes allocated: the blocks, and what is known of the data in them.
+    pub(super) fn memory(&self) -> usize {
+        self.pinned + memory::ring(&self.blocks) + self.acked.memory() + self.lost.memory()
     }
 
     pub(super) fn is_finished(&self) -> bool {

@@ -14,6 +14,7 @@ use super::state::{RecvState, SendState};
 use super::window::Window;
 use super::{Config, Directionality, PeerLimits, StreamId};
 use crate::Role;
+use crate::memory;
 use crate::time::Instant;
 
 /// Whether [`Streams::fill`] has something to write.
@@ -88,7 +89,8 @@ pub struct Streams {
     pub(super) receive: Window,
     /// The sum of highest offsets received.
     pub(super) received: u64,
-    pub(super) receive_pinned: usize,
+    /// Memory of the receive buffers, bytes.
+    receive_memory: usize,
     /// A MAX_DATA is to be sent.
     pub(super) credit_pending: bool,
     /// Streams with [`Control`] frames to send.
@@ -119,7 +121,7 @@ impl Streams {
                 Instant::ZERO,
             ),
             received: 0,
-            receive_pinned: 0,
+            receive_memory: 0,
             credit_pending: false,
             control: BTreeSet::new(),
             events: Events::default(),
@@ -206,12 +208,14 @@ impl Streams {
         self.events.poll()
     }
 
-    /// Memory charged to this connection's streams, bytes.
+    /// Bytes allocated for streams: buffers, the streams themselves, turns, events.
     #[must_use]
     pub fn memory(&self) -> usize {
-        self.sending.pinned
-            + self.receive_pinned
-            + self.streams.capacity() * size_of::<(StreamId, Stream)>()
+        self.sending.memory()
+            + self.receive_memory
+            + memory::table(&self.streams)
+            + memory::set(&self.control)
+            + self.events.memory()
     }
 
     /// What the streams hold.
@@ -220,8 +224,8 @@ impl Streams {
         Counts {
             open: self.streams.len(),
             stalled: self.sending.stalled,
-            send_buffered: self.sending.pinned,
-            receive_buffered: self.receive_pinned,
+            send_buffered: self.sending.buffered(),
+            receive_buffered: self.receive_memory,
             receive_window: self.receive.size(),
             consumed: self.receive.consumed(),
         }
@@ -330,9 +334,9 @@ impl Streams {
     ) -> Option<R> {
         let stream = self.streams.get_mut(&id)?;
         let half = stream.recv.as_mut()?;
-        let before = half.pinned();
+        let before = half.memory();
         let result = change(half);
-        self.receive_pinned = self.receive_pinned - before + half.pinned();
+        self.receive_memory = self.receive_memory - before + half.memory();
         let control = Control {
             stop: stream.control.stop && half.wants_stop(),
             credit: half.wants_credit() && (stream.control.credit || half.window.is_due()),
@@ -409,8 +413,10 @@ impl Streams {
         let Some(stream) = self.streams.remove(&id) else {
             return;
         };
-        self.receive_pinned -= stream.recv.as_ref().map_or(0, RecvHalf::pinned);
-        debug_assert_eq!(stream.send.map_or(0, |s| s.charge()), 0);
+        self.receive_memory -= stream.recv.as_ref().map_or(0, RecvHalf::memory);
+        if let Some(half) = &stream.send {
+            self.sending.forget(half);
+        }
         if id.initiator() != self.role {
             self.remote[slot(id.directionality())].close();
         }

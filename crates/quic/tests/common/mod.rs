@@ -12,10 +12,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use clearway_links::{Direction, Nat, Packet, Path, Time};
-use clearway_quic::Instant;
 use clearway_quic::ack::ReceivedEcn;
 use clearway_quic::cid::generator::RandomGenerator;
-use clearway_quic::connection::{Config, Connect, Connection, Event, Received};
+use clearway_quic::connection::{Config, Connect, Connection, Event, Memory, Received};
 use clearway_quic::crypto::{
     ClientCrypto, ClientSessions, Identity, ReplayFilter, ResetKey, Roots, ServerCrypto, TokenKey,
 };
@@ -23,6 +22,7 @@ use clearway_quic::endpoint::{Arrival, Endpoint, EndpointConfig, Handle, Limits,
 use clearway_quic::path::ecn::Mark;
 use clearway_quic::rng::Rng;
 use clearway_quic::stream::{Directionality, ReadError, WriteError};
+use clearway_quic::{Instant, Role};
 
 /// Wall time of virtual time zero, in Unix seconds.
 pub const UNIX_ORIGIN: u64 = 1_800_000_000;
@@ -189,6 +189,12 @@ impl Host {
         None
     }
 
+    /// Bytes of memory of everything here, routes included.
+    pub fn memory(&self) -> usize {
+        let connections = self.connections.values().map(Connection::memory);
+        self.endpoint.memory() + connections.sum::<usize>()
+    }
+
     fn next_timeout(&self) -> Option<Instant> {
         self.connections
             .values()
@@ -232,6 +238,50 @@ impl Host {
     }
 }
 
+/// The most memory that one end held, weighed after every step, and the bound
+/// it is checked against when the world ends.
+pub struct Meter {
+    role: Role,
+    pub bound: usize,
+    pub peak: usize,
+    /// What the newest connection was made of then.
+    parts: Memory,
+    weighings: u64,
+}
+
+impl Meter {
+    /// Weighs `role`'s end.
+    pub fn new(role: Role, bound: usize) -> Self {
+        Self {
+            role,
+            bound,
+            peak: 0,
+            parts: Memory::default(),
+            weighings: 0,
+        }
+    }
+}
+
+impl Drop for Meter {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        let Self {
+            role,
+            bound,
+            peak,
+            parts,
+            weighings,
+        } = *self;
+        assert!(weighings > 0, "the {role:?} was never weighed");
+        assert!(
+            peak <= bound,
+            "the {role:?} held {peak} bytes, over {bound}: {parts:?}"
+        );
+    }
+}
+
 /// Sees every datagram before it is sent; false drops it.
 pub type Filter = Box<dyn FnMut(Direction, &mut Packet) -> bool>;
 
@@ -252,6 +302,8 @@ pub struct World {
     pub nat: Option<Nat>,
     /// Called for every datagram before it is sent: false drops it.
     pub filter: Option<Filter>,
+    /// Weighs one end after every datagram, timer and flush.
+    pub meter: Option<Meter>,
 }
 
 impl World {
@@ -270,6 +322,23 @@ impl World {
             nat: None,
             digest: 0xcbf2_9ce4_8422_2325,
             filter: None,
+            meter: None,
+        }
+    }
+
+    fn weigh(&mut self) {
+        if let Some(meter) = &mut self.meter {
+            let host = match meter.role {
+                Role::Client => &self.client,
+                Role::Server => &self.server,
+            };
+            let held = host.memory();
+            meter.weighings += 1;
+            if held > meter.peak {
+                meter.peak = held;
+                let newest = host.connections.values().next_back();
+                meter.parts = newest.map(Connection::memory_by_part).unwrap_or_default();
+            }
         }
     }
 
@@ -334,6 +403,7 @@ impl World {
         }
         self.client.handle_timeouts(self.now);
         self.server.handle_timeouts(self.now);
+        self.weigh();
         true
     }
 
@@ -353,6 +423,7 @@ impl World {
         if let Some(response) = host.receive(self.now, packet) {
             self.send(back, response);
         }
+        self.weigh();
     }
 
     fn send(&mut self, direction: Direction, mut packet: Packet) {
@@ -378,11 +449,13 @@ impl World {
 
     /// Sends what both ends have to send.
     pub fn flush(&mut self) {
+        self.weigh();
         let mut out = Vec::new();
         self.client
             .transmit(self.now, |packet| out.push((Direction::Up, packet)));
         self.server
             .transmit(self.now, |packet| out.push((Direction::Down, packet)));
+        self.weigh();
         for (direction, packet) in out {
             self.send(direction, packet);
         }

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use clearway_links::{Direction, Packet};
+use clearway_quic::Role;
 use clearway_quic::connection::ConnectionError;
 use clearway_quic::endpoint::Handle;
 use clearway_quic::error::Code;
 use clearway_quic::stream::Directionality;
 
-use crate::common::{Setup, World, path};
+use crate::common::{Setup, World};
+use crate::duel::{LINK, weighed};
 
 fn setup(retry_above: usize, refuse_above: usize) -> Setup {
     let mut setup = Setup::new();
@@ -56,7 +58,7 @@ fn progresses(world: &mut World, client: Handle, server: Handle) {
 
 #[test]
 fn above_the_budget_retry_and_above_the_hard_limit_refusal() {
-    let mut world = World::new(setup(20, 30), path("rate=1G delay=5ms", 1), 1);
+    let mut world = weighed(setup(20, 30), LINK, Role::Server);
     world.handshake();
     let live = |map: &std::collections::BTreeMap<Handle, _>| *map.keys().next().expect("one");
     let client = live(&world.client.connections);
@@ -79,7 +81,7 @@ fn above_the_budget_retry_and_above_the_hard_limit_refusal() {
 
 #[test]
 fn above_the_hard_limit_refusal() {
-    let mut world = World::new(setup(1000, 30), path("rate=1G delay=5ms", 1), 1);
+    let mut world = weighed(setup(1000, 30), LINK, Role::Server);
     world.handshake();
     let client = *world.client.connections.keys().next().expect("one");
     let server = *world.server.connections.keys().next().expect("one");
