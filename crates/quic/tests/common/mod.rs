@@ -126,6 +126,8 @@ pub struct Host {
     pub events: BTreeMap<Handle, Vec<Event>>,
     /// Accept clients (servers), else leave them without an answer.
     pub accepting: bool,
+    /// Refuse clients instead.
+    pub refusing: bool,
     response: Vec<u8>,
     train: Vec<u8>,
 }
@@ -138,6 +140,7 @@ impl Host {
             connections: BTreeMap::new(),
             events: BTreeMap::new(),
             accepting: true,
+            refusing: false,
             response: Vec::new(),
             train: vec![0; 65_536],
         }
@@ -173,6 +176,10 @@ impl Host {
             .receive(now, unix, from, &packet.data, &mut self.response);
         let handle = match arrival {
             Arrival::Connection(handle) => handle,
+            Arrival::Incoming(incoming) if self.refusing => {
+                self.endpoint.refuse(&incoming, &mut self.response);
+                return Some(Packet::new(packet.dst, packet.src, self.response.clone()));
+            }
             Arrival::Incoming(incoming) if self.accepting => {
                 let (handle, connection) = self.endpoint.accept(now, &incoming).expect("accepts");
                 self.connections.insert(handle, connection);
