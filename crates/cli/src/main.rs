@@ -6,6 +6,8 @@ mod say;
 mod demo;
 mod failure;
 mod identity;
+mod interrupt;
+mod output;
 mod raw;
 mod relay;
 mod size;

@@ -65,7 +65,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Forget a client address after so long without traffic.
-    #[arg(long, value_name = "TIME", default_value_t = Span(DEFAULT_IDLE))]
+    #[arg(long, value_name = "TIME", default_value_t = Span(DEFAULT_IDLE), value_parser = period)]
     idle: Span,
     /// Most client addresses at once.
     #[arg(long, value_name = "COUNT", default_value_t = DEFAULT_MAX_FLOWS as u64,
