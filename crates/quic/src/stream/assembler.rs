@@ -10,8 +10,9 @@ use crate::memory;
 /// Size and alignment of a block, bytes.
 const BLOCK: u64 = 32 << 10;
 
-/// Smallest allocation of a stream's first block, bytes.
-const FIRST: usize = 1 << 10;
+/// Smallest allocation of a stream's first block, bytes: of a hundred thousand
+/// tiny streams each has one.
+const FIRST: usize = 64;
 
 /// The peer left more gaps than we keep track of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,6 +17,9 @@ use crate::Role;
 use crate::memory;
 use crate::time::Instant;
 
+/// Streams for which the table never shrinks.
+const SMALL_TABLE: usize = 256;
+
 /// Whether [`Streams::fill`] has something to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sendability {
@@ -417,8 +420,19 @@ impl Streams {
         if let Some(half) = &stream.send {
             self.sending.forget(half);
         }
+        self.give_back();
         if id.initiator() != self.role {
             self.remote[slot(id.directionality())].close();
+        }
+    }
+
+    /// Keeps the table in proportion to the streams there are: it halves when
+    /// an eighth is in use, so that moving the rest costs each end of a stream a
+    /// constant part.
+    fn give_back(&mut self) {
+        let capacity = self.streams.capacity();
+        if capacity > SMALL_TABLE && self.streams.len() < capacity / 8 {
+            self.streams.shrink_to(capacity / 2);
         }
     }
 }
