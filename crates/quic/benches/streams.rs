@@ -36,11 +36,7 @@ fn say(connection: &mut Connection, id: StreamId) {
 fn serve(server: &mut Connection) {
     while let Some(event) = server.poll_event() {
         match event {
-            Event::Stream(StreamEvent::Readable(id)) => {
-                if ends(server, id) {
-                    say(server, id);
-                }
-            }
+            Event::Stream(StreamEvent::Readable(id)) if ends(server, id) => say(server, id),
             Event::Stream(StreamEvent::Opened(directionality)) => {
                 while server.accept(directionality).is_some() {}
             }
