@@ -18,7 +18,7 @@ use pair::Pair;
 /// The server sends `total` bytes; the client reads them all.
 fn bulk(pair: &mut Pair, total: u64) {
     let block = Bytes::from(vec![7; 1 << 20]);
-    let id = self
+    let id = pair
         .client
         .open(Directionality::Bidirectional)
         .expect("a stream");

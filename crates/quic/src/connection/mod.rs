@@ -12,7 +12,7 @@
 //! |---|---|
 //! | `life` | how far the handshake is, how the connection ends |
 //! | `keyring`, `space`, `crypto_stream` | keys and packet number spaces |
-//! | `handshake` | TLS, transport parameters, 0-RTT, Retry, Version Negotiation |
+//! | `tls`, `handshake` | TLS, transport parameters, 0-RTT, Retry, Version Negotiation |
 //! | `receive`, `frames` | the way in |
 //! | `transmit`, `packet`, `fill` | the way out |
 //! | `outcome` | what acknowledgements and losses mean for the frames sent |
@@ -42,6 +42,7 @@ mod setup;
 mod space;
 mod stats;
 mod timers;
+mod tls;
 mod transmit;
 
 use std::collections::VecDeque;
@@ -64,12 +65,12 @@ pub use self::stats::{Counters, Stats};
 pub use self::transmit::Transmit;
 
 use self::content::{Content, SentFrame};
-use self::handshake::Tls;
 use self::keyring::Keyring;
 use self::life::{Handshake, Life};
 use self::paths::Paths;
 use self::space::PacketSpace;
 use self::timers::Timers;
+use self::tls::Tls;
 use crate::ack::ReceivedEcn;
 use crate::cid::generator::CidGenerator;
 use crate::cid::local::{LocalCids, RoutingChange};

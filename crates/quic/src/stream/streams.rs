@@ -10,7 +10,6 @@ use super::event::{Events, StreamEvent, slot};
 use super::recv::{Received, RecvHalf};
 use super::send::SendHalf;
 use super::sending::{Before, Sending};
-use super::state::{RecvState, SendState};
 use super::window::Window;
 use super::{Config, Directionality, PeerLimits, StreamId};
 use crate::Role;
@@ -232,18 +231,6 @@ impl Streams {
             receive_window: self.receive.size(),
             consumed: self.receive.consumed(),
         }
-    }
-
-    /// The state of our sending half of a stream that is not over.
-    #[must_use]
-    pub fn send_state(&self, id: StreamId) -> Option<SendState> {
-        Some(self.streams.get(&id)?.send.as_ref()?.state())
-    }
-
-    /// The state of our receiving half of a stream that is not over.
-    #[must_use]
-    pub fn recv_state(&self, id: StreamId) -> Option<RecvState> {
-        Some(self.streams.get(&id)?.recv.as_ref()?.state())
     }
 
     fn has_control(&self) -> bool {
