@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 use crate::error::{Code, TransportError};
+use crate::memory;
 use crate::wire::cursor::varint_len;
 
 /// Bytes of a frame before its data when the Length field is left out.
@@ -92,6 +93,11 @@ impl Queue {
     fn push(&mut self, message: Bytes) {
         self.bytes += message.len();
         self.messages.push_back(message);
+    }
+
+    /// Bytes of the messages and of the queue itself.
+    fn memory(&self) -> usize {
+        self.bytes + memory::ring(&self.messages)
     }
 
     fn pop(&mut self) -> Option<Bytes> {
@@ -215,6 +221,12 @@ impl DatagramSender {
         self.queue.messages.is_empty()
     }
 
+    /// Bytes of the messages that wait, and of the queue.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.queue.memory()
+    }
+
     /// True once after a refused caller could try again.
     pub fn take_writable(&mut self) -> bool {
         core::mem::take(&mut self.writable)
@@ -283,10 +295,10 @@ impl DatagramReceiver {
         Ok(())
     }
 
-    /// Bytes of the messages that wait.
+    /// Bytes of the messages that wait, and of the queue.
     #[must_use]
     pub fn memory(&self) -> usize {
-        self.queue.bytes
+        self.queue.memory()
     }
 
     /// The oldest message.

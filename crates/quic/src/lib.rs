@@ -22,6 +22,7 @@ pub mod datagram;
 pub mod endpoint;
 pub mod error;
 pub mod event;
+mod memory;
 pub mod path;
 pub mod rng;
 pub mod stream;

@@ -224,11 +224,17 @@ impl<T> Ledger<T> {
     }
 
     /// Slots allocated, taken or not.
-    #[cfg(test)]
     fn slots(&self) -> usize {
         let chunks = self.chunks.iter().map(|chunk| chunk.slots.capacity());
         let spare = self.spare.iter().map(Vec::capacity);
         chunks.chain(spare).sum()
+    }
+
+    /// Bytes allocated; the walk is over chunks, not items.
+    pub(crate) fn memory(&self) -> usize {
+        self.slots() * size_of::<Option<T>>()
+            + self.chunks.capacity() * size_of::<Chunk<T>>()
+            + self.spare.capacity() * size_of::<Vec<Option<T>>>()
     }
 }
 

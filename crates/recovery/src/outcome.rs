@@ -134,6 +134,14 @@ impl<F> Outcome<F> {
         Self::default()
     }
 
+    /// Bytes that it keeps for the next event.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.acked.capacity() * size_of::<Acked<F>>()
+            + self.lost.capacity() * size_of::<Lost<F>>()
+            + self.persistent_congestion.capacity() * size_of::<PathId>()
+    }
+
     /// Empties it, keeping its memory.
     pub fn clear(&mut self) {
         let Self {

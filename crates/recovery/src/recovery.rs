@@ -382,6 +382,19 @@ impl<F> Recovery<F> {
             .map_or(Gate::Congestion, |path| path.gate(now))
     }
 
+    /// Bytes allocated: packets sent, losses remembered, paths. `content` is
+    /// what a packet's content has allocated besides its own size. Walks every
+    /// packet in flight, so not for every packet.
+    #[must_use]
+    pub fn memory(&self, content: impl Fn(&F) -> usize) -> usize {
+        let spaces = self.spaces.iter().map(|space| space.memory(&content));
+        let paths = self
+            .paths
+            .iter()
+            .map(|path| size_of_val(&*path.controller) + path.events.memory());
+        spaces.chain(paths).sum::<usize>() + self.paths.capacity() * size_of::<PathRecovery>()
+    }
+
     /// Gives back what is held for reuse, for a connection that goes quiet.
     pub fn release_memory(&mut self) {
         for space in &mut self.spaces {

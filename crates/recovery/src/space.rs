@@ -130,6 +130,13 @@ impl<F> SpaceLedger<F> {
         Some(bound)
     }
 
+    /// Bytes allocated, those of the packets' contents by `content`.
+    pub(crate) fn memory(&self, content: &impl Fn(&F) -> usize) -> usize {
+        let contents: usize = self.sent.iter().map(|(_, p)| content(&p.content)).sum();
+        let numbers = self.skipped.capacity() + self.unmetered.capacity();
+        self.sent.memory() + self.lost.memory() + numbers * size_of::<u64>() + contents
+    }
+
     /// Gives back the memory that is held for reuse.
     pub(crate) fn release_memory(&mut self) {
         self.sent.release_memory();

@@ -84,6 +84,11 @@ impl LostLog {
         self.packets.is_empty()
     }
 
+    /// Bytes allocated.
+    pub(crate) fn memory(&self) -> usize {
+        self.packets.capacity() * size_of::<Remembered>()
+    }
+
     /// Forgets everything, as at the end of a space.
     pub(crate) fn clear(&mut self) {
         self.packets = VecDeque::new();
@@ -180,6 +185,11 @@ impl CongestionEvents {
         self.collapsed = self.boundary;
         self.boundary = 0;
         self.events.clear();
+    }
+
+    /// Bytes allocated.
+    pub(crate) fn memory(&self) -> usize {
+        self.events.capacity() * size_of::<Event>()
     }
 
     fn find(&mut self, boundary: SendIndex) -> Option<&mut Event> {

@@ -5,6 +5,7 @@ use subtle::{Choice, ConstantTimeEq};
 
 use super::{ConnectionId, NewCid, ResetToken};
 use crate::error::{Code, TransportError};
+use crate::memory;
 use crate::path::PathId;
 
 /// Our active_connection_id_limit unless configured: a path in use, its
@@ -275,6 +276,15 @@ impl RemoteCids {
             .iter()
             .filter(|c| c.path.is_some())
             .filter_map(|c| c.reset_token)
+    }
+
+    /// Bytes allocated.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        memory::short_list(&self.held)
+            + memory::short_list(&self.seen)
+            + memory::short_list(&self.retiring)
+            + memory::short_list(&self.wanting)
     }
 
     fn of(&self, path: PathId) -> Option<&Held> {

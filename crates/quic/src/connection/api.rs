@@ -155,6 +155,13 @@ impl Connection {
         self.tls.retried()
     }
 
+    /// How many streams of this kind could be opened now: so many of those that
+    /// wait for one need waking on `StreamEvent::StreamsAvailable`, not all.
+    #[must_use]
+    pub fn openable(&self, directionality: Directionality) -> u64 {
+        self.streams.openable(directionality)
+    }
+
     /// Opens a stream; `None` while the peer's limit is reached (then
     /// `StreamEvent::StreamsAvailable` follows).
     pub fn open(&mut self, directionality: Directionality) -> Option<StreamId> {

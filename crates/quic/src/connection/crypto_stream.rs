@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::error::{Code, TransportError};
+use crate::memory;
 use crate::wire::RangeSet;
 
 /// Bytes beyond the read position that we buffer. RFC 9000 §7.5 asks for at
@@ -171,9 +172,14 @@ impl CryptoStream {
         }
     }
 
-    /// Bytes of memory held, for the connection's bound.
+    /// Bytes allocated. A piece is charged by its length, which is its capacity:
+    /// it was copied out of its packet.
     pub(crate) fn memory(&self) -> usize {
-        self.receive.buffered + self.send.data.capacity()
+        self.receive.buffered
+            + memory::map(&self.receive.pieces)
+            + memory::ring(&self.send.data)
+            + self.send.lost.memory()
+            + self.send.acked.memory()
     }
 }
 

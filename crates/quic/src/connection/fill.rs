@@ -37,6 +37,11 @@ pub(crate) struct Control {
 }
 
 impl Control {
+    /// Bytes allocated.
+    pub(crate) fn memory(&self) -> usize {
+        self.new_token.as_ref().map_or(0, Vec::capacity)
+    }
+
     fn is_due(&self) -> bool {
         self.handshake_done || self.new_token_due || self.ack_frequency_due
     }
@@ -87,8 +92,12 @@ impl Connection {
                 self.fill_data(now, draft, w);
             }
         }
+        // While something else asks for one, its ACK does as well: a peer that
+        // acknowledges nothing is not asked again and again.
+        let lonely = w.written() > 0
+            && self.space(draft.space).since_eliciting >= PING_AMONG_ACKS
+            && !self.recovery.has_unacked(draft.space);
         let state = self.space(draft.space);
-        let lonely = state.since_eliciting >= PING_AMONG_ACKS && w.written() > 0;
         if !draft.ack_eliciting
             && (probing || lonely || (state.ping && permit.is_open()))
             && w.remaining() > 0

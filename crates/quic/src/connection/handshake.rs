@@ -2,8 +2,6 @@
 //! Negotiation (RFC 9000 §7, RFC 9001 §4).
 
 use core::time::Duration;
-use std::net::SocketAddr;
-use std::sync::Arc;
 
 use clearway_recovery::{PtoContext, Space};
 
@@ -11,7 +9,7 @@ use super::life::{ConnectionError, Handshake};
 use super::{Connection, EndpointEvent, Event};
 use crate::cid::ConnectionId;
 use crate::crypto::retry::retry_is_genuine;
-use crate::crypto::{ClientSessions, KeyStep, Level, Session, Summary, initial_keys};
+use crate::crypto::{KeyStep, Level, Session, initial_keys};
 use crate::error::{Code, TransportError};
 use crate::event::{DropReason, TraceEvent};
 use crate::stream::PeerLimits;
@@ -22,135 +20,6 @@ use crate::{Instant, Role};
 /// TLS alerts (RFC 8446 §6).
 const UNEXPECTED_MESSAGE: u8 = 10;
 const MISSING_EXTENSION: u8 = 109;
-
-/// Packets between two deliberately unused packet numbers, at first.
-const FIRST_SKIP: u64 = 200;
-
-/// The TLS side of a connection, and what the handshake agreed on.
-#[derive(Debug)]
-pub(crate) struct Tls {
-    /// `None` once nothing more is expected of TLS.
-    session: Option<Session>,
-    pub(crate) version: Version,
-    /// In our Initial packets: from a Retry or a NEW_TOKEN (client).
-    pub(crate) token: Vec<u8>,
-    /// Source Connection ID of our long headers.
-    pub(crate) local_cid: ConnectionId,
-    /// Destination Connection ID of the client's first Initial.
-    pub(crate) original_dcid: ConnectionId,
-    /// Source Connection ID of a Retry.
-    retry_scid: Option<ConnectionId>,
-    /// Source Connection ID of the peer's first Initial (client: the server's).
-    peer_cid: Option<ConnectionId>,
-    pub(crate) local: TransportParameters,
-    pub(crate) peer: Option<TransportParameters>,
-    /// Remembered ones in force for 0-RTT, until the server's arrive.
-    remembered: Option<TransportParameters>,
-    pub(crate) zero_rtt_accepted: Option<bool>,
-    /// Clear the QUIC bit at random: the peer offered it (RFC 9287).
-    pub(crate) grease_quic_bit: bool,
-    /// The packet number to leave out next, and how many have been.
-    pub(crate) next_skip: u64,
-    pub(crate) skips: u32,
-    pub(crate) summary: Summary,
-    /// Where NEW_TOKEN tokens go (client).
-    memory: Option<Memory>,
-    /// Bytes from TLS on their way into CRYPTO streams; reused.
-    scratch: Vec<u8>,
-}
-
-/// What a client remembers of the server for next time.
-#[derive(Debug)]
-pub(crate) struct Memory {
-    pub(crate) sessions: Arc<ClientSessions>,
-    pub(crate) server: rustls::pki_types::ServerName<'static>,
-}
-
-impl Tls {
-    pub(crate) fn new(
-        session: Session,
-        local: TransportParameters,
-        local_cid: ConnectionId,
-        original_dcid: ConnectionId,
-    ) -> Self {
-        Self {
-            session: Some(session),
-            version: Version::V1,
-            token: Vec::new(),
-            local_cid,
-            original_dcid,
-            retry_scid: None,
-            peer_cid: None,
-            local,
-            peer: None,
-            remembered: None,
-            zero_rtt_accepted: None,
-            grease_quic_bit: false,
-            next_skip: FIRST_SKIP,
-            skips: 0,
-            summary: Summary::default(),
-            memory: None,
-            scratch: Vec::new(),
-        }
-    }
-
-    /// Client: a Retry came. Server: this attempt answers one of ours.
-    pub(crate) fn retried(&self) -> bool {
-        self.retry_scid.is_some() || self.local.retry_source_connection_id.is_some()
-    }
-
-    pub(crate) fn remember_with(&mut self, memory: Memory) {
-        if let Some(token) = memory.sessions.take_token(&memory.server) {
-            self.token = token;
-        }
-        self.memory = Some(memory);
-    }
-
-    pub(crate) fn set_peer_cid(&mut self, cid: ConnectionId) {
-        self.peer_cid = Some(cid);
-    }
-
-    pub(crate) fn store_token(&self, token: &[u8]) {
-        if let Some(memory) = &self.memory {
-            memory.sessions.put_token(&memory.server, token.to_vec());
-        }
-    }
-
-    /// The peer's parameters in force now.
-    fn in_force(&self) -> Option<&TransportParameters> {
-        self.peer.as_ref().or(self.remembered.as_ref())
-    }
-
-    pub(crate) fn peer_ack_delay(&self, ack: &crate::wire::frame::ack::Ack<'_>) -> Duration {
-        let exponent = self.peer.as_ref().map_or(3, |peer| peer.ack_delay_exponent);
-        Duration::from_micros(ack.delay_micros(exponent))
-    }
-
-    pub(crate) fn peer_max_udp_payload(&self) -> u64 {
-        self.in_force()
-            .map_or(u64::MAX, |peer| peer.max_udp_payload_size)
-    }
-
-    pub(crate) fn peer_disables_migration(&self) -> bool {
-        self.peer
-            .as_ref()
-            .is_some_and(|peer| peer.disable_active_migration)
-    }
-
-    pub(crate) fn preferred_address(&self, v6: bool) -> Option<SocketAddr> {
-        let preferred = self.peer.as_ref()?.preferred_address.as_ref()?;
-        if v6 {
-            preferred.v6.map(SocketAddr::V6)
-        } else {
-            preferred.v4.map(SocketAddr::V4)
-        }
-    }
-
-    fn fill_summary(&mut self) {
-        let Some(session) = &self.session else { return };
-        self.summary = session.summary();
-    }
-}
 
 impl Connection {
     /// A CRYPTO frame arrived.

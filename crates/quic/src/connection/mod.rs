@@ -12,13 +12,13 @@
 //! |---|---|
 //! | `life` | how far the handshake is, how the connection ends |
 //! | `keyring`, `space`, `crypto_stream` | keys and packet number spaces |
-//! | `handshake` | TLS, transport parameters, 0-RTT, Retry, Version Negotiation |
+//! | `tls`, `handshake` | TLS, transport parameters, 0-RTT, Retry, Version Negotiation |
 //! | `receive`, `frames` | the way in |
 //! | `transmit`, `packet`, `fill` | the way out |
 //! | `outcome` | what acknowledgements and losses mean for the frames sent |
 //! | `migration` | paths: found, validated, chosen, given up |
 //! | `timers` | everything that waits for a time |
-//! | `api`, `stats` | what the application calls and reads |
+//! | `api`, `stats`, `memory` | what the application calls and reads |
 
 mod api;
 mod close;
@@ -32,6 +32,7 @@ mod handshake;
 mod invariants;
 mod keyring;
 mod life;
+mod memory;
 mod migration;
 mod outcome;
 mod packet;
@@ -41,6 +42,7 @@ mod setup;
 mod space;
 mod stats;
 mod timers;
+mod tls;
 mod transmit;
 
 use std::collections::VecDeque;
@@ -53,6 +55,7 @@ use clearway_recovery::{Outcome, PathRecovery, Recovery, Space};
 pub use self::api::{Event, UpdateKeysError};
 pub use self::config::Config;
 pub use self::life::ConnectionError;
+pub use self::memory::Memory;
 pub use self::migration::MigrateError;
 #[cfg(feature = "testing")]
 pub use self::packet::Forgery;
@@ -62,12 +65,12 @@ pub use self::stats::{Counters, Stats};
 pub use self::transmit::Transmit;
 
 use self::content::{Content, SentFrame};
-use self::handshake::Tls;
 use self::keyring::Keyring;
 use self::life::{Handshake, Life};
 use self::paths::Paths;
 use self::space::PacketSpace;
 use self::timers::Timers;
+use self::tls::Tls;
 use crate::ack::ReceivedEcn;
 use crate::cid::generator::CidGenerator;
 use crate::cid::local::{LocalCids, RoutingChange};

@@ -7,6 +7,7 @@ use clearway_recovery::PathId;
 
 use super::Received;
 use crate::Instant;
+use crate::memory;
 use crate::path::amplification::Amplification;
 use crate::path::ecn::{Mark, PathEcn};
 use crate::path::mtu::MtuDiscovery;
@@ -77,6 +78,11 @@ impl Paths {
             paths: vec![first],
             previous: None,
         }
+    }
+
+    /// Bytes allocated. What a path holds itself is of fixed size.
+    pub(crate) fn memory(&self) -> usize {
+        memory::list(&self.paths)
     }
 
     pub(crate) fn next_id(&self) -> PathId {

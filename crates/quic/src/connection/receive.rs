@@ -245,6 +245,10 @@ impl Connection {
         };
         let number = header.number.recover(largest);
         let Some(len) = direction.open(number, packet, header.header_len) else {
+            // RFC 9001 §6.6: the limit is the connection's, across all keys.
+            if let Some(keys) = &mut self.keys.one_rtt {
+                keys.note_failed_open()?;
+            }
             return Ok(None);
         };
         header.check_reserved()?;

@@ -8,12 +8,12 @@ use clearway_recovery::{PathId, Recovery, congestion};
 use rustls::pki_types::ServerName;
 
 use super::fill::Control;
-use super::handshake::{Memory, Tls};
 use super::keyring::Keyring;
 use super::life::{Handshake, Life};
 use super::paths::{Path, Paths};
 use super::space::PacketSpace;
 use super::timers::Timers;
+use super::tls::{Memory, Tls};
 use super::{Config, Connection, Outcome, stats};
 use crate::ack::AckPolicy;
 use crate::cid::generator::CidGenerator;

@@ -99,17 +99,4 @@ impl Connection {
             idle_wakeups: self.timers.idle_wakeups,
         }
     }
-
-    /// Bytes of memory the peer can make this connection hold: stream buffers,
-    /// CRYPTO, queued DATAGRAMs, packets kept until their keys exist.
-    #[must_use]
-    pub fn memory(&self) -> usize {
-        let crypto: usize = self.spaces.iter().map(|space| space.crypto.memory()).sum();
-        let kept: usize = self
-            .undecryptable
-            .iter()
-            .map(|(_, packet)| packet.len())
-            .sum();
-        self.streams.memory() + self.datagrams_in.memory() + crypto + kept
-    }
 }

@@ -7,13 +7,14 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::time_provider::{DefaultTimeProvider, TimeProvider};
+use rustls::time_provider::TimeProvider;
 use rustls::{
     ClientConfig, DigitallySignedStruct, KeyLog, KeyLogFile, RootCertStore, SignatureScheme,
 };
 
 use super::client_sessions::ClientSessions;
-use super::config_error::{ConfigError, alpn};
+use super::common_settings::{CommonSettings, common_setters};
+use super::config_error::ConfigError;
 use super::identity::{Identity, certificates};
 use super::provider::Algorithms;
 
@@ -59,13 +60,10 @@ enum Trust {
 #[must_use]
 pub struct ClientCrypto {
     trust: Trust,
-    algorithms: Algorithms,
-    alpn: Vec<Vec<u8>>,
+    common: CommonSettings,
     identity: Option<Identity>,
     early_data: bool,
     sessions: Arc<ClientSessions>,
-    key_log: Option<Arc<dyn KeyLog>>,
-    wall_clock: Arc<dyn TimeProvider>,
 }
 
 impl ClientCrypto {
@@ -89,26 +87,11 @@ impl ClientCrypto {
     fn with_trust(trust: Trust) -> Self {
         Self {
             trust,
-            algorithms: Algorithms::default(),
-            alpn: Vec::new(),
+            common: CommonSettings::default(),
             identity: None,
             early_data: true,
             sessions: Arc::new(ClientSessions::default()),
-            key_log: None,
-            wall_clock: Arc::new(DefaultTimeProvider),
         }
-    }
-
-    /// What may be negotiated; everything by default.
-    pub fn algorithms(mut self, algorithms: Algorithms) -> Self {
-        self.algorithms = algorithms;
-        self
-    }
-
-    /// Application protocols, most preferred first.
-    pub fn alpn<P: Into<Vec<u8>>>(mut self, protocols: impl IntoIterator<Item = P>) -> Self {
-        self.alpn = protocols.into_iter().map(Into::into).collect();
-        self
     }
 
     /// The certificate to show to servers that ask.
@@ -130,22 +113,7 @@ impl ClientCrypto {
         self
     }
 
-    /// Hand every secret to `log`.
-    pub fn key_log(mut self, log: Arc<dyn KeyLog>) -> Self {
-        self.key_log = Some(log);
-        self
-    }
-
-    /// Append every secret to the file that `SSLKEYLOGFILE` names, if it does.
-    pub fn key_log_from_env(self) -> Self {
-        self.key_log(Arc::new(KeyLogFile::new()))
-    }
-
-    /// Judge certificates and tickets by this clock rather than the system's.
-    pub fn wall_clock(mut self, clock: Arc<dyn TimeProvider>) -> Self {
-        self.wall_clock = clock;
-        self
-    }
+    common_setters!();
 
     /// The finished configuration, to be shared by all connections.
     ///
@@ -154,9 +122,9 @@ impl ClientCrypto {
     /// key, nothing is left to negotiate, or an ALPN name has an impossible
     /// length.
     pub fn build(self) -> Result<Arc<ClientConfig>, ConfigError> {
-        let provider = self.algorithms.provider()?;
+        let provider = self.common.algorithms.provider()?;
         let verifier = self.trust.verifier(&provider)?;
-        let builder = ClientConfig::builder_with_details(provider, self.wall_clock)
+        let builder = ClientConfig::builder_with_details(provider, self.common.wall_clock.clone())
             .with_protocol_versions(&[&rustls::version::TLS13])?
             .dangerous()
             .with_custom_certificate_verifier(verifier);
@@ -164,12 +132,10 @@ impl ClientCrypto {
             Some(identity) => builder.with_client_auth_cert(identity.chain, identity.key)?,
             None => builder.with_no_client_auth(),
         };
-        config.alpn_protocols = alpn(&self.alpn)?;
+        self.common
+            .finish(&mut config.alpn_protocols, &mut config.key_log)?;
         config.resumption = Resumption::store(self.sessions);
         config.enable_early_data = self.early_data;
-        if let Some(log) = self.key_log {
-            config.key_log = log;
-        }
         Ok(Arc::new(config))
     }
 }

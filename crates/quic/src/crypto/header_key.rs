@@ -40,6 +40,22 @@ impl HeaderKey {
             .new_mask(sample)
             .map_err(|_| rustls::Error::General("header sample of a wrong length".into()))
     }
+
+    /// Applies the mask, or takes it off: but for which first byte tells the
+    /// length of the number both are the same. `plain` makes it of the flipped one.
+    #[inline]
+    fn flip(
+        &self,
+        sample: &[u8],
+        first: &mut u8,
+        number: &mut [u8],
+        plain: impl FnOnce(u8) -> u8,
+    ) -> Result<(), rustls::Error> {
+        let mask = self.mask(sample, number)?;
+        *first ^= mask[0] & protected_bits(*first);
+        mask_number(plain(*first), &mask[1..], number);
+        Ok(())
+    }
 }
 
 #[inline]
@@ -69,10 +85,8 @@ impl quic::HeaderProtectionKey for HeaderKey {
         first: &mut u8,
         packet_number: &mut [u8],
     ) -> Result<(), rustls::Error> {
-        let mask = self.mask(sample, packet_number)?;
-        mask_number(*first, &mask[1..], packet_number);
-        *first ^= mask[0] & protected_bits(*first);
-        Ok(())
+        let plain = *first;
+        self.flip(sample, first, packet_number, |_| plain)
     }
 
     #[inline]
@@ -82,10 +96,7 @@ impl quic::HeaderProtectionKey for HeaderKey {
         first: &mut u8,
         packet_number: &mut [u8],
     ) -> Result<(), rustls::Error> {
-        let mask = self.mask(sample, packet_number)?;
-        *first ^= mask[0] & protected_bits(*first);
-        mask_number(*first, &mask[1..], packet_number);
-        Ok(())
+        self.flip(sample, first, packet_number, |flipped| flipped)
     }
 
     fn sample_len(&self) -> usize {

@@ -7,10 +7,10 @@
 //! header_key       hide and reveal packet numbers
 //! keys             both keys of a direction, both directions of a level
 //! initial, retry   keys and tags that everybody can compute
-//! update           1-RTT keys: phases, limits
+//! update, generation   1-RTT keys: phases, limits
 //! provider         what rustls may negotiate
 //! tls, alert       the handshake; its failures in words
-//! identity, server_config, client_config, config_error
+//! identity, server_config, client_config, common_settings, config_error
 //! server_sessions, client_sessions     what resumption and 0-RTT remember
 //! token, replay, reset                 Retry, NEW_TOKEN, stateless reset
 //! ```
@@ -22,7 +22,9 @@
 pub mod alert;
 pub mod client_config;
 pub mod client_sessions;
+mod common_settings;
 pub mod config_error;
+mod generation;
 pub mod header_key;
 pub mod identity;
 pub mod initial;

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use rustls::server::{ResolvesServerCert, WebPkiClientVerifier};
-use rustls::time_provider::{DefaultTimeProvider, TimeProvider};
+use rustls::time_provider::TimeProvider;
 use rustls::{KeyLog, KeyLogFile, ServerConfig};
 
 use super::client_config::Roots;
-use super::config_error::{ConfigError, alpn};
+use super::common_settings::{CommonSettings, common_setters};
+use super::config_error::ConfigError;
 use super::identity::Identity;
 use super::provider::Algorithms;
 use super::server_sessions::ServerSessions;
@@ -38,13 +39,10 @@ enum Certificates {
 #[must_use]
 pub struct ServerCrypto {
     certificates: Certificates,
-    algorithms: Algorithms,
-    alpn: Vec<Vec<u8>>,
+    common: CommonSettings,
     client_auth: ClientAuth,
     early_data: bool,
     sessions: Arc<ServerSessions>,
-    key_log: Option<Arc<dyn KeyLog>>,
-    wall_clock: Arc<dyn TimeProvider>,
 }
 
 impl ServerCrypto {
@@ -62,27 +60,11 @@ impl ServerCrypto {
     fn with_certificates(certificates: Certificates) -> Self {
         Self {
             certificates,
-            algorithms: Algorithms::default(),
-            alpn: Vec::new(),
+            common: CommonSettings::default(),
             client_auth: ClientAuth::None,
             early_data: false,
             sessions: Arc::new(ServerSessions::default()),
-            key_log: None,
-            wall_clock: Arc::new(DefaultTimeProvider),
         }
-    }
-
-    /// What may be negotiated; everything by default.
-    pub fn algorithms(mut self, algorithms: Algorithms) -> Self {
-        self.algorithms = algorithms;
-        self
-    }
-
-    /// Application protocols, most preferred first. A client without any of
-    /// them is refused with alert 120 (RFC 9001 §8.1).
-    pub fn alpn<P: Into<Vec<u8>>>(mut self, protocols: impl IntoIterator<Item = P>) -> Self {
-        self.alpn = protocols.into_iter().map(Into::into).collect();
-        self
     }
 
     /// Whether clients must show a certificate; not by default.
@@ -108,22 +90,7 @@ impl ServerCrypto {
         self
     }
 
-    /// Hand every secret to `log`.
-    pub fn key_log(mut self, log: Arc<dyn KeyLog>) -> Self {
-        self.key_log = Some(log);
-        self
-    }
-
-    /// Append every secret to the file that `SSLKEYLOGFILE` names, if it does.
-    pub fn key_log_from_env(self) -> Self {
-        self.key_log(Arc::new(KeyLogFile::new()))
-    }
-
-    /// Judge certificates and tickets by this clock rather than the system's.
-    pub fn wall_clock(mut self, clock: Arc<dyn TimeProvider>) -> Self {
-        self.wall_clock = clock;
-        self
-    }
+    common_setters!();
 
     /// The finished configuration, to be shared by all connections.
     ///
@@ -131,9 +98,10 @@ impl ServerCrypto {
     /// If the certificate does not belong to the key, client roots are empty,
     /// nothing is left to negotiate, or an ALPN name has an impossible length.
     pub fn build(self) -> Result<Arc<ServerConfig>, ConfigError> {
-        let provider = self.algorithms.provider()?;
-        let builder = ServerConfig::builder_with_details(provider.clone(), self.wall_clock)
-            .with_protocol_versions(&[&rustls::version::TLS13])?;
+        let provider = self.common.algorithms.provider()?;
+        let builder =
+            ServerConfig::builder_with_details(provider.clone(), self.common.wall_clock.clone())
+                .with_protocol_versions(&[&rustls::version::TLS13])?;
         let verifier = |roots: Roots, required: bool| {
             let roots = Arc::new(roots.into_store()?);
             let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider.clone());
@@ -161,16 +129,14 @@ impl ServerCrypto {
             }
             Certificates::Resolver(resolver) => builder.with_cert_resolver(resolver),
         };
-        config.alpn_protocols = alpn(&self.alpn)?;
+        self.common
+            .finish(&mut config.alpn_protocols, &mut config.key_log)?;
         config.session_storage = self.sessions;
         config.max_early_data_size = if self.early_data {
             UNLIMITED_EARLY_DATA
         } else {
             0
         };
-        if let Some(log) = self.key_log {
-            config.key_log = log;
-        }
         Ok(Arc::new(config))
     }
 }

@@ -13,6 +13,7 @@ use super::keys::{Direction, Keys};
 use super::update::OneRttKeys;
 use crate::Role;
 use crate::error::{Code, TransportError};
+use crate::memory;
 
 /// Where CRYPTO bytes travel (RFC 9001 §4; 0-RTT carries none).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -53,6 +54,17 @@ pub struct Summary {
     pub resumed: bool,
     /// Whether the server took 0-RTT data.
     pub early_data_accepted: bool,
+}
+
+impl Summary {
+    /// Bytes allocated.
+    pub(crate) fn memory(&self) -> usize {
+        let certificates = self.peer_certificates.iter().map(|cert| cert.len());
+        memory::list(&self.peer_certificates)
+            + certificates.sum::<usize>()
+            + self.alpn.as_ref().map_or(0, Vec::capacity)
+            + self.server_name.as_ref().map_or(0, String::capacity)
+    }
 }
 
 /// Outgoing bytes of one level, and the keys that come after them.

@@ -16,8 +16,9 @@
 //! those after them are derived once a genuine packet has called for it, which
 //! §6.3 permits.
 
-use rustls::quic::{HeaderProtectionKey, PacketKey, PacketKeySet, Secrets};
+use rustls::quic::{HeaderProtectionKey, Secrets};
 
+use super::generation::{Local, Next, Previous, Remote, Which};
 use super::keys::{self, Unprotected};
 use crate::Instant;
 use crate::error::{Code, TransportError};
@@ -54,50 +55,6 @@ pub enum UpdateRefused {
     /// may be in the same position (RFC 9001 §6.5).
     #[error("the last key update is less than three PTOs ago")]
     TooSoon,
-}
-
-/// What we seal with.
-struct Local {
-    key: Box<dyn PacketKey>,
-    generation: u64,
-    sealed: u64,
-    first: Option<u64>,
-    acknowledged: bool,
-}
-
-/// What we open with. All packet numbers of older generations are below
-/// `floor`.
-struct Remote {
-    key: Box<dyn PacketKey>,
-    generation: u64,
-    floor: u64,
-    seen: Option<Seen>,
-}
-
-/// Packet numbers opened in a generation.
-#[derive(Clone, Copy)]
-struct Seen {
-    lowest: u64,
-    highest: u64,
-}
-
-struct Previous {
-    key: Box<dyn PacketKey>,
-    floor: u64,
-    discard_at: Option<Instant>,
-}
-
-/// The generation after `Remote`'s; its send key is gone if we initiated.
-struct Next {
-    local: Option<Box<dyn PacketKey>>,
-    remote: Box<dyn PacketKey>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Which {
-    Previous,
-    Current,
-    Next,
 }
 
 /// The keys of 1-RTT packets.
@@ -450,45 +407,6 @@ impl OneRttKeys {
     /// Lowers the number of forged packets that the connection survives.
     pub fn set_integrity_limit(&mut self, packets: u64) {
         self.integrity_limit = packets;
-    }
-}
-
-impl Local {
-    fn new(key: Box<dyn PacketKey>, generation: u64) -> Self {
-        Self {
-            key,
-            generation,
-            sealed: 0,
-            first: None,
-            acknowledged: false,
-        }
-    }
-}
-
-impl Remote {
-    /// Above every packet number seen in this generation and those before.
-    fn above(&self) -> u64 {
-        self.seen
-            .map_or(self.floor, |seen| self.floor.max(seen.highest + 1))
-    }
-
-    #[inline]
-    fn note(&mut self, pn: u64) {
-        let seen = self.seen.get_or_insert(Seen {
-            lowest: pn,
-            highest: pn,
-        });
-        seen.lowest = seen.lowest.min(pn);
-        seen.highest = seen.highest.max(pn);
-    }
-}
-
-impl From<PacketKeySet> for Next {
-    fn from(keys: PacketKeySet) -> Self {
-        Self {
-            local: Some(keys.local),
-            remote: keys.remote,
-        }
     }
 }
 

@@ -12,84 +12,36 @@
 //! An endpoint owns no connection: the caller does, so that each can have a
 //! lock of its own.
 
+mod config;
+mod incoming;
 mod overload;
 mod reply;
 mod route;
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+pub use self::config::{EndpointConfig, GeneratorFactory, ServerConfig};
+pub use self::incoming::Incoming;
 pub use self::overload::Limits;
 use self::overload::Overload;
 use self::route::Routes;
-use crate::cid::generator::{CidGenerator, RandomGenerator};
 use crate::cid::{ConnectionId, ResetToken};
-use crate::connection::{Accept, Config, Connect, Connection, EndpointEvent, Received};
-use crate::crypto::{
-    AddressToken, ReplayFilter, ResetKey, RetryToken, Token, TokenKey, initial_keys,
-};
-use crate::error::{Code, TransportError};
+use crate::connection::{Config, Connect, Connection, EndpointEvent, Received};
+use crate::error::TransportError;
 use crate::event::DropReason;
+use crate::memory;
 use crate::rng::Rng;
-use crate::wire::header::{HeaderKind, OpenHeader, PartialHeader};
+use crate::wire::header::{HeaderKind, PartialHeader};
 use crate::wire::{self, Version};
 use crate::{Instant, Role};
 
 /// Names a connection of an endpoint; never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Handle(pub u64);
-
-/// Makes a connection-ID generator for each connection.
-pub type GeneratorFactory = Arc<dyn Fn() -> Box<dyn CidGenerator> + Send + Sync>;
-
-/// What a server needs beside the transport settings.
-#[derive(Clone)]
-pub struct ServerConfig {
-    /// TLS settings, from [`ServerCrypto`](crate::crypto::ServerCrypto).
-    pub crypto: Arc<rustls::ServerConfig>,
-    /// Seals Retry and NEW_TOKEN tokens; the same key over restarts and shards.
-    pub token_key: Arc<TokenKey>,
-    /// NEW_TOKEN tokens seen, shared over shards.
-    pub replay: Arc<Mutex<ReplayFilter>>,
-    /// Validate every address by Retry, not only under load.
-    pub always_retry: bool,
-    /// Bounds on handshakes.
-    pub limits: Limits,
-    /// Addresses clients should move to (RFC 9000 §9.6).
-    pub preferred_address: Option<(
-        Option<std::net::SocketAddrV4>,
-        Option<std::net::SocketAddrV6>,
-    )>,
-}
-
-/// Settings of an endpoint.
-#[derive(Clone)]
-pub struct EndpointConfig {
-    /// For every connection.
-    pub transport: Arc<Config>,
-    /// `None` = clients only.
-    pub server: Option<ServerConfig>,
-    /// Derives stateless reset tokens; the same over restarts, so that a
-    /// restarted server can tell its old clients.
-    pub reset_key: Arc<ResetKey>,
-    /// Connection IDs of every connection; all of one length.
-    pub generator: GeneratorFactory,
-}
-
-impl EndpointConfig {
-    /// Clients only, with random eight-byte connection IDs.
-    #[must_use]
-    pub fn client(transport: Arc<Config>, rng: &mut Rng) -> Self {
-        Self {
-            transport,
-            server: None,
-            reset_key: Arc::new(ResetKey::new(&rng.array())),
-            generator: Arc::new(|| Box::new(RandomGenerator::new(8))),
-        }
-    }
-}
 
 /// What became of a datagram.
 #[derive(Debug)]
@@ -105,32 +57,6 @@ pub enum Arrival {
     Dropped(DropReason),
 }
 
-/// A client's first Initial, authenticated.
-#[derive(Debug)]
-pub struct Incoming {
-    from: Received,
-    original_dcid: ConnectionId,
-    dcid: ConnectionId,
-    scid: ConnectionId,
-    retry_scid: Option<ConnectionId>,
-    validated: bool,
-    unix_now: u64,
-}
-
-impl Incoming {
-    /// The client's address.
-    #[must_use]
-    pub fn remote(&self) -> SocketAddr {
-        self.from.remote
-    }
-
-    /// Whether a token proved that address.
-    #[must_use]
-    pub fn is_validated(&self) -> bool {
-        self.validated
-    }
-}
-
 /// Counts of an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -141,6 +67,9 @@ pub struct EndpointCounters {
     pub retries: u64,
     /// Connections refused for overload.
     pub refused: u64,
+    /// Initials not answered because the attempt they continue was, by a Retry
+    /// or a refusal. Also counted in `dropped`.
+    pub continued: u64,
     /// Version Negotiation packets sent.
     pub negotiations: u64,
     /// Stateless resets sent.
@@ -172,6 +101,9 @@ pub struct Endpoint {
     known: FxHashMap<Handle, Known>,
     next: u64,
     overload: Overload,
+    /// Attempts that the application refused, newest last; at most
+    /// [`incoming::REFUSED`].
+    refused: VecDeque<ConnectionId>,
     counters: EndpointCounters,
 }
 
@@ -186,6 +118,7 @@ impl Endpoint {
             known: FxHashMap::default(),
             next: 0,
             overload: Overload::new(limits.unwrap_or_default()),
+            refused: VecDeque::new(),
             counters: EndpointCounters::default(),
             config,
             rng,
@@ -214,6 +147,19 @@ impl Endpoint {
     #[must_use]
     pub fn handshakes(&self) -> usize {
         self.overload.handshakes()
+    }
+
+    /// Bytes of memory the endpoint holds beside its connections
+    /// ([`Connection::memory`]): routes and counts of handshakes.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        let known = self.known.values();
+        let cids = known.map(|known| memory::list(&known.cids) + memory::list(&known.tokens));
+        cids.sum::<usize>()
+            + memory::table(&self.known)
+            + self.routes.memory()
+            + self.overload.memory()
+            + memory::ring(&self.refused)
     }
 
     /// Finds whose datagram this is. An answer that needs no connection is
@@ -282,184 +228,6 @@ impl Endpoint {
             | HeaderKind::Retry { .. }
             | HeaderKind::VersionNegotiation { .. } => self.drop(DropReason::Unexpected),
         }
-    }
-
-    fn receive_initial(
-        &mut self,
-        unix_now: u64,
-        from: Received,
-        header: &PartialHeader,
-        datagram: &[u8],
-        token: &[u8],
-        response: &mut Vec<u8>,
-    ) -> Arrival {
-        let (Some(dcid), Some(scid)) = (header.dcid.cid(datagram), header.scid.cid(datagram))
-        else {
-            return self.drop(DropReason::Malformed);
-        };
-        // RFC 9000 §7.2: unpredictable, so eight bytes at least; and state is
-        // only made for packets that open.
-        if dcid.len() < 8 || !is_authentic(&dcid, header, datagram) {
-            return self.drop(DropReason::DecryptionFailed);
-        }
-        let mut incoming = Incoming {
-            from,
-            original_dcid: dcid,
-            dcid,
-            scid,
-            retry_scid: None,
-            validated: false,
-            unix_now,
-        };
-        if let Err(error) = self.read_token(&mut incoming, token) {
-            reply::close(&dcid, &scid, &error, response);
-            return Arrival::Respond;
-        }
-        let always = self
-            .config
-            .server
-            .as_ref()
-            .is_some_and(|server| server.always_retry);
-        match self
-            .overload
-            .judge(from.remote.ip(), incoming.validated, always)
-        {
-            overload::Verdict::Accept => Arrival::Incoming(Box::new(incoming)),
-            overload::Verdict::Retry => {
-                self.write_retry(&incoming, response);
-                Arrival::Respond
-            }
-            overload::Verdict::Refuse => {
-                self.counters.refused += 1;
-                let error = TransportError::new(Code::CONNECTION_REFUSED, "too many handshakes");
-                reply::close(&dcid, &scid, &error, response);
-                Arrival::Respond
-            }
-        }
-    }
-
-    /// What the client's token proves. A Retry token that is wrong ends the
-    /// attempt (RFC 9000 §8.1.3); any other that is wrong counts as none.
-    fn read_token(&mut self, incoming: &mut Incoming, token: &[u8]) -> Result<(), TransportError> {
-        let Some(server) = &self.config.server else {
-            return Ok(());
-        };
-        if token.is_empty() {
-            return Ok(());
-        }
-        match server
-            .token_key
-            .open(token, incoming.unix_now, incoming.from.remote)
-        {
-            Ok(Token::Retry(retry)) => {
-                if retry.retry_scid != incoming.dcid {
-                    return Err(TransportError::new(
-                        Code::INVALID_TOKEN,
-                        "the Retry token belongs to another connection ID",
-                    ));
-                }
-                incoming.original_dcid = retry.original_dcid;
-                incoming.retry_scid = Some(retry.retry_scid);
-                incoming.validated = true;
-            }
-            Ok(Token::Address(address)) => {
-                let mut replay = server
-                    .replay
-                    .lock()
-                    .unwrap_or_else(std::sync::PoisonError::into_inner);
-                incoming.validated = replay.admit(&address);
-            }
-            Err(error) if error.is_invalid_retry() => {
-                return Err(TransportError::new(Code::INVALID_TOKEN, error.to_string()));
-            }
-            Err(_) => {}
-        }
-        Ok(())
-    }
-
-    fn write_retry(&mut self, incoming: &Incoming, response: &mut Vec<u8>) {
-        let Some(server) = &self.config.server else {
-            return;
-        };
-        self.counters.retries += 1;
-        let retry_scid = (self.config.generator)().generate(&mut self.rng);
-        let mut token = Vec::with_capacity(128);
-        server.token_key.seal_retry(
-            &RetryToken {
-                issued: incoming.unix_now,
-                client: incoming.from.remote,
-                original_dcid: incoming.dcid,
-                retry_scid,
-            },
-            &mut self.rng,
-            &mut token,
-        );
-        let random = self.rng.u64() as u8;
-        reply::retry(
-            incoming.scid,
-            retry_scid,
-            &incoming.dcid,
-            &token,
-            random,
-            response,
-        );
-    }
-
-    /// Makes the connection; the caller then feeds it the same datagram.
-    ///
-    /// # Errors
-    /// If TLS refuses its own settings.
-    pub fn accept(
-        &mut self,
-        now: Instant,
-        incoming: &Incoming,
-    ) -> Result<(Handle, Connection), TransportError> {
-        let Some(server) = &self.config.server else {
-            return Err(TransportError::new(
-                Code::CONNECTION_REFUSED,
-                "this endpoint has no server settings",
-            ));
-        };
-        let mut new_token = Vec::with_capacity(64);
-        server.token_key.seal_address(
-            &AddressToken {
-                issued: incoming.unix_now,
-                ip: incoming.from.remote.ip(),
-                id: self.rng.array(),
-            },
-            &mut self.rng,
-            &mut new_token,
-        );
-        let accept = Accept {
-            remote: incoming.from.remote,
-            local_ip: incoming.from.local_ip,
-            original_dcid: incoming.original_dcid,
-            dcid: incoming.dcid,
-            retry_scid: incoming.retry_scid,
-            scid: incoming.scid,
-            validated: incoming.validated,
-            new_token: Some(new_token),
-            preferred_address: server.preferred_address,
-            crypto: server.crypto.clone(),
-        };
-        let common = self.common(now);
-        let mut connection = Connection::accept_from(common, accept)?;
-        let handle = self.register(
-            &mut connection,
-            [incoming.original_dcid, incoming.dcid],
-            incoming.from.remote,
-        );
-        self.overload.begin(incoming.from.remote.ip());
-        self.counters.accepted += 1;
-        Ok((handle, connection))
-    }
-
-    /// Refuses a client; send the bytes written to `response`.
-    pub fn refuse(&mut self, incoming: &Incoming, response: &mut Vec<u8>) {
-        response.clear();
-        self.counters.refused += 1;
-        let error = TransportError::new(Code::CONNECTION_REFUSED, "refused by the application");
-        reply::close(&incoming.dcid, &incoming.scid, &error, response);
     }
 
     /// Begins a client connection.
@@ -608,23 +376,4 @@ impl core::fmt::Debug for Endpoint {
             .field("counters", &self.counters)
             .finish_non_exhaustive()
     }
-}
-
-/// Whether the first packet opens with the keys its connection ID gives.
-fn is_authentic(dcid: &ConnectionId, header: &PartialHeader, datagram: &[u8]) -> bool {
-    let keys = initial_keys(dcid, Role::Server);
-    let mut packet = datagram[..header.packet_len].to_vec();
-    if keys
-        .remote
-        .unprotect_header(&mut packet, header.number_at)
-        .is_none()
-    {
-        return false;
-    }
-    OpenHeader::read(&packet, header.number_at).is_some_and(|open| {
-        let number = open.number.recover(None);
-        keys.remote
-            .open(number, &mut packet, open.header_len)
-            .is_some()
-    })
 }

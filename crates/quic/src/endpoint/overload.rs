@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use crate::Instant;
+use crate::memory;
 
 /// Bounds on handshakes under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +68,11 @@ impl Overload {
 
     pub(super) fn handshakes(&self) -> usize {
         self.handshakes
+    }
+
+    /// Bytes allocated.
+    pub(super) fn memory(&self) -> usize {
+        memory::map(&self.by_source)
     }
 
     pub(super) fn judge(&self, ip: IpAddr, validated: bool, always_retry: bool) -> Verdict {

@@ -7,6 +7,7 @@ use foldhash::fast::FixedState;
 use super::Handle;
 use crate::cid::{ConnectionId, ResetToken};
 use crate::crypto::ResetKey;
+use crate::memory;
 use crate::rng::Rng;
 use crate::wire::reset::candidate;
 
@@ -53,6 +54,11 @@ impl Routes {
             self.by_token
                 .insert(self.disguise.token(&token.0).0, handle);
         }
+    }
+
+    /// Bytes allocated.
+    pub(super) fn memory(&self) -> usize {
+        memory::table(&self.by_cid) + memory::table(&self.by_token)
     }
 
     pub(super) fn get(&self, cid: &ConnectionId) -> Option<Handle> {

@@ -23,6 +23,13 @@ impl Streams {
         Some(id)
     }
 
+    /// How many more streams the peer's limit allows now.
+    #[must_use]
+    pub fn openable(&self, dir: Directionality) -> u64 {
+        let local = &self.local[slot(dir)];
+        local.limit.saturating_sub(local.opened)
+    }
+
     /// The next stream the peer opened, in the order of IDs.
     pub fn accept(&mut self, dir: Directionality) -> Option<StreamId> {
         let remote = &mut self.remote[slot(dir)];

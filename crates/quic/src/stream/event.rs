@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::{Directionality, StreamId};
+use crate::memory;
 
 /// Something the application can act on. Edge-triggered: told once, until the
 /// application has acted and met `Blocked` again.
@@ -65,6 +66,11 @@ impl Events {
             | StreamEvent::Stopped { .. } => {}
         }
         Some(event)
+    }
+
+    /// Bytes allocated.
+    pub(super) fn memory(&self) -> usize {
+        memory::ring(&self.queue)
     }
 
     #[cfg(test)]

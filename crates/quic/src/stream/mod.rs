@@ -7,6 +7,7 @@
 //! outgoing     filling a packet
 //! outcome      packets acknowledged or lost
 //! send, recv   the two halves of a stream; state: their machines
+//! layout       how a STREAM frame uses the room in a packet
 //! send_buffer, assembler, ranges   bytes on their way
 //! sending      what sending halves share: credit, budget, turns (schedule)
 //! window       credit we grant; concurrency: how many streams
@@ -16,10 +17,10 @@ mod assembler;
 mod concurrency;
 pub mod config;
 mod content;
-mod encode;
 mod event;
 pub mod id;
 mod incoming;
+mod layout;
 mod outcome;
 mod outgoing;
 mod ranges;

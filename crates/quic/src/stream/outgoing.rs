@@ -2,13 +2,13 @@
 
 use core::time::Duration;
 
-use super::encode::{self, CONTROL_ROOM};
 use super::event::slot;
+use super::layout::{CONTROL_ROOM, layout_stream};
 use super::ranges::Span;
 use super::recv::RecvHalf;
 use super::{Directionality, StreamContent, StreamId, Streams};
 use crate::time::Instant;
-use crate::wire::Writer;
+use crate::wire::{Frame, Writer};
 
 const BOTH: [Directionality; 2] = [
     Directionality::Bidirectional,
@@ -54,14 +54,18 @@ impl Streams {
         if self.credit_pending && w.remaining() >= CONTROL_ROOM {
             self.credit_pending = false;
             let limit = self.receive.grant(now, rtt);
-            encode::max_data(w, limit);
+            Frame::MaxData(limit).encode(w);
             contents(StreamContent::MaxData(limit));
         }
         for dir in BOTH {
             let remote = &mut self.remote[slot(dir)];
             if remote.pending && w.remaining() >= CONTROL_ROOM {
                 let limit = remote.grant();
-                encode::max_streams(w, dir, limit);
+                Frame::MaxStreams {
+                    directionality: dir,
+                    limit,
+                }
+                .encode(w);
                 contents(StreamContent::MaxStreams(dir, limit));
             }
         }
@@ -100,13 +104,19 @@ impl Streams {
             if let Some(half) = &stream.send
                 && let Some(code) = half.reset_code()
             {
-                encode::reset_stream(w, id, code, half.final_size());
+                let final_size = half.final_size();
+                Frame::ResetStream {
+                    id,
+                    code,
+                    final_size,
+                }
+                .encode(w);
                 contents(StreamContent::Reset(id));
             }
         } else if control.stop {
             control.stop = false;
             if let Some(code) = stream.recv.as_ref().and_then(RecvHalf::stop_code) {
-                encode::stop_sending(w, id, code);
+                Frame::StopSending { id, code }.encode(w);
                 contents(StreamContent::StopSending(id));
             }
         } else if control.credit {
@@ -117,7 +127,7 @@ impl Streams {
                 self.receive
                     .raise_to(half.window.size().saturating_mul(3) / 2);
                 self.credit_pending |= self.receive.is_due();
-                encode::max_stream_data(w, id, limit);
+                Frame::MaxStreamData { id, limit }.encode(w);
                 contents(StreamContent::MaxStreamData(id, limit));
             }
         } else if control.blocked {
@@ -125,7 +135,7 @@ impl Streams {
             if let Some(half) = &mut stream.send {
                 let at = half.max_data();
                 half.blocked_at = Some(at);
-                encode::stream_data_blocked(w, id, at);
+                Frame::StreamDataBlocked { id, limit: at }.encode(w);
                 contents(StreamContent::StreamDataBlocked(id, at));
             }
         }
@@ -170,11 +180,11 @@ impl Streams {
             }
         };
         let priority = half.priority;
-        let layout = encode::layout_stream(id, span.start, span.len(), w.remaining())?;
+        let layout = layout_stream(id, span.start, span.len(), w.remaining())?;
         let len = layout.len as u64;
         let fin = self.with_send(id, |half| {
             let fin = half.on_sent(span.start, len);
-            let out = encode::stream(w, id, span.start, layout, fin);
+            let out = layout.write_header(w, id, span.start, fin);
             half.buffer.copy_to(span.start, out);
             fin
         })?;
@@ -197,7 +207,7 @@ impl Streams {
     fn fill_blocked(&mut self, w: &mut Writer<'_>, contents: &mut impl FnMut(StreamContent)) {
         if self.sending.blocked_pending && w.remaining() >= CONTROL_ROOM {
             let at = self.sending.tell_blocked();
-            encode::data_blocked(w, at);
+            Frame::DataBlocked { limit: at }.encode(w);
             contents(StreamContent::DataBlocked(at));
         }
         for dir in BOTH {
@@ -205,7 +215,11 @@ impl Streams {
             if local.blocked_pending && w.remaining() >= CONTROL_ROOM {
                 local.blocked_pending = false;
                 local.blocked_at = Some(local.limit);
-                encode::streams_blocked(w, dir, local.limit);
+                Frame::StreamsBlocked {
+                    directionality: dir,
+                    limit: local.limit,
+                }
+                .encode(w);
                 contents(StreamContent::StreamsBlocked(dir, local.limit));
             }
         }

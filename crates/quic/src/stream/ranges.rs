@@ -27,6 +27,9 @@ impl Span {
 #[derive(Debug, Default)]
 pub(super) struct RangeSet {
     spans: VecDeque<Span>,
+    /// Spans shifted by changes in the middle: the cost that is not constant.
+    #[cfg(test)]
+    pub(super) shifted: usize,
 }
 
 impl RangeSet {
@@ -43,6 +46,11 @@ impl RangeSet {
         self.spans.front().copied()
     }
 
+    /// Bytes allocated.
+    pub(super) fn memory(&self) -> usize {
+        crate::memory::ring(&self.spans)
+    }
+
     pub(super) fn clear(&mut self) {
         self.spans = VecDeque::new();
     }
@@ -54,6 +62,7 @@ impl RangeSet {
         }
         let from = self.spans.partition_point(|s| s.end < span.start);
         let to = from + self.touching(from, span.end);
+        self.count_shift(from);
         if from == to {
             self.spans.insert(from, span);
             return;
@@ -82,6 +91,7 @@ impl RangeSet {
                 return;
             }
         }
+        self.count_shift(from);
         let from = from + usize::from(first.start < span.start);
         let to = from
             + self
@@ -93,6 +103,16 @@ impl RangeSet {
         if let Some(next) = self.spans.get_mut(from) {
             next.start = next.start.max(span.end);
         }
+    }
+
+    /// A ring shifts the shorter side.
+    fn count_shift(&mut self, at: usize) {
+        #[cfg(test)]
+        {
+            self.shifted += at.min(self.spans.len() - at);
+        }
+        #[cfg(not(test))]
+        let _ = at;
     }
 
     /// Takes out the first span if it starts at or before `offset`, answering its end.

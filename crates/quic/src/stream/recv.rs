@@ -79,8 +79,8 @@ impl RecvHalf {
         self.stopped
     }
 
-    pub(super) fn pinned(&self) -> usize {
-        self.assembler.pinned()
+    pub(super) fn memory(&self) -> usize {
+        self.assembler.memory()
     }
 
     /// Takes a STREAM frame. `credit` is what the connection still grants, bytes.
@@ -356,7 +356,7 @@ mod tests {
         assert_eq!((news.raised, news.discarded), (300, 370));
         assert_eq!(half.read_chunk(9), Err(ReadError::Reset(7)));
         assert!(half.state().is_terminal());
-        assert_eq!(half.pinned(), 0);
+        assert_eq!(half.memory(), 0);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use super::StreamId;
+use crate::memory;
 
 /// When a stream is served relative to others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +86,14 @@ impl Schedule {
         if level.is_empty() {
             self.occupied &= !(1 << urgency);
         }
+    }
+
+    /// Bytes allocated.
+    pub(super) fn memory(&self) -> usize {
+        let levels = self.levels.iter();
+        levels
+            .map(|level| memory::set(&level.in_order) + memory::set(&level.in_turn))
+            .sum()
     }
 
     /// The stream whose turn it is; it stays scheduled.

@@ -6,19 +6,20 @@ use super::StreamId;
 use super::event::{Events, StreamEvent};
 use super::schedule::{Priority, Schedule};
 use super::send::{PRIVATE, SendHalf, Standing};
+use crate::memory;
 
 /// The accounts of one sending half before it changes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Before {
     charge: u64,
-    pinned: usize,
+    memory: usize,
 }
 
 impl Before {
     pub(super) fn of(half: &SendHalf) -> Self {
         Self {
             charge: half.charge(),
-            pinned: half.buffer.pinned(),
+            memory: half.buffer.memory(),
         }
     }
 }
@@ -46,8 +47,8 @@ pub(super) struct Sending {
     hint: u64,
     /// Bytes held that count against the budget ([`SendHalf::charge`]).
     charged: u64,
-    /// Memory of all blocks, bytes.
-    pub(super) pinned: usize,
+    /// Memory of all send buffers, bytes.
+    memory: usize,
     /// Streams whose write met a full budget, by ticket: first come, first served.
     writers: BTreeMap<u64, StreamId>,
     next_ticket: u64,
@@ -66,7 +67,7 @@ impl Sending {
             floor: floor.max(4 * PRIVATE),
             hint: 0,
             charged: 0,
-            pinned: 0,
+            memory: 0,
             writers: BTreeMap::new(),
             next_ticket: 0,
         }
@@ -75,6 +76,23 @@ impl Sending {
     #[cfg(test)]
     pub(super) const fn charged(&self) -> u64 {
         self.charged
+    }
+
+    /// Memory of the send buffers, bytes.
+    pub(super) const fn buffered(&self) -> usize {
+        self.memory
+    }
+
+    /// Bytes allocated: send buffers, turns, waiting writers.
+    pub(super) fn memory(&self) -> usize {
+        self.memory + self.free.memory() + self.paid.memory() + memory::map(&self.writers)
+    }
+
+    /// A stream is over and goes.
+    pub(super) fn forget(&mut self, half: &SendHalf) {
+        debug_assert_eq!(half.charge(), 0);
+        debug_assert_eq!(half.standing, Standing::default());
+        self.memory -= half.buffer.memory();
     }
 
     /// Connection credit left, bytes.
@@ -153,7 +171,7 @@ impl Sending {
     ) {
         let after = Before::of(half);
         self.charged = self.charged - before.charge + after.charge;
-        self.pinned = self.pinned - before.pinned + after.pinned;
+        self.memory = self.memory - before.memory + after.memory;
         let wanted = if admitted {
             half.wanted_standing()
         } else {

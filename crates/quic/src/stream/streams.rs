@@ -10,11 +10,14 @@ use super::event::{Events, StreamEvent, slot};
 use super::recv::{Received, RecvHalf};
 use super::send::SendHalf;
 use super::sending::{Before, Sending};
-use super::state::{RecvState, SendState};
 use super::window::Window;
 use super::{Config, Directionality, PeerLimits, StreamId};
 use crate::Role;
+use crate::memory;
 use crate::time::Instant;
+
+/// Streams for which the table never shrinks.
+const SMALL_TABLE: usize = 256;
 
 /// Whether [`Streams::fill`] has something to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +91,8 @@ pub struct Streams {
     pub(super) receive: Window,
     /// The sum of highest offsets received.
     pub(super) received: u64,
-    pub(super) receive_pinned: usize,
+    /// Memory of the receive buffers, bytes.
+    receive_memory: usize,
     /// A MAX_DATA is to be sent.
     pub(super) credit_pending: bool,
     /// Streams with [`Control`] frames to send.
@@ -119,7 +123,7 @@ impl Streams {
                 Instant::ZERO,
             ),
             received: 0,
-            receive_pinned: 0,
+            receive_memory: 0,
             credit_pending: false,
             control: BTreeSet::new(),
             events: Events::default(),
@@ -206,12 +210,14 @@ impl Streams {
         self.events.poll()
     }
 
-    /// Memory charged to this connection's streams, bytes.
+    /// Bytes allocated for streams: buffers, the streams themselves, turns, events.
     #[must_use]
     pub fn memory(&self) -> usize {
-        self.sending.pinned
-            + self.receive_pinned
-            + self.streams.capacity() * size_of::<(StreamId, Stream)>()
+        self.sending.memory()
+            + self.receive_memory
+            + memory::table(&self.streams)
+            + memory::set(&self.control)
+            + self.events.memory()
     }
 
     /// What the streams hold.
@@ -220,23 +226,11 @@ impl Streams {
         Counts {
             open: self.streams.len(),
             stalled: self.sending.stalled,
-            send_buffered: self.sending.pinned,
-            receive_buffered: self.receive_pinned,
+            send_buffered: self.sending.buffered(),
+            receive_buffered: self.receive_memory,
             receive_window: self.receive.size(),
             consumed: self.receive.consumed(),
         }
-    }
-
-    /// The state of our sending half of a stream that is not over.
-    #[must_use]
-    pub fn send_state(&self, id: StreamId) -> Option<SendState> {
-        Some(self.streams.get(&id)?.send.as_ref()?.state())
-    }
-
-    /// The state of our receiving half of a stream that is not over.
-    #[must_use]
-    pub fn recv_state(&self, id: StreamId) -> Option<RecvState> {
-        Some(self.streams.get(&id)?.recv.as_ref()?.state())
     }
 
     fn has_control(&self) -> bool {
@@ -330,9 +324,9 @@ impl Streams {
     ) -> Option<R> {
         let stream = self.streams.get_mut(&id)?;
         let half = stream.recv.as_mut()?;
-        let before = half.pinned();
+        let before = half.memory();
         let result = change(half);
-        self.receive_pinned = self.receive_pinned - before + half.pinned();
+        self.receive_memory = self.receive_memory - before + half.memory();
         let control = Control {
             stop: stream.control.stop && half.wants_stop(),
             credit: half.wants_credit() && (stream.control.credit || half.window.is_due()),
@@ -409,10 +403,23 @@ impl Streams {
         let Some(stream) = self.streams.remove(&id) else {
             return;
         };
-        self.receive_pinned -= stream.recv.as_ref().map_or(0, RecvHalf::pinned);
-        debug_assert_eq!(stream.send.map_or(0, |s| s.charge()), 0);
+        self.receive_memory -= stream.recv.as_ref().map_or(0, RecvHalf::memory);
+        if let Some(half) = &stream.send {
+            self.sending.forget(half);
+        }
+        self.give_back();
         if id.initiator() != self.role {
             self.remote[slot(id.directionality())].close();
+        }
+    }
+
+    /// Keeps the table in proportion to the streams there are: it halves when
+    /// an eighth is in use, so that moving the rest costs each end of a stream a
+    /// constant part.
+    fn give_back(&mut self) {
+        let capacity = self.streams.capacity();
+        if capacity > SMALL_TABLE && self.streams.len() < capacity / 8 {
+            self.streams.shrink_to(capacity / 2);
         }
     }
 }

@@ -18,12 +18,29 @@ use crate::cid::{ConnectionId, ResetToken};
 use crate::error::{Code, TransportError};
 use crate::stream::{Directionality, StreamId};
 
-/// Most streams of a kind that identifiers allow for (RFC 9000 §4.6).
-pub const MAX_STREAM_COUNT: u64 = 1 << 60;
-
 /// A Requested Max Ack Delay has to stay below this: 2^14 milliseconds, in
 /// microseconds (RFC 9000 §18.2, ACK frequency §4).
 pub const MAX_ACK_DELAY_LIMIT_MICROS: u64 = (1 << 14) * 1000;
+
+/// Packets that may carry a frame ("Pkts" in RFC 9000 §12.4 table 3).
+#[derive(Clone, Copy)]
+enum Packets {
+    /// IH01.
+    All,
+    /// IH_1.
+    AllButZeroRtt,
+    /// __01.
+    ZeroAndOneRtt,
+    /// ___1.
+    OneRtt,
+}
+
+/// What holds for frames of a type.
+struct Rules {
+    packets: Packets,
+    ack_eliciting: bool,
+    probing: bool,
+}
 
 /// One frame of a packet's payload, borrowing from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -206,79 +223,15 @@ impl Frame<'_> {
         }
     }
 
-    /// Whether a packet with it has to be acknowledged (RFC 9002 §2).
-    #[must_use]
-    pub const fn is_ack_eliciting(&self) -> bool {
-        match self {
-            Self::Padding { .. }
-            | Self::Ack(_)
-            | Self::ConnectionClose { .. }
-            | Self::ApplicationClose { .. } => false,
-            Self::Ping
-            | Self::ResetStream { .. }
-            | Self::StopSending { .. }
-            | Self::Crypto { .. }
-            | Self::NewToken(_)
-            | Self::Stream { .. }
-            | Self::MaxData(_)
-            | Self::MaxStreamData { .. }
-            | Self::MaxStreams { .. }
-            | Self::DataBlocked { .. }
-            | Self::StreamDataBlocked { .. }
-            | Self::StreamsBlocked { .. }
-            | Self::NewConnectionId { .. }
-            | Self::RetireConnectionId { .. }
-            | Self::PathChallenge(_)
-            | Self::PathResponse(_)
-            | Self::HandshakeDone
-            | Self::Datagram(_)
-            | Self::AckFrequency { .. }
-            | Self::ImmediateAck => true,
-        }
-    }
-
-    /// Whether a packet of such frames only probes a path and does not migrate
-    /// to it (RFC 9000 §9.1).
-    #[must_use]
-    pub const fn is_probing(&self) -> bool {
-        match self {
-            Self::Padding { .. }
-            | Self::PathChallenge(_)
-            | Self::PathResponse(_)
-            | Self::NewConnectionId { .. } => true,
-            Self::Ping
-            | Self::Ack(_)
-            | Self::ResetStream { .. }
-            | Self::StopSending { .. }
-            | Self::Crypto { .. }
-            | Self::NewToken(_)
-            | Self::Stream { .. }
-            | Self::MaxData(_)
-            | Self::MaxStreamData { .. }
-            | Self::MaxStreams { .. }
-            | Self::DataBlocked { .. }
-            | Self::StreamDataBlocked { .. }
-            | Self::StreamsBlocked { .. }
-            | Self::RetireConnectionId { .. }
-            | Self::ConnectionClose { .. }
-            | Self::ApplicationClose { .. }
-            | Self::HandshakeDone
-            | Self::Datagram(_)
-            | Self::AckFrequency { .. }
-            | Self::ImmediateAck => false,
-        }
-    }
-
-    /// Whether such a packet may carry it (RFC 9000 §12.4 table 3, §12.5).
-    #[must_use]
-    pub const fn allowed_in(&self, packet: PacketKind) -> bool {
-        use PacketKind::{Handshake, Initial, OneRtt, ZeroRtt};
-        match self {
-            Self::Padding { .. } | Self::Ping | Self::ConnectionClose { .. } => true,
-            Self::Ack(_) | Self::Crypto { .. } => match packet {
-                Initial | Handshake | OneRtt => true,
-                ZeroRtt => false,
-            },
+    /// Its row of RFC 9000 §12.4 table 3.
+    const fn rules(&self) -> Rules {
+        use Packets::{All, AllButZeroRtt, OneRtt, ZeroAndOneRtt};
+        let (packets, ack_eliciting, probing) = match self {
+            Self::Padding { .. } => (All, false, true),
+            Self::Ping => (All, true, false),
+            Self::ConnectionClose { .. } => (All, false, false),
+            Self::Ack(_) => (AllButZeroRtt, false, false),
+            Self::Crypto { .. } => (AllButZeroRtt, true, false),
             Self::ResetStream { .. }
             | Self::StopSending { .. }
             | Self::Stream { .. }
@@ -288,25 +241,47 @@ impl Frame<'_> {
             | Self::DataBlocked { .. }
             | Self::StreamDataBlocked { .. }
             | Self::StreamsBlocked { .. }
-            | Self::NewConnectionId { .. }
-            | Self::PathChallenge(_)
-            | Self::ApplicationClose { .. }
-            | Self::Datagram(_) => match packet {
-                ZeroRtt | OneRtt => true,
-                Initial | Handshake => false,
-            },
+            | Self::Datagram(_) => (ZeroAndOneRtt, true, false),
+            Self::NewConnectionId { .. } | Self::PathChallenge(_) => (ZeroAndOneRtt, true, true),
+            Self::ApplicationClose { .. } => (ZeroAndOneRtt, false, false),
+            Self::PathResponse(_) => (OneRtt, true, true),
             // The table would have RETIRE_CONNECTION_ID in 0-RTT packets; §12.5
             // says that it cannot occur there and may be refused. The ACK
             // frequency frames answer a parameter that is never remembered.
             Self::NewToken(_)
             | Self::RetireConnectionId { .. }
-            | Self::PathResponse(_)
             | Self::HandshakeDone
             | Self::AckFrequency { .. }
-            | Self::ImmediateAck => match packet {
-                OneRtt => true,
-                Initial | ZeroRtt | Handshake => false,
-            },
+            | Self::ImmediateAck => (OneRtt, true, false),
+        };
+        Rules {
+            packets,
+            ack_eliciting,
+            probing,
+        }
+    }
+
+    /// Whether a packet with it has to be acknowledged (RFC 9002 §2).
+    #[must_use]
+    pub const fn is_ack_eliciting(&self) -> bool {
+        self.rules().ack_eliciting
+    }
+
+    /// Whether a packet of such frames only probes a path and does not migrate
+    /// to it (RFC 9000 §9.1).
+    #[must_use]
+    pub const fn is_probing(&self) -> bool {
+        self.rules().probing
+    }
+
+    /// Whether such a packet may carry it (RFC 9000 §12.4 table 3, §12.5).
+    #[must_use]
+    pub const fn allowed_in(&self, packet: PacketKind) -> bool {
+        match (self.rules().packets, packet) {
+            (Packets::All, _) | (_, PacketKind::OneRtt) => true,
+            (Packets::AllButZeroRtt, kind) => !matches!(kind, PacketKind::ZeroRtt),
+            (Packets::ZeroAndOneRtt, kind) => matches!(kind, PacketKind::ZeroRtt),
+            (Packets::OneRtt, _) => false,
         }
     }
 

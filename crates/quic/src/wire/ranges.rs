@@ -195,6 +195,12 @@ impl RangeSet {
         self.runs.is_empty()
     }
 
+    /// Bytes allocated.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        crate::memory::ring(&self.runs)
+    }
+
     /// The lowest number remembered.
     #[must_use]
     pub fn min(&self) -> Option<u64> {

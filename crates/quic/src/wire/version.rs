@@ -14,9 +14,6 @@ impl Version {
     /// RFC 9369: known by name, not spoken.
     pub const V2: Self = Self(0x6b33_43cf);
 
-    /// The versions we speak, the preferred one first.
-    pub const SUPPORTED: [Self; 1] = [Self::V1];
-
     /// Whether we speak it.
     #[must_use]
     pub const fn is_supported(self) -> bool {

@@ -6,231 +6,29 @@
     reason = "each test binary uses a part"
 )]
 
-use std::collections::BTreeMap;
-use std::net::{SocketAddr, SocketAddrV4};
-use std::sync::{Arc, Mutex, OnceLock};
+mod host;
+mod meter;
+pub mod setup;
+
+use std::sync::Arc;
 use std::time::Duration;
 
 use clearway_links::{Direction, Nat, Packet, Path, Time};
-use clearway_quic::Instant;
-use clearway_quic::ack::ReceivedEcn;
-use clearway_quic::cid::generator::RandomGenerator;
-use clearway_quic::connection::{Config, Connect, Connection, Event, Received};
-use clearway_quic::crypto::{
-    ClientCrypto, ClientSessions, Identity, ReplayFilter, ResetKey, Roots, ServerCrypto, TokenKey,
-};
-use clearway_quic::endpoint::{Arrival, Endpoint, EndpointConfig, Handle, Limits, ServerConfig};
-use clearway_quic::path::ecn::Mark;
+use clearway_quic::connection::Connect;
+use clearway_quic::endpoint::{Endpoint, EndpointConfig, Handle};
 use clearway_quic::rng::Rng;
 use clearway_quic::stream::{Directionality, ReadError, WriteError};
+use clearway_quic::{Instant, Role};
+
+pub use host::Host;
+pub use meter::Meter;
+pub use setup::Setup;
 
 /// Wall time of virtual time zero, in Unix seconds.
 pub const UNIX_ORIGIN: u64 = 1_800_000_000;
 
 /// Steps without the clock moving that mean a busy loop.
 const MAX_STALLED: u32 = 1000;
-
-/// What both ends agree on before they meet.
-#[derive(Clone)]
-pub struct Setup {
-    pub client: Config,
-    pub server: Config,
-    pub client_crypto: Arc<rustls::ClientConfig>,
-    pub server_crypto: Arc<rustls::ServerConfig>,
-    pub sessions: Arc<ClientSessions>,
-    pub always_retry: bool,
-    pub limits: Limits,
-    pub preferred: Option<SocketAddrV4>,
-}
-
-/// A certificate and its key, PEM; one for all tests of a binary.
-pub fn identity() -> (String, String) {
-    static IDENTITY: OnceLock<(String, String)> = OnceLock::new();
-    IDENTITY.get_or_init(make_identity).clone()
-}
-
-fn make_identity() -> (String, String) {
-    let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).expect("a key");
-    let cert = rcgen::CertificateParams::new(vec!["localhost".into()])
-        .expect("parameters")
-        .self_signed(&key)
-        .expect("a certificate");
-    (cert.pem(), key.serialize_pem())
-}
-
-impl Setup {
-    pub fn new() -> Self {
-        let (cert, key) = identity();
-        let sessions = Arc::new(ClientSessions::new(16));
-        let roots = Roots::from_pem(cert.as_bytes()).expect("roots");
-        let identity = Identity::from_pem(cert.as_bytes(), key.as_bytes()).expect("identity");
-        Self {
-            client: Config::default(),
-            server: Config::default(),
-            client_crypto: ClientCrypto::new(roots)
-                .alpn(["test"])
-                .sessions(sessions.clone())
-                .build()
-                .expect("client settings"),
-            server_crypto: ServerCrypto::new(identity)
-                .alpn(["test"])
-                .early_data(true)
-                .build()
-                .expect("server settings"),
-            sessions,
-            always_retry: false,
-            limits: Limits::default(),
-            preferred: None,
-        }
-    }
-
-    /// A server with other certificates than `new` gives:
-    /// `chain` and the key of its first, all PEM.
-    pub fn with_identity(root: &str, chain: &str, key: &str) -> Self {
-        let mut this = Self::new();
-        let roots = Roots::from_pem(root.as_bytes()).expect("roots");
-        let identity = Identity::from_pem(chain.as_bytes(), key.as_bytes()).expect("identity");
-        this.client_crypto = ClientCrypto::new(roots)
-            .alpn(["test"])
-            .build()
-            .expect("client settings");
-        this.server_crypto = ServerCrypto::new(identity)
-            .alpn(["test"])
-            .build()
-            .expect("server settings");
-        this
-    }
-
-    fn server_endpoint(&self) -> EndpointConfig {
-        EndpointConfig {
-            transport: Arc::new(self.server.clone()),
-            server: Some(ServerConfig {
-                crypto: self.server_crypto.clone(),
-                token_key: Arc::new(TokenKey::new(&[7; 32])),
-                replay: Arc::new(Mutex::new(ReplayFilter::new(1024))),
-                always_retry: self.always_retry,
-                limits: self.limits,
-                preferred_address: self.preferred.map(|v4| (Some(v4), None)),
-            }),
-            reset_key: Arc::new(ResetKey::new(&[9; 32])),
-            generator: Arc::new(|| Box::new(RandomGenerator::new(8))),
-        }
-    }
-}
-
-/// One end: an endpoint and its connections.
-pub struct Host {
-    pub address: SocketAddr,
-    pub endpoint: Endpoint,
-    pub connections: BTreeMap<Handle, Connection>,
-    pub events: BTreeMap<Handle, Vec<Event>>,
-    /// Accept clients (servers), else leave them without an answer.
-    pub accepting: bool,
-    response: Vec<u8>,
-    train: Vec<u8>,
-}
-
-impl Host {
-    fn new(address: &str, endpoint: Endpoint) -> Self {
-        Self {
-            address: address.parse().expect("an address"),
-            endpoint,
-            connections: BTreeMap::new(),
-            events: BTreeMap::new(),
-            accepting: true,
-            response: Vec::new(),
-            train: vec![0; 65_536],
-        }
-    }
-
-    /// The first connection, where stray packets may have begun others.
-    pub fn first(&mut self) -> Option<&mut Connection> {
-        self.connections.values_mut().next()
-    }
-
-    /// The only connection, or the newest.
-    pub fn connection(&mut self) -> &mut Connection {
-        self.connections
-            .values_mut()
-            .next_back()
-            .expect("a connection")
-    }
-
-    pub fn receive(&mut self, now: Instant, mut packet: Packet) -> Option<Packet> {
-        let from = Received {
-            remote: packet.src,
-            local_ip: Some(packet.dst.ip()),
-            ecn: match packet.ecn {
-                clearway_links::Ecn::NotEct => ReceivedEcn::NotEct,
-                clearway_links::Ecn::Ect0 => ReceivedEcn::Ect0,
-                clearway_links::Ecn::Ect1 => ReceivedEcn::Ect1,
-                clearway_links::Ecn::Ce => ReceivedEcn::Ce,
-            },
-        };
-        let unix = UNIX_ORIGIN + now.as_nanos() / 1_000_000_000;
-        let arrival = self
-            .endpoint
-            .receive(now, unix, from, &packet.data, &mut self.response);
-        let handle = match arrival {
-            Arrival::Connection(handle) => handle,
-            Arrival::Incoming(incoming) if self.accepting => {
-                let (handle, connection) = self.endpoint.accept(now, &incoming).expect("accepts");
-                self.connections.insert(handle, connection);
-                handle
-            }
-            Arrival::Incoming(_) | Arrival::Dropped(_) => return None,
-            Arrival::Respond => {
-                return Some(Packet::new(packet.dst, packet.src, self.response.clone()));
-            }
-        };
-        if let Some(connection) = self.connections.get_mut(&handle) {
-            connection.receive(now, from, &mut packet.data);
-        }
-        None
-    }
-
-    fn next_timeout(&self) -> Option<Instant> {
-        self.connections
-            .values()
-            .filter_map(Connection::next_timeout)
-            .min()
-    }
-
-    fn handle_timeouts(&mut self, now: Instant) {
-        for connection in self.connections.values_mut() {
-            if connection.next_timeout().is_some_and(|at| at <= now) {
-                connection.handle_timeout(now);
-            }
-        }
-    }
-
-    /// Everything that may leave now.
-    fn transmit(&mut self, now: Instant, mut emit: impl FnMut(Packet)) {
-        for (handle, connection) in &mut self.connections {
-            while let Some(sent) = connection.transmit(now, &mut self.train, 64) {
-                let segment = sent.segment.unwrap_or(sent.len);
-                for datagram in self.train[..sent.len].chunks(segment) {
-                    let ecn = match sent.ecn {
-                        Mark::NotEct => clearway_links::Ecn::NotEct,
-                        Mark::Ect0 => clearway_links::Ecn::Ect0,
-                        Mark::Ect1 => clearway_links::Ecn::Ect1,
-                    };
-                    let src = SocketAddr::new(
-                        sent.local_ip.unwrap_or(self.address.ip()),
-                        self.address.port(),
-                    );
-                    emit(Packet::new(src, sent.remote, datagram.to_vec()).with_ecn(ecn));
-                }
-            }
-            while let Some(event) = connection.poll_endpoint_event() {
-                self.endpoint.on_event(*handle, event);
-            }
-            while let Some(event) = connection.poll_event() {
-                self.events.entry(*handle).or_default().push(event);
-            }
-        }
-    }
-}
 
 /// Sees every datagram before it is sent; false drops it.
 pub type Filter = Box<dyn FnMut(Direction, &mut Packet) -> bool>;
@@ -252,6 +50,8 @@ pub struct World {
     pub nat: Option<Nat>,
     /// Called for every datagram before it is sent: false drops it.
     pub filter: Option<Filter>,
+    /// Weighs one end after every datagram, timer and flush.
+    pub meter: Option<Meter>,
 }
 
 impl World {
@@ -270,6 +70,16 @@ impl World {
             nat: None,
             digest: 0xcbf2_9ce4_8422_2325,
             filter: None,
+            meter: None,
+        }
+    }
+
+    fn weigh(&mut self) {
+        if let Some(meter) = &mut self.meter {
+            meter.weigh(match meter.role {
+                Role::Client => &self.client,
+                Role::Server => &self.server,
+            });
         }
     }
 
@@ -334,6 +144,7 @@ impl World {
         }
         self.client.handle_timeouts(self.now);
         self.server.handle_timeouts(self.now);
+        self.weigh();
         true
     }
 
@@ -353,6 +164,7 @@ impl World {
         if let Some(response) = host.receive(self.now, packet) {
             self.send(back, response);
         }
+        self.weigh();
     }
 
     fn send(&mut self, direction: Direction, mut packet: Packet) {
@@ -378,11 +190,13 @@ impl World {
 
     /// Sends what both ends have to send.
     pub fn flush(&mut self) {
+        self.weigh();
         let mut out = Vec::new();
         self.client
             .transmit(self.now, |packet| out.push((Direction::Up, packet)));
         self.server
             .transmit(self.now, |packet| out.push((Direction::Down, packet)));
+        self.weigh();
         for (direction, packet) in out {
             self.send(direction, packet);
         }

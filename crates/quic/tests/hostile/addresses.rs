@@ -13,8 +13,8 @@ use clearway_quic::crypto::retry::retry_tag;
 use clearway_quic::wire::retry::Retry;
 use clearway_quic::wire::{PacketKind, PartialHeader, Version, negotiation};
 
-use crate::common::{Setup, World, path};
-use crate::duel::{Duel, raw};
+use crate::common::{Setup, World};
+use crate::duel::{Duel, LINK, raw, weighed};
 
 /// The client's connection IDs, from its first datagram: destination, source.
 fn cids(datagram: &[u8]) -> (ConnectionId, ConnectionId) {
@@ -26,8 +26,8 @@ fn cids(datagram: &[u8]) -> (ConnectionId, ConnectionId) {
 }
 
 /// A world in which the first flight was caught on the way; its datagrams.
-fn caught() -> (World, Vec<Packet>) {
-    let mut world = World::new(Setup::new(), path("rate=100M delay=5ms", 1), 1);
+fn caught(victim: Role) -> (World, Vec<Packet>) {
+    let mut world = weighed(Setup::new(), LINK, victim);
     let flight = Arc::new(Mutex::new(Vec::new()));
     let sink = flight.clone();
     world.filter = Some(Box::new(move |_, packet| {
@@ -69,7 +69,7 @@ fn version_negotiation(dcid: &[u8], scid: &[u8], versions: &[u32]) -> Vec<u8> {
 fn never_more_than_threefold_to_an_address_not_validated() {
     // The client's whole first flight arrives, and then it is silent: what the
     // server sends in all must stay below three times that, probes included.
-    let (mut world, flight) = caught();
+    let (mut world, flight) = caught(Role::Server);
     let totals = Arc::new(Mutex::new((0_usize, 0_usize)));
     let seen = totals.clone();
     world.filter = Some(Box::new(move |direction, packet| {
@@ -119,7 +119,7 @@ fn a_migrating_address_is_not_an_amplifier() {
 
 #[test]
 fn an_undersized_first_initial_makes_no_connection() {
-    let (mut world, flight) = caught();
+    let (mut world, flight) = caught(Role::Server);
     // Cut before anything else: 1,199 bytes of a genuine datagram.
     let mut packet = flight[0].clone();
     packet.data.truncate(1199);
@@ -151,7 +151,7 @@ fn an_undersized_later_initial_is_dropped() {
 
 #[test]
 fn a_forged_retry() {
-    let (mut world, flight) = caught();
+    let (mut world, flight) = caught(Role::Client);
     let (dcid, scid) = cids(&flight[0].data);
     let fresh = ConnectionId::new(&[0x77; 8]).expect("eight bytes");
     // Its tag was made by somebody who did not see the Initial.
@@ -178,7 +178,7 @@ fn a_forged_retry() {
 
 #[test]
 fn a_retry_after_a_genuine_packet() {
-    let mut world = World::new(Setup::new(), path("rate=100M delay=5ms", 1), 1);
+    let mut world = weighed(Setup::new(), LINK, Role::Client);
     let first = Arc::new(Mutex::new(None));
     let sink = first.clone();
     world.filter = Some(Box::new(move |direction, packet| {
@@ -203,7 +203,7 @@ fn a_retry_after_a_genuine_packet() {
 fn version_negotiation_ends_only_a_connection_that_heard_nothing() {
     let other = 0x1234_5678;
     // One that offers our version is a lie.
-    let (mut world, flight) = caught();
+    let (mut world, flight) = caught(Role::Client);
     let (dcid, scid) = cids(&flight[0].data);
     to_client(
         &mut world,

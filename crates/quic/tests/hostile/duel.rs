@@ -4,20 +4,24 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use clearway_links::{Direction, Packet};
-use clearway_quic::Role;
 use clearway_quic::ack::ReceivedEcn;
 use clearway_quic::connection::{Connection, ConnectionError, Forgery, Received};
 use clearway_quic::error::{Code, TransportError};
+use clearway_quic::event::{Observer, TraceEvent};
 use clearway_quic::stream::{Directionality, StreamId};
 use clearway_quic::wire::{Frame, PacketKind, Writer};
+use clearway_quic::{Instant, Role};
 
-use crate::common::{Setup, World, path};
+use crate::common::{Meter, Setup, World, path};
+
+/// The way between both ends.
+pub(crate) const LINK: &str = "rate=100M delay=5ms";
 
 /// Room for any payload a test writes.
-const ROOM: usize = 4096;
+const ROOM: usize = 60_000;
 
-/// Memory that a victim may hold without reading anything: far below the
-/// receive budget, which no test here spends.
+/// Memory that a victim may hold at any time of a duel that names no bound of
+/// its own: far below the receive budget, which no test here spends.
 pub(crate) const IDLE_MEMORY: usize = 512 << 10;
 
 /// Bytes of a frame.
@@ -29,7 +33,7 @@ pub(crate) fn bytes(frame: &Frame<'_>) -> Vec<u8> {
 
 /// Bytes of what `write` writes.
 pub(crate) fn raw(write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
-    let mut out = [0; ROOM];
+    let mut out = vec![0; ROOM];
     let mut w = Writer::new(&mut out);
     write(&mut w);
     w.filled().to_vec()
@@ -45,10 +49,58 @@ pub(crate) fn client_bidi(index: u64) -> StreamId {
     StreamId::new(Role::Client, Directionality::Bidirectional, index)
 }
 
+/// The 1-RTT packets that a victim sends: number, whether it asks for an ACK.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Numbers(Arc<Mutex<Vec<(u64, bool)>>>);
+
+impl Numbers {
+    pub(crate) fn sent(&self) -> Vec<u64> {
+        let sent = self.0.lock().expect("one thread");
+        sent.iter().map(|&(number, _)| number).collect()
+    }
+
+    /// Those that ask for an ACK, sent since this was last called.
+    pub(crate) fn take_eliciting(&self) -> Vec<u64> {
+        let mut sent = self.0.lock().expect("one thread");
+        let eliciting = sent.drain(..).filter(|&(_, eliciting)| eliciting);
+        eliciting.map(|(number, _)| number).collect()
+    }
+}
+
+impl Observer for Numbers {
+    fn on_event(&mut self, _: Instant, event: &TraceEvent) {
+        if let TraceEvent::PacketSent {
+            kind: PacketKind::OneRtt,
+            number,
+            ack_eliciting,
+            ..
+        } = *event
+        {
+            let mut sent = self.0.lock().expect("one thread");
+            sent.push((number, ack_eliciting));
+        }
+    }
+}
+
+/// A world whose `victim` is weighed like that of a duel, for attacks by datagrams
+/// that need no keys.
+pub(crate) fn weighed(setup: Setup, spec: &str, victim: Role) -> World {
+    let mut world = World::new(setup, path(spec, 1), 1);
+    world.meter = Some(Meter::new(victim, IDLE_MEMORY));
+    world
+}
+
 /// A world in which one end is hostile.
+///
+/// The victim's memory is weighed after every step and must stay within a bound,
+/// [`IDLE_MEMORY`] unless the test names another. Each close that the victim
+/// pronounces must be asserted to the letter, with [`Duel::closed_with`]. Both
+/// hold for every duel: they are checked where it ends.
 pub(crate) struct Duel {
     pub(crate) world: World,
     hostile: Role,
+    /// The victim's close has been compared with what the test expects.
+    heard: bool,
 }
 
 impl Duel {
@@ -71,10 +123,28 @@ impl Duel {
     pub(crate) fn begun(hostile: Role, change: impl FnOnce(&mut Setup)) -> Self {
         let mut setup = Setup::new();
         change(&mut setup);
-        let mut world = World::new(setup, path("rate=100M delay=5ms", 1), 1);
+        let mut world = weighed(setup, LINK, hostile.peer());
         world.connect();
         world.flush();
-        Self { world, hostile }
+        Self {
+            world,
+            hostile,
+            heard: false,
+        }
+    }
+
+    /// Names another bound than [`IDLE_MEMORY`], in bytes.
+    pub(crate) fn bound(&mut self, bytes: usize) {
+        self.meter().bound = bytes;
+    }
+
+    /// The most memory that the victim has held, in bytes.
+    pub(crate) fn peak(&mut self) -> usize {
+        self.meter().peak
+    }
+
+    fn meter(&mut self) -> &mut Meter {
+        self.world.meter.as_mut().expect("made with the duel")
     }
 
     pub(crate) fn hostile(&mut self) -> &mut Connection {
@@ -121,7 +191,7 @@ impl Duel {
     }
 
     /// What the hostile end is told; the victim must know the same.
-    pub(crate) fn verdict(&mut self) -> TransportError {
+    fn verdict(&mut self) -> TransportError {
         self.world.run_for(Duration::from_millis(100));
         let told = match self.hostile().error() {
             Some(ConnectionError::PeerTransport(error)) => error.clone(),
@@ -159,6 +229,7 @@ impl Duel {
     /// Asserts the code, the frame type named, and the words.
     #[track_caller]
     pub(crate) fn closed_with(&mut self, code: Code, frame: impl Into<Option<u64>>, words: &str) {
+        self.heard = true;
         let error = self.verdict();
         assert_eq!(
             (error.code, error.frame, &*error.reason),
@@ -186,10 +257,16 @@ impl Duel {
         });
         assert!(arrived, "the victim does not serve any more");
     }
+}
 
-    #[track_caller]
-    pub(crate) fn victim_holds_at_most(&mut self, bytes: usize) {
-        let held = self.victim().memory();
-        assert!(held <= bytes, "{held} bytes held");
+impl Drop for Duel {
+    fn drop(&mut self) {
+        if !std::thread::panicking() && !self.heard {
+            let said = match self.victim().error() {
+                Some(ConnectionError::Transport(error)) => Some(error.clone()),
+                _ => None,
+            };
+            assert_eq!(said, None, "a close that the test does not expect");
+        }
     }
 }

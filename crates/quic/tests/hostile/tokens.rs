@@ -5,15 +5,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use clearway_links::{Direction, Packet};
+use clearway_quic::Role;
 use clearway_quic::connection::ConnectionError;
 use clearway_quic::crypto::{AddressToken, TokenKey};
 use clearway_quic::error::Code;
 use clearway_quic::rng::Rng;
 use clearway_quic::stream::Directionality;
 
-use crate::common::{Setup, UNIX_ORIGIN, World, path};
-
-const LINK: &str = "rate=100M delay=5ms";
+use crate::common::{Setup, UNIX_ORIGIN, World};
+use crate::duel::{LINK, weighed};
 
 type Caught = Arc<Mutex<Vec<Packet>>>;
 
@@ -36,7 +36,7 @@ fn server_name() -> rustls::pki_types::ServerName<'static> {
 
 /// A connection that ends, having left a ticket and a token.
 fn remembered() -> World {
-    let mut world = World::new(Setup::new(), path(LINK, 1), 1);
+    let mut world = weighed(Setup::new(), LINK, Role::Server);
     world.handshake();
     world.run_for(Duration::from_millis(100));
     let now = world.now;
@@ -95,7 +95,7 @@ fn refusal(world: &mut World) -> Option<(Code, String)> {
 fn answer_to_retry() -> (World, Vec<Packet>) {
     let mut setup = Setup::new();
     setup.always_retry = true;
-    let mut world = World::new(setup, path(LINK, 1), 1);
+    let mut world = weighed(setup, LINK, Role::Server);
     let caught = record(&mut world, true);
     world.connect();
     world.flush();
@@ -141,7 +141,7 @@ fn a_forged_token_counts_as_none() {
     let mut setup = Setup::new();
     setup.always_retry = true;
     setup.sessions.put_token(&server_name(), vec![0x4e; 70]);
-    let mut world = World::new(setup, path(LINK, 1), 1);
+    let mut world = weighed(setup, LINK, Role::Server);
     world.handshake();
     assert!(
         world.server.endpoint.counters().retries > 0,
@@ -167,7 +167,7 @@ fn is_asked(token: &[u8], times: u64) -> bool {
     let mut setup = Setup::new();
     setup.always_retry = true;
     let sessions = setup.sessions.clone();
-    let mut world = World::new(setup, path(LINK, 1), 1);
+    let mut world = weighed(setup, LINK, Role::Server);
     let mut before = 0;
     for _ in 0..times {
         before = world.server.endpoint.counters().retries;

@@ -1,7 +1,7 @@
 //! CONNECTION_CLOSE frames with a reason cut to fit (RFC 9000 §19.19).
 
 use super::Frame;
-use crate::error::{Code, TransportError};
+use crate::error::TransportError;
 use crate::wire::Writer;
 use crate::wire::cursor::varint_len;
 
@@ -19,18 +19,6 @@ pub fn encode_transport(w: &mut Writer<'_>, error: &TransportError) -> bool {
 /// Writes a CONNECTION_CLOSE of type 0x1d, likewise.
 pub fn encode_application(w: &mut Writer<'_>, code: u64, reason: &[u8]) -> bool {
     encode_cut(w, reason, |reason| Frame::ApplicationClose { code, reason })
-}
-
-/// What Initial and Handshake packets carry instead of an application's close,
-/// whose code and reason are not for anybody who can read those (RFC 9000
-/// §10.2.3).
-#[must_use]
-pub const fn application_in_handshake<'a>() -> Frame<'a> {
-    Frame::ConnectionClose {
-        code: Code::APPLICATION_ERROR,
-        frame_type: 0,
-        reason: &[],
-    }
 }
 
 fn encode_cut<'a>(

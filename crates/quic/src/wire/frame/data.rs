@@ -6,12 +6,6 @@ use crate::stream::StreamId;
 use crate::wire::Writer;
 use crate::wire::cursor::varint_len;
 
-/// Largest STREAM frame header.
-pub const MAX_STREAM_HEADER: usize = 1 + 8 + 8 + 8;
-
-/// Largest CRYPTO frame header.
-pub const MAX_CRYPTO_HEADER: usize = 1 + 8 + 8;
-
 /// Bytes of the header of a STREAM frame (RFC 9000 §19.8); `len` is `None` for
 /// one that runs to the end of the packet.
 #[must_use]
@@ -45,7 +39,8 @@ pub fn encode_stream_header(
     if len.is_some() {
         frame_type |= kind::STREAM_LEN;
     }
-    w.varint(frame_type);
+    // One byte, whatever the bits.
+    w.u8(frame_type as u8);
     w.varint(id.as_u64());
     if offset != 0 {
         w.varint(offset);

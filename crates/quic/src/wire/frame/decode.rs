@@ -1,9 +1,9 @@
 //! Reading frames from a packet's payload.
 
-use super::{Ack, Frame, MAX_ACK_DELAY_LIMIT_MICROS, MAX_STREAM_COUNT, kind};
+use super::{Ack, Frame, MAX_ACK_DELAY_LIMIT_MICROS, kind};
 use crate::cid::{ConnectionId, ResetToken};
 use crate::error::{Code, TransportError};
-use crate::stream::{Directionality, StreamId};
+use crate::stream::{Directionality, MAX_STREAM_COUNT, StreamId};
 use crate::wire::Reader;
 use crate::wire::cursor::{VARINT_MAX, varint_len};
 

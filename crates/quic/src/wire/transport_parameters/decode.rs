@@ -9,8 +9,8 @@ use super::{
 use crate::Role;
 use crate::cid::{ConnectionId, ResetToken};
 use crate::error::TransportError;
+use crate::stream::MAX_STREAM_COUNT;
 use crate::wire::Reader;
-use crate::wire::frame::MAX_STREAM_COUNT;
 
 impl TransportParameters {
     /// Reads the extension that the peer in the role of `sender` put into its

@@ -1,10 +1,4 @@
-//! Random operations of two applications over a path that misbehaves: the
-//! ledger adds up and a timer waits whenever data does, after every step; in
-//! the end everything finished has arrived, byte for byte.
-//!
-//! `PROPTEST_CASES=3000 cargo test --release --test operations` runs more.
-
-mod common;
+//! What two applications know of each other, and what must hold of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -15,11 +9,9 @@ use clearway_links::{Direction, LinkConfig, Nat, Time};
 use clearway_quic::connection::{Connection, ConnectionError};
 use clearway_quic::error::Code;
 use clearway_quic::stream::{Directionality, ReadError, StreamId, WriteError};
-use common::{Setup, World, path};
-use proptest::prelude::*;
 
-/// Sequences run without `PROPTEST_CASES`.
-const CASES: u32 = 1500;
+use crate::common::{Setup, World, path};
+use crate::ops::{End, Fault, HEALED, Op};
 
 /// Bytes that a connection may hold: the receive budget, twice the congestion
 /// window or the send budget, CRYPTO and packets kept for later.
@@ -27,123 +19,6 @@ const MEMORY_BOUND: usize = (4 << 20) + (4 << 20) + 3 * 64 * 1024 + 10 * 1500;
 
 /// Timers that fire with nothing to do, at most, over a run.
 const IDLE_WAKEUPS: u64 = 200;
-
-/// The path once it is well again.
-const HEALED: &str = "rate=50M delay=10ms queue=250";
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum End {
-    Client,
-    Server,
-}
-
-impl End {
-    fn other(self) -> Self {
-        match self {
-            Self::Client => Self::Server,
-            Self::Server => Self::Client,
-        }
-    }
-}
-
-/// What one application or the network does.
-#[derive(Clone, Debug)]
-enum Op {
-    Open(End, bool),
-    Write(End, usize, usize),
-    Finish(End, usize),
-    Reset(End, usize),
-    Stop(End, usize),
-    Read(End, usize),
-    Datagram(End, usize),
-    UpdateKeys(End),
-    RotateIds(End),
-    Ping(End),
-    Rebind,
-    Migrate,
-    Close(End),
-    Network(Fault),
-    Run(u64),
-}
-
-#[derive(Clone, Debug)]
-enum Fault {
-    Clean,
-    Loss(u8),
-    Duplicate(u8),
-    Reorder(u8, u8),
-    Corrupt(u8),
-    Jitter(u8),
-    Slow,
-    Blackhole,
-}
-
-impl Fault {
-    fn settings(&self) -> String {
-        match self {
-            Self::Clean => HEALED.into(),
-            Self::Loss(p) => format!("{HEALED} loss={p}%"),
-            Self::Duplicate(p) => format!("{HEALED} duplicate={p}%"),
-            Self::Reorder(p, by) => format!("{HEALED} reorder={p}%:{by}ms"),
-            Self::Corrupt(p) => format!("{HEALED} corrupt={p}%"),
-            Self::Jitter(max) => format!("{HEALED} jitter={max}ms"),
-            Self::Slow => "rate=300k delay=80ms queue=8".into(),
-            Self::Blackhole => format!("{HEALED} loss=100%"),
-        }
-    }
-}
-
-fn end() -> impl Strategy<Value = End> {
-    prop_oneof![Just(End::Client), Just(End::Server)]
-}
-
-fn fault() -> impl Strategy<Value = Fault> {
-    prop_oneof![
-        3 => Just(Fault::Clean),
-        3 => (1..50u8).prop_map(Fault::Loss),
-        1 => (1..60u8).prop_map(Fault::Duplicate),
-        2 => (1..60u8, 1..60u8).prop_map(|(p, by)| Fault::Reorder(p, by)),
-        1 => (1..30u8).prop_map(Fault::Corrupt),
-        1 => (1..30u8).prop_map(Fault::Jitter),
-        1 => Just(Fault::Slow),
-        1 => Just(Fault::Blackhole),
-    ]
-}
-
-fn op() -> impl Strategy<Value = Op> {
-    let which = 0..8usize;
-    prop_oneof![
-        6 => (end(), any::<bool>()).prop_map(|(end, uni)| Op::Open(end, uni)),
-        10 => (end(), which.clone(), prop_oneof![0..2_000usize, 0..200_000usize])
-            .prop_map(|(end, which, len)| Op::Write(end, which, len)),
-        5 => (end(), which.clone()).prop_map(|(end, which)| Op::Finish(end, which)),
-        1 => (end(), which.clone()).prop_map(|(end, which)| Op::Reset(end, which)),
-        1 => (end(), which).prop_map(|(end, which)| Op::Stop(end, which)),
-        6 => (end(), 0..300_000usize).prop_map(|(end, max)| Op::Read(end, max)),
-        2 => (end(), 1..1_500usize).prop_map(|(end, len)| Op::Datagram(end, len)),
-        2 => end().prop_map(Op::UpdateKeys),
-        2 => end().prop_map(Op::RotateIds),
-        1 => end().prop_map(Op::Ping),
-        2 => Just(Op::Rebind),
-        2 => Just(Op::Migrate),
-        4 => fault().prop_map(Op::Network),
-        16 => (0..400u64).prop_map(Op::Run),
-    ]
-}
-
-/// Most sequences end with the streams; some with a close before that.
-fn ops() -> impl Strategy<Value = Vec<Op>> {
-    (
-        prop::collection::vec(op(), 1..60),
-        prop::option::weighted(0.1, (end(), 0..60usize)),
-    )
-        .prop_map(|(mut ops, close)| {
-            if let Some((end, at)) = close {
-                ops.insert(at.min(ops.len()), Op::Close(end));
-            }
-            ops
-        })
-}
 
 /// Byte `i` of what `end` sends on `id`: no two streams look alike, nor two
 /// places in one.
@@ -167,7 +42,7 @@ struct Flow {
     ended: bool,
 }
 
-struct Model {
+pub(crate) struct Model {
     world: World,
     /// By sender and stream.
     flows: BTreeMap<(End, StreamId), Flow>,
@@ -179,7 +54,7 @@ struct Model {
 }
 
 impl Model {
-    fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         let mut setup = Setup::new();
         for config in [&mut setup.client, &mut setup.server] {
             config.idle_timeout = Duration::from_secs(120);
@@ -214,7 +89,7 @@ impl Model {
         ids.get(which % ids.len().max(1)).map(|key| key.1)
     }
 
-    fn apply(&mut self, op: &Op) {
+    pub(crate) fn apply(&mut self, op: &Op) {
         let now = self.world.now;
         match *op {
             Op::Open(end, uni) => self.open(end, uni),
@@ -482,7 +357,7 @@ impl Model {
         }
     }
 
-    fn is_closed(&mut self) -> bool {
+    pub(crate) fn is_closed(&mut self) -> bool {
         [End::Client, End::Server]
             .into_iter()
             .any(|end| self.connection(end).is_some_and(|c| c.error().is_some()))
@@ -523,7 +398,7 @@ impl Model {
     }
 
     /// Heals the path and reads everything.
-    fn conclude(&mut self) {
+    pub(crate) fn conclude(&mut self) {
         self.network(HEALED);
         let limit = self.world.now + Duration::from_secs(90);
         while !self.all_delivered() && !self.is_closed() && self.world.now < limit {
@@ -566,25 +441,4 @@ impl Model {
 
 fn outside(n: u8) -> SocketAddr {
     SocketAddr::from(([203, 0, 113, 1 + n], 7000))
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(CASES),
-        failure_persistence: None,
-        max_shrink_iters: 400,
-        ..ProptestConfig::default()
-    })]
-
-    #[test]
-    fn whatever_two_applications_and_the_network_do(seed in any::<u32>(), ops in ops()) {
-        let mut model = Model::new(u64::from(seed));
-        for op in &ops {
-            model.apply(op);
-            if model.is_closed() {
-                break;
-            }
-        }
-        model.conclude();
-    }
 }

@@ -1,0 +1,168 @@
+//! What a connection's memory is made of.
+
+use super::life::{Close, ConnectionError, Life};
+use super::{Connection, EndpointEvent, Event};
+use crate::memory;
+
+/// Bytes of memory of a connection, by what holds them. Everything is counted
+/// that a peer or the application can make grow: what is allocated, not only
+/// what is in use.
+///
+/// Left out is what neither can: keys (a few hundred bytes each), the
+/// connection-ID generator, the observer; and TLS, whose library does not tell.
+/// A handshake holds some 20 KiB of it and at most 64 KiB of an unfinished
+/// message more; a server lets go of it all once the handshake is confirmed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Memory {
+    /// The connection itself, empty.
+    pub fixed: usize,
+    /// Streams: send and receive buffers, state, turns, events not polled.
+    pub streams: usize,
+    /// DATAGRAMs that wait for the application.
+    pub datagrams_in: usize,
+    /// DATAGRAMs that wait to be sent.
+    pub datagrams_out: usize,
+    /// Packets sent whose fate is open, losses remembered, controllers.
+    pub ledger: usize,
+    /// Ranges of packet numbers received.
+    pub received: usize,
+    /// CRYPTO data: sent and not acknowledged, received and not in order.
+    pub crypto: usize,
+    /// Packets kept until their keys exist.
+    pub undecryptable: usize,
+    /// Connection IDs of both ends.
+    pub cids: usize,
+    /// Paths.
+    pub paths: usize,
+    /// What the handshake left: transport parameters, certificates, tokens.
+    pub handshake: usize,
+    /// Events not polled, the words of a close, what is kept for reuse.
+    pub events: usize,
+}
+
+impl Memory {
+    /// The sum.
+    #[must_use]
+    pub const fn total(&self) -> usize {
+        let Self {
+            fixed,
+            streams,
+            datagrams_in,
+            datagrams_out,
+            ledger,
+            received,
+            crypto,
+            undecryptable,
+            cids,
+            paths,
+            handshake,
+            events,
+        } = *self;
+        fixed
+            + streams
+            + datagrams_in
+            + datagrams_out
+            + ledger
+            + received
+            + crypto
+            + undecryptable
+            + cids
+            + paths
+            + handshake
+            + events
+    }
+}
+
+impl Connection {
+    /// Bytes of memory this connection holds ([`Memory::total`]). Walks the
+    /// packets in flight: ask once in a while, not for every packet.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.memory_by_part().total()
+    }
+
+    /// The same by what holds it.
+    #[must_use]
+    pub fn memory_by_part(&self) -> Memory {
+        let spaces = self.spaces.iter();
+        Memory {
+            fixed: size_of::<Self>(),
+            streams: self.streams.memory(),
+            datagrams_in: self.datagrams_in.memory(),
+            datagrams_out: self.datagrams_out.memory(),
+            ledger: self.recovery.memory(memory::short_list),
+            received: spaces.clone().map(|space| space.received.memory()).sum(),
+            crypto: spaces.map(|space| space.crypto.memory()).sum(),
+            undecryptable: self.kept_packets(),
+            cids: self.local_cids.memory() + self.remote_cids.memory(),
+            paths: self.paths.memory(),
+            handshake: self.tls.memory() + self.control.memory(),
+            events: self.said(),
+        }
+    }
+
+    fn kept_packets(&self) -> usize {
+        let packets = self.undecryptable.iter();
+        memory::list(&self.undecryptable)
+            + packets.map(|(_, packet)| packet.capacity()).sum::<usize>()
+    }
+
+    /// What the application and the endpoint are still to hear, the reason of a
+    /// close, and scratch space.
+    fn said(&self) -> usize {
+        let closing = match &self.life {
+            Life::Closing(closing) => match &closing.close {
+                Close::Transport(error) => error.reason.len(),
+                Close::Application { reason, .. } => reason.capacity(),
+            },
+            Life::Open | Life::Draining { .. } | Life::Drained => 0,
+        };
+        let events: usize = self.events.iter().map(event).sum();
+        let endpoint: usize = self.endpoint_events.iter().map(endpoint_event).sum();
+        memory::ring(&self.events)
+            + memory::ring(&self.endpoint_events)
+            + events
+            + endpoint
+            + closing
+            + self.error.as_ref().map_or(0, words)
+            + self.outcome.memory()
+            + memory::list(&self.probe_frames)
+    }
+}
+
+fn event(event: &Event) -> usize {
+    match event {
+        Event::Closed(error) => words(error),
+        Event::Connected
+        | Event::Confirmed
+        | Event::Stream(_)
+        | Event::DatagramReceived
+        | Event::PathChanged { .. }
+        | Event::ZeroRttRejected => 0,
+    }
+}
+
+fn endpoint_event(event: &EndpointEvent) -> usize {
+    match event {
+        EndpointEvent::ResetTokens(tokens) => memory::list(tokens),
+        EndpointEvent::AddCid(_)
+        | EndpointEvent::RemoveCid(_)
+        | EndpointEvent::HandshakeDone
+        | EndpointEvent::Drained => 0,
+    }
+}
+
+fn words(error: &ConnectionError) -> usize {
+    match error {
+        ConnectionError::Transport(error) | ConnectionError::PeerTransport(error) => {
+            error.reason.len()
+        }
+        ConnectionError::PeerApplication { reason, .. } => reason.capacity(),
+        ConnectionError::LocalApplication { .. }
+        | ConnectionError::StatelessReset
+        | ConnectionError::IdleTimeout
+        | ConnectionError::VersionMismatch
+        | ConnectionError::Refused => 0,
+    }
+}

@@ -1,0 +1,156 @@
+//! The TLS side of a connection, and what the handshake agreed on.
+
+use core::time::Duration;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use crate::cid::ConnectionId;
+use crate::crypto::{ClientSessions, Session, Summary};
+use crate::memory;
+use crate::wire::{TransportParameters, Version};
+
+/// Packets between two deliberately unused packet numbers, at first.
+const FIRST_SKIP: u64 = 200;
+
+/// The TLS side of a connection, and what the handshake agreed on.
+#[derive(Debug)]
+pub(crate) struct Tls {
+    /// `None` once nothing more is expected of TLS.
+    pub(super) session: Option<Session>,
+    pub(crate) version: Version,
+    /// In our Initial packets: from a Retry or a NEW_TOKEN (client).
+    pub(crate) token: Vec<u8>,
+    /// Source Connection ID of our long headers.
+    pub(crate) local_cid: ConnectionId,
+    /// Destination Connection ID of the client's first Initial.
+    pub(crate) original_dcid: ConnectionId,
+    /// Source Connection ID of a Retry.
+    pub(super) retry_scid: Option<ConnectionId>,
+    /// Source Connection ID of the peer's first Initial (client: the server's).
+    pub(super) peer_cid: Option<ConnectionId>,
+    pub(crate) local: TransportParameters,
+    pub(crate) peer: Option<TransportParameters>,
+    /// Remembered ones in force for 0-RTT, until the server's arrive.
+    pub(super) remembered: Option<TransportParameters>,
+    pub(crate) zero_rtt_accepted: Option<bool>,
+    /// Clear the QUIC bit at random: the peer offered it (RFC 9287).
+    pub(crate) grease_quic_bit: bool,
+    /// The packet number to leave out next, and how many have been.
+    pub(crate) next_skip: u64,
+    pub(crate) skips: u32,
+    pub(crate) summary: Summary,
+    /// Where NEW_TOKEN tokens go (client).
+    pub(super) memory: Option<Memory>,
+    /// Bytes from TLS on their way into CRYPTO streams; reused.
+    pub(super) scratch: Vec<u8>,
+}
+
+/// What a client remembers of the server for next time.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    pub(crate) sessions: Arc<ClientSessions>,
+    pub(crate) server: rustls::pki_types::ServerName<'static>,
+}
+
+impl Tls {
+    pub(crate) fn new(
+        session: Session,
+        local: TransportParameters,
+        local_cid: ConnectionId,
+        original_dcid: ConnectionId,
+    ) -> Self {
+        Self {
+            session: Some(session),
+            version: Version::V1,
+            token: Vec::new(),
+            local_cid,
+            original_dcid,
+            retry_scid: None,
+            peer_cid: None,
+            local,
+            peer: None,
+            remembered: None,
+            zero_rtt_accepted: None,
+            grease_quic_bit: false,
+            next_skip: FIRST_SKIP,
+            skips: 0,
+            summary: Summary::default(),
+            memory: None,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Bytes allocated, TLS itself left out: its library does not tell.
+    pub(crate) fn memory(&self) -> usize {
+        let parameters = [
+            Some(&self.local),
+            self.peer.as_ref(),
+            self.remembered.as_ref(),
+        ];
+        let parameters = parameters.into_iter().flatten();
+        let versions = parameters.filter_map(|p| p.version_information.as_ref());
+        self.token.capacity()
+            + self.scratch.capacity()
+            + self.summary.memory()
+            + versions
+                .map(|versions| memory::list(&versions.available))
+                .sum::<usize>()
+    }
+
+    /// Client: a Retry came. Server: this attempt answers one of ours.
+    pub(crate) fn retried(&self) -> bool {
+        self.retry_scid.is_some() || self.local.retry_source_connection_id.is_some()
+    }
+
+    pub(crate) fn remember_with(&mut self, memory: Memory) {
+        if let Some(token) = memory.sessions.take_token(&memory.server) {
+            self.token = token;
+        }
+        self.memory = Some(memory);
+    }
+
+    pub(crate) fn set_peer_cid(&mut self, cid: ConnectionId) {
+        self.peer_cid = Some(cid);
+    }
+
+    pub(crate) fn store_token(&self, token: &[u8]) {
+        if let Some(memory) = &self.memory {
+            memory.sessions.put_token(&memory.server, token.to_vec());
+        }
+    }
+
+    /// The peer's parameters in force now.
+    pub(super) fn in_force(&self) -> Option<&TransportParameters> {
+        self.peer.as_ref().or(self.remembered.as_ref())
+    }
+
+    pub(crate) fn peer_ack_delay(&self, ack: &crate::wire::frame::ack::Ack<'_>) -> Duration {
+        let exponent = self.peer.as_ref().map_or(3, |peer| peer.ack_delay_exponent);
+        Duration::from_micros(ack.delay_micros(exponent))
+    }
+
+    pub(crate) fn peer_max_udp_payload(&self) -> u64 {
+        self.in_force()
+            .map_or(u64::MAX, |peer| peer.max_udp_payload_size)
+    }
+
+    pub(crate) fn peer_disables_migration(&self) -> bool {
+        self.peer
+            .as_ref()
+            .is_some_and(|peer| peer.disable_active_migration)
+    }
+
+    pub(crate) fn preferred_address(&self, v6: bool) -> Option<SocketAddr> {
+        let preferred = self.peer.as_ref()?.preferred_address.as_ref()?;
+        if v6 {
+            preferred.v6.map(SocketAddr::V6)
+        } else {
+            preferred.v4.map(SocketAddr::V4)
+        }
+    }
+
+    pub(super) fn fill_summary(&mut self) {
+        let Some(session) = &self.session else { return };
+        self.summary = session.summary();
+    }
+}

@@ -1,0 +1,89 @@
+//! One generation of 1-RTT keys (RFC 9001 §6): those we seal with, those we open
+//! with, the ones before and the ones to come.
+
+use rustls::quic::{PacketKey, PacketKeySet};
+
+use crate::time::Instant;
+
+/// What we seal with.
+pub(super) struct Local {
+    pub(super) key: Box<dyn PacketKey>,
+    pub(super) generation: u64,
+    pub(super) sealed: u64,
+    pub(super) first: Option<u64>,
+    pub(super) acknowledged: bool,
+}
+
+/// What we open with. All packet numbers of older generations are below
+/// `floor`.
+pub(super) struct Remote {
+    pub(super) key: Box<dyn PacketKey>,
+    pub(super) generation: u64,
+    pub(super) floor: u64,
+    pub(super) seen: Option<Seen>,
+}
+
+/// Packet numbers opened in a generation.
+#[derive(Clone, Copy)]
+pub(super) struct Seen {
+    pub(super) lowest: u64,
+    pub(super) highest: u64,
+}
+
+pub(super) struct Previous {
+    pub(super) key: Box<dyn PacketKey>,
+    pub(super) floor: u64,
+    pub(super) discard_at: Option<Instant>,
+}
+
+/// The generation after `Remote`'s; its send key is gone if we initiated.
+pub(super) struct Next {
+    pub(super) local: Option<Box<dyn PacketKey>>,
+    pub(super) remote: Box<dyn PacketKey>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Which {
+    Previous,
+    Current,
+    Next,
+}
+
+impl Local {
+    pub(super) fn new(key: Box<dyn PacketKey>, generation: u64) -> Self {
+        Self {
+            key,
+            generation,
+            sealed: 0,
+            first: None,
+            acknowledged: false,
+        }
+    }
+}
+
+impl Remote {
+    /// Above every packet number seen in this generation and those before.
+    pub(super) fn above(&self) -> u64 {
+        self.seen
+            .map_or(self.floor, |seen| self.floor.max(seen.highest + 1))
+    }
+
+    #[inline]
+    pub(super) fn note(&mut self, pn: u64) {
+        let seen = self.seen.get_or_insert(Seen {
+            lowest: pn,
+            highest: pn,
+        });
+        seen.lowest = seen.lowest.min(pn);
+        seen.highest = seen.highest.max(pn);
+    }
+}
+
+impl From<PacketKeySet> for Next {
+    fn from(keys: PacketKeySet) -> Self {
+        Self {
+            local: Some(keys.local),
+            remote: keys.remote,
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! A client begins: token, overload, and then Retry, refusal or a connection.
+
+use std::net::SocketAddr;
+
+use super::overload::Verdict;
+use super::{Arrival, Endpoint, Handle, reply};
+use crate::cid::ConnectionId;
+use crate::connection::{Accept, Connection, Received};
+use crate::crypto::{AddressToken, RetryToken, Token, initial_keys};
+use crate::error::{Code, TransportError};
+use crate::event::DropReason;
+use crate::wire::header::{OpenHeader, PartialHeader};
+use crate::wire::{Frame, Frames};
+use crate::{Instant, Role};
+
+/// Attempts refused by the application that are remembered, to drop the rest of
+/// their ClientHello, which is microseconds behind.
+pub(super) const REFUSED: usize = 32;
+
+/// An Initial of a client that is not known yet, authenticated.
+#[derive(Debug)]
+pub struct Incoming {
+    from: Received,
+    original_dcid: ConnectionId,
+    dcid: ConnectionId,
+    scid: ConnectionId,
+    retry_scid: Option<ConnectionId>,
+    validated: bool,
+    /// The ClientHello begins in it.
+    begins: bool,
+    unix_now: u64,
+}
+
+impl Incoming {
+    /// The client's address.
+    #[must_use]
+    pub fn remote(&self) -> SocketAddr {
+        self.from.remote
+    }
+
+    /// Whether a token proved that address.
+    #[must_use]
+    pub fn is_validated(&self) -> bool {
+        self.validated
+    }
+}
+
+impl Endpoint {
+    /// A client's Initial that belongs to no connection.
+    ///
+    /// A ClientHello with a post-quantum key share fills two datagrams. Retry and
+    /// refusal answer the attempt, not the datagram, so they are sent for the
+    /// one in which the ClientHello begins: that needs no memory, and each
+    /// flight of a client that heard nothing has one (RFC 9000 §5.2.2,
+    /// §17.2.5.1).
+    pub(super) fn receive_initial(
+        &mut self,
+        unix_now: u64,
+        from: Received,
+        header: &PartialHeader,
+        datagram: &[u8],
+        token: &[u8],
+        response: &mut Vec<u8>,
+    ) -> Arrival {
+        let (Some(dcid), Some(scid)) = (header.dcid.cid(datagram), header.scid.cid(datagram))
+        else {
+            return self.drop(DropReason::Malformed);
+        };
+        // RFC 9000 §7.2: unpredictable, so eight bytes at least; and state is
+        // only made for packets that open.
+        let payload = Some(&dcid).filter(|dcid| dcid.len() >= 8);
+        let Some(payload) = payload.and_then(|dcid| open(dcid, header, datagram)) else {
+            return self.drop(DropReason::DecryptionFailed);
+        };
+        let mut incoming = Incoming {
+            from,
+            original_dcid: dcid,
+            dcid,
+            scid,
+            retry_scid: None,
+            validated: false,
+            begins: begins(&payload),
+            unix_now,
+        };
+        let token = self.read_token(&mut incoming, token);
+        let always = self
+            .config
+            .server
+            .as_ref()
+            .is_some_and(|server| server.always_retry);
+        let ip = from.remote.ip();
+        let verdict = self.overload.judge(ip, incoming.validated, always);
+        if token.is_ok() && verdict == Verdict::Accept {
+            return self.hand_over(incoming);
+        }
+        if !incoming.begins {
+            self.counters.continued += 1;
+            return self.drop(DropReason::Unexpected);
+        }
+        match (token, verdict) {
+            (Err(error), _) => reply::close(&dcid, &scid, &error, response),
+            (Ok(()), Verdict::Refuse) => {
+                self.counters.refused += 1;
+                let error = TransportError::new(Code::CONNECTION_REFUSED, "too many handshakes");
+                reply::close(&dcid, &scid, &error, response);
+            }
+            (Ok(()), Verdict::Retry | Verdict::Accept) => self.write_retry(&incoming, response),
+        }
+        Arrival::Respond
+    }
+
+    /// The application decides, once for each attempt.
+    fn hand_over(&mut self, incoming: Incoming) -> Arrival {
+        if !incoming.begins && self.refused.contains(&incoming.dcid) {
+            self.counters.continued += 1;
+            return self.drop(DropReason::Unexpected);
+        }
+        Arrival::Incoming(Box::new(incoming))
+    }
+
+    /// What the client's token proves. A Retry token that is wrong ends the
+    /// attempt (RFC 9000 §8.1.3); any other that is wrong counts as none.
+    fn read_token(&mut self, incoming: &mut Incoming, token: &[u8]) -> Result<(), TransportError> {
+        let Some(server) = &self.config.server else {
+            return Ok(());
+        };
+        if token.is_empty() {
+            return Ok(());
+        }
+        match server
+            .token_key
+            .open(token, incoming.unix_now, incoming.from.remote)
+        {
+            Ok(Token::Retry(retry)) => {
+                if retry.retry_scid != incoming.dcid {
+                    return Err(TransportError::new(
+                        Code::INVALID_TOKEN,
+                        "the Retry token belongs to another connection ID",
+                    ));
+                }
+                incoming.original_dcid = retry.original_dcid;
+                incoming.retry_scid = Some(retry.retry_scid);
+                incoming.validated = true;
+            }
+            Ok(Token::Address(address)) => {
+                let mut replay = server
+                    .replay
+                    .lock()
+                    .unwrap_or_else(std::sync::PoisonError::into_inner);
+                incoming.validated = replay.admit(&address);
+            }
+            Err(error) if error.is_invalid_retry() => {
+                return Err(TransportError::new(Code::INVALID_TOKEN, error.to_string()));
+            }
+            Err(_) => {}
+        }
+        Ok(())
+    }
+
+    fn write_retry(&mut self, incoming: &Incoming, response: &mut Vec<u8>) {
+        let Some(server) = &self.config.server else {
+            return;
+        };
+        self.counters.retries += 1;
+        let retry_scid = (self.config.generator)().generate(&mut self.rng);
+        let mut token = Vec::with_capacity(128);
+        server.token_key.seal_retry(
+            &RetryToken {
+                issued: incoming.unix_now,
+                client: incoming.from.remote,
+                original_dcid: incoming.dcid,
+                retry_scid,
+            },
+            &mut self.rng,
+            &mut token,
+        );
+        let random = self.rng.u64() as u8;
+        reply::retry(
+            incoming.scid,
+            retry_scid,
+            &incoming.dcid,
+            &token,
+            random,
+            response,
+        );
+    }
+
+    /// Makes the connection; the caller then feeds it the same datagram.
+    ///
+    /// # Errors
+    /// If TLS refuses its own settings.
+    pub fn accept(
+        &mut self,
+        now: Instant,
+        incoming: &Incoming,
+    ) -> Result<(Handle, Connection), TransportError> {
+        let Some(server) = &self.config.server else {
+            return Err(TransportError::new(
+                Code::CONNECTION_REFUSED,
+                "this endpoint has no server settings",
+            ));
+        };
+        let mut new_token = Vec::with_capacity(64);
+        server.token_key.seal_address(
+            &AddressToken {
+                issued: incoming.unix_now,
+                ip: incoming.from.remote.ip(),
+                id: self.rng.array(),
+            },
+            &mut self.rng,
+            &mut new_token,
+        );
+        let accept = Accept {
+            remote: incoming.from.remote,
+            local_ip: incoming.from.local_ip,
+            original_dcid: incoming.original_dcid,
+            dcid: incoming.dcid,
+            retry_scid: incoming.retry_scid,
+            scid: incoming.scid,
+            validated: incoming.validated,
+            new_token: Some(new_token),
+            preferred_address: server.preferred_address,
+            crypto: server.crypto.clone(),
+        };
+        let common = self.common(now);
+        let mut connection = Connection::accept_from(common, accept)?;
+        let handle = self.register(
+            &mut connection,
+            [incoming.original_dcid, incoming.dcid],
+            incoming.from.remote,
+        );
+        self.overload.begin(incoming.from.remote.ip());
+        self.counters.accepted += 1;
+        Ok((handle, connection))
+    }
+
+    /// Refuses a client; send the bytes written to `response`. The rest of the
+    /// same ClientHello is then dropped.
+    pub fn refuse(&mut self, incoming: &Incoming, response: &mut Vec<u8>) {
+        response.clear();
+        self.counters.refused += 1;
+        if self.refused.len() == REFUSED {
+            self.refused.pop_front();
+        }
+        self.refused.push_back(incoming.dcid);
+        let error = TransportError::new(Code::CONNECTION_REFUSED, "refused by the application");
+        reply::close(&incoming.dcid, &incoming.scid, &error, response);
+    }
+}
+
+/// The payload of the first packet, if it opens with the keys that its
+/// connection ID gives.
+fn open(dcid: &ConnectionId, header: &PartialHeader, datagram: &[u8]) -> Option<Vec<u8>> {
+    let keys = initial_keys(dcid, Role::Server).remote;
+    let mut packet = datagram[..header.packet_len].to_vec();
+    keys.unprotect_header(&mut packet, header.number_at)?;
+    let open = OpenHeader::read(&packet, header.number_at)?;
+    let number = open.number.recover(None);
+    let len = keys.open(number, &mut packet, open.header_len)?;
+    packet.truncate(open.header_len + len);
+    packet.drain(..open.header_len);
+    Some(packet)
+}
+
+/// Whether the ClientHello begins in it: whatever a client splits or reorders,
+/// one packet of a flight holds the first byte.
+fn begins(payload: &[u8]) -> bool {
+    Frames::new(payload)
+        .any(|frame| matches!(frame, Ok(Frame::Crypto { offset: 0, data }) if !data.is_empty()))
+}

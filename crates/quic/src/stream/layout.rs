@@ -1,0 +1,117 @@
+//! How a STREAM frame uses what room a packet has left.
+
+use super::StreamId;
+use crate::wire::Writer;
+use crate::wire::cursor::varint_len;
+use crate::wire::frame::data;
+
+/// A tail shorter than this is not split off merely to use up a packet, bytes.
+const MIN_FRAGMENT: usize = 32;
+
+/// Room that any frame but STREAM fits in, bytes: a type and three integers
+/// (RESET_STREAM).
+pub(super) const CONTROL_ROOM: usize = 1 + 3 * 8;
+
+/// How a STREAM frame will sit in a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct StreamLayout {
+    /// Bytes of data it carries.
+    pub(super) len: usize,
+    /// Whether the length is written; without it the frame ends the packet.
+    pub(super) with_length: bool,
+}
+
+/// Lays out up to `available` bytes from `offset` on in `room` bytes of packet, or
+/// `None` when it is not worth it there.
+pub(super) fn layout_stream(
+    id: StreamId,
+    offset: u64,
+    available: u64,
+    room: usize,
+) -> Option<StreamLayout> {
+    let available = usize::try_from(available).unwrap_or(usize::MAX);
+    let room = room.checked_sub(data::stream_header_size(id, offset, None))?;
+    let most = available.min(usize::from(u16::MAX));
+    if most >= room && room >= MIN_FRAGMENT.min(available) {
+        return Some(StreamLayout {
+            len: room,
+            with_length: false,
+        });
+    }
+    let length_field = varint_len(most as u64);
+    let len = most.min(room.checked_sub(length_field)?);
+    (len >= MIN_FRAGMENT.min(available)).then_some(StreamLayout {
+        len,
+        with_length: true,
+    })
+}
+
+impl StreamLayout {
+    /// Writes the header (RFC 9000 §19.8) and lends the room for the data.
+    pub(super) fn write_header<'w>(
+        self,
+        w: &'w mut Writer<'_>,
+        id: StreamId,
+        offset: u64,
+        fin: bool,
+    ) -> &'w mut [u8] {
+        let length = self.with_length.then_some(self.len);
+        data::encode_stream_header(w, id, offset, length, fin);
+        w.reserve(self.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Frame;
+    use crate::wire::cursor::VARINT_MAX;
+
+    /// Whatever the sizes, a layout fits, and without a length it fits exactly.
+    #[test]
+    fn every_layout_fits_and_an_open_one_fits_exactly() {
+        for (id, offset) in [(0, 0), (4, 70), (1 << 20, 1 << 40)] {
+            let id = StreamId::from_wire(id);
+            for room in 0..400 {
+                for available in (0..330).chain([70_000]) {
+                    let Some(layout) = layout_stream(id, offset, available, room) else {
+                        let header = data::stream_header_size(id, offset, None);
+                        let need = header + MIN_FRAGMENT + 2;
+                        assert!(room < need, "{available} refused in {room}");
+                        continue;
+                    };
+                    let mut buffer = vec![0; room];
+                    let mut w = Writer::new(&mut buffer);
+                    let data = layout.write_header(&mut w, id, offset, false).len();
+                    assert!(data as u64 <= available);
+                    assert_eq!(data, layout.len);
+                    if !layout.with_length {
+                        assert_eq!(w.remaining(), 0);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_exact_fit_omits_the_length() {
+        let id = StreamId::from_wire(0);
+        let open = layout_stream(id, 0, 98, 100);
+        assert_eq!(open.map(|l| (l.len, l.with_length)), Some((98, false)));
+        let closed = layout_stream(id, 0, 97, 100);
+        assert_eq!(closed.map(|l| (l.len, l.with_length)), Some((96, true)));
+        let fin = layout_stream(id, 0, 0, 3);
+        assert_eq!(fin.map(|l| (l.len, l.with_length)), Some((0, true)));
+    }
+
+    #[test]
+    fn control_room_holds_any_control_frame() {
+        let id = StreamId::from_wire(VARINT_MAX);
+        let largest = Frame::ResetStream {
+            id,
+            code: VARINT_MAX,
+            final_size: VARINT_MAX,
+        };
+        assert_eq!(largest.size(), CONTROL_ROOM);
+    }
+}

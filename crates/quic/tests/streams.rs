@@ -1,0 +1,112 @@
+//! Very many tiny streams: what each costs does not depend on how many there are.
+
+mod common;
+
+use std::time::Duration;
+
+use clearway_quic::connection::{Connection, Event};
+use clearway_quic::stream::{Directionality, ReadError, StreamEvent, StreamId};
+use common::{Setup, World, path};
+
+/// Reads what there is; true at the end of the stream.
+fn ends(connection: &mut Connection, id: StreamId) -> bool {
+    loop {
+        match connection.read(id, &mut [0; 8]) {
+            Ok(Some(_)) => {}
+            Ok(None) => return true,
+            Err(ReadError::Blocked) => return false,
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+}
+
+fn say(connection: &mut Connection, id: StreamId) {
+    connection.write(id, b"x").expect("room for a byte");
+    connection.finish(id).expect("open");
+}
+
+/// What so many requests of a byte cost.
+#[derive(Debug)]
+struct Cost {
+    datagrams: u64,
+    steps: u64,
+    took: Duration,
+    /// Of both ends, while all streams are open, bytes.
+    peak: usize,
+    /// Of both ends, after the last has ended, bytes.
+    left: usize,
+}
+
+/// `total` requests of a byte, answered by a byte, `parallel` at a time.
+fn requests(total: u64, parallel: u64) -> Cost {
+    let mut setup = Setup::new();
+    setup.server.streams.max_bidi_streams = parallel;
+    let mut world = World::new(setup, path("rate=1G delay=5ms", 1), 1);
+    world.handshake();
+    let (start, steps) = (world.now, world.steps);
+    let (mut asked, mut answered, mut peak) = (0, 0, 0);
+    let memory = |world: &World| world.client.memory() + world.server.memory();
+    let done = world.run_until(Duration::from_secs(60), |world| {
+        let client = world.client.connection();
+        while asked < total && asked - answered < parallel {
+            let openable = client.openable(Directionality::Bidirectional);
+            let Some(id) = client.open(Directionality::Bidirectional) else {
+                assert_eq!(openable, 0);
+                break;
+            };
+            assert!(openable > 0);
+            say(client, id);
+            asked += 1;
+        }
+        for (_, events) in std::mem::take(&mut world.server.events) {
+            let server = world.server.connection();
+            for event in events {
+                match event {
+                    Event::Stream(StreamEvent::Readable(id)) if ends(server, id) => {
+                        say(server, id);
+                    }
+                    Event::Stream(StreamEvent::Opened(directionality)) => {
+                        while server.accept(directionality).is_some() {}
+                    }
+                    _ => {}
+                }
+            }
+        }
+        for (_, events) in std::mem::take(&mut world.client.events) {
+            let client = world.client.connection();
+            for event in events {
+                if let Event::Stream(StreamEvent::Readable(id)) = event {
+                    answered += u64::from(ends(client, id));
+                }
+            }
+        }
+        peak = peak.max(memory(world));
+        answered == total
+    });
+    assert!(done, "{answered} of {total} after a minute");
+    let took = world.now.saturating_since(start);
+    world.run_for(Duration::from_secs(1));
+    let now = world.now;
+    let datagrams = [world.client.connection(), world.server.connection()]
+        .map(|connection| connection.stats(now).counters.datagrams_sent);
+    Cost {
+        datagrams: datagrams.iter().sum(),
+        steps: world.steps - steps,
+        took,
+        peak,
+        left: memory(&world),
+    }
+}
+
+#[test]
+fn a_stream_costs_the_same_among_a_hundred_thousand() {
+    let (few, many) = (requests(1_000, 1_000), requests(100_000, 65_535));
+    for (cost, total, parallel) in [(&few, 1_000, 1_000), (&many, 100_000, 65_535)] {
+        // A hundred requests or answers a datagram are few: each takes a dozen bytes.
+        assert!(cost.datagrams <= total * 2 / 50, "{cost:?}");
+        assert!(cost.steps <= total * 2 / 50, "{cost:?}");
+        assert!(cost.peak <= parallel * 3_000, "{cost:?}");
+        assert!(cost.left <= 512 << 10, "{cost:?}");
+    }
+    assert!(many.took <= 20 * few.took, "{few:?} {many:?}");
+}
