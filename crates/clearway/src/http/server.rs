@@ -185,6 +185,10 @@ async fn serve_connection<S, B>(
 }
 
 /// Waits for the sign, then until everything begun is answered and delivered.
+#[expect(
+    clippy::redundant_closure_for_method_calls,
+    reason = "a path is not general over the lifetime of the view"
+)]
 async fn drain(connection: &Connection, closing: &mut watch::Receiver<bool>) {
     // Without a sender nobody will ever ask for it.
     if closing.wait_for(|closing| *closing).await.is_err() {

@@ -29,6 +29,10 @@ impl Drop for Held {
     }
 }
 
+#[expect(
+    clippy::redundant_closure_for_method_calls,
+    reason = "a path is not general over the lifetime of the view"
+)]
 impl Stream {
     /// The exchange `id`, which the layer knows already.
     pub(super) fn new(shared: Counted, id: StreamId) -> Self {

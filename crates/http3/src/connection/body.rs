@@ -2,8 +2,8 @@
 
 use clearway_quic::stream::StreamId;
 
-use super::{Connection, Life};
 use super::receive::{Pulled, too_large};
+use super::{Connection, Life};
 use crate::error::{BodyError, Fault};
 use crate::request::{Body, Half, Step};
 use crate::transport::Transport;

@@ -178,10 +178,7 @@ impl Connection {
 
     /// Forgets a request both of whose halves are over.
     pub(super) fn retire(&mut self, id: StreamId) {
-        let over = self
-            .requests
-            .get(&id)
-            .is_some_and(Exchange::is_over);
+        let over = self.requests.get(&id).is_some_and(Exchange::is_over);
         if over
             && let Some(exchange) = self.requests.remove(&id)
             && !exchange.abandoned

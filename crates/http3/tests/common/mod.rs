@@ -333,7 +333,10 @@ impl World {
         self.must("a handshake", |world| {
             [Role::Client, Role::Server].into_iter().all(|role| {
                 let host = world.host(role);
-                let confirmed = host.quic.as_ref().is_some_and(quic::Connection::is_confirmed);
+                let confirmed = host
+                    .quic
+                    .as_ref()
+                    .is_some_and(quic::Connection::is_confirmed);
                 let settled =
                     raw.is_some() || host.quic.is_some() && host.http().peer_settings().is_some();
                 confirmed && settled
