@@ -193,15 +193,18 @@ async fn a_handler_that_panics_resets_its_stream_alone() {
     assert_eq!(response.body_mut().text(LIMIT).await.unwrap(), "alive");
 }
 
+/// Tells that it is gone.
+struct Tell(tokio::sync::mpsc::UnboundedSender<()>);
+
+impl Drop for Tell {
+    fn drop(&mut self) {
+        let _ = self.0.send(());
+    }
+}
+
 #[tokio::test]
 async fn a_request_given_up_stops_its_handler() {
     let (told, mut hears) = tokio::sync::mpsc::unbounded_channel();
-    struct Tell(tokio::sync::mpsc::UnboundedSender<()>);
-    impl Drop for Tell {
-        fn drop(&mut self) {
-            let _ = self.0.send(());
-        }
-    }
     let router = Router::new().route(
         "/",
         get(move || {
