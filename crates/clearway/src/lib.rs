@@ -110,6 +110,7 @@ pub mod config;
 pub mod connection;
 pub mod endpoint;
 pub mod error;
+pub mod http;
 mod shard;
 pub mod stream;
 

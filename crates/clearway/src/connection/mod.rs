@@ -28,6 +28,20 @@ impl Connection {
         Self { shared }
     }
 
+    pub(crate) fn counted(&self) -> &Counted {
+        &self.shared
+    }
+
+    /// The runtime of the shard that owns the connection.
+    pub(crate) fn shard_runtime(&self) -> Option<&tokio::runtime::Handle> {
+        self.shared.link.runtime()
+    }
+
+    /// Whether an HTTP request may be begun on it.
+    pub(crate) fn takes_requests(&self) -> bool {
+        self.shared.lock().takes_requests()
+    }
+
     /// Opens a bidirectional stream, waiting while the peer's limit is reached.
     /// The peer learns of it with the first bytes.
     ///

@@ -1,6 +1,7 @@
 //! What a connection's handles and its shard share: the connection itself under
 //! one lock, and who waits for what.
 
+use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,6 +14,7 @@ use clearway_quic::stream::{Directionality, StreamEvent, StreamId};
 use rustc_hash::FxHashMap;
 use tokio::sync::Notify;
 
+use crate::http::layer::{Arrived, Layer, View};
 use crate::shard::Link;
 
 /// What any number of tasks may wait for. Whoever wakes tries again.
@@ -35,30 +37,39 @@ pub(crate) enum Signal {
     Datagram,
     /// The queue of outgoing datagrams has room.
     DatagramRoom,
+    /// HTTP requests have arrived.
+    Requests,
+    /// The server takes more requests, or none at all any more.
+    RequestRoom,
+    /// No HTTP request is under way or undelivered.
+    HttpIdle,
 }
 
-const SIGNALS: usize = 8;
+const SIGNALS: usize = 11;
 
 /// Who has to be woken; done after the lock is released, so that the woken find
 /// it free.
 #[derive(Debug, Default)]
 pub(crate) struct Wakes {
-    signals: u8,
+    signals: u16,
     wakers: Vec<Waker>,
 }
 
 impl Wakes {
-    fn raise(&mut self, signal: Signal) {
+    pub(crate) fn raise(&mut self, signal: Signal) {
         self.signals |= 1 << signal as u8;
     }
 
-    fn wake(&mut self, waker: Option<Waker>) {
+    pub(crate) fn wake(&mut self, waker: Option<Waker>) {
         self.wakers.extend(waker);
     }
 
     /// Wakes them all and is empty again.
     pub(crate) fn fire(&mut self, shared: &Shared) {
         let signals = std::mem::take(&mut self.signals);
+        if signals == 0 && self.wakers.is_empty() {
+            return;
+        }
         for (index, signal) in shared.signals.iter().enumerate() {
             if signals & 1 << index != 0 {
                 signal.notify_waiters();
@@ -98,6 +109,8 @@ pub(crate) struct State {
     pub(crate) sends: FxHashMap<StreamId, SendSlot>,
     /// Who waits to read.
     pub(crate) readers: FxHashMap<StreamId, Waker>,
+    /// HTTP/3, on endpoints that speak it.
+    http: Option<Box<Layer>>,
     /// Every handle is gone.
     orphaned: bool,
 }
@@ -106,18 +119,26 @@ impl State {
     /// Hands the connection's events to who waits for them.
     pub(crate) fn dispatch(&mut self, now: Instant, wakes: &mut Wakes) {
         while let Some(event) = self.quic.poll_event() {
+            if let Some(http) = &mut self.http {
+                http.on_event(&mut self.quic, &event);
+            }
             match event {
                 Event::Connected => {
                     self.connected = true;
                     wakes.raise(Signal::Connected);
                 }
-                Event::Stream(event) => self.dispatch_stream(event, wakes),
+                Event::Stream(event) if self.http.is_none() => {
+                    self.dispatch_stream(event, wakes);
+                }
                 Event::DatagramReceived => wakes.raise(Signal::Datagram),
                 Event::Closed(error) => self.fail(error, wakes),
                 Event::Confirmed | Event::PathChanged { .. } | Event::ZeroRttRejected => {}
                 // The transport may learn to say more than this layer needs.
                 _ => {}
             }
+        }
+        if let Some(http) = &mut self.http {
+            http.settle(now, &mut self.quic, wakes);
         }
         if self.quic.take_datagram_writable() {
             wakes.raise(Signal::DatagramRoom);
@@ -160,7 +181,7 @@ impl State {
     /// The connection is over: everybody who waits hears it.
     pub(crate) fn fail(&mut self, error: ConnectionError, wakes: &mut Wakes) {
         self.error.get_or_insert(error);
-        wakes.signals = u8::MAX;
+        wakes.signals = u16::MAX;
         wakes
             .wakers
             .extend(self.readers.drain().map(|(_, waker)| waker));
@@ -168,13 +189,46 @@ impl State {
             wakes.wake(slot.writer.take());
             wakes.wakers.append(&mut slot.watchers);
         }
+        if let Some(http) = &mut self.http {
+            http.fail(wakes);
+        }
+    }
+
+    /// HTTP/3 on this connection, for a call.
+    pub(crate) fn http_view(&mut self) -> Option<View<'_>> {
+        Some(View {
+            layer: self.http.as_deref_mut()?,
+            quic: &mut self.quic,
+            lost: self.error.as_ref(),
+        })
+    }
+
+    /// The HTTP requests that have arrived.
+    pub(crate) fn take_requests(&mut self) -> VecDeque<Arrived> {
+        let http = self.http.as_deref_mut();
+        http.map(Layer::take_arrived).unwrap_or_default()
+    }
+
+    /// Whether no HTTP request is under way or undelivered.
+    pub(crate) fn http_is_idle(&self) -> bool {
+        self.http.as_ref().is_none_or(|http| http.is_idle())
+    }
+
+    /// Whether an HTTP request may be begun, at once or when the server has room.
+    pub(crate) fn takes_requests(&self) -> bool {
+        self.error.is_none() && self.http.as_ref().is_some_and(|http| !http.is_going_away())
     }
 
     /// Nobody holds the connection and nothing is left to deliver.
     fn close_if_abandoned(&mut self, now: Instant) {
-        if self.orphaned && self.error.is_none() && self.sends.is_empty() {
+        let done = self.sends.is_empty() && self.http_is_idle();
+        if self.orphaned && self.error.is_none() && done {
             self.orphaned = false;
-            self.quic.close(now, 0, b"");
+            let code = match self.http {
+                Some(_) => clearway_http3::Code::NO_ERROR.0,
+                None => 0,
+            };
+            self.quic.close(now, code, b"");
         }
     }
 }
@@ -193,7 +247,16 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(quic: Connection, handle: Handle, link: Arc<Link>) -> Arc<Self> {
+    pub(crate) fn new(
+        quic: Connection,
+        handle: Handle,
+        link: Arc<Link>,
+        http: Option<Arc<clearway_http3::Config>>,
+    ) -> Arc<Self> {
+        let http = http.map(|config| {
+            let seed = handle.0 ^ link.clock.now().as_nanos();
+            Box::new(Layer::new(quic.role(), config, seed))
+        });
         Arc::new(Self {
             state: Mutex::new(State {
                 quic,
@@ -201,6 +264,7 @@ impl Shared {
                 connected: false,
                 sends: FxHashMap::default(),
                 readers: FxHashMap::default(),
+                http,
                 orphaned: false,
             }),
             signals: std::array::from_fn(|_| Notify::new()),
@@ -243,6 +307,23 @@ impl Shared {
         if due {
             self.mark_dirty();
         }
+    }
+
+    /// Calls HTTP/3, then sends what came of it and wakes whom it concerns. Only
+    /// on connections of endpoints that speak it.
+    pub(crate) fn http<R>(&self, act: impl FnOnce(&mut View<'_>) -> R) -> R {
+        let now = self.now();
+        let mut wakes = Wakes::default();
+        let mut state = self.lock();
+        let mut view = state
+            .http_view()
+            .expect("exchanges exist on endpoints with HTTP only");
+        let result = act(&mut view);
+        let View { layer, quic, .. } = view;
+        layer.settle(now, quic, &mut wakes);
+        self.release(state);
+        wakes.fire(self);
+        result
     }
 
     /// Waits until `attempt` succeeds; it is made again after each `signal`.

@@ -31,6 +31,7 @@ pub struct EndpointBuilder {
     on_caller_runtime: Option<bool>,
     options: Options,
     observers: Option<ObserverFactory>,
+    http: Option<Arc<clearway_http3::Config>>,
 }
 
 enum Place {
@@ -58,6 +59,7 @@ impl EndpointBuilder {
             on_caller_runtime: None,
             options: Options::default(),
             observers: None,
+            http: None,
         }
     }
 
@@ -111,6 +113,12 @@ impl EndpointBuilder {
         self
     }
 
+    /// Have every connection speak HTTP/3.
+    pub(crate) fn http(mut self, config: Arc<clearway_http3::Config>) -> Self {
+        self.http = Some(config);
+        self
+    }
+
     /// Binds the socket and starts the event loop.
     ///
     /// # Errors
@@ -139,7 +147,8 @@ impl EndpointBuilder {
             k0: key.k0,
             k1: key.k1,
         };
-        let (house, config) = prepare(self.server, self.observers, &mut rng)?;
+        let (mut house, config) = prepare(self.server, self.observers, &mut rng)?;
+        house.http = self.http;
         let sockets = bind(self.place, self.shards, &self.options, kernel(steering))?;
         let local = sockets[0].local_addr()?;
         let mut links = Vec::with_capacity(sockets.len());

@@ -29,6 +29,8 @@ pub(crate) struct House {
     pub(super) doorkeeper: Option<Doorkeeper>,
     pub(super) observers: Option<ObserverFactory>,
     pub(super) backlog: usize,
+    /// Connections speak HTTP/3, like this.
+    pub(crate) http: Option<Arc<clearway_http3::Config>>,
 }
 
 impl House {

@@ -116,7 +116,7 @@ impl Endpoint {
             .connect_with(now, connect, config.transport_config())
             .map_err(ConnectError::Tls)?;
         house.observe(&mut quic);
-        let shared = Shared::new(quic, handle, link.clone());
+        let shared = Shared::new(quic, handle, link.clone(), house.http.clone());
         let connection = Connection::new(Counted::new(shared.clone()));
         house.population.add();
         if link.push_begun(shared) {
@@ -177,6 +177,11 @@ impl Endpoint {
             .lock()
             .unwrap_or_else(PoisonError::into_inner) = local;
         Ok(())
+    }
+
+    /// Accepts no more connections; those there are go on.
+    pub fn stop_accepting(&self) {
+        self.inner.house.accepts.close();
     }
 
     /// Closes all connections with `code` and `reason` and accepts no more.

@@ -225,7 +225,12 @@ impl Connections {
         match endpoint.accept(now, incoming) {
             Ok((handle, mut connection)) => {
                 self.house.observe(&mut connection);
-                let shared = Shared::new(connection, handle, self.link.clone());
+                let shared = Shared::new(
+                    connection,
+                    handle,
+                    self.link.clone(),
+                    self.house.http.clone(),
+                );
                 self.house.population.add();
                 self.insert(shared, true);
                 Some(handle)

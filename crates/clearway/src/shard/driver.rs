@@ -38,6 +38,7 @@ impl Driver {
         house: Arc<House>,
         position: Position,
     ) -> io::Result<Self> {
+        link.set_runtime(tokio::runtime::Handle::current());
         let intake = Intake::new(&socket);
         let alarm = Alarm::new(link.clock);
         let socket = watch(socket, BOTH)?;

@@ -1,7 +1,7 @@
 //! What handles and other shards may touch of a shard.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use clearway_quic::connection::Received;
 use clearway_quic::endpoint::{self, Handle};
@@ -23,6 +23,8 @@ pub(crate) struct Link {
     /// For its counters; open for as long as the shard runs, no longer.
     socket: Mutex<Weak<Socket>>,
     pub(super) counts: Counts,
+    /// The shard's own, once it runs.
+    runtime: OnceLock<tokio::runtime::Handle>,
 }
 
 /// What waits for the shard. Bounded: each connection is listed once, strays have
@@ -104,11 +106,23 @@ impl Link {
             bell: Notify::new(),
             socket: Mutex::new(Arc::downgrade(socket)),
             counts: Counts::default(),
+            runtime: OnceLock::new(),
         }
     }
 
     pub(crate) fn endpoint(&self) -> MutexGuard<'_, endpoint::Endpoint> {
         self.endpoint.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The shard runs here.
+    pub(super) fn set_runtime(&self, runtime: tokio::runtime::Handle) {
+        // A shard begins once.
+        let _ = self.runtime.set(runtime);
+    }
+
+    /// Where the shard runs.
+    pub(crate) fn runtime(&self) -> Option<&tokio::runtime::Handle> {
+        self.runtime.get()
     }
 
     pub(super) fn inbox(&self) -> MutexGuard<'_, Inbox> {

@@ -8,8 +8,8 @@ use crate::size::Size;
 pub(crate) const ABOUT: &str = "\
 Download 10 MB through a network in which congestion controllers have died.
 
-A server, a client and a relay between them run in this process, on sockets of the loopback \
-interface. The network: 100 Mbit/s, 10 ms round trip, a queue of 250 packets, and 30 % of the \
+An HTTP/3 server, a client and a relay between them run in this process, on sockets of the \
+loopback interface. The network: 100 Mbit/s, 10 ms round trip, a queue of 250 packets, and 30 % of the \
 packets to the client are lost during the first 2 seconds, none after. Those two seconds push the \
 congestion window to its floor of two packets. A healthy controller is back at full speed within \
 a few round trips; one that mistakes its own full window for idleness stays at the floor, without \

@@ -1,7 +1,7 @@
 //! `clearway demo`: the main job, on real sockets.
 //!
-//! [`args`] say what to do; [`run`] does it once: a server, a [`crate::relay`]
-//! and a client; [`series`] records the sender's window through an observer;
+//! [`args`] say what to do; [`run`] does it once over HTTP/3: a server of a
+//! [`site`], a [`crate::relay`] and a client; [`series`] records the sender's window through an observer;
 //! [`breakdown`] is what it waited for; [`report`] and [`chart`] show it.
 
 mod args;
@@ -11,6 +11,7 @@ mod command;
 mod report;
 mod run;
 mod series;
+mod site;
 
 pub(crate) use args::{ABOUT, Args};
 pub(crate) use command::command;

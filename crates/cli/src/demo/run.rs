@@ -2,11 +2,11 @@
 
 use core::net::{Ipv4Addr, SocketAddr};
 use core::time::Duration;
-use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
+use clearway::http::{Client, Code, Server};
 use clearway::{
-    ClientConfig, CongestionController, Connection, DevelopmentIdentity, Endpoint, ServerConfig,
+    ClientConfig, CongestionController, Connection, DevelopmentIdentity, ServerConfig,
     TransportConfig,
 };
 use clearway_links::Profile;
@@ -15,9 +15,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::breakdown::Breakdown;
 use super::report::{Network, Report, Sender};
 use super::series::{Recorder, Series};
+use super::site::Site;
 use crate::failure::{Failure, Kind};
 use crate::identity;
-use crate::raw::{ALPN, Request, answer, ask};
+use crate::raw::pattern;
 use crate::relay::{self, Relay};
 
 /// The network's name among the profiles.
@@ -73,28 +74,29 @@ pub(super) async fn download(run: &Run) -> Outcome {
 
 /// A server, a network and a client.
 struct Stage {
-    server: Endpoint,
-    /// The server's end of the connection, once there is one.
-    sender: Arc<OnceLock<Connection>>,
+    server: Server,
+    site: Site,
     relay: Relay,
-    client: Endpoint,
+    client: Client,
 }
 
 impl Stage {
     fn build(run: &Run, recorder: &Recorder) -> Result<Self, Failure> {
         let identity = identity::development()?;
         let server = server(&identity, run.controller, recorder)?;
-        let sender = Arc::new(OnceLock::new());
-        tokio::spawn(serve(server.clone(), sender.clone()));
+        let site = Site::default();
+        tokio::spawn({
+            let (server, site) = (server.clone(), site.clone());
+            async move { server.serve(site).await }
+        });
         let relay = network(server.local_addr(), run.seed)?;
         let config = ClientConfig::with_roots(identity.certificate_pem())
-            .map_err(|error| Failure::caused(Kind::Other, "client", &error))?
-            .alpn([ALPN]);
-        let client = Endpoint::client(ANY, config)
+            .map_err(|error| Failure::caused(Kind::Other, "client", &error))?;
+        let client = Client::bind(ANY, config)
             .map_err(|error| Failure::caused(Kind::Address, "client", &error))?;
         Ok(Self {
             server,
-            sender,
+            site,
             relay,
             client,
         })
@@ -111,11 +113,12 @@ impl Stage {
         let received = progress.position();
         report.set_time(begun.elapsed().as_secs_f64(), received);
         progress.finish_and_clear();
-        if let Some(sender) = self.sender.get() {
+        if let Some(sender) = self.site.sender() {
             self.describe_sender(sender, report);
         }
-        self.client.close(0, b"done");
-        self.server.close(0, b"done");
+        for endpoint in [self.client.endpoint(), self.server.endpoint()] {
+            endpoint.close(Code::NO_ERROR.0, b"done");
+        }
         let network = self.relay.stop();
         if let Ok(stats) = &network {
             report.network = Network::new(stats);
@@ -153,32 +156,17 @@ fn server(
     identity: &DevelopmentIdentity,
     controller: CongestionController,
     recorder: &Recorder,
-) -> Result<Endpoint, Failure> {
+) -> Result<Server, Failure> {
     let mut transport = TransportConfig::default();
     transport.controller = controller;
     let config = ServerConfig::with_identity(identity.certificate_pem(), identity.key_pem())
         .map_err(|error| Failure::caused(Kind::Other, "server", &error))?
-        .alpn([ALPN])
         .transport(transport);
     let recorder = recorder.clone();
-    Endpoint::builder(ANY)
-        .server(config)
-        .observe(move |_, _| Some(Box::new(recorder.clone())))
+    Server::builder(ANY, config)
+        .endpoint(|endpoint| endpoint.observe(move |_, _| Some(Box::new(recorder.clone()))))
         .build()
         .map_err(|error| Failure::caused(Kind::Address, "server", &error))
-}
-
-/// Answers the requests of one connection.
-async fn serve(server: Endpoint, sender: Arc<OnceLock<Connection>>) {
-    let Some(connection) = server.accept().await else {
-        return;
-    };
-    // Nobody else sets it.
-    let _ = sender.set(connection.clone());
-    while let Ok((send, recv)) = connection.accept_bi().await {
-        // What goes wrong here the client reports.
-        let _ = answer(send, recv).await;
-    }
 }
 
 /// Starts the relay in front of `server`.
@@ -195,22 +183,33 @@ fn network(server: SocketAddr, seed: u64) -> Result<Relay, Failure> {
 }
 
 async fn fetch(
-    client: &Endpoint,
+    client: &Client,
     remote: SocketAddr,
     size: u64,
     progress: &ProgressBar,
     recorder: &Recorder,
 ) -> Result<(), Failure> {
-    let connection = client
-        .connect(remote, "localhost")
-        .await
-        .map_err(|error| Failure::caused(Kind::Connection, "cannot connect", &error))?;
-    let mut answer = ask(&connection, Request { bytes: size }, 0).await?;
-    while let Some(len) = answer.next().await? {
-        progress.inc(len);
+    let url = format!("https://localhost:{}/{size}", remote.port());
+    let broken = |error| Failure::caused(Kind::Connection, "the download", &error);
+    let mut response = client.get(&url).await.map_err(broken)?;
+    if response.status() != http::StatusCode::OK {
+        let message = format!("the server answers {}", response.status());
+        return Err(Failure::new(Kind::Content, message));
+    }
+    let mut received = 0;
+    while let Some(chunk) = response.body_mut().chunk().await.map_err(broken)? {
+        pattern::check(received, &chunk).map_err(|offset| {
+            Failure::new(Kind::Content, format!("byte {offset} is not what was sent"))
+        })?;
+        received += chunk.len() as u64;
+        progress.inc(chunk.len() as u64);
         progress.set_message(format!("window {} kB", recorder.window() / 1_000));
     }
-    Ok(())
+    if received == size {
+        return Ok(());
+    }
+    let message = format!("{received} bytes came where {size} were wanted");
+    Err(Failure::new(Kind::Content, message))
 }
 
 /// The live line on stderr; nothing where stderr is no terminal.

@@ -8,16 +8,16 @@ mod answer;
 mod args;
 mod ask;
 mod get;
-mod pattern;
+pub(crate) mod pattern;
 mod report;
 mod request;
 mod serve;
 mod work;
 
-pub(crate) use answer::answer;
+use answer::answer;
 pub(crate) use args::{ABOUT, Command};
-pub(crate) use ask::ask;
-pub(crate) use request::{ALPN, Request};
+use ask::ask;
+use request::{ALPN, Request};
 
 use crate::failure::Failure;
 

@@ -1,0 +1,317 @@
+//! Between the types of the `http` crate and HTTP/3's header sections.
+
+use bytes::Bytes;
+use clearway_http3::qpack::Field;
+use clearway_http3::{Request as RequestHead, Response as ResponseHead};
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{Method, Request, Response, StatusCode, Uri, Version, request, response};
+
+use super::error::Error;
+
+/// Fields of HTTP/1.1 connections, which HTTP/3 forbids (RFC 9114 §4.2). Software
+/// written for any version sets them in good faith: they are left out.
+const CONNECTION_SPECIFIC: [HeaderName; 3] = [
+    header::CONNECTION,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+/// The header section of a request to send. What has no authority of its own takes
+/// the `host` field's.
+///
+/// # Errors
+/// If the URI lacks a scheme, an authority or a path where they are needed.
+pub(super) fn request_head(parts: request::Parts) -> Result<RequestHead, Error> {
+    let request::Parts {
+        method,
+        uri,
+        headers,
+        mut extensions,
+        ..
+    } = parts;
+    let bad = |why| Error::Url(uri.to_string(), why);
+    let Some(authority) = uri.authority() else {
+        return Err(bad("it names no host"));
+    };
+    let mut head = RequestHead::new(
+        bytes_of_method(&method),
+        Bytes::copy_from_slice(authority.as_str().as_bytes()),
+        Bytes::new(),
+    );
+    let protocol = extensions.remove::<Protocol>();
+    if method == Method::CONNECT && protocol.is_none() {
+        head.scheme = Bytes::new();
+    } else {
+        let Some(scheme) = uri.scheme_str() else {
+            return Err(bad("it has no scheme"));
+        };
+        head.scheme = match scheme {
+            "https" => Bytes::from_static(b"https"),
+            other => Bytes::copy_from_slice(other.as_bytes()),
+        };
+        head.path = path_of(&uri, &method);
+    }
+    if let Some(Protocol(protocol)) = protocol {
+        head.protocol = protocol;
+    }
+    head.fields = fields(headers);
+    // `host` says what :authority says already (RFC 9114 §4.3.1).
+    head.fields.retain(|field| field.name != "host");
+    Ok(head)
+}
+
+/// `:protocol` of an extended CONNECT (RFC 9220), as a request's extension.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Protocol(pub(super) Bytes);
+
+impl Protocol {
+    /// A protocol by its registered name, such as `websocket`.
+    #[must_use]
+    pub fn new(name: &'static str) -> Self {
+        Self(Bytes::from_static(name.as_bytes()))
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// `:path`: the path and query; `*` for an OPTIONS about the server itself
+/// (RFC 9114 §4.3.1).
+fn path_of(uri: &Uri, method: &Method) -> Bytes {
+    match uri.path_and_query().map(PathAndQuery::as_str) {
+        None | Some("" | "/") if method == Method::OPTIONS && uri.path() == "*" => {
+            Bytes::from_static(b"*")
+        }
+        None | Some("" | "/") => Bytes::from_static(b"/"),
+        Some(path) => Bytes::copy_from_slice(path.as_bytes()),
+    }
+}
+
+fn bytes_of_method(method: &Method) -> Bytes {
+    match *method {
+        Method::GET => Bytes::from_static(b"GET"),
+        Method::POST => Bytes::from_static(b"POST"),
+        Method::HEAD => Bytes::from_static(b"HEAD"),
+        Method::PUT => Bytes::from_static(b"PUT"),
+        ref other => Bytes::copy_from_slice(other.as_str().as_bytes()),
+    }
+}
+
+/// The header section of a response to send.
+pub(super) fn response_head(parts: response::Parts) -> ResponseHead {
+    let mut head = ResponseHead::new(parts.status.as_u16());
+    head.fields = fields(parts.headers);
+    head
+}
+
+/// Fields to send: names are lower-case already; what HTTP/3 forbids is left out.
+pub(super) fn fields(headers: HeaderMap) -> Vec<Field> {
+    let mut fields = Vec::with_capacity(headers.len());
+    let mut current: Option<(HeaderName, Bytes)> = None;
+    for (name, value) in headers {
+        // A name stands before the first of its values only.
+        if let Some(name) = name {
+            let bytes = Bytes::copy_from_slice(name.as_str().as_bytes());
+            current = Some((name, bytes));
+        }
+        let Some((name, bytes)) = &current else {
+            continue;
+        };
+        if CONNECTION_SPECIFIC.contains(name) || name == "keep-alive" || name == "proxy-connection"
+        {
+            continue;
+        }
+        if *name == header::TE && value != "trailers" {
+            continue;
+        }
+        fields.push(Field {
+            name: bytes.clone(),
+            sensitive: value.is_sensitive() || *name == header::AUTHORIZATION,
+            value: Bytes::copy_from_slice(value.as_bytes()),
+        });
+    }
+    fields
+}
+
+/// A request that arrived. HTTP/3 has checked what the protocol demands; what the
+/// `http` crate cannot hold is malformed too.
+pub(super) fn request<B>(head: RequestHead, body: B) -> Result<Request<B>, &'static str> {
+    let mut request = Request::new(body);
+    *request.method_mut() =
+        Method::from_bytes(&head.method).map_err(|_| "the method is no token")?;
+    *request.version_mut() = Version::HTTP_3;
+    *request.uri_mut() = uri(&head)?;
+    if !head.protocol.is_empty() {
+        request.extensions_mut().insert(Protocol(head.protocol));
+    }
+    *request.headers_mut() = header_map(head.fields)?;
+    join_cookies(request.headers_mut())?;
+    Ok(request)
+}
+
+fn uri(head: &RequestHead) -> Result<Uri, &'static str> {
+    let mut parts = http::uri::Parts::default();
+    if !head.authority.is_empty() {
+        let authority = Authority::from_maybe_shared(head.authority.clone());
+        parts.authority = Some(authority.map_err(|_| "the authority is none")?);
+    }
+    if !head.path.is_empty() {
+        let path = PathAndQuery::from_maybe_shared(head.path.clone());
+        parts.path_and_query = Some(path.map_err(|_| "the path is none")?);
+        // Without an authority the URI is the path alone.
+        if parts.authority.is_some() {
+            let scheme = Scheme::try_from(&head.scheme[..]);
+            parts.scheme = Some(scheme.map_err(|_| "the scheme is none")?);
+        }
+    }
+    Uri::from_parts(parts).map_err(|_| "the parts make no URI")
+}
+
+/// One `cookie` field of those that were split for compression (RFC 9114 §4.2.1).
+fn join_cookies(headers: &mut HeaderMap) -> Result<(), &'static str> {
+    let mut crumbs = headers.get_all(header::COOKIE).iter();
+    if crumbs.by_ref().nth(1).is_none() {
+        return Ok(());
+    }
+    let crumbs: Vec<_> = headers
+        .get_all(header::COOKIE)
+        .iter()
+        .map(HeaderValue::as_bytes)
+        .collect();
+    let whole = HeaderValue::from_bytes(&crumbs.join(&b"; "[..])).map_err(|_| "a cookie")?;
+    headers.insert(header::COOKIE, whole);
+    Ok(())
+}
+
+/// A response that arrived.
+pub(super) fn response<B>(head: ResponseHead, body: B) -> Result<Response<B>, &'static str> {
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::from_u16(head.status).map_err(|_| "the status is none")?;
+    *response.version_mut() = Version::HTTP_3;
+    *response.headers_mut() = header_map(head.fields)?;
+    Ok(response)
+}
+
+/// Fields that arrived.
+pub(super) fn header_map(fields: Vec<Field>) -> Result<HeaderMap, &'static str> {
+    let mut headers = HeaderMap::with_capacity(fields.len());
+    for field in fields {
+        let name = HeaderName::from_bytes(&field.name).map_err(|_| "a field name is no token")?;
+        let mut value = HeaderValue::from_maybe_shared(field.value)
+            .map_err(|_| "a field value has forbidden characters")?;
+        value.set_sensitive(field.sensitive);
+        headers
+            .try_append(name, value)
+            .map_err(|_| "there are too many fields")?;
+    }
+    Ok(headers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(method: &str, url: &str) -> request::Parts {
+        let request = Request::builder().method(method).uri(url);
+        request.body(()).unwrap().into_parts().0
+    }
+
+    #[test]
+    fn a_url_becomes_pseudo_headers_and_back() {
+        for (method, url, authority, path) in [
+            ("GET", "https://example.org", "example.org", "/"),
+            ("GET", "https://a:8443/b/c?d=e", "a:8443", "/b/c?d=e"),
+            ("POST", "https://[::1]:443/?x", "[::1]:443", "/?x"),
+            ("OPTIONS", "https://a/", "a", "/"),
+        ] {
+            let head = request_head(parts(method, url)).unwrap();
+            assert_eq!(head.scheme, "https");
+            assert_eq!(head.authority, authority);
+            assert_eq!(head.path, path);
+            let back = request(head, ()).unwrap();
+            assert_eq!(back.uri().path_and_query().unwrap().as_str(), path);
+            assert_eq!(back.uri().authority().unwrap().as_str(), authority);
+            assert_eq!(back.version(), Version::HTTP_3);
+        }
+    }
+
+    #[test]
+    fn connect_names_a_host_and_nothing_else() {
+        let head = request_head(parts("CONNECT", "example.org:443")).unwrap();
+        assert_eq!(head.authority, "example.org:443");
+        assert!(head.scheme.is_empty() && head.path.is_empty());
+        let mut extended = parts("CONNECT", "https://example.org/chat");
+        extended.extensions.insert(Protocol::new("websocket"));
+        let head = request_head(extended).unwrap();
+        assert_eq!(head.protocol, "websocket");
+        assert_eq!(
+            (&head.scheme[..], &head.path[..]),
+            (&b"https"[..], &b"/chat"[..])
+        );
+        let back = request(head, ()).unwrap();
+        let protocol = back.extensions().get::<Protocol>().unwrap();
+        assert_eq!(protocol.name(), b"websocket");
+    }
+
+    #[test]
+    fn a_url_without_a_host_is_refused_by_name() {
+        let error = request_head(parts("GET", "/only/a/path")).unwrap_err();
+        assert!(error.to_string().contains("/only/a/path"), "{error}");
+    }
+
+    #[test]
+    fn fields_of_http_1_connections_stay_behind() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("connection", "close"),
+            ("keep-alive", "5"),
+            ("transfer-encoding", "chunked"),
+            ("upgrade", "h2c"),
+            ("proxy-connection", "x"),
+            ("te", "gzip"),
+            ("accept", "a"),
+            ("accept", "b"),
+        ] {
+            headers.append(name, HeaderValue::from_static(value));
+        }
+        let sent: Vec<_> = fields(headers).into_iter().map(|f| f.value).collect();
+        assert_eq!(sent, ["a", "b"]);
+        let mut headers = HeaderMap::new();
+        headers.insert("te", HeaderValue::from_static("trailers"));
+        assert_eq!(fields(headers).len(), 1);
+    }
+
+    #[test]
+    fn secrets_are_marked() {
+        let mut headers = HeaderMap::new();
+        headers.insert("authorization", HeaderValue::from_static("Basic x"));
+        let mut key = HeaderValue::from_static("k");
+        key.set_sensitive(true);
+        headers.insert("x-key", key);
+        headers.insert("accept", HeaderValue::from_static("y"));
+        let marked: Vec<_> = fields(headers).iter().map(|f| f.sensitive).collect();
+        assert_eq!(marked, [true, true, false]);
+    }
+
+    #[test]
+    fn split_cookies_are_one_again() {
+        let field = |name: &'static str, value: &'static str| Field {
+            name: Bytes::from_static(name.as_bytes()),
+            value: Bytes::from_static(value.as_bytes()),
+            sensitive: false,
+        };
+        let mut head = RequestHead::get("a", "/");
+        head.fields = vec![
+            field("cookie", "a=1"),
+            field("accept", "x"),
+            field("cookie", "b=2"),
+        ];
+        let request = request(head, ()).unwrap();
+        assert_eq!(request.headers()["cookie"], "a=1; b=2");
+        assert_eq!(request.headers().len(), 2);
+    }
+}

@@ -1,0 +1,86 @@
+//! HTTP/3: a server for any tower service, and a client.
+//!
+//! A server that says hello:
+//!
+//! ```
+//! use axum::{Router, routing::get};
+//! use clearway::{DevelopmentIdentity, ServerConfig, http::Server};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let identity = DevelopmentIdentity::generate(["localhost"])?;
+//! let config = ServerConfig::with_identity(identity.certificate_pem(), identity.key_pem())?;
+//! let server = Server::bind("127.0.0.1:0".parse()?, config)?;
+//! # let (stopping, address) = (server.clone(), server.local_addr());
+//! # let serving = tokio::spawn(async move {
+//! server.serve(Router::new().route("/", get(async || "hello"))).await;
+//! # });
+//! # let config = clearway::ClientConfig::with_roots(identity.certificate_pem())?;
+//! # let client = clearway::http::Client::new(config)?;
+//! # let mut response = client.get(&format!("https://localhost:{}/", address.port())).await?;
+//! # assert_eq!(response.body_mut().text(100).await?, "hello");
+//! # stopping.shutdown(std::time::Duration::from_secs(5)).await;
+//! # serving.await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! And its client:
+//!
+//! ```
+//! use clearway::{ClientConfig, http::Client};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let identity = clearway::DevelopmentIdentity::generate(["localhost"])?;
+//! # let config = clearway::ServerConfig::with_identity(identity.certificate_pem(), identity.key_pem())?;
+//! # let server = clearway::http::Server::bind("127.0.0.1:0".parse()?, config)?;
+//! # let url = format!("https://localhost:{}/", server.local_addr().port());
+//! # let router = axum::Router::new().route("/", axum::routing::get(async || "hello"));
+//! # tokio::spawn(async move { server.serve(router).await });
+//! let client = Client::new(ClientConfig::with_roots(identity.certificate_pem())?)?;
+//! let mut response = client.get(&url).await?;
+//! assert_eq!(response.status(), 200);
+//! assert_eq!(response.body_mut().text(1_000).await?, "hello");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # A request's way
+//! ```text
+//! shard ─▶ transport ─▶ Layer (HTTP/3, under the connection's lock)
+//!                         │ arrived        ▲ respond, write, finish
+//!                         ▼                │
+//!              task of the connection ─▶ task of the request: service ─▶ body
+//! ```
+//! Bodies are pulled: what a handler does not read stays with the client, which
+//! the stream's window then stops.
+//!
+//! | file | what it owns |
+//! |---|---|
+//! | `layer` | HTTP/3's state of a connection, who waits for what |
+//! | `stream` | the handle of one exchange |
+//! | `body` | bodies that arrive, and sending those that leave |
+//! | `message` | the types of the `http` crate to header sections and back |
+//! | `server`, `client` | tasks |
+//! | `error` | why something failed |
+
+mod body;
+mod client;
+mod error;
+pub(crate) mod layer;
+mod message;
+mod server;
+mod stream;
+
+/// The protocol's name in the handshake (RFC 9114 §3.1).
+const ALPN: &str = "h3";
+
+pub use self::body::Incoming;
+pub use self::client::{Client, Interim};
+pub use self::error::{BoxError, Code, Error};
+pub use self::message::Protocol;
+pub use self::server::{Server, ServerBuilder};
+pub use clearway_http3::error as protocol;
+/// Bounds on what a peer may cost, and sizes of compression tables.
+pub use clearway_http3::{Config, Limits};

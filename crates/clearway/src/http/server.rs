@@ -1,0 +1,375 @@
+//! Serving a tower service over HTTP/3.
+
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use clearway_http3::Code;
+use http::header::{CONTENT_LENGTH, HeaderValue};
+use http::{Request, Response, StatusCode};
+use http_body::Body;
+use tokio::sync::watch;
+use tower_service::Service;
+
+use super::ALPN;
+use super::body::{Incoming, Sender, poll_frame};
+use super::error::{BoxError, Error};
+use super::layer::Arrived;
+use super::message;
+use super::stream::Stream;
+use crate::config::ServerConfig;
+use crate::connection::{Connection, Counted, Signal};
+use crate::endpoint::{Endpoint, EndpointBuilder};
+use crate::error::BuildError;
+
+/// An HTTP/3 server: [`bind`](Self::bind), then [`serve`](Self::serve) a tower
+/// service such as an axum router. Clones are the same server.
+#[derive(Clone, Debug)]
+pub struct Server {
+    endpoint: Endpoint,
+    /// Whether to wind up.
+    closing: Arc<watch::Sender<bool>>,
+    on_shards: bool,
+}
+
+/// What else a server may be told: [`Server::builder`].
+#[derive(Debug)]
+#[must_use]
+pub struct ServerBuilder {
+    endpoint: EndpointBuilder,
+    http: clearway_http3::Config,
+    on_shards: bool,
+}
+
+impl Server {
+    /// A server on this address, with one shard and handlers on the caller's
+    /// runtime.
+    ///
+    /// # Errors
+    /// If the address is taken, or the certificate does not fit its key.
+    pub fn bind(address: SocketAddr, config: ServerConfig) -> Result<Self, BuildError> {
+        Self::builder(address, config).build()
+    }
+
+    /// More to choose: shards, where handlers run, limits.
+    pub fn builder(address: SocketAddr, config: ServerConfig) -> ServerBuilder {
+        ServerBuilder {
+            endpoint: Endpoint::builder(address).server(config.alpn([ALPN])),
+            http: clearway_http3::Config::default(),
+            on_shards: false,
+        }
+    }
+
+    /// The endpoint below: its address, its counters.
+    #[must_use]
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// The address the socket is bound to.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.endpoint.local_addr()
+    }
+
+    /// Answers every request by `service`, each in a task of its own with a clone
+    /// of it, until [`shutdown`](Self::shutdown).
+    ///
+    /// A service that fails is answered for with status 500. A body that fails
+    /// resets its stream, so that it never looks whole. A request whose client
+    /// gives up is dropped where it stands. Requests carry their [`Connection`]
+    /// among their extensions.
+    pub async fn serve<S, B>(&self, service: S)
+    where
+        S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Sync + 'static,
+        S::Error: Into<BoxError>,
+        S::Future: Send,
+        B: Body<Data: Into<Bytes> + Send, Error: Into<BoxError>> + Send + 'static,
+    {
+        while let Some(connection) = self.endpoint.accept().await {
+            let runtime = match connection.shard_runtime() {
+                Some(shard) if self.on_shards => shard.clone(),
+                _ => tokio::runtime::Handle::current(),
+            };
+            let closing = self.closing.subscribe();
+            runtime.spawn(serve_connection(connection, service.clone(), closing));
+        }
+    }
+
+    /// Winds up: no new connections or requests, those begun are answered, then
+    /// [`serve`](Self::serve) returns. What is not done after `patience` is cut
+    /// off.
+    pub async fn shutdown(&self, patience: Duration) {
+        self.closing.send_replace(true);
+        self.endpoint.stop_accepting();
+        let drained = self.endpoint.wait_idle();
+        if tokio::time::timeout(patience, drained).await.is_err() {
+            self.endpoint
+                .close(Code::NO_ERROR.0, b"the server is going away");
+            self.endpoint.wait_idle().await;
+        }
+        self.endpoint.close(Code::NO_ERROR.0, b"");
+    }
+}
+
+impl ServerBuilder {
+    /// How many shards: sockets on one address, each with a thread, an event loop
+    /// and connections of its own.
+    pub fn shards(mut self, shards: usize) -> Self {
+        self.endpoint = self.endpoint.shards(shards);
+        self
+    }
+
+    /// Run handlers on their connection's shard rather than on the caller's
+    /// runtime. It saves a change of thread for each request; a handler that
+    /// computes for long holds up every connection of its shard.
+    pub fn handlers_on_shards(mut self) -> Self {
+        self.on_shards = true;
+        self
+    }
+
+    /// Bounds on what a client may cost, sizes of the compression tables.
+    pub fn http(mut self, config: clearway_http3::Config) -> Self {
+        self.http = config;
+        self
+    }
+
+    /// What the endpoint below should be like, its address and its server
+    /// settings aside.
+    pub fn endpoint(mut self, change: impl FnOnce(EndpointBuilder) -> EndpointBuilder) -> Self {
+        self.endpoint = change(self.endpoint);
+        self
+    }
+
+    /// Binds.
+    ///
+    /// # Errors
+    /// As [`Server::bind`].
+    pub fn build(self) -> Result<Server, BuildError> {
+        Ok(Server {
+            endpoint: self.endpoint.http(Arc::new(self.http)).build()?,
+            closing: Arc::new(watch::Sender::new(false)),
+            on_shards: self.on_shards,
+        })
+    }
+}
+
+/// Serves one client until it leaves or we wind up.
+async fn serve_connection<S, B>(
+    connection: Connection,
+    service: S,
+    mut closing: watch::Receiver<bool>,
+) where
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send,
+    B: Body<Data: Into<Bytes> + Send, Error: Into<BoxError>> + Send + 'static,
+{
+    let shared = connection.counted().clone();
+    let mut draining = pin!(drain(&connection, &mut closing));
+    loop {
+        let arrived = tokio::select! {
+            arrived = next_requests(&shared) => arrived,
+            () = &mut draining => return,
+        };
+        let Some(arrived) = arrived else { return };
+        for request in arrived {
+            let exchange = Exchange::new(&shared, &connection, request);
+            tokio::spawn(exchange.run(service.clone()));
+        }
+    }
+}
+
+/// Waits for the sign, then until everything begun is answered and delivered.
+async fn drain(connection: &Connection, closing: &mut watch::Receiver<bool>) {
+    // Without a sender nobody will ever ask for it.
+    if closing.wait_for(|closing| *closing).await.is_err() {
+        return std::future::pending().await;
+    }
+    let shared = connection.counted();
+    // Requests on their way arrive within a round trip (RFC 9114 §5.2).
+    shared.http(|view| view.shutdown());
+    tokio::time::sleep(connection.stats().smoothed_rtt).await;
+    shared.http(|view| view.shutdown());
+    shared
+        .wait_for(Signal::HttpIdle, |state| {
+            let idle = state.http_is_idle() || state.error.is_some();
+            idle.then_some(())
+        })
+        .await;
+    connection.close(Code::NO_ERROR.0, b"the server is going away");
+}
+
+/// The requests that have arrived, at least one; `None` after the last.
+async fn next_requests(shared: &Counted) -> Option<impl Iterator<Item = Arrived> + use<>> {
+    let arrived = shared.wait_for(Signal::Requests, |state| {
+        let arrived = state.take_requests();
+        match &state.error {
+            _ if !arrived.is_empty() => Some(Some(arrived)),
+            Some(_) => Some(None),
+            None => None,
+        }
+    });
+    arrived.await.map(IntoIterator::into_iter)
+}
+
+/// A request and what is needed to answer it.
+struct Exchange {
+    request: Result<Request<Incoming>, &'static str>,
+    sender: Sender,
+    /// Answer without a body, whatever the service says.
+    bodiless: bool,
+}
+
+impl Exchange {
+    fn new(shared: &Counted, connection: &Connection, arrived: Arrived) -> Self {
+        let Arrived { id, head, end } = arrived;
+        let stream = Stream::new(shared.clone(), id);
+        let bodiless = head.method == "HEAD";
+        let sender = Sender::new(stream.clone(), Code::INTERNAL_ERROR);
+        let request = message::request(head, ()).map(|request| {
+            let (mut parts, ()) = request.into_parts();
+            let body = (!end).then_some(stream);
+            // A server that answers without reading all is no error.
+            let body = Incoming::new(body, &parts.headers, Code::NO_ERROR);
+            parts.extensions.insert(connection.clone());
+            Request::from_parts(parts, body)
+        });
+        Self {
+            request,
+            sender,
+            bodiless,
+        }
+    }
+
+    /// Answers, unless the client gives up first.
+    async fn run<S, B>(self, service: S)
+    where
+        S: Service<Request<Incoming>, Response = Response<B>>,
+        S::Error: Into<BoxError>,
+        B: Body<Data: Into<Bytes>, Error: Into<BoxError>>,
+    {
+        let Self {
+            request,
+            sender,
+            bodiless,
+        } = self;
+        let request = match request {
+            Ok(request) => request,
+            Err(why) => {
+                tracing::debug!(why, "a request that the http crate cannot hold");
+                let _ = refuse(sender, StatusCode::BAD_REQUEST);
+                return;
+            }
+        };
+        let response = {
+            let stream = sender.stream().clone();
+            let mut answering = pin!(answer(service, request));
+            let response = poll_fn(|cx| match answering.as_mut().poll(cx) {
+                Poll::Ready(response) => Poll::Ready(Some(response)),
+                Poll::Pending => stream.poll_cancelled(cx).map(|()| None),
+            });
+            response.await
+        };
+        let sent = match response {
+            // Dropping the sender tells the client, if it still listens.
+            None => Ok(()),
+            Some(Ok(response)) => respond(sender, response, bodiless).await,
+            Some(Err(error)) => {
+                tracing::error!(%error, "the service failed");
+                refuse(sender, StatusCode::INTERNAL_SERVER_ERROR)
+            }
+        };
+        if let Err(error) = sent {
+            tracing::debug!(%error, "a response was not sent to its end");
+        }
+    }
+}
+
+async fn answer<S, B>(mut service: S, request: Request<Incoming>) -> Result<Response<B>, BoxError>
+where
+    S: Service<Request<Incoming>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+{
+    poll_fn(|cx| service.poll_ready(cx))
+        .await
+        .map_err(Into::into)?;
+    service.call(request).await.map_err(Into::into)
+}
+
+/// Answers with a status alone.
+fn refuse(sender: Sender, status: StatusCode) -> Result<(), Error> {
+    let mut head = clearway_http3::Response::new(status.as_u16());
+    head.fields
+        .push(clearway_http3::field("content-length", "0"));
+    sender.stream().respond(&head, true)?;
+    sender.done();
+    Ok(())
+}
+
+/// Sends a response: in one piece if its body is at hand.
+async fn respond<B>(sender: Sender, response: Response<B>, bodiless: bool) -> Result<(), Error>
+where
+    B: Body<Data: Into<Bytes>, Error: Into<BoxError>>,
+{
+    let (mut parts, body) = response.into_parts();
+    let bodiless = bodiless
+        || parts.status == StatusCode::NO_CONTENT
+        || parts.status == StatusCode::NOT_MODIFIED;
+    let exact = body.size_hint().exact();
+    if let Some(length) = exact
+        && !parts.status.is_informational()
+        && parts.status != StatusCode::NO_CONTENT
+        && parts.status != StatusCode::NOT_MODIFIED
+        && !(bodiless && length == 0)
+    {
+        let length = || HeaderValue::from(length);
+        parts.headers.entry(CONTENT_LENGTH).or_insert_with(length);
+    }
+    let head = message::response_head(parts);
+    if bodiless || body.is_end_stream() {
+        sender.stream().respond(&head, true)?;
+        sender.done();
+        return Ok(());
+    }
+    let mut body = pin!(body);
+    // What is there already leaves together with the head.
+    let first = poll_fn(|cx| {
+        Poll::Ready(match poll_frame(body.as_mut(), cx) {
+            Poll::Ready(frame) => Some(frame),
+            Poll::Pending => None,
+        })
+    });
+    match first.await {
+        Some(Some(frame)) => match frame?.into_data() {
+            Ok(data) if body.is_end_stream() => {
+                sender.stream().respond_with(&head, data.into())?;
+                sender.done();
+                return Ok(());
+            }
+            Ok(data) => {
+                sender.stream().respond(&head, false)?;
+                sender.stream().write(data.into()).await?;
+            }
+            Err(frame) => {
+                sender.stream().respond(&head, false)?;
+                if let Ok(trailers) = frame.into_trailers() {
+                    sender.stream().trailers(&message::fields(trailers))?;
+                    sender.done();
+                    return Ok(());
+                }
+            }
+        },
+        Some(None) => {
+            sender.stream().respond(&head, true)?;
+            sender.done();
+            return Ok(());
+        }
+        None => sender.stream().respond(&head, false)?,
+    }
+    sender.send(body).await
+}

@@ -1,0 +1,102 @@
+//! The handle of one exchange, shared by who reads and who writes.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use clearway_http3::{Code, Field, Response};
+use clearway_quic::stream::StreamId;
+
+use super::error::Error;
+use super::layer::{Piece, View};
+use crate::connection::Counted;
+
+/// One exchange. When the last clone is gone, nobody cares for it any more.
+#[derive(Clone, Debug)]
+pub(super) struct Stream(Arc<Held>);
+
+#[derive(Debug)]
+struct Held {
+    shared: Counted,
+    id: StreamId,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let id = self.id;
+        self.shared.http(|view| view.layer.forget(id));
+    }
+}
+
+impl Stream {
+    /// The exchange `id`, which the layer knows already.
+    pub(super) fn new(shared: Counted, id: StreamId) -> Self {
+        Self(Arc::new(Held { shared, id }))
+    }
+
+    fn call<R>(&self, act: impl FnOnce(&mut View<'_>, StreamId) -> R) -> R {
+        let Held { shared, id } = &*self.0;
+        shared.http(|view| act(view, *id))
+    }
+
+    pub(super) fn poll_read(&self, cx: &Context<'_>) -> Poll<Result<Piece, Error>> {
+        ready(self.call(|view, id| view.read(id, cx.waker())))
+    }
+
+    pub(super) async fn response(&self) -> Result<(Response, bool), Error> {
+        poll_fn(|cx| ready(self.call(|view, id| view.response(id, cx.waker())))).await
+    }
+
+    /// The interim responses that have arrived.
+    pub(super) fn informational(&self) -> Option<Response> {
+        self.call(|view, id| view.informational(id))
+    }
+
+    /// Waits until the peer has given up on the exchange.
+    pub(super) fn poll_cancelled(&self, cx: &Context<'_>) -> Poll<()> {
+        let cancelled = self.call(|view, id| view.is_cancelled(id, cx.waker()));
+        if cancelled {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    }
+
+    pub(super) fn respond(&self, head: &Response, end: bool) -> Result<(), Error> {
+        self.call(|view, id| view.respond(id, head, end))
+    }
+
+    pub(super) fn respond_with(&self, head: &Response, body: Bytes) -> Result<(), Error> {
+        self.call(|view, id| view.respond_with(id, head, body))
+    }
+
+    /// Sends a piece, waiting for room.
+    pub(super) async fn write(&self, mut data: Bytes) -> Result<(), Error> {
+        poll_fn(|cx| ready(self.call(|view, id| view.write(id, &mut data, cx.waker())))).await
+    }
+
+    pub(super) fn trailers(&self, fields: &[Field]) -> Result<(), Error> {
+        self.call(|view, id| view.trailers(id, fields))
+    }
+
+    pub(super) fn finish(&self) -> Result<(), Error> {
+        self.call(|view, id| view.finish(id))
+    }
+
+    pub(super) fn reset(&self, code: Code) {
+        self.call(|view, id| view.reset(id, code));
+    }
+
+    pub(super) fn stop(&self, code: Code) {
+        self.call(|view, id| view.stop(id, code));
+    }
+
+    pub(super) fn cancel(&self) {
+        self.call(|view, id| view.cancel(id));
+    }
+}
+
+fn ready<T>(value: Option<T>) -> Poll<T> {
+    value.map_or(Poll::Pending, Poll::Ready)
+}

@@ -1,0 +1,267 @@
+//! One HTTP/3 connection, client or server.
+//!
+//! ```text
+//! drive      events of the transport in, writes out, the end
+//! inbound    the peer's unidirectional streams
+//! control    frames on its control stream
+//! receive    frames on request streams, header sections
+//! body       what the application reads
+//! send       what the application writes
+//! close      resets, stops, GOAWAY, failures
+//! datagrams  HTTP datagrams
+//! ```
+//!
+//! The way of a batch: every event of the transport goes into
+//! [`on_quic_event`](Connection::on_quic_event); what comes of it is polled with
+//! [`poll_event`](Connection::poll_event); the application calls what it likes;
+//! then [`flush`](Connection::flush), then the transport's `transmit`.
+
+mod body;
+mod close;
+mod control;
+mod datagrams;
+mod drive;
+mod inbound;
+mod receive;
+mod send;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use clearway_quic::Role;
+use clearway_quic::stream::StreamId;
+use rustc_hash::FxHashMap;
+
+use crate::error::ConnectionError;
+use crate::event::Event;
+use crate::goaway::Goaway;
+use crate::limits::{Bucket, Counters, Limits};
+use crate::outlet::Outlet;
+use crate::priority::Priority;
+use crate::qpack::{Decoder, Encoder};
+use crate::request::Exchange;
+use crate::settings::Settings;
+
+pub use datagrams::DatagramError;
+
+/// What an endpoint is set up with; shared by its connections.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Bounds on what a peer may cost.
+    pub limits: Limits,
+    /// Largest QPACK dynamic table of either direction, bytes.
+    pub qpack_max_table_capacity: u64,
+    /// Most streams that may wait for our dynamic table.
+    pub qpack_blocked_streams: u64,
+    /// Take extended CONNECT (servers; RFC 9220).
+    pub extended_connect: bool,
+    /// Take HTTP datagrams; the transport must take DATAGRAM frames
+    /// (RFC 9297 §2.1.1).
+    pub datagrams: bool,
+    /// Send settings, frames and streams without meaning, so that peers stay able
+    /// to ignore them (RFC 9114 §7.2.8).
+    pub grease: bool,
+    /// The server's settings as known when 0-RTT was made possible (clients;
+    /// RFC 9114 §7.2.4.2).
+    pub remembered: Option<Settings>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            limits: Limits::default(),
+            qpack_max_table_capacity: 4 << 10,
+            qpack_blocked_streams: 16,
+            extended_connect: false,
+            datagrams: false,
+            grease: true,
+            remembered: None,
+        }
+    }
+}
+
+impl Config {
+    /// The settings we announce.
+    #[must_use]
+    pub fn settings(&self, role: Role) -> Settings {
+        Settings {
+            max_field_section_size: Some(self.limits.max_field_section),
+            qpack_max_table_capacity: self.qpack_max_table_capacity,
+            qpack_blocked_streams: self.qpack_blocked_streams,
+            enable_connect_protocol: self.extended_connect && role == Role::Server,
+            h3_datagram: self.datagrams,
+        }
+    }
+}
+
+/// The three streams each end has for itself, as ours.
+#[derive(Debug, Default)]
+struct Outbound {
+    control: Lane,
+    encoder: Lane,
+    decoder: Lane,
+    greased: Option<StreamId>,
+}
+
+/// One stream of ours without end.
+#[derive(Debug, Default)]
+struct Lane {
+    id: Option<StreamId>,
+    outlet: Outlet,
+}
+
+/// The state of HTTP/3 on one connection. It owns no I/O and no transport: every
+/// call that reads or writes borrows one.
+#[derive(Debug)]
+pub struct Connection {
+    role: Role,
+    config: Arc<Config>,
+    /// Chooses among reserved values.
+    grease: u64,
+    outbound: Outbound,
+    inbound: inbound::Inbound,
+    /// The peer's settings, once they arrived.
+    peer: Option<Settings>,
+    /// Until then, those of an earlier connection count.
+    remembers: bool,
+    encoder: Encoder,
+    decoder: Decoder,
+    requests: FxHashMap<StreamId, Exchange>,
+    /// The index of the first request not seen (server) or not made (client).
+    next_request: u64,
+    /// Priorities of requests that have not arrived.
+    early: Vec<(StreamId, Priority)>,
+    goaway: Goaway,
+    /// The push IDs the peer, a client, would take; only to see it reduced.
+    max_push_id: Option<u64>,
+    events: VecDeque<Event>,
+    abandoned: Bucket,
+    idle_work: Bucket,
+    counters: Counters,
+    life: Life,
+    /// Frames are put together here.
+    scratch: Vec<u8>,
+}
+
+/// Whether there is anything left to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Life {
+    Open,
+    /// Failed; the transport is closed with the next flush.
+    Failed(ConnectionError),
+    Closed,
+}
+
+impl Connection {
+    /// The HTTP side of a new connection. `seed` chooses reserved values when the
+    /// configuration says `grease`; any number does.
+    #[must_use]
+    pub fn new(role: Role, config: Arc<Config>, seed: u64) -> Self {
+        let limits = &config.limits;
+        Self {
+            role,
+            grease: seed,
+            outbound: Outbound::default(),
+            inbound: inbound::Inbound::default(),
+            peer: None,
+            remembers: role == Role::Client,
+            encoder: Encoder::new(
+                usize::try_from(config.qpack_max_table_capacity).unwrap_or(usize::MAX),
+            ),
+            decoder: Decoder::new(
+                config.qpack_max_table_capacity,
+                config.qpack_blocked_streams,
+            ),
+            requests: FxHashMap::default(),
+            next_request: 0,
+            early: Vec::new(),
+            goaway: Goaway::default(),
+            max_push_id: None,
+            events: VecDeque::new(),
+            abandoned: Bucket::new(limits.abandoned_burst, limits.abandoned_per_second),
+            idle_work: Bucket::new(limits.idle_work_burst, limits.idle_work_per_second),
+            counters: Counters::default(),
+            life: Life::Open,
+            scratch: Vec::new(),
+            config,
+        }
+    }
+
+    /// Which end we are.
+    #[must_use]
+    pub fn role(&self) -> Role {
+        self.role
+    }
+
+    /// The next event, until there is none.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// The peer's settings, once they have arrived.
+    #[must_use]
+    pub fn peer_settings(&self) -> Option<&Settings> {
+        self.peer.as_ref()
+    }
+
+    /// What the peer's settings allow now: those that arrived, else remembered
+    /// ones, else the initial ones (RFC 9114 §7.2.4.2).
+    fn allowed(&self) -> Settings {
+        let remembered = self.config.remembered.filter(|_| self.remembers);
+        self.peer.or(remembered).unwrap_or_default()
+    }
+
+    /// Requests begun and not over.
+    #[must_use]
+    pub fn open_requests(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// What was refused or odd.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Why the connection failed, if it did and is not closed yet.
+    #[must_use]
+    pub fn error(&self) -> Option<&ConnectionError> {
+        match &self.life {
+            Life::Failed(error) => Some(error),
+            Life::Open | Life::Closed => None,
+        }
+    }
+
+    /// Memory held, bytes.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        size_of::<Self>() - size_of::<Encoder>() - size_of::<Decoder>()
+            + self.encoder.memory()
+            + self.decoder.memory()
+            + self.requests.capacity() * (size_of::<(StreamId, Exchange)>() + 1)
+            + self.requests.values().map(Exchange::memory).sum::<usize>()
+            + self.events.capacity() * size_of::<Event>()
+            + self.early.capacity() * size_of::<(StreamId, Priority)>()
+            + self.scratch.capacity()
+            + self.outbound.memory()
+            + self.inbound.memory()
+    }
+
+    /// Gives back buffers kept for reuse; worth a call when the connection is idle.
+    pub fn release(&mut self) {
+        self.scratch = Vec::new();
+        self.events.shrink_to_fit();
+        self.requests.shrink_to_fit();
+        self.early.shrink_to_fit();
+    }
+
+    fn is_open(&self) -> bool {
+        self.life == Life::Open
+    }
+}
+
+impl Outbound {
+    fn memory(&self) -> usize {
+        self.control.outlet.memory() + self.encoder.outlet.memory() + self.decoder.outlet.memory()
+    }
+}

@@ -1,0 +1,341 @@
+//! How urgent a response is: the Priority field and PRIORITY_UPDATE (RFC 9218).
+
+use clearway_quic::stream::{self, StreamId};
+use clearway_quic::wire::Reader;
+use clearway_quic::wire::cursor::varint_len;
+
+use crate::error::{Code, ConnectionError};
+use crate::frame::{FrameHeader, FrameKind, put_varint};
+
+/// When a response is served relative to others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Priority {
+    /// 0 (first) to 7 (last) (RFC 9218 §4.1).
+    pub urgency: u8,
+    /// Whether parts of it are of use, so that it takes turns with its equals
+    /// (RFC 9218 §4.2).
+    pub incremental: bool,
+}
+
+impl Default for Priority {
+    /// RFC 9218 §4: urgency 3, served to its end.
+    fn default() -> Self {
+        Self {
+            urgency: 3,
+            incremental: false,
+        }
+    }
+}
+
+impl From<Priority> for stream::Priority {
+    fn from(priority: Priority) -> Self {
+        Self {
+            urgency: priority.urgency,
+            incremental: priority.incremental,
+        }
+    }
+}
+
+impl Priority {
+    /// Reads a Priority field value, a dictionary of structured fields
+    /// (RFC 8941 §3.2). Unknown members and values out of range change nothing; a
+    /// value that is no dictionary says nothing at all.
+    #[must_use]
+    pub fn parse(value: &[u8]) -> Self {
+        let mut priority = Self::default();
+        match (Members { rest: value }).apply(&mut priority) {
+            Some(()) => priority,
+            None => Self::default(),
+        }
+    }
+
+    /// The field value: what differs from the default.
+    #[must_use]
+    pub fn to_value(self) -> String {
+        let default = Self::default();
+        let urgency = (self.urgency != default.urgency).then(|| format!("u={}", self.urgency));
+        let incremental = self.incremental.then(|| "i".to_owned());
+        let members: Vec<String> = urgency.into_iter().chain(incremental).collect();
+        members.join(", ")
+    }
+}
+
+/// The payload of a PRIORITY_UPDATE frame for a request (RFC 9218 §7.2).
+pub(crate) fn read_update(payload: &[u8]) -> Result<(StreamId, Priority), ConnectionError> {
+    let mut r = Reader::new(payload);
+    let Some(id) = r.varint() else {
+        let reason = "PRIORITY_UPDATE without an element";
+        return Err(ConnectionError::new(Code::FRAME_ERROR, reason));
+    };
+    if id & 3 != 0 {
+        let reason = "PRIORITY_UPDATE for a stream that is no request";
+        return Err(ConnectionError::new(Code::ID_ERROR, reason));
+    }
+    Ok((StreamId::from_wire(id), Priority::parse(r.rest())))
+}
+
+/// Appends a PRIORITY_UPDATE frame for a request.
+pub(crate) fn put_update(out: &mut Vec<u8>, id: StreamId, priority: Priority) {
+    let value = priority.to_value();
+    let len = (varint_len(id.as_u64()) + value.len()) as u64;
+    let kind = FrameKind::PriorityUpdateRequest;
+    FrameHeader { kind, len }.encode(out);
+    put_varint(out, id.as_u64());
+    out.extend_from_slice(value.as_bytes());
+}
+
+/// A value of a member, as far as priorities care.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Value {
+    Integer(i64),
+    Boolean(bool),
+    Other,
+}
+
+/// A cursor over a dictionary. Every method answers `None` if what it expects is
+/// not there.
+struct Members<'a> {
+    rest: &'a [u8],
+}
+
+impl Members<'_> {
+    /// All members, the last of a name counting.
+    fn apply(&mut self, priority: &mut Priority) -> Option<()> {
+        self.skip(b" ");
+        while !self.rest.is_empty() {
+            let key = self.key()?;
+            let value = if self.eat(b'=') {
+                self.member()?
+            } else {
+                Value::Boolean(true)
+            };
+            self.parameters()?;
+            match (key, value) {
+                (b"u", Value::Integer(urgency @ 0..=7)) => priority.urgency = urgency as u8,
+                (b"i", Value::Boolean(incremental)) => priority.incremental = incremental,
+                _ => {}
+            }
+            self.skip(b" \t");
+            if self.rest.is_empty() {
+                return Some(());
+            }
+            if !self.eat(b',') {
+                return None;
+            }
+            self.skip(b" \t");
+            if self.rest.is_empty() {
+                return None;
+            }
+        }
+        Some(())
+    }
+
+    fn eat(&mut self, byte: u8) -> bool {
+        let found = self.rest.first() == Some(&byte);
+        if found {
+            self.rest = &self.rest[1..];
+        }
+        found
+    }
+
+    fn skip(&mut self, any_of: &[u8]) {
+        while let Some((first, rest)) = self.rest.split_first() {
+            if !any_of.contains(first) {
+                return;
+            }
+            self.rest = rest;
+        }
+    }
+}
+
+impl<'a> Members<'a> {
+    fn take_while(&mut self, keep: impl Fn(&u8) -> bool) -> &'a [u8] {
+        let len = self.rest.iter().take_while(|b| keep(b)).count();
+        let (taken, rest) = self.rest.split_at(len);
+        self.rest = rest;
+        taken
+    }
+
+    /// RFC 8941 §3.1.2.
+    fn key(&mut self) -> Option<&'a [u8]> {
+        let first = self.rest.first()?;
+        if !first.is_ascii_lowercase() && *first != b'*' {
+            return None;
+        }
+        Some(
+            self.take_while(|b| {
+                b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-.*".contains(b)
+            }),
+        )
+    }
+
+    /// An item or a list of items in parentheses.
+    fn member(&mut self) -> Option<Value> {
+        if !self.eat(b'(') {
+            return self.item();
+        }
+        loop {
+            self.skip(b" ");
+            if self.eat(b')') {
+                return Some(Value::Other);
+            }
+            self.item()?;
+            self.parameters()?;
+            if !matches!(self.rest.first(), Some(b' ' | b')')) {
+                return None;
+            }
+        }
+    }
+
+    fn parameters(&mut self) -> Option<()> {
+        while self.eat(b';') {
+            self.skip(b" ");
+            self.key()?;
+            if self.eat(b'=') {
+                self.item()?;
+            }
+        }
+        Some(())
+    }
+
+    /// RFC 8941 §3.3.
+    fn item(&mut self) -> Option<Value> {
+        match *self.rest.first()? {
+            b'-' | b'0'..=b'9' => self.number(),
+            b'"' => self.string(),
+            b':' => {
+                self.rest = &self.rest[1..];
+                self.take_while(|b| b.is_ascii_alphanumeric() || b"+/=".contains(b));
+                self.eat(b':').then_some(Value::Other)
+            }
+            b'?' => {
+                self.rest = &self.rest[1..];
+                let value = Value::Boolean(self.rest.first() == Some(&b'1'));
+                (self.eat(b'0') || self.eat(b'1')).then_some(value)
+            }
+            b'*' | b'a'..=b'z' | b'A'..=b'Z' => {
+                self.take_while(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~:/".contains(b));
+                Some(Value::Other)
+            }
+            _ => None,
+        }
+    }
+
+    /// Integers have at most 15 digits, decimals 12 and 3 (RFC 8941 §3.3.1).
+    fn number(&mut self) -> Option<Value> {
+        let negative = self.eat(b'-');
+        let digits = self.take_while(u8::is_ascii_digit);
+        if digits.is_empty() || digits.len() > 15 {
+            return None;
+        }
+        if self.eat(b'.') {
+            let fraction = self.take_while(u8::is_ascii_digit).len();
+            let decimal = digits.len() <= 12 && (1..=3).contains(&fraction);
+            return decimal.then_some(Value::Other);
+        }
+        let value = digits
+            .iter()
+            .fold(0_i64, |value, digit| value * 10 + i64::from(digit - b'0'));
+        Some(Value::Integer(if negative { -value } else { value }))
+    }
+
+    fn string(&mut self) -> Option<Value> {
+        self.rest = &self.rest[1..];
+        loop {
+            self.take_while(|&b| (0x20..0x7f).contains(&b) && b != b'"' && b != b'\\');
+            if self.eat(b'"') {
+                return Some(Value::Other);
+            }
+            if !self.eat(b'\\') || !(self.eat(b'"') || self.eat(b'\\')) {
+                return None;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn parsed(value: &str) -> (u8, bool) {
+        let priority = Priority::parse(value.as_bytes());
+        (priority.urgency, priority.incremental)
+    }
+
+    #[test]
+    fn members_say_what_they_say() {
+        for (value, expected) in [
+            ("", (3, false)),
+            ("u=0", (0, false)),
+            ("i", (3, true)),
+            ("u=5, i", (5, true)),
+            ("i=?1,u=7", (7, true)),
+            ("i=?0", (3, false)),
+            ("u=1;x=y;z, i;q=0.5", (1, true)),
+            ("u=1, u=2", (2, false)),
+            ("a=\"u=1, \\\"i\", u=4", (4, false)),
+            (
+                "a=(1 \"b\";c 2), b=:aGk=:, c=-1.5, d=tok/en, u=6",
+                (6, false),
+            ),
+        ] {
+            assert_eq!(parsed(value), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn wrong_members_change_nothing_and_no_dictionary_says_nothing() {
+        for value in [
+            "u=8",
+            "u=-1",
+            "u=1.0",
+            "u=\"1\"",
+            "u",
+            "i=1",
+            "U=1",
+            "u=1,",
+            "u=1 i",
+            "u=1,,i",
+            "u=1, =",
+            "u=1, a=\"",
+            "u=1, a=(",
+            "u=1, a=?2",
+            "u=1, a=1234567890123456",
+            "u=1, é",
+            "u=1, a=(1,2)",
+        ] {
+            assert_eq!(parsed(value), (3, false), "{value}");
+        }
+        assert_eq!(parsed("u=8, i"), (3, true));
+    }
+
+    #[test]
+    fn updates_are_read_back() {
+        for urgency in 0..8 {
+            for incremental in [false, true] {
+                let priority = Priority {
+                    urgency,
+                    incremental,
+                };
+                let mut out = Vec::new();
+                put_update(&mut out, StreamId::from_wire(400), priority);
+                let (header, size) = FrameHeader::parse(&out).unwrap();
+                assert_eq!(header.len as usize, out.len() - size);
+                let read = read_update(&out[size..]).unwrap();
+                assert_eq!(read, (StreamId::from_wire(400), priority));
+            }
+        }
+        assert_eq!(read_update(&[]).unwrap_err().code, Code::FRAME_ERROR);
+        for id in 1..4 {
+            assert_eq!(read_update(&[id]).unwrap_err().code, Code::ID_ERROR);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn anything_is_some_priority(value in "[uia=?0-9,; \\\\\"():.-]{0,24}") {
+            prop_assert!(Priority::parse(value.as_bytes()).urgency <= 7);
+        }
+    }
+}

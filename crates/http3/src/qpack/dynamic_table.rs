@@ -1,0 +1,207 @@
+//! The dynamic table (RFC 9204 §3.2), as both sides keep it.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use super::field;
+
+/// An entry, with a note of its owner's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry<N> {
+    pub(super) name: Bytes,
+    pub(super) value: Bytes,
+    pub(super) note: N,
+}
+
+impl<N> Entry<N> {
+    pub(super) fn size(&self) -> usize {
+        field::size(&self.name, &self.value)
+    }
+}
+
+/// First in, first out, by absolute index (RFC 9204 §3.2.4).
+#[derive(Clone, Debug)]
+pub(super) struct DynamicTable<N> {
+    /// The oldest first.
+    entries: VecDeque<Entry<N>>,
+    /// Entries that were evicted: the absolute index of the oldest one left.
+    dropped: u64,
+    /// RFC 9204 §3.2.1, bytes.
+    size: usize,
+    capacity: usize,
+}
+
+impl<N> DynamicTable<N> {
+    /// Empty, of capacity zero (RFC 9204 §3.2.2).
+    pub(super) const fn new() -> Self {
+        Self {
+            entries: VecDeque::new(),
+            dropped: 0,
+            size: 0,
+            capacity: 0,
+        }
+    }
+
+    pub(super) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    pub(super) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// All insertions so far, duplicates too: the next absolute index.
+    pub(super) fn insert_count(&self) -> u64 {
+        self.dropped + self.entries.len() as u64
+    }
+
+    /// The absolute index of the oldest entry.
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    pub(super) fn get(&self, absolute: u64) -> Option<&Entry<N>> {
+        let at = usize::try_from(absolute.checked_sub(self.dropped)?).ok()?;
+        self.entries.get(at)
+    }
+
+    pub(super) fn get_mut(&mut self, absolute: u64) -> Option<&mut Entry<N>> {
+        let at = usize::try_from(absolute.checked_sub(self.dropped)?).ok()?;
+        self.entries.get_mut(at)
+    }
+
+    /// An index relative to the insertion point, as on the encoder stream
+    /// (RFC 9204 §3.2.5), as an absolute one; `None` before the first.
+    pub(super) fn absolute(&self, relative: u64) -> Option<u64> {
+        self.insert_count().checked_sub(relative)?.checked_sub(1)
+    }
+
+    /// The oldest entry leaves.
+    pub(super) fn evict(&mut self) -> Option<Entry<N>> {
+        let entry = self.entries.pop_front()?;
+        self.dropped += 1;
+        self.size -= entry.size();
+        Some(entry)
+    }
+
+    /// Inserts an entry there is room for.
+    pub(super) fn push(&mut self, entry: Entry<N>) {
+        debug_assert!(self.size + entry.size() <= self.capacity);
+        self.size += entry.size();
+        self.entries.push_back(entry);
+    }
+
+    /// Inserts after evicting what has to leave; `false` if it does not fit the
+    /// whole table (RFC 9204 §3.2.2).
+    pub(super) fn insert(&mut self, entry: Entry<N>) -> bool {
+        let size = entry.size();
+        if size > self.capacity {
+            return false;
+        }
+        while self.size > self.capacity - size {
+            self.evict();
+        }
+        self.push(entry);
+        true
+    }
+
+    /// Changes the capacity and evicts what no longer fits.
+    pub(super) fn set_capacity(&mut self, capacity: usize) {
+        self.capacity = capacity;
+        while self.size > capacity {
+            self.evict();
+        }
+        if capacity == 0 {
+            self.entries.shrink_to_fit();
+        }
+    }
+
+    /// Bytes held: the texts and the room for entries.
+    pub(super) fn memory(&self) -> usize {
+        let texts = self.size - self.entries.len() * field::FIELD_OVERHEAD;
+        texts + self.entries.capacity() * size_of::<Entry<N>>()
+    }
+
+    #[cfg(test)]
+    pub(super) fn fields(&self) -> Vec<(u64, Bytes, Bytes)> {
+        (self.dropped..)
+            .zip(&self.entries)
+            .map(|(index, entry)| (index, entry.name.clone(), entry.value.clone()))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(value: &'static str) -> Entry<()> {
+        Entry {
+            name: Bytes::from_static(b"n"),
+            value: Bytes::from_static(value.as_bytes()),
+            note: (),
+        }
+    }
+
+    fn values(table: &DynamicTable<()>) -> Vec<(u64, Bytes)> {
+        table
+            .fields()
+            .into_iter()
+            .map(|(index, _, value)| (index, value))
+            .collect()
+    }
+
+    #[test]
+    fn the_oldest_leave_for_the_newest() {
+        let mut table = DynamicTable::new();
+        table.set_capacity(70);
+        assert!(table.insert(entry("a")));
+        assert!(table.insert(entry("b")));
+        assert_eq!(
+            (table.size(), table.insert_count(), table.dropped()),
+            (68, 2, 0)
+        );
+        assert!(table.insert(entry("cc")));
+        assert_eq!(values(&table), [(1, "b".into()), (2, "cc".into())]);
+        assert_eq!(
+            (table.size(), table.insert_count(), table.dropped()),
+            (69, 3, 1)
+        );
+        assert!(table.get(0).is_none() && table.get(3).is_none());
+        assert_eq!(table.get(2).unwrap().value, "cc");
+        assert_eq!(table.absolute(0), Some(2));
+        assert_eq!(table.absolute(2), Some(0));
+        assert_eq!(table.absolute(3), None);
+        assert_eq!(table.absolute(u64::MAX), None);
+    }
+
+    #[test]
+    fn an_entry_larger_than_the_table_changes_nothing() {
+        let mut table = DynamicTable::new();
+        assert!(!table.insert(entry("")));
+        table.set_capacity(35);
+        assert!(table.insert(entry("aa")));
+        assert!(!table.insert(entry("aaa")));
+        assert_eq!(values(&table), [(0, "aa".into())]);
+    }
+
+    #[test]
+    fn a_smaller_capacity_evicts() {
+        let mut table = DynamicTable::new();
+        table.set_capacity(4096);
+        for value in ["a", "b", "c"] {
+            assert!(table.insert(entry(value)));
+        }
+        table.set_capacity(34 + 33);
+        assert_eq!(values(&table), [(2, "c".into())]);
+        table.set_capacity(0);
+        assert_eq!(
+            (table.size(), table.insert_count(), table.memory()),
+            (0, 3, 0)
+        );
+        table.set_capacity(34);
+        assert!(table.insert(entry("d")));
+        assert_eq!(values(&table), [(3, "d".into())]);
+    }
+}

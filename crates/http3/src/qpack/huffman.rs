@@ -1,0 +1,471 @@
+//! The static Huffman code (RFC 7541 Appendix B, used by RFC 9204 §4.1.2).
+//!
+//! The code is canonical: of two symbols, the one with the shorter code, then
+//! the one with the smaller value, has the smaller code. So the lengths are all
+//! there is to write down; codes and decoding tables follow from them while
+//! compiling.
+
+use bytes::BufMut;
+
+use super::error::Reason;
+
+/// The symbol that ends a string, and that no string may contain.
+const EOS: usize = 256;
+
+/// Bits of each symbol's code, RFC 7541 Appendix B.
+#[rustfmt::skip]
+const LENGTHS: [u8; 257] = [
+    13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28,
+    28, 28, 28, 28, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 28,
+    6, 10, 10, 12, 13, 6, 8, 11, 10, 10, 8, 11, 8, 6, 6, 6,
+    5, 5, 5, 6, 6, 6, 6, 6, 6, 6, 7, 8, 15, 6, 12, 10,
+    13, 6, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7,
+    7, 7, 7, 7, 7, 7, 7, 7, 8, 7, 8, 13, 19, 13, 14, 6,
+    15, 5, 6, 5, 6, 5, 6, 6, 6, 5, 7, 7, 6, 6, 6, 5,
+    6, 7, 6, 5, 5, 6, 7, 7, 7, 7, 7, 15, 11, 14, 13, 28,
+    20, 22, 20, 20, 22, 22, 22, 23, 22, 23, 23, 23, 23, 23, 24, 23,
+    24, 24, 22, 23, 24, 23, 23, 23, 23, 21, 22, 23, 22, 23, 23, 24,
+    22, 21, 20, 22, 22, 23, 23, 21, 23, 22, 22, 24, 21, 22, 23, 23,
+    21, 21, 22, 21, 23, 22, 23, 23, 20, 22, 22, 22, 23, 22, 22, 23,
+    26, 26, 20, 19, 22, 23, 22, 25, 26, 26, 26, 27, 27, 26, 24, 25,
+    19, 21, 26, 27, 27, 26, 27, 24, 21, 21, 26, 26, 28, 27, 27, 27,
+    20, 24, 20, 21, 22, 21, 21, 23, 22, 22, 25, 25, 24, 24, 26, 23,
+    26, 27, 26, 26, 27, 27, 27, 27, 27, 28, 27, 27, 27, 27, 27, 26,
+    30,
+];
+
+const MIN_BITS: usize = 5;
+const MAX_BITS: usize = 30;
+
+/// How many bits one look into [`SHORT`] sees.
+const WINDOW: usize = 10;
+
+/// Everything that follows from [`LENGTHS`].
+struct Code {
+    /// Each symbol's code, in its low bits.
+    codes: [u32; 257],
+    /// Symbols by code.
+    symbols: [u16; 257],
+    /// By length: the first code of this length.
+    first: [u32; MAX_BITS + 1],
+    /// By length: where [`Code::symbols`] of this length begin.
+    start: [u16; MAX_BITS + 1],
+    /// By length: the end of its codes as the top bits of 32.
+    limit: [u64; MAX_BITS + 1],
+}
+
+static CODE: Code = CODE_CONST;
+const CODE_CONST: Code = canonical();
+
+const fn canonical() -> Code {
+    let mut code = Code {
+        codes: [0; 257],
+        symbols: [0; 257],
+        first: [0; MAX_BITS + 1],
+        start: [0; MAX_BITS + 1],
+        limit: [0; MAX_BITS + 1],
+    };
+    let (mut next, mut placed, mut bits) = (0_u32, 0, MIN_BITS);
+    while bits <= MAX_BITS {
+        code.first[bits] = next;
+        code.start[bits] = placed as u16;
+        let mut symbol = 0;
+        while symbol < LENGTHS.len() {
+            if LENGTHS[symbol] as usize == bits {
+                code.codes[symbol] = next;
+                code.symbols[placed] = symbol as u16;
+                next += 1;
+                placed += 1;
+            }
+            symbol += 1;
+        }
+        code.limit[bits] = (next as u64) << (32 - bits);
+        next <<= 1;
+        bits += 1;
+    }
+    code
+}
+
+/// What the next [`WINDOW`] bits begin with: one symbol or two, or a code that
+/// is longer (`symbols` is 0).
+#[derive(Clone, Copy)]
+struct Look {
+    text: [u8; 2],
+    symbols: u8,
+    bits: u8,
+}
+
+static SHORT: [Look; 1 << WINDOW] = looks();
+
+const fn looks() -> [Look; 1 << WINDOW] {
+    let none = Look {
+        text: [0; 2],
+        symbols: 0,
+        bits: 0,
+    };
+    let mut single = [none; 1 << WINDOW];
+    let mut symbol = 0;
+    while symbol < EOS {
+        let bits = LENGTHS[symbol] as usize;
+        if bits <= WINDOW {
+            let from = (CODE_CONST.codes[symbol] as usize) << (WINDOW - bits);
+            let mut at = from;
+            while at < from + (1 << (WINDOW - bits)) {
+                single[at] = Look {
+                    text: [symbol as u8, 0],
+                    symbols: 1,
+                    bits: bits as u8,
+                };
+                at += 1;
+            }
+        }
+        symbol += 1;
+    }
+    let mut looks = single;
+    let mut at = 0;
+    while at < looks.len() {
+        let one = single[at];
+        let two = single[(at << one.bits) & ((1 << WINDOW) - 1)];
+        if one.symbols == 1 && two.symbols == 1 && (one.bits + two.bits) as usize <= WINDOW {
+            looks[at] = Look {
+                text: [one.text[0], two.text[0]],
+                symbols: 2,
+                bits: one.bits + two.bits,
+            };
+        }
+        at += 1;
+    }
+    looks
+}
+
+/// Bytes `text` takes when encoded.
+pub(super) fn encoded_len(text: &[u8]) -> usize {
+    let bits: usize = text
+        .iter()
+        .map(|&byte| usize::from(LENGTHS[usize::from(byte)]))
+        .sum();
+    bits.div_ceil(8)
+}
+
+/// Appends `text`, padded with the beginning of EOS.
+pub(super) fn encode(out: &mut impl BufMut, text: &[u8]) {
+    // The low `held` bits of `bits` are not written yet: below 32 between symbols.
+    let (mut bits, mut held) = (0_u64, 0_u32);
+    for &byte in text {
+        let len = u32::from(LENGTHS[usize::from(byte)]);
+        bits = bits << len | u64::from(CODE.codes[usize::from(byte)]);
+        held += len;
+        if held >= 32 {
+            held -= 32;
+            out.put_u32((bits >> held) as u32);
+        }
+    }
+    while held >= 8 {
+        held -= 8;
+        out.put_u8((bits >> held) as u8);
+    }
+    if held > 0 {
+        out.put_u8((bits << (8 - held)) as u8 | 0xff >> held);
+    }
+}
+
+/// The fewest and the most bytes that `len` encoded ones may stand for.
+pub(super) fn decoded_len(len: usize) -> (usize, usize) {
+    (
+        len.saturating_mul(8).saturating_sub(7).div_ceil(MAX_BITS),
+        len.saturating_mul(8) / MIN_BITS,
+    )
+}
+
+/// What became of decoding a string.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// So many bytes were written.
+    Whole(usize),
+    /// The text is longer than the buffer allows.
+    TooLong,
+}
+
+/// Decodes `bytes` to the beginning of `out`, whose last two bytes are room to
+/// write into, not for the text.
+pub(super) fn decode(bytes: &[u8], out: &mut [u8]) -> Result<Outcome, Reason> {
+    let room = out.len().saturating_sub(2);
+    let (mut written, mut at) = (0, 0);
+    // The next bits of the string, at the top; `held` of them count, what is
+    // below is either zero or the string's own.
+    let (mut bits, mut held) = (0_u64, 0_usize);
+    loop {
+        if let Some(&word) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
+            bits |= u64::from_be_bytes(word) >> held;
+            let taken = (63 - held) / 8;
+            at += taken;
+            held += 8 * taken;
+        } else {
+            while held <= 56 && at < bytes.len() {
+                bits |= u64::from(bytes[at]) << (56 - held);
+                at += 1;
+                held += 8;
+            }
+        }
+        let keep = if at < bytes.len() { MAX_BITS } else { WINDOW };
+        while held >= keep {
+            let look = SHORT[(bits >> (64 - WINDOW)) as usize];
+            let Some(slot) = out.get_mut(written..written + 2) else {
+                return Ok(Outcome::TooLong);
+            };
+            slot.copy_from_slice(&look.text);
+            if look.symbols > 0 {
+                written += usize::from(look.symbols);
+                bits <<= look.bits;
+                held -= usize::from(look.bits);
+                continue;
+            }
+            let Some((symbol, len)) = long(bits, held)? else {
+                break;
+            };
+            slot[0] = symbol;
+            written += 1;
+            bits <<= len;
+            held -= len;
+        }
+        if at == bytes.len() {
+            break;
+        }
+    }
+    let written = tail(bits, held, written, out)?;
+    Ok(if written <= room {
+        Outcome::Whole(written)
+    } else {
+        Outcome::TooLong
+    })
+}
+
+/// The symbol at the top of `bits` whose code is longer than a look, unless
+/// the string ends in it.
+fn long(bits: u64, held: usize) -> Result<Option<(u8, usize)>, Reason> {
+    let window = bits >> 32;
+    for len in WINDOW + 1..=MAX_BITS.min(held) {
+        if window < CODE.limit[len] {
+            let rank = (window >> (32 - len)) as usize - CODE.first[len] as usize;
+            let symbol = CODE.symbols[usize::from(CODE.start[len]) + rank];
+            let symbol = u8::try_from(symbol).map_err(|_| Reason::HuffmanEos)?;
+            return Ok(Some((symbol, len)));
+        }
+    }
+    Ok(None)
+}
+
+/// The last bits: symbols as long as whole ones are there, then the padding.
+fn tail(
+    mut bits: u64,
+    mut held: usize,
+    mut written: usize,
+    out: &mut [u8],
+) -> Result<usize, Reason> {
+    loop {
+        let mut symbol = None;
+        for len in MIN_BITS..=held.min(MAX_BITS) {
+            if bits >> 32 < CODE.limit[len] {
+                let rank = (bits >> (64 - len)) as usize - CODE.first[len] as usize;
+                symbol = Some((CODE.symbols[usize::from(CODE.start[len]) + rank], len));
+                break;
+            }
+        }
+        let Some((symbol, len)) = symbol else {
+            break;
+        };
+        let symbol = u8::try_from(symbol).map_err(|_| Reason::HuffmanEos)?;
+        if let Some(slot) = out.get_mut(written) {
+            *slot = symbol;
+        }
+        written += 1;
+        bits <<= len;
+        held -= len;
+    }
+    // RFC 7541 §5.2: at most 7 bits, the most significant of EOS, which are ones.
+    let ones = held == 0 || bits >> (64 - held) == (1 << held) - 1;
+    if held > 7 || !ones {
+        Err(Reason::HuffmanPadding)
+    } else {
+        Ok(written)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn decoded(bytes: &[u8]) -> Result<Vec<u8>, Reason> {
+        let max = decoded_len(bytes.len()).1;
+        let mut out = vec![0; max + 2];
+        match decode(bytes, &mut out)? {
+            Outcome::Whole(len) => {
+                out.truncate(len);
+                Ok(out)
+            }
+            Outcome::TooLong => panic!("{max} bytes are not enough for {bytes:x?}"),
+        }
+    }
+
+    fn encoded(text: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        encode(&mut out, text);
+        assert_eq!(out.len(), encoded_len(text));
+        out
+    }
+
+    fn hex(text: &str) -> Vec<u8> {
+        let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
+        let digit = |digit: u8| char::from(digit).to_digit(16).unwrap() as u8;
+        digits
+            .chunks(2)
+            .map(|pair| digit(pair[0]) << 4 | digit(pair[1]))
+            .collect()
+    }
+
+    /// Single rows of RFC 7541 Appendix B, from every length in it.
+    #[test]
+    fn codes_as_in_appendix_b() {
+        for (symbol, code, bits) in [
+            (0, 0x1ff8, 13),
+            (1, 0x007f_ffd8, 23),
+            (2, 0x0fff_ffe2, 28),
+            (9, 0x00ff_ffea, 24),
+            (10, 0x3fff_fffc, 30),
+            (usize::from(b' '), 0x14, 6),
+            (usize::from(b'!'), 0x3f8, 10),
+            (usize::from(b'#'), 0xffa, 12),
+            (usize::from(b'&'), 0xf8, 8),
+            (usize::from(b'\''), 0x7fa, 11),
+            (usize::from(b'/'), 0x18, 6),
+            (usize::from(b'0'), 0x0, 5),
+            (usize::from(b'<'), 0x7ffc, 15),
+            (usize::from(b'\\'), 0x7fff0, 19),
+            (usize::from(b'^'), 0x3ffc, 14),
+            (usize::from(b'z'), 0x7b, 7),
+            (128, 0xf_ffe6, 20),
+            (161, 0x1f_ffdd, 21),
+            (129, 0x003f_ffd2, 22),
+            (199, 0x01ff_ffec, 25),
+            (192, 0x03ff_ffe0, 26),
+            (203, 0x07ff_ffde, 27),
+            (255, 0x03ff_ffee, 26),
+            (EOS, 0x3fff_ffff, 30),
+        ] {
+            assert_eq!(
+                (CODE.codes[symbol], LENGTHS[symbol]),
+                (code, bits),
+                "{symbol}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_examples_of_rfc_7541() {
+        // C.4 and C.6
+        for (text, bytes) in [
+            ("www.example.com", "f1e3 c2e5 f23a 6ba0 ab90 f4ff"),
+            ("no-cache", "a8eb 1064 9cbf"),
+            ("custom-key", "25a8 49e9 5ba9 7d7f"),
+            ("custom-value", "25a8 49e9 5bb8 e8b4 bf"),
+            ("302", "6402"),
+            ("private", "aec3 771a 4b"),
+            (
+                "Mon, 21 Oct 2013 20:13:21 GMT",
+                "d07a be94 1054 d444 a820 0595 040b 8166 e082 a62d 1bff",
+            ),
+            (
+                "https://www.example.com",
+                "9d29 ad17 1863 c78f 0b97 c8e9 ae82 ae43 d3",
+            ),
+            (
+                "foo=ASDJKHQKBZXOQWEOPIUAXQWEOIU; max-age=3600; version=1",
+                "94e7 821d d7f2 e6c7 b335 dfdf cd5b 3960 d5af 2708 7f36 72c1 ab27 0fb5 291f 9587 \
+                 3160 65c0 03ed 4ee5 b106 3d50 07",
+            ),
+        ] {
+            assert_eq!(encoded(text.as_bytes()), hex(bytes), "{text}");
+            assert_eq!(decoded(&hex(bytes)).unwrap(), text.as_bytes(), "{text}");
+        }
+    }
+
+    #[test]
+    fn every_symbol_alone_and_between_others() {
+        for byte in 0..=255 {
+            for text in [
+                &[byte][..],
+                &[b'0', byte],
+                &[byte, 0xf9],
+                &[byte; 9],
+                &[b'a', byte, b'z'],
+            ] {
+                assert_eq!(decoded(&encoded(text)).unwrap(), text);
+            }
+        }
+    }
+
+    #[test]
+    fn eos_in_a_string_is_refused() {
+        // The 30 bits of EOS, and two of padding.
+        assert_eq!(decoded(&[0xff; 4]), Err(Reason::HuffmanEos));
+        assert_eq!(decoded(&[0xff; 40]), Err(Reason::HuffmanEos));
+        let after = [&encoded(b"0123456789abcdef")[..], &[0xff; 4]].concat();
+        assert_eq!(decoded(&after), Err(Reason::HuffmanEos));
+    }
+
+    #[test]
+    fn padding_is_at_most_seven_ones() {
+        assert_eq!(decoded(&[]).unwrap(), b"");
+        // '0' is 00000, then 111.
+        assert_eq!(decoded(&[0b0000_0111]).unwrap(), b"0");
+        for bad in [0b0000_0110, 0b0000_0011, 0b0000_0101, 0b0000_0000] {
+            assert_eq!(decoded(&[bad]), Err(Reason::HuffmanPadding), "{bad:b}");
+        }
+        // 8 and more bits of padding, up to what is not EOS yet.
+        for len in 1..=3 {
+            assert_eq!(decoded(&vec![0xff; len]), Err(Reason::HuffmanPadding));
+            let mut after = vec![0b0000_0111];
+            after.extend(vec![0xff; len]);
+            assert_eq!(decoded(&after), Err(Reason::HuffmanPadding));
+        }
+    }
+
+    #[test]
+    fn a_full_buffer_stops_it() {
+        let text = b"a text of 27 bytes, counted";
+        let bytes = encoded(text);
+        for room in 0..text.len() {
+            assert_eq!(
+                decode(&bytes, &mut vec![0; room + 2]),
+                Ok(Outcome::TooLong),
+                "{room}"
+            );
+        }
+        assert_eq!(
+            decode(&bytes, &mut vec![0; text.len() + 2]),
+            Ok(Outcome::Whole(27))
+        );
+        assert_eq!(decode(&bytes, &mut []), Ok(Outcome::TooLong));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_encoded_is_decoded(text in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let bytes = encoded(&text);
+            let (min, max) = decoded_len(bytes.len());
+            prop_assert!(min <= text.len() && text.len() <= max);
+            prop_assert_eq!(decoded(&bytes).unwrap(), text);
+        }
+
+        /// What is accepted is what the encoder would have written: the code
+        /// leaves no other way to write a text.
+        #[test]
+        fn there_is_one_encoding(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
+            if let Ok(text) = decoded(&bytes) {
+                prop_assert_eq!(encoded(&text), bytes);
+            }
+        }
+    }
+}

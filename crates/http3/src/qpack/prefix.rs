@@ -1,0 +1,153 @@
+//! The prefix of an encoded field section (RFC 9204 §4.5.1).
+
+use bytes::BufMut;
+
+use super::error::Reason;
+use super::{field, integer};
+
+/// The state of the dynamic table a section refers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Prefix {
+    /// The insertions that must have come for the section to be decoded.
+    pub(super) required: u64,
+    /// What indices are relative to.
+    pub(super) base: u64,
+}
+
+/// The most entries a table of `max_capacity` bytes can have (RFC 9204 §4.5.1.1).
+pub(super) const fn max_entries(max_capacity: u64) -> u64 {
+    max_capacity / field::FIELD_OVERHEAD as u64
+}
+
+impl Prefix {
+    /// Appends the prefix; `max_capacity` is the decoder's setting.
+    pub(super) fn encode(self, max_capacity: u64, out: &mut impl BufMut) {
+        if self.required == 0 {
+            out.put_slice(&[0, 0]);
+            return;
+        }
+        let full_range = 2 * max_entries(max_capacity);
+        integer::encode(out, 0, 8, self.required % full_range + 1);
+        if self.base >= self.required {
+            integer::encode(out, 0, 7, self.base - self.required);
+        } else {
+            integer::encode(out, 0x80, 7, self.required - self.base - 1);
+        }
+    }
+
+    /// Reads the prefix and where it ends; `inserts` are those the decoder has
+    /// processed.
+    pub(super) fn decode(
+        bytes: &[u8],
+        max_capacity: u64,
+        inserts: u64,
+    ) -> Result<(Self, usize), Reason> {
+        let (encoded, at) = integer::decode(bytes, 0, 8)?;
+        let (delta, end) = integer::decode(bytes, at, 7)?;
+        let required = required(encoded, max_entries(max_capacity), inserts)?;
+        let base = if bytes[at] & 0x80 == 0 {
+            required + delta
+        } else {
+            // RFC 9204 §4.5.1.2: a negative Base is invalid.
+            (required.checked_sub(delta))
+                .and_then(|base| base.checked_sub(1))
+                .ok_or(Reason::NegativeBase)?
+        };
+        Ok((Self { required, base }, end))
+    }
+}
+
+/// Undoes the wrapping of the Required Insert Count (RFC 9204 §4.5.1.1).
+fn required(encoded: u64, max_entries: u64, inserts: u64) -> Result<u64, Reason> {
+    if encoded == 0 {
+        return Ok(0);
+    }
+    let full_range = 2 * max_entries;
+    if encoded > full_range {
+        return Err(Reason::RequiredInsertCount);
+    }
+    let max_value = inserts + max_entries;
+    let required = max_value / full_range * full_range + encoded - 1;
+    let required = if required > max_value {
+        // It wrapped one time fewer, if it can have.
+        required
+            .checked_sub(full_range)
+            .ok_or(Reason::RequiredInsertCount)?
+    } else {
+        required
+    };
+    // Zero is encoded as zero alone.
+    if required == 0 {
+        Err(Reason::RequiredInsertCount)
+    } else {
+        Ok(required)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_example_of_the_section() {
+        // RFC 9204 §4.5.1.1: 100 bytes, 10 inserts, 4 on the wire.
+        assert_eq!(required(4, max_entries(100), 10), Ok(9));
+        // §4.5.1.2: Required Insert Count 9, Sign 1 and Delta Base 2: Base 6.
+        let (prefix, end) = Prefix::decode(&[4, 0x82], 100, 10).unwrap();
+        assert_eq!((prefix.required, prefix.base, end), (9, 6, 2));
+    }
+
+    #[test]
+    fn counts_nobody_encodes() {
+        // Above the full range; anything without a table.
+        assert_eq!(required(7, 3, 10), Err(Reason::RequiredInsertCount));
+        assert_eq!(required(1, 0, 0), Err(Reason::RequiredInsertCount));
+        // Zero written as something else.
+        assert_eq!(required(1, 3, 0), Err(Reason::RequiredInsertCount));
+        // More than can have been inserted: 4 and 5 after none, of 3 at once.
+        assert_eq!(required(4, 3, 0), Ok(3));
+        assert_eq!(required(5, 3, 0), Err(Reason::RequiredInsertCount));
+        assert_eq!(required(6, 3, 0), Err(Reason::RequiredInsertCount));
+    }
+
+    #[test]
+    fn a_negative_base() {
+        // Required Insert Count 2: Delta Base 1 is Base 0, 2 is none.
+        assert_eq!(Prefix::decode(&[3, 0x81], 100, 2).unwrap().0.base, 0);
+        assert_eq!(
+            Prefix::decode(&[3, 0x82], 100, 2),
+            Err(Reason::NegativeBase)
+        );
+        assert_eq!(
+            Prefix::decode(&[0, 0x80], 100, 2),
+            Err(Reason::NegativeBase)
+        );
+        assert_eq!(Prefix::decode(&[0], 100, 2), Err(Reason::Truncated));
+        assert_eq!(Prefix::decode(&[], 100, 2), Err(Reason::Truncated));
+    }
+
+    proptest! {
+        /// Any count within reach of the decoder's comes back, whatever has
+        /// wrapped.
+        #[test]
+        fn what_is_written_is_read(
+            max_capacity in 32_u64..10_000,
+            inserts in 0_u64..1_000_000,
+            ahead in -300_i64..=300,
+            base in 0_u64..1_000_400,
+        ) {
+            let entries = max_entries(max_capacity) as i64;
+            // Within MaxEntries of the decoder's count: others are not sent.
+            let ahead = ahead.clamp(1 - entries, entries);
+            let Some(required) = inserts.checked_add_signed(ahead).filter(|&r| r > 0) else {
+                return Ok(());
+            };
+            let prefix = Prefix { required, base };
+            let mut out = Vec::new();
+            prefix.encode(max_capacity, &mut out);
+            prop_assert_eq!(Prefix::decode(&out, max_capacity, inserts), Ok((prefix, out.len())));
+        }
+    }
+}

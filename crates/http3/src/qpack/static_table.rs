@@ -1,0 +1,323 @@
+//! The static table (RFC 9204 §3.1 and Appendix A), and finding a field in it.
+
+use bytes::Bytes;
+
+use super::field::Field;
+
+/// The entries by index.
+#[rustfmt::skip]
+static ENTRIES: [(&str, &str); 99] = ENTRIES_CONST;
+#[rustfmt::skip]
+const ENTRIES_CONST: [(&str, &str); 99] = [
+    (":authority", ""),
+    (":path", "/"),
+    ("age", "0"),
+    ("content-disposition", ""),
+    ("content-length", "0"),
+    ("cookie", ""),
+    ("date", ""),
+    ("etag", ""),
+    ("if-modified-since", ""),
+    ("if-none-match", ""),
+    ("last-modified", ""),
+    ("link", ""),
+    ("location", ""),
+    ("referer", ""),
+    ("set-cookie", ""),
+    (":method", "CONNECT"),
+    (":method", "DELETE"),
+    (":method", "GET"),
+    (":method", "HEAD"),
+    (":method", "OPTIONS"),
+    (":method", "POST"),
+    (":method", "PUT"),
+    (":scheme", "http"),
+    (":scheme", "https"),
+    (":status", "103"),
+    (":status", "200"),
+    (":status", "304"),
+    (":status", "404"),
+    (":status", "503"),
+    ("accept", "*/*"),
+    ("accept", "application/dns-message"),
+    ("accept-encoding", "gzip, deflate, br"),
+    ("accept-ranges", "bytes"),
+    ("access-control-allow-headers", "cache-control"),
+    ("access-control-allow-headers", "content-type"),
+    ("access-control-allow-origin", "*"),
+    ("cache-control", "max-age=0"),
+    ("cache-control", "max-age=2592000"),
+    ("cache-control", "max-age=604800"),
+    ("cache-control", "no-cache"),
+    ("cache-control", "no-store"),
+    ("cache-control", "public, max-age=31536000"),
+    ("content-encoding", "br"),
+    ("content-encoding", "gzip"),
+    ("content-type", "application/dns-message"),
+    ("content-type", "application/javascript"),
+    ("content-type", "application/json"),
+    ("content-type", "application/x-www-form-urlencoded"),
+    ("content-type", "image/gif"),
+    ("content-type", "image/jpeg"),
+    ("content-type", "image/png"),
+    ("content-type", "text/css"),
+    ("content-type", "text/html; charset=utf-8"),
+    ("content-type", "text/plain"),
+    ("content-type", "text/plain;charset=utf-8"),
+    ("range", "bytes=0-"),
+    ("strict-transport-security", "max-age=31536000"),
+    ("strict-transport-security", "max-age=31536000; includesubdomains"),
+    ("strict-transport-security", "max-age=31536000; includesubdomains; preload"),
+    ("vary", "accept-encoding"),
+    ("vary", "origin"),
+    ("x-content-type-options", "nosniff"),
+    ("x-xss-protection", "1; mode=block"),
+    (":status", "100"),
+    (":status", "204"),
+    (":status", "206"),
+    (":status", "302"),
+    (":status", "400"),
+    (":status", "403"),
+    (":status", "421"),
+    (":status", "425"),
+    (":status", "500"),
+    ("accept-language", ""),
+    ("access-control-allow-credentials", "FALSE"),
+    ("access-control-allow-credentials", "TRUE"),
+    ("access-control-allow-headers", "*"),
+    ("access-control-allow-methods", "get"),
+    ("access-control-allow-methods", "get, post, options"),
+    ("access-control-allow-methods", "options"),
+    ("access-control-expose-headers", "content-length"),
+    ("access-control-request-headers", "content-type"),
+    ("access-control-request-method", "get"),
+    ("access-control-request-method", "post"),
+    ("alt-svc", "clear"),
+    ("authorization", ""),
+    ("content-security-policy", "script-src 'none'; object-src 'none'; base-uri 'none'"),
+    ("early-data", "1"),
+    ("expect-ct", ""),
+    ("forwarded", ""),
+    ("if-range", ""),
+    ("origin", ""),
+    ("purpose", "prefetch"),
+    ("server", ""),
+    ("timing-allow-origin", "*"),
+    ("upgrade-insecure-requests", "1"),
+    ("user-agent", ""),
+    ("x-forwarded-for", ""),
+    ("x-frame-options", "deny"),
+    ("x-frame-options", "sameorigin"),
+];
+
+/// What the static table knows of a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Match {
+    /// The entry with this index is the field.
+    Field(u8),
+    /// The entry with this index has its name; the smallest such index.
+    Name(u8),
+    /// Nothing.
+    None,
+}
+
+/// The entry with `index`, or nothing past the end.
+pub(super) fn get(index: u64) -> Option<Field> {
+    let &(name, value) = ENTRIES.get(usize::try_from(index).ok()?)?;
+    Some(Field {
+        name: Bytes::from_static(name.as_bytes()),
+        value: Bytes::from_static(value.as_bytes()),
+        sensitive: false,
+    })
+}
+
+/// The name of the entry with `index`.
+pub(super) fn name(index: u64) -> Option<Bytes> {
+    let &(name, _) = ENTRIES.get(usize::try_from(index).ok()?)?;
+    Some(Bytes::from_static(name.as_bytes()))
+}
+
+/// Looks a field up: one name is compared, and the values it has.
+pub(super) fn find(name: &[u8], value: &[u8]) -> Match {
+    let Some(slot) = slot(name) else {
+        return Match::None;
+    };
+    let group = NAMES.slots[slot];
+    let members = &NAMES.members[usize::from(group.start)..usize::from(group.end)];
+    let Some(&first) = members.first() else {
+        return Match::None;
+    };
+    if ENTRIES[usize::from(first)].0.as_bytes() != name {
+        return Match::None;
+    }
+    members
+        .iter()
+        .find(|&&index| ENTRIES[usize::from(index)].1.as_bytes() == value)
+        .map_or(Match::Name(first), |&index| Match::Field(index))
+}
+
+/// Slots of the perfect hash over the 52 names.
+const SLOTS: usize = 128;
+
+/// Shortest name in the table.
+const MIN_NAME: usize = 3;
+
+/// Where a name would stand. The factors were searched for so that no two names
+/// of the table meet; compiling fails if they do.
+const fn slot(name: &[u8]) -> Option<usize> {
+    let len = name.len();
+    if len < MIN_NAME {
+        return None;
+    }
+    let (first, third_last, last) = (name[0], name[len - 3], name[len - 1]);
+    let hash = len
+        .wrapping_mul(75)
+        .wrapping_add(first as usize * 41)
+        .wrapping_add(third_last as usize * 146)
+        .wrapping_add(last as usize * 204);
+    Some(hash % SLOTS)
+}
+
+/// The indices of one name: a stretch of [`Names::members`].
+#[derive(Clone, Copy)]
+struct Group {
+    start: u8,
+    end: u8,
+}
+
+struct Names {
+    slots: [Group; SLOTS],
+    /// All indices, those of one name together and in order.
+    members: [u8; ENTRIES_CONST.len()],
+}
+
+static NAMES: Names = names();
+
+const fn names() -> Names {
+    let mut names = Names {
+        slots: [Group { start: 0, end: 0 }; SLOTS],
+        members: [0; ENTRIES_CONST.len()],
+    };
+    let (mut placed, mut index) = (0, 0);
+    while index < ENTRIES_CONST.len() {
+        let name = ENTRIES_CONST[index].0.as_bytes();
+        if first_of(name) == index {
+            let Some(slot) = slot(name) else {
+                panic!("a name shorter than the hash needs");
+            };
+            assert!(names.slots[slot].end == 0, "two names in one slot");
+            let start = placed;
+            let mut other = index;
+            while other < ENTRIES_CONST.len() {
+                if same(ENTRIES_CONST[other].0.as_bytes(), name) {
+                    names.members[placed] = other as u8;
+                    placed += 1;
+                }
+                other += 1;
+            }
+            names.slots[slot] = Group {
+                start: start as u8,
+                end: placed as u8,
+            };
+        }
+        index += 1;
+    }
+    assert!(placed == ENTRIES_CONST.len());
+    names
+}
+
+const fn first_of(name: &[u8]) -> usize {
+    let mut index = 0;
+    while !same(ENTRIES_CONST[index].0.as_bytes(), name) {
+        index += 1;
+    }
+    index
+}
+
+const fn same(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    let mut at = 0;
+    while at < a.len() {
+        if a[at] != b[at] {
+            return false;
+        }
+        at += 1;
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_entry_is_found_where_it_is() {
+        for (index, (name, value)) in ENTRIES.iter().enumerate() {
+            let (name, value) = (name.as_bytes(), value.as_bytes());
+            assert_eq!(find(name, value), Match::Field(index as u8), "{index}");
+            let entry = get(index as u64).unwrap();
+            assert_eq!((&entry.name[..], &entry.value[..]), (name, value));
+            assert_eq!(super::name(index as u64).unwrap(), name);
+        }
+        assert_eq!(get(99), None);
+        assert_eq!(name(99), None);
+        assert_eq!(get(u64::MAX), None);
+    }
+
+    #[test]
+    fn a_name_alone_is_its_first_entry() {
+        for (index, (name, _)) in ENTRIES.iter().enumerate() {
+            let first = ENTRIES.iter().position(|(other, _)| other == name).unwrap();
+            assert!(first <= index);
+            assert_eq!(find(name.as_bytes(), b"\x01"), Match::Name(first as u8));
+        }
+    }
+
+    #[test]
+    fn near_misses_are_none() {
+        for (name, _) in &ENTRIES {
+            let mut near = name.as_bytes().to_vec();
+            near[1] ^= 0x20;
+            assert_eq!(find(&near, b""), Match::None, "{name}");
+            assert_eq!(find(&[name.as_bytes(), b"x"].concat(), b""), Match::None);
+            assert_eq!(find(&name.as_bytes()[1..], b""), Match::None);
+        }
+        for name in [&b""[..], b"a", b"ag", b"x-request-id"] {
+            assert_eq!(find(name, b""), Match::None);
+        }
+    }
+
+    /// The table read against Appendix A at its ends and its oddities: values
+    /// that look alike, a name in two places, upper case.
+    #[test]
+    fn entries_as_in_appendix_a() {
+        for (index, name, value) in [
+            (0, ":authority", ""),
+            (1, ":path", "/"),
+            (17, ":method", "GET"),
+            (24, ":status", "103"),
+            (25, ":status", "200"),
+            (41, "cache-control", "public, max-age=31536000"),
+            (53, "content-type", "text/plain"),
+            (54, "content-type", "text/plain;charset=utf-8"),
+            (
+                57,
+                "strict-transport-security",
+                "max-age=31536000; includesubdomains",
+            ),
+            (63, ":status", "100"),
+            (71, ":status", "500"),
+            (73, "access-control-allow-credentials", "FALSE"),
+            (
+                85,
+                "content-security-policy",
+                "script-src 'none'; object-src 'none'; base-uri 'none'",
+            ),
+            (98, "x-frame-options", "sameorigin"),
+        ] {
+            assert_eq!(ENTRIES[index], (name, value));
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! String literals (RFC 9204 §4.1.2, RFC 7541 §5.2).
+
+use bytes::{BufMut, BytesMut};
+
+use super::error::Reason;
+use super::{huffman, integer};
+
+/// Appends a string literal with a `bits`-bit prefix, the bits above it from
+/// `first`; with the Huffman code where that is shorter.
+pub(super) fn encode(out: &mut impl BufMut, first: u8, bits: u32, text: &[u8]) {
+    let coded = huffman::encoded_len(text);
+    if coded < text.len() {
+        let flag = 1 << (bits - 1);
+        integer::encode(out, first | flag, bits - 1, coded as u64);
+        huffman::encode(out, text);
+    } else {
+        integer::encode(out, first, bits - 1, text.len() as u64);
+        out.put_slice(text);
+    }
+}
+
+/// A string literal whose length is known: where its bytes are, which need not
+/// have come yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Literal {
+    /// With the Huffman code.
+    pub(super) huffman: bool,
+    /// Where its bytes begin.
+    pub(super) start: usize,
+    /// How many there are.
+    pub(super) len: usize,
+}
+
+impl Literal {
+    /// Reads the head of the `bits`-bit prefix string literal at `at`.
+    pub(super) fn head(bytes: &[u8], at: usize, bits: u32) -> Result<Self, Reason> {
+        let (len, start) = integer::decode(bytes, at, bits - 1)?;
+        let huffman = bytes[at] & 1 << (bits - 1) != 0;
+        let len = usize::try_from(len).map_err(|_| Reason::IntegerTooLarge)?;
+        Ok(Self {
+            huffman,
+            start,
+            len,
+        })
+    }
+
+    /// Where it ends, if that is within `bytes`.
+    pub(super) fn end(self, bytes: &[u8]) -> Result<usize, Reason> {
+        let end = self.start.checked_add(self.len);
+        end.filter(|&end| end <= bytes.len())
+            .ok_or(Reason::Truncated)
+    }
+
+    /// The fewest bytes the text can have.
+    pub(super) fn min_text(self) -> usize {
+        if self.huffman {
+            huffman::decoded_len(self.len).0
+        } else {
+            self.len
+        }
+    }
+
+    /// Its bytes as sent; all of them have come.
+    pub(super) fn raw(self, bytes: &[u8]) -> &[u8] {
+        &bytes[self.start..self.start + self.len]
+    }
+
+    /// Appends the text to `out` unless it is longer than `limit`: then nothing
+    /// is appended, and `false`.
+    pub(super) fn append(
+        self,
+        bytes: &[u8],
+        limit: usize,
+        out: &mut BytesMut,
+    ) -> Result<bool, Reason> {
+        let raw = self.raw(bytes);
+        if !self.huffman {
+            if raw.len() > limit {
+                return Ok(false);
+            }
+            out.extend_from_slice(raw);
+            return Ok(true);
+        }
+        let (min, max) = huffman::decoded_len(raw.len());
+        if min > limit {
+            return Ok(false);
+        }
+        let start = out.len();
+        out.resize(start + max.min(limit) + 2, 0);
+        let outcome = huffman::decode(raw, &mut out[start..]);
+        let (written, whole) = match outcome {
+            Ok(huffman::Outcome::Whole(written)) => (written, Ok(true)),
+            Ok(huffman::Outcome::TooLong) => (0, Ok(false)),
+            Err(reason) => (0, Err(reason)),
+        };
+        out.truncate(start + written);
+        whole
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn text(bytes: &[u8], bits: u32, limit: usize) -> Result<Option<BytesMut>, Reason> {
+        let literal = Literal::head(bytes, 0, bits)?;
+        literal.end(bytes)?;
+        let mut out = BytesMut::from(&b"before"[..]);
+        let whole = literal.append(bytes, limit, &mut out)?;
+        let text = out.split_off(6);
+        assert_eq!(&out[..], b"before");
+        assert!(whole || text.is_empty());
+        Ok(whole.then_some(text))
+    }
+
+    #[test]
+    fn the_shorter_of_both_is_written() {
+        let mut out = Vec::new();
+        encode(&mut out, 0x40, 6, b"custom-key");
+        assert_eq!(out[0], 0x40 | 0x20 | 8, "8 bytes with the Huffman code");
+        out.clear();
+        encode(&mut out, 0x40, 6, b"\x00\x01\x02");
+        assert_eq!(out, b"\x43\x00\x01\x02");
+        out.clear();
+        encode(&mut out, 0, 8, b"");
+        assert_eq!(out, [0]);
+    }
+
+    #[test]
+    fn truncated_anywhere() {
+        let mut out = Vec::new();
+        encode(&mut out, 0, 4, b"a text of some length, to be coded");
+        for cut in 0..out.len() {
+            assert_eq!(text(&out[..cut], 4, 100), Err(Reason::Truncated), "{cut}");
+        }
+        assert!(text(&out, 4, 100).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_length_past_the_address_space_is_truncated() {
+        let mut out = Vec::new();
+        integer::encode(&mut out, 0, 7, integer::MAX);
+        let literal = Literal::head(&out, 0, 8).unwrap();
+        assert_eq!(literal.end(&out), Err(Reason::Truncated));
+        assert_eq!(literal.min_text() as u64, integer::MAX);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(
+            what in proptest::collection::vec(any::<u8>(), 0..80),
+            bits in 2_u32..=8,
+            limit in 0_usize..90,
+        ) {
+            let mut out = Vec::new();
+            encode(&mut out, 0, bits, &what);
+            let read = text(&out, bits, limit).unwrap();
+            prop_assert_eq!(read.is_some(), what.len() <= limit);
+            if let Some(read) = read {
+                prop_assert_eq!(&read[..], &what[..]);
+            }
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! SETTINGS: what an endpoint is and takes (RFC 9114 §7.2.4).
+
+use clearway_quic::wire::Reader;
+use clearway_quic::wire::cursor::varint_len;
+
+use crate::error::{Code, ConnectionError};
+use crate::frame::{FrameHeader, FrameKind, put_varint};
+use crate::stream_kind::reserved;
+
+const QPACK_MAX_TABLE_CAPACITY: u64 = 0x01;
+const MAX_FIELD_SECTION_SIZE: u64 = 0x06;
+const QPACK_BLOCKED_STREAMS: u64 = 0x07;
+/// RFC 9220 §5.
+const ENABLE_CONNECT_PROTOCOL: u64 = 0x08;
+/// RFC 9297 §5.1.
+const H3_DATAGRAM: u64 = 0x33;
+
+/// The settings we know, at their initial values by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Largest field section, bytes as RFC 9114 §4.2.2 counts; `None` = any.
+    pub max_field_section_size: Option<u64>,
+    /// Largest QPACK dynamic table, bytes (RFC 9204 §5).
+    pub qpack_max_table_capacity: u64,
+    /// Most streams that may wait for the dynamic table (RFC 9204 §5).
+    pub qpack_blocked_streams: u64,
+    /// Whether extended CONNECT is understood (RFC 9220 §3); servers only.
+    pub enable_connect_protocol: bool,
+    /// Whether HTTP datagrams are understood (RFC 9297 §2.1.1).
+    pub h3_datagram: bool,
+}
+
+impl Settings {
+    /// Appends the SETTINGS frame. What has its initial value is left out. With
+    /// `grease`, a setting without meaning is put in (RFC 9114 §7.2.4.1).
+    pub fn encode(&self, grease: Option<u64>, out: &mut Vec<u8>) {
+        let grease = grease.map(|n| (reserved(n % GREASE_SPACE), n >> 8 & 0xffff));
+        let pairs = self.pairs().into_iter().flatten().chain(grease);
+        let len = pairs
+            .clone()
+            .map(|(id, value)| (varint_len(id) + varint_len(value)) as u64)
+            .sum();
+        let kind = FrameKind::Settings;
+        FrameHeader { kind, len }.encode(out);
+        for (id, value) in pairs {
+            put_varint(out, id);
+            put_varint(out, value);
+        }
+    }
+
+    fn pairs(&self) -> [Option<(u64, u64)>; 5] {
+        let nonzero = |id, value: u64| (value != 0).then_some((id, value));
+        [
+            nonzero(QPACK_MAX_TABLE_CAPACITY, self.qpack_max_table_capacity),
+            self.max_field_section_size
+                .map(|size| (MAX_FIELD_SECTION_SIZE, size)),
+            nonzero(QPACK_BLOCKED_STREAMS, self.qpack_blocked_streams),
+            nonzero(
+                ENABLE_CONNECT_PROTOCOL,
+                u64::from(self.enable_connect_protocol),
+            ),
+            nonzero(H3_DATAGRAM, u64::from(self.h3_datagram)),
+        ]
+    }
+
+    /// Reads the payload of a SETTINGS frame.
+    ///
+    /// # Errors
+    /// `H3_FRAME_ERROR` if it is cut off, `H3_SETTINGS_ERROR` for a setting that
+    /// comes twice, is HTTP/2's, or has a value it can't have.
+    pub fn decode(payload: &[u8]) -> Result<Self, ConnectionError> {
+        let mut settings = Self::default();
+        let mut seen = Vec::new();
+        let mut r = Reader::new(payload);
+        while !r.is_empty() {
+            let (Some(id), Some(value)) = (r.varint(), r.varint()) else {
+                let reason = "SETTINGS ends within a setting";
+                return Err(ConnectionError::new(Code::FRAME_ERROR, reason));
+            };
+            settings.set(id, value)?;
+            seen.push(id);
+        }
+        seen.sort_unstable();
+        match seen.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) => Err(wrong(format!("setting {:#x} comes twice", pair[0]))),
+            None => Ok(settings),
+        }
+    }
+
+    fn set(&mut self, id: u64, value: u64) -> Result<(), ConnectionError> {
+        match id {
+            QPACK_MAX_TABLE_CAPACITY => self.qpack_max_table_capacity = value,
+            MAX_FIELD_SECTION_SIZE => self.max_field_section_size = Some(value),
+            QPACK_BLOCKED_STREAMS => self.qpack_blocked_streams = value,
+            ENABLE_CONNECT_PROTOCOL => self.enable_connect_protocol = flag(id, value)?,
+            H3_DATAGRAM => self.h3_datagram = flag(id, value)?,
+            // RFC 9114 §11.2.2: HTTP/2's, without a counterpart.
+            0x00 | 0x02..=0x05 => return Err(wrong(format!("setting {id:#x} is HTTP/2's"))),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Whether what a client sent under the remembered settings `earlier` keeps to
+    /// these: a server must have this to accept 0-RTT, and a client may insist on
+    /// it once 0-RTT was accepted (RFC 9114 §7.2.4.2, RFC 9204 §3.2.3,
+    /// RFC 9220 §3, RFC 9297 §2.1.1).
+    ///
+    /// # Errors
+    /// The code and the setting that was reduced.
+    pub fn check_compatible(&self, earlier: &Self) -> Result<(), ConnectionError> {
+        let size = |s: &Self| s.max_field_section_size.unwrap_or(u64::MAX);
+        let omitted = earlier
+            .max_field_section_size
+            .is_some_and(|size| size < u64::MAX)
+            && self.max_field_section_size.is_none();
+        if omitted || size(self) < size(earlier) {
+            return Err(reduced("SETTINGS_MAX_FIELD_SECTION_SIZE"));
+        }
+        if self.qpack_blocked_streams < earlier.qpack_blocked_streams {
+            return Err(reduced("SETTINGS_QPACK_BLOCKED_STREAMS"));
+        }
+        if earlier.enable_connect_protocol && !self.enable_connect_protocol {
+            return Err(reduced("SETTINGS_ENABLE_CONNECT_PROTOCOL"));
+        }
+        if earlier.h3_datagram && !self.h3_datagram {
+            return Err(reduced("SETTINGS_H3_DATAGRAM"));
+        }
+        let capacity = earlier.qpack_max_table_capacity;
+        if capacity != 0 && self.qpack_max_table_capacity == 0 {
+            return Err(reduced("SETTINGS_QPACK_MAX_TABLE_CAPACITY"));
+        }
+        if capacity != 0 && self.qpack_max_table_capacity != capacity {
+            return Err(ConnectionError::new(
+                Code::QPACK_DECODER_STREAM_ERROR,
+                "SETTINGS_QPACK_MAX_TABLE_CAPACITY changed after 0-RTT was accepted",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// How many reserved identifiers we choose from; all fit two bytes.
+const GREASE_SPACE: u64 = 500;
+
+fn flag(id: u64, value: u64) -> Result<bool, ConnectionError> {
+    match value {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(wrong(format!("setting {id:#x} is neither 0 nor 1"))),
+    }
+}
+
+fn wrong(reason: String) -> ConnectionError {
+    ConnectionError::new(Code::SETTINGS_ERROR, reason)
+}
+
+fn reduced(name: &str) -> ConnectionError {
+    wrong(format!("{name} was reduced after 0-RTT was accepted"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const FULL: Settings = Settings {
+        max_field_section_size: Some(16_384),
+        qpack_max_table_capacity: 4096,
+        qpack_blocked_streams: 16,
+        enable_connect_protocol: true,
+        h3_datagram: true,
+    };
+
+    fn payload(settings: &Settings, grease: Option<u64>) -> Vec<u8> {
+        let mut out = Vec::new();
+        settings.encode(grease, &mut out);
+        let (header, size) = FrameHeader::parse(&out).unwrap();
+        assert_eq!(header.kind, FrameKind::Settings);
+        assert_eq!(out.len() - size, header.len as usize);
+        out.split_off(size)
+    }
+
+    fn code(pairs: &[(u64, u64)]) -> Option<Code> {
+        let mut out = Vec::new();
+        for &(id, value) in pairs {
+            put_varint(&mut out, id);
+            put_varint(&mut out, value);
+        }
+        Settings::decode(&out).err().map(|e| e.code)
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_grease_means_nothing() {
+        for settings in [Settings::default(), FULL] {
+            for grease in [None, Some(0), Some(u64::MAX >> 2)] {
+                let payload = payload(&settings, grease);
+                assert_eq!(Settings::decode(&payload), Ok(settings));
+            }
+        }
+        assert!(payload(&Settings::default(), None).is_empty());
+        assert!(!payload(&Settings::default(), Some(7)).is_empty());
+    }
+
+    #[test]
+    fn wrong_settings_have_their_codes() {
+        let wrong = Some(Code::SETTINGS_ERROR);
+        for id in [0, 2, 3, 4, 5] {
+            assert_eq!(code(&[(id, 1)]), wrong, "HTTP/2's {id}");
+        }
+        assert_eq!(code(&[(6, 1), (6, 1)]), wrong);
+        assert_eq!(
+            code(&[(0x21, 1), (7, 0), (0x21, 2)]),
+            wrong,
+            "unknown twice"
+        );
+        assert_eq!(code(&[(8, 2)]), wrong);
+        assert_eq!(code(&[(0x33, 2)]), wrong);
+        assert_eq!(code(&[(0x21, 1), (0x40, 1), (1 << 61, 9)]), None);
+        let cut = Settings::decode(&[6]).unwrap_err();
+        assert_eq!(cut.code, Code::FRAME_ERROR);
+        let cut = Settings::decode(&[6, 0x40]).unwrap_err();
+        assert_eq!(cut.code, Code::FRAME_ERROR);
+    }
+
+    #[test]
+    fn only_more_is_compatible_with_what_was_remembered() {
+        let ok = |now: Settings| now.check_compatible(&FULL).err().map(|e| e.code);
+        assert_eq!(ok(FULL), None);
+        let wrong = Some(Code::SETTINGS_ERROR);
+        let with = |change: fn(&mut Settings)| {
+            let mut settings = FULL;
+            change(&mut settings);
+            ok(settings)
+        };
+        assert_eq!(with(|s| s.max_field_section_size = Some(16_383)), wrong);
+        assert_eq!(with(|s| s.max_field_section_size = Some(99_999)), None);
+        assert_eq!(with(|s| s.max_field_section_size = None), wrong);
+        assert_eq!(with(|s| s.qpack_blocked_streams = 15), wrong);
+        assert_eq!(with(|s| s.enable_connect_protocol = false), wrong);
+        assert_eq!(with(|s| s.h3_datagram = false), wrong);
+        assert_eq!(with(|s| s.qpack_max_table_capacity = 0), wrong);
+        let changed = Some(Code::QPACK_DECODER_STREAM_ERROR);
+        assert_eq!(with(|s| s.qpack_max_table_capacity = 8192), changed);
+        let first_limit = FULL.check_compatible(&Settings::default());
+        assert_eq!(first_limit.unwrap_err().code, Code::SETTINGS_ERROR);
+        let unlimited = Settings {
+            max_field_section_size: None,
+            ..FULL
+        };
+        assert_eq!(unlimited.check_compatible(&Settings::default()), Ok(()));
+    }
+
+    proptest! {
+        #[test]
+        fn any_payload_is_read_or_refused(payload in proptest::collection::vec(any::<u8>(), 0..64)) {
+            if let Ok(settings) = Settings::decode(&payload) {
+                let mut out = Vec::new();
+                settings.encode(None, &mut out);
+                let (_, size) = FrameHeader::parse(&out).unwrap();
+                prop_assert_eq!(Settings::decode(&out[size..]), Ok(settings));
+            }
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Bytes arrive as the network cuts them: what HTTP makes of a stream depends on
+//! its bytes alone. Over a transport in memory, thousands of times.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use clearway_http3::frame::{FrameHeader, FrameKind, put_varint};
+use clearway_http3::qpack::{Encoder, FieldRef};
+use clearway_http3::testing::Wire;
+use clearway_http3::{Body, BodyError, Config, Connection, Event, Field, Request};
+use clearway_quic::stream::{Directionality, StreamId};
+use clearway_quic::{Instant, Role};
+use proptest::prelude::*;
+
+/// All an application heard.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Heard {
+    request: Option<Request>,
+    body: Vec<u8>,
+    trailers: Option<Vec<Field>>,
+    ended: bool,
+    error: Option<BodyError>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Outcome {
+    heard: BTreeMap<StreamId, Heard>,
+    closed: Option<u64>,
+}
+
+/// A server that reads everything.
+struct Server {
+    http: Connection,
+    wire: Wire,
+    heard: BTreeMap<StreamId, Heard>,
+}
+
+impl Server {
+    fn new() -> Self {
+        let mut config = Config::default();
+        config.limits.max_field_section = 1000;
+        let mut this = Self {
+            http: Connection::new(Role::Server, Arc::new(config), 1),
+            wire: Wire::new(Role::Server),
+            heard: BTreeMap::new(),
+        };
+        this.http.start(&mut this.wire);
+        this
+    }
+
+    fn turn(&mut self) {
+        while let Some(event) = self.wire.poll_event() {
+            self.http.on_quic_event(&mut self.wire, &event);
+        }
+        while let Some(event) = self.http.poll_event() {
+            match event {
+                Event::Request {
+                    stream,
+                    request,
+                    end,
+                } => {
+                    let heard = self.heard.entry(stream).or_default();
+                    heard.request = Some(request);
+                    heard.ended = end;
+                    self.read(stream);
+                }
+                Event::Readable(stream) => self.read(stream),
+                _ => {}
+            }
+        }
+        self.http.flush(Instant::ZERO, &mut self.wire);
+    }
+
+    fn read(&mut self, id: StreamId) {
+        let heard = self.heard.entry(id).or_default();
+        while !heard.ended && heard.error.is_none() {
+            match self.http.read_body(&mut self.wire, id) {
+                Ok(Body::Data(data)) => heard.body.extend_from_slice(&data),
+                Ok(Body::Trailers(fields)) => heard.trailers = Some(fields),
+                Ok(Body::End) => heard.ended = true,
+                Ok(Body::Blocked) => return,
+                Err(error) => heard.error = Some(error),
+            }
+        }
+    }
+}
+
+/// The control stream, then one request stream, in pieces of these sizes.
+fn serve(control: &[u8], request: &[u8], cuts: &[usize]) -> Outcome {
+    let mut server = Server::new();
+    let uni = server.wire.of_peer(Directionality::Unidirectional, 0);
+    let bidi = server.wire.of_peer(Directionality::Bidirectional, 0);
+    for (id, mut rest) in [(uni, control), (bidi, request)] {
+        for &cut in cuts.iter().cycle() {
+            if rest.is_empty() {
+                break;
+            }
+            let (now, later) = rest.split_at(cut.clamp(1, rest.len()));
+            server.wire.feed(id, now);
+            server.turn();
+            rest = later;
+        }
+    }
+    server.wire.feed_end(bidi);
+    server.turn();
+    Outcome {
+        heard: server.heard,
+        closed: server.wire.closed.map(|(code, _)| code),
+    }
+}
+
+fn frame(kind: u64, payload: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let kind = FrameKind::from_wire(kind);
+    let len = payload.len() as u64;
+    FrameHeader { kind, len }.encode(&mut out);
+    out.extend_from_slice(payload);
+    out
+}
+
+fn section(fields: &[(&str, &str)]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let fields = fields
+        .iter()
+        .map(|(name, value)| FieldRef::new(name.as_bytes(), value.as_bytes()));
+    Encoder::new(0).encode(0, fields, &mut out);
+    frame(1, &out)
+}
+
+/// Frames that mostly make sense.
+fn any_frame() -> impl Strategy<Value = Vec<u8>> {
+    let request = [
+        (":method", "POST"),
+        (":scheme", "https"),
+        (":authority", "a"),
+        (":path", "/"),
+    ];
+    prop_oneof![
+        3 => Just(section(&request)),
+        1 => Just(section(&[&request[..], &[("content-length", "10")]].concat())),
+        4 => (0..300_usize).prop_map(|len| frame(0, &vec![7; len])),
+        2 => (0..300_usize).prop_map(|len| frame(0x21, &vec![9; len])),
+        2 => Just(section(&[("trailer", "x")])),
+        1 => Just(frame(1, &[0; 1200])),
+        1 => proptest::collection::vec(any::<u8>(), 0..20),
+    ]
+}
+
+fn any_control() -> impl Strategy<Value = Vec<u8>> {
+    let frames = prop_oneof![
+        Just(frame(0x21, b"grease")),
+        Just(frame(0x0d, &[5])),
+        Just(frame(0x07, &[0])),
+        Just(frame(0xf_0700, &[0, b'u', b'=', b'1'])),
+        proptest::collection::vec(any::<u8>(), 0..4),
+    ];
+    proptest::collection::vec(frames, 0..4).prop_map(|frames| {
+        let mut out = Vec::new();
+        put_varint(&mut out, 0);
+        out.extend(frame(4, &[0x06, 0x44, 0x00]));
+        out.extend(frames.concat());
+        out
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn however_streams_are_cut_http_hears_the_same(
+        control in any_control(),
+        frames in proptest::collection::vec(any_frame(), 0..6),
+        cuts in proptest::collection::vec(1..80_usize, 1..6),
+    ) {
+        let request = frames.concat();
+        let whole = serve(&control, &request, &[usize::MAX]);
+        prop_assert_eq!(&whole, &serve(&control, &request, &cuts));
+        prop_assert_eq!(&whole, &serve(&control, &request, &[1]));
+    }
+}
+
+#[test]
+fn a_plain_request_is_heard() {
+    let request = [
+        section(&[
+            (":method", "GET"),
+            (":scheme", "https"),
+            (":authority", "a"),
+            (":path", "/"),
+        ]),
+        frame(0, b"body"),
+        section(&[("trailer", "x")]),
+    ];
+    let control = [vec![0], frame(4, &[])].concat();
+    let outcome = serve(&control, &request.concat(), &[3, 1]);
+    assert_eq!(outcome.closed, None);
+    let heard = &outcome.heard[&StreamId::from_wire(0)];
+    assert_eq!((&heard.body[..], heard.ended), (&b"body"[..], true));
+    assert!(heard.request.is_some() && heard.trailers.is_some());
+}
+
+/// A peer that grants a few bytes at a time: frames arrive whole, in order.
+#[test]
+fn a_reluctant_peer_gets_the_same_bytes() {
+    let answer = |take: usize| {
+        let mut server = Server::new();
+        let id = server.wire.of_peer(Directionality::Bidirectional, 0);
+        let get = [
+            (":method", "GET"),
+            (":scheme", "https"),
+            (":authority", "a"),
+            (":path", "/"),
+        ];
+        server.wire.feed(id, &section(&get));
+        server.wire.feed_end(id);
+        server.turn();
+        server.wire.take = take;
+        let response = clearway_http3::Response::new(200).with("x", "y");
+        let (http, wire) = (&mut server.http, &mut server.wire);
+        http.respond(wire, id, &response, false).expect("responds");
+        let mut refused = 0;
+        for len in [10, 0, 5000, 1] {
+            let mut piece = bytes::Bytes::from(vec![len as u8; len]);
+            while http.write_body(wire, id, &mut piece).is_err() {
+                refused += 1;
+                wire.unblock();
+                while let Some(event) = wire.poll_event() {
+                    http.on_quic_event(wire, &event);
+                }
+                assert!(refused == 0 || http.poll_event() == Some(Event::Writable(id)));
+                wire.take = take;
+            }
+        }
+        http.trailers(wire, id, &[clearway_http3::field("t", "u")])
+            .expect("trailers");
+        wire.unblock();
+        while let Some(event) = wire.poll_event() {
+            http.on_quic_event(wire, &event);
+        }
+        assert_eq!(http.open_requests(), 0);
+        let (sent, ended) = wire.sent(id);
+        assert!(ended);
+        (sent.to_vec(), refused)
+    };
+    let (plain, refused) = answer(usize::MAX);
+    assert_eq!(refused, 0);
+    assert_eq!(answer(7), (plain.clone(), 0), "in small pieces");
+    let (slow, refused) = answer(0);
+    assert_eq!(slow, plain);
+    assert!(refused > 0, "never blocked");
+}
