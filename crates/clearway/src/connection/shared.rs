@@ -52,12 +52,20 @@ const SIGNALS: usize = 11;
 #[derive(Debug, Default)]
 pub(crate) struct Wakes {
     signals: u16,
+    /// Of each of these one waiter, who passes it on.
+    relays: u16,
     wakers: Vec<Waker>,
 }
 
 impl Wakes {
     pub(crate) fn raise(&mut self, signal: Signal) {
         self.signals |= 1 << signal as u8;
+    }
+
+    /// Wakes the first who waits; whoever is served wakes the next with
+    /// [`Shared::pass_on`], so that a crowd is not woken for one place.
+    pub(crate) fn raise_first(&mut self, signal: Signal) {
+        self.relays |= 1 << signal as u8;
     }
 
     pub(crate) fn wake(&mut self, waker: Option<Waker>) {
@@ -67,12 +75,15 @@ impl Wakes {
     /// Wakes them all and is empty again.
     pub(crate) fn fire(&mut self, shared: &Shared) {
         let signals = std::mem::take(&mut self.signals);
-        if signals == 0 && self.wakers.is_empty() {
+        let relays = std::mem::take(&mut self.relays);
+        if signals | relays == 0 && self.wakers.is_empty() {
             return;
         }
         for (index, signal) in shared.signals.iter().enumerate() {
             if signals & 1 << index != 0 {
                 signal.notify_waiters();
+            } else if relays & 1 << index != 0 {
+                signal.notify_one();
             }
         }
         self.wakers.drain(..).for_each(Waker::wake);
@@ -151,10 +162,10 @@ impl State {
             StreamEvent::Opened(Directionality::Bidirectional) => wakes.raise(Signal::OpenedBi),
             StreamEvent::Opened(Directionality::Unidirectional) => wakes.raise(Signal::OpenedUni),
             StreamEvent::StreamsAvailable(Directionality::Bidirectional) => {
-                wakes.raise(Signal::AvailableBi);
+                wakes.raise_first(Signal::AvailableBi);
             }
             StreamEvent::StreamsAvailable(Directionality::Unidirectional) => {
-                wakes.raise(Signal::AvailableUni);
+                wakes.raise_first(Signal::AvailableUni);
             }
             StreamEvent::Readable(id) => wakes.wake(self.readers.remove(&id)),
             StreamEvent::Writable(id) => {
@@ -344,6 +355,11 @@ impl Shared {
             }
             notified.await;
         }
+    }
+
+    /// There is room for another who waits for `signal`.
+    pub(crate) fn pass_on(&self, signal: Signal) {
+        self.signals[signal as usize].notify_one();
     }
 
     fn abandon(&self) {

@@ -11,7 +11,7 @@ use std::task::Waker;
 use clearway_http3::error as protocol;
 use clearway_http3::{Code, Config, Event, Request, Response, SendError};
 use clearway_quic::connection::{self as quic, ConnectionError};
-use clearway_quic::stream::{StreamEvent, StreamId};
+use clearway_quic::stream::{Directionality, StreamEvent, StreamId};
 use clearway_quic::{Instant, Role};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -149,7 +149,7 @@ impl Layer {
             Event::Rejected(stream) => self.on_exchange(stream, wakes, |exchange| {
                 exchange.fate.get_or_insert(Fate::Rejected);
             }),
-            Event::RequestsAvailable => wakes.raise(Signal::RequestRoom),
+            Event::RequestsAvailable => wakes.raise_first(Signal::RequestRoom),
             Event::GoAway { .. } => wakes.raise(Signal::RequestRoom),
             Event::Closed(error) => self.error = Some(error),
             Event::Settings(_) | Event::PriorityChanged { .. } | Event::DatagramReceived => {}
@@ -235,6 +235,11 @@ impl View<'_> {
             SendError::Stopped(code) => Error::Stopped(code),
             other => Error::Unsendable(other),
         })
+    }
+
+    /// Whether another request could be begun at once.
+    pub(crate) fn has_room(&self) -> bool {
+        self.quic.openable(Directionality::Bidirectional) > 0
     }
 
     /// Begins a request; `None` while the peer allows none.
