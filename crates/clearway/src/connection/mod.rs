@@ -99,9 +99,7 @@ impl Connection {
             }
             if let Some(id) = state.quic.open(directionality) {
                 state.sends.insert(id, SendSlot::default());
-                if state.quic.openable(directionality) > 0 {
-                    self.shared.pass_on(signal);
-                }
+                self.shared.pass_on(signal);
                 return Some(Ok(id));
             }
             // The peer may be told that we wait (STREAMS_BLOCKED).

@@ -357,7 +357,8 @@ impl Shared {
         }
     }
 
-    /// There is room for another who waits for `signal`.
+    /// Whoever waits next for `signal` may try: to be served, or to meet the
+    /// limit, without which nobody hears when it is raised.
     pub(crate) fn pass_on(&self, signal: Signal) {
         self.signals[signal as usize].notify_one();
     }

@@ -233,9 +233,8 @@ where
     });
     let id = begin.await?;
     // What was put under the lock is sent, and what it caused is told.
-    if shared.http(|view| view.has_room()) {
-        shared.pass_on(Signal::RequestRoom);
-    }
+    shared.http(|_| ());
+    shared.pass_on(Signal::RequestRoom);
     let stream = Stream::new(shared.clone(), id);
     let mut cancel = Cancel(Some(stream.clone()));
     if !end && let Some(body) = body.take() {

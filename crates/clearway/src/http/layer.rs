@@ -11,7 +11,7 @@ use std::task::Waker;
 use clearway_http3::error as protocol;
 use clearway_http3::{Code, Config, Event, Request, Response, SendError};
 use clearway_quic::connection::{self as quic, ConnectionError};
-use clearway_quic::stream::{Directionality, StreamEvent, StreamId};
+use clearway_quic::stream::{StreamEvent, StreamId};
 use clearway_quic::{Instant, Role};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -235,11 +235,6 @@ impl View<'_> {
             SendError::Stopped(code) => Error::Stopped(code),
             other => Error::Unsendable(other),
         })
-    }
-
-    /// Whether another request could be begun at once.
-    pub(crate) fn has_room(&self) -> bool {
-        self.quic.openable(Directionality::Bidirectional) > 0
     }
 
     /// Begins a request; `None` while the peer allows none.
