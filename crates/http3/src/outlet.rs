@@ -104,6 +104,16 @@ impl Outlet {
         Ok(())
     }
 
+    /// Keeps a copy of `bytes` for a stream that is still to be opened.
+    pub(crate) fn hold(&mut self, bytes: &[u8]) {
+        self.waiting.push_back(Bytes::copy_from_slice(bytes));
+    }
+
+    /// What waits, taken out.
+    pub(crate) fn take_waiting(&mut self) -> VecDeque<Bytes> {
+        core::mem::take(&mut self.waiting)
+    }
+
     /// Forgets what waits.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();

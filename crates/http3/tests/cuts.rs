@@ -8,7 +8,8 @@ use clearway_http3::frame::{FrameHeader, FrameKind, put_varint};
 use clearway_http3::qpack::{Encoder, FieldRef};
 use clearway_http3::testing::Wire;
 use clearway_http3::{Body, BodyError, Config, Connection, Event, Field, Request};
-use clearway_quic::stream::{Directionality, StreamId};
+use clearway_quic::connection::Event as QuicEvent;
+use clearway_quic::stream::{Directionality, StreamEvent, StreamId};
 use clearway_quic::{Instant, Role};
 use proptest::prelude::*;
 
@@ -248,4 +249,33 @@ fn a_reluctant_peer_gets_the_same_bytes() {
     let (slow, refused) = answer(0);
     assert_eq!(slow, plain);
     assert!(refused > 0, "never blocked");
+}
+
+/// A peer that grants no streams at first hears everything later, in order.
+#[test]
+fn a_control_stream_opened_late_says_it_all() {
+    let config = Config {
+        grease: false,
+        ..Config::default()
+    };
+    let mut http = Connection::new(Role::Server, Arc::new(config), 1);
+    let mut wire = Wire::new(Role::Server);
+    wire.streams = 0;
+    http.start(&mut wire);
+    http.shutdown(&mut wire);
+    wire.streams = 10;
+    let uni = Directionality::Unidirectional;
+    let available = QuicEvent::Stream(StreamEvent::StreamsAvailable(uni));
+    http.on_quic_event(&mut wire, &available);
+    let (sent, _) = wire.sent(StreamId::new(Role::Server, uni, 0));
+    assert_eq!(sent[0], 0, "the type of a control stream");
+    let (settings, size) = FrameHeader::parse(&sent[1..]).expect("a frame");
+    assert_eq!(settings.kind, FrameKind::Settings);
+    let rest = &sent[1 + size + settings.len as usize..];
+    let (goaway, size) = FrameHeader::parse(rest).expect("a frame");
+    assert_eq!((goaway.kind, goaway.len), (FrameKind::Goaway, 8));
+    assert_eq!(rest.len(), size + 8);
+    for (index, kind) in [(1, 2), (2, 3)] {
+        assert_eq!(wire.sent(StreamId::new(Role::Server, uni, index)).0, [kind]);
+    }
 }

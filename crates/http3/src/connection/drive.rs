@@ -30,6 +30,8 @@ impl Connection {
                 return;
             };
             lane.id = Some(id);
+            // What was said before there was a stream to say it on.
+            let held = lane.outlet.take_waiting();
             let mut first = Vec::new();
             put_varint(&mut first, kind.as_u64());
             if kind == StreamKind::Control {
@@ -37,6 +39,9 @@ impl Connection {
             }
             quic.set_priority(id, FIRST);
             self.write_lane(quic, kind, &first);
+            for bytes in held {
+                self.write_lane(quic, kind, &bytes);
+            }
         }
         self.send_grease(quic);
     }
@@ -188,7 +193,10 @@ impl Connection {
         let Some(lane) = self.lane(kind) else { return };
         let written = match lane.id {
             Some(id) => lane.outlet.write(quic, id, bytes),
-            None => Ok(()),
+            None => {
+                lane.outlet.hold(bytes);
+                Ok(())
+            }
         };
         self.check_lane(written);
     }

@@ -38,7 +38,7 @@ const MIN_BITS: usize = 5;
 const MAX_BITS: usize = 30;
 
 /// How many bits one look into [`SHORT`] sees.
-const WINDOW: usize = 10;
+const WINDOW: usize = 11;
 
 /// Everything that follows from [`LENGTHS`].
 struct Code {

@@ -35,6 +35,19 @@ impl Prefix {
         }
     }
 
+    /// Puts the prefix in place of the two bytes at `begin`.
+    pub(super) fn encode_over(self, begin: usize, max_capacity: u64, out: &mut Vec<u8>) {
+        let mut bytes = [0; 2 * integer::MAX_LEN];
+        let mut room = &mut bytes[..];
+        self.encode(max_capacity, &mut room);
+        let len = 2 * integer::MAX_LEN - room.len();
+        if len == 2 {
+            out[begin..begin + 2].copy_from_slice(&bytes[..2]);
+        } else {
+            out.splice(begin..begin + 2, bytes[..len].iter().copied());
+        }
+    }
+
     /// Reads the prefix and where it ends; `inserts` are those the decoder has
     /// processed.
     pub(super) fn decode(
@@ -97,6 +110,19 @@ mod tests {
         // §4.5.1.2: Required Insert Count 9, Sign 1 and Delta Base 2: Base 6.
         let (prefix, end) = Prefix::decode(&[4, 0x82], 100, 10).unwrap();
         assert_eq!((prefix.required, prefix.base, end), (9, 6, 2));
+    }
+
+    #[test]
+    fn a_long_prefix_moves_the_lines() {
+        for (required, base) in [(0, 0), (3, 3), (300, 3), (300, 1000), (100_000, 0)] {
+            let prefix = Prefix { required, base };
+            let mut out = b"before??lines".to_vec();
+            prefix.encode_over(6, 1 << 30, &mut out);
+            let mut expected = b"before".to_vec();
+            prefix.encode(1 << 30, &mut expected);
+            expected.extend(b"lines");
+            assert_eq!(out, expected);
+        }
     }
 
     #[test]

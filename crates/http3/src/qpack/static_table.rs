@@ -4,11 +4,14 @@ use bytes::Bytes;
 
 use super::field::Field;
 
+/// Entries there are.
+pub(super) const LEN: usize = 99;
+
 /// The entries by index.
 #[rustfmt::skip]
-static ENTRIES: [(&str, &str); 99] = ENTRIES_CONST;
+static ENTRIES: [(&str, &str); LEN] = ENTRIES_CONST;
 #[rustfmt::skip]
-const ENTRIES_CONST: [(&str, &str); 99] = [
+const ENTRIES_CONST: [(&str, &str); LEN] = [
     (":authority", ""),
     (":path", "/"),
     ("age", "0"),
@@ -188,7 +191,7 @@ struct Group {
 struct Names {
     slots: [Group; SLOTS],
     /// All indices, those of one name together and in order.
-    members: [u8; ENTRIES_CONST.len()],
+    members: [u8; LEN],
 }
 
 static NAMES: Names = names();
@@ -196,10 +199,10 @@ static NAMES: Names = names();
 const fn names() -> Names {
     let mut names = Names {
         slots: [Group { start: 0, end: 0 }; SLOTS],
-        members: [0; ENTRIES_CONST.len()],
+        members: [0; LEN],
     };
     let (mut placed, mut index) = (0, 0);
-    while index < ENTRIES_CONST.len() {
+    while index < LEN {
         let name = ENTRIES_CONST[index].0.as_bytes();
         if first_of(name) == index {
             let Some(slot) = slot(name) else {
@@ -208,7 +211,7 @@ const fn names() -> Names {
             assert!(names.slots[slot].end == 0, "two names in one slot");
             let start = placed;
             let mut other = index;
-            while other < ENTRIES_CONST.len() {
+            while other < LEN {
                 if same(ENTRIES_CONST[other].0.as_bytes(), name) {
                     names.members[placed] = other as u8;
                     placed += 1;
@@ -222,7 +225,7 @@ const fn names() -> Names {
         }
         index += 1;
     }
-    assert!(placed == ENTRIES_CONST.len());
+    assert!(placed == LEN);
     names
 }
 

@@ -44,9 +44,6 @@ pub struct Encoder {
     /// The beginning of a decoder instruction.
     unread: [u8; integer::MAX_LEN],
     unread_len: usize,
-    /// The lines of the section being encoded, whose prefix comes first and is
-    /// known last.
-    lines: Vec<u8>,
 }
 
 /// A section being encoded.
@@ -79,7 +76,6 @@ impl Encoder {
             instructions: BytesMut::new(),
             unread: [0; integer::MAX_LEN],
             unread_len: 0,
-            lines: Vec::new(),
         }
     }
 
@@ -129,10 +125,11 @@ impl Encoder {
             may_refer: !self.outstanding.is_full(),
             may_risk: None,
         };
-        let mut lines = std::mem::take(&mut self.lines);
-        lines.clear();
+        let begin = out.len();
+        // The prefix comes first, is known last, and mostly has two bytes.
+        out.extend_from_slice(&[0; 2]);
         for field in fields {
-            self.line(&field, &mut draft, &mut lines);
+            self.line(&field, &mut draft, out);
         }
         let Draft {
             base,
@@ -140,9 +137,7 @@ impl Encoder {
             lowest,
             ..
         } = draft;
-        Prefix { required, base }.encode(self.max_capacity, out);
-        out.extend_from_slice(&lines);
-        self.lines = lines;
+        Prefix { required, base }.encode_over(begin, self.max_capacity, out);
         if required > 0 {
             self.table.hold(lowest);
             self.outstanding
@@ -409,7 +404,6 @@ impl Encoder {
             + self.history.memory()
             + self.outstanding.memory()
             + self.instructions.capacity()
-            + self.lines.capacity()
     }
 
     #[cfg(test)]

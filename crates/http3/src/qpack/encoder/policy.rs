@@ -1,6 +1,7 @@
 //! What is worth an entry in the dynamic table (RFC 9204 §7.1).
 
 use crate::qpack::field::FieldRef;
+use crate::qpack::static_table;
 
 /// What to do with a field that no table has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +18,7 @@ pub(super) enum Worth {
 const SHORT_COOKIE: usize = 20;
 
 /// Static table indices of names whose values stay the same over a connection.
-const STEADY: [u8; 26] = [
+const STEADY_INDICES: [u8; 26] = [
     0,  // :authority
     15, // :method
     22, // :scheme
@@ -46,6 +47,17 @@ const STEADY: [u8; 26] = [
     97, // x-frame-options
 ];
 
+/// [`STEADY_INDICES`] by index.
+static STEADY: [bool; static_table::LEN] = {
+    let mut steady = [false; static_table::LEN];
+    let mut at = 0;
+    while at < STEADY_INDICES.len() {
+        steady[STEADY_INDICES[at] as usize] = true;
+        at += 1;
+    }
+    steady
+};
+
 const COOKIE: u8 = 5;
 const SET_COOKIE: u8 = 14;
 const AUTHORIZATION: u8 = 84;
@@ -60,7 +72,7 @@ pub(super) fn worth(name: Option<u8>, field: &FieldRef<'_>) -> Worth {
     };
     if field.sensitive || secret {
         Worth::Never
-    } else if name.is_some_and(|index| STEADY.contains(&index)) {
+    } else if name.is_some_and(|index| STEADY[usize::from(index)]) {
         Worth::AtOnce
     } else {
         Worth::Repeated
@@ -101,7 +113,7 @@ impl History {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::qpack::static_table::{self, Match};
+    use crate::qpack::static_table::Match;
 
     fn judged(name: &str, value: &str) -> Worth {
         let field = FieldRef::new(name.as_bytes(), value.as_bytes());
@@ -142,7 +154,7 @@ mod tests {
             "user-agent",
             "x-frame-options",
         ];
-        assert_eq!(steady.len(), STEADY.len());
+        assert_eq!(steady.len(), STEADY_INDICES.len());
         for name in steady {
             assert_eq!(judged(name, "v"), Worth::AtOnce, "{name}");
         }
