@@ -7,6 +7,8 @@
 
 use core::time::Duration;
 
+#[cfg(feature = "specimens")]
+use crate::congestion::Specimen;
 use crate::time::{Instant, nanos};
 
 /// Largest train: what one segmentation-offload call takes.
@@ -70,6 +72,18 @@ pub(crate) struct Pacer {
     at: Instant,
     /// The credit was used up and a train has not come together since.
     gathering: bool,
+    #[cfg(feature = "specimens")]
+    flaw: Flaw,
+}
+
+/// The wrong variants of the pacer.
+#[cfg(feature = "specimens")]
+#[derive(Clone, Debug, Default)]
+struct Flaw {
+    /// `pacer-spin`: when the last train left, from which its deadlines count.
+    last_train: Option<Instant>,
+    /// `tokenbucket-startup`: bytes in the bucket, which only ACKs refill.
+    tokens: Option<u64>,
 }
 
 impl Pacer {
@@ -79,7 +93,23 @@ impl Pacer {
             credit: i128::from(initial_window(mds)) * BILLION,
             at: now,
             gathering: false,
+            #[cfg(feature = "specimens")]
+            flaw: Flaw::default(),
         }
+    }
+
+    /// With a bug, if it is a pacer's.
+    #[cfg(feature = "specimens")]
+    pub(crate) fn with_flaw(mut self, specimen: Option<Specimen>, mds: u64) -> Self {
+        self.flaw.last_train = (specimen == Some(Specimen::PacerSpin)).then_some(self.at);
+        self.flaw.tokens = (specimen == Some(Specimen::TokenbucketStartup)).then_some(10 * mds);
+        self
+    }
+
+    /// An ACK arrived: the bucket gets a packet.
+    #[cfg(feature = "specimens")]
+    pub(crate) fn refill_by_ack(&mut self, mds: u64) {
+        self.flaw.tokens = self.flaw.tokens.map(|tokens| (tokens + mds).min(10 * mds));
     }
 
     /// Bytes that may leave now (at least `mds`), or when to ask again: later
@@ -92,12 +122,26 @@ impl Pacer {
         room: u64,
         now: Instant,
     ) -> Result<u64, Instant> {
+        #[cfg(feature = "specimens")]
+        if let Some(tokens) = self.flaw.tokens {
+            let bytes = tokens.min(room);
+            // No clock refills it, so no time is worth waiting for.
+            return if bytes >= mds {
+                Ok(bytes)
+            } else {
+                Err(now + Duration::from_secs(3_600))
+            };
+        }
         self.refill(shape, now);
         let train = shape.train.min(room);
         let needed = if self.gathering { train } else { mds };
         let missing = i128::from(needed) * BILLION - self.credit;
         if missing <= 0 {
             self.gathering = false;
+            #[cfg(feature = "specimens")]
+            if let Some(last) = &mut self.flaw.last_train {
+                *last = now;
+            }
             let bytes = u64::try_from(self.credit / BILLION).unwrap_or(0);
             return Ok(bytes.min(train));
         }
@@ -105,6 +149,11 @@ impl Pacer {
         let missing = (i128::from(train) * BILLION - self.credit).max(1);
         let wait = missing.unsigned_abs().div_ceil(u128::from(shape.rate));
         let wait = u64::try_from(wait).unwrap_or(u64::MAX);
+        #[cfg(feature = "specimens")]
+        if let Some(last) = self.flaw.last_train {
+            // What has come together since then is counted twice.
+            return Err(last + Duration::from_nanos(wait));
+        }
         Err(self.at + Duration::from_nanos(wait))
     }
 
@@ -118,6 +167,10 @@ impl Pacer {
     /// Bytes left, asked for or not. Debt stops at a train's length: probes
     /// must not silence what follows them.
     pub(crate) fn charge(&mut self, bytes: u64) {
+        #[cfg(feature = "specimens")]
+        if let Some(tokens) = &mut self.flaw.tokens {
+            *tokens = tokens.saturating_sub(bytes);
+        }
         let floor = -i128::from(MAX_TRAIN) * BILLION;
         self.credit = (self.credit - i128::from(bytes) * BILLION).max(floor);
     }
@@ -172,6 +225,57 @@ mod tests {
         let (sent, largest, _) = run(rate, Duration::from_secs(1), Duration::ZERO);
         assert!(sent.abs_diff(rate) <= 2 * MAX_TRAIN, "{sent}");
         assert!(largest <= MAX_TRAIN);
+    }
+
+    /// Each deadline of ten gigabits is the instant, rounded up to a nanosecond,
+    /// at which exactly so many bytes have been earned: for a whole second, from
+    /// 1 ns after each train (the error of rounding up is not lost).
+    #[test]
+    fn every_deadline_at_ten_gigabits_is_right_to_the_nanosecond() {
+        let rate = 1_250_000_000;
+        let shape = Shape::new(rate, MDS, true, true);
+        assert_eq!(shape.train, MAX_TRAIN);
+        let mut pacer = Pacer::new(MDS, Instant::ZERO);
+        pacer.charge(initial_window(MDS));
+        let (mut now, mut sent) = (Instant::ZERO, 0_u64);
+        while now < Instant::ZERO + Duration::from_secs(1) {
+            let Err(until) = pacer.ask(shape, MDS, u64::MAX, now) else {
+                panic!("open before the train is earned, at {now:?}");
+            };
+            sent += MAX_TRAIN;
+            let exact = (u128::from(sent) * 1_000_000_000).div_ceil(u128::from(rate));
+            assert_eq!(u128::from(until.as_nanos()), exact);
+            let before = Instant::from_nanos(until.as_nanos() - 1);
+            assert_eq!(pacer.clone().ask(shape, MDS, u64::MAX, before), Err(until));
+            assert_eq!(pacer.ask(shape, MDS, u64::MAX, until), Ok(MAX_TRAIN));
+            pacer.charge(MAX_TRAIN);
+            now = until;
+        }
+        assert!(sent >= rate);
+    }
+
+    /// clamp(rate × 1 ms, 2 packets, 64 KB), and at most the initial window
+    /// until the path has shown more.
+    #[test]
+    fn a_train_is_what_the_formula_says() {
+        for mds in [1_200, 1_452, 8_952] {
+            for rate in [
+                1,
+                8_000,
+                2_399_000,
+                2_400_000,
+                10_000_000,
+                65_536_000,
+                1 << 40,
+            ] {
+                let slice = rate / 1_000;
+                let trusted = Shape::new(rate, mds, true, true).train;
+                assert_eq!(trusted, slice.clamp(2 * mds, 65_536), "{rate} at {mds}");
+                let fresh = Shape::new(rate, mds, false, true).train;
+                let most = initial_window(mds).min(65_536);
+                assert_eq!(fresh, slice.clamp(2 * mds, most), "{rate} at {mds}");
+            }
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Congestion controllers that keep a window: NewReno and CUBIC.
+//! Congestion controllers that keep a window: NewReno, CUBIC and Prague.
 //!
 //! `classic` holds what the two share, the window and its states; a `law` says
 //! how far the window comes down and how it grows (`newreno`, `cubic`). The rest
@@ -41,7 +41,10 @@ mod flight;
 mod hystart;
 mod law;
 mod newreno;
+mod prague;
 mod prr;
+#[cfg(feature = "specimens")]
+pub mod specimen;
 
 #[cfg(test)]
 mod sim;
@@ -52,6 +55,9 @@ use core::fmt;
 use core::str::FromStr;
 
 use crate::controller::Controller;
+
+#[cfg(feature = "specimens")]
+pub use specimen::{Specimen, build_specimen};
 
 /// kInitialWindow in datagrams (RFC 9002 §7.2).
 const INITIAL_WINDOW_DATAGRAMS: u64 = 10;
@@ -84,6 +90,8 @@ pub enum Algorithm {
     /// CUBIC (RFC 9438).
     #[default]
     Cubic,
+    /// Prague for L4S: marks packets ECT(1) (RFC 9331).
+    Prague,
     /// A window of so many bytes that never moves. Not for shared networks.
     Fixed(u64),
 }
@@ -119,6 +127,7 @@ pub fn build_with(algorithm: Algorithm, slow_start: SlowStart, mds: u64) -> Box<
             let law = cubic::Cubic::default();
             Box::new(Classic::new(law, slow_start, mds))
         }
+        Algorithm::Prague => Box::new(prague::Prague::new(slow_start, mds)),
         Algorithm::Fixed(window) => Box::new(fixed::FixedWindow::new(window, mds)),
     }
 }
@@ -128,38 +137,92 @@ impl fmt::Display for Algorithm {
         match self {
             Self::NewReno => f.write_str("newreno"),
             Self::Cubic => f.write_str("cubic"),
+            Self::Prague => f.write_str("prague"),
             Self::Fixed(window) => write!(f, "fixed:{window}"),
         }
     }
 }
 
-/// A name that is no controller's.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownAlgorithm(String);
+/// The names of all controllers, as messages list them.
+const NAMES: &str = "newreno, cubic, prague and fixed:BYTES";
 
-impl fmt::Display for UnknownAlgorithm {
+/// Why a text names no controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AlgorithmError {
+    /// A name that is no controller's.
+    Unknown(String),
+    /// A fixed window of no bytes, which could never send.
+    NoWindow,
+}
+
+impl fmt::Display for AlgorithmError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(name) = self;
-        write!(
-            f,
-            "no congestion controller is called {name:?}; there are newreno, cubic and fixed:BYTES"
-        )
+        match self {
+            Self::Unknown(name) => write!(
+                f,
+                "no congestion controller is called {name:?}; there are {NAMES}"
+            ),
+            Self::NoWindow => {
+                f.write_str("a fixed window of 0 bytes can send nothing; write fixed:BYTES above 0")
+            }
+        }
     }
 }
 
-impl core::error::Error for UnknownAlgorithm {}
+impl core::error::Error for AlgorithmError {}
 
 impl FromStr for Algorithm {
-    type Err = UnknownAlgorithm;
+    type Err = AlgorithmError;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
         let fixed = || name.strip_prefix("fixed:")?.parse().ok();
         match name {
             "newreno" => Ok(Self::NewReno),
             "cubic" => Ok(Self::Cubic),
-            other => fixed()
-                .map(Self::Fixed)
-                .ok_or_else(|| UnknownAlgorithm(other.to_owned())),
+            "prague" => Ok(Self::Prague),
+            other => match fixed() {
+                Some(0) => Err(AlgorithmError::NoWindow),
+                Some(window) => Ok(Self::Fixed(window)),
+                None => Err(AlgorithmError::Unknown(other.to_owned())),
+            },
+        }
+    }
+}
+
+impl fmt::Display for SlowStart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::HyStart => "hystart",
+            Self::Standard => "standard",
+        })
+    }
+}
+
+/// A name that is no slow start's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownSlowStart(String);
+
+impl fmt::Display for UnknownSlowStart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(name) = self;
+        write!(
+            f,
+            "no slow start is called {name:?}; there are hystart and standard"
+        )
+    }
+}
+
+impl core::error::Error for UnknownSlowStart {}
+
+impl FromStr for SlowStart {
+    type Err = UnknownSlowStart;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        match name {
+            "hystart" => Ok(Self::HyStart),
+            "standard" => Ok(Self::Standard),
+            other => Err(UnknownSlowStart(other.to_owned())),
         }
     }
 }
@@ -167,12 +230,14 @@ impl FromStr for Algorithm {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::controller::Ect;
 
     #[test]
     fn names_round_trip() {
         for algorithm in [
             Algorithm::NewReno,
             Algorithm::Cubic,
+            Algorithm::Prague,
             Algorithm::Fixed(65_536),
         ] {
             assert_eq!(algorithm.to_string().parse(), Ok(algorithm));
@@ -184,9 +249,34 @@ mod tests {
     fn an_unknown_name_is_answered_with_the_known_ones() {
         for name in ["", "reno", "CUBIC", "fixed", "fixed:", "fixed:-1"] {
             let error = name.parse::<Algorithm>().unwrap_err().to_string();
-            assert!(error.contains("newreno, cubic and fixed:BYTES"), "{error}");
+            assert!(error.contains(NAMES), "{error}");
             assert!(error.contains(&format!("{name:?}")), "{error}");
         }
+    }
+
+    #[test]
+    fn a_fixed_window_of_nothing_is_refused() {
+        let error = "fixed:0".parse::<Algorithm>().unwrap_err();
+        assert_eq!(error, AlgorithmError::NoWindow);
+        assert!(error.to_string().contains("can send nothing"), "{error}");
+        assert_eq!("fixed:1".parse(), Ok(Algorithm::Fixed(1)));
+    }
+
+    #[test]
+    fn slow_starts_round_trip() {
+        for slow_start in [SlowStart::HyStart, SlowStart::Standard] {
+            assert_eq!(slow_start.to_string().parse(), Ok(slow_start));
+        }
+        let error = "fast".parse::<SlowStart>().unwrap_err().to_string();
+        assert!(error.contains("\"fast\"") && error.contains("hystart and standard"));
+    }
+
+    #[test]
+    fn only_prague_asks_for_ect1() {
+        for algorithm in [Algorithm::NewReno, Algorithm::Cubic, Algorithm::Fixed(1)] {
+            assert_eq!(build(algorithm, 1_200).ecn(), Ect::Ect0);
+        }
+        assert_eq!(build(Algorithm::Prague, 1_200).ecn(), Ect::Ect1);
     }
 
     #[test]
@@ -194,6 +284,7 @@ mod tests {
         for (algorithm, name) in [
             (Algorithm::NewReno, "newreno"),
             (Algorithm::Cubic, "cubic"),
+            (Algorithm::Prague, "prague"),
             (Algorithm::Fixed(9_000), "fixed"),
         ] {
             assert_eq!(build(algorithm, 1_200).name(), name);
