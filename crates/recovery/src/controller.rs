@@ -188,6 +188,11 @@ pub trait Controller: Send + Debug {
     /// Pacing rate in bytes per second; `None` lets the pacer derive it from
     /// window and smoothed RTT (RFC 9002 §7.7).
     fn pacing_rate(&self) -> Option<u64>;
+    /// Trains in which the pacing rate is handed out, a second: of 1 ms each,
+    /// unless bursts as short as that would already be felt by the queue.
+    fn trains_per_second(&self) -> u64 {
+        1_000
+    }
     /// How packets are to be marked, where ECN is in use: constant over a
     /// controller's life.
     fn ecn(&self) -> Ect {

@@ -446,7 +446,9 @@ impl PathRecovery {
             return Gate::Congestion;
         }
         let measured = self.rtt.has_sample();
-        let shape = Shape::new(self.pacing_rate(), self.mds, self.trusted, measured);
+        let trains = self.controller.trains_per_second();
+        let rate = self.pacing_rate();
+        let shape = Shape::new(trains, rate, self.mds, self.trusted, measured);
         match self.pacer.ask(shape, self.mds, room, now) {
             Ok(bytes) => Gate::Open { bytes },
             Err(until) => Gate::Pacing { until },
