@@ -9,7 +9,7 @@
 //! With marks as fine a signal as this, flows meet in one shallow queue and
 //! their round trips differ by the paths' lengths alone: with one datagram per
 //! own round, a 1 ms flow would take 25 times the share of a 25 ms flow. So
-//! below a virtual RTT of 25 ms (§2.4.4 of the draft; where a classic queue's
+//! below a virtual RTT of 25 ms (the draft's; where a classic queue's
 //! delay used to even things out) a flow behaves as one of 25 ms does: it adds
 //! (RTT / 25 ms)² datagrams a round, and its rounds of averaging and response
 //! last 25 ms at least. Its rate then depends on α only. Above 25 ms nothing is
@@ -32,7 +32,7 @@ use super::law::{Growth, Law};
 /// Pacing rate over window per round trip, once marks are seen.
 const PACING: (u128, u128) = (9, 8);
 
-/// The round trip that shorter paths are treated as having (draft §2.4.4).
+/// The round trip that shorter paths are treated as having (by the draft).
 const VIRTUAL_RTT: Duration = Duration::from_millis(25);
 
 /// α = 1, in fixed point.
@@ -173,7 +173,7 @@ impl Prague {
     }
 
     /// A loss in the round of a response: the two together come down by β, not
-    /// by more (draft §2.4.5).
+    /// by more (by the draft).
     fn on_loss(&mut self, event: &Congestion) {
         if event.largest_index >= self.response.end {
             self.classic.law_mut().eased_from = None;
@@ -190,7 +190,7 @@ impl Controller for Prague {
     fn on_ack(&mut self, ack: &Ack<'_>) {
         self.alpha.on_ack(ack);
         self.smoothed_rtt = Some(ack.smoothed_rtt);
-        // What was marked earns nothing (draft §2.4.3). The marks of an ACK are
+        // What was marked earns nothing (by the draft). The marks of an ACK are
         // known after it, so they are taken off the next.
         let taken = self.unpaid.min(ack.window_used_bytes);
         self.unpaid -= taken;
@@ -234,7 +234,7 @@ impl Controller for Prague {
 
     /// Once marks have spoken, the window over the round trip and a little: to
     /// send a quarter faster, as the pacer would, fills a queue that marks from
-    /// a millisecond on before the window does (draft §2.4.6).
+    /// a millisecond on before the window does (by the draft).
     fn pacing_rate(&self) -> Option<u64> {
         let rtt = nanos(self.smoothed_rtt.filter(|_| self.alpha.seen)?).max(1);
         let rate =
@@ -242,7 +242,7 @@ impl Controller for Prague {
         Some(u64::try_from(rate).unwrap_or(u64::MAX))
     }
 
-    /// Bursts of 250 µs (draft §2.4.6): one of a millisecond alone fills a queue
+    /// Bursts of 250 µs (by the draft): one of a millisecond alone fills a queue
     /// up to where it marks. Measured over 50 Mbit/s, 30 ms, marks from 1 ms on:
     /// 41 Mbit/s with trains of 1 ms, 47 with these.
     fn trains_per_second(&self) -> u64 {
