@@ -35,6 +35,7 @@ fn rows() -> Vec<(String, Spiral)> {
                         ack_every,
                         jitter_us,
                         clock,
+                        ticks: false,
                         limit: Duration::from_secs(30),
                         seed: 0,
                     };

@@ -60,7 +60,6 @@ impl Point {
         setup.server.mtu_discovery = false;
         // The formulas are those of an ACK for every second packet.
         setup.server.ack_frequency = false;
-        // Or the pipe would be the receiver's.
         let delay = self.rtt_ms * 500;
         let up: LinkConfig = format!("delay={delay}us").parse().expect("a link");
         let loss = self.loss_ppm as f64 / 1e4;

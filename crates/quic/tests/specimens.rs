@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clearway_links::{Direction, Packet};
 use clearway_quic::connection::{Config, Counters};
+use clearway_quic::stream::Directionality;
 use clearway_recovery::congestion::Specimen;
 use common::bulk::Bulk;
 use common::spiral::{Clock, Run, Spiral, run_all, seeds};
@@ -45,6 +46,7 @@ fn spirals(specimen: Option<Specimen>, clock: Clock) -> (u64, usize, usize) {
             ack_every: 2,
             jitter_us: 0,
             clock,
+            ticks: true,
             limit: Duration::from_secs(10),
             seed,
         })
@@ -66,7 +68,11 @@ fn idle_from_last_send_dies_in_the_spiral() {
             late as u64 * 4 >= seeds,
             "{late} of {seeds} miss ten seconds"
         );
-        assert!(pinned >= late, "those that do are pinned at the floor");
+        // The others sit a little above it, behind a boundary in the future.
+        assert!(
+            3 * pinned >= 2 * late,
+            "{pinned} of {late} pinned at the floor"
+        );
         let (_, late, pinned) = spirals(None, clock);
         assert_eq!((late, pinned), (0, 0));
     }
@@ -120,94 +126,102 @@ fn pacer_spin_keeps_the_processor_busy() {
 /// in flight: only its timer can go on (RFC 9002 §6.2.2.1).
 #[test]
 fn pto_unarmed_lets_handshakes_die() {
-    let dead = |specimen| {
-        (0..40)
-            .filter(|&seed| {
-                let mut setup = Setup::new();
-                setup.client.specimen = specimen;
-                setup.client.idle_timeout = Duration::ZERO;
-                setup.server.idle_timeout = Duration::ZERO;
-                let link = path("rate=10M delay=15ms queue=25 loss=30%", seed);
-                let mut world = World::new(setup, link, seed);
-                world.connect();
-                !world.run_until(Duration::from_secs(120), |world| {
-                    world.client.connection().is_confirmed()
-                })
-            })
-            .count()
+    let completes = |specimen| {
+        let mut setup = Setup::new();
+        setup.client.specimen = specimen;
+        setup.client.idle_timeout = Duration::ZERO;
+        setup.server.idle_timeout = Duration::ZERO;
+        let mut world = World::new(setup, path("rate=10M delay=15ms queue=25", 1), 1);
+        // The first datagram with handshake in it arrives, the next ten do not.
+        let mut full = 0;
+        world.filter = Some(Box::new(move |direction, packet: &mut Packet| {
+            if direction == Direction::Up {
+                return true;
+            }
+            let arrives = full == 0 || full > 10;
+            full += u64::from(packet.data.len() >= 1_200);
+            arrives
+        }));
+        world.connect();
+        world.run_until(Duration::from_secs(120), |world| {
+            world.client.connection().is_confirmed()
+        })
     };
-    let wrong = dead(Some(Specimen::PtoUnarmed));
-    assert!(wrong > 0, "all complete");
-    assert_eq!(dead(None), 0);
+    assert!(!completes(Some(Specimen::PtoUnarmed)));
+    assert!(completes(None));
 }
 
-/// A client that moves to another port amid a download, and what the server
-/// had counted a second later. `silence` drops what it sends to the new place
-/// for so many datagrams.
-fn moved(specimen: Option<Specimen>, silence: u64) -> (World, Counters, u64) {
-    let mut world = world(specimen, "rate=20M delay=40ms queue=1000", 1);
+/// A client that moves to another port of its host amid a transfer.
+fn moved(mut world: World, bulk: impl FnOnce(&mut World)) -> World {
     world.handshake();
-    let mut bulk = Bulk::begin(&mut world);
-    bulk.run_for(&mut world, Duration::from_secs(1));
-    let before = counters(&mut world);
+    bulk(&mut world);
     let old = world.client.address;
-    let new = SocketAddr::new(old.ip(), old.port() + 1);
-    world.client.address = new;
-    let mut left = silence;
-    world.filter = Some(Box::new(
-        move |direction: Direction, packet: &mut Packet| match direction {
-            Direction::Down if packet.dst == new && left > 0 => {
-                left -= 1;
-                false
-            }
-            Direction::Up | Direction::Down => true,
-        },
-    ));
+    world.client.address = SocketAddr::new(old.ip(), old.port() + 1);
     let now = world.now;
     let moved = world.client.connection().migrate(now, Some(old.ip()));
     moved.expect("may migrate");
-    let read = bulk.run_for(&mut world, Duration::from_secs(5));
-    let mut after = counters(&mut world);
-    after.packets_lost -= before.packets_lost;
-    after.ptos -= before.ptos;
-    after.spurious_losses -= before.spurious_losses;
-    (world, after, read)
+    world
 }
 
+/// Packets the server calls lost within two round trips of the client's move,
+/// of the 137 on their way.
 #[test]
 fn retransmit_all_sends_again_what_is_on_its_way() {
-    let (_, wrong, _) = moved(Some(Specimen::RetransmitAllOnMigration), 0);
-    let (_, right, _) = moved(None, 0);
-    assert!(
-        wrong.packets_lost > 3 * right.packets_lost + 50,
-        "{} and {} called lost",
-        wrong.packets_lost,
-        right.packets_lost
-    );
-}
-
-#[test]
-fn migration_rtt_reset_probes_long_before_an_answer_can_come() {
-    let (_, wrong, _) = moved(Some(Specimen::MigrationRttReset), 0);
-    let (_, right, _) = moved(None, 0);
-    assert!(wrong.ptos > right.ptos, "{} and {}", wrong.ptos, right.ptos);
-}
-
-/// What is sent to the new place is lost at first; without a timer for it the
-/// rest of the connection is silence.
-#[test]
-fn bif_desync_never_hears_of_what_was_lost() {
-    let unanswered = |specimen| {
-        let (mut world, _, _) = moved(specimen, 0);
-        let now = world.now;
-        let in_flight: u64 = {
-            let server = world.server.connection();
-            server.path_stats(now).map(|path| path.in_flight).sum()
-        };
-        in_flight
+    let lost = |specimen| {
+        let world = world(specimen, "rate=20M delay=40ms queue=1000", 1);
+        let mut bulk = None;
+        let mut world = moved(world, |world| {
+            let mut download = Bulk::begin(world);
+            download.run_for(world, Duration::from_secs(1));
+            bulk = Some(download);
+        });
+        let before = counters(&mut world).packets_lost;
+        let mut bulk = bulk.expect("a download");
+        bulk.run_for(&mut world, Duration::from_millis(160));
+        counters(&mut world).packets_lost - before
     };
-    let _ = unanswered;
-    let (_, _, wrong) = moved(Some(Specimen::BifDesync), 0);
-    let (_, _, right) = moved(None, 0);
-    println!("bif-desync: {wrong} of {right}");
+    let wrong = lost(Some(Specimen::RetransmitAllOnMigration));
+    assert!(wrong > 100, "{wrong}");
+    assert_eq!(lost(None), 0);
+}
+
+/// A client uploads, and moves: its probes go out before an answer can come.
+#[test]
+fn migration_rtt_reset_probes_at_once() {
+    let probes = |specimen| {
+        let mut setup = Setup::new();
+        setup.client.specimen = specimen;
+        let link = path("rate=20M delay=40ms queue=1000", 1);
+        let mut world = moved(World::new(setup, link, 1), |world| {
+            let client = world.client.connection();
+            let id = client
+                .open(Directionality::Unidirectional)
+                .expect("a stream");
+            let written = client.write(id, &[7; 1 << 20]).expect("writes");
+            assert!(written > 1 << 18);
+            world.run_for(Duration::from_millis(250));
+        });
+        world.run_for(Duration::from_millis(70));
+        let now = world.now;
+        world.client.connection().stats(now).counters.ptos
+    };
+    assert!(probes(Some(Specimen::MigrationRttReset)) > 0);
+    assert_eq!(probes(None), 0);
+}
+
+/// The books no longer balance: what the ledger holds is not what the paths
+/// count, and no timer is armed for it.
+#[test]
+fn bif_desync_breaks_the_conservation_of_bytes_in_flight() {
+    let balances = |specimen| {
+        let world = world(specimen, "rate=20M delay=40ms queue=1000", 1);
+        let mut world = moved(world, |world| {
+            Bulk::begin(world).run_for(world, Duration::from_secs(1));
+        });
+        // Until the server has heard of it.
+        world.run_for(Duration::from_millis(45));
+        catch_unwind(AssertUnwindSafe(|| world.check())).is_ok()
+    };
+    assert!(!balances(Some(Specimen::BifDesync)));
+    assert!(balances(None));
 }

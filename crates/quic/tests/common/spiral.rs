@@ -30,6 +30,9 @@ pub struct Spiral {
     pub ack_every: u64,
     pub jitter_us: u64,
     pub clock: Clock,
+    /// The way to the client releases packets on ticks of 1 ms, so that one ACK
+    /// answers both packets of a burst whatever else makes the client speak.
+    pub ticks: bool,
     /// The whole download has to be done by then.
     pub limit: Duration,
     pub seed: u64,
@@ -65,11 +68,16 @@ impl Spiral {
             let plain = format!("rate=100M delay=5ms queue=250 jitter={jitter}us");
             format!("{plain} {loss}").parse().expect("a link")
         };
+        let tick = if self.ticks { "tick=1ms" } else { "" };
         match self.clock {
-            Clock::Data => Path::new(link(""), link("loss=30%@0s-2s clock=explicit"), self.seed),
+            Clock::Data => {
+                let lossy = format!("loss=30%@0s-2s clock=explicit {tick}");
+                Path::new(link(""), link(&lossy), self.seed)
+            }
             Clock::Flow => {
                 let lossy = "loss=30%@0s-2s clock=first-packet";
-                Path::new(link(lossy), link(lossy), self.seed)
+                let down = format!("{lossy} {tick}");
+                Path::new(link(lossy), link(&down), self.seed)
             }
         }
     }
@@ -174,7 +182,7 @@ pub fn run_all<C: Sync, R: Send>(cases: &[C], run: impl Fn(&C) -> R + Sync) -> V
                 })
             })
             .collect();
-        let joined = workers.into_iter().map(|worker| worker.join());
+        let joined = workers.into_iter().map(std::thread::ScopedJoinHandle::join);
         joined
             .flat_map(|mine| mine.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
             .collect()

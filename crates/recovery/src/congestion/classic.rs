@@ -351,6 +351,9 @@ impl<L: Law> Controller for Classic<L> {
     }
 
     fn pacing_rate(&self) -> Option<u64> {
+        #[cfg(feature = "specimens")]
+        return self.flawed_pacing_rate();
+        #[cfg(not(feature = "specimens"))]
         None
     }
 

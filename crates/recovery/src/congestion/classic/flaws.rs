@@ -81,6 +81,13 @@ impl<L: Law> Classic<L> {
         self.flaw.in_recovery(ack.largest_sent_time)
     }
 
+    /// The stack that had the bug sent its window at once, and only if both
+    /// packets of a burst leave at the same instant does the boundary keep up
+    /// with them for ever: a gap brings them apart by itself every round.
+    pub(super) fn flawed_pacing_rate(&self) -> Option<u64> {
+        self.flaw.shares_boundary().then_some(1 << 40)
+    }
+
     /// Whether a bug has taken the losses.
     pub(super) fn flawed_congestion(&mut self, event: &Congestion) -> bool {
         match self.flaw.specimen {
