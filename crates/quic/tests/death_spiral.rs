@@ -10,10 +10,8 @@ mod common;
 use std::time::Duration;
 
 use clearway_quic::connection::Config;
+use clearway_recovery::congestion::Algorithm;
 use common::spiral::{Clock, Run, Spiral, run_all, seeds};
-
-/// Every controller that there is; a new one needs no more than its name here.
-const CONTROLLERS: &[&str] = &["newreno", "cubic", "prague"];
 
 /// Seeds of each case.
 const SEEDS: u64 = if cfg!(debug_assertions) { 2 } else { 20 };
@@ -24,12 +22,13 @@ const PATIENCE: u64 = 20;
 /// One row of the table: all that tells its runs apart is their seed.
 fn rows() -> Vec<(String, Spiral)> {
     let mut rows = Vec::new();
-    for controller in CONTROLLERS {
+    // Every controller that there is, so a new one is in it by itself.
+    for controller in Algorithm::ALL {
         for ack_every in [1, 2] {
             for jitter_us in [0, 200] {
                 for (name, clock) in [("a", Clock::Data), ("b", Clock::Flow)] {
                     let mut server = Config::default();
-                    server.controller = controller.parse().expect("a controller");
+                    server.controller = *controller;
                     let spiral = Spiral {
                         server,
                         ack_every,
@@ -40,7 +39,8 @@ fn rows() -> Vec<(String, Spiral)> {
                         seed: 0,
                     };
                     let row = format!(
-                        "{controller:8} ack-every-{ack_every} jitter {jitter_us:3} µs clock {name}"
+                        "{:8} ack-every-{ack_every} jitter {jitter_us:3} µs clock {name}",
+                        controller.to_string()
                     );
                     rows.push((row, spiral));
                 }

@@ -5,20 +5,24 @@
 //! are the parts these are made of: `hystart` leaves slow start in time, `prr`
 //! leads the window down, `flight` bounds its growth, `clock` is CUBIC's time.
 //!
-//! What must be right, and the test that says so (paths within this module):
+//! What must be right, and the tests that say so (a file of this module, or
+//! after `tests/` of the facade; another test checks that they exist):
 //!
 //! | requirement | test |
 //! |---|---|
 //! | target within [cwnd, 1.5 cwnd] (RFC 9438 §4.2) | `cubic::target_is_clamped_between_the_window_and_half_more` |
 //! | (target − cwnd)/cwnd per segment, excess carried over | `cubic::each_segment_earns_its_share_of_the_way_to_the_target` |
 //! | t without periods that did not use the window (§4.2) | `clock::it_runs_only_while_congestion_or_pacing_limited`, `cubic::credit_stops_the_curve_and_pacing_does_not` |
-//! | idle shifts the curve, ±1 MDS | `classic::idle_shifts_the_curve_by_exactly_the_idle_time` |
+//! | idle shifts the curve, ±1 MDS | `classic/tests/idle::idle_shifts_the_curve_by_exactly_the_idle_time`, `tests/idle::after_idle_the_window_follows_the_curve_it_left` |
+//! | after-idle and initial bursts are paced (RFC 9002 §7.7) | `tests/idle::the_first_flight_after_idle_is_no_burst`, `pacer::bursts_stay_within_the_initial_window_until_the_path_has_shown_more` |
 //! | Reno-friendly region, α = 1 from cwnd_prior (§4.3) | `cubic::w_est_alpha_becomes_one_at_cwnd_prior`, `cubic::a_short_path_grows_as_reno_does` |
 //! | fast convergence; β applies to cwnd (§4.6, §4.7) | `cubic::fast_convergence_lowers_w_max_and_beta_applies_to_the_window` |
 //! | no growth while under-used; pacing is use (§5.8, RFC 9002 §7.8) | `classic::an_under_used_window_does_not_grow`, `cubic::credit_stops_the_curve_and_pacing_does_not` |
 //! | undo on proof, everything restored (§4.9.2) | `classic::proof_restores_everything`, `classic::the_proof_of_another_event_undoes_nothing` |
 //! | undo only below cwnd_prior | `classic::a_window_grown_past_cwnd_prior_is_not_undone` |
 //! | marks confirm congestion | `classic::a_mark_in_the_same_event_voids_the_undo` |
+//! | one late ACK among real losses undoes nothing | `tests/spurious::one_late_ack_among_real_losses_undoes_nothing` |
+//! | persistent congestion: span ≥ 3 PTOs, with an RTT sample (RFC 9002 §7.6) | `tests/persistent::losses_over_exactly_three_ptos_do_not`, `tests/persistent::packets_sent_before_the_first_rtt_sample_do_not_span_it` |
 //! | persistent congestion once, recovery cleared, K = 0 (RFC 9002 §7.6) | `classic::persistent_congestion_collapses_the_window_exactly_once`, `cubic::after_a_collapse_the_stage_starts_with_k_zero` |
 //! | recovery ends with a packet sent in it | `classic::recovery_ends_only_with_a_packet_sent_after_entry` |
 //! | one reduction per event, none re-armed within an ACK | `classic::one_ack_cannot_cut_twice`, `classic::multiple_cuts_in_one_round_are_impossible` |
@@ -26,10 +30,13 @@
 //! | `HyStart++` (RFC 9406) | all of `hystart`, `classic::hystart_leaves_to_avoidance_with_w_max_at_the_window` |
 //! | rate-limited increase | `classic::rate_limited_increase_follows_the_example_of_its_draft`, `newreno::growth_ends_one_datagram_above_the_largest_flight`, `cubic::growth_is_bounded_by_the_largest_flight` |
 //! | minimum window 2 MDS, MDS follows PMTUD | `classic::the_minimum_follows_the_datagram_size`, `classic::before_feedback_the_initial_window_follows_the_datagram_size` |
+//! | probes pass the window and count in flight (RFC 9002 §7.5) | `tests/flight::probes_count_in_flight_beyond_the_window` |
+//! | reordering thresholds adapt | `tests/spurious::the_packet_threshold_follows_the_reordering`, `tests/spurious::the_time_threshold_follows_the_lateness` |
 //! | PRR (RFC 9937), exit at ssthresh | all of `prr`, `classic::recovery_ends_at_ssthresh` |
 //! | growth out of a two-packet window | `classic::growth_resumes_after_a_death_spiral` |
-//! | no overflow, ≥ minimum, deterministic, at any scale | `classic::extremes` |
+//! | no overflow, ≥ minimum, deterministic, at any scale | `classic::no_facts_break_a_controller`, `classic::a_used_window_grows_at_every_scale` |
 //! | average window as the models predict | `classic::newreno_averages_what_the_model_predicts`, `classic::cubic_averages_what_the_model_predicts` |
+//! | Prague: α, once a round, RTT independence, first mark ends slow start | all of `prague` |
 
 mod carry;
 mod classic;
@@ -53,6 +60,8 @@ mod testing;
 
 use core::fmt;
 use core::str::FromStr;
+
+use classic::Classic;
 
 use crate::controller::Controller;
 
@@ -81,19 +90,60 @@ pub fn min_window(mds: u64) -> u64 {
     mds.max(1).saturating_mul(MIN_WINDOW_DATAGRAMS)
 }
 
-/// Which congestion controller a path gets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Algorithm {
+/// A congestion controller each: its variant, its name, and how it is built for
+/// a path's slow start and maximum datagram size.
+macro_rules! controllers {
+    ($($(#[$attribute:meta])* $variant:ident $name:literal $build:expr;)+) => {
+        /// Which congestion controller a path gets.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum Algorithm {
+            $($(#[$attribute])* $variant,)+
+            /// A window of so many bytes that never moves. Not for shared networks.
+            Fixed(u64),
+        }
+
+        impl Algorithm {
+            /// All that respond to congestion.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+        }
+
+        /// A controller for a new path whose maximum datagram size is `mds` bytes,
+        /// with a choice of slow start.
+        #[must_use]
+        pub fn build_with(
+            algorithm: Algorithm,
+            slow_start: SlowStart,
+            mds: u64,
+        ) -> Box<dyn Controller> {
+            match algorithm {
+                $(Algorithm::$variant => {
+                    let build: fn(SlowStart, u64) -> Box<dyn Controller> = $build;
+                    build(slow_start, mds)
+                })+
+                Algorithm::Fixed(window) => Box::new(fixed::FixedWindow::new(window, mds)),
+            }
+        }
+
+        impl fmt::Display for Algorithm {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $(Self::$variant => f.write_str($name),)+
+                    Self::Fixed(window) => write!(f, "fixed:{window}"),
+                }
+            }
+        }
+    };
+}
+
+controllers! {
     /// NewReno (RFC 9002 §7).
-    NewReno,
+    NewReno "newreno" |slow, mds| Box::new(Classic::new(newreno::NewReno::default(), slow, mds));
     /// CUBIC (RFC 9438).
     #[default]
-    Cubic,
+    Cubic "cubic" |slow, mds| Box::new(Classic::new(cubic::Cubic::default(), slow, mds));
     /// Prague for L4S: marks packets ECT(1) (RFC 9331).
-    Prague,
-    /// A window of so many bytes that never moves. Not for shared networks.
-    Fixed(u64),
+    Prague "prague" |slow, mds| Box::new(prague::Prague::new(slow, mds));
 }
 
 /// How the first slow start of a path ends.
@@ -113,39 +163,6 @@ pub fn build(algorithm: Algorithm, mds: u64) -> Box<dyn Controller> {
     build_with(algorithm, SlowStart::default(), mds)
 }
 
-/// As [`build`], with a choice of slow start.
-#[must_use]
-pub fn build_with(algorithm: Algorithm, slow_start: SlowStart, mds: u64) -> Box<dyn Controller> {
-    use classic::Classic;
-
-    match algorithm {
-        Algorithm::NewReno => {
-            let law = newreno::NewReno::default();
-            Box::new(Classic::new(law, slow_start, mds))
-        }
-        Algorithm::Cubic => {
-            let law = cubic::Cubic::default();
-            Box::new(Classic::new(law, slow_start, mds))
-        }
-        Algorithm::Prague => Box::new(prague::Prague::new(slow_start, mds)),
-        Algorithm::Fixed(window) => Box::new(fixed::FixedWindow::new(window, mds)),
-    }
-}
-
-impl fmt::Display for Algorithm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NewReno => f.write_str("newreno"),
-            Self::Cubic => f.write_str("cubic"),
-            Self::Prague => f.write_str("prague"),
-            Self::Fixed(window) => write!(f, "fixed:{window}"),
-        }
-    }
-}
-
-/// The names of all controllers, as messages list them.
-const NAMES: &str = "newreno, cubic, prague and fixed:BYTES";
-
 /// Why a text names no controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -159,10 +176,13 @@ pub enum AlgorithmError {
 impl fmt::Display for AlgorithmError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unknown(name) => write!(
-                f,
-                "no congestion controller is called {name:?}; there are {NAMES}"
-            ),
+            Self::Unknown(name) => {
+                write!(f, "no congestion controller is called {name:?}; there are ")?;
+                for known in Algorithm::ALL {
+                    write!(f, "{known}, ")?;
+                }
+                f.write_str("and fixed:BYTES")
+            }
             Self::NoWindow => {
                 f.write_str("a fixed window of 0 bytes can send nothing; write fixed:BYTES above 0")
             }
@@ -176,16 +196,14 @@ impl FromStr for Algorithm {
     type Err = AlgorithmError;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
-        let fixed = || name.strip_prefix("fixed:")?.parse().ok();
-        match name {
-            "newreno" => Ok(Self::NewReno),
-            "cubic" => Ok(Self::Cubic),
-            "prague" => Ok(Self::Prague),
-            other => match fixed() {
-                Some(0) => Err(AlgorithmError::NoWindow),
-                Some(window) => Ok(Self::Fixed(window)),
-                None => Err(AlgorithmError::Unknown(other.to_owned())),
-            },
+        if let Some(known) = Self::ALL.iter().find(|known| known.to_string() == name) {
+            return Ok(*known);
+        }
+        let window = name.strip_prefix("fixed:").and_then(|n| n.parse().ok());
+        match window {
+            Some(0) => Err(AlgorithmError::NoWindow),
+            Some(window) => Ok(Self::Fixed(window)),
+            None => Err(AlgorithmError::Unknown(name.to_owned())),
         }
     }
 }
@@ -232,14 +250,51 @@ mod tests {
     use super::*;
     use crate::controller::Ect;
 
+    /// Every file below `src`, by its path.
+    fn sources() -> Vec<(String, String)> {
+        let mut files = Vec::new();
+        let mut folders = vec![std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else {
+                    let text = std::fs::read_to_string(&path).unwrap();
+                    files.push((path.to_str().unwrap().replace('\\', "/"), text));
+                }
+            }
+        }
+        files
+    }
+
+    #[test]
+    fn the_tests_that_the_table_names_exist() {
+        let sources = sources();
+        let rows = include_str!("mod.rs").lines();
+        let rows: Vec<&str> = rows.filter_map(|l| l.strip_prefix("//! | ")).collect();
+        let named: Vec<&str> = rows.iter().flat_map(|row| row.split('`')).collect();
+        let tests = named.iter().filter_map(|name| name.split_once("::"));
+        let mut count = 0;
+        for (room, test) in tests {
+            let function = format!("fn {test}(");
+            let found = sources
+                .iter()
+                .any(|(path, text)| path.contains(room) && text.contains(&function));
+            assert!(found, "no test {test} in {room}");
+            count += 1;
+        }
+        assert!(
+            count >= 40 && rows.len() >= 28,
+            "{count} tests in {} rows",
+            rows.len()
+        );
+    }
+
     #[test]
     fn names_round_trip() {
-        for algorithm in [
-            Algorithm::NewReno,
-            Algorithm::Cubic,
-            Algorithm::Prague,
-            Algorithm::Fixed(65_536),
-        ] {
+        let fixed = Algorithm::Fixed(65_536);
+        for &algorithm in Algorithm::ALL.iter().chain(&[fixed]) {
             assert_eq!(algorithm.to_string().parse(), Ok(algorithm));
         }
         assert_eq!(Algorithm::default(), Algorithm::Cubic);
@@ -249,7 +304,10 @@ mod tests {
     fn an_unknown_name_is_answered_with_the_known_ones() {
         for name in ["", "reno", "CUBIC", "fixed", "fixed:", "fixed:-1"] {
             let error = name.parse::<Algorithm>().unwrap_err().to_string();
-            assert!(error.contains(NAMES), "{error}");
+            assert!(
+                error.contains("newreno, cubic, ") && error.contains(", and fixed:BYTES"),
+                "{error}"
+            );
             assert!(error.contains(&format!("{name:?}")), "{error}");
         }
     }
@@ -281,14 +339,10 @@ mod tests {
 
     #[test]
     fn what_is_built_is_what_was_named() {
-        for (algorithm, name) in [
-            (Algorithm::NewReno, "newreno"),
-            (Algorithm::Cubic, "cubic"),
-            (Algorithm::Prague, "prague"),
-            (Algorithm::Fixed(9_000), "fixed"),
-        ] {
-            assert_eq!(build(algorithm, 1_200).name(), name);
+        for algorithm in Algorithm::ALL {
+            assert_eq!(build(*algorithm, 1_200).name(), algorithm.to_string());
         }
+        assert_eq!(build(Algorithm::Fixed(9_000), 1_200).name(), "fixed");
         assert_eq!(build(Algorithm::Fixed(9_000), 1_200).window(), 9_000);
     }
 
