@@ -58,13 +58,13 @@ pub struct Config {
 
 impl Config {
     /// A congestion controller for a new path.
-    pub(crate) fn build_controller(&self, mds: u64) -> Box<dyn Controller> {
+    pub(crate) fn build_controller(&self, mds: u64, seed: u64) -> Box<dyn Controller> {
         #[cfg(feature = "specimens")]
         if let Some(specimen) = self.specimen {
             let (controller, slow_start) = (self.controller, self.slow_start);
-            return congestion::build_specimen(specimen, controller, slow_start, mds);
+            return congestion::build_specimen(specimen, controller, slow_start, mds, seed);
         }
-        congestion::build_with(self.controller, self.slow_start, mds)
+        congestion::build_seeded(self.controller, self.slow_start, mds, seed)
     }
 
     /// The mark that a path of this controller is tested with.

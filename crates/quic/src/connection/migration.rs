@@ -104,7 +104,8 @@ impl Connection {
         let mut mtu = MtuDiscovery::new(self.config.max_mtu);
         mtu.set_peer_limit(self.tls.peer_max_udp_payload());
         let mds = u64::from(mtu.current());
-        let controller = self.config.build_controller(mds);
+        let seed = self.rng.child("congestion").u64();
+        let controller = self.config.build_controller(mds, seed);
         let mark = self.config.mark(controller.as_ref());
         self.recovery.add_path(id, controller, mds, now);
         let mut validation = PathValidation::new();

@@ -170,14 +170,15 @@ impl Connection {
         let Common {
             now,
             config,
-            rng,
+            mut rng,
             generator,
             reset_key,
         } = common;
         let id = PathId(0);
         let mtu = MtuDiscovery::new(config.max_mtu);
         let mds = u64::from(mtu.current());
-        let controller = config.build_controller(mds);
+        let seed = rng.child("congestion").u64();
+        let controller = config.build_controller(mds, seed);
         let path = Path {
             id,
             remote,

@@ -68,6 +68,8 @@ use crate::controller::Controller;
 #[cfg(feature = "specimens")]
 pub use specimen::{Specimen, build_specimen};
 
+/// Seed of controllers that are built without one.
+const DEFAULT_SEED: u64 = 0;
 /// kInitialWindow in datagrams (RFC 9002 §7.2).
 const INITIAL_WINDOW_DATAGRAMS: u64 = 10;
 /// The limit of the initial window in bytes (RFC 9002 §7.2).
@@ -90,8 +92,8 @@ pub fn min_window(mds: u64) -> u64 {
     mds.max(1).saturating_mul(MIN_WINDOW_DATAGRAMS)
 }
 
-/// A congestion controller each: its variant, its name, and how it is built for
-/// a path's slow start and maximum datagram size.
+/// A congestion controller each: its variant, its name, and how it is built from
+/// a choice of slow start, the path's maximum datagram size and a seed.
 macro_rules! controllers {
     ($($(#[$attribute:meta])* $variant:ident $name:literal $build:expr;)+) => {
         /// Which congestion controller a path gets.
@@ -108,18 +110,19 @@ macro_rules! controllers {
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
         }
 
-        /// A controller for a new path whose maximum datagram size is `mds` bytes,
-        /// with a choice of slow start.
+        /// As [`build_with`], with a seed for controllers that draw lots, so that
+        /// flows do not do so in step.
         #[must_use]
-        pub fn build_with(
+        pub fn build_seeded(
             algorithm: Algorithm,
             slow_start: SlowStart,
             mds: u64,
+            seed: u64,
         ) -> Box<dyn Controller> {
             match algorithm {
                 $(Algorithm::$variant => {
-                    let build: fn(SlowStart, u64) -> Box<dyn Controller> = $build;
-                    build(slow_start, mds)
+                    let build: fn(SlowStart, u64, u64) -> Box<dyn Controller> = $build;
+                    build(slow_start, mds, seed)
                 })+
                 Algorithm::Fixed(window) => Box::new(fixed::FixedWindow::new(window, mds)),
             }
@@ -138,12 +141,12 @@ macro_rules! controllers {
 
 controllers! {
     /// NewReno (RFC 9002 §7).
-    NewReno "newreno" |slow, mds| Box::new(Classic::new(newreno::NewReno::default(), slow, mds));
+    NewReno "newreno" |slow, mds, _| Box::new(Classic::new(newreno::NewReno::default(), slow, mds));
     /// CUBIC (RFC 9438).
     #[default]
-    Cubic "cubic" |slow, mds| Box::new(Classic::new(cubic::Cubic::default(), slow, mds));
+    Cubic "cubic" |slow, mds, _| Box::new(Classic::new(cubic::Cubic::default(), slow, mds));
     /// Prague for L4S: marks packets ECT(1) (RFC 9331).
-    Prague "prague" |slow, mds| Box::new(prague::Prague::new(slow, mds));
+    Prague "prague" |slow, mds, _| Box::new(prague::Prague::new(slow, mds));
 }
 
 /// How the first slow start of a path ends.
@@ -161,6 +164,12 @@ pub enum SlowStart {
 #[must_use]
 pub fn build(algorithm: Algorithm, mds: u64) -> Box<dyn Controller> {
     build_with(algorithm, SlowStart::default(), mds)
+}
+
+/// As [`build`], with a choice of slow start.
+#[must_use]
+pub fn build_with(algorithm: Algorithm, slow_start: SlowStart, mds: u64) -> Box<dyn Controller> {
+    build_seeded(algorithm, slow_start, mds, DEFAULT_SEED)
 }
 
 /// Why a text names no controller.

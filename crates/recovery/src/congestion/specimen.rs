@@ -9,7 +9,7 @@ use crate::controller::Controller;
 
 use super::classic::Classic;
 use super::cubic::Cubic;
-use super::{Algorithm, SlowStart, build_with};
+use super::{Algorithm, SlowStart, build_seeded};
 
 /// A known bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -95,6 +95,7 @@ pub fn build_specimen(
     algorithm: Algorithm,
     slow_start: SlowStart,
     mds: u64,
+    seed: u64,
 ) -> Box<dyn Controller> {
     match specimen {
         Specimen::IdleFromLastSend
@@ -111,7 +112,7 @@ pub fn build_specimen(
         | Specimen::PacerSpin
         | Specimen::TokenbucketStartup
         | Specimen::RetransmitAllOnMigration
-        | Specimen::MigrationRttReset => build_with(algorithm, slow_start, mds),
+        | Specimen::MigrationRttReset => build_seeded(algorithm, slow_start, mds, seed),
     }
 }
 

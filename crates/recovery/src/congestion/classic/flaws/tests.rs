@@ -148,7 +148,9 @@ fn pinned(specimen: Option<Specimen>) -> usize {
     };
     let stuck = |seed: u64| {
         let controller = match specimen {
-            Some(specimen) => build_specimen(specimen, Algorithm::Cubic, SlowStart::HyStart, MDS),
+            Some(specimen) => {
+                build_specimen(specimen, Algorithm::Cubic, SlowStart::HyStart, MDS, 0)
+            }
             None => build_with(Algorithm::Cubic, SlowStart::HyStart, MDS),
         };
         let mut sim = Sim::new(controller, link, seed);
