@@ -92,6 +92,8 @@ pub struct PathStats {
     pub min_rtt: Option<Duration>,
     /// Congestion window.
     pub window: u64,
+    /// The smallest window that its controller ever answers with.
+    pub min_window: u64,
     /// Bytes in flight.
     pub in_flight: u64,
     /// Whether marks get through, and why not.
@@ -112,6 +114,7 @@ impl Connection {
                 smoothed_rtt: recovery.rtt().smoothed(),
                 min_rtt: recovery.rtt().min(),
                 window: recovery.window(),
+                min_window: recovery.controller().min_window(),
                 in_flight: recovery.in_flight(),
                 ecn: path.ecn.state(),
                 limits: recovery.limits().breakdown(now).collect(),

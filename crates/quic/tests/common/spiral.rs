@@ -44,7 +44,7 @@ pub struct Run {
     /// From the first datagram to the last byte; `None`: not within the limit.
     pub time: Option<Duration>,
     /// Round trips from the first packet heard after the loss to the last moment
-    /// at which the window held less than three packets.
+    /// at which the window held no packet more than its floor.
     pub rounds_at_floor: u64,
 }
 
@@ -136,12 +136,15 @@ impl Floor {
             return;
         }
         let now = world.now;
-        let stats = world.server.connection().stats(now);
+        let server = world.server.connection();
+        let stats = server.stats(now);
         let received = stats.counters.packets_received;
         if received > *self.received.get_or_insert(received) {
             self.heard.get_or_insert(now);
         }
-        if stats.window < 3 * u64::from(stats.mtu) {
+        let floor = server.path_stats(now).find(|path| path.active);
+        let floor = floor.map_or(0, |path| path.min_window);
+        if stats.window < floor + u64::from(stats.mtu) {
             self.last_at_floor = Some(now);
         }
     }
