@@ -125,14 +125,14 @@ pub use error::{
 pub use stream::{RecvStream, SendStream};
 
 pub use clearway_quic::connection::{
-    Config as TransportConfig, ConnectionError, Stats, UpdateKeysError,
+    Config as TransportConfig, ConnectionError, PathStats, Stats, UpdateKeysError,
 };
 pub use clearway_quic::crypto::{ConfigError, Roots};
 pub use clearway_quic::event::{Observer, TraceEvent};
 pub use clearway_quic::stream::{Priority, StreamId};
 pub use clearway_quic::{Instant, Role};
-/// Congestion controllers to choose from.
-pub use clearway_recovery::congestion::Algorithm as CongestionController;
+/// Congestion controllers to choose from, and how their slow start ends.
+pub use clearway_recovery::congestion::{Algorithm as CongestionController, SlowStart};
 /// Why a connection is not sending.
 pub use clearway_recovery::limit::Limit;
 pub use clearway_udp::Options as SocketOptions;

@@ -1,104 +1,100 @@
-//! Ten megabytes with 30 % loss towards the client for the first two seconds:
-//! when the loss ends, the window grows again at once.
+//! Ten megabytes with 30 % loss for the first two seconds: when the loss ends,
+//! the window grows again at once, whatever the controller, the ACKs, the
+//! jitter, and whenever the two seconds began.
 //!
-//! `SPIRALS=300 cargo test --release --test death_spiral -- --nocapture`
-//! shows the distribution.
+//! `CLEARWAY_SEEDS=100 cargo test --release --test death_spiral -- --nocapture`
+//! shows the distributions.
 
 mod common;
 
 use std::time::Duration;
 
-use clearway_links::{LinkConfig, Path};
+use clearway_quic::connection::Config;
 use clearway_recovery::congestion::Algorithm;
-use common::{Setup, World, download};
+use common::spiral::{Clock, Run, Spiral, run_all, seeds};
 
-const TOTAL: usize = 10_000_000;
+/// Seeds of each case.
+const SEEDS: u64 = if cfg!(debug_assertions) { 2 } else { 20 };
 
-/// Seeds run; `SPIRALS` changes it.
-const SEEDS: u64 = if cfg!(debug_assertions) { 10 } else { 100 };
+/// Round trips at two packets, from the first sign of life after the loss on.
+const PATIENCE: u64 = 20;
 
-/// When the two seconds begin, and which way they lose.
-#[derive(Clone, Copy)]
-enum Loss {
-    /// With the first 1-RTT data, towards the client.
-    Data,
-    /// With the first datagram, both ways.
-    Flow,
-}
-
-/// Virtual seconds from the first datagram on.
-fn run(setup: &Setup, algorithm: Algorithm, loss: Loss, seed: u64) -> Duration {
-    let clean: LinkConfig = "rate=100M delay=5ms queue=250".parse().expect("a link");
-    let lossy: LinkConfig = match loss {
-        Loss::Data => "rate=100M delay=5ms queue=250 loss=30%@0s-2s clock=explicit",
-        Loss::Flow => "rate=100M delay=5ms queue=250 loss=30%@0s-2s clock=first-packet",
-    }
-    .parse()
-    .expect("a link");
-    let up = match loss {
-        Loss::Data => clean,
-        Loss::Flow => lossy.clone(),
-    };
-    let mut setup = setup.clone();
-    setup.server.controller = algorithm;
-    let mut world = World::new(setup, Path::new(up, lossy, seed), seed);
-    match loss {
-        Loss::Data => {
-            world.handshake();
-            let at = clearway_links::Time(world.now.as_nanos());
-            world.path.start_windows_at(at);
-        }
-        Loss::Flow => {
-            world.connect();
-            let done = world.run_until(Duration::from_secs(20), |world| {
-                world.client.connection().is_confirmed()
-            });
-            assert!(done, "seed {seed}: no handshake");
+/// One row of the table: all that tells its runs apart is their seed.
+fn rows() -> Vec<(String, Spiral)> {
+    let mut rows = Vec::new();
+    // Every controller that there is, so a new one is in it by itself.
+    for controller in Algorithm::ALL {
+        for ack_every in [1, 2] {
+            for jitter_us in [0, 200] {
+                for (name, clock) in [("a", Clock::Data), ("b", Clock::Flow)] {
+                    let mut server = Config::default();
+                    server.controller = *controller;
+                    let spiral = Spiral {
+                        server,
+                        ack_every,
+                        jitter_us,
+                        clock,
+                        ticks: false,
+                        limit: Duration::from_secs(30),
+                        seed: 0,
+                    };
+                    let row = format!(
+                        "{:8} ack-every-{ack_every} jitter {jitter_us:3} µs clock {name}",
+                        controller.to_string()
+                    );
+                    rows.push((row, spiral));
+                }
+            }
         }
     }
-    assert!(
-        download(&mut world, TOTAL, Duration::from_secs(30)),
-        "seed {seed}: unfinished after 30 s, {:?}",
-        world.server.connection().stats(world.now)
-    );
-    world.now - clearway_quic::Instant::ZERO
+    rows
 }
 
-fn distribution(name: &str, algorithm: Algorithm, loss: Loss) {
-    let seeds = std::env::var("SPIRALS").ok().and_then(|n| n.parse().ok());
-    let setup = Setup::new();
-    let mut times: Vec<_> = (0..seeds.unwrap_or(SEEDS))
-        .map(|seed| run(&setup, algorithm, loss, seed))
+#[test]
+fn every_controller_recovers_at_once() {
+    let (rows, seeds) = (rows(), seeds(SEEDS));
+    let cases: Vec<Spiral> = rows
+        .iter()
+        .flat_map(|(_, spiral)| {
+            (0..seeds).map(|seed| Spiral {
+                seed,
+                ..spiral.clone()
+            })
+        })
         .collect();
-    times.sort_unstable();
-    let at = |percent: usize| times[(times.len() - 1) * percent / 100];
-    println!(
-        "{name}: {} seeds: fastest {:?}, median {:?}, 95 % {:?}, slowest {:?}",
-        times.len(),
-        at(0),
-        at(50),
-        at(95),
-        at(100)
-    );
-    assert!(at(100) <= Duration::from_secs(5), "{name}: {:?}", at(100));
+    let runs = run_all(&cases, Spiral::run);
+    let mut late = Vec::new();
+    for ((row, _), runs) in rows.iter().zip(runs.chunks(seeds as usize)) {
+        let mut times: Vec<Duration> = runs
+            .iter()
+            .map(|run| run.time.unwrap_or(Duration::MAX))
+            .collect();
+        times.sort_unstable();
+        let floor = runs.iter().map(|run| run.rounds_at_floor).max();
+        println!(
+            "{row}: median {:5.2} s, slowest {:5.2} s, at the floor {:2} RTT",
+            times[times.len() / 2].as_secs_f64(),
+            times[times.len() - 1].as_secs_f64(),
+            floor.unwrap_or(0)
+        );
+        late.extend(runs.iter().enumerate().filter_map(|(seed, run)| {
+            let Run {
+                time,
+                rounds_at_floor,
+            } = *run;
+            let good = time.is_some_and(|time| time <= Duration::from_secs(5))
+                && rounds_at_floor <= PATIENCE;
+            (!good).then(|| format!("{row}, seed {seed}: {run:?}"))
+        }));
+    }
+    assert!(late.is_empty(), "{}", late.join("\n"));
 }
 
+/// Threads change nothing: the same seed is the same run.
 #[test]
-fn cubic_loss_on_data() {
-    distribution("cubic, data", Algorithm::Cubic, Loss::Data);
-}
-
-#[test]
-fn cubic_loss_on_everything() {
-    distribution("cubic, flow", Algorithm::Cubic, Loss::Flow);
-}
-
-#[test]
-fn newreno_loss_on_data() {
-    distribution("newreno, data", Algorithm::NewReno, Loss::Data);
-}
-
-#[test]
-fn newreno_loss_on_everything() {
-    distribution("newreno, flow", Algorithm::NewReno, Loss::Flow);
+fn the_same_seed_is_the_same_run() {
+    let (_, spiral) = &rows()[5];
+    let cases = vec![spiral.clone(); 2];
+    let runs = run_all(&cases, Spiral::run);
+    assert_eq!(runs[0], runs[1]);
 }

@@ -91,7 +91,7 @@ pub struct Congestion {
     pub next_index: SendIndex,
     /// Bytes lost (0 for ECN).
     pub lost_bytes: u64,
-    /// Packets lost; for ECN the increase of the CE counter.
+    /// Packets lost; for ECN the exact increase of the CE counter.
     pub packets: u64,
     /// Discontiguous ranges among the lost packets.
     pub lost_ranges: u64,
@@ -128,6 +128,17 @@ pub enum State {
     CongestionAvoidance,
     /// Between a congestion event and the first ACK sent after it.
     Recovery,
+}
+
+/// The ECN codepoint that a path's packets carry (RFC 3168, RFC 9331).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Ect {
+    /// ECT(0): a mark is answered like a loss.
+    #[default]
+    Ect0,
+    /// ECT(1): marks are answered by their share, so a queue may mark early and
+    /// often (RFC 9331 §4.1). Only for controllers that do so.
+    Ect1,
 }
 
 /// What a controller shows of itself, for traces and statistics.
@@ -177,6 +188,16 @@ pub trait Controller: Send + Debug {
     /// Pacing rate in bytes per second; `None` lets the pacer derive it from
     /// window and smoothed RTT (RFC 9002 §7.7).
     fn pacing_rate(&self) -> Option<u64>;
+    /// Trains in which the pacing rate is handed out, a second: of 1 ms each,
+    /// unless bursts as short as that would already be felt by the queue.
+    fn trains_per_second(&self) -> u64 {
+        1_000
+    }
+    /// How packets are to be marked, where ECN is in use: constant over a
+    /// controller's life.
+    fn ecn(&self) -> Ect {
+        Ect::Ect0
+    }
     /// Where it is.
     fn state(&self) -> State;
     /// What it shows of itself.

@@ -7,14 +7,12 @@
 
 use core::time::Duration;
 
+#[cfg(feature = "specimens")]
+use crate::congestion::Specimen;
 use crate::time::{Instant, nanos};
 
 /// Largest train: what one segmentation-offload call takes.
 pub const MAX_TRAIN: u64 = 64 * 1024;
-
-/// Trains in which the rate is handed out, as in draft-ietf-ccwg-bbr §5.6.3
-/// (send_quantum): 1 ms of it.
-const TRAINS_PER_SECOND: u64 = 1000;
 
 const BILLION: i128 = 1_000_000_000;
 
@@ -37,19 +35,21 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// Trains of 1 ms, of two packets at least (so that one ACK answers them).
+    /// So many trains a second (1000: of 1 ms each, as the send_quantum of
+    /// draft-ietf-ccwg-bbr §5.6.3), of two packets at least (so that one ACK
+    /// answers them).
     ///
     /// `trusted` is a path that has delivered a packet sent under a window larger
     /// than the initial one; others get bursts up to that only. `measured` is a path with an
     /// RTT sample: before it, the rate is a guess and the initial window leaves
     /// in one burst (§7.7 allows it), so no handshake waits for a guess.
     ///
-    /// The depth is a train and another millisecond: timers fire late, and the
+    /// The depth is a train and the time of another: timers fire late, and the
     /// rate must hold all the same.
-    pub(crate) fn new(rate: u64, mds: u64, trusted: bool, measured: bool) -> Self {
+    pub(crate) fn new(per_second: u64, rate: u64, mds: u64, trusted: bool, measured: bool) -> Self {
         let rate = rate.max(1);
         let burst = initial_window(mds);
-        let slice = rate / TRAINS_PER_SECOND;
+        let slice = rate / per_second.max(1);
         let longest = if trusted { MAX_TRAIN } else { burst };
         let train = slice.min(longest).max(2 * mds);
         let depth = match (measured, trusted) {
@@ -70,6 +70,18 @@ pub(crate) struct Pacer {
     at: Instant,
     /// The credit was used up and a train has not come together since.
     gathering: bool,
+    #[cfg(feature = "specimens")]
+    flaw: Flaw,
+}
+
+/// The wrong variants of the pacer.
+#[cfg(feature = "specimens")]
+#[derive(Clone, Debug, Default)]
+struct Flaw {
+    /// `pacer-spin`: when the last train left, from which its deadlines count.
+    last_train: Option<Instant>,
+    /// `tokenbucket-startup`: bytes in the bucket, which only ACKs refill.
+    tokens: Option<u64>,
 }
 
 impl Pacer {
@@ -79,7 +91,23 @@ impl Pacer {
             credit: i128::from(initial_window(mds)) * BILLION,
             at: now,
             gathering: false,
+            #[cfg(feature = "specimens")]
+            flaw: Flaw::default(),
         }
+    }
+
+    /// With a bug, if it is a pacer's.
+    #[cfg(feature = "specimens")]
+    pub(crate) fn with_flaw(mut self, specimen: Option<Specimen>, mds: u64) -> Self {
+        self.flaw.last_train = (specimen == Some(Specimen::PacerSpin)).then_some(self.at);
+        self.flaw.tokens = (specimen == Some(Specimen::TokenbucketStartup)).then_some(10 * mds);
+        self
+    }
+
+    /// An ACK arrived: the bucket gets a packet.
+    #[cfg(feature = "specimens")]
+    pub(crate) fn refill_by_ack(&mut self, mds: u64) {
+        self.flaw.tokens = self.flaw.tokens.map(|tokens| (tokens + mds).min(10 * mds));
     }
 
     /// Bytes that may leave now (at least `mds`), or when to ask again: later
@@ -92,12 +120,26 @@ impl Pacer {
         room: u64,
         now: Instant,
     ) -> Result<u64, Instant> {
+        #[cfg(feature = "specimens")]
+        if let Some(tokens) = self.flaw.tokens {
+            let bytes = tokens.min(room);
+            // No clock refills it, so no time is worth waiting for.
+            return if bytes >= mds {
+                Ok(bytes)
+            } else {
+                Err(now + Duration::from_secs(3_600))
+            };
+        }
         self.refill(shape, now);
         let train = shape.train.min(room);
         let needed = if self.gathering { train } else { mds };
         let missing = i128::from(needed) * BILLION - self.credit;
         if missing <= 0 {
             self.gathering = false;
+            #[cfg(feature = "specimens")]
+            if let Some(last) = &mut self.flaw.last_train {
+                *last = now;
+            }
             let bytes = u64::try_from(self.credit / BILLION).unwrap_or(0);
             return Ok(bytes.min(train));
         }
@@ -105,6 +147,11 @@ impl Pacer {
         let missing = (i128::from(train) * BILLION - self.credit).max(1);
         let wait = missing.unsigned_abs().div_ceil(u128::from(shape.rate));
         let wait = u64::try_from(wait).unwrap_or(u64::MAX);
+        #[cfg(feature = "specimens")]
+        if let Some(last) = self.flaw.last_train {
+            // What has come together since then is counted twice.
+            return Err(last + Duration::from_nanos(wait));
+        }
         Err(self.at + Duration::from_nanos(wait))
     }
 
@@ -118,6 +165,10 @@ impl Pacer {
     /// Bytes left, asked for or not. Debt stops at a train's length: probes
     /// must not silence what follows them.
     pub(crate) fn charge(&mut self, bytes: u64) {
+        #[cfg(feature = "specimens")]
+        if let Some(tokens) = &mut self.flaw.tokens {
+            *tokens = tokens.saturating_sub(bytes);
+        }
         let floor = -i128::from(MAX_TRAIN) * BILLION;
         self.credit = (self.credit - i128::from(bytes) * BILLION).max(floor);
     }
@@ -130,11 +181,16 @@ mod tests {
 
     const MDS: u64 = 1200;
 
+    /// With trains of a millisecond.
+    fn shape(rate: u64, mds: u64, trusted: bool, measured: bool) -> Shape {
+        Shape::new(1_000, rate, mds, trusted, measured)
+    }
+
     /// Sends whole packets for `time` whenever the gate is open, waking
     /// `lateness` after each deadline. Returns bytes sent after the first burst,
     /// the largest train and the number of wake-ups.
     fn run(rate: u64, time: Duration, lateness: Duration) -> (u64, u64, u64) {
-        let shape = Shape::new(rate, MDS, true, true);
+        let shape = shape(rate, MDS, true, true);
         let mut pacer = Pacer::new(MDS, Instant::ZERO);
         // Use up the first burst.
         pacer.charge(initial_window(MDS));
@@ -174,6 +230,57 @@ mod tests {
         assert!(largest <= MAX_TRAIN);
     }
 
+    /// Each deadline of ten gigabits is the instant, rounded up to a nanosecond,
+    /// at which exactly so many bytes have been earned: for a whole second, from
+    /// 1 ns after each train (the error of rounding up is not lost).
+    #[test]
+    fn every_deadline_at_ten_gigabits_is_right_to_the_nanosecond() {
+        let rate = 1_250_000_000;
+        let shape = shape(rate, MDS, true, true);
+        assert_eq!(shape.train, MAX_TRAIN);
+        let mut pacer = Pacer::new(MDS, Instant::ZERO);
+        pacer.charge(initial_window(MDS));
+        let (mut now, mut sent) = (Instant::ZERO, 0_u64);
+        while now < Instant::ZERO + Duration::from_secs(1) {
+            let Err(until) = pacer.ask(shape, MDS, u64::MAX, now) else {
+                panic!("open before the train is earned, at {now:?}");
+            };
+            sent += MAX_TRAIN;
+            let exact = (u128::from(sent) * 1_000_000_000).div_ceil(u128::from(rate));
+            assert_eq!(u128::from(until.as_nanos()), exact);
+            let before = Instant::from_nanos(until.as_nanos() - 1);
+            assert_eq!(pacer.clone().ask(shape, MDS, u64::MAX, before), Err(until));
+            assert_eq!(pacer.ask(shape, MDS, u64::MAX, until), Ok(MAX_TRAIN));
+            pacer.charge(MAX_TRAIN);
+            now = until;
+        }
+        assert!(sent >= rate);
+    }
+
+    /// clamp(rate × 1 ms, 2 packets, 64 KB), and at most the initial window
+    /// until the path has shown more.
+    #[test]
+    fn a_train_is_what_the_formula_says() {
+        for mds in [1_200, 1_452, 8_952] {
+            for rate in [
+                1,
+                8_000,
+                2_399_000,
+                2_400_000,
+                10_000_000,
+                65_536_000,
+                1 << 40,
+            ] {
+                let slice = rate / 1_000;
+                let trusted = shape(rate, mds, true, true).train;
+                assert_eq!(trusted, slice.clamp(2 * mds, 65_536), "{rate} at {mds}");
+                let fresh = shape(rate, mds, false, true).train;
+                let most = initial_window(mds).min(65_536);
+                assert_eq!(fresh, slice.clamp(2 * mds, most), "{rate} at {mds}");
+            }
+        }
+    }
+
     #[test]
     fn sixty_four_kilobits_are_exact() {
         let rate = 8000;
@@ -202,16 +309,23 @@ mod tests {
 
     #[test]
     fn trains_are_a_millisecond_of_rate() {
-        let train = |rate| Shape::new(rate, MDS, true, true).train;
+        let train = |rate| shape(rate, MDS, true, true).train;
         assert_eq!(train(1000), 2 * MDS);
         assert_eq!(train(10_000_000), 10_000);
         assert_eq!(train(1_000_000_000), MAX_TRAIN);
     }
 
     #[test]
+    fn a_controller_may_ask_for_shorter_trains() {
+        let shape = Shape::new(4_000, 40_000_000, MDS, true, true);
+        assert_eq!((shape.train, shape.depth), (10_000, 20_000));
+        assert_eq!(Shape::new(0, 1, MDS, true, true).train, 2 * MDS);
+    }
+
+    #[test]
     fn bursts_stay_within_the_initial_window_until_the_path_has_shown_more() {
         for rate in [1000, 10_000_000, 1_000_000_000] {
-            let fresh = Shape::new(rate, MDS, false, true);
+            let fresh = shape(rate, MDS, false, true);
             assert!(fresh.train <= initial_window(MDS));
             assert!(fresh.depth <= initial_window(MDS));
             assert!(fresh.depth >= fresh.train);
@@ -220,7 +334,7 @@ mod tests {
 
     #[test]
     fn the_first_flight_leaves_at_once() {
-        let shape = Shape::new(2 * 12_000 * 3, MDS, false, false);
+        let shape = shape(2 * 12_000 * 3, MDS, false, false);
         let mut pacer = Pacer::new(MDS, Instant::ZERO);
         let mut sent = 0;
         while let Ok(bytes) = pacer.ask(shape, MDS, 12_000 - sent, Instant::ZERO) {
@@ -236,7 +350,7 @@ mod tests {
     #[test]
     fn a_flight_after_idling_is_paced() {
         // 100 ms, a window of 120 kB, avoidance: 1.5 MB/s.
-        let shape = Shape::new(1_500_000, MDS, true, true);
+        let shape = shape(1_500_000, MDS, true, true);
         let mut pacer = Pacer::new(MDS, Instant::ZERO);
         let now = Instant::ZERO + Duration::from_secs(60);
         let mut burst = 0;
@@ -249,7 +363,7 @@ mod tests {
 
     #[test]
     fn a_lone_small_packet_does_not_wait_for_a_train() {
-        let shape = Shape::new(24_000, MDS, false, true);
+        let shape = shape(24_000, MDS, false, true);
         let mut pacer = Pacer::new(MDS, Instant::ZERO);
         assert!(pacer.ask(shape, MDS, 12_000, Instant::ZERO).is_ok());
         pacer.charge(300);
@@ -258,7 +372,7 @@ mod tests {
 
     #[test]
     fn a_used_up_credit_gathers_a_whole_train() {
-        let shape = Shape::new(10_000_000, MDS, true, true);
+        let shape = shape(10_000_000, MDS, true, true);
         let mut pacer = Pacer::new(MDS, Instant::ZERO);
         pacer.charge(initial_window(MDS));
         let ask =
@@ -276,7 +390,7 @@ mod tests {
         for _ in 0..10_000 {
             pacer.charge(MDS);
         }
-        let shape = Shape::new(1_000_000, MDS, true, true);
+        let shape = shape(1_000_000, MDS, true, true);
         let until = pacer.ask(shape, MDS, 100_000, Instant::ZERO).unwrap_err();
         assert!(until <= Instant::ZERO + Duration::from_millis(100));
     }
@@ -289,7 +403,7 @@ mod tests {
             trusted: bool,
             steps in prop::collection::vec((0_u64..3_000_000, 0_u64..20_000, 1_u64..200), 1..60),
         ) {
-            let shape = Shape::new(rate, mds, trusted, true);
+            let shape = shape(rate, mds, trusted, true);
             let mut pacer = Pacer::new(mds, Instant::ZERO);
             let mut now = Instant::ZERO;
             for (wait, sent, packets) in steps {

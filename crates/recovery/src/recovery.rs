@@ -27,6 +27,9 @@ pub struct Config {
     pub max_ack_delay: Duration,
     /// PTOs that losses have to span (§7.6.1, kPersistentCongestionThreshold).
     pub persistent_congestion_threshold: u32,
+    /// A known bug, to be found by somebody's detector.
+    #[cfg(feature = "specimens")]
+    pub specimen: Option<crate::congestion::Specimen>,
 }
 
 impl Default for Config {
@@ -37,6 +40,8 @@ impl Default for Config {
             time_threshold_eighths: 9,
             max_ack_delay: Duration::from_millis(25),
             persistent_congestion_threshold: 3,
+            #[cfg(feature = "specimens")]
+            specimen: None,
         }
     }
 }
@@ -109,6 +114,17 @@ impl<F> Recovery<F> {
         };
         self.active = id;
         self.limits.set(limit, now);
+        #[cfg(feature = "specimens")]
+        for path in &mut self.paths {
+            path.flawed_migration();
+        }
+    }
+
+    /// What `retransmit-all-on-migration` does at a migration: declares lost
+    /// whatever is in flight on the path.
+    #[cfg(feature = "specimens")]
+    pub fn lose_in_flight(&mut self, id: PathId, out: &mut Outcome<F>) {
+        self.hand_back(Space::Data, LossCause::PathRemoved, Some(id), out);
     }
 
     /// The path that sends.

@@ -2,8 +2,10 @@
 
 use core::time::Duration;
 
-use clearway_recovery::congestion::Algorithm;
+use clearway_recovery::congestion::{self, Algorithm, SlowStart};
+use clearway_recovery::controller::{Controller, Ect};
 
+use crate::path::ecn::Mark;
 use crate::stream;
 
 /// Transport settings of a connection. Every default is meant to be left alone.
@@ -14,6 +16,8 @@ pub struct Config {
     pub streams: stream::Config,
     /// Congestion controller.
     pub controller: Algorithm,
+    /// How its first slow start ends.
+    pub slow_start: SlowStart,
     /// Close after this long without a packet from the peer; zero = never
     /// (RFC 9000 §10.1). The smaller of both ends' values holds.
     pub idle_timeout: Duration,
@@ -32,7 +36,8 @@ pub struct Config {
     pub mtu_discovery: bool,
     /// Largest UDP payload we take, in bytes.
     pub max_udp_payload: u16,
-    /// Mark packets ECT(0) and act on CE marks (RFC 9000 §13.4).
+    /// Mark packets as the controller asks, ECT(0) or ECT(1), and act on CE
+    /// marks (RFC 9000 §13.4, RFC 9331).
     pub ecn: bool,
     /// DATAGRAM frames: bytes queued at most each way; 0 = not offered.
     pub datagram_buffer: usize,
@@ -46,6 +51,30 @@ pub struct Config {
     /// Start a key update after this many packets in one phase; the limits of
     /// RFC 9001 §6.6 hold in any case.
     pub key_update_after: Option<u64>,
+    /// A known bug, to be found by somebody's detector.
+    #[cfg(feature = "specimens")]
+    pub specimen: Option<clearway_recovery::congestion::Specimen>,
+}
+
+impl Config {
+    /// A congestion controller for a new path.
+    pub(crate) fn build_controller(&self, mds: u64, seed: u64) -> Box<dyn Controller> {
+        #[cfg(feature = "specimens")]
+        if let Some(specimen) = self.specimen {
+            let (controller, slow_start) = (self.controller, self.slow_start);
+            return congestion::build_specimen(specimen, controller, slow_start, mds, seed);
+        }
+        congestion::build_seeded(self.controller, self.slow_start, mds, seed)
+    }
+
+    /// The mark that a path of this controller is tested with.
+    pub(crate) fn mark(&self, controller: &dyn Controller) -> Mark {
+        match (self.ecn, controller.ecn()) {
+            (false, _) => Mark::NotEct,
+            (true, Ect::Ect0) => Mark::Ect0,
+            (true, Ect::Ect1) => Mark::Ect1,
+        }
+    }
 }
 
 impl Default for Config {
@@ -53,6 +82,7 @@ impl Default for Config {
         Self {
             streams: stream::Config::default(),
             controller: Algorithm::default(),
+            slow_start: SlowStart::default(),
             idle_timeout: Duration::from_secs(30),
             keep_alive: None,
             initial_rtt: Duration::from_millis(333),
@@ -67,6 +97,8 @@ impl Default for Config {
             allow_migration: true,
             grease: true,
             key_update_after: None,
+            #[cfg(feature = "specimens")]
+            specimen: None,
         }
     }
 }

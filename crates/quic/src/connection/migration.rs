@@ -3,12 +3,11 @@
 use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
 
-use clearway_recovery::{PathId, congestion};
+use clearway_recovery::PathId;
 
 use super::life::Handshake;
 use super::paths::Path;
 use super::receive::Packet;
-use super::setup::ecn_mark;
 use super::{Connection, Event, Received};
 use crate::Instant;
 use crate::error::{Code, TransportError};
@@ -105,7 +104,9 @@ impl Connection {
         let mut mtu = MtuDiscovery::new(self.config.max_mtu);
         mtu.set_peer_limit(self.tls.peer_max_udp_payload());
         let mds = u64::from(mtu.current());
-        let controller = congestion::build(self.config.controller, mds);
+        let seed = self.rng.child("congestion").u64();
+        let controller = self.config.build_controller(mds, seed);
+        let mark = self.config.mark(controller.as_ref());
         self.recovery.add_path(id, controller, mds, now);
         let mut validation = PathValidation::new();
         validation.start(now, self.pto_of(self.paths.active_id()));
@@ -116,7 +117,7 @@ impl Connection {
             validation,
             responses: PathResponses::default(),
             amplification,
-            ecn: PathEcn::new(ecn_mark(&self.config)),
+            ecn: PathEcn::new(mark),
             train_mark: Mark::NotEct,
             mtu,
             busy: false,
@@ -235,11 +236,26 @@ impl Connection {
         self.paths.set_active(id);
         self.remote_cids.set_active(id);
         self.recovery.set_active_path(id, now);
+        #[cfg(feature = "specimens")]
+        self.flawed_migration(now, old);
         self.sync_recovery(now);
         self.counters.migrations += 1;
         let remote = self.paths.active().remote;
         self.events.push_back(Event::PathChanged { remote });
         self.trace(now, || TraceEvent::PathChanged { remote });
+    }
+
+    /// `retransmit-all-on-migration`: what is on its way is sent again.
+    #[cfg(feature = "specimens")]
+    fn flawed_migration(&mut self, now: Instant, old: PathId) {
+        use clearway_recovery::congestion::Specimen;
+
+        if self.config.specimen == Some(Specimen::RetransmitAllOnMigration) {
+            let mut outcome = core::mem::take(&mut self.outcome);
+            self.recovery.lose_in_flight(old, &mut outcome);
+            self.apply(now, &mut outcome);
+            self.outcome = outcome;
+        }
     }
 
     pub(crate) fn on_path_challenge(&mut self, now: Instant, packet: &Packet<'_>, data: [u8; 8]) {

@@ -61,7 +61,7 @@ pub use self::migration::MigrateError;
 pub use self::packet::Forgery;
 pub(crate) use self::setup::Common;
 pub use self::setup::{Accept, Connect};
-pub use self::stats::{Counters, Stats};
+pub use self::stats::{Counters, PathStats, Stats};
 pub use self::transmit::Transmit;
 
 use self::content::{Content, SentFrame};

@@ -10,7 +10,7 @@ use super::receive::Packet;
 use crate::Instant;
 use crate::error::{Code, TransportError};
 use crate::event::{LossTrigger, TraceEvent};
-use crate::path::ecn::{EcnAck, EcnCounts};
+use crate::path::ecn::EcnCounts;
 use crate::wire::PacketKind;
 use crate::wire::frame::Ack;
 
@@ -83,6 +83,7 @@ impl Connection {
                 },
             });
             if let Some(path) = self.paths.get_mut(lost.path) {
+                path.ecn.on_lost(u64::from(lost.ect));
                 let change = if lost.mtu_probe {
                     path.mtu.on_probe_lost(now, lost.size);
                     None
@@ -142,11 +143,8 @@ impl Connection {
             ect1: ecn.ect1,
             ce: ecn.ce,
         });
-        let report = EcnAck {
-            counts,
-            newly_acked_ect0: outcome.newly_acked.ect,
-            newly_acked_ect1: 0,
-        };
+        // All paths of a connection have the same controller, so the same mark.
+        let report = path.ecn.report(counts, outcome.newly_acked.ect);
         let increase = path
             .ecn
             .on_ack(&mut self.spaces[space as usize].ecn, &report);

@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use clearway_recovery::{PathId, Recovery, congestion};
+use clearway_recovery::{PathId, Recovery};
 use rustls::pki_types::ServerName;
 
 use super::fill::Control;
@@ -170,11 +170,15 @@ impl Connection {
         let Common {
             now,
             config,
-            rng,
+            mut rng,
             generator,
             reset_key,
         } = common;
         let id = PathId(0);
+        let mtu = MtuDiscovery::new(config.max_mtu);
+        let mds = u64::from(mtu.current());
+        let seed = rng.child("congestion").u64();
+        let controller = config.build_controller(mds, seed);
         let path = Path {
             id,
             remote,
@@ -186,20 +190,21 @@ impl Connection {
             } else {
                 Amplification::new()
             },
-            ecn: PathEcn::new(ecn_mark(&config)),
+            ecn: PathEcn::new(config.mark(controller.as_ref())),
             train_mark: Mark::NotEct,
-            mtu: MtuDiscovery::new(config.max_mtu),
+            mtu,
             busy: false,
         };
         let mut recovery = Recovery::new(
             clearway_recovery::Config {
                 initial_rtt: config.initial_rtt,
+                #[cfg(feature = "specimens")]
+                specimen: config.specimen,
                 ..clearway_recovery::Config::default()
             },
             now,
         );
-        let mds = u64::from(path.mtu.current());
-        recovery.add_path(id, congestion::build(config.controller, mds), mds, now);
+        recovery.add_path(id, controller, mds, now);
         let token: ResetToken = reset_key.token(&tls.local_cid);
         let queue = QueueLimits {
             bytes: config.datagram_buffer,
@@ -257,10 +262,6 @@ impl Connection {
     pub fn local_cid(&self) -> ConnectionId {
         self.tls.local_cid
     }
-}
-
-pub(crate) fn ecn_mark(config: &Config) -> Mark {
-    if config.ecn { Mark::Ect0 } else { Mark::NotEct }
 }
 
 fn datagram_frame_size(config: &Config) -> u64 {

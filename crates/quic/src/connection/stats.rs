@@ -1,12 +1,14 @@
 //! What a connection counts, and what it shows of itself.
 
 use core::time::Duration;
+use std::net::SocketAddr;
 
 use clearway_recovery::controller::{Metrics, State};
 use clearway_recovery::limit::Limit;
 
 use super::Connection;
 use crate::Instant;
+use crate::path::ecn::EcnState;
 
 /// Counts since the connection began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,7 +80,50 @@ pub struct Stats {
     pub idle_wakeups: u64,
 }
 
+/// One path's figures at one moment. Sizes are bytes.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PathStats {
+    /// The peer's address on it.
+    pub remote: SocketAddr,
+    /// Whether it is the one that sends.
+    pub active: bool,
+    /// Smoothed RTT.
+    pub smoothed_rtt: Duration,
+    /// Minimum RTT, once measured.
+    pub min_rtt: Option<Duration>,
+    /// Congestion window.
+    pub window: u64,
+    /// The smallest window that its controller ever answers with.
+    pub min_window: u64,
+    /// Bytes in flight.
+    pub in_flight: u64,
+    /// Whether marks get through, and why not.
+    pub ecn: EcnState,
+    /// How long each reason for not sending held on it; sums to the path's life.
+    pub limits: Vec<(Limit, Duration)>,
+}
+
 impl Connection {
+    /// The figures of every path now, the active one's among them.
+    pub fn path_stats(&self, now: Instant) -> impl Iterator<Item = PathStats> {
+        let active = self.paths.active_id();
+        self.paths.iter().filter_map(move |path| {
+            let recovery = self.recovery.path(path.id)?;
+            Some(PathStats {
+                remote: path.remote,
+                active: path.id == active,
+                smoothed_rtt: recovery.rtt().smoothed(),
+                min_rtt: recovery.rtt().min(),
+                window: recovery.window(),
+                min_window: recovery.controller().min_window(),
+                in_flight: recovery.in_flight(),
+                ecn: path.ecn.state(),
+                limits: recovery.limits().breakdown(now).collect(),
+            })
+        })
+    }
+
     /// The connection's figures now.
     #[must_use]
     pub fn stats(&self, now: Instant) -> Stats {

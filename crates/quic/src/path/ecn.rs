@@ -193,6 +193,21 @@ impl PathEcn {
         }
     }
 
+    /// What an ACK frame says of packets that were marked as on this path.
+    #[must_use]
+    pub fn report(&self, counts: Option<EcnCounts>, newly_acked: u64) -> EcnAck {
+        let (ect0, ect1) = match self.preferred {
+            Mark::NotEct => (0, 0),
+            Mark::Ect0 => (newly_acked, 0),
+            Mark::Ect1 => (0, newly_acked),
+        };
+        EcnAck {
+            counts,
+            newly_acked_ect0: ect0,
+            newly_acked_ect1: ect1,
+        }
+    }
+
     /// An ACK frame that raised the largest acknowledged. Answers by how much
     /// the CE count grew, for the controller: 0 unless the counts are valid on
     /// this path.

@@ -6,9 +6,11 @@
     reason = "each test binary uses a part"
 )]
 
+pub mod bulk;
 mod host;
 mod meter;
 pub mod setup;
+pub mod spiral;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -276,6 +278,16 @@ pub fn path(spec: &str, seed: u64) -> Path {
 
 /// Downloads `total` bytes on one stream and checks every one of them.
 pub fn download(world: &mut World, total: usize, limit: Duration) -> bool {
+    download_watched(world, total, limit, |_| {})
+}
+
+/// As `download`, with a look at the world after every step.
+pub fn download_watched(
+    world: &mut World,
+    total: usize,
+    limit: Duration,
+    mut watch: impl FnMut(&mut World),
+) -> bool {
     let id = world
         .client
         .connection()
@@ -285,6 +297,7 @@ pub fn download(world: &mut World, total: usize, limit: Duration) -> bool {
     world.client.connection().finish(id).expect("finishes");
     let (mut written, mut read, mut accepted) = (0, 0, None);
     world.run_until(limit, |world| {
+        watch(world);
         let server = world.server.connection();
         accepted = accepted.or_else(|| server.accept(Directionality::Bidirectional));
         if let Some(id) = accepted {

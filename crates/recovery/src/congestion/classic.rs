@@ -1,6 +1,9 @@
 //! The window of loss-based congestion control, as NewReno and CUBIC share it:
 //! slow start, recovery, undo and the bounds on growth (RFC 9002 §7).
 
+#[cfg(feature = "specimens")]
+mod flaws;
+
 use crate::controller::{
     Ack, Congestion, CongestionCause, Controller, Metrics, SendIndex, Sent, Spurious, State,
 };
@@ -35,6 +38,8 @@ pub(super) struct Classic<L: Law> {
     /// No feedback yet: the window is the initial one.
     untouched: bool,
     metrics: Metrics,
+    #[cfg(feature = "specimens")]
+    flaw: flaws::Flaw,
 }
 
 /// The state before a reduction (RFC 9438 §4.9.2).
@@ -70,11 +75,40 @@ impl<L: Law> Classic<L> {
             undo: None,
             untouched: true,
             metrics: Metrics::default(),
+            #[cfg(feature = "specimens")]
+            flaw: flaws::Flaw::default(),
         }
     }
 
+    /// Its law.
+    pub(super) fn law_mut(&mut self) -> &mut L {
+        &mut self.law
+    }
+
+    /// Losses of packets before it have been answered.
+    pub(super) fn boundary(&self) -> SendIndex {
+        self.boundary
+    }
+
+    /// A congestion event is real, whatever becomes of its losses.
+    pub(super) fn confirm(&mut self) {
+        self.undo = None;
+    }
+
+    /// Marks ask for this window: it comes down to it at once and slow start
+    /// ends, but nothing is missing that recovery would have to wait for.
+    pub(super) fn ease(&mut self, window: u64) {
+        self.confirm();
+        self.untouched = false;
+        self.recovery = None;
+        self.window = window.max(self.min_window());
+        self.ssthresh = Some(self.window);
+        self.largest_flight.reset();
+        self.metrics.congestion_events += 1;
+    }
+
     /// The window that the last event left, without PRR's way down to it.
-    fn settled_window(&self) -> u64 {
+    pub(super) fn settled_window(&self) -> u64 {
         match (self.recovery, self.ssthresh) {
             (Some(_), Some(ssthresh)) => ssthresh,
             (Some(_), None) | (None, _) => self.window,
@@ -169,6 +203,8 @@ impl<L: Law> Classic<L> {
         self.window = self.settled_window();
         self.recovery = None;
         self.law.begin(self.window, self.mds, now);
+        #[cfg(feature = "specimens")]
+        self.flawed_recovery_end(now);
     }
 
     fn slow_start(&mut self, ack: &Ack<'_>) {
@@ -219,6 +255,8 @@ impl<L: Law> Classic<L> {
 
 impl<L: Law> Controller for Classic<L> {
     fn on_sent(&mut self, sent: &Sent) {
+        #[cfg(feature = "specimens")]
+        self.flawed_sent(sent);
         let in_flight = sent.in_flight_before.saturating_add(sent.bytes);
         self.largest_flight.on_sent(in_flight);
         if let Some(prr) = &mut self.recovery {
@@ -228,6 +266,10 @@ impl<L: Law> Controller for Classic<L> {
 
     fn on_ack(&mut self, ack: &Ack<'_>) {
         self.untouched = false;
+        #[cfg(feature = "specimens")]
+        if self.flawed_ack(ack) {
+            return;
+        }
         if self.recovery.is_none() {
             if self.in_slow_start() {
                 self.slow_start(ack);
@@ -243,6 +285,10 @@ impl<L: Law> Controller for Classic<L> {
 
     fn on_congestion(&mut self, event: &Congestion) {
         self.untouched = false;
+        #[cfg(feature = "specimens")]
+        if self.flawed_congestion(event) {
+            return;
+        }
         if event.persistent && event.largest_index >= self.collapsed_before {
             self.collapse(event);
         } else if event.largest_index >= self.boundary {
@@ -281,6 +327,8 @@ impl<L: Law> Controller for Classic<L> {
     /// §7.8). Recovery itself still ends by an ACK.
     fn restart_from_idle(&mut self, _now: Instant) {
         self.window = self.settled_window();
+        #[cfg(feature = "specimens")]
+        self.flawed_restart();
     }
 
     fn on_mds(&mut self, mds: u64) {
@@ -303,6 +351,9 @@ impl<L: Law> Controller for Classic<L> {
     }
 
     fn pacing_rate(&self) -> Option<u64> {
+        #[cfg(feature = "specimens")]
+        return self.flawed_pacing_rate();
+        #[cfg(not(feature = "specimens"))]
         None
     }
 

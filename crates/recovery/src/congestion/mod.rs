@@ -1,24 +1,28 @@
-//! Congestion controllers that keep a window: NewReno and CUBIC.
+//! Congestion controllers that keep a window: NewReno, CUBIC and Prague.
 //!
 //! `classic` holds what the two share, the window and its states; a `law` says
 //! how far the window comes down and how it grows (`newreno`, `cubic`). The rest
 //! are the parts these are made of: `hystart` leaves slow start in time, `prr`
 //! leads the window down, `flight` bounds its growth, `clock` is CUBIC's time.
 //!
-//! What must be right, and the test that says so (paths within this module):
+//! What must be right, and the tests that say so (a file of this module, or
+//! after `tests/` of the facade; another test checks that they exist):
 //!
 //! | requirement | test |
 //! |---|---|
 //! | target within [cwnd, 1.5 cwnd] (RFC 9438 §4.2) | `cubic::target_is_clamped_between_the_window_and_half_more` |
 //! | (target − cwnd)/cwnd per segment, excess carried over | `cubic::each_segment_earns_its_share_of_the_way_to_the_target` |
 //! | t without periods that did not use the window (§4.2) | `clock::it_runs_only_while_congestion_or_pacing_limited`, `cubic::credit_stops_the_curve_and_pacing_does_not` |
-//! | idle shifts the curve, ±1 MDS | `classic::idle_shifts_the_curve_by_exactly_the_idle_time` |
+//! | idle shifts the curve, ±1 MDS | `classic/tests/idle::idle_shifts_the_curve_by_exactly_the_idle_time`, `tests/idle::after_idle_the_window_follows_the_curve_it_left` |
+//! | after-idle and initial bursts are paced (RFC 9002 §7.7) | `tests/idle::the_first_flight_after_idle_is_no_burst`, `pacer::bursts_stay_within_the_initial_window_until_the_path_has_shown_more` |
 //! | Reno-friendly region, α = 1 from cwnd_prior (§4.3) | `cubic::w_est_alpha_becomes_one_at_cwnd_prior`, `cubic::a_short_path_grows_as_reno_does` |
 //! | fast convergence; β applies to cwnd (§4.6, §4.7) | `cubic::fast_convergence_lowers_w_max_and_beta_applies_to_the_window` |
 //! | no growth while under-used; pacing is use (§5.8, RFC 9002 §7.8) | `classic::an_under_used_window_does_not_grow`, `cubic::credit_stops_the_curve_and_pacing_does_not` |
 //! | undo on proof, everything restored (§4.9.2) | `classic::proof_restores_everything`, `classic::the_proof_of_another_event_undoes_nothing` |
 //! | undo only below cwnd_prior | `classic::a_window_grown_past_cwnd_prior_is_not_undone` |
 //! | marks confirm congestion | `classic::a_mark_in_the_same_event_voids_the_undo` |
+//! | one late ACK among real losses undoes nothing | `tests/spurious::one_late_ack_among_real_losses_undoes_nothing` |
+//! | persistent congestion: span ≥ 3 PTOs, with an RTT sample (RFC 9002 §7.6) | `tests/persistent::losses_over_exactly_three_ptos_do_not`, `tests/persistent::packets_sent_before_the_first_rtt_sample_do_not_span_it` |
 //! | persistent congestion once, recovery cleared, K = 0 (RFC 9002 §7.6) | `classic::persistent_congestion_collapses_the_window_exactly_once`, `cubic::after_a_collapse_the_stage_starts_with_k_zero` |
 //! | recovery ends with a packet sent in it | `classic::recovery_ends_only_with_a_packet_sent_after_entry` |
 //! | one reduction per event, none re-armed within an ACK | `classic::one_ack_cannot_cut_twice`, `classic::multiple_cuts_in_one_round_are_impossible` |
@@ -26,10 +30,13 @@
 //! | `HyStart++` (RFC 9406) | all of `hystart`, `classic::hystart_leaves_to_avoidance_with_w_max_at_the_window` |
 //! | rate-limited increase | `classic::rate_limited_increase_follows_the_example_of_its_draft`, `newreno::growth_ends_one_datagram_above_the_largest_flight`, `cubic::growth_is_bounded_by_the_largest_flight` |
 //! | minimum window 2 MDS, MDS follows PMTUD | `classic::the_minimum_follows_the_datagram_size`, `classic::before_feedback_the_initial_window_follows_the_datagram_size` |
+//! | probes pass the window and count in flight (RFC 9002 §7.5) | `tests/flight::probes_count_in_flight_beyond_the_window` |
+//! | reordering thresholds adapt | `tests/spurious::the_packet_threshold_follows_the_reordering`, `tests/spurious::the_time_threshold_follows_the_lateness` |
 //! | PRR (RFC 9937), exit at ssthresh | all of `prr`, `classic::recovery_ends_at_ssthresh` |
 //! | growth out of a two-packet window | `classic::growth_resumes_after_a_death_spiral` |
-//! | no overflow, ≥ minimum, deterministic, at any scale | `classic::extremes` |
+//! | no overflow, ≥ minimum, deterministic, at any scale | `classic::no_facts_break_a_controller`, `classic::a_used_window_grows_at_every_scale` |
 //! | average window as the models predict | `classic::newreno_averages_what_the_model_predicts`, `classic::cubic_averages_what_the_model_predicts` |
+//! | Prague: α, once a round, RTT independence, first mark ends slow start | all of `prague` |
 
 mod carry;
 mod classic;
@@ -41,7 +48,10 @@ mod flight;
 mod hystart;
 mod law;
 mod newreno;
+mod prague;
 mod prr;
+#[cfg(feature = "specimens")]
+pub mod specimen;
 
 #[cfg(test)]
 mod sim;
@@ -51,8 +61,15 @@ mod testing;
 use core::fmt;
 use core::str::FromStr;
 
+use classic::Classic;
+
 use crate::controller::Controller;
 
+#[cfg(feature = "specimens")]
+pub use specimen::{Specimen, build_specimen};
+
+/// Seed of controllers that are built without one.
+const DEFAULT_SEED: u64 = 0;
 /// kInitialWindow in datagrams (RFC 9002 §7.2).
 const INITIAL_WINDOW_DATAGRAMS: u64 = 10;
 /// The limit of the initial window in bytes (RFC 9002 §7.2).
@@ -75,17 +92,61 @@ pub fn min_window(mds: u64) -> u64 {
     mds.max(1).saturating_mul(MIN_WINDOW_DATAGRAMS)
 }
 
-/// Which congestion controller a path gets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Algorithm {
+/// A congestion controller each: its variant, its name, and how it is built from
+/// a choice of slow start, the path's maximum datagram size and a seed.
+macro_rules! controllers {
+    ($($(#[$attribute:meta])* $variant:ident $name:literal $build:expr;)+) => {
+        /// Which congestion controller a path gets.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum Algorithm {
+            $($(#[$attribute])* $variant,)+
+            /// A window of so many bytes that never moves. Not for shared networks.
+            Fixed(u64),
+        }
+
+        impl Algorithm {
+            /// All that respond to congestion.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+        }
+
+        /// As [`build_with`], with a seed for controllers that draw lots, so that
+        /// flows do not do so in step.
+        #[must_use]
+        pub fn build_seeded(
+            algorithm: Algorithm,
+            slow_start: SlowStart,
+            mds: u64,
+            seed: u64,
+        ) -> Box<dyn Controller> {
+            match algorithm {
+                $(Algorithm::$variant => {
+                    let build: fn(SlowStart, u64, u64) -> Box<dyn Controller> = $build;
+                    build(slow_start, mds, seed)
+                })+
+                Algorithm::Fixed(window) => Box::new(fixed::FixedWindow::new(window, mds)),
+            }
+        }
+
+        impl fmt::Display for Algorithm {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $(Self::$variant => f.write_str($name),)+
+                    Self::Fixed(window) => write!(f, "fixed:{window}"),
+                }
+            }
+        }
+    };
+}
+
+controllers! {
     /// NewReno (RFC 9002 §7).
-    NewReno,
+    NewReno "newreno" |slow, mds, _| Box::new(Classic::new(newreno::NewReno::default(), slow, mds));
     /// CUBIC (RFC 9438).
     #[default]
-    Cubic,
-    /// A window of so many bytes that never moves. Not for shared networks.
-    Fixed(u64),
+    Cubic "cubic" |slow, mds, _| Box::new(Classic::new(cubic::Cubic::default(), slow, mds));
+    /// Prague for L4S: marks packets ECT(1) (RFC 9331).
+    Prague "prague" |slow, mds, _| Box::new(prague::Prague::new(slow, mds));
 }
 
 /// How the first slow start of a path ends.
@@ -108,58 +169,87 @@ pub fn build(algorithm: Algorithm, mds: u64) -> Box<dyn Controller> {
 /// As [`build`], with a choice of slow start.
 #[must_use]
 pub fn build_with(algorithm: Algorithm, slow_start: SlowStart, mds: u64) -> Box<dyn Controller> {
-    use classic::Classic;
-
-    match algorithm {
-        Algorithm::NewReno => {
-            let law = newreno::NewReno::default();
-            Box::new(Classic::new(law, slow_start, mds))
-        }
-        Algorithm::Cubic => {
-            let law = cubic::Cubic::default();
-            Box::new(Classic::new(law, slow_start, mds))
-        }
-        Algorithm::Fixed(window) => Box::new(fixed::FixedWindow::new(window, mds)),
-    }
+    build_seeded(algorithm, slow_start, mds, DEFAULT_SEED)
 }
 
-impl fmt::Display for Algorithm {
+/// Why a text names no controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AlgorithmError {
+    /// A name that is no controller's.
+    Unknown(String),
+    /// A fixed window of no bytes, which could never send.
+    NoWindow,
+}
+
+impl fmt::Display for AlgorithmError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NewReno => f.write_str("newreno"),
-            Self::Cubic => f.write_str("cubic"),
-            Self::Fixed(window) => write!(f, "fixed:{window}"),
+            Self::Unknown(name) => {
+                write!(f, "no congestion controller is called {name:?}; there are ")?;
+                for known in Algorithm::ALL {
+                    write!(f, "{known}, ")?;
+                }
+                f.write_str("and fixed:BYTES")
+            }
+            Self::NoWindow => {
+                f.write_str("a fixed window of 0 bytes can send nothing; write fixed:BYTES above 0")
+            }
         }
     }
 }
 
-/// A name that is no controller's.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownAlgorithm(String);
+impl core::error::Error for AlgorithmError {}
 
-impl fmt::Display for UnknownAlgorithm {
+impl FromStr for Algorithm {
+    type Err = AlgorithmError;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        if let Some(known) = Self::ALL.iter().find(|known| known.to_string() == name) {
+            return Ok(*known);
+        }
+        let window = name.strip_prefix("fixed:").and_then(|n| n.parse().ok());
+        match window {
+            Some(0) => Err(AlgorithmError::NoWindow),
+            Some(window) => Ok(Self::Fixed(window)),
+            None => Err(AlgorithmError::Unknown(name.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for SlowStart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::HyStart => "hystart",
+            Self::Standard => "standard",
+        })
+    }
+}
+
+/// A name that is no slow start's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownSlowStart(String);
+
+impl fmt::Display for UnknownSlowStart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(name) = self;
         write!(
             f,
-            "no congestion controller is called {name:?}; there are newreno, cubic and fixed:BYTES"
+            "no slow start is called {name:?}; there are hystart and standard"
         )
     }
 }
 
-impl core::error::Error for UnknownAlgorithm {}
+impl core::error::Error for UnknownSlowStart {}
 
-impl FromStr for Algorithm {
-    type Err = UnknownAlgorithm;
+impl FromStr for SlowStart {
+    type Err = UnknownSlowStart;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
-        let fixed = || name.strip_prefix("fixed:")?.parse().ok();
         match name {
-            "newreno" => Ok(Self::NewReno),
-            "cubic" => Ok(Self::Cubic),
-            other => fixed()
-                .map(Self::Fixed)
-                .ok_or_else(|| UnknownAlgorithm(other.to_owned())),
+            "hystart" => Ok(Self::HyStart),
+            "standard" => Ok(Self::Standard),
+            other => Err(UnknownSlowStart(other.to_owned())),
         }
     }
 }
@@ -167,14 +257,53 @@ impl FromStr for Algorithm {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::controller::Ect;
+
+    /// Every file below `src`, by its path.
+    fn sources() -> Vec<(String, String)> {
+        let mut files = Vec::new();
+        let mut folders = vec![std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else {
+                    let text = std::fs::read_to_string(&path).unwrap();
+                    files.push((path.to_str().unwrap().replace('\\', "/"), text));
+                }
+            }
+        }
+        files
+    }
+
+    #[test]
+    fn the_tests_that_the_table_names_exist() {
+        let sources = sources();
+        let rows = include_str!("mod.rs").lines();
+        let rows: Vec<&str> = rows.filter_map(|l| l.strip_prefix("//! | ")).collect();
+        let named: Vec<&str> = rows.iter().flat_map(|row| row.split('`')).collect();
+        let tests = named.iter().filter_map(|name| name.split_once("::"));
+        let mut count = 0;
+        for (room, test) in tests {
+            let function = format!("fn {test}(");
+            let found = sources
+                .iter()
+                .any(|(path, text)| path.contains(room) && text.contains(&function));
+            assert!(found, "no test {test} in {room}");
+            count += 1;
+        }
+        assert!(
+            count >= 40 && rows.len() >= 28,
+            "{count} tests in {} rows",
+            rows.len()
+        );
+    }
 
     #[test]
     fn names_round_trip() {
-        for algorithm in [
-            Algorithm::NewReno,
-            Algorithm::Cubic,
-            Algorithm::Fixed(65_536),
-        ] {
+        let fixed = Algorithm::Fixed(65_536);
+        for &algorithm in Algorithm::ALL.iter().chain(&[fixed]) {
             assert_eq!(algorithm.to_string().parse(), Ok(algorithm));
         }
         assert_eq!(Algorithm::default(), Algorithm::Cubic);
@@ -184,20 +313,45 @@ mod tests {
     fn an_unknown_name_is_answered_with_the_known_ones() {
         for name in ["", "reno", "CUBIC", "fixed", "fixed:", "fixed:-1"] {
             let error = name.parse::<Algorithm>().unwrap_err().to_string();
-            assert!(error.contains("newreno, cubic and fixed:BYTES"), "{error}");
+            assert!(
+                error.contains("newreno, cubic, ") && error.contains(", and fixed:BYTES"),
+                "{error}"
+            );
             assert!(error.contains(&format!("{name:?}")), "{error}");
         }
     }
 
     #[test]
-    fn what_is_built_is_what_was_named() {
-        for (algorithm, name) in [
-            (Algorithm::NewReno, "newreno"),
-            (Algorithm::Cubic, "cubic"),
-            (Algorithm::Fixed(9_000), "fixed"),
-        ] {
-            assert_eq!(build(algorithm, 1_200).name(), name);
+    fn a_fixed_window_of_nothing_is_refused() {
+        let error = "fixed:0".parse::<Algorithm>().unwrap_err();
+        assert_eq!(error, AlgorithmError::NoWindow);
+        assert!(error.to_string().contains("can send nothing"), "{error}");
+        assert_eq!("fixed:1".parse(), Ok(Algorithm::Fixed(1)));
+    }
+
+    #[test]
+    fn slow_starts_round_trip() {
+        for slow_start in [SlowStart::HyStart, SlowStart::Standard] {
+            assert_eq!(slow_start.to_string().parse(), Ok(slow_start));
         }
+        let error = "fast".parse::<SlowStart>().unwrap_err().to_string();
+        assert!(error.contains("\"fast\"") && error.contains("hystart and standard"));
+    }
+
+    #[test]
+    fn only_prague_asks_for_ect1() {
+        for algorithm in [Algorithm::NewReno, Algorithm::Cubic, Algorithm::Fixed(1)] {
+            assert_eq!(build(algorithm, 1_200).ecn(), Ect::Ect0);
+        }
+        assert_eq!(build(Algorithm::Prague, 1_200).ecn(), Ect::Ect1);
+    }
+
+    #[test]
+    fn what_is_built_is_what_was_named() {
+        for algorithm in Algorithm::ALL {
+            assert_eq!(build(*algorithm, 1_200).name(), algorithm.to_string());
+        }
+        assert_eq!(build(Algorithm::Fixed(9_000), 1_200).name(), "fixed");
         assert_eq!(build(Algorithm::Fixed(9_000), 1_200).window(), 9_000);
     }
 

@@ -3,6 +3,7 @@
 mod acks;
 mod flight;
 mod harness;
+mod idle;
 mod limits;
 mod losses;
 mod paths;
@@ -10,4 +11,6 @@ mod persistent;
 mod property;
 mod pto;
 mod rtt;
+#[cfg(feature = "specimens")]
+mod specimens;
 mod spurious;

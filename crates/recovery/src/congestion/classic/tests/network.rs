@@ -61,7 +61,7 @@ fn cubic_averages_what_the_model_predicts() {
 #[test]
 fn growth_resumes_after_a_death_spiral() {
     let quiet = secs(2);
-    for algorithm in [Algorithm::NewReno, Algorithm::Cubic] {
+    for algorithm in [Algorithm::NewReno, Algorithm::Cubic, Algorithm::Prague] {
         for seed in 1..=40 {
             let link = Link {
                 per_packet: Duration::from_micros(10),
@@ -88,7 +88,7 @@ fn growth_resumes_after_a_death_spiral() {
 
 #[test]
 fn a_drop_tail_queue_is_kept_busy() {
-    for algorithm in [Algorithm::NewReno, Algorithm::Cubic] {
+    for algorithm in [Algorithm::NewReno, Algorithm::Cubic, Algorithm::Prague] {
         // 9.6 Mbit/s, 40 ms, a queue of one BDP.
         let link = Link {
             per_packet: Duration::from_millis(1),

@@ -1,0 +1,337 @@
+//! Prague, the scalable controller of L4S (RFC 9330, RFC 9331,
+//! draft-briscoe-iccrg-prague-congestion-control).
+//!
+//! An L4S queue marks early and often, so the *share* of marked packets says how
+//! far the window is off. Its average over rounds is α; once a round with marks
+//! the window comes down by α/2. A loss is answered as NewReno does, so is
+//! everything before the first mark: a path without L4S sees NewReno.
+//!
+//! With marks as fine a signal as this, flows meet in one shallow queue and
+//! their round trips differ by the paths' lengths alone: with one datagram per
+//! own round, a 1 ms flow would take 25 times the share of a 25 ms flow. So
+//! below a virtual RTT of 25 ms (the draft's; where a classic queue's
+//! delay used to even things out) a flow behaves as one of 25 ms does: it adds
+//! (RTT / 25 ms)² datagrams a round, and its rounds of averaging and response
+//! last 25 ms at least. Its rate then depends on α only. Above 25 ms nothing is
+//! scaled: that would mean more than a datagram a round. Before the first mark
+//! nothing is scaled either, since there is no shallow queue to share yet.
+
+use core::time::Duration;
+
+use crate::controller::{
+    Ack, Congestion, CongestionCause, Controller, Ect, Metrics, SendIndex, Sent, Spurious, State,
+};
+use crate::limit::Limit;
+use crate::time::{Instant, nanos};
+
+use super::SlowStart;
+use super::carry::Carry;
+use super::classic::Classic;
+use super::law::{Growth, Law};
+
+/// Pacing rate over window per round trip, once marks are seen.
+const PACING: (u128, u128) = (9, 8);
+
+/// The round trip that shorter paths are treated as having (by the draft).
+const VIRTUAL_RTT: Duration = Duration::from_millis(25);
+
+/// α = 1, in fixed point.
+const ONE: u64 = 1 << 24;
+
+/// Gain of α's moving average: 2⁻⁴ (RFC 8257 §3.3).
+const GAIN_SHIFT: u32 = 4;
+
+/// A window that marks bring down by their share.
+#[derive(Debug)]
+pub(super) struct Prague {
+    classic: Classic<Additive>,
+    mds: u64,
+    alpha: Alpha,
+    /// Marks of packets before its end have been answered.
+    response: Round,
+    /// Bytes of marked packets that have not been taken off growth yet.
+    unpaid: u64,
+    smoothed_rtt: Option<Duration>,
+}
+
+/// The moving average of the share of marked packets.
+#[derive(Clone, Copy, Debug)]
+struct Alpha {
+    /// Of `ONE`; 1 until measured (RFC 8257 §3.3), so that the first response
+    /// is as strong as a classic one.
+    value: u64,
+    /// The round that is being measured.
+    round: Round,
+    /// Packets acknowledged in it.
+    acked: u64,
+    /// Of those, marked.
+    marked: u64,
+    /// Any mark at all, ever: the path has a marking queue.
+    seen: bool,
+}
+
+/// A round trip by packets, and a virtual round trip by time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Round {
+    /// Index after the last packet sent before it began.
+    end: SendIndex,
+    /// Not before then.
+    until: Instant,
+}
+
+impl Round {
+    fn begin(next_index: SendIndex, now: Instant) -> Self {
+        Self {
+            end: next_index,
+            until: now + VIRTUAL_RTT,
+        }
+    }
+
+    fn is_over(self, largest: SendIndex, now: Instant) -> bool {
+        largest >= self.end && now >= self.until
+    }
+}
+
+impl Alpha {
+    const fn new() -> Self {
+        Self {
+            value: ONE,
+            round: Round {
+                end: 0,
+                until: Instant::ZERO,
+            },
+            acked: 0,
+            marked: 0,
+            seen: false,
+        }
+    }
+
+    fn on_ack(&mut self, ack: &Ack<'_>) {
+        if self.round.is_over(ack.largest_index, ack.now) {
+            if self.seen {
+                self.average();
+            }
+            self.round = Round::begin(ack.next_index, ack.now);
+            (self.acked, self.marked) = (0, 0);
+        }
+        self.acked = self.acked.saturating_add(ack.packets);
+    }
+
+    /// α ← α − α/16 + share/16.
+    fn average(&mut self) {
+        if self.acked == 0 {
+            return;
+        }
+        let marked = u128::from(self.marked.min(self.acked));
+        let share = marked * u128::from(ONE >> GAIN_SHIFT) / u128::from(self.acked);
+        let share = u64::try_from(share).unwrap_or(ONE >> GAIN_SHIFT);
+        self.value = self.value - (self.value >> GAIN_SHIFT) + share;
+    }
+
+    fn on_marks(&mut self, packets: u64) {
+        self.seen = true;
+        self.marked = self.marked.saturating_add(packets);
+    }
+
+    /// What a response leaves of a window: 1 − α/2 of it.
+    fn ease(&self, window: u64) -> u64 {
+        let cut = u128::from(window) * u128::from(self.value.min(ONE)) / u128::from(2 * ONE);
+        window - u64::try_from(cut).unwrap_or(window)
+    }
+}
+
+impl Prague {
+    /// A controller of a new path.
+    pub(super) fn new(slow_start: SlowStart, mds: u64) -> Self {
+        Self {
+            classic: Classic::new(Additive::default(), slow_start, mds),
+            mds,
+            alpha: Alpha::new(),
+            response: Round::default(),
+            unpaid: 0,
+            smoothed_rtt: None,
+        }
+    }
+
+    fn on_marks(&mut self, event: &Congestion) {
+        self.alpha.on_marks(event.packets);
+        self.classic.law_mut().shared = true;
+        let marked = event.packets.saturating_mul(self.mds);
+        self.unpaid = self.unpaid.saturating_add(marked);
+        // A loss of the same flight has been answered already, and with more.
+        if event.largest_index < self.classic.boundary() {
+            self.classic.confirm();
+            return;
+        }
+        if !self.response.is_over(event.largest_index, event.now) {
+            return;
+        }
+        self.response = Round::begin(event.next_index, event.now);
+        let before = self.classic.settled_window();
+        self.classic.ease(self.alpha.ease(before));
+        self.classic.law_mut().eased_from = Some(before);
+    }
+
+    /// A loss in the round of a response: the two together come down by β, not
+    /// by more (by the draft).
+    fn on_loss(&mut self, event: &Congestion) {
+        if event.largest_index >= self.response.end {
+            self.classic.law_mut().eased_from = None;
+        }
+        self.classic.on_congestion(event);
+    }
+}
+
+impl Controller for Prague {
+    fn on_sent(&mut self, sent: &Sent) {
+        self.classic.on_sent(sent);
+    }
+
+    fn on_ack(&mut self, ack: &Ack<'_>) {
+        self.alpha.on_ack(ack);
+        self.smoothed_rtt = Some(ack.smoothed_rtt);
+        // What was marked earns nothing (by the draft). The marks of an ACK are
+        // known after it, so they are taken off the next.
+        let taken = self.unpaid.min(ack.window_used_bytes);
+        self.unpaid -= taken;
+        self.classic.on_ack(&Ack {
+            window_used_bytes: ack.window_used_bytes - taken,
+            ..*ack
+        });
+    }
+
+    fn on_congestion(&mut self, event: &Congestion) {
+        match event.cause {
+            CongestionCause::Loss => self.on_loss(event),
+            CongestionCause::EcnCe => self.on_marks(event),
+        }
+    }
+
+    fn on_spurious(&mut self, event: &Spurious) {
+        self.classic.on_spurious(event);
+    }
+
+    fn on_limit(&mut self, limit: Limit, now: Instant) {
+        self.classic.on_limit(limit, now);
+    }
+
+    fn restart_from_idle(&mut self, now: Instant) {
+        self.classic.restart_from_idle(now);
+    }
+
+    fn on_mds(&mut self, mds: u64) {
+        self.mds = mds;
+        self.classic.on_mds(mds);
+    }
+
+    fn window(&self) -> u64 {
+        self.classic.window()
+    }
+
+    fn min_window(&self) -> u64 {
+        self.classic.min_window()
+    }
+
+    /// Once marks have spoken, the window over the round trip and a little: to
+    /// send a quarter faster, as the pacer would, fills a queue that marks from
+    /// a millisecond on before the window does (by the draft).
+    fn pacing_rate(&self) -> Option<u64> {
+        let rtt = nanos(self.smoothed_rtt.filter(|_| self.alpha.seen)?).max(1);
+        let rate =
+            u128::from(self.window()) * PACING.0 * 1_000_000_000 / (PACING.1 * u128::from(rtt));
+        Some(u64::try_from(rate).unwrap_or(u64::MAX))
+    }
+
+    /// Bursts of 250 µs (by the draft): one of a millisecond alone fills a queue
+    /// up to where it marks. Measured over 50 Mbit/s, 30 ms, marks from 1 ms on:
+    /// 41 Mbit/s with trains of 1 ms, 47 with these.
+    fn trains_per_second(&self) -> u64 {
+        4_000
+    }
+
+    /// What makes a queue treat the flow as L4S (RFC 9331 §4.1).
+    fn ecn(&self) -> Ect {
+        Ect::Ect1
+    }
+
+    fn state(&self) -> State {
+        self.classic.state()
+    }
+
+    fn metrics(&self) -> Metrics {
+        self.classic.metrics()
+    }
+
+    fn name(&self) -> &'static str {
+        self.classic.name()
+    }
+}
+
+/// Additive increase, and the response to loss.
+#[derive(Debug, Default)]
+pub(super) struct Additive {
+    carry: Carry,
+    /// Marks were seen: a shallow queue is shared, and growth is scaled.
+    shared: bool,
+    /// The window before the response to marks in whose round a loss may fall.
+    eased_from: Option<u64>,
+}
+
+/// (RTT / 25 ms)² as a fraction, 1 from 25 ms on; microseconds squared.
+fn scale(smoothed_rtt: Duration) -> (u128, u128) {
+    let virtual_us = nanos(VIRTUAL_RTT) / 1_000;
+    let us = (nanos(smoothed_rtt) / 1_000).clamp(1, virtual_us);
+    (
+        u128::from(us) * u128::from(us),
+        u128::from(virtual_us) * u128::from(virtual_us),
+    )
+}
+
+impl Law for Additive {
+    type Memory = Carry;
+
+    const NAME: &'static str = "prague";
+
+    /// Half the window, as NewReno (RFC 9002 appendix B.1).
+    fn reduce(&mut self, window: u64) -> u64 {
+        self.carry = Carry::default();
+        let from = self.eased_from.take().unwrap_or(window);
+        (from.max(window) / 2).min(window)
+    }
+
+    fn collapse(&mut self) {
+        self.carry = Carry::default();
+        self.eased_from = None;
+    }
+
+    fn begin(&mut self, _window: u64, _mds: u64, _now: Instant) {}
+
+    fn grow(&mut self, growth: &Growth) -> u64 {
+        let (numerator, denominator) = if self.shared {
+            scale(growth.smoothed_rtt)
+        } else {
+            (1, 1)
+        };
+        let earned = u128::from(growth.mds)
+            .saturating_mul(growth.acked.into())
+            .saturating_mul(numerator);
+        let per = u128::from(growth.window).saturating_mul(denominator);
+        let earned = self.carry.add(earned, per);
+        let limit = growth.largest_flight.saturating_add(growth.mds);
+        let window = growth.window.saturating_add(earned);
+        window.min(limit).max(growth.window)
+    }
+
+    fn on_limit(&mut self, _limit: Limit, _now: Instant) {}
+
+    fn remember(&self) -> Carry {
+        self.carry
+    }
+
+    fn restore(&mut self, memory: Carry) {
+        self.carry = memory;
+    }
+}
+
+#[cfg(test)]
+mod tests;

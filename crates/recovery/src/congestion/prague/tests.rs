@@ -1,0 +1,288 @@
+use core::ops::Range;
+
+use super::super::testing::{MDS, acked, at_ms, lost, marked, persistent, sent, spurious};
+use super::*;
+
+fn prague() -> Prague {
+    Prague::new(SlowStart::Standard, MDS)
+}
+
+fn send(controller: &mut Prague, range: Range<SendIndex>, in_flight: u64) {
+    for (ahead, index) in range.enumerate() {
+        controller.on_sent(&sent(index, (in_flight + ahead as u64) * MDS));
+    }
+}
+
+/// Sends a window, and has it acknowledged with so many marks, in one ACK that
+/// takes `rtt_ms`; answers with the next index.
+fn round(prague: &mut Prague, first: SendIndex, now_ms: u64, rtt_ms: u64, marks: u64) -> SendIndex {
+    let packets = prague.window() / MDS;
+    send(prague, first..first + packets, 0);
+    let next = first + packets;
+    let now = at_ms(now_ms + rtt_ms);
+    prague.on_ack(&Ack {
+        now,
+        next_index: next,
+        smoothed_rtt: Duration::from_millis(rtt_ms),
+        ..acked(next - 1, packets, 0)
+    });
+    if marks > 0 {
+        prague.on_congestion(&Congestion {
+            now,
+            packets: marks,
+            ..marked(next - 1, next)
+        });
+    }
+    next
+}
+
+/// α as a thousandth.
+fn permille(prague: &Prague) -> u64 {
+    prague.alpha.value * 1_000 / ONE
+}
+
+#[test]
+fn packets_are_marked_ect1() {
+    assert_eq!(prague().ecn(), Ect::Ect1);
+}
+
+#[test]
+fn the_first_mark_ends_slow_start_and_halves_the_window() {
+    let mut prague = prague();
+    let next = round(&mut prague, 0, 0, 30, 0);
+    assert_eq!(prague.window(), 20 * MDS);
+    assert_eq!(prague.state(), State::SlowStart);
+    round(&mut prague, next, 30, 30, 1);
+    assert_eq!(
+        prague.window(),
+        20 * MDS,
+        "40 after the ACK, halved by the mark"
+    );
+    assert_eq!(prague.state(), State::CongestionAvoidance);
+}
+
+#[test]
+fn alpha_follows_the_share_of_marks_by_a_sixteenth_a_round() {
+    let mut prague = prague();
+    let (mut next, mut now) = (0, 0);
+    next = round(&mut prague, next, now, 30, 1);
+    assert_eq!(permille(&prague), 1_000);
+    // Rounds without marks: 15/16 each; the one with the first mark still
+    // counts it (1 of 10).
+    let mut expected = ONE / 16 * 15 + ONE / 160;
+    for _ in 0..20 {
+        now += 30;
+        next = round(&mut prague, next, now, 30, 0);
+        let off = prague.alpha.value.abs_diff(expected);
+        assert!(off <= 20, "{off} from {expected}");
+        expected = expected * 15 / 16;
+    }
+    // All marked: back up to one, never beyond.
+    for _ in 0..200 {
+        now += 30;
+        let packets = prague.window() / MDS;
+        next = round(&mut prague, next, now, 30, packets);
+    }
+    assert!(
+        (990..=1_000).contains(&permille(&prague)),
+        "{}",
+        permille(&prague)
+    );
+}
+
+/// The fixed point of the moving average is the share itself.
+#[test]
+fn a_steady_share_is_measured_exactly() {
+    for share in [1_u64, 2, 5, 10, 20] {
+        let mut alpha = Alpha {
+            seen: true,
+            ..Alpha::new()
+        };
+        for _ in 0..400 {
+            (alpha.acked, alpha.marked) = (20, share);
+            alpha.average();
+        }
+        let exact = ONE * share / 20;
+        assert!(
+            alpha.value.abs_diff(exact) <= 16,
+            "{} for {exact}",
+            alpha.value
+        );
+    }
+}
+
+#[test]
+fn a_response_takes_half_of_alpha_once_a_round() {
+    let mut prague = prague();
+    prague.classic.ease(100 * MDS);
+    prague.alpha.seen = true;
+    prague.alpha.value = ONE / 4;
+    prague.alpha.round = Round::begin(1_000, at_ms(0));
+    send(&mut prague, 0..100, 0);
+    for largest in 10..100 {
+        prague.on_congestion(&Congestion {
+            now: at_ms(100),
+            ..marked(largest, 100)
+        });
+    }
+    assert_eq!(prague.window(), 100 * MDS * 7 / 8);
+    let events = prague.metrics().congestion_events;
+    // A packet sent since, a virtual round trip later.
+    prague.on_congestion(&Congestion {
+        now: at_ms(124),
+        ..marked(100, 130)
+    });
+    assert_eq!(prague.metrics().congestion_events, events, "24 ms: not yet");
+    prague.on_congestion(&Congestion {
+        now: at_ms(125),
+        ..marked(101, 131)
+    });
+    assert_eq!(prague.metrics().congestion_events, events + 1);
+    assert_eq!(prague.window(), 100 * MDS * 49 / 64);
+}
+
+#[test]
+fn marked_packets_earn_no_growth() {
+    let grown = |marks: u64| {
+        let mut prague = prague();
+        prague.classic.ease(100 * MDS);
+        // Answered for the time being; only growth is looked at.
+        prague.response = Round::begin(10_000, at_ms(0));
+        prague.alpha.seen = true;
+        prague.classic.law_mut().shared = true;
+        let next = round(&mut prague, 0, 0, 30, marks);
+        let before = prague.window();
+        round(&mut prague, next, 30, 30, 0);
+        prague.window() - before
+    };
+    assert!(grown(0).abs_diff(MDS) < MDS / 50, "{}", grown(0));
+    assert!(grown(50).abs_diff(MDS / 2) < MDS / 50, "{}", grown(50));
+    assert_eq!(grown(101), 0);
+}
+
+/// A flow of a short path grows, in datagrams per second squared, as one of
+/// 25 ms does.
+#[test]
+fn growth_does_not_depend_on_the_rtt_below_25_ms() {
+    let rate_gained = |rtt_ms: u64| {
+        let mut prague = prague();
+        prague.classic.ease(1_000 * MDS);
+        prague.classic.law_mut().shared = true;
+        let start = prague.window();
+        let (mut next, mut now) = (0, 0);
+        while now < 10_000 {
+            next = round(&mut prague, next, now, rtt_ms, 0);
+            now += rtt_ms;
+        }
+        // Datagrams a second.
+        (prague.window() - start) * 1_000 / rtt_ms / MDS
+    };
+    // 1 / (25 ms)² = 1600 datagrams/s per second, ten seconds long; less what the
+    // bound on growth takes off where a whole window is one ACK.
+    for rtt_ms in [1, 2, 5, 10, 25] {
+        let gained = rate_gained(rtt_ms);
+        assert!(
+            (14_000..=16_100).contains(&gained),
+            "{gained} at {rtt_ms} ms"
+        );
+    }
+    // Above, a datagram a round.
+    let gained = rate_gained(50);
+    assert!((3_500..=4_010).contains(&gained), "{gained}");
+}
+
+#[test]
+fn before_the_first_mark_it_is_newreno() {
+    let mut prague = prague();
+    prague.classic.ease(100 * MDS);
+    round(&mut prague, 0, 0, 1, 0);
+    assert!(
+        prague.window().abs_diff(101 * MDS) <= 12,
+        "a datagram in 1 ms"
+    );
+}
+
+#[test]
+fn a_loss_halves_the_window() {
+    let mut prague = prague();
+    prague.classic.ease(100 * MDS);
+    prague.alpha.value = ONE / 64;
+    send(&mut prague, 0..100, 0);
+    prague.on_congestion(&lost(0..1, 100));
+    assert_eq!(prague.metrics().ssthresh, Some(50 * MDS));
+    assert_eq!(prague.state(), State::Recovery);
+}
+
+#[test]
+fn loss_and_marks_of_one_round_take_no_more_than_half() {
+    let mut prague = prague();
+    prague.classic.ease(100 * MDS);
+    prague.alpha.value = ONE / 2;
+    send(&mut prague, 0..100, 0);
+    prague.on_congestion(&Congestion {
+        now: at_ms(100),
+        ..marked(20, 100)
+    });
+    assert_eq!(prague.window(), 75 * MDS);
+    prague.on_congestion(&lost(30..31, 100));
+    assert_eq!(prague.metrics().ssthresh, Some(50 * MDS), "not 37.5");
+    // The other order: the marks of that flight are answered already.
+    prague.on_congestion(&Congestion {
+        now: at_ms(200),
+        ..marked(60, 100)
+    });
+    assert_eq!(prague.metrics().ssthresh, Some(50 * MDS));
+    // A loss of a later round counts in full.
+    send(&mut prague, 100..140, 10);
+    prague.on_ack(&acked(101, 1, 38));
+    prague.on_congestion(&lost(110..111, 140));
+    assert_eq!(prague.metrics().ssthresh, Some(25 * MDS));
+}
+
+#[test]
+fn marks_void_the_undo_of_a_loss() {
+    let undone = |with_mark: bool| {
+        let mut prague = prague();
+        prague.classic.ease(100 * MDS);
+        send(&mut prague, 0..100, 0);
+        prague.on_congestion(&lost(0..1, 100));
+        if with_mark {
+            prague.on_congestion(&marked(50, 100));
+        }
+        prague.on_spurious(&spurious(100));
+        prague.metrics().spurious_events
+    };
+    assert_eq!((undone(false), undone(true)), (1, 0));
+}
+
+#[test]
+fn persistent_congestion_collapses_it_too() {
+    let mut prague = prague();
+    prague.classic.ease(100 * MDS);
+    send(&mut prague, 0..100, 0);
+    prague.on_congestion(&persistent(0..90, 100));
+    assert_eq!(prague.window(), 2 * MDS);
+}
+
+#[test]
+fn the_window_never_falls_below_two_datagrams() {
+    let mut prague = prague();
+    let (mut next, mut now) = (0, 0);
+    for _ in 0..100 {
+        next = round(&mut prague, next, now, 30, 100);
+        now += 30;
+    }
+    assert_eq!(prague.window(), 2 * MDS);
+}
+
+/// Only once marks are seen: before, the pacer's own rate.
+#[test]
+fn marks_make_pacing_finer() {
+    let mut prague = prague();
+    assert_eq!(prague.trains_per_second(), 4_000);
+    let next = round(&mut prague, 0, 0, 30, 0);
+    assert_eq!(prague.pacing_rate(), None);
+    round(&mut prague, next, 30, 30, 1);
+    let rate = prague.window() * 1_000 / 30;
+    assert!(prague.pacing_rate().unwrap().abs_diff(rate * 9 / 8) <= 2);
+}
