@@ -3,6 +3,7 @@
 mod builder;
 mod connecting;
 mod house;
+mod qlog;
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
