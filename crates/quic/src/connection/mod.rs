@@ -19,6 +19,7 @@
 //! | `migration` | paths: found, validated, chosen, given up |
 //! | `timers` | everything that waits for a time |
 //! | `api`, `stats`, `memory` | what the application calls and reads |
+//! | `trace` | what observers are told |
 
 mod api;
 mod close;
@@ -43,6 +44,7 @@ mod space;
 mod stats;
 mod timers;
 mod tls;
+mod trace;
 mod transmit;
 
 use std::collections::VecDeque;
@@ -71,6 +73,7 @@ use self::paths::Paths;
 use self::space::PacketSpace;
 use self::timers::Timers;
 use self::tls::Tls;
+use crate::Role;
 use crate::ack::ReceivedEcn;
 use crate::cid::generator::CidGenerator;
 use crate::cid::local::{LocalCids, RoutingChange};
@@ -78,10 +81,8 @@ use crate::cid::remote::RemoteCids;
 use crate::cid::{ConnectionId, ResetToken};
 use crate::crypto::ResetKey;
 use crate::datagram::{DatagramReceiver, DatagramSender};
-use crate::event::{Observer, TraceEvent};
 use crate::rng::Rng;
 use crate::stream::Streams;
-use crate::{Instant, Role};
 
 /// Where a received datagram came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,7 +145,7 @@ pub struct Connection {
     /// Packets whose keys don't exist yet, bounded (RFC 9001 §5.7).
     undecryptable: Vec<(Received, Vec<u8>)>,
     counters: stats::Counters,
-    observer: Option<Box<dyn Observer>>,
+    trace: trace::Trace,
     generator: Box<dyn CidGenerator>,
     reset_key: Arc<ResetKey>,
     /// Frames of the packets that a probe repeats; reused.
@@ -156,11 +157,6 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Installs a trace sink. It sees everything from now on.
-    pub fn set_observer(&mut self, observer: Box<dyn Observer>) {
-        self.observer = Some(observer);
-    }
-
     /// Which end this is.
     #[must_use]
     pub fn role(&self) -> Role {
@@ -173,12 +169,6 @@ impl Connection {
 
     fn space(&mut self, space: Space) -> &mut PacketSpace {
         &mut self.spaces[space as usize]
-    }
-
-    fn trace(&mut self, now: Instant, event: impl FnOnce() -> TraceEvent) {
-        if let Some(observer) = &mut self.observer {
-            observer.on_event(now, &event());
-        }
     }
 
     /// Keeps the peer supplied with connection IDs, and the endpoint's routes

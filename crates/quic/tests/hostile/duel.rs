@@ -68,7 +68,7 @@ impl Numbers {
 }
 
 impl Observer for Numbers {
-    fn on_event(&mut self, _: Instant, event: &TraceEvent) {
+    fn on_event(&mut self, _: Instant, event: &TraceEvent<'_>) {
         if let TraceEvent::PacketSent {
             kind: PacketKind::OneRtt,
             number,
