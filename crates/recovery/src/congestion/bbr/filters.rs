@@ -93,10 +93,14 @@ impl MinRtt {
     }
 
     /// UpdateMinRTT() with the ACK's RTT sample, if it gave one.
+    ///
+    /// A sample equal to the minimum refreshes it as a lower one does, as §5.3.4.2
+    /// means it: it has seen the queue just as empty, and a ProbeRTT would learn
+    /// no more.
     pub(super) fn update(&mut self, sample: Option<Duration>, now: Instant) {
         self.probe_expired = now > self.probe_stamp + PROBE_RTT_INTERVAL;
         if let Some(rtt) = sample
-            && (self.probe_expired || self.probe_min.is_none_or(|min| rtt < min))
+            && (self.probe_expired || self.probe_min.is_none_or(|min| rtt <= min))
         {
             self.probe_min = Some(rtt);
             self.probe_stamp = now;
@@ -237,11 +241,7 @@ mod tests {
         assert!(filter.is_probe_due());
         assert_eq!(filter.get(), Some(MS * 20));
         filter.update(Some(MS * 60), at(10_041));
-        assert_eq!(
-            filter.get(),
-            Some(MS * 60),
-            "the probe before has expired, too"
-        );
+        assert_eq!(filter.get(), Some(MS * 50), "what the probe saw");
     }
 
     #[test]
