@@ -23,9 +23,10 @@ pub enum Specimen {
     BootstrapRttPoison,
     /// The wait in the pacer counts in the rate sample.
     WalltimeRate,
-    /// The first pacing rate is next to nothing.
+    /// The first rate is next to nothing, and pacing never asks for more than
+    /// what was measured.
     ZeroPacingBootstrap,
-    /// Startup sends one packet per ACK once the first ones have left.
+    /// Once the first packets have left, each ACK brings one token, and time none.
     TokenbucketStartup,
     /// Startup looks at no loss and bounds no window.
     StartupOverrun,
