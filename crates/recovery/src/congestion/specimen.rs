@@ -13,7 +13,8 @@
 pub enum Specimen {
     /// The window is pinned to what Startup reached: Drain is never left.
     DrainTrap,
-    /// DOWN waits for `inflight < bdp` and for nothing else, while max_bw ages.
+    /// DOWN waits for less in flight than its own pace keeps there, and for nothing
+    /// else, while max_bw ages.
     DownTrap,
     /// Exits are tested on what was in flight before the ACK.
     PreAckInflightExit,

@@ -42,14 +42,19 @@ fn drain_trap_never_leaves_drain() {
 
 #[test]
 fn down_trap_decays() {
-    let link = Link::new(9, 30, 200);
+    // What is in flight in whole trains does not fall below so small a BDP.
+    let link = Link::new(5, 30, 200);
     let (right, wrong) = both(Specimen::DownTrap, link, |sim| {
-        let used = use_between(8 * SECONDS, 12 * SECONDS)(sim);
-        (used, sim.phase())
+        sim.until_phase(Phase::Down);
+        let mut least = u64::MAX;
+        for _ in 0..80 {
+            sim.run(SECONDS / 10);
+            least = least.min(sim.bbr().max_bw.get());
+        }
+        least * 100 / sim.link.rate
     });
-    assert!(right.0 >= 85, "{right:?}");
-    assert!(wrong.0 <= 20, "{wrong:?}");
-    assert_eq!(wrong.1, Phase::Down);
+    assert!(right >= 95, "{right}");
+    assert!(wrong <= 50, "{wrong}");
 }
 
 #[test]
@@ -133,7 +138,7 @@ fn tokenbucket_startup_sends_one_packet_per_ack() {
 }
 
 #[test]
-fn startup_overrun_loses_half_of_what_it_sends() {
+fn startup_overrun_loses_much_of_what_it_sends() {
     let mut link = Link::new(10, 30, 0);
     link.queue = 25 * MDS;
     let (right, wrong) = both(Specimen::StartupOverrun, link, |sim| {
@@ -142,8 +147,8 @@ fn startup_overrun_loses_half_of_what_it_sends() {
         sim.until(10 * SECONDS, |sim| sim.phase() != Phase::Startup);
         sim.packets_dropped * 100 / (sim.packets_sent - sent)
     });
-    assert!(right <= 20, "{right}");
-    assert!(wrong >= 40, "{wrong}");
+    assert!(right <= 30, "{right}");
+    assert!(wrong >= 50, "{wrong}");
 }
 
 #[test]
@@ -156,10 +161,11 @@ fn amnesia_after_outage_takes_long_to_recover() {
         sim.run(3 * SECONDS);
         sim.link.blackhole = false;
         sim.until(10 * SECONDS, |sim| sim.bbr().metrics.persistent_events > 0);
-        sim.measure(SECONDS / 2) * 100 / sim.link.rate
+        let known = sim.bbr().max_bw.get() * 100 / sim.link.rate;
+        (known, sim.measure(SECONDS / 2) * 100 / sim.link.rate)
     });
-    assert!(right >= 90, "{right}");
-    assert!(wrong <= 60, "{wrong}");
+    assert!(right.0 >= 95 && right.1 >= 80, "{right:?}");
+    assert!(wrong.0 <= 10 && wrong.1 <= 20, "{wrong:?}");
 }
 
 #[test]
