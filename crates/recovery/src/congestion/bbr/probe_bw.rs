@@ -117,7 +117,7 @@ impl Bbr {
             if self.rounds.started {
                 self.max_bw.expire_all(facts.delivery_rate);
             }
-            let bdp = self.bdp_multiple(self.bw, self.phase.pacing_gain());
+            let bdp = self.bdp_multiple(self.bw, Phase::Drain.pacing_gain());
             return facts.in_flight_before < bdp;
         }
         facts.in_flight <= self.inflight_with_headroom()

@@ -42,7 +42,7 @@ fn drain_trap_never_leaves_drain() {
 
 #[test]
 fn down_trap_decays() {
-    // What is in flight in whole trains does not fall below so small a BDP.
+    // At nine tenths of the pace the flight never falls to what is waited for.
     let link = Link::new(5, 30, 200);
     let (right, wrong) = both(Specimen::DownTrap, link, |sim| {
         sim.until_phase(Phase::Down);
