@@ -11,6 +11,7 @@ use std::time::Duration;
 use clearway_recovery::congestion::{Algorithm, SlowStart, build_with};
 use clearway_recovery::controller::{Ack, Congestion, CongestionCause, Controller, Sent};
 use clearway_recovery::limit::Limit;
+use clearway_recovery::rate::{Delivery, RateSample};
 use clearway_recovery::time::Instant;
 use clearway_recovery::{Config, Gate, Outcome, PathId, PtoContext, Recovery, SentInfo, Space};
 
@@ -61,6 +62,8 @@ fn alone(mut controller: Box<dyn Controller>) -> u128 {
         if ack % LOSS_EVERY == LOSS_EVERY - 1 {
             controller.on_congestion(&loss(now, next_index, in_flight));
         }
+        let total = 2 * MDS * (ack + 1);
+        let rate = sample(total, in_flight);
         controller.on_ack(&Ack {
             now,
             bytes: 2 * MDS,
@@ -75,11 +78,34 @@ fn alone(mut controller: Box<dyn Controller>) -> u128 {
             rtt_sample: Some(RTT),
             smoothed_rtt: RTT,
             min_rtt: RTT,
-            rate: None,
+            rate: Some(&rate),
+            delivery: Delivery {
+                total,
+                prior: rate.prior_delivered,
+                delivered: rate.delivered,
+                lost: 0,
+                tx_in_flight: in_flight,
+                app_limited: false,
+            },
         });
         black_box(controller.window());
     }
     per_ack(begin.elapsed())
+}
+
+/// A path of two packets each 100 µs, seen over a round trip.
+fn sample(total: u64, in_flight: u64) -> RateSample {
+    let delivered = total.min(2 * MDS * 200);
+    RateSample {
+        delivery_rate: 2 * MDS * 10_000,
+        delivered,
+        lost: 0,
+        prior_delivered: total - delivered,
+        tx_in_flight: in_flight,
+        interval: RTT,
+        app_limited: false,
+        newly_acked: 2 * MDS,
+    }
 }
 
 fn loss(now: Instant, next_index: u64, in_flight: u64) -> Congestion {

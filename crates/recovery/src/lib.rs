@@ -39,7 +39,7 @@
 //! | [`limit`]       | why nothing is sent                      | qlog, RFC 9438 §5.8|
 //! | `window_used`   | which packets justify growth             | RFC 9002 §7.8      |
 //! | [`controller`]  | what a controller is told, and answers   | RFC 9002 §7        |
-//! | [`congestion`]  | NewReno, CUBIC, Prague, a fixed window   | RFC 9438, RFC 9331 |
+//! | [`congestion`]  | NewReno, CUBIC, Prague, BBR, a fixed one | RFC 9438, drafts   |
 //! | [`outcome`]     | what the connection gets back            |                    |
 pub mod congestion;
 pub mod controller;

@@ -1,18 +1,18 @@
 //! Bugs that congestion control really had elsewhere, each as a wrong variant of
-//! the right code, to be switched on where a detector has to prove itself. Only
-//! with the feature `specimens`; without it nothing of this exists.
-
-use core::fmt;
-use core::str::FromStr;
-
-use crate::controller::Controller;
-
-use super::classic::Classic;
-use super::cubic::Cubic;
-use super::{Algorithm, SlowStart, build_seeded};
+//! the right code, to be switched on where a detector has to prove itself. With
+//! the feature `specimens` off, no code can have one, and every question "is this
+//! the one?" is a constant no.
+#![cfg_attr(
+    not(feature = "specimens"),
+    expect(unreachable_pub, reason = "public with the feature")
+)]
 
 /// A known bug.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(
+    not(feature = "specimens"),
+    expect(dead_code, reason = "asked for with the feature")
+)]
 #[non_exhaustive]
 pub enum Specimen {
     /// Idle is measured from the last packet sent whenever nothing is in flight,
@@ -31,6 +31,30 @@ pub enum Specimen {
     /// Recovery begins anew for each packet of an ACK's losses: thousands of
     /// reductions.
     MultiCut,
+    /// BBR's window is pinned to what Startup reached: Drain is never left.
+    DrainTrap,
+    /// DOWN waits for less in flight than its own pace keeps there, and for nothing
+    /// else, while max_bw ages.
+    DownTrap,
+    /// Exits are tested on what was in flight before the ACK.
+    PreAckInflightExit,
+    /// All slots of the max_bw filter expire in one round.
+    MaxFilterSameRound,
+    /// A placeholder of 10 ms is accepted as min_rtt.
+    BootstrapRttPoison,
+    /// The wait in the pacer counts in the rate sample.
+    WalltimeRate,
+    /// The first rate is next to nothing, and pacing never asks for more than
+    /// what was measured.
+    ZeroPacingBootstrap,
+    /// Once the first packets have left, each ACK brings one token, and time none.
+    TokenbucketStartup,
+    /// Startup looks at no loss and bounds no window.
+    StartupOverrun,
+    /// Persistent congestion zeroes max_bw.
+    AmnesiaAfterOutage,
+    /// The long-term bound has no floor of the BDP and falls with each loss.
+    LongtermSpiral,
     /// A migration forgets what is in flight: no timer, no room kept for it.
     BifDesync,
     /// No timer while nothing is in flight, though the peer can't send either:
@@ -39,9 +63,6 @@ pub enum Specimen {
     /// The pacer counts its deadline from the last train instead of from the
     /// last refill: in the past, and the caller spins.
     PacerSpin,
-    /// The pacer's bucket is refilled by ACKs, a packet each: after ten packets
-    /// the rate falls with every round.
-    TokenbucketStartup,
     /// A migration declares everything in flight lost: all of it is sent twice.
     RetransmitAllOnMigration,
     /// A migration resets the round trip below the true one: what is only on its
@@ -49,108 +70,186 @@ pub enum Specimen {
     MigrationRttReset,
 }
 
-impl Specimen {
-    /// All of them.
-    pub const ALL: &'static [Self] = &[
-        Self::IdleFromLastSend,
-        Self::EpochClampedToNow,
-        Self::EpochNotShifted,
-        Self::EpochResetOnIdle,
-        Self::UndoOnLightLoss,
-        Self::MultiCut,
-        Self::BifDesync,
-        Self::PtoUnarmed,
-        Self::PacerSpin,
-        Self::TokenbucketStartup,
-        Self::RetransmitAllOnMigration,
-        Self::MigrationRttReset,
-    ];
+/// Which specimen a controller is, if any.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Variant {
+    #[cfg(feature = "specimens")]
+    specimen: Option<Specimen>,
+}
 
-    /// Its name, as a command line takes it.
+impl Variant {
+    /// Whether it is this one.
+    #[cfg(feature = "specimens")]
+    pub(crate) fn is(self, specimen: Specimen) -> bool {
+        self.specimen == Some(specimen)
+    }
+
+    /// Whether it is this one: never.
+    #[cfg(not(feature = "specimens"))]
+    #[expect(clippy::unused_self, reason = "the other one asks it")]
+    pub(crate) const fn is(self, _specimen: Specimen) -> bool {
+        false
+    }
+}
+
+#[cfg(feature = "specimens")]
+mod named {
+    use core::fmt;
+    use core::str::FromStr;
+
+    use super::super::bbr::Bbr;
+    use super::super::classic::Classic;
+    use super::super::cubic::Cubic;
+    use super::super::{Algorithm, SlowStart, build_seeded};
+    use super::{Specimen, Variant};
+    use crate::controller::Controller;
+
+    impl From<Specimen> for Variant {
+        fn from(specimen: Specimen) -> Self {
+            Self {
+                specimen: Some(specimen),
+            }
+        }
+    }
+
+    impl Specimen {
+        /// All of them.
+        pub const ALL: &'static [Self] = &[
+            Self::IdleFromLastSend,
+            Self::EpochClampedToNow,
+            Self::EpochNotShifted,
+            Self::EpochResetOnIdle,
+            Self::UndoOnLightLoss,
+            Self::MultiCut,
+            Self::DrainTrap,
+            Self::DownTrap,
+            Self::PreAckInflightExit,
+            Self::MaxFilterSameRound,
+            Self::BootstrapRttPoison,
+            Self::WalltimeRate,
+            Self::ZeroPacingBootstrap,
+            Self::TokenbucketStartup,
+            Self::StartupOverrun,
+            Self::AmnesiaAfterOutage,
+            Self::LongtermSpiral,
+            Self::BifDesync,
+            Self::PtoUnarmed,
+            Self::PacerSpin,
+            Self::RetransmitAllOnMigration,
+            Self::MigrationRttReset,
+        ];
+
+        /// Its name, as a command line takes it.
+        #[must_use]
+        pub const fn name(self) -> &'static str {
+            match self {
+                Self::IdleFromLastSend => "idle-from-last-send",
+                Self::EpochClampedToNow => "epoch-clamped-to-now",
+                Self::EpochNotShifted => "epoch-not-shifted",
+                Self::EpochResetOnIdle => "epoch-reset-on-idle",
+                Self::UndoOnLightLoss => "undo-on-light-loss",
+                Self::MultiCut => "multi-cut",
+                Self::DrainTrap => "drain-trap",
+                Self::DownTrap => "down-trap",
+                Self::PreAckInflightExit => "pre-ack-inflight-exit",
+                Self::MaxFilterSameRound => "max-filter-same-round",
+                Self::BootstrapRttPoison => "bootstrap-rtt-poison",
+                Self::WalltimeRate => "walltime-rate",
+                Self::ZeroPacingBootstrap => "zero-pacing-bootstrap",
+                Self::TokenbucketStartup => "tokenbucket-startup",
+                Self::StartupOverrun => "startup-overrun",
+                Self::AmnesiaAfterOutage => "amnesia-after-outage",
+                Self::LongtermSpiral => "longterm-spiral",
+                Self::BifDesync => "bif-desync",
+                Self::PtoUnarmed => "pto-unarmed",
+                Self::PacerSpin => "pacer-spin",
+                Self::RetransmitAllOnMigration => "retransmit-all-on-migration",
+                Self::MigrationRttReset => "migration-rtt-reset",
+            }
+        }
+    }
+
+    /// A controller for a new path under a specimen: CUBIC or BBR with the bug if
+    /// it is theirs, else the right one of `algorithm`, and the bug is where
+    /// `Config::specimen` of the recovery or the transport says.
     #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::IdleFromLastSend => "idle-from-last-send",
-            Self::EpochClampedToNow => "epoch-clamped-to-now",
-            Self::EpochNotShifted => "epoch-not-shifted",
-            Self::EpochResetOnIdle => "epoch-reset-on-idle",
-            Self::UndoOnLightLoss => "undo-on-light-loss",
-            Self::MultiCut => "multi-cut",
-            Self::BifDesync => "bif-desync",
-            Self::PtoUnarmed => "pto-unarmed",
-            Self::PacerSpin => "pacer-spin",
-            Self::TokenbucketStartup => "tokenbucket-startup",
-            Self::RetransmitAllOnMigration => "retransmit-all-on-migration",
-            Self::MigrationRttReset => "migration-rtt-reset",
+    pub fn build_specimen(
+        specimen: Specimen,
+        algorithm: Algorithm,
+        slow_start: SlowStart,
+        mds: u64,
+        seed: u64,
+    ) -> Box<dyn Controller> {
+        match specimen {
+            Specimen::IdleFromLastSend
+            | Specimen::EpochClampedToNow
+            | Specimen::EpochNotShifted
+            | Specimen::EpochResetOnIdle
+            | Specimen::UndoOnLightLoss
+            | Specimen::MultiCut => {
+                let law = Cubic::with_flaw(specimen);
+                Box::new(Classic::new(law, slow_start, mds).with_flaw(specimen))
+            }
+            Specimen::DrainTrap
+            | Specimen::DownTrap
+            | Specimen::PreAckInflightExit
+            | Specimen::MaxFilterSameRound
+            | Specimen::BootstrapRttPoison
+            | Specimen::WalltimeRate
+            | Specimen::ZeroPacingBootstrap
+            | Specimen::StartupOverrun
+            | Specimen::AmnesiaAfterOutage
+            | Specimen::LongtermSpiral => Box::new(Bbr::new(mds, seed, specimen.into())),
+            Specimen::TokenbucketStartup if algorithm == Algorithm::Bbr => {
+                Box::new(Bbr::new(mds, seed, specimen.into()))
+            }
+            Specimen::TokenbucketStartup
+            | Specimen::BifDesync
+            | Specimen::PtoUnarmed
+            | Specimen::PacerSpin
+            | Specimen::RetransmitAllOnMigration
+            | Specimen::MigrationRttReset => build_seeded(algorithm, slow_start, mds, seed),
+        }
+    }
+
+    impl fmt::Display for Specimen {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(self.name())
+        }
+    }
+
+    /// A name that is no specimen's.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct UnknownSpecimen(String);
+
+    impl fmt::Display for UnknownSpecimen {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            let Self(name) = self;
+            let known: Vec<_> = Specimen::ALL.iter().map(|known| known.name()).collect();
+            let known = known.join(", ");
+            write!(f, "no specimen is called {name:?}; there are {known}")
+        }
+    }
+
+    impl core::error::Error for UnknownSpecimen {}
+
+    impl FromStr for Specimen {
+        type Err = UnknownSpecimen;
+
+        fn from_str(name: &str) -> Result<Self, Self::Err> {
+            Self::ALL
+                .iter()
+                .copied()
+                .find(|specimen| specimen.name() == name)
+                .ok_or_else(|| UnknownSpecimen(name.to_owned()))
         }
     }
 }
 
-/// A controller for a new path under a specimen: CUBIC with the bug if it is a
-/// controller's, else the right one of `algorithm`, and the bug is where
-/// `Config::specimen` of the recovery or the transport says.
-#[must_use]
-pub fn build_specimen(
-    specimen: Specimen,
-    algorithm: Algorithm,
-    slow_start: SlowStart,
-    mds: u64,
-    seed: u64,
-) -> Box<dyn Controller> {
-    match specimen {
-        Specimen::IdleFromLastSend
-        | Specimen::EpochClampedToNow
-        | Specimen::EpochNotShifted
-        | Specimen::EpochResetOnIdle
-        | Specimen::UndoOnLightLoss
-        | Specimen::MultiCut => {
-            let law = Cubic::with_flaw(specimen);
-            Box::new(Classic::new(law, slow_start, mds).with_flaw(specimen))
-        }
-        Specimen::BifDesync
-        | Specimen::PtoUnarmed
-        | Specimen::PacerSpin
-        | Specimen::TokenbucketStartup
-        | Specimen::RetransmitAllOnMigration
-        | Specimen::MigrationRttReset => build_seeded(algorithm, slow_start, mds, seed),
-    }
-}
+#[cfg(feature = "specimens")]
+pub use named::{UnknownSpecimen, build_specimen};
 
-impl fmt::Display for Specimen {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// A name that is no specimen's.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownSpecimen(String);
-
-impl fmt::Display for UnknownSpecimen {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no specimen is called {:?}; there are", self.0)?;
-        for (at, specimen) in Specimen::ALL.iter().enumerate() {
-            let comma = if at == 0 { "" } else { "," };
-            write!(f, "{comma} {specimen}")?;
-        }
-        Ok(())
-    }
-}
-
-impl core::error::Error for UnknownSpecimen {}
-
-impl FromStr for Specimen {
-    type Err = UnknownSpecimen;
-
-    fn from_str(name: &str) -> Result<Self, Self::Err> {
-        let found = Self::ALL.iter().find(|specimen| specimen.name() == name);
-        found
-            .copied()
-            .ok_or_else(|| UnknownSpecimen(name.to_owned()))
-    }
-}
-
-#[cfg(test)]
+#[cfg(all(test, feature = "specimens"))]
 mod tests {
     use super::*;
 
@@ -165,5 +264,13 @@ mod tests {
             error.contains("\"drain\"; there are idle-from-last-send, epoch-"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn the_right_code_is_none_of_them() {
+        for specimen in Specimen::ALL {
+            assert!(!Variant::default().is(*specimen));
+            assert!(Variant::from(*specimen).is(*specimen));
+        }
     }
 }
