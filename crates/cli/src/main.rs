@@ -6,6 +6,7 @@ mod say;
 mod demo;
 mod failure;
 mod identity;
+mod lab;
 mod raw;
 mod relay;
 mod size;
@@ -32,6 +33,9 @@ enum Command {
     /// Download through a network in which congestion controllers have died.
     #[command(long_about = demo::ABOUT)]
     Demo(Box<demo::Args>),
+    /// Put congestion controllers through networks in virtual time.
+    #[command(long_about = lab::ABOUT, subcommand)]
+    Lab(lab::Command),
     /// Transfer bytes over QUIC with nothing above it.
     #[command(long_about = raw::ABOUT, subcommand)]
     Raw(Box<raw::Command>),
@@ -43,6 +47,7 @@ enum Command {
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Demo(args) => demo::command(&args),
+        Command::Lab(command) => lab::command(&command),
         Command::Raw(command) => raw::command(&command),
         Command::Relay(args) => relay::command(&args),
     };

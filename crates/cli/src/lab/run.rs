@@ -1,0 +1,141 @@
+//! `clearway lab run`.
+
+use std::io::{self, Write as _};
+
+use clearway_lab::run::{Group, Plan, Row, Settings, Speed, Task, judge, run_all};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::args::{Extent, Run};
+use super::watch::Watches;
+use super::{choose, table};
+use crate::failure::{Failure, Kind};
+
+/// Runs scenarios and judges them.
+///
+/// # Errors
+/// If a bar was not reached, or as [`super::command`].
+pub(super) fn command(args: &Run) -> Result<(), Failure> {
+    let scenarios = choose::scenarios(&args.scenarios)?;
+    let plan = choose::plan(&scenarios, &args.extent)?;
+    let watches = Watches::new(&plan, args.pcap.as_deref());
+    let (groups, speed) = execute(&plan, &args.extent, &watches)?;
+    watches.conclude()?;
+    if !args.extent.json {
+        table::print(&groups)?;
+    }
+    say_speed(&plan, &speed);
+    verdict(&groups, &args.extent, &args.scenarios)
+}
+
+/// Runs a plan with a progress bar; prints rows if JSON is wanted.
+pub(super) fn execute(
+    plan: &Plan,
+    extent: &Extent,
+    watches: &Watches,
+) -> Result<(Vec<Group>, Speed), Failure> {
+    let bar = progress(plan.tasks.len() as u64);
+    let mut groups: Vec<Group> = Vec::new();
+    let mut rows: Vec<Row> = Vec::new();
+    let mut broken = None;
+    let extras = |task: &Task| watches.extras(task);
+    let settings = Settings {
+        threads: extent.threads(),
+        progress: &|done| bar.set_position(done as u64),
+        extras: &extras,
+    };
+    let mut left = 0;
+    let speed = run_all(plan, &settings, |task, row| {
+        if extent.json && broken.is_none() {
+            broken = print_row(&row).err();
+        }
+        if left == 0 {
+            left = plan.tasks.iter().filter(|t| t.case == task.case).count();
+        }
+        rows.push(row);
+        left -= 1;
+        if left == 0 {
+            let case = &plan.cases[task.case];
+            groups.push(judge(case, core::mem::take(&mut rows)));
+        }
+    });
+    bar.finish_and_clear();
+    broken.map_or(Ok((groups, speed)), |error| Err(error.into()))
+}
+
+fn print_row(row: &Row) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    serde_json::to_writer(&mut out, row)?;
+    writeln!(out)
+}
+
+fn progress(runs: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} runs, {eta} left")
+        .unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::with_draw_target(Some(runs), ProgressDrawTarget::stderr()).with_style(style)
+}
+
+/// How fast it was, and what was not run.
+pub(super) fn say_speed(plan: &Plan, speed: &Speed) {
+    for (name, reason) in &plan.skipped {
+        say!("lab: not run: {name}: {reason}");
+    }
+    say!(
+        "lab: {} runs, {:.0} s simulated in {:.1} s: {:.2} million events/s, {:.0} × real time",
+        speed.runs,
+        speed.simulated.as_secs_f64(),
+        speed.took.as_secs_f64(),
+        speed.events_per_second() / 1e6,
+        speed.times_real_time(),
+    );
+}
+
+/// Says which bars were not reached and how to see it again.
+pub(super) fn verdict(
+    groups: &[Group],
+    extent: &Extent,
+    names: &[String],
+) -> Result<(), Failure> {
+    let failed: Vec<&Group> = groups.iter().filter(|group| !group.passed()).collect();
+    for group in &failed {
+        for shortfall in &group.shortfalls {
+            let what = match &shortfall.bar {
+                Some(bar) => format!("{}, but {}", bar.text(), shortfall.found),
+                None => shortfall.found.clone(),
+            };
+            say!(
+                "FAILED {} {} {}: {what} ({} of {} runs)",
+                group.scenario,
+                group.variant,
+                group.controller,
+                shortfall.runs,
+                group.rows.len(),
+            );
+            say!("  replay: {}", replay(group, shortfall.seed, extent, names));
+        }
+    }
+    if failed.is_empty() {
+        return Ok(());
+    }
+    let message = format!("{} of {} did not reach their bars", failed.len(), groups.len());
+    Err(Failure::new(Kind::Other, message))
+}
+
+/// The one command that shows a run again.
+fn replay(group: &Group, seed: u64, extent: &Extent, names: &[String]) -> String {
+    // A file has to be named as the user named it.
+    let is_file = |name: &&String| name.contains('/') || name.ends_with(".toml");
+    let name = match names.iter().filter(is_file).count() {
+        1 if names.len() == 1 => names[0].as_str(),
+        _ => group.scenario.as_str(),
+    };
+    let size = if extent.full { " --full" } else { "" };
+    let variant = if group.variant.is_empty() {
+        String::new()
+    } else {
+        format!(" --variant '{}'", group.variant)
+    };
+    format!(
+        "clearway lab run {name} --controller {}{variant} --seed {seed} --seeds 1{size}",
+        group.controller
+    )
+}
