@@ -3,19 +3,29 @@
 use core::time::Duration;
 
 use crate::impair::{Fate, Impairments};
-use crate::queue::{Carried, Queue};
+use crate::ledger::{Carried, Ledger};
+use crate::policer::Bucket;
+use crate::queue::Queue;
 use crate::serialiser::Serialiser;
 use crate::transit::Transit;
-use crate::{Clock, Dice, EventHeap, LinkConfig, LinkStats, Packet, Rate, Time};
+use crate::{
+    Clock, Dice, DropCause, EventHeap, LinkConfig, LinkStats, MarkAt, Packet, QueueLimit, Tap, Time,
+};
 
 /// What became of a packet offered to a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Verdict {
-    /// It is on its way. It may still be lost at the receiver's end.
+    /// It is on its way. It may still be dropped: by queue management when its
+    /// turn comes, by a full FQ-CoDel queue that finds its flow the fattest,
+    /// or at the receiver's end.
     Accepted,
     /// The queue was full.
     QueueFull,
+    /// Queue management dropped it on arrival (PIE).
+    DroppedEarly,
+    /// The policer's bucket held too few tokens.
+    Policed,
 }
 
 /// One direction of a link.
@@ -29,18 +39,20 @@ pub struct Link {
     config: LinkConfig,
     /// When the clock of windows and steps started.
     origin: Option<Time>,
+    bucket: Bucket,
     queue: Queue,
+    /// When what waits began to wait, or the link was changed since.
+    backlog_since: Time,
     serialiser: Serialiser,
     transit: Transit,
     flight: EventHeap<Carried>,
     impairments: Impairments,
     /// The second copy of a packet just delivered, with its arrival.
-    twin: Option<(Time, Packet)>,
-    in_transit_bytes: u64,
+    twin: Option<(Time, Carried)>,
     newest_delivered: Option<u64>,
     /// No packet could ever overtake another.
     ordered: bool,
-    stats: LinkStats,
+    ledger: Ledger,
 }
 
 impl Link {
@@ -52,7 +64,11 @@ impl Link {
             stream += 1;
             Dice::new(seed, stream)
         };
-        let transit = Transit::new(dice(), dice());
+        // New purposes go last: the streams of the others stay what they were.
+        let (jitter, reorder) = (dice(), dice());
+        let impairments = Impairments::new(&mut dice);
+        let queue = Queue::new(config.aqm, dice());
+        let transit = Transit::new(jitter, reorder, dice());
         let origin = match config.clock {
             Clock::Absolute => Some(Time::ZERO),
             Clock::FirstPacket | Clock::Explicit => None,
@@ -61,15 +77,16 @@ impl Link {
             ordered: config.keeps_order(),
             config,
             origin,
-            queue: Queue::default(),
+            bucket: Bucket::default(),
+            queue,
+            backlog_since: Time::ZERO,
             serialiser: Serialiser::default(),
             transit,
             flight: EventHeap::new(),
-            impairments: Impairments::new(dice),
+            impairments,
             twin: None,
-            in_transit_bytes: 0,
             newest_delivered: None,
-            stats: LinkStats::default(),
+            ledger: Ledger::default(),
         }
     }
 
@@ -79,26 +96,51 @@ impl Link {
         if self.config.clock == Clock::FirstPacket && self.origin.is_none() {
             self.origin = Some(now);
         }
-        let bytes = packet.data.len() as u64;
         let payload = u32::try_from(packet.data.len()).unwrap_or(u32::MAX);
         let carried = Carried {
             packet,
-            index: self.stats.sent,
+            index: self.ledger.stats.sent,
             size: payload.saturating_add(self.config.overhead.0),
             since: now,
         };
-        self.stats.sent += 1;
-        self.stats.sent_bytes += bytes;
-        if self.is_free(now) {
-            self.serve(now, carried, false);
-        } else if self.queue.has_room(self.config.queue, carried.size) {
-            self.wait(carried);
-        } else {
-            self.stats.dropped_queue += 1;
-            return Verdict::QueueFull;
+        self.ledger.offered(now, &carried);
+        if let Some(policer) = self.config.police
+            && !self.bucket.admits(policer, now, carried.size)
+        {
+            self.ledger.dropped(now, &carried, DropCause::Policed);
+            return Verdict::Policed;
         }
-        self.in_transit_bytes += bytes;
-        Verdict::Accepted
+        self.enqueue(now, carried)
+    }
+
+    /// Puts a packet in line, and serves it at once if nothing is before it.
+    fn enqueue(&mut self, now: Time, mut carried: Carried) -> Verdict {
+        let depth = self.queue.depth();
+        if depth.packets == 0 {
+            self.backlog_since = now;
+        }
+        let deep = match self.config.mark {
+            None | Some(MarkAt::Sojourn(_)) => false,
+            Some(MarkAt::Packets(packets)) => depth.packets >= packets as usize,
+            Some(MarkAt::Bytes(bytes)) => depth.bytes >= bytes,
+        };
+        let free = depth.packets == 0 && self.start_from(now) == Some(now);
+        // What can start right away does not wait, so no limit applies.
+        let limit = if free {
+            QueueLimit::Unlimited
+        } else {
+            self.config.queue.at(self.elapsed(now))
+        };
+        if deep && depth.has_room(limit, carried.size) {
+            self.ledger.mark(now, &mut carried);
+        }
+        let verdict = self.queue.push(now, carried, limit, &mut self.ledger);
+        if free {
+            self.serve(now);
+        } else if verdict == Verdict::Accepted {
+            self.ledger.waits(self.queue.depth());
+        }
+        verdict
     }
 
     /// The next packet that has arrived by `now`, in order of arrival.
@@ -111,9 +153,9 @@ impl Link {
     /// As [`Link::poll`], with the time of arrival, which is before `now` if
     /// the caller is late.
     pub fn poll_timed(&mut self, now: Time) -> Option<(Time, Packet)> {
-        if let Some((at, packet)) = self.twin.take() {
-            self.count_delivery(&packet);
-            return Some((at, packet));
+        if let Some((at, carried)) = self.twin.take() {
+            self.ledger.delivered(at, &carried, false, true);
+            return Some((at, carried.packet));
         }
         self.advance(now);
         while let Some((at, carried)) = self.flight.pop_due(now) {
@@ -160,6 +202,9 @@ impl Link {
         self.advance(now);
         change(&mut self.config);
         self.ordered &= self.config.keeps_order();
+        self.queue.manage(now, self.config.aqm, &mut self.ledger);
+        // What the change lets go goes now, not in the past.
+        self.backlog_since = self.backlog_since.max(now);
     }
 
     /// What the link does.
@@ -171,25 +216,37 @@ impl Link {
     /// What the link counted.
     #[must_use]
     pub const fn stats(&self) -> &LinkStats {
-        &self.stats
+        &self.ledger.stats
+    }
+
+    /// Has `tap` see what happens from now on, or nobody; returns the tap that
+    /// did until now. Copies of the link have none.
+    pub fn set_tap(&mut self, tap: Option<Box<dyn Tap>>) -> Option<Box<dyn Tap>> {
+        self.ledger.set_tap(tap)
     }
 
     /// Packets accepted whose fate is open.
     #[must_use]
     pub fn in_transit(&self) -> usize {
-        self.queue.len() + self.flight.len() + usize::from(self.twin.is_some())
+        self.queue.depth().packets + self.flight.len() + usize::from(self.twin.is_some())
     }
 
     /// UDP payload of the packets whose fate is open, in bytes.
     #[must_use]
     pub const fn in_transit_bytes(&self) -> u64 {
-        self.in_transit_bytes
+        self.ledger.in_transit_bytes
     }
 
     /// Packets waiting for the serialiser, as of the last call.
     #[must_use]
     pub fn queue_len(&self) -> usize {
-        self.queue.len()
+        self.queue.depth().packets
+    }
+
+    /// Bytes waiting for the serialiser with headers, as of the last call.
+    #[must_use]
+    pub fn queue_bytes(&self) -> u64 {
+        self.queue.depth().bytes
     }
 
     /// `at` on the clock of windows and steps.
@@ -200,106 +257,78 @@ impl Link {
     /// Serves all that comes out of the queue by `now`.
     fn advance(&mut self, now: Time) {
         while let Some(at) = self.next_service().filter(|&at| at <= now) {
-            let Some((carried, marked)) = self.queue.pop(at, self.config.mark) else {
-                return;
-            };
-            self.stats.ce_marked += u64::from(marked);
-            let waited = at - carried.since;
-            self.stats.queueing_total = self.stats.queueing_total.saturating_add(waited);
-            self.stats.queueing_max = self.stats.queueing_max.max(waited);
-            self.serve(at, carried, true);
+            self.serve(at);
         }
     }
 
-    /// Can a packet start right away?
-    fn is_free(&self, now: Time) -> bool {
-        match self.config.rate.at(self.elapsed(now)) {
-            Rate::Stopped => false,
-            Rate::Unlimited | Rate::Bits(_) => {
-                self.queue.is_empty() && self.serialiser.busy_until() <= now
-            }
-        }
-    }
-
-    /// When the head of the queue starts.
+    /// When the next packet leaves the queue.
     fn next_service(&self) -> Option<Time> {
-        let at = self.queue.head_since()?.max(self.serialiser.busy_until());
-        match self.config.rate.at(self.elapsed(at)) {
-            Rate::Unlimited | Rate::Bits(_) => Some(at),
-            Rate::Stopped => {
-                let origin = self.origin?;
-                self.config
-                    .rate
-                    .steps_after(self.elapsed(at))
-                    .find(|(_, rate)| *rate != Rate::Stopped)
-                    .map(|(step, _)| origin + step)
-            }
+        if self.queue.is_empty() {
+            return None;
         }
+        self.start_from(self.backlog_since)
     }
 
-    fn wait(&mut self, carried: Carried) {
-        let marked = self.queue.push(carried, self.config.mark);
-        let stats = &mut self.stats;
-        stats.ce_marked += u64::from(marked);
-        stats.max_queue_packets = stats.max_queue_packets.max(self.queue.len() as u64);
-        stats.max_queue_bytes = stats.max_queue_bytes.max(self.queue.bytes());
+    /// When a packet can start that waits at `at`; `None`: not before the link
+    /// is changed.
+    fn start_from(&self, at: Time) -> Option<Time> {
+        self.serialiser.next_start(&self.config, self.origin, at)
     }
 
-    /// Serialises a packet. Service is never interrupted, so its departure and
-    /// arrival are known at once.
-    fn serve(&mut self, at: Time, carried: Carried, backlogged: bool) {
-        let departed = match self.config.rate.at(self.elapsed(at)) {
-            Rate::Bits(rate) => self.serialiser.start(at, carried.size, rate, backlogged),
-            // Stopped never gets here: `is_free` and `next_service` wait.
-            Rate::Unlimited | Rate::Stopped => at,
+    /// Takes the next packet out of the queue at `at` and serialises it.
+    /// Service is never interrupted, so its departure and arrival are known
+    /// at once.
+    fn serve(&mut self, at: Time) {
+        let Some(mut carried) = self.queue.pop(at, &mut self.ledger) else {
+            return;
         };
-        let elapsed = self.elapsed(departed);
-        let arrival = self.transit.arrival(&self.config, departed, elapsed);
+        if let Some(MarkAt::Sojourn(limit)) = self.config.mark
+            && carried.waited(at) >= limit
+        {
+            self.ledger.mark(at, &mut carried);
+        }
+        self.ledger.departed(at, &carried, self.queue.depth());
+        let departed = self
+            .serialiser
+            .start(&self.config, self.origin, at, &carried);
+        let arrival = self.transit.arrival(&self.config, self.origin, departed);
         self.flight.push(arrival, carried);
     }
 
     /// The receiver's end.
-    fn receive(&mut self, at: Time, carried: Carried) -> Option<Packet> {
-        let Carried {
-            mut packet, index, ..
-        } = carried;
+    fn receive(&mut self, at: Time, mut carried: Carried) -> Option<Packet> {
         let elapsed = self.elapsed(at);
+        let number = carried.index + 1;
         let fate = self
             .impairments
-            .meet(&self.config, elapsed, index + 1, &mut packet);
-        let bytes = packet.data.len() as u64;
+            .meet(&self.config, elapsed, number, &mut carried.packet);
         match fate {
-            Fate::Blackholed => self.stats.dropped_blackhole += 1,
-            Fate::Listed => self.stats.dropped_list += 1,
-            Fate::Lost => self.stats.dropped_loss += 1,
+            Fate::Dropped(cause) => {
+                self.ledger.dropped(at, &carried, cause);
+                None
+            }
             Fate::Arrives {
                 corrupted,
                 duplicated,
             } => {
-                self.stats.corrupted += u64::from(corrupted);
+                let stats = &mut self.ledger.stats;
+                stats.corrupted += u64::from(corrupted);
+                let newest = self.newest_delivered;
+                let overtaken = newest.is_some_and(|newest| newest > carried.index);
+                stats.reordered += u64::from(overtaken);
+                self.newest_delivered = newest.max(Some(carried.index));
+                self.ledger.delivered(at, &carried, corrupted, false);
                 if duplicated {
-                    self.stats.duplicated += 1;
-                    self.in_transit_bytes += bytes;
-                    self.twin = Some((at, packet.clone()));
+                    self.ledger.duplicated(&carried);
+                    self.twin = Some((at, carried.clone()));
                 }
-                let overtaken = self.newest_delivered.is_some_and(|newest| newest > index);
-                self.stats.reordered += u64::from(overtaken);
-                self.newest_delivered = self.newest_delivered.max(Some(index));
-                self.count_delivery(&packet);
-                return Some(packet);
+                Some(carried.packet)
             }
         }
-        self.in_transit_bytes -= bytes;
-        None
-    }
-
-    fn count_delivery(&mut self, packet: &Packet) {
-        let bytes = packet.data.len() as u64;
-        self.in_transit_bytes -= bytes;
-        self.stats.delivered += 1;
-        self.stats.delivered_bytes += bytes;
     }
 }
 
+#[cfg(test)]
+mod properties;
 #[cfg(test)]
 mod tests;

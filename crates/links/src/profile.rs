@@ -78,10 +78,69 @@ pub const PROFILES: &[Profile] = &[
         up: "rate=5M delay=10ms queue=62500B",
         down: "rate=40M delay=10ms queue=500KB",
     },
+    Profile {
+        name: "wifi_suspend",
+        about: "10 Mbit/s, 6 ms; the radio holds everything for 260 ms after a second",
+        up: "clock=first-packet rate=10M delay=3ms queue=350KB freeze=1s-1.26s",
+        down: "clock=first-packet rate=10M delay=3ms queue=350KB freeze=1s-1.26s",
+    },
+    Profile {
+        name: "ack_aggregation",
+        about: "50 Mbit/s, 40 ms; what goes up arrives in slots of 25 ms",
+        up: "rate=50M delay=20ms queue=250KB slot=25ms",
+        down: "rate=50M delay=20ms queue=250KB",
+    },
+    Profile {
+        name: "ack_thinning",
+        about: "50 Mbit/s, 40 ms; of ten small packets up nine are dropped",
+        up: "rate=50M delay=20ms queue=250KB thin=10",
+        down: "rate=50M delay=20ms queue=250KB",
+    },
+    Profile {
+        name: "policer",
+        about: "a 100 Mbit/s line, 40 ms, with a 10 Mbit/s token bucket of 100 KB down",
+        up: "rate=100M delay=20ms queue=500KB",
+        down: "police=10M:100KB rate=100M delay=20ms queue=500KB",
+    },
+    Profile {
+        name: "codel_ecn",
+        about: "50 Mbit/s, 40 ms, CoDel that marks",
+        up: "rate=50M delay=20ms queue=1000 aqm=codel",
+        down: "rate=50M delay=20ms queue=1000 aqm=codel",
+    },
+    Profile {
+        name: "fq_codel",
+        about: "50 Mbit/s, 40 ms, FQ-CoDel",
+        up: "rate=50M delay=20ms queue=10240 aqm=fq_codel",
+        down: "rate=50M delay=20ms queue=10240 aqm=fq_codel",
+    },
+    Profile {
+        name: "dualq_l4s",
+        about: "10 Mbit/s, 20 ms, a dual queue for L4S",
+        up: "rate=10M delay=10ms queue=250KB aqm=dualq",
+        down: "rate=10M delay=10ms queue=250KB aqm=dualq",
+    },
+    Profile {
+        name: "cellular",
+        about: "about 12 Mbit/s, 50 ms, changing tenfold, with outages up to 500 ms",
+        up: "rate=5M delay=25ms queue=250KB",
+        down: "trace=random:seed=24 delay=25ms queue=500KB",
+    },
+    Profile {
+        name: "leo_handover",
+        about: "a low satellite: 100 Mbit/s down, 15 up; every 15 s another path after 100 ms",
+        up: "clock=first-packet rate=15M queue=65KB delay=12.5ms,27.5ms@15s,17.5ms@30s,12.5ms@45s,\
+             27.5ms@60s,17.5ms@75s freeze=15s-15.1s,30s-30.1s,45s-45.1s,60s-60.1s,75s-75.1s",
+        down: "clock=first-packet rate=100M queue=440KB delay=12.5ms,27.5ms@15s,17.5ms@30s,\
+               12.5ms@45s,27.5ms@60s,17.5ms@75s \
+               freeze=15s-15.1s,30s-30.1s,45s-45.1s,60s-60.1s,75s-75.1s",
+    },
 ];
 
 const RIGHT: &str = "one of death_spiral, death_spiral_ticks, interop, transfer_loss, \
-                     handshake_loss, blackhole_2s, reorder, wifi_jitter, geo_sat, dsl";
+                     handshake_loss, blackhole_2s, reorder, wifi_jitter, geo_sat, dsl, wifi_suspend, \
+                     ack_aggregation, ack_thinning, policer, codel_ecn, fq_codel, dualq_l4s, \
+                     cellular, leo_handover";
 
 impl Profile {
     /// The profile called `name`.

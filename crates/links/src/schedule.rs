@@ -4,6 +4,7 @@ use core::fmt;
 use core::str::FromStr;
 use core::time::Duration;
 
+use crate::Time;
 use crate::spec::{Probability, Span, SpecError};
 
 /// When the clock of a link's windows and steps starts.
@@ -128,6 +129,61 @@ impl FromStr for Windows {
 impl fmt::Display for Windows {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_list(f, &self.0, |f, window| window.fmt(f))
+    }
+}
+
+/// Windows in which nothing arrives, but is held until they end:
+/// `1s-1.26s`. Each has an end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Freezes(Vec<(Duration, Duration)>);
+
+impl Freezes {
+    /// Also from `from` until `until`; nothing if `until` is not later.
+    #[must_use]
+    pub fn and(mut self, from: Duration, until: Duration) -> Self {
+        if from < until {
+            self.0.push((from, until));
+            self.0.sort_unstable();
+        }
+        self
+    }
+
+    /// When a packet arrives that would have at `arrival`, on a clock that
+    /// started at `origin`.
+    pub(crate) fn release(&self, origin: Time, arrival: Time) -> Time {
+        self.0.iter().fold(arrival, |arrival, &(from, until)| {
+            let frozen = arrival >= origin + from && arrival < origin + until;
+            if frozen { origin + until } else { arrival }
+        })
+    }
+}
+
+impl FromStr for Freezes {
+    type Err = SpecError;
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let windows: Windows = text.parse()?;
+        windows
+            .0
+            .iter()
+            .try_fold(Self::default(), |freezes, window| {
+                let until = window.until.ok_or_else(|| {
+                    SpecError::new(
+                        "freeze",
+                        text,
+                        "one of its windows never ends",
+                        "windows with an end such as 1s-1.26s, or blackhole to lose the packets",
+                    )
+                })?;
+                Ok(freezes.and(window.from, until))
+            })
+    }
+}
+
+impl fmt::Display for Freezes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_list(f, &self.0, |f, &(from, until)| {
+            Window::new(from, until).fmt(f)
+        })
     }
 }
 
@@ -338,6 +394,17 @@ mod tests {
         assert_eq!(rate.at(secs(99)), Rate::Stopped);
         let later: Vec<_> = rate.steps_after(secs(10)).collect();
         assert_eq!(later, [(Duration::from_secs(20), Rate::Stopped)]);
+    }
+
+    #[test]
+    fn a_freeze_holds_until_its_end_and_into_the_next() {
+        let freezes: Freezes = "5s-6s,1s-2s,2s-3s".parse().unwrap();
+        assert_eq!(freezes.to_string(), "1s-2s,2s-3s,5s-6s");
+        let released = [0, 1, 2, 3, 5, 6]
+            .map(|at| freezes.release(Time::from_secs(10), Time::from_secs(10 + at)));
+        assert_eq!(released, [10, 13, 13, 13, 16, 16].map(Time::from_secs));
+        let error = "1s-".parse::<Freezes>().unwrap_err();
+        assert_eq!(error.problem, "one of its windows never ends");
     }
 
     #[test]

@@ -1,10 +1,14 @@
 //! Putting bits on the wire, one packet after another.
 
 use core::num::NonZeroU64;
+use core::time::Duration;
 
-use crate::Time;
+use crate::ledger::Carried;
+use crate::trace::Cursor;
+use crate::{LinkConfig, Rate, Time};
 
-/// A transmitter of a given rate, exact over any number of packets.
+/// A transmitter of a given rate, exact over any number of packets, or one
+/// that follows a trace.
 ///
 /// A packet's last bit seldom falls on a whole nanosecond. Departures are
 /// rounded up, and the part of a nanosecond by which they are late is carried
@@ -16,25 +20,63 @@ pub(crate) struct Serialiser {
     /// By how much the last departure was rounded up: `surplus / rate` ns.
     surplus: u64,
     rate: Option<NonZeroU64>,
+    cursor: Cursor,
 }
 
 impl Serialiser {
-    /// The departure of the packet in service, past or future.
-    pub(crate) const fn busy_until(&self) -> Time {
-        self.busy_until
+    /// When a packet can start that waits at `at`; `None`: not before the
+    /// configuration changes.
+    pub(crate) fn next_start(
+        &self,
+        config: &LinkConfig,
+        origin: Option<Time>,
+        at: Time,
+    ) -> Option<Time> {
+        let at = at.max(self.busy_until);
+        if let Some(trace) = &config.trace {
+            let origin = origin.unwrap_or(Time::ZERO);
+            return Some(self.cursor.next_start(trace, origin, at));
+        }
+        let elapsed = elapsed(origin, at);
+        match config.rate.at(elapsed) {
+            Rate::Unlimited | Rate::Bits(_) => Some(at),
+            Rate::Stopped => {
+                let origin = origin?;
+                config
+                    .rate
+                    .steps_after(elapsed)
+                    .find(|(_, rate)| *rate != Rate::Stopped)
+                    .map(|(step, _)| origin + step)
+            }
+        }
+    }
+
+    /// Starts a packet at `at`, which [`Serialiser::next_start`] gave, and
+    /// returns when its last bit has left.
+    pub(crate) fn start(
+        &mut self,
+        config: &LinkConfig,
+        origin: Option<Time>,
+        at: Time,
+        carried: &Carried,
+    ) -> Time {
+        if let Some(trace) = &config.trace {
+            let origin = origin.unwrap_or(Time::ZERO);
+            self.busy_until = self.cursor.start(trace, origin, at, carried.size);
+            return self.busy_until;
+        }
+        match config.rate.at(elapsed(origin, at)) {
+            Rate::Bits(rate) => self.transmit(at, carried.size, rate, carried.since < at),
+            // Stopped never gets here: `next_start` waits.
+            Rate::Unlimited | Rate::Stopped => at,
+        }
     }
 
     /// Starts `size` bytes at `at` and returns when the last bit has left.
     ///
     /// `backlogged`: the packet waited for the one before, so that it starts
     /// at the exact end of that one.
-    pub(crate) fn start(
-        &mut self,
-        at: Time,
-        size: u32,
-        rate: NonZeroU64,
-        backlogged: bool,
-    ) -> Time {
+    fn transmit(&mut self, at: Time, size: u32, rate: NonZeroU64, backlogged: bool) -> Time {
         let carried = if backlogged && self.rate == Some(rate) && at == self.busy_until {
             self.surplus
         } else {
@@ -53,6 +95,11 @@ impl Serialiser {
     }
 }
 
+/// `at` on the clock of windows and steps.
+fn elapsed(origin: Option<Time>, at: Time) -> Option<Duration> {
+    origin.and_then(|origin| at.checked_since(origin))
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -65,7 +112,7 @@ mod tests {
         let rate = NonZeroU64::new(7_000_000).unwrap();
         let mut now = Time::ZERO;
         for _ in 0..10_000 {
-            now = serialiser.start(now, 125, rate, true);
+            now = serialiser.transmit(now, 125, rate, true);
         }
         // 10⁷ bits at 7 Mbit/s: 10⁷ × 10⁹ / 7 000 000 ns, rounded up.
         assert_eq!(now, Time(1_428_571_429));
@@ -76,10 +123,10 @@ mod tests {
         let mut serialiser = Serialiser::default();
         let rate = NonZeroU64::new(3_000_000_000).unwrap();
         // One byte is 2 2/3 ns: three, with a third carried.
-        assert_eq!(serialiser.start(Time(0), 1, rate, false), Time(3));
-        assert_eq!(serialiser.start(Time(3), 1, rate, true), Time(6));
-        assert_eq!(serialiser.start(Time(6), 1, rate, true), Time(8));
-        assert_eq!(serialiser.start(Time(100), 1, rate, false), Time(103));
+        assert_eq!(serialiser.transmit(Time(0), 1, rate, false), Time(3));
+        assert_eq!(serialiser.transmit(Time(3), 1, rate, true), Time(6));
+        assert_eq!(serialiser.transmit(Time(6), 1, rate, true), Time(8));
+        assert_eq!(serialiser.transmit(Time(100), 1, rate, false), Time(103));
     }
 
     proptest! {
@@ -93,7 +140,7 @@ mod tests {
             let mut now = Time::ZERO;
             let mut bits = 0u128;
             for size in sizes {
-                now = serialiser.start(now, size, rate, true);
+                now = serialiser.transmit(now, size, rate, true);
                 bits += u128::from(size) * 8;
                 let exact = (bits * 1_000_000_000).div_ceil(u128::from(rate.get()));
                 prop_assert_eq!(u128::from(now.0), exact.min(u128::from(u64::MAX)));

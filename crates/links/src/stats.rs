@@ -2,6 +2,8 @@
 
 use core::time::Duration;
 
+use crate::{DropCause, Histogram};
+
 /// Counters of one link direction since it was made.
 ///
 /// They balance at every moment:
@@ -16,14 +18,20 @@ pub struct LinkStats {
     pub delivered: u64,
     /// Their UDP payload, in bytes.
     pub delivered_bytes: u64,
-    /// Refused by a full queue.
+    /// Dropped by a full queue.
     pub dropped_queue: u64,
+    /// Dropped by active queue management to signal congestion.
+    pub dropped_aqm: u64,
+    /// Beyond the policer's tokens.
+    pub dropped_policer: u64,
     /// Lost at random (uniform or Gilbert-Elliott).
     pub dropped_loss: u64,
     /// Named by the drop list.
     pub dropped_list: u64,
     /// Arrived in a blackhole window.
     pub dropped_blackhole: u64,
+    /// Thinned out from among the small packets.
+    pub dropped_thinned: u64,
     /// Extra copies made.
     pub duplicated: u64,
     /// Packets with a byte changed.
@@ -40,13 +48,47 @@ pub struct LinkStats {
     pub queueing_total: Duration,
     /// The longest such wait.
     pub queueing_max: Duration,
+    /// These waits of all packets that left the queue for the wire.
+    pub sojourn: Histogram,
 }
 
 impl LinkStats {
     /// All packets that will never arrive, whatever the cause.
     #[must_use]
     pub const fn dropped(&self) -> u64 {
-        self.dropped_queue + self.dropped_loss + self.dropped_list + self.dropped_blackhole
+        self.dropped_queue
+            + self.dropped_aqm
+            + self.dropped_policer
+            + self.dropped_loss
+            + self.dropped_list
+            + self.dropped_blackhole
+            + self.dropped_thinned
+    }
+
+    /// The packets that will never arrive because of `cause`.
+    #[must_use]
+    pub const fn dropped_by(&self, cause: DropCause) -> u64 {
+        match cause {
+            DropCause::Policed => self.dropped_policer,
+            DropCause::QueueFull => self.dropped_queue,
+            DropCause::Aqm => self.dropped_aqm,
+            DropCause::Blackholed => self.dropped_blackhole,
+            DropCause::Listed => self.dropped_list,
+            DropCause::Lost => self.dropped_loss,
+            DropCause::Thinned => self.dropped_thinned,
+        }
+    }
+
+    pub(crate) const fn dropped_by_mut(&mut self, cause: DropCause) -> &mut u64 {
+        match cause {
+            DropCause::Policed => &mut self.dropped_policer,
+            DropCause::QueueFull => &mut self.dropped_queue,
+            DropCause::Aqm => &mut self.dropped_aqm,
+            DropCause::Blackholed => &mut self.dropped_blackhole,
+            DropCause::Listed => &mut self.dropped_list,
+            DropCause::Lost => &mut self.dropped_loss,
+            DropCause::Thinned => &mut self.dropped_thinned,
+        }
     }
 
     /// Adds the counters of `other`; maxima take the larger.
@@ -55,10 +97,9 @@ impl LinkStats {
         self.sent_bytes += other.sent_bytes;
         self.delivered += other.delivered;
         self.delivered_bytes += other.delivered_bytes;
-        self.dropped_queue += other.dropped_queue;
-        self.dropped_loss += other.dropped_loss;
-        self.dropped_list += other.dropped_list;
-        self.dropped_blackhole += other.dropped_blackhole;
+        for cause in DropCause::ALL {
+            *self.dropped_by_mut(cause) += other.dropped_by(cause);
+        }
         self.duplicated += other.duplicated;
         self.corrupted += other.corrupted;
         self.reordered += other.reordered;
@@ -67,5 +108,6 @@ impl LinkStats {
         self.max_queue_bytes = self.max_queue_bytes.max(other.max_queue_bytes);
         self.queueing_total = self.queueing_total.saturating_add(other.queueing_total);
         self.queueing_max = self.queueing_max.max(other.queueing_max);
+        self.sojourn.absorb(&other.sojourn);
     }
 }

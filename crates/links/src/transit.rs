@@ -1,8 +1,7 @@
-//! Between the last bit sent and the packet's arrival: delay, jitter,
-//! reordering, ticks.
+//! Between the last bit sent and the packet's arrival: delay, jitter, slots,
+//! reordering, freezes, ticks.
 
-use core::time::Duration;
-
+use crate::slots::Gate;
 use crate::{Dice, LinkConfig, Time};
 
 /// Computes arrivals.
@@ -10,15 +9,17 @@ use crate::{Dice, LinkConfig, Time};
 pub(crate) struct Transit {
     jitter: Dice,
     reorder: Dice,
+    gate: Gate,
     /// The latest arrival so far of a packet that keeps its place.
     latest: Time,
 }
 
 impl Transit {
-    pub(crate) fn new(jitter: Dice, reorder: Dice) -> Self {
+    pub(crate) fn new(jitter: Dice, reorder: Dice, slots: Dice) -> Self {
         Self {
             jitter,
             reorder,
+            gate: Gate::new(slots),
             latest: Time::ZERO,
         }
     }
@@ -31,19 +32,25 @@ impl Transit {
     pub(crate) fn arrival(
         &mut self,
         config: &LinkConfig,
+        origin: Option<Time>,
         departed: Time,
-        elapsed: Option<Duration>,
     ) -> Time {
-        let mut arrival = departed + config.delay.at(elapsed).0;
+        let elapsed = |at: Time| origin.and_then(|origin| at.checked_since(origin));
+        let mut arrival = departed + config.delay.at(elapsed(departed)).0;
         if !config.jitter.max.is_zero() {
             arrival += self.jitter.up_to(config.jitter.max);
         }
-        if self.reorder.happens(config.reorder.fraction) {
-            return (arrival + config.reorder.extra).ceil_to(config.tick.0);
+        if let Some(slots) = config.slot {
+            arrival = self.gate.release(slots, arrival);
         }
-        if config.jitter.keeps_order {
+        if self.reorder.happens(config.reorder.fraction) {
+            arrival += config.reorder.extra;
+        } else if config.jitter.keeps_order {
             arrival = arrival.max(self.latest);
             self.latest = arrival;
+        }
+        if let Some(origin) = origin {
+            arrival = config.freeze.release(origin, arrival);
         }
         arrival.ceil_to(config.tick.0)
     }

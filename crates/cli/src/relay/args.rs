@@ -16,9 +16,10 @@ Clients send to --listen; the relay forwards to --to from one socket per client 
 carries the answers back. Each client has a link of its own up and down, which starts fresh with \
 its first datagram: loss windows, steps and rebinds count from there.
 
-A link is, in this order: queue, serialiser (--rate), propagation delay (--delay, one way, so the \
-round trip grows by twice that), jitter, reordering, ticks, then blackholes, loss, corruption and \
-duplication at the receiver. Options apply both ways; those that end in -up and -down apply to one \
+A link is, in this order: policer, queue and its management (--aqm), serialiser (--rate or \
+--trace), propagation delay (--delay, one way, so the round trip grows by twice that), jitter, \
+slots, reordering, freezes, ticks, then blackholes, loss, thinning, corruption and duplication at \
+the receiver. Options apply both ways; those that end in -up and -down apply to one \
 way, and --up and --down set anything at all for one way.";
 
 fn examples() -> String {
@@ -35,6 +36,10 @@ fn examples() -> String {
   # DSL whose uplink fades, and a client that changes its port twice
   clearway relay --listen 127.0.0.1:4433 --to 127.0.0.1:4434 --profile dsl \\
       --up 'rate=5M,1M@10s,5M@20s jitter=2ms' --rebind 5s,10s
+
+  # a bottleneck with FQ-CoDel down, and ACKs that come up in slots of 25 ms
+  clearway relay --listen 127.0.0.1:4433 --to 127.0.0.1:4434 --rate 50M --delay 20ms \
+      --down 'aqm=fq_codel queue=1000' --up slot=25ms
 
 Profiles:
 ",
@@ -65,14 +70,14 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Forget a client address after so long without traffic.
-    #[arg(long, value_name = "TIME", default_value_t = Span(DEFAULT_IDLE))]
+    #[arg(long, value_name = "TIME", default_value_t = Span(DEFAULT_IDLE), value_parser = period)]
     idle: Span,
     /// Most client addresses at once.
     #[arg(long, value_name = "COUNT", default_value_t = DEFAULT_MAX_FLOWS as u64,
           value_parser = clap::value_parser!(u64).range(1..=65_536))]
     max_flows: u64,
     /// Stop after so long; otherwise on SIGINT or SIGTERM.
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = period)]
     pub(super) duration: Option<Span>,
     /// Print counters to stderr this often.
     #[arg(long, value_name = "TIME", value_parser = period)]
@@ -93,30 +98,51 @@ struct Both {
     /// Bit/s of the bottleneck: 100M, 64k; with steps 100M,10M@5s.
     #[arg(long, value_name = "RATE", value_parser = setting("rate"))]
     rate: Option<String>,
+    /// Instead of a rate, delivery times from a file in mahimahi's format, or made up:
+    /// random:mean=12M:swing=10:outage=500ms:length=120s:seed=1.
+    #[arg(long, value_name = "FILE", value_parser = setting("trace"), conflicts_with = "rate")]
+    trace: Option<String>,
     /// One-way propagation delay: 5ms; with steps 5ms,40ms@3s.
     #[arg(long, value_name = "TIME", value_parser = setting("delay"))]
     delay: Option<String>,
     /// What may wait before the bottleneck: 250 (packets, the default is 1000), 64KB, unlimited.
     #[arg(long, value_name = "LIMIT", value_parser = setting("queue"))]
     queue: Option<String>,
+    /// How the queue is managed: none, codel, fq_codel, pie or dualq, with options as in
+    /// codel:target=20ms:noecn.
+    #[arg(long, value_name = "NAME", value_parser = setting("aqm"))]
+    aqm: Option<String>,
+    /// Drop what exceeds a token bucket of this rate and size: 10M:100KB.
+    #[arg(long, value_name = "RATE:SIZE", value_parser = setting("police"))]
+    police: Option<String>,
     /// Random loss: 1%, 30%@0s-2s, 30%@0s-2s,1%.
     #[arg(long, value_name = "LOSS", value_parser = setting("loss"))]
     loss: Option<String>,
     /// At most so many random losses in a row.
     #[arg(long, value_name = "COUNT", value_parser = setting("burst"))]
     burst: Option<String>,
-    /// Loss in bursts: the chances good-to-bad and bad-to-good, 1%:16.7%.
+    /// Loss in bursts: the chances good-to-bad and bad-to-good, 1%:16.7%, and optionally the loss
+    /// in the bad and in the good state, 1%:16.7%:50%:0.1%.
     #[arg(long, value_name = "P:Q", value_parser = setting("gilbert"))]
     gilbert: Option<String>,
     /// Random extra delay up to this, in order: 2ms; out of order: 2ms:unordered.
     #[arg(long, value_name = "TIME", value_parser = setting("jitter"))]
     jitter: Option<String>,
+    /// Packets arrive together in slots: 25ms, 10ms-25ms, at most 64 in each 25ms:64.
+    #[arg(long, value_name = "TIME", value_parser = setting("slot"))]
+    slot: Option<String>,
     /// A share of packets is late and overtaken: 5%:20ms.
     #[arg(long, value_name = "SHARE:TIME", value_parser = setting("reorder"))]
     reorder: Option<String>,
+    /// What would arrive in these windows arrives at their end: 1s-1.26s.
+    #[arg(long, value_name = "WINDOWS", value_parser = setting("freeze"))]
+    freeze: Option<String>,
     /// Release packets only on multiples of this: 1ms.
     #[arg(long, value_name = "TIME", value_parser = setting("tick"))]
     tick: Option<String>,
+    /// Of so many small packets (150 bytes; else 10:200B) keep one: 10.
+    #[arg(long, value_name = "COUNT", value_parser = setting("thin"))]
+    thin: Option<String>,
     /// A share of packets arrives twice: 0.1%.
     #[arg(long, value_name = "SHARE", value_parser = setting("duplicate"))]
     duplicate: Option<String>,
@@ -168,17 +194,23 @@ struct OneWay {
 }
 
 impl Both {
-    fn settings(&self) -> [(&'static str, Option<&String>); 13] {
+    fn settings(&self) -> [(&'static str, Option<&String>); 19] {
         [
             ("rate", self.rate.as_ref()),
+            ("trace", self.trace.as_ref()),
             ("delay", self.delay.as_ref()),
             ("queue", self.queue.as_ref()),
+            ("aqm", self.aqm.as_ref()),
+            ("police", self.police.as_ref()),
             ("loss", self.loss.as_ref()),
             ("burst", self.burst.as_ref()),
             ("gilbert", self.gilbert.as_ref()),
             ("jitter", self.jitter.as_ref()),
+            ("slot", self.slot.as_ref()),
             ("reorder", self.reorder.as_ref()),
+            ("freeze", self.freeze.as_ref()),
             ("tick", self.tick.as_ref()),
+            ("thin", self.thin.as_ref()),
             ("duplicate", self.duplicate.as_ref()),
             ("corrupt", self.corrupt.as_ref()),
             ("blackhole", self.blackhole.as_ref()),

@@ -61,7 +61,7 @@ impl Config {
 fn base_link(listen: SocketAddr) -> LinkConfig {
     LinkConfig {
         clock: Clock::FirstPacket,
-        queue: DEFAULT_QUEUE,
+        queue: DEFAULT_QUEUE.into(),
         overhead: if listen.is_ipv6() {
             Overhead::V6
         } else {

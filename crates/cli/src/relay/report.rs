@@ -47,9 +47,12 @@ struct LinkReport<'a> {
     delivered: u64,
     delivered_bytes: u64,
     dropped_queue: u64,
+    dropped_aqm: u64,
+    dropped_policer: u64,
     dropped_loss: u64,
     dropped_list: u64,
     dropped_blackhole: u64,
+    dropped_thinned: u64,
     duplicated: u64,
     corrupted: u64,
     reordered: u64,
@@ -57,6 +60,8 @@ struct LinkReport<'a> {
     max_queue_packets: u64,
     max_queue_bytes: u64,
     queueing_mean_us: u64,
+    queueing_p50_us: u64,
+    queueing_p99_us: u64,
     queueing_max_us: u64,
     #[serde(skip)]
     stats: &'a LinkStats,
@@ -131,8 +136,6 @@ impl<'a> Report<'a> {
 
 impl<'a> LinkReport<'a> {
     fn new(config: &LinkConfig, stats: &'a LinkStats) -> Self {
-        let waited = stats.delivered + stats.dropped() - stats.dropped_queue;
-        let total = micros(stats.queueing_total);
         Self {
             settings: config.to_string(),
             sent: stats.sent,
@@ -140,16 +143,21 @@ impl<'a> LinkReport<'a> {
             delivered: stats.delivered,
             delivered_bytes: stats.delivered_bytes,
             dropped_queue: stats.dropped_queue,
+            dropped_aqm: stats.dropped_aqm,
+            dropped_policer: stats.dropped_policer,
             dropped_loss: stats.dropped_loss,
             dropped_list: stats.dropped_list,
             dropped_blackhole: stats.dropped_blackhole,
+            dropped_thinned: stats.dropped_thinned,
             duplicated: stats.duplicated,
             corrupted: stats.corrupted,
             reordered: stats.reordered,
             ce_marked: stats.ce_marked,
             max_queue_packets: stats.max_queue_packets,
             max_queue_bytes: stats.max_queue_bytes,
-            queueing_mean_us: total.checked_div(waited).unwrap_or(0),
+            queueing_mean_us: micros(stats.sojourn.mean()),
+            queueing_p50_us: micros(stats.sojourn.percentile(50)),
+            queueing_p99_us: micros(stats.sojourn.percentile(99)),
             queueing_max_us: micros(stats.queueing_max),
             stats,
         }
@@ -162,9 +170,12 @@ impl<'a> LinkReport<'a> {
         );
         let named = [
             ("dropped by the queue", self.dropped_queue),
+            ("dropped by its management", self.dropped_aqm),
+            ("policed", self.dropped_policer),
             ("lost", self.dropped_loss),
             ("dropped by number", self.dropped_list),
             ("blackholed", self.dropped_blackhole),
+            ("thinned out", self.dropped_thinned),
             ("duplicated", self.duplicated),
             ("corrupted", self.corrupted),
             ("reordered", self.reordered),
@@ -176,8 +187,11 @@ impl<'a> LinkReport<'a> {
         if self.stats.max_queue_packets > 0 {
             let _ = write!(
                 text,
-                "; queue up to {} packets, {} µs",
-                self.max_queue_packets, self.queueing_max_us
+                "; queue up to {} packets, {} µs (p50 {}, p99 {})",
+                self.max_queue_packets,
+                self.queueing_max_us,
+                self.queueing_p50_us,
+                self.queueing_p99_us
             );
         }
         text

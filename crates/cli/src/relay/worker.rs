@@ -260,8 +260,8 @@ impl Engine {
         }
         let before = flow.path.in_transit_bytes();
         match flow.path.send(now, direction, packet) {
-            // The link counts what its queue refuses.
-            Verdict::Accepted | Verdict::QueueFull => {}
+            // The link counts what it refuses.
+            Verdict::Accepted | Verdict::QueueFull | Verdict::DroppedEarly | Verdict::Policed => {}
         }
         self.held = self.held - before + flow.path.in_transit_bytes();
     }

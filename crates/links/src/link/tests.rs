@@ -1,23 +1,22 @@
 use core::net::SocketAddr;
+use std::sync::{Arc, Mutex};
 
-use proptest::prelude::*;
-
-use super::Verdict::{Accepted, QueueFull};
+use super::Verdict::{Accepted, Policed, QueueFull};
 use super::*;
-use crate::{Ecn, QueueLimit};
+use crate::{Ecn, Rate, Sight, Sighting};
 
 fn here() -> SocketAddr {
     ([127, 0, 0, 1], 1).into()
 }
 
 /// A packet that carries its own number.
-fn packet(number: u64, len: usize) -> Packet {
+pub(super) fn packet(number: u64, len: usize) -> Packet {
     let mut data = number.to_be_bytes().to_vec();
     data.resize(len.max(8), 0);
     Packet::new(here(), here(), data).with_ecn(Ecn::Ect0)
 }
 
-fn number(packet: &Packet) -> u64 {
+pub(super) fn number(packet: &Packet) -> u64 {
     u64::from_be_bytes(packet.data[..8].try_into().unwrap())
 }
 
@@ -90,7 +89,8 @@ fn a_stopped_link_holds_packets_until_its_rate_comes_back() {
     forever.reconfigure(Time::from_secs(1), |config| {
         config.rate = Rate::Unlimited.into();
     });
-    assert_eq!(drain(&mut forever).len(), 1);
+    // Not before the change.
+    assert_eq!(times(&drain(&mut forever)), [Time::from_secs(1)]);
 }
 
 #[test]
@@ -208,155 +208,247 @@ fn one_impairment_leaves_the_draws_of_another_alone() {
     assert_eq!(lost("loss=30%"), lost("loss=30% jitter=1ms tick=1ms"));
 }
 
-/// A link as arbitrary text, a traffic pattern, and how late each poll is.
-#[derive(Clone, Debug)]
-struct Run {
-    config: LinkConfig,
-    seed: u64,
-    /// Gap before each packet in microseconds, its length, poll after it?
-    traffic: Vec<(u64, usize, bool)>,
-}
-
-fn setting(values: &'static [&'static str]) -> impl Strategy<Value = &'static str> {
-    prop::sample::select(values)
-}
-
-fn configs() -> impl Strategy<Value = LinkConfig> {
-    (
-        setting(&["", "rate=10M", "rate=7M,1M@5ms,0@8ms,30M@12ms", "rate=1G"]),
-        setting(&["", "queue=3", "queue=5KB", "queue=0"]),
-        setting(&["", "delay=5ms", "delay=5ms,1ms@4ms"]),
-        setting(&["", "jitter=2ms", "jitter=2ms:unordered"]),
-        setting(&["", "reorder=20%:3ms"]),
-        setting(&["", "tick=1ms"]),
-        setting(&[
-            "",
-            "loss=30%",
-            "loss=50%@1ms-6ms burst=2",
-            "gilbert=10%:30%",
-        ]),
-        setting(&[
-            "",
-            "duplicate=30%",
-            "corrupt=30% blackhole=3ms-5ms drop=2-4",
-        ]),
-    )
-        .prop_map(|(a, b, c, d, e, f, g, h)| {
-            format!("{a} {b} {c} {d} {e} {f} {g} {h}").parse().unwrap()
-        })
-}
-
-fn runs() -> impl Strategy<Value = Run> {
-    let traffic = prop::collection::vec((0u64..1500, 8usize..1500, any::<bool>()), 1..80);
-    (configs(), any::<u64>(), traffic).prop_map(|(config, seed, traffic)| Run {
-        config,
-        seed,
-        traffic,
-    })
-}
-
-/// Feeds the traffic, polling only where the run says so, and checks at every
-/// step what must always hold. Returns (scheduled arrival, packet).
-fn feed(run: &Run, punctual: bool) -> (Vec<(Time, Packet)>, LinkStats) {
-    let mut link = Link::new(run.config.clone(), run.seed);
-    let mut arrived = Vec::new();
-    let mut now = Time::ZERO;
-    for (number, &(gap, len, poll)) in run.traffic.iter().enumerate() {
-        let next = now + Duration::from_micros(gap);
-        if punctual {
-            while let Some(event) = link.next_event().filter(|&event| event <= next) {
-                assert!(event >= now, "an event in the past");
-                now = event;
-                collect(&mut link, now, &mut arrived);
-            }
-        }
-        now = next;
-        let _ = link.send(now, packet(number as u64, len));
-        if punctual || poll {
-            collect(&mut link, now, &mut arrived);
-            assert!(link.next_event().is_none_or(|event| event > now));
-        }
-        check_balance(&link);
+#[test]
+fn only_capable_packets_are_marked() {
+    let mut link = link("rate=8M mark=1p");
+    for (number, ecn) in [Ecn::Ect0, Ecn::Ect0, Ecn::Ect1, Ecn::NotEct, Ecn::Ce]
+        .into_iter()
+        .enumerate()
+    {
+        let _ = link.send(Time::ZERO, packet(number as u64, 972).with_ecn(ecn));
     }
-    while let Some(event) = link.next_event() {
-        now = now.max(event);
-        collect(&mut link, now, &mut arrived);
-        check_balance(&link);
-    }
-    assert_eq!(link.in_transit_bytes(), 0);
-    (arrived, *link.stats())
+    let seen: Vec<_> = drain(&mut link)
+        .iter()
+        .map(|(_, packet)| packet.ecn)
+        .collect();
+    assert_eq!(seen, [Ecn::Ect0, Ecn::Ect0, Ecn::Ce, Ecn::NotEct, Ecn::Ce]);
+    assert_eq!(link.stats().ce_marked, 1);
 }
 
-fn collect(link: &mut Link, now: Time, into: &mut Vec<(Time, Packet)>) {
-    while let Some((at, packet)) = link.poll_timed(now) {
-        assert!(at <= now, "a packet from the future");
-        into.push((at, packet));
-    }
+#[test]
+fn long_waits_are_marked_on_departure() {
+    // 172 + 28 bytes at 8 Mbit/s: 200 µs each.
+    let mut link = link("rate=8M mark=242us");
+    let _ = send_all(&mut link, Time::ZERO, 0..4, 172);
+    let marked = drain(&mut link)
+        .iter()
+        .map(|(_, packet)| packet.ecn == Ecn::Ce)
+        .collect::<Vec<_>>();
+    assert_eq!(marked, [false, false, true, true]);
 }
 
-fn check_balance(link: &Link) {
-    let stats = link.stats();
+#[test]
+fn a_queue_shrinks_on_schedule_and_keeps_what_it_holds() {
+    let mut link = link("rate=8M queue=4,1@500us");
+    let before = send_all(&mut link, Time::ZERO, 0..6, 972);
     assert_eq!(
-        stats.sent + stats.duplicated,
-        stats.delivered + stats.dropped() + link.in_transit() as u64
+        before
+            .iter()
+            .filter(|&&verdict| verdict == Accepted)
+            .count(),
+        5
+    );
+    let after = send_all(&mut link, Time::from_micros(600), 6..7, 972);
+    assert_eq!(after, [QueueFull]);
+    assert_eq!(drain(&mut link).len(), 5);
+}
+
+#[test]
+fn a_policer_drops_and_never_delays() {
+    // 10 packets of 1,000 bytes fit; then one a millisecond.
+    let mut link = link("police=8M:10KB rate=80M");
+    let burst = send_all(&mut link, Time::ZERO, 0..12, 972);
+    assert_eq!(
+        burst.iter().filter(|&&verdict| verdict == Policed).count(),
+        2
+    );
+    let later = send_all(&mut link, Time::from_millis(1), 12..14, 972);
+    assert_eq!(later, [Accepted, Policed]);
+    assert_eq!(link.stats().dropped_policer, 3);
+    assert_eq!(
+        drain(&mut link).last().map(|&(at, _)| at),
+        Some(Time::from_micros(1100))
     );
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
-
-    /// Conservation, no event in the past, arrivals in order of time; and a
-    /// caller that polls late sees the same packets at the same times.
-    #[test]
-    fn lateness_changes_nothing(run in runs()) {
-        let (on_time, stats) = feed(&run, true);
-        let (late, late_stats) = feed(&run, false);
-        prop_assert!(on_time.is_sorted_by_key(|&(at, _)| at));
-        prop_assert_eq!(&on_time, &late);
-        prop_assert_eq!(stats, late_stats);
-        prop_assert_eq!(stats.delivered as usize, on_time.len());
+#[test]
+fn a_freeze_holds_packets_and_a_slot_gathers_them() {
+    let mut frozen = link("delay=1ms freeze=10ms-30ms");
+    for millis in [8, 9, 20, 29, 30] {
+        let _ = frozen.send(Time::from_millis(millis), packet(millis, 100));
     }
-
-    /// The same seed decides the same, another seed does not matter where
-    /// nothing is random.
-    #[test]
-    fn seeds_decide(run in runs(), other: u64) {
-        prop_assert_eq!(feed(&run, true), feed(&run, true));
-        let calm = Run { config: "rate=10M delay=5ms queue=5".parse().unwrap(), ..run };
-        let reseeded = Run { seed: other, ..calm.clone() };
-        prop_assert_eq!(feed(&calm, true), feed(&reseeded, true));
+    assert_eq!(
+        times(&drain(&mut frozen)),
+        [9, 30, 30, 30, 31].map(Time::from_millis)
+    );
+    let mut slotted = link("slot=25ms:2");
+    for millis in [1, 2, 3, 26, 90] {
+        let _ = slotted.send(Time::from_millis(millis), packet(millis, 100));
     }
-
-    /// Without reordering packets arrive in the order in which they left.
-    #[test]
-    fn order_is_kept(run in runs()) {
-        let mut run = run;
-        run.config.reorder = crate::Reorder::default();
-        run.config.jitter.keeps_order = true;
-        run.config.corrupt = crate::Probability::NEVER;
-        let (arrived, stats) = feed(&run, true);
-        prop_assert!(arrived.is_sorted_by_key(|(_, packet)| number(packet)));
-        prop_assert_eq!(stats.reordered, 0);
-    }
-
-    /// Over any interval at most rate × interval bits arrive, and one packet.
-    #[test]
-    fn the_rate_is_never_exceeded(run in runs(), rate in 1_000u64..10_000_000_000) {
-        let config = LinkConfig {
-            rate: Rate::from_bits(rate).into(),
-            delay: crate::Span::from_millis(3).into(),
-            queue: QueueLimit::Packets(20),
-            ..LinkConfig::default()
-        };
-        let (arrived, _) = feed(&Run { config, ..run }, true);
-        for first in 0..arrived.len() {
-            let mut bits = 0u128;
-            for (at, packet) in &arrived[first + 1..] {
-                bits += (packet.data.len() as u128 + 28) * 8;
-                // Rounded up by less than a nanosecond at the near end.
-                let nanos = (*at - arrived[first].0).as_nanos() + 1;
-                prop_assert!(bits * 1_000_000_000 <= nanos * u128::from(rate));
-            }
-        }
-    }
+    assert_eq!(
+        times(&drain(&mut slotted)),
+        [25, 25, 50, 50, 100].map(Time::from_millis)
+    );
 }
+
+#[test]
+fn thinning_keeps_one_small_packet_of_so_many() {
+    let mut link = link("thin=10");
+    let _ = send_all(&mut link, Time::ZERO, 0..30, 40);
+    let _ = send_all(&mut link, Time::ZERO, 30..40, 1200);
+    let kept: Vec<_> = drain(&mut link)
+        .iter()
+        .map(|(_, packet)| number(packet))
+        .collect();
+    assert_eq!(
+        kept,
+        [0, 10, 20].into_iter().chain(30..40).collect::<Vec<_>>()
+    );
+    assert_eq!(link.stats().dropped_thinned, 27);
+}
+
+#[test]
+fn management_can_change_while_packets_wait() {
+    let mut link = link("rate=8M");
+    let _ = send_all(&mut link, Time::ZERO, 0..400, 972);
+    let kinds = [
+        "aqm=codel",
+        "aqm=fq_codel",
+        "aqm=pie",
+        "aqm=dualq",
+        "aqm=none",
+    ];
+    for (step, kind) in (1..).zip(kinds) {
+        link.reconfigure(Time::from_millis(10 * step), |config| {
+            config.apply(kind).unwrap();
+        });
+    }
+    let numbers: Vec<_> = drain(&mut link)
+        .iter()
+        .map(|(_, packet)| number(packet))
+        .collect();
+    assert_eq!(numbers, (0..400).collect::<Vec<_>>());
+}
+
+/// What a tap saw: (time, index, what).
+type Log = Arc<Mutex<Vec<(Time, u64, Sight)>>>;
+
+fn tapped(config: &str) -> (Link, Log) {
+    let mut link = link(config);
+    let log = Log::default();
+    let sink = log.clone();
+    let tap = move |seen: &Sighting<'_>| {
+        sink.lock().unwrap().push((seen.at, seen.index, seen.sight));
+    };
+    assert!(link.set_tap(Some(Box::new(tap))).is_none());
+    (link, log)
+}
+
+#[test]
+fn a_tap_sees_a_life() {
+    let (mut link, log) = tapped("rate=8M delay=10ms queue=1 drop=2");
+    let _ = send_all(&mut link, Time::ZERO, 0..3, 972);
+    let _ = drain(&mut link);
+    let millis = |millis: u64| Duration::from_millis(millis);
+    let queued = |packets, bytes| Sight::Queued { packets, bytes };
+    let gone = |sojourn, packets, bytes| Sight::Departed {
+        sojourn,
+        packets,
+        bytes,
+    };
+    let delivered = Sight::Delivered {
+        corrupted: false,
+        duplicate: false,
+    };
+    let life = |index| {
+        let log = log.lock().unwrap();
+        log.iter()
+            .filter(|&&(_, of, _)| of == index)
+            .map(|&(at, _, sight)| (at.0 / 1_000_000, sight))
+            .collect::<Vec<_>>()
+    };
+    let first = [
+        (0, Sight::Offered),
+        (0, queued(1, 1000)),
+        (0, gone(millis(0), 0, 0)),
+        (11, delivered),
+    ];
+    assert_eq!(life(0), first);
+    let second = [
+        (0, Sight::Offered),
+        (0, queued(1, 1000)),
+        (1, gone(millis(1), 0, 0)),
+        (12, Sight::Dropped(DropCause::Listed)),
+    ];
+    assert_eq!(life(1), second);
+    let third = [
+        (0, Sight::Offered),
+        (0, Sight::Dropped(DropCause::QueueFull)),
+    ];
+    assert_eq!(life(2), third);
+    assert!(link.clone().set_tap(None).is_none(), "a copy has no tap");
+    assert!(link.set_tap(None).is_some());
+}
+
+#[test]
+fn a_tap_sees_marks_and_second_copies() {
+    let (mut link, log) = tapped("duplicate=100% corrupt=100% mark=0us");
+    let _ = link.send(Time::ZERO, packet(0, 100));
+    assert_eq!(drain(&mut link).len(), 2);
+    let sights: Vec<_> = log
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|&(.., sight)| sight)
+        .collect();
+    assert_eq!(sights[2], Sight::Marked);
+    let copy = |corrupted, duplicate| Sight::Delivered {
+        corrupted,
+        duplicate,
+    };
+    assert_eq!(sights[4..], [copy(true, false), copy(false, true)]);
+}
+
+/// A digest of all arrivals over every stage: changes if a decision does.
+#[test]
+fn decisions_are_the_same_everywhere() {
+    let digest = |settings: &str| {
+        let mut link = link(settings);
+        let mut digest = 0xcbf2_9ce4_8422_2325u64;
+        let mut fold = |word: u64| digest = (digest ^ word).wrapping_mul(0x0100_0000_01b3);
+        for number in 0..3000 {
+            let now = Time::from_micros(number * 700);
+            while let Some((at, packet)) = link.poll_timed(now) {
+                [at.0, self::number(&packet), u64::from(packet.ecn.bits())]
+                    .into_iter()
+                    .for_each(&mut fold);
+            }
+            let mut packet = packet(number, 40 + (number as usize * 37) % 1400);
+            packet.src.set_port((number % 5) as u16);
+            packet.ecn = Ecn::from_bits((number % 4) as u8);
+            let _ = link.send(now, packet);
+        }
+        digest
+    };
+    let rough = "jitter=2ms slot=3ms-7ms reorder=2%:20ms freeze=300ms-350ms tick=1ms loss=2% \
+                 burst=3 gilbert=1%:20%:60%:1% thin=3 duplicate=1% corrupt=1%";
+    let digests = [
+        format!("rate=6M,9M@1s queue=50 police=8M:50KB {rough}"),
+        format!("rate=6M aqm=codel delay=5ms,40ms@1s {rough}"),
+        format!("rate=6M queue=64KB aqm=fq_codel {rough}"),
+        format!("rate=6M aqm=pie {rough}"),
+        format!("rate=6M aqm=dualq {rough}"),
+        format!("trace=random:mean=6M:length=2s mark=5ms {rough}"),
+    ]
+    .map(|settings| digest(&settings));
+    assert_eq!(digests, DIGESTS, "{digests:#018x?}");
+}
+
+const DIGESTS: [u64; 6] = [
+    0xfb44_a471_cc8a_20ff,
+    0xa70a_a0c6_74a4_1ebd,
+    0x1abd_7d12_8a39_fae5,
+    0x2284_3382_47d8_7b77,
+    0x8a3b_5b79_e728_136c,
+    0x7730_7fc4_02a5_47bf,
+];

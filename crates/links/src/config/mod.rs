@@ -1,135 +1,21 @@
 //! What one direction of a link does to packets.
 
+mod jitter;
+mod overhead;
+
 use core::fmt;
 use core::num::NonZeroU32;
 use core::str::FromStr;
-use core::time::Duration;
+use std::sync::Arc;
 
-use crate::spec::SpecError;
+pub use jitter::{Jitter, Reorder};
+pub use overhead::Overhead;
+
+use crate::spec::{SpecError, positive};
 use crate::{
-    Clock, DropList, Gilbert, LossWindows, MarkAt, Probability, QueueLimit, Rate, Schedule, Span,
-    Windows,
+    Aqm, Clock, DropList, Freezes, Gilbert, LossWindows, MarkAt, Policer, Probability, QueueLimit,
+    Rate, Schedule, Slots, Span, Thin, Trace, Windows,
 };
-
-/// Header bytes that the serialiser counts with each UDP payload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Overhead(pub u32);
-
-impl Overhead {
-    /// IPv4 (20) and UDP (8).
-    pub const V4: Self = Self(28);
-    /// IPv6 (40) and UDP (8).
-    pub const V6: Self = Self(48);
-}
-
-impl Default for Overhead {
-    fn default() -> Self {
-        Self::V4
-    }
-}
-
-impl FromStr for Overhead {
-    type Err = SpecError;
-    fn from_str(text: &str) -> Result<Self, SpecError> {
-        text.trim().parse().map(Self).map_err(|_| {
-            SpecError::new(
-                "overhead",
-                text,
-                "it is not a number",
-                "header bytes per datagram such as 28 (IPv4) or 48 (IPv6)",
-            )
-        })
-    }
-}
-
-impl fmt::Display for Overhead {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-/// An extra delay drawn uniformly from zero to `max` for each packet.
-///
-/// Written `200us`, or `200us:unordered` if packets may overtake each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Jitter {
-    /// The largest extra delay.
-    pub max: Duration,
-    /// A packet waits for the one sent before it.
-    pub keeps_order: bool,
-}
-
-impl Default for Jitter {
-    fn default() -> Self {
-        Self {
-            max: Duration::ZERO,
-            keeps_order: true,
-        }
-    }
-}
-
-impl FromStr for Jitter {
-    type Err = SpecError;
-    fn from_str(text: &str) -> Result<Self, SpecError> {
-        let (max, order) = text.split_once(':').unwrap_or((text, "ordered"));
-        let keeps_order = match order.trim() {
-            "ordered" => true,
-            "unordered" => false,
-            _ => {
-                return Err(SpecError::new(
-                    "jitter",
-                    text,
-                    format!("{order:?} is unknown"),
-                    "the largest extra delay such as 200us, or 200us:unordered",
-                ));
-            }
-        };
-        Ok(Self {
-            max: max.parse::<Span>()?.0,
-            keeps_order,
-        })
-    }
-}
-
-impl fmt::Display for Jitter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Span(self.max).fmt(f)?;
-        f.write_str(if self.keeps_order { "" } else { ":unordered" })
-    }
-}
-
-/// A fraction of packets takes longer and is overtaken. Written `5%:20ms`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Reorder {
-    /// How many of the packets.
-    pub fraction: Probability,
-    /// By how much they are late.
-    pub extra: Duration,
-}
-
-impl FromStr for Reorder {
-    type Err = SpecError;
-    fn from_str(text: &str) -> Result<Self, SpecError> {
-        let (fraction, extra) = text.split_once(':').ok_or_else(|| {
-            SpecError::new(
-                "reordering",
-                text,
-                "it has no colon",
-                "the fraction and its extra delay such as 5%:20ms",
-            )
-        })?;
-        Ok(Self {
-            fraction: fraction.parse()?,
-            extra: extra.parse::<Span>()?.0,
-        })
-    }
-}
-
-impl fmt::Display for Reorder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.fraction, Span(self.extra))
-    }
-}
 
 /// One direction of a link. The default is perfect: no limit, no delay.
 ///
@@ -139,21 +25,34 @@ impl fmt::Display for Reorder {
 pub struct LinkConfig {
     /// When the clock of windows and steps starts.
     pub clock: Clock,
-    /// How much may wait before the serialiser.
-    pub queue: QueueLimit,
-    /// When the queue marks congestion-experienced.
+    /// A token bucket before the queue, which drops what exceeds it.
+    pub police: Option<Policer>,
+    /// How much may wait before the serialiser. What waits already stays if
+    /// that shrinks.
+    pub queue: Schedule<QueueLimit>,
+    /// How what waits is managed.
+    pub aqm: Aqm,
+    /// When the queue marks congestion-experienced, whatever manages it.
     pub mark: Option<MarkAt>,
     /// The serialiser's rate. A packet in service keeps the rate it started
     /// with.
     pub rate: Schedule<Rate>,
+    /// When the serialiser can deliver, on the link's clock (from time zero
+    /// while that stands still); the rate is not read then.
+    pub trace: Option<Arc<Trace>>,
     /// Header bytes that the serialiser counts per packet.
     pub overhead: Overhead,
     /// Propagation delay.
     pub delay: Schedule<Span>,
     /// A random extra delay for each packet.
     pub jitter: Jitter,
-    /// A fixed extra delay for some packets, which are then overtaken.
+    /// Packets arrive together in slots.
+    pub slot: Option<Slots>,
+    /// A fixed extra delay for some packets, which are then overtaken and
+    /// miss their slot.
     pub reorder: Reorder,
+    /// What would arrive in these windows arrives at their end.
+    pub freeze: Freezes,
     /// Packets arrive only at whole multiples of this; zero: at any time.
     pub tick: Span,
     /// Random loss.
@@ -166,6 +65,8 @@ pub struct LinkConfig {
     pub drop: DropList,
     /// Nothing arrives in these windows.
     pub blackhole: Windows,
+    /// Most small packets are dropped.
+    pub thin: Option<Thin>,
     /// How many packets arrive twice.
     pub duplicate: Probability,
     /// In how many packets a byte is changed.
@@ -176,38 +77,59 @@ impl LinkConfig {
     /// The settings that [`LinkConfig::set`] knows.
     pub const KEYS: &'static [&'static str] = &[
         "rate",
+        "trace",
         "delay",
         "queue",
+        "aqm",
+        "mark",
+        "police",
         "loss",
         "burst",
         "gilbert",
         "jitter",
+        "slot",
         "reorder",
+        "freeze",
         "tick",
+        "thin",
         "duplicate",
         "corrupt",
         "blackhole",
         "drop",
-        "mark",
         "overhead",
         "clock",
     ];
 
-    /// Sets one thing from text.
+    /// Sets one thing from text. A rate takes the place of a trace and a trace
+    /// that of a rate, so that the later one counts.
     ///
     /// # Errors
-    /// If there is no such setting or the value cannot be understood.
+    /// If there is no such setting, the value cannot be understood or would
+    /// make no sense (a queue for nothing, a tick of no time), or a trace
+    /// cannot be read.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), SpecError> {
         match key {
-            "rate" => self.rate = value.parse()?,
+            "rate" => {
+                self.rate = value.parse()?;
+                self.trace = None;
+            }
+            "trace" => {
+                self.trace = Some(Arc::new(value.parse()?));
+                self.rate = Schedule::default();
+            }
             "delay" => self.delay = value.parse()?,
             "queue" => self.queue = value.parse()?,
+            "aqm" => self.aqm = value.parse()?,
+            "police" => self.police = Some(value.parse()?),
             "loss" => self.loss = value.parse()?,
             "burst" => self.burst = Some(parse_burst(value)?),
             "gilbert" => self.gilbert = Some(value.parse()?),
             "jitter" => self.jitter = value.parse()?,
             "reorder" => self.reorder = value.parse()?,
-            "tick" => self.tick = value.parse()?,
+            "slot" => self.slot = Some(value.parse()?),
+            "freeze" => self.freeze = value.parse()?,
+            "tick" => self.tick = Span(positive(value, "tick", TICK_RIGHT)?),
+            "thin" => self.thin = Some(value.parse()?),
             "duplicate" => self.duplicate = value.parse()?,
             "corrupt" => self.corrupt = value.parse()?,
             "blackhole" => self.blackhole = value.parse()?,
@@ -239,9 +161,10 @@ impl LinkConfig {
     }
 }
 
-const KEYS_RIGHT: &str = "key=value with one of rate, delay, queue, loss, burst, gilbert, \
-                          jitter, reorder, tick, duplicate, corrupt, blackhole, drop, mark, \
-                          overhead, clock";
+const KEYS_RIGHT: &str = "key=value with one of rate, trace, delay, queue, aqm, mark, police, \
+                          loss, burst, gilbert, jitter, slot, reorder, freeze, tick, thin, \
+                          duplicate, corrupt, blackhole, drop, overhead, clock";
+const TICK_RIGHT: &str = "the time between ticks such as 1ms, or leave it out";
 
 fn parse_burst(text: &str) -> Result<NonZeroU32, SpecError> {
     text.trim().parse().map_err(|_| {
@@ -269,19 +192,25 @@ impl fmt::Display for LinkConfig {
         let plain = Self::default();
         let mut settings = Settings { f, first: true };
         settings.value("clock", &self.clock, &plain.clock)?;
+        settings.option("police", self.police.as_ref())?;
         settings.value("queue", &self.queue, &plain.queue)?;
+        settings.value("aqm", &self.aqm, &plain.aqm)?;
         settings.option("mark", self.mark.as_ref())?;
         settings.value("rate", &self.rate, &plain.rate)?;
+        settings.option("trace", self.trace.as_ref())?;
         settings.value("overhead", &self.overhead, &plain.overhead)?;
         settings.value("delay", &self.delay, &plain.delay)?;
         settings.value("jitter", &self.jitter, &plain.jitter)?;
+        settings.option("slot", self.slot.as_ref())?;
         settings.value("reorder", &self.reorder, &plain.reorder)?;
+        settings.value("freeze", &self.freeze, &plain.freeze)?;
         settings.value("tick", &self.tick, &plain.tick)?;
         settings.value("loss", &self.loss, &plain.loss)?;
         settings.option("burst", self.burst.as_ref())?;
         settings.option("gilbert", self.gilbert.as_ref())?;
         settings.value("drop", &self.drop, &plain.drop)?;
         settings.value("blackhole", &self.blackhole, &plain.blackhole)?;
+        settings.option("thin", self.thin.as_ref())?;
         settings.value("duplicate", &self.duplicate, &plain.duplicate)?;
         settings.value("corrupt", &self.corrupt, &plain.corrupt)
     }
@@ -317,21 +246,34 @@ impl Settings<'_, '_> {
 mod tests {
     use super::*;
 
-    const EVERYTHING: &str = "clock=first-packet queue=250p mark=242us rate=100M,10M@10s \
-        overhead=48 delay=5ms,20ms@3s jitter=200us:unordered reorder=5%:20ms tick=1ms \
-        loss=30%@0s-2s,1% burst=3 gilbert=1%:16.7% drop=2-7,9 blackhole=2s-4s duplicate=0.1% \
-        corrupt=0.01%";
+    const EVERYTHING: &str = "clock=first-packet police=10M:100KB queue=250p,50p@10s \
+        aqm=fq_codel:target=10ms:noecn:flows=32 mark=242us rate=100M,10M@10s \
+        overhead=48 delay=5ms,20ms@3s jitter=200us:unordered slot=10ms-25ms:64 reorder=5%:20ms \
+        freeze=1s-1.26s tick=1ms loss=30%@0s-2s,1% burst=3 gilbert=1%:16.7% drop=2-7,9 \
+        blackhole=2s-4s thin=10 duplicate=0.1% corrupt=0.01%";
+    const TRACE: &str = "trace=random:mean=12M:swing=10:outage=500ms:length=2s:seed=24";
 
     #[test]
     fn every_setting_round_trips() {
-        let config: LinkConfig = EVERYTHING.parse().unwrap();
-        assert_eq!(config.to_string(), EVERYTHING);
-        for key in LinkConfig::KEYS {
-            assert!(EVERYTHING.contains(&format!("{key}=")), "{key}");
-            assert!(KEYS_RIGHT.contains(key), "{key}");
+        for text in [EVERYTHING, TRACE, ""] {
+            let config: LinkConfig = text.parse().unwrap();
+            assert_eq!(config.to_string(), text);
         }
-        assert_eq!(LinkConfig::default().to_string(), "");
+        for key in LinkConfig::KEYS {
+            let somewhere = format!(" {EVERYTHING} {TRACE}");
+            assert!(somewhere.contains(&format!(" {key}=")), "{key}");
+            assert!(KEYS_RIGHT.contains(&format!(" {key}")), "{key}");
+        }
         assert_eq!("".parse(), Ok(LinkConfig::default()));
+    }
+
+    #[test]
+    fn the_later_of_rate_and_trace_counts() {
+        let mut config: LinkConfig = TRACE.parse().unwrap();
+        config.apply("rate=1M").unwrap();
+        assert_eq!(config.to_string(), "rate=1M");
+        config.apply(TRACE).unwrap();
+        assert_eq!(config.to_string(), TRACE);
     }
 
     #[test]
@@ -343,5 +285,17 @@ mod tests {
         assert!(message("jitter=1ms:wild").contains("\"wild\" is unknown"));
         assert!(message("reorder=5%").contains("no colon"));
         assert!(message("overhead=x").contains("not a number"));
+        assert!(message("rate=-1M").contains("it is negative"));
+        assert!(message("queue=0").contains("no packet could wait"));
+        assert!(message("queue=250,0@1s").contains("no packet could wait"));
+        assert!(message("queue=250,50").contains("a step has no time"));
+        assert!(message("tick=0ms").contains("it is zero; write the time between ticks"));
+        assert!(message("slot=0ms").contains("it is zero"));
+        assert!(message("thin=0").contains("not a number above zero"));
+        assert!(message("freeze=2s-").contains("never ends"));
+        assert!(message("trace=/no/such/file").contains("cannot be read"));
+        assert!(message("trace=/").contains("it is not a file"));
+        assert!(message("aqm=red").contains("\"red\": it is unknown; write none; codel"));
+        assert!(message("aqm=codel:target=0ms").contains("it is zero"));
     }
 }

@@ -1,0 +1,89 @@
+//! First in, first out.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use crate::ledger::{Carried, Depth};
+use crate::{QueueLimit, Time};
+
+/// Packets that wait in line.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Fifo {
+    waiting: VecDeque<Carried>,
+    bytes: u64,
+}
+
+impl Fifo {
+    pub(crate) fn push(&mut self, carried: Carried) {
+        self.bytes += u64::from(carried.size);
+        self.waiting.push_back(carried);
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Carried> {
+        let carried = self.waiting.pop_front()?;
+        self.bytes -= u64::from(carried.size);
+        Some(carried)
+    }
+
+    /// How long the head has waited at `now`; zero if nothing waits.
+    pub(crate) fn head_wait(&self, now: Time) -> Duration {
+        self.waiting
+            .front()
+            .map_or(Duration::ZERO, |head| head.waited(now))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    pub(crate) fn depth(&self) -> Depth {
+        Depth {
+            packets: self.waiting.len(),
+            bytes: self.bytes,
+        }
+    }
+}
+
+impl Depth {
+    /// Is there room for `size` more bytes?
+    pub(crate) fn has_room(self, limit: QueueLimit, size: u32) -> bool {
+        match limit {
+            QueueLimit::Unlimited => true,
+            QueueLimit::Packets(packets) => self.packets < packets as usize,
+            QueueLimit::Bytes(bytes) => self.bytes + u64::from(size) <= bytes,
+        }
+    }
+
+    /// Is there more than `limit` allows?
+    pub(crate) fn exceeds(self, limit: QueueLimit) -> bool {
+        match limit {
+            QueueLimit::Unlimited => false,
+            QueueLimit::Packets(packets) => self.packets > packets as usize,
+            QueueLimit::Bytes(bytes) => self.bytes > bytes,
+        }
+    }
+
+    pub(crate) const fn plus(self, other: Self) -> Self {
+        Self {
+            packets: self.packets + other.packets,
+            bytes: self.bytes + other.bytes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn byte_limits_admit_what_fits_exactly() {
+        let depth = Depth {
+            packets: 1,
+            bytes: 100,
+        };
+        assert!(depth.has_room(QueueLimit::Bytes(200), 100));
+        assert!(!depth.has_room(QueueLimit::Bytes(200), 101));
+        assert!(depth.exceeds(QueueLimit::Bytes(99)));
+        assert!(!depth.exceeds(QueueLimit::Bytes(100)));
+    }
+}
