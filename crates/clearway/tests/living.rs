@@ -120,7 +120,7 @@ async fn the_idle_timeout_strikes_without_keep_alive() {
 struct Count(Arc<Mutex<[u64; 2]>>);
 
 impl Observer for Count {
-    fn on_event(&mut self, _: clearway::Instant, event: &TraceEvent) {
+    fn on_event(&mut self, _: clearway::Instant, event: &TraceEvent<'_>) {
         let mut counts = self.0.lock().unwrap();
         match event {
             TraceEvent::PacketSent { .. } => counts[0] += 1,

@@ -181,6 +181,18 @@ pub trait Controller: Send + Debug {
     fn state(&self) -> State;
     /// What it shows of itself.
     fn metrics(&self) -> Metrics;
+    /// What else it wants seen: `show` is called with a name and a value for
+    /// each of its figures at `now`, for traces and detectors. Called only where
+    /// somebody looks. Sizes are bytes, rates bytes per second, times
+    /// nanoseconds, gains in thousandths. Names that detectors know:
+    /// `boundary` (a send index: the recovery boundary), `next_index`,
+    /// `recovery_start` (a time, where a controller keeps one), `epoch_shift`
+    /// (time by which the growth curve was moved so far), `w_max`, `k`,
+    /// `cwnd_prior`, `max_bw`, `bw_shortterm`, `inflight_longterm`,
+    /// `inflight_shortterm`, `round_count`, `probe_wait`.
+    fn internals(&self, now: Instant, show: &mut dyn FnMut(&'static str, u64)) {
+        let _ = (now, show);
+    }
     /// Its name, as `--controller` takes it.
     fn name(&self) -> &'static str;
 }

@@ -49,12 +49,30 @@ enum Timer {
     Pto { space: Space, path: usize },
 }
 
+/// What the timer waits for, as a trace shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pending {
+    /// Packets become lost by the time threshold (RFC 9002 §6.1.2).
+    Loss,
+    /// A probe is due (§6.2).
+    Pto,
+}
+
 impl<F> Recovery<F> {
     /// When [`Self::on_timeout`] has to be called. It may lie in the past when
     /// the caller woke late.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         self.timer().map(|(deadline, _)| deadline)
+    }
+
+    /// What [`Self::next_timeout`] waits for, for traces.
+    #[must_use]
+    pub fn pending(&self) -> Option<(Instant, Pending)> {
+        self.timer().map(|(deadline, timer)| match timer {
+            Timer::Loss => (deadline, Pending::Loss),
+            Timer::Pto { .. } => (deadline, Pending::Pto),
+        })
     }
 
     /// The deadline may have passed. Calling early or twice is harmless.

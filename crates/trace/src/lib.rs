@@ -1,1 +1,54 @@
 //! Traces: one event schema, its writers, readers and detectors.
+//!
+//! ```text
+//!  live connection ── Recorder ──┐                 ┌── qlog::Writer   a file
+//!                                ├── Event ──> Sink ├── Series         over time
+//!  any stack's file ─ qlog::Reader                 ├── Breakdown      why it did not send
+//!                                                  ├── Detectors      what is wrong
+//!                                                  └── Vec, Tee, Shared
+//!                       report::html: one page that shows all of it
+//! ```
+//!
+//! A connection is recorded by `connection.set_observer(Box::new(Recorder::new(sink)))`;
+//! a file is read by iterating over a [`qlog::Reader`]. Either way what comes out
+//! is [`event::Event`]s, and everything else works on those.
+//!
+//! # Controller figures
+//!
+//! A controller shows further figures by name
+//! ([`Controller::internals`](clearway_recovery::controller::Controller::internals));
+//! they travel as [`event::Metrics::extra`]. Detectors know these:
+//!
+//! | name | unit | detector |
+//! |---|---|---|
+//! | `boundary`, `next_index` | send index | `boundary_in_future` |
+//! | `recovery_start` | ns of the trace, where a controller keeps a time | `boundary_in_future` |
+//! | `epoch_shift` | ns by which the growth curve was moved so far | `false_idle` |
+//! | `max_bw` | bytes per second | `bw_collapse`, `phase_stuck` |
+//! | `round_count` | rounds | `phase_stuck` |
+//! | `probe_wait` | ns | `phase_stuck` |
+//!
+//! # Why not the `qlog` crate
+//!
+//! Cloudflare's `qlog` was weighed. It writes `qlog_version` 0.3 headers and the
+//! names of older drafts, its `serialization_format` differs from the draft's,
+//! it knows neither `*_data_blocked_updated` nor `timer_updated` nor extension
+//! fields without a map per event, allocates a tree per event where ours writes
+//! into one buffer, and reads nothing but what it wrote itself; a reader for
+//! seven stacks needs its own decoding anyway.
+
+pub mod breakdown;
+pub mod detect;
+pub mod event;
+pub mod qlog;
+pub mod recorder;
+//REPORT
+pub mod series;
+pub mod sink;
+
+pub use breakdown::{Breakdown, Share};
+pub use detect::{Detector, Detectors, Finding, Profile, Severity};
+pub use event::{Event, EventData};
+pub use recorder::Recorder;
+pub use series::{Series, Track};
+pub use sink::{Shared, Sink, Tee};

@@ -49,15 +49,13 @@ impl Series {
         bin.in_flight = bin.in_flight.max(self.in_flight);
     }
 
-    fn on_event(&mut self, now: Instant, event: &TraceEvent) {
+    fn on_event(&mut self, now: Instant, event: &TraceEvent<'_>) {
         match *event {
-            TraceEvent::Metrics {
-                window, in_flight, ..
-            } => {
+            TraceEvent::Metrics(ref metrics) => {
                 // Up to now the old figures held.
                 self.record(now);
-                self.window = window;
-                self.in_flight = in_flight;
+                self.window = metrics.window;
+                self.in_flight = metrics.in_flight;
                 self.record(now);
             }
             TraceEvent::PacketSent {
@@ -121,13 +119,15 @@ impl Recorder {
 }
 
 impl Observer for Recorder {
-    fn on_event(&mut self, now: Instant, event: &TraceEvent) {
+    fn on_event(&mut self, now: Instant, event: &TraceEvent<'_>) {
         self.lock().on_event(now, event);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use clearway_quic::event::Metrics;
+    use clearway_quic::path::ecn::Mark;
     use clearway_quic::wire::PacketKind;
 
     use super::*;
@@ -136,23 +136,24 @@ mod tests {
         Instant::from_nanos(1_000_000_000 + ms * 1_000_000)
     }
 
-    fn metrics(window: u64, in_flight: u64) -> TraceEvent {
-        TraceEvent::Metrics {
+    fn metrics(window: u64, in_flight: u64) -> TraceEvent<'static> {
+        TraceEvent::Metrics(Metrics {
             window,
             in_flight,
-            ssthresh: None,
-            smoothed_rtt: 0,
-            min_rtt: 0,
-            pacing_rate: 0,
-        }
+            ..Metrics::default()
+        })
     }
 
-    fn sent(size: u16) -> TraceEvent {
+    fn sent(size: u16) -> TraceEvent<'static> {
         TraceEvent::PacketSent {
             kind: PacketKind::OneRtt,
             number: 0,
             size,
             ack_eliciting: true,
+            in_flight: true,
+            mtu_probe: false,
+            ecn: Mark::NotEct,
+            payload: &[],
         }
     }
 

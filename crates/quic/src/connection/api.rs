@@ -205,7 +205,11 @@ impl Connection {
     /// # Errors
     /// See [`ReadError`]; `Blocked` is followed by `StreamEvent::Readable`.
     pub fn read(&mut self, id: StreamId, buffer: &mut [u8]) -> Result<Option<usize>, ReadError> {
-        self.streams.read(id, buffer)
+        let read = self.streams.read(id, buffer);
+        if let Ok(Some(len)) = read {
+            self.trace.on_read(id.as_u64(), len);
+        }
+        read
     }
 
     /// Reads at most `max` bytes without a copy; `None` = the stream has ended.
@@ -213,7 +217,11 @@ impl Connection {
     /// # Errors
     /// See [`ReadError`].
     pub fn read_chunk(&mut self, id: StreamId, max: usize) -> Result<Option<Bytes>, ReadError> {
-        self.streams.read_chunk(id, max)
+        let chunk = self.streams.read_chunk(id, max);
+        if let Ok(Some(bytes)) = &chunk {
+            self.trace.on_read(id.as_u64(), bytes.len());
+        }
+        chunk
     }
 
     /// Changes how a stream is scheduled against others; nothing happens if it

@@ -9,6 +9,7 @@ use super::packet::{Permit, Shape};
 use super::{Connection, EndpointEvent, Event, Transmit};
 use crate::Instant;
 use crate::error::TransportError;
+use crate::event::{ConnectionState, TraceEvent};
 use crate::wire::{PacketKind, Writer, frame};
 
 impl Connection {
@@ -32,16 +33,18 @@ impl Connection {
         if !self.life.is_open() {
             return;
         }
-        self.end(close.as_error());
+        self.end(now, close.as_error());
         let until = now + self.drain_period();
         self.life.advance(Life::Closing(Closing::new(close, until)));
+        self.trace(now, || TraceEvent::StateChanged(ConnectionState::Closing));
     }
 
     /// CONNECTION_CLOSE arrived: answer nothing more (RFC 9000 §10.2.2).
     pub(crate) fn on_peer_close(&mut self, now: Instant, error: ConnectionError) {
-        self.end(error);
+        self.end(now, error);
         let until = now + self.drain_period();
         self.life.advance(Life::Draining { until });
+        self.trace(now, || TraceEvent::StateChanged(ConnectionState::Draining));
     }
 
     pub(crate) fn on_stateless_reset(&mut self, now: Instant) {
@@ -49,14 +52,15 @@ impl Connection {
     }
 
     /// Ends without a word: nobody is there, or nobody would understand.
-    pub(crate) fn end_silently(&mut self, error: ConnectionError) {
-        self.end(error);
-        self.on_drained();
+    pub(crate) fn end_silently(&mut self, now: Instant, error: ConnectionError) {
+        self.end(now, error);
+        self.on_drained(now);
     }
 
-    pub(crate) fn on_drained(&mut self) {
+    pub(crate) fn on_drained(&mut self, now: Instant) {
         if self.life.advance(Life::Drained) {
             self.endpoint_events.push_back(EndpointEvent::Drained);
+            self.trace(now, || TraceEvent::StateChanged(ConnectionState::Closed));
         }
     }
 
@@ -66,10 +70,11 @@ impl Connection {
     }
 
     /// The application hears why, once.
-    fn end(&mut self, error: ConnectionError) {
+    fn end(&mut self, now: Instant, error: ConnectionError) {
         if self.error.is_none() {
             self.error = Some(error.clone());
             self.events.push_back(Event::Closed(error));
+            self.trace_end(now);
         }
     }
 

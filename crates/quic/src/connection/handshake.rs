@@ -13,7 +13,7 @@ use crate::cid::ConnectionId;
 use crate::crypto::retry::retry_is_genuine;
 use crate::crypto::{ClientSessions, KeyStep, Level, Session, Summary, initial_keys};
 use crate::error::{Code, TransportError};
-use crate::event::{DropReason, TraceEvent};
+use crate::event::{ConnectionState, DropReason, TraceEvent};
 use crate::stream::PeerLimits;
 use crate::wire::transport_parameters::HandshakeCids;
 use crate::wire::{PacketKind, PartialHeader, Reader, TransportParameters, Version};
@@ -193,12 +193,18 @@ impl Connection {
             match step {
                 None if done => break,
                 None => {}
-                Some(KeyStep::Handshake(keys)) => self.keys.handshake = Some(keys),
+                Some(KeyStep::Handshake(keys)) => {
+                    self.keys.handshake = Some(keys);
+                    let kind = PacketKind::Handshake;
+                    self.trace(now, || TraceEvent::KeysInstalled { kind });
+                }
                 Some(KeyStep::OneRtt(mut keys)) => {
                     if let Some(packets) = self.config.key_update_after {
                         keys.set_update_after(packets);
                     }
                     self.keys.one_rtt = Some(*keys);
+                    let kind = PacketKind::OneRtt;
+                    self.trace(now, || TraceEvent::KeysInstalled { kind });
                 }
             }
         }
@@ -303,6 +309,7 @@ impl Connection {
         for path in self.paths.iter_mut() {
             path.mtu.set_peer_limit(max_payload);
         }
+        self.trace_peer_parameters(now);
         Ok(())
     }
 
@@ -316,6 +323,7 @@ impl Connection {
         }
         self.handshake = Handshake::Complete;
         self.tls.fill_summary();
+        self.trace_complete(now);
         self.finish_zero_rtt(now);
         self.events.push_back(Event::Connected);
         self.issue_cids();
@@ -348,6 +356,9 @@ impl Connection {
         // RFC 9001 §4.6.2: everything that rested on 0-RTT starts anew.
         let mut outcome = core::mem::take(&mut self.outcome);
         self.recovery.on_zero_rtt_rejected(now, &mut outcome);
+        for lost in &outcome.lost {
+            self.trace_lost(now, lost);
+        }
         outcome.clear();
         self.outcome = outcome;
         self.streams.on_zero_rtt_rejected();
@@ -360,6 +371,9 @@ impl Connection {
     /// Both ends know that the handshake is complete (RFC 9001 §4.1.2).
     pub(crate) fn confirm(&mut self, now: Instant) {
         self.handshake = Handshake::Confirmed;
+        self.trace(now, || {
+            TraceEvent::StateChanged(ConnectionState::HandshakeConfirmed)
+        });
         self.discard_keys(now, PacketKind::Handshake);
         if let Some(keys) = &mut self.keys.one_rtt {
             keys.on_handshake_confirmed();
@@ -459,6 +473,7 @@ impl Connection {
         let mut outcome = core::mem::take(&mut self.outcome);
         self.recovery.on_retry(now, &mut outcome);
         for lost in outcome.lost.drain(..) {
+            self.trace_lost(now, &lost);
             for frame in lost.content {
                 self.on_frame_lost(lost.space, &frame);
             }
@@ -472,6 +487,7 @@ impl Connection {
     /// The server speaks other versions (RFC 9000 §6.2).
     pub(crate) fn on_version_negotiation(
         &mut self,
+        now: Instant,
         header: &PartialHeader,
         packet: &[u8],
         versions: &[u8],
@@ -491,7 +507,7 @@ impl Connection {
         {
             return Err(DropReason::Unexpected);
         }
-        self.end_silently(ConnectionError::VersionMismatch);
+        self.end_silently(now, ConnectionError::VersionMismatch);
         Ok(())
     }
 

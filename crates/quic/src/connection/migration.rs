@@ -12,7 +12,7 @@ use super::setup::ecn_mark;
 use super::{Connection, Event, Received};
 use crate::Instant;
 use crate::error::{Code, TransportError};
-use crate::event::TraceEvent;
+use crate::event::{MigrationState, TraceEvent};
 use crate::path::amplification::Amplification;
 use crate::path::ecn::{Mark, PathEcn};
 use crate::path::mtu::MtuDiscovery;
@@ -76,7 +76,7 @@ impl Connection {
         if self.remote_cids.assign(id).is_none() {
             return Err(MigrateError::NoConnectionId);
         }
-        self.make_room();
+        self.make_room(now);
         // A client is not bound by the amplification limit (RFC 9000 §8.1).
         let path = self.new_path(now, id, remote, local_ip, Amplification::validated());
         self.paths.add(path);
@@ -109,6 +109,7 @@ impl Connection {
         self.recovery.add_path(id, controller, mds, now);
         let mut validation = PathValidation::new();
         validation.start(now, self.pto_of(self.paths.active_id()));
+        self.trace_migration(now, MigrationState::ProbingStarted, remote);
         Path {
             id,
             remote,
@@ -167,7 +168,7 @@ impl Connection {
         // RFC 9000 §9.5: a connection ID of its own for each path. Without one
         // to spare we stay silent there until the peer issues more.
         let _ = self.remote_cids.assign(id);
-        self.make_room();
+        self.make_room(now);
         let mut amplification = Amplification::new();
         amplification.on_received(packet.datagram_len);
         let path = self.new_path(
@@ -180,19 +181,20 @@ impl Connection {
         self.paths.add(path)
     }
 
-    fn make_room(&mut self) {
+    fn make_room(&mut self, now: Instant) {
         if self.paths.iter().count() >= super::paths::MAX_PATHS
             && let Some(spare) = self.paths.spare()
         {
-            self.forget_path(spare);
+            self.forget_path(now, spare);
         }
     }
 
-    fn forget_path(&mut self, id: PathId) {
+    fn forget_path(&mut self, now: Instant, id: PathId) {
         self.paths.remove(id);
         let mut outcome = core::mem::take(&mut self.outcome);
         self.recovery.remove_path(id, &mut outcome);
         for lost in outcome.lost.drain(..) {
+            self.trace_lost(now, &lost);
             for frame in lost.content {
                 self.on_frame_lost(lost.space, &frame);
             }
@@ -224,7 +226,7 @@ impl Connection {
             if let Some(older) = self.paths.previous.replace(old)
                 && older != id
             {
-                self.forget_path(older);
+                self.forget_path(now, older);
             }
             // RFC 9000 §9.3.3: ask the old address too, an attacker may have
             // forwarded the packet.
@@ -239,7 +241,8 @@ impl Connection {
         self.counters.migrations += 1;
         let remote = self.paths.active().remote;
         self.events.push_back(Event::PathChanged { remote });
-        self.trace(now, || TraceEvent::PathChanged { remote });
+        self.trace_path_changed(now);
+        self.trace_migration(now, MigrationState::MigrationStarted, remote);
     }
 
     pub(crate) fn on_path_challenge(&mut self, now: Instant, packet: &Packet<'_>, data: [u8; 8]) {
@@ -259,15 +262,29 @@ impl Connection {
             Some((path.id, proof))
         });
         let Some((id, proof)) = validated else { return };
+        if proof == Proof::Path {
+            self.trace_validated(now, id);
+        }
         if proof == Proof::Path && id == self.paths.active_id() {
             if self.config.mtu_discovery {
                 self.paths.active_mut().mtu.start(now);
             }
             if let Some(previous) = self.paths.previous.take() {
-                self.forget_path(previous);
+                self.forget_path(now, previous);
             }
         }
         self.sync_recovery(now);
+    }
+
+    /// A path answered in full size.
+    fn trace_validated(&mut self, now: Instant, id: PathId) {
+        let Some(remote) = self.paths.get(id).map(|path| path.remote) else {
+            return;
+        };
+        self.trace_migration(now, MigrationState::ProbingSuccessful, remote);
+        if id == self.paths.active_id() {
+            self.trace_migration(now, MigrationState::MigrationComplete, remote);
+        }
     }
 
     pub(crate) fn on_path_timeouts(&mut self, now: Instant) -> bool {
@@ -283,6 +300,9 @@ impl Connection {
             }
         }
         if let Some(id) = failed {
+            if let Some(remote) = self.paths.get(id).map(|path| path.remote) {
+                self.trace_migration(now, MigrationState::ProbingAbandoned, remote);
+            }
             self.on_path_failed(now, id);
         }
         did
@@ -297,7 +317,7 @@ impl Connection {
             // is still what to return to.
             let needed = self.paths.previous == Some(id) && !self.paths.active().is_validated();
             if !needed {
-                self.forget_path(id);
+                self.forget_path(now, id);
             }
             return;
         }
@@ -305,7 +325,7 @@ impl Connection {
             Some(previous) => {
                 self.activate(now, previous);
                 self.paths.previous = None;
-                self.forget_path(id);
+                self.forget_path(now, id);
             }
             // It was proven once, and there is none better: whether anything
             // gets through again is for the idle timeout to judge.

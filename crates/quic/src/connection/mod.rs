@@ -19,6 +19,7 @@
 //! | `migration` | paths: found, validated, chosen, given up |
 //! | `timers` | everything that waits for a time |
 //! | `api`, `stats` | what the application calls and reads |
+//! | `trace` | what observers are told |
 
 mod api;
 mod close;
@@ -41,6 +42,7 @@ mod setup;
 mod space;
 mod stats;
 mod timers;
+mod trace;
 mod transmit;
 
 use std::collections::VecDeque;
@@ -68,6 +70,7 @@ use self::life::{Handshake, Life};
 use self::paths::Paths;
 use self::space::PacketSpace;
 use self::timers::Timers;
+use crate::Role;
 use crate::ack::ReceivedEcn;
 use crate::cid::generator::CidGenerator;
 use crate::cid::local::{LocalCids, RoutingChange};
@@ -75,10 +78,8 @@ use crate::cid::remote::RemoteCids;
 use crate::cid::{ConnectionId, ResetToken};
 use crate::crypto::ResetKey;
 use crate::datagram::{DatagramReceiver, DatagramSender};
-use crate::event::{Observer, TraceEvent};
 use crate::rng::Rng;
 use crate::stream::Streams;
-use crate::{Instant, Role};
 
 /// Where a received datagram came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,7 +142,7 @@ pub struct Connection {
     /// Packets whose keys don't exist yet, bounded (RFC 9001 §5.7).
     undecryptable: Vec<(Received, Vec<u8>)>,
     counters: stats::Counters,
-    observer: Option<Box<dyn Observer>>,
+    trace: trace::Trace,
     generator: Box<dyn CidGenerator>,
     reset_key: Arc<ResetKey>,
     /// Frames of the packets that a probe repeats; reused.
@@ -153,11 +154,6 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Installs a trace sink. It sees everything from now on.
-    pub fn set_observer(&mut self, observer: Box<dyn Observer>) {
-        self.observer = Some(observer);
-    }
-
     /// Which end this is.
     #[must_use]
     pub fn role(&self) -> Role {
@@ -170,12 +166,6 @@ impl Connection {
 
     fn space(&mut self, space: Space) -> &mut PacketSpace {
         &mut self.spaces[space as usize]
-    }
-
-    fn trace(&mut self, now: Instant, event: impl FnOnce() -> TraceEvent) {
-        if let Some(observer) = &mut self.observer {
-            observer.on_event(now, &event());
-        }
     }
 
     /// Keeps the peer supplied with connection IDs, and the endpoint's routes

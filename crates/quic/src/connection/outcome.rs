@@ -1,7 +1,6 @@
 //! What acknowledgements, losses and probe timeouts mean for the frames sent.
 
 use clearway_recovery::Space;
-use clearway_recovery::outcome::LossCause;
 
 use super::Connection;
 use super::content::SentFrame;
@@ -9,7 +8,7 @@ use super::keyring::space_of;
 use super::receive::Packet;
 use crate::Instant;
 use crate::error::{Code, TransportError};
-use crate::event::{LossTrigger, TraceEvent};
+use crate::event::TraceEvent;
 use crate::path::ecn::{EcnAck, EcnCounts};
 use crate::wire::PacketKind;
 use crate::wire::frame::Ack;
@@ -72,16 +71,7 @@ impl Connection {
         }
         for lost in outcome.lost.drain(..) {
             self.counters.packets_lost += u64::from(!lost.mtu_probe);
-            self.trace(now, || TraceEvent::PacketLost {
-                kind: kind_of(lost.space),
-                number: lost.number,
-                size: lost.size,
-                trigger: match lost.cause {
-                    LossCause::PacketThreshold => LossTrigger::Reordering,
-                    LossCause::TimeThreshold => LossTrigger::Time,
-                    LossCause::PathRemoved | LossCause::NotAccepted => LossTrigger::Withdrawn,
-                },
-            });
+            self.trace_lost(now, &lost);
             if let Some(path) = self.paths.get_mut(lost.path) {
                 let change = if lost.mtu_probe {
                     path.mtu.on_probe_lost(now, lost.size);
@@ -108,18 +98,7 @@ impl Connection {
         let window = self.active_recovery().window();
         self.streams.set_send_window_hint(window);
         self.ask_ack_frequency();
-        let path = self.active_recovery();
-        if self.observer.is_some() {
-            let event = TraceEvent::Metrics {
-                window,
-                in_flight: path.in_flight(),
-                ssthresh: path.controller().metrics().ssthresh,
-                smoothed_rtt: path.rtt().smoothed().as_nanos() as u64,
-                min_rtt: path.rtt().min().unwrap_or_default().as_nanos() as u64,
-                pacing_rate: path.pacing_rate(),
-            };
-            self.trace(now, || event);
-        }
+        self.trace_recovery(now);
     }
 
     /// Validates ECN on the path of the newest acknowledged packet, and tells

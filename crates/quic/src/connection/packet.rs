@@ -270,15 +270,24 @@ impl Connection {
         let mut writer = Writer::new(slot);
         writer.reserve(size);
         draft.at.finish(&mut writer, size);
-        self.seal(&draft, &mut slot[..size])?;
+        // PADDING alone also counts in flight (RFC 9002 §2).
+        let in_flight = draft.ack_eliciting || (padding > 0 && shape != Shape::Close);
+        // Sealing would hide the frames.
+        let ecn = self
+            .paths
+            .get(draft.path)
+            .map_or(Mark::NotEct, |path| path.train_mark);
         self.trace(now, || TraceEvent::PacketSent {
             kind: draft.kind,
             number: draft.number,
             size: size as u16,
             ack_eliciting: draft.ack_eliciting,
+            in_flight,
+            mtu_probe: shape == Shape::MtuProbe,
+            ecn,
+            payload: &slot[draft.at.payload_at..frames_end],
         });
-        // PADDING alone also counts in flight (RFC 9002 §2).
-        let in_flight = draft.ack_eliciting || (padding > 0 && shape != Shape::Close);
+        self.seal(&draft, &mut slot[..size])?;
         self.on_packet_sent(now, draft, size, in_flight, shape);
         Ok(size)
     }

@@ -147,7 +147,7 @@ impl Connection {
             }
             HeaderKind::VersionNegotiation { versions } => {
                 return self
-                    .on_version_negotiation(header, packet, versions.of(packet))
+                    .on_version_negotiation(now, header, packet, versions.of(packet))
                     .map_err(|reason| Failure::Dropped((None, reason)));
             }
             HeaderKind::UnsupportedVersion => {
@@ -183,6 +183,8 @@ impl Connection {
             kind,
             number,
             size: header.packet_len as u16,
+            ecn: from.ecn,
+            payload: &packet[payload.clone()],
         });
         self.on_authenticated(now, kind, header, packet);
         self.receiving_cid = header.dcid.cid(packet).unwrap_or(self.receiving_cid);

@@ -240,7 +240,7 @@ impl Connection {
             endpoint_events: Default::default(),
             undecryptable: Vec::new(),
             counters: stats::Counters::default(),
-            observer: None,
+            trace: super::trace::Trace::default(),
             probe_frames: Vec::new(),
             receiving_cid: ConnectionId::EMPTY,
             error: None,

@@ -119,7 +119,7 @@ impl Connection {
     pub fn handle_timeout(&mut self, now: Instant) {
         if let Some(until) = self.life.until() {
             if now >= until {
-                self.on_drained();
+                self.on_drained(now);
             }
             return;
         }
@@ -169,7 +169,7 @@ impl Connection {
             return true;
         }
         // Silent: the peer has given up too, or will.
-        self.end_silently(ConnectionError::IdleTimeout);
+        self.end_silently(now, ConnectionError::IdleTimeout);
         true
     }
 
@@ -178,6 +178,7 @@ impl Connection {
             return false;
         }
         let mut outcome = core::mem::take(&mut self.outcome);
+        self.trace_timer_expired(now);
         self.recovery.on_timeout(now, &mut outcome);
         self.apply(now, &mut outcome);
         self.outcome = outcome;

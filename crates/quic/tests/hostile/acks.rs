@@ -22,7 +22,7 @@ fn ack(largest: u64, first: u64) -> Vec<u8> {
 struct Numbers(Arc<Mutex<Vec<u64>>>);
 
 impl Observer for Numbers {
-    fn on_event(&mut self, _: clearway_quic::Instant, event: &TraceEvent) {
+    fn on_event(&mut self, _: clearway_quic::Instant, event: &TraceEvent<'_>) {
         if let TraceEvent::PacketSent {
             kind: PacketKind::OneRtt,
             number,

@@ -328,6 +328,12 @@ impl<L: Law> Controller for Classic<L> {
         }
     }
 
+    fn internals(&self, now: Instant, show: &mut dyn FnMut(&'static str, u64)) {
+        show("boundary", self.boundary);
+        show("largest_flight", self.largest_flight.bytes());
+        self.law.internals(now, show);
+    }
+
     fn name(&self) -> &'static str {
         L::NAME
     }

@@ -16,13 +16,18 @@ pub(super) struct Clock {
     total: u64,
     /// Start of the running stretch.
     since: Option<Instant>,
+    /// When it first ran, for traces.
+    first: Option<Instant>,
 }
 
 impl Clock {
     /// The reason for not sending changed.
     pub(super) fn on_limit(&mut self, limit: Limit, now: Instant) {
         match (self.since, runs_under(limit)) {
-            (None, true) => self.since = Some(now),
+            (None, true) => {
+                self.since = Some(now);
+                self.first.get_or_insert(now);
+            }
             (Some(_), false) => {
                 self.total = self.read(now);
                 self.since = None;
@@ -35,6 +40,13 @@ impl Clock {
     pub(super) fn read(&self, now: Instant) -> u64 {
         let running = self.since.map_or(0, |since| nanos(now - since));
         self.total.saturating_add(running)
+    }
+
+    /// For how long it has stood at `now`, since it first ran: by how much the
+    /// curve has been moved.
+    pub(super) fn stood(&self, now: Instant) -> u64 {
+        self.first
+            .map_or(0, |first| nanos(now - first).saturating_sub(self.read(now)))
     }
 }
 

@@ -185,6 +185,18 @@ impl Law for Cubic {
         self.clock.on_limit(limit, now);
     }
 
+    fn internals(&self, now: Instant, show: &mut dyn FnMut(&'static str, u64)) {
+        show("w_max", self.memory.w_max);
+        show("cwnd_prior", self.memory.cwnd_prior);
+        show("epoch_shift", self.clock.stood(now));
+        if let Some(epoch) = self.memory.epoch {
+            show("k", epoch.k.saturating_mul(1_000));
+            show("w_est", epoch.w_est);
+            let elapsed = self.clock.read(now).saturating_sub(epoch.start);
+            show("t", elapsed);
+        }
+    }
+
     fn remember(&self) -> Memory {
         self.memory
     }

@@ -49,6 +49,11 @@ pub(super) trait Law: Debug + Send {
     /// The reason for not sending changed.
     fn on_limit(&mut self, limit: Limit, now: Instant);
 
+    /// Figures for traces, by name (see `Controller::internals`).
+    fn internals(&self, now: Instant, show: &mut dyn FnMut(&'static str, u64)) {
+        let _ = (now, show);
+    }
+
     /// What must be kept to undo a reduction.
     fn remember(&self) -> Self::Memory;
 

@@ -1,0 +1,237 @@
+//! Where the time went: for how long each reason for not sending held.
+
+use core::fmt;
+
+use clearway_recovery::limit::Limit;
+
+use crate::event::{Event, EventData};
+use crate::sink::Sink;
+
+/// What a person calls the limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Share {
+    /// The handshake was not over.
+    Handshake,
+    /// The network: the congestion window or the pacer.
+    Network,
+    /// This host did not take what was ready.
+    Host,
+    /// The receiver: its windows and stream limits.
+    FlowControl,
+    /// There was nothing to send.
+    Application,
+    /// The trace does not say.
+    Unknown,
+}
+
+impl Share {
+    /// All of them, in the order of a bar.
+    pub const ALL: [Self; 6] = [
+        Self::Handshake,
+        Self::Network,
+        Self::Host,
+        Self::FlowControl,
+        Self::Application,
+        Self::Unknown,
+    ];
+
+    /// What a limit means to a person (the table of `recovery::limit`).
+    #[must_use]
+    pub const fn of(limit: Limit) -> Self {
+        match limit {
+            Limit::Handshake | Limit::Amplification => Self::Handshake,
+            Limit::Congestion | Limit::Pacing => Self::Network,
+            Limit::Scheduling => Self::Host,
+            Limit::ConnectionFlowControl | Limit::StreamFlowControl | Limit::StreamLimit => {
+                Self::FlowControl
+            }
+            Limit::Application => Self::Application,
+        }
+    }
+
+    /// In a word or two.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Handshake => "handshake",
+            Self::Network => "network",
+            Self::Host => "this host",
+            Self::FlowControl => "flow control",
+            Self::Application => "application",
+            Self::Unknown => "not told",
+        }
+    }
+}
+
+/// Time by limit; sums to the whole trace.
+#[derive(Clone, Debug, Default)]
+pub struct Breakdown {
+    start: Option<u64>,
+    now: u64,
+    current: Option<Limit>,
+    /// By limit, and last the time for which none was told.
+    spent: [u64; Limit::ALL.len() + 1],
+}
+
+impl Breakdown {
+    /// Nothing seen yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Of a whole trace.
+    #[must_use]
+    pub fn of(events: &[Event]) -> Self {
+        let mut this = Self::new();
+        for event in events {
+            this.event(event);
+        }
+        this
+    }
+
+    fn advance(&mut self, to: u64) {
+        self.start.get_or_insert(to);
+        if self.start == Some(to) && self.now == 0 {
+            self.now = to;
+        }
+        let slot = self
+            .current
+            .map_or(Limit::ALL.len(), |limit| limit as usize);
+        self.spent[slot] += to.saturating_sub(self.now);
+        self.now = self.now.max(to);
+    }
+
+    /// Lets the current reason hold until `now`, for a trace that ends later
+    /// than its last event.
+    pub fn until(&mut self, now: u64) {
+        if self.start.is_some() {
+            self.advance(now);
+        }
+    }
+
+    /// Nanoseconds for which `limit` was the reason.
+    #[must_use]
+    pub const fn spent(&self, limit: Limit) -> u64 {
+        self.spent[limit as usize]
+    }
+
+    /// Nanoseconds of the whole trace.
+    #[must_use]
+    pub fn life(&self) -> u64 {
+        self.now - self.start.unwrap_or(self.now)
+    }
+
+    /// Nanoseconds by what a person calls it; sums to [`Self::life`].
+    #[must_use]
+    pub fn shares(&self) -> Vec<(Share, u64)> {
+        let mut shares = Share::ALL.map(|share| (share, 0));
+        for limit in Limit::ALL {
+            shares[Share::of(limit) as usize].1 += self.spent(limit);
+        }
+        shares[Share::Unknown as usize].1 = self.spent[Limit::ALL.len()];
+        shares.to_vec()
+    }
+
+    /// Tenths of a percent by what a person calls it; sums to 1,000 exactly
+    /// unless nothing was seen (largest remainders are rounded up).
+    #[must_use]
+    pub fn permille(&self) -> Vec<(Share, u64)> {
+        let life = u128::from(self.life());
+        let mut parts: Vec<(Share, u64, u128)> = self
+            .shares()
+            .into_iter()
+            .map(|(share, spent)| {
+                let scaled = u128::from(spent) * 1_000;
+                let (whole, rest) = (scaled.checked_div(life), scaled.checked_rem(life));
+                (share, whole.unwrap_or(0) as u64, rest.unwrap_or(0))
+            })
+            .collect();
+        let given: u64 = parts.iter().map(|(_, whole, _)| whole).sum();
+        if life > 0 {
+            parts.sort_by_key(|(share, _, rest)| (core::cmp::Reverse(*rest), *share));
+            let missing = usize::try_from(1_000 - given).unwrap_or(0);
+            for (_, whole, _) in parts.iter_mut().take(missing) {
+                *whole += 1;
+            }
+            parts.sort_by_key(|(share, ..)| *share);
+        }
+        let named = parts.into_iter();
+        named.map(|(share, whole, _)| (share, whole)).collect()
+    }
+}
+
+impl Sink for Breakdown {
+    fn event(&mut self, event: &Event) {
+        self.advance(event.time);
+        if let EventData::DataBlockedUpdated { reason } = &event.data {
+            self.current = *reason;
+        }
+    }
+}
+
+impl fmt::Display for Breakdown {
+    /// "62.0 % network, 30.0 % flow control, 8.0 % application".
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = self.permille();
+        parts.retain(|(_, permille)| *permille > 0);
+        parts.sort_by_key(|(share, permille)| (core::cmp::Reverse(*permille), *share));
+        for (at, (share, permille)) in parts.iter().enumerate() {
+            let comma = if at > 0 { ", " } else { "" };
+            let (whole, tenth) = (permille / 10, permille % 10);
+            write!(f, "{comma}{whole}.{tenth} % {}", share.name())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn limit(time: u64, reason: Option<Limit>) -> Event {
+        Event {
+            time,
+            data: EventData::DataBlockedUpdated { reason },
+        }
+    }
+
+    #[test]
+    fn time_goes_to_the_reason_that_held() {
+        let mut breakdown = Breakdown::of(&[
+            limit(100, Some(Limit::Handshake)),
+            limit(200, Some(Limit::Pacing)),
+            limit(500, Some(Limit::Congestion)),
+            limit(800, Some(Limit::ConnectionFlowControl)),
+            limit(1_050, None),
+        ]);
+        breakdown.until(1_100);
+        assert_eq!(breakdown.life(), 1_000);
+        assert_eq!(
+            breakdown.to_string(),
+            "60.0 % network, 25.0 % flow control, 10.0 % handshake, 5.0 % not told"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn the_shares_sum_to_everything(
+            steps in prop::collection::vec((0_u64..1 << 33, prop::option::of(0_usize..9)), 1..40),
+            tail in 1_u64..1 << 33,
+        ) {
+            let mut now = 0;
+            let mut breakdown = Breakdown::new();
+            for (step, reason) in steps {
+                now += step;
+                breakdown.event(&limit(now, reason.map(|at| Limit::ALL[at])));
+            }
+            breakdown.until(now + tail);
+            let shares: u64 = breakdown.shares().iter().map(|(_, spent)| spent).sum();
+            prop_assert_eq!(shares, breakdown.life());
+            let permille: u64 = breakdown.permille().iter().map(|(_, part)| part).sum();
+            prop_assert_eq!(permille, 1_000);
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The window is far larger than anything that was in flight since it last came
+//! down: it grew while nobody used it (RFC 9002 §7.8). BBR's follows its model
+//! instead of its flight, so it is not meant.
+
+use super::spell::Spell;
+use super::view::{News, View};
+use super::{Detect, Detector, Finding, Findings, Severity};
+use crate::event::Event;
+
+/// Round trips after which it is no passing state.
+const ROUNDS: u64 = 3;
+/// Datagrams that rounding may add.
+const SLACK: u64 = 4;
+
+#[derive(Debug, Default)]
+pub(super) struct ApplimitedInflation {
+    /// The largest flight since the last reduction.
+    largest: u64,
+    window: Option<u64>,
+    spell: Spell,
+    worst: (u64, u64),
+}
+
+impl Detect for ApplimitedInflation {
+    fn on_event(&mut self, view: &View, news: &News, _event: &Event, out: &mut Findings) {
+        if news.path {
+            *self = Self::default();
+        }
+        self.largest = self.largest.max(view.flight.unwrap_or(0));
+        if !news.metrics || view.is_bbr() || view.is_fixed() {
+            return;
+        }
+        let Some(window) = view.window() else { return };
+        let before = self.window.replace(window);
+        if before.is_none_or(|before| window < before) {
+            // What was in flight when it came down is what it was measured by.
+            self.largest = view.flight.unwrap_or(0).max(window);
+        }
+        let bound = self.largest.max(view.initial_window) * 2 + SLACK * view.mds;
+        let holds = window > bound;
+        if let Some(span) = self.spell.update(holds, view.now) {
+            self.judge(view, span, out);
+        }
+        if holds {
+            self.worst = (window, self.largest);
+        }
+    }
+
+    fn finish(&mut self, view: &View, out: &mut Findings) {
+        if let Some(span) = self.spell.update(false, view.now) {
+            self.judge(view, span, out);
+        }
+    }
+}
+
+impl ApplimitedInflation {
+    fn judge(&self, view: &View, (t0, t1): (u64, u64), out: &mut Findings) {
+        let Some(srtt) = view.srtt() else { return };
+        if t1 - t0 >= ROUNDS * srtt {
+            let (window, largest) = self.worst;
+            let finding = Finding::new(Detector::ApplimitedInflation, t0, t1, Severity::Error)
+                .with("window", window)
+                .with("largest flight", largest);
+            out.push(finding);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clearway_recovery::limit::Limit;
+
+    use super::*;
+    use crate::detect::testing::{Script, assert_quiet_on_a_healthy_transfer};
+
+    #[test]
+    fn a_window_that_grows_unused_is_seen() {
+        let mut script = Script::new("cubic", 20);
+        let mut window = 10;
+        for _ in 0..40 {
+            script.send(2).limit(Limit::Application).wait(20);
+            window += 2;
+            script
+                .ack(script.next - 2, script.next - 1)
+                .window(window, 0);
+        }
+        assert!(script.finds(Detector::ApplimitedInflation));
+    }
+
+    #[test]
+    fn a_window_that_was_used_may_rest() {
+        let mut script = Script::new("cubic", 20);
+        for window in 10..80 {
+            script.round(window, window + 1);
+        }
+        for _ in 0..40 {
+            script.send(2).limit(Limit::Application).wait(20);
+            script.ack(script.next - 2, script.next - 1).window(80, 0);
+        }
+        assert!(!script.finds(Detector::ApplimitedInflation));
+    }
+
+    #[test]
+    fn a_healthy_transfer_is_passed_over() {
+        assert_quiet_on_a_healthy_transfer(Detector::ApplimitedInflation);
+    }
+}

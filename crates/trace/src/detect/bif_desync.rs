@@ -1,0 +1,107 @@
+//! The bytes in flight told are not the sum over the packets in flight.
+
+use super::spell::Spell;
+use super::view::{News, View};
+use super::{Detect, Detector, Finding, Findings, Severity};
+use crate::event::{Event, EventData};
+
+/// Round trips for which a difference is no matter of order.
+const ROUNDS: u64 = 2;
+/// Datagrams that may be accounted elsewhere (probes, another path).
+const SLACK: u64 = 4;
+
+#[derive(Debug, Default)]
+pub(super) struct BifDesync {
+    spell: Spell,
+    worst: (u64, u64),
+}
+
+impl Detect for BifDesync {
+    fn on_event(&mut self, view: &View, news: &News, event: &Event, out: &mut Findings) {
+        if news.path {
+            self.spell = Spell::default();
+            return;
+        }
+        let EventData::RecoveryMetricsUpdated(metrics) = &event.data else {
+            return;
+        };
+        let (Some(told), Some(sum)) = (metrics.bytes_in_flight, view.ledger.in_flight()) else {
+            return;
+        };
+        let holds = told.abs_diff(sum) > SLACK * view.mds && told.abs_diff(sum) > told.max(sum) / 4;
+        if let Some(span) = self.spell.update(holds, view.now) {
+            self.judge(view, span, out);
+        }
+        if holds {
+            self.worst = (told, sum);
+        }
+    }
+
+    fn finish(&mut self, view: &View, out: &mut Findings) {
+        if let Some(span) = self.spell.update(false, view.now) {
+            self.judge(view, span, out);
+        }
+    }
+}
+
+impl BifDesync {
+    fn judge(&self, view: &View, (t0, t1): (u64, u64), out: &mut Findings) {
+        let Some(srtt) = view.srtt() else { return };
+        if t1 - t0 >= ROUNDS * srtt {
+            let (told, sum) = self.worst;
+            let finding = Finding::new(Detector::BifDesync, t0, t1, Severity::Error)
+                .with("told", told)
+                .with("sum over packets", sum);
+            out.push(finding);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::detect::testing::{Script, assert_quiet_on_a_healthy_transfer};
+
+    #[test]
+    fn a_count_that_was_reset_is_seen() {
+        let mut script = Script::new("cubic", 20);
+        script.send(40).window(50, 0).wait(100).window(50, 0);
+        assert!(script.finds(Detector::BifDesync));
+    }
+
+    #[test]
+    fn a_count_that_is_right_is_fine() {
+        let mut script = Script::new("cubic", 20);
+        script
+            .send(40)
+            .window(50, 40)
+            .wait(30)
+            .lose(0)
+            .ack(1, 20)
+            .window(50, 19);
+        script
+            .wait(30)
+            .ack(1, 39)
+            .window(50, 0)
+            .wait(100)
+            .window(50, 0);
+        assert!(!script.finds(Detector::BifDesync));
+    }
+
+    #[test]
+    fn without_frames_there_is_nothing_to_say() {
+        let mut script = Script::new("cubic", 20);
+        for event in &mut script.send(40).events {
+            if let EventData::PacketSent(packet) = &mut event.data {
+                packet.frames = None;
+            }
+        }
+        script.window(50, 0).wait(100).window(50, 0);
+        assert!(!script.finds(Detector::BifDesync));
+    }
+
+    #[test]
+    fn a_healthy_transfer_is_passed_over() {
+        assert_quiet_on_a_healthy_transfer(Detector::BifDesync);
+    }
+}

@@ -1,0 +1,91 @@
+//! The end of recovery lies ahead of what was sent: packets sent from now on
+//! count as sent before it.
+
+use super::spell::Spell;
+use super::view::{News, View};
+use super::{Detect, Detector, Finding, Findings, Severity};
+use crate::event::{Event, EventData, Metrics};
+
+#[derive(Debug, Default)]
+pub(super) struct BoundaryInFuture {
+    spell: Spell,
+    by: u64,
+    unit: &'static str,
+}
+
+impl Detect for BoundaryInFuture {
+    fn on_event(&mut self, view: &View, news: &News, event: &Event, out: &mut Findings) {
+        let EventData::RecoveryMetricsUpdated(metrics) = &event.data else {
+            return;
+        };
+        let ahead = ahead(metrics, view.now);
+        if let Some((by, unit)) = ahead {
+            self.by = by;
+            self.unit = unit;
+        }
+        if let Some(span) = self.spell.update(ahead.is_some(), view.now) {
+            self.tell(span, out);
+        }
+        if news.path {
+            self.spell = Spell::default();
+        }
+    }
+
+    fn finish(&mut self, view: &View, out: &mut Findings) {
+        if let Some(span) = self.spell.update(false, view.now) {
+            self.tell(span, out);
+        }
+    }
+}
+
+/// By how much the boundary is ahead: packets, or nanoseconds where a
+/// controller keeps a time.
+fn ahead(metrics: &Metrics, now: u64) -> Option<(u64, &'static str)> {
+    if let (Some(boundary), Some(next)) = (metrics.extra("boundary"), metrics.extra("next_index")) {
+        return (boundary > next).then(|| (boundary - next, "packets"));
+    }
+    let start = metrics.extra("recovery_start")?;
+    (start > now).then(|| (start - now, "ns"))
+}
+
+impl BoundaryInFuture {
+    fn tell(&self, (t0, t1): (u64, u64), out: &mut Findings) {
+        let finding = Finding::new(Detector::BoundaryInFuture, t0, t1, Severity::Error)
+            .with("ahead by", format!("{} {}", self.by, self.unit));
+        out.push(finding);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::detect::testing::{Script, assert_quiet_on_a_healthy_transfer};
+
+    #[test]
+    fn an_index_or_a_time_ahead_is_seen() {
+        let mut script = Script::new("cubic", 10);
+        script.wait(50).metrics(|metrics| {
+            metrics.extra = vec![("boundary".into(), 12), ("next_index".into(), 10)];
+        });
+        assert!(script.finds(Detector::BoundaryInFuture));
+        let mut script = Script::new("cubic", 10);
+        script.wait(50).metrics(|metrics| {
+            metrics.extra = vec![("recovery_start".into(), 60_000_000)];
+        });
+        assert!(script.finds(Detector::BoundaryInFuture));
+    }
+
+    #[test]
+    fn a_boundary_at_the_next_packet_is_right() {
+        let mut script = Script::new("cubic", 10);
+        script.wait(50).metrics(|metrics| {
+            metrics.extra = vec![("boundary".into(), 10), ("next_index".into(), 10)];
+        });
+        assert!(!script.finds(Detector::BoundaryInFuture));
+    }
+
+    #[test]
+    fn a_healthy_transfer_is_passed_over() {
+        assert_quiet_on_a_healthy_transfer(Detector::BoundaryInFuture);
+    }
+}

@@ -1,0 +1,158 @@
+//! The bandwidth estimate leaves what was delivered: below half of the p90
+//! delivery rate of ten seconds, or above twice of it.
+
+use std::collections::VecDeque;
+
+use super::spell::Spell;
+use super::view::{News, View};
+use super::{Detect, Detector, Finding, Findings, Severity};
+use crate::event::Event;
+
+/// Samples are gathered in bins of this length.
+const BIN: u64 = 100_000_000;
+/// Bins kept: ten seconds.
+const BINS: usize = 100;
+/// Bins that make a judgement.
+const ENOUGH: usize = 30;
+
+#[derive(Debug, Default)]
+pub(super) struct BwCollapse {
+    /// The best delivery rate of each bin, in bits per second.
+    bins: VecDeque<u64>,
+    bin: u64,
+    delivered: Option<u64>,
+    lost: Option<u64>,
+    /// The estimate has been wrong since, and how.
+    wrong: Spell,
+    said: (u64, u64, &'static str),
+}
+
+impl Detect for BwCollapse {
+    fn on_event(&mut self, view: &View, news: &News, _event: &Event, out: &mut Findings) {
+        if news.path {
+            *self = Self::default();
+        }
+        if !news.metrics || view.is_quiet() || view.metrics.app_limited == Some(true) {
+            return;
+        }
+        let (Some(rate), Some(max_bw)) = (view.metrics.delivery_rate, view.metrics.extra("max_bw"))
+        else {
+            return;
+        };
+        self.gather(view, rate);
+        let Some(usual) = self.usual() else { return };
+        let estimate = max_bw.saturating_mul(8);
+        let wrong = if estimate < usual / 2 {
+            Some("below half of it")
+        } else if estimate > usual.saturating_mul(2) {
+            Some("above twice of it")
+        } else {
+            None
+        };
+        let holds = wrong.is_some() && !self.is_lossy(view);
+        if let Some(span) = self.wrong.update(holds, view.now) {
+            self.judge(view, span, out);
+        }
+        if let (true, Some(how)) = (holds, wrong) {
+            self.said = (estimate, usual, how);
+        }
+    }
+
+    fn finish(&mut self, view: &View, out: &mut Findings) {
+        if let Some(span) = self.wrong.update(false, view.now) {
+            self.judge(view, span, out);
+        }
+    }
+}
+
+impl BwCollapse {
+    fn gather(&mut self, view: &View, rate: u64) {
+        let bin = view.now / BIN;
+        if bin != self.bin || self.bins.is_empty() {
+            self.bin = bin;
+            if self.bins.len() == BINS {
+                self.bins.pop_front();
+            }
+            self.bins.push_back(0);
+            if self.bins.len() % (BINS / 4) == 1 || self.delivered.is_none() {
+                self.delivered = view.metrics.delivered;
+                self.lost = view.metrics.lost;
+            }
+        }
+        if let Some(best) = self.bins.back_mut() {
+            *best = rate.max(*best);
+        }
+    }
+
+    /// The p90 of the bins, bits per second.
+    fn usual(&self) -> Option<u64> {
+        if self.bins.len() < ENOUGH {
+            return None;
+        }
+        let mut rates: Vec<u64> = self.bins.iter().copied().collect();
+        rates.sort_unstable();
+        rates.get(rates.len() * 9 / 10).copied()
+    }
+
+    /// Two in a hundred lost explain a lower estimate.
+    fn is_lossy(&self, view: &View) -> bool {
+        let since = |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then?));
+        let lost = since(view.metrics.lost, self.lost);
+        let delivered = since(view.metrics.delivered, self.delivered);
+        lost.zip(delivered)
+            .is_some_and(|(lost, delivered)| lost * 50 >= delivered.max(1))
+    }
+
+    fn judge(&self, view: &View, (t0, t1): (u64, u64), out: &mut Findings) {
+        // One round may sample something odd.
+        if t1 - t0 > 4 * view.srtt().unwrap_or(0) {
+            let (estimate, usual, how) = self.said;
+            let finding = Finding::new(Detector::BwCollapse, t0, t1, Severity::Error)
+                .with("estimate in bit/s", estimate)
+                .with("p90 delivery rate in bit/s", usual)
+                .with("estimate is", how);
+            out.push(finding);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clearway_recovery::limit::Limit;
+
+    use super::*;
+    use crate::detect::testing::{Script, assert_quiet_on_a_healthy_transfer};
+
+    fn run(script: &mut Script, seconds: u64, mbits: u64, estimate: u64) {
+        for _ in 0..seconds * 10 {
+            script.wait(100).limit(Limit::Pacing).metrics(|metrics| {
+                metrics.delivery_rate = Some(mbits * 1_000_000);
+                metrics.extra = vec![("max_bw".into(), estimate * 125_000)];
+            });
+        }
+    }
+
+    #[test]
+    fn an_estimate_that_falls_or_soars_is_seen() {
+        for estimate in [3, 25] {
+            let mut script = Script::new("bbr", 30);
+            run(&mut script, 6, 9, 9);
+            run(&mut script, 2, 9, estimate);
+            assert!(script.finds(Detector::BwCollapse), "{estimate}");
+        }
+    }
+
+    #[test]
+    fn an_estimate_near_the_truth_is_fine() {
+        let mut script = Script::new("bbr", 30);
+        for estimate in [9, 10, 8, 11] {
+            run(&mut script, 3, 9, estimate);
+        }
+        assert!(!script.finds(Detector::BwCollapse));
+    }
+
+    #[test]
+    fn a_healthy_transfer_is_passed_over() {
+        assert_quiet_on_a_healthy_transfer(Detector::BwCollapse);
+    }
+}

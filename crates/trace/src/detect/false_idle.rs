@@ -1,0 +1,97 @@
+//! The growth curve is moved as if the connection had been idle, while data
+//! waited: busy time counted as idle time.
+
+use super::finding::span;
+use super::view::{News, View};
+use super::{Detect, Detector, Finding, Findings, Severity};
+use crate::event::{Event, EventData};
+
+/// What a clock of milliseconds may be wrong by.
+const SLACK: u64 = 1_000_000;
+
+#[derive(Debug, Default)]
+pub(super) struct FalseIdle {
+    shift: Option<u64>,
+    /// When the curve's place was last told.
+    told: u64,
+    /// The last time at which the application or credit was the limit.
+    quiet: Option<u64>,
+    /// The last ACK before this event.
+    last_ack: Option<u64>,
+}
+
+impl Detect for FalseIdle {
+    fn on_event(&mut self, view: &View, news: &News, event: &Event, out: &mut Findings) {
+        if view.is_quiet() || news.path {
+            self.quiet = Some(view.now);
+        }
+        let before = self.last_ack;
+        self.last_ack = view.last_ack;
+        let EventData::RecoveryMetricsUpdated(metrics) = &event.data else {
+            return;
+        };
+        let Some(shift) = metrics.extra("epoch_shift") else {
+            return;
+        };
+        let moved = shift.saturating_sub(self.shift.replace(shift).unwrap_or(shift));
+        let told = core::mem::replace(&mut self.told, view.now);
+        // Idle since the last figures: the shift may be rightful.
+        if self.quiet.is_some_and(|quiet| quiet >= told) || view.waits_for_network() != Some(true) {
+            return;
+        }
+        let Some(ack) = before.or(view.last_ack) else {
+            return;
+        };
+        let idle = view.now.saturating_sub(ack.max(told));
+        if moved > idle + SLACK {
+            let finding = Finding::new(Detector::FalseIdle, told, view.now, Severity::Error)
+                .with("curve moved by", span(moved))
+                .with("nothing acknowledged for", span(idle));
+            out.push(finding);
+        }
+    }
+
+    fn finish(&mut self, _view: &View, _out: &mut Findings) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use clearway_recovery::limit::Limit;
+
+    use super::*;
+    use crate::detect::testing::{Script, assert_quiet_on_a_healthy_transfer};
+
+    fn shifted(script: &mut Script, shift: u64) {
+        script.metrics(|metrics| metrics.extra = vec![("epoch_shift".into(), shift * 1_000_000)]);
+    }
+
+    #[test]
+    fn a_shift_by_a_round_trip_each_round_trip_is_seen() {
+        let mut script = Script::new("cubic", 10);
+        for round in 0..5 {
+            script.round(2, 2);
+            shifted(&mut script, round * 10);
+        }
+        assert!(script.finds(Detector::FalseIdle));
+    }
+
+    #[test]
+    fn a_shift_by_a_pause_of_the_application_is_right() {
+        let mut script = Script::new("cubic", 10);
+        script.round(10, 10);
+        shifted(&mut script, 0);
+        script.limit(Limit::Application).wait(500);
+        script
+            .send(10)
+            .limit(Limit::Congestion)
+            .wait(10)
+            .ack(10, 19);
+        shifted(&mut script, 500);
+        assert!(!script.finds(Detector::FalseIdle));
+    }
+
+    #[test]
+    fn a_healthy_transfer_is_passed_over() {
+        assert_quiet_on_a_healthy_transfer(Detector::FalseIdle);
+    }
+}

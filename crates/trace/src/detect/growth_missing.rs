@@ -1,0 +1,99 @@
+//! The window is the limit and does not grow although nothing is lost.
+//!
+//! BBR's window rests while its model holds, a fixed window always, and CUBIC's at
+//! its plateau: none of them is meant.
+
+use clearway_recovery::limit::Limit;
+
+use super::spell::Spell;
+use super::view::{News, View};
+use super::{Detect, Detector, Finding, Findings, Severity};
+use crate::event::Event;
+
+/// Round trips without growth.
+const ROUNDS: u64 = 10;
+/// CUBIC grows by less than a byte for so long at the flat part of its curve,
+/// however short the round trip.
+const PLATEAU: u64 = 1_000_000_000;
+
+#[derive(Debug, Default)]
+pub(super) struct GrowthMissing {
+    spell: Spell,
+    window: u64,
+}
+
+impl Detect for GrowthMissing {
+    fn on_event(&mut self, view: &View, news: &News, _event: &Event, out: &mut Findings) {
+        let Some(window) = view.window() else { return };
+        let trouble = news.lost || news.pto || news.marked || news.path;
+        let recovering = view
+            .state
+            .as_deref()
+            .is_some_and(|state| state.contains("recovery"));
+        let holds = view.limit == Some(Limit::Congestion)
+            && !trouble
+            && !recovering
+            && window == self.window
+            && !view.is_bbr()
+            && !view.is_fixed();
+        // Pacing between two full windows interrupts nothing.
+        let pauses = view.limit == Some(Limit::Pacing) && window == self.window && !trouble;
+        if !pauses && let Some(span) = self.spell.update(holds, view.now) {
+            self.judge(view, span, out);
+        }
+        self.window = window;
+    }
+
+    fn finish(&mut self, view: &View, out: &mut Findings) {
+        if let Some(span) = self.spell.update(false, view.now) {
+            self.judge(view, span, out);
+        }
+    }
+}
+
+impl GrowthMissing {
+    fn judge(&self, view: &View, (t0, t1): (u64, u64), out: &mut Findings) {
+        let Some(srtt) = view.srtt() else { return };
+        let acked = view.last_ack.is_some_and(|ack| ack > t0 + srtt);
+        if t1 - t0 >= (ROUNDS * srtt).max(PLATEAU) && acked {
+            let finding = Finding::new(Detector::GrowthMissing, t0, t1, Severity::Error)
+                .with("window", self.window)
+                .with("round trips", (t1 - t0) / srtt);
+            out.push(finding);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::detect::testing::{Script, assert_quiet_on_a_healthy_transfer};
+
+    #[test]
+    fn a_full_window_that_rests_is_seen() {
+        let mut script = Script::new("newreno", 100);
+        for _ in 0..15 {
+            script.round(30, 30);
+        }
+        assert!(script.finds(Detector::GrowthMissing));
+    }
+
+    #[test]
+    fn a_window_that_grows_now_and_then_is_fine_and_so_is_a_fixed_one() {
+        let mut script = Script::new("cubic", 100);
+        for round in 0..40 {
+            script.round(30, 30 + round / 5);
+        }
+        assert!(!script.finds(Detector::GrowthMissing));
+        let mut script = Script::new("fixed", 100);
+        for _ in 0..15 {
+            script.round(30, 30);
+        }
+        assert!(!script.finds(Detector::GrowthMissing));
+    }
+
+    #[test]
+    fn a_healthy_transfer_is_passed_over() {
+        assert_quiet_on_a_healthy_transfer(Detector::GrowthMissing);
+    }
+}

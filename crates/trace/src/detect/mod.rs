@@ -1,0 +1,178 @@
+//! Diseases that a trace can show.
+//!
+//! Each detector is a small state machine over one [`View`] of the connection,
+//! fed with live events or with any qlog. What a trace does not tell, a detector
+//! does not guess: it stays silent. S is the smoothed RTT, F the minimum window,
+//! M the maximum datagram size.
+//!
+//! | detector | says | needs |
+//! |---|---|---|
+//! | `floor_pinned` | window ≤ F + M for ≥ 20 S, data waiting, no loss, CE or PTO | window, RTT |
+//! | `recovery_flap` | ≥ 8 recovery ↔ avoidance flips, median gap 0.5–1.6 S, no loss | congestion states, RTT |
+//! | `boundary_in_future` | the end of recovery lies ahead of what was sent | extra `boundary` and `next_index`, or `recovery_start` |
+//! | `false_idle` | curve moved by more than now − last ACK + 1 ms while data waited | extra `epoch_shift`, ACK frames |
+//! | `multi_cut` | > 1 reduction with nothing sent and acknowledged between | ssthresh or `congestion_events`, ACK frames |
+//! | `growth_missing` | ≥ 10 S and ≥ 1 s congestion-limited, no loss, window unmoved | window, RTT, reasons |
+//! | `pacing_stall` | room ≥ M, data waiting, no send for longer than rate × (burst + 2 M) and 5 ms | reasons, window, pacing rate |
+//! | `phase_stuck` | DOWN > its wait + 2 S, Drain > 4 rounds, UP > 20 flat rounds | BBR's states, RTT |
+//! | `bw_collapse` | `max_bw` < half or > twice the p90 delivery rate of 10 s | extra `max_bw`, delivery rate |
+//! | `startup_stuck` | > 30 rounds of slow start or Startup, data waiting | congestion states, RTT |
+//! | `pto_storm` | 3 PTOs in a row, or 3 in 10 S while ACKs arrive | timers or `pto_count` |
+//! | `spurious_storm` | ≥ 20 % of losses later acknowledged, ≥ 5 in a second | losses, ACK frames |
+//! | `applimited_inflation` | window > 2 × largest flight since the last reduction | window, in flight |
+//! | `bif_desync` | bytes in flight told ≠ the sum over packets | frames, sizes, in flight |
+//! | `amplification_deadlock` | blocked by amplification, nothing heard | reasons |
+//! | `persistent_false` | persistent congestion without losses over 3 PTO | `persistent_events` or its trigger, losses, ACK frames |
+//! | `rtt_step` | samples at an empty pipe far above the minimum RTT | RTTs, in flight |
+//! | `fc_deadlock` | blocked on credit > 5 S, everything acknowledged, no MAX_*; or the receiver read and said none | reasons or *_BLOCKED frames |
+
+mod amplification_deadlock;
+mod applimited_inflation;
+mod bif_desync;
+mod boundary_in_future;
+mod bw_collapse;
+mod detector;
+mod false_idle;
+mod fc_deadlock;
+mod finding;
+mod floor_pinned;
+mod growth_missing;
+mod ledger;
+mod multi_cut;
+mod pacing_stall;
+mod persistent_false;
+mod phase_stuck;
+mod pto_storm;
+mod recovery_flap;
+mod rtt_step;
+mod spell;
+mod spurious_storm;
+mod startup_stuck;
+#[cfg(test)]
+mod testing;
+mod view;
+
+pub use self::detector::{Detector, UnknownDetector};
+pub use self::finding::{Finding, Severity};
+
+use self::view::{News, View};
+use crate::event::{Event, Role};
+use crate::sink::Sink;
+
+/// Findings kept of one detector; more of the same say nothing new.
+const MAX_FINDINGS: usize = 64;
+
+/// What is known of a connection besides its trace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Profile {
+    /// Whose trace it is, if the trace does not say.
+    pub role: Option<Role>,
+    /// The controller's name, if the trace does not say.
+    pub controller: Option<String>,
+    /// The smallest window in bytes, if the trace does not say.
+    pub min_window: Option<u64>,
+}
+
+/// Where findings go.
+#[derive(Debug, Default)]
+struct Findings(Vec<Finding>);
+
+impl Findings {
+    fn push(&mut self, finding: Finding) {
+        let same = |each: &&Finding| each.detector == finding.detector;
+        if self.0.iter().filter(same).count() < MAX_FINDINGS {
+            self.0.push(finding);
+        }
+    }
+}
+
+/// One disease.
+trait Detect: Send + core::fmt::Debug {
+    /// `event` happened; `view` has taken it in, and `news` says what it meant.
+    fn on_event(&mut self, view: &View, news: &News, event: &Event, out: &mut Findings);
+
+    /// Nothing more comes.
+    fn finish(&mut self, view: &View, out: &mut Findings);
+}
+
+/// All detectors over one connection's events.
+#[derive(Debug)]
+pub struct Detectors {
+    view: View,
+    all: Vec<Box<dyn Detect>>,
+    findings: Findings,
+}
+
+impl Detectors {
+    /// For one connection.
+    #[must_use]
+    pub fn new(profile: &Profile) -> Self {
+        Self {
+            view: View::new(profile),
+            all: vec![
+                Box::<floor_pinned::FloorPinned>::default(),
+                Box::<recovery_flap::RecoveryFlap>::default(),
+                Box::<boundary_in_future::BoundaryInFuture>::default(),
+                Box::<false_idle::FalseIdle>::default(),
+                Box::<multi_cut::MultiCut>::default(),
+                Box::<growth_missing::GrowthMissing>::default(),
+                Box::<pacing_stall::PacingStall>::default(),
+                Box::<phase_stuck::PhaseStuck>::default(),
+                Box::<bw_collapse::BwCollapse>::default(),
+                Box::<startup_stuck::StartupStuck>::default(),
+                Box::<pto_storm::PtoStorm>::default(),
+                Box::<spurious_storm::SpuriousStorm>::default(),
+                Box::<applimited_inflation::ApplimitedInflation>::default(),
+                Box::<bif_desync::BifDesync>::default(),
+                Box::<amplification_deadlock::AmplificationDeadlock>::default(),
+                Box::<persistent_false::PersistentFalse>::default(),
+                Box::<rtt_step::RttStep>::default(),
+                Box::<fc_deadlock::FcDeadlock>::default(),
+            ],
+            findings: Findings::default(),
+        }
+    }
+
+    /// Takes an event in.
+    pub fn on_event(&mut self, event: &Event) {
+        let news = self.view.on_event(event);
+        for each in &mut self.all {
+            each.on_event(&self.view, &news, event, &mut self.findings);
+        }
+    }
+
+    /// What was found so far, without what still goes on.
+    #[must_use]
+    pub fn so_far(&self) -> &[Finding] {
+        &self.findings.0
+    }
+
+    /// The trace ends at `now` (nanoseconds of the trace): everything found, by
+    /// time.
+    #[must_use]
+    pub fn finish(mut self, now: u64) -> Vec<Finding> {
+        self.view.now = self.view.now.max(now);
+        for each in &mut self.all {
+            each.finish(&self.view, &mut self.findings);
+        }
+        let mut findings = self.findings.0;
+        findings.sort_by_key(|finding| (finding.t0, finding.detector));
+        findings
+    }
+}
+
+impl Sink for Detectors {
+    fn event(&mut self, event: &Event) {
+        self.on_event(event);
+    }
+}
+
+/// Everything found in a whole trace.
+#[must_use]
+pub fn examine(profile: &Profile, events: &[Event]) -> Vec<Finding> {
+    let mut detectors = Detectors::new(profile);
+    for event in events {
+        detectors.on_event(event);
+    }
+    detectors.finish(0)
+}

@@ -1,0 +1,138 @@
+//! The window is reduced again before anything sent after the last reduction was
+//! acknowledged: several reductions for one event.
+
+use super::view::{News, View};
+use super::{Detect, Detector, Finding, Findings, Severity};
+use crate::event::{Event, EventData, Frame, Metrics};
+
+#[derive(Debug, Default)]
+pub(super) struct MultiCut {
+    ssthresh: Option<u64>,
+    events: Option<u64>,
+    /// Of the last reduction: when, and the newest packet sent in each space.
+    last: Option<(u64, [Option<u64>; 3])>,
+}
+
+impl Detect for MultiCut {
+    fn on_event(&mut self, view: &View, news: &News, event: &Event, out: &mut Findings) {
+        if news.path {
+            *self = Self::default();
+        }
+        self.on_ack(event);
+        let EventData::RecoveryMetricsUpdated(metrics) = &event.data else {
+            return;
+        };
+        let cuts = self.cuts(metrics);
+        let since = self.last.map(|(at, _)| at);
+        if cuts > 1 || (cuts == 1 && since.is_some()) {
+            let t0 = since.unwrap_or(view.now);
+            let finding = Finding::new(Detector::MultiCut, t0, view.now, Severity::Error)
+                .with("reductions", cuts + u64::from(since.is_some()))
+                .with("slow start threshold", metrics.ssthresh.unwrap_or(0));
+            out.push(finding);
+        }
+        if cuts > 0 {
+            self.last = Some((view.now, view.ledger.newest()));
+        }
+    }
+
+    fn finish(&mut self, _view: &View, _out: &mut Findings) {}
+}
+
+impl MultiCut {
+    /// Reductions that these figures tell of.
+    fn cuts(&mut self, metrics: &Metrics) -> u64 {
+        if let Some(spurious) = metrics
+            .ssthresh
+            .filter(|new| self.ssthresh.is_some_and(|old| *new > old))
+        {
+            // An undone event ends nothing: its losses may begin a new one.
+            self.ssthresh = Some(spurious);
+            self.last = None;
+        }
+        if let Some(events) = metrics.congestion_events {
+            self.ssthresh = metrics.ssthresh.or(self.ssthresh);
+            let known = self.events.replace(events);
+            return events.saturating_sub(known.unwrap_or(events));
+        }
+        let Some(new) = metrics.ssthresh else {
+            return 0;
+        };
+        let old = self.ssthresh.replace(new);
+        u64::from(old.is_some_and(|old| new < old))
+    }
+
+    /// Something sent after the reduction was acknowledged: the next one is
+    /// another event.
+    fn on_ack(&mut self, event: &Event) {
+        let (Some((_, newest)), EventData::PacketReceived(packet)) = (self.last, &event.data)
+        else {
+            return;
+        };
+        let Some(space) = packet.kind.space() else {
+            return;
+        };
+        let boundary = newest[space.index()];
+        let later = packet.frames().iter().any(|frame| match frame {
+            Frame::Ack { ranges, .. } => ranges.iter().any(|(_, to)| Some(*to) > boundary),
+            _ => false,
+        });
+        if later {
+            self.last = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::detect::testing::{self, Script, assert_quiet_on_a_healthy_transfer};
+
+    fn cut(script: &mut Script, ssthresh: u64, events: Option<u64>) {
+        script.metrics(|metrics| {
+            metrics.ssthresh = Some(ssthresh * testing::MDS);
+            metrics.congestion_events = events;
+        });
+    }
+
+    #[test]
+    fn two_cuts_for_one_flight_are_seen() {
+        for counted in [false, true] {
+            let mut script = Script::new("cubic", 10);
+            cut(&mut script, 1_000, counted.then_some(0));
+            script.send(20).wait(10).lose(0);
+            cut(&mut script, 14, counted.then_some(1));
+            script.ack(3, 9).lose(1);
+            cut(&mut script, 10, counted.then_some(2));
+            assert!(script.finds(Detector::MultiCut), "{counted}");
+        }
+    }
+
+    #[test]
+    fn several_cuts_in_one_ack_are_seen() {
+        let mut script = Script::new("cubic", 10);
+        cut(&mut script, 1_000, Some(0));
+        script.send(20).wait(10).lose(0);
+        cut(&mut script, 2, Some(7));
+        assert!(script.finds(Detector::MultiCut));
+    }
+
+    #[test]
+    fn a_cut_a_round_is_right() {
+        let mut script = Script::new("cubic", 10);
+        cut(&mut script, 1_000, Some(0));
+        for event in 1..6 {
+            let first = script.next;
+            script.send(20).wait(10).lose(first);
+            cut(&mut script, 100 - event, Some(event));
+            script.send(1).wait(10);
+            script.ack(first + 1, script.next - 1);
+        }
+        assert!(!script.finds(Detector::MultiCut));
+    }
+
+    #[test]
+    fn a_healthy_transfer_is_passed_over() {
+        assert_quiet_on_a_healthy_transfer(Detector::MultiCut);
+    }
+}

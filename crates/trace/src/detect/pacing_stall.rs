@@ -1,0 +1,143 @@
+//! Data wait and the window has room, but nothing is sent for longer than the
+//! pacing rate explains.
+
+use clearway_recovery::limit::Limit;
+
+use super::finding::span;
+use super::view::{News, View};
+use super::{Detect, Detector, Finding, Findings, Severity};
+use crate::event::Event;
+
+/// Timers and hosts may be late by so much.
+const LATE: u64 = 5_000_000;
+/// Sends closer than this belong to one train.
+const TRAIN: u64 = 100_000;
+
+#[derive(Debug, Default)]
+pub(super) struct PacingStall {
+    /// Bytes of the train that left last.
+    train: u64,
+    /// Since when there is room, data, and no send.
+    since: Option<u64>,
+    previous: Option<u64>,
+}
+
+impl Detect for PacingStall {
+    fn on_event(&mut self, view: &View, news: &News, _event: &Event, out: &mut Findings) {
+        if let Some(size) = news.sent {
+            self.judge(view, view.now, out);
+            let apart = self.previous.is_none_or(|at| view.now - at > TRAIN);
+            self.train = if apart { size } else { self.train + size };
+            self.previous = Some(view.now);
+            self.since = None;
+        }
+        let holds = may_send(view);
+        if !holds {
+            self.judge(view, view.now, out);
+            self.since = None;
+        } else if self.since.is_none() {
+            self.since = Some(view.now);
+        }
+    }
+
+    fn finish(&mut self, view: &View, out: &mut Findings) {
+        if !view.closed {
+            self.judge(view, view.now, out);
+        }
+    }
+}
+
+/// Room for a datagram, something to send, and no reason but the pacer; or the
+/// window as the reason while nothing is in flight.
+fn may_send(view: &View) -> bool {
+    let (Some(window), Some(flight)) = (view.window(), view.flight) else {
+        return false;
+    };
+    let room = window >= flight + view.mds;
+    match view.limit {
+        Some(Limit::Pacing) => room,
+        Some(Limit::Congestion) => room && flight == 0,
+        Some(
+            Limit::Handshake
+            | Limit::Amplification
+            | Limit::Scheduling
+            | Limit::ConnectionFlowControl
+            | Limit::StreamFlowControl
+            | Limit::StreamLimit
+            | Limit::Application,
+        )
+        | None => false,
+    }
+}
+
+impl PacingStall {
+    fn judge(&mut self, view: &View, now: u64, out: &mut Findings) {
+        let (Some(since), Some(rate)) = (self.since, view.metrics.pacing_rate) else {
+            return;
+        };
+        if self.previous.is_none() || view.last_trouble.is_some_and(|at| at >= since) {
+            return;
+        }
+        // The train is paid for, then two datagrams more (a coarse timer).
+        let bits = u128::from(self.train + 2 * view.mds) * 8;
+        let due = u64::try_from(bits * 1_000_000_000 / u128::from(rate.max(1))).unwrap_or(u64::MAX);
+        if now - since > due.saturating_add(LATE) {
+            let finding = Finding::new(Detector::PacingStall, since, now, Severity::Error)
+                .with("nothing sent for", span(now - since))
+                .with("pacing explains", span(due))
+                .with("pacing rate in bit/s", rate);
+            out.push(finding);
+            self.since = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::detect::testing::{self, Script, assert_quiet_on_a_healthy_transfer};
+
+    fn script() -> Script {
+        let mut script = Script::new("cubic", 20);
+        script.metrics(|metrics| {
+            metrics.congestion_window = Some(50 * testing::MDS);
+            metrics.pacing_rate = Some(20_000_000);
+        });
+        script
+    }
+
+    #[test]
+    fn a_pacer_that_forgets_to_wake_is_seen() {
+        let mut script = script();
+        script.send(4).limit(Limit::Pacing).wait(40).send(4);
+        assert!(script.finds(Detector::PacingStall));
+    }
+
+    #[test]
+    fn silence_with_a_window_that_is_empty_and_said_to_be_full_is_seen() {
+        let mut script = script();
+        script.send(4).wait(20).ack(0, 3).window(50, 0);
+        script
+            .limit(Limit::Congestion)
+            .wait(400)
+            .limit(Limit::Congestion);
+        assert!(script.finds(Detector::PacingStall));
+    }
+
+    #[test]
+    fn trains_at_the_pacing_rate_are_fine() {
+        let mut script = script();
+        for _ in 0..20 {
+            // 10 packets at 20 Mbit/s are 4.8 ms.
+            script.send(10).limit(Limit::Pacing).wait_us(4_800);
+            script.ack(script.next - 10, script.next - 1).window(50, 0);
+        }
+        script.limit(Limit::Application).wait(1_000).send(1);
+        assert!(!script.finds(Detector::PacingStall));
+    }
+
+    #[test]
+    fn a_healthy_transfer_is_passed_over() {
+        assert_quiet_on_a_healthy_transfer(Detector::PacingStall);
+    }
+}

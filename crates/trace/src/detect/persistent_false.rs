@@ -1,0 +1,131 @@
+//! Persistent congestion is declared although no run of losses spans three probe
+//! timeouts without an acknowledgement in it (RFC 9002 §7.6).
+
+use super::finding::span;
+use super::ledger::Fate;
+use super::view::{News, View};
+use super::{Detect, Detector, Finding, Findings, Severity};
+use crate::event::{Event, EventData};
+
+/// kPersistentCongestionThreshold (RFC 9002 §7.6.1).
+const PTOS: u64 = 3;
+
+#[derive(Debug, Default)]
+pub(super) struct PersistentFalse {
+    events: Option<u64>,
+}
+
+impl Detect for PersistentFalse {
+    fn on_event(&mut self, view: &View, news: &News, event: &Event, out: &mut Findings) {
+        if news.path {
+            *self = Self::default();
+        }
+        let declared = match &event.data {
+            EventData::CongestionStateUpdated { trigger, .. } => {
+                // Where it is also counted, it is judged by the count.
+                self.events.is_none() && trigger.as_deref() == Some("persistent_congestion")
+            }
+            EventData::RecoveryMetricsUpdated(metrics) => {
+                let known = self.events;
+                self.events = metrics.persistent_events.or(known);
+                known.is_some_and(|known| self.events > Some(known))
+            }
+            _ => false,
+        };
+        if !declared || view.ledger.in_flight().is_none() {
+            return;
+        }
+        let Some(pto) = view.pto() else { return };
+        let longest = longest_run(view);
+        // The estimator may have moved between the losses and now.
+        if longest < PTOS * pto * 3 / 4 {
+            let finding = Finding::new(
+                Detector::PersistentFalse,
+                view.now,
+                view.now,
+                Severity::Error,
+            )
+            .with("losses span", span(longest))
+            .with("three probe timeouts are", span(PTOS * pto));
+            out.push(finding);
+        }
+    }
+
+    fn finish(&mut self, _view: &View, _out: &mut Findings) {}
+}
+
+/// The longest time between the sending of two lost ack-eliciting packets with
+/// nothing acknowledged between, in the 1-RTT space.
+fn longest_run(view: &View) -> u64 {
+    let (mut longest, mut first) = (0, None);
+    for sent in view.ledger.data().filter(|sent| sent.ack_eliciting) {
+        match sent.fate {
+            Fate::Lost => {
+                let first = *first.get_or_insert(sent.time);
+                longest = longest.max(sent.time - first);
+            }
+            Fate::Acked | Fate::Spurious => first = None,
+            Fate::Outstanding | Fate::Forgotten => {}
+        }
+    }
+    longest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::detect::testing::{Script, assert_quiet_on_a_healthy_transfer};
+
+    fn collapse(script: &mut Script) {
+        script.metrics(|metrics| metrics.persistent_events = Some(1));
+    }
+
+    fn script() -> Script {
+        let mut script = Script::new("cubic", 20);
+        script.metrics(|metrics| metrics.persistent_events = Some(0));
+        script
+    }
+
+    #[test]
+    fn a_burst_of_losses_is_no_persistent_congestion() {
+        let mut script = script();
+        script.send(20).wait(20).ack(19, 19);
+        for number in 0..19 {
+            script.lose(number);
+        }
+        collapse(&mut script);
+        assert!(script.finds(Detector::PersistentFalse));
+    }
+
+    #[test]
+    fn an_ack_between_the_losses_excuses_the_network() {
+        let mut script = script();
+        script.send(1).wait(90).send(1).wait(90).send(1).wait(20);
+        script.ack(1, 1).lose(0).lose(2);
+        collapse(&mut script);
+        assert!(script.finds(Detector::PersistentFalse));
+    }
+
+    #[test]
+    fn an_outage_of_three_probe_timeouts_is_one() {
+        let mut script = script();
+        // PTO: 20 + 8 + 25 ms.
+        script
+            .send(1)
+            .wait(60)
+            .pto()
+            .send(1)
+            .wait(120)
+            .pto()
+            .send(2)
+            .wait(20);
+        script.ack(3, 3).lose(0).lose(1).lose(2);
+        collapse(&mut script);
+        assert!(!script.finds(Detector::PersistentFalse));
+    }
+
+    #[test]
+    fn a_healthy_transfer_is_passed_over() {
+        assert_quiet_on_a_healthy_transfer(Detector::PersistentFalse);
+    }
+}

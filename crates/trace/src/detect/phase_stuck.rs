@@ -1,0 +1,143 @@
+//! A phase of BBR that does not end: DOWN beyond its wait, Drain for more than
+//! four rounds, UP for twenty rounds without a better bandwidth.
+
+use super::view::{News, View};
+use super::{Detect, Detector, Finding, Findings, Severity};
+use crate::event::Event;
+
+/// The longest wait between two probes for bandwidth (draft-ietf-ccwg-bbr).
+const LONGEST_WAIT: u64 = 3_000_000_000;
+/// Rounds after which Drain is over, whatever is in flight.
+const DRAIN_ROUNDS: u64 = 4;
+/// Rounds of UP that bring no bandwidth.
+const UP_ROUNDS: u64 = 20;
+
+#[derive(Debug, Default)]
+pub(super) struct PhaseStuck {
+    /// The phase, since when, and the round it began in.
+    phase: Option<(Phase, u64, Option<u64>)>,
+    max_bw: u64,
+    told: bool,
+}
+
+impl Detect for PhaseStuck {
+    fn on_event(&mut self, view: &View, news: &News, _event: &Event, out: &mut Findings) {
+        let phase = view.state.as_deref().and_then(Phase::of);
+        let round = view.metrics.extra("round_count");
+        if self.phase.map(|(phase, ..)| phase) != phase || news.path {
+            self.phase = phase.map(|phase| (phase, view.now, round));
+            self.told = false;
+        }
+        let Some((phase, since, began)) = self.phase else {
+            return;
+        };
+        let bandwidth = view.metrics.extra("max_bw").unwrap_or(0);
+        if phase == Phase::Up && bandwidth > self.max_bw + self.max_bw / 64 || view.is_quiet() {
+            // It found more, or had nothing to probe with: the count starts anew.
+            self.phase = Some((phase, view.now, round));
+        }
+        self.max_bw = bandwidth;
+        if !self.told && news.metrics {
+            self.judge(view, phase, since, began, out);
+        }
+    }
+
+    fn finish(&mut self, _view: &View, _out: &mut Findings) {}
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Drain,
+    Down,
+    Up,
+}
+
+impl Phase {
+    fn of(state: &str) -> Option<Self> {
+        match state {
+            "drain" => Some(Self::Drain),
+            "probe_bw_down" | "probe_down" | "bbr_probe_bw_down" => Some(Self::Down),
+            "probe_bw_up" | "probe_up" | "bbr_probe_bw_up" => Some(Self::Up),
+            _ => None,
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Drain => "drain",
+            Self::Down => "probe_bw_down",
+            Self::Up => "probe_bw_up",
+        }
+    }
+}
+
+impl PhaseStuck {
+    fn judge(
+        &mut self,
+        view: &View,
+        phase: Phase,
+        since: u64,
+        began: Option<u64>,
+        out: &mut Findings,
+    ) {
+        let Some(srtt) = view.srtt() else { return };
+        let lasted = view.now - since;
+        // Rounds are counted by the controller, or by the clock.
+        let counted = view.metrics.extra("round_count").zip(began);
+        let rounds = counted.map_or(lasted / srtt, |(now, began)| now.saturating_sub(began));
+        let stuck = match phase {
+            Phase::Drain => rounds > DRAIN_ROUNDS && lasted > DRAIN_ROUNDS * srtt,
+            Phase::Up => rounds > UP_ROUNDS,
+            Phase::Down => {
+                let wait = view.metrics.extra("probe_wait").unwrap_or(LONGEST_WAIT);
+                lasted > wait + 2 * srtt
+            }
+        };
+        if stuck {
+            self.told = true;
+            let finding = Finding::new(Detector::PhaseStuck, since, view.now, Severity::Error)
+                .with("phase", phase.name())
+                .with("rounds", rounds);
+            out.push(finding);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::detect::testing::{Script, assert_quiet_on_a_healthy_transfer};
+
+    fn stay(script: &mut Script, state: &'static str, rounds: u64) {
+        script.state(state);
+        for _ in 0..rounds {
+            script.round(40, 40);
+        }
+    }
+
+    #[test]
+    fn each_phase_that_does_not_end_is_seen() {
+        for (state, rounds) in [("drain", 8), ("probe_bw_down", 200), ("probe_bw_up", 25)] {
+            let mut script = Script::new("bbr", 20);
+            stay(&mut script, state, rounds);
+            assert!(script.finds(Detector::PhaseStuck), "{state}");
+        }
+    }
+
+    #[test]
+    fn a_cycle_is_fine() {
+        let mut script = Script::new("bbr", 20);
+        stay(&mut script, "drain", 3);
+        for _ in 0..3 {
+            stay(&mut script, "probe_bw_down", 30);
+            stay(&mut script, "probe_bw_cruise", 80);
+            stay(&mut script, "probe_bw_up", 6);
+        }
+        assert!(!script.finds(Detector::PhaseStuck));
+    }
+
+    #[test]
+    fn a_healthy_transfer_is_passed_over() {
+        assert_quiet_on_a_healthy_transfer(Detector::PhaseStuck);
+    }
+}

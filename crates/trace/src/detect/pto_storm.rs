@@ -1,0 +1,123 @@
+//! Probe timeouts pile up: three in a row, or three within ten round trips while
+//! ACKs arrive.
+
+use std::collections::VecDeque;
+
+use super::view::{News, View};
+use super::{Detect, Detector, Finding, Findings, Severity};
+use crate::event::Event;
+
+const MANY: usize = 3;
+const ROUNDS: u64 = 10;
+
+#[derive(Debug, Default)]
+pub(super) struct PtoStorm {
+    /// The last PTOs, and whether an ACK came between them.
+    last: VecDeque<u64>,
+    acks: VecDeque<bool>,
+    acked: bool,
+    /// The storm that goes on.
+    storm: Option<(u64, u64, u64)>,
+}
+
+impl Detect for PtoStorm {
+    fn on_event(&mut self, view: &View, news: &News, _event: &Event, out: &mut Findings) {
+        if news.acked.is_some() {
+            self.acked = true;
+        }
+        if let Some((_, last, _)) = self.storm {
+            let calm = view.now - last > 2 * ROUNDS * view.srtt().unwrap_or(100_000_000);
+            let over = news.acked.is_some_and(|acked| acked.packets > 0);
+            if calm || (over && !news.pto) {
+                self.end(out);
+            }
+        }
+        if !news.pto {
+            return;
+        }
+        self.last.push_back(view.now);
+        self.acks.push_back(core::mem::take(&mut self.acked));
+        if self.last.len() > MANY {
+            self.last.pop_front();
+            self.acks.pop_front();
+        }
+        let count = view.metrics.pto_count.unwrap_or(0);
+        let span = view.now - self.last[0];
+        let unanswered = self.acks.iter().skip(1).all(|acked| !acked);
+        let dense = view.srtt().is_some_and(|srtt| span <= ROUNDS * srtt);
+        if self.last.len() == MANY && (unanswered || dense) || count >= MANY as u64 {
+            let (t0, _, ptos) = self.storm.unwrap_or((self.last[0], 0, 2));
+            self.storm = Some((t0, view.now, ptos + 1));
+        }
+    }
+
+    fn finish(&mut self, view: &View, out: &mut Findings) {
+        let _ = view;
+        self.end(out);
+    }
+}
+
+impl PtoStorm {
+    fn end(&mut self, out: &mut Findings) {
+        if let Some((t0, t1, ptos)) = self.storm.take() {
+            let finding = Finding::new(Detector::PtoStorm, t0, t1, Severity::Warning)
+                .with("probe timeouts", ptos);
+            out.push(finding);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::detect::testing::{Script, assert_quiet_on_a_healthy_transfer};
+
+    #[test]
+    fn an_outage_is_a_storm() {
+        let mut script = Script::new("cubic", 20);
+        script.send(4);
+        for period in [50, 100, 200, 400] {
+            script.wait(period).pto().send(2);
+        }
+        let findings = script.findings();
+        let storms: Vec<_> = findings
+            .iter()
+            .filter(|each| each.detector == Detector::PtoStorm)
+            .collect();
+        assert_eq!(storms.len(), 1, "{findings:?}");
+        assert!(
+            storms[0]
+                .evidence
+                .contains(&("probe timeouts".into(), "4".into()))
+        );
+    }
+
+    #[test]
+    fn timeouts_while_acks_arrive_are_a_storm() {
+        let mut script = Script::new("cubic", 50);
+        for _ in 0..4 {
+            script.send(1).wait(80).pto().send(1).wait(50);
+            script.ack(script.next - 2, script.next - 1);
+            script.metrics(|metrics| metrics.pto_count = Some(0));
+        }
+        assert!(script.finds(Detector::PtoStorm));
+    }
+
+    #[test]
+    fn a_tail_loss_now_and_then_is_none() {
+        let mut script = Script::new("cubic", 20);
+        for _ in 0..6 {
+            script.send(1).wait(50).pto().send(1).wait(20);
+            script.ack(script.next - 2, script.next - 1);
+            script
+                .metrics(|metrics| metrics.pto_count = Some(0))
+                .wait(2_000);
+        }
+        assert!(!script.finds(Detector::PtoStorm));
+    }
+
+    #[test]
+    fn a_healthy_transfer_is_passed_over() {
+        assert_quiet_on_a_healthy_transfer(Detector::PtoStorm);
+    }
+}

@@ -1,0 +1,99 @@
+//! The controller enters and leaves recovery every round trip without a loss.
+
+use super::finding::span;
+use super::view::{News, View};
+use super::{Detect, Detector, Finding, Findings, Severity};
+use crate::event::{Event, EventData};
+
+/// Flips that are a pattern.
+const FLIPS: usize = 8;
+/// Flips remembered.
+const MEMORY: usize = 4096;
+
+#[derive(Debug, Default)]
+pub(super) struct RecoveryFlap {
+    /// When recovery was entered or left since the last loss or mark.
+    flips: Vec<u64>,
+    recovering: bool,
+}
+
+impl Detect for RecoveryFlap {
+    fn on_event(&mut self, view: &View, news: &News, event: &Event, out: &mut Findings) {
+        if news.lost || news.marked || news.path {
+            self.judge(view, out);
+            self.recovering |= news.lost;
+        }
+        let EventData::CongestionStateUpdated { new, .. } = &event.data else {
+            return;
+        };
+        let recovering = new.contains("recovery");
+        if recovering != self.recovering {
+            self.recovering = recovering;
+            if self.flips.len() < MEMORY {
+                self.flips.push(view.now);
+            }
+        }
+    }
+
+    fn finish(&mut self, view: &View, out: &mut Findings) {
+        self.judge(view, out);
+    }
+}
+
+impl RecoveryFlap {
+    /// What gathered since the last thing that explains recovery.
+    fn judge(&mut self, view: &View, out: &mut Findings) {
+        let flips = core::mem::take(&mut self.flips);
+        let Some(srtt) = view.srtt() else { return };
+        // The first entry may follow a loss told just before.
+        if flips.len() < FLIPS {
+            return;
+        }
+        let mut gaps: Vec<u64> = flips.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        gaps.sort_unstable();
+        let median = gaps[gaps.len() / 2];
+        if (srtt / 2..=srtt * 8 / 5).contains(&median) {
+            let (t0, t1) = (flips[0], flips[flips.len() - 1]);
+            let finding = Finding::new(Detector::RecoveryFlap, t0, t1, Severity::Error)
+                .with("flips", flips.len())
+                .with("median gap", span(median))
+                .with("smoothed RTT", span(srtt));
+            out.push(finding);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::detect::testing::{Script, assert_quiet_on_a_healthy_transfer};
+
+    #[test]
+    fn a_flip_each_round_trip_is_seen() {
+        let mut script = Script::new("cubic", 10);
+        script.window(2, 0);
+        for _ in 0..6 {
+            script.state("recovery").wait(10);
+            script.state("congestion_avoidance").wait(10);
+        }
+        assert!(script.finds(Detector::RecoveryFlap));
+    }
+
+    #[test]
+    fn recovery_after_each_loss_is_as_it_should_be() {
+        let mut script = Script::new("cubic", 10);
+        script.window(20, 0);
+        for _ in 0..20 {
+            script.send(1);
+            script.lose(script.next - 1);
+            script.state("recovery").wait(10);
+            script.state("congestion_avoidance").wait(10);
+        }
+        assert!(!script.finds(Detector::RecoveryFlap));
+    }
+
+    #[test]
+    fn a_healthy_transfer_is_passed_over() {
+        assert_quiet_on_a_healthy_transfer(Detector::RecoveryFlap);
+    }
+}

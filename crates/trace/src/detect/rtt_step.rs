@@ -1,0 +1,116 @@
+//! The path became longer and the minimum RTT did not follow: even with an empty
+//! pipe samples stay far above it. Whoever rests on the minimum (BBR's model, CUBIC
+//! not) then uses less than the path has.
+
+use super::finding::span;
+use super::spell::Spell;
+use super::view::{News, View};
+use super::{Detect, Detector, Finding, Findings, Severity};
+use crate::event::{Event, EventData};
+
+/// Samples at an almost empty pipe that make it a fact.
+const SAMPLES: u32 = 3;
+/// Round trips, and time, for which it has to last.
+const ROUNDS: u64 = 20;
+const LEAST: u64 = 10_000_000_000;
+/// What jitter may add.
+const JITTER: u64 = 5_000_000;
+/// Datagrams in flight that build no queue.
+const EMPTY: u64 = 4;
+
+#[derive(Debug, Default)]
+pub(super) struct RttStep {
+    spell: Spell,
+    samples: u32,
+    /// The smallest sample since.
+    least: u64,
+    min: u64,
+}
+
+impl Detect for RttStep {
+    fn on_event(&mut self, view: &View, news: &News, event: &Event, out: &mut Findings) {
+        if news.path {
+            *self = Self::default();
+        }
+        let EventData::RecoveryMetricsUpdated(metrics) = &event.data else {
+            return;
+        };
+        let (Some(latest), Some(min)) = (metrics.latest_rtt, view.metrics.min_rtt) else {
+            return;
+        };
+        let holds = latest > min + min / 2 + JITTER;
+        if let Some(span) = self.spell.update(holds, view.now) {
+            self.judge(view, span, out);
+            self.samples = 0;
+        }
+        if holds {
+            let first = self.spell.since() == Some(view.now);
+            self.least = if first {
+                latest
+            } else {
+                latest.min(self.least)
+            };
+            self.min = min;
+            let empty = view.flight.is_some_and(|flight| flight <= EMPTY * view.mds);
+            self.samples += u32::from(empty && news.metrics);
+        }
+    }
+
+    fn finish(&mut self, view: &View, out: &mut Findings) {
+        if let Some(span) = self.spell.update(false, view.now) {
+            self.judge(view, span, out);
+        }
+    }
+}
+
+impl RttStep {
+    fn judge(&self, view: &View, (t0, t1): (u64, u64), out: &mut Findings) {
+        let Some(srtt) = view.srtt() else { return };
+        if self.samples >= SAMPLES && t1 - t0 >= (ROUNDS * srtt).max(LEAST) {
+            let finding = Finding::new(Detector::RttStep, t0, t1, Severity::Warning)
+                .with("minimum RTT", span(self.min))
+                .with("least since", span(self.least));
+            out.push(finding);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::detect::testing::{self, Script, assert_quiet_on_a_healthy_transfer};
+
+    fn sample(script: &mut Script, rtt: u64, flight: u64) {
+        script.wait(500).metrics(|metrics| {
+            metrics.latest_rtt = Some(rtt * 1_000_000);
+            metrics.bytes_in_flight = Some(flight * testing::MDS);
+        });
+    }
+
+    #[test]
+    fn a_longer_path_with_a_stale_minimum_is_seen() {
+        let mut script = Script::new("bbr", 20);
+        for _ in 0..40 {
+            sample(&mut script, 80, 2);
+        }
+        assert!(script.finds(Detector::RttStep));
+    }
+
+    #[test]
+    fn a_full_queue_is_no_longer_path() {
+        let mut script = Script::new("cubic", 20);
+        for _ in 0..40 {
+            sample(&mut script, 200, 300);
+        }
+        assert!(!script.finds(Detector::RttStep));
+        for _ in 0..40 {
+            sample(&mut script, 22, 2);
+        }
+        assert!(!script.finds(Detector::RttStep));
+    }
+
+    #[test]
+    fn a_healthy_transfer_is_passed_over() {
+        assert_quiet_on_a_healthy_transfer(Detector::RttStep);
+    }
+}

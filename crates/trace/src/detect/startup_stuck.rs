@@ -1,0 +1,85 @@
+//! Slow start or Startup goes on for more than thirty rounds with data waiting:
+//! doubling or not, it should have found the end of the path.
+
+use super::view::{News, View};
+use super::{Detect, Detector, Finding, Findings, Severity};
+use crate::event::Event;
+
+const ROUNDS: u64 = 30;
+
+#[derive(Debug, Default)]
+pub(super) struct StartupStuck {
+    /// Time spent in it with data waiting, and when it began.
+    spent: u64,
+    began: u64,
+    last: u64,
+    told: bool,
+}
+
+impl Detect for StartupStuck {
+    fn on_event(&mut self, view: &View, news: &News, _event: &Event, out: &mut Findings) {
+        let starting = view
+            .state
+            .as_deref()
+            .is_some_and(|state| state.contains("slow_start") || state == "startup");
+        if news.path || !starting || view.last_loss == Some(view.now) {
+            self.spent = 0;
+            self.began = view.now;
+            self.told = false;
+        } else if view.waits_for_network() == Some(true) {
+            self.spent += view.now - self.last;
+        }
+        self.last = view.now;
+        let Some(srtt) = view.srtt() else { return };
+        if self.spent > ROUNDS * srtt && !self.told {
+            self.told = true;
+            let finding = Finding::new(
+                Detector::StartupStuck,
+                self.began,
+                view.now,
+                Severity::Error,
+            )
+            .with("rounds", self.spent / srtt)
+            .with("window", view.window().unwrap_or(0));
+            out.push(finding);
+        }
+    }
+
+    fn finish(&mut self, _view: &View, _out: &mut Findings) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use clearway_recovery::limit::Limit;
+
+    use super::*;
+    use crate::detect::testing::{Script, assert_quiet_on_a_healthy_transfer};
+
+    #[test]
+    fn a_start_that_never_ends_is_seen() {
+        for state in ["slow_start", "startup"] {
+            let mut script = Script::new("cubic", 20);
+            script.state(state);
+            for round in 0..40 {
+                script.round(10 + round / 4, 10 + round / 4);
+            }
+            assert!(script.finds(Detector::StartupStuck), "{state}");
+        }
+    }
+
+    #[test]
+    fn an_application_with_little_to_send_may_stay() {
+        let mut script = Script::new("cubic", 20);
+        script.state("slow_start");
+        for _ in 0..60 {
+            script.send(1).limit(Limit::Application).wait(20);
+            script.ack(script.next - 1, script.next - 1).window(20, 0);
+        }
+        assert!(!script.finds(Detector::StartupStuck));
+    }
+
+    #[test]
+    fn a_healthy_transfer_is_passed_over() {
+        assert_quiet_on_a_healthy_transfer(Detector::StartupStuck);
+    }
+}

@@ -1,0 +1,213 @@
+//! Traces made by hand, event by event.
+
+use clearway_recovery::limit::Limit;
+
+use super::{Detector, Finding, Profile, examine};
+use crate::event::{
+    Event, EventData, Frame, Metrics, Packet, PacketType, RecoveryParameters, TimerChange,
+    TimerKind,
+};
+
+pub(super) const MDS: u64 = 1200;
+const MS: u64 = 1_000_000;
+
+/// Writes a trace.
+pub(super) struct Script {
+    pub(super) events: Vec<Event>,
+    pub(super) now: u64,
+    pub(super) next: u64,
+    pub(super) metrics: Metrics,
+}
+
+impl Script {
+    /// A connection of a sender whose RTT is `rtt` ms, at its initial window.
+    pub(super) fn new(controller: &'static str, rtt: u64) -> Self {
+        let mut this = Self {
+            events: Vec::new(),
+            now: 0,
+            next: 0,
+            metrics: Metrics {
+                min_rtt: Some(rtt * MS),
+                smoothed_rtt: Some(rtt * MS),
+                latest_rtt: Some(rtt * MS),
+                rtt_variance: Some(rtt * MS / 10),
+                pto_count: Some(0),
+                congestion_window: Some(10 * MDS),
+                bytes_in_flight: Some(0),
+                ..Metrics::default()
+            },
+        };
+        let parameters = RecoveryParameters {
+            controller: Some(controller.into()),
+            max_datagram_size: Some(MDS),
+            initial_congestion_window: Some(10 * MDS),
+            minimum_congestion_window: Some(if controller == "bbr" { 4 } else { 2 } * MDS),
+            ..RecoveryParameters::default()
+        };
+        this.tell(EventData::RecoveryParametersSet(Box::new(parameters)));
+        this
+    }
+
+    pub(super) fn tell(&mut self, data: EventData) -> &mut Self {
+        let time = self.now;
+        self.events.push(Event { time, data });
+        self
+    }
+
+    /// Moves the clock by so many microseconds.
+    pub(super) fn wait_us(&mut self, micros: u64) -> &mut Self {
+        self.now += micros * 1_000;
+        self
+    }
+
+    /// Moves the clock by so many milliseconds.
+    pub(super) fn wait(&mut self, millis: u64) -> &mut Self {
+        self.wait_us(millis * 1_000)
+    }
+
+    pub(super) fn send(&mut self, packets: u64) -> &mut Self {
+        for _ in 0..packets {
+            let mut packet = Packet::new(PacketType::OneRtt, self.next, MDS);
+            packet.frames = Some(vec![Frame::Stream {
+                stream: 0,
+                offset: self.next * MDS,
+                len: MDS - 40,
+                fin: false,
+            }]);
+            self.next += 1;
+            self.tell(EventData::PacketSent(packet));
+        }
+        self
+    }
+
+    pub(super) fn receive(&mut self, frame: Frame) -> &mut Self {
+        let mut packet = Packet::new(PacketType::OneRtt, 0, 40);
+        packet.frames = Some(vec![frame]);
+        self.tell(EventData::PacketReceived(packet))
+    }
+
+    pub(super) fn ack(&mut self, from: u64, to: u64) -> &mut Self {
+        self.receive(Frame::ack([(from, to)]))
+    }
+
+    pub(super) fn lose(&mut self, number: u64) -> &mut Self {
+        self.tell(EventData::PacketLost {
+            kind: PacketType::OneRtt,
+            number,
+            size: Some(MDS),
+            mtu_probe: false,
+            trigger: Some("reordering_threshold".into()),
+        })
+    }
+
+    pub(super) fn limit(&mut self, reason: Limit) -> &mut Self {
+        let reason = Some(reason);
+        self.tell(EventData::DataBlockedUpdated { reason })
+    }
+
+    pub(super) fn state(&mut self, new: &'static str) -> &mut Self {
+        self.tell(EventData::CongestionStateUpdated {
+            old: None,
+            new: new.into(),
+            trigger: None,
+        })
+    }
+
+    pub(super) fn pto(&mut self) -> &mut Self {
+        let count = self.metrics.pto_count.unwrap_or(0) + 1;
+        self.tell(EventData::TimerUpdated {
+            kind: Some(TimerKind::Pto),
+            change: TimerChange::Expired,
+        });
+        self.metrics(|metrics| metrics.pto_count = Some(count))
+    }
+
+    pub(super) fn metrics(&mut self, change: impl FnOnce(&mut Metrics)) -> &mut Self {
+        change(&mut self.metrics);
+        let metrics = Box::new(self.metrics.clone());
+        self.tell(EventData::RecoveryMetricsUpdated(metrics))
+    }
+
+    pub(super) fn window(&mut self, packets: u64, in_flight: u64) -> &mut Self {
+        self.metrics(|metrics| {
+            metrics.congestion_window = Some(packets * MDS);
+            metrics.bytes_in_flight = Some(in_flight * MDS);
+        })
+    }
+
+    /// A round trip of a sender with `window` packets: sends, waits, is
+    /// acknowledged, and the window is `after`.
+    pub(super) fn round(&mut self, window: u64, after: u64) -> &mut Self {
+        let first = self.next;
+        let rtt = self.metrics.smoothed_rtt.unwrap_or(0) / 1_000;
+        self.send(window).limit(Limit::Congestion).wait_us(rtt);
+        let last = self.next - 1;
+        self.ack(first, last).window(after, 0)
+    }
+
+    pub(super) fn findings(&self) -> Vec<Finding> {
+        examine(&Profile::default(), &self.events)
+    }
+
+    pub(super) fn finds(&self, detector: Detector) -> bool {
+        self.findings().iter().any(|each| each.detector == detector)
+    }
+}
+
+/// A transfer that goes as it should: slow start, a loss, recovery, growth, a
+/// pause, growth again, a probe timeout at the end.
+pub(super) fn healthy() -> Script {
+    let mut script = Script::new("cubic", 20);
+    script.state("slow_start");
+    let mut window = 10;
+    while window < 160 {
+        script.round(window, window * 2);
+        window *= 2;
+    }
+    let first = script.next;
+    script.send(window).limit(Limit::Congestion).wait(20);
+    script.lose(first + 3).ack(first, first + 2);
+    script.ack(first + 4, script.next - 1);
+    window = 112;
+    script.state("recovery").metrics(|metrics| {
+        metrics.congestion_events = Some(1);
+        metrics.ssthresh = Some(112 * MDS);
+        metrics.congestion_window = Some(112 * MDS);
+        metrics.bytes_in_flight = Some(0);
+    });
+    script.round(window, window);
+    script.state("congestion_avoidance");
+    for pause in [false, true] {
+        if pause {
+            script.limit(Limit::Application).wait(3_000);
+        }
+        for _ in 0..60 {
+            script.round(window, window + 1);
+            window += 1;
+        }
+    }
+    script
+        .send(3)
+        .limit(Limit::Application)
+        .wait(90)
+        .pto()
+        .send(2)
+        .wait(20);
+    script.ack(script.next - 5, script.next - 1);
+    script.metrics(|metrics| {
+        metrics.pto_count = Some(0);
+        metrics.bytes_in_flight = Some(0);
+    });
+    script
+}
+
+/// Asserts that a detector has nothing to say of a healthy transfer.
+pub(super) fn assert_quiet_on_a_healthy_transfer(detector: Detector) {
+    let findings = healthy().findings();
+    let said: Vec<_> = findings
+        .iter()
+        .filter(|each| each.detector == detector)
+        .map(Finding::sentence)
+        .collect();
+    assert!(said.is_empty(), "{said:#?}");
+}

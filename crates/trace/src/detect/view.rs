@@ -1,0 +1,319 @@
+//! What every detector needs to know of the connection at an event.
+
+use clearway_recovery::limit::Limit;
+
+use super::Profile;
+use super::ledger::{Acked, Ledger};
+use crate::event::{Event, EventData, Frame, Metrics, Role, TimerChange, TimerKind};
+
+/// A datagram size assumed until the trace says one (RFC 9000 §14).
+const DEFAULT_MDS: u64 = 1200;
+
+/// What happened with this event, in the terms detectors are written in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct News {
+    /// A packet counted in flight left.
+    pub(super) sent: Option<u64>,
+    /// ACK frames arrived, and brought this.
+    pub(super) acked: Option<Acked>,
+    /// A packet was lost, no MTU probe and none withdrawn.
+    pub(super) lost: bool,
+    /// A probe timeout.
+    pub(super) pto: bool,
+    /// The peer reported new CE marks.
+    pub(super) marked: bool,
+    /// Metrics were told.
+    pub(super) metrics: bool,
+    /// Packets go elsewhere.
+    pub(super) path: bool,
+    /// The controller said where it is.
+    pub(super) state: bool,
+}
+
+/// The connection as the trace shows it so far.
+#[derive(Clone, Debug)]
+pub(super) struct View {
+    pub(super) now: u64,
+    pub(super) role: Option<Role>,
+    pub(super) controller: Option<String>,
+    pub(super) mds: u64,
+    pub(super) min_window: Option<u64>,
+    pub(super) initial_window: u64,
+    pub(super) metrics: Metrics,
+    /// The reason for not sending; `None` if it is not said.
+    pub(super) limit: Option<Limit>,
+    pub(super) limit_since: u64,
+    /// Whether the trace tells the reasons at all.
+    pub(super) tells_limits: bool,
+    pub(super) state: Option<String>,
+    pub(super) state_since: u64,
+    pub(super) last_sent: Option<u64>,
+    pub(super) last_received: Option<u64>,
+    pub(super) last_ack: Option<u64>,
+    pub(super) last_loss: Option<u64>,
+    /// The last loss, CE mark, PTO or change of path.
+    pub(super) last_trouble: Option<u64>,
+    pub(super) ledger: Ledger,
+    /// Bytes in flight: as told last, plus what left since.
+    pub(super) flight: Option<u64>,
+    ce: [u64; 3],
+    pto_count: u64,
+    /// This trace tells expiries of its timer, so counts need no guessing.
+    tells_timers: bool,
+    pub(super) confirmed: bool,
+    pub(super) closed: bool,
+}
+
+impl View {
+    pub(super) fn new(profile: &Profile) -> Self {
+        Self {
+            now: 0,
+            role: profile.role,
+            controller: profile.controller.clone(),
+            mds: DEFAULT_MDS,
+            min_window: profile.min_window,
+            initial_window: 10 * DEFAULT_MDS,
+            metrics: Metrics::default(),
+            limit: None,
+            limit_since: 0,
+            tells_limits: false,
+            state: None,
+            state_since: 0,
+            last_sent: None,
+            last_received: None,
+            last_ack: None,
+            last_loss: None,
+            last_trouble: None,
+            ledger: Ledger::default(),
+            flight: None,
+            ce: [0; 3],
+            pto_count: 0,
+            tells_timers: false,
+            confirmed: false,
+            closed: false,
+        }
+    }
+
+    /// Smoothed RTT, once measured.
+    pub(super) fn srtt(&self) -> Option<u64> {
+        self.metrics.smoothed_rtt.filter(|rtt| *rtt > 0)
+    }
+
+    pub(super) fn window(&self) -> Option<u64> {
+        self.metrics.congestion_window
+    }
+
+    /// The minimum window: told, or two datagrams (RFC 9002 §7.2), four for
+    /// BBR.
+    pub(super) fn floor(&self) -> u64 {
+        let datagrams = if self.is_bbr() { 4 } else { 2 };
+        self.min_window.unwrap_or(datagrams * self.mds)
+    }
+
+    /// A probe timeout without backoff (RFC 9002 §6.2.1).
+    pub(super) fn pto(&self) -> Option<u64> {
+        let variance = self.metrics.rtt_variance?;
+        Some(self.srtt()? + (4 * variance).max(1_000_000) + 25_000_000)
+    }
+
+    /// Whether the controller is one that models bandwidth.
+    pub(super) fn is_bbr(&self) -> bool {
+        let named = self.controller.as_deref().is_some_and(is_bbr_name);
+        named
+            || self.state.as_deref().is_some_and(|state| {
+                state.starts_with("probe") || state == "startup" || state == "drain"
+            })
+    }
+
+    /// Whether the window never moves by design.
+    pub(super) fn is_fixed(&self) -> bool {
+        let name = self.controller.as_deref().unwrap_or("");
+        name.starts_with("fixed")
+    }
+
+    /// Whether data wait that the network is the limit of; `None` if the trace
+    /// does not allow to tell. Without reasons told, a full window tells.
+    pub(super) fn waits_for_network(&self) -> Option<bool> {
+        match self.limit {
+            Some(limit) => Some(match limit {
+                Limit::Congestion | Limit::Pacing => true,
+                Limit::Handshake
+                | Limit::Amplification
+                | Limit::Scheduling
+                | Limit::ConnectionFlowControl
+                | Limit::StreamFlowControl
+                | Limit::StreamLimit
+                | Limit::Application => false,
+            }),
+            None if self.tells_limits => None,
+            None => {
+                let full = self.flight? + self.mds > self.window()?;
+                full.then_some(true)
+            }
+        }
+    }
+
+    /// Whether the application or credit, not the network, is the limit.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.waits_for_network() == Some(false)
+    }
+
+    /// Takes an event in and says what it meant.
+    pub(super) fn on_event(&mut self, event: &Event) -> News {
+        self.now = self.now.max(event.time);
+        let mut news = News::default();
+        match &event.data {
+            EventData::ConnectionStarted(started) => self.role = self.role.or(started.role),
+            EventData::ConnectionClosed(_) => self.closed = true,
+            EventData::ConnectionStateUpdated { new } => match new.as_ref() {
+                "handshake_confirmed" => self.confirmed = true,
+                "closed" | "closing" | "draining" => self.closed = true,
+                _ => {}
+            },
+            EventData::PacketSent(packet) => {
+                self.ledger.on_sent(self.now, packet);
+                if packet.counts_in_flight() != Some(false) {
+                    news.sent = packet.size;
+                    self.last_sent = Some(self.now);
+                    let size = packet.size.unwrap_or(0);
+                    self.flight = self.flight.map(|flight| flight + size);
+                    if !packet.mtu_probe {
+                        self.mds = self.mds.max(size.min(9_000));
+                    }
+                }
+            }
+            EventData::PacketReceived(packet) => {
+                self.last_received = Some(self.now);
+                for frame in packet.frames() {
+                    self.on_frame(packet.kind, frame, &mut news);
+                }
+            }
+            EventData::PacketLost {
+                kind,
+                number,
+                mtu_probe,
+                trigger,
+                ..
+            } => {
+                let withdrawn = trigger.as_deref() == Some("withdrawn");
+                let sent = self.ledger.on_lost(*kind, *number, withdrawn);
+                let probe = *mtu_probe || sent.is_some_and(|sent| sent.mtu_probe);
+                news.lost = !withdrawn && !probe;
+            }
+            EventData::KeyDiscarded { kind } => {
+                if let Some(space) = kind.space() {
+                    self.ledger.on_discarded(space);
+                }
+            }
+            EventData::TupleAssigned { .. } => {
+                news.path = true;
+                self.ledger.on_path();
+                self.metrics = Metrics::default();
+                self.flight = None;
+            }
+            EventData::DataBlockedUpdated { reason } => {
+                self.tells_limits = true;
+                if self.limit != *reason {
+                    self.limit_since = self.now;
+                }
+                self.limit = *reason;
+            }
+            EventData::TimerUpdated { kind, change } => {
+                self.tells_timers = true;
+                news.pto = (*kind, *change) == (Some(TimerKind::Pto), TimerChange::Expired);
+            }
+            EventData::RecoveryParametersSet(it) => {
+                let named = it.controller.as_deref().map(str::to_owned);
+                self.controller = named.or(self.controller.take());
+                self.mds = it.max_datagram_size.unwrap_or(self.mds);
+                self.min_window = it.minimum_congestion_window.or(self.min_window);
+                self.initial_window = it.initial_congestion_window.unwrap_or(10 * self.mds);
+            }
+            EventData::RecoveryMetricsUpdated(it) => self.on_metrics(it, &mut news),
+            EventData::CongestionStateUpdated { new, .. } => {
+                news.state = true;
+                self.state = Some(new.as_ref().to_owned());
+                self.state_since = self.now;
+            }
+            EventData::MtuUpdated { new, .. } => self.mds = *new,
+            EventData::ParametersSet(_)
+            | EventData::AlpnInformation { .. }
+            | EventData::PacketDropped { .. }
+            | EventData::StreamDataRead { .. }
+            | EventData::StreamDataBlockedUpdated { .. }
+            | EventData::MigrationStateUpdated { .. }
+            | EventData::KeyUpdated { .. }
+            | EventData::EcnStateUpdated { .. }
+            | EventData::Scenario { .. }
+            | EventData::Marker { .. }
+            | EventData::EventsDropped { .. }
+            | EventData::Other { .. } => {}
+        }
+        if news.lost {
+            self.last_loss = Some(self.now);
+        }
+        if news.lost || news.pto || news.marked || news.path {
+            self.last_trouble = Some(self.now);
+        }
+        news
+    }
+
+    fn on_frame(&mut self, kind: crate::event::PacketType, frame: &Frame, news: &mut News) {
+        match frame {
+            Frame::Ack { ecn, .. } => {
+                let acked = self.ledger.on_ack(kind, frame);
+                let sum = news.acked.get_or_insert_default();
+                sum.packets += acked.packets;
+                sum.bytes += acked.bytes;
+                sum.spurious += acked.spurious;
+                sum.largest = sum.largest.max(acked.largest);
+                self.last_ack = Some(self.now);
+                if let (Some([_, _, ce]), Some(space)) = (ecn, kind.space()) {
+                    let known = &mut self.ce[space.index()];
+                    news.marked |= *ce > *known;
+                    *known = (*ce).max(*known);
+                }
+            }
+            Frame::HandshakeDone => self.confirmed = true,
+            _ => {}
+        }
+    }
+
+    fn on_metrics(&mut self, new: &Metrics, news: &mut News) {
+        news.metrics = true;
+        if let Some(count) = new.pto_count {
+            // Where expiries are told, the count only repeats them.
+            news.pto = !self.tells_timers && count > self.pto_count;
+            self.pto_count = count;
+        }
+        let known = &mut self.metrics;
+        let keep = |old: &mut Option<u64>, new: Option<u64>| *old = new.or(*old);
+        keep(&mut known.min_rtt, new.min_rtt);
+        keep(&mut known.smoothed_rtt, new.smoothed_rtt);
+        keep(&mut known.latest_rtt, new.latest_rtt);
+        keep(&mut known.rtt_variance, new.rtt_variance);
+        keep(&mut known.pto_count, new.pto_count);
+        keep(&mut known.congestion_window, new.congestion_window);
+        keep(&mut known.bytes_in_flight, new.bytes_in_flight);
+        keep(&mut known.ssthresh, new.ssthresh);
+        keep(&mut known.packets_in_flight, new.packets_in_flight);
+        keep(&mut known.pacing_rate, new.pacing_rate);
+        keep(&mut known.delivery_rate, new.delivery_rate);
+        known.app_limited = new.app_limited.or(known.app_limited);
+        keep(&mut known.delivered, new.delivered);
+        keep(&mut known.lost, new.lost);
+        keep(&mut known.congestion_events, new.congestion_events);
+        keep(&mut known.spurious_events, new.spurious_events);
+        keep(&mut known.persistent_events, new.persistent_events);
+        if !new.extra.is_empty() {
+            known.extra.clone_from(&new.extra);
+        }
+        if new.bytes_in_flight.is_some() {
+            self.flight = new.bytes_in_flight;
+        }
+    }
+}
+
+fn is_bbr_name(name: &str) -> bool {
+    name.to_ascii_lowercase().contains("bbr")
+}

@@ -1,0 +1,224 @@
+//! Frames in summary: what they concern, not what they carry.
+
+use clearway_quic::stream::Directionality;
+use smallvec::SmallVec;
+
+use super::Name;
+
+/// Acknowledged packet numbers, both ends included, in no particular order.
+pub type AckRanges = SmallVec<[(u64, u64); 2]>;
+
+/// A frame. Sizes, offsets and limits are bytes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Frame {
+    /// PADDING, a run of them.
+    Padding {
+        /// How many bytes.
+        len: u64,
+    },
+    /// PING.
+    Ping,
+    /// ACK.
+    Ack {
+        /// How long it was held back, in nanoseconds.
+        delay: Option<u64>,
+        /// What it acknowledges.
+        ranges: AckRanges,
+        /// Counts of ECT(0), ECT(1) and CE.
+        ecn: Option<[u64; 3]>,
+    },
+    /// RESET_STREAM.
+    ResetStream {
+        /// Which stream.
+        stream: u64,
+        /// The application's code.
+        code: u64,
+        /// How many bytes the stream had.
+        final_size: u64,
+    },
+    /// STOP_SENDING.
+    StopSending {
+        /// Which stream.
+        stream: u64,
+        /// The application's code.
+        code: u64,
+    },
+    /// CRYPTO.
+    Crypto {
+        /// Of the first byte.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+    },
+    /// NEW_TOKEN.
+    NewToken {
+        /// Bytes.
+        len: u64,
+    },
+    /// STREAM.
+    Stream {
+        /// Which stream.
+        stream: u64,
+        /// Of the first byte.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+        /// Whether the stream ends behind them.
+        fin: bool,
+    },
+    /// MAX_DATA.
+    MaxData {
+        /// The limit.
+        limit: u64,
+    },
+    /// MAX_STREAM_DATA.
+    MaxStreamData {
+        /// Which stream.
+        stream: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// MAX_STREAMS.
+    MaxStreams {
+        /// Which kind.
+        kind: Directionality,
+        /// The limit.
+        limit: u64,
+    },
+    /// DATA_BLOCKED.
+    DataBlocked {
+        /// At which limit.
+        limit: u64,
+    },
+    /// STREAM_DATA_BLOCKED.
+    StreamDataBlocked {
+        /// Which stream.
+        stream: u64,
+        /// At which limit.
+        limit: u64,
+    },
+    /// STREAMS_BLOCKED.
+    StreamsBlocked {
+        /// Which kind.
+        kind: Directionality,
+        /// At which limit.
+        limit: u64,
+    },
+    /// NEW_CONNECTION_ID.
+    NewConnectionId {
+        /// Its number.
+        sequence: u64,
+        /// Older ones are to be retired.
+        retire_prior_to: u64,
+        /// In hex.
+        cid: String,
+    },
+    /// RETIRE_CONNECTION_ID.
+    RetireConnectionId {
+        /// Its number.
+        sequence: u64,
+    },
+    /// PATH_CHALLENGE.
+    PathChallenge,
+    /// PATH_RESPONSE.
+    PathResponse,
+    /// CONNECTION_CLOSE of either kind.
+    ConnectionClose {
+        /// Whether the code is the application's.
+        application: bool,
+        /// The code.
+        code: u64,
+        /// In words.
+        reason: String,
+    },
+    /// HANDSHAKE_DONE.
+    HandshakeDone,
+    /// DATAGRAM.
+    Datagram {
+        /// Bytes.
+        len: u64,
+    },
+    /// ACK_FREQUENCY.
+    AckFrequency {
+        /// Its number.
+        sequence: u64,
+    },
+    /// IMMEDIATE_ACK.
+    ImmediateAck,
+    /// A frame that is not ours to know.
+    Unknown {
+        /// As the trace names it.
+        name: Name,
+    },
+}
+
+impl Frame {
+    /// An ACK of these ranges, nothing else known.
+    pub fn ack(ranges: impl IntoIterator<Item = (u64, u64)>) -> Self {
+        Self::Ack {
+            delay: None,
+            ranges: ranges.into_iter().collect(),
+            ecn: None,
+        }
+    }
+
+    /// As qlog names it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Padding { .. } => "padding",
+            Self::Ping => "ping",
+            Self::Ack { .. } => "ack",
+            Self::ResetStream { .. } => "reset_stream",
+            Self::StopSending { .. } => "stop_sending",
+            Self::Crypto { .. } => "crypto",
+            Self::NewToken { .. } => "new_token",
+            Self::Stream { .. } => "stream",
+            Self::MaxData { .. } => "max_data",
+            Self::MaxStreamData { .. } => "max_stream_data",
+            Self::MaxStreams { .. } => "max_streams",
+            Self::DataBlocked { .. } => "data_blocked",
+            Self::StreamDataBlocked { .. } => "stream_data_blocked",
+            Self::StreamsBlocked { .. } => "streams_blocked",
+            Self::NewConnectionId { .. } => "new_connection_id",
+            Self::RetireConnectionId { .. } => "retire_connection_id",
+            Self::PathChallenge => "path_challenge",
+            Self::PathResponse => "path_response",
+            Self::ConnectionClose { .. } => "connection_close",
+            Self::HandshakeDone => "handshake_done",
+            Self::Datagram { .. } => "datagram",
+            Self::AckFrequency { .. } => "ack_frequency",
+            Self::ImmediateAck => "immediate_ack",
+            Self::Unknown { name } => name,
+        }
+    }
+
+    /// Whether a packet with it has to be acknowledged (RFC 9002 §2).
+    #[must_use]
+    pub const fn is_ack_eliciting(&self) -> bool {
+        match self {
+            Self::Padding { .. } | Self::Ack { .. } | Self::ConnectionClose { .. } => false,
+            Self::Ping
+            | Self::ResetStream { .. }
+            | Self::StopSending { .. }
+            | Self::Crypto { .. }
+            | Self::NewToken { .. }
+            | Self::Stream { .. }
+            | Self::MaxData { .. }
+            | Self::MaxStreamData { .. }
+            | Self::MaxStreams { .. }
+            | Self::DataBlocked { .. }
+            | Self::StreamDataBlocked { .. }
+            | Self::StreamsBlocked { .. }
+            | Self::NewConnectionId { .. }
+            | Self::RetireConnectionId { .. }
+            | Self::PathChallenge
+            | Self::PathResponse
+            | Self::HandshakeDone
+            | Self::Datagram { .. }
+            | Self::AckFrequency { .. }
+            | Self::ImmediateAck
+            | Self::Unknown { .. } => true,
+        }
+    }
+}

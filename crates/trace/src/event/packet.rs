@@ -1,0 +1,200 @@
+//! Packets as a trace shows them.
+
+use clearway_quic::wire::PacketKind;
+
+use super::{Frame, Name};
+
+/// A packet's type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PacketType {
+    /// Initial.
+    Initial,
+    /// Handshake.
+    Handshake,
+    /// 0-RTT.
+    ZeroRtt,
+    /// 1-RTT.
+    OneRtt,
+    /// Retry.
+    Retry,
+    /// Version Negotiation.
+    VersionNegotiation,
+    /// Stateless Reset.
+    StatelessReset,
+    /// Something else.
+    Unknown,
+}
+
+/// A packet number space (RFC 9000 §12.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Space {
+    /// Initial packets.
+    Initial,
+    /// Handshake packets.
+    Handshake,
+    /// 0-RTT and 1-RTT packets.
+    Data,
+}
+
+impl Space {
+    /// Its place among the three.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+impl PacketType {
+    /// As qlog names it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Initial => "initial",
+            Self::Handshake => "handshake",
+            Self::ZeroRtt => "0RTT",
+            Self::OneRtt => "1RTT",
+            Self::Retry => "retry",
+            Self::VersionNegotiation => "version_negotiation",
+            Self::StatelessReset => "stateless_reset",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// The type that this name means, in any stack's spelling.
+    #[must_use]
+    pub fn from_name(name: &str) -> Self {
+        match name.to_ascii_lowercase().as_str() {
+            "initial" => Self::Initial,
+            "handshake" => Self::Handshake,
+            "0rtt" | "zerortt" | "zero_rtt" | "0-rtt" => Self::ZeroRtt,
+            "1rtt" | "onertt" | "one_rtt" | "1-rtt" | "short" => Self::OneRtt,
+            "retry" => Self::Retry,
+            "version_negotiation" | "versionnegotiation" => Self::VersionNegotiation,
+            "stateless_reset" | "statelessreset" => Self::StatelessReset,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// The space its number is of; `None` for packets without one.
+    #[must_use]
+    pub const fn space(self) -> Option<Space> {
+        match self {
+            Self::Initial => Some(Space::Initial),
+            Self::Handshake => Some(Space::Handshake),
+            Self::ZeroRtt | Self::OneRtt => Some(Space::Data),
+            Self::Retry | Self::VersionNegotiation | Self::StatelessReset | Self::Unknown => None,
+        }
+    }
+}
+
+impl From<PacketKind> for PacketType {
+    fn from(kind: PacketKind) -> Self {
+        match kind {
+            PacketKind::Initial => Self::Initial,
+            PacketKind::ZeroRtt => Self::ZeroRtt,
+            PacketKind::Handshake => Self::Handshake,
+            PacketKind::OneRtt => Self::OneRtt,
+        }
+    }
+}
+
+/// A packet sent or received.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Packet {
+    /// Its type.
+    pub kind: PacketType,
+    /// Its number; `None` for packets without one.
+    pub number: Option<u64>,
+    /// Its size in bytes, header and tag included.
+    pub size: Option<u64>,
+    /// What it carries; `None` where the trace does not say.
+    pub frames: Option<Vec<Frame>>,
+    /// Whether it counts in flight, where that is said rather than seen from
+    /// the frames.
+    pub in_flight: Option<bool>,
+    /// Whether it probes the path MTU.
+    pub mtu_probe: bool,
+    /// Its ECN mark, as qlog names it.
+    pub ecn: Option<Name>,
+}
+
+impl Packet {
+    /// A packet of which only type, number and size are known.
+    #[must_use]
+    pub const fn new(kind: PacketType, number: u64, size: u64) -> Self {
+        Self {
+            kind,
+            number: Some(number),
+            size: Some(size),
+            frames: None,
+            in_flight: None,
+            mtu_probe: false,
+            ecn: None,
+        }
+    }
+
+    /// The frames, none if they are not known.
+    #[must_use]
+    pub fn frames(&self) -> &[Frame] {
+        self.frames.as_deref().unwrap_or(&[])
+    }
+
+    /// Whether it has to be acknowledged (RFC 9002 §2); `None` if unknown.
+    #[must_use]
+    pub fn ack_eliciting(&self) -> Option<bool> {
+        let frames = self.frames.as_ref()?;
+        Some(frames.iter().any(Frame::is_ack_eliciting))
+    }
+
+    /// Whether it counts in flight (RFC 9002 §2): ack-eliciting or padded;
+    /// `None` if unknown.
+    #[must_use]
+    pub fn counts_in_flight(&self) -> Option<bool> {
+        let padded = |frame: &Frame| matches!(frame, Frame::Padding { .. });
+        self.in_flight.or_else(|| {
+            let frames = self.frames.as_ref()?;
+            Some(
+                frames
+                    .iter()
+                    .any(|frame| frame.is_ack_eliciting() || padded(frame)),
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_stacks_spelling_of_a_type_is_understood() {
+        for kind in [
+            PacketType::Initial,
+            PacketType::Handshake,
+            PacketType::ZeroRtt,
+            PacketType::OneRtt,
+            PacketType::Retry,
+            PacketType::VersionNegotiation,
+            PacketType::StatelessReset,
+        ] {
+            assert_eq!(PacketType::from_name(kind.name()), kind);
+        }
+        assert_eq!(PacketType::from_name("1rtt"), PacketType::OneRtt);
+        assert_eq!(PacketType::from_name("INITIAL"), PacketType::Initial);
+        assert_eq!(PacketType::from_name("?"), PacketType::Unknown);
+    }
+
+    #[test]
+    fn acks_alone_are_neither_eliciting_nor_in_flight_and_padding_is_half() {
+        let mut packet = Packet::new(PacketType::OneRtt, 1, 40);
+        assert_eq!(packet.ack_eliciting(), None);
+        assert_eq!(packet.counts_in_flight(), None);
+        packet.frames = Some(vec![Frame::ack([(0, 1)])]);
+        assert_eq!(packet.counts_in_flight(), Some(false));
+        packet.frames = Some(vec![Frame::ack([(0, 1)]), Frame::Padding { len: 9 }]);
+        assert_eq!(packet.ack_eliciting(), Some(false));
+        assert_eq!(packet.counts_in_flight(), Some(true));
+        packet.frames = Some(vec![Frame::Ping]);
+        assert_eq!(packet.ack_eliciting(), Some(true));
+    }
+}

@@ -1,0 +1,237 @@
+//! One file per connection in a directory, as QLOGDIR asks
+//! (draft-ietf-quic-qlog-main-schema-14, "Set file output destination").
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+
+use super::{Description, Dialect, Spool, Spooled, Writer};
+use crate::event::{Event, EventData};
+use crate::sink::Sink;
+
+/// A directory that gets a file for each connection, or for one in so many.
+#[derive(Clone, Debug)]
+pub struct QlogDir {
+    path: Arc<Path>,
+    spool: Arc<Spool>,
+    dialect: Dialect,
+    every: u64,
+    seen: Arc<AtomicU64>,
+}
+
+impl QlogDir {
+    /// Files go to `path`, which is made if it is not there.
+    ///
+    /// # Errors
+    /// If it can't be made, or there is no thread to write with.
+    pub fn new(path: impl Into<PathBuf>) -> io::Result<Self> {
+        let path = path.into();
+        std::fs::create_dir_all(&path)?;
+        Ok(Self {
+            path: path.into(),
+            spool: Arc::new(Spool::start()?),
+            dialect: Dialect::Newest,
+            every: 1,
+            seen: Arc::default(),
+        })
+    }
+
+    /// Where QLOGDIR points; `None` if it is not set.
+    ///
+    /// # Errors
+    /// As [`QlogDir::new`].
+    pub fn from_env() -> io::Result<Option<Self>> {
+        match std::env::var_os("QLOGDIR") {
+            Some(path) if !path.is_empty() => Self::new(PathBuf::from(path)).map(Some),
+            Some(_) | None => Ok(None),
+        }
+    }
+
+    /// Writes these names.
+    #[must_use]
+    pub const fn dialect(mut self, dialect: Dialect) -> Self {
+        self.dialect = dialect;
+        self
+    }
+
+    /// Traces one connection in so many, for a busy server; at least 1.
+    #[must_use]
+    pub const fn one_in(mut self, connections: u64) -> Self {
+        self.every = if connections == 0 { 1 } else { connections };
+        self
+    }
+
+    /// A sink for a new connection; `None` if it is not among those sampled.
+    #[must_use]
+    pub fn sink(&self) -> Option<Qlog> {
+        let turn = self.seen.fetch_add(1, Ordering::Relaxed);
+        (turn % self.every == 0).then(|| Qlog {
+            dir: self.clone(),
+            state: State::Unnamed,
+        })
+    }
+}
+
+/// One connection's file, created with its first event, which names it.
+#[derive(Debug)]
+pub struct Qlog {
+    state: State,
+    dir: QlogDir,
+}
+
+#[derive(Debug)]
+enum State {
+    Unnamed,
+    Writing(Box<Writer<Spooled>>),
+    /// There is no file, and why does not concern the connection.
+    Failed,
+}
+
+impl Qlog {
+    /// Whether events are being written.
+    #[must_use]
+    pub const fn is_writing(&self) -> bool {
+        matches!(self.state, State::Writing(_))
+    }
+
+    fn open(&self, event: &Event) -> io::Result<Writer<Spooled>> {
+        let started = match &event.data {
+            EventData::ConnectionStarted(started) => Some(started),
+            _ => None,
+        };
+        let description = Description {
+            role: started.and_then(|started| started.role),
+            title: String::new(),
+            original_dcid: started.and_then(|started| started.original_dcid.clone()),
+            wall_clock: now(),
+        };
+        let dcid = description.original_dcid.as_deref().unwrap_or("unknown");
+        let role = description.role.map_or("unknown", crate::event::Role::name);
+        let file = create(&self.dir.path, &format!("{dcid}_{role}"))?;
+        let output = self
+            .dir
+            .spool
+            .open(Box::new(file))
+            .ok_or(io::ErrorKind::WouldBlock)?;
+        Ok(Writer::with_dialect(output, &description, self.dir.dialect))
+    }
+}
+
+impl Sink for Qlog {
+    fn event(&mut self, event: &Event) {
+        if matches!(self.state, State::Unnamed) {
+            self.state = match self.open(event) {
+                Ok(writer) => State::Writing(Box::new(writer)),
+                Err(_) => State::Failed,
+            };
+        }
+        if let State::Writing(writer) = &mut self.state {
+            writer.event(event);
+        }
+    }
+}
+
+/// A new file; a name taken (a second trace of one connection) gets a number.
+fn create(dir: &Path, stem: &str) -> io::Result<File> {
+    for number in 0..1000 {
+        let name = match number {
+            0 => format!("{stem}.sqlog"),
+            _ => format!("{stem}-{number}.sqlog"),
+        };
+        match File::create_new(dir.join(name)) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            other => return other,
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
+/// The wall clock in RFC 3339, which only a file on a disk has a use for.
+fn now() -> Option<String> {
+    let unix = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .ok()?;
+    Some(rfc3339(unix.as_millis() as u64))
+}
+
+/// Milliseconds since 1970 in RFC 3339 (civil-from-days, proleptic Gregorian).
+fn rfc3339(millis: u64) -> String {
+    let (days, rest) = (millis / 86_400_000, millis % 86_400_000);
+    let shifted = days + 719_468;
+    let (era, day) = (shifted / 146_097, shifted % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let of_year = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let (year, month) = if month < 10 {
+        (year, month + 3)
+    } else {
+        (year + 1, month - 9)
+    };
+    let year = era * 400 + year;
+    let (hours, rest) = (rest / 3_600_000, rest % 3_600_000);
+    let (minutes, rest) = (rest / 60_000, rest % 60_000);
+    let (seconds, millis) = (rest / 1_000, rest % 1_000);
+    format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}.{millis:03}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{Role, Started};
+
+    fn started(dcid: &str) -> Event {
+        Event {
+            time: 0,
+            data: EventData::ConnectionStarted(Box::new(Started {
+                role: Some(Role::Server),
+                original_dcid: Some(dcid.into()),
+                ..Started::default()
+            })),
+        }
+    }
+
+    #[test]
+    fn dates() {
+        assert_eq!(rfc3339(0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(rfc3339(951_782_400_000), "2000-02-29T00:00:00.000Z");
+        assert_eq!(rfc3339(1_735_689_599_999), "2024-12-31T23:59:59.999Z");
+    }
+
+    #[test]
+    fn one_connection_in_three_gets_a_file_named_after_it() {
+        let path = std::env::temp_dir().join(format!("clearway-qlogdir-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        let dir = QlogDir::new(&path).expect("a directory").one_in(3);
+        let mut traced = 0;
+        for at in 0..6 {
+            if let Some(mut sink) = dir.sink() {
+                sink.event(&started(&format!("{at:02x}")));
+                assert!(sink.is_writing());
+                traced += 1;
+            }
+        }
+        assert_eq!(traced, 2);
+        let mut second = dir.clone().one_in(1).sink().expect("each");
+        second.event(&started("00"));
+        let mut names: Vec<_> = std::fs::read_dir(&path)
+            .expect("there")
+            .map(|entry| {
+                entry
+                    .expect("an entry")
+                    .file_name()
+                    .into_string()
+                    .expect("UTF-8")
+            })
+            .collect();
+        names.sort();
+        assert_eq!(
+            names,
+            ["00_server-1.sqlog", "00_server.sqlog", "03_server.sqlog"]
+        );
+        let _ = std::fs::remove_dir_all(&path);
+    }
+}

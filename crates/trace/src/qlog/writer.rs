@@ -1,0 +1,362 @@
+//! Events to a qlog file, without ever waiting for it.
+
+use std::io::{self, Write};
+
+use super::json::Json;
+use super::{Dialect, MAIN_SCHEMA_DRAFT, QUIC_EVENTS_DRAFT, encode};
+use crate::event::{Event, EventData, Role};
+use crate::sink::Sink;
+
+/// Bytes gathered before the output is bothered.
+const BATCH: usize = 32 << 10;
+
+/// Bytes held while the output takes nothing; events beyond it are dropped.
+const BOUND: usize = 1 << 20;
+
+/// What a file says of itself.
+#[derive(Clone, Debug, Default)]
+pub struct Description {
+    /// Whose trace it is.
+    pub role: Option<Role>,
+    /// Short.
+    pub title: String,
+    /// The Destination Connection ID of the client's first Initial, in hex:
+    /// what ties both ends' files together (`group_id`).
+    pub original_dcid: Option<String>,
+    /// When the trace began, in RFC 3339, if there is a clock to tell.
+    pub wall_clock: Option<String>,
+}
+
+/// What became of the events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WriterStats {
+    /// Events encoded.
+    pub written: u64,
+    /// Events dropped, because the output took nothing for too long or failed.
+    pub dropped: u64,
+    /// Bytes handed to the output.
+    pub bytes: u64,
+}
+
+/// Writes a trace as JSON text sequences (RFC 7464).
+///
+/// The output is never waited for: one that says `WouldBlock` is asked again
+/// later, and while it takes nothing a bounded buffer fills. Then events are
+/// dropped, counted, and the gap is written down where it is. An output that
+/// fails otherwise is not asked again. A plain file is such an output; for one
+/// that may stall see [`Spool`](super::Spool).
+pub struct Writer<W: Write> {
+    output: W,
+    dialect: Dialect,
+    buffer: Vec<u8>,
+    /// Bytes of `buffer` handed over already.
+    done: usize,
+    /// Dropped since the last event written.
+    gap: u64,
+    failed: Option<io::ErrorKind>,
+    stats: WriterStats,
+}
+
+impl<W: Write> core::fmt::Debug for Writer<W> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Writer")
+            .field("dialect", &self.dialect)
+            .field("failed", &self.failed)
+            .field("stats", &self.stats)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<W: Write> Writer<W> {
+    /// Begins a trace in the newest draft's terms.
+    pub fn new(output: W, description: &Description) -> Self {
+        Self::with_dialect(output, description, Dialect::Newest)
+    }
+
+    /// Begins a trace.
+    pub fn with_dialect(output: W, description: &Description, dialect: Dialect) -> Self {
+        let mut buffer = Vec::with_capacity(BATCH + 4096);
+        buffer.push(0x1e);
+        header(&mut buffer, description, dialect);
+        buffer.push(b'\n');
+        Self {
+            output,
+            dialect,
+            buffer,
+            done: 0,
+            gap: 0,
+            failed: None,
+            stats: WriterStats::default(),
+        }
+    }
+
+    /// What became of the events so far.
+    #[must_use]
+    pub const fn stats(&self) -> WriterStats {
+        self.stats
+    }
+
+    /// Why the output is not asked any more.
+    #[must_use]
+    pub const fn error(&self) -> Option<io::ErrorKind> {
+        self.failed
+    }
+
+    /// Hands over what is gathered, as much as the output takes.
+    pub fn flush(&mut self) {
+        self.push_out();
+        if self.failed.is_none() && self.done == self.buffer.len() {
+            let _ = self.output.flush();
+        }
+    }
+
+    /// Flushes and gives the output back.
+    pub fn finish(mut self) -> W
+    where
+        W: Default,
+    {
+        self.flush();
+        core::mem::take(&mut self.output)
+    }
+
+    fn push_out(&mut self) {
+        while self.failed.is_none() && self.done < self.buffer.len() {
+            match self.output.write(&self.buffer[self.done..]) {
+                Ok(0) => self.failed = Some(io::ErrorKind::WriteZero),
+                Ok(len) => {
+                    self.done += len;
+                    self.stats.bytes += len as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => self.failed = Some(error.kind()),
+            }
+        }
+        if self.failed.is_some() {
+            self.buffer = Vec::new();
+            self.done = 0;
+        } else if self.done == self.buffer.len() {
+            self.buffer.clear();
+            self.done = 0;
+        }
+    }
+
+    fn write(&mut self, event: &Event) {
+        self.buffer.push(0x1e);
+        encode::event(&mut self.buffer, event, self.dialect);
+        self.buffer.push(b'\n');
+        self.stats.written += 1;
+    }
+}
+
+impl<W: Write> Sink for Writer<W> {
+    fn event(&mut self, event: &Event) {
+        if self.buffer.len() - self.done >= BOUND {
+            self.push_out();
+        }
+        if self.failed.is_some() || self.buffer.len() - self.done >= BOUND {
+            self.gap += 1;
+            self.stats.dropped += 1;
+            return;
+        }
+        if self.gap > 0 {
+            let count = core::mem::take(&mut self.gap);
+            let data = EventData::EventsDropped { count };
+            let time = event.time;
+            self.write(&Event { time, data });
+        }
+        self.write(event);
+        if self.buffer.len() - self.done >= BATCH {
+            self.push_out();
+        }
+        if self.done > BOUND {
+            self.buffer.drain(..self.done);
+            self.done = 0;
+        }
+    }
+}
+
+impl<W: Write> Drop for Writer<W> {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+/// The schema of the extra fields of `recovery_metrics_updated` and
+/// `recovery_parameters_set`; a URI of our own, as the draft asks of extensions.
+const EXTENSION: &str = "clearway:qlog:events:quic#controller";
+
+fn header(out: &mut Vec<u8>, description: &Description, dialect: Dialect) {
+    Json::new(out).element(|json| {
+        match dialect {
+            Dialect::Newest => {
+                json.text("file_schema", "urn:ietf:params:qlog:file:sequential");
+                json.text("serialization_format", "application/qlog+json-seq");
+            }
+            Dialect::Qvis => {
+                json.text("qlog_version", "0.3");
+                json.text("qlog_format", "JSON-SEQ");
+            }
+        }
+        if !description.title.is_empty() {
+            json.text("title", &description.title);
+        }
+        json.object("trace", |json| trace(json, description, dialect));
+    });
+}
+
+fn trace(json: &mut Json<'_>, description: &Description, dialect: Dialect) {
+    json.object("vantage_point", |json| {
+        json.text("name", "clearway");
+        let role = description.role.map_or("unknown", Role::name);
+        json.text("type", role);
+    });
+    json.object("common_fields", |json| {
+        if let Some(odcid) = &description.original_dcid {
+            json.text("group_id", odcid);
+            if dialect == Dialect::Qvis {
+                json.text("ODCID", odcid);
+            }
+        }
+        match dialect {
+            Dialect::Newest => {
+                json.text("time_format", "relative_to_epoch");
+                json.object("reference_time", |json| {
+                    json.text("clock_type", "monotonic");
+                    json.text("epoch", "unknown");
+                    if let Some(time) = &description.wall_clock {
+                        json.text("wall_clock_time", time);
+                    }
+                });
+            }
+            Dialect::Qvis => {
+                json.text("time_format", "relative");
+                json.u64("reference_time", 0);
+            }
+        }
+    });
+    if dialect == Dialect::Newest {
+        json.array("event_schemas", |json| {
+            let schema = "urn:ietf:params:qlog:events:";
+            json.item(&format!("{schema}quic-{QUIC_EVENTS_DRAFT}"));
+            json.item(&format!("{schema}loglevel-{MAIN_SCHEMA_DRAFT}"));
+            json.item(&format!("{schema}simulation-{MAIN_SCHEMA_DRAFT}"));
+            json.item(EXTENSION);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// Takes so many bytes, then none until told otherwise.
+    #[derive(Clone, Default)]
+    struct Stalling(Arc<Mutex<(Vec<u8>, usize)>>);
+
+    impl Stalling {
+        fn allow(&self, bytes: usize) {
+            self.0.lock().expect("one thread").1 = bytes;
+        }
+
+        fn text(&self) -> String {
+            String::from_utf8(self.0.lock().expect("one thread").0.clone()).expect("UTF-8")
+        }
+    }
+
+    impl Write for Stalling {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let mut state = self.0.lock().expect("one thread");
+            let len = bytes.len().min(state.1);
+            if len == 0 {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            state.1 -= len;
+            state.0.extend_from_slice(&bytes[..len]);
+            Ok(len)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn event(time: u64) -> Event {
+        let new = 1_400;
+        let data = EventData::MtuUpdated { old: None, new };
+        Event { time, data }
+    }
+
+    #[test]
+    fn the_first_256_bytes_say_what_the_file_is() {
+        let mut writer = Writer::new(Vec::new(), &Description::default());
+        writer.event(&event(1_500_000));
+        let bytes = writer.finish();
+        let start = String::from_utf8_lossy(&bytes[..256]).into_owned();
+        assert!(
+            start.starts_with("\u{1e}{\"file_schema\":\"urn:ietf:params:qlog:file:sequential\"")
+        );
+        assert!(start.contains("\"serialization_format\":\"application/qlog+json-seq\""));
+        let text = String::from_utf8(bytes).expect("UTF-8");
+        assert!(text.ends_with(
+            "\u{1e}{\"time\":1.5,\"name\":\"quic:mtu_updated\",\"data\":{\"new\":1400}}\n"
+        ));
+        assert!(text.contains("\"urn:ietf:params:qlog:events:quic-13\""));
+    }
+
+    #[test]
+    fn a_stalled_output_costs_events_not_memory_and_the_gap_is_told() {
+        let output = Stalling::default();
+        let mut writer = Writer::new(output.clone(), &Description::default());
+        for time in 0..40_000 {
+            writer.event(&event(time));
+        }
+        assert!(
+            writer.buffer.len() < BOUND + 4096,
+            "{}",
+            writer.buffer.len()
+        );
+        let dropped = writer.stats().dropped;
+        assert!(dropped > 1_000, "{dropped}");
+        output.allow(usize::MAX);
+        writer.event(&event(50_000));
+        writer.flush();
+        assert_eq!(writer.stats().dropped, dropped);
+        let text = output.text();
+        let gap = format!("\"code\":{dropped}");
+        assert_eq!(text.matches(&gap).count(), 1, "{gap}");
+        assert!(
+            text.ends_with(
+                "{\"time\":0.05,\"name\":\"quic:mtu_updated\",\"data\":{\"new\":1400}}\n"
+            )
+        );
+        // Every line is whole, whatever was dropped.
+        for line in text.split('\u{1e}').skip(1) {
+            serde_json::from_str::<serde_json::Value>(line).expect("JSON");
+        }
+    }
+
+    #[test]
+    fn a_failed_output_is_left_alone() {
+        struct Broken(u32);
+        impl Write for Broken {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                self.0 += 1;
+                assert_eq!(self.0, 1, "asked again");
+                Err(io::ErrorKind::StorageFull.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let mut writer = Writer::new(Broken(0), &Description::default());
+        for time in 0..10_000 {
+            writer.event(&event(time));
+        }
+        assert_eq!(writer.error(), Some(io::ErrorKind::StorageFull));
+        assert!(writer.stats().dropped > 9_000);
+        assert_eq!(writer.buffer.capacity(), 0);
+    }
+}

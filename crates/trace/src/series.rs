@@ -1,0 +1,361 @@
+//! What a trace looks like over time, in columns that a picture can be drawn of.
+
+use std::collections::BTreeMap;
+
+use crate::event::{Event, EventData};
+use crate::sink::Sink;
+
+/// What is drawn over time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Track {
+    /// Congestion window, bytes.
+    Window,
+    /// Bytes in flight; zero is a value.
+    InFlight,
+    /// Slow start threshold, bytes.
+    Ssthresh,
+    /// Latest RTT, nanoseconds.
+    LatestRtt,
+    /// Smoothed RTT, nanoseconds.
+    SmoothedRtt,
+    /// Minimum RTT, nanoseconds.
+    MinRtt,
+    /// Pacing rate, bits per second.
+    PacingRate,
+    /// Delivery rate, bits per second.
+    DeliveryRate,
+    /// A queue on the way, bytes: the lab's, not the trace's
+    /// ([`Series::push`]).
+    Queue,
+}
+
+/// A value at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Point {
+    /// Nanoseconds of the trace.
+    pub time: u64,
+    /// In the track's unit.
+    pub value: u64,
+}
+
+/// The extremes of a track in one column, and its last value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// Where it begins, nanoseconds of the trace.
+    pub time: u64,
+    /// The smallest value.
+    pub min: u64,
+    /// The largest.
+    pub max: u64,
+    /// The one at its end.
+    pub last: u64,
+}
+
+/// Something in words at a time: a state, a marker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Nanoseconds of the trace.
+    pub time: u64,
+    /// What.
+    pub text: String,
+}
+
+/// Points kept of a track before pairs of them are merged, each time halving
+/// the resolution: 16 bytes each.
+const MAX_POINTS: usize = 1 << 20;
+
+/// A trace's figures over time. Bounded: when a track is full, neighbours are
+/// merged so that their extremes stay.
+#[derive(Clone, Debug, Default)]
+pub struct Series {
+    tracks: BTreeMap<Track, Vec<Point>>,
+    losses: Vec<u64>,
+    probes: Vec<u64>,
+    states: Vec<Mark>,
+    markers: Vec<Mark>,
+    flight: u64,
+    end: u64,
+}
+
+impl Series {
+    /// Nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Of a whole trace.
+    #[must_use]
+    pub fn of(events: &[Event]) -> Self {
+        let mut this = Self::new();
+        for event in events {
+            this.event(event);
+        }
+        this
+    }
+
+    /// Adds a value, for figures that no trace has.
+    pub fn push(&mut self, track: Track, time: u64, value: u64) {
+        self.end = self.end.max(time);
+        let points = self.tracks.entry(track).or_default();
+        if points.last().is_some_and(|last| last.value == value) && points.len() > 1 {
+            // A run keeps its ends.
+            let before = points[points.len() - 2].value;
+            if before == value {
+                points.pop();
+            }
+        }
+        points.push(Point { time, value });
+        if points.len() >= MAX_POINTS {
+            thin(points);
+        }
+    }
+
+    /// When the last event was, nanoseconds of the trace.
+    #[must_use]
+    pub const fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// The points of a track, by time.
+    #[must_use]
+    pub fn points(&self, track: Track) -> &[Point] {
+        self.tracks.get(&track).map_or(&[], Vec::as_slice)
+    }
+
+    /// When packets were declared lost.
+    #[must_use]
+    pub fn losses(&self) -> &[u64] {
+        &self.losses
+    }
+
+    /// When the probe timer fired.
+    #[must_use]
+    pub fn probes(&self) -> &[u64] {
+        &self.probes
+    }
+
+    /// Where the controller was, from when on.
+    #[must_use]
+    pub fn states(&self) -> &[Mark] {
+        &self.states
+    }
+
+    /// What the lab marked.
+    #[must_use]
+    pub fn markers(&self) -> &[Mark] {
+        &self.markers
+    }
+
+    /// The largest value of a track.
+    #[must_use]
+    pub fn max(&self, track: Track) -> Option<u64> {
+        self.points(track).iter().map(|point| point.value).max()
+    }
+
+    /// A track between two times in `count` columns of equal width; columns
+    /// without a change repeat the value that held, those before the first
+    /// value are `None`.
+    #[must_use]
+    pub fn columns(&self, track: Track, from: u64, to: u64, count: usize) -> Vec<Option<Column>> {
+        let points = self.points(track);
+        let width = (to.saturating_sub(from) / count.max(1) as u64).max(1);
+        let mut at = points.partition_point(|point| point.time < from);
+        let mut held = at.checked_sub(1).map(|before| points[before].value);
+        (0..count as u64)
+            .map(|index| {
+                let time = from + index * width;
+                let end = time + width;
+                let mut column = held.map(|value| Column {
+                    time,
+                    min: value,
+                    max: value,
+                    last: value,
+                });
+                while let Some(point) = points.get(at).filter(|point| point.time < end) {
+                    let value = point.value;
+                    let known = column.get_or_insert(Column {
+                        time,
+                        min: value,
+                        max: value,
+                        last: value,
+                    });
+                    known.min = known.min.min(value);
+                    known.max = known.max.max(value);
+                    known.last = value;
+                    held = Some(value);
+                    at += 1;
+                }
+                column
+            })
+            .collect()
+    }
+}
+
+/// Merges neighbours: of each four points the extremes stay, in their order.
+fn thin(points: &mut Vec<Point>) {
+    let mut kept = Vec::with_capacity(points.len() / 2 + 2);
+    for four in points.chunks(4) {
+        let (Some(low), Some(high)) = (
+            four.iter().min_by_key(|point| point.value),
+            four.iter().max_by_key(|point| point.value),
+        ) else {
+            continue;
+        };
+        let (first, second) = if low.time <= high.time {
+            (low, high)
+        } else {
+            (high, low)
+        };
+        kept.push(*first);
+        kept.push(*second);
+    }
+    *points = kept;
+}
+
+impl Sink for Series {
+    fn event(&mut self, event: &Event) {
+        let time = event.time;
+        self.end = self.end.max(time);
+        match &event.data {
+            EventData::RecoveryMetricsUpdated(metrics) => {
+                let told = [
+                    (Track::Window, metrics.congestion_window),
+                    (Track::InFlight, metrics.bytes_in_flight),
+                    (Track::Ssthresh, metrics.ssthresh),
+                    (Track::LatestRtt, metrics.latest_rtt),
+                    (Track::SmoothedRtt, metrics.smoothed_rtt),
+                    (Track::MinRtt, metrics.min_rtt),
+                    (Track::PacingRate, metrics.pacing_rate),
+                    (Track::DeliveryRate, metrics.delivery_rate),
+                ];
+                for (track, value) in told {
+                    if let Some(value) = value {
+                        self.push(track, time, value);
+                    }
+                }
+                self.flight = metrics.bytes_in_flight.unwrap_or(self.flight);
+            }
+            EventData::PacketSent(packet) if packet.counts_in_flight() == Some(true) => {
+                self.flight += packet.size.unwrap_or(0);
+                self.push(Track::InFlight, time, self.flight);
+            }
+            EventData::PacketLost {
+                mtu_probe: false, ..
+            } => {
+                if self.losses.len() < MAX_POINTS {
+                    self.losses.push(time);
+                }
+            }
+            EventData::TimerUpdated {
+                kind: Some(crate::event::TimerKind::Pto),
+                change: crate::event::TimerChange::Expired,
+            } => {
+                if self.probes.len() < MAX_POINTS {
+                    self.probes.push(time);
+                }
+            }
+            EventData::CongestionStateUpdated { new, .. } => {
+                if self.states.len() < MAX_POINTS {
+                    self.states.push(Mark {
+                        time,
+                        text: new.to_string(),
+                    });
+                }
+            }
+            EventData::Marker { kind, message } => {
+                if self.markers.len() < MAX_POINTS {
+                    self.markers.push(Mark {
+                        time,
+                        text: format!("{kind}: {message}"),
+                    });
+                }
+            }
+            EventData::TupleAssigned { .. } => self.flight = 0,
+            EventData::PacketSent(_)
+            | EventData::PacketLost { .. }
+            | EventData::TimerUpdated { .. }
+            | EventData::ConnectionStarted(_)
+            | EventData::ConnectionClosed(_)
+            | EventData::ConnectionStateUpdated { .. }
+            | EventData::ParametersSet(_)
+            | EventData::AlpnInformation { .. }
+            | EventData::PacketReceived(_)
+            | EventData::PacketDropped { .. }
+            | EventData::StreamDataRead { .. }
+            | EventData::DataBlockedUpdated { .. }
+            | EventData::StreamDataBlockedUpdated { .. }
+            | EventData::MigrationStateUpdated { .. }
+            | EventData::KeyUpdated { .. }
+            | EventData::KeyDiscarded { .. }
+            | EventData::RecoveryParametersSet(_)
+            | EventData::EcnStateUpdated { .. }
+            | EventData::MtuUpdated { .. }
+            | EventData::Scenario { .. }
+            | EventData::EventsDropped { .. }
+            | EventData::Other { .. } => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Metrics;
+
+    fn metrics(time: u64, window: u64, flight: u64) -> Event {
+        Event {
+            time,
+            data: EventData::RecoveryMetricsUpdated(Box::new(Metrics {
+                congestion_window: Some(window),
+                bytes_in_flight: Some(flight),
+                ..Metrics::default()
+            })),
+        }
+    }
+
+    #[test]
+    fn columns_keep_extremes_and_hold_values() {
+        let series = Series::of(&[
+            metrics(10, 100, 50),
+            metrics(11, 100, 0),
+            metrics(12, 100, 70),
+            metrics(45, 30, 20),
+        ]);
+        let flight = series.columns(Track::InFlight, 0, 50, 5);
+        assert_eq!(flight[0], None);
+        let second = flight[1].expect("a value");
+        assert_eq!((second.min, second.max, second.last), (0, 70, 70));
+        let third = flight[2].expect("held");
+        assert_eq!((third.min, third.max), (70, 70));
+        let last = flight[4].expect("a value");
+        assert_eq!((last.min, last.max, last.last), (20, 70, 20));
+        assert_eq!(series.max(Track::Window), Some(100));
+        assert_eq!(series.end(), 45);
+    }
+
+    #[test]
+    fn runs_keep_their_ends_only() {
+        let mut series = Series::new();
+        for time in 0..1_000 {
+            series.push(Track::Queue, time, 7);
+        }
+        series.push(Track::Queue, 1_000, 8);
+        let times: Vec<u64> = series.points(Track::Queue).iter().map(|p| p.time).collect();
+        assert_eq!(times, [0, 999, 1_000]);
+    }
+
+    #[test]
+    fn thinning_keeps_peaks() {
+        let mut points: Vec<Point> = (0..1_000)
+            .map(|time| Point {
+                time,
+                value: if time == 501 { 9_999 } else { time % 7 },
+            })
+            .collect();
+        thin(&mut points);
+        assert_eq!(points.len(), 500);
+        assert!(points.iter().any(|point| point.value == 9_999));
+        assert!(points.windows(2).all(|pair| pair[0].time <= pair[1].time));
+    }
+}
