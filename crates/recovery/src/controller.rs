@@ -8,7 +8,7 @@ use core::fmt::Debug;
 use core::time::Duration;
 
 use crate::limit::Limit;
-use crate::rate::RateSample;
+use crate::rate::{Delivery, RateSample};
 use crate::time::Instant;
 
 /// Position of a packet in a path's send order, over all packet number spaces.
@@ -66,6 +66,32 @@ pub struct Ack<'a> {
     pub min_rtt: Duration,
     /// Delivery-rate sample, if one was valid.
     pub rate: Option<&'a RateSample>,
+    /// Volumes delivered and lost since the newest newly acknowledged packet
+    /// left: known also where no rate sample was valid.
+    pub delivery: Delivery,
+}
+
+/// One packet in flight was declared lost. Told before the [`Congestion`] it is
+/// part of, in the order of the packet numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct LostPacket {
+    /// When it was found out.
+    pub now: Instant,
+    /// Its position in the path's send order.
+    pub index: SendIndex,
+    /// Its size in bytes, as counted in flight.
+    pub bytes: u64,
+    /// The congestion event it is part of, by its boundary: what
+    /// [`Spurious::event`] names if it proves to be none.
+    pub event: SendIndex,
+    /// Bytes in flight just after it left.
+    pub tx_in_flight: u64,
+    /// Bytes declared lost on the path since it left, itself included.
+    pub lost_since_sent: u64,
+    /// Bytes delivered on the path so far, those of the same ACK included.
+    pub delivered: u64,
+    /// Whether it left while the application was the limit.
+    pub app_limited: bool,
 }
 
 /// Why the window has to come down.
@@ -128,6 +154,45 @@ pub enum State {
     CongestionAvoidance,
     /// Between a congestion event and the first ACK sent after it.
     Recovery,
+    /// BBR: doubling the rate until the pipe is full.
+    Startup,
+    /// BBR: the queue of Startup goes.
+    Drain,
+    /// BBR: slower than the network delivers.
+    ProbeBwDown,
+    /// BBR: as fast as the network delivers.
+    ProbeBwCruise,
+    /// BBR: a round that fills the pipe before a probe.
+    ProbeBwRefill,
+    /// BBR: faster than the network is known to deliver.
+    ProbeBwUp,
+    /// BBR: little in flight, to see the round trip without a queue.
+    ProbeRtt,
+}
+
+/// A controller's model of the path. Rates are bytes per second, volumes bytes;
+/// `None` = no bound, or not yet known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Model {
+    /// Largest delivery rate of the last two probing cycles.
+    pub max_bw: u64,
+    /// The rate that all signals together allow.
+    pub bw: u64,
+    /// Bound of the rate by recent congestion.
+    pub bw_shortterm: Option<u64>,
+    /// Smallest round trip of the last ten seconds.
+    pub min_rtt: Option<Duration>,
+    /// Bound of what is in flight, as probes have found it.
+    pub inflight_longterm: Option<u64>,
+    /// Bound of what is in flight, by recent congestion.
+    pub inflight_shortterm: Option<u64>,
+    /// What ACKs bring at once beyond the expected.
+    pub extra_acked: u64,
+    /// Largest aggregate that leaves at once.
+    pub send_quantum: u64,
+    /// Packet-timed round trips so far.
+    pub round_count: u64,
 }
 
 /// What a controller shows of itself, for traces and statistics.
@@ -141,6 +206,8 @@ pub struct Metrics {
     pub spurious_events: u64,
     /// Times persistent congestion collapsed the window.
     pub persistent_events: u64,
+    /// The model of the path, of controllers that have one.
+    pub model: Option<Model>,
 }
 
 /// A congestion controller: facts in, window and rate out.
@@ -152,6 +219,10 @@ pub trait Controller: Send + Debug {
     /// An ACK frame newly acknowledged packets. Follows `on_congestion` when the
     /// same frame proved losses.
     fn on_ack(&mut self, ack: &Ack<'_>);
+    /// A packet was declared lost. `on_congestion` follows for all of them.
+    fn on_lost(&mut self, lost: &LostPacket) {
+        let _ = lost;
+    }
     /// Packets were declared lost, or marked.
     fn on_congestion(&mut self, event: &Congestion);
     /// A congestion event proved spurious (RFC 9438 §4.9.2).
@@ -170,6 +241,11 @@ pub trait Controller: Send + Debug {
         let _ = bytes;
     }
 
+    /// Whether the controller itself holds the flow back, so that rate samples
+    /// of what is now in flight are marked application-limited (BBR's ProbeRTT).
+    fn marks_app_limited(&self) -> bool {
+        false
+    }
     /// Congestion window in bytes.
     fn window(&self) -> u64;
     /// The smallest window this controller ever answers with.

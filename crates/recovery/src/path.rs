@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use crate::controller::{
-    Congestion, CongestionCause, Controller, SendIndex, Sent, Spurious, State,
+    Congestion, CongestionCause, Controller, LostPacket, SendIndex, Sent, Spurious, State,
 };
 use crate::limit::{Limit, LimitClock};
 use crate::loss::Thresholds;
@@ -214,8 +214,16 @@ impl PathRecovery {
             return rate;
         }
         let quarters = match self.controller.state() {
-            State::SlowStart => 8,
-            State::ConservativeSlowStart | State::CongestionAvoidance | State::Recovery => 5,
+            State::SlowStart | State::Startup => 8,
+            State::ConservativeSlowStart
+            | State::CongestionAvoidance
+            | State::Recovery
+            | State::Drain
+            | State::ProbeBwDown
+            | State::ProbeBwCruise
+            | State::ProbeBwRefill
+            | State::ProbeBwUp
+            | State::ProbeRtt => 5,
         };
         let window = u128::from(self.controller.window());
         let srtt = u128::from(nanos(self.rtt.smoothed()).max(1));
@@ -342,6 +350,7 @@ impl PathRecovery {
         number: u64,
         packet: &Packet<F>,
         config: &Config,
+        now: Instant,
     ) -> Option<SendIndex> {
         self.leave_flight(space, packet);
         if packet.mtu_probe {
@@ -356,7 +365,19 @@ impl PathRecovery {
         }
         let new = packet.index >= self.events.boundary();
         self.loss.new_event |= new;
-        Some(self.events.on_lost(packet.index, self.next_index))
+        let event = self.events.on_lost(packet.index, self.next_index);
+        let delivery = self.rate.delivery_since(&packet.rate);
+        self.controller.on_lost(&LostPacket {
+            now,
+            index: packet.index,
+            bytes: packet.bytes(),
+            event,
+            tx_in_flight: delivery.tx_in_flight,
+            lost_since_sent: delivery.lost,
+            delivered: delivery.total,
+            app_limited: delivery.app_limited,
+        });
+        Some(event)
     }
 
     /// RFC 9002 §7.6.1: with max_ack_delay whatever the space, without backoff.
@@ -394,10 +415,19 @@ impl PathRecovery {
         });
     }
 
+    /// The controller has heard of an ACK: it may hold the flow back itself.
+    pub(crate) fn mark_held_back(&mut self) {
+        if self.controller.marks_app_limited() {
+            self.rate.mark_app_limited(self.in_flight);
+        }
+    }
+
     /// The send path stopped, or resumed, for this reason.
     pub(crate) fn set_limit(&mut self, limit: Limit, now: Instant) {
         self.window_used.mark(self.next_index, limit.uses_window());
-        if limit.is_application() {
+        // With the window full, more data would not have left either: no bubble
+        // (draft-ietf-ccwg-bbr §4.1.2.4).
+        if limit.is_application() && self.in_flight < self.window() {
             self.rate.mark_app_limited(self.in_flight);
         }
         if self.limits.set(limit, now) {

@@ -26,6 +26,23 @@ pub struct RateSample {
     pub newly_acked: u64,
 }
 
+/// What became of the path's data since a packet left, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Delivery {
+    /// Delivered on the path so far (C.delivered).
+    pub total: u64,
+    /// Of that, when the packet left (RS.prior_delivered).
+    pub prior: u64,
+    /// Delivered since the packet left (RS.delivered).
+    pub delivered: u64,
+    /// Declared lost since the packet left (RS.lost).
+    pub lost: u64,
+    /// In flight just after the packet left (RS.tx_in_flight).
+    pub tx_in_flight: u64,
+    /// The packet left while the application was the limit.
+    pub app_limited: bool,
+}
+
 /// The path's delivery at the moment a packet left.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PacketState {
@@ -35,7 +52,8 @@ pub struct PacketState {
     lost: u64,
     /// Bytes in flight just after it left.
     pub tx_in_flight: u64,
-    app_limited: bool,
+    /// Whether it left while the application was the limit.
+    pub app_limited: bool,
 }
 
 /// The newest packet among those that an ACK acknowledged.
@@ -144,6 +162,27 @@ impl Estimator {
         self.lost += bytes;
     }
 
+    /// What became of the path's data since that packet left.
+    #[must_use]
+    pub const fn delivery_since(&self, packet: &PacketState) -> Delivery {
+        Delivery {
+            total: self.delivered,
+            prior: packet.delivered,
+            delivered: self.delivered - packet.delivered,
+            lost: self.lost - packet.lost,
+            tx_in_flight: packet.tx_in_flight,
+            app_limited: packet.app_limited,
+        }
+    }
+
+    /// The same for the newest packet of the ACK at hand; before [`Self::sample`].
+    #[must_use]
+    pub fn delivery(&self) -> Delivery {
+        self.newest
+            .map(|newest| self.delivery_since(&newest.packet))
+            .unwrap_or_default()
+    }
+
     /// The application has nothing to send while window and pacer are open.
     pub fn mark_app_limited(&mut self, in_flight: u64) {
         self.app_limited = (self.delivered + in_flight).max(1);
@@ -162,16 +201,16 @@ impl Estimator {
         if interval < min_rtt || interval.is_zero() {
             return None;
         }
-        let delivered = self.delivered - packet.delivered;
-        let rate = u128::from(delivered) * 1_000_000_000 / u128::from(nanos(interval));
+        let delivery = self.delivery_since(&packet);
+        let rate = u128::from(delivery.delivered) * 1_000_000_000 / u128::from(nanos(interval));
         let sample = RateSample {
             delivery_rate: u64::try_from(rate).unwrap_or(u64::MAX),
-            delivered,
-            lost: self.lost - packet.lost,
-            prior_delivered: packet.delivered,
-            tx_in_flight: packet.tx_in_flight,
+            delivered: delivery.delivered,
+            lost: delivery.lost,
+            prior_delivered: delivery.prior,
+            tx_in_flight: delivery.tx_in_flight,
             interval,
-            app_limited: packet.app_limited,
+            app_limited: delivery.app_limited,
             newly_acked,
         };
         self.latest = Some(sample);
@@ -234,6 +273,8 @@ mod tests {
         let mut rate = Estimator::new();
         let packet = rate.on_sent(at(0), 1000, 0);
         rate.on_acked(&packet, 1000, 0, at(0), at(4));
+        let delivery = rate.delivery();
+        assert_eq!((delivery.total, delivery.delivered), (1000, 1000));
         assert_eq!(rate.sample(MS * 5, 1000), None);
         assert_eq!(rate.delivered(), 1000);
     }

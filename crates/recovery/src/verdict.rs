@@ -271,7 +271,7 @@ impl<F> Recovery<F> {
             return;
         }
         if let Some(path) = path_of(&mut self.paths, packet.path)
-            && let Some(event) = path.on_lost(space, number, &packet, &self.config)
+            && let Some(event) = path.on_lost(space, number, &packet, &self.config, now)
         {
             ledger.lost.push(Remembered {
                 number,
@@ -342,6 +342,7 @@ impl<F> Recovery<F> {
             };
             let rtt = path.rtt;
             let min = rtt.min();
+            let delivery = path.rate.delivery();
             let rate = path.rate.sample(min.unwrap_or_default(), path.ack.bytes);
             path.controller.on_ack(&Ack {
                 now,
@@ -358,7 +359,9 @@ impl<F> Recovery<F> {
                 smoothed_rtt: rtt.smoothed(),
                 min_rtt: min.unwrap_or_else(|| rtt.smoothed()),
                 rate: rate.as_ref(),
+                delivery,
             });
+            path.mark_held_back();
         }
     }
 

@@ -105,7 +105,8 @@ impl Connection {
         let mut mtu = MtuDiscovery::new(self.config.max_mtu);
         mtu.set_peer_limit(self.tls.peer_max_udp_payload());
         let mds = u64::from(mtu.current());
-        let controller = congestion::build(self.config.controller, mds);
+        let seed = self.rng.child("congestion").u64();
+        let controller = congestion::build_seeded(self.config.controller, mds, seed);
         self.recovery.add_path(id, controller, mds, now);
         let mut validation = PathValidation::new();
         validation.start(now, self.pto_of(self.paths.active_id()));

@@ -170,7 +170,7 @@ impl Connection {
         let Common {
             now,
             config,
-            rng,
+            mut rng,
             generator,
             reset_key,
         } = common;
@@ -199,7 +199,9 @@ impl Connection {
             now,
         );
         let mds = u64::from(path.mtu.current());
-        recovery.add_path(id, congestion::build(config.controller, mds), mds, now);
+        let seed = rng.child("congestion").u64();
+        let controller = congestion::build_seeded(config.controller, mds, seed);
+        recovery.add_path(id, controller, mds, now);
         let token: ResetToken = reset_key.token(&tls.local_cid);
         let queue = QueueLimits {
             bytes: config.datagram_buffer,

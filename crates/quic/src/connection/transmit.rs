@@ -117,6 +117,7 @@ impl Connection {
         if self.paths.active().busy
             && self.active_recovery().in_flight() == 0
             && self.limit == Limit::Application
+            && self.wants_data()
         {
             self.recovery.restart_from_idle(id, now);
             self.paths.active_mut().busy = false;

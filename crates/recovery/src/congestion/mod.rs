@@ -31,6 +31,7 @@
 //! | no overflow, ≥ minimum, deterministic, at any scale | `classic::extremes` |
 //! | average window as the models predict | `classic::newreno_averages_what_the_model_predicts`, `classic::cubic_averages_what_the_model_predicts` |
 
+mod bbr;
 mod carry;
 mod classic;
 mod clock;
@@ -42,6 +43,10 @@ mod hystart;
 mod law;
 mod newreno;
 mod prr;
+#[cfg(feature = "specimens")]
+pub mod specimen;
+#[cfg(not(feature = "specimens"))]
+mod specimen;
 
 #[cfg(test)]
 mod sim;
@@ -52,7 +57,10 @@ use core::fmt;
 use core::str::FromStr;
 
 use crate::controller::Controller;
+use specimen::Variant;
 
+/// Seed of controllers that are built without one.
+const DEFAULT_SEED: u64 = 0;
 /// kInitialWindow in datagrams (RFC 9002 §7.2).
 const INITIAL_WINDOW_DATAGRAMS: u64 = 10;
 /// The limit of the initial window in bytes (RFC 9002 §7.2).
@@ -84,6 +92,8 @@ pub enum Algorithm {
     /// CUBIC (RFC 9438).
     #[default]
     Cubic,
+    /// BBR, version 3 (draft-ietf-ccwg-bbr).
+    Bbr,
     /// A window of so many bytes that never moves. Not for shared networks.
     Fixed(u64),
 }
@@ -119,7 +129,32 @@ pub fn build_with(algorithm: Algorithm, slow_start: SlowStart, mds: u64) -> Box<
             let law = cubic::Cubic::default();
             Box::new(Classic::new(law, slow_start, mds))
         }
+        Algorithm::Bbr => Box::new(bbr::Bbr::new(mds, DEFAULT_SEED, Variant::default())),
         Algorithm::Fixed(window) => Box::new(fixed::FixedWindow::new(window, mds)),
+    }
+}
+
+/// As [`build`], with a seed for controllers that draw lots (BBR's probe clock):
+/// flows of different seeds do not probe in step.
+#[must_use]
+pub fn build_seeded(algorithm: Algorithm, mds: u64, seed: u64) -> Box<dyn Controller> {
+    match algorithm {
+        Algorithm::Bbr => Box::new(bbr::Bbr::new(mds, seed, Variant::default())),
+        other => build(other, mds),
+    }
+}
+
+/// A controller with a known bug, for a new path: a test of the tests.
+#[cfg(feature = "specimens")]
+#[must_use]
+pub fn build_specimen(
+    specimen: specimen::Specimen,
+    algorithm: Algorithm,
+    mds: u64,
+) -> Box<dyn Controller> {
+    match algorithm {
+        Algorithm::Bbr => Box::new(bbr::Bbr::new(mds, DEFAULT_SEED, specimen.into())),
+        other => build(other, mds),
     }
 }
 
@@ -128,6 +163,7 @@ impl fmt::Display for Algorithm {
         match self {
             Self::NewReno => f.write_str("newreno"),
             Self::Cubic => f.write_str("cubic"),
+            Self::Bbr => f.write_str("bbr"),
             Self::Fixed(window) => write!(f, "fixed:{window}"),
         }
     }
@@ -142,7 +178,7 @@ impl fmt::Display for UnknownAlgorithm {
         let Self(name) = self;
         write!(
             f,
-            "no congestion controller is called {name:?}; there are newreno, cubic and fixed:BYTES"
+            "no congestion controller is called {name:?}; there are newreno, cubic, bbr and fixed:BYTES"
         )
     }
 }
@@ -157,6 +193,7 @@ impl FromStr for Algorithm {
         match name {
             "newreno" => Ok(Self::NewReno),
             "cubic" => Ok(Self::Cubic),
+            "bbr" => Ok(Self::Bbr),
             other => fixed()
                 .map(Self::Fixed)
                 .ok_or_else(|| UnknownAlgorithm(other.to_owned())),
@@ -173,6 +210,7 @@ mod tests {
         for algorithm in [
             Algorithm::NewReno,
             Algorithm::Cubic,
+            Algorithm::Bbr,
             Algorithm::Fixed(65_536),
         ] {
             assert_eq!(algorithm.to_string().parse(), Ok(algorithm));
@@ -184,7 +222,10 @@ mod tests {
     fn an_unknown_name_is_answered_with_the_known_ones() {
         for name in ["", "reno", "CUBIC", "fixed", "fixed:", "fixed:-1"] {
             let error = name.parse::<Algorithm>().unwrap_err().to_string();
-            assert!(error.contains("newreno, cubic and fixed:BYTES"), "{error}");
+            assert!(
+                error.contains("newreno, cubic, bbr and fixed:BYTES"),
+                "{error}"
+            );
             assert!(error.contains(&format!("{name:?}")), "{error}");
         }
     }
@@ -194,6 +235,7 @@ mod tests {
         for (algorithm, name) in [
             (Algorithm::NewReno, "newreno"),
             (Algorithm::Cubic, "cubic"),
+            (Algorithm::Bbr, "bbr"),
             (Algorithm::Fixed(9_000), "fixed"),
         ] {
             assert_eq!(build(algorithm, 1_200).name(), name);

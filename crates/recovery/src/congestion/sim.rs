@@ -7,6 +7,7 @@ use core::time::Duration;
 
 use crate::controller::{Ack, Congestion, CongestionCause, Controller, SendIndex, Sent};
 use crate::limit::Limit;
+use crate::rate::Delivery;
 use crate::time::{Instant, nanos};
 
 use super::testing::MDS;
@@ -245,6 +246,7 @@ impl Sim {
             smoothed_rtt: rtt,
             min_rtt: self.link.rtt,
             rate: None,
+            delivery: Delivery::default(),
         });
     }
 

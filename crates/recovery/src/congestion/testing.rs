@@ -4,6 +4,7 @@ use core::ops::Range;
 use core::time::Duration;
 
 use crate::controller::{Ack, Congestion, CongestionCause, SendIndex, Sent, Spurious};
+use crate::rate::Delivery;
 use crate::time::Instant;
 
 /// Datagram size in tests.
@@ -43,6 +44,7 @@ pub(super) fn acked(largest: SendIndex, packets: u64, in_flight: u64) -> Ack<'st
         smoothed_rtt: Duration::from_millis(10),
         min_rtt: Duration::from_millis(10),
         rate: None,
+        delivery: Delivery::default(),
     }
 }
 

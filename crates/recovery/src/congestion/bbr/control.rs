@@ -1,0 +1,137 @@
+//! What the flow is controlled by: pacing rate, send quantum and window (§5.6).
+
+use core::time::Duration;
+
+use super::super::initial_window;
+use super::super::specimen::Specimen;
+use super::facts::Facts;
+use super::gains::{MAX_QUANTUM, PACED_SHARE, Percent, STARTUP_PACING_GAIN, rate};
+use super::phase::Phase;
+use super::{Bbr, INFINITE};
+
+impl Bbr {
+    /// UpdateControlParameters() (§5.2.3). The send quantum follows from the
+    /// pacing rate.
+    pub(super) fn update_control_parameters(&mut self, facts: &Facts, recovered: bool) {
+        if !self.measured && facts.rtt.is_some() {
+            self.measured = true;
+            self.init_pacing_rate(Some(facts.srtt));
+        }
+        self.set_pacing_rate_with_gain(self.pacing_gain());
+        self.set_cwnd(facts, recovered);
+    }
+
+    fn pacing_gain(&self) -> Percent {
+        if self.is(Specimen::DrainTrap) && self.phase == Phase::Drain {
+            return super::gains::UNIT_GAIN;
+        }
+        self.phase.pacing_gain()
+    }
+
+    /// InitPacingRate() (§5.6.2): the initial window over the round trip, or
+    /// over a millisecond as long as that is unknown.
+    pub(super) fn init_pacing_rate(&mut self, srtt: Option<Duration>) {
+        if self.is(Specimen::ZeroPacingBootstrap) {
+            self.pacing_rate = 1;
+            return;
+        }
+        if self.is(Specimen::BootstrapRttPoison)
+            && srtt.is_some()
+            && let Some(clocks) = &mut self.clocks
+        {
+            clocks.min_rtt.poison(Duration::from_millis(10));
+        }
+        let srtt = srtt.unwrap_or(Duration::from_millis(1));
+        let nominal = rate(initial_window(self.mds), srtt);
+        self.pacing_rate = STARTUP_PACING_GAIN.of(nominal).max(self.min_pacing_rate());
+    }
+
+    /// A rate below a minimal window a second is no measurement of a path that
+    /// carries QUIC, but it would silence the flow for as long as it is believed.
+    pub(super) fn min_pacing_rate(&self) -> u64 {
+        self.min_pipe_cwnd()
+    }
+
+    /// SetPacingRateWithGain() (§5.6.2).
+    pub(super) fn set_pacing_rate_with_gain(&mut self, gain: Percent) {
+        if self.bw == 0 {
+            return;
+        }
+        let rate = PACED_SHARE.of(gain.of(self.bw));
+        if self.full_pipe.reached || rate > self.pacing_rate {
+            self.pacing_rate = rate;
+            if !self.is(Specimen::ZeroPacingBootstrap) && !self.is(Specimen::WalltimeRate) {
+                self.pacing_rate = rate.max(self.min_pacing_rate());
+            }
+        }
+    }
+
+    /// SetSendQuantum() (§5.6.3): a millisecond of the rate.
+    pub(super) fn send_quantum(&self) -> u64 {
+        (self.pacing_rate / 1000)
+            .min(MAX_QUANTUM)
+            .max(self.mds.saturating_mul(2))
+    }
+
+    /// SetCwnd() (§5.6.4.6).
+    fn set_cwnd(&mut self, facts: &Facts, recovered: bool) {
+        if recovered {
+            self.restore_cwnd();
+        }
+        let max_inflight = self.max_inflight();
+        let grown = self.cwnd.saturating_add(facts.newly_acked);
+        if self.full_pipe.reached {
+            self.cwnd = grown.min(max_inflight);
+        } else if self.cwnd < max_inflight
+            || facts.total_delivered < initial_window(self.mds)
+            || self.is(Specimen::StartupOverrun)
+        {
+            self.cwnd = grown;
+        }
+        if self.is(Specimen::TokenbucketStartup) && self.phase == Phase::Startup {
+            // The bucket is empty, and each ACK brings one token.
+            self.cwnd = facts.in_flight.saturating_add(self.mds);
+        }
+        self.cwnd = self.cwnd.max(self.min_pipe_cwnd());
+        self.bound_cwnd_for_probe_rtt();
+        self.bound_cwnd_for_model();
+        if self.is(Specimen::DrainTrap) && self.phase == Phase::Drain {
+            self.cwnd = self.cwnd.max(self.prior_cwnd).max(facts.in_flight_before);
+        }
+    }
+
+    /// BoundCwndForProbeRTT() (§5.6.4.5).
+    fn bound_cwnd_for_probe_rtt(&mut self) {
+        if self.phase == Phase::ProbeRtt {
+            self.cwnd = self.cwnd.min(self.probe_rtt_cwnd());
+        }
+    }
+
+    /// BoundCwndForModel() (§5.6.4.7).
+    fn bound_cwnd_for_model(&mut self) {
+        let long_term = match self.phase {
+            Phase::Startup | Phase::Drain => INFINITE,
+            Phase::Down | Phase::Refill | Phase::Up => self.inflight_longterm,
+            Phase::Cruise | Phase::ProbeRtt => self.inflight_with_headroom(),
+        };
+        let cap = long_term
+            .min(self.inflight_shortterm)
+            .max(self.min_pipe_cwnd());
+        self.cwnd = self.cwnd.min(cap);
+    }
+
+    /// SaveCwnd() (§5.6.4.4): the last window that neither recovery nor ProbeRTT
+    /// held down.
+    pub(super) fn save_cwnd(&mut self) {
+        self.prior_cwnd = if !self.recovering && self.phase != Phase::ProbeRtt {
+            self.cwnd
+        } else {
+            self.prior_cwnd.max(self.cwnd)
+        };
+    }
+
+    /// RestoreCwnd() (§5.6.4.4).
+    pub(super) fn restore_cwnd(&mut self) {
+        self.cwnd = self.cwnd.max(self.prior_cwnd);
+    }
+}

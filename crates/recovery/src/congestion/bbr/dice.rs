@@ -1,0 +1,57 @@
+//! Randomness for the probe clock: a seed in, the same sequence out.
+
+/// Steele, Lea and Flood's SplitMix64. Probes need to differ between flows and
+/// need not be secret.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Dice(u64);
+
+impl Dice {
+    /// A sequence fixed by `seed`.
+    pub(super) const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.0;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^ (bits >> 31)
+    }
+
+    /// A number in `0..bound`; 0 if `bound` is 0.
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
+        let product = u128::from(self.next()) * u128::from(bound);
+        u64::try_from(product >> 64).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_seed_one_sequence() {
+        let draw = |seed| {
+            let mut dice = Dice::new(seed);
+            (0..20).map(|_| dice.below(1_000_000)).collect::<Vec<_>>()
+        };
+        assert_eq!(draw(7), draw(7));
+        assert_ne!(draw(7), draw(8));
+    }
+
+    #[test]
+    fn draws_cover_the_range_evenly() {
+        let mut dice = Dice::new(1);
+        let mut counts = [0_u32; 10];
+        for _ in 0..10_000 {
+            counts[usize::try_from(dice.below(10)).unwrap()] += 1;
+        }
+        assert!(
+            counts.iter().all(|count| (850..1150).contains(count)),
+            "{counts:?}"
+        );
+        assert_eq!(dice.below(0), 0);
+        assert_eq!(dice.below(1), 0);
+    }
+}

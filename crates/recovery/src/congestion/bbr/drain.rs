@@ -1,0 +1,29 @@
+//! Drain: the queue that Startup built goes (§5.3.2).
+
+use super::super::specimen::Specimen;
+use super::Bbr;
+use super::facts::Facts;
+use super::gains::DRAIN_ROUNDS;
+use super::phase::Phase;
+
+impl Bbr {
+    /// EnterDrain().
+    pub(super) fn enter_drain(&mut self) {
+        self.phase = Phase::Drain;
+        self.drain_start_round = self.rounds.count;
+    }
+
+    /// CheckDrainDone(): no queue left, or the bandwidth was overestimated and
+    /// the queue will not go.
+    pub(super) fn check_drain_done(&mut self, facts: &Facts) {
+        if self.phase != Phase::Drain {
+            return;
+        }
+        let drained = facts.in_flight <= self.inflight_at(self.bw);
+        let overdue = self.rounds.count > self.drain_start_round + DRAIN_ROUNDS;
+        let trapped = self.is(Specimen::DrainTrap) || self.is(Specimen::PreAckInflightExit);
+        if drained || (overdue && !trapped) {
+            self.enter_probe_bw(facts.now);
+        }
+    }
+}

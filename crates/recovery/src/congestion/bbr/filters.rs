@@ -1,0 +1,284 @@
+//! What is remembered of the path: the largest rate of two cycles, the smallest
+//! round trip of ten seconds, the largest aggregate of ten rounds.
+
+use core::time::Duration;
+
+use crate::time::Instant;
+
+use super::gains::{MIN_RTT_FILTER_LEN, PROBE_RTT_INTERVAL, volume};
+
+/// BBR.max_bw_filter (§5.5.3): the maxima of the current and the previous
+/// ProbeBW cycle, which is all that a window of two cycles needs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct MaxBwFilter {
+    previous: u64,
+    current: u64,
+}
+
+impl MaxBwFilter {
+    /// BBR.max_bw in bytes per second; 0 before the first sample.
+    pub(super) fn get(self) -> u64 {
+        self.previous.max(self.current)
+    }
+
+    /// A sample of the current cycle.
+    pub(super) fn update(&mut self, rate: u64) {
+        self.current = self.current.max(rate);
+    }
+
+    /// AdvanceMaxBwFilter(): a new cycle. One without a sample has measured
+    /// nothing, so that it replaces nothing either.
+    pub(super) fn advance(&mut self) {
+        if self.current > 0 {
+            self.previous = core::mem::take(&mut self.current);
+        }
+    }
+
+    /// Specimen `max-filter-same-round`: both slots expire together.
+    pub(super) fn expire_all(&mut self, latest: u64) {
+        *self = Self {
+            previous: 0,
+            current: latest,
+        };
+    }
+
+    /// Specimen `amnesia-after-outage`: nothing is remembered.
+    pub(super) fn forget(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// BBR.min_rtt and the schedule of ProbeRTT (§5.3.4.3), which share samples.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MinRtt {
+    /// `None` = Infinity: no sample yet. No placeholder ever stands in.
+    min: Option<Duration>,
+    stamp: Instant,
+    probe_min: Option<Duration>,
+    probe_stamp: Instant,
+    probe_expired: bool,
+}
+
+impl MinRtt {
+    /// No sample yet.
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            min: None,
+            stamp: now,
+            probe_min: None,
+            probe_stamp: now,
+            probe_expired: false,
+        }
+    }
+
+    /// BBR.min_rtt.
+    pub(super) fn get(self) -> Option<Duration> {
+        self.min
+    }
+
+    /// BBR.probe_rtt_expired, as of the last update.
+    pub(super) fn is_probe_due(self) -> bool {
+        self.probe_expired
+    }
+
+    /// Specimen `bootstrap-rtt-poison`: a guess taken for a sample.
+    pub(super) fn poison(&mut self, guess: Duration) {
+        self.min = Some(guess);
+        self.probe_min = Some(guess);
+    }
+
+    /// A ProbeRTT has just been done.
+    pub(super) fn schedule_next(&mut self, now: Instant) {
+        self.probe_stamp = now;
+    }
+
+    /// UpdateMinRTT() with the ACK's RTT sample, if it gave one.
+    ///
+    /// A sample equal to the minimum refreshes it as a lower one does, as §5.3.4.2
+    /// means it: it has seen the queue just as empty, and a ProbeRTT would learn
+    /// no more.
+    pub(super) fn update(&mut self, sample: Option<Duration>, now: Instant) {
+        self.probe_expired = now > self.probe_stamp + PROBE_RTT_INTERVAL;
+        if let Some(rtt) = sample
+            && (self.probe_expired || self.probe_min.is_none_or(|min| rtt <= min))
+        {
+            self.probe_min = Some(rtt);
+            self.probe_stamp = now;
+        }
+        let Some(probe_min) = self.probe_min else {
+            return;
+        };
+        let expired = now > self.stamp + MIN_RTT_FILTER_LEN;
+        if expired || self.min.is_none_or(|min| probe_min < min) {
+            self.min = Some(probe_min);
+            self.stamp = self.probe_stamp;
+        }
+    }
+}
+
+/// BBR.ExtraAckedFilterLen (§2.12).
+const EXTRA_ACKED_ROUNDS: usize = 10;
+
+/// BBR.extra_acked (§5.5.9): how much more than expected ACKs bring at once.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ExtraAcked {
+    interval_start: Instant,
+    delivered: u64,
+    /// The maximum of each of the last rounds, by round modulo their number.
+    rounds: [u64; EXTRA_ACKED_ROUNDS],
+    round: u64,
+}
+
+impl ExtraAcked {
+    /// Nothing acknowledged yet.
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            interval_start: now,
+            delivered: 0,
+            rounds: [0; EXTRA_ACKED_ROUNDS],
+            round: 0,
+        }
+    }
+
+    /// After idling no ACK was expected (§5.4.1).
+    pub(super) fn restart(&mut self, now: Instant) {
+        self.interval_start = now;
+    }
+
+    /// UpdateACKAggregation(): `acked` bytes came in round `round` while the
+    /// path was thought to deliver `bw` bytes per second.
+    pub(super) fn update(&mut self, acked: u64, bw: u64, cwnd: u64, round: u64, now: Instant) {
+        let mut expected = volume(bw, now - self.interval_start);
+        if self.delivered <= expected {
+            self.delivered = 0;
+            self.interval_start = now;
+            expected = 0;
+        }
+        self.delivered = self.delivered.saturating_add(acked);
+        let extra = self.delivered.saturating_sub(expected).min(cwnd);
+        self.enter(round);
+        let slot = &mut self.rounds[slot(round)];
+        *slot = extra.max(*slot);
+    }
+
+    /// Empties the slots of the rounds gone by.
+    fn enter(&mut self, round: u64) {
+        let gone = round.saturating_sub(self.round);
+        for step in 1..=gone.min(EXTRA_ACKED_ROUNDS as u64) {
+            self.rounds[slot(self.round.wrapping_add(step))] = 0;
+        }
+        self.round = self.round.max(round);
+    }
+
+    /// The maximum of ten rounds, or of the current one in Startup.
+    pub(super) fn get(&self, full_bw_reached: bool) -> u64 {
+        if full_bw_reached {
+            self.rounds.iter().copied().max().unwrap_or(0)
+        } else {
+            self.rounds[slot(self.round)]
+        }
+    }
+}
+
+fn slot(round: u64) -> usize {
+    // Smaller than the number of slots.
+    (round % EXTRA_ACKED_ROUNDS as u64) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_nanos(millis * 1_000_000)
+    }
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn max_bw_spans_two_cycles() {
+        let mut filter = MaxBwFilter::default();
+        filter.update(100);
+        filter.advance();
+        filter.update(40);
+        assert_eq!(filter.get(), 100);
+        filter.advance();
+        assert_eq!(filter.get(), 40, "the first cycle is out of the window");
+        filter.update(60);
+        assert_eq!(filter.get(), 60);
+    }
+
+    #[test]
+    fn a_cycle_without_samples_does_not_age_the_filter() {
+        let mut filter = MaxBwFilter::default();
+        filter.update(100);
+        for _ in 0..10 {
+            filter.advance();
+        }
+        assert_eq!(filter.get(), 100);
+    }
+
+    #[test]
+    fn min_rtt_is_unknown_until_sampled() {
+        let mut filter = MinRtt::new(at(0));
+        filter.update(None, at(10));
+        assert_eq!(filter.get(), None);
+        filter.update(Some(MS * 30), at(20));
+        assert_eq!(filter.get(), Some(MS * 30));
+    }
+
+    #[test]
+    fn min_rtt_falls_at_once_and_rises_after_ten_seconds() {
+        let mut filter = MinRtt::new(at(0));
+        filter.update(Some(MS * 30), at(20));
+        filter.update(Some(MS * 20), at(40));
+        assert_eq!(filter.get(), Some(MS * 20));
+        filter.update(Some(MS * 50), at(5_000));
+        assert!(!filter.is_probe_due());
+        // Five seconds after the last minimum a probe is due, and what it sees
+        // is kept apart until the ten seconds are over.
+        filter.update(Some(MS * 50), at(5_041));
+        assert!(filter.is_probe_due());
+        assert_eq!(filter.get(), Some(MS * 20));
+        filter.update(Some(MS * 60), at(10_041));
+        assert_eq!(filter.get(), Some(MS * 50), "what the probe saw");
+    }
+
+    #[test]
+    fn extra_acked_is_what_comes_beyond_the_rate() {
+        // 1 MB/s; every 10 ms come 10,000 bytes at once.
+        let mut filter = ExtraAcked::new(at(0));
+        for tick in 1..50 {
+            filter.update(10_000, 1_000_000, 1 << 20, 0, at(tick * 10));
+        }
+        assert_eq!(filter.get(true), 10_000);
+        // A steady flow of small ACKs is no aggregate.
+        let mut filter = ExtraAcked::new(at(0));
+        for tick in 1..500 {
+            filter.update(1_000, 1_000_000, 1 << 20, 0, at(tick));
+        }
+        assert_eq!(filter.get(true), 1_000);
+    }
+
+    #[test]
+    fn extra_acked_is_bounded_by_the_window() {
+        let mut filter = ExtraAcked::new(at(0));
+        filter.update(1 << 30, 1_000, 5_000, 0, at(1));
+        assert_eq!(filter.get(true), 5_000);
+    }
+
+    #[test]
+    fn extra_acked_remembers_ten_rounds_and_one_in_startup() {
+        let mut filter = ExtraAcked::new(at(0));
+        filter.update(9_000, 1_000_000, 1 << 20, 3, at(1));
+        assert_eq!((filter.get(false), filter.get(true)), (9_000, 9_000));
+        filter.update(1_000, 1_000_000, 1 << 20, 4, at(1_000));
+        assert_eq!((filter.get(false), filter.get(true)), (1_000, 9_000));
+        filter.update(1_000, 1_000_000, 1 << 20, 12, at(2_000));
+        assert_eq!(filter.get(true), 9_000);
+        filter.update(1_000, 1_000_000, 1 << 20, 13, at(3_000));
+        assert_eq!(filter.get(true), 1_000);
+        filter.update(1_000, 1_000_000, 1 << 20, 1_000_000, at(4_000));
+        assert_eq!(filter.get(true), 1_000);
+    }
+}

@@ -1,0 +1,104 @@
+//! The constants of the algorithm, as hundredths: no floating point.
+
+use core::time::Duration;
+
+use crate::time::nanos;
+
+use super::phase::Phase;
+
+/// A share in hundredths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Percent(pub(super) u64);
+
+impl Percent {
+    /// That share of an amount, rounded down, saturating.
+    pub(super) fn of(self, amount: u64) -> u64 {
+        let share = u128::from(amount) * u128::from(self.0) / 100;
+        u64::try_from(share).unwrap_or(u64::MAX)
+    }
+}
+
+/// What paces Startup: 4·ln(2), so that the rate doubles each round (§2.5).
+pub(super) const STARTUP_PACING_GAIN: Percent = Percent(277);
+/// Drains the queue of Startup in less than a round (§2.5).
+const DRAIN_PACING_GAIN: Percent = Percent(50);
+/// Deceleration after a probe (§5.3.3.1).
+const DOWN_PACING_GAIN: Percent = Percent(90);
+/// Acceleration (§5.3.3.5).
+const UP_PACING_GAIN: Percent = Percent(125);
+/// Everywhere else.
+pub(super) const UNIT_GAIN: Percent = Percent(100);
+/// Lets the rate double each round (§2.6).
+const DEFAULT_CWND_GAIN: Percent = Percent(200);
+/// Room for what UP sends faster (§5.3.3.5).
+const UP_CWND_GAIN: Percent = Percent(225);
+/// Half of the estimated BDP in flight (§2.16.2).
+pub(super) const PROBE_RTT_CWND_GAIN: Percent = Percent(50);
+/// What is left of the rate after the pacing margin of 1 % (§2.5).
+pub(super) const PACED_SHARE: Percent = Percent(99);
+/// Tolerated loss per round trip (§2.8).
+pub(super) const LOSS_THRESHOLD: Percent = Percent(2);
+/// Multiplicative decrease per round with loss (§2.8).
+pub(super) const BETA: Percent = Percent(70);
+/// Share of the long-term bound left to others (§2.8).
+pub(super) const HEADROOM: Percent = Percent(15);
+/// Growth of the rate that shows that the pipe is not full (§5.3.1.2).
+pub(super) const FULL_BW_GROWTH: Percent = Percent(125);
+/// Rounds without that growth that show that it is full (§5.3.1.2).
+pub(super) const FULL_BW_ROUNDS: u8 = 3;
+/// Discontiguous losses in a round that end Startup (§5.3.1.3).
+pub(super) const STARTUP_FULL_LOSS_COUNT: u64 = 6;
+/// Rounds after which Drain ends in any case (§5.3.2).
+pub(super) const DRAIN_ROUNDS: u64 = 3;
+/// MinPipeCwnd in datagrams (§2.8).
+pub(super) const MIN_PIPE_DATAGRAMS: u64 = 4;
+/// Window of min_rtt (§2.16.1).
+pub(super) const MIN_RTT_FILTER_LEN: Duration = Duration::from_secs(10);
+/// Least time between two ProbeRTTs (§2.16.2).
+pub(super) const PROBE_RTT_INTERVAL: Duration = Duration::from_secs(5);
+/// Least time spent with little in flight (§2.16.2).
+pub(super) const PROBE_RTT_DURATION: Duration = Duration::from_millis(200);
+/// Least time between two probes for bandwidth; a random part of a second is
+/// added (§5.3.3.8).
+pub(super) const PROBE_WAIT: Duration = Duration::from_secs(2);
+/// Most rounds between two probes, for the sake of Reno (§5.3.3.8).
+pub(super) const RENO_ROUNDS: u64 = 63;
+/// Largest aggregate (§5.6.3).
+pub(super) const MAX_QUANTUM: u64 = 64 * 1024;
+
+impl Phase {
+    /// BBR.pacing_gain (table of §5.6.1).
+    pub(super) const fn pacing_gain(self) -> Percent {
+        match self {
+            Self::Startup => STARTUP_PACING_GAIN,
+            Self::Drain => DRAIN_PACING_GAIN,
+            Self::Down => DOWN_PACING_GAIN,
+            Self::Cruise | Self::Refill | Self::ProbeRtt => UNIT_GAIN,
+            Self::Up => UP_PACING_GAIN,
+        }
+    }
+
+    /// BBR.cwnd_gain (table of §5.6.1).
+    pub(super) const fn cwnd_gain(self) -> Percent {
+        match self {
+            Self::Startup | Self::Drain | Self::Down | Self::Cruise | Self::Refill => {
+                DEFAULT_CWND_GAIN
+            }
+            Self::Up => UP_CWND_GAIN,
+            Self::ProbeRtt => PROBE_RTT_CWND_GAIN,
+        }
+    }
+}
+
+/// Bytes that a rate (bytes per second) moves in a time, saturating.
+pub(super) fn volume(rate: u64, time: Duration) -> u64 {
+    let bytes = u128::from(rate) * u128::from(nanos(time)) / 1_000_000_000;
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+/// Bytes per second of a volume moved in a time, saturating.
+pub(super) fn rate(volume: u64, time: Duration) -> u64 {
+    let time = u128::from(nanos(time).max(1));
+    let rate = u128::from(volume) * 1_000_000_000 / time;
+    u64::try_from(rate).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,356 @@
+//! BBR, version 3 (draft-ietf-ccwg-bbr): a model of the path instead of a
+//! reaction to loss. Sections cited here are the draft's.
+//!
+//! | room         | holds                                          | source          |
+//! |--------------|------------------------------------------------|-----------------|
+//! | `phase`      | where the flow is                              | §5.1            |
+//! | `gains`      | the constants                                  | §2, §5.6.1      |
+//! | `facts`      | what an ACK says, in the draft's terms         | §2.3            |
+//! | `rounds`     | packet-timed round trips                       | §5.5.1          |
+//! | `filters`    | max_bw, min_rtt, extra_acked                   | §5.5.3 – §5.5.9 |
+//! | `model`      | bandwidth, BDP, bounds of what is in flight    | §5.5, §5.6.4.2  |
+//! | `startup`    | the full pipe, and loss that says so           | §5.3.1          |
+//! | `drain`      | the queue of Startup                           | §5.3.2          |
+//! | `probe_bw`   | the cycle of DOWN, CRUISE, REFILL, UP          | §5.3.3          |
+//! | `long_term`  | the long-term bound, moved by probes           | §5.3.3.9        |
+//! | `probe_rtt`  | the round trip without a queue                 | §5.3.4          |
+//! | `restart`    | sending again after idling                     | §5.4            |
+//! | `loss`       | loss: the probe's verdict, the short-term model| §5.5.10         |
+//! | `undo`       | losses that were none                          | §5.5.11         |
+//! | `control`    | pacing rate, quantum, window                   | §5.6            |
+//! | `dice`       | randomness of the probe clock                  | §5.3.3.8        |
+//!
+//! Where the draft is silent, contradicts itself or meets QUIC:
+//!
+//! - Nothing is known of time before the first packet, so that stamps which the
+//!   draft sets at initialisation are set by it; `probe_rtt_min_delay`, which it
+//!   forgets to initialise, begins as unknown.
+//! - `InitPacingRate()` is repeated at the first RTT sample, or the rate of a
+//!   guessed millisecond would never come down in Startup.
+//! - The clock for coexistence with Reno compares rounds with bytes in the
+//!   draft; here with datagrams.
+//! - Gains follow from the phase (table of §5.6.1); the draft's `StartProbeBW_*`
+//!   leave them to the table.
+//! - ProbeRTT aims at half the BDP, as its code says, not at four packets, as
+//!   §5.6.4.5 says in prose.
+//! - An ACK without a reliable rate sample tells nothing of a plateau.
+//! - "C.inflight reaches inflight_longterm" (§5.3.3.6) is judged by what was in
+//!   flight before the ACK: after it, it never reaches what bounds the window.
+//! - QUIC has no retransmission timeout; a PTO says nothing of congestion (RFC
+//!   9002 §6.2). Persistent congestion takes its place: the window falls to its
+//!   minimum (RFC 9002 §7.6.2), the model stays, and the window is restored as
+//!   after any recovery (§5.6.4.4).
+//! - CE marks count as congestion (§3.6): as losses of the short-term model, and
+//!   as the end of a probe.
+
+mod control;
+mod dice;
+mod drain;
+mod facts;
+mod filters;
+mod gains;
+mod long_term;
+mod loss;
+mod model;
+mod phase;
+mod probe_bw;
+mod probe_rtt;
+mod restart;
+mod rounds;
+mod startup;
+mod undo;
+
+#[cfg(test)]
+mod tests;
+
+use core::time::Duration;
+
+use crate::controller::{
+    Ack, Congestion, Controller, LostPacket, Metrics, Model, SendIndex, Sent, Spurious, State,
+};
+use crate::limit::Limit;
+use crate::time::Instant;
+
+use super::initial_window;
+use super::specimen::{Specimen, Variant};
+use dice::Dice;
+use facts::Facts;
+use filters::{ExtraAcked, MaxBwFilter, MinRtt};
+use gains::MIN_PIPE_DATAGRAMS;
+use loss::LossRound;
+use phase::{AckPhase, Phase};
+use rounds::Rounds;
+use startup::FullPipe;
+use undo::Undo;
+
+/// A bound that does not bind: the draft's Infinity.
+const INFINITE: u64 = u64::MAX;
+
+/// BBRv3.
+#[derive(Debug)]
+pub(super) struct Bbr {
+    variant: Variant,
+    dice: Dice,
+    mds: u64,
+    /// No ACK and no loss yet: the window is the initial one.
+    untouched: bool,
+    metrics: Metrics,
+
+    phase: Phase,
+    ack_phase: AckPhase,
+    rounds: Rounds,
+    /// C.delivered.
+    delivered: u64,
+
+    /// `None` before the first packet: there is no clock to read.
+    clocks: Option<Clocks>,
+    max_bw: MaxBwFilter,
+    /// BBR.bw in bytes per second.
+    bw: u64,
+    bw_shortterm: u64,
+    inflight_shortterm: u64,
+    inflight_longterm: u64,
+
+    full_pipe: FullPipe,
+    loss_round: LossRound,
+    /// BBR.drain_start_round.
+    drain_start_round: u64,
+    probe: Probe,
+    probe_rtt: ProbeRttState,
+    /// BBR.idle_restart.
+    idle_restart: bool,
+
+    undo: Undo,
+    /// Losses of packets before it belong to a congestion event that has begun
+    /// already; an ACK of a later one ends recovery (RFC 9002 §7.3.2).
+    boundary: SendIndex,
+    /// InLossRecovery().
+    recovering: bool,
+    /// BBR.prior_cwnd.
+    prior_cwnd: u64,
+
+    cwnd: u64,
+    /// C.pacing_rate in bytes per second.
+    pacing_rate: u64,
+    /// The pacing rate rests on a measured round trip.
+    measured: bool,
+}
+
+/// What needs the time of the first packet.
+#[derive(Clone, Copy, Debug)]
+struct Clocks {
+    min_rtt: MinRtt,
+    extra_acked: ExtraAcked,
+}
+
+impl Clocks {
+    fn new(now: Instant) -> Self {
+        Self {
+            min_rtt: MinRtt::new(now),
+            extra_acked: ExtraAcked::new(now),
+        }
+    }
+}
+
+/// State of ProbeBW (§2.14).
+#[derive(Clone, Copy, Debug)]
+struct Probe {
+    /// BBR.is_bw_probe_sample: answers to a probe are arriving.
+    is_sample: bool,
+    /// BBR.prev_probe_too_high.
+    too_high: bool,
+    /// BBR.prev_probe_precautionary.
+    precautionary: bool,
+    /// BBR.bw_probe_up_acked, in bytes.
+    up_acked: u64,
+    /// BBR.probe_up_acked_per_inc, in bytes.
+    acked_per_increase: u64,
+    /// BBR.bw_probe_up_rounds.
+    up_rounds: u32,
+    /// BBR.cycle_stamp.
+    cycle_stamp: Instant,
+    /// BBR.bw_probe_wait.
+    wait: Duration,
+}
+
+/// State of ProbeRTT (§2.16.2).
+#[derive(Clone, Copy, Debug, Default)]
+struct ProbeRttState {
+    /// BBR.probe_rtt_done_stamp.
+    done_stamp: Option<Instant>,
+    /// BBR.probe_rtt_round_done.
+    round_done: bool,
+}
+
+impl Bbr {
+    /// OnInit() (§5.2.1). Flows of different seeds probe at different times.
+    pub(super) fn new(mds: u64, seed: u64, variant: Variant) -> Self {
+        let cwnd = initial_window(mds);
+        let mut bbr = Self {
+            variant,
+            dice: Dice::new(seed),
+            mds,
+            untouched: true,
+            metrics: Metrics::default(),
+            phase: Phase::Startup,
+            ack_phase: AckPhase::Init,
+            rounds: Rounds::default(),
+            delivered: 0,
+            clocks: None,
+            max_bw: MaxBwFilter::default(),
+            bw: 0,
+            bw_shortterm: INFINITE,
+            inflight_shortterm: INFINITE,
+            inflight_longterm: INFINITE,
+            full_pipe: FullPipe::default(),
+            loss_round: LossRound::default(),
+            drain_start_round: 0,
+            probe: Probe {
+                is_sample: false,
+                too_high: false,
+                precautionary: false,
+                up_acked: 0,
+                acked_per_increase: INFINITE,
+                up_rounds: 0,
+                cycle_stamp: Instant::ZERO,
+                wait: Duration::ZERO,
+            },
+            probe_rtt: ProbeRttState::default(),
+            idle_restart: false,
+            undo: Undo::default(),
+            boundary: 0,
+            recovering: false,
+            prior_cwnd: 0,
+            cwnd,
+            pacing_rate: 0,
+            measured: false,
+        };
+        bbr.init_pacing_rate(None);
+        bbr
+    }
+
+    fn is(&self, specimen: Specimen) -> bool {
+        self.variant.is(specimen)
+    }
+
+    /// BBR.MinPipeCwnd in bytes.
+    fn min_pipe_cwnd(&self) -> u64 {
+        self.mds.saturating_mul(MIN_PIPE_DATAGRAMS)
+    }
+
+    fn clocks(&mut self, now: Instant) -> &mut Clocks {
+        self.clocks.get_or_insert_with(|| Clocks::new(now))
+    }
+
+    /// UpdateModelAndState() (§5.2.3).
+    fn update_model_and_state(&mut self, facts: &Facts) {
+        self.update_latest_delivery_signals(facts);
+        self.update_congestion_signals(facts);
+        self.update_ack_aggregation(facts);
+        self.check_full_bw_reached(facts);
+        self.check_startup_done(facts);
+        self.check_drain_done(facts);
+        self.update_probe_bw_cycle_phase(facts);
+        self.clocks(facts.now).min_rtt.update(facts.rtt, facts.now);
+        self.check_probe_rtt(facts);
+        self.advance_latest_delivery_signals(facts);
+        self.bound_bw_for_model();
+    }
+}
+
+impl Controller for Bbr {
+    fn on_sent(&mut self, sent: &Sent) {
+        self.clocks(sent.now);
+        let in_flight = sent.in_flight_before.saturating_add(sent.bytes);
+        if in_flight.saturating_add(self.mds) > self.cwnd {
+            self.rounds.note_window_full();
+        }
+    }
+
+    /// UpdateOnACK() (§5.2.3).
+    fn on_ack(&mut self, ack: &Ack<'_>) {
+        self.untouched = false;
+        let facts = self.facts(ack);
+        self.delivered = facts.total_delivered;
+        if ack.in_flight_before.saturating_add(self.mds) > self.cwnd {
+            self.rounds.note_window_full();
+        }
+        self.update_model_and_state(&facts);
+        let recovered = self.recovering && ack.largest_index >= self.boundary;
+        self.recovering &= !recovered;
+        self.update_control_parameters(&facts, recovered);
+    }
+
+    fn on_lost(&mut self, lost: &LostPacket) {
+        self.untouched = false;
+        self.handle_lost_packet(lost);
+    }
+
+    fn on_congestion(&mut self, event: &Congestion) {
+        self.untouched = false;
+        self.handle_congestion(event);
+    }
+
+    fn on_spurious(&mut self, event: &Spurious) {
+        self.handle_spurious_loss_detection(event);
+    }
+
+    /// What limits the flow shows in the marks of its samples and in the use of
+    /// its window.
+    fn on_limit(&mut self, _limit: Limit, _now: Instant) {}
+
+    fn restart_from_idle(&mut self, now: Instant) {
+        self.handle_restart_from_idle(now);
+    }
+
+    fn on_mds(&mut self, mds: u64) {
+        self.mds = mds;
+        if self.untouched {
+            self.cwnd = initial_window(mds);
+            self.init_pacing_rate(None);
+        }
+        self.cwnd = self.cwnd.max(self.min_pipe_cwnd());
+    }
+
+    fn marks_app_limited(&self) -> bool {
+        self.phase == Phase::ProbeRtt
+    }
+
+    fn window(&self) -> u64 {
+        self.cwnd
+    }
+
+    fn min_window(&self) -> u64 {
+        self.min_pipe_cwnd()
+    }
+
+    fn pacing_rate(&self) -> Option<u64> {
+        Some(self.pacing_rate)
+    }
+
+    fn state(&self) -> State {
+        self.phase.state()
+    }
+
+    fn metrics(&self) -> Metrics {
+        let finite = |bound: u64| (bound != INFINITE).then_some(bound);
+        Metrics {
+            model: Some(Model {
+                max_bw: self.max_bw.get(),
+                bw: self.bw,
+                bw_shortterm: finite(self.bw_shortterm),
+                min_rtt: self.min_rtt(),
+                inflight_longterm: finite(self.inflight_longterm),
+                inflight_shortterm: finite(self.inflight_shortterm),
+                extra_acked: self.extra_acked(),
+                send_quantum: self.send_quantum(),
+                round_count: self.rounds.count,
+            }),
+            ..self.metrics
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        "bbr"
+    }
+}

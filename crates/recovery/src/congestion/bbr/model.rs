@@ -1,0 +1,108 @@
+//! The model of the path: bandwidth, BDP, and how much in flight they ask for
+//! (§5.5.2 – §5.5.9, §5.6.4.2).
+
+use core::time::Duration;
+
+use super::super::initial_window;
+use super::super::specimen::Specimen;
+use super::facts::Facts;
+use super::gains::{HEADROOM, Percent, UNIT_GAIN, volume};
+use super::phase::Phase;
+use super::{Bbr, INFINITE};
+
+impl Bbr {
+    /// UpdateMaxBw() (§5.5.5).
+    pub(super) fn update_max_bw(&mut self, facts: &Facts) {
+        self.rounds
+            .update(facts.prior_delivered, facts.total_delivered);
+        let larger = facts.delivery_rate >= self.max_bw.get();
+        if facts.delivery_rate > 0 && (larger || !facts.is_app_limited) {
+            self.max_bw.update(facts.delivery_rate);
+        }
+        if self.is(Specimen::MaxFilterSameRound)
+            && self.rounds.started
+            && self.rounds.count.is_multiple_of(10)
+        {
+            self.max_bw.expire_all(facts.delivery_rate);
+        }
+    }
+
+    /// BoundBWForModel() (§5.5.10.3).
+    pub(super) fn bound_bw_for_model(&mut self) {
+        self.bw = self.max_bw.get().min(self.bw_shortterm);
+    }
+
+    /// ResetShortTermModel() (§5.5.10.3).
+    pub(super) fn reset_short_term_model(&mut self) {
+        self.bw_shortterm = INFINITE;
+        self.inflight_shortterm = INFINITE;
+    }
+
+    /// UpdateACKAggregation() (§5.5.9).
+    pub(super) fn update_ack_aggregation(&mut self, facts: &Facts) {
+        let (bw, cwnd, round) = (self.bw, self.cwnd, self.rounds.count);
+        self.clocks(facts.now)
+            .extra_acked
+            .update(facts.newly_acked, bw, cwnd, round, facts.now);
+    }
+
+    /// BBR.min_rtt; `None` = Infinity.
+    pub(super) fn min_rtt(&self) -> Option<Duration> {
+        self.clocks.and_then(|clocks| clocks.min_rtt.get())
+    }
+
+    /// BBR.extra_acked in bytes.
+    pub(super) fn extra_acked(&self) -> u64 {
+        self.clocks
+            .map_or(0, |clocks| clocks.extra_acked.get(self.full_pipe.reached))
+    }
+
+    /// Bytes that a bandwidth moves in BBR.min_rtt; `None` before a sample.
+    pub(super) fn bdp_of(&self, bw: u64) -> Option<u64> {
+        self.min_rtt().map(|rtt| volume(bw, rtt))
+    }
+
+    /// BDPMultiple(gain) for a bandwidth (§5.6.4.2).
+    pub(super) fn bdp_multiple(&self, bw: u64, gain: Percent) -> u64 {
+        self.bdp_of(bw)
+            .map_or_else(|| initial_window(self.mds), |bdp| gain.of(bdp))
+    }
+
+    /// QuantizationBudget() (§5.6.4.2). For QUIC the offload budget is one
+    /// quantum (§5.5.8.2).
+    pub(super) fn quantization_budget(&self, inflight: u64) -> u64 {
+        let inflight = inflight.max(self.send_quantum()).max(self.min_pipe_cwnd());
+        if self.phase == Phase::Up {
+            inflight.saturating_add(self.mds.saturating_mul(2))
+        } else {
+            inflight
+        }
+    }
+
+    /// Inflight(bw, 1.0): what fills the pipe at a bandwidth and no more.
+    pub(super) fn inflight_at(&self, bw: u64) -> u64 {
+        self.quantization_budget(self.bdp_multiple(bw, UNIT_GAIN))
+    }
+
+    /// UpdateMaxInflight() (§5.6.4.2).
+    pub(super) fn max_inflight(&self) -> u64 {
+        let inflight = self.bdp_multiple(self.bw, self.phase.cwnd_gain());
+        self.quantization_budget(inflight.saturating_add(self.extra_acked()))
+    }
+
+    /// InflightWithHeadroom() (§5.3.3.9).
+    pub(super) fn inflight_with_headroom(&self) -> u64 {
+        if self.inflight_longterm == INFINITE {
+            return INFINITE;
+        }
+        let headroom = HEADROOM.of(self.inflight_longterm).max(self.mds);
+        self.inflight_longterm
+            .saturating_sub(headroom)
+            .max(self.min_pipe_cwnd())
+    }
+
+    /// TargetInflight() (§5.3.3.8): the BDP, unless congestion cut the window.
+    pub(super) fn target_inflight(&self) -> u64 {
+        self.bdp_multiple(self.bw, UNIT_GAIN).min(self.cwnd)
+    }
+}

@@ -1,0 +1,142 @@
+//! ProbeBW: slower, as fast, and faster than the network delivers, in turn
+//! (§5.3.3).
+
+use core::time::Duration;
+
+use crate::time::{Instant, nanos};
+
+use super::super::specimen::Specimen;
+use super::facts::Facts;
+use super::gains::{PROBE_WAIT, RENO_ROUNDS};
+use super::phase::{AckPhase, Phase};
+use super::{Bbr, INFINITE};
+
+impl Bbr {
+    /// EnterProbeBW() (§5.3.3.9).
+    pub(super) fn enter_probe_bw(&mut self, now: Instant) {
+        self.start_probe_bw_down(now);
+    }
+
+    /// StartProbeBW_DOWN().
+    pub(super) fn start_probe_bw_down(&mut self, now: Instant) {
+        self.loss_round.reset_congestion_signals();
+        self.probe.acked_per_increase = INFINITE;
+        self.pick_probe_wait();
+        self.probe.cycle_stamp = now;
+        self.ack_phase = AckPhase::ProbeStopping;
+        self.rounds.restart(self.delivered);
+        self.phase = Phase::Down;
+    }
+
+    /// StartProbeBW_CRUISE().
+    pub(super) fn start_probe_bw_cruise(&mut self) {
+        self.phase = Phase::Cruise;
+    }
+
+    /// StartProbeBW_REFILL().
+    pub(super) fn start_probe_bw_refill(&mut self) {
+        self.reset_short_term_model();
+        self.probe.up_rounds = 0;
+        self.probe.up_acked = 0;
+        self.probe.precautionary = false;
+        self.ack_phase = AckPhase::Refilling;
+        self.rounds.restart(self.delivered);
+        self.phase = Phase::Refill;
+    }
+
+    /// StartProbeBW_UP().
+    fn start_probe_bw_up(&mut self, facts: &Facts) {
+        self.ack_phase = AckPhase::ProbeStarting;
+        self.rounds.restart(self.delivered);
+        self.full_pipe.reset(facts.delivery_rate);
+        self.phase = Phase::Up;
+        self.raise_inflight_longterm_slope();
+    }
+
+    /// UpdateProbeBWCyclePhase(): the state machine, on each ACK.
+    pub(super) fn update_probe_bw_cycle_phase(&mut self, facts: &Facts) {
+        if !self.full_pipe.reached || self.adapt_long_term_model(facts) {
+            return;
+        }
+        match self.phase {
+            Phase::Startup | Phase::Drain | Phase::ProbeRtt => {}
+            Phase::Down => {
+                if !self.probe_if_time(facts.now) && self.is_time_to_cruise(facts) {
+                    self.start_probe_bw_cruise();
+                }
+            }
+            Phase::Cruise => {
+                self.probe_if_time(facts.now);
+            }
+            Phase::Refill => {
+                if self.rounds.started {
+                    self.probe.is_sample = true;
+                    self.start_probe_bw_up(facts);
+                }
+            }
+            Phase::Up => {
+                if self.is_time_to_go_down(facts) {
+                    self.probe.too_high = false;
+                    self.start_probe_bw_down(facts.now);
+                }
+            }
+        }
+    }
+
+    /// IsTimeToProbeBW() (§5.3.3.8): from DOWN or CRUISE to REFILL.
+    fn probe_if_time(&mut self, now: Instant) -> bool {
+        if self.phase == Phase::Down && self.is(Specimen::DownTrap) {
+            return false;
+        }
+        let elapsed = now > self.probe.cycle_stamp + self.probe.wait;
+        let due = elapsed || self.is_reno_coexistence_probe_time();
+        if due {
+            self.start_probe_bw_refill();
+        }
+        due
+    }
+
+    /// PickProbeWait() (§5.3.3.8).
+    fn pick_probe_wait(&mut self) {
+        self.rounds.since_probe_up = self.dice.below(2);
+        let random = self.dice.below(nanos(Duration::from_secs(1)));
+        self.probe.wait = PROBE_WAIT + Duration::from_nanos(random);
+    }
+
+    /// IsRenoCoexistenceProbeTime() (§5.3.3.8), in datagrams: a round for each
+    /// that Reno would grow by.
+    fn is_reno_coexistence_probe_time(&self) -> bool {
+        let rounds = (self.target_inflight() / self.mds.max(1)).min(RENO_ROUNDS);
+        self.rounds.since_probe_up >= rounds
+    }
+
+    /// IsTimeToCruise() (§5.3.3.9): headroom is free, and no queue is left.
+    fn is_time_to_cruise(&mut self, facts: &Facts) -> bool {
+        if self.is(Specimen::DownTrap) {
+            // The maximum ages while the flow waits, and the target with it.
+            if self.rounds.started {
+                self.max_bw.expire_all(facts.delivery_rate);
+            }
+            return self
+                .bdp_of(self.bw)
+                .is_some_and(|bdp| facts.in_flight_before < bdp);
+        }
+        facts.in_flight <= self.inflight_with_headroom()
+            && facts.in_flight <= self.inflight_at(self.max_bw.get())
+    }
+
+    /// IsTimeToGoDown() (§5.3.3.9).
+    fn is_time_to_go_down(&mut self, facts: &Facts) -> bool {
+        let reached = facts.in_flight_before.saturating_add(self.mds) > self.inflight_longterm;
+        if self.probe.too_high && reached {
+            self.probe.precautionary = true;
+            return true;
+        }
+        if self.rounds.is_cwnd_limited() && self.cwnd >= self.inflight_longterm {
+            // The bound limits the bandwidth, so a plateau says nothing.
+            self.full_pipe.reset(facts.delivery_rate);
+            return false;
+        }
+        self.full_pipe.now
+    }
+}

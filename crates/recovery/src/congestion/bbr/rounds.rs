@@ -1,0 +1,82 @@
+//! Packet-timed round trips (§5.5.1).
+
+/// Counts rounds: one ends when a packet is acknowledged that had left after
+/// everything delivered at its start.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Rounds {
+    /// BBR.round_count.
+    pub(super) count: u64,
+    /// BBR.round_start: the ACK at hand began a round.
+    pub(super) started: bool,
+    /// BBR.rounds_since_probe_up.
+    pub(super) since_probe_up: u64,
+    /// BBR.next_round_delivered.
+    next_delivered: u64,
+    /// The window was in full use in this round, and in the one before.
+    limited: [bool; 2],
+}
+
+impl Rounds {
+    /// StartRound(): from here on everything delivered so far is the past.
+    pub(super) fn restart(&mut self, delivered: u64) {
+        self.next_delivered = delivered;
+    }
+
+    /// UpdateRound(): the newest acknowledged packet had left when
+    /// `prior_delivered` bytes were delivered; now it is `delivered`.
+    pub(super) fn update(&mut self, prior_delivered: u64, delivered: u64) {
+        self.started = prior_delivered >= self.next_delivered;
+        if self.started {
+            self.restart(delivered);
+            self.count += 1;
+            self.since_probe_up = self.since_probe_up.saturating_add(1);
+            self.limited = [false, self.limited[0]];
+        }
+    }
+
+    /// The window has no room for another packet.
+    pub(super) fn note_window_full(&mut self) {
+        self.limited[0] = true;
+    }
+
+    /// C.is_cwnd_limited (§2.2).
+    pub(super) fn is_cwnd_limited(&self) -> bool {
+        self.limited[0] || self.limited[1]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_is_a_flight_whatever_the_time() {
+        let mut rounds = Rounds::default();
+        rounds.update(0, 1_000);
+        assert!(rounds.started, "the first ACK begins the first round");
+        // The rest of the first flight left before anything was delivered.
+        rounds.update(0, 5_000);
+        assert!(!rounds.started);
+        // What left at the first ACK comes back.
+        rounds.update(1_000, 6_000);
+        assert!(rounds.started);
+        assert_eq!(rounds.count, 2);
+        rounds.update(5_000, 7_000);
+        assert!(!rounds.started);
+        rounds.restart(9_000);
+        rounds.update(8_999, 10_000);
+        assert!(!rounds.started, "restarted");
+        rounds.update(9_000, 10_000);
+        assert!(rounds.started);
+    }
+
+    #[test]
+    fn the_use_of_the_window_is_remembered_for_a_round() {
+        let mut rounds = Rounds::default();
+        rounds.note_window_full();
+        rounds.update(0, 1_000);
+        assert!(rounds.is_cwnd_limited());
+        rounds.update(1_000, 2_000);
+        assert!(!rounds.is_cwnd_limited());
+    }
+}

@@ -1,0 +1,80 @@
+//! Losses that were none: what they changed is taken back (§5.5.11).
+
+use crate::controller::{SendIndex, Spurious};
+
+use super::Bbr;
+use super::phase::Phase;
+
+/// A probe that loss ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Probing {
+    /// Startup.
+    Startup,
+    /// ProbeBW_UP.
+    Up,
+}
+
+/// State from before a congestion event (§2.15).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Undo {
+    /// The event, by its boundary.
+    pub(super) event: Option<SendIndex>,
+    /// BBR.undo_state.
+    pub(super) was_probing: Option<Probing>,
+    bw_shortterm: u64,
+    inflight_shortterm: u64,
+    inflight_longterm: u64,
+}
+
+impl Bbr {
+    /// SaveStateUponLoss() (§5.5.11.1), once per congestion event: its later
+    /// losses find a state which the first one has already changed.
+    pub(super) fn save_state_upon_loss(&mut self, event: SendIndex) {
+        self.save_cwnd();
+        if self.undo.event.is_some_and(|saved| saved >= event) {
+            return;
+        }
+        self.undo = Undo {
+            event: Some(event),
+            was_probing: None,
+            bw_shortterm: self.bw_shortterm,
+            inflight_shortterm: self.inflight_shortterm,
+            inflight_longterm: self.inflight_longterm,
+        };
+    }
+
+    /// Congestion that is proved otherwise can't be undone any more.
+    pub(super) fn forget_undo(&mut self) {
+        self.undo = Undo::default();
+    }
+
+    /// HandleSpuriousLossDetection() (§5.5.11.2).
+    pub(super) fn handle_spurious_loss_detection(&mut self, event: &Spurious) {
+        if self.undo.event != Some(event.event) {
+            return;
+        }
+        let undo = core::mem::take(&mut self.undo);
+        self.metrics.spurious_events += 1;
+        self.recovering = false;
+        self.restore_cwnd();
+        self.loss_round.loss_seen = false;
+        self.full_pipe.reset(0);
+        self.bw_shortterm = self.bw_shortterm.max(undo.bw_shortterm);
+        self.inflight_shortterm = self.inflight_shortterm.max(undo.inflight_shortterm);
+        self.inflight_longterm = self.inflight_longterm.max(undo.inflight_longterm);
+        match undo.was_probing {
+            Some(Probing::Startup) if self.phase != Phase::Startup => {
+                self.full_pipe.reached = false;
+                if self.phase != Phase::ProbeRtt {
+                    self.enter_startup();
+                }
+            }
+            Some(Probing::Up) if self.phase != Phase::Up => {
+                if self.phase != Phase::ProbeRtt {
+                    self.start_probe_bw_refill();
+                }
+            }
+            Some(Probing::Startup | Probing::Up) | None => {}
+        }
+    }
+}
