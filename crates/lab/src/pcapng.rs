@@ -89,14 +89,14 @@ impl Capture {
 fn write_packet(out: &mut Vec<u8>, sighting: &Sighting<'_>) {
     let interface = match (sighting.direction, sighting.fate) {
         (Direction::Up, Fate::Arrived) => AT_SERVER,
-        (Direction::Up, Fate::Sent | Fate::QueueFull | Fate::Thinned) => AT_CLIENT,
+        (Direction::Up, Fate::Sent | Fate::QueueFull | Fate::Dropped) => AT_CLIENT,
         (Direction::Down, Fate::Arrived) => AT_CLIENT,
-        (Direction::Down, Fate::Sent | Fate::QueueFull | Fate::Thinned) => AT_SERVER,
+        (Direction::Down, Fate::Sent | Fate::QueueFull | Fate::Dropped) => AT_SERVER,
     };
     let comment = match sighting.fate {
         Fate::Sent | Fate::Arrived => None,
         Fate::QueueFull => Some("dropped: the queue was full"),
-        Fate::Thinned => Some("dropped: an acknowledgement thinned out"),
+        Fate::Dropped => Some("dropped before the queue"),
     };
     let bytes = ip_packet(sighting.packet);
     let nanos = sighting.at.as_nanos() + crate::stack::UNIX_ORIGIN * 1_000_000_000;

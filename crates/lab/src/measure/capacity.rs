@@ -6,7 +6,7 @@ use clearway_links::{LinkConfig, Rate, Time};
 
 /// Bits that the link's serialiser can send between two moments, headers
 /// included; `None` if its rate has no limit. `origin` is when its clock
-/// started.
+/// started. Of a trace, its mean over a round counts.
 #[must_use]
 pub fn capacity_bits(
     config: &LinkConfig,
@@ -14,6 +14,9 @@ pub fn capacity_bits(
     from: Time,
     to: Time,
 ) -> Option<f64> {
+    if let Some(trace) = &config.trace {
+        return part(trace.mean(), to - from);
+    }
     let elapsed = |at: Time| origin.and_then(|origin| at.checked_since(origin));
     let mut at = from;
     let mut rate = config.rate.at(elapsed(from));

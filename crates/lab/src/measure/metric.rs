@@ -60,8 +60,9 @@ metrics! {
     spurious Number "losses that were acknowledged after all" |run| {
         Some(run.flows.iter().map(|f| f.sender().spurious_losses).sum::<u64>() as f64)
     };
-    drops Number "packets that the bulk's queue refused" |run| {
-        Some(link(run).dropped_queue as f64)
+    drops Number "packets that the bulk's queue, its management or its policer dropped" |run| {
+        let link = link(run);
+        Some((link.dropped_queue + link.dropped_aqm + link.dropped_policer) as f64)
     };
     marks Number "packets that the bulk's queue marked" |run| Some(link(run).ce_marked as f64);
     jain Number "fairness among bulk flows after the warm-up" |run| jain(&shares(run));
@@ -186,16 +187,15 @@ fn rtts(run: &Outcome) -> Vec<f64> {
         .collect()
 }
 
-/// Packets that never waited count as zero.
 fn queue_mean(run: &Outcome) -> Option<f64> {
-    let stats = link(run);
-    let through = stats.sent.checked_sub(stats.dropped_queue)?;
-    (through > 0).then(|| stats.queueing_total.as_secs_f64() / through as f64)
+    let sojourn = &link(run).sojourn;
+    (sojourn.count() > 0).then(|| sojourn.mean().as_secs_f64())
 }
 
 fn sojourn(run: &Outcome, share: f64) -> Option<f64> {
-    let values: Vec<f64> = run.sojourns.iter().copied().map(f64::from).collect();
-    percentile(&values, share)
+    let sojourn = &link(run).sojourn;
+    let permille = (share * 1e3).round() as u32;
+    (sojourn.count() > 0).then(|| sojourn.permille(permille).as_secs_f64())
 }
 
 fn losses(run: &Outcome) -> (u64, u64) {

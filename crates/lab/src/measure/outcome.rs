@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use clearway_links::{LinkStats, Time};
+use clearway_trace::Finding;
 
 use crate::app::Record;
 use crate::scenario::Case;
@@ -96,9 +97,6 @@ pub struct Outcome {
     pub down_capacity: Option<f64>,
     /// Rate of the bulk's link at each of `recovery_from`, bit/s.
     pub recovery_rates: Vec<Option<f64>>,
-    /// Time that packets spent in the shared queue of the bulk's direction
-    /// after `warmup`, seconds, unsorted.
-    pub sojourns: Vec<f32>,
     /// Thousandths of what a server had received that it sent before it knew
     /// the client's address.
     pub amplification_permille: u64,
@@ -106,6 +104,9 @@ pub struct Outcome {
     pub digest: u64,
     /// Events handled.
     pub events: u64,
+    /// What the detectors found at the senders, if they were asked to look,
+    /// with the flow's place.
+    pub findings: Vec<(usize, Finding)>,
     /// What must never happen: packets unaccounted for, wrong bytes.
     pub violations: Vec<String>,
 }
@@ -182,10 +183,10 @@ impl Outcome {
             up_capacity: None,
             down_capacity: None,
             recovery_rates: Vec::new(),
-            sojourns: Vec::new(),
             amplification_permille: 0,
             digest: 0,
             events: 0,
+            findings: Vec::new(),
             violations: vec![message],
         }
     }

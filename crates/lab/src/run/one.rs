@@ -5,12 +5,15 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use clearway_links::{Direction, Time};
+use clearway_quic::Instant;
+use clearway_quic::event::{Observer, TraceEvent};
 use clearway_recovery::congestion::Algorithm;
+use clearway_trace::{Detectors, Profile, Recorder, Shared};
 
 use crate::app::{Client, Log, Record, Server};
 use crate::measure::{Bulk, FlowOutcome, Outcome, Sample, capacity_bits};
 use crate::scenario::{Case, Flow};
-use crate::stack::{ClearwayFactory, Figures, Secrets, StackFactory, Tls, Watcher};
+use crate::stack::{Birth, ClearwayFactory, Figures, Role, Secrets, StackFactory, Tls, Watcher};
 use crate::world::{NodeId, Stretch, Tap, World};
 
 /// What to watch a run with.
@@ -18,6 +21,8 @@ use crate::world::{NodeId, Stretch, Tap, World};
 pub struct Extras {
     /// Is shown every datagram.
     pub tap: Option<Box<dyn Tap>>,
+    /// Let the detectors look at every sender.
+    pub detect: bool,
     /// Makes trace sinks.
     pub watcher: Option<Watcher>,
     /// Takes the TLS secrets.
@@ -39,6 +44,8 @@ struct Live {
     samples: Vec<Sample>,
     controller: String,
     base_rtt: Duration,
+    /// What looks at its sender.
+    detectors: Option<Shared<Detectors>>,
 }
 
 /// Runs `case` with all randomness from `seed`.
@@ -79,7 +86,45 @@ pub fn run_case(case: &Case, seed: u64, extras: Extras) -> Outcome {
     conclude(case, seed, &world, lives, finished, violations)
 }
 
-fn factory(case: &Case, controller: &str, extras: &Extras) -> ClearwayFactory {
+/// Watches the end that sends with `detectors`, and all ends with `other`.
+fn watcher(flow: &Flow, detectors: Option<&Shared<Detectors>>, other: Option<&Watcher>) -> Option<Watcher> {
+    let Some(detectors) = detectors.cloned() else {
+        return other.cloned();
+    };
+    let sender = match flow.bulk {
+        Bulk::Down | Bulk::Both => Role::Server,
+        Bulk::Up => Role::Client,
+    };
+    let other = other.cloned();
+    Some(Watcher(Rc::new(move |birth: &Birth| {
+        let own = (birth.role == sender).then(|| {
+            Box::new(Recorder::since(Instant::ZERO, detectors.clone())) as Box<dyn Observer>
+        });
+        let other = other.as_ref().and_then(|watcher| (watcher.0)(birth));
+        match (own, other) {
+            (Some(own), Some(other)) => Some(Box::new(Both(own, other))),
+            (own, other) => own.or(other),
+        }
+    })))
+}
+
+/// Two observers of one connection.
+#[derive(Debug)]
+struct Both(Box<dyn Observer>, Box<dyn Observer>);
+
+impl Observer for Both {
+    fn on_event(&mut self, now: Instant, event: &TraceEvent<'_>) {
+        self.0.on_event(now, event);
+        self.1.on_event(now, event);
+    }
+}
+
+fn factory(
+    case: &Case,
+    controller: &str,
+    extras: &Extras,
+    watcher: Option<Watcher>,
+) -> ClearwayFactory {
     let mut config = case.transport.clone();
     // Plans only hold controllers that exist.
     config.controller = controller.parse().unwrap_or(Algorithm::Cubic);
@@ -90,14 +135,18 @@ fn factory(case: &Case, controller: &str, extras: &Extras) -> ClearwayFactory {
             x25519_only: case.x25519_only,
             secrets: extras.secrets.clone(),
         },
-        watcher: extras.watcher.clone(),
+        watcher,
     }
 }
 
 fn begin(case: &Case, flow: &Flow, world: &mut World, extras: &Extras) -> Live {
     let log = Rc::new(RefCell::new(Record::default()));
     let controller = flow.controller.as_ref().unwrap_or(&case.controller);
-    let own: Rc<dyn StackFactory> = Rc::new(factory(case, controller, extras));
+    let detectors = extras
+        .detect
+        .then(|| Shared::new(Detectors::new(&Profile::default())));
+    let watcher = watcher(flow, detectors.as_ref(), extras.watcher.as_ref());
+    let own: Rc<dyn StackFactory> = Rc::new(factory(case, controller, extras, watcher));
     let stack = match (&extras.stack, &flow.controller) {
         (Some(stack), None) => stack.clone(),
         (Some(_), Some(_)) | (None, _) => own,
@@ -116,6 +165,7 @@ fn begin(case: &Case, flow: &Flow, world: &mut World, extras: &Extras) -> Live {
         samples: Vec::new(),
         controller: stack.name(),
         base_rtt: case.network.base_rtt() + leg,
+        detectors,
     }
 }
 
@@ -175,7 +225,14 @@ fn conclude(
     let origin = origin.unwrap_or(Time::ZERO);
     let recovery_from: Vec<Time> = case.recovery_from.iter().map(|&at| origin + at).collect();
     let mut flows = Vec::new();
-    for (live, flow) in lives.into_iter().zip(&case.flows) {
+    let mut findings = Vec::new();
+    for (index, (live, flow)) in lives.into_iter().zip(&case.flows).enumerate() {
+        if let Some(detectors) = &live.detectors {
+            let empty = Detectors::new(&Profile::default());
+            let detectors = detectors.with(|all| core::mem::replace(all, empty));
+            let found = detectors.finish(now.as_nanos());
+            findings.extend(found.into_iter().map(|finding| (index, finding)));
+        }
         let record = live.log.borrow().clone();
         violations.extend(record.violations.iter().cloned());
         if let Some(why) = &record.failure {
@@ -215,10 +272,10 @@ fn conclude(
         down: *world.link_stats(Direction::Down),
         up_capacity: capacity(Direction::Up),
         down_capacity: capacity(Direction::Down),
-        sojourns: Vec::new(),
         amplification_permille: world.amplification_permille(),
         digest: world.digest(),
         events: world.events(),
+        findings,
         violations,
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use clearway_trace::Finding;
 use serde::Serialize;
 
 use crate::measure::{METRICS, Outcome};
@@ -26,6 +27,9 @@ pub struct Row {
     pub metrics: BTreeMap<&'static str, f64>,
     /// What held the sender back, as shares of its life.
     pub limits: BTreeMap<&'static str, f64>,
+    /// What the detectors found beyond what the scenario declares, if they
+    /// were asked to look.
+    pub findings: Vec<Finding>,
     /// What must never happen.
     pub violations: Vec<String>,
     /// Names of the bars that this run alone did not reach.
@@ -55,6 +59,7 @@ impl Row {
             ended: run.ended.as_nanos() as f64 / 1e9,
             metrics: metrics.collect(),
             limits: limits(run),
+            findings: unexpected(case, run),
             violations: run.violations.clone(),
             failed: failed.collect(),
             digest: format!("{:016x}", run.digest),
@@ -67,6 +72,16 @@ impl Row {
     pub fn get(&self, name: &str) -> Option<f64> {
         self.metrics.get(name).copied()
     }
+}
+
+/// Findings that the scenario does not declare.
+fn unexpected(case: &Case, run: &Outcome) -> Vec<Finding> {
+    let declared = |finding: &Finding| {
+        let name = finding.detector.name();
+        case.expected_findings.iter().any(|expected| expected == name)
+    };
+    let findings = run.findings.iter().map(|(_, finding)| finding);
+    findings.filter(|finding| !declared(finding)).cloned().collect()
 }
 
 fn limits(run: &Outcome) -> BTreeMap<&'static str, f64> {

@@ -8,7 +8,6 @@
 mod bars;
 mod case;
 mod catalogue;
-mod cellular;
 mod error;
 mod flows;
 mod network;

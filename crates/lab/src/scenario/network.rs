@@ -4,7 +4,6 @@ use core::time::Duration;
 
 use clearway_links::{LinkConfig, QueueLimit, Rate, Span};
 
-use super::cellular::Cellular;
 use super::error::{ScenarioError, Source};
 use super::tree::{Leaf, Table};
 use super::variables::{Assignment, substitute};
@@ -22,8 +21,6 @@ pub(super) struct NetworkText {
     up: Option<Leaf>,
     down: Option<Leaf>,
     clock: Option<Leaf>,
-    keep_acks: Option<Leaf>,
-    cellular: Option<Cellular>,
 }
 
 impl NetworkText {
@@ -34,11 +31,6 @@ impl NetworkText {
             up: table.take_leaf(source, "up")?,
             down: table.take_leaf(source, "down")?,
             clock: table.take_leaf(source, "clock")?,
-            keep_acks: table.take_leaf(source, "keep_acks")?,
-            cellular: table
-                .take_table(source, "cellular")?
-                .map(|cellular| Cellular::read(cellular, source))
-                .transpose()?,
         };
         table.finish(source, "[network]")?;
         Ok(this)
@@ -47,7 +39,6 @@ impl NetworkText {
     pub(super) fn compile(
         &self,
         variables: &Assignment,
-        length: Duration,
         source: &Source<'_>,
     ) -> Result<Network, ScenarioError> {
         let mut links = [LinkConfig::default(), LinkConfig::default()];
@@ -56,9 +47,6 @@ impl NetworkText {
             for link in &mut links {
                 link.delay = Span(rtt / 2).into();
             }
-        }
-        if let Some(cellular) = &self.cellular {
-            links[1].rate = cellular.schedule(length);
         }
         let texts = [
             [self.both.as_ref(), self.up.as_ref()],
@@ -82,11 +70,6 @@ impl NetworkText {
             up,
             down,
             clock: self.clock(variables, source)?,
-            keep_acks: self
-                .keep_acks
-                .as_ref()
-                .map(|leaf| count(leaf, variables, source))
-                .transpose()?,
         })
     }
 
@@ -143,6 +126,10 @@ fn set_queue(
     source: &Source<'_>,
 ) -> Result<(), ScenarioError> {
     let wrong = |problem: String| source.error(&leaf.span, problem, QUEUE_RIGHT);
+    if text.contains(',') {
+        let set = link.set("queue", text);
+        return set.map_err(|error| wrong(error.to_string()));
+    }
     let time = match text.strip_suffix("bdp") {
         Some(factor) => {
             let factor: f64 = factor
@@ -174,7 +161,7 @@ fn set_queue(
         }
         QueueLimit::Bytes(_) | QueueLimit::Packets(_) | QueueLimit::Unlimited => {}
     }
-    link.queue = limit;
+    link.queue = limit.into();
     Ok(())
 }
 

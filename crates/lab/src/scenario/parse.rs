@@ -187,7 +187,7 @@ impl Scenario {
             scenario: self.name.clone(),
             variant: variables.label.clone(),
             controller: controller.to_owned(),
-            network: self.network.compile(variables, duration, source)?,
+            network: self.network.compile(variables, source)?,
             flows,
             duration,
             warmup: warmup.transpose()?.unwrap_or_default(),

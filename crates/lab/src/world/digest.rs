@@ -36,7 +36,7 @@ impl Digest {
         self.mix(match fate {
             Fate::Sent => 1,
             Fate::QueueFull => 2,
-            Fate::Thinned => 3,
+            Fate::Dropped => 3,
             Fate::Arrived => 4,
         });
     }

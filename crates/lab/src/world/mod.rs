@@ -63,9 +63,6 @@ pub struct World {
     links: Vec<Link>,
     addresses: FxHashMap<SocketAddr, NodeId>,
     clock: ClockStart,
-    keep_acks: Option<u32>,
-    acks_seen: u32,
-    thinned: u64,
     strays: u64,
     unfinished: usize,
     dirty: Vec<NodeId>,
@@ -97,9 +94,6 @@ impl World {
             links,
             addresses: FxHashMap::default(),
             clock: network.clock,
-            keep_acks: network.keep_acks,
-            acks_seen: 0,
-            thinned: 0,
             strays: 0,
             unfinished: 0,
             dirty: Vec::new(),
@@ -391,11 +385,6 @@ impl World {
             }
         };
         self.digest.add(self.now, direction, packet.data.len());
-        if direction == Direction::Up && self.is_thinned(&packet) {
-            self.thinned += 1;
-            self.show(direction, Fate::Thinned, &packet);
-            return;
-        }
         self.offer(link, direction, packet);
     }
 
@@ -405,6 +394,7 @@ impl World {
         let fate = match verdict {
             Verdict::Accepted => Fate::Sent,
             Verdict::QueueFull => Fate::QueueFull,
+            Verdict::DroppedEarly | Verdict::Policed => Fate::Dropped,
         };
         self.digest.decide(fate);
         if let Some(packet) = shown
@@ -425,20 +415,6 @@ impl World {
                 packet,
             });
         }
-    }
-
-    /// A device that keeps one acknowledgement of so many. What is this small
-    /// carries nothing else.
-    fn is_thinned(&mut self, packet: &Packet) -> bool {
-        const LARGEST_ACK: usize = 100;
-        let Some(keep) = self.keep_acks else {
-            return false;
-        };
-        let is_ack = packet.data.len() <= LARGEST_ACK && packet.data.first().is_some_and(|b| b & 0x80 == 0);
-        if is_ack {
-            self.acks_seen += 1;
-        }
-        is_ack && self.acks_seen % keep.max(1) != 0
     }
 
     fn poll_link(&mut self, index: usize) {

@@ -35,8 +35,6 @@ pub struct Network {
     pub down: LinkConfig,
     /// When explicit clocks start.
     pub clock: ClockStart,
-    /// A device on the way up keeps one acknowledgement of so many.
-    pub keep_acks: Option<u32>,
 }
 
 /// A network's text that cannot be understood.

@@ -9,8 +9,8 @@ pub enum Fate {
     Sent,
     /// It left its host and found the queue full.
     QueueFull,
-    /// It left its host and was thinned out (an acknowledgement).
-    Thinned,
+    /// It left its host and was dropped before any queue.
+    Dropped,
     /// It arrived at its host.
     Arrived,
 }
