@@ -99,6 +99,12 @@ pub(crate) struct Run {
     /// Write the packets of the first run, readable with their secrets.
     #[arg(long, value_name = "FILE")]
     pub(super) pcap: Option<PathBuf>,
+    /// Write a qlog file for each end of every run.
+    #[arg(long, value_name = "DIR")]
+    pub(super) qlog: Option<PathBuf>,
+    /// Let the detectors look at every run; by default at each first seed.
+    #[arg(long)]
+    pub(super) detect: bool,
 }
 
 /// `clearway lab sweep`.

@@ -1,8 +1,10 @@
 //! `clearway lab run`.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 
 use clearway_lab::run::{Group, Plan, Row, Settings, Speed, Task, judge, run_all};
+use clearway_trace::Detector;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::args::{Extent, Run};
@@ -17,12 +19,13 @@ use crate::failure::{Failure, Kind};
 pub(super) fn command(args: &Run) -> Result<(), Failure> {
     let scenarios = choose::scenarios(&args.scenarios)?;
     let plan = choose::plan(&scenarios, &args.extent)?;
-    let watches = Watches::new(&plan, args.pcap.as_deref());
+    let watches = Watches::new(&plan, args)?;
     let (groups, speed) = execute(&plan, &args.extent, &watches)?;
     watches.conclude()?;
     if !args.extent.json {
         table::print(&groups)?;
     }
+    say_findings(&groups);
     say_speed(&plan, &speed);
     verdict(&groups, &args.extent, &args.scenarios)
 }
@@ -72,6 +75,30 @@ fn progress(runs: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} runs, {eta} left")
         .unwrap_or_else(|_| ProgressStyle::default_bar());
     ProgressBar::with_draw_target(Some(runs), ProgressDrawTarget::stderr()).with_style(style)
+}
+
+/// What the detectors found and the scenarios do not declare: of each kind the
+/// first, and how many.
+fn say_findings(groups: &[Group]) {
+    for group in groups {
+        let mut told: BTreeMap<Detector, (u64, String, u64)> = BTreeMap::new();
+        for row in &group.rows {
+            for finding in &row.findings {
+                let entry = told
+                    .entry(finding.detector)
+                    .or_insert_with(|| (row.seed, finding.sentence(), 0));
+                entry.2 += 1;
+            }
+        }
+        for (detector, (seed, sentence, count)) in told {
+            say!(
+                "finding {} {} {} seed {seed}: {detector} × {count}: {sentence}",
+                group.scenario,
+                group.variant,
+                group.controller,
+            );
+        }
+    }
 }
 
 /// How fast it was, and what was not run.

@@ -99,6 +99,34 @@ impl<'a> Conn<'a> {
         self.stack.read(self.id, stream)
     }
 
+    /// Appends everything that has arrived to `out`; true at the stream's end.
+    ///
+    /// # Errors
+    /// As [`Conn::read`].
+    pub fn read_all(&mut self, stream: Stream, out: &mut Vec<u8>) -> Result<bool, String> {
+        loop {
+            match self.read(stream)? {
+                Read::Data(data) => out.extend_from_slice(&data),
+                Read::Blocked => return Ok(false),
+                Read::End => return Ok(true),
+            }
+        }
+    }
+
+    /// Writes all of `text`, which has to fit the send buffer, and ends the
+    /// stream.
+    ///
+    /// # Errors
+    /// If it does not fit, or as [`Conn::write`].
+    pub fn say(&mut self, stream: Stream, text: &[u8]) -> Result<(), String> {
+        let mut data = Bytes::copy_from_slice(text);
+        self.write(stream, &mut data)?;
+        if !data.is_empty() {
+            return Err(format!("{} bytes did not fit", data.len()));
+        }
+        self.finish(stream)
+    }
+
     /// Closes the connection.
     pub fn close(&mut self) {
         self.stack.close(self.now, self.id);

@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use clearway_quic::connection::Config;
 use clearway_recovery::congestion::Algorithm;
+use clearway_trace::Detector;
 
 use super::bars::Bars;
 use super::case::Case;
@@ -73,6 +74,7 @@ impl Scenario {
         let grid = Grid::read(table.take_table(source, "grid")?, source)?
             .with_variants(table.take_table(source, "variants")?, source)?;
         let ci_grid = Grid::read(ci.take_table(source, "grid")?, source)?;
+        let ci_variants = ci.take_leaves(source, "variants")?;
         let network = table
             .take_table(source, "network")?
             .ok_or_else(|| source.error(&(0..0), "[network] is missing", "write [network]"))?;
@@ -106,12 +108,11 @@ impl Scenario {
                 .map(|leaf| count(&leaf, &Assignment::default(), source))
                 .transpose()?,
             bars: Bars::read(table.take_table(source, "pass")?, source)?,
-            grids: [grid.clone(), grid.with(&ci_grid)],
-            expected_findings: table
-                .take_leaves(source, "expected_findings")?
-                .into_iter()
-                .map(|leaf| leaf.text)
-                .collect(),
+            grids: [
+                grid.clone(),
+                grid.with(&ci_grid).only(&ci_variants, source)?,
+            ],
+            expected_findings: expected_findings(table, source)?,
             transport: TransportText::read(table.take_table(source, "transport")?, source)?,
         };
         ci.finish(source, "[ci]")?;
@@ -257,6 +258,24 @@ fn controllers(table: &mut Table, source: &Source<'_>) -> Result<Vec<String>, Sc
         .collect()
 }
 
+fn expected_findings(
+    table: &mut Table,
+    source: &Source<'_>,
+) -> Result<Vec<String>, ScenarioError> {
+    let known: Vec<&str> = Detector::ALL.iter().map(|each| each.name()).collect();
+    table
+        .take_leaves(source, "expected_findings")?
+        .into_iter()
+        .map(|leaf| {
+            if known.contains(&leaf.text.as_str()) {
+                return Ok(leaf.text);
+            }
+            let problem = format!("no detector is called {:?}", leaf.text);
+            Err(source.error(&leaf.span, problem, suggest(&leaf.text, &known)))
+        })
+        .collect()
+}
+
 fn flows(table: &mut Table, source: &Source<'_>) -> Result<Vec<FlowsText>, ScenarioError> {
     let right = "write [[flows]] with traffic = \"download\"";
     match table.take("flows") {
@@ -345,9 +364,12 @@ impl TransportText {
             config.key_update_after = Some(u64::from(count(leaf, variables, source)?));
         }
         if let Some(leaf) = &self.ecn {
-            config.ecn = truth(leaf, source)?;
+            config.ecn = truth(leaf, variables, source)?;
         }
-        let x25519_only = self.x25519_only.as_ref().map(|leaf| truth(leaf, source));
+        let x25519_only = self
+            .x25519_only
+            .as_ref()
+            .map(|leaf| truth(leaf, variables, source));
         Ok((config, self.certificates(source)?, x25519_only.transpose()?.unwrap_or(false)))
     }
 
@@ -363,9 +385,14 @@ impl TransportText {
     }
 }
 
-fn truth(leaf: &Leaf, source: &Source<'_>) -> Result<bool, ScenarioError> {
-    leaf.text.parse().map_err(|_| {
-        let problem = format!("{:?} is neither true nor false", leaf.text);
+fn truth(
+    leaf: &Leaf,
+    variables: &Assignment,
+    source: &Source<'_>,
+) -> Result<bool, ScenarioError> {
+    let text = substitute(leaf, variables, source)?;
+    text.parse().map_err(|_| {
+        let problem = format!("{text:?} is neither true nor false");
         source.error(&leaf.span, problem, "write true or false")
     })
 }

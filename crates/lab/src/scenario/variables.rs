@@ -1,6 +1,6 @@
 //! The grid: names with values, put in place of `{name}`.
 
-use super::error::{ScenarioError, Source};
+use super::error::{ScenarioError, Source, suggest};
 use super::tree::{Leaf, Table, Value};
 
 /// A value for each name of a grid.
@@ -96,6 +96,35 @@ impl Grid {
             replaced.unwrap_or(axis).clone()
         });
         Self(axes.collect())
+    }
+
+    /// Only these of the variants, if any are named.
+    pub(super) fn only(
+        mut self,
+        names: &[Leaf],
+        source: &Source<'_>,
+    ) -> Result<Self, ScenarioError> {
+        let Some(variants) = self.0.first_mut().filter(|axis| axis.name.is_empty()) else {
+            return match names.first() {
+                None => Ok(self),
+                Some(leaf) => {
+                    let right = "write [variants.NAME] tables first";
+                    Err(source.error(&leaf.span, "there are no variants", right))
+                }
+            };
+        };
+        let known: Vec<String> = variants.points.iter().map(|p| p.label.clone()).collect();
+        if let Some(leaf) = names.iter().find(|leaf| !known.contains(&leaf.text)) {
+            let known: Vec<&str> = known.iter().map(String::as_str).collect();
+            let problem = format!("no variant is called {:?}", leaf.text);
+            return Err(source.error(&leaf.span, problem, suggest(&leaf.text, &known)));
+        }
+        if !names.is_empty() {
+            variants
+                .points
+                .retain(|point| names.iter().any(|leaf| leaf.text == point.label));
+        }
+        Ok(self)
     }
 
     /// Every combination, the last name changing fastest; one without names if

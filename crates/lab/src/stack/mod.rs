@@ -183,6 +183,9 @@ pub const ALPN: &str = "lab";
 /// are judged by a clock that does not depend on the day of the run.
 pub const UNIX_ORIGIN: u64 = 1_800_000_000;
 
+/// Virtual time zero, for traces that share the lab's clock.
+pub const ORIGIN: clearway_quic::Instant = clearway_quic::Instant::ZERO;
+
 /// The address a packet says it is from, with the host's port.
 fn source(local_ip: Option<IpAddr>, own: SocketAddr) -> SocketAddr {
     SocketAddr::new(local_ip.unwrap_or(own.ip()), own.port())
