@@ -92,10 +92,8 @@ fn say_findings(groups: &[Group]) {
         }
         for (detector, (seed, sentence, count)) in told {
             say!(
-                "finding {} {} {} seed {seed}: {detector} × {count}: {sentence}",
-                group.scenario,
-                group.variant,
-                group.controller,
+                "finding {} seed {seed}: {detector} × {count}: {sentence}",
+                title(group),
             );
         }
     }
@@ -116,35 +114,47 @@ pub(super) fn say_speed(plan: &Plan, speed: &Speed) {
     );
 }
 
-/// Says which bars were not reached and how to see it again.
-pub(super) fn verdict(
-    groups: &[Group],
-    extent: &Extent,
-    names: &[String],
-) -> Result<(), Failure> {
-    let failed: Vec<&Group> = groups.iter().filter(|group| !group.passed()).collect();
-    for group in &failed {
+/// Says which bars were not reached and how to see it again. Misses that their
+/// scenario knows of are told, but are no failure.
+pub(super) fn verdict(groups: &[Group], extent: &Extent, names: &[String]) -> Result<(), Failure> {
+    for group in groups {
         for shortfall in &group.shortfalls {
             let what = match &shortfall.bar {
                 Some(bar) => format!("{}, but {}", bar.text(), shortfall.found),
                 None => shortfall.found.clone(),
             };
+            let word = shortfall.known.as_ref().map_or("FAILED", |_| "missed");
             say!(
-                "FAILED {} {} {}: {what} ({} of {} runs)",
-                group.scenario,
-                group.variant,
-                group.controller,
+                "{word} {}: {what} ({} of {} runs)",
+                title(group),
                 shortfall.runs,
                 group.rows.len(),
             );
-            say!("  replay: {}", replay(group, shortfall.seed, extent, names));
+            match &shortfall.known {
+                Some(reason) => say!("  known: {reason}"),
+                None => say!("  replay: {}", replay(group, shortfall.seed, extent, names)),
+            }
+        }
+        for missed in &group.reached_after_all {
+            say!(
+                "reached {}: {}, though its scenario calls it missed",
+                title(group),
+                missed.metric
+            );
         }
     }
-    if failed.is_empty() {
+    let failed = groups.iter().filter(|group| !group.is_as_known()).count();
+    if failed == 0 {
         return Ok(());
     }
-    let message = format!("{} of {} did not reach their bars", failed.len(), groups.len());
+    let message = format!("{failed} of {} did not reach their bars", groups.len());
     Err(Failure::new(Kind::Other, message))
+}
+
+/// A group's name for people.
+fn title(group: &Group) -> String {
+    let space = if group.variant.is_empty() { "" } else { " " };
+    format!("{} {}{space}{}", group.scenario, group.controller, group.variant)
 }
 
 /// The one command that shows a run again.

@@ -44,7 +44,12 @@ fn line(group: &Group) -> Vec<String> {
         group.rows.len().to_string(),
     ];
     cells.extend(COLUMNS.iter().map(|(name, _)| value(group, name)));
-    cells.push(if group.passed() { "pass" } else { "FAIL" }.to_owned());
+    let word = match (group.passed(), group.is_as_known()) {
+        (true, _) => "pass",
+        (false, true) => "missed",
+        (false, false) => "FAIL",
+    };
+    cells.push(word.to_owned());
     cells
 }
 

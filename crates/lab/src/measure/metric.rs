@@ -78,7 +78,7 @@ metrics! {
         let most = shares.iter().copied().fold(0.0, f64::max);
         (shares.len() > 1).then_some(most / least)
     };
-    floor_rtts Number "longest stay at the least window with data waiting, in RTTs, after the disturbance" floor_rtts;
+    floor_rtts Number "longest stay at the least window with data waiting, in RTTs, from the first data through after the disturbance" floor_rtts;
     recovery Time "from the end of a disturbance until 80 % of the rate" recovery;
     ptos Number "probe timeouts of the busiest flow" |run| {
         run.flows.iter().map(|f| f.sender().ptos).max().map(|n| n as f64)
@@ -98,6 +98,11 @@ metrics! {
     window_max_late Bytes "largest congestion window after the warm-up" |run| {
         run.flows.iter().flat_map(|f| f.since(run.warmup)).map(|s| s.window).max().map(|n| n as f64)
     };
+    burst Bytes "most bytes sent at one instant after the handshake" |run| {
+        run.bulk_flows().map(|flow| flow.burst).max().map(|n| n as f64)
+    };
+    idle_growth Number "window one RTT after a silence over the window before, the largest" idle_growth;
+    loss_after Share "packets declared lost in the second after a disturbance, of those sent" loss_after;
     handshake Time "longest time until a client could use streams" |run| {
         worst(run.flows.iter().map(|f| Some(f.record.connected? - f.started)))
     };
@@ -241,7 +246,12 @@ fn floor_rtts(run: &Outcome) -> Option<f64> {
     let longest = |flow: &FlowOutcome| {
         let mut longest = Duration::ZERO;
         let mut since: Option<Time> = None;
-        for sample in flow.since(after) {
+        let samples = flow.since(after);
+        // Until something gets through, nobody can know that the path is clean:
+        // that is the probe timer's time, not the window's.
+        let before = samples.first().map_or(0, |first| flow.bytes(first));
+        let through = samples.partition_point(|sample| flow.bytes(sample) <= before);
+        for sample in &samples[through..] {
             if sample.at_floor {
                 longest = longest.max(sample.at - *since.get_or_insert(sample.at));
             } else {
@@ -293,10 +303,39 @@ fn recovered(flow: &FlowOutcome, from: Time, rate: f64) -> Option<Duration> {
     flow.record.done.map(|done| done - from)
 }
 
+fn idle_growth(run: &Outcome) -> Option<f64> {
+    let growth = |flow: &FlowOutcome, began: Time| {
+        let at = flow.samples.partition_point(|sample| sample.at < began);
+        let before = flow.samples[..at].last()?;
+        let after = flow.since(began + flow.base_rtt).first()?;
+        Some(after.window as f64 / before.window as f64)
+    };
+    run.bulk_flows()
+        .flat_map(|flow| {
+            let later = flow.record.jobs.iter().skip(1);
+            later.filter_map(move |job| growth(flow, job.began))
+        })
+        .reduce(f64::max)
+}
+
+fn loss_after(run: &Outcome) -> Option<f64> {
+    let flow = run.bulk_flows().next()?;
+    let in_second = |&from: &Time| {
+        let samples = flow.since(from);
+        let end = samples.partition_point(|s| s.at < from + Duration::from_secs(1));
+        let (first, last) = (samples.first()?, samples[..end].last()?);
+        let sent = last.sent - first.sent;
+        (sent > 0).then(|| (last.lost - first.lost) as f64 / sent as f64)
+    };
+    run.recovery_from.iter().filter_map(in_second).reduce(f64::max)
+}
+
+/// Those begun after the warm-up.
 fn jobs(run: &Outcome) -> Option<Vec<f64>> {
     let any = run.flows.iter().any(|flow| !flow.counts);
     let flows = run.flows.iter().filter(|flow| !any || !flow.counts);
     let jobs = flows.flat_map(|flow| &flow.record.jobs);
+    let jobs = jobs.filter(|job| job.began >= run.warmup);
     let times: Vec<f64> = jobs
         .filter_map(|job| Some((job.done? - job.began).as_secs_f64()))
         .collect();

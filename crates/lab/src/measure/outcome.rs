@@ -64,6 +64,8 @@ pub struct FlowOutcome {
     pub samples: Vec<Sample>,
     /// Propagation delay there and back at the start.
     pub base_rtt: Duration,
+    /// The most bytes its sender sent at one instant after the handshake.
+    pub burst: u64,
 }
 
 /// What became of a run.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::row::Row;
 use crate::measure::percentile;
-use crate::scenario::{Bar, Case, Over};
+use crate::scenario::{Bar, Case, Missed, Over};
 
 /// A bar that was not reached.
 #[derive(Clone, Debug)]
@@ -17,6 +17,8 @@ pub struct Shortfall {
     pub seed: u64,
     /// Runs that fell short.
     pub runs: u64,
+    /// Why, if the scenario knows of it.
+    pub known: Option<String>,
 }
 
 /// All seeds of one case.
@@ -32,6 +34,8 @@ pub struct Group {
     pub rows: Vec<Row>,
     /// Its bars.
     pub bars: Vec<Bar>,
+    /// Misses that the scenario knows of and that did not happen.
+    pub reached_after_all: Vec<Missed>,
     /// Bars not reached.
     pub shortfalls: Vec<Shortfall>,
 }
@@ -41,6 +45,12 @@ impl Group {
     #[must_use]
     pub fn passed(&self) -> bool {
         self.shortfalls.is_empty()
+    }
+
+    /// Whether every bar was reached but those known to be missed.
+    #[must_use]
+    pub fn is_as_known(&self) -> bool {
+        self.shortfalls.iter().all(|short| short.known.is_some())
     }
 
     /// A metric's values over all runs that have it.
@@ -65,6 +75,7 @@ pub fn judge(case: &Case, rows: Vec<Row>) -> Group {
         controller: case.controller.clone(),
         rows,
         bars: case.bars.clone(),
+        reached_after_all: Vec::new(),
         shortfalls: Vec::new(),
     };
     group.shortfalls = violations(&group.rows);
@@ -75,7 +86,25 @@ pub fn judge(case: &Case, rows: Vec<Row>) -> Group {
         };
         group.shortfalls.extend(fallen);
     }
+    excuse(case, &mut group);
     group
+}
+
+/// Marks the shortfalls that the scenario knows of.
+fn excuse(case: &Case, group: &mut Group) {
+    for missed in &case.missed {
+        let mut happened = false;
+        for shortfall in &mut group.shortfalls {
+            let is_it = |bar: &Bar| bar.metric.name == missed.metric;
+            if shortfall.bar.as_ref().is_some_and(is_it) {
+                shortfall.known = Some(missed.reason.clone());
+                happened = true;
+            }
+        }
+        if !happened {
+            group.reached_after_all.push(missed.clone());
+        }
+    }
 }
 
 fn show(bar: &Bar, value: Option<f64>) -> String {
@@ -96,6 +125,7 @@ fn every(bar: &Bar, rows: &[Row]) -> Option<Shortfall> {
         found: show(bar, row.get(name)),
         seed: row.seed,
         runs: short.len() as u64,
+        known: None,
     })
 }
 
@@ -106,6 +136,7 @@ fn median(bar: &Bar, group: &Group) -> Option<Shortfall> {
         found: show(bar, value),
         seed: group.rows.first().map_or(0, |row| row.seed),
         runs: group.rows.len() as u64,
+        known: None,
     })
 }
 
@@ -125,6 +156,7 @@ fn violations(rows: &[Row]) -> Vec<Shortfall> {
             found: what.to_owned(),
             seed,
             runs,
+            known: None,
         })
         .collect()
 }

@@ -199,7 +199,8 @@ fn sample(case: &Case, lives: &mut [Live], world: &World) {
             up: record.up,
             window: figures.window,
             in_flight: figures.in_flight,
-            rtt: figures.smoothed_rtt,
+            // Before the first sample it is an assumption.
+            rtt: figures.min_rtt.map_or(Duration::ZERO, |_| figures.smoothed_rtt),
             sent: figures.packets_sent,
             lost: figures.packets_lost,
             at_floor: at_floor && waiting && figures.in_flight > 0,
@@ -245,6 +246,10 @@ fn conclude(
             bulk: flow.bulk,
             counts: flow.counts,
             record,
+            burst: world.largest_burst(match flow.bulk {
+                Bulk::Down | Bulk::Both => live.server,
+                Bulk::Up => live.client,
+            }),
             client: figures(live.client),
             server: figures(live.server),
             samples: live.samples,

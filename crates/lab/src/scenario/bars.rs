@@ -215,3 +215,61 @@ impl Bars {
         self.particular.iter().map(|(name, _)| name.as_str())
     }
 }
+
+/// A bar that is known to be missed: it stays where it is, and says so.
+#[derive(Clone, Debug)]
+pub struct Missed {
+    /// Whose miss it is.
+    pub controller: String,
+    /// Only points of the grid whose name contains this; empty for all.
+    pub variant: String,
+    /// The bar's metric.
+    pub metric: &'static str,
+    /// Why, and what was measured.
+    pub reason: String,
+}
+
+impl Missed {
+    /// `[[missed]]` tables.
+    pub(super) fn read(
+        value: Option<Value>,
+        source: &Source<'_>,
+    ) -> Result<Vec<Self>, ScenarioError> {
+        let right = "write [[missed]] with controller, bar and reason";
+        match value {
+            None => Ok(Vec::new()),
+            Some(Value::List(items, _)) => items
+                .into_iter()
+                .flat_map(|item| match item {
+                    Value::Table(table) => Self::of_table(table, source)
+                        .map_or_else(|error| vec![Err(error)], |all| all.into_iter().map(Ok).collect()),
+                    Value::Leaf(_) | Value::List(..) => {
+                        vec![Err(source.error(item.span(), "a miss is a table", right))]
+                    }
+                })
+                .collect(),
+            Some(other) => Err(source.error(other.span(), "missed is no list of tables", right)),
+        }
+    }
+
+    /// One for each controller that it names.
+    fn of_table(mut table: Table, source: &Source<'_>) -> Result<Vec<Self>, ScenarioError> {
+        let controllers = table.take_leaves(source, "controller")?;
+        let variant = table.take_leaf(source, "variant")?;
+        let bar = table.require(source, "bar", "\"util_min\"")?;
+        let reason = table.require(source, "reason", "\"why\"")?;
+        table.finish(source, "[[missed]]")?;
+        let (metric, _) = key(&bar.text).ok_or_else(|| unknown(&bar, source))?;
+        let all = controllers.into_iter().map(|controller| Self {
+            controller: controller.text,
+            variant: variant.as_ref().map_or_else(String::new, |leaf| leaf.text.clone()),
+            metric: metric.name,
+            reason: reason.text.clone(),
+        });
+        Ok(all.collect())
+    }
+
+    pub(super) fn is_of(&self, controller: &str, variant: &str) -> bool {
+        self.controller == controller && variant.contains(&self.variant)
+    }
+}

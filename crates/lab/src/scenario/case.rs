@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use clearway_quic::connection::Config;
 
-use super::bars::Bar;
+use super::bars::{Bar, Missed};
 use crate::app::Workload;
 use crate::measure::Bulk;
 use crate::stack::Certificates;
@@ -46,6 +46,8 @@ pub struct Case {
     pub recovery_from: Vec<Duration>,
     /// What has to come of it.
     pub bars: Vec<Bar>,
+    /// Bars known to be missed, with the reason.
+    pub missed: Vec<Missed>,
     /// Findings that are part of the scenario.
     pub expected_findings: Vec<String>,
     /// Transport settings of both ends, controller aside.

@@ -16,7 +16,7 @@ mod tree;
 mod units;
 mod variables;
 
-pub use bars::{Bar, Over};
+pub use bars::{Bar, Missed, Over};
 pub use case::{Case, Flow};
 pub use catalogue::{catalogue, find};
 pub use error::ScenarioError;

@@ -6,7 +6,7 @@ use clearway_quic::connection::Config;
 use clearway_recovery::congestion::Algorithm;
 use clearway_trace::Detector;
 
-use super::bars::Bars;
+use super::bars::{Bars, Missed};
 use super::case::Case;
 use super::error::{ScenarioError, Source, suggest};
 use super::flows::FlowsText;
@@ -47,6 +47,7 @@ pub struct Scenario {
     grids: [Grid; 2],
     expected_findings: Vec<String>,
     transport: TransportText,
+    missed: Vec<Missed>,
 }
 
 impl Scenario {
@@ -114,6 +115,7 @@ impl Scenario {
             ],
             expected_findings: expected_findings(table, source)?,
             transport: TransportText::read(table.take_table(source, "transport")?, source)?,
+            missed: Missed::read(table.take("missed"), source)?,
         };
         ci.finish(source, "[ci]")?;
         Ok(this)
@@ -197,6 +199,12 @@ impl Scenario {
                 .filter(|at| at.as_ref().map_or(true, |at| *at < duration))
                 .collect::<Result<_, _>>()?,
             bars: self.bars.compile(controller, variables, source)?,
+            missed: self
+                .missed
+                .iter()
+                .filter(|missed| missed.is_of(controller, &variables.label))
+                .cloned()
+                .collect(),
             expected_findings: self.expected_findings.clone(),
             transport,
             certificates,
@@ -300,6 +308,7 @@ struct TransportText {
     max_ack_delay: Option<Leaf>,
     mtu: Option<Leaf>,
     window: Option<Leaf>,
+    budget: Option<Leaf>,
     key_update_after: Option<Leaf>,
     certificates: Option<Leaf>,
     x25519_only: Option<Leaf>,
@@ -316,6 +325,7 @@ impl TransportText {
             max_ack_delay: table.take_leaf(source, "max_ack_delay")?,
             mtu: table.take_leaf(source, "mtu")?,
             window: table.take_leaf(source, "window")?,
+            budget: table.take_leaf(source, "budget")?,
             key_update_after: table.take_leaf(source, "key_update_after")?,
             certificates: table.take_leaf(source, "certificates")?,
             x25519_only: table.take_leaf(source, "x25519_only")?,
@@ -353,12 +363,17 @@ impl TransportText {
                     source.error(&leaf.span, "no such datagram size", right)
                 })?;
         }
-        if let Some(leaf) = &self.window {
+        let size = |leaf: &Option<Leaf>| -> Result<Option<u64>, ScenarioError> {
+            let Some(leaf) = leaf else { return Ok(None) };
             let text = substitute(leaf, variables, source)?;
-            let window = units::bytes(&text).map_err(|why| source.error(&leaf.span, why, ""))?;
+            let bytes = units::bytes(&text).map_err(|why| source.error(&leaf.span, why, ""))?;
+            Ok(Some(bytes))
+        };
+        // A window without a budget is one that never grows.
+        if let Some(window) = size(&self.window)? {
             config.streams.stream_window = window;
             config.streams.connection_window = window;
-            config.streams.receive_budget = window;
+            config.streams.receive_budget = size(&self.budget)?.unwrap_or(window);
         }
         if let Some(leaf) = &self.key_update_after {
             config.key_update_after = Some(u64::from(count(leaf, variables, source)?));

@@ -19,8 +19,9 @@ pub enum Certificates {
     /// One self-signed certificate: the smallest flight there is.
     #[default]
     One,
-    /// A leaf under eight intermediates: a flight beyond three times the
-    /// client's first datagram (RFC 9000 §8.1).
+    /// A leaf, five intermediates and three certificates that lead elsewhere,
+    /// as servers send: a flight beyond three times the client's first datagram
+    /// (RFC 9000 §8.1). Verifiers follow six intermediates at most.
     ChainOfNine,
 }
 
@@ -70,8 +71,8 @@ struct Pem {
     key: String,
 }
 
-static ONE: LazyLock<Pem> = LazyLock::new(|| chain_of(1));
-static NINE: LazyLock<Pem> = LazyLock::new(|| chain_of(9));
+static ONE: LazyLock<Pem> = LazyLock::new(|| chain_of(0, 0));
+static NINE: LazyLock<Pem> = LazyLock::new(|| chain_of(5, 3));
 
 /// Ed25519, whose signatures have one length, and serial numbers of one
 /// length: the flight's size must not depend on the key.
@@ -85,11 +86,11 @@ fn params(name: &str, number: u8) -> CertificateParams {
     params
 }
 
-/// A root that is no part of the chain, unless the chain is one certificate,
-/// which then is its own root.
-fn chain_of(length: u8) -> Pem {
+/// A leaf, so many intermediates, and so many certificates beside the path.
+/// Without intermediates the leaf is its own root.
+fn chain_of(intermediates: u8, beside: u8) -> Pem {
     let key = || KeyPair::generate_for(&PKCS_ED25519).expect("an Ed25519 key");
-    if length == 1 {
+    if intermediates == 0 {
         let own = key();
         let leaf = params(SERVER_NAME, 0).self_signed(&own).expect("a certificate");
         return Pem {
@@ -107,7 +108,7 @@ fn chain_of(length: u8) -> Pem {
     let mut issuer = authority(0).self_signed(&issuer_key).expect("a root");
     let root = issuer.pem();
     let mut chain = String::new();
-    for number in 1..length {
+    for number in 1..=intermediates {
         let own = key();
         issuer = authority(number)
             .signed_by(&own, &issuer, &issuer_key)
@@ -116,10 +117,14 @@ fn chain_of(length: u8) -> Pem {
         chain.insert_str(0, &issuer.pem());
     }
     let own = key();
-    let leaf = params(SERVER_NAME, length)
+    let leaf = params(SERVER_NAME, intermediates + 1)
         .signed_by(&own, &issuer, &issuer_key)
         .expect("a leaf certificate");
     chain.insert_str(0, &leaf.pem());
+    for number in 1..=beside {
+        let stranger = authority(100 + number).self_signed(&key());
+        chain.push_str(&stranger.expect("a certificate").pem());
+    }
     Pem {
         root,
         chain,

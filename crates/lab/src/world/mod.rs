@@ -239,6 +239,12 @@ impl World {
         self.nodes[node.0].newest()
     }
 
+    /// The most bytes that a host sent at one instant, handshake aside.
+    #[must_use]
+    pub fn largest_burst(&self, node: NodeId) -> u64 {
+        self.nodes[node.0].largest_burst
+    }
+
     /// The largest ratio of what a server sent to what it had received, times
     /// 1,000, before the client proved its address (RFC 9000 §8.1: 3,000).
     #[must_use]
@@ -326,6 +332,7 @@ impl World {
             node.stack
                 .transmit(self.now, &mut |packet| outbox.push(packet));
             self.start_clock(id, !outbox.is_empty());
+            self.nodes[id.0].note_burst(&outbox);
             for packet in outbox.drain(..) {
                 self.depart(id, packet);
             }

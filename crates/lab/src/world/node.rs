@@ -48,6 +48,7 @@ pub(super) struct Node {
     plan: Option<Plan>,
     works: Vec<Work>,
     finished: bool,
+    pub(super) largest_burst: u64,
 }
 
 impl Node {
@@ -97,6 +98,7 @@ impl Node {
             plan: None,
             works: Vec::new(),
             finished: false,
+            largest_burst: 0,
         }
     }
 
@@ -135,6 +137,15 @@ impl Node {
             && self.works.iter().all(|work| work.next == Next::Done);
         self.finished |= done;
         done
+    }
+
+    /// What leaves at one instant. Long headers are the handshake's.
+    pub(super) fn note_burst(&mut self, packets: &[Packet]) {
+        const LONG_HEADER: u8 = 0x80;
+        let is_short = |packet: &&Packet| packet.data.first().is_some_and(|b| b & LONG_HEADER == 0);
+        let short = packets.iter().filter(is_short);
+        let bytes = short.map(|packet| packet.data.len() as u64).sum();
+        self.largest_burst = self.largest_burst.max(bytes);
     }
 
     /// When anything of it wants to be called.
