@@ -41,10 +41,8 @@ fn a_good_scenario_compiles() {
     assert_eq!(case.duration, Duration::from_secs(10));
     assert_eq!(case.network.base_rtt(), Duration::from_millis(30));
     // 10 Mbit/s over 30 ms are 37,500 bytes.
-    assert_eq!(
-        case.network.down.to_string(),
-        "queue=37500B rate=10M delay=15ms"
-    );
+    let queue = case.network.down.queue.at(None);
+    assert_eq!(queue, clearway_links::QueueLimit::Bytes(37_500));
     assert_eq!(case.bars.len(), 2);
 }
 
@@ -109,15 +107,15 @@ fn mistakes_say_where_and_what_would_be_right() {
 #[test]
 fn a_grid_is_every_combination_and_ci_can_shrink_it() {
     let text = GOOD.replace("30ms", "{rtt}").replace("10M", "{rate}")
-        + "[grid]\nrtt = [\"10ms\", \"20ms\"]\nrate = [\"1M\", \"2M\", \"3M\"]\n\
-           [ci]\nseeds = 2\ngrid = { rate = [\"2M\"] }\n";
+        + "[grid]\nrtt = [\"10ms\", \"20ms\"]\nrate = [\"10M\", \"20M\", \"30M\"]\n\
+           [ci]\nseeds = 2\ngrid = { rate = [\"20M\"] }\n";
     let scenario = parse(&text).unwrap();
     let labels = |size| {
         let cases = scenario.cases(size, "cubic").unwrap();
         cases.into_iter().map(|case| case.variant).collect::<Vec<_>>()
     };
     assert_eq!(labels(Size::Full).len(), 6);
-    assert_eq!(labels(Size::Ci), ["rate=2M rtt=10ms", "rate=2M rtt=20ms"]);
+    assert_eq!(labels(Size::Ci), ["rate=20M rtt=10ms", "rate=20M rtt=20ms"]);
     assert_eq!((scenario.seeds(Size::Full), scenario.seeds(Size::Ci)), (1, 2));
 }
 
