@@ -51,6 +51,26 @@ pub enum ConnectError {
     Connection(#[from] ConnectionError),
 }
 
+/// A server none of whose addresses could be connected to.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectAnyError {
+    /// There was no address to try.
+    #[error("no address to connect to")]
+    NoAddress,
+    /// What became of each address, in the order in which they failed.
+    #[error("{}", each(.0))]
+    Failed(Vec<(std::net::SocketAddr, ConnectError)>),
+}
+
+fn each(failures: &[(std::net::SocketAddr, ConnectError)]) -> String {
+    let texts: Vec<_> = failures
+        .iter()
+        .map(|(address, error)| format!("{address}: {error}"))
+        .collect();
+    texts.join("; ")
+}
+
 /// A read that failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

@@ -114,12 +114,12 @@ mod shard;
 pub mod stream;
 
 pub use application::Application;
-pub use config::{ClientConfig, DevelopmentIdentity, Fingerprint, ServerConfig};
+pub use config::{Certificates, ClientConfig, DevelopmentIdentity, Fingerprint, ServerConfig};
 pub use connection::Connection;
 pub use endpoint::{Connecting, Counters, Endpoint, EndpointBuilder, ZeroRttAccepted};
 pub use error::{
-    BuildError, ConnectError, ReadError, ReadExactError, ReadToEndError, SendDatagramError,
-    WriteError,
+    BuildError, ConnectAnyError, ConnectError, ReadError, ReadExactError, ReadToEndError,
+    SendDatagramError, WriteError,
 };
 pub use stream::{RecvStream, SendStream};
 

@@ -156,3 +156,31 @@ async fn observers_see_connections_from_the_beginning() {
     assert!(received >= stats.packets_received, "{received} {stats:?}");
     assert!(later.lock().unwrap()[1] > 0);
 }
+
+/// A server that listens on one of its two addresses is found, whichever is
+/// tried first, by a socket for both families.
+#[tokio::test]
+async fn the_address_that_works_is_found() {
+    let server = common::server();
+    let right = server.local_addr();
+    tokio::spawn(async move {
+        while let Some(connection) = server.accept().await {
+            tokio::spawn(async move { connection.closed().await });
+        }
+    });
+    // Takes what comes and never answers.
+    let mute = std::net::UdpSocket::bind("[::1]:0").unwrap();
+    let wrong = mute.local_addr().unwrap();
+    let client = Endpoint::client("[::]:0".parse().unwrap(), common::client_config()).unwrap();
+    for addresses in [[wrong, right], [right, wrong]] {
+        let connection = client.connect_any(addresses, "localhost").await.unwrap();
+        assert_eq!(connection.remote_address().port(), right.port());
+        connection.close(0, b"");
+    }
+    let unreachable = "127.0.0.1:0".parse().unwrap();
+    let error = client.connect_any([unreachable], "localhost").await;
+    let error = error.unwrap_err().to_string();
+    assert!(error.starts_with("127.0.0.1:0: "), "{error}");
+    let none = client.connect_any([], "localhost").await;
+    assert!(matches!(none, Err(clearway::ConnectAnyError::NoAddress)));
+}

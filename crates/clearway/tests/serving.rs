@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use clearway::config::{Admission, ClientAuth};
 use clearway::{
-    BuildError, ClientConfig, ConnectError, Connection, ConnectionError, DevelopmentIdentity,
-    Endpoint, Roots,
+    BuildError, Certificates, ClientConfig, ConnectError, Connection, ConnectionError,
+    DevelopmentIdentity, Endpoint, Roots, ServerConfig,
 };
 use common::{LOOPBACK, Pair, client, client_config, pattern, server_config};
 
@@ -312,4 +312,30 @@ async fn client_certificates() {
         Err(error) => error.to_string(),
     };
     assert!(error.contains("TLS alert"), "{error}");
+}
+
+/// A certificate replaced while the server runs: new clients see the new one,
+/// the connection made with the old one goes on.
+#[tokio::test]
+async fn certificates_are_replaced_without_a_restart() {
+    let [old, new] = [(), ()].map(|()| DevelopmentIdentity::generate(["localhost"]).unwrap());
+    let certificates = Certificates::new(old.certificate_pem(), old.key_pem()).unwrap();
+    let config = ServerConfig::with_certificates(&certificates).alpn(["test"]);
+    let server = Endpoint::server(LOOPBACK, config).unwrap();
+    let address = server.local_addr();
+    tokio::spawn(async move { server.serve(echo).await });
+    let client = async |identity: &DevelopmentIdentity| {
+        let config = ClientConfig::with_roots(identity.certificate_pem()).unwrap();
+        let endpoint = Endpoint::client(LOOPBACK, config.alpn(["test"])).unwrap();
+        endpoint.connect(address, "localhost").await
+    };
+    let before = client(&old).await.unwrap();
+    certificates
+        .replace(new.certificate_pem(), new.key_pem())
+        .unwrap();
+    assert!(client(&old).await.is_err(), "the old one is not served");
+    let after = client(&new).await.unwrap();
+    for connection in [&before, &after] {
+        assert_eq!(ask(connection, b"still here").await, b"still here");
+    }
 }

@@ -13,7 +13,8 @@ Exit codes:
   3  an address cannot be resolved or bound
   4  the connection failed
   5  the content received is not what was sent
-  6  it took too long";
+  6  it took too long
+  130  it was interrupted by a signal";
 
 /// What kind of thing went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub(crate) enum Kind {
     Content = 5,
     /// The time was up.
     Timeout = 6,
+    /// A signal ended it.
+    Interrupted = 130,
 }
 
 /// A command's failure.
@@ -125,6 +128,7 @@ mod tests {
             Kind::Connection,
             Kind::Content,
             Kind::Timeout,
+            Kind::Interrupted,
         ] {
             let line = format!("\n  {}  ", kind as u8);
             assert!(EXIT_CODES.contains(&line), "{kind:?}");

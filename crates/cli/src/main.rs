@@ -7,6 +7,8 @@ mod demo;
 mod failure;
 mod identity;
 mod lab;
+mod interrupt;
+mod output;
 mod raw;
 mod relay;
 mod size;

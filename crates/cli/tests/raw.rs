@@ -4,10 +4,14 @@
 mod common;
 
 use std::fs;
+use std::io::Read as _;
 use std::net::UdpSocket;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
 use common::{Server, clearway, stderr};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 
 #[test]
 fn every_byte_of_every_request_is_checked() {
@@ -29,7 +33,7 @@ fn every_byte_of_every_request_is_checked() {
     assert_eq!(totals["connections"], 3);
     assert_eq!(totals["requests"], 302);
     assert_eq!(totals["failed"], 0);
-    assert_eq!(totals["bytes"], 20_900_000);
+    assert_eq!(totals["sent"], 20_900_000);
 }
 
 #[test]
@@ -38,7 +42,7 @@ fn uploads_are_counted_by_the_server() {
     let report = server.get(&["--upload", "5MB", "--streams", "2", "--bytes", "1"]);
     assert_eq!(report["uploaded"], 10_000_000);
     assert_eq!(report["bytes"], 2);
-    assert_eq!(server.stop()["uploaded"], 10_000_000);
+    assert_eq!(server.stop()["received"], 10_000_000);
 }
 
 #[test]
@@ -47,6 +51,9 @@ fn keys_change_in_the_middle() {
     let report = server.get(&["--bytes", "20MB", "--key-update"]);
     assert_eq!(report["bytes"], 20_000_000);
     assert!(report["key_updates"].as_u64().unwrap() >= 1);
+    let (closed, _) = server.stop_with_reports();
+    assert!(closed[0]["peer_key_updates"].as_u64().unwrap() >= 1);
+    assert_eq!(closed[0]["migrated"], false);
 }
 
 #[test]
@@ -55,7 +62,10 @@ fn the_client_moves_to_another_port_in_the_middle() {
     let report = server.get(&["--bytes", "20MB", "--rebind"]);
     assert_eq!(report["bytes"], 20_000_000);
     assert_eq!(report["rebinds"], 1);
-    assert_eq!(server.stop()["connections"], 1);
+    let (closed, totals) = server.stop_with_reports();
+    assert_eq!(closed[0]["migrated"], true);
+    assert_eq!(closed[0]["key_updates"], 0);
+    assert_eq!(totals["connections"], 1);
 }
 
 #[test]
@@ -68,6 +78,17 @@ fn a_ticket_resumes_and_carries_early_data_where_allowed() {
     assert_eq!(early["resumed"], true);
     assert_eq!(early["zero_rtt_accepted"], true);
     assert_eq!(early["bytes"], 2_000_000, "over both connections");
+    let (closed, _) = server.stop_with_reports();
+    let taken: Vec<_> = closed.iter().map(|c| &c["zero_rtt_accepted"]).collect();
+    assert_eq!(
+        taken,
+        [&Value::Null, &Value::Null, &Value::Null, &true.into()]
+    );
+    let resumed: Vec<_> = closed.iter().map(|c| &c["resumed"]).collect();
+    assert_eq!(resumed, [false, true, false, true]);
+    assert!(closed.iter().all(|c| c["retried"] == false), "{closed:?}");
+    let cause = closed[3]["cause"].as_str().unwrap();
+    assert!(cause.contains("code 0"), "{cause}");
 }
 
 #[test]
@@ -85,6 +106,47 @@ fn a_server_that_always_retries_serves() {
     assert_eq!(server.get(&[])["bytes"], 1_000_000);
     // A token from the first connection spares the second its Retry.
     assert_eq!(server.get(&["--resume"])["resumed"], true);
+    let (closed, _) = server.stop_with_reports();
+    let retried: Vec<_> = closed.iter().map(|c| &c["retried"]).collect();
+    assert_eq!(retried, [true, true, false]);
+}
+
+#[test]
+fn what_a_failed_run_says_to_scripts_names_the_cause() {
+    let mute = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let silent = mute.local_addr().unwrap().to_string();
+    let get = ["raw", "get", &silent, "--insecure", "--json"];
+    let output = clearway(&[&get[..], &["--timeout", "100ms"]].concat());
+    assert_eq!(output.status.code(), Some(6));
+    let report = common::json(&output);
+    assert_eq!(report["completed"], false);
+    let error = format!("{silent}: not done after 100ms");
+    assert_eq!(report["error"], error.as_str());
+}
+
+#[test]
+fn a_signal_is_answered_with_a_word_and_its_own_exit_code() {
+    let mute = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let silent = mute.local_addr().unwrap().to_string();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_clearway"))
+        .args(["raw", "get", &silent, "--insecure"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The first datagram comes after the handlers are in place.
+    mute.recv(&mut [0; 2048]).unwrap();
+    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    kill_process(pid, Signal::INT).unwrap();
+    let status = child.wait().unwrap();
+    let mut said = String::new();
+    child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut said)
+        .unwrap();
+    assert_eq!(status.code(), Some(130), "{said}");
+    assert!(said.contains("error: interrupted by SIGINT"), "{said}");
 }
 
 #[test]

@@ -197,7 +197,8 @@ impl Link {
     }
 
     /// Changes the link from `now` on. Packets already in flight keep their
-    /// arrival; [`LinkConfig::clock`] is not read again.
+    /// arrival, but meet the new impairments; so poll first for those that have
+    /// arrived. [`LinkConfig::clock`] is not read again.
     pub fn reconfigure(&mut self, now: Time, change: impl FnOnce(&mut LinkConfig)) {
         self.advance(now);
         change(&mut self.config);

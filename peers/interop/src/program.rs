@@ -122,9 +122,15 @@ impl Server {
         let Ok(line) = self.lines.recv_timeout(READY) else {
             bail!("server: not ready: {}", last_line(&self.complaints));
         };
-        let address = line.strip_prefix("listening on ");
-        let address = address.with_context(|| format!("server: not an address: {line}"))?;
-        Ok(address.to_owned())
+        let words = line.strip_prefix("listening on ").map(str::to_owned);
+        let object = || {
+            let object = serde_json::from_str::<Value>(&line).ok()?;
+            let is_address = object["event"] == "listening";
+            is_address.then(|| object["address"].as_str().map(str::to_owned))?
+        };
+        words
+            .or_else(object)
+            .with_context(|| format!("server: not an address: {line}"))
     }
 
     /// What it says of so many closed connections, or of as many as it tells in time.

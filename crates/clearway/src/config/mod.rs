@@ -1,10 +1,12 @@
 //! Settings of servers and clients.
 
+mod certificates;
 mod client;
 mod fingerprint;
 mod identity;
 mod server;
 
+pub use self::certificates::Certificates;
 pub use self::client::ClientConfig;
 pub use self::fingerprint::Fingerprint;
 pub use self::identity::{DevelopmentIdentity, GenerateError};

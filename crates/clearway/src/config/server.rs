@@ -9,6 +9,7 @@ use clearway_quic::crypto::{
 };
 use clearway_quic::endpoint::{self, Limits};
 
+use super::Certificates;
 use crate::endpoint::Doorkeeper;
 
 /// NEW_TOKEN tokens remembered as used, of one server.
@@ -53,6 +54,12 @@ impl ServerConfig {
     ) -> Result<Self, ConfigError> {
         let identity = Identity::from_pem(certificates_pem.as_ref(), key_pem.as_ref())?;
         Ok(Self::with_crypto(ServerCrypto::new(identity)))
+    }
+
+    /// A server whose certificates depend on the name a client asks for, and
+    /// may be replaced while it runs.
+    pub fn with_certificates(certificates: &Certificates) -> Self {
+        Self::with_crypto(ServerCrypto::with_resolver(certificates.resolver()))
     }
 
     /// A server with full control of TLS: certificates by name, clocks, session

@@ -214,11 +214,17 @@ impl Connection {
         self.shared.lock().quic.has_zero_rtt()
     }
 
-    /// Whether the server took our 0-RTT data; `None` until it is known or if
-    /// none was offered.
+    /// Whether the server took the client's 0-RTT data; `None` until it is known
+    /// or if there was none. A server that refused it knows of none.
     #[must_use]
     pub fn zero_rtt_accepted(&self) -> Option<bool> {
         self.shared.lock().quic.zero_rtt_accepted()
+    }
+
+    /// Whether the client had to prove its address by a Retry.
+    #[must_use]
+    pub fn retried(&self) -> bool {
+        self.shared.lock().quic.retried()
     }
 
     /// Whether the handshake resumed an earlier session.

@@ -2,6 +2,7 @@
 
 mod builder;
 mod connecting;
+mod eyeballs;
 mod house;
 
 use std::io;

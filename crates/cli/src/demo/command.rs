@@ -1,11 +1,11 @@
 //! `clearway demo` from start to end.
 
-use std::io::{self, Write as _};
-
 use super::Args;
-use super::report::{Report, picture, summary};
+use super::report::{picture, summary};
 use super::run::{Run, download};
-use crate::failure::{Failure, Kind};
+use crate::failure::Failure;
+use crate::interrupt::unless_interrupted;
+use crate::output::print_json;
 
 /// Runs the downloads one after the other.
 ///
@@ -24,20 +24,27 @@ pub(crate) fn command(args: &Args) -> Result<(), Failure> {
     let mut first_failure = None;
     let mut reports = Vec::new();
     for run in 1..=args.runs {
-        let outcome = runtime.block_on(download(&Run {
+        let run = Run {
             number: run,
             runs: args.runs,
             seed: args.seed.wrapping_add(u64::from(run - 1)),
             controller: args.controller,
             size: args.size.0,
-        }));
+        };
+        let interrupted = |failure: Failure| {
+            let done = reports.len();
+            Failure::new(failure.kind, format!("{failure} after {done} run(s)"))
+        };
+        let outcome = runtime
+            .block_on(unless_interrupted(download(&run)))
+            .map_err(interrupted)?;
         say!("{}", outcome.report.line(args.runs));
         say!("{}", outcome.report.details().trim_end());
         if args.runs == 1 || !outcome.report.completed {
             say!("{}", picture(&outcome.series).trim_end());
         }
         if args.json {
-            print(&outcome.report)?;
+            print_json(&outcome.report)?;
         }
         first_failure = first_failure.or(outcome.failure);
         reports.push(outcome.report);
@@ -53,12 +60,4 @@ pub(crate) fn command(args: &Args) -> Result<(), Failure> {
             format!("{}; first: {failure}", summary(&reports)),
         )),
     }
-}
-
-fn print(report: &Report) -> Result<(), Failure> {
-    let mut stdout = io::stdout().lock();
-    serde_json::to_writer(&mut stdout, report)
-        .map_err(io::Error::from)
-        .and_then(|()| writeln!(stdout))
-        .map_err(|error| Failure::caused(Kind::Other, "cannot write to stdout", &error))
 }

@@ -4,14 +4,18 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::time::Duration;
 use std::time::Instant;
 
-use clearway::{ClientConfig, ConnectError, Connection, Endpoint, TransportConfig};
+use clearway::{
+    ClientConfig, ConnectAnyError, ConnectError, Connection, Endpoint, TransportConfig,
+};
 
+use super::ALPN;
 use super::args::Get;
-use super::report::Download;
+use super::report::{Download, Failed};
 use super::work::{Done, Work};
-use super::{ALPN, print_json};
 use crate::failure::{Failure, Kind};
 use crate::identity;
+use crate::interrupt::unless_interrupted;
+use crate::output::print_json;
 
 /// What a server gets to hear that the connection is over.
 const GOODBYE: Duration = Duration::from_secs(1);
@@ -21,19 +25,35 @@ const GOODBYE: Duration = Duration::from_secs(1);
 /// # Errors
 /// See [`Kind`].
 pub(super) async fn get(args: &Get) -> Result<(), Failure> {
-    let client = Client::new(args).await?;
-    let outcome = tokio::time::timeout(args.timeout.0, client.run(args)).await;
-    client.endpoint.close(0, b"done");
-    let report = outcome.map_err(|_| {
-        let message = format!("not done after {}", args.timeout);
-        Failure::new(Kind::Timeout, message)
-    })??;
-    let _ = tokio::time::timeout(GOODBYE, client.endpoint.wait_idle()).await;
-    say!("raw: {}", report.text());
-    if args.json {
-        print_json(&report)?;
+    let outcome = unless_interrupted(attempt(args))
+        .await
+        .and_then(|done| done);
+    match &outcome {
+        Ok(report) => {
+            say!("raw: {}", report.text());
+            if args.json {
+                print_json(report)?;
+            }
+        }
+        Err(failure) if args.json => print_json(&Failed::with(&failure.message))?,
+        Err(_) => {}
     }
-    Ok(())
+    outcome.map(drop)
+}
+
+async fn attempt(args: &Get) -> Result<Download, Failure> {
+    let deadline = tokio::time::Instant::now() + args.timeout.0;
+    let late = |_| {
+        let message = format!("{}: not done after {}", args.server, args.timeout);
+        Failure::new(Kind::Timeout, message)
+    };
+    let reaching = tokio::time::timeout_at(deadline, Client::reach(args));
+    let (client, connected) = reaching.await.map_err(late)??;
+    let outcome = tokio::time::timeout_at(deadline, client.run(args, connected)).await;
+    client.endpoint.close(0, b"done");
+    let report = outcome.map_err(late)??;
+    let _ = tokio::time::timeout(GOODBYE, client.endpoint.wait_idle()).await;
+    Ok(report)
 }
 
 /// A socket of ours, and whom it is to talk to.
@@ -51,30 +71,38 @@ struct Connected {
 }
 
 impl Client {
-    async fn new(args: &Get) -> Result<Self, Failure> {
+    /// Connects to the first of the server's addresses that answers.
+    async fn reach(args: &Get) -> Result<(Self, Connected), Failure> {
         let config = config(args)?;
-        let (remote, host) = resolve(&args.server).await?;
-        let any: IpAddr = if remote.is_ipv6() {
-            Ipv6Addr::UNSPECIFIED.into()
-        } else {
-            Ipv4Addr::UNSPECIFIED.into()
-        };
-        let endpoint = Endpoint::client(SocketAddr::new(any, 0), config)
-            .map_err(|error| Failure::caused(Kind::Address, "cannot open a socket", &error))?;
-        Ok(Self {
+        let (remotes, host) = resolve(&args.server).await?;
+        let server_name = args.server_name.clone().unwrap_or(host);
+        let endpoint = socket(&config)?;
+        let begun = Instant::now();
+        let connecting = endpoint.connect_any(remotes, &server_name);
+        let connection = connecting.await.map_err(|error| {
+            let kind = match &error {
+                ConnectAnyError::Failed(failures) => failures.last().map(|(_, last)| kind(last)),
+                _ => None,
+            };
+            let what = format!("cannot connect to {}", args.server);
+            Failure::caused(kind.unwrap_or(Kind::Address), what, &error)
+        })?;
+        let client = Self {
             endpoint,
-            remote,
-            server_name: args.server_name.clone().unwrap_or(host),
-        })
+            remote: connection.remote_address(),
+            server_name,
+        };
+        Ok((client, Connected { connection, begun }))
     }
 
-    async fn run(&self, args: &Get) -> Result<Download, Failure> {
-        let first = if args.resume || args.zero_rtt {
-            Some(self.first_visit(args).await?)
+    async fn run(&self, args: &Get, connected: Connected) -> Result<Download, Failure> {
+        let (first, connected) = if args.resume || args.zero_rtt {
+            let first = self.first_visit(args, connected.connection).await?;
+            (Some(first), self.connect(args.zero_rtt).await?)
         } else {
-            None
+            (None, connected)
         };
-        let Connected { connection, begun } = self.connect(args.zero_rtt).await?;
+        let Connected { connection, begun } = connected;
         let handshake = tokio::spawn({
             let connection = connection.clone();
             async move { connection.handshaken().await.map(|()| begun.elapsed()) }
@@ -93,6 +121,7 @@ impl Client {
         let stats = connection.stats();
         Ok(Download {
             peer: "clearway",
+            completed: true,
             bytes: done.received + first.as_ref().map_or(0, |first| first.received),
             uploaded: done.uploaded + first.as_ref().map_or(0, |first| first.uploaded),
             seconds,
@@ -115,8 +144,7 @@ impl Client {
 
     /// The same requests on a connection before, which brings the ticket that
     /// the measured one resumes.
-    async fn first_visit(&self, args: &Get) -> Result<Done, Failure> {
-        let connection = self.connect(false).await?.connection;
+    async fn first_visit(&self, args: &Get, connection: Connection) -> Result<Done, Failure> {
         let work = Work::new(args, self.endpoint.clone(), connection.clone());
         let done = work.requests(args.parallel).await?;
         connection.close(0, b"got a ticket");
@@ -155,8 +183,17 @@ fn config(args: &Get) -> Result<ClientConfig, Failure> {
         .early_data(args.zero_rtt))
 }
 
-/// The first address of HOST:PORT, and HOST.
-async fn resolve(server: &str) -> Result<(SocketAddr, String), Failure> {
+/// A socket for IPv6 and IPv4, or for IPv4 on hosts without the other.
+fn socket(config: &ClientConfig) -> Result<Endpoint, Failure> {
+    let any: [IpAddr; 2] = [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()];
+    let [dual, v4] = any.map(|ip| SocketAddr::new(ip, 0));
+    Endpoint::client(dual, config.clone())
+        .or_else(|_| Endpoint::client(v4, config.clone()))
+        .map_err(|error| Failure::caused(Kind::Address, "cannot open a socket", &error))
+}
+
+/// The addresses of HOST:PORT, at least one, and HOST.
+async fn resolve(server: &str) -> Result<(Vec<SocketAddr>, String), Failure> {
     let Some((host, _)) = server.rsplit_once(':') else {
         return Err(Failure::new(
             Kind::Arguments,
@@ -164,13 +201,16 @@ async fn resolve(server: &str) -> Result<(SocketAddr, String), Failure> {
         ));
     };
     let what = || format!("cannot resolve {server:?}");
-    let address = tokio::net::lookup_host(server)
+    let addresses: Vec<_> = tokio::net::lookup_host(server)
         .await
         .map_err(|error| Failure::caused(Kind::Address, what(), &error))?
-        .next()
-        .ok_or_else(|| Failure::new(Kind::Address, format!("{}: no address", what())))?;
+        .collect();
+    if addresses.is_empty() {
+        let message = format!("{}: no address", what());
+        return Err(Failure::new(Kind::Address, message));
+    }
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    Ok((address, host.to_owned()))
+    Ok((addresses, host.to_owned()))
 }
 
 fn kind(error: &ConnectError) -> Kind {

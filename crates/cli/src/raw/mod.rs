@@ -14,21 +14,17 @@ mod request;
 mod serve;
 mod work;
 
-use std::io::{self, Write as _};
-
-use serde::Serialize;
-
 pub(crate) use answer::answer;
 pub(crate) use args::{ABOUT, Command};
 pub(crate) use ask::ask;
 pub(crate) use request::{ALPN, Request};
 
-use crate::failure::{Failure, Kind};
+use crate::failure::Failure;
 
 /// Runs one end until it is done.
 ///
 /// # Errors
-/// See [`Kind`].
+/// See [`crate::failure::Kind`].
 pub(crate) fn command(command: &Command) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -38,13 +34,4 @@ pub(crate) fn command(command: &Command) -> Result<(), Failure> {
         Command::Serve(args) => runtime.block_on(serve::serve(args)),
         Command::Get(args) => runtime.block_on(get::get(args)),
     }
-}
-
-/// One JSON object on one line of stdout.
-fn print_json(value: &impl Serialize) -> Result<(), Failure> {
-    let mut stdout = io::stdout().lock();
-    serde_json::to_writer(&mut stdout, value)
-        .map_err(io::Error::from)
-        .and_then(|()| writeln!(stdout))
-        .map_err(|error| Failure::caused(Kind::Other, "cannot write to stdout", &error))
 }

@@ -1,5 +1,7 @@
 //! What `clearway raw` says about its run.
 
+use core::net::SocketAddr;
+
 use serde::Serialize;
 
 /// A client's run, as the JSON object on stdout.
@@ -7,6 +9,8 @@ use serde::Serialize;
 pub(super) struct Download {
     /// Who speaks: for tables that hold other stacks too.
     pub(super) peer: &'static str,
+    /// Everything asked for was done; a run that failed says why instead.
+    pub(super) completed: bool,
     /// Content received and found right, over both connections if one resumes
     /// another.
     pub(super) bytes: u64,
@@ -60,9 +64,80 @@ impl Download {
     }
 }
 
-/// A server's run, as the JSON object on stdout.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+/// A server's first line: where it listens.
+#[derive(Debug, Serialize)]
+pub(super) struct Listening {
+    event: &'static str,
+    address: SocketAddr,
+}
+
+impl Listening {
+    pub(super) fn on(address: SocketAddr) -> Self {
+        Self {
+            event: "listening",
+            address,
+        }
+    }
+}
+
+/// A connection of the server's that is over, as a JSON object on stdout.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Closed {
+    event: &'static str,
+    /// The client's first address.
+    pub(super) remote: SocketAddr,
+    /// Requests answered in full.
+    pub(super) requests: u64,
+    /// Requests whose client had enough before the end.
+    pub(super) stopped: u64,
+    /// Requests that made no sense or lost their connection.
+    pub(super) failed: u64,
+    /// Content bytes handed to the transport.
+    pub(super) sent: u64,
+    /// Bytes uploaded to us.
+    pub(super) received: u64,
+    /// The client had to prove its address first.
+    pub(super) retried: bool,
+    /// The handshake resumed an earlier session.
+    pub(super) resumed: bool,
+    /// 0-RTT was taken; null if there was none to take.
+    pub(super) zero_rtt_accepted: Option<bool>,
+    /// The client's last address is not its first.
+    pub(super) migrated: bool,
+    /// Key updates, either side's.
+    pub(super) key_updates: u64,
+    /// Of those, the client's.
+    pub(super) peer_key_updates: u64,
+    /// Why it ended, in words.
+    pub(super) cause: String,
+}
+
+impl Closed {
+    /// A connection of which nothing else is known yet.
+    pub(super) fn of(remote: SocketAddr) -> Self {
+        Self {
+            event: "closed",
+            remote,
+            requests: 0,
+            stopped: 0,
+            failed: 0,
+            sent: 0,
+            received: 0,
+            retried: false,
+            resumed: false,
+            zero_rtt_accepted: None,
+            migrated: false,
+            key_updates: 0,
+            peer_key_updates: 0,
+            cause: String::new(),
+        }
+    }
+}
+
+/// A server's run, as the last JSON object on stdout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Served {
+    event: &'static str,
     /// Connections whose handshake completed.
     pub(super) connections: u64,
     /// Requests answered in full.
@@ -72,9 +147,53 @@ pub(super) struct Served {
     /// Requests that made no sense or lost their connection.
     pub(super) failed: u64,
     /// Content bytes handed to the transport.
-    pub(super) bytes: u64,
+    pub(super) sent: u64,
     /// Bytes uploaded to us.
-    pub(super) uploaded: u64,
+    pub(super) received: u64,
+}
+
+impl Default for Served {
+    fn default() -> Self {
+        Self {
+            event: "served",
+            connections: 0,
+            requests: 0,
+            stopped: 0,
+            failed: 0,
+            sent: 0,
+            received: 0,
+        }
+    }
+}
+
+impl Served {
+    /// Counts a connection that is over.
+    pub(super) fn add(&mut self, closed: &Closed) {
+        self.connections += 1;
+        self.requests += closed.requests;
+        self.stopped += closed.stopped;
+        self.failed += closed.failed;
+        self.sent += closed.sent;
+        self.received += closed.received;
+    }
+}
+
+/// A client's run that failed, as the JSON object on stdout.
+#[derive(Debug, Serialize)]
+pub(super) struct Failed<'a> {
+    peer: &'static str,
+    completed: bool,
+    error: &'a str,
+}
+
+impl<'a> Failed<'a> {
+    pub(super) fn with(error: &'a str) -> Self {
+        Self {
+            peer: "clearway",
+            completed: false,
+            error,
+        }
+    }
 }
 
 #[cfg(test)]

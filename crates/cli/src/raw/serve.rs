@@ -1,58 +1,71 @@
 //! `clearway raw serve` from start to end.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
 use std::io::{self, Write as _};
-use std::sync::Arc;
 
-use clearway::{BuildError, Connection, Endpoint, ServerConfig, TransportConfig};
+use clearway::{BuildError, Connection, ConnectionError, Endpoint, ServerConfig, TransportConfig};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::task::{JoinError, JoinSet};
 
+use super::answer::Answered;
 use super::args::Serve;
-use super::report::Served;
-use super::{ALPN, answer, print_json};
+use super::report::{Closed, Listening, Served};
+use super::{ALPN, answer};
 use crate::failure::{Failure, Kind};
 use crate::identity;
+use crate::output::print_json;
 
-/// Totals while serving.
-#[derive(Debug, Default)]
-struct Totals {
-    connections: AtomicU64,
-    requests: AtomicU64,
-    stopped: AtomicU64,
-    failed: AtomicU64,
-    bytes: AtomicU64,
-    uploaded: AtomicU64,
-}
+/// How long connections may take to hear that the server goes away.
+const GOODBYE: Duration = Duration::from_secs(1);
 
 /// Serves until a signal comes.
 ///
 /// # Errors
-/// If the certificate cannot be used or the address not be bound.
+/// If the certificate cannot be used, the address not be bound, or stdout not
+/// be written to.
 pub(super) async fn serve(args: &Serve) -> Result<(), Failure> {
     let server = bind(args)?;
-    announce(&server)?;
-    let totals = Arc::new(Totals::default());
-    let counting = totals.clone();
-    let serving = server.serve(move |connection| on_connection(connection, counting.clone()));
+    announce(&server, args.json)?;
+    let (reports, mut closed) = mpsc::unbounded_channel();
+    let serving = server.serve(move |connection| on_connection(connection, reports.clone()));
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
-    tokio::select! {
-        () = serving => {}
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
+    let mut served = Served::default();
+    let mut serving = Box::pin(serving);
+    loop {
+        tokio::select! {
+            Some(report) = closed.recv() => tell(&mut served, &report, args.json)?,
+            () = &mut serving => break,
+            _ = interrupt.recv() => break,
+            _ = terminate.recv() => break,
+        }
     }
+    drop(serving);
     server.close(0, b"the server is going away");
     server.wait_idle().await;
-    let served = totals.read();
+    // The last reports come from tasks that have yet to see the end.
+    while let Ok(Some(report)) = tokio::time::timeout(GOODBYE, closed.recv()).await {
+        tell(&mut served, &report, args.json)?;
+    }
     say!(
         "raw: {} connection(s), {} request(s), {} failed, {} bytes",
         served.connections,
         served.requests,
         served.failed,
-        served.bytes
+        served.sent
     );
     if args.json {
         print_json(&served)?;
+    }
+    Ok(())
+}
+
+/// Adds a closed connection to the totals and prints it.
+fn tell(served: &mut Served, report: &Closed, json: bool) -> Result<(), Failure> {
+    served.add(report);
+    if json {
+        print_json(report)?;
     }
     Ok(())
 }
@@ -83,7 +96,7 @@ fn certificate(args: &Serve) -> Result<ServerConfig, Failure> {
     if let (Some(certificate), Some(key)) = (&args.cert, &args.key) {
         return ServerConfig::with_identity(identity::read(certificate)?, identity::read(key)?)
             .map_err(|error| {
-                let files = format!("{} and {}", certificate.display(), key.display());
+                let files = format!("{} with {}", certificate.display(), key.display());
                 Failure::caused(Kind::Arguments, files, &error)
             });
     }
@@ -97,48 +110,69 @@ fn certificate(args: &Serve) -> Result<ServerConfig, Failure> {
 }
 
 /// Says where, so that a script can go on as soon as it reads it.
-fn announce(server: &Endpoint) -> Result<(), Failure> {
+fn announce(server: &Endpoint, json: bool) -> Result<(), Failure> {
+    let address = server.local_addr();
+    if json {
+        return print_json(&Listening::on(address));
+    }
     let mut stdout = io::stdout().lock();
-    writeln!(stdout, "listening on {}", server.local_addr())
+    writeln!(stdout, "listening on {address}")
         .and_then(|()| stdout.flush())
         .map_err(|error| Failure::caused(Kind::Other, "cannot write to stdout", &error))
 }
 
-async fn on_connection(connection: Connection, totals: Arc<Totals>) {
-    count(&totals.connections, 1);
-    while let Ok((send, recv)) = connection.accept_bi().await {
-        let totals = totals.clone();
-        tokio::spawn(async move {
-            match answer(send, recv).await {
-                Ok(answered) => {
-                    let ended = match answered.stopped {
-                        false => &totals.requests,
-                        true => &totals.stopped,
-                    };
-                    count(ended, 1);
-                    count(&totals.bytes, answered.bytes);
-                    count(&totals.uploaded, answered.uploaded);
+/// Answers a connection's requests until it ends, then reports it.
+async fn on_connection(connection: Connection, reports: mpsc::UnboundedSender<Closed>) {
+    let first = connection.remote_address();
+    let mut report = Closed::of(first);
+    let mut answers = JoinSet::new();
+    let cause = loop {
+        tokio::select! {
+            accepted = connection.accept_bi() => match accepted {
+                Ok((send, recv)) => {
+                    answers.spawn(answer(send, recv));
                 }
-                Err(_) => count(&totals.failed, 1),
-            }
-        });
-    }
-}
-
-fn count(counter: &AtomicU64, by: u64) {
-    counter.fetch_add(by, Ordering::Relaxed);
-}
-
-impl Totals {
-    fn read(&self) -> Served {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Served {
-            connections: read(&self.connections),
-            requests: read(&self.requests),
-            stopped: read(&self.stopped),
-            failed: read(&self.failed),
-            bytes: read(&self.bytes),
-            uploaded: read(&self.uploaded),
+                Err(cause) => break cause,
+            },
+            Some(answered) = answers.join_next() => count(&mut report, &ended(answered)),
         }
+    };
+    while let Some(answered) = answers.join_next().await {
+        count(&mut report, &ended(answered));
     }
+    conclude(&mut report, &connection, &cause);
+    // Nobody listens once the process is on its way out.
+    let _ = reports.send(report);
+}
+
+/// What became of a request; a task that broke has failed too.
+fn ended(answered: Result<Result<Answered, Failure>, JoinError>) -> Result<Answered, Failure> {
+    answered.unwrap_or_else(|error| Err(Failure::caused(Kind::Other, "a request", &error)))
+}
+
+/// Counts a request that is over.
+fn count(report: &mut Closed, answered: &Result<Answered, Failure>) {
+    let Ok(answered) = answered else {
+        report.failed += 1;
+        return;
+    };
+    if answered.stopped {
+        report.stopped += 1;
+    } else {
+        report.requests += 1;
+    }
+    report.sent += answered.bytes;
+    report.received += answered.uploaded;
+}
+
+/// What is known of a connection when it has ended.
+fn conclude(report: &mut Closed, connection: &Connection, cause: &ConnectionError) {
+    let counters = connection.stats().counters;
+    report.migrated = connection.remote_address() != report.remote;
+    report.retried = connection.retried();
+    report.resumed = connection.resumed();
+    report.zero_rtt_accepted = connection.zero_rtt_accepted();
+    report.key_updates = counters.key_updates;
+    report.peer_key_updates = counters.peer_key_updates;
+    report.cause = cause.to_string();
 }

@@ -96,7 +96,7 @@ pub(crate) struct Args {
 #[command(next_help_heading = "Both ways")]
 struct Both {
     /// Bit/s of the bottleneck: 100M, 64k; with steps 100M,10M@5s.
-    #[arg(long, value_name = "RATE", value_parser = setting("rate"))]
+    #[arg(long, value_name = "RATE", value_parser = setting("rate"), allow_hyphen_values = true)]
     rate: Option<String>,
     /// Instead of a rate, delivery times from a file in mahimahi's format, or made up:
     /// random:mean=12M:swing=10:outage=500ms:length=120s:seed=1.
@@ -162,10 +162,10 @@ struct Both {
 #[command(next_help_heading = "One way (up: to the server, down: to the client)")]
 struct OneWay {
     /// As --rate.
-    #[arg(long, value_name = "RATE", value_parser = setting("rate"))]
+    #[arg(long, value_name = "RATE", value_parser = setting("rate"), allow_hyphen_values = true)]
     rate_up: Option<String>,
     /// As --rate.
-    #[arg(long, value_name = "RATE", value_parser = setting("rate"))]
+    #[arg(long, value_name = "RATE", value_parser = setting("rate"), allow_hyphen_values = true)]
     rate_down: Option<String>,
     /// As --delay.
     #[arg(long, value_name = "TIME", value_parser = setting("delay"))]

@@ -51,11 +51,10 @@ impl Server {
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         stdout.read_line(&mut line).unwrap();
-        let address = line
-            .strip_prefix("listening on ")
-            .unwrap_or_else(|| panic!("the server did not start: {line}"))
-            .trim()
-            .to_owned();
+        let first: Value = serde_json::from_str(&line)
+            .unwrap_or_else(|error| panic!("the server did not start: {line}: {error}"));
+        assert_eq!(first["event"], "listening");
+        let address = first["address"].as_str().unwrap().to_owned();
         Self {
             child,
             stdout,
@@ -72,13 +71,25 @@ impl Server {
     }
 
     /// Stops it and returns its totals.
-    pub fn stop(mut self) -> Value {
+    pub fn stop(self) -> Value {
+        self.stop_with_reports().1
+    }
+
+    /// Stops it and returns what it says of each connection, and its totals.
+    pub fn stop_with_reports(mut self) -> (Vec<Value>, Value) {
         let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
         kill_process(pid, Signal::TERM).unwrap();
         let mut rest = String::new();
         self.stdout.read_to_string(&mut rest).unwrap();
         assert!(self.child.wait().unwrap().success());
-        serde_json::from_str(&rest).unwrap()
+        let mut objects: Vec<Value> = rest
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        let totals = objects.pop().unwrap();
+        assert_eq!(totals["event"], "served");
+        assert!(objects.iter().all(|object| object["event"] == "closed"));
+        (objects, totals)
     }
 }
 

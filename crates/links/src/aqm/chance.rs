@@ -40,9 +40,9 @@ impl Chance {
         Self(self.0 - self.0.div_ceil(parts))
     }
 
-    /// Rounded down to millionths.
+    /// Rounded to millionths.
     pub(crate) fn per_million(self) -> u64 {
-        ((u128::from(self.0) * 1_000_000) >> 48) as u64
+        ((u128::from(self.0) * 1_000_000 + (1 << 47)) >> 48) as u64
     }
 
     /// True with this probability.

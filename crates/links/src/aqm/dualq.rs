@@ -214,3 +214,35 @@ impl DualQ {
         self.wait = wait;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With the defaults 0.16 per second of error, and 3 per second of change.
+    #[test]
+    fn the_base_probability_moves_by_error_and_trend() {
+        let mut queue = DualQ::new(DualQConfig::default());
+        queue.update(Duration::from_millis(35));
+        // 0.16 × 0.02 + 3 × 0.035.
+        assert_eq!(queue.base.per_million(), 108_200);
+        queue.update(Duration::from_millis(35));
+        assert_eq!(queue.base.per_million(), 111_400);
+        queue.update(Duration::ZERO);
+        assert_eq!(queue.base.per_million(), 4_000);
+        queue.update(Duration::ZERO);
+        queue.update(Duration::ZERO);
+        assert_eq!(queue.base, Chance::ZERO);
+    }
+
+    #[test]
+    fn the_signals_are_coupled() {
+        let mut queue = DualQ::new(DualQConfig::default());
+        queue.base = Chance::ratio(3, 10);
+        assert_eq!(queue.coupled().per_million(), 600_000);
+        assert_eq!(queue.most_marks(), Chance::ratio(1, 4));
+        queue.base = Chance::ratio(1, 2);
+        assert_eq!(queue.coupled(), Chance::ONE);
+        assert_eq!(queue.base.squared(), queue.most_marks());
+    }
+}

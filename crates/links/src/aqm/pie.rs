@@ -179,3 +179,90 @@ impl Pie {
         self.wait = wait;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pie(drop: Chance, wait: Duration) -> Pie {
+        let mut pie = Pie::new(PieConfig::default(), Dice::new(1, 1));
+        pie.drop = drop;
+        pie.wait = wait;
+        pie
+    }
+
+    /// The probability after an update, in millionths.
+    fn after(before: u64, old: u64, new: u64) -> u64 {
+        let mut pie = pie(Chance::ratio(before, 1_000_000), Duration::from_millis(old));
+        pie.update(Duration::from_millis(new));
+        pie.drop.per_million()
+    }
+
+    /// RFC 8033 §4.2: 0.125 (wait − 15 ms) + 1.25 (wait − last wait) seconds,
+    /// divided according to the probability so far.
+    #[test]
+    fn the_probability_moves_by_error_and_trend() {
+        // 0.125 × 0.065 + 1.25 × 0.04 = 0.058125, of which a half.
+        assert_eq!(after(50_000, 40, 80), 50_000 + 29_062);
+        // 0.125 × 0.025 = 0.003125, all of it from a tenth on.
+        assert_eq!(after(200_000, 40, 40), 203_125);
+        // An eighth, a thirty-second, a 128th of it.
+        assert_eq!(after(5_000, 40, 40), 5_391);
+        assert_eq!(after(500, 40, 40), 598);
+        assert_eq!(after(50, 40, 40), 74);
+        // Below the target it falls, and not below zero.
+        assert_eq!(after(200_000, 10, 5), 200_000 - 7_500);
+        assert_eq!(after(10, 15, 0), 0);
+    }
+
+    #[test]
+    fn large_steps_are_capped_and_long_waits_are_met() {
+        // RFC 8033 §5.5: 0.25625 would be too much at once.
+        assert_eq!(after(200_000, 20, 220), 220_000);
+        assert_eq!(after(200_000, 300, 300), 200_000 + 20_000 + 20_000);
+    }
+
+    #[test]
+    fn an_empty_queue_forgets() {
+        // 0.2 − 0.125 × 0.015, less a 64th of that.
+        assert_eq!(after(200_000, 0, 0), 195_029);
+    }
+
+    #[test]
+    fn the_burst_allowance_runs_out_and_comes_back() {
+        let mut pie = pie(Chance::ratio(1, 5), Duration::from_millis(20));
+        for _ in 0..9 {
+            pie.update(Duration::from_millis(20));
+            assert!(!pie.burst.is_zero());
+        }
+        pie.update(Duration::from_millis(20));
+        assert!(pie.burst.is_zero());
+        pie.drop = Chance::ZERO;
+        pie.update(Duration::from_millis(5));
+        assert!(pie.burst.is_zero(), "the last wait was long");
+        pie.update(Duration::from_millis(5));
+        assert_eq!(pie.burst, Duration::from_millis(150));
+    }
+
+    /// RFC 8033 §5.4: evenly spaced, within .85 and 8.5 of the mean.
+    #[test]
+    fn drops_keep_their_distance() {
+        let mut pie = pie(Chance::ratio(1, 20), Duration::from_millis(20));
+        pie.burst = Duration::ZERO;
+        let here = ([127, 0, 0, 1], 1).into();
+        for index in 0..4 {
+            pie.fifo.push(Carried {
+                packet: crate::Packet::new(here, here, vec![0; 1000]),
+                index,
+                size: 1028,
+                since: Time::ZERO,
+            });
+        }
+        let signals: Vec<_> = (0..200_000).filter(|_| pie.signals()).collect();
+        let gaps = signals.windows(2).map(|pair| pair[1] - pair[0]);
+        assert!(gaps.clone().all(|gap| (17..=171).contains(&gap)));
+        // 16 that never drop, and then one in twenty.
+        let mean = gaps.sum::<i32>() / (signals.len() as i32 - 1);
+        assert!((34..=38).contains(&mean), "{mean}");
+    }
+}

@@ -4,7 +4,9 @@ use core::fmt;
 use core::str::FromStr;
 use core::time::Duration;
 
+use crate::Rate;
 use crate::spec::{Span, SpecError, Unit, parse_with_unit, write_with_unit};
+use crate::time::nanos;
 
 /// How much may wait. The packet being serialised does not count.
 ///
@@ -19,6 +21,22 @@ pub enum QueueLimit {
     Packets(u32),
     /// So many bytes.
     Bytes(u64),
+}
+
+impl QueueLimit {
+    /// As many bytes as `rate` carries in `time`: the queue of a path whose
+    /// round trip is `time` holds one bandwidth-delay product. At least one
+    /// byte, so that a slow link has a queue; unlimited if the rate is.
+    #[must_use]
+    pub fn of_time(rate: Rate, time: Duration) -> Self {
+        match rate.bits() {
+            None => Self::Unlimited,
+            Some(bits) => {
+                let bytes = u128::from(bits) * u128::from(nanos(time)) / (8 * 1_000_000_000);
+                Self::Bytes(u64::try_from(bytes).unwrap_or(u64::MAX).max(1))
+            }
+        }
+    }
 }
 
 const RIGHT: &str = "packets such as 250, bytes such as 64KB or 64KiB, or unlimited";
@@ -176,6 +194,16 @@ mod tests {
             "bad queue limit \"250x\": the unit \"x\" is unknown; write packets such as 250, \
              bytes such as 64KB or 64KiB, or unlimited"
         );
+    }
+
+    #[test]
+    fn a_queue_of_so_much_time() {
+        let of = |rate: &str, time| QueueLimit::of_time(rate.parse().unwrap(), time);
+        let time = Duration::from_millis(30);
+        assert_eq!(of("50M", time), QueueLimit::Bytes(187_500));
+        assert_eq!(of("unlimited", time), QueueLimit::Unlimited);
+        assert_eq!(of("1k", Duration::ZERO), QueueLimit::Bytes(1));
+        assert_eq!(of("10G", Duration::MAX), QueueLimit::Bytes(u64::MAX));
     }
 
     #[test]

@@ -142,11 +142,17 @@ impl Connection {
             && self.keys.zero_rtt.is_some()
     }
 
-    /// Whether the server took our 0-RTT data; `None` until it is known or if
-    /// there was none.
+    /// Whether the server took the client's 0-RTT data; `None` until it is known
+    /// or if there was none. A server that refused it knows of none.
     #[must_use]
     pub fn zero_rtt_accepted(&self) -> Option<bool> {
         self.tls.zero_rtt_accepted
+    }
+
+    /// Whether the client had to prove its address by a Retry (RFC 9000 §8.1.2).
+    #[must_use]
+    pub fn retried(&self) -> bool {
+        self.tls.retried()
     }
 
     /// Opens a stream; `None` while the peer's limit is reached (then

@@ -94,6 +94,11 @@ impl Tls {
         }
     }
 
+    /// Client: a Retry came. Server: this attempt answers one of ours.
+    pub(crate) fn retried(&self) -> bool {
+        self.retry_scid.is_some() || self.local.retry_source_connection_id.is_some()
+    }
+
     pub(crate) fn remember_with(&mut self, memory: Memory) {
         if let Some(token) = memory.sessions.take_token(&memory.server) {
             self.token = token;
@@ -339,7 +344,13 @@ impl Connection {
 
     /// The server took our 0-RTT data, or it did not.
     fn finish_zero_rtt(&mut self, now: Instant) {
-        if self.role == Role::Server || self.keys.zero_rtt.is_none() {
+        if self.keys.zero_rtt.is_none() {
+            return;
+        }
+        if self.role == Role::Server {
+            self.tls.zero_rtt_accepted = Some(true);
+            let late = 3 * self.pto_of(self.paths.active_id());
+            self.keys.zero_rtt_until = Some(now + late);
             return;
         }
         let accepted = self
@@ -348,8 +359,7 @@ impl Connection {
             .as_ref()
             .is_some_and(Session::early_data_accepted);
         self.tls.zero_rtt_accepted = Some(accepted);
-        self.keys.zero_rtt = None;
-        self.keys.zero_rtt_discarded = true;
+        self.keys.discard_zero_rtt();
         if accepted {
             return;
         }
@@ -520,6 +530,7 @@ impl Connection {
 
     pub(crate) fn on_key_phase(&mut self, now: Instant, remote: bool) {
         self.counters.key_updates += 1;
+        self.counters.peer_key_updates += u64::from(remote);
         let phase = self.counters.key_updates;
         self.trace(now, || TraceEvent::KeyUpdated { phase, remote });
     }

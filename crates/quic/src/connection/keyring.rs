@@ -3,6 +3,7 @@
 
 use clearway_recovery::Space;
 
+use crate::Instant;
 use crate::crypto::{Direction, Keys, OneRttKeys};
 use crate::wire::PacketKind;
 
@@ -12,6 +13,9 @@ pub(crate) struct Keyring {
     pub(crate) initial: Option<Keys>,
     /// The client seals with it, the server opens with it.
     pub(crate) zero_rtt: Option<Direction>,
+    /// When a server drops them: late 0-RTT packets may come until then
+    /// (RFC 9001 §4.9.3).
+    pub(crate) zero_rtt_until: Option<Instant>,
     pub(crate) handshake: Option<Keys>,
     pub(crate) one_rtt: Option<OneRttKeys>,
     /// Initial keys existed and are gone.
@@ -33,6 +37,13 @@ impl Keyring {
             Space::Data if is_client && self.zero_rtt.is_some() => Some(PacketKind::ZeroRtt),
             Space::Data => None,
         }
+    }
+
+    /// No 0-RTT packet is sealed or opened any more.
+    pub(crate) fn discard_zero_rtt(&mut self) {
+        self.zero_rtt = None;
+        self.zero_rtt_until = None;
+        self.zero_rtt_discarded = true;
     }
 
     /// Whether packets of this type can never be opened any more.

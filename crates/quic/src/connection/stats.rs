@@ -42,6 +42,8 @@ pub struct Counters {
     pub ce_marks: u64,
     /// Key updates, either side's.
     pub key_updates: u64,
+    /// Of those, the peer's.
+    pub peer_key_updates: u64,
 }
 
 /// A connection's figures at one moment. Sizes are bytes, rates bytes per second.

@@ -10,6 +10,8 @@ use super::space::SPACES;
 use super::{Config, Connection};
 use crate::Instant;
 use crate::crypto::OneRttKeys;
+use crate::event::TraceEvent;
+use crate::wire::PacketKind;
 
 /// Deadlines that no other part owns.
 #[derive(Debug)]
@@ -96,6 +98,7 @@ impl Connection {
                 .keep_alive
                 .filter(|_| self.handshake != Handshake::Running),
             self.timers.pacing,
+            self.keys.zero_rtt_until,
             keys,
         ]
         .into_iter()
@@ -135,6 +138,13 @@ impl Connection {
         did |= self.on_path_timeouts(now);
         if self.timers.pacing.is_some_and(|at| now >= at) {
             self.timers.pacing = None;
+            did = true;
+        }
+        if self.keys.zero_rtt_until.is_some_and(|at| now >= at) {
+            self.keys.discard_zero_rtt();
+            self.trace(now, || TraceEvent::KeysDiscarded {
+                kind: PacketKind::ZeroRtt,
+            });
             did = true;
         }
         if let Some(keys) = &mut self.keys.one_rtt

@@ -1,7 +1,9 @@
 //! A certificate chain and the private key it speaks for.
 
+use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
 
 use super::config_error::ConfigError;
 
@@ -40,6 +42,18 @@ impl Identity {
             chain: chain.into_iter().map(CertificateDer::from).collect(),
             key: PrivateKeyDer::try_from(key).map_err(ConfigError::PrivateKey)?,
         })
+    }
+
+    /// As certificate resolvers hand it out, ready to sign.
+    ///
+    /// # Errors
+    /// If the key is not the certificate's or of a kind that cannot sign.
+    pub fn into_certified_key(self) -> Result<CertifiedKey, ConfigError> {
+        Ok(CertifiedKey::from_der(
+            self.chain,
+            self.key,
+            &default_provider(),
+        )?)
     }
 }
 

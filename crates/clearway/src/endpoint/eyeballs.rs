@@ -1,0 +1,101 @@
+//! The first of a server's addresses that works (RFC 8305, Happy Eyeballs).
+
+use std::collections::VecDeque;
+use std::future::IntoFuture as _;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+
+use super::Endpoint;
+use crate::connection::Connection;
+use crate::error::{ConnectAnyError, ConnectError};
+
+/// Head start of one address before the next is tried too (Connection Attempt
+/// Delay, RFC 8305 §5).
+const HEAD_START: Duration = Duration::from_millis(250);
+
+type Attempt = (SocketAddr, Result<Connection, ConnectError>);
+
+impl Endpoint {
+    /// Begins connections to a server's addresses one after the other, a quarter
+    /// of a second apart or as soon as one fails, IPv6 and IPv4 in turns
+    /// beginning with the first's family, and answers the first whose handshake
+    /// completes; the others are given up (RFC 8305). For IPv6 *and* IPv4 the
+    /// endpoint has to be bound to an IPv6 address such as `[::]:0`.
+    ///
+    /// # Errors
+    /// What every address failed with; [`ConnectAnyError::NoAddress`] if there
+    /// was none. An unreachable server fails by the idle timeout: wrap this in a
+    /// timeout of your own if that is too long.
+    pub async fn connect_any(
+        &self,
+        addresses: impl IntoIterator<Item = SocketAddr>,
+        server_name: &str,
+    ) -> Result<Connection, ConnectAnyError> {
+        let mut waiting = in_turns(addresses);
+        let mut attempts = JoinSet::new();
+        let mut failures = Vec::new();
+        loop {
+            if let Some(address) = waiting.pop_front() {
+                self.attempt(&mut attempts, address, server_name);
+            }
+            tokio::select! {
+                ended = attempts.join_next() => match ended {
+                    Some(Ok((_, Ok(connection)))) => return Ok(connection),
+                    Some(Ok((address, Err(error)))) => failures.push((address, error)),
+                    // Only a panic of ours ends a task so; the rest may still do.
+                    Some(Err(_)) => {}
+                    None if failures.is_empty() => return Err(ConnectAnyError::NoAddress),
+                    None => return Err(ConnectAnyError::Failed(failures)),
+                },
+                () = tokio::time::sleep(HEAD_START), if !waiting.is_empty() => {}
+            }
+        }
+    }
+
+    fn attempt(&self, attempts: &mut JoinSet<Attempt>, address: SocketAddr, server_name: &str) {
+        let connecting = self.connect(address, server_name).into_future();
+        attempts.spawn(async move { (address, connecting.await) });
+    }
+}
+
+/// IPv6 and IPv4 in turns, beginning with the first's family, each in its own
+/// order (RFC 8305 §4).
+fn in_turns(addresses: impl IntoIterator<Item = SocketAddr>) -> VecDeque<SocketAddr> {
+    let mut addresses = addresses.into_iter().peekable();
+    let six_first = addresses.peek().is_some_and(SocketAddr::is_ipv6);
+    let (first, second): (Vec<_>, Vec<_>) =
+        addresses.partition(|address| address.is_ipv6() == six_first);
+    let mut turns = VecDeque::with_capacity(first.len() + second.len());
+    let (mut first, mut second) = (first.into_iter(), second.into_iter());
+    loop {
+        let pair = [first.next(), second.next()];
+        if pair == [None, None] {
+            return turns;
+        }
+        turns.extend(pair.into_iter().flatten());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_take_turns_in_their_own_order() {
+        let parse = |text: &str| -> Vec<SocketAddr> {
+            text.split_whitespace()
+                .map(|address| address.parse().unwrap())
+                .collect()
+        };
+        for (given, expected) in [
+            ("", ""),
+            ("1.1.1.1:1 2.2.2.2:1", "1.1.1.1:1 2.2.2.2:1"),
+            ("[::1]:1 [::2]:1 1.1.1.1:1", "[::1]:1 1.1.1.1:1 [::2]:1"),
+            ("1.1.1.1:1 2.2.2.2:1 [::1]:1", "1.1.1.1:1 [::1]:1 2.2.2.2:1"),
+        ] {
+            assert_eq!(in_turns(parse(given)), parse(expected), "{given}");
+        }
+    }
+}
