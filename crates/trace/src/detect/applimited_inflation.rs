@@ -33,8 +33,10 @@ impl Detect for ApplimitedInflation {
         let Some(window) = view.window() else { return };
         let before = self.window.replace(window);
         if before.is_none_or(|before| window < before) {
-            // What was in flight when it came down is what it was measured by.
-            self.largest = view.flight.unwrap_or(0).max(window);
+            // PRR leads the window below the threshold on its way there, and
+            // an end of recovery is no growth.
+            let settled = view.metrics.ssthresh.unwrap_or(0);
+            self.largest = view.flight.unwrap_or(0).max(window).max(settled);
         }
         let bound = self.largest.max(view.initial_window) * 2 + SLACK * view.mds;
         let holds = window > bound;

@@ -8,12 +8,12 @@
 mod dir;
 mod encode;
 mod json;
-//READER
+mod reader;
 mod spool;
 mod writer;
 
 pub use self::dir::{Qlog, QlogDir};
-//READERUSE
+pub use self::reader::{Header, Problems, ReadError, Reader};
 pub use self::spool::{Spool, Spooled};
 pub use self::writer::{Description, Writer, WriterStats};
 

@@ -1,0 +1,455 @@
+//! One event's JSON to the schema.
+
+use std::net::{IpAddr, SocketAddr};
+
+use clearway_recovery::limit::Limit;
+use serde_json::Value;
+
+use super::fields::{boolean, field, integer, length, ms, text, time, u64_of, word};
+use super::frames::frames;
+use super::header::Header;
+use crate::event::{
+    Closed, Event, EventData, Initiator, Metrics, Name, Packet, PacketType, Parameters,
+    RecoveryParameters, Started, TimerChange, TimerKind,
+};
+use crate::qlog::encode::{DROPPED, reason_name};
+
+/// An event whose time is as the file has it; `None` if it makes no sense.
+pub(super) fn event(value: &Value, header: &Header) -> Option<Event> {
+    let unit = if header.micros { 1_000 } else { 1_000_000 };
+    match value {
+        Value::Object(_) => {
+            let time = time(field(value, &["time", "relative_time"])?, unit)?;
+            let name = value.get("name").and_then(Value::as_str);
+            let name = match name {
+                Some(name) => name.to_ascii_lowercase(),
+                None => {
+                    let category = text(value, &["category"])?;
+                    let event = text(value, &["type", "event", "event_type"])?;
+                    format!("{category}:{event}").to_ascii_lowercase()
+                }
+            };
+            let data = data(&name, value.get("data").unwrap_or(&Value::Null))?;
+            Some(Event { time, data })
+        }
+        Value::Array(values) => {
+            // The first drafts: fields in the order that the header names.
+            let at = |names: &[&str]| {
+                let fields = &header.event_fields;
+                let at = fields.iter().position(|field| names.contains(&field.as_str()))?;
+                values.get(at)
+            };
+            let time = time(at(&["relative_time", "time"])?, unit)?;
+            let category = at(&["category"])?.as_str()?;
+            let event = at(&["event_type", "event"])?.as_str()?;
+            let name = format!("{category}:{event}").to_ascii_lowercase();
+            let data = data(&name, at(&["data"]).unwrap_or(&Value::Null))?;
+            Some(Event { time, data })
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+    }
+}
+
+fn data(name: &str, it: &Value) -> Option<EventData> {
+    let (category, kind) = name.split_once(':').unwrap_or(("", name));
+    if category == "simulation" {
+        return simulation(kind, it);
+    }
+    Some(match kind {
+        "connection_started" => EventData::ConnectionStarted(Box::new(started(it))),
+        "connection_closed" => EventData::ConnectionClosed(Box::new(closed(it))),
+        "connection_state_updated" => EventData::ConnectionStateUpdated {
+            new: word(it, &["new"])?,
+        },
+        "parameters_set" if category == "recovery" => recovery_parameters(it),
+        "recovery_parameters_set" => recovery_parameters(it),
+        "parameters_set" if matches!(category, "quic" | "transport" | "") => {
+            EventData::ParametersSet(Box::new(parameters(it)))
+        }
+        "alpn_information" => EventData::AlpnInformation {
+            chosen: alpn(it.get("chosen_alpn")?)?,
+        },
+        "packet_sent" => EventData::PacketSent(packet(it)),
+        "packet_received" => EventData::PacketReceived(packet(it)),
+        "packet_dropped" => dropped(it),
+        "packet_lost" => lost(it)?,
+        "data_moved" | "stream_data_moved" => return Some(moved(name, it)),
+        "connection_data_blocked_updated" => EventData::DataBlockedUpdated {
+            reason: blocked(it)?,
+        },
+        "stream_data_blocked_updated" => EventData::StreamDataBlockedUpdated {
+            stream: u64_of(it, &["stream_id"])?,
+            reason: blocked(it)?,
+        },
+        "migration_state_updated" => EventData::MigrationStateUpdated {
+            new: word(it, &["new"])?,
+            remote: remote(it),
+        },
+        "tuple_assigned" | "path_updated" | "path_assigned" => EventData::TupleAssigned {
+            remote: remote(it),
+        },
+        "timer_updated" | "loss_timer_updated" => return timer(name, it),
+        "loss_timer_set" => EventData::TimerUpdated {
+            kind: timer_kind(it),
+            change: TimerChange::Set(ms(it, &["delta"])),
+        },
+        "loss_timer_expired" => EventData::TimerUpdated {
+            kind: timer_kind(it),
+            change: TimerChange::Expired,
+        },
+        "key_updated" => EventData::KeyUpdated {
+            kind: key_kind(it)?,
+            phase: u64_of(it, &["key_phase", "generation"]),
+            trigger: word(it, &["trigger"]),
+        },
+        "key_discarded" | "key_retired" => EventData::KeyDiscarded {
+            kind: key_kind(it)?,
+        },
+        "metrics_updated" | "recovery_metrics_updated" | "metric_update" => {
+            EventData::RecoveryMetricsUpdated(Box::new(metrics(it)))
+        }
+        "congestion_state_updated" => EventData::CongestionStateUpdated {
+            old: word(it, &["old"]).map(state),
+            new: state(word(it, &["new"])?),
+            trigger: word(it, &["trigger"]),
+        },
+        "ecn_state_updated" => EventData::EcnStateUpdated {
+            old: word(it, &["old"]),
+            new: word(it, &["new", "state"])?,
+        },
+        "mtu_updated" => EventData::MtuUpdated {
+            old: u64_of(it, &["old"]),
+            new: u64_of(it, &["new", "mtu"])?,
+        },
+        "warning" if text(it, &["message"]).as_deref() == Some(DROPPED) => {
+            EventData::EventsDropped {
+                count: u64_of(it, &["code"])?,
+            }
+        }
+        _ => other(name),
+    })
+}
+
+fn other(name: &str) -> EventData {
+    EventData::Other {
+        name: Name::Owned(name.to_owned()),
+    }
+}
+
+fn simulation(kind: &str, it: &Value) -> Option<EventData> {
+    match kind {
+        "scenario" => {
+            let details = it.get("details").and_then(Value::as_object);
+            let said = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            Some(EventData::Scenario {
+                name: text(it, &["name"])?.into(),
+                details: details
+                    .map(|map| map.iter().map(|(key, value)| (key.clone(), said(value))).collect())
+                    .unwrap_or_default(),
+            })
+        }
+        "marker" => Some(EventData::Marker {
+            kind: text(it, &["type"]).unwrap_or_default().into(),
+            message: text(it, &["message"]).unwrap_or_default().into(),
+        }),
+        _ => Some(other(&format!("simulation:{kind}"))),
+    }
+}
+
+/// `SlowStart` and `slow start` are `slow_start`.
+fn state(name: Name) -> Name {
+    match name.as_ref() {
+        "slowstart" | "slow start" => "slow_start".into(),
+        "congestionavoidance" | "congestion avoidance" => "congestion_avoidance".into(),
+        "applicationlimited" | "application limited" => "application_limited".into(),
+        _ => name,
+    }
+}
+
+fn alpn(value: &Value) -> Option<Name> {
+    let named = value.as_str().map(str::to_owned);
+    named.or_else(|| text(value, &["string_value"])).map(Name::Owned)
+}
+
+fn initiator(it: &Value) -> Option<Initiator> {
+    match text(it, &["initiator", "owner"])?.to_ascii_lowercase().as_str() {
+        "local" => Some(Initiator::Local),
+        "remote" => Some(Initiator::Remote),
+        _ => None,
+    }
+}
+
+fn address(it: &Value, ips: &[&str], ports: &[&str]) -> Option<SocketAddr> {
+    let ip: IpAddr = text(it, ips)?.parse().ok()?;
+    let port = u64_of(it, ports).and_then(|port| u16::try_from(port).ok());
+    Some(SocketAddr::new(ip, port.unwrap_or(0)))
+}
+
+fn endpoint(it: &Value) -> Option<SocketAddr> {
+    address(it, &["ip_v4", "ip_v6", "ip"], &["port_v4", "port_v6", "port"])
+}
+
+fn remote(it: &Value) -> Option<SocketAddr> {
+    endpoint(field(it, &["tuple_remote", "path_remote", "remote"])?)
+}
+
+fn first_cid(it: &Value) -> Option<String> {
+    let ids = it.get("connection_ids")?.as_array()?;
+    ids.first()?.as_str().map(str::to_owned)
+}
+
+fn started(it: &Value) -> Started {
+    let old = |side: &str| {
+        address(
+            it,
+            &[&format!("{side}_ip")],
+            &[&format!("{side}_port")],
+        )
+    };
+    Started {
+        role: None,
+        local: it.get("local").and_then(endpoint).or_else(|| old("src")),
+        remote: it.get("remote").and_then(endpoint).or_else(|| old("dst")),
+        original_dcid: text(it, &["dst_cid"]),
+        local_cid: it
+            .get("local")
+            .and_then(first_cid)
+            .or_else(|| text(it, &["src_cid"])),
+    }
+}
+
+fn closed(it: &Value) -> Closed {
+    let application = it.get("application_error").is_some()
+        || it.get("application_code").is_some()
+        || it.get("application_error_code").is_some();
+    Closed {
+        initiator: initiator(it),
+        trigger: word(it, &["trigger"]),
+        code: u64_of(
+            it,
+            &[
+                "error_code",
+                "application_error",
+                "connection_error",
+                "application_code",
+                "connection_code",
+                "application_error_code",
+                "connection_error_code",
+            ],
+        ),
+        application,
+        reason: text(it, &["reason"]),
+    }
+}
+
+fn parameters(it: &Value) -> Parameters {
+    let get = |name: &str| u64_of(it, &[name]);
+    Parameters {
+        initiator: initiator(it),
+        max_idle_timeout: u64_of(it, &["max_idle_timeout", "idle_timeout"]),
+        max_udp_payload_size: u64_of(it, &["max_udp_payload_size", "max_packet_size"]),
+        ack_delay_exponent: get("ack_delay_exponent"),
+        max_ack_delay: get("max_ack_delay"),
+        active_connection_id_limit: get("active_connection_id_limit"),
+        initial_max_data: get("initial_max_data"),
+        initial_max_stream_data_bidi_local: get("initial_max_stream_data_bidi_local"),
+        initial_max_stream_data_bidi_remote: get("initial_max_stream_data_bidi_remote"),
+        initial_max_stream_data_uni: get("initial_max_stream_data_uni"),
+        initial_max_streams_bidi: get("initial_max_streams_bidi"),
+        initial_max_streams_uni: get("initial_max_streams_uni"),
+        max_datagram_frame_size: get("max_datagram_frame_size"),
+        disable_active_migration: boolean(it, &["disable_active_migration"]),
+        grease_quic_bit: boolean(it, &["grease_quic_bit"]),
+    }
+}
+
+fn packet_type(it: &Value) -> PacketType {
+    let header = it.get("header").unwrap_or(&Value::Null);
+    let name = text(header, &["packet_type"]).or_else(|| text(it, &["packet_type"]));
+    name.map_or(PacketType::Unknown, |name| PacketType::from_name(&name))
+}
+
+fn number(it: &Value) -> Option<u64> {
+    let header = it.get("header").unwrap_or(&Value::Null);
+    u64_of(header, &["packet_number"]).or_else(|| u64_of(it, &["packet_number"]))
+}
+
+fn size(it: &Value) -> Option<u64> {
+    let header = it.get("header").unwrap_or(&Value::Null);
+    length(it, &["packet_size"]).or_else(|| u64_of(header, &["packet_size"]))
+}
+
+fn packet(it: &Value) -> Packet {
+    Packet {
+        kind: packet_type(it),
+        number: number(it),
+        size: size(it),
+        frames: frames(it),
+        in_flight: None,
+        mtu_probe: boolean(it, &["is_mtu_probe_packet"]).unwrap_or(false),
+        ecn: text(it, &["ecn"]).map(Name::Owned),
+    }
+}
+
+fn dropped(it: &Value) -> EventData {
+    let kind = packet_type(it);
+    EventData::PacketDropped {
+        kind: (kind != PacketType::Unknown).then_some(kind),
+        size: size(it),
+        trigger: word(it, &["trigger"]),
+    }
+}
+
+fn lost(it: &Value) -> Option<EventData> {
+    // Where the type is left out, it is what nearly all packets are.
+    let kind = match packet_type(it) {
+        PacketType::Unknown => PacketType::OneRtt,
+        kind => kind,
+    };
+    Some(EventData::PacketLost {
+        kind,
+        number: number(it)?,
+        size: size(it),
+        mtu_probe: boolean(it, &["is_mtu_probe_packet"]).unwrap_or(false),
+        trigger: word(it, &["trigger"]),
+    })
+}
+
+fn moved(name: &str, it: &Value) -> EventData {
+    if text(it, &["to"]).as_deref() == Some("application") {
+        EventData::StreamDataRead {
+            stream: u64_of(it, &["stream_id"]),
+            len: length(it, &["length"]).unwrap_or(0),
+        }
+    } else {
+        other(name)
+    }
+}
+
+/// The reason, or `None` inside for unblocked. Blocked without a known reason
+/// makes no sense here.
+fn blocked(it: &Value) -> Option<Option<Limit>> {
+    match text(it, &["new"])?.as_str() {
+        "unblocked" => Some(None),
+        "blocked" => {
+            let reason = text(it, &["reason"])?;
+            let known = Limit::ALL.into_iter().find(|limit| reason_name(*limit) == reason);
+            known.map(Some)
+        }
+        _ => None,
+    }
+}
+
+fn timer_kind(it: &Value) -> Option<TimerKind> {
+    match text(it, &["timer_type"])?.as_str() {
+        "ack" | "loss_timeout" => Some(TimerKind::Loss),
+        "pto" => Some(TimerKind::Pto),
+        _ => None,
+    }
+}
+
+fn timer(name: &str, it: &Value) -> Option<EventData> {
+    let kind = timer_kind(it);
+    if kind.is_none() && it.get("timer_type").is_some() {
+        // The idle timer and others are not recovery's.
+        return Some(other(name));
+    }
+    Some(EventData::TimerUpdated {
+        kind,
+        change: match text(it, &["event_type"])?.as_str() {
+            "set" => TimerChange::Set(ms(it, &["delta"])),
+            "expired" => TimerChange::Expired,
+            "cancelled" | "canceled" => TimerChange::Cancelled,
+            _ => return None,
+        },
+    })
+}
+
+fn key_kind(it: &Value) -> Option<PacketType> {
+    let name = text(it, &["key_type"])?.to_ascii_lowercase();
+    let kinds = [
+        ("initial", PacketType::Initial),
+        ("handshake", PacketType::Handshake),
+        ("0rtt", PacketType::ZeroRtt),
+        ("1rtt", PacketType::OneRtt),
+    ];
+    let found = kinds.into_iter().find(|(part, _)| name.contains(part));
+    found.map(|(_, kind)| kind)
+}
+
+fn recovery_parameters(it: &Value) -> EventData {
+    let thousandths = |value: &Value| time(value, 1_000);
+    EventData::RecoveryParametersSet(Box::new(RecoveryParameters {
+        controller: word(it, &["controller", "congestion_control", "cc"]),
+        reordering_threshold: u64_of(it, &["reordering_threshold"]),
+        time_threshold: it.get("time_threshold").and_then(thousandths),
+        initial_rtt: ms(it, &["initial_rtt"]),
+        max_datagram_size: u64_of(it, &["max_datagram_size"]),
+        initial_congestion_window: u64_of(it, &["initial_congestion_window"]),
+        minimum_congestion_window: u64_of(it, &["minimum_congestion_window"]),
+        persistent_congestion_threshold: u64_of(it, &["persistent_congestion_threshold"]),
+    }))
+}
+
+/// Fields of metrics that have a place of their own.
+const METRICS: [&str; 22] = [
+    "min_rtt",
+    "smoothed_rtt",
+    "latest_rtt",
+    "rtt_variance",
+    "pto_count",
+    "congestion_window",
+    "cwnd",
+    "bytes_in_flight",
+    "ssthresh",
+    "packets_in_flight",
+    "pacing_rate",
+    "delivery_rate",
+    "app_limited",
+    "delivered",
+    "lost",
+    "congestion_events",
+    "spurious_events",
+    "persistent_events",
+    "controller",
+    "in_recovery",
+    "max_bandwidth",
+    "path_id",
+];
+
+fn metrics(it: &Value) -> Metrics {
+    let get = |name: &str| u64_of(it, &[name]);
+    Metrics {
+        min_rtt: ms(it, &["min_rtt"]),
+        smoothed_rtt: ms(it, &["smoothed_rtt"]),
+        latest_rtt: ms(it, &["latest_rtt"]),
+        rtt_variance: ms(it, &["rtt_variance"]),
+        pto_count: get("pto_count"),
+        congestion_window: u64_of(it, &["congestion_window", "cwnd"]),
+        bytes_in_flight: get("bytes_in_flight"),
+        // quiche and others write the largest number for "not set".
+        ssthresh: get("ssthresh").filter(|ssthresh| *ssthresh < u64::from(u32::MAX) << 20),
+        packets_in_flight: get("packets_in_flight"),
+        pacing_rate: get("pacing_rate"),
+        delivery_rate: get("delivery_rate"),
+        app_limited: boolean(it, &["app_limited"]),
+        delivered: get("delivered"),
+        lost: get("lost"),
+        congestion_events: get("congestion_events"),
+        spurious_events: get("spurious_events"),
+        persistent_events: get("persistent_events"),
+        extra: extra(it),
+    }
+}
+
+/// The controller's own fields: ours in an object, others' beside the rest.
+fn extra(it: &Value) -> Vec<(Name, u64)> {
+    let own = it.get("controller").and_then(Value::as_object);
+    let beside = it.as_object().filter(|_| own.is_none());
+    let fields = own.or(beside).into_iter().flatten();
+    fields
+        .filter(|(name, _)| own.is_some() || !METRICS.contains(&name.as_str()))
+        .filter_map(|(name, value)| Some((Name::Owned(name.clone()), integer(value)?)))
+        .take(64)
+        .collect()
+}

@@ -1,0 +1,78 @@
+//! Fields of JSON objects, in whichever spelling they come.
+
+use serde_json::Value;
+
+use crate::event::Name;
+
+/// The first of these fields that is there.
+pub(super) fn field<'v>(value: &'v Value, names: &[&str]) -> Option<&'v Value> {
+    names.iter().find_map(|name| value.get(name))
+}
+
+/// An unsigned integer: as a number, or as a string (I-JSON), decimal or hex.
+pub(super) fn integer(value: &Value) -> Option<u64> {
+    match value {
+        Value::Number(number) => number.as_u64().or_else(|| {
+            let float = number.as_f64()?;
+            // Saturates by itself; a negative one is no integer here.
+            (float >= 0.0).then_some(float as u64)
+        }),
+        Value::String(text) => {
+            let hex = text.strip_prefix("0x");
+            hex.map_or_else(|| text.parse(), |hex| u64::from_str_radix(hex, 16))
+                .ok()
+        }
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+/// The first of these fields that is an integer.
+pub(super) fn u64_of(value: &Value, names: &[&str]) -> Option<u64> {
+    names.iter().find_map(|name| integer(value.get(name)?))
+}
+
+/// A time in nanoseconds of which `unit` make one of the file's.
+pub(super) fn time(value: &Value, unit: u64) -> Option<u64> {
+    let float = match value {
+        Value::Number(number) => match number.as_u64() {
+            // Whole numbers stay exact, dates included.
+            Some(whole) => return Some(whole.saturating_mul(unit)),
+            None => number.as_f64()?,
+        },
+        Value::String(text) => text.parse().ok()?,
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => return None,
+    };
+    (float >= 0.0).then(|| (float * unit as f64).round() as u64)
+}
+
+/// The first of these fields that is a time in milliseconds.
+pub(super) fn ms(value: &Value, names: &[&str]) -> Option<u64> {
+    names
+        .iter()
+        .find_map(|name| time(value.get(name)?, 1_000_000))
+}
+
+/// The first of these fields that is text.
+pub(super) fn text(value: &Value, names: &[&str]) -> Option<String> {
+    let found = names.iter().find_map(|name| value.get(name)?.as_str());
+    found.map(str::to_owned)
+}
+
+/// The first of these fields that is a word, in lower case.
+pub(super) fn word(value: &Value, names: &[&str]) -> Option<Name> {
+    let found = names.iter().find_map(|name| value.get(name)?.as_str())?;
+    Some(Name::Owned(found.to_ascii_lowercase()))
+}
+
+/// The first of these fields that is true or false.
+pub(super) fn boolean(value: &Value, names: &[&str]) -> Option<bool> {
+    names.iter().find_map(|name| value.get(name)?.as_bool())
+}
+
+/// The length of something: `raw.length`, or one of the older fields.
+pub(super) fn length(value: &Value, names: &[&str]) -> Option<u64> {
+    let raw = value.get("raw");
+    raw.and_then(|raw| u64_of(raw, &["length"]))
+        .or_else(|| u64_of(value, names))
+        .or_else(|| raw.and_then(|raw| u64_of(raw, &["payload_length"])))
+}

@@ -1,0 +1,89 @@
+//! What a file says of itself.
+
+use serde_json::Value;
+
+use super::fields::{text, u64_of};
+use crate::event::Role;
+
+/// What a file says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Header {
+    /// Whose trace it is.
+    pub role: Option<Role>,
+    /// The vantage point's name, often the stack's.
+    pub name: Option<String>,
+    /// The file's or the trace's title.
+    pub title: Option<String>,
+    /// The schema or version it claims.
+    pub version: Option<String>,
+    /// What ties both ends' traces together, often the original Destination
+    /// Connection ID in hex.
+    pub group: Option<String>,
+    /// Traces begun in this file.
+    pub traces: u64,
+    /// Times are microseconds, not milliseconds.
+    pub(super) micros: bool,
+    /// Times are differences from the event before.
+    pub(super) relative_to_previous: bool,
+    /// The fields of events that are arrays, in their order.
+    pub(super) event_fields: Vec<String>,
+}
+
+impl Header {
+    /// Takes in a file's header, or a later trace's of the same file.
+    pub(super) fn absorb(&mut self, value: &Value) {
+        let version = text(value, &["file_schema", "qlog_version"]);
+        self.version = version.or(self.version.take());
+        self.title = text(value, &["title"]).or(self.title.take());
+        let traces = value.get("traces").and_then(Value::as_array);
+        let trace = traces
+            .and_then(|traces| traces.last())
+            .or_else(|| value.get("trace"));
+        if let Some(trace) = trace {
+            self.traces = traces.map_or(1, Vec::len) as u64;
+            self.absorb_trace(trace);
+        }
+    }
+
+    fn absorb_trace(&mut self, trace: &Value) {
+        self.title = text(trace, &["title"]).or(self.title.take());
+        if let Some(vantage) = trace.get("vantage_point") {
+            self.name = text(vantage, &["name"]);
+            self.role = match text(vantage, &["type"]).as_deref() {
+                Some("client") => Some(Role::Client),
+                Some("server") => Some(Role::Server),
+                Some("network") => Some(Role::Network),
+                _ => None,
+            };
+        }
+        let units = trace
+            .get("configuration")
+            .and_then(|configuration| text(configuration, &["time_units"]));
+        if let Some(common) = trace.get("common_fields") {
+            self.group = text(common, &["group_id", "ODCID", "odcid"]);
+            let format = text(common, &["time_format"]);
+            self.relative_to_previous = matches!(
+                format.as_deref(),
+                Some("relative_to_previous_event" | "delta")
+            );
+            let nested = common
+                .get("configuration")
+                .and_then(|configuration| text(configuration, &["time_units"]));
+            self.micros = units.or(nested).as_deref() == Some("us");
+            self.group = self
+                .group
+                .take()
+                .or_else(|| u64_of(common, &["group_id"]).map(|id| id.to_string()));
+        } else {
+            self.micros = units.as_deref() == Some("us");
+        }
+        self.event_fields = trace
+            .get("event_fields")
+            .and_then(Value::as_array)
+            .map(|fields| {
+                let named = fields.iter().filter_map(Value::as_str);
+                named.map(str::to_ascii_lowercase).collect()
+            })
+            .unwrap_or_default();
+    }
+}

@@ -1,0 +1,210 @@
+//! qlog of any stack to events, one record at a time.
+//!
+//! What is understood: JSON text sequences (the newest draft and 0.3), lines of
+//! JSON without separators, and contained JSON, whose events are found without
+//! holding the file. Names of 0.3 and older drafts, the array events of the
+//! first drafts, and the spellings of quiche, quinn, noq, quic-go, picoquic,
+//! neqo and aioquic become one schema. A record that is no JSON is counted, with
+//! its offset, and the rest is read.
+
+mod decode;
+mod fields;
+mod frames;
+mod header;
+mod split;
+
+use std::io::{self, Read};
+
+pub use self::header::Header;
+use self::split::{Record, Splitter};
+use crate::event::Event;
+
+/// Offsets of bad records that are remembered.
+const MAX_OFFSETS: usize = 100;
+
+/// What was wrong with a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Problems {
+    /// Records that are no JSON, are cut off or too long.
+    pub bad_records: u64,
+    /// Where they begin, in bytes; the first hundred.
+    pub offsets: Vec<u64>,
+    /// Events that are JSON but make no sense: without time, name or what
+    /// their kind needs.
+    pub senseless_events: u64,
+    /// Events of other schemas or kinds.
+    pub other_events: u64,
+}
+
+impl Problems {
+    fn bad(&mut self, offset: u64) {
+        self.bad_records += 1;
+        if self.offsets.len() < MAX_OFFSETS {
+            self.offsets.push(offset);
+        }
+    }
+}
+
+/// A file that can't be read at all.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The input failed.
+    #[error("reading failed: {0}")]
+    Io(#[from] io::Error),
+    /// Nothing in it looks like qlog.
+    #[error("this is no qlog: it begins with neither a JSON object nor a record separator")]
+    NotQlog,
+}
+
+/// Reads a trace. Iterate over it for the events; times count from the trace's
+/// reference, or from its first event where that is a calendar time.
+///
+/// Memory is bounded by the largest record accepted, whatever the file.
+#[derive(Debug)]
+pub struct Reader<R> {
+    splitter: Splitter<R>,
+    header: Header,
+    problems: Problems,
+    times: Times,
+    failed: bool,
+}
+
+/// How `time` becomes nanoseconds of the trace.
+#[derive(Clone, Copy, Debug, Default)]
+struct Times {
+    /// Subtracted from every time: set by a first event at a calendar time.
+    base: Option<u64>,
+    /// The last time, for traces whose times are differences.
+    last: u64,
+}
+
+/// Times beyond this are no durations of connections but dates: a year.
+const DATE: u64 = 365 * 86_400 * 1_000_000_000;
+
+impl Times {
+    fn place(&mut self, header: &Header, time: u64) -> u64 {
+        let time = if header.relative_to_previous {
+            self.last.saturating_add(time)
+        } else {
+            time
+        };
+        self.last = time;
+        let base = *self.base.get_or_insert(if time > DATE { time } else { 0 });
+        time.saturating_sub(base)
+    }
+}
+
+impl<R: Read> Reader<R> {
+    /// Begins to read and finds out what it is.
+    ///
+    /// # Errors
+    /// If reading fails, or it is no qlog.
+    pub fn new(input: R) -> Result<Self, ReadError> {
+        let mut this = Self {
+            splitter: Splitter::new(input)?,
+            header: Header::default(),
+            problems: Problems::default(),
+            times: Times::default(),
+            failed: false,
+        };
+        this.read_header()?;
+        Ok(this)
+    }
+
+    /// What the file says of itself, as far as it was read.
+    #[must_use]
+    pub const fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// What was wrong so far.
+    #[must_use]
+    pub const fn problems(&self) -> &Problems {
+        &self.problems
+    }
+
+    /// Bytes read so far.
+    #[must_use]
+    pub const fn offset(&self) -> u64 {
+        self.splitter.offset()
+    }
+
+    /// Everything up to the first event belongs to the header.
+    fn read_header(&mut self) -> io::Result<()> {
+        while let Some(record) = self.splitter.peek()? {
+            if record.event {
+                break;
+            }
+            self.take_header()?;
+        }
+        Ok(())
+    }
+
+    fn take_header(&mut self) -> io::Result<()> {
+        let Some(record) = self.splitter.next()? else {
+            return Ok(());
+        };
+        match parse(&record) {
+            Some(value) => {
+                self.header.absorb(&value);
+                self.times = Times::default();
+            }
+            None => self.problems.bad(record.offset),
+        }
+        Ok(())
+    }
+
+    /// The next event; `None` at the end.
+    fn next_event(&mut self) -> io::Result<Option<Event>> {
+        loop {
+            let Some(record) = self.splitter.peek()? else {
+                return Ok(None);
+            };
+            if !record.event {
+                // Another trace in the same file.
+                self.take_header()?;
+                continue;
+            }
+            let Some(record) = self.splitter.next()? else {
+                return Ok(None);
+            };
+            let Some(value) = parse(&record) else {
+                self.problems.bad(record.offset);
+                continue;
+            };
+            let Some(mut event) = decode::event(&value, &self.header) else {
+                self.problems.senseless_events += 1;
+                continue;
+            };
+            if matches!(event.data, crate::event::EventData::Other { .. }) {
+                self.problems.other_events += 1;
+            }
+            event.time = self.times.place(&self.header, event.time);
+            return Ok(Some(event));
+        }
+    }
+}
+
+/// A record as JSON; cut-off and overlong ones are none.
+fn parse(record: &Record) -> Option<serde_json::Value> {
+    if record.damaged {
+        return None;
+    }
+    serde_json::from_slice(&record.bytes).ok()
+}
+
+impl<R: Read> Iterator for Reader<R> {
+    type Item = io::Result<Event>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed {
+            return None;
+        }
+        let next = self.next_event();
+        self.failed = next.is_err();
+        next.transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,354 @@
+//! A file into records, without holding more of it than one.
+
+use std::io::{self, Read};
+
+use super::ReadError;
+
+/// Bytes of one record; a longer one is skipped and counted.
+pub(super) const MAX_RECORD: usize = 4 << 20;
+
+/// Containers within each other in one file, and more than any trace has.
+const MAX_DEPTH: usize = 64;
+
+/// Bytes asked of the input at a time.
+const CHUNK: usize = 64 << 10;
+
+/// A piece of JSON from the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Record {
+    /// Where it begins.
+    pub(super) offset: u64,
+    /// Its bytes.
+    pub(super) bytes: Vec<u8>,
+    /// Whether it is an event, not a header.
+    pub(super) event: bool,
+    /// Whether it was cut off or too long: `bytes` is not all of it.
+    pub(super) damaged: bool,
+}
+
+/// How records are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    /// A record separator before each (RFC 7464).
+    Sequence,
+    /// A line each.
+    Lines,
+    /// One document, with the events in arrays called so.
+    Contained,
+}
+
+/// Splits a file.
+#[derive(Debug)]
+pub(super) struct Splitter<R> {
+    input: R,
+    chunk: Vec<u8>,
+    at: usize,
+    /// Bytes taken out of chunks so far.
+    offset: u64,
+    shape: Shape,
+    /// Records found so far; the first is the header.
+    count: u64,
+    next: Option<Record>,
+    scan: Scan,
+    ended: bool,
+}
+
+/// Where the scanner of contained JSON is.
+#[derive(Debug, Default)]
+struct Scan {
+    /// Open containers, `{` or `[`.
+    stack: Vec<u8>,
+    in_string: bool,
+    escaped: bool,
+    /// The string being read, or the last one: perhaps a key.
+    word: Vec<u8>,
+    /// The key whose value comes.
+    key: Option<Vec<u8>>,
+    /// The depth of the events array we are in.
+    events_at: Option<usize>,
+    /// Everything outside of events, which is the header.
+    header: Record,
+    header_told: bool,
+}
+
+impl<R: Read> Splitter<R> {
+    pub(super) fn new(input: R) -> Result<Self, ReadError> {
+        let mut this = Self {
+            input,
+            chunk: Vec::new(),
+            at: 0,
+            offset: 0,
+            shape: Shape::Contained,
+            count: 0,
+            next: None,
+            scan: Scan::default(),
+            ended: false,
+        };
+        this.detect()?;
+        Ok(this)
+    }
+
+    pub(super) const fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// The next record, left where it is.
+    pub(super) fn peek(&mut self) -> io::Result<Option<&Record>> {
+        if self.next.is_none() {
+            self.next = self.read()?;
+        }
+        Ok(self.next.as_ref())
+    }
+
+    /// The next record.
+    pub(super) fn next(&mut self) -> io::Result<Option<Record>> {
+        self.peek()?;
+        Ok(self.next.take())
+    }
+
+    fn read(&mut self) -> io::Result<Option<Record>> {
+        match self.shape {
+            Shape::Sequence => self.read_until(0x1e),
+            Shape::Lines => self.read_until(b'\n'),
+            Shape::Contained => self.read_contained(),
+        }
+    }
+
+    /// What the first bytes say.
+    fn detect(&mut self) -> Result<(), ReadError> {
+        while matches!(self.peek_byte()?, Some(byte) if byte.is_ascii_whitespace() || byte == 0xef || byte == 0xbb || byte == 0xbf)
+        {
+            self.take_byte();
+        }
+        match self.peek_byte()? {
+            Some(0x1e) => {
+                self.take_byte();
+                self.shape = Shape::Sequence;
+                Ok(())
+            }
+            Some(b'{') => {
+                self.shape = self.lines_or_contained()?;
+                Ok(())
+            }
+            Some(_) | None => Err(ReadError::NotQlog),
+        }
+    }
+
+    /// Lines, if the first line is a whole object and another follows.
+    fn lines_or_contained(&mut self) -> io::Result<Shape> {
+        // A header fits; a contained file's first line rarely ends so soon.
+        while self.chunk.len() - self.at < 4 * CHUNK && self.more()? {}
+        let rest = &self.chunk[self.at..];
+        let Some(end) = rest.iter().position(|&byte| byte == b'\n') else {
+            return Ok(Shape::Contained);
+        };
+        let (line, after) = rest.split_at(end);
+        let follows = after.iter().find(|byte| !byte.is_ascii_whitespace());
+        let whole = serde_json::from_slice::<serde::de::IgnoredAny>(line).is_ok();
+        Ok(if whole && follows == Some(&b'{') {
+            Shape::Lines
+        } else {
+            Shape::Contained
+        })
+    }
+
+    /// Reads another chunk behind what is there; false at the end.
+    fn more(&mut self) -> io::Result<bool> {
+        if self.ended {
+            return Ok(false);
+        }
+        self.chunk.drain(..self.at);
+        self.at = 0;
+        let before = self.chunk.len();
+        self.chunk.resize(before + CHUNK, 0);
+        loop {
+            match self.input.read(&mut self.chunk[before..]) {
+                Ok(len) => {
+                    self.chunk.truncate(before + len);
+                    self.ended = len == 0;
+                    return Ok(len > 0);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.chunk.truncate(before);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    fn peek_byte(&mut self) -> io::Result<Option<u8>> {
+        if self.at == self.chunk.len() && !self.more()? {
+            return Ok(None);
+        }
+        Ok(self.chunk.get(self.at).copied())
+    }
+
+    fn take_byte(&mut self) {
+        self.at += 1;
+        self.offset += 1;
+    }
+
+    /// A record that this byte ends. The first is the header.
+    fn read_until(&mut self, end: u8) -> io::Result<Option<Record>> {
+        loop {
+            let mut record = Record {
+                offset: self.offset,
+                ..Record::default()
+            };
+            let mut found = false;
+            while !found && (self.at < self.chunk.len() || self.more()?) {
+                let rest = &self.chunk[self.at..];
+                let len = rest.iter().position(|&byte| byte == end);
+                found = len.is_some();
+                let part = &rest[..len.unwrap_or(rest.len())];
+                extend(&mut record, part);
+                let taken = part.len() + usize::from(found);
+                self.at += taken;
+                self.offset += taken as u64;
+            }
+            if !found && record.bytes.is_empty() {
+                return Ok(None);
+            }
+            if record.bytes.iter().all(u8::is_ascii_whitespace) && !record.damaged {
+                continue;
+            }
+            record.event = self.count > 0;
+            self.count += 1;
+            return Ok(Some(record));
+        }
+    }
+
+    /// The next event of a contained document, or the header before it.
+    fn read_contained(&mut self) -> io::Result<Option<Record>> {
+        while let Some(byte) = self.peek_byte()? {
+            let starts = self.scan.starts_event(byte);
+            if starts && !self.scan.header_told {
+                self.scan.header_told = true;
+                return Ok(Some(self.scan.header_so_far()));
+            }
+            if starts {
+                return self.read_element().map(Some);
+            }
+            self.take_byte();
+            self.scan.step(byte);
+        }
+        if self.scan.header_told || self.scan.header.bytes.is_empty() {
+            return Ok(None);
+        }
+        self.scan.header_told = true;
+        let mut header = core::mem::take(&mut self.scan.header);
+        header.damaged |= !self.scan.stack.is_empty();
+        Ok(Some(header))
+    }
+
+    /// One element of an events array, brackets balanced.
+    fn read_element(&mut self) -> io::Result<Record> {
+        let mut record = Record {
+            offset: self.offset,
+            event: true,
+            ..Record::default()
+        };
+        let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+        while let Some(byte) = self.peek_byte()? {
+            self.take_byte();
+            extend(&mut record, &[byte]);
+            if in_string {
+                match byte {
+                    _ if escaped => escaped = false,
+                    b'\\' => escaped = true,
+                    b'"' => in_string = false,
+                    _ => {}
+                }
+                continue;
+            }
+            match byte {
+                b'"' => in_string = true,
+                b'{' | b'[' => depth += 1,
+                b'}' | b']' => {
+                    depth = depth.saturating_sub(1);
+                    if depth == 0 {
+                        return Ok(record);
+                    }
+                }
+                _ => {}
+            }
+        }
+        record.damaged = true;
+        Ok(record)
+    }
+}
+
+/// Appends up to the bound.
+fn extend(record: &mut Record, part: &[u8]) {
+    let room = MAX_RECORD - record.bytes.len();
+    record.damaged |= part.len() > room;
+    record.bytes.extend_from_slice(&part[..part.len().min(room)]);
+}
+
+impl Scan {
+    /// Whether `byte`, not taken yet, begins an element of an events array.
+    fn starts_event(&self, byte: u8) -> bool {
+        !self.in_string
+            && matches!(byte, b'{' | b'[')
+            && self.events_at == Some(self.stack.len())
+    }
+
+    /// Takes a byte that is no event's.
+    fn step(&mut self, byte: u8) {
+        // Commas between events would spoil the header.
+        if self.events_at != Some(self.stack.len()) || matches!(byte, b']') {
+            extend(&mut self.header, &[byte]);
+        }
+        if self.in_string {
+            match byte {
+                _ if self.escaped => self.escaped = false,
+                b'\\' => self.escaped = true,
+                b'"' => self.in_string = false,
+                _ if self.word.len() < 32 => self.word.push(byte),
+                _ => {}
+            }
+            return;
+        }
+        match byte {
+            b'"' => {
+                self.in_string = true;
+                self.word.clear();
+            }
+            b':' => self.key = Some(core::mem::take(&mut self.word)),
+            b'{' | b'[' => self.open(byte),
+            b'}' | b']' => {
+                if self.events_at == Some(self.stack.len()) {
+                    self.events_at = None;
+                    // Another trace has another header.
+                    self.header_told = false;
+                }
+                self.stack.pop();
+                self.key = None;
+            }
+            b',' => self.key = None,
+            _ => {}
+        }
+    }
+
+    fn open(&mut self, byte: u8) {
+        let events = byte == b'[' && self.key.as_deref() == Some(b"events");
+        if self.stack.len() < MAX_DEPTH {
+            self.stack.push(byte);
+        }
+        if events && self.events_at.is_none() && self.stack.len() < MAX_DEPTH {
+            self.events_at = Some(self.stack.len());
+        }
+        self.key = None;
+    }
+
+    /// The header as far as it goes, with what is open closed.
+    fn header_so_far(&self) -> Record {
+        let mut record = self.header.clone();
+        for open in self.stack.iter().rev() {
+            let close = if *open == b'{' { b'}' } else { b']' };
+            extend(&mut record, &[close]);
+        }
+        record
+    }
+}
