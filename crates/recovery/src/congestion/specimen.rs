@@ -2,6 +2,10 @@
 //! stack really had, so that the detectors meant for them can be shown the
 //! disease. With the feature `specimens` off, every question "is this the one?"
 //! is a constant no.
+#![cfg_attr(
+    not(feature = "specimens"),
+    expect(unreachable_pub, reason = "public with the feature")
+)]
 
 /// A bug, by its cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -21,9 +21,9 @@ pub(super) struct Undo {
     pub(super) event: Option<SendIndex>,
     /// BBR.undo_state.
     pub(super) was_probing: Option<Probing>,
-    bw_shortterm: u64,
-    inflight_shortterm: u64,
-    inflight_longterm: u64,
+    pub(super) bw_shortterm: u64,
+    pub(super) inflight_shortterm: u64,
+    pub(super) inflight_longterm: u64,
 }
 
 impl Bbr {

@@ -1,1 +1,13 @@
+//! BBR against its draft: the example test cases of the appendix (each names its
+//! title there), the constants and formulas one by one, and extremes.
 
+mod checklist;
+mod cycle;
+mod extremes;
+mod paths;
+mod round_trip;
+mod sim;
+#[cfg(feature = "specimens")]
+mod specimens;
+mod spurious;
+mod startup;

@@ -1,0 +1,185 @@
+//! The appendix's cases of ProbeRTT and of restarting from idle.
+
+use core::time::Duration;
+
+use super::super::phase::Phase;
+use super::sim::{App, Link, MS, Sim};
+
+const SECONDS: Duration = Duration::from_secs(1);
+
+/// A bulk flow in CRUISE whose round trip has just become longer, so that no
+/// sample reaches the minimum.
+fn with_longer_path() -> Sim {
+    let mut sim = Sim::new(Link::new(20, 40, 300), App::Bulk);
+    sim.until_phase(Phase::Cruise);
+    sim.run(SECONDS / 2);
+    sim.link.rtt += 2 * MS;
+    sim
+}
+
+/// "Entering and Exiting PROBE_RTT"
+#[test]
+fn probe_rtt_begins_after_five_seconds_and_lasts_200_ms_and_a_round() {
+    let mut sim = with_longer_path();
+    let changed = sim.now;
+    sim.until_phase(Phase::ProbeRtt);
+    let waited = sim.now - changed;
+    assert!(
+        waited > 4 * SECONDS && waited <= 5 * SECONDS + 100 * MS,
+        "{waited:?}"
+    );
+    let bdp = {
+        let bbr = sim.bbr();
+        assert_eq!(bbr.phase.cwnd_gain().0, 50);
+        bbr.bdp_of(bbr.bw).unwrap()
+    };
+    assert!(
+        sim.bbr().cwnd.abs_diff(bdp / 2) <= 1,
+        "{} of {bdp}",
+        sim.bbr().cwnd
+    );
+    sim.until(SECONDS, |sim| sim.bbr().probe_rtt.done_stamp.is_some());
+    assert!(sim.in_flight() <= bdp / 2);
+    let (begin, round) = (sim.now, sim.bbr().rounds.count);
+    sim.until(SECONDS, |sim| sim.phase() != Phase::ProbeRtt);
+    let lasted = sim.now - begin;
+    assert!(lasted > 200 * MS && lasted < 250 * MS, "{lasted:?}");
+    assert!(sim.bbr().rounds.count > round);
+    assert_eq!(sim.phase(), Phase::Cruise, "full_bw_reached");
+    assert!(sim.bbr().cwnd > bdp, "restored");
+    let rate = sim.measure(SECONDS);
+    assert!(rate >= sim.link.rate * 90 / 100, "{rate}");
+}
+
+#[test]
+fn a_round_trip_longer_than_200_ms_is_waited_for() {
+    let mut sim = Sim::new(Link::new(20, 400, 300), App::Bulk);
+    sim.until_phase(Phase::Cruise);
+    sim.link.rtt += 2 * MS;
+    sim.until_phase(Phase::ProbeRtt);
+    sim.until(2 * SECONDS, |sim| sim.bbr().probe_rtt.done_stamp.is_some());
+    let begin = sim.now;
+    sim.until(2 * SECONDS, |sim| sim.phase() != Phase::ProbeRtt);
+    assert!(sim.now - begin >= 400 * MS, "{:?}", sim.now - begin);
+}
+
+#[test]
+fn samples_of_probe_rtt_are_marked_and_do_not_lower_max_bw() {
+    let mut sim = with_longer_path();
+    sim.until_phase(Phase::ProbeRtt);
+    let max_bw = sim.bbr().max_bw.get();
+    let mut marked = 0;
+    while sim.phase() == Phase::ProbeRtt {
+        let end = sim.now + SECONDS;
+        sim.step(end);
+        assert_eq!(sim.bbr().max_bw.get(), max_bw);
+        marked += u32::from(sim.path().delivery_rate().unwrap().app_limited);
+    }
+    assert!(marked > 100, "{marked}");
+}
+
+#[test]
+fn min_rtt_rises_to_the_longer_path_after_ten_seconds() {
+    let mut sim = with_longer_path();
+    let old = sim.bbr().min_rtt().unwrap();
+    sim.run(9 * SECONDS);
+    assert_eq!(sim.bbr().min_rtt(), Some(old));
+    sim.run(3 * SECONDS);
+    let new = sim.bbr().min_rtt().unwrap();
+    assert!(new >= 42 * MS && new < 44 * MS, "{new:?}");
+}
+
+#[test]
+fn probe_rtt_comes_back_every_five_seconds() {
+    // A standing queue of another flow's: the round trip creeps up all the time.
+    let mut sim = Sim::new(Link::new(20, 40, 300), App::Bulk);
+    sim.until_phase(Phase::Cruise);
+    let end = sim.now + 31 * SECONDS;
+    while sim.now < end {
+        sim.run(SECONDS / 10);
+        sim.link.rtt += MS / 20;
+    }
+    let starts: Vec<_> = sim
+        .phases
+        .iter()
+        .filter(|(_, phase)| *phase == Phase::ProbeRtt)
+        .map(|(at, _)| *at)
+        .collect();
+    assert!(starts.len() >= 5, "{starts:?}");
+    for pair in starts.windows(2) {
+        let gap = pair[1] - pair[0];
+        assert!(gap >= 5 * SECONDS && gap <= 6 * SECONDS, "{gap:?}");
+    }
+}
+
+/// "Skipping PROBE_RTT Due to Application-Limited Sending"
+#[test]
+fn idleness_replaces_probe_rtt() {
+    let mut sim = with_longer_path();
+    sim.set_app(App::Silent);
+    sim.run(6 * SECONDS);
+    assert_eq!(sim.in_flight(), 0);
+    let seen = sim.phases.len();
+    sim.set_app(App::Bulk);
+    sim.until(SECONDS, |sim| sim.in_flight() > 0);
+    assert!(sim.bbr().idle_restart);
+    sim.run(SECONDS);
+    assert!(!sim.bbr().idle_restart);
+    let phases = &sim.phases[seen..];
+    assert!(
+        phases.iter().all(|(_, phase)| *phase != Phase::ProbeRtt),
+        "{phases:?}"
+    );
+}
+
+#[test]
+fn restarting_from_idle_paces_at_exactly_bw() {
+    let mut sim = Sim::new(Link::new(20, 40, 400), App::Bulk);
+    sim.until_phase(Phase::Up);
+    sim.run(20 * MS);
+    assert_eq!(sim.phase(), Phase::Up);
+    sim.set_app(App::Silent);
+    sim.run(SECONDS / 2);
+    assert!(sim.bbr().pacing_rate > sim.bbr().bw);
+    let window = sim.bbr().cwnd;
+    sim.set_app(App::Bulk);
+    sim.until(SECONDS, |sim| sim.in_flight() > 0);
+    let bbr = sim.bbr();
+    assert_eq!(bbr.pacing_rate, bbr.bw * 99 / 100);
+    assert_eq!(bbr.cwnd, window);
+}
+
+#[test]
+fn a_probe_rtt_that_went_idle_is_over_at_restart() {
+    let mut sim = with_longer_path();
+    sim.until_phase(Phase::ProbeRtt);
+    sim.until(SECONDS, |sim| sim.bbr().probe_rtt.done_stamp.is_some());
+    sim.set_app(App::Silent);
+    sim.run(SECONDS / 2);
+    assert_eq!(sim.phase(), Phase::ProbeRtt);
+    let small = sim.bbr().cwnd;
+    sim.set_app(App::Bulk);
+    sim.until(MS, |sim| sim.in_flight() > 0);
+    assert_eq!(sim.phase(), Phase::Cruise);
+    assert!(
+        sim.bbr().cwnd > small,
+        "restored before the first packet leaves"
+    );
+}
+
+/// "Entering and Exiting PROBE_RTT During STARTUP"
+#[test]
+fn probe_rtt_in_startup_leads_back_to_startup() {
+    let mut sim = Sim::new(Link::new(20, 40, 100), App::mbit(4));
+    sim.run(SECONDS);
+    sim.link.rtt += 2 * MS;
+    sim.until_phase(Phase::ProbeRtt);
+    assert!(!sim.bbr().full_pipe.reached);
+    sim.until(SECONDS, |sim| sim.phase() != Phase::ProbeRtt);
+    assert_eq!(sim.phase(), Phase::Startup);
+    // And finds the bandwidth once there is data.
+    sim.set_app(App::Bulk);
+    sim.until_phase(Phase::Cruise);
+    let max_bw = sim.bbr().max_bw.get();
+    assert!(max_bw >= sim.link.rate * 95 / 100, "{max_bw}");
+}
