@@ -73,7 +73,9 @@ impl Sweep {
             let values: Vec<String> = values.iter().map(|value| quote(value)).collect();
             let _ = writeln!(text, "{name} = [{}]", values.join(", "));
         }
-        let settings = quote(&format!("rate={{rate}} queue={{queue}} loss={{loss}} {also}"));
+        let settings = quote(&format!(
+            "rate={{rate}} queue={{queue}} loss={{loss}} {also}"
+        ));
         let _ = write!(
             text,
             "\n[network]\nrtt = \"{{rtt}}\"\nboth = {settings}\n\n[[flows]]\ntraffic = {}\nbytes = {}\n\n[pass]\ncompletes_within = {}\n",

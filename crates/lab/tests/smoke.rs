@@ -9,7 +9,10 @@ fn shrunk(name: &str, bytes: &str) -> Vec<Case> {
     let scenario = find(name).unwrap();
     let mut text = scenario.text().to_owned();
     for size in ["20MB", "10MB", "5MB", "4MB", "3MB", "2MB"] {
-        text = text.replace(&format!("bytes = \"{size}\""), &format!("bytes = \"{bytes}\""));
+        text = text.replace(
+            &format!("bytes = \"{size}\""),
+            &format!("bytes = \"{bytes}\""),
+        );
     }
     let small = Scenario::parse(name, &text).unwrap();
     small.cases(Size::Ci, "cubic").unwrap()
@@ -24,7 +27,12 @@ fn rows(plan: &Plan, threads: usize) -> Vec<Row> {
 /// A few networks, two seeds each.
 fn plan() -> Plan {
     let mut plan = Plan::default();
-    for name in ["death_spiral", "transfer_loss", "wifi_jitter", "blackhole_2s"] {
+    for name in [
+        "death_spiral",
+        "transfer_loss",
+        "wifi_jitter",
+        "blackhole_2s",
+    ] {
         for case in shrunk(name, "300kB") {
             plan.add_case(case, 1, 2);
         }
@@ -35,8 +43,17 @@ fn plan() -> Plan {
 #[test]
 fn networks_of_the_catalogue_carry_data_and_account_for_every_packet() {
     for row in rows(&plan(), 2) {
-        assert!(row.finished, "{} {} seed {}", row.scenario, row.variant, row.seed);
-        assert!(row.violations.is_empty(), "{}: {:?}", row.scenario, row.violations);
+        assert!(
+            row.finished,
+            "{} {} seed {}",
+            row.scenario, row.variant, row.seed
+        );
+        assert!(
+            row.violations.is_empty(),
+            "{}: {:?}",
+            row.scenario,
+            row.violations
+        );
         assert!(row.get("goodput").unwrap() > 0.0);
     }
 }
@@ -115,7 +132,8 @@ fn a_bar_that_is_too_high_fails_and_names_itself() {
     let scenario = Scenario::parse("transfer_loss", &text).unwrap();
     let mut plan = Plan::default();
     let controllers = ["newreno".to_owned()];
-    plan.add(&scenario, Size::Ci, &controllers, Some((1, 1))).unwrap();
+    plan.add(&scenario, Size::Ci, &controllers, Some((1, 1)))
+        .unwrap();
     let row = rows(&plan, 1).remove(0);
     assert_eq!(row.failed, ["time ≤ 1.0 ms"]);
     let group = clearway_lab::run::judge(&plan.cases[0], vec![row]);

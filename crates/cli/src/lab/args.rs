@@ -111,16 +111,36 @@ pub(crate) struct Run {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Sweep {
     /// Bit/s of the bottleneck.
-    #[arg(long, value_name = "RATE,…", value_delimiter = ',', default_value = "10M,100M")]
+    #[arg(
+        long,
+        value_name = "RATE,…",
+        value_delimiter = ',',
+        default_value = "10M,100M"
+    )]
     pub(super) rate: Vec<String>,
     /// Two-way propagation delay.
-    #[arg(long, value_name = "TIME,…", value_delimiter = ',', default_value = "10ms,100ms")]
+    #[arg(
+        long,
+        value_name = "TIME,…",
+        value_delimiter = ',',
+        default_value = "10ms,100ms"
+    )]
     pub(super) rtt: Vec<String>,
     /// What may wait: 25 (packets), 64KB, 1bdp, 80ms.
-    #[arg(long, value_name = "LIMIT,…", value_delimiter = ',', default_value = "1bdp")]
+    #[arg(
+        long,
+        value_name = "LIMIT,…",
+        value_delimiter = ',',
+        default_value = "1bdp"
+    )]
     pub(super) queue: Vec<String>,
     /// Random loss both ways.
-    #[arg(long, value_name = "SHARE,…", value_delimiter = ',', default_value = "0%,1%")]
+    #[arg(
+        long,
+        value_name = "SHARE,…",
+        value_delimiter = ',',
+        default_value = "0%,1%"
+    )]
     pub(super) loss: Vec<String>,
     /// Settings for both directions beside these: 'jitter=1ms reorder=5%:20ms'.
     #[arg(long, value_name = "SETTINGS", default_value = "")]

@@ -68,8 +68,16 @@ fn standings(groups: &[Group], controllers: &[&str]) -> Vec<Vec<String>> {
             .iter()
             .map(|name| find(groups, network, name))
             .collect();
-        let figure = own.iter().flatten().next().map_or("goodput", |g| headline(g));
-        let mut row = vec![network.0.to_owned(), network.1.to_owned(), figure.to_owned()];
+        let figure = own
+            .iter()
+            .flatten()
+            .next()
+            .map_or("goodput", |g| headline(g));
+        let mut row = vec![
+            network.0.to_owned(),
+            network.1.to_owned(),
+            figure.to_owned(),
+        ];
         for (index, group) in own.into_iter().enumerate() {
             row.push(group.map_or_else(String::new, |group| {
                 passed[index] += usize::from(group.passed());

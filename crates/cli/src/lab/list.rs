@@ -32,7 +32,11 @@ pub(super) fn list(args: &List) -> Result<(), Failure> {
             writeln!(out, "{}", object(scenario))?;
             continue;
         }
-        let waiting = if scenario.waiting.is_some() { " (waiting)" } else { "" };
+        let waiting = if scenario.waiting.is_some() {
+            " (waiting)"
+        } else {
+            ""
+        };
         writeln!(
             out,
             "{:3} {:24} {}{waiting}",

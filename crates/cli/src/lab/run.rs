@@ -154,7 +154,10 @@ pub(super) fn verdict(groups: &[Group], extent: &Extent, names: &[String]) -> Re
 /// A group's name for people.
 fn title(group: &Group) -> String {
     let space = if group.variant.is_empty() { "" } else { " " };
-    format!("{} {}{space}{}", group.scenario, group.controller, group.variant)
+    format!(
+        "{} {}{space}{}",
+        group.scenario, group.controller, group.variant
+    )
 }
 
 /// The one command that shows a run again.

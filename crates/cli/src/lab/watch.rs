@@ -32,7 +32,9 @@ pub(super) struct Watches {
 /// What a file name may hold.
 fn file_name(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '.' || c == '-';
-    text.chars().map(|c| if plain(c) { c } else { '_' }).collect()
+    text.chars()
+        .map(|c| if plain(c) { c } else { '_' })
+        .collect()
 }
 
 impl Watches {
@@ -51,7 +53,10 @@ impl Watches {
         }
         let first = plan.tasks.first().copied();
         let name = |case: &clearway_lab::scenario::Case| {
-            file_name(&format!("{} {} {}", case.scenario, case.variant, case.controller))
+            file_name(&format!(
+                "{} {} {}",
+                case.scenario, case.variant, case.controller
+            ))
         };
         let mut detect = plan.tasks.clone();
         if !args.detect {

@@ -89,8 +89,9 @@ metrics! {
     events Number "times the window came down" |run| {
         run.flows.iter().map(|f| f.sender().congestion_events).max().map(|n| n as f64)
     };
-    key_updates Number "key updates of the busiest flow" |run| {
-        run.flows.iter().map(|f| f.sender().key_updates).max().map(|n| n as f64)
+    key_updates Number "key updates of the busiest flow, as either end counted them" |run| {
+        let most = |f: &FlowOutcome| f.client.key_updates.max(f.server.key_updates);
+        run.flows.iter().map(most).max().map(|n| n as f64)
     };
     window_max Bytes "largest congestion window" |run| {
         samples(run).map(|s| s.window).max().map(|n| n as f64)
@@ -242,7 +243,12 @@ fn worst(times: impl Iterator<Item = Option<Duration>>) -> Option<f64> {
 }
 
 fn floor_rtts(run: &Outcome) -> Option<f64> {
-    let after = run.recovery_from.iter().max().copied().unwrap_or(run.warmup);
+    let after = run
+        .recovery_from
+        .iter()
+        .max()
+        .copied()
+        .unwrap_or(run.warmup);
     let longest = |flow: &FlowOutcome| {
         let mut longest = Duration::ZERO;
         let mut since: Option<Time> = None;
@@ -327,7 +333,10 @@ fn loss_after(run: &Outcome) -> Option<f64> {
         let sent = last.sent - first.sent;
         (sent > 0).then(|| (last.lost - first.lost) as f64 / sent as f64)
     };
-    run.recovery_from.iter().filter_map(in_second).reduce(f64::max)
+    run.recovery_from
+        .iter()
+        .filter_map(in_second)
+        .reduce(f64::max)
 }
 
 /// Those begun after the warm-up.

@@ -159,8 +159,16 @@ impl FlowOutcome {
     pub fn goodput(&self, from: Time) -> Option<f64> {
         let samples = self.since(from.max(self.started));
         let (first, last) = (samples.first()?, samples.last()?);
-        let first_at = if from <= self.started { self.started } else { first.at };
-        let base = if from <= self.started { 0 } else { self.bytes(first) };
+        let first_at = if from <= self.started {
+            self.started
+        } else {
+            first.at
+        };
+        let base = if from <= self.started {
+            0
+        } else {
+            self.bytes(first)
+        };
         let time = (last.at - first_at).as_secs_f64();
         (time > 0.0).then(|| (self.bytes(last) - base) as f64 * 8.0 / time)
     }

@@ -113,10 +113,15 @@ fn show(bar: &Bar, value: Option<f64>) -> String {
 
 fn every(bar: &Bar, rows: &[Row]) -> Option<Shortfall> {
     let name = bar.metric.name;
-    let short: Vec<&Row> = rows.iter().filter(|row| !bar.passes(row.get(name))).collect();
+    let short: Vec<&Row> = rows
+        .iter()
+        .filter(|row| !bar.passes(row.get(name)))
+        .collect();
     // The worst is the most telling; one that never got there is worse still.
     let worst = |row: &&&Row| {
-        let value = row.get(name).unwrap_or(if bar.at_most { f64::INFINITY } else { 0.0 });
+        let value = row
+            .get(name)
+            .unwrap_or(if bar.at_most { f64::INFINITY } else { 0.0 });
         if bar.at_most { value } else { -value }
     };
     let row = short.iter().max_by(|a, b| worst(a).total_cmp(&worst(b)))?;

@@ -87,7 +87,11 @@ pub fn run_case(case: &Case, seed: u64, extras: Extras) -> Outcome {
 }
 
 /// Watches the end that sends with `detectors`, and all ends with `other`.
-fn watcher(flow: &Flow, detectors: Option<&Shared<Detectors>>, other: Option<&Watcher>) -> Option<Watcher> {
+fn watcher(
+    flow: &Flow,
+    detectors: Option<&Shared<Detectors>>,
+    other: Option<&Watcher>,
+) -> Option<Watcher> {
     let Some(detectors) = detectors.cloned() else {
         return other.cloned();
     };
@@ -176,9 +180,7 @@ fn period(case: &Case, lives: &[Live]) -> Duration {
     const SAMPLES: u32 = 20_000;
     let rtt = lives.iter().map(|live| live.base_rtt).min();
     let period = rtt.unwrap_or(LONGEST) / 4;
-    period
-        .clamp(SHORTEST, LONGEST)
-        .max(case.duration / SAMPLES)
+    period.clamp(SHORTEST, LONGEST).max(case.duration / SAMPLES)
 }
 
 fn sample(case: &Case, lives: &mut [Live], world: &World) {
@@ -200,7 +202,9 @@ fn sample(case: &Case, lives: &mut [Live], world: &World) {
             window: figures.window,
             in_flight: figures.in_flight,
             // Before the first sample it is an assumption.
-            rtt: figures.min_rtt.map_or(Duration::ZERO, |_| figures.smoothed_rtt),
+            rtt: figures
+                .min_rtt
+                .map_or(Duration::ZERO, |_| figures.smoothed_rtt),
             sent: figures.packets_sent,
             lost: figures.packets_lost,
             at_floor: at_floor && waiting && figures.in_flight > 0,

@@ -147,8 +147,8 @@ fn run_task(plan: &Plan, task: &Task, settings: &Settings<'_>) -> Row {
         }
         outcome
     });
-    let outcome =
-        outcome.unwrap_or_else(|message| Outcome::crashed(case, task.seed, format!("panic: {message}")));
+    let outcome = outcome
+        .unwrap_or_else(|message| Outcome::crashed(case, task.seed, format!("panic: {message}")));
     Row::new(case, &outcome)
 }
 /// A panic in a stack is a result like any other: it must not take the other
@@ -158,7 +158,11 @@ fn attempt<T>(run: impl FnOnce() -> T) -> Result<T, String> {
         payload
             .downcast_ref::<String>()
             .cloned()
-            .or_else(|| payload.downcast_ref::<&str>().map(|text| (*text).to_owned()))
+            .or_else(|| {
+                payload
+                    .downcast_ref::<&str>()
+                    .map(|text| (*text).to_owned())
+            })
             .unwrap_or_else(|| "a panic".to_owned())
     })
 }

@@ -78,10 +78,15 @@ impl Row {
 fn unexpected(case: &Case, run: &Outcome) -> Vec<Finding> {
     let declared = |finding: &Finding| {
         let name = finding.detector.name();
-        case.expected_findings.iter().any(|expected| expected == name)
+        case.expected_findings
+            .iter()
+            .any(|expected| expected == name)
     };
     let findings = run.findings.iter().map(|(_, finding)| finding);
-    findings.filter(|finding| !declared(finding)).cloned().collect()
+    findings
+        .filter(|finding| !declared(finding))
+        .cloned()
+        .collect()
 }
 
 fn limits(run: &Outcome) -> BTreeMap<&'static str, f64> {

@@ -93,9 +93,15 @@ fn key(name: &str) -> Option<(&'static Metric, bool)> {
 }
 
 fn unknown(name: &Leaf, source: &Source<'_>) -> ScenarioError {
-    let mut known: Vec<String> = ALIASES.iter().map(|(name, ..)| (*name).to_owned()).collect();
+    let mut known: Vec<String> = ALIASES
+        .iter()
+        .map(|(name, ..)| (*name).to_owned())
+        .collect();
     for metric in METRICS {
-        known.extend([format!("{}_min", metric.name), format!("{}_max", metric.name)]);
+        known.extend([
+            format!("{}_min", metric.name),
+            format!("{}_max", metric.name),
+        ]);
     }
     let known: Vec<&str> = known.iter().map(String::as_str).collect();
     source.error(
@@ -241,8 +247,10 @@ impl Missed {
             Some(Value::List(items, _)) => items
                 .into_iter()
                 .flat_map(|item| match item {
-                    Value::Table(table) => Self::of_table(table, source)
-                        .map_or_else(|error| vec![Err(error)], |all| all.into_iter().map(Ok).collect()),
+                    Value::Table(table) => Self::of_table(table, source).map_or_else(
+                        |error| vec![Err(error)],
+                        |all| all.into_iter().map(Ok).collect(),
+                    ),
                     Value::Leaf(_) | Value::List(..) => {
                         vec![Err(source.error(item.span(), "a miss is a table", right))]
                     }
@@ -262,7 +270,9 @@ impl Missed {
         let (metric, _) = key(&bar.text).ok_or_else(|| unknown(&bar, source))?;
         let all = controllers.into_iter().map(|controller| Self {
             controller: controller.text,
-            variant: variant.as_ref().map_or_else(String::new, |leaf| leaf.text.clone()),
+            variant: variant
+                .as_ref()
+                .map_or_else(String::new, |leaf| leaf.text.clone()),
             metric: metric.name,
             reason: reason.text.clone(),
         });

@@ -144,7 +144,9 @@ fn set_queue(
     };
     let limit = match time {
         Some(time) => QueueLimit::Bytes(drained(link, time).ok_or_else(|| {
-            wrong(format!("queue {text:?} has no size where the rate has no limit"))
+            wrong(format!(
+                "queue {text:?} has no size where the rate has no limit"
+            ))
         })?),
         None => text
             .parse()
@@ -157,7 +159,9 @@ fn set_queue(
             )));
         }
         QueueLimit::Packets(0) => {
-            return Err(wrong(format!("queue {text:?} is impossible: nothing may wait")));
+            return Err(wrong(format!(
+                "queue {text:?} is impossible: nothing may wait"
+            )));
         }
         QueueLimit::Bytes(_) | QueueLimit::Packets(_) | QueueLimit::Unlimited => {}
     }

@@ -90,17 +90,17 @@ impl Scenario {
             origin: text(table, source, "source")?,
             waiting: table.take_leaf(source, "waiting")?.map(|leaf| leaf.text),
             controllers: controllers(table, source)?,
-            seeds: [seeds, self::seeds(ci.take_leaf(source, "seeds")?, seeds, source)?],
+            seeds: [
+                seeds,
+                self::seeds(ci.take_leaf(source, "seeds")?, seeds, source)?,
+            ],
             file: source.file.to_owned(),
             text: source.text.to_owned(),
             duration: [
                 duration.clone(),
                 ci.take_leaf(source, "duration")?.unwrap_or(duration),
             ],
-            warmup: [
-                warmup.clone(),
-                ci.take_leaf(source, "warmup")?.or(warmup),
-            ],
+            warmup: [warmup.clone(), ci.take_leaf(source, "warmup")?.or(warmup)],
             recovery_from: table.take_leaves(source, "recovery_from")?,
             network: NetworkText::read(network, source)?,
             flows: flows(table, source)?,
@@ -266,10 +266,7 @@ fn controllers(table: &mut Table, source: &Source<'_>) -> Result<Vec<String>, Sc
         .collect()
 }
 
-fn expected_findings(
-    table: &mut Table,
-    source: &Source<'_>,
-) -> Result<Vec<String>, ScenarioError> {
+fn expected_findings(table: &mut Table, source: &Source<'_>) -> Result<Vec<String>, ScenarioError> {
     let known: Vec<&str> = Detector::ALL.iter().map(|each| each.name()).collect();
     table
         .take_leaves(source, "expected_findings")?
@@ -385,7 +382,11 @@ impl TransportText {
             .x25519_only
             .as_ref()
             .map(|leaf| truth(leaf, variables, source));
-        Ok((config, self.certificates(source)?, x25519_only.transpose()?.unwrap_or(false)))
+        Ok((
+            config,
+            self.certificates(source)?,
+            x25519_only.transpose()?.unwrap_or(false),
+        ))
     }
 
     fn certificates(&self, source: &Source<'_>) -> Result<Certificates, ScenarioError> {
@@ -400,11 +401,7 @@ impl TransportText {
     }
 }
 
-fn truth(
-    leaf: &Leaf,
-    variables: &Assignment,
-    source: &Source<'_>,
-) -> Result<bool, ScenarioError> {
+fn truth(leaf: &Leaf, variables: &Assignment, source: &Source<'_>) -> Result<bool, ScenarioError> {
     let text = substitute(leaf, variables, source)?;
     text.parse().map_err(|_| {
         let problem = format!("{text:?} is neither true nor false");

@@ -62,7 +62,11 @@ fn a_controllers_own_bars_take_the_place_of_the_general_ones() {
 #[test]
 fn mistakes_say_where_and_what_would_be_right() {
     let cases = [
-        ("duration", "durration", "mine.toml:1:1: duration is missing"),
+        (
+            "duration",
+            "durration",
+            "mine.toml:1:1: duration is missing",
+        ),
         (
             "traffic =",
             "trafic =",
@@ -94,7 +98,11 @@ fn mistakes_say_where_and_what_would_be_right() {
         ),
         ("50%", "0.5", "write a percentage such as 85%"),
         ("pass.bbr", "pass.bbbr", "did you mean bbr?"),
-        ("30ms\"", "{rtt}\"", "no value for {rtt}; there is no [grid]"),
+        (
+            "30ms\"",
+            "{rtt}\"",
+            "no value for {rtt}; there is no [grid]",
+        ),
         ("[[flows]]", "[flows]", "flows is no list of tables"),
         ("name = \"mine\"", "name = ", "mine.toml:2:8: "),
     ];
@@ -112,11 +120,17 @@ fn a_grid_is_every_combination_and_ci_can_shrink_it() {
     let scenario = parse(&text).unwrap();
     let labels = |size| {
         let cases = scenario.cases(size, "cubic").unwrap();
-        cases.into_iter().map(|case| case.variant).collect::<Vec<_>>()
+        cases
+            .into_iter()
+            .map(|case| case.variant)
+            .collect::<Vec<_>>()
     };
     assert_eq!(labels(Size::Full).len(), 6);
     assert_eq!(labels(Size::Ci), ["rate=20M rtt=10ms", "rate=20M rtt=20ms"]);
-    assert_eq!((scenario.seeds(Size::Full), scenario.seeds(Size::Ci)), (1, 2));
+    assert_eq!(
+        (scenario.seeds(Size::Full), scenario.seeds(Size::Ci)),
+        (1, 2)
+    );
 }
 
 #[test]

@@ -35,10 +35,12 @@ pub(super) struct Table {
 impl Value {
     fn read(value: &Spanned<DeValue<'_>>) -> Self {
         let span = value.span();
-        let leaf = |text: String| Self::Leaf(Leaf {
-            text,
-            span: span.clone(),
-        });
+        let leaf = |text: String| {
+            Self::Leaf(Leaf {
+                text,
+                span: span.clone(),
+            })
+        };
         match value.get_ref() {
             DeValue::String(text) => leaf(text.to_string()),
             DeValue::Integer(number) => leaf(number.to_string()),
@@ -61,21 +63,21 @@ impl Value {
     pub(super) fn leaf(self, source: &Source<'_>, what: &str) -> Result<Leaf, ScenarioError> {
         match self {
             Self::Leaf(leaf) => Ok(leaf),
-            Self::List(_, span) => Err(source.error(
-                &span,
-                format!("{what} is a list"),
-                "write one value",
-            )),
-            Self::Table(table) => Err(source.error(
-                &table.span,
-                format!("{what} is a table"),
-                "write one value",
-            )),
+            Self::List(_, span) => {
+                Err(source.error(&span, format!("{what} is a list"), "write one value"))
+            }
+            Self::Table(table) => {
+                Err(source.error(&table.span, format!("{what} is a table"), "write one value"))
+            }
         }
     }
 
     /// A list of scalars; a single one counts as a list of one.
-    pub(super) fn leaves(self, source: &Source<'_>, what: &str) -> Result<Vec<Leaf>, ScenarioError> {
+    pub(super) fn leaves(
+        self,
+        source: &Source<'_>,
+        what: &str,
+    ) -> Result<Vec<Leaf>, ScenarioError> {
         match self {
             Self::Leaf(leaf) => Ok(vec![leaf]),
             Self::List(items, _) => items

@@ -293,9 +293,7 @@ impl Stack for Clearway {
     }
 
     fn open(&mut self, conn: ConnId) -> Option<Stream> {
-        let id = self
-            .connection(conn)?
-            .open(Directionality::Bidirectional)?;
+        let id = self.connection(conn)?.open(Directionality::Bidirectional)?;
         Some(Stream(id.as_u64()))
     }
 

@@ -48,9 +48,8 @@ impl Tls {
     /// The configurations; shared by all runs unless secrets are collected.
     pub(super) fn pair(&self) -> Pair {
         static PAIRS: LazyLock<[Pair; 4]> = LazyLock::new(|| {
-            [(false, false), (false, true), (true, false), (true, true)].map(|(chain, x25519)| {
-                build(if chain { &NINE } else { &ONE }, x25519, None)
-            })
+            [(false, false), (false, true), (true, false), (true, true)]
+                .map(|(chain, x25519)| build(if chain { &NINE } else { &ONE }, x25519, None))
         });
         let chain = self.certificates == Certificates::ChainOfNine;
         match &self.secrets {
@@ -92,7 +91,9 @@ fn chain_of(intermediates: u8, beside: u8) -> Pem {
     let key = || KeyPair::generate_for(&PKCS_ED25519).expect("an Ed25519 key");
     if intermediates == 0 {
         let own = key();
-        let leaf = params(SERVER_NAME, 0).self_signed(&own).expect("a certificate");
+        let leaf = params(SERVER_NAME, 0)
+            .self_signed(&own)
+            .expect("a certificate");
         return Pem {
             root: leaf.pem(),
             chain: leaf.pem(),

@@ -208,7 +208,9 @@ impl Node {
 
     /// Every address a router before it ever shows for it.
     pub(super) fn outside_addresses(&self) -> Vec<SocketAddr> {
-        let Some(_) = &self.nat else { return Vec::new() };
+        let Some(_) = &self.nat else {
+            return Vec::new();
+        };
         (0..OUTSIDE_PORTS)
             .map(|n| outside(self.address, n))
             .collect()
@@ -224,7 +226,9 @@ impl Node {
     pub(super) fn translate_inward(&mut self, now: Time, packet: &mut Packet) -> bool {
         match &mut self.nat {
             Some(nat) => nat.inward(now, packet),
-            None => packet.dst == self.address,
+            // An address it moved away from stays up: the new one is made
+            // before the old breaks.
+            None => true,
         }
     }
 }

@@ -217,10 +217,10 @@ impl Connection {
                 PacketSpace::new(AckPolicy::immediate()),
                 PacketSpace::new(
                     AckPolicy::delayed(
-                    config.max_ack_delay,
-                    Duration::from_micros(MIN_ACK_DELAY_US),
-                )
-                .with_threshold(config.ack_threshold),
+                        config.max_ack_delay,
+                        Duration::from_micros(MIN_ACK_DELAY_US),
+                    )
+                    .with_threshold(config.ack_threshold),
                 ),
             ],
             recovery,
