@@ -103,11 +103,8 @@ fn a_lossy_path_brings_probes_but_no_defects() {
 
 #[test]
 fn an_application_with_pauses_has_no_findings_and_the_breakdown_says_so() {
-    let (mut world, client, server) = recorded(
-        setup(Algorithm::Cubic),
-        "rate=50M delay=20ms queue=200",
-        11,
-    );
+    let (mut world, client, server) =
+        recorded(setup(Algorithm::Cubic), "rate=50M delay=20ms queue=200", 11);
     confirm(&mut world);
     for _ in 0..4 {
         assert!(download(&mut world, 400_000, Duration::from_secs(20)));
@@ -125,11 +122,8 @@ fn an_application_with_pauses_has_no_findings_and_the_breakdown_says_so() {
 
 #[test]
 fn an_outage_is_a_pto_storm_and_nothing_else_that_is_wrong() {
-    let (mut world, _, server) = recorded(
-        setup(Algorithm::Cubic),
-        "rate=10M delay=40ms queue=60",
-        5,
-    );
+    let (mut world, _, server) =
+        recorded(setup(Algorithm::Cubic), "rate=10M delay=40ms queue=60", 5);
     confirm(&mut world);
     let mut dead = false;
     let end = world.now + Duration::from_secs(3);
@@ -183,7 +177,15 @@ fn the_trace_and_the_connection_count_the_same() {
         let count = |wanted: fn(&EventData) -> bool| {
             trace.with(|events| events.iter().filter(|event| wanted(&event.data)).count() as u64)
         };
-        let lost = count(|data| matches!(data, EventData::PacketLost { mtu_probe: false, .. }));
+        let lost = count(|data| {
+            matches!(
+                data,
+                EventData::PacketLost {
+                    mtu_probe: false,
+                    ..
+                }
+            )
+        });
         assert_eq!(lost, stats.counters.packets_lost);
     }
     let moved: u64 = client.with(|events| {

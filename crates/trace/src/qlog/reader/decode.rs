@@ -36,7 +36,9 @@ pub(super) fn event(value: &Value, header: &Header) -> Option<Event> {
             // The first drafts: fields in the order that the header names.
             let at = |names: &[&str]| {
                 let fields = &header.event_fields;
-                let at = fields.iter().position(|field| names.contains(&field.as_str()))?;
+                let at = fields
+                    .iter()
+                    .position(|field| names.contains(&field.as_str()))?;
                 values.get(at)
             };
             let time = time(at(&["relative_time", "time"])?, unit)?;
@@ -85,9 +87,9 @@ fn data(name: &str, it: &Value) -> Option<EventData> {
             new: word(it, &["new"])?,
             remote: remote(it),
         },
-        "tuple_assigned" | "path_updated" | "path_assigned" => EventData::TupleAssigned {
-            remote: remote(it),
-        },
+        "tuple_assigned" | "path_updated" | "path_assigned" => {
+            EventData::TupleAssigned { remote: remote(it) }
+        }
         "timer_updated" | "loss_timer_updated" => return timer(name, it),
         "loss_timer_set" => EventData::TimerUpdated {
             kind: timer_kind(it),
@@ -140,11 +142,19 @@ fn simulation(kind: &str, it: &Value) -> Option<EventData> {
     match kind {
         "scenario" => {
             let details = it.get("details").and_then(Value::as_object);
-            let said = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            let said = |value: &Value| {
+                value
+                    .as_str()
+                    .map_or_else(|| value.to_string(), str::to_owned)
+            };
             Some(EventData::Scenario {
                 name: text(it, &["name"])?.into(),
                 details: details
-                    .map(|map| map.iter().map(|(key, value)| (key.clone(), said(value))).collect())
+                    .map(|map| {
+                        map.iter()
+                            .map(|(key, value)| (key.clone(), said(value)))
+                            .collect()
+                    })
                     .unwrap_or_default(),
             })
         }
@@ -168,11 +178,16 @@ fn state(name: Name) -> Name {
 
 fn alpn(value: &Value) -> Option<Name> {
     let named = value.as_str().map(str::to_owned);
-    named.or_else(|| text(value, &["string_value"])).map(Name::Owned)
+    named
+        .or_else(|| text(value, &["string_value"]))
+        .map(Name::Owned)
 }
 
 fn initiator(it: &Value) -> Option<Initiator> {
-    match text(it, &["initiator", "owner"])?.to_ascii_lowercase().as_str() {
+    match text(it, &["initiator", "owner"])?
+        .to_ascii_lowercase()
+        .as_str()
+    {
         "local" => Some(Initiator::Local),
         "remote" => Some(Initiator::Remote),
         _ => None,
@@ -186,7 +201,11 @@ fn address(it: &Value, ips: &[&str], ports: &[&str]) -> Option<SocketAddr> {
 }
 
 fn endpoint(it: &Value) -> Option<SocketAddr> {
-    address(it, &["ip_v4", "ip_v6", "ip"], &["port_v4", "port_v6", "port"])
+    address(
+        it,
+        &["ip_v4", "ip_v6", "ip"],
+        &["port_v4", "port_v6", "port"],
+    )
 }
 
 fn remote(it: &Value) -> Option<SocketAddr> {
@@ -199,13 +218,7 @@ fn first_cid(it: &Value) -> Option<String> {
 }
 
 fn started(it: &Value) -> Started {
-    let old = |side: &str| {
-        address(
-            it,
-            &[&format!("{side}_ip")],
-            &[&format!("{side}_port")],
-        )
-    };
+    let old = |side: &str| address(it, &[&format!("{side}_ip")], &[&format!("{side}_port")]);
     Started {
         role: None,
         local: it.get("local").and_then(endpoint).or_else(|| old("src")),
@@ -333,7 +346,9 @@ fn blocked(it: &Value) -> Option<Option<Limit>> {
         "unblocked" => Some(None),
         "blocked" => {
             let reason = text(it, &["reason"])?;
-            let known = Limit::ALL.into_iter().find(|limit| reason_name(*limit) == reason);
+            let known = Limit::ALL
+                .into_iter()
+                .find(|limit| reason_name(*limit) == reason);
             known.map(Some)
         }
         _ => None,

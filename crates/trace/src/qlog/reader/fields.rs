@@ -42,7 +42,10 @@ pub(super) fn time(value: &Value, unit: u64) -> Option<u64> {
         Value::String(text) => text.parse().ok()?,
         Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => return None,
     };
-    (float >= 0.0).then(|| (float * unit as f64).round() as u64)
+    // The whole part of a date leaves a product no room for its fraction.
+    let whole = (float as u64).saturating_mul(unit);
+    let part = (float.fract() * unit as f64).round() as u64;
+    (float >= 0.0).then(|| whole.saturating_add(part))
 }
 
 /// The first of these fields that is a time in milliseconds.

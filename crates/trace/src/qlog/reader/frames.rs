@@ -136,11 +136,14 @@ fn ack(value: &Value) -> Option<Frame> {
         .collect();
     let ecn = |name: &str| u64_of(value, &[name]);
     let ecn = match (ecn("ect0"), ecn("ect1"), ecn("ce")) {
-        (None, None, None) => value.get("ecn").and_then(Value::as_array).and_then(|counts| {
-            // picoquic: [ect0, ect1, ce].
-            let count = |at: usize| integer(counts.get(at)?);
-            Some([count(0)?, count(1)?, count(2)?])
-        }),
+        (None, None, None) => value
+            .get("ecn")
+            .and_then(Value::as_array)
+            .and_then(|counts| {
+                // picoquic: [ect0, ect1, ce].
+                let count = |at: usize| integer(counts.get(at)?);
+                Some([count(0)?, count(1)?, count(2)?])
+            }),
         (ect0, ect1, ce) => Some([ect0, ect1, ce].map(Option::unwrap_or_default)),
     };
     Some(Frame::Ack {

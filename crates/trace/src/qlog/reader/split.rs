@@ -283,15 +283,15 @@ impl<R: Read> Splitter<R> {
 fn extend(record: &mut Record, part: &[u8]) {
     let room = MAX_RECORD - record.bytes.len();
     record.damaged |= part.len() > room;
-    record.bytes.extend_from_slice(&part[..part.len().min(room)]);
+    record
+        .bytes
+        .extend_from_slice(&part[..part.len().min(room)]);
 }
 
 impl Scan {
     /// Whether `byte`, not taken yet, begins an element of an events array.
     fn starts_event(&self, byte: u8) -> bool {
-        !self.in_string
-            && matches!(byte, b'{' | b'[')
-            && self.events_at == Some(self.stack.len())
+        !self.in_string && matches!(byte, b'{' | b'[') && self.events_at == Some(self.stack.len())
     }
 
     /// Takes a byte that is no event's.
