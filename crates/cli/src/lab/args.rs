@@ -27,6 +27,8 @@ pub(crate) enum Command {
     League(League),
     /// Run two controllers through the same networks, side by side.
     Compare(Compare),
+    /// Say what is wrong with a connection, from its qlog.
+    Diagnose(Diagnose),
 }
 
 /// `clearway lab list`.
@@ -102,6 +104,9 @@ pub(crate) struct Run {
     /// Write a qlog file for each end of every run.
     #[arg(long, value_name = "DIR")]
     pub(super) qlog: Option<PathBuf>,
+    /// Write a page that shows the first run.
+    #[arg(long, value_name = "FILE.html")]
+    pub(super) report: Option<PathBuf>,
     /// Let the detectors look at every run; by default at each first seed.
     #[arg(long)]
     pub(super) detect: bool,
@@ -183,4 +188,18 @@ pub(crate) struct Compare {
     pub(super) scenarios: Vec<String>,
     #[command(flatten)]
     pub(super) extent: Extent,
+}
+
+/// `clearway lab diagnose`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Diagnose {
+    /// A qlog file of any stack: JSON text sequences, JSON lines, or one JSON.
+    #[arg(value_name = "FILE.sqlog")]
+    pub(super) file: PathBuf,
+    /// One JSON object, to stdout.
+    #[arg(long)]
+    pub(super) json: bool,
+    /// Write a page that shows the trace.
+    #[arg(long, value_name = "FILE.html")]
+    pub(super) report: Option<PathBuf>,
 }

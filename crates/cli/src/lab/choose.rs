@@ -1,7 +1,7 @@
 //! Which scenarios were meant, and the plan of their runs.
 
 use clearway_lab::run::Plan;
-use clearway_lab::scenario::{Scenario, catalogue, find};
+use clearway_lab::scenario::{Case, Scenario, Size, catalogue, find};
 
 use super::args::Extent;
 use crate::failure::{Failure, Kind};
@@ -11,6 +11,9 @@ fn wrong(message: impl ToString) -> Failure {
 }
 
 /// A scenario by name, number or file.
+///
+/// # Errors
+/// If there is none, or its file cannot be read or has a mistake.
 pub(super) fn scenario(name: &str) -> Result<Scenario, Failure> {
     let looks_like_a_file = name.contains('/') || name.ends_with(".toml");
     if !looks_like_a_file {
@@ -48,4 +51,23 @@ pub(super) fn plan(scenarios: &[Scenario], extent: &Extent) -> Result<Plan, Fail
         return Err(wrong("there is nothing to run"));
     }
     Ok(plan)
+}
+
+/// A scenario's networks, for the relay: the first point of its grid, or the one
+/// that `NAME:VARIANT` names.
+///
+/// # Errors
+/// If there is none of this name.
+pub(crate) fn network(text: &str) -> Result<Box<Case>, String> {
+    let (name, variant) = text.split_once(':').unwrap_or((text, ""));
+    let scenario = scenario(name).map_err(|failure| failure.to_string())?;
+    let cases = scenario
+        .cases(Size::Full, "cubic")
+        .map_err(|error| error.to_string())?;
+    let labels: Vec<String> = cases.iter().map(|case| case.variant.clone()).collect();
+    cases
+        .into_iter()
+        .find(|case| case.variant.contains(variant))
+        .map(Box::new)
+        .ok_or_else(|| format!("{name} has no variant {variant:?}; there are {}", labels.join("; ")))
 }

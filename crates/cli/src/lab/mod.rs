@@ -2,14 +2,17 @@
 
 mod args;
 mod choose;
+mod diagnose;
 mod league;
 mod list;
+mod report;
 mod run;
 mod sweep;
 mod table;
 mod watch;
 
 pub(crate) use args::{ABOUT, Command};
+pub(crate) use choose::network;
 
 use crate::failure::Failure;
 
@@ -26,5 +29,6 @@ pub(crate) fn command(command: &Command) -> Result<(), Failure> {
         Command::Sweep(args) => sweep::command(args),
         Command::League(args) => league::command(args),
         Command::Compare(args) => league::compare(args),
+        Command::Diagnose(args) => diagnose::command(args),
     }
 }

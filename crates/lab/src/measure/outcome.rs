@@ -106,6 +106,9 @@ pub struct Outcome {
     pub digest: u64,
     /// Events handled.
     pub events: u64,
+    /// Packets waiting in the bulk's shared queue over time, as bytes of full
+    /// datagrams.
+    pub queue: Vec<(Time, u64)>,
     /// What the detectors found at the senders, if they were asked to look,
     /// with the flow's place.
     pub findings: Vec<(usize, Finding)>,
@@ -196,6 +199,7 @@ impl Outcome {
             amplification_permille: 0,
             digest: 0,
             events: 0,
+            queue: Vec::new(),
             findings: Vec::new(),
             violations: vec![message],
         }

@@ -6,14 +6,14 @@ use std::rc::Rc;
 
 use clearway_links::{Direction, Time};
 use clearway_quic::Instant;
-use clearway_quic::event::{Observer, TraceEvent};
+use clearway_quic::event::Observer;
 use clearway_recovery::congestion::Algorithm;
 use clearway_trace::{Detectors, Profile, Recorder, Shared};
 
 use crate::app::{Client, Log, Record, Server};
 use crate::measure::{Bulk, FlowOutcome, Outcome, Sample, capacity_bits};
 use crate::scenario::{Case, Flow};
-use crate::stack::{Birth, ClearwayFactory, Figures, Role, Secrets, StackFactory, Tls, Watcher};
+use crate::stack::{Birth, ClearwayFactory, Figures, Observers, Role, Secrets, StackFactory, Tls, Watcher};
 use crate::world::{NodeId, Stretch, Tap, World};
 
 /// What to watch a run with.
@@ -63,6 +63,7 @@ pub fn run_case(case: &Case, seed: u64, extras: Extras) -> Outcome {
     let end = Time::ZERO + case.duration;
     let period = period(case, &lives);
     let mut violations = Vec::new();
+    let mut queue = Vec::new();
     let finished = loop {
         let until = (world.now() + period).min(end);
         match world.run_to(until) {
@@ -77,13 +78,31 @@ pub fn run_case(case: &Case, seed: u64, extras: Extras) -> Outcome {
             break false;
         }
         sample(case, &mut lives, &world);
+        queue.push((world.now(), waiting(case, &world)));
     };
     sample(case, &mut lives, &world);
     if cfg!(debug_assertions) && violations.is_empty() {
         world.check();
     }
     violations.extend(world.unbalanced());
-    conclude(case, seed, &world, lives, finished, violations)
+    Outcome {
+        queue,
+        ..conclude(case, seed, &world, lives, finished, violations)
+    }
+}
+
+/// What waits in the shared queue of the bulk's direction.
+fn waiting(case: &Case, world: &World) -> u64 {
+    let packets = world.link(direction(case)).queue_len() as u64;
+    packets * u64::from(case.transport.max_mtu)
+}
+
+/// The direction of the first flow's bulk.
+fn direction(case: &Case) -> Direction {
+    match case.flows.first().map_or(Bulk::Down, |flow| flow.bulk) {
+        Bulk::Down | Bulk::Both => Direction::Down,
+        Bulk::Up => Direction::Up,
+    }
 }
 
 /// Watches the end that sends with `detectors`, and all ends with `other`.
@@ -106,21 +125,10 @@ fn watcher(
         });
         let other = other.as_ref().and_then(|watcher| (watcher.0)(birth));
         match (own, other) {
-            (Some(own), Some(other)) => Some(Box::new(Both(own, other))),
+            (Some(own), Some(other)) => Some(Box::new(Observers(own, other))),
             (own, other) => own.or(other),
         }
     })))
-}
-
-/// Two observers of one connection.
-#[derive(Debug)]
-struct Both(Box<dyn Observer>, Box<dyn Observer>);
-
-impl Observer for Both {
-    fn on_event(&mut self, now: Instant, event: &TraceEvent<'_>) {
-        self.0.on_event(now, event);
-        self.1.on_event(now, event);
-    }
 }
 
 fn factory(
@@ -260,12 +268,11 @@ fn conclude(
             base_rtt: live.base_rtt,
         });
     }
-    let bulk = case.flows.first().map_or(Bulk::Down, |flow| flow.bulk);
-    let link = world.link(match bulk {
-        Bulk::Down | Bulk::Both => Direction::Down,
-        Bulk::Up => Direction::Up,
-    });
-    let rate = |at: &Duration| link.config().rate.at(Some(*at)).bits().map(|b| b as f64);
+    let link = world.link(direction(case));
+    let rate = |at: &Duration| {
+        let of_link = || link.config().rate.at(Some(*at)).bits().map(|bits| bits as f64);
+        case.recovery_rate.or_else(of_link)
+    };
     Outcome {
         scenario: case.scenario.clone(),
         variant: case.variant.clone(),
@@ -284,6 +291,7 @@ fn conclude(
         amplification_permille: world.amplification_permille(),
         digest: world.digest(),
         events: world.events(),
+        queue: Vec::new(),
         findings,
         violations,
     }

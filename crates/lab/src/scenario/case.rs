@@ -44,6 +44,8 @@ pub struct Case {
     pub warmup: Duration,
     /// From where on each disturbance is over.
     pub recovery_from: Vec<Duration>,
+    /// The rate to come back to, bit/s, if it is not the shared link's.
+    pub recovery_rate: Option<f64>,
     /// What has to come of it.
     pub bars: Vec<Bar>,
     /// Bars known to be missed, with the reason.

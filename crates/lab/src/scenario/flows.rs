@@ -2,9 +2,11 @@
 
 use core::time::Duration;
 
+use clearway_links::Span;
+
 use super::case::Flow;
 use super::error::{ScenarioError, Source, suggest};
-use super::network::{apply, count, time};
+use super::network::{apply, count, set_queue, time};
 use super::tree::{Leaf, Table};
 use super::units;
 use super::variables::{Assignment, substitute};
@@ -32,6 +34,9 @@ pub(super) struct FlowsText {
     leg_rtt: Option<Leaf>,
     leg_up: Option<Leaf>,
     leg_down: Option<Leaf>,
+    next_leg_rtt: Option<Leaf>,
+    next_leg_up: Option<Leaf>,
+    next_leg_down: Option<Leaf>,
     migrate: Vec<Leaf>,
     rebind: Vec<Leaf>,
 }
@@ -60,6 +65,9 @@ impl FlowsText {
             leg_rtt: table.take_leaf(source, "leg_rtt")?,
             leg_up: table.take_leaf(source, "leg_up")?,
             leg_down: table.take_leaf(source, "leg_down")?,
+            next_leg_rtt: table.take_leaf(source, "next_leg_rtt")?,
+            next_leg_up: table.take_leaf(source, "next_leg_up")?,
+            next_leg_down: table.take_leaf(source, "next_leg_down")?,
             migrate: table.take_leaves(source, "migrate")?,
             rebind: table.take_leaves(source, "rebind")?,
         };
@@ -85,7 +93,12 @@ impl FlowsText {
         let controller = controller.transpose()?;
         for n in 0..flows {
             let moves = Moves {
-                leg: self.leg(&reader)?,
+                leg: reader.leg([&self.leg_rtt, &self.leg_up, &self.leg_down])?,
+                next_leg: reader.leg([
+                    &self.next_leg_rtt,
+                    &self.next_leg_up,
+                    &self.next_leg_down,
+                ])?,
                 rebind: reader.times(&self.rebind)?,
                 migrate: reader.times(&self.migrate)?,
                 starts: start + spacing * n,
@@ -177,26 +190,6 @@ impl FlowsText {
             jobs: jobs.collect(),
         })
     }
-
-    fn leg(&self, reader: &Reader<'_>) -> Result<Option<Leg>, ScenarioError> {
-        if self.leg_rtt.is_none() && self.leg_up.is_none() && self.leg_down.is_none() {
-            return Ok(None);
-        }
-        let mut leg = Leg::default();
-        if let Some(rtt) = reader.time(self.leg_rtt.as_ref())? {
-            leg.up.delay = clearway_links::Span(rtt / 2).into();
-            leg.down.delay = clearway_links::Span(rtt / 2).into();
-        }
-        for (text, link) in [(&self.leg_up, &mut leg.up), (&self.leg_down, &mut leg.down)] {
-            let Some(leaf) = text else { continue };
-            let settings = substitute(leaf, reader.variables, reader.source)?;
-            if let Some(queue) = apply(link, &settings, leaf, reader.source)? {
-                link.set("queue", &queue)
-                    .map_err(|error| reader.source.error(&leaf.span, error.to_string(), ""))?;
-            }
-        }
-        Ok(Some(leg))
-    }
 }
 
 /// Bytes of an answer nobody gave a size.
@@ -231,6 +224,25 @@ impl Reader<'_> {
             units::bytes(&text).map_err(|problem| self.source.error(&leaf.span, problem, ""))
         };
         leaf.map(read).transpose()
+    }
+
+    /// A link from its RTT and the settings of both ways.
+    fn leg(&self, texts: [&Option<Leaf>; 3]) -> Result<Option<Leg>, ScenarioError> {
+        let [rtt, up, down] = texts;
+        if texts.iter().all(|text| text.is_none()) {
+            return Ok(None);
+        }
+        let mut leg = Leg::default();
+        let rtt = self.time(rtt.as_ref())?.unwrap_or_default();
+        for (text, link) in [(up, &mut leg.up), (down, &mut leg.down)] {
+            link.delay = Span(rtt / 2).into();
+            let Some(leaf) = text else { continue };
+            let settings = substitute(leaf, self.variables, self.source)?;
+            if let Some(queue) = apply(link, &settings, leaf, self.source)? {
+                set_queue(link, &queue, rtt, leaf, self.source)?;
+            }
+        }
+        Ok(Some(leg))
     }
 
     fn controller(&self, leaf: &Leaf) -> Result<String, ScenarioError> {

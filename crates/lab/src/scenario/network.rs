@@ -118,7 +118,7 @@ pub(super) fn apply(
 
 /// A queue in packets, bytes, times the bandwidth-delay product (`1.5bdp`), or
 /// as the time it takes to drain (`80ms`).
-fn set_queue(
+pub(super) fn set_queue(
     link: &mut LinkConfig,
     text: &str,
     rtt: Duration,

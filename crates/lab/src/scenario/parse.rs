@@ -40,6 +40,7 @@ pub struct Scenario {
     duration: [Leaf; 2],
     warmup: [Option<Leaf>; 2],
     recovery_from: Vec<Leaf>,
+    recovery_rate: Option<Leaf>,
     network: NetworkText,
     flows: Vec<FlowsText>,
     most_flows: Option<u32>,
@@ -102,6 +103,7 @@ impl Scenario {
             ],
             warmup: [warmup.clone(), ci.take_leaf(source, "warmup")?.or(warmup)],
             recovery_from: table.take_leaves(source, "recovery_from")?,
+            recovery_rate: table.take_leaf(source, "recovery_rate")?,
             network: NetworkText::read(network, source)?,
             flows: flows(table, source)?,
             most_flows: ci
@@ -198,6 +200,15 @@ impl Scenario {
                 .map(|leaf| time(leaf, variables, source))
                 .filter(|at| at.as_ref().map_or(true, |at| *at < duration))
                 .collect::<Result<_, _>>()?,
+            recovery_rate: self
+                .recovery_rate
+                .as_ref()
+                .map(|leaf| {
+                    let text = substitute(leaf, variables, source)?;
+                    let rate = units::Unit::Rate.parse(&text);
+                    rate.map_err(|problem| source.error(&leaf.span, problem, ""))
+                })
+                .transpose()?,
             bars: self.bars.compile(controller, variables, source)?,
             missed: self
                 .missed

@@ -14,7 +14,7 @@ use clearway_quic::cid::generator::RandomGenerator;
 use clearway_quic::connection::{Config, Connect, Connection, Received};
 use clearway_quic::crypto::{ReplayFilter, ResetKey, TokenKey};
 use clearway_quic::endpoint::{Arrival, Endpoint, EndpointConfig, Handle, Limits, ServerConfig};
-use clearway_quic::event::Observer;
+use clearway_quic::event::{Observer, TraceEvent};
 use clearway_quic::path::ecn::Mark;
 use clearway_quic::rng::Rng;
 use clearway_quic::stream::{Directionality, ReadError, StreamId, WriteError};
@@ -43,6 +43,17 @@ pub struct Watcher(pub Rc<Watch>);
 impl fmt::Debug for Watcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Watcher")
+    }
+}
+
+/// Two observers of one connection, the first first.
+#[derive(Debug)]
+pub struct Observers(pub Box<dyn Observer>, pub Box<dyn Observer>);
+
+impl Observer for Observers {
+    fn on_event(&mut self, now: Instant, event: &TraceEvent<'_>) {
+        self.0.on_event(now, event);
+        self.1.on_event(now, event);
     }
 }
 

@@ -14,7 +14,7 @@ use core::time::Duration;
 use bytes::Bytes;
 use clearway_links::{Packet, Time};
 
-pub use clearway::{Clearway, ClearwayFactory, Watch, Watcher};
+pub use clearway::{Clearway, ClearwayFactory, Observers, Watch, Watcher};
 pub use identity::{Certificates, Tls};
 pub use secrets::Secrets;
 

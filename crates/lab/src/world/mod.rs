@@ -32,11 +32,13 @@ pub struct NodeId(usize);
 pub struct Moves {
     /// A link of its own between it and the shared path.
     pub leg: Option<Leg>,
+    /// The link of the first address that it moves to.
+    pub next_leg: Option<Leg>,
     /// When the router before it takes another outside port.
     pub rebind: Vec<Duration>,
     /// When it moves to another address of its own.
     pub migrate: Vec<Duration>,
-    /// When it begins a key update.
+    /// When it connects.
     pub starts: Duration,
 }
 
@@ -159,11 +161,14 @@ impl World {
             moves,
             Box::new(application),
         );
-        if let Some(leg) = &moves.leg {
-            let seed = mix(self.seed, 100 + index as u64);
-            node.leg = Some(self.links.len());
-            self.links.push(Link::new(leg.up.clone(), mix(seed, 1)));
-            self.links.push(Link::new(leg.down.clone(), mix(seed, 2)));
+        let seed = mix(self.seed, 100 + index as u64);
+        let next = node.next_address();
+        for (number, leg, at) in [(1, &moves.leg, address), (3, &moves.next_leg, next)] {
+            let Some(leg) = leg else { continue };
+            node.legs.push((at, self.links.len()));
+            let up = Link::new(leg.up.clone(), mix(seed, number));
+            let down = Link::new(leg.down.clone(), mix(seed, number + 1));
+            self.links.extend([up, down]);
             self.agenda.grow_links(2);
         }
         for outside in node.outside_addresses() {
@@ -383,8 +388,9 @@ impl World {
         let node = &mut self.nodes[id.0];
         let (direction, link) = match node.position {
             Position::Client => {
+                let leg = node.leg(&packet.src);
                 node.translate_outward(self.now, &mut packet);
-                (Direction::Up, node.leg.unwrap_or(UP))
+                (Direction::Up, leg.unwrap_or(UP))
             }
             Position::Server => {
                 self.amplification[id.0].on_sent(packet.data.len());
@@ -449,7 +455,7 @@ impl World {
         };
         let node = &mut self.nodes[id.0];
         if link == DOWN
-            && let Some(leg) = node.leg
+            && let Some(leg) = node.leg(&packet.dst)
         {
             self.offer(leg + 1, direction, packet);
             return;

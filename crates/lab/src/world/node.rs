@@ -1,6 +1,6 @@
 //! A host: a stack, its applications, and its addresses.
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use core::time::Duration;
 
 use clearway_links::{Nat, Packet, Time};
@@ -40,8 +40,8 @@ pub(super) struct Node {
     pub(super) stack: Box<dyn Stack>,
     pub(super) address: SocketAddr,
     pub(super) position: Position,
-    /// The first of its own two links.
-    pub(super) leg: Option<usize>,
+    /// Addresses with links of their own: the first of two each.
+    pub(super) legs: Vec<(SocketAddr, usize)>,
     pub(super) dirty: bool,
     nat: Option<Nat>,
     applications: Option<Applications>,
@@ -91,7 +91,7 @@ impl Node {
             stack,
             address,
             position,
-            leg: None,
+            legs: Vec::new(),
             dirty: false,
             nat: None,
             applications: None,
@@ -193,17 +193,31 @@ impl Node {
     /// Moves to the next address of its own.
     fn migrate(&mut self, now: Time) -> Option<SocketAddr> {
         let conn = self.newest()?;
-        let to = match self.address {
-            SocketAddr::V4(v4) => {
-                let [a, b, c, d] = v4.ip().octets();
-                SocketAddr::from(([a, b.wrapping_add(1), c, d], v4.port()))
-            }
-            SocketAddr::V6(_) => return None,
-        };
+        let to = self.next_address();
         // A refusal leaves it where it is.
         self.stack.migrate(now, conn, to).ok()?;
         self.address = to;
         Some(to)
+    }
+
+    /// Where it moves to next.
+    pub(super) fn next_address(&self) -> SocketAddr {
+        let ip = match self.address.ip() {
+            IpAddr::V4(v4) => {
+                let [a, b, c, d] = v4.octets();
+                IpAddr::from([a, b.wrapping_add(1), c, d])
+            }
+            IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits().wrapping_add(1))),
+        };
+        SocketAddr::new(ip, self.address.port())
+    }
+
+    /// The first of the two links of one of its addresses. What comes through
+    /// a router has the outside address: then it is the only one.
+    pub(super) fn leg(&self, address: &SocketAddr) -> Option<usize> {
+        let of = |(at, leg): &(SocketAddr, usize)| (at == address).then_some(*leg);
+        let through = self.nat.as_ref().and(self.legs.first());
+        self.legs.iter().find_map(of).or(through.map(|(_, leg)| *leg))
     }
 
     /// Every address a router before it ever shows for it.
