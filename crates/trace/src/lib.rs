@@ -42,7 +42,7 @@ pub mod detect;
 pub mod event;
 pub mod qlog;
 pub mod recorder;
-//REPORT
+pub mod report;
 pub mod series;
 pub mod sink;
 

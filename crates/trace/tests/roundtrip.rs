@@ -15,6 +15,7 @@ fn as_written(event: &Event) -> Event {
     let mut event = event.clone();
     match &mut event.data {
         EventData::PacketSent(packet) => packet.in_flight = None,
+        EventData::RecoveryMetricsUpdated(metrics) => metrics.extra.sort(),
         EventData::ConnectionStarted(started) => {
             started.role = None;
             started.original_dcid = None;

@@ -32,7 +32,9 @@ pub struct Finding {
 }
 
 impl Finding {
-    pub(super) fn new(detector: Detector, t0: u64, t1: u64, severity: Severity) -> Self {
+    /// Without evidence yet.
+    #[must_use]
+    pub fn new(detector: Detector, t0: u64, t1: u64, severity: Severity) -> Self {
         Self {
             detector,
             t0,
@@ -42,7 +44,9 @@ impl Finding {
         }
     }
 
-    pub(super) fn with(mut self, name: &str, value: impl ToString) -> Self {
+    /// With one more piece of evidence.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl ToString) -> Self {
         self.evidence.push((name.to_owned(), value.to_string()));
         self
     }

@@ -52,6 +52,12 @@ mod startup_stuck;
 mod testing;
 mod view;
 
+/// A transfer as it should be, made by hand, for tests elsewhere.
+#[cfg(test)]
+pub(crate) fn healthy_transfer() -> Vec<Event> {
+    testing::healthy().events
+}
+
 pub use self::detector::{Detector, UnknownDetector};
 pub use self::finding::{Finding, Severity};
 
