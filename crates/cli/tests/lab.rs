@@ -53,7 +53,16 @@ fn the_catalogue_is_listed() {
 fn a_run_is_one_json_object_and_repeats() {
     let (_, file) = small("json", "20s");
     let run = || {
-        let arguments = ["lab", "run", &file, "--controller", "cubic", "--seed", "5", "--json"];
+        let arguments = [
+            "lab",
+            "run",
+            &file,
+            "--controller",
+            "cubic",
+            "--seed",
+            "5",
+            "--json",
+        ];
         let output = clearway(&arguments);
         assert!(output.status.success(), "{}", stderr(&output));
         json(&output)
@@ -68,10 +77,21 @@ fn a_run_is_one_json_object_and_repeats() {
 #[test]
 fn a_bar_that_is_missed_fails_and_says_how_to_see_it_again() {
     let (_, file) = small("bar", "1ms");
-    let output = clearway(&["lab", "run", &file, "--controller", "newreno", "--seeds", "2"]);
+    let output = clearway(&[
+        "lab",
+        "run",
+        &file,
+        "--controller",
+        "newreno",
+        "--seeds",
+        "2",
+    ]);
     assert_eq!(output.status.code(), Some(1));
     let said = stderr(&output);
-    assert!(said.contains("FAILED small newreno: time ≤ 1.0 ms"), "{said}");
+    assert!(
+        said.contains("FAILED small newreno: time ≤ 1.0 ms"),
+        "{said}"
+    );
     let replay = format!("clearway lab run {file} --controller newreno --seed ");
     assert!(said.contains(&replay), "{said}");
 }
@@ -94,8 +114,17 @@ fn traces_captures_and_reports_are_written_and_can_be_diagnosed() {
     let at = |name: &str| dir.join(name).to_str().unwrap().to_owned();
     let (pcap, qlog, page) = (at("run.pcapng"), at("qlog"), at("run.html"));
     let output = clearway(&[
-        "lab", "run", &file, "--controller", "cubic", "--pcap", &pcap, "--qlog", &qlog,
-        "--report", &page,
+        "lab",
+        "run",
+        &file,
+        "--controller",
+        "cubic",
+        "--pcap",
+        &pcap,
+        "--qlog",
+        &qlog,
+        "--report",
+        &page,
     ]);
     assert!(output.status.success(), "{}", stderr(&output));
     let capture = fs::read(&pcap).unwrap();
@@ -114,8 +143,18 @@ fn traces_captures_and_reports_are_written_and_can_be_diagnosed() {
 #[test]
 fn a_sweep_is_a_table_with_a_line_per_point() {
     let output = clearway(&[
-        "lab", "sweep", "--rate", "10M", "--rtt", "10ms,20ms", "--loss", "0%,1%", "--bytes",
-        "100kB", "--controller", "cubic",
+        "lab",
+        "sweep",
+        "--rate",
+        "10M",
+        "--rtt",
+        "10ms,20ms",
+        "--loss",
+        "0%,1%",
+        "--bytes",
+        "100kB",
+        "--controller",
+        "cubic",
     ]);
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(String::from_utf8(output.stdout).unwrap().lines().count(), 5);

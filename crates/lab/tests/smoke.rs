@@ -1,4 +1,9 @@
 //! Scenarios at a size that a debug build runs in seconds.
+#![allow(
+    clippy::unwrap_used,
+    missing_docs,
+    reason = "a test that cannot go on has failed"
+)]
 
 use clearway_lab::measure::metric;
 use clearway_lab::run::{Extras, Plan, Row, Settings, run_all, run_case};

@@ -6,8 +6,8 @@ use clearway_lab::scenario::{Case, Scenario, Size, catalogue, find};
 use super::args::Extent;
 use crate::failure::{Failure, Kind};
 
-fn wrong(message: impl ToString) -> Failure {
-    Failure::new(Kind::Arguments, message.to_string())
+fn wrong(message: impl Into<String>) -> Failure {
+    Failure::new(Kind::Arguments, message)
 }
 
 /// A scenario by name, number or file.
@@ -21,7 +21,7 @@ pub(super) fn scenario(name: &str) -> Result<Scenario, Failure> {
     }
     let text = std::fs::read_to_string(name)
         .map_err(|error| Failure::caused(Kind::Arguments, format!("cannot read {name}"), &error))?;
-    Scenario::parse(name, &text).map_err(wrong)
+    Scenario::parse(name, &text).map_err(|error| wrong(error.to_string()))
 }
 
 /// Those named, or all.
@@ -39,7 +39,7 @@ pub(super) fn plan(scenarios: &[Scenario], extent: &Extent) -> Result<Plan, Fail
         let count = extent.seeds.unwrap_or(scenario.seeds(extent.size()));
         let seeds = Some((extent.seed, count));
         plan.add(scenario, extent.size(), &extent.controller, seeds)
-            .map_err(wrong)?;
+            .map_err(|error| wrong(error.to_string()))?;
     }
     if let Some(part) = &extent.variant {
         plan.retain(|case| case.variant.contains(part.as_str()));
@@ -69,5 +69,10 @@ pub(crate) fn network(text: &str) -> Result<Box<Case>, String> {
         .into_iter()
         .find(|case| case.variant.contains(variant))
         .map(Box::new)
-        .ok_or_else(|| format!("{name} has no variant {variant:?}; there are {}", labels.join("; ")))
+        .ok_or_else(|| {
+            format!(
+                "{name} has no variant {variant:?}; there are {}",
+                labels.join("; ")
+            )
+        })
 }

@@ -89,7 +89,11 @@ fn read(file: &Path) -> Result<Trace, Failure> {
     }
     breakdown.until(last);
     Ok(Trace {
-        title: reader.header().title.clone().unwrap_or_else(|| file.display().to_string()),
+        title: reader
+            .header()
+            .title
+            .clone()
+            .unwrap_or_else(|| file.display().to_string()),
         events,
         unreadable: reader.problems().bad_records,
         series,

@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 
 use clearway_lab::measure::METRICS;
 use clearway_lab::run::available;
-use clearway_lab::scenario::{Scenario, Size, catalogue};
+use clearway_lab::scenario::{Bar, Scenario, Size, catalogue};
 use serde_json::json;
 
 use super::args::{List, Show};
@@ -80,7 +80,7 @@ pub(super) fn show(args: &Show) -> Result<(), Failure> {
             .cases(Size::Full, controller)
             .map_err(|error| Failure::new(crate::failure::Kind::Arguments, error.to_string()))?;
         for case in &cases {
-            let bars: Vec<String> = case.bars.iter().map(|bar| bar.text()).collect();
+            let bars: Vec<String> = case.bars.iter().map(Bar::text).collect();
             let variant = if case.variant.is_empty() { "" } else { " " };
             writeln!(
                 out,

@@ -9,8 +9,8 @@ use clearway_lab::measure::{Bulk, Outcome, metric};
 use clearway_lab::pcapng::Capture;
 use clearway_lab::run::{Extras, Plan, Task};
 use clearway_lab::scenario::Case;
-use clearway_lab::stack::{Birth, ORIGIN, Observers, Role, Secrets, Watcher};
-use clearway_quic::event::Observer;
+use clearway_lab::stack::{Birth, ORIGIN, Observer, Observers, Role, Secrets, Watcher};
+
 use clearway_trace::qlog::{Description, Writer};
 use clearway_trace::{Breakdown, Recorder, Series, Shared, Tee, Track};
 
@@ -62,12 +62,12 @@ impl Watches {
             })?;
         }
         let first = plan.tasks.first().copied();
-        let name = |case: &clearway_lab::scenario::Case| {
-            file_name(&format!(
-                "{} {} {}",
-                case.scenario, case.variant, case.controller
-            ))
+        let title = |case: &Case| {
+            let words = [&case.scenario, &case.variant, &case.controller];
+            let words = words.into_iter().filter(|word| !word.is_empty());
+            words.cloned().collect::<Vec<_>>().join(" ")
         };
+        let titles: Vec<String> = plan.cases.iter().map(title).collect();
         let mut detect = plan.tasks.clone();
         if !args.detect {
             detect.dedup_by_key(|task| task.case);
@@ -215,7 +215,15 @@ fn sender(case: &Case) -> Role {
 
 /// The run in a few lines.
 fn facts(outcome: &Outcome) -> Vec<(String, String)> {
-    const SHOWN: &[&str] = &["time", "goodput", "util", "loss", "rtt_p95", "queue_p95", "ptos"];
+    const SHOWN: &[&str] = &[
+        "time",
+        "goodput",
+        "util",
+        "loss",
+        "rtt_p95",
+        "queue_p95",
+        "ptos",
+    ];
     let metrics = SHOWN.iter().filter_map(|name| metric(name));
     metrics
         .filter_map(|metric| {

@@ -13,7 +13,9 @@ use clearway_trace::{Detectors, Profile, Recorder, Shared};
 use crate::app::{Client, Log, Record, Server};
 use crate::measure::{Bulk, FlowOutcome, Outcome, Sample, capacity_bits};
 use crate::scenario::{Case, Flow};
-use crate::stack::{Birth, ClearwayFactory, Figures, Observers, Role, Secrets, StackFactory, Tls, Watcher};
+use crate::stack::{
+    Birth, ClearwayFactory, Figures, Observers, Role, Secrets, StackFactory, Tls, Watcher,
+};
 use crate::world::{NodeId, Stretch, Tap, World};
 
 /// What to watch a run with.
@@ -270,7 +272,13 @@ fn conclude(
     }
     let link = world.link(direction(case));
     let rate = |at: &Duration| {
-        let of_link = || link.config().rate.at(Some(*at)).bits().map(|bits| bits as f64);
+        let of_link = || {
+            link.config()
+                .rate
+                .at(Some(*at))
+                .bits()
+                .map(|bits| bits as f64)
+        };
         case.recovery_rate.or_else(of_link)
     };
     Outcome {

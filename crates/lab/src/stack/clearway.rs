@@ -150,7 +150,7 @@ fn seed_bytes(birth: &Birth) -> [u8; 32] {
     let mut seed = [0; 32];
     for (chunk, word) in seed
         .chunks_mut(8)
-        .zip([birth.seed, birth.index as u64, role, 0x6c61_62])
+        .zip([birth.seed, birth.index as u64, role, 0])
     {
         chunk.copy_from_slice(&word.to_be_bytes());
     }

@@ -14,6 +14,8 @@ use core::time::Duration;
 use bytes::Bytes;
 use clearway_links::{Packet, Time};
 
+pub use clearway_quic::event::Observer;
+
 pub use clearway::{Clearway, ClearwayFactory, Observers, Watch, Watcher};
 pub use identity::{Certificates, Tls};
 pub use secrets::Secrets;

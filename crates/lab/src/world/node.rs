@@ -217,7 +217,10 @@ impl Node {
     pub(super) fn leg(&self, address: &SocketAddr) -> Option<usize> {
         let of = |(at, leg): &(SocketAddr, usize)| (at == address).then_some(*leg);
         let through = self.nat.as_ref().and(self.legs.first());
-        self.legs.iter().find_map(of).or(through.map(|(_, leg)| *leg))
+        self.legs
+            .iter()
+            .find_map(of)
+            .or(through.map(|(_, leg)| *leg))
     }
 
     /// Every address a router before it ever shows for it.
