@@ -9,9 +9,15 @@ use super::watch::Watches;
 use super::{choose, table};
 use crate::failure::Failure;
 
-/// The figure that says most about a group: what its first bar is on.
-fn headline(group: &Group) -> &'static str {
-    group.bars.first().map_or("goodput", |bar| bar.metric.name)
+/// The figure that says most about a network: what everybody's first bar is on,
+/// or goodput where they differ.
+fn headline(groups: &[Option<&Group>]) -> &'static str {
+    let first = |group: &&Group| group.bars.first().map(|bar| bar.metric.name);
+    let mut figures = groups.iter().flatten().map(first);
+    match figures.next().flatten() {
+        Some(figure) if figures.all(|other| other == Some(figure)) => figure,
+        Some(_) | None => "goodput",
+    }
 }
 
 /// Runs the catalogue and prints one line per network, one column per
@@ -68,11 +74,7 @@ fn standings(groups: &[Group], controllers: &[&str]) -> Vec<Vec<String>> {
             .iter()
             .map(|name| find(groups, network, name))
             .collect();
-        let figure = own
-            .iter()
-            .flatten()
-            .next()
-            .map_or("goodput", |g| headline(g));
+        let figure = headline(&own);
         let mut row = vec![
             network.0.to_owned(),
             network.1.to_owned(),

@@ -4,6 +4,8 @@ mod capacity;
 mod metric;
 mod outcome;
 mod statistics;
+#[cfg(test)]
+mod tests;
 
 pub use capacity::capacity_bits;
 pub use metric::{METRICS, Metric, metric};
