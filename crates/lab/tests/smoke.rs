@@ -5,9 +5,12 @@
     reason = "a test that cannot go on has failed"
 )]
 
+use std::rc::Rc;
+
 use clearway_lab::measure::metric;
 use clearway_lab::run::{Extras, Plan, Row, Settings, run_all, run_case};
 use clearway_lab::scenario::{Case, Scenario, Size, find};
+use clearway_lab::stack::{Birth, Clearway, ClearwayFactory, Stack, StackFactory};
 
 /// The catalogue's scenario with a transfer of this size.
 fn shrunk(name: &str, bytes: &str) -> Vec<Case> {
@@ -144,4 +147,37 @@ fn a_bar_that_is_too_high_fails_and_names_itself() {
     let group = clearway_lab::run::judge(&plan.cases[0], vec![row]);
     assert!(!group.passed());
     assert_eq!(group.shortfalls[0].seed, 1);
+}
+
+/// What a crate outside would plug in.
+struct Rival(ClearwayFactory);
+
+impl StackFactory for Rival {
+    fn name(&self) -> String {
+        "rival/fixed".to_owned()
+    }
+
+    fn build(&self, birth: &Birth) -> Box<dyn Stack> {
+        Box::new(Clearway::new(&self.0, birth))
+    }
+}
+
+#[test]
+fn another_stack_runs_in_the_same_network_under_its_own_name() {
+    let case = &shrunk("transfer_loss", "300kB")[0];
+    let controller = "fixed:20000".parse().unwrap();
+    let rival = Rival(ClearwayFactory::with_controller(controller));
+    let extras = Extras {
+        stack: Some(Rc::new(rival)),
+        ..Extras::default()
+    };
+    let run = run_case(case, 1, extras);
+    assert!(run.finished);
+    assert_eq!(run.controller, "rival/fixed");
+    assert!(
+        run.flows[0]
+            .samples
+            .iter()
+            .all(|sample| sample.window <= 20_000)
+    );
 }

@@ -75,12 +75,18 @@ fn value(name: &str, run: &Outcome) -> Option<f64> {
 #[track_caller]
 fn about(value: Option<f64>, expected: f64) {
     let value = value.expect("the run has the figure");
-    assert!((value - expected).abs() <= expected * 0.01, "{value}, not {expected}");
+    assert!(
+        (value - expected).abs() <= expected * 0.01,
+        "{value}, not {expected}"
+    );
 }
 
 #[test]
 fn goodput_and_utilisation_leave_the_warm_up_out() {
-    let mut run = outcome(vec![flow(10_000, |ms| if ms < 5_000 { 0 } else { 8_000_000 })]);
+    let mut run = outcome(vec![flow(
+        10_000,
+        |ms| if ms < 5_000 { 0 } else { 8_000_000 },
+    )]);
     about(value("goodput", &run), 4e6);
     about(value("util", &run), 0.4);
     run.warmup = Time::from_secs(5);
@@ -94,7 +100,11 @@ fn goodput_and_utilisation_leave_the_warm_up_out() {
 fn shares_are_those_of_the_bulk() {
     let mut ping = flow(10_000, |_| 1_000);
     ping.counts = false;
-    let run = outcome(vec![flow(10_000, |_| 6_000_000), flow(10_000, |_| 2_000_000), ping]);
+    let run = outcome(vec![
+        flow(10_000, |_| 6_000_000),
+        flow(10_000, |_| 2_000_000),
+        ping,
+    ]);
     about(value("jain", &run), 0.8);
     about(value("share_min", &run), 0.25);
     about(value("share_max", &run), 0.75);
@@ -172,6 +182,10 @@ fn growth_over_a_silence_is_seen() {
 #[test]
 fn names_are_unique() {
     for (index, metric) in METRICS.iter().enumerate() {
-        assert!(METRICS[..index].iter().all(|other| other.name != metric.name));
+        assert!(
+            METRICS[..index]
+                .iter()
+                .all(|other| other.name != metric.name)
+        );
     }
 }

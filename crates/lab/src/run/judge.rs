@@ -72,7 +72,9 @@ pub fn judge(case: &Case, rows: Vec<Row>) -> Group {
     let mut group = Group {
         scenario: case.scenario.clone(),
         variant: case.variant.clone(),
-        controller: case.controller.clone(),
+        controller: rows
+            .first()
+            .map_or_else(|| case.controller.clone(), |row| row.controller.clone()),
         rows,
         bars: case.bars.clone(),
         reached_after_all: Vec::new(),

@@ -54,6 +54,7 @@ struct Live {
 #[must_use]
 pub fn run_case(case: &Case, seed: u64, extras: Extras) -> Outcome {
     let mut world = World::new(&case.network, seed);
+    let under_test = extras.stack.as_ref().map(|stack| stack.name());
     let mut lives: Vec<Live> = case
         .flows
         .iter()
@@ -89,6 +90,7 @@ pub fn run_case(case: &Case, seed: u64, extras: Extras) -> Outcome {
     violations.extend(world.unbalanced());
     Outcome {
         queue,
+        controller: under_test.unwrap_or_else(|| case.controller.clone()),
         ..conclude(case, seed, &world, lives, finished, violations)
     }
 }
