@@ -134,4 +134,6 @@ pub use clearway_quic::{Instant, Role};
 pub use clearway_recovery::congestion::Algorithm as CongestionController;
 /// Why a connection is not sending.
 pub use clearway_recovery::limit::Limit;
+/// A directory that gets a qlog file for each connection.
+pub use clearway_trace::qlog::QlogDir;
 pub use clearway_udp::Options as SocketOptions;

@@ -100,7 +100,7 @@ mod tests {
             },
         };
         tee.event(&event);
-        assert_eq!(tee.0, [event.clone()]);
+        assert_eq!(tee.0, std::slice::from_ref(&event));
         assert_eq!(shared.with(|events| events.len()), 1);
         assert_eq!(shared.take(), [event]);
         assert!(shared.take().is_empty());

@@ -4,6 +4,7 @@ mod builder;
 mod connecting;
 mod eyeballs;
 mod house;
+mod qlog;
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};

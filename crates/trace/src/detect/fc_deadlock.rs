@@ -67,11 +67,11 @@ impl FcDeadlock {
                 self.blocked = self.blocked.map(|_| view.now);
                 self.told = false;
             }
-            Frame::DataBlocked { .. } | Frame::StreamDataBlocked { .. } => {
-                if self.peer_blocked.is_none() {
-                    self.peer_blocked = Some(view.now);
-                    self.read = 0;
-                }
+            Frame::DataBlocked { .. } | Frame::StreamDataBlocked { .. }
+                if self.peer_blocked.is_none() =>
+            {
+                self.peer_blocked = Some(view.now);
+                self.read = 0;
             }
             _ => {}
         }
@@ -105,7 +105,7 @@ impl FcDeadlock {
             self.told = true;
             let finding = Finding::new(Detector::FcDeadlock, since, view.now, Severity::Warning)
                 .with("no credit for", span(view.now - since))
-                .with("in flight", 0);
+                .with("in flight", 0_u64);
             out.push(finding);
         } else if let Some(since) = self.peer_blocked.filter(over)
             && self.read > 0

@@ -16,6 +16,34 @@ pub enum Severity {
     Error,
 }
 
+/// A value that shows something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Evidence(String);
+
+impl From<u64> for Evidence {
+    fn from(value: u64) -> Self {
+        Self(value.to_string())
+    }
+}
+
+impl From<usize> for Evidence {
+    fn from(value: usize) -> Self {
+        Self(value.to_string())
+    }
+}
+
+impl From<String> for Evidence {
+    fn from(value: String) -> Self {
+        Self(value)
+    }
+}
+
+impl From<&str> for Evidence {
+    fn from(value: &str) -> Self {
+        Self(value.to_owned())
+    }
+}
+
 /// Something is wrong with this connection, between these times.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
@@ -46,8 +74,8 @@ impl Finding {
 
     /// With one more piece of evidence.
     #[must_use]
-    pub fn with(mut self, name: &str, value: impl ToString) -> Self {
-        self.evidence.push((name.to_owned(), value.to_string()));
+    pub fn with(mut self, name: &str, value: impl Into<Evidence>) -> Self {
+        self.evidence.push((name.to_owned(), value.into().0));
         self
     }
 
@@ -100,7 +128,7 @@ mod tests {
             3_000_000_000,
             Severity::Error,
         )
-        .with("window", 2_700);
+        .with("window", 2_700_u64);
         let said = finding.sentence();
         assert!(said.starts_with("From 1.500 s to 3.000 s: "), "{said}");
         assert!(said.ends_with("(window 2700)."), "{said}");

@@ -59,7 +59,7 @@ pub(crate) fn healthy_transfer() -> Vec<Event> {
 }
 
 pub use self::detector::{Detector, UnknownDetector};
-pub use self::finding::{Finding, Severity};
+pub use self::finding::{Evidence, Finding, Severity};
 
 use self::view::{News, View};
 use crate::event::{Event, Role};

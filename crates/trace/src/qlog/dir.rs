@@ -68,7 +68,7 @@ impl QlogDir {
     #[must_use]
     pub fn sink(&self) -> Option<Qlog> {
         let turn = self.seen.fetch_add(1, Ordering::Relaxed);
-        (turn % self.every == 0).then(|| Qlog {
+        turn.is_multiple_of(self.every).then(|| Qlog {
             dir: self.clone(),
             state: State::Unnamed,
         })

@@ -166,7 +166,12 @@ impl<W: Write> Sink for Writer<W> {
             self.write(&Event { time, data });
         }
         self.write(event);
-        if self.buffer.len() - self.done >= BATCH {
+        // What a person looks for when something hangs or has ended is there.
+        let turn = matches!(
+            event.data,
+            EventData::ConnectionClosed(_) | EventData::ConnectionStateUpdated { .. }
+        );
+        if turn || self.buffer.len() - self.done >= BATCH {
             self.push_out();
         }
         if self.done > BOUND {

@@ -88,22 +88,29 @@ pub(super) fn closed(error: &ConnectionError) -> Closed {
         application,
         reason: Some(error.to_string()),
     };
-    use Initiator::{Local, Remote};
     match error {
-        ConnectionError::Transport(error) => closed(Local, "error", Some(error.code.0), false),
-        ConnectionError::PeerTransport(error) => closed(Remote, "error", Some(error.code.0), false),
+        ConnectionError::Transport(error) => {
+            closed(Initiator::Local, "error", Some(error.code.0), false)
+        }
+        ConnectionError::PeerTransport(error) => {
+            closed(Initiator::Remote, "error", Some(error.code.0), false)
+        }
         ConnectionError::PeerApplication { code, .. } => {
-            closed(Remote, "application", Some(*code), true)
+            closed(Initiator::Remote, "application", Some(*code), true)
         }
         ConnectionError::LocalApplication { code } => {
-            closed(Local, "application", Some(*code), true)
+            closed(Initiator::Local, "application", Some(*code), true)
         }
-        ConnectionError::StatelessReset => closed(Remote, "stateless_reset", None, false),
-        ConnectionError::IdleTimeout => closed(Local, "idle_timeout", None, false),
-        ConnectionError::VersionMismatch => closed(Remote, "version_mismatch", None, false),
-        ConnectionError::Refused => closed(Remote, "aborted", None, false),
+        ConnectionError::StatelessReset => {
+            closed(Initiator::Remote, "stateless_reset", None, false)
+        }
+        ConnectionError::IdleTimeout => closed(Initiator::Local, "idle_timeout", None, false),
+        ConnectionError::VersionMismatch => {
+            closed(Initiator::Remote, "version_mismatch", None, false)
+        }
+        ConnectionError::Refused => closed(Initiator::Remote, "aborted", None, false),
         // Kinds added to the transport since.
-        _ => closed(Local, "unspecified", None, false),
+        _ => closed(Initiator::Local, "unspecified", None, false),
     }
 }
 
