@@ -14,10 +14,16 @@ use common::{Setup, World, download, path};
 /// Seeds of the death spiral; `SPIRALS` changes it.
 const SEEDS: u64 = if cfg!(debug_assertions) { 5 } else { 100 };
 
-/// BBR towards the client, and windows that are never the limit.
+/// BBR towards the client.
 fn setup() -> Setup {
     let mut setup = Setup::new();
     setup.server.controller = Algorithm::Bbr;
+    setup
+}
+
+/// The same with windows that are never the limit.
+fn wide() -> Setup {
+    let mut setup = setup();
     setup.server.streams.send_budget = 256 << 20;
     setup.client.streams.stream_window = 256 << 20;
     setup.client.streams.connection_window = 256 << 20;
@@ -26,8 +32,8 @@ fn setup() -> Setup {
 }
 
 /// Mbit/s of application data, from the request on.
-fn goodput(spec: &str, seed: u64, total: usize) -> f64 {
-    let mut world = World::new(setup(), path(spec, seed), seed);
+fn goodput(setup: Setup, spec: &str, seed: u64, total: usize) -> f64 {
+    let mut world = World::new(setup, path(spec, seed), seed);
     world.handshake();
     let begin = world.now;
     let done = download(&mut world, total, Duration::from_secs(300));
@@ -45,25 +51,29 @@ fn goodput(spec: &str, seed: u64, total: usize) -> f64 {
 /// The same once the flow has found its rate: two transfers that differ in
 /// length have the beginning in common.
 fn steady_goodput(spec: &str, seed: u64, warm_up: usize, total: usize) -> f64 {
-    let time = |bytes: usize| bytes as f64 * 8e-6 / goodput(spec, seed, bytes);
+    let time = |bytes: usize| bytes as f64 * 8e-6 / goodput(wide(), spec, seed, bytes);
     (total - warm_up) as f64 * 8e-6 / (time(total) - time(warm_up))
 }
 
 #[test]
 fn the_interop_path_is_filled() {
-    for seed in 1..4 {
-        let rate = goodput("rate=10M delay=15ms queue=25", seed, 10_000_000);
+    for seed in 0..6 {
+        let rate = goodput(setup(), "rate=10M delay=15ms queue=25", seed, 10_000_000);
         assert!(rate >= 9.43, "{rate}");
     }
 }
 
-/// Mean share of a link in percent, at a loss rate.
+/// What datagrams of 1,452 bytes leave for application data, of all that a link
+/// carries: 28 bytes of IP and UDP, and about 28 of QUIC.
+const PAYLOAD: f64 = 1424.0 / 1480.0;
+
+/// Mean share of a link's capacity for data in percent, at a loss rate.
 fn share(link: &str, mbit: f64, loss: &str, seeds: u64, warm_up: usize, total: usize) -> f64 {
     let spec = format!("{link} loss={loss}");
     let sum: f64 = (1..=seeds)
         .map(|seed| steady_goodput(&spec, seed, warm_up, total))
         .sum();
-    let share = sum / seeds as f64 / mbit * 100.0;
+    let share = sum / seeds as f64 / mbit / PAYLOAD * 100.0;
     println!("{spec}: {share:.1} % of the link");
     share
 }
@@ -71,25 +81,32 @@ fn share(link: &str, mbit: f64, loss: &str, seeds: u64, warm_up: usize, total: u
 #[test]
 fn random_loss_costs_little() {
     let link = "rate=100M delay=20ms queue=340";
-    for (loss, least) in [("0%", 90.0), ("0.01%", 90.0), ("0.1%", 85.0)] {
+    for (loss, least) in [("0%", 95.0), ("0.01%", 90.0), ("0.1%", 85.0)] {
         let share = share(link, 100.0, loss, 2, 10_000_000, 60_000_000);
         assert!(share >= least, "{share:.1} % at {loss}");
     }
 }
 
 #[test]
-#[ignore = "a gigabit for half a minute, several times"]
+#[ignore = "a gigabit for twenty seconds, several times"]
 fn random_loss_on_a_long_fat_path_costs_little() {
     let link = "rate=1G delay=50ms queue=8500";
-    for (loss, least) in [
+    let shares = [
         ("0.001%", 90.0),
         ("0.01%", 90.0),
         ("0.1%", 85.0),
         ("1%", 75.0),
-    ] {
-        let share = share(link, 1000.0, loss, 1, 200_000_000, 2_500_000_000);
-        assert!(share >= least, "{share:.1} % at {loss}");
-    }
+    ]
+    .map(|(loss, least)| {
+        (
+            share(link, 1000.0, loss, 1, 200_000_000, 2_500_000_000),
+            least,
+        )
+    });
+    assert!(
+        shares.iter().all(|(share, least)| share >= least),
+        "{shares:?}"
+    );
 }
 
 /// When the two seconds of 30 % loss begin, and which way they lose.
@@ -108,13 +125,11 @@ fn spiral(loss: Loss, seed: u64) -> Duration {
             .parse()
             .expect("a link")
     };
-    let mut setup = Setup::new();
-    setup.server.controller = Algorithm::Bbr;
     let path = match loss {
         Loss::Data => Path::new(link(""), link("loss=30%@0s-2s clock=explicit"), seed),
         Loss::Flow => Path::symmetric(&link("loss=30%@0s-2s clock=first-packet"), seed),
     };
-    let mut world = World::new(setup, path, seed);
+    let mut world = World::new(setup(), path, seed);
     match loss {
         Loss::Data => {
             world.handshake();

@@ -39,7 +39,7 @@
 //! | [`limit`]       | why nothing is sent                      | qlog, RFC 9438 §5.8|
 //! | `window_used`   | which packets justify growth             | RFC 9002 §7.8      |
 //! | [`controller`]  | what a controller is told, and answers   | RFC 9002 §7        |
-//! | [`congestion`]  | NewReno, CUBIC, a fixed window           | RFC 9438, RFC 9002 |
+//! | [`congestion`]  | NewReno, CUBIC, BBR, a fixed window      | RFC 9438, BBR draft|
 //! | [`outcome`]     | what the connection gets back            |                    |
 pub mod congestion;
 pub mod controller;

@@ -1,4 +1,4 @@
-//! Congestion controllers that keep a window: NewReno and CUBIC.
+//! Congestion controllers: NewReno and CUBIC keep a window, BBR a model.
 //!
 //! `classic` holds what the two share, the window and its states; a `law` says
 //! how far the window comes down and how it grows (`newreno`, `cubic`). The rest
@@ -30,6 +30,36 @@
 //! | growth out of a two-packet window | `classic::growth_resumes_after_a_death_spiral` |
 //! | no overflow, ≥ minimum, deterministic, at any scale | `classic::extremes` |
 //! | average window as the models predict | `classic::newreno_averages_what_the_model_predicts`, `classic::cubic_averages_what_the_model_predicts` |
+//!
+//! `bbr` keeps a model of the path instead (draft-ietf-ccwg-bbr; sections are its).
+//! Its tests (paths within `bbr::tests`) hold the 22 example test cases of the
+//! draft's appendix, and these:
+//!
+//! | requirement | test |
+//! |---|---|
+//! | rate samples: max(send, ack), none below min_rtt (§4.1) | all of `rate`, `checklist::rate_samples_do_not_count_the_wait_in_the_pacer` |
+//! | application-limited bubble; ProbeRTT marks it, too | `rate::the_bubble_marks_what_leaves_until_it_is_delivered`, `round_trip::samples_of_probe_rtt_are_marked_and_do_not_lower_max_bw` |
+//! | packet-timed rounds (§5.5.1) | `rounds::a_round_is_a_flight_whatever_the_time` |
+//! | Startup 2.77 and 2, doubling each round (§5.3.1) | `cycle::the_gains_are_those_of_the_table`, `startup::the_rate_doubles_each_round` |
+//! | plateau of 3 rounds < 25 %, not application-limited | `startup::startup_ends_on_a_plateau`, `startup::startup_never_ends_while_application_limited` |
+//! | high loss: a round of recovery, > 2 %, ≥ 6 ranges (§5.3.1.3) | `startup::an_overflowing_shallow_queue_ends_startup_by_loss`, `startup::a_few_losses_do_not_end_startup`, `checklist::adjacent_losses_are_one_range` |
+//! | Drain 0.5, by BDP or 3 rounds (§5.3.2) | `startup::drain_ends_when_the_queue_is_gone`, `startup::drain_ends_after_three_rounds` |
+//! | DOWN 0.90, CRUISE, REFILL a round, UP 1.25 and 2.25 (§5.3.3) | `cycle::the_gains_are_those_of_the_table`, `cycle::refill_lasts_a_round_without_the_short_term_model` |
+//! | inflight_longterm rises 1, 2, 4, 8 … | `cycle::ten_times_the_bandwidth_is_found` |
+//! | inflight_longterm falls once per probe, to inflight-at-loss or 0.7 BDP | `cycle::the_bound_falls_once_per_probe`, `checklist::inflight_at_loss_is_where_the_threshold_was_crossed`, `checklist::the_long_term_bound_keeps_a_floor_of_beta_times_the_bdp` |
+//! | headroom 0.85 | `checklist::headroom_is_fifteen_percent_or_a_packet_above_four`, `cycle::headroom_is_left_in_cruise` |
+//! | precautionary probing (§5.3.3.6) | `cycle::a_precautionary_probe_stops_at_the_bound_and_is_followed_by_a_full_one` |
+//! | probe clock: 2–3 s or min(BDP, 62..63) rounds (§5.3.3.8) | `cycle::probes_keep_the_clock_of_two_to_three_seconds_or_sixty_three_rounds` |
+//! | max_bw over 2 cycles, min_rtt over 10 s | all of `filters` |
+//! | ProbeRTT every 5 s, ≥ 200 ms and a round, max(0.5 BDP, 4) (§5.3.4) | all of `round_trip` |
+//! | restart from idle at exactly bw (§5.4) | `round_trip::restarting_from_idle_paces_at_exactly_bw` |
+//! | extra_acked, quantisation budget, send quantum | `filters::extra_acked_…`, `checklist::the_quantisation_budget_…`, `checklist::the_quantum_…` |
+//! | Beta 0.7 once per loss round when not probing (§5.5.10.3) | `checklist::beta_applies_once_per_round_with_loss`, `checklist::while_probing_loss_is_no_reason_for_the_short_term_model` |
+//! | spurious undo (§5.5.11) | all of `spurious`, `checklist::an_undo_restores_what_was_saved_and_no_other_event` |
+//! | pacing margin 1 %, minimum window 4 datagrams | `checklist::in_startup_the_pacing_rate_only_rises`, `checklist::the_minimum_window_follows_the_datagram_size` |
+//! | persistent congestion: 4 datagrams, no amnesia | `checklist::persistent_congestion_leaves_four_packets_and_the_model`, `checklist::an_outage_is_recovered_from_within_rounds` |
+//! | CE marks are congestion (§3.6) | `checklist::ce_marks_are_congestion`, `checklist::marks_end_startup` |
+//! | 64 kbit/s–400 Gbit/s, 10 µs–2 s, deterministic | all of `extremes`, `paths::speeds_from_64_kbit_to_10_gbit_are_filled` |
 
 mod bbr;
 mod carry;

@@ -13,7 +13,8 @@
 pub enum Specimen {
     /// The window is pinned to what Startup reached: Drain is never left.
     DrainTrap,
-    /// DOWN waits for `inflight < bdp` and for nothing else, while max_bw ages.
+    /// DOWN waits for less in flight than its own pace keeps there, and for nothing
+    /// else, while max_bw ages.
     DownTrap,
     /// Exits are tested on what was in flight before the ACK.
     PreAckInflightExit,
@@ -23,9 +24,10 @@ pub enum Specimen {
     BootstrapRttPoison,
     /// The wait in the pacer counts in the rate sample.
     WalltimeRate,
-    /// The first pacing rate is next to nothing.
+    /// The first rate is next to nothing, and pacing never asks for more than
+    /// what was measured.
     ZeroPacingBootstrap,
-    /// Startup sends one packet per ACK once the first ones have left.
+    /// Once the first packets have left, each ACK brings one token, and time none.
     TokenbucketStartup,
     /// Startup looks at no loss and bounds no window.
     StartupOverrun,

@@ -5,7 +5,7 @@ use core::time::Duration;
 use super::super::initial_window;
 use super::super::specimen::Specimen;
 use super::facts::Facts;
-use super::gains::{MAX_QUANTUM, PACED_SHARE, Percent, STARTUP_PACING_GAIN, rate};
+use super::gains::{MAX_QUANTUM, PACED_SHARE, Percent, STARTUP_PACING_GAIN, UNIT_GAIN, rate};
 use super::phase::Phase;
 use super::{Bbr, INFINITE};
 
@@ -23,7 +23,7 @@ impl Bbr {
 
     fn pacing_gain(&self) -> Percent {
         if self.is(Specimen::DrainTrap) && self.phase == Phase::Drain {
-            return super::gains::UNIT_GAIN;
+            return Phase::Up.pacing_gain();
         }
         self.phase.pacing_gain()
     }
@@ -57,6 +57,11 @@ impl Bbr {
         if self.bw == 0 {
             return;
         }
+        let gain = if self.is(Specimen::ZeroPacingBootstrap) && !self.full_pipe.reached {
+            UNIT_GAIN
+        } else {
+            gain
+        };
         let rate = PACED_SHARE.of(gain.of(self.bw));
         if self.full_pipe.reached || rate > self.pacing_rate {
             self.pacing_rate = rate;
@@ -88,7 +93,7 @@ impl Bbr {
         {
             self.cwnd = grown;
         }
-        if self.is(Specimen::TokenbucketStartup) && self.phase == Phase::Startup {
+        if self.is(Specimen::TokenbucketStartup) {
             // The bucket is empty, and each ACK brings one token.
             self.cwnd = facts.in_flight.saturating_add(self.mds);
         }

@@ -53,8 +53,9 @@ impl Bbr {
         if self.is(Specimen::WalltimeRate)
             && let Some(sample) = ack.rate
         {
-            let waited = rate(1, Duration::from_nanos(1)) / self.pacing_rate.max(1);
-            let waited = Duration::from_nanos(waited.saturating_mul(self.send_quantum()));
+            let flight = u128::from(sample.delivered) * 1_000_000_000;
+            let waited = u64::try_from(flight / u128::from(self.pacing_rate.max(1)));
+            let waited = Duration::from_nanos(waited.unwrap_or(u64::MAX));
             delivery_rate = rate(sample.delivered, sample.interval + waited);
         }
         Facts {

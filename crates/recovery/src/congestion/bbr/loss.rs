@@ -105,7 +105,12 @@ impl Bbr {
             self.bw_shortterm = self.max_bw.get();
         }
         if self.inflight_shortterm == INFINITE {
-            self.inflight_shortterm = self.cwnd;
+            // The window of before, if persistent congestion has collapsed it.
+            self.inflight_shortterm = if self.recovering {
+                self.cwnd.max(self.prior_cwnd)
+            } else {
+                self.cwnd
+            };
         }
         let round = &self.loss_round;
         self.bw_shortterm = round.bw_latest.max(BETA.of(self.bw_shortterm));

@@ -39,7 +39,10 @@
 //! - QUIC has no retransmission timeout; a PTO says nothing of congestion (RFC
 //!   9002 §6.2). Persistent congestion takes its place: the window falls to its
 //!   minimum (RFC 9002 §7.6.2), the model stays, and the window is restored as
-//!   after any recovery (§5.6.4.4).
+//!   after any recovery (§5.6.4.4). `InitLowerBounds()` therefore begins from the
+//!   window before the collapse, or the collapse would become the model.
+//! - An RTT sample equal to the minimum refreshes it (see `filters`).
+//! - The pacing rate has a floor of a minimal window a second.
 //! - CE marks count as congestion (§3.6): as losses of the short-term model, and
 //!   as the end of a probe.
 

@@ -21,7 +21,7 @@ impl Bbr {
         }
         if self.is(Specimen::MaxFilterSameRound)
             && self.rounds.started
-            && self.rounds.count.is_multiple_of(10)
+            && self.rounds.count.is_multiple_of(4)
         {
             self.max_bw.expire_all(facts.delivery_rate);
         }

@@ -117,9 +117,8 @@ impl Bbr {
             if self.rounds.started {
                 self.max_bw.expire_all(facts.delivery_rate);
             }
-            return self
-                .bdp_of(self.bw)
-                .is_some_and(|bdp| facts.in_flight_before < bdp);
+            let bdp = self.bdp_multiple(self.bw, self.phase.pacing_gain());
+            return facts.in_flight_before < bdp;
         }
         facts.in_flight <= self.inflight_with_headroom()
             && facts.in_flight <= self.inflight_at(self.max_bw.get())

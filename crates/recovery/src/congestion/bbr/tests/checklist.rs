@@ -1,1 +1,493 @@
+//! Formulas and rules one by one, on a controller that is told facts by hand.
 
+use core::time::Duration;
+
+use super::super::gains::{LOSS_THRESHOLD, Percent};
+use super::super::phase::Phase;
+use super::super::{Bbr, INFINITE};
+use super::sim::{App, Link, MBIT, MDS, MS, Sim};
+use crate::congestion::specimen::Variant;
+use crate::controller::{Ack, Congestion, CongestionCause, Controller, LostPacket, Sent, Spurious};
+use crate::rate::{Delivery, RateSample};
+use crate::time::Instant;
+
+const SECONDS: Duration = Duration::from_secs(1);
+
+/// A controller that is told of one packet after the other.
+struct Bench {
+    bbr: Bbr,
+    now: Instant,
+    delivered: u64,
+    next_index: u64,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let mut bench = Self {
+            bbr: Bbr::new(MDS, 1, Variant::default()),
+            now: Instant::from_nanos(1 << 40),
+            delivered: 0,
+            next_index: 0,
+        };
+        bench.sent(0);
+        bench
+    }
+
+    /// In CRUISE, at 1 MB/s and 100 ms: a BDP of 100,000 bytes.
+    fn cruising() -> Self {
+        let mut bench = Self::new();
+        bench.ack(1_000_000, 2 * MDS, 100_000);
+        bench.bbr.full_pipe.reached = true;
+        bench.ack(1_000_000, 200_000, 100_000);
+        bench.bbr.start_probe_bw_down(bench.now);
+        bench.bbr.start_probe_bw_cruise();
+        bench.ack(1_000_000, 200_000, 100_000);
+        assert_eq!(bench.bbr.phase, Phase::Cruise);
+        bench
+    }
+
+    fn sent(&mut self, in_flight_before: u64) {
+        self.bbr.on_sent(&Sent {
+            now: self.now,
+            bytes: MDS,
+            index: self.next_index,
+            in_flight_before,
+            app_limited: false,
+        });
+        self.next_index += 1;
+    }
+
+    /// A round later `acked` bytes come back, at a rate.
+    fn ack(&mut self, rate: u64, acked: u64, in_flight: u64) {
+        self.now += 100 * MS;
+        self.ack_at(rate, acked, in_flight, false);
+    }
+
+    fn ack_at(&mut self, rate: u64, acked: u64, in_flight: u64, app_limited: bool) {
+        let prior = self.delivered;
+        self.delivered += acked;
+        let delivery = Delivery {
+            total: self.delivered,
+            prior,
+            delivered: acked,
+            lost: 0,
+            tx_in_flight: in_flight,
+            app_limited,
+        };
+        let sample = RateSample {
+            delivery_rate: rate,
+            delivered: acked,
+            interval: 100 * MS,
+            ..RateSample::default()
+        };
+        self.bbr.on_ack(&Ack {
+            now: self.now,
+            bytes: acked,
+            packets: acked / MDS,
+            largest_index: self.next_index,
+            largest_sent_time: self.now,
+            next_index: self.next_index + 100,
+            in_flight_before: in_flight + acked,
+            in_flight_after: in_flight,
+            lost_bytes: 0,
+            window_used_bytes: acked,
+            rtt_sample: Some(100 * MS),
+            smoothed_rtt: 100 * MS,
+            min_rtt: 100 * MS,
+            rate: (rate > 0).then_some(&sample),
+            delivery,
+        });
+        self.next_index += 100;
+    }
+
+    fn lost_packet(&self, tx_in_flight: u64, lost_since_sent: u64) -> LostPacket {
+        LostPacket {
+            now: self.now,
+            index: self.next_index,
+            bytes: MDS,
+            event: self.next_index + 100,
+            tx_in_flight,
+            lost_since_sent,
+            delivered: self.delivered,
+            app_limited: false,
+        }
+    }
+
+    fn congestion(&self, cause: CongestionCause) -> Congestion {
+        Congestion {
+            now: self.now,
+            cause,
+            largest_index: self.next_index,
+            next_index: self.next_index + 100,
+            lost_bytes: MDS,
+            packets: 1,
+            lost_ranges: 1,
+            in_flight_before: 100_000,
+            in_flight_after: 98_800,
+            acked_bytes: 0,
+            persistent: false,
+            largest_tx_in_flight: 100_000,
+        }
+    }
+
+    /// One loss, far under the threshold.
+    fn lose(&mut self) {
+        self.bbr.on_lost(&self.lost_packet(1_000_000, MDS));
+        self.bbr
+            .on_congestion(&self.congestion(CongestionCause::Loss));
+    }
+}
+
+#[test]
+fn the_first_pacing_rate_is_the_initial_window_over_the_round_trip() {
+    let mut bench = Bench::new();
+    assert_eq!(
+        bench.bbr.pacing_rate,
+        12_000 * 1000 * 277 / 100,
+        "a millisecond"
+    );
+    bench.bbr.on_mds(1_452);
+    assert_eq!(bench.bbr.cwnd, 14_520);
+    bench.bbr.on_mds(MDS);
+    bench.ack(1, MDS, 0);
+    assert_eq!(bench.bbr.pacing_rate, 12_000 * 10 * 277 / 100, "100 ms");
+}
+
+#[test]
+fn no_placeholder_is_taken_for_the_round_trip() {
+    let bench = Bench::new();
+    assert_eq!(bench.bbr.min_rtt(), None);
+    assert_eq!(bench.bbr.bdp_multiple(1_000_000, Percent(200)), 12_000);
+}
+
+#[test]
+fn in_startup_the_pacing_rate_only_rises() {
+    let mut bench = Bench::new();
+    bench.ack(100_000, 10 * MDS, 0);
+    let rate = bench.bbr.pacing_rate;
+    bench.ack(10_000, MDS, 0);
+    assert!(bench.bbr.pacing_rate >= rate);
+    bench.ack(1_000_000, MDS, 0);
+    assert_eq!(
+        bench.bbr.pacing_rate,
+        2_770_000 * 99 / 100,
+        "with the margin of 1 %"
+    );
+}
+
+#[test]
+fn the_quantum_is_a_millisecond_within_two_packets_and_64_kib() {
+    let mut bench = Bench::new();
+    for (rate, quantum) in [
+        (1_000, 2 * MDS),
+        (10_000_000, 10_000),
+        (1_000_000_000, 65_536),
+    ] {
+        bench.bbr.pacing_rate = rate;
+        assert_eq!(bench.bbr.send_quantum(), quantum);
+    }
+}
+
+#[test]
+fn the_quantisation_budget_is_a_quantum_or_four_packets_and_two_more_in_up() {
+    let mut bench = Bench::cruising();
+    bench.bbr.pacing_rate = 20_000_000;
+    assert_eq!(bench.bbr.quantization_budget(100_000), 100_000);
+    assert_eq!(bench.bbr.quantization_budget(10_000), 20_000);
+    bench.bbr.pacing_rate = 1_000;
+    assert_eq!(bench.bbr.quantization_budget(10), 4 * MDS);
+    bench.bbr.phase = Phase::Up;
+    assert_eq!(bench.bbr.quantization_budget(100_000), 100_000 + 2 * MDS);
+}
+
+#[test]
+fn max_inflight_is_two_bdp_and_the_aggregate() {
+    let bench = Bench::cruising();
+    let extra = bench.bbr.extra_acked();
+    assert!(extra > 0);
+    assert_eq!(bench.bbr.max_inflight(), 200_000 + extra);
+}
+
+#[test]
+fn headroom_is_fifteen_percent_or_a_packet_above_four() {
+    let mut bench = Bench::cruising();
+    for (bound, with_headroom) in [
+        (INFINITE, INFINITE),
+        (100_000, 85_000),
+        (7_000, 5_800),
+        (5_000, 4_800),
+    ] {
+        bench.bbr.inflight_longterm = bound;
+        assert_eq!(bench.bbr.inflight_with_headroom(), with_headroom);
+    }
+}
+
+#[test]
+fn application_limited_samples_count_only_if_they_are_larger() {
+    let mut bench = Bench::cruising();
+    bench.ack_at(2_000_000, MDS, 100_000, true);
+    assert_eq!(bench.bbr.max_bw.get(), 2_000_000);
+    bench.bbr.max_bw.advance();
+    bench.ack_at(1_500_000, MDS, 100_000, true);
+    bench.bbr.max_bw.advance();
+    assert_eq!(bench.bbr.max_bw.get(), 2_000_000, "no sample, no new cycle");
+}
+
+#[test]
+fn beta_applies_once_per_round_with_loss() {
+    let mut bench = Bench::cruising();
+    let cwnd = bench.bbr.cwnd;
+    bench.lose();
+    bench.lose();
+    assert_eq!(bench.bbr.bw_shortterm, INFINITE, "at the end of the round");
+    // The latest round still counts: a bad sample now cuts by Beta at most.
+    bench.ack(100_000, MDS, 50_000);
+    assert_eq!(
+        bench.bbr.bw_shortterm, 1_000_000,
+        "the rate of the last round"
+    );
+    bench.lose();
+    bench.ack(100_000, MDS, 50_000);
+    assert_eq!(bench.bbr.bw_shortterm, 700_000);
+    assert_eq!(bench.bbr.bw, 700_000);
+    bench.ack(100_000, MDS, 50_000);
+    assert_eq!(bench.bbr.bw_shortterm, 700_000, "a round without loss");
+    bench.lose();
+    bench.ack(600_000, MDS, 50_000);
+    assert_eq!(
+        bench.bbr.bw_shortterm, 600_000,
+        "the delivered rate is the floor"
+    );
+    assert!(bench.bbr.inflight_shortterm < cwnd);
+    assert_eq!(
+        bench.bbr.cwnd,
+        bench.bbr.inflight_shortterm.min(bench.bbr.cwnd)
+    );
+}
+
+#[test]
+fn while_probing_loss_is_no_reason_for_the_short_term_model() {
+    for phase in [Phase::Refill, Phase::Up, Phase::Startup] {
+        let mut bench = Bench::cruising();
+        bench.bbr.phase = phase;
+        bench.lose();
+        bench.ack(100_000, MDS, 50_000);
+        assert_eq!(bench.bbr.bw_shortterm, INFINITE, "{phase:?}");
+    }
+}
+
+/// A probe that gets its answers, in UP, with 200,000 bytes as its bound.
+fn probing() -> Bench {
+    let mut bench = Bench::cruising();
+    bench.bbr.start_probe_bw_refill();
+    bench.bbr.phase = Phase::Up;
+    bench.bbr.probe.is_sample = true;
+    bench.bbr.inflight_longterm = 200_000;
+    bench
+}
+
+#[test]
+fn inflight_at_loss_is_where_the_threshold_was_crossed() {
+    let mut bench = probing();
+    // 150,000 in flight tolerate 3,000 lost bytes: the third packet is too much.
+    // Before it 148,800 were in flight and 2,400 lost: (0.02·148,800 − 2,400) /
+    // 0.98 = 587 bytes of it still fit.
+    bench.bbr.on_lost(&bench.lost_packet(150_000, 2 * MDS));
+    assert_eq!(bench.bbr.inflight_longterm, 200_000);
+    bench.bbr.on_lost(&bench.lost_packet(150_000, 3 * MDS));
+    assert_eq!(bench.bbr.inflight_longterm, 148_800 + 587);
+    assert_eq!(bench.bbr.phase, Phase::Down);
+    assert!(bench.bbr.probe.too_high && !bench.bbr.probe.is_sample);
+    // Crossed long before: nothing of it fits. But one probe, one verdict.
+    bench.bbr.on_lost(&bench.lost_packet(120_000, 40 * MDS));
+    assert_eq!(bench.bbr.inflight_longterm, 148_800 + 587);
+}
+
+#[test]
+fn the_long_term_bound_keeps_a_floor_of_beta_times_the_bdp() {
+    let mut bench = probing();
+    bench.bbr.on_lost(&bench.lost_packet(10 * MDS, 10 * MDS));
+    assert_eq!(bench.bbr.inflight_longterm, 70_000);
+}
+
+#[test]
+fn loss_of_an_application_limited_packet_sets_no_bound() {
+    let mut bench = probing();
+    let lost = LostPacket {
+        app_limited: true,
+        ..bench.lost_packet(100_000, 10 * MDS)
+    };
+    bench.bbr.on_lost(&lost);
+    assert_eq!(bench.bbr.inflight_longterm, 200_000);
+    assert_eq!(bench.bbr.phase, Phase::Down);
+}
+
+#[test]
+fn the_loss_threshold_is_two_percent() {
+    assert_eq!(LOSS_THRESHOLD.of(100_000), 2_000);
+    let mut bench = probing();
+    bench.bbr.on_lost(&bench.lost_packet(60_000, MDS));
+    assert_eq!(bench.bbr.phase, Phase::Up, "exactly 2 % is tolerated");
+    bench.bbr.on_lost(&bench.lost_packet(59_999, MDS));
+    assert_eq!(bench.bbr.phase, Phase::Down);
+}
+
+#[test]
+fn ce_marks_are_congestion() {
+    let mut bench = Bench::cruising();
+    bench
+        .bbr
+        .on_congestion(&bench.congestion(CongestionCause::EcnCe));
+    bench.ack(100_000, MDS, 50_000);
+    assert_eq!(bench.bbr.bw_shortterm, 1_000_000, "as a round with loss");
+    assert!(bench.bbr.inflight_shortterm < INFINITE);
+    let mut bench = probing();
+    bench
+        .bbr
+        .on_congestion(&bench.congestion(CongestionCause::EcnCe));
+    assert_eq!(bench.bbr.phase, Phase::Down, "and the end of a probe");
+    assert_eq!(bench.bbr.inflight_longterm, 100_000);
+}
+
+#[test]
+fn marks_end_startup() {
+    let mut sim = Sim::new(Link::new(50, 40, 400), App::Bulk);
+    sim.link.mark_every = 10;
+    sim.until(SECONDS, |sim| sim.phase() != Phase::Startup);
+    assert!(sim.bbr().full_pipe.count < 3, "not by a plateau");
+}
+
+#[test]
+fn persistent_congestion_leaves_four_packets_and_the_model() {
+    let mut bench = Bench::cruising();
+    let cwnd = bench.bbr.cwnd;
+    bench.lose();
+    let event = Congestion {
+        persistent: true,
+        ..bench.congestion(CongestionCause::Loss)
+    };
+    bench.bbr.on_congestion(&event);
+    assert_eq!(bench.bbr.cwnd, 4 * MDS);
+    assert_eq!(bench.bbr.max_bw.get(), 1_000_000);
+    assert_eq!(bench.bbr.metrics.persistent_events, 1);
+    // The ACK that proved it ends nothing; one of a packet sent since restores
+    // the window as far as the short-term model allows.
+    bench.ack_at(1_000_000, MDS, 0, false);
+    assert_eq!(bench.bbr.cwnd, 5 * MDS);
+    bench.ack(1_000_000, MDS, 0);
+    assert_eq!(bench.bbr.cwnd, bench.bbr.inflight_shortterm.min(cwnd + MDS));
+    assert!(bench.bbr.cwnd >= cwnd * 70 / 100);
+}
+
+#[test]
+fn an_outage_is_recovered_from_within_rounds() {
+    let mut sim = Sim::new(Link::new(20, 40, 100), App::Bulk);
+    sim.until_phase(Phase::Cruise);
+    sim.run(SECONDS / 2);
+    sim.link.blackhole = true;
+    sim.run(3 * SECONDS);
+    sim.link.blackhole = false;
+    sim.until(5 * SECONDS, |sim| sim.bbr().metrics.persistent_events > 0);
+    assert!(sim.bbr().max_bw.get() >= sim.link.rate * 95 / 100);
+    sim.run(3 * sim.link.rtt);
+    let rate = sim.measure(2 * SECONDS);
+    assert!(rate >= sim.link.rate * 95 / 100, "{rate}");
+}
+
+#[test]
+fn an_undo_restores_what_was_saved_and_no_other_event() {
+    let mut bench = probing();
+    let event = bench.next_index + 100;
+    bench.bbr.on_lost(&bench.lost_packet(60_000, 5 * MDS));
+    assert_eq!(bench.bbr.phase, Phase::Down);
+    let now = bench.now;
+    bench.bbr.on_spurious(&Spurious {
+        now,
+        event: event + 1,
+    });
+    assert_eq!(bench.bbr.phase, Phase::Down);
+    bench.bbr.on_spurious(&Spurious { now, event });
+    assert_eq!(bench.bbr.phase, Phase::Refill);
+    assert_eq!(bench.bbr.inflight_longterm, 200_000);
+    bench.bbr.on_spurious(&Spurious { now, event });
+    assert_eq!(bench.bbr.metrics.spurious_events, 1, "once");
+}
+
+#[test]
+fn marks_void_the_undo() {
+    let mut bench = probing();
+    let event = bench.next_index + 100;
+    bench.bbr.on_lost(&bench.lost_packet(60_000, 5 * MDS));
+    bench
+        .bbr
+        .on_congestion(&bench.congestion(CongestionCause::EcnCe));
+    let now = bench.now;
+    bench.bbr.on_spurious(&Spurious { now, event });
+    assert_eq!(bench.bbr.phase, Phase::Down);
+}
+
+#[test]
+fn adjacent_losses_are_one_range() {
+    let mut bench = Bench::new();
+    for index in [5, 6, 7, 9, 10, 20] {
+        let lost = LostPacket {
+            index,
+            ..bench.lost_packet(100_000, MDS)
+        };
+        bench.bbr.on_lost(&lost);
+    }
+    assert_eq!(bench.bbr.loss_round.take_tally().ranges, 3);
+}
+
+#[test]
+fn an_ack_without_a_rate_is_no_plateau() {
+    let mut bench = Bench::new();
+    bench.ack(1_000_000, MDS, 0);
+    for _ in 0..10 {
+        bench.ack(0, MDS, 0);
+    }
+    assert_eq!(bench.bbr.full_pipe.count, 0);
+    for count in 1..=3 {
+        bench.ack(1_240_000, MDS, 0);
+        assert_eq!(bench.bbr.full_pipe.count, count);
+    }
+    assert!(bench.bbr.full_pipe.reached);
+}
+
+#[test]
+fn the_minimum_window_follows_the_datagram_size() {
+    let mut bench = Bench::new();
+    bench.ack(1_000, MDS, 0);
+    bench.bbr.full_pipe.reached = true;
+    bench.ack(1_000, MDS, 0);
+    assert_eq!(bench.bbr.window(), 4 * MDS);
+    bench.bbr.on_mds(9_000);
+    assert_eq!(
+        (bench.bbr.window(), bench.bbr.min_window()),
+        (36_000, 36_000)
+    );
+}
+
+#[test]
+fn what_it_shows_is_its_model() {
+    let bench = Bench::cruising();
+    let model = bench.bbr.metrics().model.unwrap();
+    assert_eq!((model.max_bw, model.bw), (1_000_000, 1_000_000));
+    assert_eq!(model.min_rtt, Some(100 * MS));
+    assert_eq!(model.bw_shortterm, None);
+    assert_eq!(model.inflight_longterm, None);
+    assert_eq!(bench.bbr.state(), crate::controller::State::ProbeBwCruise);
+}
+
+#[test]
+fn rate_samples_do_not_count_the_wait_in_the_pacer() {
+    // A flow that is paced at a tenth of the link: samples show a tenth, not
+    // less, and the probe finds the rest.
+    let mut sim = Sim::new(Link::new(10, 40, 100), App::mbit(1));
+    sim.run(2 * SECONDS);
+    let sample = sim.path().delivery_rate().unwrap().delivery_rate;
+    assert!(sample >= MBIT * 90 / 100, "{sample}");
+    sim.set_app(App::Bulk);
+    sim.run(2 * SECONDS);
+    assert!(sim.bbr().max_bw.get() >= 9 * MBIT);
+}
