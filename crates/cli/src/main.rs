@@ -7,6 +7,7 @@ mod demo;
 mod failure;
 mod identity;
 mod interrupt;
+mod lab;
 mod output;
 mod raw;
 mod relay;
@@ -34,6 +35,9 @@ enum Command {
     /// Download through a network in which congestion controllers have died.
     #[command(long_about = demo::ABOUT)]
     Demo(Box<demo::Args>),
+    /// Put congestion controllers through networks in virtual time.
+    #[command(long_about = lab::ABOUT, subcommand)]
+    Lab(lab::Command),
     /// Transfer bytes over QUIC with nothing above it.
     #[command(long_about = raw::ABOUT, subcommand)]
     Raw(Box<raw::Command>),
@@ -45,6 +49,7 @@ enum Command {
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Demo(args) => demo::command(&args),
+        Command::Lab(command) => lab::command(&command),
         Command::Raw(command) => raw::command(&command),
         Command::Relay(args) => relay::command(&args),
     };

@@ -127,6 +127,14 @@ impl AckPolicy {
         }
     }
 
+    /// The same with another number of ack-eliciting packets that make an ACK
+    /// due; at least 1.
+    #[must_use]
+    pub fn with_threshold(mut self, packets: u64) -> Self {
+        self.threshold = packets.max(1);
+        self
+    }
+
     /// A packet was received. `first_missing(n)` answers the lowest number from
     /// `n` on that has not been received, this packet counted as received; it
     /// is asked only after a peer requested a reordering threshold above 1.

@@ -73,6 +73,13 @@ fn frequency(sequence: u64, threshold: u64, delay: u64, reordering: u64) -> AckF
 }
 
 #[test]
+fn a_threshold_of_one_acknowledges_every_packet() {
+    let policy = AckPolicy::delayed(DEFAULT_MAX_ACK_DELAY, Duration::ZERO).with_threshold(1);
+    assert_eq!(Space::new(policy).acks(&[0, 1, 2]), [0, 1, 2]);
+    assert_eq!(Space::data().acks(&[0, 1, 2, 3]), [1, 3]);
+}
+
+#[test]
 fn every_second_packet() {
     assert_eq!(Space::data().acks(&[0, 1, 2, 3, 4, 5]), [1, 3, 5]);
 }

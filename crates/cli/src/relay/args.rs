@@ -3,6 +3,7 @@
 use core::net::SocketAddr;
 use std::error::Error;
 
+use clearway_lab::scenario::Case;
 use clearway_links::{Clock, LinkConfig, PROFILES, Profile, Span, SpecError};
 
 use super::Config;
@@ -63,6 +64,10 @@ pub(crate) struct Args {
     /// Start from a network with a name (see below); other options override it.
     #[arg(long, value_name = "NAME", value_parser = Profile::named)]
     profile: Option<&'static Profile>,
+    /// Start from the links of a scenario of the lab (`clearway lab list`): a name, a number or a
+    /// file, with `:VARIANT` for a point of its grid; other options override it.
+    #[arg(value_name = "SCENARIO", conflicts_with = "profile", value_parser = crate::lab::network)]
+    scenario: Option<Box<Case>>,
     /// The server sees each client move to a new port at these times.
     #[arg(long, value_name = "TIME,…", value_delimiter = ',')]
     rebind: Vec<Span>,
@@ -252,6 +257,9 @@ impl Args {
         if let Some(profile) = self.profile {
             config.up.apply(profile.up_settings())?;
             config.down.apply(profile.down_settings())?;
+        }
+        if let Some(case) = &self.scenario {
+            config.take_scenario(case);
         }
         for link in [&mut config.up, &mut config.down] {
             set_all(link, &self.both.settings())?;

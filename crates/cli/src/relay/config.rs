@@ -3,6 +3,7 @@
 use core::net::SocketAddr;
 use core::time::Duration;
 
+use clearway_lab::scenario::Case;
 use clearway_links::{Clock, LinkConfig, Overhead, QueueLimit};
 
 /// How long a client address is remembered without traffic.
@@ -52,6 +53,26 @@ impl Config {
             rebind: Vec::new(),
             idle: DEFAULT_IDLE,
             max_flows: DEFAULT_MAX_FLOWS,
+        }
+    }
+}
+
+impl Config {
+    /// Takes the links of a scenario. Its explicit clocks start with a client's
+    /// first datagram: the relay cannot see requests. A queue without a limit
+    /// keeps the relay's.
+    pub(crate) fn take_scenario(&mut self, case: &Case) {
+        let links = [
+            (&mut self.up, &case.network.up),
+            (&mut self.down, &case.network.down),
+        ];
+        for (own, scenario) in links {
+            let base = core::mem::replace(own, scenario.clone());
+            own.overhead = base.overhead;
+            own.clock = Clock::FirstPacket;
+            if own.queue == LinkConfig::default().queue {
+                own.queue = base.queue;
+            }
         }
     }
 }

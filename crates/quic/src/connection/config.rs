@@ -5,6 +5,7 @@ use core::time::Duration;
 use clearway_recovery::congestion::{self, Algorithm, SlowStart};
 use clearway_recovery::controller::{Controller, Ect};
 
+use crate::ack::DEFAULT_ACK_THRESHOLD;
 use crate::path::ecn::Mark;
 use crate::stream;
 
@@ -30,6 +31,9 @@ pub struct Config {
     pub max_ack_delay: Duration,
     /// Offer and use the ACK frequency extension (draft-ietf-quic-ack-frequency).
     pub ack_frequency: bool,
+    /// Ack-eliciting packets that make an acknowledgement due until the peer
+    /// asks for another number; at least 1 (RFC 9000 §13.2.2).
+    pub ack_threshold: u64,
     /// Largest UDP payload to search for, in bytes (RFC 9000 §14.3).
     pub max_mtu: u16,
     /// Search for a larger MTU than 1,200 bytes.
@@ -88,6 +92,7 @@ impl Default for Config {
             initial_rtt: Duration::from_millis(333),
             max_ack_delay: Duration::from_millis(25),
             ack_frequency: true,
+            ack_threshold: DEFAULT_ACK_THRESHOLD,
             max_mtu: 1452,
             mtu_discovery: true,
             max_udp_payload: 65_527,

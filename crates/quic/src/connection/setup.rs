@@ -218,10 +218,13 @@ impl Connection {
             spaces: [
                 PacketSpace::new(AckPolicy::immediate()),
                 PacketSpace::new(AckPolicy::immediate()),
-                PacketSpace::new(AckPolicy::delayed(
-                    config.max_ack_delay,
-                    Duration::from_micros(MIN_ACK_DELAY_US),
-                )),
+                PacketSpace::new(
+                    AckPolicy::delayed(
+                        config.max_ack_delay,
+                        Duration::from_micros(MIN_ACK_DELAY_US),
+                    )
+                    .with_threshold(config.ack_threshold),
+                ),
             ],
             recovery,
             outcome: Outcome::new(),

@@ -60,7 +60,7 @@
 //! | max_bw over 2 cycles, min_rtt over 10 s | all of `filters` |
 //! | ProbeRTT every 5 s, ≥ 200 ms and a round, max(0.5 BDP, 4) (§5.3.4) | all of `round_trip` |
 //! | restart from idle at exactly bw (§5.4) | `round_trip::restarting_from_idle_paces_at_exactly_bw` |
-//! | extra_acked, quantisation budget, send quantum | `filters::extra_acked_…`, `checklist::the_quantisation_budget_…`, `checklist::the_quantum_…` |
+//! | extra_acked, quantisation budget, send quantum | `filters::extra_acked_is_what_comes_beyond_the_rate`, `checklist::the_quantisation_budget_is_a_quantum_or_four_packets_and_two_more_in_up`, `checklist::the_quantum_is_a_millisecond_within_two_packets_and_64_kib` |
 //! | Beta 0.7 once per loss round when not probing (§5.5.10.3) | `checklist::beta_applies_once_per_round_with_loss`, `checklist::while_probing_loss_is_no_reason_for_the_short_term_model` |
 //! | spurious undo (§5.5.11) | all of `spurious`, `checklist::an_undo_restores_what_was_saved_and_no_other_event` |
 //! | pacing margin 1 %, minimum window 4 datagrams | `checklist::in_startup_the_pacing_rate_only_rises`, `checklist::the_minimum_window_follows_the_datagram_size` |

@@ -1,0 +1,34 @@
+//! `clearway lab`: controllers and whole stacks in networks in virtual time.
+
+mod args;
+mod choose;
+mod diagnose;
+mod league;
+mod list;
+mod report;
+mod run;
+mod sweep;
+mod table;
+mod watch;
+
+pub(crate) use args::{ABOUT, Command};
+pub(crate) use choose::network;
+
+use crate::failure::Failure;
+
+/// Does what was asked.
+///
+/// # Errors
+/// If the arguments make no sense, a file cannot be used, or a bar was not
+/// reached.
+pub(crate) fn command(command: &Command) -> Result<(), Failure> {
+    match command {
+        Command::List(args) => list::list(args),
+        Command::Show(args) => list::show(args),
+        Command::Run(args) => run::command(args),
+        Command::Sweep(args) => sweep::command(args),
+        Command::League(args) => league::command(args),
+        Command::Compare(args) => league::compare(args),
+        Command::Diagnose(args) => diagnose::command(args),
+    }
+}

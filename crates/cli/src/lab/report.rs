@@ -1,0 +1,37 @@
+//! One page that shows a run or a trace.
+
+use std::path::Path;
+
+use clearway_trace::{Breakdown, Finding, Series, report};
+
+use crate::failure::{Failure, Kind};
+
+/// What is on a page.
+pub(super) struct Page<'a> {
+    pub(super) title: &'a str,
+    /// A line each.
+    pub(super) facts: &'a [(String, String)],
+    pub(super) series: &'a Series,
+    pub(super) breakdown: &'a Breakdown,
+    pub(super) findings: &'a [Finding],
+}
+
+/// Writes the page.
+///
+/// # Errors
+/// If the file cannot be written.
+pub(super) fn write(file: &Path, page: &Page<'_>) -> Result<(), Failure> {
+    let html = report::html(&report::ReportInput {
+        title: page.title,
+        facts: page.facts,
+        series: page.series,
+        breakdown: page.breakdown,
+        findings: page.findings,
+    });
+    std::fs::write(file, html).map_err(|error| {
+        let what = format!("cannot write {}", file.display());
+        Failure::caused(Kind::Other, what, &error)
+    })?;
+    say!("lab: report in {}", file.display());
+    Ok(())
+}

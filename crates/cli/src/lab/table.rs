@@ -1,0 +1,90 @@
+//! Results as a table for people.
+
+use std::io::{self, Write as _};
+
+use clearway_lab::measure::metric;
+use clearway_lab::run::Group;
+
+/// Columns beside the names: metric and heading.
+const COLUMNS: &[(&str, &str)] = &[
+    ("time", "time"),
+    ("goodput", "goodput"),
+    ("util", "util"),
+    ("loss", "loss"),
+    ("rtt_p95", "rtt p95"),
+    ("ptos", "PTOs"),
+];
+
+/// Prints one line per group: medians over its seeds.
+///
+/// # Errors
+/// If stdout is closed.
+pub(super) fn print(groups: &[Group]) -> io::Result<()> {
+    let mut rows = vec![heading()];
+    rows.extend(groups.iter().map(line));
+    print_rows(&rows)
+}
+
+fn heading() -> Vec<String> {
+    let names = ["scenario", "variant", "controller", "runs"];
+    let columns = COLUMNS.iter().map(|(_, heading)| *heading);
+    names
+        .into_iter()
+        .chain(columns)
+        .chain(["bars"])
+        .map(str::to_owned)
+        .collect()
+}
+
+fn line(group: &Group) -> Vec<String> {
+    let mut cells = vec![
+        group.scenario.clone(),
+        group.variant.clone(),
+        group.controller.clone(),
+        group.rows.len().to_string(),
+    ];
+    cells.extend(COLUMNS.iter().map(|(name, _)| value(group, name)));
+    let word = match (group.passed(), group.is_as_known()) {
+        (true, _) => "pass",
+        (false, true) => "missed",
+        (false, false) => "FAIL",
+    };
+    cells.push(word.to_owned());
+    cells
+}
+
+/// A metric's median with its unit.
+pub(super) fn value(group: &Group, name: &str) -> String {
+    match (group.median(name), metric(name)) {
+        (Some(value), Some(metric)) => metric.unit.show(value),
+        (None, _) | (_, None) => "–".to_owned(),
+    }
+}
+
+/// Prints cells in columns as wide as they need to be; a column that is empty
+/// but for its heading is left out.
+///
+/// # Errors
+/// If stdout is closed.
+pub(super) fn print_rows(rows: &[Vec<String>]) -> io::Result<()> {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let cell = |row: &Vec<String>, column: usize| row.get(column).cloned().unwrap_or_default();
+    let used: Vec<(usize, usize)> = (0..columns)
+        .filter(|&column| rows.iter().skip(1).any(|row| !cell(row, column).is_empty()))
+        .map(|column| {
+            let width = rows.iter().map(|row| cell(row, column).chars().count());
+            (column, width.max().unwrap_or(0))
+        })
+        .collect();
+    let mut out = io::stdout().lock();
+    for row in rows {
+        let cells = used.iter().map(|&(column, width)| {
+            let text = cell(row, column);
+            let fill = " ".repeat(width - text.chars().count());
+            format!("{text}{fill}")
+        });
+        let text: Vec<String> = cells.collect();
+        writeln!(out, "{}", text.join("  ").trim_end())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,161 @@
+//! `clearway lab` from outside.
+#![allow(
+    clippy::unwrap_used,
+    missing_docs,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod common;
+
+use std::fs;
+use std::path::PathBuf;
+
+use common::{clearway, json, stderr};
+
+/// A directory of this test's own.
+fn place(name: &str) -> PathBuf {
+    let dir = std::env::temp_dir().join(format!("clearway-lab-{}-{name}", std::process::id()));
+    fs::create_dir_all(&dir).unwrap();
+    dir
+}
+
+const SMALL: &str = r#"
+name = "small"
+duration = "20s"
+[network]
+rtt = "20ms"
+both = "rate=10M queue=25 loss=1%"
+[[flows]]
+traffic = "download"
+bytes = "200kB"
+[pass]
+completes_within = "WITHIN"
+"#;
+
+fn small(dir: &str, within: &str) -> (PathBuf, String) {
+    let dir = place(dir);
+    let file = dir.join("small.toml");
+    fs::write(&file, SMALL.replace("WITHIN", within)).unwrap();
+    let name = file.to_str().unwrap().to_owned();
+    (dir, name)
+}
+
+#[test]
+fn the_catalogue_is_listed() {
+    let output = clearway(&["lab", "list"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text.lines().count(), 42);
+    assert!(text.contains("death_spiral"));
+}
+
+#[test]
+fn a_run_is_one_json_object_and_repeats() {
+    let (_, file) = small("json", "20s");
+    let run = || {
+        let arguments = [
+            "lab",
+            "run",
+            &file,
+            "--controller",
+            "cubic",
+            "--seed",
+            "5",
+            "--json",
+        ];
+        let output = clearway(&arguments);
+        assert!(output.status.success(), "{}", stderr(&output));
+        json(&output)
+    };
+    let row = run();
+    assert_eq!(row["seed"], 5);
+    assert_eq!(row["finished"], true);
+    assert!(row["metrics"]["goodput"].as_f64().unwrap() > 1e6);
+    assert_eq!(row["digest"], run()["digest"]);
+}
+
+#[test]
+fn a_bar_that_is_missed_fails_and_says_how_to_see_it_again() {
+    let (_, file) = small("bar", "1ms");
+    let output = clearway(&[
+        "lab",
+        "run",
+        &file,
+        "--controller",
+        "newreno",
+        "--seeds",
+        "2",
+    ]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = stderr(&output);
+    assert!(
+        said.contains("FAILED small newreno: time ≤ 1.0 ms"),
+        "{said}"
+    );
+    let replay = format!("clearway lab run {file} --controller newreno --seed ");
+    assert!(said.contains(&replay), "{said}");
+}
+
+#[test]
+fn a_mistake_says_where_it_is() {
+    let (_, file) = small("mistake", "soon");
+    let output = clearway(&["lab", "run", &file]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = stderr(&output);
+    assert!(said.contains("small.toml:11:20: bad "), "{said}");
+    let output = clearway(&["lab", "run", "death_spirl"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("did you mean death_spiral?"));
+}
+
+#[test]
+fn traces_captures_and_reports_are_written_and_can_be_diagnosed() {
+    let (dir, file) = small("traces", "20s");
+    let at = |name: &str| dir.join(name).to_str().unwrap().to_owned();
+    let (pcap, qlog, page) = (at("run.pcapng"), at("qlog"), at("run.html"));
+    let output = clearway(&[
+        "lab",
+        "run",
+        &file,
+        "--controller",
+        "cubic",
+        "--pcap",
+        &pcap,
+        "--qlog",
+        &qlog,
+        "--report",
+        &page,
+    ]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let capture = fs::read(&pcap).unwrap();
+    assert_eq!(capture[..4], [0x0a, 0x0d, 0x0d, 0x0a]);
+    let text = String::from_utf8_lossy(&capture);
+    assert!(text.contains("CLIENT_HANDSHAKE_TRAFFIC_SECRET"));
+    assert!(fs::read_to_string(&page).unwrap().contains("<html"));
+    let traces: Vec<_> = fs::read_dir(&qlog).unwrap().collect();
+    assert_eq!(traces.len(), 2, "one for each end");
+    let trace = traces[0].as_ref().unwrap().path();
+    let output = clearway(&["lab", "diagnose", trace.to_str().unwrap(), "--json"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(json(&output)["events"].as_u64().unwrap() > 50);
+}
+
+#[test]
+fn a_sweep_is_a_table_with_a_line_per_point() {
+    let output = clearway(&[
+        "lab",
+        "sweep",
+        "--rate",
+        "10M",
+        "--rtt",
+        "10ms,20ms",
+        "--loss",
+        "0%,1%",
+        "--bytes",
+        "100kB",
+        "--controller",
+        "cubic",
+    ]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(String::from_utf8(output.stdout).unwrap().lines().count(), 5);
+}

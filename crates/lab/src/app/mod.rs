@@ -1,0 +1,140 @@
+//! What runs above the transport: applications of the lab.
+
+mod client;
+mod job;
+mod pattern;
+mod server;
+
+use bytes::Bytes;
+use clearway_links::Time;
+
+use crate::stack::{ConnId, Figures, Life, Read, Stack, Stream};
+
+pub use client::{Client, JobRecord, Log, Record};
+pub use job::{Job, Pace, Start, UNBOUNDED, Workload};
+pub use server::Server;
+
+/// When an application wants to be asked again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// When something arrives or leaves.
+    Wait,
+    /// Then too, and at this moment at the latest.
+    At(Time),
+    /// Never: it has done what it wanted.
+    Done,
+}
+
+/// One end of one connection, above the transport.
+///
+/// It is asked whenever its host did something. A closure over
+/// `(&mut Conn<'_>, Time)` is an application too.
+pub trait Application {
+    /// Does what can be done now.
+    fn poll(&mut self, conn: &mut Conn<'_>, now: Time) -> Next;
+}
+
+impl<F: FnMut(&mut Conn<'_>, Time) -> Next> Application for F {
+    fn poll(&mut self, conn: &mut Conn<'_>, now: Time) -> Next {
+        self(conn, now)
+    }
+}
+
+/// A connection as an application sees it.
+pub struct Conn<'a> {
+    stack: &'a mut dyn Stack,
+    id: ConnId,
+    now: Time,
+}
+
+impl<'a> Conn<'a> {
+    pub(crate) fn new(stack: &'a mut dyn Stack, id: ConnId, now: Time) -> Self {
+        Self { stack, id, now }
+    }
+
+    /// How far the connection is.
+    #[must_use]
+    pub fn life(&self) -> Life {
+        self.stack.life(self.id)
+    }
+
+    /// Whether streams can be used.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        self.life() == Life::Connected
+    }
+
+    /// Opens a bidirectional stream; `None` while the peer allows no more or
+    /// the handshake is under way.
+    pub fn open(&mut self) -> Option<Stream> {
+        self.stack.open(self.id)
+    }
+
+    /// The next stream the peer opened.
+    pub fn accept(&mut self) -> Option<Stream> {
+        self.stack.accept_stream(self.id)
+    }
+
+    /// Takes as much of `data` as there is room for and advances it.
+    ///
+    /// # Errors
+    /// If the stream cannot be written to.
+    pub fn write(&mut self, stream: Stream, data: &mut Bytes) -> Result<(), String> {
+        self.stack.write(self.id, stream, data)
+    }
+
+    /// Ends the stream after what was written.
+    ///
+    /// # Errors
+    /// If the stream cannot be written to.
+    pub fn finish(&mut self, stream: Stream) -> Result<(), String> {
+        self.stack.finish(self.id, stream)
+    }
+
+    /// What has arrived.
+    ///
+    /// # Errors
+    /// If the stream was reset or does not exist.
+    pub fn read(&mut self, stream: Stream) -> Result<Read, String> {
+        self.stack.read(self.id, stream)
+    }
+
+    /// Appends everything that has arrived to `out`; true at the stream's end.
+    ///
+    /// # Errors
+    /// As [`Conn::read`].
+    pub fn read_all(&mut self, stream: Stream, out: &mut Vec<u8>) -> Result<bool, String> {
+        loop {
+            match self.read(stream)? {
+                Read::Data(data) => out.extend_from_slice(&data),
+                Read::Blocked => return Ok(false),
+                Read::End => return Ok(true),
+            }
+        }
+    }
+
+    /// Writes all of `text`, which has to fit the send buffer, and ends the
+    /// stream.
+    ///
+    /// # Errors
+    /// If it does not fit, or as [`Conn::write`].
+    pub fn say(&mut self, stream: Stream, text: &[u8]) -> Result<(), String> {
+        let mut data = Bytes::copy_from_slice(text);
+        self.write(stream, &mut data)?;
+        if !data.is_empty() {
+            return Err(format!("{} bytes did not fit", data.len()));
+        }
+        self.finish(stream)
+    }
+
+    /// Closes the connection.
+    pub fn close(&mut self) {
+        self.stack.close(self.now, self.id);
+    }
+
+    /// The transport's figures.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        self.stack.figures(self.now, self.id)
+    }
+}

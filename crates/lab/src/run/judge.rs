@@ -1,0 +1,169 @@
+//! What the bars say.
+
+use std::collections::BTreeMap;
+
+use super::row::Row;
+use crate::measure::percentile;
+use crate::scenario::{Bar, Case, Missed, Over};
+
+/// A bar that was not reached.
+#[derive(Clone, Debug)]
+pub struct Shortfall {
+    /// The bar; `None` if the run did what must never happen.
+    pub bar: Option<Bar>,
+    /// What was measured, or what happened.
+    pub found: String,
+    /// The first run that fell short.
+    pub seed: u64,
+    /// Runs that fell short.
+    pub runs: u64,
+    /// Why, if the scenario knows of it.
+    pub known: Option<String>,
+}
+
+/// All seeds of one case.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// The scenario.
+    pub scenario: String,
+    /// The point of its grid.
+    pub variant: String,
+    /// The controller.
+    pub controller: String,
+    /// Its runs.
+    pub rows: Vec<Row>,
+    /// Its bars.
+    pub bars: Vec<Bar>,
+    /// Misses that the scenario knows of and that did not happen.
+    pub reached_after_all: Vec<Missed>,
+    /// Bars not reached.
+    pub shortfalls: Vec<Shortfall>,
+}
+
+impl Group {
+    /// Whether every bar was reached.
+    #[must_use]
+    pub fn passed(&self) -> bool {
+        self.shortfalls.is_empty()
+    }
+
+    /// Whether every bar was reached but those known to be missed.
+    #[must_use]
+    pub fn is_as_known(&self) -> bool {
+        self.shortfalls.iter().all(|short| short.known.is_some())
+    }
+
+    /// A metric's values over all runs that have it.
+    #[must_use]
+    pub fn values(&self, name: &str) -> Vec<f64> {
+        self.rows.iter().filter_map(|row| row.get(name)).collect()
+    }
+
+    /// A metric's median.
+    #[must_use]
+    pub fn median(&self, name: &str) -> Option<f64> {
+        percentile(&self.values(name), 0.5)
+    }
+}
+
+/// Judges the runs of one case.
+#[must_use]
+pub fn judge(case: &Case, rows: Vec<Row>) -> Group {
+    let mut group = Group {
+        scenario: case.scenario.clone(),
+        variant: case.variant.clone(),
+        controller: rows
+            .first()
+            .map_or_else(|| case.controller.clone(), |row| row.controller.clone()),
+        rows,
+        bars: case.bars.clone(),
+        reached_after_all: Vec::new(),
+        shortfalls: Vec::new(),
+    };
+    group.shortfalls = violations(&group.rows);
+    for bar in &group.bars {
+        let fallen = match bar.over {
+            Over::Every => every(bar, &group.rows),
+            Over::Median => median(bar, &group),
+        };
+        group.shortfalls.extend(fallen);
+    }
+    excuse(case, &mut group);
+    group
+}
+
+/// Marks the shortfalls that the scenario knows of.
+fn excuse(case: &Case, group: &mut Group) {
+    for missed in &case.missed {
+        let mut happened = false;
+        for shortfall in &mut group.shortfalls {
+            let is_it = |bar: &Bar| bar.metric.name == missed.metric;
+            if shortfall.bar.as_ref().is_some_and(is_it) {
+                shortfall.known = Some(missed.reason.clone());
+                happened = true;
+            }
+        }
+        if !happened {
+            group.reached_after_all.push(missed.clone());
+        }
+    }
+}
+
+fn show(bar: &Bar, value: Option<f64>) -> String {
+    value.map_or_else(|| "never".to_owned(), |value| bar.metric.unit.show(value))
+}
+
+fn every(bar: &Bar, rows: &[Row]) -> Option<Shortfall> {
+    let name = bar.metric.name;
+    let short: Vec<&Row> = rows
+        .iter()
+        .filter(|row| !bar.passes(row.get(name)))
+        .collect();
+    // The worst is the most telling; one that never got there is worse still.
+    let worst = |row: &&&Row| {
+        let value = row
+            .get(name)
+            .unwrap_or(if bar.at_most { f64::INFINITY } else { 0.0 });
+        if bar.at_most { value } else { -value }
+    };
+    let row = short.iter().max_by(|a, b| worst(a).total_cmp(&worst(b)))?;
+    Some(Shortfall {
+        bar: Some(*bar),
+        found: show(bar, row.get(name)),
+        seed: row.seed,
+        runs: short.len() as u64,
+        known: None,
+    })
+}
+
+fn median(bar: &Bar, group: &Group) -> Option<Shortfall> {
+    let value = group.median(bar.metric.name);
+    (!bar.passes(value)).then(|| Shortfall {
+        bar: Some(*bar),
+        found: show(bar, value),
+        seed: group.rows.first().map_or(0, |row| row.seed),
+        runs: group.rows.len() as u64,
+        known: None,
+    })
+}
+
+/// One shortfall for each different thing that must never happen.
+fn violations(rows: &[Row]) -> Vec<Shortfall> {
+    let mut found: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    for row in rows {
+        for violation in &row.violations {
+            let entry = found.entry(violation).or_insert((row.seed, 0));
+            entry.1 += 1;
+        }
+    }
+    found
+        .into_iter()
+        .map(|(what, (seed, runs))| Shortfall {
+            bar: None,
+            found: what.to_owned(),
+            seed,
+            runs,
+            known: None,
+        })
+        .collect()
+}

@@ -1,0 +1,13 @@
+//! Running scenarios: once, many times, and what the bars say about it.
+
+mod judge;
+mod one;
+mod plan;
+mod pool;
+mod row;
+
+pub use judge::{Group, Shortfall, judge};
+pub use one::{After, Extras, run_case};
+pub use plan::{Plan, PlanError, Task, available};
+pub use pool::{Settings, Speed, run_all};
+pub use row::Row;

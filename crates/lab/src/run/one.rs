@@ -1,0 +1,308 @@
+//! One run of one case.
+
+use core::time::Duration;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use clearway_links::{Direction, Time};
+use clearway_quic::Instant;
+use clearway_quic::event::Observer;
+use clearway_recovery::congestion::Algorithm;
+use clearway_trace::{Detectors, Profile, Recorder, Shared};
+
+use crate::app::{Client, Log, Record, Server};
+use crate::measure::{Bulk, FlowOutcome, Outcome, Sample, capacity_bits};
+use crate::scenario::{Case, Flow};
+use crate::stack::{
+    Birth, ClearwayFactory, Figures, Observers, Role, Secrets, StackFactory, Tls, Watcher,
+};
+use crate::world::{NodeId, Stretch, Tap, World};
+
+/// What to watch a run with.
+#[derive(Default)]
+pub struct Extras {
+    /// Is shown every datagram.
+    pub tap: Option<Box<dyn Tap>>,
+    /// Let the detectors look at every sender.
+    pub detect: bool,
+    /// Makes trace sinks.
+    pub watcher: Option<Watcher>,
+    /// Takes the TLS secrets.
+    pub secrets: Option<Secrets>,
+    /// The stack under test, where it is not ours with the case's controller.
+    pub stack: Option<Rc<dyn StackFactory>>,
+    /// Is called with the outcome, on the thread that ran it.
+    pub after: Option<After>,
+}
+
+/// Takes a finished run.
+pub type After = Box<dyn FnOnce(&Outcome)>;
+
+/// A flow in its world.
+struct Live {
+    client: NodeId,
+    server: NodeId,
+    log: Log,
+    samples: Vec<Sample>,
+    controller: String,
+    base_rtt: Duration,
+    /// What looks at its sender.
+    detectors: Option<Shared<Detectors>>,
+}
+
+/// Runs `case` with all randomness from `seed`.
+#[must_use]
+pub fn run_case(case: &Case, seed: u64, extras: Extras) -> Outcome {
+    let mut world = World::new(&case.network, seed);
+    let under_test = extras.stack.as_ref().map(|stack| stack.name());
+    let mut lives: Vec<Live> = case
+        .flows
+        .iter()
+        .map(|flow| begin(case, flow, &mut world, &extras))
+        .collect();
+    if let Some(tap) = extras.tap {
+        world.set_tap(tap);
+    }
+    let end = Time::ZERO + case.duration;
+    let period = period(case, &lives);
+    let mut violations = Vec::new();
+    let mut queue = Vec::new();
+    let finished = loop {
+        let until = (world.now() + period).min(end);
+        match world.run_to(until) {
+            Ok(Stretch::Done) => break true,
+            Ok(Stretch::TimeOver | Stretch::Silence) => {}
+            Err(busy) => {
+                violations.push(busy.to_string());
+                break false;
+            }
+        }
+        if world.now() >= end {
+            break false;
+        }
+        sample(case, &mut lives, &world);
+        queue.push((world.now(), waiting(case, &world)));
+    };
+    sample(case, &mut lives, &world);
+    if cfg!(debug_assertions) && violations.is_empty() {
+        world.check();
+    }
+    violations.extend(world.unbalanced());
+    Outcome {
+        queue,
+        controller: under_test.unwrap_or_else(|| case.controller.clone()),
+        ..conclude(case, seed, &world, lives, finished, violations)
+    }
+}
+
+/// What waits in the shared queue of the bulk's direction.
+fn waiting(case: &Case, world: &World) -> u64 {
+    let packets = world.link(direction(case)).queue_len() as u64;
+    packets * u64::from(case.transport.max_mtu)
+}
+
+/// The direction of the first flow's bulk.
+fn direction(case: &Case) -> Direction {
+    match case.flows.first().map_or(Bulk::Down, |flow| flow.bulk) {
+        Bulk::Down | Bulk::Both => Direction::Down,
+        Bulk::Up => Direction::Up,
+    }
+}
+
+/// Watches the end that sends with `detectors`, and all ends with `other`.
+fn watcher(
+    flow: &Flow,
+    detectors: Option<&Shared<Detectors>>,
+    other: Option<&Watcher>,
+) -> Option<Watcher> {
+    let Some(detectors) = detectors.cloned() else {
+        return other.cloned();
+    };
+    let sender = match flow.bulk {
+        Bulk::Down | Bulk::Both => Role::Server,
+        Bulk::Up => Role::Client,
+    };
+    let other = other.cloned();
+    Some(Watcher(Rc::new(move |birth: &Birth| {
+        let own = (birth.role == sender).then(|| {
+            Box::new(Recorder::since(Instant::ZERO, detectors.clone())) as Box<dyn Observer>
+        });
+        let other = other.as_ref().and_then(|watcher| (watcher.0)(birth));
+        match (own, other) {
+            (Some(own), Some(other)) => Some(Box::new(Observers(own, other))),
+            (own, other) => own.or(other),
+        }
+    })))
+}
+
+fn factory(
+    case: &Case,
+    controller: &str,
+    extras: &Extras,
+    watcher: Option<Watcher>,
+) -> ClearwayFactory {
+    let mut config = case.transport.clone();
+    // Plans only hold controllers that exist.
+    config.controller = controller.parse().unwrap_or(Algorithm::Cubic);
+    ClearwayFactory {
+        config,
+        tls: Tls {
+            certificates: case.certificates,
+            x25519_only: case.x25519_only,
+            secrets: extras.secrets.clone(),
+        },
+        watcher,
+    }
+}
+
+fn begin(case: &Case, flow: &Flow, world: &mut World, extras: &Extras) -> Live {
+    let log = Rc::new(RefCell::new(Record::default()));
+    let controller = flow.controller.as_ref().unwrap_or(&case.controller);
+    let detectors = extras
+        .detect
+        .then(|| Shared::new(Detectors::new(&Profile::default())));
+    let watcher = watcher(flow, detectors.as_ref(), extras.watcher.as_ref());
+    let own: Rc<dyn StackFactory> = Rc::new(factory(case, controller, extras, watcher));
+    let stack = match (&extras.stack, &flow.controller) {
+        (Some(stack), None) => stack.clone(),
+        (Some(_), Some(_)) | (None, _) => own,
+    };
+    let told = log.clone();
+    let server = world.server(&*stack, move || Server::new(told.clone()));
+    let application = Client::new(flow.workload.clone(), log.clone());
+    let client = world.client_that_moves(&*stack, server, &flow.moves, application);
+    let leg = flow.moves.leg.as_ref().map_or(Duration::ZERO, |leg| {
+        leg.up.delay.at(None).0 + leg.down.delay.at(None).0
+    });
+    Live {
+        client,
+        server,
+        log,
+        samples: Vec::new(),
+        controller: stack.name(),
+        base_rtt: case.network.base_rtt() + leg,
+        detectors,
+    }
+}
+
+/// How often to look: four times a round trip, within reason.
+fn period(case: &Case, lives: &[Live]) -> Duration {
+    const SHORTEST: Duration = Duration::from_millis(1);
+    const LONGEST: Duration = Duration::from_millis(50);
+    const SAMPLES: u32 = 20_000;
+    let rtt = lives.iter().map(|live| live.base_rtt).min();
+    let period = rtt.unwrap_or(LONGEST) / 4;
+    period.clamp(SHORTEST, LONGEST).max(case.duration / SAMPLES)
+}
+
+fn sample(case: &Case, lives: &mut [Live], world: &World) {
+    for (live, flow) in lives.iter_mut().zip(&case.flows) {
+        let sender = match flow.bulk {
+            Bulk::Down | Bulk::Both => live.server,
+            Bulk::Up => live.client,
+        };
+        let record = live.log.borrow();
+        let Some(figures) = world.figures(sender) else {
+            continue;
+        };
+        let waiting = record.done.is_none() && record.failure.is_none();
+        let at_floor = figures.window <= figures.floor + u64::from(figures.mtu);
+        live.samples.push(Sample {
+            at: world.now(),
+            down: record.down,
+            up: record.up,
+            window: figures.window,
+            in_flight: figures.in_flight,
+            // Before the first sample it is an assumption.
+            rtt: figures
+                .min_rtt
+                .map_or(Duration::ZERO, |_| figures.smoothed_rtt),
+            sent: figures.packets_sent,
+            lost: figures.packets_lost,
+            at_floor: at_floor && waiting && figures.in_flight > 0,
+        });
+    }
+}
+
+fn conclude(
+    case: &Case,
+    seed: u64,
+    world: &World,
+    lives: Vec<Live>,
+    finished: bool,
+    mut violations: Vec<String>,
+) -> Outcome {
+    let now = world.now();
+    let warmup = Time::ZERO + case.warmup;
+    let capacity = |direction| {
+        let link = world.link(direction);
+        capacity_bits(link.config(), link.windows_started(), warmup, now)
+    };
+    let origin = world.link(Direction::Down).windows_started();
+    let origin = origin.unwrap_or(Time::ZERO);
+    let recovery_from: Vec<Time> = case.recovery_from.iter().map(|&at| origin + at).collect();
+    let mut flows = Vec::new();
+    let mut findings = Vec::new();
+    for (index, (live, flow)) in lives.into_iter().zip(&case.flows).enumerate() {
+        if let Some(detectors) = &live.detectors {
+            let empty = Detectors::new(&Profile::default());
+            let detectors = detectors.with(|all| core::mem::replace(all, empty));
+            let found = detectors.finish(now.as_nanos());
+            findings.extend(found.into_iter().map(|finding| (index, finding)));
+        }
+        let record = live.log.borrow().clone();
+        violations.extend(record.violations.iter().cloned());
+        if let Some(why) = &record.failure {
+            violations.push(format!("the connection ended: {why}"));
+        }
+        let figures = |node: NodeId| -> Figures { world.figures(node).unwrap_or_default() };
+        flows.push(FlowOutcome {
+            controller: live.controller,
+            started: Time::ZERO + flow.moves.starts,
+            bulk: flow.bulk,
+            counts: flow.counts,
+            record,
+            burst: world.largest_burst(match flow.bulk {
+                Bulk::Down | Bulk::Both => live.server,
+                Bulk::Up => live.client,
+            }),
+            client: figures(live.client),
+            server: figures(live.server),
+            samples: live.samples,
+            base_rtt: live.base_rtt,
+        });
+    }
+    let link = world.link(direction(case));
+    let rate = |at: &Duration| {
+        let of_link = || {
+            link.config()
+                .rate
+                .at(Some(*at))
+                .bits()
+                .map(|bits| bits as f64)
+        };
+        case.recovery_rate.or_else(of_link)
+    };
+    Outcome {
+        scenario: case.scenario.clone(),
+        variant: case.variant.clone(),
+        controller: case.controller.clone(),
+        seed,
+        finished,
+        ended: now,
+        warmup,
+        recovery_rates: case.recovery_from.iter().map(rate).collect(),
+        recovery_from,
+        flows,
+        up: *world.link_stats(Direction::Up),
+        down: *world.link_stats(Direction::Down),
+        up_capacity: capacity(Direction::Up),
+        down_capacity: capacity(Direction::Down),
+        amplification_permille: world.amplification_permille(),
+        digest: world.digest(),
+        events: world.events(),
+        queue: Vec::new(),
+        findings,
+        violations,
+    }
+}

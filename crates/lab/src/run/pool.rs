@@ -1,0 +1,168 @@
+//! Runs spread over cores.
+
+use core::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use super::one::{Extras, run_case};
+use super::plan::{Plan, Task};
+use super::row::Row;
+use crate::measure::Outcome;
+
+/// How fast runs were.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Speed {
+    /// Runs.
+    pub runs: u64,
+    /// Events handled.
+    pub events: u64,
+    /// Virtual time.
+    pub simulated: Duration,
+    /// Real time.
+    pub took: Duration,
+}
+
+impl Speed {
+    /// Events per second of real time.
+    #[must_use]
+    pub fn events_per_second(&self) -> f64 {
+        self.events as f64 / self.took.as_secs_f64().max(1e-9)
+    }
+
+    /// Virtual seconds per second of real time.
+    #[must_use]
+    pub fn times_real_time(&self) -> f64 {
+        self.simulated.as_secs_f64() / self.took.as_secs_f64().max(1e-9)
+    }
+}
+
+/// How to run a plan.
+#[derive(Clone, Copy)]
+pub struct Settings<'a> {
+    /// Threads.
+    pub threads: usize,
+    /// Told how many runs are finished, in no particular order.
+    pub progress: &'a (dyn Fn(usize) + Sync),
+    /// What to watch each run with; asked on the thread that runs it.
+    pub extras: &'a (dyn Fn(&Task) -> Extras + Sync),
+}
+
+impl Settings<'_> {
+    /// Without anybody watching.
+    #[must_use]
+    pub fn quiet(threads: usize) -> Self {
+        Self {
+            threads,
+            progress: &|_| {},
+            extras: &|_| Extras::default(),
+        }
+    }
+}
+
+/// Runs everything and hands each result to `done` in the order of the plan,
+/// whatever the number of threads.
+pub fn run_all(plan: &Plan, settings: &Settings<'_>, mut done: impl FnMut(Task, Row)) -> Speed {
+    let begun = Instant::now();
+    let mut speed = Speed::default();
+    let queue = Queue::new(plan.tasks.len());
+    std::thread::scope(|scope| {
+        for _ in 0..settings.threads.clamp(1, plan.tasks.len().max(1)) {
+            scope.spawn(|| work(plan, &queue, settings));
+        }
+        for (index, task) in plan.tasks.iter().enumerate() {
+            let row = queue.wait_for(index);
+            speed.runs += 1;
+            speed.events += row.events;
+            speed.simulated += Duration::from_secs_f64(row.ended);
+            done(*task, row);
+        }
+    });
+    speed.took = begun.elapsed();
+    speed
+}
+
+/// Tasks to take and places for their results.
+struct Queue {
+    next: AtomicUsize,
+    finished: AtomicUsize,
+    results: Mutex<Vec<Option<Row>>>,
+    filled: std::sync::Condvar,
+}
+
+impl Queue {
+    fn new(len: usize) -> Self {
+        Self {
+            next: AtomicUsize::new(0),
+            finished: AtomicUsize::new(0),
+            results: Mutex::new((0..len).map(|_| None).collect()),
+            filled: std::sync::Condvar::new(),
+        }
+    }
+
+    fn put(&self, index: usize, row: Row) {
+        let mut results = lock(&self.results);
+        results[index] = Some(row);
+        self.filled.notify_all();
+    }
+
+    fn wait_for(&self, index: usize) -> Row {
+        let mut results = lock(&self.results);
+        loop {
+            if let Some(row) = results[index].take() {
+                return row;
+            }
+            results = self
+                .filled
+                .wait(results)
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+fn work(plan: &Plan, queue: &Queue, settings: &Settings<'_>) {
+    loop {
+        let index = queue.next.fetch_add(1, Ordering::Relaxed);
+        let Some(task) = plan.tasks.get(index) else {
+            return;
+        };
+        queue.put(index, run_task(plan, task, settings));
+        (settings.progress)(queue.finished.fetch_add(1, Ordering::Relaxed) + 1);
+    }
+}
+
+fn run_task(plan: &Plan, task: &Task, settings: &Settings<'_>) -> Row {
+    let case = &plan.cases[task.case];
+    let outcome = attempt(|| {
+        let mut extras = (settings.extras)(task);
+        let after = extras.after.take();
+        let outcome = run_case(case, task.seed, extras);
+        if let Some(after) = after {
+            after(&outcome);
+        }
+        outcome
+    });
+    let outcome = outcome
+        .unwrap_or_else(|message| Outcome::crashed(case, task.seed, format!("panic: {message}")));
+    Row::new(case, &outcome)
+}
+/// A panic in a stack is a result like any other: it must not take the other
+/// runs with it.
+fn attempt<T>(run: impl FnOnce() -> T) -> Result<T, String> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).map_err(|payload| {
+        payload
+            .downcast_ref::<String>()
+            .cloned()
+            .or_else(|| {
+                payload
+                    .downcast_ref::<&str>()
+                    .map(|text| (*text).to_owned())
+            })
+            .unwrap_or_else(|| "a panic".to_owned())
+    })
+}

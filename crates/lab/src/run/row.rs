@@ -1,0 +1,105 @@
+//! One run in numbers: what tables and JSON show.
+
+use std::collections::BTreeMap;
+
+use clearway_trace::Finding;
+use serde::Serialize;
+
+use crate::measure::{METRICS, Outcome};
+use crate::scenario::{Bar, Case, Over};
+
+/// One run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// The scenario.
+    pub scenario: String,
+    /// The point of its grid; empty without a grid.
+    pub variant: String,
+    /// The controller under test.
+    pub controller: String,
+    /// The seed.
+    pub seed: u64,
+    /// Whether every flow did all it had to.
+    pub finished: bool,
+    /// Virtual seconds.
+    pub ended: f64,
+    /// Every metric the run has, in seconds, bit/s, parts of one, bytes.
+    pub metrics: BTreeMap<&'static str, f64>,
+    /// What held the sender back, as shares of its life.
+    pub limits: BTreeMap<&'static str, f64>,
+    /// What the detectors found beyond what the scenario declares, if they
+    /// were asked to look.
+    pub findings: Vec<Finding>,
+    /// What must never happen.
+    pub violations: Vec<String>,
+    /// Names of the bars that this run alone did not reach.
+    pub failed: Vec<String>,
+    /// One number for everything that happened, in hexadecimal.
+    pub digest: String,
+    /// Events handled.
+    pub events: u64,
+}
+
+impl Row {
+    /// The numbers of a run of `case`.
+    #[must_use]
+    pub fn new(case: &Case, run: &Outcome) -> Self {
+        let bars = case.bars.iter().filter(|bar| bar.over == Over::Every);
+        let failed = bars.filter(|bar| !bar.passes_run(run)).map(Bar::text);
+        let metrics = METRICS.iter().filter_map(|metric| {
+            let value = (metric.of)(run).filter(|value| value.is_finite())?;
+            Some((metric.name, value))
+        });
+        Self {
+            scenario: run.scenario.clone(),
+            variant: run.variant.clone(),
+            controller: run.controller.clone(),
+            seed: run.seed,
+            finished: run.finished,
+            ended: run.ended.as_nanos() as f64 / 1e9,
+            metrics: metrics.collect(),
+            limits: limits(run),
+            findings: unexpected(case, run),
+            violations: run.violations.clone(),
+            failed: failed.collect(),
+            digest: format!("{:016x}", run.digest),
+            events: run.events,
+        }
+    }
+
+    /// A metric's value.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<f64> {
+        self.metrics.get(name).copied()
+    }
+}
+
+/// Findings that the scenario does not declare.
+fn unexpected(case: &Case, run: &Outcome) -> Vec<Finding> {
+    let declared = |finding: &Finding| {
+        let name = finding.detector.name();
+        case.expected_findings
+            .iter()
+            .any(|expected| expected == name)
+    };
+    let findings = run.findings.iter().map(|(_, finding)| finding);
+    findings
+        .filter(|finding| !declared(finding))
+        .cloned()
+        .collect()
+}
+
+fn limits(run: &Outcome) -> BTreeMap<&'static str, f64> {
+    let mut spent: BTreeMap<&'static str, f64> = BTreeMap::new();
+    for flow in run.bulk_flows() {
+        for (name, time) in &flow.sender().limits {
+            *spent.entry(name).or_default() += time.as_secs_f64();
+        }
+    }
+    let all: f64 = spent.values().sum();
+    spent.retain(|_, time| *time > 0.0);
+    for time in spent.values_mut() {
+        *time /= all;
+    }
+    spent
+}

@@ -1,0 +1,115 @@
+//! What is wrong with a scenario, where, and what would be right.
+
+use core::fmt;
+use core::ops::Range;
+
+/// A scenario's text with its name.
+#[derive(Clone, Debug)]
+pub(super) struct Source<'a> {
+    pub(super) file: &'a str,
+    pub(super) text: &'a str,
+}
+
+/// A mistake in a scenario file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScenarioError {
+    /// The file, as the caller named it.
+    pub file: String,
+    /// Line, from 1.
+    pub line: usize,
+    /// Column, from 1.
+    pub column: usize,
+    /// What is wrong.
+    pub problem: String,
+    /// What would be right; may be empty.
+    pub right: String,
+}
+
+impl fmt::Display for ScenarioError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            file,
+            line,
+            column,
+            problem,
+            right,
+        } = self;
+        write!(f, "{file}:{line}:{column}: {problem}")?;
+        if right.is_empty() {
+            return Ok(());
+        }
+        write!(f, "; {right}")
+    }
+}
+
+impl std::error::Error for ScenarioError {}
+
+impl Source<'_> {
+    /// An error about the bytes at `span`.
+    pub(super) fn error(
+        &self,
+        span: &Range<usize>,
+        problem: impl Into<String>,
+        right: impl Into<String>,
+    ) -> ScenarioError {
+        let before = self.text.get(..span.start).unwrap_or(self.text);
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        ScenarioError {
+            file: self.file.to_owned(),
+            line: before.matches('\n').count() + 1,
+            column: before[line_start..].chars().count() + 1,
+            problem: problem.into(),
+            right: right.into(),
+        }
+    }
+}
+
+/// Of `known`, the name that `wrong` was most likely meant to be, and the list.
+pub(super) fn suggest(wrong: &str, known: &[&str]) -> String {
+    let list = known.join(", ");
+    let nearest = known.iter().min_by_key(|name| distance(wrong, name));
+    match nearest {
+        Some(name) if distance(wrong, name) <= 1 + name.len() / 3 => {
+            format!("did you mean {name}? There are {list}")
+        }
+        Some(_) | None => format!("there are {list}"),
+    }
+}
+
+/// Levenshtein's distance.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let substituted = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_say_where() {
+        let source = Source {
+            file: "a.toml",
+            text: "x = 1\ny = -2\n",
+        };
+        let error = source.error(&(10..12), "too low", "write 2");
+        assert_eq!(error.to_string(), "a.toml:2:5: too low; write 2");
+    }
+
+    #[test]
+    fn near_names_are_suggested() {
+        let known = ["duration", "network", "seeds"];
+        assert!(suggest("durration", &known).starts_with("did you mean duration?"));
+        assert!(suggest("banana", &known).starts_with("there are"));
+    }
+}

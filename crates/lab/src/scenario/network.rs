@@ -1,0 +1,208 @@
+//! The network of a scenario.
+
+use core::time::Duration;
+
+use clearway_links::{LinkConfig, QueueLimit, Rate, Span};
+
+use super::error::{ScenarioError, Source};
+use super::tree::{Leaf, Table};
+use super::variables::{Assignment, substitute};
+use crate::world::{ClockStart, Network};
+
+/// Bytes of the largest datagram of the lab with its headers: no queue in
+/// bytes below this ever takes one.
+const LARGEST_PACKET: u64 = 1_452 + 28;
+
+/// The network as written.
+#[derive(Clone, Debug)]
+pub(super) struct NetworkText {
+    rtt: Option<Leaf>,
+    both: Option<Leaf>,
+    up: Option<Leaf>,
+    down: Option<Leaf>,
+    clock: Option<Leaf>,
+}
+
+impl NetworkText {
+    pub(super) fn read(mut table: Table, source: &Source<'_>) -> Result<Self, ScenarioError> {
+        let this = Self {
+            rtt: table.take_leaf(source, "rtt")?,
+            both: table.take_leaf(source, "both")?,
+            up: table.take_leaf(source, "up")?,
+            down: table.take_leaf(source, "down")?,
+            clock: table.take_leaf(source, "clock")?,
+        };
+        table.finish(source, "[network]")?;
+        Ok(this)
+    }
+
+    pub(super) fn compile(
+        &self,
+        variables: &Assignment,
+        source: &Source<'_>,
+    ) -> Result<Network, ScenarioError> {
+        let mut links = [LinkConfig::default(), LinkConfig::default()];
+        if let Some(rtt) = &self.rtt {
+            let rtt = time(rtt, variables, source)?;
+            for link in &mut links {
+                link.delay = Span(rtt / 2).into();
+            }
+        }
+        let texts = [
+            [self.both.as_ref(), self.up.as_ref()],
+            [self.both.as_ref(), self.down.as_ref()],
+        ];
+        let mut queues = Vec::new();
+        for (index, (link, texts)) in links.iter_mut().zip(texts).enumerate() {
+            for leaf in texts.into_iter().flatten() {
+                let settings = substitute(leaf, variables, source)?;
+                if let Some(queue) = apply(link, &settings, leaf, source)? {
+                    queues.push((index, queue, leaf));
+                }
+            }
+        }
+        let rtt = links[0].delay.at(None).0 + links[1].delay.at(None).0;
+        for (index, queue, leaf) in queues {
+            set_queue(&mut links[index], &queue, rtt, leaf, source)?;
+        }
+        let [up, down] = links;
+        Ok(Network {
+            up,
+            down,
+            clock: self.clock(variables, source)?,
+        })
+    }
+
+    fn clock(
+        &self,
+        variables: &Assignment,
+        source: &Source<'_>,
+    ) -> Result<ClockStart, ScenarioError> {
+        let Some(leaf) = &self.clock else {
+            return Ok(ClockStart::default());
+        };
+        match substitute(leaf, variables, source)?.as_str() {
+            "first-datagram" => Ok(ClockStart::FirstDatagram),
+            "first-request" => Ok(ClockStart::FirstRequest),
+            other => Err(source.error(
+                &leaf.span,
+                format!("no clock starts with {other:?}"),
+                "write first-datagram or first-request",
+            )),
+        }
+    }
+}
+
+/// Applies settings; answers the queue's, which waits until rate and delay are
+/// known.
+pub(super) fn apply(
+    link: &mut LinkConfig,
+    settings: &str,
+    leaf: &Leaf,
+    source: &Source<'_>,
+) -> Result<Option<String>, ScenarioError> {
+    let mut queue = None;
+    for setting in settings.split_whitespace() {
+        match setting.split_once('=') {
+            Some(("queue", value)) => queue = Some(value.to_owned()),
+            Some((key, value)) => link
+                .set(key, value)
+                .map_err(|error| source.error(&leaf.span, error.to_string(), ""))?,
+            None => link
+                .apply(setting)
+                .map_err(|error| source.error(&leaf.span, error.to_string(), ""))?,
+        }
+    }
+    Ok(queue)
+}
+
+/// A queue in packets, bytes, times the bandwidth-delay product (`1.5bdp`), or
+/// as the time it takes to drain (`80ms`).
+pub(super) fn set_queue(
+    link: &mut LinkConfig,
+    text: &str,
+    rtt: Duration,
+    leaf: &Leaf,
+    source: &Source<'_>,
+) -> Result<(), ScenarioError> {
+    let wrong = |problem: String| source.error(&leaf.span, problem, QUEUE_RIGHT);
+    if text.contains(',') {
+        let set = link.set("queue", text);
+        return set.map_err(|error| wrong(error.to_string()));
+    }
+    let time = match text.strip_suffix("bdp") {
+        Some(factor) => {
+            let factor: f64 = factor
+                .parse()
+                .ok()
+                .filter(|factor| *factor > 0.0)
+                .ok_or_else(|| wrong(format!("queue {text:?} is no multiple of the BDP")))?;
+            Some(rtt.mul_f64(factor))
+        }
+        None if text.parse::<QueueLimit>().is_err() => text.parse::<Span>().ok().map(|span| span.0),
+        None => None,
+    };
+    let limit = match time {
+        Some(time) => QueueLimit::Bytes(drained(link, time).ok_or_else(|| {
+            wrong(format!(
+                "queue {text:?} has no size where the rate has no limit"
+            ))
+        })?),
+        None => text
+            .parse()
+            .map_err(|error: clearway_links::SpecError| wrong(error.to_string()))?,
+    };
+    match limit {
+        QueueLimit::Bytes(bytes) if bytes < LARGEST_PACKET => {
+            return Err(wrong(format!(
+                "queue {text:?} is impossible: {bytes} bytes hold no packet of {LARGEST_PACKET}"
+            )));
+        }
+        QueueLimit::Packets(0) => {
+            return Err(wrong(format!(
+                "queue {text:?} is impossible: nothing may wait"
+            )));
+        }
+        QueueLimit::Bytes(_) | QueueLimit::Packets(_) | QueueLimit::Unlimited => {}
+    }
+    link.queue = limit.into();
+    Ok(())
+}
+
+const QUEUE_RIGHT: &str = "write packets such as 250, bytes such as 64KB from one packet on, a \
+                           multiple of the BDP such as 1.5bdp, or a time such as 80ms";
+
+fn drained(link: &LinkConfig, time: Duration) -> Option<u64> {
+    match link.rate.at(None) {
+        Rate::Unlimited => None,
+        rate @ (Rate::Stopped | Rate::Bits(_)) => {
+            Some((rate.bits()? as f64 * time.as_secs_f64() / 8.0) as u64)
+        }
+    }
+}
+
+/// A time with variables.
+pub(super) fn time(
+    leaf: &Leaf,
+    variables: &Assignment,
+    source: &Source<'_>,
+) -> Result<Duration, ScenarioError> {
+    let text = substitute(leaf, variables, source)?;
+    super::units::time(&text).map_err(|problem| source.error(&leaf.span, problem, ""))
+}
+
+/// A count of at least one, with variables.
+pub(super) fn count(
+    leaf: &Leaf,
+    variables: &Assignment,
+    source: &Source<'_>,
+) -> Result<u32, ScenarioError> {
+    let text = substitute(leaf, variables, source)?;
+    text.parse().ok().filter(|count| *count > 0).ok_or_else(|| {
+        source.error(
+            &leaf.span,
+            format!("{text:?} is no count"),
+            "write a whole number from 1",
+        )
+    })
+}

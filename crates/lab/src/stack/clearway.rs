@@ -1,0 +1,432 @@
+//! Our own transport as a stack of the lab.
+
+use core::fmt;
+use core::net::SocketAddr;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use clearway_links::{Ecn, Packet, Time};
+use clearway_quic::Instant;
+use clearway_quic::ack::ReceivedEcn;
+use clearway_quic::cid::generator::RandomGenerator;
+use clearway_quic::connection::{Config, Connect, Connection, Received};
+use clearway_quic::crypto::{ReplayFilter, ResetKey, TokenKey};
+use clearway_quic::endpoint::{Arrival, Endpoint, EndpointConfig, Handle, Limits, ServerConfig};
+use clearway_quic::event::{Observer, TraceEvent};
+use clearway_quic::path::ecn::Mark;
+use clearway_quic::rng::Rng;
+use clearway_quic::stream::{Directionality, ReadError, StreamId, WriteError};
+use clearway_recovery::congestion::Algorithm;
+use clearway_recovery::limit::Limit;
+
+use super::identity::Pair;
+use super::{
+    Birth, ConnId, Figures, Life, Read, Role, SERVER_NAME, Stack, StackFactory, Stream, Tls,
+    UNIX_ORIGIN, source,
+};
+
+/// Datagrams a train has at most, as a GSO message does.
+const MAX_TRAIN: usize = 64;
+
+/// Bytes of a train's buffer.
+const TRAIN_BYTES: usize = 65_536;
+
+/// Makes a trace sink for one end of one connection.
+pub type Watch = dyn Fn(&Birth) -> Option<Box<dyn Observer>>;
+
+/// A shared [`Watch`].
+#[derive(Clone)]
+pub struct Watcher(pub Rc<Watch>);
+
+impl fmt::Debug for Watcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Watcher")
+    }
+}
+
+/// Two observers of one connection, the first first.
+#[derive(Debug)]
+pub struct Observers(pub Box<dyn Observer>, pub Box<dyn Observer>);
+
+impl Observer for Observers {
+    fn on_event(&mut self, now: Instant, event: &TraceEvent<'_>) {
+        self.0.on_event(now, event);
+        self.1.on_event(now, event);
+    }
+}
+
+/// Makes our own endpoints.
+#[derive(Clone, Debug, Default)]
+pub struct ClearwayFactory {
+    /// Transport settings.
+    pub config: Config,
+    /// TLS settings.
+    pub tls: Tls,
+    /// Where traces go, if anywhere.
+    pub watcher: Option<Watcher>,
+}
+
+impl ClearwayFactory {
+    /// Default settings with this controller.
+    #[must_use]
+    pub fn with_controller(algorithm: Algorithm) -> Self {
+        let mut this = Self::default();
+        this.config.controller = algorithm;
+        this
+    }
+}
+
+impl StackFactory for ClearwayFactory {
+    fn name(&self) -> String {
+        self.config.controller.to_string()
+    }
+
+    fn build(&self, birth: &Birth) -> Box<dyn Stack> {
+        Box::new(Clearway::new(self, birth))
+    }
+}
+
+/// One of our endpoints with its connections.
+pub struct Clearway {
+    birth: Birth,
+    address: SocketAddr,
+    endpoint: Endpoint,
+    tls: Pair,
+    watcher: Option<Watcher>,
+    connections: BTreeMap<Handle, Connection>,
+    accepted: VecDeque<ConnId>,
+    /// Answers that belong to no connection.
+    answers: VecDeque<Packet>,
+    response: Vec<u8>,
+    train: Vec<u8>,
+}
+
+impl Clearway {
+    /// An endpoint at `birth.address`.
+    #[must_use]
+    pub fn new(factory: &ClearwayFactory, birth: &Birth) -> Self {
+        let mut rng = Rng::from_seed(seed_bytes(birth));
+        let tls = factory.tls.pair();
+        let transport = Arc::new(factory.config.clone());
+        let config = match birth.role {
+            Role::Client => EndpointConfig::client(transport, &mut rng),
+            Role::Server => server_config(transport, &tls, &mut rng),
+        };
+        Self {
+            birth: *birth,
+            address: birth.address,
+            endpoint: Endpoint::new(config, rng.child("endpoint")),
+            tls,
+            watcher: factory.watcher.clone(),
+            connections: BTreeMap::new(),
+            accepted: VecDeque::new(),
+            answers: VecDeque::new(),
+            response: Vec::new(),
+            train: vec![0; TRAIN_BYTES],
+        }
+    }
+
+    /// The connection itself, for what [`Stack`] does not offer.
+    pub fn connection(&mut self, conn: ConnId) -> Option<&mut Connection> {
+        self.connections.get_mut(&Handle(conn.0))
+    }
+
+    fn adopt(&mut self, handle: Handle, mut connection: Connection) -> ConnId {
+        if let Some(observer) = self.watcher.as_ref().and_then(|w| (w.0)(&self.birth)) {
+            connection.set_observer(observer);
+        }
+        self.connections.insert(handle, connection);
+        ConnId(handle.0)
+    }
+}
+
+fn seed_bytes(birth: &Birth) -> [u8; 32] {
+    let role = match birth.role {
+        Role::Client => 1,
+        Role::Server => 2,
+    };
+    let mut seed = [0; 32];
+    for (chunk, word) in seed
+        .chunks_mut(8)
+        .zip([birth.seed, birth.index as u64, role, 0])
+    {
+        chunk.copy_from_slice(&word.to_be_bytes());
+    }
+    seed
+}
+
+fn server_config(transport: Arc<Config>, tls: &Pair, rng: &mut Rng) -> EndpointConfig {
+    EndpointConfig {
+        transport,
+        server: Some(ServerConfig {
+            crypto: tls.server.clone(),
+            token_key: Arc::new(TokenKey::new(&rng.array())),
+            replay: Arc::new(Mutex::new(ReplayFilter::new(64))),
+            always_retry: false,
+            limits: Limits::default(),
+            preferred_address: None,
+        }),
+        reset_key: Arc::new(ResetKey::new(&rng.array())),
+        generator: Arc::new(|| Box::new(RandomGenerator::new(8))),
+    }
+}
+
+const fn instant(now: Time) -> Instant {
+    Instant::from_nanos(now.0)
+}
+
+const fn received_ecn(ecn: Ecn) -> ReceivedEcn {
+    match ecn {
+        Ecn::NotEct => ReceivedEcn::NotEct,
+        Ecn::Ect0 => ReceivedEcn::Ect0,
+        Ecn::Ect1 => ReceivedEcn::Ect1,
+        Ecn::Ce => ReceivedEcn::Ce,
+    }
+}
+
+const fn sent_ecn(mark: Mark) -> Ecn {
+    match mark {
+        Mark::NotEct => Ecn::NotEct,
+        Mark::Ect0 => Ecn::Ect0,
+        Mark::Ect1 => Ecn::Ect1,
+    }
+}
+
+impl Stack for Clearway {
+    fn receive(&mut self, now: Time, mut packet: Packet) {
+        let from = Received {
+            remote: packet.src,
+            local_ip: Some(packet.dst.ip()),
+            ecn: received_ecn(packet.ecn),
+        };
+        let at = instant(now);
+        let unix = UNIX_ORIGIN + now.0 / 1_000_000_000;
+        let arrival = self
+            .endpoint
+            .receive(at, unix, from, &packet.data, &mut self.response);
+        let handle = match arrival {
+            Arrival::Connection(handle) => handle,
+            Arrival::Incoming(incoming) => {
+                let Ok((handle, connection)) = self.endpoint.accept(at, &incoming) else {
+                    return;
+                };
+                let conn = self.adopt(handle, connection);
+                self.accepted.push_back(conn);
+                handle
+            }
+            Arrival::Respond => {
+                let answer = core::mem::take(&mut self.response);
+                self.answers
+                    .push_back(Packet::new(packet.dst, packet.src, answer));
+                return;
+            }
+            Arrival::Dropped(_) => return,
+        };
+        if let Some(connection) = self.connections.get_mut(&handle) {
+            connection.receive(at, from, &mut packet.data);
+        }
+    }
+
+    fn transmit(&mut self, now: Time, emit: &mut dyn FnMut(Packet)) {
+        while let Some(answer) = self.answers.pop_front() {
+            emit(answer);
+        }
+        let now = instant(now);
+        for (handle, connection) in &mut self.connections {
+            while let Some(sent) = connection.transmit(now, &mut self.train, MAX_TRAIN) {
+                let segment = sent.segment.unwrap_or(sent.len).max(1);
+                let from = source(sent.local_ip, self.address);
+                for datagram in self.train[..sent.len].chunks(segment) {
+                    let packet = Packet::new(from, sent.remote, datagram.to_vec());
+                    emit(packet.with_ecn(sent_ecn(sent.ecn)));
+                }
+            }
+            while let Some(event) = connection.poll_endpoint_event() {
+                self.endpoint.on_event(*handle, event);
+            }
+            // Applications of the lab look for themselves whenever anything
+            // moved; unread events would only pile up.
+            while connection.poll_event().is_some() {}
+        }
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        self.connections
+            .values()
+            .filter_map(Connection::next_timeout)
+            .min()
+            .map(|at| Time(at.as_nanos()))
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        let now = instant(now);
+        for connection in self.connections.values_mut() {
+            if connection.next_timeout().is_some_and(|at| at <= now) {
+                connection.handle_timeout(now);
+            }
+        }
+    }
+
+    fn connect(&mut self, now: Time, remote: SocketAddr) -> Result<ConnId, String> {
+        let connect = Connect {
+            remote,
+            local_ip: None,
+            server_name: SERVER_NAME
+                .try_into()
+                .map_err(|_| "the lab's server name is no name".to_owned())?,
+            crypto: self.tls.client.clone(),
+            sessions: None,
+        };
+        let (handle, connection) = self
+            .endpoint
+            .connect(instant(now), connect)
+            .map_err(|error| error.to_string())?;
+        Ok(self.adopt(handle, connection))
+    }
+
+    fn accept(&mut self) -> Option<ConnId> {
+        self.accepted.pop_front()
+    }
+
+    fn life(&self, conn: ConnId) -> Life {
+        let Some(connection) = self.connections.get(&Handle(conn.0)) else {
+            return Life::Closed("it is forgotten".to_owned());
+        };
+        if let Some(error) = connection.error() {
+            Life::Closed(error.to_string())
+        } else if connection.is_handshaking() {
+            Life::Handshaking
+        } else {
+            Life::Connected
+        }
+    }
+
+    fn open(&mut self, conn: ConnId) -> Option<Stream> {
+        let id = self.connection(conn)?.open(Directionality::Bidirectional)?;
+        Some(Stream(id.as_u64()))
+    }
+
+    fn accept_stream(&mut self, conn: ConnId) -> Option<Stream> {
+        let id = self
+            .connection(conn)?
+            .accept(Directionality::Bidirectional)?;
+        Some(Stream(id.as_u64()))
+    }
+
+    fn write(&mut self, conn: ConnId, stream: Stream, data: &mut Bytes) -> Result<(), String> {
+        let connection = self.connection(conn).ok_or("no such connection")?;
+        while !data.is_empty() {
+            match connection.write_chunk(StreamId::from_wire(stream.0), data) {
+                Ok(_) => {}
+                Err(WriteError::Blocked) => break,
+                Err(
+                    error @ (WriteError::Stopped(_) | WriteError::Unknown | WriteError::Finished),
+                ) => return Err(error.to_string()),
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, conn: ConnId, stream: Stream) -> Result<(), String> {
+        let connection = self.connection(conn).ok_or("no such connection")?;
+        connection
+            .finish(StreamId::from_wire(stream.0))
+            .map_err(|error| error.to_string())
+    }
+
+    fn read(&mut self, conn: ConnId, stream: Stream) -> Result<Read, String> {
+        let connection = self.connection(conn).ok_or("no such connection")?;
+        match connection.read_chunk(StreamId::from_wire(stream.0), usize::MAX) {
+            Ok(Some(data)) => Ok(Read::Data(data)),
+            Ok(None) => Ok(Read::End),
+            Err(ReadError::Blocked) => Ok(Read::Blocked),
+            Err(error @ (ReadError::Reset(_) | ReadError::Unknown)) => Err(error.to_string()),
+        }
+    }
+
+    fn close(&mut self, now: Time, conn: ConnId) {
+        if let Some(connection) = self.connection(conn) {
+            connection.close(instant(now), 0, b"");
+        }
+    }
+
+    fn migrate(&mut self, now: Time, conn: ConnId, to: SocketAddr) -> Result<(), String> {
+        let connection = self.connection(conn).ok_or("no such connection")?;
+        connection
+            .migrate(instant(now), Some(to.ip()))
+            .map_err(|error| error.to_string())?;
+        self.address = to;
+        Ok(())
+    }
+
+    fn figures(&self, now: Time, conn: ConnId) -> Figures {
+        let Some(connection) = self.connections.get(&Handle(conn.0)) else {
+            return Figures::default();
+        };
+        let stats = connection.stats(instant(now));
+        let counters = stats.counters;
+        Figures {
+            window: stats.window,
+            floor: floor(stats.controller, stats.mtu),
+            in_flight: stats.in_flight,
+            pacing_rate: stats.pacing_rate,
+            smoothed_rtt: stats.smoothed_rtt,
+            min_rtt: stats.min_rtt,
+            mtu: stats.mtu,
+            packets_sent: counters.packets_sent,
+            packets_lost: counters.packets_lost,
+            spurious_losses: counters.spurious_losses,
+            bytes_sent: counters.bytes_sent,
+            ptos: counters.ptos,
+            ce_marks: counters.ce_marks,
+            congestion_events: stats.metrics.congestion_events,
+            persistent_events: stats.metrics.persistent_events,
+            key_updates: counters.key_updates,
+            limits: stats
+                .limits
+                .iter()
+                .map(|&(limit, spent)| (limit_name(limit), spent))
+                .collect(),
+            has_nothing_to_send: !connection.is_handshaking() && stats.in_flight == 0,
+        }
+    }
+
+    fn check(&self) {
+        for connection in self.connections.values() {
+            connection.check_invariants();
+        }
+    }
+}
+
+/// The least window: two datagrams (RFC 9002 §7.2), for BBR four
+/// (draft-ietf-ccwg-bbr, `BBR.MinPipeCwnd`).
+fn floor(controller: &str, mtu: u16) -> u64 {
+    let datagrams = if controller.starts_with("bbr") { 4 } else { 2 };
+    datagrams * u64::from(mtu)
+}
+
+/// The limit's name in qlog's style.
+const fn limit_name(limit: Limit) -> &'static str {
+    match limit {
+        Limit::Handshake => "handshake",
+        Limit::Amplification => "amplification",
+        Limit::Congestion => "congestion",
+        Limit::Pacing => "pacing",
+        Limit::Scheduling => "scheduling",
+        Limit::ConnectionFlowControl => "connection_flow_control",
+        Limit::StreamFlowControl => "stream_flow_control",
+        Limit::StreamLimit => "stream_limit",
+        Limit::Application => "application",
+    }
+}
+
+impl fmt::Debug for Clearway {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Clearway")
+            .field("address", &self.address)
+            .field("connections", &self.connections.len())
+            .finish_non_exhaustive()
+    }
+}

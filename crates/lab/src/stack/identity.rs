@@ -1,0 +1,177 @@
+//! The lab's certificates and TLS settings: made once per process, because a
+//! sweep is thousands of handshakes.
+
+use std::sync::{Arc, LazyLock};
+
+use clearway_quic::crypto::{Algorithms, ClientCrypto, Identity, Roots, ServerCrypto};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, IsCa, KeyPair, PKCS_ED25519, SerialNumber,
+};
+use rustls::client::Resumption;
+use rustls::pki_types::UnixTime;
+use rustls::time_provider::TimeProvider;
+
+use super::{ALPN, SERVER_NAME, Secrets, UNIX_ORIGIN};
+
+/// What a server shows of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Certificates {
+    /// One self-signed certificate: the smallest flight there is.
+    #[default]
+    One,
+    /// A leaf, five intermediates and three certificates that lead elsewhere,
+    /// as servers send: a flight beyond three times the client's first datagram
+    /// (RFC 9000 §8.1). Verifiers follow six intermediates at most.
+    ChainOfNine,
+}
+
+/// TLS settings that scenarios vary.
+#[derive(Clone, Debug, Default)]
+pub struct Tls {
+    /// The server's certificates.
+    pub certificates: Certificates,
+    /// Without the post-quantum key exchange, whose ClientHello takes two
+    /// datagrams.
+    pub x25519_only: bool,
+    /// Where secrets go, if anywhere.
+    pub secrets: Option<Secrets>,
+}
+
+/// A client's and a server's configuration that fit together.
+#[derive(Clone, Debug)]
+pub(super) struct Pair {
+    pub(super) client: Arc<rustls::ClientConfig>,
+    pub(super) server: Arc<rustls::ServerConfig>,
+}
+
+impl Tls {
+    /// The configurations; shared by all runs unless secrets are collected.
+    pub(super) fn pair(&self) -> Pair {
+        static PAIRS: LazyLock<[Pair; 4]> = LazyLock::new(|| {
+            [(false, false), (false, true), (true, false), (true, true)]
+                .map(|(chain, x25519)| build(if chain { &NINE } else { &ONE }, x25519, None))
+        });
+        let chain = self.certificates == Certificates::ChainOfNine;
+        match &self.secrets {
+            None => PAIRS[usize::from(chain) * 2 + usize::from(self.x25519_only)].clone(),
+            Some(secrets) => build(
+                if chain { &NINE } else { &ONE },
+                self.x25519_only,
+                Some(secrets),
+            ),
+        }
+    }
+}
+
+/// PEM of a root, a chain and the key of the chain's first.
+struct Pem {
+    root: String,
+    chain: String,
+    key: String,
+}
+
+static ONE: LazyLock<Pem> = LazyLock::new(|| chain_of(0, 0));
+static NINE: LazyLock<Pem> = LazyLock::new(|| chain_of(5, 3));
+
+/// Ed25519, whose signatures have one length, and serial numbers of one
+/// length: the flight's size must not depend on the key.
+fn params(name: &str, number: u8) -> CertificateParams {
+    let mut params =
+        CertificateParams::new(vec![name.to_owned()]).expect("a name that is a DNS name");
+    params
+        .distinguished_name
+        .push(DnType::CommonName, format!("Clearway lab {number}"));
+    params.serial_number = Some(SerialNumber::from(vec![1 + number; 16]));
+    params
+}
+
+/// A leaf, so many intermediates, and so many certificates beside the path.
+/// Without intermediates the leaf is its own root.
+fn chain_of(intermediates: u8, beside: u8) -> Pem {
+    let key = || KeyPair::generate_for(&PKCS_ED25519).expect("an Ed25519 key");
+    if intermediates == 0 {
+        let own = key();
+        let leaf = params(SERVER_NAME, 0)
+            .self_signed(&own)
+            .expect("a certificate");
+        return Pem {
+            root: leaf.pem(),
+            chain: leaf.pem(),
+            key: own.serialize_pem(),
+        };
+    }
+    let authority = |number| {
+        let mut params = params("authority.test", number);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params
+    };
+    let mut issuer_key = key();
+    let mut issuer = authority(0).self_signed(&issuer_key).expect("a root");
+    let root = issuer.pem();
+    let mut chain = String::new();
+    for number in 1..=intermediates {
+        let own = key();
+        issuer = authority(number)
+            .signed_by(&own, &issuer, &issuer_key)
+            .expect("an intermediate certificate");
+        issuer_key = own;
+        chain.insert_str(0, &issuer.pem());
+    }
+    let own = key();
+    let leaf = params(SERVER_NAME, intermediates + 1)
+        .signed_by(&own, &issuer, &issuer_key)
+        .expect("a leaf certificate");
+    chain.insert_str(0, &leaf.pem());
+    for number in 1..=beside {
+        let stranger = authority(100 + number).self_signed(&key());
+        chain.push_str(&stranger.expect("a certificate").pem());
+    }
+    Pem {
+        root,
+        chain,
+        key: own.serialize_pem(),
+    }
+}
+
+/// The wall clock of the lab stands still.
+#[derive(Debug)]
+struct Origin;
+
+impl TimeProvider for Origin {
+    fn current_time(&self) -> Option<UnixTime> {
+        Some(UnixTime::since_unix_epoch(core::time::Duration::from_secs(
+            UNIX_ORIGIN,
+        )))
+    }
+}
+
+fn build(pem: &Pem, x25519_only: bool, secrets: Option<&Secrets>) -> Pair {
+    let roots = Roots::from_pem(pem.root.as_bytes()).expect("the root just made");
+    let identity = Identity::from_pem(pem.chain.as_bytes(), pem.key.as_bytes())
+        .expect("the chain and key just made");
+    let algorithms = if x25519_only {
+        Algorithms::default().x25519_only()
+    } else {
+        Algorithms::default()
+    };
+    let mut client = ClientCrypto::new(roots)
+        .alpn([ALPN])
+        .algorithms(algorithms.clone())
+        .wall_clock(Arc::new(Origin));
+    if let Some(secrets) = secrets {
+        client = client.key_log(Arc::new(secrets.clone()));
+    }
+    let client = client.build().expect("client settings");
+    // Nothing of one run may show in another: no tickets are kept.
+    let mut client = (*client).clone();
+    client.resumption = Resumption::disabled();
+    Pair {
+        client: Arc::new(client),
+        server: ServerCrypto::new(identity)
+            .alpn([ALPN])
+            .algorithms(algorithms)
+            .wall_clock(Arc::new(Origin))
+            .build()
+            .expect("server settings"),
+    }
+}
