@@ -5,11 +5,13 @@ mod say;
 
 mod demo;
 mod failure;
+mod get;
 mod identity;
 mod interrupt;
 mod output;
 mod raw;
 mod relay;
+mod serve;
 mod size;
 
 use std::process::ExitCode;
@@ -34,19 +36,27 @@ enum Command {
     /// Download through a network in which congestion controllers have died.
     #[command(long_about = demo::ABOUT)]
     Demo(Box<demo::Args>),
+    /// Fetch URLs over HTTP/3, or upload to them.
+    #[command(long_about = get::ABOUT)]
+    Get(Box<get::Args>),
     /// Transfer bytes over QUIC with nothing above it.
     #[command(long_about = raw::ABOUT, subcommand)]
     Raw(Box<raw::Command>),
     /// Put a network with loss, delay and a bottleneck between two UDP programs.
     #[command(long_about = relay::ABOUT)]
     Relay(Box<relay::Args>),
+    /// Serve a directory over HTTP/3.
+    #[command(long_about = serve::ABOUT)]
+    Serve(Box<serve::Args>),
 }
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Demo(args) => demo::command(&args),
+        Command::Get(args) => get::command(&args),
         Command::Raw(command) => raw::command(&command),
         Command::Relay(args) => relay::command(&args),
+        Command::Serve(args) => serve::command(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -13,4 +13,5 @@ mod run;
 mod series;
 
 pub(crate) use args::{ABOUT, Args};
+pub(crate) use breakdown::Breakdown;
 pub(crate) use command::command;
