@@ -53,7 +53,7 @@ enum Command {
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Demo(args) => demo::command(&args),
-        Command::Get(args) => get::command(&args),
+        Command::Get(args) => get::command(args),
         Command::Raw(command) => raw::command(&command),
         Command::Relay(args) => relay::command(&args),
         Command::Serve(args) => serve::command(&args),
