@@ -26,7 +26,9 @@ fn kind(error: &Error) -> Kind {
                 let kinds = failures.iter().map(|(_, error)| of_connecting(error));
                 // A certificate that was refused says more than an address
                 // nobody listens at.
-                kinds.max_by_key(|&kind| kind as u8).unwrap_or(Kind::Connection)
+                kinds
+                    .max_by_key(|&kind| kind as u8)
+                    .unwrap_or(Kind::Connection)
             }
             _ => Kind::Address,
         },

@@ -78,8 +78,10 @@ async fn within(
     let Some(limit) = args.max_time else {
         return work.await;
     };
-    tokio::time::timeout(limit.0, work).await.unwrap_or_else(|_| {
-        let message = format!("not done after {limit}");
-        Err(Failure::new(Kind::Timeout, message))
-    })
+    tokio::time::timeout(limit.0, work)
+        .await
+        .unwrap_or_else(|_| {
+            let message = format!("not done after {limit}");
+            Err(Failure::new(Kind::Timeout, message))
+        })
 }

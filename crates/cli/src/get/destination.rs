@@ -76,7 +76,9 @@ impl Sink {
         match self {
             Self::Stdout => {
                 let mut stdout = io::stdout().lock();
-                pieces.iter().try_for_each(|piece| stdout.write_all(piece))?;
+                pieces
+                    .iter()
+                    .try_for_each(|piece| stdout.write_all(piece))?;
                 stdout.flush()
             }
             Self::Special(file) => pieces.iter().try_for_each(|piece| file.write_all(piece)),

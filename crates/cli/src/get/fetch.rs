@@ -30,7 +30,11 @@ impl Fetch {
     pub(super) fn new(args: Arc<Args>, client: Client, jobs: Vec<Job>) -> Arc<Self> {
         // On stdout one comes after the other.
         let mixed = jobs.iter().any(|job| job.to == Destination::Stdout) || args.include;
-        let workers = if mixed { 1 } else { usize::from(args.parallel).min(jobs.len()) };
+        let workers = if mixed {
+            1
+        } else {
+            usize::from(args.parallel).min(jobs.len())
+        };
         Arc::new(Self {
             progress: Progress::of(&jobs, &args),
             args,

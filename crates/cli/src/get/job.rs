@@ -87,7 +87,9 @@ fn parse(text: &str) -> Result<Uri, Failure> {
     } else {
         format!("https://{text}")
     };
-    let url: Uri = whole.parse().map_err(|error: http::uri::InvalidUri| bad(&error.to_string()))?;
+    let url: Uri = whole
+        .parse()
+        .map_err(|error: http::uri::InvalidUri| bad(&error.to_string()))?;
     if url.scheme_str() != Some("https") {
         return Err(bad("HTTP/3 is for https"));
     }
@@ -95,8 +97,13 @@ fn parse(text: &str) -> Result<Uri, Failure> {
         return Err(bad("it names no host"));
     }
     // Somebody typed it to the world's log files otherwise.
-    if url.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-        return Err(bad("user names and passwords go into -H 'authorization: …'"));
+    if url
+        .authority()
+        .is_some_and(|authority| authority.as_str().contains('@'))
+    {
+        return Err(bad(
+            "user names and passwords go into -H 'authorization: …'",
+        ));
     }
     Ok(url)
 }
@@ -112,7 +119,9 @@ fn with_name(url: Uri, file: &Path) -> Result<Uri, Failure> {
     };
     let name = file.file_name().ok_or_else(bad)?;
     let name = percent_encode(name.as_encoded_bytes(), NON_ALPHANUMERIC).to_string();
-    let query = url.query().map_or_else(String::new, |query| format!("?{query}"));
+    let query = url
+        .query()
+        .map_or_else(String::new, |query| format!("?{query}"));
     let mut parts = url.clone().into_parts();
     let path = format!("{}{name}{query}", url.path());
     parts.path_and_query = Some(path.parse().map_err(|_| bad())?);
@@ -124,8 +133,8 @@ fn with_name(url: Uri, file: &Path) -> Result<Uri, Failure> {
 fn remote_name(url: &Uri) -> Result<PathBuf, Failure> {
     let last = url.path().rsplit('/').next().unwrap_or_default();
     let name: Vec<u8> = percent_decode_str(last).collect();
-    let bad = matches!(&name[..], b"" | b"." | b"..")
-        || name.iter().any(|byte| matches!(byte, b'/' | 0));
+    let bad =
+        matches!(&name[..], b"" | b"." | b"..") || name.iter().any(|byte| matches!(byte, b'/' | 0));
     if bad {
         let message = format!("{url} ends with no file name; use -o");
         return Err(Failure::new(Kind::Arguments, message));

@@ -55,7 +55,10 @@ impl Part {
             Some(source) => fs::write(&about, serde_json::to_vec(source)?)?,
             None => remove(&about)?,
         }
-        let file = OpenOptions::new().write(true).create_new(true).open(&part)?;
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&part)?;
         Ok(Self {
             file,
             path: path.to_owned(),
@@ -204,7 +207,8 @@ mod tests {
         let path = dir.path().join("a");
         let long = Bytes::from(vec![7; 100_000]);
         let mut part = Part::create(&path, Some(&source())).unwrap();
-        part.write(&[long.clone(), Bytes::from_static(b"xyz")]).unwrap();
+        part.write(&[long.clone(), Bytes::from_static(b"xyz")])
+            .unwrap();
         let (kept, length) = part.abandon().unwrap();
         assert_eq!((kept, length), (dir.path().join("a.part"), 100_003));
         assert_eq!(files(&dir), ["a.part", "a.part.json"]);

@@ -70,7 +70,10 @@ pub(super) fn request(
         let range = format!("bytes={}-", beginning.offset());
         let invalid = |error| Failure::caused(Kind::Other, "request", &error);
         headers.insert(RANGE, range.try_into().map_err(invalid)?);
-        headers.insert(IF_RANGE, beginning.etag.as_str().try_into().map_err(invalid)?);
+        headers.insert(
+            IF_RANGE,
+            beginning.etag.as_str().try_into().map_err(invalid)?,
+        );
     }
     Ok(request)
 }

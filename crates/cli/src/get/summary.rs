@@ -38,11 +38,17 @@ pub(super) struct Summary {
 #[serde(tag = "breakdown_by", rename_all = "lowercase")]
 enum Limited {
     /// The server sent and told.
-    Server { breakdown: Breakdown },
+    Server {
+        breakdown: Breakdown,
+    },
     /// We sent.
-    Client { breakdown: Breakdown },
+    Client {
+        breakdown: Breakdown,
+    },
     /// The server sent and did not tell: as it looks from here.
-    Inference { breakdown: Inferred },
+    Inference {
+        breakdown: Inferred,
+    },
     Nobody,
 }
 
@@ -111,7 +117,11 @@ impl Summary {
             parts.push(format!("{} kept from before", self.kept));
         }
         parts.push(format!("{:.2} s", self.seconds));
-        parts.push(format!("{:.3} Gbit/s", self.gbps));
+        parts.push(if self.gbps >= 1.0 {
+            format!("{:.2} Gbit/s", self.gbps)
+        } else {
+            format!("{:.1} Mbit/s", self.gbps * 1e3)
+        });
         parts.extend(self.rtt_ms.map(|rtt| format!("RTT {rtt:.2} ms")));
         parts.push(match (self.packets_lost, self.packets_sent) {
             (Some(lost), Some(sent)) => format!("{lost} of {sent} packets lost"),
@@ -120,13 +130,19 @@ impl Summary {
         let first = parts.join(", ");
         match &self.limited {
             Limited::Server { breakdown } => {
-                format!("{first}\nlimited by: {} (the server's record)", breakdown.text())
+                format!(
+                    "{first}\nlimited by: {} (the server's record)",
+                    breakdown.text()
+                )
             }
             Limited::Client { breakdown } => {
                 format!("{first}\nlimited by: {} (our record)", breakdown.text())
             }
             Limited::Inference { breakdown } => {
-                format!("{first}\nlimited by: {} (inferred: the server did not tell)", breakdown.text())
+                format!(
+                    "{first}\nlimited by: {} (inferred: the server did not tell)",
+                    breakdown.text()
+                )
             }
             Limited::Nobody => first,
         }
@@ -136,7 +152,11 @@ impl Summary {
 impl Inferred {
     fn total(&self) -> f64 {
         let Self(waits) = self;
-        waits.each().iter().map(|(_, _, time)| time.as_secs_f64()).sum()
+        waits
+            .each()
+            .iter()
+            .map(|(_, _, time)| time.as_secs_f64())
+            .sum()
     }
 
     fn percent(&self, time: Duration) -> f64 {
@@ -189,7 +209,7 @@ mod tests {
         let summary = Summary::of(&tally, Duration::from_secs(1), None);
         assert_eq!(
             summary.text(),
-            "1000000 bytes received, 1.00 s, 0.008 Gbit/s, losses known to the server only\n\
+            "1000000 bytes received, 1.00 s, 8.0 Mbit/s, losses known to the server only\n\
              limited by: 97.0 % network or server, 2.0 % writing here, 1.0 % connecting \
              (inferred: the server did not tell)"
         );

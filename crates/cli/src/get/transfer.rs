@@ -195,7 +195,11 @@ impl Transfer<'_> {
         let mut head = format!("HTTP/3 {}\r\n", response.status());
         for (name, value) in response.headers() {
             // Writing to a String cannot fail.
-            let _ = write!(head, "{name}: {}\r\n", String::from_utf8_lossy(value.as_bytes()));
+            let _ = write!(
+                head,
+                "{name}: {}\r\n",
+                String::from_utf8_lossy(value.as_bytes())
+            );
         }
         head.push_str("\r\n");
         let to = match (&self.job.to, self.args.head) {
@@ -227,7 +231,9 @@ impl Transfer<'_> {
 fn continues(response: &Response<Incoming>, beginning: &Beginning) -> bool {
     let field = |name| response.headers().get(name)?.to_str().ok();
     let range = || {
-        let (range, total) = field(CONTENT_RANGE)?.strip_prefix("bytes ")?.split_once('/')?;
+        let (range, total) = field(CONTENT_RANGE)?
+            .strip_prefix("bytes ")?
+            .split_once('/')?;
         let (first, last) = range.split_once('-')?;
         let [first, last, total]: [u64; 3] =
             [first.parse().ok()?, last.parse().ok()?, total.parse().ok()?];

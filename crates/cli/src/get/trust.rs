@@ -45,6 +45,9 @@ fn of_this_host() -> Result<Roots, Failure> {
         return Err(Failure::new(Kind::Arguments, message));
     }
     Ok(Roots::from_der(
-        found.certs.into_iter().map(|certificate| certificate.to_vec()),
+        found
+            .certs
+            .into_iter()
+            .map(|certificate| certificate.to_vec()),
     ))
 }

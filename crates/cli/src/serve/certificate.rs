@@ -40,9 +40,8 @@ impl Certificate {
                 chain: chain.clone(),
                 key: key.clone(),
             };
-            let certificates =
-                Certificates::new(identity::read(chain)?, identity::read(key)?)
-                    .map_err(|error| files.failure(&error))?;
+            let certificates = Certificates::new(identity::read(chain)?, identity::read(key)?)
+                .map_err(|error| files.failure(&error))?;
             return Ok(Self {
                 certificates,
                 files: Some(files),

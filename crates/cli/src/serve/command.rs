@@ -4,7 +4,7 @@ use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::time::Duration;
 use std::io::{self, Write as _};
 
-use clearway::http::Server;
+use clearway::http::{Code, Server};
 use clearway::{BuildError, ServerConfig, TransportConfig};
 use serde::Serialize;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -18,6 +18,9 @@ use crate::output::print_json;
 
 /// Where clients connect to unless told.
 const PORT: u16 = 4433;
+
+/// How long clients are told that the server ends, if it has to end at once.
+const FAREWELL: Duration = Duration::from_millis(100);
 
 /// How long tasks may take to notice that all is over.
 const CLEANUP: Duration = Duration::from_secs(1);
@@ -64,10 +67,16 @@ async fn serve(args: &Args) -> Result<(), Failure> {
 async fn end(server: &Server, signals: &mut Signals, args: &Args) -> Result<(), Failure> {
     let name = signals.next().await;
     let open = server.endpoint().open_connections();
-    say!("serve: {name}: finishing, {open} connection(s) open, at most {}", args.drain);
+    say!(
+        "serve: {name}: finishing, {open} connection(s) open, at most {}",
+        args.drain
+    );
     tokio::select! {
         () = server.shutdown(args.drain.0) => Ok(()),
         name = signals.next() => {
+            server.endpoint().close(Code::NO_ERROR.0, b"the server is going away");
+            // For the farewells to leave.
+            let _ = tokio::time::timeout(FAREWELL, server.endpoint().wait_idle()).await;
             let message = format!("ended at once by a second {name}");
             Err(Failure::new(Kind::Interrupted, message))
         }
@@ -99,8 +108,7 @@ impl Signals {
 fn bind(args: &Args, certificate: &Certificate) -> Result<Server, Failure> {
     let mut transport = TransportConfig::default();
     transport.controller = args.controller;
-    let config =
-        ServerConfig::with_certificates(&certificate.certificates).transport(transport);
+    let config = ServerConfig::with_certificates(&certificate.certificates).transport(transport);
     let bind = |address| {
         Server::builder(address, config.clone())
             .shards(usize::from(args.shards))
@@ -110,9 +118,7 @@ fn bind(args: &Args, certificate: &Certificate) -> Result<Server, Failure> {
     let address = args.listen.unwrap_or(any);
     let bound = match (bind(address), args.listen) {
         // Hosts without IPv6.
-        (Err(BuildError::Socket(error)), None)
-            if error.kind() != io::ErrorKind::AddrInUse =>
-        {
+        (Err(BuildError::Socket(error)), None) if error.kind() != io::ErrorKind::AddrInUse => {
             bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT)))
         }
         (bound, _) => bound,

@@ -29,8 +29,7 @@ const INDEX: &str = "index.html";
 
 /// Answers a GET or HEAD. Blocks on the file system.
 pub(super) fn download(root: &Root, request: &request::Parts) -> Response<Content> {
-    let mut response =
-        look_up(root, request).unwrap_or_else(|error| status(status_of(error)));
+    let mut response = look_up(root, request).unwrap_or_else(|error| status(status_of(error)));
     if request.method == Method::HEAD {
         let length = http_body::Body::size_hint(response.body()).exact();
         if let Some(length @ 1..) = length {

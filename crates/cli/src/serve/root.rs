@@ -102,7 +102,13 @@ fn beneath(directory: &OwnedFd, path: &Path, flags: OFlags) -> Result<OwnedFd, E
             path
         };
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        match openat2(directory, name, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
+        match openat2(
+            directory,
+            name,
+            flags | OFlags::CLOEXEC,
+            Mode::empty(),
+            resolve,
+        ) {
             // A kernel before 5.6, or a sandbox that does not know the call.
             Err(Errno::NOSYS) => {}
             opened => return opened,

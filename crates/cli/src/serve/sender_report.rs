@@ -130,10 +130,7 @@ mod tests {
             SenderReport::from_trailers(&trailers)
         };
         let report = parse("weather=3,pacing=7").unwrap();
-        assert_eq!(
-            report.limits,
-            [(Limit::Pacing, Duration::from_micros(7))]
-        );
+        assert_eq!(report.limits, [(Limit::Pacing, Duration::from_micros(7))]);
         for nonsense in ["", "pacing", "pacing=-1", "pacing=1.5", "pacing=1;"] {
             assert_eq!(parse(nonsense), None, "{nonsense}");
         }

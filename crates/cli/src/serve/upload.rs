@@ -173,9 +173,7 @@ impl Half {
         let linked = linkat(at, &temporary, at, &self.name, AtFlags::empty());
         let done = match linked {
             Ok(()) => Ok(true),
-            Err(Errno::EXIST) if only_new => {
-                Err(Refusal::Status(StatusCode::PRECONDITION_FAILED))
-            }
+            Err(Errno::EXIST) if only_new => Err(Refusal::Status(StatusCode::PRECONDITION_FAILED)),
             Err(error) => {
                 let renamed = renameat(at, &temporary, at, &self.name);
                 // Some file systems have no second names.
