@@ -6,8 +6,9 @@ use clearway::{ConnectAnyError, ConnectError, ConnectionError};
 use crate::failure::{Failure, Kind};
 
 /// Alerts about the server's certificate (RFC 8446 §6.2): bad_certificate to
-/// certificate_unknown, unknown_ca, bad_certificate_status_response.
-const ABOUT_CERTIFICATES: [u64; 7] = [42, 43, 44, 45, 46, 48, 113];
+/// certificate_unknown, unknown_ca, decrypt_error (a signature on it or by it is
+/// wrong), bad_certificate_status_response.
+const ABOUT_CERTIFICATES: [u64; 8] = [42, 43, 44, 45, 46, 48, 51, 113];
 
 /// Error codes of QUIC with alerts in them begin here (RFC 9001 §4.8).
 const ALERTS: u64 = 0x100;
