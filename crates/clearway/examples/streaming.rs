@@ -4,6 +4,8 @@
 //! `cargo run --example streaming`
 
 use std::error::Error;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
@@ -18,7 +20,7 @@ use tokio::sync::mpsc;
 
 /// A body fed through a channel by a task that ends with its reader.
 fn ticks(gone: mpsc::UnboundedSender<u32>) -> Body {
-    let (feed, mut pieces) = mpsc::channel::<Result<Frame<Bytes>, BoxError>>(1);
+    let (feed, pieces) = mpsc::channel::<Result<Frame<Bytes>, BoxError>>(1);
     tokio::spawn(async move {
         let mut tick = 0;
         loop {
@@ -31,29 +33,18 @@ fn ticks(gone: mpsc::UnboundedSender<u32>) -> Body {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     });
-    Body::new(StreamBody::new(stream(move |cx| pieces.poll_recv(cx))))
+    Body::new(StreamBody::new(Pieces(pieces)))
 }
 
-/// A stream from a function.
-fn stream<T, F>(poll: F) -> impl futures_core::Stream<Item = T>
-where
-    F: FnMut(&mut std::task::Context<'_>) -> std::task::Poll<Option<T>> + Unpin,
-{
-    struct PollFn<F>(F);
-    impl<T, F> futures_core::Stream for PollFn<F>
-    where
-        F: FnMut(&mut std::task::Context<'_>) -> std::task::Poll<Option<T>> + Unpin,
-    {
-        type Item = T;
+/// What comes out of a channel, as a stream.
+struct Pieces<T>(mpsc::Receiver<T>);
 
-        fn poll_next(
-            mut self: std::pin::Pin<&mut Self>,
-            cx: &mut std::task::Context<'_>,
-        ) -> std::task::Poll<Option<T>> {
-            (self.0)(cx)
-        }
+impl<T> futures_core::Stream for Pieces<T> {
+    type Item = T;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
+        self.0.poll_recv(cx)
     }
-    PollFn(poll)
 }
 
 #[tokio::main]

@@ -509,7 +509,7 @@ fn a_server_that_goes_away_half_way_is_an_error_of_its_own() {
     let text = said(&output);
     assert_eq!(output.status.code(), Some(10), "{text}");
     assert!(
-        text.contains("gone after 1000000 bytes; 1000000 are in "),
+        text.contains(" after 1000000 bytes; 1000000 are in "),
         "{text}"
     );
     assert_eq!(out.names(), ["file.part", "file.part.json"]);

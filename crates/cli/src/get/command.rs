@@ -20,6 +20,9 @@ use crate::output::print_json;
 /// notice.
 const GOODBYE: Duration = Duration::from_secs(1);
 
+/// Threads that wait for disks.
+const WRITERS: usize = 8;
+
 /// Fetches everything and says how it went.
 ///
 /// # Errors
@@ -27,6 +30,7 @@ const GOODBYE: Duration = Duration::from_secs(1);
 pub(crate) fn command(args: Box<Args>) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
+        .max_blocking_threads(WRITERS)
         .enable_all()
         .build()?;
     let outcome = runtime.block_on(get(Arc::from(args)));

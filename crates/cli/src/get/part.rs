@@ -3,13 +3,16 @@
 //! `FILE.part` is what has come, `FILE.part.json` of what content it is. The
 //! second is there before the first gets a byte, and a beginning of other
 //! content is gone before that: whatever moment the program dies at, the two
-//! belong together.
+//! belong together. While one download writes them, no other does.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 /// How much of what is there is asked for again and compared: what a crash of
@@ -50,15 +53,12 @@ impl Part {
     /// If a file cannot be written beside `path`.
     pub(super) fn create(path: &Path, source: Option<&Source>) -> io::Result<Self> {
         let [part, about] = names(path);
-        remove(&part)?;
+        let file = lock(&part, OpenOptions::new().write(true).create(true))?;
+        file.set_len(0)?;
         match source {
             Some(source) => fs::write(&about, serde_json::to_vec(source)?)?,
             None => remove(&about)?,
         }
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .open(&part)?;
         Ok(Self {
             file,
             path: path.to_owned(),
@@ -126,7 +126,7 @@ impl Beginning {
         if source.url != url || !part.exists() {
             return Ok(None);
         }
-        let mut file = OpenOptions::new().read(true).write(true).open(&part)?;
+        let mut file = lock(&part, OpenOptions::new().read(true).write(true))?;
         let length = file.metadata()?.len();
         if length == 0 {
             return Ok(None);
@@ -164,6 +164,25 @@ fn names(path: &Path) -> [PathBuf; 2] {
         name.push(suffix);
         name.into()
     })
+}
+
+/// Opens the part's file for this process alone: two downloads in one file would
+/// be none.
+fn lock(path: &Path, how: &OpenOptions) -> io::Result<File> {
+    let taken = || io::Error::new(io::ErrorKind::WouldBlock, "another download writes there");
+    let file = how.open(path)?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => return Err(taken()),
+        locked => locked?,
+    }
+    // Whoever had it may just have given it its name.
+    let ours = file.metadata()?.ino();
+    let there = fs::metadata(path).map_err(|_| taken())?.ino();
+    if ours == there {
+        Ok(file)
+    } else {
+        Err(taken())
+    }
 }
 
 fn remove(path: &Path) -> io::Result<()> {
@@ -236,6 +255,24 @@ mod tests {
         assert!(Beginning::find(&path, "https://h/b").unwrap().is_none());
         fs::write(dir.path().join("a.part.json"), "nonsense").unwrap();
         assert!(Beginning::find(&path, "https://h/a").unwrap().is_none());
+    }
+
+    #[test]
+    fn one_download_at_a_time_writes_there() {
+        let dir = TestDir::new();
+        let path = dir.path().join("a");
+        let mut part = Part::create(&path, Some(&source())).unwrap();
+        part.write(&[Bytes::from_static(b"x")]).unwrap();
+        for second in [
+            Part::create(&path, None).map(drop),
+            Beginning::find(&path, "https://h/a").map(drop),
+        ] {
+            assert_eq!(second.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        }
+        part.finish().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"x");
+        Part::create(&path, None).unwrap().finish().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"");
     }
 
     #[test]

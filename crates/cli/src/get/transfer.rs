@@ -118,7 +118,8 @@ impl Transfer<'_> {
                 self.done.kept += beginning.offset();
                 Writer::after(self.job.to.clone(), beginning)
             }
-            Some(_) => {
+            Some(stale) => {
+                drop(stale);
                 let text = format!("{}: it has changed: from the beginning", self.job.url);
                 self.progress.say(&text);
                 Writer::new(self.job.to.clone(), self.source(&response))

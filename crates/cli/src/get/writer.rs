@@ -1,9 +1,10 @@
 //! Content on its way from the connection to its destination.
 
+use std::io;
 use std::path::PathBuf;
 
 use bytes::{Buf as _, Bytes};
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::destination::{Destination, Sink};
 use super::part::{Beginning, Source};
@@ -20,6 +21,8 @@ pub(super) struct Writer {
     source: Option<Source>,
     /// `None` until there is a batch: small files take one change of threads.
     sink: Option<Sink>,
+    /// The batch before, while the next is gathered.
+    writing: Option<JoinHandle<io::Result<Sink>>>,
     batch: Vec<Bytes>,
     gathered: usize,
     /// What the content has to begin with: it is there already.
@@ -37,6 +40,7 @@ impl Writer {
             to,
             source,
             sink: None,
+            writing: None,
             batch: Vec::new(),
             gathered: 0,
             expected: Bytes::new(),
@@ -76,24 +80,33 @@ impl Writer {
         self.gathered >= BATCH
     }
 
-    /// Writes what was gathered.
+    /// Begins to write what was gathered, once the batch before is written.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If that could not be.
     pub(super) async fn flush(&mut self) -> Result<(), Failure> {
+        self.settle().await?;
         let batch = self.take();
         let (sink, to) = (self.sink.take(), self.to.clone());
         let source = self.source.clone();
-        let write = move || {
+        self.writing = Some(spawn_blocking(move || {
             let mut sink = match sink {
                 Some(sink) => sink,
                 None => to.open(source.as_ref())?,
             };
             sink.write(&batch).map(|()| sink)
+        }));
+        Ok(())
+    }
+
+    /// Waits until the batch before is written.
+    async fn settle(&mut self) -> Result<(), Failure> {
+        let Some(writing) = self.writing.take() else {
+            return Ok(());
         };
-        let sink = spawn_blocking(write).await.map_err(std::io::Error::other);
-        let sink = sink.and_then(|written| written);
-        self.sink = Some(sink.map_err(|error| self.failure(&error))?);
+        let written = writing.await.map_err(io::Error::other);
+        let written = written.and_then(|written| written);
+        self.sink = Some(written.map_err(|error| self.failure(&error))?);
         Ok(())
     }
 
@@ -102,6 +115,7 @@ impl Writer {
     /// # Errors
     /// If it cannot be written or get its name.
     pub(super) async fn finish(mut self) -> Result<(), Failure> {
+        self.settle().await?;
         let batch = self.take();
         let (sink, to) = (self.sink.take(), self.to.clone());
         let write = move || {
@@ -113,7 +127,7 @@ impl Writer {
             sink.write(&batch)?;
             sink.finish()
         };
-        let finished = spawn_blocking(write).await.map_err(std::io::Error::other);
+        let finished = spawn_blocking(write).await.map_err(io::Error::other);
         finished
             .and_then(|finished| finished)
             .map_err(|error| self.failure(&error))
@@ -122,8 +136,10 @@ impl Writer {
     /// The rest will not come. What can be gone on with is kept: where, and how
     /// many bytes.
     pub(super) async fn abandon(mut self) -> Option<(PathBuf, u64)> {
+        self.settle().await.ok()?;
         if self.source.is_some() || self.sink.is_some() {
             self.flush().await.ok()?;
+            self.settle().await.ok()?;
         }
         let sink = self.sink.take()?;
         spawn_blocking(move || sink.abandon()).await.ok()?
@@ -134,7 +150,7 @@ impl Writer {
         std::mem::take(&mut self.batch)
     }
 
-    fn failure(&self, error: &std::io::Error) -> Failure {
+    fn failure(&self, error: &io::Error) -> Failure {
         Failure::caused(Kind::Output, format!("cannot write {}", self.to), error)
     }
 }

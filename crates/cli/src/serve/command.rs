@@ -19,6 +19,10 @@ use crate::output::print_json;
 /// Where clients connect to unless told.
 const PORT: u16 = 4433;
 
+/// Threads that wait for disks: enough to keep several busy, and few enough that
+/// thousands of small files do not become thousands of changes of threads.
+const READERS: usize = 16;
+
 /// How long clients are told that the server ends, if it has to end at once.
 const FAREWELL: Duration = Duration::from_millis(100);
 
@@ -33,6 +37,7 @@ const CLEANUP: Duration = Duration::from_secs(1);
 pub(crate) fn command(args: &Args) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
+        .max_blocking_threads(READERS)
         .enable_all()
         .build()?;
     let outcome = runtime.block_on(serve(args));
@@ -54,7 +59,7 @@ async fn serve(args: &Args) -> Result<(), Failure> {
     // It takes no more connections as soon as the end begins, which takes longer.
     let serving = async {
         server.serve(site).await;
-        core::future::pending().await
+        core::future::pending::<()>().await;
     };
     tokio::select! {
         () = serving => Ok(()),

@@ -14,6 +14,7 @@ use crate::output::print_json;
 pub(super) struct Entry {
     json: bool,
     begun: Instant,
+    broken_off: bool,
     line: Line,
 }
 
@@ -29,7 +30,7 @@ struct Line {
     received: u64,
     /// Of the response's body, handed to the transport.
     sent: u64,
-    /// Whether all of the response was.
+    /// Whether request and response came to their ends.
     complete: bool,
     milliseconds: f64,
 }
@@ -55,6 +56,7 @@ impl Entry {
         Self {
             json,
             begun: Instant::now(),
+            broken_off: false,
             line,
         }
     }
@@ -71,8 +73,14 @@ impl Entry {
         self.line.sent += bytes as u64;
     }
 
+    /// The request did not come to its end.
+    pub(super) fn broken_off(&mut self) {
+        self.broken_off = true;
+    }
+
+    /// All of the response was sent.
     pub(super) fn complete(&mut self) {
-        self.line.complete = true;
+        self.line.complete = !self.broken_off;
     }
 }
 

@@ -60,8 +60,8 @@ pub(super) async fn upload(
         Err(Refusal::Status(refused)) => status(refused),
         Err(Refusal::System(Errno::ISDIR | Errno::NOTEMPTY)) => status(StatusCode::CONFLICT),
         Err(Refusal::System(error)) => status(status_of(error)),
-        Err(Refusal::BrokenOff(error)) => {
-            say!("upload of {} broken off: {error}", request.uri.path());
+        Err(Refusal::BrokenOff(_)) => {
+            entry.broken_off();
             status(StatusCode::BAD_REQUEST)
         }
     }
@@ -104,19 +104,22 @@ async fn store(
             }
         }
     };
-    let mut half = spawn_blocking(begin).await??;
+    let mut writing = spawn_blocking(begin);
     let mut batch: Vec<Bytes> = Vec::new();
     let mut gathered = 0;
     while let Some(piece) = body.chunk().await.map_err(Refusal::BrokenOff)? {
         entry.received(piece.len() as u64);
         gathered += piece.len();
         batch.push(piece);
+        // While one batch is written, the next is gathered.
         if gathered >= BATCH {
+            let half = writing.await??;
             let full = std::mem::take(&mut batch);
-            half = spawn_blocking(move || half.write(&full)).await??;
+            writing = spawn_blocking(move || half.write(&full).map_err(Refusal::System));
             gathered = 0;
         }
     }
+    let half = writing.await??;
     let finish = move || half.write(&batch)?.finish(only_new);
     spawn_blocking(finish).await?
 }
