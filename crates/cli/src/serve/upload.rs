@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use clearway::http::{Error, Incoming};
+use clearway::http::Incoming;
 use http::header::{CONTENT_RANGE, IF_NONE_MATCH};
 use http::{Response, StatusCode, request};
 use rustix::fs::{AtFlags, Mode, OFlags, linkat, openat, renameat, unlinkat};
@@ -32,7 +32,7 @@ enum Refusal {
     Status(StatusCode),
     System(Errno),
     /// The client broke off.
-    BrokenOff(Error),
+    BrokenOff,
 }
 
 impl From<Errno> for Refusal {
@@ -60,7 +60,7 @@ pub(super) async fn upload(
         Err(Refusal::Status(refused)) => status(refused),
         Err(Refusal::System(Errno::ISDIR | Errno::NOTEMPTY)) => status(StatusCode::CONFLICT),
         Err(Refusal::System(error)) => status(status_of(error)),
-        Err(Refusal::BrokenOff(_)) => {
+        Err(Refusal::BrokenOff) => {
             entry.broken_off();
             status(StatusCode::BAD_REQUEST)
         }
@@ -107,7 +107,7 @@ async fn store(
     let mut writing = spawn_blocking(begin);
     let mut batch: Vec<Bytes> = Vec::new();
     let mut gathered = 0;
-    while let Some(piece) = body.chunk().await.map_err(Refusal::BrokenOff)? {
+    while let Some(piece) = body.chunk().await.map_err(|_| Refusal::BrokenOff)? {
         entry.received(piece.len() as u64);
         gathered += piece.len();
         batch.push(piece);
