@@ -21,7 +21,7 @@ use crate::output::print_json;
 const GOODBYE: Duration = Duration::from_secs(1);
 
 /// Threads that wait for disks.
-const WRITERS: usize = 8;
+const WRITERS: usize = 4;
 
 /// Fetches everything and says how it went.
 ///
