@@ -341,3 +341,15 @@ async fn a_body_is_readable_as_http_bodies_are() {
     let body: Incoming = response.into_body();
     assert_eq!(body.collect().await.unwrap().to_bytes(), "abc");
 }
+
+#[tokio::test]
+async fn a_connection_made_beforehand_is_the_one_requests_use() {
+    let (_server, url) = serve(Router::new().route("/", get(async || "hello")));
+    let client = client();
+    let made = client.connect(&url.parse().unwrap()).await.unwrap();
+    let response = client.get(&url).await.unwrap();
+    let used = response.extensions().get::<Connection>().unwrap();
+    assert_eq!(made.id(), used.id());
+    let nowhere = client.connect(&"/path".parse().unwrap()).await;
+    assert!(matches!(nowhere, Err(Error::Url(..))), "{nowhere:?}");
+}

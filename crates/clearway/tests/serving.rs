@@ -339,3 +339,22 @@ async fn certificates_are_replaced_without_a_restart() {
         assert_eq!(ask(connection, b"still here").await, b"still here");
     }
 }
+
+/// Clones of client settings share their tickets, whatever endpoints use them.
+#[tokio::test]
+async fn clones_of_client_settings_resume_each_others_sessions() {
+    let server = Endpoint::server(LOOPBACK, server_config()).unwrap();
+    let address = server.local_addr();
+    tokio::spawn(async move { server.serve(echo).await });
+    let config = ClientConfig::with_roots(common::IDENTITY.certificate_pem()).unwrap();
+    let mut resumed = Vec::new();
+    for _ in 0..2 {
+        let config = config.clone().alpn(["test"]);
+        let endpoint = Endpoint::client(LOOPBACK, config).unwrap();
+        let connection = endpoint.connect(address, "localhost").await.unwrap();
+        // The ticket comes with or before the answer.
+        assert_eq!(ask(&connection, b"hello").await, b"hello");
+        resumed.push(connection.resumed());
+    }
+    assert_eq!(resumed, [false, true]);
+}

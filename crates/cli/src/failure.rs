@@ -14,6 +14,10 @@ Exit codes:
   4  the connection failed
   5  the content received is not what was sent
   6  it took too long
+  7  the server's certificate was refused
+  8  the output cannot be written
+  9  the server answered with an HTTP status of 400 or above
+  10  the transfer broke off before its end
   130  it was interrupted by a signal";
 
 /// What kind of thing went wrong.
@@ -32,6 +36,14 @@ pub(crate) enum Kind {
     Content = 5,
     /// The time was up.
     Timeout = 6,
+    /// The server's certificate is not to be trusted.
+    Certificate = 7,
+    /// The output cannot be written.
+    Output = 8,
+    /// An HTTP status of 400 or above.
+    Status = 9,
+    /// The server or the network stopped in the middle.
+    Incomplete = 10,
     /// A signal ended it.
     Interrupted = 130,
 }
@@ -128,6 +140,10 @@ mod tests {
             Kind::Connection,
             Kind::Content,
             Kind::Timeout,
+            Kind::Certificate,
+            Kind::Output,
+            Kind::Status,
+            Kind::Incomplete,
             Kind::Interrupted,
         ] {
             let line = format!("\n  {}  ", kind as u8);

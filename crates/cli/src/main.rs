@@ -5,12 +5,14 @@ mod say;
 
 mod demo;
 mod failure;
+mod get;
 mod identity;
 mod interrupt;
 mod lab;
 mod output;
 mod raw;
 mod relay;
+mod serve;
 mod size;
 
 use std::process::ExitCode;
@@ -35,6 +37,9 @@ enum Command {
     /// Download through a network in which congestion controllers have died.
     #[command(long_about = demo::ABOUT)]
     Demo(Box<demo::Args>),
+    /// Fetch URLs over HTTP/3, or upload to them.
+    #[command(long_about = get::ABOUT)]
+    Get(Box<get::Args>),
     /// Put congestion controllers through networks in virtual time.
     #[command(long_about = lab::ABOUT, subcommand)]
     Lab(lab::Command),
@@ -44,14 +49,19 @@ enum Command {
     /// Put a network with loss, delay and a bottleneck between two UDP programs.
     #[command(long_about = relay::ABOUT)]
     Relay(Box<relay::Args>),
+    /// Serve a directory over HTTP/3.
+    #[command(long_about = serve::ABOUT)]
+    Serve(Box<serve::Args>),
 }
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Demo(args) => demo::command(&args),
+        Command::Get(args) => get::command(args),
         Command::Lab(command) => lab::command(&command),
         Command::Raw(command) => raw::command(&command),
         Command::Relay(args) => relay::command(&args),
+        Command::Serve(args) => serve::command(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

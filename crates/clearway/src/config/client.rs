@@ -87,6 +87,12 @@ impl ClientConfig {
         self.crypto(|crypto| crypto.early_data(offer))
     }
 
+    /// Append every connection's secrets to the file that `SSLKEYLOGFILE` names,
+    /// if it does, so that a recorded connection can be read.
+    pub fn key_log_from_env(self) -> Self {
+        self.crypto(ClientCrypto::key_log_from_env)
+    }
+
     /// Where tickets and tokens are remembered.
     pub fn sessions(mut self, sessions: Arc<ClientSessions>) -> Self {
         self.sessions = sessions.clone();

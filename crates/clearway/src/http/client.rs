@@ -151,6 +151,16 @@ impl Client {
         }
     }
 
+    /// Makes the connection that requests for `url` use, unless it is there
+    /// already: so that the first request does not wait for it, or to wait no
+    /// longer than one likes.
+    ///
+    /// # Errors
+    /// If the URL is none, the host has no address or no connection comes about.
+    pub async fn connect(&self, url: &Uri) -> Result<Connection, Error> {
+        self.connection(&Origin::of(url)?).await
+    }
+
     /// The connection to a server that is open already, or a new one.
     ///
     /// # Errors
@@ -167,12 +177,12 @@ impl Client {
         {
             return Ok(connection.clone());
         }
-        let connection = self.connect(origin).await?;
+        let connection = self.reach(origin).await?;
         *kept = Some(connection.clone());
         Ok(connection)
     }
 
-    async fn connect(&self, origin: &Origin) -> Result<Connection, Error> {
+    async fn reach(&self, origin: &Origin) -> Result<Connection, Error> {
         let Origin { host, port } = origin;
         let addresses: Vec<SocketAddr> = match host.parse::<IpAddr>() {
             Ok(ip) => vec![SocketAddr::new(ip, *port)],

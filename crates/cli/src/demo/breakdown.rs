@@ -77,14 +77,14 @@ const WHOLE: u64 = 10_000;
 
 /// The shares of a connection's life, which sum to exactly 100 %.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Breakdown {
+pub(crate) struct Breakdown {
     /// Basis points, by reason.
     shares: [u64; Reason::ALL.len()],
 }
 
 impl Breakdown {
     /// From the transport's record; `None` if no time has passed.
-    pub(super) fn new(limits: &[(Limit, Duration)]) -> Option<Self> {
+    pub(crate) fn new(limits: &[(Limit, Duration)]) -> Option<Self> {
         let mut nanos = [0_u128; Reason::ALL.len()];
         for &(limit, time) in limits {
             nanos[Reason::of(limit) as usize] += time.as_nanos();
@@ -96,7 +96,7 @@ impl Breakdown {
     }
 
     /// In one line, the largest share first; what did not occur is left out.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let mut present: Vec<_> = Reason::ALL
             .into_iter()
             .map(|reason| (reason, self.shares[reason as usize]))

@@ -14,4 +14,5 @@ mod series;
 mod site;
 
 pub(crate) use args::{ABOUT, Args};
+pub(crate) use breakdown::Breakdown;
 pub(crate) use command::command;

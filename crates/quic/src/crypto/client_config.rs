@@ -1,12 +1,13 @@
 //! How a client does TLS. Certificates are verified unless the caller asks for
 //! the opposite in so many words.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{Resumption, WebPkiServerVerifier};
+use rustls::client::{ResolvesClientCert, Resumption, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::time_provider::TimeProvider;
 use rustls::{
     ClientConfig, DigitallySignedStruct, KeyLog, KeyLogFile, RootCertStore, SignatureScheme,
@@ -64,6 +65,17 @@ pub struct ClientCrypto {
     identity: Option<Identity>,
     early_data: bool,
     sessions: Arc<ClientSessions>,
+    /// Made once for all clones.
+    parties: Arc<OnceLock<Parties>>,
+}
+
+/// Who is trusted and who we are. A ticket is good only together with the very
+/// objects it was obtained with, so that clones, which share tickets, have to
+/// share these too.
+#[derive(Clone, Debug)]
+struct Parties {
+    verifier: Arc<dyn ServerCertVerifier>,
+    ourselves: Arc<dyn ResolvesClientCert>,
 }
 
 impl ClientCrypto {
@@ -91,12 +103,14 @@ impl ClientCrypto {
             identity: None,
             early_data: true,
             sessions: Arc::new(ClientSessions::default()),
+            parties: Arc::default(),
         }
     }
 
     /// The certificate to show to servers that ask.
     pub fn identity(mut self, identity: Identity) -> Self {
         self.identity = Some(identity);
+        self.parties = Arc::default();
         self
     }
 
@@ -123,20 +137,54 @@ impl ClientCrypto {
     /// length.
     pub fn build(self) -> Result<Arc<ClientConfig>, ConfigError> {
         let provider = self.common.algorithms.provider()?;
-        let verifier = self.trust.verifier(&provider)?;
-        let builder = ClientConfig::builder_with_details(provider, self.common.wall_clock.clone())
-            .with_protocol_versions(&[&rustls::version::TLS13])?
-            .dangerous()
-            .with_custom_certificate_verifier(verifier);
-        let mut config = match self.identity {
-            Some(identity) => builder.with_client_auth_cert(identity.chain, identity.key)?,
-            None => builder.with_no_client_auth(),
+        let parties = match self.parties.get() {
+            Some(parties) => parties.clone(),
+            None => {
+                let made = Parties::new(self.trust, self.identity, &provider)?;
+                self.parties.get_or_init(|| made).clone()
+            }
         };
+        let mut config =
+            ClientConfig::builder_with_details(provider, self.common.wall_clock.clone())
+                .with_protocol_versions(&[&rustls::version::TLS13])?
+                .dangerous()
+                .with_custom_certificate_verifier(parties.verifier)
+                .with_client_cert_resolver(parties.ourselves);
         self.common
             .finish(&mut config.alpn_protocols, &mut config.key_log)?;
         config.resumption = Resumption::store(self.sessions);
         config.enable_early_data = self.early_data;
         Ok(Arc::new(config))
+    }
+}
+
+impl Parties {
+    fn new(
+        trust: Trust,
+        identity: Option<Identity>,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<Self, ConfigError> {
+        Ok(Self {
+            verifier: trust.verifier(provider)?,
+            ourselves: match identity {
+                Some(identity) => Arc::new(SingleCertAndKey::from(identity.into_certified_key()?)),
+                None => Arc::new(Nobody),
+            },
+        })
+    }
+}
+
+/// A client without a certificate.
+#[derive(Debug)]
+struct Nobody;
+
+impl ResolvesClientCert for Nobody {
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        None
+    }
+
+    fn has_certs(&self) -> bool {
+        false
     }
 }
 

@@ -1,0 +1,77 @@
+//! A response without an end in sight: the client prints each piece when it
+//! comes, and the server hears at once when the client has had enough.
+//!
+//! `cargo run --example streaming`
+
+use std::error::Error;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::routing::get;
+use bytes::Bytes;
+use clearway::http::{BoxError, Client, Server};
+use clearway::{ClientConfig, DevelopmentIdentity, ServerConfig};
+use http_body::Frame;
+use http_body_util::StreamBody;
+use tokio::sync::mpsc;
+
+/// A body fed through a channel by a task that ends with its reader.
+fn ticks(gone: mpsc::UnboundedSender<u32>) -> Body {
+    let (feed, pieces) = mpsc::channel::<Result<Frame<Bytes>, BoxError>>(1);
+    tokio::spawn(async move {
+        let mut tick = 0;
+        loop {
+            let piece = Frame::data(Bytes::from(format!("tick {tick}\n")));
+            if feed.send(Ok(piece)).await.is_err() {
+                let _ = gone.send(tick);
+                return;
+            }
+            tick += 1;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    Body::new(StreamBody::new(Pieces(pieces)))
+}
+
+/// What comes out of a channel, as a stream.
+struct Pieces<T>(mpsc::Receiver<T>);
+
+impl<T> futures_core::Stream for Pieces<T> {
+    type Item = T;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
+        self.0.poll_recv(cx)
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let identity = DevelopmentIdentity::generate(["localhost"])?;
+    let config = ServerConfig::with_identity(identity.certificate_pem(), identity.key_pem())?;
+    let server = Server::bind("127.0.0.1:0".parse()?, config)?;
+    let url = format!("https://localhost:{}/ticks", server.local_addr().port());
+    let (gone, mut hears) = mpsc::unbounded_channel();
+    let router = Router::new().route("/ticks", get(move || async move { ticks(gone) }));
+    let serving = tokio::spawn({
+        let server = server.clone();
+        async move { server.serve(router).await }
+    });
+
+    let client = Client::new(ClientConfig::with_roots(identity.certificate_pem())?)?;
+    let mut response = client.get(&url).await?;
+    for _ in 0..5 {
+        let piece = response.body_mut().chunk().await?.ok_or("an early end")?;
+        print!("{}", String::from_utf8_lossy(&piece));
+    }
+    // Whoever drops a body before its end asks the server to stop.
+    drop(response);
+    let ticks = hears.recv().await.ok_or("the server never heard")?;
+    println!("the server stopped before tick {ticks}");
+
+    server.shutdown(Duration::from_secs(5)).await;
+    serving.await?;
+    Ok(())
+}

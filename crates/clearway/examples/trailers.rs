@@ -1,0 +1,99 @@
+//! Fields after the body: a checksum of what was sent, known only when all of it
+//! was. And a body that fails is never taken for a whole one.
+//!
+//! `cargo run --example trailers`
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::error::Error;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::routing::get;
+use bytes::Bytes;
+use clearway::http::{Client, Server};
+use clearway::{ClientConfig, DevelopmentIdentity, ServerConfig};
+use http::{HeaderMap, Response};
+use http_body::Frame;
+
+/// Adler-32 (RFC 1950 §8.2).
+fn checksum(sum: u32, data: &[u8]) -> u32 {
+    let (a, b) = data
+        .iter()
+        .fold((sum & 0xffff, sum >> 16), |(a, b), &byte| {
+            let a = (a + u32::from(byte)) % 65_521;
+            (a, (b + a) % 65_521)
+        });
+    b << 16 | a
+}
+
+/// Pieces, then the checksum over them.
+struct Summed {
+    pieces: VecDeque<Bytes>,
+    sum: Option<u32>,
+}
+
+impl http_body::Body for Summed {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if let Some(piece) = self.pieces.pop_front() {
+            self.sum = self.sum.map(|sum| checksum(sum, &piece));
+            return Poll::Ready(Some(Ok(Frame::data(piece))));
+        }
+        let trailers = self.sum.take().map(|sum| {
+            let mut trailers = HeaderMap::new();
+            trailers.insert("x-checksum", sum.into());
+            Ok(Frame::trailers(trailers))
+        });
+        Poll::Ready(trailers)
+    }
+}
+
+async fn summed() -> Response<Body> {
+    let body = Summed {
+        pieces: (0..100).map(|n| vec![n; 10_000].into()).collect(),
+        sum: Some(1),
+    };
+    let mut response = Response::new(Body::new(body));
+    let headers = response.headers_mut();
+    // Who knows of it beforehand can get ready (RFC 9110 §6.6.2).
+    headers.insert("trailer", http::HeaderValue::from_static("x-checksum"));
+    response
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let identity = DevelopmentIdentity::generate(["localhost"])?;
+    let config = ServerConfig::with_identity(identity.certificate_pem(), identity.key_pem())?;
+    let server = Server::bind("127.0.0.1:0".parse()?, config)?;
+    let url = format!("https://localhost:{}/", server.local_addr().port());
+    let serving = tokio::spawn({
+        let server = server.clone();
+        async move { server.serve(Router::new().route("/", get(summed))).await }
+    });
+
+    let client = Client::new(ClientConfig::with_roots(identity.certificate_pem())?)?;
+    let mut response = client.get(&url).await?;
+    let mut sum = 1;
+    while let Some(piece) = response.body_mut().chunk().await? {
+        sum = checksum(sum, &piece);
+    }
+    let trailers = response.body().trailers().ok_or("no trailers")?;
+    println!(
+        "we have {sum}, the server says {:?}",
+        trailers["x-checksum"]
+    );
+    assert_eq!(trailers["x-checksum"], sum.to_string().as_str());
+
+    server.shutdown(Duration::from_secs(5)).await;
+    serving.await?;
+    Ok(())
+}

@@ -1,0 +1,87 @@
+//! An upload larger than memory has to be: the server counts what arrives,
+//! piece by piece, at the pace at which it reads.
+//!
+//! `cargo run --example uploads`
+
+use std::error::Error;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::routing::put;
+use bytes::Bytes;
+use clearway::http::{BoxError, Client, Server};
+use clearway::{ClientConfig, DevelopmentIdentity, ServerConfig};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt as _;
+
+const PIECES: u64 = 640;
+const PIECE: usize = 100_000;
+
+/// A body made as it is sent: here the same piece again and again, in earnest
+/// what a file or a camera gives.
+struct Made {
+    piece: Bytes,
+    left: u64,
+}
+
+impl Body for Made {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let Some(left) = self.left.checked_sub(1) else {
+            return Poll::Ready(None);
+        };
+        self.left = left;
+        Poll::Ready(Some(Ok(Frame::data(self.piece.clone()))))
+    }
+
+    /// Known, so that the request has a `content-length`.
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left * self.piece.len() as u64)
+    }
+}
+
+/// Reads an upload without ever holding more than a piece of it.
+async fn count(request: Request) -> Result<String, String> {
+    let announced = request.headers().get("content-length").cloned();
+    let mut body = request.into_body();
+    let mut bytes = 0;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| error.to_string())?;
+        bytes += frame.data_ref().map_or(0, Bytes::len);
+    }
+    Ok(format!("{bytes} bytes of {announced:?}"))
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let identity = DevelopmentIdentity::generate(["localhost"])?;
+    let config = ServerConfig::with_identity(identity.certificate_pem(), identity.key_pem())?;
+    let server = Server::bind("127.0.0.1:0".parse()?, config)?;
+    let url = format!("https://localhost:{}/", server.local_addr().port());
+    let serving = tokio::spawn({
+        let server = server.clone();
+        async move { server.serve(Router::new().route("/", put(count))).await }
+    });
+
+    let client = Client::new(ClientConfig::with_roots(identity.certificate_pem())?)?;
+    let body = Made {
+        piece: vec![7; PIECE].into(),
+        left: PIECES,
+    };
+    let mut response = client.request(http::Request::put(url).body(body)?).await?;
+    let answer = response.body_mut().text(1_000).await?;
+    println!("the server got {answer}");
+    assert!(answer.starts_with("64000000 bytes"));
+
+    server.shutdown(Duration::from_secs(5)).await;
+    serving.await?;
+    Ok(())
+}

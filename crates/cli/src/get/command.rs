@@ -1,0 +1,91 @@
+//! `clearway get` from start to end.
+
+use core::time::Duration;
+use std::sync::Arc;
+use std::time::Instant;
+
+use clearway::http::Client;
+
+use super::Args;
+use super::cause::failure;
+use super::fetch::Fetch;
+use super::job::jobs;
+use super::summary::Summary;
+use super::trust;
+use crate::failure::{Failure, Kind};
+use crate::interrupt::unless_interrupted;
+use crate::output::print_json;
+
+/// How long servers may take to hear that we are done, and transfers cut off to
+/// notice.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+/// Threads that wait for disks.
+const WRITERS: usize = 4;
+
+/// Fetches everything and says how it went.
+///
+/// # Errors
+/// See [`Kind`]; with several URLs, the first failure's.
+pub(crate) fn command(args: Box<Args>) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .max_blocking_threads(WRITERS)
+        .enable_all()
+        .build()?;
+    let outcome = runtime.block_on(get(Arc::from(args)));
+    // Transfers cut off clean up, but an output that blocks is not waited for.
+    runtime.shutdown_timeout(GOODBYE);
+    outcome
+}
+
+async fn get(args: Arc<Args>) -> Result<(), Failure> {
+    let jobs = jobs(&args)?;
+    let only = (jobs.len() == 1).then(|| jobs[0].url.to_string());
+    let client = Client::new(trust::config(&args)?).map_err(|error| failure("get", &error))?;
+    let fetch = Fetch::new(args.clone(), client.clone(), jobs);
+    let begun = Instant::now();
+    let outcome = unless_interrupted(within(&args, fetch.run()))
+        .await
+        .and_then(|outcome| outcome);
+    let time = begun.elapsed();
+    fetch.progress().clear();
+    let (summary, outcome) = {
+        let tally = fetch.tally();
+        let outcome = outcome.and_then(|()| match &tally.failure {
+            None => Ok(()),
+            Some(failure) if only.is_some() => Err(failure.clone()),
+            Some(failure) => {
+                let all = tally.done + tally.failed;
+                let message = format!("{} of {all} failed; first: {failure}", tally.failed);
+                Err(Failure::new(failure.kind, message))
+            }
+        });
+        (Summary::of(&tally, time, outcome.as_ref().err()), outcome)
+    };
+    let _ = tokio::time::timeout(GOODBYE, client.close()).await;
+    // A failure is one line.
+    if outcome.is_ok() && !args.silent {
+        say!("{}", summary.text());
+    }
+    if args.json {
+        print_json(&summary)?;
+    }
+    outcome
+}
+
+/// Runs `work` no longer than allowed.
+async fn within(
+    args: &Args,
+    work: impl Future<Output = Result<(), Failure>>,
+) -> Result<(), Failure> {
+    let Some(limit) = args.max_time else {
+        return work.await;
+    };
+    tokio::time::timeout(limit.0, work)
+        .await
+        .unwrap_or_else(|_| {
+            let message = format!("not done after {limit}");
+            Err(Failure::new(Kind::Timeout, message))
+        })
+}

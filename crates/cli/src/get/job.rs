@@ -1,0 +1,193 @@
+//! What there is to fetch, and where it goes.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::io::Read as _;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::{Path, PathBuf};
+
+use http::Uri;
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
+
+use super::Args;
+use super::destination::Destination;
+use crate::failure::{Failure, Kind};
+use crate::identity;
+
+/// One URL.
+#[derive(Clone, Debug)]
+pub(super) struct Job {
+    pub(super) url: Uri,
+    pub(super) to: Destination,
+}
+
+/// Everything the command line asks for.
+///
+/// # Errors
+/// If a URL is none, or two of them would end in one file.
+pub(super) fn jobs(args: &Args) -> Result<Vec<Job>, Failure> {
+    let mut texts = args.url.clone();
+    if let Some(file) = &args.urls {
+        let list = list(file)?;
+        let lines = list.lines().map(str::trim);
+        texts.extend(lines.filter(|line| !line.is_empty()).map(str::to_owned));
+    }
+    if !args.output.is_empty() && args.output.len() != texts.len() {
+        let message = format!("{} URLs, but -o {} times", texts.len(), args.output.len());
+        return Err(Failure::new(Kind::Arguments, message));
+    }
+    let mut taken = BTreeSet::new();
+    let mut jobs = Vec::with_capacity(texts.len());
+    for (i, text) in texts.iter().enumerate() {
+        let mut url = parse(text)?;
+        if let Some(file) = &args.upload {
+            url = with_name(url, file)?;
+        }
+        let file = match args.output.get(i) {
+            Some(file) => Some(file.clone()),
+            None if args.remote_name => Some(remote_name(&url)?),
+            None => None,
+        };
+        let to = match file {
+            None => Destination::Stdout,
+            Some(file) => {
+                let dir = args.output_dir.as_deref().unwrap_or(Path::new(""));
+                let file = dir.join(file);
+                if !taken.insert(file.clone()) {
+                    let message = format!("{}: two URLs would be written there", file.display());
+                    return Err(Failure::new(Kind::Arguments, message));
+                }
+                Destination::of(file)
+            }
+        };
+        jobs.push(Job { url, to });
+    }
+    Ok(jobs)
+}
+
+/// The text of a list of URLs.
+fn list(file: &Path) -> Result<String, Failure> {
+    let bytes = if file == Path::new("-") {
+        let mut bytes = Vec::new();
+        std::io::stdin()
+            .read_to_end(&mut bytes)
+            .map_err(|error| Failure::caused(Kind::Arguments, "cannot read stdin", &error))?;
+        bytes
+    } else {
+        identity::read(file)?
+    };
+    String::from_utf8(bytes)
+        .map_err(|error| Failure::caused(Kind::Arguments, file.display(), &error))
+}
+
+fn parse(text: &str) -> Result<Uri, Failure> {
+    let bad = |why: &str| Failure::new(Kind::Arguments, format!("{text:?} is no URL: {why}"));
+    let whole = if text.contains("://") {
+        text.to_owned()
+    } else {
+        format!("https://{text}")
+    };
+    let url: Uri = whole
+        .parse()
+        .map_err(|error: http::uri::InvalidUri| bad(&error.to_string()))?;
+    if url.scheme_str() != Some("https") {
+        return Err(bad("HTTP/3 is for https"));
+    }
+    if url.host().is_none_or(str::is_empty) {
+        return Err(bad("it names no host"));
+    }
+    // Somebody typed it to the world's log files otherwise.
+    if url
+        .authority()
+        .is_some_and(|authority| authority.as_str().contains('@'))
+    {
+        return Err(bad(
+            "user names and passwords go into -H 'authorization: …'",
+        ));
+    }
+    Ok(url)
+}
+
+/// The URL with the file's name where it ends with a slash.
+fn with_name(url: Uri, file: &Path) -> Result<Uri, Failure> {
+    if !url.path().ends_with('/') {
+        return Ok(url);
+    }
+    let bad = || {
+        let message = format!("{}: no name for the end of {url}", file.display());
+        Failure::new(Kind::Arguments, message)
+    };
+    let name = file.file_name().ok_or_else(bad)?;
+    let name = percent_encode(name.as_encoded_bytes(), NON_ALPHANUMERIC).to_string();
+    let query = url
+        .query()
+        .map_or_else(String::new, |query| format!("?{query}"));
+    let mut parts = url.clone().into_parts();
+    let path = format!("{}{name}{query}", url.path());
+    parts.path_and_query = Some(path.parse().map_err(|_| bad())?);
+    Uri::from_parts(parts).map_err(|_| bad())
+}
+
+/// The last part of the URL's path as a file name: never one that leads
+/// elsewhere.
+fn remote_name(url: &Uri) -> Result<PathBuf, Failure> {
+    let last = url.path().rsplit('/').next().unwrap_or_default();
+    let name: Vec<u8> = percent_decode_str(last).collect();
+    let bad =
+        matches!(&name[..], b"" | b"." | b"..") || name.iter().any(|byte| matches!(byte, b'/' | 0));
+    if bad {
+        let message = format!("{url} ends with no file name; use -o");
+        return Err(Failure::new(Kind::Arguments, message));
+    }
+    Ok(OsString::from_vec(name).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(url: &str) -> Option<String> {
+        let name = remote_name(&parse(url).unwrap()).ok()?;
+        Some(name.to_str().unwrap().to_owned())
+    }
+
+    #[test]
+    fn names_never_lead_elsewhere() {
+        for (url, expected) in [
+            ("https://h/a/b.txt?x=/y", Some("b.txt")),
+            ("h/a%20b", Some("a b")),
+            ("h:1/%2e%2e%2e", Some("...")),
+            ("h", None),
+            ("h/a/", None),
+            ("h/..", None),
+            ("h/%2e%2e", None),
+            ("h/..%2f..%2fetc%2fpasswd", None),
+            ("h/a%00", None),
+        ] {
+            assert_eq!(name(url).as_deref(), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_url_is_said() {
+        for (url, why) in [
+            ("http://h/", "https"),
+            ("ftp://h/", "https"),
+            ("", "empty"),
+            ("https://", "no URL"),
+            ("a b", "invalid"),
+            ("user:word@h/", "authorization"),
+        ] {
+            let failure = parse(url).unwrap_err();
+            assert_eq!(failure.kind, Kind::Arguments);
+            assert!(failure.message.contains(why), "{url}: {failure}");
+        }
+    }
+
+    #[test]
+    fn uploads_to_a_directory_keep_their_name() {
+        let url = |text| with_name(parse(text).unwrap(), Path::new("x/a b")).unwrap();
+        assert_eq!(url("h/d/?q").to_string(), "https://h/d/a%20b?q");
+        assert_eq!(url("h/d").to_string(), "https://h/d");
+    }
+}

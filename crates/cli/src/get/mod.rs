@@ -1,0 +1,26 @@
+//! `clearway get`: what URLs name, over HTTP/3.
+//!
+//! [`job`] makes of the command line what there is to do, [`trust`] whom to
+//! believe. [`fetch`] runs the jobs, [`transfer`] does one: [`request`] builds
+//! what is sent (with an [`upload`]), [`writer`] gathers what comes for
+//! [`destination`], where a [`part`] file waits to be whole. [`cause`] names
+//! failures, [`tally`] counts, [`progress`] and [`summary`] show.
+
+mod args;
+mod cause;
+mod command;
+mod destination;
+mod fetch;
+mod job;
+mod part;
+mod progress;
+mod request;
+mod summary;
+mod tally;
+mod transfer;
+mod trust;
+mod upload;
+mod writer;
+
+pub(crate) use args::{ABOUT, Args};
+pub(crate) use command::command;

@@ -1,0 +1,65 @@
+//! A bar for people, on a terminal.
+
+use std::io::{self, IsTerminal as _};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::Args;
+use super::destination::Destination;
+use super::job::Job;
+
+/// How far all transfers together are. Clones are the same bar; without a
+/// terminal there is none.
+#[derive(Clone, Debug)]
+pub(super) struct Progress {
+    bar: ProgressBar,
+    files: u64,
+}
+
+impl Progress {
+    pub(super) fn of(jobs: &[Job], args: &Args) -> Self {
+        let onto_screen = io::stdout().is_terminal()
+            && (args.head || jobs.iter().any(|job| job.to == Destination::Stdout));
+        let target = if args.silent || onto_screen {
+            ProgressDrawTarget::hidden()
+        } else {
+            // Hidden unless it is a terminal.
+            ProgressDrawTarget::stderr()
+        };
+        let bar = ProgressBar::with_draw_target(Some(0), target);
+        let template = "{bar:30} {bytes}/{total_bytes} {binary_bytes_per_sec} {eta} {msg}";
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style);
+        }
+        Self {
+            bar,
+            files: jobs.len() as u64,
+        }
+    }
+
+    /// So much more is to come.
+    pub(super) fn expect(&self, bytes: u64) {
+        self.bar.inc_length(bytes);
+    }
+
+    /// So much has come.
+    pub(super) fn advance(&self, bytes: u64) {
+        self.bar.inc(bytes);
+    }
+
+    /// So many transfers are over.
+    pub(super) fn over(&self, transfers: u64) {
+        if self.files > 1 {
+            self.bar.set_message(format!("{transfers}/{}", self.files));
+        }
+    }
+
+    /// Says something above the bar.
+    pub(super) fn say(&self, text: &str) {
+        self.bar.suspend(|| say!("{text}"));
+    }
+
+    pub(super) fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+}

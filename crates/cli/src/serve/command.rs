@@ -1,0 +1,158 @@
+//! `clearway serve` from start to end.
+
+use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::time::Duration;
+use std::io::{self, Write as _};
+
+use clearway::http::{Code, Server};
+use clearway::{BuildError, ServerConfig, TransportConfig};
+use serde::Serialize;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::Args;
+use super::certificate::Certificate;
+use super::root::Root;
+use super::site::Site;
+use crate::failure::{Failure, Kind};
+use crate::output::print_json;
+
+/// Where clients connect to unless told.
+const PORT: u16 = 4433;
+
+/// Threads that wait for disks: enough to keep several busy, and few enough that
+/// thousands of small files do not become thousands of changes of threads.
+const READERS: usize = 16;
+
+/// How long clients are told that the server ends, if it has to end at once.
+const FAREWELL: Duration = Duration::from_millis(100);
+
+/// How long tasks may take to notice that all is over.
+const CLEANUP: Duration = Duration::from_secs(1);
+
+/// Serves until a signal comes.
+///
+/// # Errors
+/// If the directory or the certificate cannot be used, the address not be bound,
+/// or somebody did not want to wait for the end.
+pub(crate) fn command(args: &Args) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .max_blocking_threads(READERS)
+        .enable_all()
+        .build()?;
+    let outcome = runtime.block_on(serve(args));
+    // Uploads cut off go, but reads of a disk that hangs are not waited for.
+    runtime.shutdown_timeout(CLEANUP);
+    outcome
+}
+
+async fn serve(args: &Args) -> Result<(), Failure> {
+    let root = Root::open(&args.dir).map_err(|error| {
+        let what = format!("cannot serve {}", args.dir.display());
+        Failure::caused(Kind::Arguments, what, &error)
+    })?;
+    let certificate = Certificate::load(args)?;
+    let mut signals = Signals::new()?;
+    let server = bind(args, &certificate)?;
+    announce(&server, args.json)?;
+    let site = Site::new(root, args.writable, args.json);
+    // It takes no more connections as soon as the end begins, which takes longer.
+    let serving = async {
+        server.serve(site).await;
+        core::future::pending::<()>().await;
+    };
+    tokio::select! {
+        () = serving => Ok(()),
+        failed = certificate.keep_fresh() => failed,
+        ended = end(&server, &mut signals, args) => ended,
+    }
+}
+
+/// Winds up after a first signal; a second one is not kept waiting.
+async fn end(server: &Server, signals: &mut Signals, args: &Args) -> Result<(), Failure> {
+    let name = signals.next().await;
+    let open = server.endpoint().open_connections();
+    say!(
+        "serve: {name}: finishing, {open} connection(s) open, at most {}",
+        args.drain
+    );
+    tokio::select! {
+        () = server.shutdown(args.drain.0) => Ok(()),
+        name = signals.next() => {
+            server.endpoint().close(Code::NO_ERROR.0, b"the server is going away");
+            // For the farewells to leave.
+            let _ = tokio::time::timeout(FAREWELL, server.endpoint().wait_idle()).await;
+            let message = format!("ended at once by a second {name}");
+            Err(Failure::new(Kind::Interrupted, message))
+        }
+    }
+}
+
+/// SIGINT and SIGTERM.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.interrupt.recv() => "SIGINT",
+            _ = self.terminate.recv() => "SIGTERM",
+        }
+    }
+}
+
+fn bind(args: &Args, certificate: &Certificate) -> Result<Server, Failure> {
+    let mut transport = TransportConfig::default();
+    transport.controller = args.controller;
+    let config = ServerConfig::with_certificates(&certificate.certificates).transport(transport);
+    let bind = |address| {
+        Server::builder(address, config.clone())
+            .shards(usize::from(args.shards))
+            .build()
+    };
+    let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, PORT));
+    let address = args.listen.unwrap_or(any);
+    let bound = match (bind(address), args.listen) {
+        // Hosts without IPv6.
+        (Err(BuildError::Socket(error)), None) if error.kind() != io::ErrorKind::AddrInUse => {
+            bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT)))
+        }
+        (bound, _) => bound,
+    };
+    bound.map_err(|error| {
+        let kind = match &error {
+            BuildError::Config(_) | BuildError::Shards(_) => Kind::Arguments,
+            _ => Kind::Address,
+        };
+        Failure::caused(kind, format!("cannot listen on {address}"), &error)
+    })
+}
+
+/// Where it listens, for scripts.
+#[derive(Serialize)]
+struct Listening {
+    event: &'static str,
+    address: SocketAddr,
+}
+
+/// Says where, so that a script can go on as soon as it reads it.
+fn announce(server: &Server, json: bool) -> Result<(), Failure> {
+    let address = server.local_addr();
+    if json {
+        let event = "listening";
+        return print_json(&Listening { event, address });
+    }
+    let mut stdout = io::stdout().lock();
+    writeln!(stdout, "listening on {address}")
+        .and_then(|()| stdout.flush())
+        .map_err(|error| Failure::caused(Kind::Other, "cannot write to stdout", &error))
+}

@@ -1,0 +1,130 @@
+//! The bodies that leave.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use clearway::Connection;
+use http_body::{Body, Frame, SizeHint};
+
+use super::log::Entry;
+use super::pieces::Pieces;
+use super::sender_report::SenderReport;
+
+/// A response's body, with what follows it.
+#[derive(Debug)]
+pub(super) struct Content {
+    source: Source,
+    /// The connection to report on in a trailer.
+    report_on: Option<Connection>,
+    entry: Option<Entry>,
+}
+
+#[derive(Debug)]
+enum Source {
+    Nothing,
+    Whole(Bytes),
+    File(Pieces),
+}
+
+impl Content {
+    fn new(source: Source) -> Self {
+        Self {
+            source,
+            report_on: None,
+            entry: None,
+        }
+    }
+
+    pub(super) fn nothing() -> Self {
+        Self::new(Source::Nothing)
+    }
+
+    pub(super) fn whole(bytes: impl Into<Bytes>) -> Self {
+        let bytes = bytes.into();
+        Self::new(if bytes.is_empty() {
+            Source::Nothing
+        } else {
+            Source::Whole(bytes)
+        })
+    }
+
+    pub(super) fn file(pieces: Pieces) -> Self {
+        Self::new(Source::File(pieces))
+    }
+
+    pub(super) fn is_nothing(&self) -> bool {
+        matches!(self.source, Source::Nothing)
+    }
+
+    /// Reports on this connection when the body has been sent.
+    pub(super) fn report_on(&mut self, connection: Option<Connection>) {
+        self.report_on = connection;
+    }
+
+    /// Tells the log how it went.
+    pub(super) fn log(&mut self, mut entry: Entry) {
+        if self.is_end_stream() {
+            entry.complete();
+        }
+        self.entry = Some(entry);
+    }
+
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        match std::mem::replace(&mut self.source, Source::Nothing) {
+            Source::Nothing => Poll::Ready(None),
+            Source::Whole(bytes) => Poll::Ready(Some(Ok(bytes))),
+            Source::File(mut pieces) => {
+                let piece = pieces.poll_next(cx);
+                let over = matches!(piece, Poll::Ready(Some(Err(_)) | None));
+                if !over && pieces.left() > 0 {
+                    self.source = Source::File(pieces);
+                }
+                piece
+            }
+        }
+    }
+}
+
+impl Body for Content {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let piece = ready!(self.poll_piece(cx)).transpose()?;
+        let frame = match piece {
+            Some(piece) => {
+                if let Some(entry) = &mut self.entry {
+                    entry.sent(piece.len());
+                }
+                Some(Ok(Frame::data(piece)))
+            }
+            None => self.report_on.take().map(|connection| {
+                let report = SenderReport::of(&connection.stats());
+                Ok(Frame::trailers(report.trailers()))
+            }),
+        };
+        if self.is_end_stream()
+            && let Some(entry) = &mut self.entry
+        {
+            entry.complete();
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.is_nothing() && self.report_on.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(match &self.source {
+            Source::Nothing => 0,
+            Source::Whole(bytes) => bytes.len() as u64,
+            Source::File(pieces) => pieces.left(),
+        })
+    }
+}

@@ -1,0 +1,136 @@
+//! The access log.
+
+use core::net::SocketAddr;
+use std::time::Instant;
+
+use clearway::Connection;
+use http::{Request, StatusCode};
+use serde::Serialize;
+
+use crate::output::print_json;
+
+/// One request, told when its response has been sent or broken off.
+#[derive(Debug)]
+pub(super) struct Entry {
+    json: bool,
+    begun: Instant,
+    broken_off: bool,
+    line: Line,
+}
+
+/// What is told of a request.
+#[derive(Debug, Serialize)]
+struct Line {
+    event: &'static str,
+    remote: Option<SocketAddr>,
+    method: String,
+    target: String,
+    status: u16,
+    /// Of the request's body.
+    received: u64,
+    /// Of the response's body, handed to the transport.
+    sent: u64,
+    /// Whether request and response came to their ends.
+    complete: bool,
+    milliseconds: f64,
+}
+
+impl Entry {
+    /// A request that has arrived.
+    pub(super) fn of<B>(request: &Request<B>, json: bool) -> Self {
+        let connection = request.extensions().get::<Connection>();
+        let line = Line {
+            event: "request",
+            remote: connection.map(Connection::remote_address),
+            method: request.method().to_string(),
+            target: request
+                .uri()
+                .path_and_query()
+                .map_or_else(|| "-".to_owned(), |target| printable(target.as_str())),
+            status: 0,
+            received: 0,
+            sent: 0,
+            complete: false,
+            milliseconds: 0.0,
+        };
+        Self {
+            json,
+            begun: Instant::now(),
+            broken_off: false,
+            line,
+        }
+    }
+
+    pub(super) fn answered(&mut self, status: StatusCode) {
+        self.line.status = status.as_u16();
+    }
+
+    pub(super) fn received(&mut self, bytes: u64) {
+        self.line.received += bytes;
+    }
+
+    pub(super) fn sent(&mut self, bytes: usize) {
+        self.line.sent += bytes as u64;
+    }
+
+    /// The request did not come to its end.
+    pub(super) fn broken_off(&mut self) {
+        self.broken_off = true;
+    }
+
+    /// All of the response was sent.
+    pub(super) fn complete(&mut self) {
+        self.line.complete = !self.broken_off;
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let line = &mut self.line;
+        line.milliseconds = self.begun.elapsed().as_micros() as f64 / 1e3;
+        if self.json {
+            // Nobody reads it any more: no reason to stop serving.
+            let _ = print_json(line);
+            return;
+        }
+        let remote = line
+            .remote
+            .map_or_else(|| "-".to_owned(), |remote| remote.to_string());
+        let received = match line.received {
+            0 => String::new(),
+            bytes => format!(", {bytes} bytes received"),
+        };
+        say!(
+            "{remote} {} {} {} {} bytes{received} in {:.1} ms{}",
+            line.method,
+            line.target,
+            line.status,
+            line.sent,
+            line.milliseconds,
+            if line.complete { "" } else { ", broken off" }
+        );
+    }
+}
+
+/// Without anything a terminal might obey.
+fn printable(text: &str) -> String {
+    text.chars()
+        .flat_map(|c| {
+            let plain = !c.is_control();
+            plain
+                .then_some(c)
+                .into_iter()
+                .chain((!plain).then(|| c.escape_default()).into_iter().flatten())
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terminals_are_not_commanded() {
+        assert_eq!(printable("/a b\u{1b}[2Jé"), "/a b\\u{1b}[2Jé");
+    }
+}

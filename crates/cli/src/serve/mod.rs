@@ -1,0 +1,32 @@
+//! `clearway serve`: a directory over HTTP/3.
+//!
+//! A request goes through [`site`]: [`place`] makes a path of its URL, [`root`]
+//! opens it without ever leaving the directory, [`conditions`] and [`range`]
+//! decide what to answer, [`download`], [`listing`] and [`upload`] do it,
+//! [`content`] is the body that leaves, read by [`pieces`], with the
+//! [`sender_report`] as its trailer, and [`log`] tells of it. [`certificate`] is
+//! replaced while all that runs, which [`command`] starts and ends.
+
+mod args;
+mod certificate;
+mod command;
+mod conditions;
+mod content;
+mod download;
+mod listing;
+mod log;
+mod pieces;
+mod place;
+mod range;
+mod root;
+mod sender_report;
+mod site;
+#[cfg(test)]
+pub(crate) mod test_dir;
+mod upload;
+mod validators;
+
+pub(crate) use args::{ABOUT, Args};
+pub(crate) use command::command;
+pub(crate) use pieces::Pieces;
+pub(crate) use sender_report::SenderReport;

@@ -1,0 +1,145 @@
+//! A served directory, and clients of it.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    missing_docs,
+    reason = "each test binary uses a part; a test that cannot go on has failed"
+)]
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, SystemTime};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// An empty directory, gone with the value.
+pub struct TempDir(PathBuf);
+
+impl TempDir {
+    pub fn new() -> Self {
+        let number = NEXT.fetch_add(1, Relaxed);
+        let name = format!("web-{}-{number}", std::process::id());
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub fn join(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    pub fn text(&self, name: &str) -> String {
+        self.join(name).to_str().unwrap().to_owned()
+    }
+
+    /// Names in it, sorted.
+    pub fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.0).unwrap();
+        let mut names: Vec<_> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// A file whose last change is long ago, so that its tag is strong.
+    pub fn old_file(&self, name: &str, content: &[u8]) {
+        fs::write(self.join(name), content).unwrap();
+        let file = fs::File::options().write(true).open(self.join(name));
+        let then = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        file.unwrap().set_modified(then).unwrap();
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Bytes that repeat nowhere near.
+pub fn pattern(length: usize) -> Vec<u8> {
+    let mut state = 0x2545_f491_u32;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        state as u8
+    };
+    (0..length).map(|_| next()).collect()
+}
+
+pub fn send(child: &Child, signal: Signal) {
+    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    kill_process(pid, signal).unwrap();
+}
+
+/// A `clearway serve` that ends with the test.
+pub struct Site {
+    pub child: Child,
+    lines: Receiver<Value>,
+    pub url: String,
+}
+
+impl Site {
+    pub fn start(dir: &Path, options: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_clearway"))
+            .args(["serve", "--listen", "127.0.0.1:0", "--json"])
+            .arg(dir)
+            .args(options)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let (tell, lines) = channel::<Value>();
+        std::thread::spawn(move || {
+            for line in stdout.lines() {
+                let value = serde_json::from_str(&line.unwrap()).unwrap();
+                if tell.send(value).is_err() {
+                    break;
+                }
+            }
+        });
+        let first = lines.recv().unwrap();
+        assert_eq!(first["event"], "listening");
+        let address = first["address"].as_str().unwrap();
+        let port = address.rsplit(':').next().unwrap();
+        let url = format!("https://localhost:{port}");
+        Self { child, lines, url }
+    }
+
+    /// The next line of the access log.
+    pub fn logged(&self) -> Value {
+        self.lines.recv_timeout(Duration::from_secs(20)).unwrap()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        send(&self.child, signal);
+    }
+
+    pub fn stop(mut self) -> ExitStatus {
+        self.signal(Signal::TERM);
+        self.child.wait().unwrap()
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        // Ended already unless the test failed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
