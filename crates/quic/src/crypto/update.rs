@@ -14,11 +14,12 @@
 //! ones are kept. The next ones are there before they are needed, so that a
 //! packet costs the same time to refuse whatever its phase (RFC 9001 §9.5);
 //! those after them are derived once a genuine packet has called for it, which
-//! §6.3 permits.
+//! §6.3 permits. The next send key has no such secret to keep, so it is derived
+//! when it is needed: a context takes 600 bytes, most connections never update.
 
-use rustls::quic::{HeaderProtectionKey, Secrets};
+use rustls::quic::{HeaderProtectionKey, PacketKey, Secrets};
 
-use super::generation::{Local, Next, Previous, Remote, Which};
+use super::generation::{Local, Previous, Remote, Which};
 use super::keys::{self, Unprotected};
 use crate::Instant;
 use crate::error::{Code, TransportError};
@@ -64,7 +65,9 @@ pub struct OneRttKeys {
     local: Local,
     remote: Remote,
     previous: Option<Previous>,
-    next: Next,
+    /// The receive key after `remote`.
+    next: Box<dyn PacketKey>,
+    /// Those of the generation after `remote`.
     secrets: Secrets,
     confirmed: bool,
     failed: u64,
@@ -76,10 +79,10 @@ pub struct OneRttKeys {
 impl OneRttKeys {
     /// From what TLS gives: the first generation and the secrets of the second.
     #[must_use]
-    pub fn new(keys: rustls::quic::Keys, mut secrets: Secrets) -> Self {
+    pub fn new(keys: rustls::quic::Keys, secrets: Secrets) -> Self {
         let confidentiality_limit = keys.local.packet.confidentiality_limit();
         let integrity_limit = keys.remote.packet.integrity_limit();
-        let next = Next::from(secrets.next_packet_keys());
+        let next = secrets.clone().next_packet_keys().remote;
         Self {
             local_header: keys.local.header,
             remote_header: keys.remote.header,
@@ -214,11 +217,11 @@ impl OneRttKeys {
     }
 
     fn advance_local(&mut self) {
-        // `may_update` and `promote` only come here while the generation after
-        // the receive keys is untouched.
-        if let Some(key) = self.next.local.take() {
-            self.local = Local::new(key, self.local.generation + 1);
-        }
+        // `may_update` and `promote` only come here while both directions are
+        // of one generation: the secrets are those of the one after it.
+        debug_assert_eq!(self.local.generation, self.remote.generation);
+        let key = self.secrets.clone().next_packet_keys().local;
+        self.local = Local::new(key, self.local.generation + 1);
     }
 
     /// The peer acknowledged `largest`, in a packet of the generation `carrier`
@@ -267,7 +270,7 @@ impl OneRttKeys {
         let key = match (which, &self.previous) {
             (Which::Current, _) => &*self.remote.key,
             (Which::Previous, Some(previous)) => &*previous.key,
-            (Which::Previous, None) | (Which::Next, _) => &*self.next.remote,
+            (Which::Previous, None) | (Which::Next, _) => &*self.next,
         };
         match keys::open(key, pn, packet, header_len) {
             Some(len) => self.accept(which, pn, len).map(Some),
@@ -335,10 +338,12 @@ impl OneRttKeys {
             }
             self.advance_local();
         }
-        let next = Next::from(self.secrets.next_packet_keys());
+        // Moves the secrets on; the keys they were for are those promoted.
+        drop(self.secrets.next_packet_keys());
+        let next = self.secrets.clone().next_packet_keys().remote;
         let floor = self.remote.above();
         let old_floor = core::mem::replace(&mut self.remote.floor, floor);
-        let fresh = core::mem::replace(&mut self.next, next).remote;
+        let fresh = core::mem::replace(&mut self.next, next);
         self.previous = Some(Previous {
             key: core::mem::replace(&mut self.remote.key, fresh),
             floor: old_floor,
@@ -396,11 +401,12 @@ impl OneRttKeys {
 impl OneRttKeys {
     /// Seals with the next generation from now on, permitted or not.
     pub fn force_update(&mut self) {
-        let key = self
-            .next
-            .local
-            .take()
-            .unwrap_or_else(|| self.secrets.next_packet_keys().local);
+        let mut secrets = self.secrets.clone();
+        let ahead = self.local.generation - self.remote.generation;
+        for _ in 0..ahead {
+            let _ = secrets.next_packet_keys();
+        }
+        let key = secrets.next_packet_keys().local;
         self.local = Local::new(key, self.local.generation + 1);
     }
 
