@@ -149,7 +149,7 @@ impl Connection {
         };
         let increase = path
             .ecn
-            .on_ack(&mut self.spaces[space as usize].ecn, &report);
+            .on_ack(&mut self.spaces.get_mut(space).ecn, &report);
         if increase > 0 {
             self.counters.ce_marks += increase;
             self.recovery

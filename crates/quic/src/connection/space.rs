@@ -47,3 +47,57 @@ impl PacketSpace {
         }
     }
 }
+
+/// The three spaces. Those of the handshake take memory only while it runs.
+#[derive(Debug)]
+pub(crate) struct PacketSpaces {
+    /// Initial and Handshake.
+    early: Option<Box<[PacketSpace; 2]>>,
+    data: PacketSpace,
+}
+
+impl PacketSpaces {
+    pub(crate) fn new(data: PacketSpace) -> Self {
+        Self { early: None, data }
+    }
+
+    /// A space; those of the handshake begin, or begin anew, when first used.
+    pub(crate) fn get_mut(&mut self, space: Space) -> &mut PacketSpace {
+        let early = match space {
+            Space::Data => return &mut self.data,
+            Space::Initial => 0,
+            Space::Handshake => 1,
+        };
+        let fresh = || {
+            let space = || PacketSpace::new(AckPolicy::immediate());
+            Box::new([space(), space()])
+        };
+        &mut self.early.get_or_insert_with(fresh)[early]
+    }
+
+    /// A space, if it exists.
+    pub(crate) fn get(&self, space: Space) -> Option<&PacketSpace> {
+        match space {
+            Space::Data => Some(&self.data),
+            Space::Initial => self.early.as_ref().map(|early| &early[0]),
+            Space::Handshake => self.early.as_ref().map(|early| &early[1]),
+        }
+    }
+
+    /// Those that exist.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &PacketSpace> + Clone {
+        let early = self.early.iter().flat_map(|early| early.iter());
+        early.chain([&self.data])
+    }
+
+    /// Those that exist.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut PacketSpace> {
+        let early = self.early.iter_mut().flat_map(|early| early.iter_mut());
+        early.chain([&mut self.data])
+    }
+
+    /// Initial and Handshake keys are gone, and with them what used the spaces.
+    pub(crate) fn end_early(&mut self) {
+        self.early = None;
+    }
+}
