@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 
 use clearway_quic::Instant;
@@ -71,7 +71,9 @@ impl Wakes {
             return;
         }
         for (index, signal) in shared.signals.iter().enumerate() {
-            if signals & 1 << index != 0 {
+            if signals & 1 << index != 0
+                && let Some(signal) = signal.get()
+            {
                 signal.notify_waiters();
             }
         }
@@ -237,7 +239,9 @@ impl State {
 #[derive(Debug)]
 pub(crate) struct Shared {
     state: Mutex<State>,
-    signals: [Notify; SIGNALS],
+    /// Those that somebody has waited for: most are never waited for, and
+    /// there are many connections.
+    signals: [OnceLock<Box<Notify>>; SIGNALS],
     pub(crate) link: Arc<Link>,
     pub(crate) handle: Handle,
     /// On the shard's dirty list.
@@ -267,7 +271,7 @@ impl Shared {
                 http,
                 orphaned: false,
             }),
-            signals: std::array::from_fn(|_| Notify::new()),
+            signals: [const { OnceLock::new() }; SIGNALS],
             link,
             handle,
             dirty: AtomicBool::new(false),
@@ -336,7 +340,10 @@ impl Shared {
             if let Some(value) = attempt(&mut self.lock()) {
                 return value;
             }
-            let mut notified = pin!(self.signals[signal as usize].notified());
+            // Made before the attempt under the lock that follows, so whoever
+            // changes the state after it finds it.
+            let signal = self.signals[signal as usize].get_or_init(Box::default);
+            let mut notified = pin!(signal.notified());
             notified.as_mut().enable();
             // What came before `enable` is not told again.
             if let Some(value) = attempt(&mut self.lock()) {
