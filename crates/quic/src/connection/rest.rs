@@ -61,5 +61,8 @@ impl Connection {
         self.datagrams_in.release_memory();
         self.datagrams_out.release_memory();
         self.tls.scratch = Vec::new();
+        if let Some(keys) = &mut self.keys.one_rtt {
+            keys.rest();
+        }
     }
 }

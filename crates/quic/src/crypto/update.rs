@@ -65,8 +65,9 @@ pub struct OneRttKeys {
     local: Local,
     remote: Remote,
     previous: Option<Previous>,
-    /// The receive key after `remote`.
-    next: Box<dyn PacketKey>,
+    /// The receive key after `remote`; `None` from [`rest`](OneRttKeys::rest) to
+    /// the next packet.
+    next: Option<Box<dyn PacketKey>>,
     /// Those of the generation after `remote`.
     secrets: Secrets,
     confirmed: bool,
@@ -82,7 +83,7 @@ impl OneRttKeys {
     pub fn new(keys: rustls::quic::Keys, secrets: Secrets) -> Self {
         let confidentiality_limit = keys.local.packet.confidentiality_limit();
         let integrity_limit = keys.remote.packet.integrity_limit();
-        let next = secrets.clone().next_packet_keys().remote;
+        let next = Some(receive_key(&secrets));
         Self {
             local_header: keys.local.header,
             remote_header: keys.remote.header,
@@ -267,10 +268,13 @@ impl OneRttKeys {
             return Ok(None);
         };
         let which = self.select(pn, u64::from(first & KEY_PHASE != 0));
+        // Before any packet, whatever its phase: the time says nothing about it.
+        let secrets = &self.secrets;
+        let next = self.next.get_or_insert_with(|| receive_key(secrets));
         let key = match (which, &self.previous) {
             (Which::Current, _) => &*self.remote.key,
             (Which::Previous, Some(previous)) => &*previous.key,
-            (Which::Previous, None) | (Which::Next, _) => &*self.next,
+            (Which::Previous, None) | (Which::Next, _) => &**next,
         };
         match keys::open(key, pn, packet, header_len) {
             Some(len) => self.accept(which, pn, len).map(Some),
@@ -338,12 +342,11 @@ impl OneRttKeys {
             }
             self.advance_local();
         }
-        // Moves the secrets on; the keys they were for are those promoted.
-        drop(self.secrets.next_packet_keys());
-        let next = self.secrets.clone().next_packet_keys().remote;
+        let promoted = self.secrets.next_packet_keys().remote;
+        let next = Some(receive_key(&self.secrets));
         let floor = self.remote.above();
         let old_floor = core::mem::replace(&mut self.remote.floor, floor);
-        let fresh = core::mem::replace(&mut self.next, next);
+        let fresh = core::mem::replace(&mut self.next, next).unwrap_or(promoted);
         self.previous = Some(Previous {
             key: core::mem::replace(&mut self.remote.key, fresh),
             floor: old_floor,
@@ -383,6 +386,13 @@ impl OneRttKeys {
         }
     }
 
+    /// Gives back the memory of the next receive key until a packet arrives. The
+    /// first one then pays for making it anew, which tells an observer that the
+    /// connection rested and nothing about key phases.
+    pub fn rest(&mut self) {
+        self.next = None;
+    }
+
     /// When [`discard_previous`](Self::discard_previous) has something to do.
     #[must_use]
     pub fn discard_at(&self) -> Option<Instant> {
@@ -395,6 +405,12 @@ impl OneRttKeys {
             self.previous = None;
         }
     }
+}
+
+/// The receive key of the generation that `secrets` are for.
+#[cold]
+fn receive_key(secrets: &Secrets) -> Box<dyn PacketKey> {
+    secrets.clone().next_packet_keys().remote
 }
 
 #[cfg(feature = "testing")]
