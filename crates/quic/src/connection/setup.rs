@@ -221,11 +221,7 @@ impl Connection {
             recovery,
             outcome: Outcome::new(),
             paths: Paths::new(path),
-            local_cids: LocalCids::new(
-                tls.local_cid,
-                token,
-                ISSUED_CIDS,
-            ),
+            local_cids: LocalCids::new(tls.local_cid, token, ISSUED_CIDS),
             remote_cids: RemoteCids::new(dcid, id, config.active_connection_id_limit),
             streams: Streams::new(role, config.streams.clone()),
             datagrams_out: DatagramSender::new(queue, WhenFull::Refuse),

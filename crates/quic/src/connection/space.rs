@@ -62,20 +62,25 @@ impl PacketSpaces {
     }
 
     /// A space; those of the handshake begin, or begin anew, when first used.
+    #[inline]
     pub(crate) fn get_mut(&mut self, space: Space) -> &mut PacketSpace {
-        let early = match space {
-            Space::Data => return &mut self.data,
-            Space::Initial => 0,
-            Space::Handshake => 1,
-        };
-        let fresh = || {
+        match space {
+            Space::Data => &mut self.data,
+            Space::Initial => &mut self.early()[0],
+            Space::Handshake => &mut self.early()[1],
+        }
+    }
+
+    #[cold]
+    fn early(&mut self) -> &mut [PacketSpace; 2] {
+        self.early.get_or_insert_with(|| {
             let space = || PacketSpace::new(AckPolicy::immediate());
             Box::new([space(), space()])
-        };
-        &mut self.early.get_or_insert_with(fresh)[early]
+        })
     }
 
     /// A space, if it exists.
+    #[inline]
     pub(crate) fn get(&self, space: Space) -> Option<&PacketSpace> {
         match space {
             Space::Data => Some(&self.data),

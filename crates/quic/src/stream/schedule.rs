@@ -41,6 +41,7 @@ impl Level {
         self.in_order.is_empty() && self.in_turn.is_empty()
     }
 
+    #[inline]
     fn next(&self) -> Option<StreamId> {
         if let Some(&id) = self.in_order.first() {
             return Some(id);
@@ -71,6 +72,7 @@ impl Schedule {
         self.occupied == 0
     }
 
+    #[inline]
     fn level(&mut self, urgency: usize) -> &mut Level {
         if urgency == USUAL {
             &mut self.usual
@@ -121,6 +123,7 @@ impl Schedule {
     }
 
     /// The stream whose turn it is; it stays scheduled.
+    #[inline]
     pub(super) fn next(&self) -> Option<StreamId> {
         let urgency = self.occupied.trailing_zeros() as usize;
         if urgency == USUAL {
