@@ -16,10 +16,10 @@ const CLEAN: &str = "rate=20M delay=10ms queue=1000";
 const QUIET: Duration = Duration::from_secs(3);
 
 /// Bytes of an idle connection at a server, all parts.
-const SERVER: usize = 7 * 1024;
+const SERVER: usize = 6_900;
 
 /// Bytes of it that the connection is made of itself.
-const FIXED: usize = 5 * 1024;
+const FIXED: usize = 4_700;
 
 fn idle() -> World {
     let mut world = World::new(Setup::new(), path(CLEAN, 1), 1);
@@ -64,7 +64,8 @@ fn traffic_leaves_nothing_behind() {
     // The server has not read the request: the stream is not over.
     let other = |memory: Memory| memory.total() - memory.streams;
     assert!(other(busy) > other(fresh) + 1024, "{busy:?}");
-    assert!(other(rested) <= other(fresh), "{fresh:?}, {rested:?}");
+    // Numbers left out on purpose are remembered: sixteen at most.
+    assert!(other(rested) <= other(fresh) + 128, "{fresh:?}, {rested:?}");
 }
 
 #[test]
