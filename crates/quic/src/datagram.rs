@@ -95,6 +95,10 @@ impl Queue {
         self.messages.push_back(message);
     }
 
+    fn release_memory(&mut self) {
+        self.messages.shrink_to_fit();
+    }
+
     /// Bytes of the messages and of the queue itself.
     fn memory(&self) -> usize {
         self.bytes + memory::ring(&self.messages)
@@ -221,6 +225,11 @@ impl DatagramSender {
         self.queue.messages.is_empty()
     }
 
+    /// Gives back the memory that is held for reuse.
+    pub fn release_memory(&mut self) {
+        self.queue.release_memory();
+    }
+
     /// Bytes of the messages that wait, and of the queue.
     #[must_use]
     pub fn memory(&self) -> usize {
@@ -293,6 +302,11 @@ impl DatagramReceiver {
         self.dropped += self.queue.make_room(data.len());
         self.queue.push(data);
         Ok(())
+    }
+
+    /// Gives back the memory that is held for reuse.
+    pub fn release_memory(&mut self) {
+        self.queue.release_memory();
     }
 
     /// Bytes of the messages that wait, and of the queue.

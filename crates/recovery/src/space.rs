@@ -137,9 +137,17 @@ impl<F> SpaceLedger<F> {
         self.sent.memory() + self.lost.memory() + numbers * size_of::<u64>() + contents
     }
 
-    /// Gives back the memory that is held for reuse.
+    /// Gives back the memory that is held for reuse. Packets with only ACKs are
+    /// forgotten where nothing else is left, as they are when there are many:
+    /// the last packet of a quiet connection is often one, and nothing will
+    /// acknowledge it.
     pub(crate) fn release_memory(&mut self) {
+        if self.sent.iter().all(|(_, packet)| !packet.in_flight) {
+            self.sent = Ledger::new();
+            self.unmetered.clear();
+        }
         self.sent.release_memory();
+        self.lost.release_memory();
         self.unmetered.shrink_to_fit();
         self.skipped.shrink_to_fit();
     }

@@ -89,6 +89,11 @@ impl LostLog {
         self.packets.capacity() * size_of::<Remembered>()
     }
 
+    /// Gives back the memory that is held for reuse.
+    pub(crate) fn release_memory(&mut self) {
+        self.packets.shrink_to_fit();
+    }
+
     /// Forgets everything, as at the end of a space.
     pub(crate) fn clear(&mut self) {
         self.packets = VecDeque::new();

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 
 use clearway_quic::Instant;
@@ -80,6 +80,8 @@ impl Wakes {
             return;
         }
         for (index, signal) in shared.signals.iter().enumerate() {
+            // Nobody has ever waited for one that was not made.
+            let Some(signal) = signal.get() else { continue };
             if signals & 1 << index != 0 {
                 signal.notify_waiters();
             } else if relays & 1 << index != 0 {
@@ -248,7 +250,9 @@ impl State {
 #[derive(Debug)]
 pub(crate) struct Shared {
     state: Mutex<State>,
-    signals: [Notify; SIGNALS],
+    /// Those that somebody has waited for: most are never waited for, and
+    /// there are many connections.
+    signals: [OnceLock<Box<Notify>>; SIGNALS],
     pub(crate) link: Arc<Link>,
     pub(crate) handle: Handle,
     /// On the shard's dirty list.
@@ -278,7 +282,7 @@ impl Shared {
                 http,
                 orphaned: false,
             }),
-            signals: std::array::from_fn(|_| Notify::new()),
+            signals: [const { OnceLock::new() }; SIGNALS],
             link,
             handle,
             dirty: AtomicBool::new(false),
@@ -347,7 +351,10 @@ impl Shared {
             if let Some(value) = attempt(&mut self.lock()) {
                 return value;
             }
-            let mut notified = pin!(self.signals[signal as usize].notified());
+            // Made before the attempt under the lock that follows, so whoever
+            // changes the state after it finds it.
+            let signal = self.signals[signal as usize].get_or_init(Box::default);
+            let mut notified = pin!(signal.notified());
             notified.as_mut().enable();
             // What came before `enable` is not told again.
             if let Some(value) = attempt(&mut self.lock()) {
@@ -360,7 +367,9 @@ impl Shared {
     /// Whoever waits next for `signal` may try: to be served, or to meet the
     /// limit, without which nobody hears when it is raised.
     pub(crate) fn pass_on(&self, signal: Signal) {
-        self.signals[signal as usize].notify_one();
+        if let Some(signal) = self.signals[signal as usize].get() {
+            signal.notify_one();
+        }
     }
 
     fn abandon(&self) {

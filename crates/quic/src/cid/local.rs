@@ -14,6 +14,9 @@ use crate::time::Instant;
 /// Each one is an entry in the endpoint's table.
 pub const MAX_ISSUED: usize = 8;
 
+/// Those for which no memory is allocated.
+const USUALLY_ISSUED: usize = 4;
+
 /// active_connection_id_limit of a peer that did not send it (RFC 9000 §18.2).
 pub const DEFAULT_ACTIVE_LIMIT: u64 = 2;
 
@@ -54,7 +57,7 @@ struct Issued {
 #[derive(Debug)]
 pub struct LocalCids {
     /// In order of their sequence numbers; at most twice [`MAX_ISSUED`].
-    issued: SmallVec<[Issued; MAX_ISSUED]>,
+    issued: SmallVec<[Issued; USUALLY_ISSUED]>,
     next_sequence: u64,
     /// Highest sequence number that has left for the peer.
     highest_sent: u64,
@@ -257,6 +260,11 @@ impl LocalCids {
     /// The connection IDs that lead to this connection, oldest first.
     pub fn issued(&self) -> impl Iterator<Item = ConnectionId> + '_ {
         self.issued.iter().map(|c| c.cid)
+    }
+
+    /// Gives back the memory that is held for reuse.
+    pub fn release_memory(&mut self) {
+        self.changes.shrink_to_fit();
     }
 
     /// Bytes allocated.

@@ -118,7 +118,7 @@ impl Connection {
     /// The peer's transport parameters, once they have arrived.
     #[must_use]
     pub fn peer_transport_parameters(&self) -> Option<&TransportParameters> {
-        self.tls.peer.as_ref()
+        self.tls.peer.as_deref()
     }
 
     /// Whether TLS resumed an earlier session; false until it is known.

@@ -172,6 +172,13 @@ impl CryptoStream {
         }
     }
 
+    /// Gives back the memory that is held for reuse.
+    pub(crate) fn release_memory(&mut self) {
+        self.send.data.shrink_to_fit();
+        self.send.lost.release_memory();
+        self.send.acked.release_memory();
+    }
+
     /// Bytes allocated. A piece is charged by its length, which is its capacity:
     /// it was copied out of its packet.
     pub(crate) fn memory(&self) -> usize {

@@ -108,7 +108,7 @@ impl Connection {
     }
 
     fn fill_ack(&mut self, now: Instant, draft: &mut Draft, w: &mut Writer<'_>) {
-        let exponent = self.tls.local.ack_delay_exponent;
+        let exponent = self.tls.ack_delay_exponent;
         let state = self.space(draft.space);
         if !state.ack.is_wanted() {
             return;

@@ -68,7 +68,7 @@ impl Connection {
                 None if done => break,
                 None => {}
                 Some(KeyStep::Handshake(keys)) => {
-                    self.keys.handshake = Some(keys);
+                    self.keys.handshake = Some(Box::new(keys));
                     let kind = PacketKind::Handshake;
                     self.trace(now, || TraceEvent::KeysInstalled { kind });
                 }
@@ -88,7 +88,7 @@ impl Connection {
         let finished = self
             .tls
             .session
-            .as_ref()
+            .as_deref()
             .is_some_and(|session| !session.is_handshaking());
         if self.handshake == Handshake::Running && finished && self.keys.one_rtt.is_some() {
             self.complete(now)?;
@@ -128,7 +128,7 @@ impl Connection {
         let remembered = remembered.remembered_for_0rtt();
         self.keys.zero_rtt = Some(keys);
         self.streams.set_peer_limits(limits_of(&remembered));
-        self.tls.remembered = Some(remembered);
+        self.tls.remembered = Some(Box::new(remembered));
     }
 
     /// Transport parameters have arrived inside TLS (RFC 9000 §7.4).
@@ -139,7 +139,7 @@ impl Connection {
         let Some(bytes) = self
             .tls
             .session
-            .as_ref()
+            .as_deref()
             .and_then(Session::peer_transport_parameters)
         else {
             return Ok(());
@@ -157,7 +157,7 @@ impl Connection {
             && self
                 .tls
                 .session
-                .as_ref()
+                .as_deref()
                 .is_some_and(Session::early_data_accepted)
         {
             peer.check_not_reduced(&remembered)?;
@@ -179,7 +179,7 @@ impl Connection {
         self.datagrams_out
             .set_peer_limit(peer.max_datagram_frame_size);
         let max_payload = peer.max_udp_payload_size;
-        self.tls.peer = Some(peer);
+        self.tls.peer = Some(Box::new(peer));
         for path in self.paths.iter_mut() {
             path.mtu.set_peer_limit(max_payload);
         }
@@ -225,7 +225,7 @@ impl Connection {
         let accepted = self
             .tls
             .session
-            .as_ref()
+            .as_deref()
             .is_some_and(Session::early_data_accepted);
         self.tls.zero_rtt_accepted = Some(accepted);
         self.keys.discard_zero_rtt();
@@ -348,7 +348,7 @@ impl Connection {
         self.tls.retry_scid = Some(scid);
         self.tls.token = token.to_vec();
         self.remote_cids.replace_first(scid);
-        self.keys.initial = Some(initial_keys(&scid, Role::Client));
+        self.keys.initial = Some(Box::new(initial_keys(&scid, Role::Client)));
         let mut outcome = core::mem::take(&mut self.outcome);
         self.recovery.on_retry(now, &mut outcome);
         for lost in outcome.lost.drain(..) {

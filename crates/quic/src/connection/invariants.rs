@@ -54,7 +54,7 @@ impl Connection {
     fn waiting(&self) -> Option<&'static str> {
         SPACES.into_iter().find_map(|space| {
             self.keys.sending_kind(space, self.is_client())?;
-            let state = &self.spaces[space as usize];
+            let state = self.spaces.get(space)?;
             if state.crypto.next_to_send().is_some() {
                 return Some("CRYPTO");
             }

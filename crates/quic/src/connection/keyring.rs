@@ -10,13 +10,13 @@ use crate::wire::PacketKind;
 /// Every key the connection holds now.
 #[derive(Debug, Default)]
 pub(crate) struct Keyring {
-    pub(crate) initial: Option<Keys>,
+    pub(crate) initial: Option<Box<Keys>>,
     /// The client seals with it, the server opens with it.
     pub(crate) zero_rtt: Option<Direction>,
     /// When a server drops them: late 0-RTT packets may come until then
     /// (RFC 9001 §4.9.3).
     pub(crate) zero_rtt_until: Option<Instant>,
-    pub(crate) handshake: Option<Keys>,
+    pub(crate) handshake: Option<Box<Keys>>,
     pub(crate) one_rtt: Option<OneRttKeys>,
     /// Initial keys existed and are gone.
     pub(crate) initial_discarded: bool,

@@ -18,6 +18,7 @@
 //! | `outcome` | what acknowledgements and losses mean for the frames sent |
 //! | `migration` | paths: found, validated, chosen, given up |
 //! | `timers` | everything that waits for a time |
+//! | `rest` | what a connection that went quiet gives back |
 //! | `api`, `stats`, `memory` | what the application calls and reads |
 //! | `trace` | what observers are told |
 
@@ -39,6 +40,7 @@ mod outcome;
 mod packet;
 mod paths;
 mod receive;
+mod rest;
 mod setup;
 mod space;
 mod stats;
@@ -70,7 +72,7 @@ use self::content::{Content, SentFrame};
 use self::keyring::Keyring;
 use self::life::{Handshake, Life};
 use self::paths::Paths;
-use self::space::PacketSpace;
+use self::space::{PacketSpace, PacketSpaces};
 use self::timers::Timers;
 use self::tls::Tls;
 use crate::Role;
@@ -127,7 +129,7 @@ pub struct Connection {
     life: Life,
     tls: Tls,
     keys: Keyring,
-    spaces: [PacketSpace; 3],
+    spaces: PacketSpaces,
     recovery: Recovery<Content>,
     /// Reused for every ACK and timer, so that neither allocates.
     outcome: Outcome<Content>,
@@ -168,7 +170,7 @@ impl Connection {
     }
 
     fn space(&mut self, space: Space) -> &mut PacketSpace {
-        &mut self.spaces[space as usize]
+        self.spaces.get_mut(space)
     }
 
     /// Keeps the peer supplied with connection IDs, and the endpoint's routes

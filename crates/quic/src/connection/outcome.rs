@@ -126,7 +126,7 @@ impl Connection {
         let report = path.ecn.report(counts, outcome.newly_acked.ect);
         let increase = path
             .ecn
-            .on_ack(&mut self.spaces[space as usize].ecn, &report);
+            .on_ack(&mut self.spaces.get_mut(space).ecn, &report);
         if increase > 0 {
             self.counters.ce_marks += increase;
             self.recovery

@@ -166,7 +166,9 @@ impl Connection {
             Shape::Close => return self.closes_in(space),
         }
         let early = kind == PacketKind::ZeroRtt;
-        let state = &self.spaces[space as usize];
+        let Some(state) = self.spaces.get(space) else {
+            return false;
+        };
         let path_frames = kind == PacketKind::OneRtt
             && self
                 .paths
@@ -202,7 +204,7 @@ impl Connection {
         truncated: TruncatedNumber,
         slot: &mut [u8],
     ) -> Draft {
-        let fixed_bit = !(self.tls.grease_quic_bit && self.rng.u64() & 1 == 0);
+        let fixed_bit = !(self.tls.grease_quic_bit && self.rng.coin());
         let dcid = self.remote_cids.cid(id).unwrap_or(ConnectionId::EMPTY);
         let mut writer = Writer::new(slot);
         let long = match kind {
@@ -324,7 +326,7 @@ impl Connection {
             let mark = path.train_mark;
             ect = mark != Mark::NotEct;
             path.busy |= draft.ack_eliciting;
-            let space = &mut self.spaces[draft.space as usize];
+            let space = self.spaces.get_mut(draft.space);
             path.ecn.on_sent(&mut space.ecn, mark, now, pto);
         }
         let state = self.space(draft.space);

@@ -74,6 +74,7 @@ impl Connection {
             self.fail(now, error);
             return;
         }
+        self.end_early_spaces();
         if !authenticated
             && was_short
             && token.is_some_and(|token| self.remote_cids.is_reset(&token))

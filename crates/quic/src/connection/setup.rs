@@ -10,8 +10,8 @@ use rustls::pki_types::ServerName;
 use super::fill::Control;
 use super::keyring::Keyring;
 use super::life::{Handshake, Life};
-use super::paths::{Path, Paths};
-use super::space::PacketSpace;
+use super::paths::{MAX_PATHS, Path, Paths};
+use super::space::{PacketSpace, PacketSpaces};
 use super::timers::Timers;
 use super::tls::{Memory, Tls};
 use super::{Config, Connection, Outcome, stats};
@@ -36,6 +36,10 @@ use crate::{Instant, Role};
 /// Shortest delay a peer may ask of our acknowledgements, in microseconds
 /// (`min_ack_delay`, draft-ietf-quic-ack-frequency §3).
 const MIN_ACK_DELAY_US: u64 = 1_000;
+
+/// Connection IDs we keep issued, if the peer takes as many: one in use, one for
+/// each path that may be probed at once. More would only fill both ends' tables.
+const ISSUED_CIDS: usize = MAX_PATHS;
 
 /// Bytes of the client's first Destination Connection ID, random; at least
 /// eight (RFC 9000 §7.2).
@@ -103,10 +107,10 @@ impl Connection {
             encode(&local, &mut common),
         )?;
         let now = common.now;
-        let tls = Tls::new(session, local, scid, dcid);
+        let tls = Tls::new(session, &local, scid, dcid);
         let (remote, local_ip) = (connect.remote, connect.local_ip);
         let mut this = Self::new(common, Role::Client, tls, remote, local_ip, dcid, true);
-        this.keys.initial = Some(initial_keys(&dcid, Role::Client));
+        this.keys.initial = Some(Box::new(initial_keys(&dcid, Role::Client)));
         if let Some(sessions) = connect.sessions {
             this.tls.remember_with(Memory {
                 sessions,
@@ -136,7 +140,7 @@ impl Connection {
         });
         local.preferred_address = preferred;
         let session = Session::server(accept.crypto, encode(&local, &mut common))?;
-        let tls = Tls::new(session, local, scid, accept.original_dcid);
+        let tls = Tls::new(session, &local, scid, accept.original_dcid);
         let (remote, local_ip) = (accept.remote, accept.local_ip);
         let mut this = Self::new(
             common,
@@ -152,7 +156,7 @@ impl Connection {
                 .issue_preferred(preferred.cid, preferred.reset_token)?;
         }
         this.tls.set_peer_cid(accept.scid);
-        this.keys.initial = Some(initial_keys(&accept.dcid, Role::Server));
+        this.keys.initial = Some(Box::new(initial_keys(&accept.dcid, Role::Server)));
         this.control.new_token = accept.new_token;
         this.issue_cids();
         Ok(this)
@@ -215,25 +219,17 @@ impl Connection {
             handshake: Handshake::Running,
             life: Life::Open,
             keys: Keyring::default(),
-            spaces: [
-                PacketSpace::new(AckPolicy::immediate()),
-                PacketSpace::new(AckPolicy::immediate()),
-                PacketSpace::new(
-                    AckPolicy::delayed(
-                        config.max_ack_delay,
-                        Duration::from_micros(MIN_ACK_DELAY_US),
-                    )
-                    .with_threshold(config.ack_threshold),
-                ),
-            ],
+            spaces: PacketSpaces::new(PacketSpace::new(
+                AckPolicy::delayed(
+                    config.max_ack_delay,
+                    Duration::from_micros(MIN_ACK_DELAY_US),
+                )
+                .with_threshold(config.ack_threshold),
+            )),
             recovery,
             outcome: Outcome::new(),
             paths: Paths::new(path),
-            local_cids: LocalCids::new(
-                tls.local_cid,
-                token,
-                config.active_connection_id_limit as usize,
-            ),
+            local_cids: LocalCids::new(tls.local_cid, token, ISSUED_CIDS),
             remote_cids: RemoteCids::new(dcid, id, config.active_connection_id_limit),
             streams: Streams::new(role, config.streams.clone()),
             datagrams_out: DatagramSender::new(queue, WhenFull::Refuse),
@@ -275,7 +271,11 @@ fn datagram_frame_size(config: &Config) -> u64 {
     }
 }
 
-fn local_parameters(config: &Config, role: Role, scid: ConnectionId) -> TransportParameters {
+pub(super) fn local_parameters(
+    config: &Config,
+    role: Role,
+    scid: ConnectionId,
+) -> TransportParameters {
     let limits = config.streams.initial_limits();
     TransportParameters {
         max_idle_timeout: config.idle_timeout.as_millis() as u64,

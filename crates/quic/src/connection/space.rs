@@ -47,3 +47,62 @@ impl PacketSpace {
         }
     }
 }
+
+/// The three spaces. Those of the handshake take memory only while it runs.
+#[derive(Debug)]
+pub(crate) struct PacketSpaces {
+    /// Initial and Handshake.
+    early: Option<Box<[PacketSpace; 2]>>,
+    data: PacketSpace,
+}
+
+impl PacketSpaces {
+    pub(crate) fn new(data: PacketSpace) -> Self {
+        Self { early: None, data }
+    }
+
+    /// A space; those of the handshake begin, or begin anew, when first used.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, space: Space) -> &mut PacketSpace {
+        match space {
+            Space::Data => &mut self.data,
+            Space::Initial => &mut self.early()[0],
+            Space::Handshake => &mut self.early()[1],
+        }
+    }
+
+    #[cold]
+    fn early(&mut self) -> &mut [PacketSpace; 2] {
+        self.early.get_or_insert_with(|| {
+            let space = || PacketSpace::new(AckPolicy::immediate());
+            Box::new([space(), space()])
+        })
+    }
+
+    /// A space, if it exists.
+    #[inline]
+    pub(crate) fn get(&self, space: Space) -> Option<&PacketSpace> {
+        match space {
+            Space::Data => Some(&self.data),
+            Space::Initial => self.early.as_ref().map(|early| &early[0]),
+            Space::Handshake => self.early.as_ref().map(|early| &early[1]),
+        }
+    }
+
+    /// Those that exist.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &PacketSpace> + Clone {
+        let early = self.early.iter().flat_map(|early| early.iter());
+        early.chain([&self.data])
+    }
+
+    /// Those that exist.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut PacketSpace> {
+        let early = self.early.iter_mut().flat_map(|early| early.iter_mut());
+        early.chain([&mut self.data])
+    }
+
+    /// Initial and Handshake keys are gone, and with them what used the spaces.
+    pub(crate) fn end_early(&mut self) {
+        self.early = None;
+    }
+}

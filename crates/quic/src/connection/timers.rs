@@ -6,6 +6,7 @@ use clearway_recovery::Space;
 
 use super::life::{ConnectionError, Handshake};
 use super::paths::Path;
+use super::rest::REST_AFTER;
 use super::space::SPACES;
 use super::{Config, Connection};
 use crate::Instant;
@@ -24,6 +25,8 @@ pub(crate) struct Timers {
     pub(crate) keep_alive: Option<Instant>,
     /// The pacer opens then.
     pub(crate) pacing: Option<Instant>,
+    /// The connection has been silent for so long that it rests.
+    pub(crate) rest: Option<Instant>,
     /// An ack-eliciting packet has left since the last packet arrived: only
     /// the first restarts the idle timer (RFC 9000 §10.1).
     sent_since_received: bool,
@@ -39,6 +42,7 @@ impl Timers {
             idle_timeout,
             keep_alive: None,
             pacing: None,
+            rest: None,
             sent_since_received: false,
             idle_wakeups: 0,
         }
@@ -47,6 +51,7 @@ impl Timers {
     pub(crate) fn on_packet_received(&mut self, now: Instant) {
         self.sent_since_received = false;
         self.restart_idle(now);
+        self.rest = Some(now + REST_AFTER);
     }
 
     pub(crate) fn on_ack_eliciting_sent(&mut self, now: Instant, config: &Config) {
@@ -55,6 +60,7 @@ impl Timers {
             self.restart_idle(now);
         }
         self.keep_alive = config.keep_alive.map(|period| now + period);
+        self.rest = Some(now + REST_AFTER);
     }
 
     /// The smaller of both ends' values holds; zero means none (RFC 9000 §10.1).
@@ -84,7 +90,7 @@ impl Connection {
         let acks = SPACES
             .into_iter()
             .filter(|&space| speaks && self.keys.sending_kind(space, self.is_client()).is_some())
-            .filter_map(|space| self.spaces[space as usize].ack.next_timeout());
+            .filter_map(|space| self.spaces.get(space)?.ack.next_timeout());
         let paths = self
             .paths
             .iter()
@@ -98,6 +104,7 @@ impl Connection {
                 .keep_alive
                 .filter(|_| self.handshake != Handshake::Running),
             self.timers.pacing,
+            self.timers.rest,
             self.keys.zero_rtt_until,
             keys,
         ]
@@ -136,6 +143,7 @@ impl Connection {
         did |= self.on_recovery_timeout(now);
         did |= self.on_keep_alive(now);
         did |= self.on_path_timeouts(now);
+        did |= self.on_rest_timeout(now);
         if self.timers.pacing.is_some_and(|at| now >= at) {
             self.timers.pacing = None;
             did = true;
@@ -153,7 +161,7 @@ impl Connection {
             keys.discard_previous(now);
             did = true;
         }
-        for space in &mut self.spaces {
+        for space in self.spaces.iter_mut() {
             space.ack.handle_timeout(now);
             did |= space.ack.is_due(now);
         }

@@ -16,7 +16,7 @@ const FIRST_SKIP: u64 = 200;
 #[derive(Debug)]
 pub(crate) struct Tls {
     /// `None` once nothing more is expected of TLS.
-    pub(super) session: Option<Session>,
+    pub(super) session: Option<Box<Session>>,
     pub(crate) version: Version,
     /// In our Initial packets: from a Retry or a NEW_TOKEN (client).
     pub(crate) token: Vec<u8>,
@@ -28,10 +28,13 @@ pub(crate) struct Tls {
     pub(super) retry_scid: Option<ConnectionId>,
     /// Source Connection ID of the peer's first Initial (client: the server's).
     pub(super) peer_cid: Option<ConnectionId>,
-    pub(crate) local: TransportParameters,
-    pub(crate) peer: Option<TransportParameters>,
+    /// Our ACK Delay fields count in two to the power of this, microseconds.
+    pub(crate) ack_delay_exponent: u8,
+    /// A server's attempt that answers a Retry of ours.
+    answers_retry: bool,
+    pub(crate) peer: Option<Box<TransportParameters>>,
     /// Remembered ones in force for 0-RTT, until the server's arrive.
-    pub(super) remembered: Option<TransportParameters>,
+    pub(super) remembered: Option<Box<TransportParameters>>,
     pub(crate) zero_rtt_accepted: Option<bool>,
     /// Clear the QUIC bit at random: the peer offered it (RFC 9287).
     pub(crate) grease_quic_bit: bool,
@@ -55,19 +58,20 @@ pub(crate) struct Memory {
 impl Tls {
     pub(crate) fn new(
         session: Session,
-        local: TransportParameters,
+        local: &TransportParameters,
         local_cid: ConnectionId,
         original_dcid: ConnectionId,
     ) -> Self {
         Self {
-            session: Some(session),
+            session: Some(Box::new(session)),
             version: Version::V1,
             token: Vec::new(),
             local_cid,
             original_dcid,
             retry_scid: None,
             peer_cid: None,
-            local,
+            ack_delay_exponent: local.ack_delay_exponent,
+            answers_retry: local.retry_source_connection_id.is_some(),
             peer: None,
             remembered: None,
             zero_rtt_accepted: None,
@@ -82,24 +86,20 @@ impl Tls {
 
     /// Bytes allocated, TLS itself left out: its library does not tell.
     pub(crate) fn memory(&self) -> usize {
-        let parameters = [
-            Some(&self.local),
-            self.peer.as_ref(),
-            self.remembered.as_ref(),
-        ];
-        let parameters = parameters.into_iter().flatten();
-        let versions = parameters.filter_map(|p| p.version_information.as_ref());
+        let parameters = [self.peer.as_deref(), self.remembered.as_deref()];
+        let parameters = parameters.into_iter().flatten().map(|parameters| {
+            let versions = parameters.version_information.as_ref();
+            size_of_val(parameters) + versions.map_or(0, |v| memory::list(&v.available))
+        });
         self.token.capacity()
             + self.scratch.capacity()
             + self.summary.memory()
-            + versions
-                .map(|versions| memory::list(&versions.available))
-                .sum::<usize>()
+            + parameters.sum::<usize>()
     }
 
     /// Client: a Retry came. Server: this attempt answers one of ours.
     pub(crate) fn retried(&self) -> bool {
-        self.retry_scid.is_some() || self.local.retry_source_connection_id.is_some()
+        self.retry_scid.is_some() || self.answers_retry
     }
 
     pub(crate) fn remember_with(&mut self, memory: Memory) {
@@ -121,7 +121,7 @@ impl Tls {
 
     /// The peer's parameters in force now.
     pub(super) fn in_force(&self) -> Option<&TransportParameters> {
-        self.peer.as_ref().or(self.remembered.as_ref())
+        self.peer.as_deref().or(self.remembered.as_deref())
     }
 
     pub(crate) fn peer_ack_delay(&self, ack: &crate::wire::frame::ack::Ack<'_>) -> Duration {

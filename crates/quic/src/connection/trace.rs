@@ -7,12 +7,13 @@ use smallvec::SmallVec;
 
 use super::Connection;
 use super::outcome::kind_of;
-use crate::Instant;
+use super::setup::local_parameters;
 use crate::event::{
     ConnectionState, LossTrigger, Metrics, MigrationState, Observer, RecoveryParameters,
     TimerChange, TimerKind, TraceEvent,
 };
 use crate::path::ecn::EcnState;
+use crate::{Instant, Role};
 
 /// Controller figures that fit without an allocation.
 type Internals = SmallVec<[(&'static str, u64); 24]>;
@@ -110,15 +111,16 @@ impl Connection {
                 min_window: recovery.controller().min_window(),
             },
         };
-        let Self { trace, tls, .. } = self;
-        trace.tell(now, &event);
-        trace.tell(
-            now,
-            &TraceEvent::ParametersSet {
-                remote: false,
-                parameters: &tls.local,
-            },
-        );
+        self.trace.tell(now, &event);
+        // Not kept for it: made anew from what made them.
+        let mut parameters = local_parameters(&self.config, self.role, self.tls.local_cid);
+        if self.role == Role::Server {
+            parameters.original_destination_connection_id = Some(self.tls.original_dcid);
+        }
+        let parameters = &parameters;
+        let remote = false;
+        let event = TraceEvent::ParametersSet { remote, parameters };
+        self.trace.tell(now, &event);
         // An observer installed later has missed the peer's.
         self.trace_peer_parameters(now);
         let attempted = ConnectionState::Attempted;

@@ -1,7 +1,7 @@
 //! One generation of 1-RTT keys (RFC 9001 §6): those we seal with, those we open
 //! with, the ones before and the ones to come.
 
-use rustls::quic::{PacketKey, PacketKeySet};
+use rustls::quic::PacketKey;
 
 use crate::time::Instant;
 
@@ -34,12 +34,6 @@ pub(super) struct Previous {
     pub(super) key: Box<dyn PacketKey>,
     pub(super) floor: u64,
     pub(super) discard_at: Option<Instant>,
-}
-
-/// The generation after `Remote`'s; its send key is gone if we initiated.
-pub(super) struct Next {
-    pub(super) local: Option<Box<dyn PacketKey>>,
-    pub(super) remote: Box<dyn PacketKey>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -76,14 +70,5 @@ impl Remote {
         });
         seen.lowest = seen.lowest.min(pn);
         seen.highest = seen.highest.max(pn);
-    }
-}
-
-impl From<PacketKeySet> for Next {
-    fn from(keys: PacketKeySet) -> Self {
-        Self {
-            local: Some(keys.local),
-            remote: keys.remote,
-        }
     }
 }

@@ -14,11 +14,12 @@
 //! ones are kept. The next ones are there before they are needed, so that a
 //! packet costs the same time to refuse whatever its phase (RFC 9001 §9.5);
 //! those after them are derived once a genuine packet has called for it, which
-//! §6.3 permits.
+//! §6.3 permits. The next send key has no such secret to keep, so it is derived
+//! when it is needed: a context takes 600 bytes, most connections never update.
 
-use rustls::quic::{HeaderProtectionKey, Secrets};
+use rustls::quic::{HeaderProtectionKey, PacketKey, Secrets};
 
-use super::generation::{Local, Next, Previous, Remote, Which};
+use super::generation::{Local, Previous, Remote, Which};
 use super::keys::{self, Unprotected};
 use crate::Instant;
 use crate::error::{Code, TransportError};
@@ -64,7 +65,10 @@ pub struct OneRttKeys {
     local: Local,
     remote: Remote,
     previous: Option<Previous>,
-    next: Next,
+    /// The receive key after `remote`; `None` from [`rest`](OneRttKeys::rest) to
+    /// the next packet.
+    next: Option<Box<dyn PacketKey>>,
+    /// Those of the generation after `remote`.
     secrets: Secrets,
     confirmed: bool,
     failed: u64,
@@ -76,10 +80,10 @@ pub struct OneRttKeys {
 impl OneRttKeys {
     /// From what TLS gives: the first generation and the secrets of the second.
     #[must_use]
-    pub fn new(keys: rustls::quic::Keys, mut secrets: Secrets) -> Self {
+    pub fn new(keys: rustls::quic::Keys, secrets: Secrets) -> Self {
         let confidentiality_limit = keys.local.packet.confidentiality_limit();
         let integrity_limit = keys.remote.packet.integrity_limit();
-        let next = Next::from(secrets.next_packet_keys());
+        let next = Some(receive_key(&secrets));
         Self {
             local_header: keys.local.header,
             remote_header: keys.remote.header,
@@ -214,11 +218,11 @@ impl OneRttKeys {
     }
 
     fn advance_local(&mut self) {
-        // `may_update` and `promote` only come here while the generation after
-        // the receive keys is untouched.
-        if let Some(key) = self.next.local.take() {
-            self.local = Local::new(key, self.local.generation + 1);
-        }
+        // `may_update` and `promote` only come here while both directions are
+        // of one generation: the secrets are those of the one after it.
+        debug_assert_eq!(self.local.generation, self.remote.generation);
+        let key = self.secrets.clone().next_packet_keys().local;
+        self.local = Local::new(key, self.local.generation + 1);
     }
 
     /// The peer acknowledged `largest`, in a packet of the generation `carrier`
@@ -264,10 +268,13 @@ impl OneRttKeys {
             return Ok(None);
         };
         let which = self.select(pn, u64::from(first & KEY_PHASE != 0));
+        // Before any packet, whatever its phase: the time says nothing about it.
+        let secrets = &self.secrets;
+        let next = self.next.get_or_insert_with(|| receive_key(secrets));
         let key = match (which, &self.previous) {
             (Which::Current, _) => &*self.remote.key,
             (Which::Previous, Some(previous)) => &*previous.key,
-            (Which::Previous, None) | (Which::Next, _) => &*self.next.remote,
+            (Which::Previous, None) | (Which::Next, _) => &**next,
         };
         match keys::open(key, pn, packet, header_len) {
             Some(len) => self.accept(which, pn, len).map(Some),
@@ -335,10 +342,11 @@ impl OneRttKeys {
             }
             self.advance_local();
         }
-        let next = Next::from(self.secrets.next_packet_keys());
+        let promoted = self.secrets.next_packet_keys().remote;
+        let next = Some(receive_key(&self.secrets));
         let floor = self.remote.above();
         let old_floor = core::mem::replace(&mut self.remote.floor, floor);
-        let fresh = core::mem::replace(&mut self.next, next).remote;
+        let fresh = core::mem::replace(&mut self.next, next).unwrap_or(promoted);
         self.previous = Some(Previous {
             key: core::mem::replace(&mut self.remote.key, fresh),
             floor: old_floor,
@@ -378,6 +386,13 @@ impl OneRttKeys {
         }
     }
 
+    /// Gives back the memory of the next receive key until a packet arrives. The
+    /// first one then pays for making it anew, which tells an observer that the
+    /// connection rested and nothing about key phases.
+    pub fn rest(&mut self) {
+        self.next = None;
+    }
+
     /// When [`discard_previous`](Self::discard_previous) has something to do.
     #[must_use]
     pub fn discard_at(&self) -> Option<Instant> {
@@ -392,15 +407,22 @@ impl OneRttKeys {
     }
 }
 
+/// The receive key of the generation that `secrets` are for.
+#[cold]
+fn receive_key(secrets: &Secrets) -> Box<dyn PacketKey> {
+    secrets.clone().next_packet_keys().remote
+}
+
 #[cfg(feature = "testing")]
 impl OneRttKeys {
     /// Seals with the next generation from now on, permitted or not.
     pub fn force_update(&mut self) {
-        let key = self
-            .next
-            .local
-            .take()
-            .unwrap_or_else(|| self.secrets.next_packet_keys().local);
+        let mut secrets = self.secrets.clone();
+        let ahead = self.local.generation - self.remote.generation;
+        for _ in 0..ahead {
+            let _ = secrets.next_packet_keys();
+        }
+        let key = secrets.next_packet_keys().local;
         self.local = Local::new(key, self.local.generation + 1);
     }
 

@@ -96,6 +96,38 @@ fn the_phase_bit_follows_the_generation_and_the_header_key_does_not() {
 }
 
 #[test]
+fn keys_that_rested_follow_every_update() {
+    let (mut a, mut b) = confirmed();
+    for generation in 0..5u32 {
+        exchange(&mut a, &mut b, 10 * generation + 1);
+        a.rest();
+        b.rest();
+        a.previous = None;
+        a.initiate_update(Instant::ZERO).unwrap();
+        // The first packet after the rest is of the next phase already.
+        let opened = opens(&mut b, sealed(&mut a, 10 * generation + 2));
+        assert!(opened.updated);
+        assert_eq!(opened.generation, u64::from(generation) + 1);
+        assert!(b.next.is_some());
+        exchange(&mut a, &mut b, 10 * generation + 3);
+    }
+}
+
+#[test]
+fn the_first_packet_after_a_rest_makes_the_next_key_whatever_its_phase() {
+    let (mut a, mut b) = confirmed();
+    b.rest();
+    opens(&mut b, sealed(&mut a, 1));
+    assert!(b.next.is_some());
+    b.rest();
+    let mut forged = sealed(&mut a, 2);
+    let last = forged.len() - 1;
+    forged[last] ^= 1;
+    assert_eq!(open(&mut b, forged).unwrap(), None);
+    assert!(b.next.is_some());
+}
+
+#[test]
 fn a_late_packet_opens_while_its_keys_are_kept() {
     let (mut a, mut b) = confirmed();
     let late: Vec<_> = (1..=3).map(|pn| sealed(&mut a, pn)).collect();

@@ -68,6 +68,11 @@ impl Events {
         Some(event)
     }
 
+    /// Gives back the memory that is held for reuse.
+    pub(super) fn release_memory(&mut self) {
+        self.queue.shrink_to_fit();
+    }
+
     /// Bytes allocated.
     pub(super) fn memory(&self) -> usize {
         memory::ring(&self.queue)

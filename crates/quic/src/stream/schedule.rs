@@ -41,6 +41,7 @@ impl Level {
         self.in_order.is_empty() && self.in_turn.is_empty()
     }
 
+    #[inline]
     fn next(&self) -> Option<StreamId> {
         if let Some(&id) = self.in_order.first() {
             return Some(id);
@@ -51,10 +52,17 @@ impl Level {
     }
 }
 
+/// The urgency of streams that nobody gave another.
+const USUAL: usize = 3;
+
 /// The streams that can send, found without looking at those that can't.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
-    levels: [Level; LEVELS],
+    /// Level [`USUAL`].
+    usual: Level,
+    /// The other levels, once one of them was used: most connections never do,
+    /// and each of two schedules would take half a kilobyte for them.
+    others: Option<Box<[Level; LEVELS]>>,
     /// Bit `u` is set while level `u` holds a stream.
     occupied: u8,
 }
@@ -64,9 +72,18 @@ impl Schedule {
         self.occupied == 0
     }
 
+    #[inline]
+    fn level(&mut self, urgency: usize) -> &mut Level {
+        if urgency == USUAL {
+            &mut self.usual
+        } else {
+            &mut self.others.get_or_insert_default()[urgency]
+        }
+    }
+
     pub(super) fn insert(&mut self, id: StreamId, priority: Priority) {
         let urgency = usize::from(priority.urgency).min(LEVELS - 1);
-        let level = &mut self.levels[urgency];
+        let level = self.level(urgency);
         if priority.incremental {
             level.in_turn.insert(id);
         } else {
@@ -77,7 +94,7 @@ impl Schedule {
 
     pub(super) fn remove(&mut self, id: StreamId, priority: Priority) {
         let urgency = usize::from(priority.urgency).min(LEVELS - 1);
-        let level = &mut self.levels[urgency];
+        let level = self.level(urgency);
         if priority.incremental {
             level.in_turn.remove(&id);
         } else {
@@ -88,24 +105,37 @@ impl Schedule {
         }
     }
 
+    /// Gives back the levels that only few connections use.
+    pub(super) fn release_memory(&mut self) {
+        if self.occupied & !(1 << USUAL) == 0 {
+            self.others = None;
+        }
+    }
+
     /// Bytes allocated.
     pub(super) fn memory(&self) -> usize {
-        let levels = self.levels.iter();
+        let others = self.others.iter().flat_map(|others| others.iter());
+        let levels = others.chain([&self.usual]);
         levels
             .map(|level| memory::set(&level.in_order) + memory::set(&level.in_turn))
-            .sum()
+            .sum::<usize>()
+            + self.others.as_deref().map_or(0, size_of_val)
     }
 
     /// The stream whose turn it is; it stays scheduled.
+    #[inline]
     pub(super) fn next(&self) -> Option<StreamId> {
         let urgency = self.occupied.trailing_zeros() as usize;
-        self.levels.get(urgency)?.next()
+        if urgency == USUAL {
+            return self.usual.next();
+        }
+        self.others.as_ref()?.get(urgency)?.next()
     }
 
     /// Notes that `id` had its turn.
     pub(super) fn served(&mut self, id: StreamId, priority: Priority) {
         let urgency = usize::from(priority.urgency).min(LEVELS - 1);
-        self.levels[urgency].served = Some(id);
+        self.level(urgency).served = Some(id);
     }
 }
 
@@ -147,6 +177,19 @@ mod tests {
         schedule.remove(StreamId::from_wire(20), priority(0, false));
         schedule.remove(StreamId::from_wire(12), priority(3, false));
         assert_eq!(schedule.next().map(StreamId::as_u64), Some(16));
+    }
+
+    #[test]
+    fn only_unusual_urgencies_take_memory() {
+        let mut schedule = Schedule::default();
+        let id = StreamId::from_wire(0);
+        schedule.insert(id, Priority::default());
+        schedule.remove(id, Priority::default());
+        assert_eq!(schedule.memory(), 0);
+        schedule.insert(id, priority(4, true));
+        assert_eq!(schedule.next(), Some(id));
+        assert!(schedule.memory() > size_of::<[Level; LEVELS]>());
+        assert!(size_of::<Schedule>() <= 96);
     }
 
     #[test]

@@ -413,6 +413,14 @@ impl Streams {
         }
     }
 
+    /// Gives back what is held for reuse, for a connection that goes quiet.
+    pub fn release_memory(&mut self) {
+        self.streams.shrink_to_fit();
+        self.events.release_memory();
+        self.sending.free.release_memory();
+        self.sending.paid.release_memory();
+    }
+
     /// Keeps the table in proportion to the streams there are: it halves when
     /// an eighth is in use, so that moving the rest costs each end of a stream a
     /// constant part.

@@ -195,6 +195,11 @@ impl RangeSet {
         self.runs.is_empty()
     }
 
+    /// Gives back the memory that is held for reuse.
+    pub fn release_memory(&mut self) {
+        self.runs.shrink_to_fit();
+    }
+
     /// Bytes allocated.
     #[must_use]
     pub fn memory(&self) -> usize {

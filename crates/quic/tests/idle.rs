@@ -1,0 +1,101 @@
+//! What a connection costs that waits: a server has far more of them than of
+//! those that work. Keys and TLS are not in these figures (`Memory` says why);
+//! `cargo run --release -p clearway --example idle` measures all of it.
+
+mod common;
+
+use std::time::Duration;
+
+use clearway_quic::connection::{Connection, Memory};
+use clearway_quic::stream::{Directionality, Priority};
+use common::{Setup, World, download, path};
+
+const CLEAN: &str = "rate=20M delay=10ms queue=1000";
+
+/// Longer than a connection waits before it rests.
+const QUIET: Duration = Duration::from_secs(3);
+
+/// Bytes of an idle connection at a server, all parts.
+const SERVER: usize = 6_900;
+
+/// Bytes of it that the connection is made of itself.
+const FIXED: usize = 4_700;
+
+fn idle() -> World {
+    let mut world = World::new(Setup::new(), path(CLEAN, 1), 1);
+    world.handshake();
+    world.run_for(QUIET);
+    world
+}
+
+#[test]
+fn the_connection_itself_stays_small() {
+    let fixed = size_of::<Connection>();
+    assert!(fixed <= FIXED, "{fixed} bytes");
+}
+
+#[test]
+fn a_connection_without_traffic_is_small() {
+    let mut world = idle();
+    let memory = world.server.connection().memory_by_part();
+    assert!(
+        memory.total() <= SERVER,
+        "{} bytes: {memory:?}",
+        memory.total()
+    );
+    for (part, bytes) in [
+        ("received CRYPTO", memory.crypto),
+        ("datagrams", memory.datagrams_in + memory.datagrams_out),
+        ("undecryptable packets", memory.undecryptable),
+        ("events", memory.events),
+    ] {
+        assert_eq!(bytes, 0, "{part}: {memory:?}");
+    }
+}
+
+#[test]
+fn traffic_leaves_nothing_behind() {
+    let mut world = idle();
+    let fresh = world.server.connection().memory_by_part();
+    assert!(download(&mut world, 300_000, Duration::from_secs(10)));
+    let busy = world.server.connection().memory_by_part();
+    world.run_for(QUIET);
+    let rested = world.server.connection().memory_by_part();
+    // The server has not read the request: the stream is not over.
+    let other = |memory: Memory| memory.total() - memory.streams;
+    assert!(other(busy) > other(fresh) + 1024, "{busy:?}");
+    // Numbers left out on purpose are remembered: sixteen at most.
+    assert!(other(rested) <= other(fresh) + 128, "{fresh:?}, {rested:?}");
+}
+
+#[test]
+fn a_quiet_connection_wakes_once_to_rest_and_then_only_to_end() {
+    let mut world = idle();
+    let now = world.now;
+    let server = world.server.connection();
+    let next = server.next_timeout().expect("the idle timeout");
+    assert!(next - now > Duration::from_secs(20), "{:?}", next - now);
+}
+
+#[test]
+fn a_rested_connection_works_as_before() {
+    let mut world = idle();
+    for _ in 0..3 {
+        assert!(download(&mut world, 100_000, Duration::from_secs(5)));
+        world.run_for(QUIET);
+    }
+    let client = world.client.connection();
+    let id = client
+        .open(Directionality::Bidirectional)
+        .expect("a stream");
+    let last = Priority {
+        urgency: 7,
+        incremental: false,
+    };
+    client.set_priority(id, last);
+    client.write(id, b"late").expect("writes");
+    world.run_for(QUIET);
+    let server = world.server.connection();
+    assert_eq!(server.accept(Directionality::Bidirectional), Some(id));
+    assert_eq!(server.stats(world.now).counters.packets_lost, 0);
+}
