@@ -15,7 +15,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 /// What both roles can set.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Transport {
+pub struct Transport {
     /// Largest UDP payload to send or receive, in bytes
     #[arg(long, default_value_t = 1452, value_parser = clap::value_parser!(u16).range(1200..=65527))]
     payload: u16,
@@ -32,7 +32,7 @@ pub(crate) struct Transport {
 
 impl Transport {
     /// As quinn wants it for a connection.
-    pub(crate) fn config(&self) -> Arc<TransportConfig> {
+    pub fn config(&self) -> Arc<TransportConfig> {
         let mut discovery = MtuDiscoveryConfig::default();
         discovery.upper_bound(self.payload);
         let mut config = TransportConfig::default();
@@ -49,7 +49,7 @@ impl Transport {
     }
 
     /// An endpoint on a fresh socket, a server's if `server` is given.
-    pub(crate) fn endpoint(
+    pub fn endpoint(
         &self,
         local: SocketAddr,
         server: Option<quinn::ServerConfig>,
@@ -61,7 +61,7 @@ impl Transport {
     }
 
     /// A socket of the wanted buffer sizes.
-    pub(crate) fn socket(&self, local: SocketAddr) -> Result<UdpSocket> {
+    pub fn socket(&self, local: SocketAddr) -> Result<UdpSocket> {
         let bind = || {
             let socket = Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
             if let Some(size) = self.socket_buffer {
