@@ -211,7 +211,7 @@ class Server(Protocol):
                     "resumed": bool(handshake and handshake.session_resumed),
                     "zero_rtt_accepted": bool(handshake and handshake.early_data_accepted),
                     "key_updates": self.key_updates,
-                    "peer_key_updates": self.key_updates,
+                    "peer_key_updates": None,
                     "cause": event.reason_phrase or hex(event.error_code),
                 }
             )
