@@ -42,9 +42,24 @@ pub(crate) struct Client {
     config: ClientConfig,
     sessions: Arc<ClientSessions>,
     endpoint: Endpoint,
-    /// Endpoints of HTTP/3 clients: one connection each.
-    others: Mutex<Vec<Endpoint>>,
+    /// The clients of HTTP/3. One keeps one connection to a server at a time, and what it
+    /// remembers of the server is its own; many at once need a client each.
+    clients: Mutex<Vec<http3::Client>>,
     any: SocketAddr,
+}
+
+impl Client {
+    /// A client without a connection: the one there is, if connections follow one another.
+    fn http(&self) -> Result<http3::Client> {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let one_by_one = !self.options.handshakes && self.options.idle.is_none();
+        if one_by_one && let Some(client) = clients.first() {
+            return Ok(client.clone());
+        }
+        let client = http3::Client::bind(self.any, self.config.clone())?;
+        clients.push(client.clone());
+        Ok(client)
+    }
 }
 
 impl Stack for Client {
@@ -66,7 +81,7 @@ impl Stack for Client {
             options: options.clone(),
             config,
             sessions,
-            others: Mutex::default(),
+            clients: Mutex::default(),
             any,
         })
     }
@@ -90,12 +105,7 @@ impl Stack for Client {
         if start == Start::Early {
             return Err(Unsupported("HTTP/3 requests as early data").into());
         }
-        let client = http3::Client::bind(self.any, self.config.clone())?;
-        let endpoint = client.endpoint().clone();
-        self.others
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(endpoint);
+        let client = self.http()?;
         let origin = format!(
             "https://{}:{}",
             self.options.server_name,
@@ -119,10 +129,10 @@ impl Stack for Client {
     }
 
     async fn quiet(&self) {
-        let others = self.others.lock();
-        let others = std::mem::take(&mut *others.unwrap_or_else(PoisonError::into_inner));
-        for endpoint in others {
-            endpoint.wait_idle().await;
+        let clients = self.clients.lock();
+        let clients = std::mem::take(&mut *clients.unwrap_or_else(PoisonError::into_inner));
+        for client in clients {
+            client.endpoint().wait_idle().await;
         }
         self.endpoint.wait_idle().await;
     }
@@ -194,10 +204,8 @@ impl Session for Visit {
     }
 
     fn close(&self, well: bool) {
-        let code = if well { NO_ERROR } else { FAILED };
-        match self {
-            Self::Raw(connection, _) => connection.close(code, b""),
-            Self::Http(http) => http.client.endpoint().close(code, b""),
+        if let Some(connection) = self.connection() {
+            connection.close(if well { NO_ERROR } else { FAILED }, b"");
         }
     }
 }

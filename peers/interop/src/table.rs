@@ -1,6 +1,6 @@
 //! The matrix as text.
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 use crate::verdict::Verdict;
 
@@ -54,18 +54,21 @@ impl fmt::Display for Table {
             }
             writeln!(f)?;
         }
+        // A missing program is the same for all its cells.
+        let mut missing = BTreeSet::new();
         for (case, cells) in &self.rows {
             for (cell, pair) in cells.iter().zip(&self.pairs) {
                 match cell {
                     Verdict::Pass => {}
-                    Verdict::Unproven(why)
-                    | Verdict::Fail(why)
-                    | Verdict::Unsupported(why)
-                    | Verdict::NotRun(why) => {
+                    Verdict::Unproven(why) | Verdict::Fail(why) | Verdict::Unsupported(why) => {
                         writeln!(f, "{}: {case}, {pair}: {why}", word(cell))?;
                     }
+                    Verdict::NotRun(why) => _ = missing.insert(why),
                 }
             }
+        }
+        for why in missing {
+            writeln!(f, "not run: {why}")?;
         }
         Ok(())
     }
