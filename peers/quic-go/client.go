@@ -81,7 +81,7 @@ func newClient(o getOptions) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	socket, err := net.ListenUDP("udp", nil)
+	socket, err := o.tuning.listen(nil)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func newClient(o getOptions) (*client, error) {
 		transport: &quic.Transport{Conn: socket},
 		http:      &http3.Transport{},
 		address:   address,
-		config:    &quic.Config{},
+		config:    o.tuning.config(),
 		sum:       fmt.Sprint(patternSum(o.post)),
 	}
 	c.tls = &tls.Config{ServerName: o.name, RootCAs: roots, NextProtos: []string{alpnH3}}

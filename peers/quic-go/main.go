@@ -7,7 +7,10 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net"
 	"os"
+
+	"github.com/quic-go/quic-go"
 )
 
 const (
@@ -44,9 +47,40 @@ func act(args []string) error {
 	}
 }
 
+// tuning is what quic-go is given instead of its defaults.
+type tuning struct {
+	window       uint64
+	socketBuffer int
+}
+
+func (t *tuning) flags(flags *flag.FlagSet) {
+	flags.Uint64Var(&t.window, "window", 0, "all flow-control windows, in bytes")
+	flags.IntVar(&t.socketBuffer, "socket-buffer", 0, "buffers of the socket, in bytes")
+}
+
+// listen opens a socket; quic-go then asks for larger buffers if these are small.
+func (t tuning) listen(address *net.UDPAddr) (*net.UDPConn, error) {
+	socket, err := net.ListenUDP("udp", address)
+	if err == nil && t.socketBuffer > 0 {
+		err = errors.Join(socket.SetReadBuffer(t.socketBuffer), socket.SetWriteBuffer(t.socketBuffer))
+	}
+	return socket, err
+}
+
+// config is that of a connection.
+func (t tuning) config() *quic.Config {
+	return &quic.Config{
+		InitialStreamReceiveWindow:     t.window,
+		MaxStreamReceiveWindow:         t.window,
+		InitialConnectionReceiveWindow: t.window,
+		MaxConnectionReceiveWindow:     t.window,
+	}
+}
+
 type serveOptions struct {
 	listen, cert, key          string
 	retry, zeroRTT, raw, tells bool
+	tuning                     tuning
 }
 
 func parseServe(args []string) serveOptions {
@@ -59,6 +93,7 @@ func parseServe(args []string) serveOptions {
 	flags.BoolVar(&o.zeroRTT, "zero-rtt", false, "accept early data")
 	flags.BoolVar(&o.raw, "raw", false, "speak clearway-raw instead of HTTP/3")
 	flags.BoolVar(&o.tells, "json", false, "print one JSON object per closed connection")
+	o.tuning.flags(flags)
 	_ = flags.Parse(args)
 	return o
 }
@@ -69,6 +104,7 @@ type getOptions struct {
 	bytes                                              int64
 	requests, parallel, post, idle                     int64
 	seconds                                            float64
+	tuning                                             tuning
 }
 
 func parseGet(server string, args []string) getOptions {
@@ -88,6 +124,7 @@ func parseGet(server string, args []string) getOptions {
 	flags.BoolVar(&o.handshakes, "handshakes", false, "make connections instead of requests")
 	flags.Int64Var(&o.idle, "idle", 0, "hold so many idle connections")
 	flags.BoolVar(&o.tells, "json", false, "print the result as one JSON object")
+	o.tuning.flags(flags)
 	_ = flags.Parse(args)
 	switch {
 	case o.post > 0 && !o.raw:

@@ -36,7 +36,7 @@ func serve(o serveOptions) error {
 	if err != nil {
 		return err
 	}
-	socket, err := net.ListenUDP("udp", address)
+	socket, err := o.tuning.listen(address)
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,8 @@ func serve(o serveOptions) error {
 		alpn = alpnRaw
 	}
 	transport := &quic.Transport{Conn: socket}
-	config := &quic.Config{Allow0RTT: o.zeroRTT}
+	config := o.tuning.config()
+	config.Allow0RTT = o.zeroRTT
 	if o.retry {
 		transport.VerifySourceAddress = func(net.Addr) bool { return true }
 	}

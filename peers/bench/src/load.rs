@@ -144,10 +144,17 @@ impl Load {
     ) -> Result<Sample> {
         let file = |name: &str| folder.join(name).display().to_string();
         let mut arguments = vec!["serve".to_owned(), "--listen".into(), "127.0.0.1:0".into()];
-        arguments.extend(["--cert".into(), file("cert.pem"), "--key".into(), file("key.pem")]);
+        arguments.extend([
+            "--cert".into(),
+            file("cert.pem"),
+            "--key".into(),
+            file("key.pem"),
+        ]);
         if !self.is_http3() {
             arguments.push("--raw".into());
         }
+        let tuning = || stack.tuning.iter().map(|&word| word.to_owned());
+        arguments.extend(tuning());
         let complaints = folder.join("server.stderr");
         let mut server = Process::start(stack, cores.server, &arguments, complaints)?;
         let line = server.line().context("server")?;
@@ -155,8 +162,14 @@ impl Load {
         let address = address.with_context(|| format!("not an address: {line}"))?;
 
         let mut arguments = vec!["get".to_owned(), address.to_owned(), "--server-name".into()];
-        arguments.extend(["localhost".into(), "--ca".into(), file("ca.pem"), "--json".into()]);
+        arguments.extend([
+            "localhost".into(),
+            "--ca".into(),
+            file("ca.pem"),
+            "--json".into(),
+        ]);
         arguments.extend(self.options(size));
+        arguments.extend(tuning());
         let complaints = folder.join("client.stderr");
         let before = server.cpu()?;
         let client = Process::start(stack, cores.client, &arguments, complaints)?;

@@ -37,6 +37,9 @@ struct Arguments {
     /// This stack only; may be given again
     #[arg(long = "stack")]
     stacks: Vec<String>,
+    /// Measure rivals with their best settings, too
+    #[arg(long)]
+    tuned: bool,
     /// Core of the servers
     #[arg(long, default_value_t = 0)]
     server_core: usize,
@@ -54,7 +57,7 @@ struct Arguments {
 
 fn main() -> ExitCode {
     match run(&Arguments::parse()) {
-        Ok(failures) if failures == 0 => ExitCode::SUCCESS,
+        Ok(0) => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("bench: {error:#}");
@@ -75,7 +78,7 @@ fn run(arguments: &Arguments) -> Result<usize> {
         seconds: arguments.seconds.unwrap_or(seconds),
         idle: arguments.idle.unwrap_or(idle),
     };
-    let mut stacks = stack::found(arguments.programs.clone())?;
+    let mut stacks = stack::found(arguments.programs.clone(), arguments.tuned)?;
     stacks.retain(|stack| {
         arguments.stacks.is_empty() || arguments.stacks.iter().any(|name| name == stack.name)
     });
@@ -93,7 +96,10 @@ fn run(arguments: &Arguments) -> Result<usize> {
     let mut table = Table::default();
     for load in loads {
         let able: Vec<&Stack> = stacks.iter().filter(|stack| load.suits(stack)).collect();
-        let mut rows: Vec<Row> = able.iter().map(|stack| Row::new(load, stack.name)).collect();
+        let mut rows: Vec<Row> = able
+            .iter()
+            .map(|stack| Row::new(load, stack.name))
+            .collect();
         for round in 1..=rounds {
             for (stack, row) in able.iter().zip(&mut rows) {
                 eprintln!("{}, {}, {round} of {rounds}", load.name(), stack.name);

@@ -71,7 +71,11 @@ impl Process {
 
     /// Sends it an empty line.
     pub(crate) fn nudge(&mut self) -> Result<()> {
-        let input = self.child.stdin.as_mut().context("a process without input")?;
+        let input = self
+            .child
+            .stdin
+            .as_mut()
+            .context("a process without input")?;
         input.write_all(b"\n")?;
         Ok(input.flush()?)
     }
@@ -109,7 +113,10 @@ impl Process {
     }
 
     fn stat(&self) -> Result<Stat> {
-        Stat::parse(&fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?)
+        Stat::parse(&fs::read_to_string(format!(
+            "/proc/{}/stat",
+            self.child.id()
+        ))?)
     }
 
     /// The last thing it complained of.

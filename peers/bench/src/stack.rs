@@ -17,10 +17,16 @@ pub(crate) struct Stack {
     pub(crate) program: PathBuf,
     /// Whether it speaks HTTP/3.
     pub(crate) http3: bool,
+    /// What it is given instead of its defaults.
+    pub(crate) tuning: &'static [&'static str],
 }
 
-/// The stacks whose programs are built; says which are not.
-pub(crate) fn found(programs: Option<PathBuf>) -> Result<Vec<Stack>> {
+/// Windows that no loopback fills, and socket buffers for the bursts of 64 handshakes.
+const TUNING: [&str; 4] = ["--window", "16777216", "--socket-buffer", "4194304"];
+
+/// The stacks whose programs are built, once more with their best settings if wanted; says which
+/// are not.
+pub(crate) fn found(programs: Option<PathBuf>, tuned: bool) -> Result<Vec<Stack>> {
     let ours = std::env::current_exe()?;
     let home = || Path::new(&std::env::var_os("HOME").unwrap_or_default()).join(PROGRAMS);
     let others = programs.unwrap_or_else(home);
@@ -28,6 +34,7 @@ pub(crate) fn found(programs: Option<PathBuf>) -> Result<Vec<Stack>> {
         name,
         program,
         http3,
+        tuning: &[],
     };
     let mut stacks = vec![
         stack("clearway", ours.with_file_name("peer-clearway"), true),
@@ -43,14 +50,36 @@ pub(crate) fn found(programs: Option<PathBuf>) -> Result<Vec<Stack>> {
         }
         built
     });
+    if tuned {
+        let names = [
+            ("quinn", "quinn tuned"),
+            ("s2n-quic", "s2n-quic tuned"),
+            ("quic-go", "quic-go tuned"),
+        ];
+        for (name, tuned) in names {
+            let rival = stacks.iter().find(|stack| stack.name == name).cloned();
+            stacks.extend(rival.map(|stack| Stack {
+                name: tuned,
+                tuning: &TUNING,
+                ..stack
+            }));
+        }
+    }
     Ok(stacks)
 }
 
 /// Has quinn's raw program write certificates.
 pub(crate) fn certify(folder: &Path) -> Result<()> {
     let program = std::env::current_exe()?.with_file_name("peer-quinn");
-    let status = Command::new(&program).args(["cert", "--out"]).arg(folder).status();
+    let status = Command::new(&program)
+        .args(["cert", "--out"])
+        .arg(folder)
+        .status();
     let status = status.with_context(|| format!("starting {}", program.display()))?;
-    ensure!(status.success(), "{} made no certificates", program.display());
+    ensure!(
+        status.success(),
+        "{} made no certificates",
+        program.display()
+    );
     Ok(())
 }

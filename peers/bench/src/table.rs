@@ -79,7 +79,10 @@ impl Table {
 
     /// Clearway's median under the same load.
     fn ours(&self, load: Load) -> Option<f64> {
-        let row = self.rows.iter().find(|row| row.load == load && row.stack == OURS)?;
+        let row = self
+            .rows
+            .iter()
+            .find(|row| row.load == load && row.stack == OURS)?;
         Some(row.of(|sample| Some(sample.value))?.median)
     }
 }
@@ -103,7 +106,11 @@ impl fmt::Display for Table {
         )?;
         let mut last = None;
         for row in &self.rows {
-            let name = if last == Some(row.load) { "" } else { row.load.name() };
+            let name = if last == Some(row.load) {
+                ""
+            } else {
+                row.load.name()
+            };
             last = Some(row.load);
             write!(f, "{name:17}{:14}", row.stack)?;
             let Some(value) = row.of(|sample| Some(sample.value)) else {
@@ -138,7 +145,10 @@ impl fmt::Display for Table {
             }
         }
         if self.rows.iter().any(|row| row.load.is_cost()) {
-            writeln!(f, "idle memory: server / client, growth ÷ connections; less is better")?;
+            writeln!(
+                f,
+                "idle memory: server / client, growth ÷ connections; less is better"
+            )?;
         }
         Ok(())
     }
@@ -183,7 +193,10 @@ mod tests {
             .lines()
             .map(|line| line.split_whitespace().collect())
             .collect();
-        assert_eq!(lines[1][3..8], ["clearway", "15.0", "Gbit/s", "67%", "1.00"]);
+        assert_eq!(
+            lines[1][3..8],
+            ["clearway", "15.0", "Gbit/s", "67%", "1.00"]
+        );
         assert_eq!(lines[2][..4], ["quinn", "10.0", "Gbit/s", "0%"]);
         assert_eq!(lines[2][4], "1.50");
         assert!(text.contains("failed: bulk, 1 stream, quinn: why"));

@@ -17,7 +17,7 @@ use clearway_quic::crypto::ClientSessions;
 use contract::{
     Ask, Session, Stack, Start, Unsupported,
     answer::Answer,
-    options::Get,
+    options::{Get, Tuning},
     pattern::{self, pattern},
     report::Facts,
 };
@@ -67,13 +67,14 @@ impl Stack for Client {
     type Session = Visit;
 
     fn new(options: &Get) -> Result<Self> {
+        untuned(options.tuning)?;
         let any = match options.server.ip() {
             IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
             IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         };
         let any = SocketAddr::new(any, 0);
-        let roots = fs::read(&options.ca)
-            .with_context(|| format!("reading {}", options.ca.display()))?;
+        let roots =
+            fs::read(&options.ca).with_context(|| format!("reading {}", options.ca.display()))?;
         let sessions = Arc::new(ClientSessions::default());
         let config = ClientConfig::with_roots(roots)?.sessions(Arc::clone(&sessions));
         Ok(Self {
@@ -91,7 +92,11 @@ impl Stack for Client {
             self.sessions.clear();
         }
         if self.options.raw {
-            let Get { server, server_name, .. } = &self.options;
+            let Get {
+                server,
+                server_name,
+                ..
+            } = &self.options;
             let connecting = self.endpoint.connect(*server, server_name);
             let (connection, early) = match (start, connecting) {
                 (Start::Complete, connecting) => (connecting.await?, None),
@@ -135,6 +140,17 @@ impl Stack for Client {
             client.endpoint().wait_idle().await;
         }
         self.endpoint.wait_idle().await;
+    }
+}
+
+/// Refuses tuning: the library finds windows and buffers by itself.
+pub(crate) fn untuned(tuning: Tuning) -> Result<()> {
+    match tuning {
+        Tuning {
+            window: None,
+            socket_buffer: None,
+        } => Ok(()),
+        Tuning { .. } => Err(Unsupported("windows and buffers by hand").into()),
     }
 }
 

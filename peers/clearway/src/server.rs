@@ -14,7 +14,7 @@ use std::{
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use clearway::{
-    Connection, Endpoint, ServerConfig,
+    Connection, Endpoint, EndpointBuilder, ServerConfig,
     http::{self as http3, BoxError},
 };
 use contract::{
@@ -25,11 +25,14 @@ use contract::{
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 
+use crate::client::untuned;
+
 /// Application error code of a raw request shorter than its header.
 const MALFORMED: u64 = 1;
 
 /// Serves until killed.
 pub(crate) async fn run(options: Serve) -> Result<()> {
+    untuned(options.tuning)?;
     pattern::prepare();
     let config = ServerConfig::with_identity(read(&options.cert)?, read(&options.key)?)?
         .always_retry(options.retry)
@@ -38,7 +41,7 @@ pub(crate) async fn run(options: Serve) -> Result<()> {
         return raw(&options, config).await;
     }
     let server = http3::Server::builder(options.listen, config)
-        .endpoint(|endpoint| endpoint.on_caller_runtime())
+        .endpoint(EndpointBuilder::on_caller_runtime)
         .build()?;
     announce(server.local_addr())?;
     server.serve(Pages::new(options.json)).await;
@@ -160,11 +163,16 @@ impl tower_service::Service<Request<http3::Incoming>> for Pages {
             })
         } else {
             let length = request.uri().path().trim_start_matches('/').parse();
-            length.ok().map(|length| Page::Pattern { offset: 0, length })
+            length
+                .ok()
+                .map(|length| Page::Pattern { offset: 0, length })
         };
         ready(Ok(page.map_or_else(
             || {
-                let nothing = Page::Pattern { offset: 0, length: 0 };
+                let nothing = Page::Pattern {
+                    offset: 0,
+                    length: 0,
+                };
                 let mut response = Response::new(nothing);
                 *response.status_mut() = StatusCode::NOT_FOUND;
                 response

@@ -60,7 +60,11 @@ async fn visits<S: Stack>(stack: &S, options: &Get) -> Result<Run> {
     if !options.remembers() {
         return Ok(report(first, facts, options));
     }
-    let start = if options.zero_rtt { Start::Early } else { Start::Complete };
+    let start = if options.zero_rtt {
+        Start::Early
+    } else {
+        Start::Complete
+    };
     let (second, facts) = visit(stack, options, start).await?;
     Ok(report(first.plus(second), facts, options))
 }

@@ -14,6 +14,17 @@ const DEFAULT_BYTES: u64 = 1 << 20;
 /// Bytes of an answer that outlasts any timed run, and fits a quarter of QUIC's offsets.
 const ENDLESS: u64 = 1 << 60;
 
+/// What a stack is given instead of its defaults.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub struct Tuning {
+    /// All flow-control windows, in bytes
+    #[arg(long)]
+    pub window: Option<u32>,
+    /// Send and receive buffer of the socket, in bytes
+    #[arg(long)]
+    pub socket_buffer: Option<usize>,
+}
+
 /// Options of a server.
 #[derive(Debug, Clone, Args)]
 pub struct Serve {
@@ -38,6 +49,9 @@ pub struct Serve {
     /// Print one JSON object per closed connection
     #[arg(long)]
     pub json: bool,
+    /// Instead of defaults.
+    #[command(flatten)]
+    pub tuning: Tuning,
 }
 
 /// Options of a client.
@@ -89,6 +103,9 @@ pub struct Get {
     /// Print the result as one JSON object
     #[arg(long)]
     pub json: bool,
+    /// Instead of defaults.
+    #[command(flatten)]
+    pub tuning: Tuning,
 }
 
 impl Get {
@@ -123,7 +140,11 @@ impl Get {
     /// The request to make, again and again.
     #[must_use]
     pub fn ask(&self) -> crate::Ask {
-        let default = if self.seconds.is_some() { ENDLESS } else { DEFAULT_BYTES };
+        let default = if self.seconds.is_some() {
+            ENDLESS
+        } else {
+            DEFAULT_BYTES
+        };
         let wanted = if self.post > 0 && !self.raw {
             self.post
         } else {
@@ -144,7 +165,13 @@ impl Get {
     /// Requests under way at once.
     #[must_use]
     pub fn lanes(&self) -> u64 {
-        let default = if self.seconds.is_some() { 1 } else { self.requests };
-        self.parallel.unwrap_or(default).clamp(1, self.most().max(1))
+        let default = if self.seconds.is_some() {
+            1
+        } else {
+            self.requests
+        };
+        self.parallel
+            .unwrap_or(default)
+            .clamp(1, self.most().max(1))
     }
 }

@@ -77,7 +77,11 @@ impl Run {
     /// # Errors
     /// If standard output is gone.
     pub fn print(&self, json: bool) -> Result<()> {
-        let line = if json { serde_json::to_string(self)? } else { self.sentence() };
+        let line = if json {
+            serde_json::to_string(self)?
+        } else {
+            self.sentence()
+        };
         say(&line)
     }
 }

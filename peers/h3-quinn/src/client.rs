@@ -23,12 +23,11 @@ use h3::client::SendRequest;
 use h3_quinn::OpenStreams;
 use peer_quinn::{
     tls,
+    transport::Transport,
     witness::{Witness, Witnessed},
 };
 use quinn::{ClientConfig, Connection, Endpoint, TransportConfig, VarInt};
 use tokio::{sync::oneshot, time::sleep};
-
-use crate::transport;
 
 /// How long to wait for a session ticket.
 const TICKET_PATIENCE: Duration = Duration::from_secs(5);
@@ -66,7 +65,7 @@ impl Stack for Client {
             IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
             IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         };
-        let transport = transport::defaults();
+        let transport = Transport::new(options.tuning.window, options.tuning.socket_buffer);
         Ok(Self {
             endpoint: transport.endpoint(SocketAddr::new(any, 0), None)?,
             transport: transport.config(),
@@ -189,14 +188,17 @@ impl Session for Visit {
         let early = self.early.as_ref().map(|early| early.load(Relaxed));
         Facts {
             resumed: Some(self.verifier.count() == self.certificates),
-            zero_rtt_accepted: early.filter(|known| *known != UNKNOWN).map(|e| e == ACCEPTED),
+            zero_rtt_accepted: early
+                .filter(|known| *known != UNKNOWN)
+                .map(|e| e == ACCEPTED),
             retried: Some(self.witness.retried()),
             key_updates: Some(self.witness.key_updates()),
         }
     }
 
     fn close(&self, well: bool) {
-        self.connection.close(if well { NO_ERROR } else { FAILED }, b"");
+        self.connection
+            .close(if well { NO_ERROR } else { FAILED }, b"");
     }
 }
 

@@ -2,7 +2,6 @@
 
 mod client;
 mod server;
-mod transport;
 
 use std::process::ExitCode;
 

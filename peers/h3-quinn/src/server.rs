@@ -10,14 +10,13 @@ use contract::{
     pattern::{self, HEADER, pattern},
     report::{Closed, announce},
 };
-use h3::{server::RequestStream, quic::BidiStream};
+use h3::{quic::BidiStream, server::RequestStream};
 use peer_quinn::{
     tls,
+    transport::Transport,
     witness::{Witness, Witnessed},
 };
 use quinn::{Connection, Incoming, RecvStream, SendStream, ServerConfig, VarInt, crypto};
-
-use crate::transport;
 
 /// Application error code of a raw request shorter than its header.
 const MALFORMED: VarInt = VarInt::from_u32(1);
@@ -29,7 +28,7 @@ pub(crate) async fn run(options: Serve) -> Result<()> {
     let tls = tls::server(alpn, &options.cert, &options.key, options.zero_rtt)?;
     let tls: Arc<dyn crypto::ServerConfig> = Arc::new(tls);
     let mut config = ServerConfig::with_crypto(Arc::clone(&tls));
-    let transport = transport::defaults();
+    let transport = Transport::new(options.tuning.window, options.tuning.socket_buffer);
     config.transport_config(transport.config());
     let endpoint = transport.endpoint(options.listen, Some(config.clone()))?;
     announce(endpoint.local_addr()?)?;

@@ -157,11 +157,12 @@ pub(crate) fn cell(case: Case, client: &Program, server: &Program, folder: &Path
             return Verdict::NotRun(format!("no {}", program.path.display()));
         }
     }
-    attempt(case, client, server, folder)
-        .unwrap_or_else(|error| match error.downcast_ref::<Unsupported>() {
+    attempt(case, client, server, folder).unwrap_or_else(|error| {
+        match error.downcast_ref::<Unsupported>() {
             Some(Unsupported(why)) => Verdict::Unsupported(why.clone()),
             None => Verdict::Fail(format!("{error:#}")),
-        })
+        }
+    })
 }
 
 fn attempt(case: Case, client: &Program, server: &Program, folder: &Path) -> Result<Verdict> {

@@ -110,7 +110,11 @@ fn http3_matrix(arguments: &Arguments) -> Result<Table> {
         pairs.extend([(&clearway, peer), (peer, &clearway)]);
     }
     if arguments.control {
-        pairs.extend(std::iter::once(&clearway).chain(&peers).map(|one| (one, one)));
+        pairs.extend(
+            std::iter::once(&clearway)
+                .chain(&peers)
+                .map(|one| (one, one)),
+        );
     }
     let quinn = quinn(arguments.quinn.clone())?;
     certify(&quinn, folder.path())?;
@@ -127,9 +131,8 @@ fn http3_matrix(arguments: &Arguments) -> Result<Table> {
 }
 
 fn names(pairs: &[(&Program, &Program)]) -> Vec<String> {
-    let name = |(client, server): &(&Program, &Program)| {
-        format!("{} → {}", client.name, server.name)
-    };
+    let name =
+        |(client, server): &(&Program, &Program)| format!("{} → {}", client.name, server.name);
     pairs.iter().map(name).collect()
 }
 

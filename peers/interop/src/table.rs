@@ -83,10 +83,7 @@ mod tests {
         let table = Table {
             pairs: vec!["a → b".into(), "b → a".into()],
             rows: vec![
-                (
-                    "retry",
-                    vec![Verdict::Pass, Verdict::Fail("why".into())],
-                ),
+                ("retry", vec![Verdict::Pass, Verdict::Fail("why".into())]),
                 (
                     "zero-rtt",
                     vec![Verdict::Unproven("so".into()), Verdict::Pass],

@@ -59,12 +59,7 @@ pub(crate) struct Options {
 /// Serves until killed.
 pub(crate) async fn run(options: Options) -> Result<()> {
     pattern::prepare();
-    let tls = tls::server(
-        pattern::ALPN,
-        &options.cert,
-        &options.key,
-        options.zero_rtt,
-    )?;
+    let tls = tls::server(pattern::ALPN, &options.cert, &options.key, options.zero_rtt)?;
     let tls: Arc<dyn crypto::ServerConfig> = Arc::new(tls);
     let mut config = ServerConfig::with_crypto(Arc::clone(&tls));
     config.transport_config(options.transport.config());

@@ -13,20 +13,17 @@ use contract::{
 use s2n_quic::{
     client::Connect,
     connection::Handle,
-    provider::{
-        io,
-        tls::rustls::{
-            Client as Tls,
-            rustls::{
-                ClientConfig, RootCertStore,
-                client::Resumption,
-                pki_types::{CertificateDer, pem::PemObject},
-            },
+    provider::tls::rustls::{
+        Client as Tls,
+        rustls::{
+            ClientConfig, RootCertStore,
+            client::Resumption,
+            pki_types::{CertificateDer, pem::PemObject},
         },
     },
 };
 
-use crate::server::MTU;
+use crate::tuning;
 
 /// A client of one server.
 pub(crate) struct Client {
@@ -52,13 +49,10 @@ impl Stack for Client {
         } else {
             ([0_u16; 8], 0).into()
         };
-        let io = io::tokio::Builder::default()
-            .with_receive_address(any)?
-            .with_max_mtu(MTU)?
-            .build()?;
         let client = s2n_quic::Client::builder()
             .with_tls(tls(options)?)?
-            .with_io(io)?
+            .with_io(tuning::io(any, options.tuning)?)?
+            .with_limits(tuning::limits(options.tuning)?)?
             .start()?;
         Ok(Self {
             options: options.clone(),

@@ -2,6 +2,7 @@
 
 mod client;
 mod server;
+mod tuning;
 
 use std::process::ExitCode;
 

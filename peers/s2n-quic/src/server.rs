@@ -8,13 +8,9 @@ use contract::{
     pattern::{self, HEADER, pattern},
     report::announce,
 };
-use s2n_quic::{
-    provider::{io, tls::rustls::Server as Tls},
-    stream::BidirectionalStream,
-};
+use s2n_quic::{provider::tls::rustls::Server as Tls, stream::BidirectionalStream};
 
-/// Largest IPv4 packet: 1,452 bytes of UDP payload, as everybody.
-pub(crate) const MTU: u16 = 1480;
+use crate::tuning;
 
 /// Application error code of a request shorter than its header.
 const MALFORMED: u8 = 1;
@@ -30,16 +26,15 @@ pub(crate) async fn run(options: Serve) -> Result<()> {
     pattern::prepare();
     let tls = Tls::builder()
         .with_certificate(options.cert.as_path(), options.key.as_path())
-        .and_then(|tls| Ok(tls.with_application_protocols([pattern::ALPN].into_iter())?))
-        .and_then(|tls| Ok(tls.build()?))
+        .map_err(Error::from_boxed)?
+        .with_application_protocols([pattern::ALPN].into_iter())
+        .map_err(Error::from_boxed)?
+        .build()
         .map_err(Error::from_boxed)?;
-    let io = io::tokio::Builder::default()
-        .with_receive_address(options.listen)?
-        .with_max_mtu(MTU)?
-        .build()?;
     let mut server = s2n_quic::Server::builder()
         .with_tls(tls)?
-        .with_io(io)?
+        .with_io(tuning::io(options.listen, options.tuning)?)?
+        .with_limits(tuning::limits(options.tuning)?)?
         .start()?;
     announce(server.local_addr()?)?;
     while let Some(mut connection) = server.accept().await {
