@@ -22,10 +22,15 @@ use contract::{
     pattern::{self, HEADER, pattern},
     report::{Closed, announce},
 };
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_TYPE,
+};
 use http_body::{Body, Frame, SizeHint};
 
 use crate::client::untuned;
+
+/// A page that loads a hundred objects and tells how they came, for browsers.
+const PAGE: &str = include_str!("page.html");
 
 /// Application error code of a raw request shorter than its header.
 const MALFORMED: u64 = 1;
@@ -107,7 +112,7 @@ async fn tell(connection: Connection) {
     .print();
 }
 
-/// Answers `GET /N` and `POST /echo`.
+/// Answers `GET /N`, `GET /page` and `POST /echo`.
 #[derive(Clone)]
 struct Pages {
     json: bool,
@@ -156,30 +161,30 @@ impl tower_service::Service<Request<http3::Incoming>> for Pages {
         {
             self.meet(connection);
         }
-        let page = if request.method() == Method::POST {
-            Some(Page::Echo {
-                body: request.into_body(),
-                sum: 0,
-            })
-        } else {
-            let length = request.uri().path().trim_start_matches('/').parse();
-            length
-                .ok()
-                .map(|length| Page::Pattern { offset: 0, length })
-        };
-        ready(Ok(page.map_or_else(
-            || {
-                let nothing = Page::Pattern {
-                    offset: 0,
-                    length: 0,
-                };
-                let mut response = Response::new(nothing);
-                *response.status_mut() = StatusCode::NOT_FOUND;
-                response
-            },
-            Response::new,
-        )))
+        ready(Ok(answer_http(request)))
     }
+}
+
+fn answer_http(request: Request<http3::Incoming>) -> Response<Page> {
+    if request.method() == Method::POST {
+        return Response::new(Page::Echo {
+            body: request.into_body(),
+            sum: 0,
+        });
+    }
+    let path = request.uri().path().trim_start_matches('/');
+    if let Ok(length) = path.parse() {
+        return Response::new(Page::Pattern { offset: 0, length });
+    }
+    let (status, text) = match path {
+        "page" => (StatusCode::OK, PAGE),
+        _ => (StatusCode::NOT_FOUND, ""),
+    };
+    let mut response = Response::new(Page::Text(text));
+    *response.status_mut() = status;
+    let html = HeaderValue::from_static("text/html");
+    response.headers_mut().insert(CONTENT_TYPE, html);
+    response
 }
 
 /// A response's body.
@@ -188,6 +193,8 @@ enum Page {
     Pattern { offset: u64, length: u64 },
     /// The request's body as it arrives, then the trailer `x-sum`.
     Echo { body: http3::Incoming, sum: u64 },
+    /// A text.
+    Text(&'static str),
     /// Nothing more.
     End,
 }
@@ -229,6 +236,11 @@ impl Body for Page {
                 let trailers = HeaderMap::from_iter([(HeaderName::from_static("x-sum"), sum)]);
                 Poll::Ready(Some(Ok(Frame::trailers(trailers))))
             }
+            Self::Text(text) => {
+                let text = Bytes::from_static(text.as_bytes());
+                *self = Self::End;
+                Poll::Ready(Some(Ok(Frame::data(text))))
+            }
             Self::End => Poll::Ready(None),
         }
     }
@@ -237,6 +249,7 @@ impl Body for Page {
         match self {
             Self::Pattern { offset, length } => offset == length,
             Self::Echo { .. } => false,
+            Self::Text(text) => text.is_empty(),
             Self::End => true,
         }
     }
@@ -245,6 +258,7 @@ impl Body for Page {
         match self {
             Self::Pattern { offset, length } => SizeHint::with_exact(length - offset),
             Self::Echo { .. } => SizeHint::default(),
+            Self::Text(text) => SizeHint::with_exact(text.len() as u64),
             Self::End => SizeHint::with_exact(0),
         }
     }

@@ -7,7 +7,7 @@ use std::{
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::mpsc::{Receiver, channel},
+    sync::mpsc::{Receiver, RecvTimeoutError, channel},
     thread,
     time::{Duration, Instant},
 };
@@ -23,6 +23,9 @@ const REPORT: Duration = Duration::from_secs(3);
 
 /// How long a client may take.
 const RUN: Duration = Duration::from_secs(60);
+
+/// How long a server may take to end once its output has.
+const PARTING: Duration = Duration::from_millis(200);
 
 /// Time between two looks at a client.
 const LOOK: Duration = Duration::from_millis(10);
@@ -144,12 +147,20 @@ pub(crate) struct Server {
 
 impl Server {
     fn ready(&mut self) -> Result<String> {
-        let Ok(line) = self.lines.recv_timeout(READY) else {
-            let ended = self.process.try_wait()?;
-            if ended.and_then(|status| status.code()) == Some(UNSUPPORTED) {
-                return Err(Unsupported(self.complaint()).into());
+        let line = match self.lines.recv_timeout(READY) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Timeout) => {
+                bail!("server: not ready after {} s", READY.as_secs());
             }
-            bail!("server: not ready: {}", last_line(&self.complaints));
+            // It has ended, or closed its output, which none does that means to go on.
+            Err(RecvTimeoutError::Disconnected) => {
+                thread::sleep(PARTING);
+                let ended = self.process.try_wait()?;
+                if ended.and_then(|status| status.code()) == Some(UNSUPPORTED) {
+                    return Err(Unsupported(self.complaint()).into());
+                }
+                bail!("server: not ready: {}", self.complaint());
+            }
         };
         let words = line.strip_prefix("listening on ").map(str::to_owned);
         let object = || {

@@ -44,9 +44,9 @@ fn quinn_and_h3_pass_what_both_can() {
         let cells: Vec<&str> = row.split_whitespace().skip(1).collect();
         // What the client of one of the two does not offer is said to be so.
         let last = cells.last().copied();
-        assert!(cells == ["pass", "pass"] || cells[0] == "unsupported" && last == Some("pass"));
+        let sound = cells == ["pass", "pass"] || cells[0] == "unsupported" && last == Some("pass");
+        assert!(sound, "{text}");
     }
-    assert_eq!(text.matches("unsupported").count() % 2, 0, "{text}");
 }
 
 #[test]
