@@ -41,7 +41,6 @@ pub(crate) fn found(programs: Option<PathBuf>, tuned: bool) -> Result<Vec<Stack>
         stack("quinn", ours.with_file_name("peer-h3-quinn"), true),
         stack("s2n-quic", ours.with_file_name("peer-s2n-quic"), false),
         stack("quic-go", others.join("peer-quic-go"), true),
-        stack("tokio-quiche", others.join("peer-tokio-quiche"), true),
     ];
     stacks.retain(|stack| {
         let built = stack.program.exists();

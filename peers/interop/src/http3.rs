@@ -110,7 +110,10 @@ impl Case {
             Self::Handshake | Self::Transfer | Self::Requests | Self::Get => return Verdict::Pass,
             Self::Retry => either("retried", [&client["retried"], &last["retried"]]),
             Self::Resumption => own("resumed", &client["resumed"]),
-            Self::ZeroRtt => own("zero_rtt_accepted", &client["zero_rtt_accepted"]),
+            Self::ZeroRtt => {
+                let key = "zero_rtt_accepted";
+                own(key, &client[key]).and_then(|_| either(key, [&client[key], &last[key]]))
+            }
             Self::KeyUpdate => {
                 let counts = [&client["key_updates"], &last["peer_key_updates"]];
                 let told = counts.map(|count| count.as_u64().map(|count| Value::Bool(count > 0)));
@@ -247,6 +250,16 @@ mod tests {
             let verdict = case.judge(&sound(case, facts), &[]);
             assert!(matches!(verdict, Verdict::Fail(_)), "{case:?}: {verdict:?}");
         }
+    }
+
+    #[test]
+    fn early_data_that_the_server_knows_nothing_of_was_none() {
+        let client = sound(Case::ZeroRtt, json!({"zero_rtt_accepted": true}));
+        let judge = |server: Value| Case::ZeroRtt.judge(&client, &[server]);
+        assert_eq!(judge(json!({"zero_rtt_accepted": true})), Verdict::Pass);
+        assert_eq!(judge(json!({})), Verdict::Pass);
+        let denied = judge(json!({"zero_rtt_accepted": false}));
+        assert!(matches!(denied, Verdict::Fail(why) if why.contains("server")));
     }
 
     #[test]

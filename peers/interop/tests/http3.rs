@@ -54,14 +54,7 @@ fn a_missing_program_is_not_run_and_no_failure() {
     let folder = tempfile::tempdir().unwrap();
     let output = matrix(
         folder.path(),
-        &[
-            "--peer",
-            "aioquic",
-            "--peer",
-            "tokio-quiche",
-            "--case",
-            "get",
-        ],
+        &["--peer", "aioquic", "--peer", "quic-go", "--case", "get"],
     );
     assert!(output.status.success());
     let text = String::from_utf8(output.stdout).unwrap();
