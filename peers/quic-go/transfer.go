@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -49,8 +50,9 @@ func (t *transfer) all() error {
 		buffer := make([]byte, 1<<16)
 		for ctx.Err() == nil && (o.seconds > 0 || t.started.Add(1) <= o.requests) {
 			if err := t.request(ctx, buffer); err != nil {
-				if o.seconds > 0 && ctx.Err() != nil {
-					break // cut short by the clock
+				// A stream's own clock may strike before the context's.
+				if o.seconds > 0 && (ctx.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded)) {
+					break
 				}
 				return err
 			}
