@@ -1,6 +1,7 @@
 //! Runs Clearway and its peers against each other, both ways, and prints what works.
 
 mod case;
+mod http3;
 mod program;
 mod table;
 mod verdict;
@@ -10,26 +11,39 @@ use std::{
     process::{Command, ExitCode},
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use case::Case;
 use clap::{Parser, ValueEnum};
 use program::Program;
 use table::Table;
 use verdict::{Evidence, Verdict};
 
+/// Where programs that cargo does not build are, below the home folder.
+const PROGRAMS: &str = ".cache/clearway/bin";
+
 /// Clearway against its peers, both ways; exits with 0 only if nothing failed
 #[derive(Debug, Parser)]
 #[command(name = "interop", version)]
 struct Arguments {
-    /// The `clearway` program
-    #[arg(long, env = "CLEARWAY")]
-    clearway: PathBuf,
+    /// The `clearway` program; not needed with --http3
+    #[arg(long, env = "CLEARWAY", required_unless_present = "http3")]
+    clearway: Option<PathBuf>,
     /// The `peer-quinn` program [default: the one beside this program]
     #[arg(long, env = "PEER_QUINN")]
     quinn: Option<PathBuf>,
+    /// Run the HTTP/3 matrix: `peer-clearway` against every peer that is built
+    #[arg(long)]
+    http3: bool,
+    /// Folder of the programs that cargo does not build here
+    /// [default: ~/.cache/clearway/bin]
+    #[arg(long, env = "CLEARWAY_PEERS")]
+    programs: Option<PathBuf>,
+    /// With --http3: this peer only; may be given again
+    #[arg(long = "peer", requires = "http3")]
+    peers: Vec<String>,
     /// Run this case only; may be given again
     #[arg(long = "case")]
-    cases: Vec<Case>,
+    cases: Vec<String>,
     /// Also run each program against itself: what fails there is no matter of interop
     #[arg(long)]
     control: bool,
@@ -52,26 +66,98 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> Result<Table> {
+    if arguments.http3 {
+        http3_matrix(&arguments)
+    } else {
+        raw_matrix(arguments)
+    }
+}
+
+/// The cases named, or all.
+fn chosen<C: ValueEnum>(names: &[String]) -> Result<Vec<C>> {
+    if names.is_empty() {
+        return Ok(C::value_variants().to_vec());
+    }
+    let case = |name: &String| C::from_str(name, false).map_err(|why| anyhow!("--case {why}"));
+    names.iter().map(case).collect()
+}
+
+/// HTTP/3, Clearway with every peer, both ways.
+fn http3_matrix(arguments: &Arguments) -> Result<Table> {
+    let folder = tempfile::tempdir()?;
+    let ours = std::env::current_exe()?;
+    let home = || Path::new(&std::env::var_os("HOME").unwrap_or_default()).join(PROGRAMS);
+    let others = arguments.programs.clone().unwrap_or_else(home);
+    let program = |name, path| Program {
+        name,
+        path,
+        serve: &["serve"],
+        get: &["get"],
+    };
+    let clearway = program("clearway", ours.with_file_name("peer-clearway"));
+    let mut peers = vec![
+        program("quinn+h3", ours.with_file_name("peer-h3-quinn")),
+        program("quic-go", others.join("peer-quic-go")),
+        program("aioquic", others.join("peer-aioquic")),
+    ];
+    peers.retain(|peer| {
+        arguments.peers.is_empty() || arguments.peers.iter().any(|name| name == peer.name)
+    });
+    ensure!(!peers.is_empty(), "no such peer: {:?}", arguments.peers);
+    let mut pairs = Vec::new();
+    for peer in &peers {
+        pairs.extend([(&clearway, peer), (peer, &clearway)]);
+    }
+    if arguments.control {
+        pairs.extend(
+            std::iter::once(&clearway)
+                .chain(&peers)
+                .map(|one| (one, one)),
+        );
+    }
+    let quinn = quinn(arguments.quinn.clone())?;
+    certify(&quinn, folder.path())?;
+    let row = |case: &http3::Case| {
+        let cells = pairs
+            .iter()
+            .map(|(client, server)| http3::cell(*case, client, server, folder.path()));
+        (case.name(), cells.collect())
+    };
+    Ok(Table {
+        pairs: names(&pairs),
+        rows: chosen(&arguments.cases)?.iter().map(row).collect(),
+    })
+}
+
+fn names(pairs: &[(&Program, &Program)]) -> Vec<String> {
+    let name =
+        |(client, server): &(&Program, &Program)| format!("{} → {}", client.name, server.name);
+    pairs.iter().map(name).collect()
+}
+
+fn quinn(path: Option<PathBuf>) -> Result<Program> {
+    Ok(Program {
+        name: "quinn",
+        path: path.map_or_else(beside, Ok)?,
+        serve: &["server"],
+        get: &["client"],
+    })
+}
+
+/// clearway-raw, both ways.
+fn raw_matrix(arguments: Arguments) -> Result<Table> {
     let clearway = Program {
         name: "clearway",
-        path: arguments.clearway,
+        path: arguments.clearway.context("no --clearway")?,
         serve: &["raw", "serve"],
         get: &["raw", "get"],
     };
-    let quinn = Program {
-        name: "quinn",
-        path: arguments.quinn.map_or_else(beside, Ok)?,
-        serve: &["server"],
-        get: &["client"],
-    };
+    let quinn = quinn(arguments.quinn)?;
     let mut pairs = vec![(&clearway, &quinn), (&quinn, &clearway)];
     if arguments.control {
         pairs.extend([(&clearway, &clearway), (&quinn, &quinn)]);
     }
-    let cases = match arguments.cases.as_slice() {
-        [] => Case::value_variants(),
-        chosen => chosen,
-    };
+    let cases: Vec<Case> = chosen(&arguments.cases)?;
     let folder = tempfile::tempdir()?;
     certify(&quinn, folder.path())?;
     let row = |case: &Case| {
@@ -79,13 +165,10 @@ fn run(arguments: Arguments) -> Result<Table> {
             .iter()
             .map(|pair| cell(*case, *pair, folder.path()))
             .collect();
-        (*case, cells)
+        (case.name(), cells)
     };
     Ok(Table {
-        pairs: pairs
-            .iter()
-            .map(|(client, server)| format!("{} → {}", client.name, server.name))
-            .collect(),
+        pairs: names(&pairs),
         rows: cases.iter().map(row).collect(),
     })
 }
@@ -129,8 +212,13 @@ fn cell(case: Case, (client, server): (&Program, &Program), folder: &Path) -> Ve
 
 /// One case between two programs.
 fn attempt(case: Case, client: &Program, server: &Program, folder: &Path) -> Result<Verdict> {
-    let running = server.serve(case, folder)?;
-    let report = client.get(case, &running.address, folder);
+    let running = server.serve(case.server(), folder)?;
+    let options: Vec<_> = case
+        .requests()
+        .into_iter()
+        .chain(case.client().map(str::to_owned))
+        .collect();
+    let report = client.get(&options, &running.address, folder);
     let report = report.with_context(|| format!("server: {}", running.complaint()))?;
     let evidence = Evidence {
         client: &report,

@@ -1,19 +1,19 @@
 //! A stack's program, as both roles.
 
 use std::{
+    ffi::OsStr,
+    fmt,
     fs::{self, File},
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::mpsc::{Receiver, channel},
+    sync::mpsc::{Receiver, RecvTimeoutError, channel},
     thread,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
-
-use crate::case::Case;
 
 /// How long a server may take to be ready.
 const READY: Duration = Duration::from_secs(10);
@@ -24,8 +24,26 @@ const REPORT: Duration = Duration::from_secs(3);
 /// How long a client may take.
 const RUN: Duration = Duration::from_secs(60);
 
+/// How long a server may take to end once its output has.
+const PARTING: Duration = Duration::from_millis(200);
+
 /// Time between two looks at a client.
 const LOOK: Duration = Duration::from_millis(10);
+
+/// Exit code of a program whose stack cannot do what it is asked, as in the public interop runner.
+const UNSUPPORTED: i32 = 127;
+
+/// What a program says its stack cannot do.
+#[derive(Debug)]
+pub(crate) struct Unsupported(pub(crate) String);
+
+impl fmt::Display for Unsupported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Unsupported {}
 
 /// One stack's program, which speaks the command line of `peers/README.md`.
 #[derive(Debug, Clone)]
@@ -40,7 +58,7 @@ pub(crate) struct Program {
 
 impl Program {
     /// Starts a server on a free port of 127.0.0.1 and waits until it is ready.
-    pub(crate) fn serve(&self, case: Case, certificates: &Path) -> Result<Server> {
+    pub(crate) fn serve(&self, options: &[&str], certificates: &Path) -> Result<Server> {
         let complaints = certificates.join("server.stderr");
         let mut process = Command::new(&self.path)
             .args(self.serve)
@@ -48,7 +66,7 @@ impl Program {
             .arg(certificates.join("cert.pem"))
             .arg("--key")
             .arg(certificates.join("key.pem"))
-            .args(case.server())
+            .args(options)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(File::create(&complaints)?)
@@ -74,7 +92,15 @@ impl Program {
     }
 
     /// Runs a client to its end; its report.
-    pub(crate) fn get(&self, case: Case, address: &str, certificates: &Path) -> Result<Value> {
+    ///
+    /// # Errors
+    /// [`Unsupported`] if the program says so, or what went wrong.
+    pub(crate) fn get<S: AsRef<OsStr>>(
+        &self,
+        options: &[S],
+        address: &str,
+        certificates: &Path,
+    ) -> Result<Value> {
         let (report, complaints) = (
             certificates.join("client.stdout"),
             certificates.join("client.stderr"),
@@ -83,8 +109,7 @@ impl Program {
             .args(self.get)
             .args([address, "--server-name", "localhost", "--json", "--ca"])
             .arg(certificates.join("ca.pem"))
-            .args(case.requests())
-            .args(case.client())
+            .args(options)
             .stdin(Stdio::null())
             .stdout(File::create(&report)?)
             .stderr(File::create(&complaints)?)
@@ -102,6 +127,9 @@ impl Program {
             }
             thread::sleep(LOOK);
         };
+        if status.code() == Some(UNSUPPORTED) {
+            return Err(Unsupported(last_line(&complaints)).into());
+        }
         ensure!(status.success(), "client: {}", last_line(&complaints));
         let report = fs::read_to_string(&report)?;
         let line = report.lines().last().context("client: no report")?;
@@ -118,9 +146,21 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    fn ready(&self) -> Result<String> {
-        let Ok(line) = self.lines.recv_timeout(READY) else {
-            bail!("server: not ready: {}", last_line(&self.complaints));
+    fn ready(&mut self) -> Result<String> {
+        let line = match self.lines.recv_timeout(READY) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Timeout) => {
+                bail!("server: not ready after {} s", READY.as_secs());
+            }
+            // It has ended, or closed its output, which none does that means to go on.
+            Err(RecvTimeoutError::Disconnected) => {
+                thread::sleep(PARTING);
+                let ended = self.process.try_wait()?;
+                if ended.and_then(|status| status.code()) == Some(UNSUPPORTED) {
+                    return Err(Unsupported(self.complaint()).into());
+                }
+                bail!("server: not ready: {}", self.complaint());
+            }
         };
         let words = line.strip_prefix("listening on ").map(str::to_owned);
         let object = || {

@@ -13,6 +13,10 @@ pub(crate) enum Verdict {
     Unproven(String),
     /// Not done, and why.
     Fail(String),
+    /// A program says that its stack cannot do it.
+    Unsupported(String),
+    /// A program is missing.
+    NotRun(String),
 }
 
 /// What both sides say of one run.

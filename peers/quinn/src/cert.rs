@@ -12,13 +12,13 @@ use rcgen::{
 const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 /// A fresh authority and a certificate with its key, all as PEM text.
-pub(crate) struct Certificates {
+pub struct Certificates {
     /// What a client trusts.
-    pub(crate) authority: String,
+    pub authority: String,
     /// What a server shows.
-    pub(crate) certificate: String,
+    pub certificate: String,
     /// The private key of `certificate` (P-256, PKCS #8).
-    pub(crate) key: String,
+    pub key: String,
 }
 
 impl Certificates {
@@ -26,7 +26,7 @@ impl Certificates {
     ///
     /// The certificate is signed by a separate authority and not by itself, because verifiers
     /// differ on whether an authority's own certificate may serve as a server's.
-    pub(crate) fn generate() -> Result<Self> {
+    pub fn generate() -> Result<Self> {
         let mut authority = CertificateParams::new(Vec::new())?;
         authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
@@ -53,7 +53,7 @@ impl Certificates {
     }
 
     /// Writes `ca.pem`, `cert.pem` and `key.pem` into a folder, which is made if need be.
-    pub(crate) fn write(&self, folder: &Path) -> Result<()> {
+    pub fn write(&self, folder: &Path) -> Result<()> {
         fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
         let files = [
             ("ca.pem", &self.authority),

@@ -11,13 +11,16 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use quinn::{ClientConfig, Connecting, Connection, Endpoint, TransportConfig, VarInt};
 
-use crate::{
-    protocol,
-    report::{PEER, Run},
+use contract::pattern;
+use peer_quinn::{
     tls,
-    transfer::{Moved, Plan, Transfer},
     transport::Transport,
     witness::{Witness, Witnessed},
+};
+
+use crate::{
+    report::{PEER, Run},
+    transfer::{Moved, Plan, Transfer},
 };
 
 /// Application error code of a connection closed because all went well.
@@ -64,7 +67,7 @@ impl Options {
 
 /// Runs once and prints what came of it.
 pub(crate) async fn run(options: Options) -> Result<()> {
-    protocol::prepare();
+    pattern::prepare();
     options.plan.check()?;
     let client = Client::new(&options)?;
     let visits = client.visits().await;
@@ -117,7 +120,7 @@ impl<'a> Client<'a> {
             options,
             endpoint: options.transport.endpoint(SocketAddr::new(any, 0), None)?,
             transport: options.transport.config(),
-            tls: tls::Client::new(&options.ca)?,
+            tls: tls::Client::new(pattern::ALPN, &options.ca, true)?,
         })
     }
 

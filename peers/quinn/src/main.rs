@@ -1,19 +1,15 @@
 //! quinn speaking clearway-raw: a partner to test against and a rival to measure against.
 
-mod cert;
 mod client;
-mod protocol;
 mod report;
 mod server;
-mod tls;
 mod transfer;
-mod transport;
-mod witness;
 
 use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use peer_quinn::cert;
 use tokio::runtime::{Builder, Runtime};
 
 /// quinn speaking clearway-raw

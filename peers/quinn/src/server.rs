@@ -16,13 +16,14 @@ use quinn::{
     Connection, Incoming, RecvStream, SendStream, ServerConfig, VarInt, WriteError, crypto,
 };
 
-use crate::{
-    protocol::{self, HEADER},
-    report::{Closed, PEER},
+use contract::pattern::{self, HEADER};
+use peer_quinn::{
     tls,
     transport::Transport,
     witness::{Witness, Witnessed},
 };
+
+use crate::report::{Closed, PEER};
 
 /// Application error code of a request shorter than its header.
 const MALFORMED: VarInt = VarInt::from_u32(1);
@@ -57,8 +58,8 @@ pub(crate) struct Options {
 
 /// Serves until killed.
 pub(crate) async fn run(options: Options) -> Result<()> {
-    protocol::prepare();
-    let tls = tls::server(&options.cert, &options.key, options.zero_rtt)?;
+    pattern::prepare();
+    let tls = tls::server(pattern::ALPN, &options.cert, &options.key, options.zero_rtt)?;
     let tls: Arc<dyn crypto::ServerConfig> = Arc::new(tls);
     let mut config = ServerConfig::with_crypto(Arc::clone(&tls));
     config.transport_config(options.transport.config());
@@ -190,7 +191,7 @@ async fn answer(mut send: SendStream, mut receive: RecvStream, tally: &Tally) ->
     let wanted = u64::from_be_bytes(header);
     let mut offset = 0;
     while offset < wanted {
-        let piece = protocol::pattern(offset, wanted - offset);
+        let piece = pattern::pattern(offset, wanted - offset);
         let length = piece.len() as u64;
         match send.write_chunk(piece).await {
             Ok(()) => offset += length,

@@ -25,8 +25,6 @@ use rustls::{
 };
 use tokio::sync::Notify;
 
-use crate::protocol::ALPN;
-
 /// The only amount of early data, in bytes, that QUIC's tickets may announce besides none
 /// (RFC 9001 §4.6.1).
 const EARLY_DATA: u32 = u32::MAX;
@@ -47,31 +45,32 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
 }
 
 /// A server's configuration; `zero_rtt` makes its tickets good for early data.
-pub(crate) fn server(cert: &Path, key: &Path, zero_rtt: bool) -> Result<QuicServerConfig> {
+pub fn server(alpn: &[u8], cert: &Path, key: &Path, zero_rtt: bool) -> Result<QuicServerConfig> {
     let private =
         PrivateKeyDer::from_pem_file(key).with_context(|| format!("reading {}", key.display()))?;
     let mut config = rustls::ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&TLS13])?
         .with_no_client_auth()
         .with_single_cert(certificates(cert)?, private)?;
-    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.alpn_protocols = vec![alpn.to_vec()];
     config.max_early_data_size = if zero_rtt { EARLY_DATA } else { 0 };
     Ok(config.try_into()?)
 }
 
 /// A client's configuration, with what tells whether a session was resumed.
-pub(crate) struct Client {
+pub struct Client {
     /// Made for quinn.
-    pub(crate) config: Arc<QuicClientConfig>,
+    pub config: Arc<QuicClientConfig>,
     /// Counts the certificates shown.
-    pub(crate) verifier: Arc<CountingVerifier>,
+    pub verifier: Arc<CountingVerifier>,
     /// Holds the tickets received.
-    pub(crate) tickets: Arc<TicketStore>,
+    pub tickets: Arc<TicketStore>,
 }
 
 impl Client {
-    /// Trusts the authorities of one PEM file.
-    pub(crate) fn new(authority: &Path) -> Result<Self> {
+    /// Speaks one application protocol and trusts the authorities of one PEM file;
+    /// one that does not `remember` keeps no tickets.
+    pub fn new(alpn: &[u8], authority: &Path, remember: bool) -> Result<Self> {
         let mut roots = RootCertStore::empty();
         for certificate in certificates(authority)? {
             roots.add(certificate)?;
@@ -90,8 +89,12 @@ impl Client {
             .dangerous()
             .with_custom_certificate_verifier(Arc::clone(&verifier) as _)
             .with_no_client_auth();
-        config.alpn_protocols = vec![ALPN.to_vec()];
-        config.resumption = Resumption::store(Arc::clone(&tickets) as _);
+        config.alpn_protocols = vec![alpn.to_vec()];
+        config.resumption = if remember {
+            Resumption::store(Arc::clone(&tickets) as _)
+        } else {
+            Resumption::disabled()
+        };
         config.enable_early_data = true;
         Ok(Self {
             config: Arc::new(config.try_into()?),
@@ -104,14 +107,14 @@ impl Client {
 /// The usual verifier, which also counts. A full handshake shows a certificate, a resumed one
 /// shows none (RFC 8446 §2.2): the count tells them apart.
 #[derive(Debug)]
-pub(crate) struct CountingVerifier {
+pub struct CountingVerifier {
     verifier: Arc<WebPkiServerVerifier>,
     count: AtomicU64,
 }
 
 impl CountingVerifier {
     /// Certificates verified so far.
-    pub(crate) fn count(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         self.count.load(Relaxed)
     }
 }
@@ -157,14 +160,14 @@ impl ServerCertVerifier for CountingVerifier {
 
 /// The usual session cache, which also says when a ticket arrives: a server may send it any
 /// time after the handshake.
-pub(crate) struct TicketStore {
+pub struct TicketStore {
     cache: ClientSessionMemoryCache,
     arrived: Notify,
 }
 
 impl TicketStore {
     /// Waits for a ticket not yet waited for; false if none came in time.
-    pub(crate) async fn arrival(&self, patience: Duration) -> bool {
+    pub async fn arrival(&self, patience: Duration) -> bool {
         tokio::time::timeout(patience, self.arrived.notified())
             .await
             .is_ok()

@@ -17,11 +17,8 @@ use tokio::{
     time::{Instant, sleep, timeout, timeout_at},
 };
 
-use crate::{
-    protocol::{pattern, verify},
-    transport::Transport,
-    witness::Witness,
-};
+use contract::pattern::{pattern, verify};
+use peer_quinn::{transport::Transport, witness::Witness};
 
 /// Bytes of a request when the command line names none.
 const DEFAULT_BYTES: u64 = 1 << 20;

@@ -13,11 +13,17 @@ use quinn::{
 };
 use socket2::{Domain, Protocol, Socket, Type};
 
+/// Largest UDP payload, in bytes: of Ethernet and IPv6, with room for an option.
+const PAYLOAD: u16 = 1452;
+
+/// Seconds without a packet after which a connection is given up.
+const IDLE: u32 = 30;
+
 /// What both roles can set.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Transport {
+pub struct Transport {
     /// Largest UDP payload to send or receive, in bytes
-    #[arg(long, default_value_t = 1452, value_parser = clap::value_parser!(u16).range(1200..=65527))]
+    #[arg(long, default_value_t = PAYLOAD, value_parser = clap::value_parser!(u16).range(1200..=65527))]
     payload: u16,
     /// Send window and both receive windows, in bytes, instead of quinn's defaults
     #[arg(long)]
@@ -26,13 +32,24 @@ pub(crate) struct Transport {
     #[arg(long)]
     socket_buffer: Option<usize>,
     /// Seconds without a packet after which a connection is given up
-    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    #[arg(long, default_value_t = IDLE, value_parser = clap::value_parser!(u32).range(1..=3600))]
     idle: u32,
 }
 
 impl Transport {
+    /// What the command line is without options, but for windows and socket buffers, in bytes.
+    #[must_use]
+    pub fn new(window: Option<u32>, socket_buffer: Option<usize>) -> Self {
+        Self {
+            payload: PAYLOAD,
+            window,
+            socket_buffer,
+            idle: IDLE,
+        }
+    }
+
     /// As quinn wants it for a connection.
-    pub(crate) fn config(&self) -> Arc<TransportConfig> {
+    pub fn config(&self) -> Arc<TransportConfig> {
         let mut discovery = MtuDiscoveryConfig::default();
         discovery.upper_bound(self.payload);
         let mut config = TransportConfig::default();
@@ -49,7 +66,7 @@ impl Transport {
     }
 
     /// An endpoint on a fresh socket, a server's if `server` is given.
-    pub(crate) fn endpoint(
+    pub fn endpoint(
         &self,
         local: SocketAddr,
         server: Option<quinn::ServerConfig>,
@@ -61,7 +78,7 @@ impl Transport {
     }
 
     /// A socket of the wanted buffer sizes.
-    pub(crate) fn socket(&self, local: SocketAddr) -> Result<UdpSocket> {
+    pub fn socket(&self, local: SocketAddr) -> Result<UdpSocket> {
         let bind = || {
             let socket = Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
             if let Some(size) = self.socket_buffer {

@@ -21,7 +21,7 @@ use quinn_proto::{TransportError, transport_parameters::TransportParameters};
 
 /// The facts of one connection.
 #[derive(Debug, Default)]
-pub(crate) struct Witness {
+pub struct Witness {
     generations: AtomicU64,
     peer_key_updates: AtomicU64,
     retried: AtomicBool,
@@ -32,34 +32,35 @@ impl Witness {
     /// Key updates either side started (RFC 9001 §6).
     ///
     /// quinn derives each generation one ahead of its use, the first at the handshake's end.
-    pub(crate) fn key_updates(&self) -> u64 {
+    pub fn key_updates(&self) -> u64 {
         self.generations.load(Relaxed).saturating_sub(1)
     }
 
     /// Key updates the client started; counted at a server only.
-    pub(crate) fn peer_key_updates(&self) -> u64 {
+    pub fn peer_key_updates(&self) -> u64 {
         self.peer_key_updates.load(Relaxed)
     }
 
     /// Whether this client received a valid Retry packet (RFC 9000 §17.2.5).
-    pub(crate) fn retried(&self) -> bool {
+    pub fn retried(&self) -> bool {
         self.retried.load(Relaxed)
     }
 
     /// Whether 0-RTT keys existed: at a server, that it accepted early data.
-    pub(crate) fn early_keys(&self) -> bool {
+    pub fn early_keys(&self) -> bool {
         self.early_keys.load(Relaxed)
     }
 }
 
 /// A TLS configuration whose one connection is witnessed.
-pub(crate) struct Witnessed<C: ?Sized> {
+pub struct Witnessed<C: ?Sized> {
     config: Arc<C>,
     witness: Arc<Witness>,
 }
 
 impl<C: ?Sized> Witnessed<C> {
-    pub(crate) fn new(config: Arc<C>, witness: Arc<Witness>) -> Self {
+    /// A configuration for one connection, whose facts `witness` will hold.
+    pub fn new(config: Arc<C>, witness: Arc<Witness>) -> Self {
         Self { config, witness }
     }
 }

@@ -9,10 +9,10 @@ use std::sync::LazyLock;
 use bytes::Bytes;
 
 /// The ALPN protocol name of clearway-raw.
-pub(crate) const ALPN: &[u8] = b"clearway-raw";
+pub const ALPN: &[u8] = b"clearway-raw";
 
 /// Length of a request's header in bytes: the number of bytes wanted, in network order.
-pub(crate) const HEADER: usize = 8;
+pub const HEADER: usize = 8;
 
 /// After so many bytes (16 MiB) the pattern repeats: a byte depends on 24 bits of its offset.
 const PERIOD: u64 = 1 << 24;
@@ -30,13 +30,13 @@ fn byte_at(offset: u64) -> u8 {
 }
 
 /// Makes the pattern's table now, so that no measurement pays for it later.
-pub(crate) fn prepare() {
+pub fn prepare() {
     LazyLock::force(&TABLE);
 }
 
 /// The pattern from `offset` on: at least one byte unless `remaining` is 0, at most `remaining`
 /// bytes. To be called again with what is then left.
-pub(crate) fn pattern(offset: u64, remaining: u64) -> Bytes {
+pub fn pattern(offset: u64, remaining: u64) -> Bytes {
     let start = offset % PERIOD;
     let length = remaining.min(PIECE).min(PERIOD - start);
     // Both ends are at most PERIOD, which fits any usize of 32 bits or more.
@@ -47,7 +47,7 @@ pub(crate) fn pattern(offset: u64, remaining: u64) -> Bytes {
 ///
 /// # Errors
 /// The offset of the first byte that differs.
-pub(crate) fn verify(offset: u64, received: &[u8]) -> Result<(), u64> {
+pub fn verify(offset: u64, received: &[u8]) -> Result<(), u64> {
     let mut at = offset;
     let mut rest = received;
     while !rest.is_empty() {
@@ -61,6 +61,12 @@ pub(crate) fn verify(offset: u64, received: &[u8]) -> Result<(), u64> {
         rest = tail;
     }
     Ok(())
+}
+
+/// The sum of the pattern's first `length` bytes, as an echo's trailer `x-sum` tells it.
+#[must_use]
+pub fn sum(length: u64) -> u64 {
+    (0..length).map(|offset| u64::from(byte_at(offset))).sum()
 }
 
 #[cfg(test)]

@@ -1,0 +1,255 @@
+//! What is measured.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use clap::ValueEnum;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::{
+    process::{Cores, Process},
+    stack::Stack,
+};
+
+/// One load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Load {
+    /// One endless raw answer
+    Bulk,
+    /// One endless HTTP/3 response
+    BulkHttp3,
+    /// Raw requests, 100 at once: 64 bytes up, 1 KiB down
+    Requests,
+    /// HTTP/3 requests, 100 at once: 1 KiB down
+    RequestsHttp3,
+    /// Full handshakes, one after the other
+    Handshakes,
+    /// Full handshakes, 64 at once
+    Handshakes64,
+    /// Memory of connections that do nothing
+    Idle,
+}
+
+/// How long and how many.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Size {
+    pub(crate) seconds: f64,
+    pub(crate) idle: u64,
+}
+
+/// What one run came to.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct Sample {
+    /// The figure the load is about; [`Load::unit`].
+    pub(crate) value: f64,
+    /// The same of the client, where that differs: memory.
+    pub(crate) client_value: Option<f64>,
+    /// Processor time of the server; [`Load::cpu_unit`].
+    pub(crate) server_cpu: Option<f64>,
+    /// Processor time of the client, its start included.
+    pub(crate) client_cpu: Option<f64>,
+}
+
+impl Load {
+    /// In the table's order.
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Bulk,
+        Self::BulkHttp3,
+        Self::Requests,
+        Self::RequestsHttp3,
+        Self::Handshakes,
+        Self::Handshakes64,
+        Self::Idle,
+    ];
+
+    /// The name in the table.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Bulk => "bulk, 1 stream",
+            Self::BulkHttp3 => "bulk, HTTP/3",
+            Self::Requests => "raw requests",
+            Self::RequestsHttp3 => "HTTP/3 requests",
+            Self::Handshakes => "handshakes, 1",
+            Self::Handshakes64 => "handshakes, 64",
+            Self::Idle => "idle memory",
+        }
+    }
+
+    /// What a sample's value counts.
+    pub(crate) fn unit(self) -> &'static str {
+        match self {
+            Self::Bulk | Self::BulkHttp3 => "Gbit/s",
+            Self::Requests | Self::RequestsHttp3 | Self::Handshakes | Self::Handshakes64 => "1/s",
+            Self::Idle => "KiB",
+        }
+    }
+
+    /// What processor time is counted in.
+    pub(crate) fn cpu_unit(self) -> &'static str {
+        match self {
+            Self::Bulk | Self::BulkHttp3 => "s/GB",
+            Self::Requests | Self::RequestsHttp3 => "µs each",
+            Self::Handshakes | Self::Handshakes64 => "ms each",
+            Self::Idle => "",
+        }
+    }
+
+    /// Whether less is better.
+    pub(crate) fn is_cost(self) -> bool {
+        self == Self::Idle
+    }
+
+    fn is_http3(self) -> bool {
+        matches!(self, Self::BulkHttp3 | Self::RequestsHttp3)
+    }
+
+    /// Whether a stack can have it.
+    pub(crate) fn suits(self, stack: &Stack) -> bool {
+        stack.http3 || !self.is_http3()
+    }
+
+    /// The client's options.
+    fn options(self, size: &Size) -> Vec<String> {
+        let text = match self {
+            Self::Bulk => "--raw",
+            Self::BulkHttp3 => "",
+            Self::Requests => "--raw --bytes 1024 --post 56 --parallel 100",
+            Self::RequestsHttp3 => "--bytes 1024 --parallel 100",
+            Self::Handshakes => "--raw --handshakes",
+            Self::Handshakes64 => "--raw --handshakes --parallel 64",
+            Self::Idle => "--raw",
+        };
+        let mut options: Vec<_> = text.split_whitespace().map(str::to_owned).collect();
+        options.extend(match self {
+            Self::Idle => ["--idle".to_owned(), size.idle.to_string()],
+            Self::Bulk
+            | Self::BulkHttp3
+            | Self::Requests
+            | Self::RequestsHttp3
+            | Self::Handshakes
+            | Self::Handshakes64 => ["--seconds".to_owned(), size.seconds.to_string()],
+        });
+        options
+    }
+
+    /// One run.
+    pub(crate) fn measure(
+        self,
+        stack: &Stack,
+        size: &Size,
+        cores: Cores,
+        folder: &Path,
+    ) -> Result<Sample> {
+        let file = |name: &str| folder.join(name).display().to_string();
+        let mut arguments = vec!["serve".to_owned(), "--listen".into(), "127.0.0.1:0".into()];
+        arguments.extend([
+            "--cert".into(),
+            file("cert.pem"),
+            "--key".into(),
+            file("key.pem"),
+        ]);
+        if !self.is_http3() {
+            arguments.push("--raw".into());
+        }
+        let tuning = || stack.tuning.iter().map(|&word| word.to_owned());
+        arguments.extend(tuning());
+        let complaints = folder.join("server.stderr");
+        let mut server = Process::start(stack, cores.server, &arguments, complaints)?;
+        let line = server.line().context("server")?;
+        let address = line.strip_prefix("listening on ");
+        let address = address.with_context(|| format!("not an address: {line}"))?;
+
+        let mut arguments = vec!["get".to_owned(), address.to_owned(), "--server-name".into()];
+        arguments.extend([
+            "localhost".into(),
+            "--ca".into(),
+            file("ca.pem"),
+            "--json".into(),
+        ]);
+        arguments.extend(self.options(size));
+        arguments.extend(tuning());
+        let complaints = folder.join("client.stderr");
+        let before = server.cpu()?;
+        let client = Process::start(stack, cores.client, &arguments, complaints)?;
+        if self == Self::Idle {
+            return idle(&server, client, size.idle).context("client");
+        }
+        let (report, client_cpu) = client.finish().context("client")?;
+        let server_cpu = server.cpu()? - before;
+        let line = report.lines().last().context("no report")?;
+        self.sample(&serde_json::from_str(line)?, server_cpu, client_cpu)
+    }
+
+    /// From a client's report and both sides' processor time.
+    fn sample(self, report: &Value, server_cpu: f64, client_cpu: f64) -> Result<Sample> {
+        let number = |key: &str| {
+            let value = report[key].as_f64();
+            value.with_context(|| format!("{key} is {}", report[key]))
+        };
+        let seconds = number("seconds")?;
+        // Units done, how many of them a unit of the value, and a unit of processor time per unit.
+        let (done, value_scale, cpu_scale) = match self {
+            Self::Bulk | Self::BulkHttp3 => (number("bytes")?, 8e-9, 1e9),
+            Self::Requests | Self::RequestsHttp3 => (number("requests")?, 1.0, 1e6),
+            Self::Handshakes | Self::Handshakes64 => (number("handshakes")?, 1.0, 1e3),
+            Self::Idle => (0.0, 0.0, 0.0),
+        };
+        ensure!(done > 0.0 && seconds > 0.0, "nothing was done: {report}");
+        Ok(Sample {
+            value: done * value_scale / seconds,
+            client_value: None,
+            server_cpu: Some(server_cpu * cpu_scale / done),
+            client_cpu: Some(client_cpu * cpu_scale / done),
+        })
+    }
+}
+
+/// Memory's growth by idle connections, on both sides.
+fn idle(server: &Process, mut client: Process, count: u64) -> Result<Sample> {
+    let event = |client: &mut Process, name: &str| -> Result<()> {
+        let line = client.line()?;
+        let object: Value = serde_json::from_str(&line)?;
+        ensure!(object["event"] == name, "not {name}: {line}");
+        Ok(())
+    };
+    event(&mut client, "ready")?;
+    let before = (server.memory()?, client.memory()?);
+    client.nudge()?;
+    event(&mut client, "idle")?;
+    let after = (server.memory()?, client.memory()?);
+    let each = |before: u64, after: u64| (after as f64 - before as f64) / 1024.0 / count as f64;
+    client.nudge()?;
+    Ok(Sample {
+        value: each(before.0, after.0),
+        client_value: Some(each(before.1, after.1)),
+        server_cpu: None,
+        client_cpu: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn figures_are_per_unit_of_work() {
+        let report = json!({"bytes": 2_500_000_000_u64, "seconds": 2.0, "requests": 1});
+        let sample = Load::Bulk.sample(&report, 1.25, 2.5).unwrap();
+        assert!((sample.value - 10.0).abs() < 1e-9);
+        assert!((sample.server_cpu.unwrap() - 0.5).abs() < 1e-9);
+        let report = json!({"handshakes": 500, "seconds": 0.5});
+        let sample = Load::Handshakes64.sample(&report, 0.1, 0.2).unwrap();
+        assert!((sample.value - 1000.0).abs() < 1e-9);
+        assert!((sample.client_cpu.unwrap() - 0.4).abs() < 1e-9);
+    }
+
+    #[test]
+    fn nothing_done_is_no_sample() {
+        let report = json!({"requests": 0, "seconds": 1.0});
+        assert!(Load::Requests.sample(&report, 1.0, 1.0).is_err());
+    }
+}

@@ -1,0 +1,120 @@
+//! Measures Clearway and its rivals side by side, each server and client a process pinned to a
+//! core of its own, loads one after the other and stacks in turns, and prints one table.
+
+mod load;
+mod process;
+mod stack;
+mod table;
+
+use std::{path::PathBuf, process::ExitCode};
+
+use anyhow::{Result, ensure};
+use clap::Parser;
+use load::{Load, Sample, Size};
+use process::Cores;
+use stack::Stack;
+use table::{Row, Table};
+
+/// Clearway and its rivals side by side
+#[derive(Debug, Parser)]
+#[command(name = "bench", version)]
+struct Arguments {
+    /// A look only: one round of one second, 200 idle connections
+    #[arg(long)]
+    quick: bool,
+    /// Times each stack has each load [default: 5]
+    #[arg(long)]
+    rounds: Option<usize>,
+    /// Seconds of a timed load [default: 5]
+    #[arg(long)]
+    seconds: Option<f64>,
+    /// Idle connections held [default: 10000]
+    #[arg(long)]
+    idle: Option<u64>,
+    /// This load only; may be given again
+    #[arg(long = "load")]
+    loads: Vec<Load>,
+    /// This stack only; may be given again
+    #[arg(long = "stack")]
+    stacks: Vec<String>,
+    /// Measure rivals with their best settings, too
+    #[arg(long)]
+    tuned: bool,
+    /// Core of the servers
+    #[arg(long, default_value_t = 0)]
+    server_core: usize,
+    /// Core of the clients
+    #[arg(long, default_value_t = 1)]
+    client_core: usize,
+    /// Folder of the programs that cargo does not build here
+    /// [default: ~/.cache/clearway/bin]
+    #[arg(long, env = "CLEARWAY_PEERS")]
+    programs: Option<PathBuf>,
+    /// Print every sample as JSON instead of the table
+    #[arg(long)]
+    json: bool,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Measures and prints; how many samples failed.
+fn run(arguments: &Arguments) -> Result<usize> {
+    let (rounds, seconds, idle) = if arguments.quick {
+        (1, 1.0, 200)
+    } else {
+        (5, 5.0, 10_000)
+    };
+    let rounds = arguments.rounds.unwrap_or(rounds);
+    let size = Size {
+        seconds: arguments.seconds.unwrap_or(seconds),
+        idle: arguments.idle.unwrap_or(idle),
+    };
+    let mut stacks = stack::found(arguments.programs.clone(), arguments.tuned)?;
+    stacks.retain(|stack| {
+        arguments.stacks.is_empty() || arguments.stacks.iter().any(|name| name == stack.name)
+    });
+    ensure!(!stacks.is_empty(), "no stack is built");
+    let loads = match arguments.loads.as_slice() {
+        [] => Load::ALL.to_vec(),
+        chosen => chosen.to_vec(),
+    };
+    let cores = Cores {
+        server: arguments.server_core,
+        client: arguments.client_core,
+    };
+    let folder = tempfile::tempdir()?;
+    stack::certify(folder.path())?;
+    let mut table = Table::default();
+    for load in loads {
+        let able: Vec<&Stack> = stacks.iter().filter(|stack| load.suits(stack)).collect();
+        let mut rows: Vec<Row> = able
+            .iter()
+            .map(|stack| Row::new(load, stack.name))
+            .collect();
+        for round in 1..=rounds {
+            for (stack, row) in able.iter().zip(&mut rows) {
+                eprintln!("{}, {}, {round} of {rounds}", load.name(), stack.name);
+                match load.measure(stack, &size, cores, folder.path()) {
+                    Ok(sample) => row.samples.push(sample),
+                    Err(error) => row.failures.push(format!("{error:#}")),
+                }
+            }
+        }
+        table.rows.extend(rows);
+    }
+    if arguments.json {
+        println!("{}", table.json()?);
+    } else {
+        print!("{table}");
+    }
+    Ok(table.failures())
+}

@@ -1,0 +1,84 @@
+//! The programs that are measured.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, Result, ensure};
+
+/// Where programs that cargo does not build are, below the home folder.
+const PROGRAMS: &str = ".cache/clearway/bin";
+
+/// One stack's program.
+#[derive(Debug, Clone)]
+pub(crate) struct Stack {
+    pub(crate) name: &'static str,
+    pub(crate) program: PathBuf,
+    /// Whether it speaks HTTP/3.
+    pub(crate) http3: bool,
+    /// What it is given instead of its defaults.
+    pub(crate) tuning: &'static [&'static str],
+}
+
+/// Windows that no loopback fills, and socket buffers for the bursts of 64 handshakes.
+const TUNING: [&str; 4] = ["--window", "16777216", "--socket-buffer", "4194304"];
+
+/// The stacks whose programs are built, once more with their best settings if wanted; says which
+/// are not.
+pub(crate) fn found(programs: Option<PathBuf>, tuned: bool) -> Result<Vec<Stack>> {
+    let ours = std::env::current_exe()?;
+    let home = || Path::new(&std::env::var_os("HOME").unwrap_or_default()).join(PROGRAMS);
+    let others = programs.unwrap_or_else(home);
+    let stack = |name, program, http3| Stack {
+        name,
+        program,
+        http3,
+        tuning: &[],
+    };
+    let mut stacks = vec![
+        stack("clearway", ours.with_file_name("peer-clearway"), true),
+        stack("quinn", ours.with_file_name("peer-h3-quinn"), true),
+        stack("s2n-quic", ours.with_file_name("peer-s2n-quic"), false),
+        stack("quic-go", others.join("peer-quic-go"), true),
+    ];
+    stacks.retain(|stack| {
+        let built = stack.program.exists();
+        if !built {
+            eprintln!("{}: not built ({})", stack.name, stack.program.display());
+        }
+        built
+    });
+    if tuned {
+        let names = [
+            ("quinn", "quinn tuned"),
+            ("s2n-quic", "s2n-quic tuned"),
+            ("quic-go", "quic-go tuned"),
+        ];
+        for (name, tuned) in names {
+            let rival = stacks.iter().find(|stack| stack.name == name).cloned();
+            stacks.extend(rival.map(|stack| Stack {
+                name: tuned,
+                tuning: &TUNING,
+                ..stack
+            }));
+        }
+    }
+    Ok(stacks)
+}
+
+/// Has quinn's raw program write certificates.
+pub(crate) fn certify(folder: &Path) -> Result<()> {
+    let program = std::env::current_exe()?.with_file_name("peer-quinn");
+    let status = Command::new(&program)
+        .args(["cert", "--out"])
+        .arg(folder)
+        .status();
+    let status = status.with_context(|| format!("starting {}", program.display()))?;
+    ensure!(
+        status.success(),
+        "{} made no certificates",
+        program.display()
+    );
+    Ok(())
+}

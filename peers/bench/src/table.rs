@@ -1,0 +1,205 @@
+//! Medians, spreads, ratios.
+
+use std::fmt;
+
+use anyhow::Result;
+use serde::Serialize;
+
+use crate::{Load, Sample};
+
+/// The stack that the others are compared with.
+const OURS: &str = "clearway";
+
+/// One stack under one load.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Row {
+    pub(crate) load: Load,
+    pub(crate) stack: &'static str,
+    pub(crate) samples: Vec<Sample>,
+    pub(crate) failures: Vec<String>,
+}
+
+impl Row {
+    pub(crate) fn new(load: Load, stack: &'static str) -> Self {
+        Self {
+            load,
+            stack,
+            samples: Vec::new(),
+            failures: Vec::new(),
+        }
+    }
+
+    fn of(&self, figure: impl Fn(&Sample) -> Option<f64>) -> Option<Summary> {
+        let mut values: Vec<f64> = self.samples.iter().filter_map(figure).collect();
+        Summary::of(&mut values)
+    }
+}
+
+/// The middle of some figures, and how far they spread about it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Summary {
+    median: f64,
+    /// (Largest − smallest) ÷ median.
+    spread: f64,
+}
+
+impl Summary {
+    fn of(values: &mut [f64]) -> Option<Self> {
+        values.sort_by(f64::total_cmp);
+        let (first, last) = (values.first()?, values.last()?);
+        let middle = values.len() / 2;
+        let median = if values.len() % 2 == 1 {
+            values[middle]
+        } else {
+            f64::midpoint(values[middle - 1], values[middle])
+        };
+        Some(Self {
+            median,
+            spread: (last - first) / median.abs().max(f64::MIN_POSITIVE),
+        })
+    }
+}
+
+/// All that was measured.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    pub(crate) rows: Vec<Row>,
+}
+
+impl Table {
+    /// Samples that failed.
+    pub(crate) fn failures(&self) -> usize {
+        self.rows.iter().map(|row| row.failures.len()).sum()
+    }
+
+    /// Every sample.
+    pub(crate) fn json(&self) -> Result<String> {
+        Ok(serde_json::to_string_pretty(&self.rows)?)
+    }
+
+    /// Clearway's median under the same load.
+    fn ours(&self, load: Load) -> Option<f64> {
+        let row = self
+            .rows
+            .iter()
+            .find(|row| row.load == load && row.stack == OURS)?;
+        Some(row.of(|sample| Some(sample.value))?.median)
+    }
+}
+
+/// A figure in four characters or so.
+fn short(value: f64) -> String {
+    match value.abs() {
+        size if size >= 1000.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        size if size >= 0.1 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{:17}{:14}{:>16}{:>9}{:>11}   {:26}{:>4}",
+            "load", "stack", "median", "spread", "clearway ÷", "CPU server / client", "runs"
+        )?;
+        let mut last = None;
+        for row in &self.rows {
+            let name = if last == Some(row.load) {
+                ""
+            } else {
+                row.load.name()
+            };
+            last = Some(row.load);
+            write!(f, "{name:17}{:14}", row.stack)?;
+            let Some(value) = row.of(|sample| Some(sample.value)) else {
+                writeln!(f, "{:>16}", "failed")?;
+                continue;
+            };
+            let mut figure = short(value.median);
+            if let Some(client) = row.of(|sample| sample.client_value) {
+                figure = format!("{figure} / {}", short(client.median));
+            }
+            let ratio = self.ours(row.load).map(|ours| ours / value.median);
+            let ratio = ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}"));
+            let [server, client] = [row.of(|s| s.server_cpu), row.of(|s| s.client_cpu)]
+                .map(|cpu| cpu.map(|cpu| short(cpu.median)));
+            let cpu = match (server, client) {
+                (Some(server), Some(client)) => {
+                    format!("{server} / {client} {}", row.load.cpu_unit())
+                }
+                _ => String::new(),
+            };
+            writeln!(
+                f,
+                "{:>16}{:>8.0}%{ratio:>11}   {cpu:26}{:>4}",
+                format!("{figure} {}", row.load.unit()),
+                value.spread * 100.0,
+                row.samples.len()
+            )?;
+        }
+        for row in &self.rows {
+            for why in &row.failures {
+                writeln!(f, "failed: {}, {}: {why}", row.load.name(), row.stack)?;
+            }
+        }
+        if self.rows.iter().any(|row| row.load.is_cost()) {
+            writeln!(
+                f,
+                "idle memory: server / client, growth ÷ connections; less is better"
+            )?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_middle_and_the_spread() {
+        let summary = Summary::of(&mut [3.0, 1.0, 2.0]).unwrap();
+        assert_eq!(
+            summary,
+            Summary {
+                median: 2.0,
+                spread: 1.0
+            }
+        );
+        assert!((Summary::of(&mut [4.0, 1.0]).unwrap().median - 2.5).abs() < 1e-9);
+        assert_eq!(Summary::of(&mut []), None);
+    }
+
+    #[test]
+    fn ratios_are_ours_to_theirs_and_failures_follow() {
+        let sample = |value| Sample {
+            value,
+            client_value: None,
+            server_cpu: Some(0.5),
+            client_cpu: Some(0.25),
+        };
+        let mut ours = Row::new(Load::Bulk, "clearway");
+        ours.samples = vec![sample(20.0), sample(10.0), sample(15.0)];
+        let mut theirs = Row::new(Load::Bulk, "quinn");
+        theirs.samples = vec![sample(10.0)];
+        theirs.failures = vec!["why".to_owned()];
+        let table = Table {
+            rows: vec![ours, theirs],
+        };
+        let text = table.to_string();
+        let lines: Vec<Vec<&str>> = text
+            .lines()
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        assert_eq!(
+            lines[1][3..8],
+            ["clearway", "15.0", "Gbit/s", "67%", "1.00"]
+        );
+        assert_eq!(lines[2][..4], ["quinn", "10.0", "Gbit/s", "0%"]);
+        assert_eq!(lines[2][4], "1.50");
+        assert!(text.contains("failed: bulk, 1 stream, quinn: why"));
+        assert_eq!(table.failures(), 1);
+    }
+}

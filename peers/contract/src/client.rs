@@ -1,0 +1,104 @@
+//! The client: connects, has a transfer done, and again if a second connection is wanted.
+
+use std::{process::ExitCode, sync::Arc, time::Duration};
+
+use anyhow::{Context, Result};
+
+use crate::{
+    Session, Stack, Start, UNSUPPORTED, Unsupported, load,
+    options::Get,
+    pattern,
+    report::{Facts, Run},
+    transfer::{Moved, Transfer},
+};
+
+/// Runs once and prints what came of it.
+///
+/// # Errors
+/// Whatever was not right.
+pub async fn run<S: Stack>(options: Get) -> Result<()> {
+    options.check()?;
+    pattern::prepare();
+    let stack = Arc::new(S::new(&options)?);
+    if let Some(count) = options.idle {
+        return load::idle(&stack, count).await;
+    }
+    let mut run = match options.seconds {
+        Some(seconds) if options.handshakes => {
+            let time = Duration::from_secs_f64(seconds);
+            let (made, took) = load::handshakes(&stack, options.lanes(), time).await?;
+            Run {
+                handshakes: made,
+                seconds: took.as_secs_f64(),
+                ..Run::default()
+            }
+        }
+        _ => visits(&*stack, &options).await?,
+    };
+    stack.quiet().await;
+    run.peer = S::PEER;
+    run.gbps = run.bytes as f64 * 8e-9 / run.seconds.max(f64::MIN_POSITIVE);
+    run.print(options.json)
+}
+
+/// The exit code for an outcome; says what was wrong.
+#[must_use]
+pub fn exit(program: &str, outcome: Result<()>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{program}: {error:#}");
+            let unsupported = error.downcast_ref::<Unsupported>().is_some();
+            ExitCode::from(if unsupported { UNSUPPORTED } else { 1 })
+        }
+    }
+}
+
+/// All connections wanted.
+async fn visits<S: Stack>(stack: &S, options: &Get) -> Result<Run> {
+    let (first, facts) = visit(stack, options, Start::Complete).await?;
+    if !options.remembers() {
+        return Ok(report(first, facts, options));
+    }
+    let start = if options.zero_rtt {
+        Start::Early
+    } else {
+        Start::Complete
+    };
+    let (second, facts) = visit(stack, options, start).await?;
+    Ok(report(first.plus(second), facts, options))
+}
+
+/// One connection and its transfer. What a server refuses of early data is asked for again on
+/// another connection.
+async fn visit<S: Stack>(stack: &S, options: &Get, start: Start) -> Result<(Moved, Facts)> {
+    let session = stack.connect(start).await.context("connecting")?;
+    let moved = Transfer::new(options, session.clone()).run().await;
+    let facts = session.facts().await;
+    if options.remembers() && moved.is_ok() {
+        // A closed connection takes no tickets any more.
+        stack.ticket().await?;
+    }
+    session.close(moved.is_ok());
+    if start == Start::Early && facts.zero_rtt_accepted == Some(false) {
+        let session = stack.connect(Start::Complete).await?;
+        let moved = Transfer::new(options, session.clone()).run().await;
+        session.close(moved.is_ok());
+        return Ok((moved?, facts));
+    }
+    Ok((moved?, facts))
+}
+
+fn report(moved: Moved, facts: Facts, options: &Get) -> Run {
+    Run {
+        bytes: moved.bytes,
+        requests: moved.requests,
+        seconds: moved.time.as_secs_f64(),
+        resumed: facts.resumed.filter(|_| options.remembers()),
+        zero_rtt_accepted: facts.zero_rtt_accepted.filter(|_| options.zero_rtt),
+        retried: facts.retried,
+        key_updates: facts.key_updates,
+        trailers_seen: moved.trailers,
+        ..Run::default()
+    }
+}

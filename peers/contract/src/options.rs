@@ -1,0 +1,177 @@
+//! The command line of servers and clients.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use anyhow::{Result, ensure};
+use clap::Args;
+
+/// Longest timed run in seconds: a day.
+const LONGEST: f64 = 86_400.0;
+
+/// Bytes of an answer when the command line names none.
+const DEFAULT_BYTES: u64 = 1 << 20;
+
+/// Bytes of an answer that outlasts any timed run, and fits a quarter of QUIC's offsets.
+const ENDLESS: u64 = 1 << 60;
+
+/// What a stack is given instead of its defaults.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub struct Tuning {
+    /// All flow-control windows, in bytes
+    #[arg(long)]
+    pub window: Option<u32>,
+    /// Send and receive buffer of the socket, in bytes
+    #[arg(long)]
+    pub socket_buffer: Option<usize>,
+}
+
+/// Options of a server.
+#[derive(Debug, Clone, Args)]
+pub struct Serve {
+    /// Address to listen on; port 0 takes a free one
+    #[arg(long)]
+    pub listen: SocketAddr,
+    /// Certificate chain, PEM
+    #[arg(long)]
+    pub cert: PathBuf,
+    /// Private key, PEM
+    #[arg(long)]
+    pub key: PathBuf,
+    /// Make every client prove its address by a Retry
+    #[arg(long)]
+    pub retry: bool,
+    /// Accept early data
+    #[arg(long)]
+    pub zero_rtt: bool,
+    /// Speak clearway-raw instead of HTTP/3
+    #[arg(long)]
+    pub raw: bool,
+    /// Print one JSON object per closed connection
+    #[arg(long)]
+    pub json: bool,
+    /// Instead of defaults.
+    #[command(flatten)]
+    pub tuning: Tuning,
+}
+
+/// Options of a client.
+#[derive(Debug, Clone, Args)]
+pub struct Get {
+    /// The server's address
+    pub server: SocketAddr,
+    /// Name the server's certificate must be good for
+    #[arg(long)]
+    pub server_name: String,
+    /// Authorities to trust, PEM
+    #[arg(long)]
+    pub ca: PathBuf,
+    /// Speak clearway-raw instead of HTTP/3
+    #[arg(long)]
+    pub raw: bool,
+    /// Bytes to download per request [default: 1 MiB; in a timed run, without end]
+    #[arg(long)]
+    pub bytes: Option<u64>,
+    /// Requests to make
+    #[arg(long, default_value_t = 1, conflicts_with = "seconds")]
+    pub requests: u64,
+    /// Requests (with --handshakes: connections) under way at once [default: all of --requests;
+    /// in a timed run, 1]
+    #[arg(long)]
+    pub parallel: Option<u64>,
+    /// Bytes to upload per request; with HTTP/3 they come back, followed by their sum
+    #[arg(long, default_value_t = 0)]
+    pub post: u64,
+    /// Connect a second time and say whether the session was resumed
+    #[arg(long)]
+    pub resume: bool,
+    /// Connect a second time, send the requests as early data, say whether it was accepted
+    #[arg(long)]
+    pub zero_rtt: bool,
+    /// Start a key update halfway through
+    #[arg(long, conflicts_with = "seconds")]
+    pub key_update: bool,
+    /// Repeat requests until so many seconds are over
+    #[arg(long)]
+    pub seconds: Option<f64>,
+    /// With --seconds: make connections instead of requests
+    #[arg(long, requires = "seconds")]
+    pub handshakes: bool,
+    /// Hold so many idle connections: prints `{"event":"ready"}`, waits for a line, connects,
+    /// prints `{"event":"idle"}`, waits for a line
+    #[arg(long, conflicts_with_all = ["seconds", "resume", "zero_rtt", "key_update"])]
+    pub idle: Option<u64>,
+    /// Print the result as one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// Instead of defaults.
+    #[command(flatten)]
+    pub tuning: Tuning,
+}
+
+impl Get {
+    /// Refuses what cannot be done as asked.
+    ///
+    /// # Errors
+    /// What that is.
+    pub fn check(&self) -> Result<()> {
+        ensure!(
+            !self.key_update || self.ask().wanted > 0 && self.requests > 0,
+            "--key-update happens halfway through a download: nothing to download"
+        );
+        if let Some(seconds) = self.seconds {
+            ensure!(
+                (0.0..=LONGEST).contains(&seconds),
+                "--seconds {seconds}: not between 0 and {LONGEST}"
+            );
+        }
+        ensure!(
+            self.raw || self.post == 0 || self.bytes.is_none(),
+            "--bytes with --post: an echo is as long as what is sent"
+        );
+        Ok(())
+    }
+
+    /// Whether tickets are to be kept.
+    #[must_use]
+    pub fn remembers(&self) -> bool {
+        self.resume || self.zero_rtt
+    }
+
+    /// The request to make, again and again.
+    #[must_use]
+    pub fn ask(&self) -> crate::Ask {
+        let default = if self.seconds.is_some() {
+            ENDLESS
+        } else {
+            DEFAULT_BYTES
+        };
+        let wanted = if self.post > 0 && !self.raw {
+            self.post
+        } else {
+            self.bytes.unwrap_or(default)
+        };
+        crate::Ask {
+            wanted,
+            upload: self.post,
+        }
+    }
+
+    /// Requests to make at most.
+    #[must_use]
+    pub fn most(&self) -> u64 {
+        self.seconds.map_or(self.requests, |_| u64::MAX)
+    }
+
+    /// Requests under way at once.
+    #[must_use]
+    pub fn lanes(&self) -> u64 {
+        let default = if self.seconds.is_some() {
+            1
+        } else {
+            self.requests
+        };
+        self.parallel
+            .unwrap_or(default)
+            .clamp(1, self.most().max(1))
+    }
+}

@@ -1,0 +1,145 @@
+//! What programs print of themselves: one JSON object a line, in the words every peer shares.
+
+use std::{
+    io::{Write, stdout},
+    net::SocketAddr,
+};
+
+use anyhow::Result;
+use serde::Serialize;
+
+/// What a client's connection showed; null is what the stack does not tell.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Whether the handshake resumed an earlier session.
+    pub resumed: Option<bool>,
+    /// Whether the server took early data.
+    pub zero_rtt_accepted: Option<bool>,
+    /// Whether the connection went through a Retry.
+    pub retried: Option<bool>,
+    /// Key updates, by either side.
+    pub key_updates: Option<u64>,
+}
+
+/// What a client's run moved and saw.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Run {
+    /// The stack's name.
+    pub peer: &'static str,
+    /// Bytes downloaded and verified, on all connections.
+    pub bytes: u64,
+    /// Requests answered, or cut short by the clock of a timed run.
+    pub requests: u64,
+    /// Connections made, in a run of handshakes.
+    pub handshakes: u64,
+    /// Seconds the transfers took, without the handshakes that came before them.
+    pub seconds: f64,
+    /// Downloaded Gbit/s.
+    pub gbps: f64,
+    /// Whether the second connection resumed the first's session; null without one.
+    pub resumed: Option<bool>,
+    /// Whether the server took the second connection's early data; null if none was asked for.
+    pub zero_rtt_accepted: Option<bool>,
+    /// Whether the last connection went through a Retry.
+    pub retried: Option<bool>,
+    /// Key updates on the last connection, by either side.
+    pub key_updates: Option<u64>,
+    /// Answers whose trailers told the right sum.
+    pub trailers_seen: u64,
+}
+
+impl Run {
+    /// One line for a person.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        if self.handshakes > 0 {
+            return format!("{} handshakes in {:.3} s", self.handshakes, self.seconds);
+        }
+        let mut line = format!(
+            "{} bytes in {} requests, {:.3} s, {:.3} Gbit/s",
+            self.bytes, self.requests, self.seconds, self.gbps
+        );
+        for (fact, words) in [
+            (self.retried, "after a Retry"),
+            (self.resumed, "resumed"),
+            (self.zero_rtt_accepted, "0-RTT accepted"),
+        ] {
+            if fact == Some(true) {
+                line.push_str(", ");
+                line.push_str(words);
+            }
+        }
+        line
+    }
+
+    /// Prints it, as an object or for a person.
+    ///
+    /// # Errors
+    /// If standard output is gone.
+    pub fn print(&self, json: bool) -> Result<()> {
+        let line = if json {
+            serde_json::to_string(self)?
+        } else {
+            self.sentence()
+        };
+        say(&line)
+    }
+}
+
+/// What a server saw of one connection, said when it is closed.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Closed {
+    /// The stack's name.
+    pub peer: &'static str,
+    /// Always `closed`.
+    pub event: &'static str,
+    /// Whether the client came with a Retry token.
+    pub retried: Option<bool>,
+    /// Whether the handshake resumed an earlier session.
+    pub resumed: Option<bool>,
+    /// Whether early data was accepted.
+    pub zero_rtt_accepted: Option<bool>,
+    /// Key updates, by either side.
+    pub key_updates: Option<u64>,
+    /// Those of them the client started.
+    pub peer_key_updates: Option<u64>,
+    /// Why it was closed.
+    pub cause: String,
+}
+
+impl Closed {
+    /// Nothing known yet.
+    #[must_use]
+    pub fn new(peer: &'static str) -> Self {
+        Self {
+            peer,
+            event: "closed",
+            ..Self::default()
+        }
+    }
+
+    /// Prints it as one line; a reader that is gone is no reason to end.
+    pub fn print(&self) {
+        if let Ok(line) = serde_json::to_string(self) {
+            let _ = say(&line);
+        }
+    }
+}
+
+/// Tells whoever started a server that it is ready, and where.
+///
+/// # Errors
+/// If standard output is gone.
+pub fn announce(local: SocketAddr) -> Result<()> {
+    say(&format!("listening on {local}"))
+}
+
+/// One line on standard output, now.
+///
+/// # Errors
+/// If standard output is gone.
+pub fn say(line: &str) -> Result<()> {
+    let mut stdout = stdout().lock();
+    writeln!(stdout, "{line}")?;
+    Ok(stdout.flush()?)
+}
