@@ -39,6 +39,7 @@ impl Streams {
         self.now = now;
         self.fill_connection_credit(w, now, rtt, contents);
         self.fill_stream_control(w, now, rtt, contents);
+        self.fill_hurried(w, now, rtt, contents);
         self.fill_data(w, Source::Free, contents);
         self.fill_data(w, Source::Paid, contents);
         self.fill_blocked(w, contents);
@@ -51,8 +52,9 @@ impl Streams {
         rtt: Duration,
         contents: &mut impl FnMut(StreamContent),
     ) {
-        if self.credit_pending && w.remaining() >= CONTROL_ROOM {
+        if (self.credit_pending || self.hurried) && w.remaining() >= CONTROL_ROOM {
             self.credit_pending = false;
+            self.hurried = false;
             let limit = self.receive.grant(now, rtt);
             Frame::MaxData(limit).encode(w);
             contents(StreamContent::MaxData(limit));
@@ -84,6 +86,48 @@ impl Streams {
             self.fill_one_control(id, w, now, rtt, contents);
             self.sync_control(id);
         }
+    }
+
+    /// The newest limit of streams whose peer may be short of it: with every
+    /// acknowledgement of their data, so that credit is as hard to lose as those are.
+    fn fill_hurried(
+        &mut self,
+        w: &mut Writer<'_>,
+        now: Instant,
+        rtt: Duration,
+        contents: &mut impl FnMut(StreamContent),
+    ) {
+        while w.remaining() >= CONTROL_ROOM
+            && let Some(id) = self.hurried_streams.pop()
+        {
+            let recv = self.streams.get(&id).and_then(|s| s.recv.as_ref());
+            if recv.is_some_and(|half| half.hurried) {
+                self.write_credit(id, w, now, rtt, contents);
+            }
+        }
+    }
+
+    /// Writes MAX_STREAM_DATA with all there is to grant.
+    fn write_credit(
+        &mut self,
+        id: StreamId,
+        w: &mut Writer<'_>,
+        now: Instant,
+        rtt: Duration,
+        contents: &mut impl FnMut(StreamContent),
+    ) {
+        let recv = self.streams.get_mut(&id).and_then(|s| s.recv.as_mut());
+        let Some(half) = recv else {
+            return;
+        };
+        half.hurried = false;
+        let limit = half.window.grant(now, rtt);
+        // One stream alone must be able to use the window it earned.
+        self.receive
+            .raise_to(half.window.size().saturating_mul(3) / 2);
+        self.credit_pending |= self.receive.is_due();
+        Frame::MaxStreamData { id, limit }.encode(w);
+        contents(StreamContent::MaxStreamData(id, limit));
     }
 
     /// Writes one control frame of the stream and clears its mark.
@@ -121,15 +165,7 @@ impl Streams {
             }
         } else if control.credit {
             control.credit = false;
-            if let Some(half) = &mut stream.recv {
-                let limit = half.window.grant(now, rtt);
-                // One stream alone must be able to use the window it earned.
-                self.receive
-                    .raise_to(half.window.size().saturating_mul(3) / 2);
-                self.credit_pending |= self.receive.is_due();
-                Frame::MaxStreamData { id, limit }.encode(w);
-                contents(StreamContent::MaxStreamData(id, limit));
-            }
+            self.write_credit(id, w, now, rtt, contents);
         } else if control.blocked {
             control.blocked = false;
             if let Some(half) = &mut stream.send {
