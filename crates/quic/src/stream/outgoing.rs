@@ -39,10 +39,49 @@ impl Streams {
         self.now = now;
         self.fill_connection_credit(w, now, rtt, contents);
         self.fill_stream_control(w, now, rtt, contents);
-        self.fill_hurried(w, now, rtt, contents);
         self.fill_data(w, Source::Free, contents);
         self.fill_data(w, Source::Paid, contents);
         self.fill_blocked(w, contents);
+    }
+
+    /// Writes limits that the peer may soon be short of, into a packet that leaves
+    /// anyway: with every acknowledgement of the data that uses them up, so that
+    /// credit is as hard to lose as acknowledgements are. On a path that loses
+    /// nothing there are none.
+    pub fn fill_hurried(
+        &mut self,
+        w: &mut Writer<'_>,
+        now: Instant,
+        rtt: Duration,
+        contents: &mut impl FnMut(StreamContent),
+    ) {
+        if self.hurried && w.remaining() >= CONTROL_ROOM {
+            self.write_connection_credit(w, now, rtt, contents);
+        }
+        while w.remaining() >= CONTROL_ROOM
+            && let Some(id) = self.hurried_streams.pop()
+        {
+            let recv = self.streams.get(&id).and_then(|s| s.recv.as_ref());
+            if recv.is_some_and(|half| half.hurried && half.wants_credit()) {
+                self.write_stream_credit(id, w, now, rtt, contents);
+                self.sync_control(id);
+            }
+        }
+    }
+
+    /// Writes MAX_DATA with all there is to grant.
+    fn write_connection_credit(
+        &mut self,
+        w: &mut Writer<'_>,
+        now: Instant,
+        rtt: Duration,
+        contents: &mut impl FnMut(StreamContent),
+    ) {
+        self.credit_pending = false;
+        self.hurried = false;
+        let limit = self.receive.grant(now, rtt);
+        Frame::MaxData(limit).encode(w);
+        contents(StreamContent::MaxData(limit));
     }
 
     fn fill_connection_credit(
@@ -52,12 +91,8 @@ impl Streams {
         rtt: Duration,
         contents: &mut impl FnMut(StreamContent),
     ) {
-        if (self.credit_pending || self.hurried) && w.remaining() >= CONTROL_ROOM {
-            self.credit_pending = false;
-            self.hurried = false;
-            let limit = self.receive.grant(now, rtt);
-            Frame::MaxData(limit).encode(w);
-            contents(StreamContent::MaxData(limit));
+        if self.credit_pending && w.remaining() >= CONTROL_ROOM {
+            self.write_connection_credit(w, now, rtt, contents);
         }
         for dir in BOTH {
             let remote = &mut self.remote[slot(dir)];
@@ -88,27 +123,8 @@ impl Streams {
         }
     }
 
-    /// The newest limit of streams whose peer may be short of it: with every
-    /// acknowledgement of their data, so that credit is as hard to lose as those are.
-    fn fill_hurried(
-        &mut self,
-        w: &mut Writer<'_>,
-        now: Instant,
-        rtt: Duration,
-        contents: &mut impl FnMut(StreamContent),
-    ) {
-        while w.remaining() >= CONTROL_ROOM
-            && let Some(id) = self.hurried_streams.pop()
-        {
-            let recv = self.streams.get(&id).and_then(|s| s.recv.as_ref());
-            if recv.is_some_and(|half| half.hurried) {
-                self.write_credit(id, w, now, rtt, contents);
-            }
-        }
-    }
-
     /// Writes MAX_STREAM_DATA with all there is to grant.
-    fn write_credit(
+    fn write_stream_credit(
         &mut self,
         id: StreamId,
         w: &mut Writer<'_>,
@@ -116,8 +132,11 @@ impl Streams {
         rtt: Duration,
         contents: &mut impl FnMut(StreamContent),
     ) {
-        let recv = self.streams.get_mut(&id).and_then(|s| s.recv.as_mut());
-        let Some(half) = recv else {
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
+        stream.control.credit = false;
+        let Some(half) = &mut stream.recv else {
             return;
         };
         half.hurried = false;
@@ -164,8 +183,7 @@ impl Streams {
                 contents(StreamContent::StopSending(id));
             }
         } else if control.credit {
-            control.credit = false;
-            self.write_credit(id, w, now, rtt, contents);
+            self.write_stream_credit(id, w, now, rtt, contents);
         } else if control.blocked {
             control.blocked = false;
             if let Some(half) = &mut stream.send {
