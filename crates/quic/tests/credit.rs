@@ -78,7 +78,8 @@ fn every_second_packet_of_the_receiver_is_lost() {
     assert!(used.share > 0.86 && used.held < 0.01, "{used:?}");
 }
 
-/// The sender's own recovery costs a sixth of the link here, with any credit.
+/// What the sender makes of so few acknowledgements is not judged here, only that
+/// it never waits for credit.
 #[test]
 fn one_small_packet_of_the_receiver_in_ten_arrives() {
     let mut small = 0;
