@@ -97,9 +97,10 @@ impl Window {
         self.confirmed.saturating_sub(received) < self.size / 2 && self.has_news(self.confirmed)
     }
 
-    /// Whether a peer that stands still at limit `at` should hear the newest.
+    /// Whether a peer that stands still at limit `at` should hear the newest. It
+    /// cannot stand below what it confirmed: such a report is old, or a lie.
     pub(super) fn answers(&self, at: u64) -> bool {
-        self.granted > at || self.has_news(at)
+        at >= self.confirmed && (self.granted > at || self.has_news(at))
     }
 
     fn has_news(&self, since: u64) -> bool {
@@ -192,6 +193,7 @@ mod tests {
         assert!(window.answers(256 * KIB), "the update was lost");
         assert!(window.answers(272 * KIB - 1));
         assert!(!window.answers(272 * KIB));
+        assert!(!window.answers(256 * KIB - 1), "it has had more");
     }
 
     /// 1 Gbit/s × 100 ms: the sender uses each credit at once, one RTT per window.
