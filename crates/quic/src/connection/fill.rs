@@ -179,9 +179,11 @@ impl Connection {
             }
         }
         let rtt = self.active_recovery().rtt().smoothed();
-        self.streams.fill(w, now, rtt, &mut |content| {
-            draft.push(SentFrame::Stream(content));
-        });
+        let mut push = |content| draft.push(SentFrame::Stream(content));
+        if w.written() > 0 {
+            self.streams.fill_hurried(w, now, rtt, &mut push);
+        }
+        self.streams.fill(w, now, rtt, &mut push);
     }
 
     fn fill_control(&mut self, draft: &mut Draft, w: &mut Writer<'_>) {

@@ -48,7 +48,10 @@ impl Connection {
                 directionality,
                 limit,
             } => self.streams.on_max_streams(directionality, limit),
-            Frame::DataBlocked { .. } => Ok(()),
+            Frame::DataBlocked { limit } => {
+                self.streams.on_data_blocked(limit);
+                Ok(())
+            }
             Frame::StreamDataBlocked { id, limit } => {
                 self.streams.on_stream_data_blocked(id, limit)
             }

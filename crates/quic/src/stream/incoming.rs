@@ -28,8 +28,17 @@ impl Streams {
     ) -> Result<(), TransportError> {
         self.locate(id, Half::Recv)?;
         let credit = self.receive.granted() - self.received;
-        if let Some(news) = self.with_recv(id, |half| half.on_data(offset, fin, data, credit)) {
-            self.book(id, news?);
+        let done = self.with_recv(id, |half| {
+            let news = half.on_data(offset, fin, data, credit)?;
+            Ok((news, half.hurry()))
+        });
+        if let Some(done) = done {
+            let (news, hurry) = done?;
+            if hurry {
+                self.hurried_streams.push(id);
+            }
+            self.book(id, news);
+            self.hurried |= self.receive.is_short(self.received);
         }
         Ok(())
     }
@@ -97,26 +106,40 @@ impl Streams {
         Ok(())
     }
 
-    /// STREAM_DATA_BLOCKED (RFC 9000 §19.13). Credit follows consumption, so a valid
-    /// one changes nothing beyond opening the stream.
+    /// DATA_BLOCKED (RFC 9000 §19.12), `at` in bytes. A peer that stands still below
+    /// the newest limit lacks it: an update was lost, or is on its way, which cannot be
+    /// told apart and costs one frame.
+    pub fn on_data_blocked(&mut self, at: u64) {
+        self.credit_pending |= self.receive.answers(at);
+    }
+
+    /// STREAM_DATA_BLOCKED (RFC 9000 §19.13), `at` in bytes; answered as
+    /// [DATA_BLOCKED](Self::on_data_blocked) is.
     ///
     /// # Errors
     /// `STREAM_LIMIT_ERROR`, `STREAM_STATE_ERROR`.
-    pub fn on_stream_data_blocked(&mut self, id: StreamId, _at: u64) -> Result<(), TransportError> {
-        self.locate(id, Half::Recv)
+    pub fn on_stream_data_blocked(&mut self, id: StreamId, at: u64) -> Result<(), TransportError> {
+        self.locate(id, Half::Recv)?;
+        let recv = self.streams.get(&id).and_then(|s| s.recv.as_ref());
+        if recv.is_some_and(|half| half.wants_credit() && half.window.answers(at)) {
+            self.mark(id, |control| control.credit = true);
+        }
+        Ok(())
     }
 
-    /// STREAMS_BLOCKED (RFC 9000 §19.14). Credit follows the end of streams, so a
-    /// valid one changes nothing.
+    /// STREAMS_BLOCKED (RFC 9000 §19.14): repeats the limit if it is another.
     ///
     /// # Errors
     /// `FRAME_ENCODING_ERROR` above 2^60.
     pub fn on_streams_blocked(
         &mut self,
-        _dir: Directionality,
+        dir: Directionality,
         at: u64,
     ) -> Result<(), TransportError> {
-        check_stream_count(at)
+        check_stream_count(at)?;
+        let remote = &mut self.remote[slot(dir)];
+        remote.pending |= at < remote.granted;
+        Ok(())
     }
 
     /// Checks that the peer may name `id` in a frame about our `half`, and opens the

@@ -19,10 +19,15 @@ impl Streams {
                 self.with_send(id, SendHalf::on_reset_acked);
                 self.prune(id);
             }
-            // Credit and requests need no acknowledgement: their effect shows.
+            StreamContent::MaxData(limit) => self.receive.confirm(limit),
+            StreamContent::MaxStreamData(id, limit) => {
+                let recv = self.streams.get_mut(&id).and_then(|s| s.recv.as_mut());
+                if let Some(half) = recv {
+                    half.window.confirm(limit);
+                }
+            }
+            // The others need no acknowledgement: their effect shows.
             StreamContent::StopSending(_)
-            | StreamContent::MaxData(_)
-            | StreamContent::MaxStreamData(..)
             | StreamContent::MaxStreams(..)
             | StreamContent::DataBlocked(_)
             | StreamContent::StreamDataBlocked(..)

@@ -44,6 +44,46 @@ impl Streams {
         self.fill_blocked(w, contents);
     }
 
+    /// Writes limits that the peer may soon be short of, into a packet that leaves
+    /// anyway: with every acknowledgement of the data that uses them up, so that
+    /// credit is as hard to lose as acknowledgements are. On a path that loses
+    /// nothing there are none.
+    pub fn fill_hurried(
+        &mut self,
+        w: &mut Writer<'_>,
+        now: Instant,
+        rtt: Duration,
+        contents: &mut impl FnMut(StreamContent),
+    ) {
+        if self.hurried && w.remaining() >= CONTROL_ROOM {
+            self.write_connection_credit(w, now, rtt, contents);
+        }
+        while w.remaining() >= CONTROL_ROOM
+            && let Some(id) = self.hurried_streams.pop()
+        {
+            let recv = self.streams.get(&id).and_then(|s| s.recv.as_ref());
+            if recv.is_some_and(|half| half.hurried && half.wants_credit()) {
+                self.write_stream_credit(id, w, now, rtt, contents);
+                self.sync_control(id);
+            }
+        }
+    }
+
+    /// Writes MAX_DATA with all there is to grant.
+    fn write_connection_credit(
+        &mut self,
+        w: &mut Writer<'_>,
+        now: Instant,
+        rtt: Duration,
+        contents: &mut impl FnMut(StreamContent),
+    ) {
+        self.credit_pending = false;
+        self.hurried = false;
+        let limit = self.receive.grant(now, rtt);
+        Frame::MaxData(limit).encode(w);
+        contents(StreamContent::MaxData(limit));
+    }
+
     fn fill_connection_credit(
         &mut self,
         w: &mut Writer<'_>,
@@ -52,10 +92,7 @@ impl Streams {
         contents: &mut impl FnMut(StreamContent),
     ) {
         if self.credit_pending && w.remaining() >= CONTROL_ROOM {
-            self.credit_pending = false;
-            let limit = self.receive.grant(now, rtt);
-            Frame::MaxData(limit).encode(w);
-            contents(StreamContent::MaxData(limit));
+            self.write_connection_credit(w, now, rtt, contents);
         }
         for dir in BOTH {
             let remote = &mut self.remote[slot(dir)];
@@ -84,6 +121,32 @@ impl Streams {
             self.fill_one_control(id, w, now, rtt, contents);
             self.sync_control(id);
         }
+    }
+
+    /// Writes MAX_STREAM_DATA with all there is to grant.
+    fn write_stream_credit(
+        &mut self,
+        id: StreamId,
+        w: &mut Writer<'_>,
+        now: Instant,
+        rtt: Duration,
+        contents: &mut impl FnMut(StreamContent),
+    ) {
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
+        stream.control.credit = false;
+        let Some(half) = &mut stream.recv else {
+            return;
+        };
+        half.hurried = false;
+        let limit = half.window.grant(now, rtt);
+        // One stream alone must be able to use the window it earned.
+        self.receive
+            .raise_to(half.window.size().saturating_mul(3) / 2);
+        self.credit_pending |= self.receive.is_due();
+        Frame::MaxStreamData { id, limit }.encode(w);
+        contents(StreamContent::MaxStreamData(id, limit));
     }
 
     /// Writes one control frame of the stream and clears its mark.
@@ -120,16 +183,7 @@ impl Streams {
                 contents(StreamContent::StopSending(id));
             }
         } else if control.credit {
-            control.credit = false;
-            if let Some(half) = &mut stream.recv {
-                let limit = half.window.grant(now, rtt);
-                // One stream alone must be able to use the window it earned.
-                self.receive
-                    .raise_to(half.window.size().saturating_mul(3) / 2);
-                self.credit_pending |= self.receive.is_due();
-                Frame::MaxStreamData { id, limit }.encode(w);
-                contents(StreamContent::MaxStreamData(id, limit));
-            }
+            self.write_stream_credit(id, w, now, rtt, contents);
         } else if control.blocked {
             control.blocked = false;
             if let Some(half) = &mut stream.send {

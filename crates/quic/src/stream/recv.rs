@@ -55,6 +55,8 @@ pub(super) struct RecvHalf {
     stopped: Option<u64>,
     /// The application met `Blocked`, or never read.
     wants_read: bool,
+    /// The next packet should carry the newest limit.
+    pub(super) hurried: bool,
 }
 
 impl RecvHalf {
@@ -68,6 +70,7 @@ impl RecvHalf {
             reset: None,
             stopped: None,
             wants_read: true,
+            hurried: false,
         }
     }
 
@@ -180,6 +183,14 @@ impl RecvHalf {
     /// Whether new credit would be of use to the peer (RFC 9000 §3.2).
     pub(super) fn wants_credit(&self) -> bool {
         self.state == RecvState::Recv && self.stopped.is_none()
+    }
+
+    /// Marks the half for the next packet if the peer may soon be out of credit;
+    /// answers whether that is news.
+    pub(super) fn hurry(&mut self) -> bool {
+        let news = !self.hurried && self.wants_credit() && self.window.is_short(self.highest);
+        self.hurried |= news;
+        news
     }
 
     pub(super) fn read(&mut self, out: &mut [u8]) -> Result<Option<usize>, ReadError> {

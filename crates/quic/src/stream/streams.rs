@@ -95,6 +95,10 @@ pub struct Streams {
     receive_memory: usize,
     /// A MAX_DATA is to be sent.
     pub(super) credit_pending: bool,
+    /// The next packet should carry MAX_DATA; alone it is no reason for one.
+    pub(super) hurried: bool,
+    /// The same for MAX_STREAM_DATA of the streams [marked](RecvHalf::hurry).
+    pub(super) hurried_streams: Vec<StreamId>,
     /// Streams with [`Control`] frames to send.
     pub(super) control: BTreeSet<StreamId>,
     pub(super) events: Events,
@@ -125,6 +129,8 @@ impl Streams {
             received: 0,
             receive_memory: 0,
             credit_pending: false,
+            hurried: false,
+            hurried_streams: Vec::new(),
             control: BTreeSet::new(),
             events: Events::default(),
             now: Instant::ZERO,
@@ -217,6 +223,7 @@ impl Streams {
             + self.receive_memory
             + memory::table(&self.streams)
             + memory::set(&self.control)
+            + memory::list(&self.hurried_streams)
             + self.events.memory()
     }
 

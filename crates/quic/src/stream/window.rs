@@ -8,16 +8,33 @@ use crate::time::{Instant, nanos};
 /// not scheduled sooner than this on a busy host, and loopback has no RTT to speak of.
 const MIN_COVER: Duration = Duration::from_millis(4);
 
+/// Round trips of reading that a window covers at least. One is in flight, one
+/// passes between a grant and the first byte sent on it, and a sender in slow start
+/// needs twice as much by then. The fourth pays for an update that was lost.
+const ROUND_TRIPS: u128 = 4;
+
+/// Updates per window on a path that loses none.
+const UPDATES: u64 = 8;
+
+/// A peer short of credit is told of this part of a window at least.
+const LEAST_NEWS: u64 = 16;
+
 /// Credit granted to the peer: what was consumed plus one window (RFC 9000 §4.1).
 ///
 /// The window doubles when the application consumed at a rate of at least a window
-/// per two round trips, so a fast reader is never the bottleneck, and a slow reader
+/// per four round trips, so a fast reader is never the bottleneck, and a slow reader
 /// keeps the window it started with.
+///
+/// Updates get lost like any packet, and a receiver sends too little to notice soon.
+/// So the window knows which limit the peer is sure to have, and says when that is
+/// [short](Self::is_short): then what leaves anyway carries the newest limit.
 #[derive(Debug)]
 pub(super) struct Window {
     size: u64,
     max: u64,
     granted: u64,
+    /// The highest limit the peer is sure to have.
+    confirmed: u64,
     consumed: u64,
     mark: Mark,
 }
@@ -35,6 +52,7 @@ impl Window {
             size,
             max,
             granted: size,
+            confirmed: size,
             consumed: 0,
             mark: Mark {
                 at: now,
@@ -60,17 +78,44 @@ impl Window {
         self.consumed += bytes;
     }
 
-    /// Whether at least a quarter of the window could be granted anew.
-    pub(super) const fn is_due(&self) -> bool {
-        let limit = self.consumed.saturating_add(self.size);
-        let fresh = limit.saturating_sub(self.granted);
-        fresh > 0 && fresh >= self.size / 4
+    /// Whether at least an eighth of the window could be granted anew.
+    pub(super) fn is_due(&self) -> bool {
+        self.newest() - self.granted >= (self.size / UPDATES).max(1)
+    }
+
+    /// The peer acknowledged this limit.
+    pub(super) fn confirm(&mut self, limit: u64) {
+        self.confirmed = self.confirmed.max(limit);
+    }
+
+    /// Whether the peer, having sent `received` bytes at least, is sure of less than
+    /// half a window more, and it would help to tell it the newest limit, be it again.
+    ///
+    /// On a path that loses nothing a window of four round trips never gets there:
+    /// an eighth waits to be granted, a quarter is granted and not yet acknowledged.
+    pub(super) fn is_short(&self, received: u64) -> bool {
+        self.confirmed.saturating_sub(received) < self.size / 2 && self.has_news(self.confirmed)
+    }
+
+    /// Whether a peer that stands still at limit `at` should hear the newest. It
+    /// cannot stand below what it confirmed: such a report is old, or a lie.
+    pub(super) fn answers(&self, at: u64) -> bool {
+        at >= self.confirmed && (self.granted > at || self.has_news(at))
+    }
+
+    fn has_news(&self, since: u64) -> bool {
+        self.newest().saturating_sub(since) >= (self.size / LEAST_NEWS).max(1)
+    }
+
+    /// The limit that [`Self::grant`] would answer now.
+    fn newest(&self) -> u64 {
+        self.granted.max(self.consumed.saturating_add(self.size))
     }
 
     /// Grants all there is to grant and answers the new limit.
     pub(super) fn grant(&mut self, now: Instant, rtt: Duration) -> u64 {
         self.measure(now, rtt);
-        self.granted = self.granted.max(self.consumed + self.size);
+        self.granted = self.newest();
         self.granted
     }
 
@@ -85,7 +130,7 @@ impl Window {
             return;
         }
         let elapsed = u128::from(nanos(now.saturating_since(self.mark.at)));
-        let cover = u128::from(nanos(rtt.max(MIN_COVER))) * 2;
+        let cover = u128::from(nanos(rtt.max(MIN_COVER))) * ROUND_TRIPS;
         if u128::from(read) * cover >= u128::from(self.size) * elapsed {
             self.size = self.size.saturating_mul(2).min(self.max);
         }
@@ -108,21 +153,54 @@ mod tests {
     }
 
     #[test]
-    fn credit_waits_for_a_quarter_window() {
+    fn credit_waits_for_an_eighth_of_the_window() {
         let mut window = Window::new(256 * KIB, MIB, Instant::ZERO);
-        window.consume(64 * KIB - 1);
+        window.consume(32 * KIB - 1);
         assert!(!window.is_due());
         window.consume(1);
         assert!(window.is_due());
-        assert_eq!(window.grant(at(1_000), Duration::ZERO), 320 * KIB);
+        assert_eq!(window.grant(at(1_000), Duration::ZERO), 288 * KIB);
         assert!(!window.is_due());
+    }
+
+    #[test]
+    fn a_peer_is_short_while_it_may_lack_the_newest_limit() {
+        let mut window = Window::new(256 * KIB, 256 * KIB, Instant::ZERO);
+        assert!(!window.is_short(256 * KIB), "it has all there is");
+        window.consume(128 * KIB);
+        assert!(!window.is_short(128 * KIB), "half a window is left");
+        assert!(window.is_short(128 * KIB + 1));
+        window.grant(at(1_000), Duration::ZERO);
+        assert!(window.is_short(128 * KIB + 1), "sent is not received");
+        window.confirm(384 * KIB);
+        window.confirm(300 * KIB);
+        assert!(!window.is_short(256 * KIB));
+        window.consume(16 * KIB - 1);
+        assert!(!window.is_short(384 * KIB), "crumbs wait");
+        window.consume(1);
+        assert!(window.is_short(384 * KIB));
+    }
+
+    #[test]
+    fn a_blocked_peer_is_answered_if_there_is_more() {
+        let mut window = Window::new(256 * KIB, 256 * KIB, Instant::ZERO);
+        assert!(!window.answers(256 * KIB));
+        window.consume(16 * KIB - 1);
+        assert!(!window.answers(256 * KIB), "crumbs wait");
+        window.consume(1);
+        assert!(window.answers(256 * KIB));
+        window.grant(at(1_000), Duration::ZERO);
+        assert!(window.answers(256 * KIB), "the update was lost");
+        assert!(window.answers(272 * KIB - 1));
+        assert!(!window.answers(272 * KIB));
+        assert!(!window.answers(256 * KIB - 1), "it has had more");
     }
 
     /// 1 Gbit/s × 100 ms: the sender uses each credit at once, one RTT per window.
     #[test]
-    fn a_fast_reader_gets_twice_the_bandwidth_delay_product() {
+    fn a_fast_reader_gets_four_times_the_bandwidth_delay_product() {
         let rtt = Duration::from_millis(100);
-        let mut window = Window::new(256 * KIB, 48 * MIB, Instant::ZERO);
+        let mut window = Window::new(256 * KIB, 96 * MIB, Instant::ZERO);
         for step in 1..200 {
             let now = at(25 * step);
             window.consume((window.size() / 4).min(12_500_000 / 4));
@@ -130,8 +208,8 @@ mod tests {
                 window.grant(now, rtt);
             }
         }
-        assert!(window.size() >= 2 * 12_500_000, "{}", window.size());
-        assert!(window.size() <= 48 * MIB);
+        assert!(window.size() >= 4 * 12_500_000, "{}", window.size());
+        assert!(window.size() <= 8 * 12_500_000, "{}", window.size());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Two ends of a connection, joined by a channel in memory.
 
+mod credit;
 mod limits;
 mod sharing;
 mod survival;
@@ -59,6 +60,17 @@ fn fill_at(from: &mut Streams, now: Instant, size: usize) -> Option<Packet> {
     })
 }
 
+/// What may ride in a packet that leaves for another reason, such as an ACK.
+fn ride(from: &mut Streams) -> Packet {
+    let mut bytes = vec![0; PACKET];
+    let mut w = Writer::new(&mut bytes);
+    let mut contents = Vec::new();
+    from.fill_hurried(&mut w, Instant::ZERO, RTT, &mut |c| contents.push(c));
+    let len = w.written();
+    bytes.truncate(len);
+    Packet { bytes, contents }
+}
+
 fn fill(from: &mut Streams) -> Option<Packet> {
     fill_at(from, Instant::ZERO, PACKET)
 }
@@ -89,7 +101,7 @@ fn deliver(to: &mut Streams, bytes: &[u8]) -> Result<(), TransportError> {
             0x10 => to.on_max_data(first),
             0x11 => to.on_max_stream_data(id, r.varint().unwrap())?,
             0x12 | 0x13 => to.on_max_streams(dir, first)?,
-            0x14 => {}
+            0x14 => to.on_data_blocked(first),
             0x15 => to.on_stream_data_blocked(id, r.varint().unwrap())?,
             0x16 | 0x17 => to.on_streams_blocked(dir, first)?,
             other => panic!("frame type {other:#x}"),
