@@ -35,7 +35,9 @@ impl Detect for RttStep {
         let EventData::RecoveryMetricsUpdated(metrics) = &event.data else {
             return;
         };
-        let (Some(latest), Some(min)) = (metrics.latest_rtt, view.metrics.min_rtt) else {
+        // A controller's own minimum is what it rests on.
+        let min = view.metrics.extra("min_rtt").or(view.metrics.min_rtt);
+        let (Some(latest), Some(min)) = (metrics.latest_rtt, min) else {
             return;
         };
         let holds = latest > min + min / 2 + JITTER;
@@ -94,6 +96,21 @@ mod tests {
             sample(&mut script, 80, 2);
         }
         assert!(script.finds(Detector::RttStep));
+    }
+
+    /// The path's own minimum is right, the controller's is not.
+    #[test]
+    fn a_controller_with_a_minimum_of_its_own_is_judged_by_that() {
+        let with_minimum = |own: u64| {
+            let mut script = Script::new("bbr", 30);
+            script.metrics(|metrics| metrics.extra = vec![("min_rtt".into(), own * 1_000_000)]);
+            for _ in 0..40 {
+                sample(&mut script, 31, 2);
+            }
+            script.finds(Detector::RttStep)
+        };
+        assert!(with_minimum(10));
+        assert!(!with_minimum(30));
     }
 
     #[test]
