@@ -60,6 +60,7 @@ const FILES: &[(&str, &str)] = files! {
     "spiral_ticks"
     "idle_growth"
     "shallow_loss"
+    "bbr_begin"
     "bbr_plain"
     "bbr_deep"
     "bbr_slots"
@@ -89,30 +90,191 @@ const fn found(
     }
 }
 
+/// A symptom that no detector looks at: a figure above a limit.
+const fn figure(
+    specimen: Specimen,
+    scenario: &'static str,
+    controller: &'static str,
+    (metric, limit): (&'static str, f64),
+    why: &'static str,
+) -> Exhibit {
+    Exhibit {
+        specimen,
+        scenario,
+        controller,
+        seed: 1,
+        symptom: Symptom::Figure {
+            metric,
+            above: true,
+            limit,
+            why,
+        },
+    }
+}
+
 /// Every specimen, in the order of [`Specimen::ALL`].
 pub const EXHIBITS: &[Exhibit] = &[
-    found(Specimen::IdleFromLastSend, "spiral_ticks", "cubic", 1, Detector::FloorPinned),
-    found(Specimen::EpochClampedToNow, "spiral_ticks", "cubic", 1, Detector::FloorPinned),
-    found(Specimen::EpochNotShifted, "idle_growth", "cubic", 1, Detector::ApplimitedInflation),
-    found(Specimen::EpochResetOnIdle, "idle_growth", "cubic", 1, Detector::ApplimitedInflation),
-    found(Specimen::UndoOnLightLoss, "shallow_loss", "cubic", 1, Detector::SpuriousStorm),
-    found(Specimen::MultiCut, "shallow_loss", "cubic", 1, Detector::MultiCut),
-    found(Specimen::DrainTrap, "bbr_deep", "bbr", 1, Detector::PhaseStuck),
-    found(Specimen::DownTrap, "bbr_plain", "bbr", 1, Detector::PhaseStuck),
-    found(Specimen::PreAckInflightExit, "bbr_slots", "bbr", 1, Detector::PhaseStuck),
-    found(Specimen::MaxFilterSameRound, "bbr_longer", "bbr", 1, Detector::BwCollapse),
-    found(Specimen::BootstrapRttPoison, "bbr_plain", "bbr", 1, Detector::RttStep),
-    found(Specimen::WalltimeRate, "bbr_plain", "bbr", 1, Detector::BwCollapse),
-    found(Specimen::ZeroPacingBootstrap, "bbr_plain", "bbr", 1, Detector::StartupStuck),
-    found(Specimen::TokenbucketStartup, "bbr_jitter", "bbr", 1, Detector::PacingStall),
-    found(Specimen::StartupOverrun, "bbr_shallow", "bbr", 1, Detector::StartupStuck),
-    found(Specimen::AmnesiaAfterOutage, "bbr_outage", "bbr", 1, Detector::BwCollapse),
-    found(Specimen::LongtermSpiral, "bbr_gaps", "bbr", 1, Detector::BwCollapse),
-    found(Specimen::BifDesync, "moved_download", "cubic", 1, Detector::BifDesync),
-    found(Specimen::PtoUnarmed, "lost_flight", "cubic", 1, Detector::AmplificationDeadlock),
-    found(Specimen::PacerSpin, "bbr_plain", "cubic", 1, Detector::PacingStall),
-    found(Specimen::RetransmitAllOnMigration, "moved_download", "cubic", 1, Detector::SpuriousStorm),
-    found(Specimen::MigrationRttReset, "moved_upload", "cubic", 1, Detector::PtoStorm),
+    found(
+        Specimen::IdleFromLastSend,
+        "spiral_ticks",
+        "cubic",
+        6,
+        Detector::FloorPinned,
+    ),
+    found(
+        Specimen::EpochClampedToNow,
+        "spiral_ticks",
+        "cubic",
+        1,
+        Detector::FloorPinned,
+    ),
+    found(
+        Specimen::EpochNotShifted,
+        "idle_growth",
+        "cubic",
+        1,
+        Detector::FalseIdle,
+    ),
+    figure(
+        Specimen::EpochResetOnIdle,
+        "idle_growth",
+        "cubic",
+        ("queue_mean", 0.022),
+        "no detector judges how steep growth is: a curve that begins anew is a right one after a loss, \
+         and the window stays within what is in flight",
+    ),
+    figure(
+        Specimen::UndoOnLightLoss,
+        "shallow_loss",
+        "cubic",
+        ("loss", 0.02),
+        "spurious_storm sees losses that were none; these were real, and which of them a controller \
+         took for spurious is not in a trace but as a count",
+    ),
+    found(
+        Specimen::MultiCut,
+        "shallow_loss",
+        "cubic",
+        1,
+        Detector::MultiCut,
+    ),
+    found(
+        Specimen::DrainTrap,
+        "bbr_deep",
+        "bbr",
+        1,
+        Detector::PhaseStuck,
+    ),
+    found(
+        Specimen::DownTrap,
+        "bbr_plain",
+        "bbr",
+        1,
+        Detector::PhaseStuck,
+    ),
+    found(
+        Specimen::PreAckInflightExit,
+        "bbr_slots",
+        "bbr",
+        1,
+        Detector::PhaseStuck,
+    ),
+    found(
+        Specimen::MaxFilterSameRound,
+        "bbr_longer",
+        "bbr",
+        1,
+        Detector::BwCollapse,
+    ),
+    found(
+        Specimen::BootstrapRttPoison,
+        "bbr_plain",
+        "bbr",
+        1,
+        Detector::RttStep,
+    ),
+    found(
+        Specimen::WalltimeRate,
+        "bbr_plain",
+        "bbr",
+        1,
+        Detector::BwCollapse,
+    ),
+    found(
+        Specimen::ZeroPacingBootstrap,
+        "bbr_begin",
+        "bbr",
+        1,
+        Detector::StartupStuck,
+    ),
+    found(
+        Specimen::TokenbucketStartup,
+        "bbr_jitter",
+        "bbr",
+        1,
+        Detector::FloorPinned,
+    ),
+    figure(
+        Specimen::StartupOverrun,
+        "bbr_shallow",
+        "bbr",
+        ("loss", 0.03),
+        "Startup ends within its rounds, by the plateau; how much loss is too much on the way there \
+         depends on a queue that a sender's trace does not show",
+    ),
+    found(
+        Specimen::AmnesiaAfterOutage,
+        "bbr_outage",
+        "bbr",
+        1,
+        Detector::BwCollapse,
+    ),
+    found(
+        Specimen::LongtermSpiral,
+        "bbr_gaps",
+        "bbr",
+        1,
+        Detector::BwCollapse,
+    ),
+    found(
+        Specimen::BifDesync,
+        "moved_download",
+        "cubic",
+        1,
+        Detector::BifDesync,
+    ),
+    found(
+        Specimen::PtoUnarmed,
+        "lost_flight",
+        "cubic",
+        1,
+        Detector::AmplificationDeadlock,
+    ),
+    Exhibit {
+        specimen: Specimen::PacerSpin,
+        scenario: "bbr_plain",
+        controller: "cubic",
+        seed: 1,
+        symptom: Symptom::Violation {
+            begins: "the hosts keep acting",
+            why: "a processor that is kept busy leaves no event in a trace, and time does not pass; \
+                  the lab itself refuses to go on",
+        },
+    },
+    found(
+        Specimen::RetransmitAllOnMigration,
+        "moved_download",
+        "cubic",
+        1,
+        Detector::SpuriousStorm,
+    ),
+    found(
+        Specimen::MigrationRttReset,
+        "moved_upload",
+        "cubic",
+        1,
+        Detector::PtoStorm,
+    ),
 ];
 
 /// The network of an exhibit by name: one made for specimens, or the
@@ -143,7 +305,10 @@ impl Exhibit {
         let cases = scenario
             .cases(Size::Ci, self.controller)
             .map_err(|error| error.to_string())?;
-        cases.into_iter().next().ok_or_else(|| format!("{} has no case", self.scenario))
+        cases
+            .into_iter()
+            .next()
+            .ok_or_else(|| format!("{} has no case", self.scenario))
     }
 
     /// Runs it with the bug or without, watched by the detectors.
@@ -162,6 +327,15 @@ impl Exhibit {
 }
 
 impl Symptom {
+    /// The figure it is judged by, where it is one and the run has it.
+    #[must_use]
+    pub fn figure(&self, run: &Outcome) -> Option<f64> {
+        match *self {
+            Self::Figure { metric: name, .. } => metric(name).and_then(|metric| (metric.of)(run)),
+            Self::Finding(_) | Self::Violation { .. } => None,
+        }
+    }
+
     /// Whether a run shows it.
     #[must_use]
     pub fn shows(&self, run: &Outcome) -> bool {
@@ -170,13 +344,8 @@ impl Symptom {
                 .findings
                 .iter()
                 .any(|(_, finding)| finding.detector == detector),
-            Self::Figure {
-                metric: name,
-                above,
-                limit,
-                why: _,
-            } => metric(name)
-                .and_then(|metric| (metric.of)(run))
+            Self::Figure { above, limit, .. } => self
+                .figure(run)
                 .is_some_and(|value| if above { value > limit } else { value < limit }),
             Self::Violation { begins, why: _ } => run
                 .violations

@@ -17,9 +17,7 @@ pub(super) fn plan(name: &str, names: &[String], extent: &Extent) -> Result<Plan
     use super::choose;
 
     let wrong = |message: String| Failure::new(Kind::Arguments, message);
-    let specimen: Specimen = name
-        .parse()
-        .map_err(|error| wrong(format!("{error}")))?;
+    let specimen: Specimen = name.parse().map_err(|error| wrong(format!("{error}")))?;
     let own = exhibit(specimen).filter(|_| names.is_empty());
     let scenarios: Vec<Scenario> = match own {
         Some(exhibit) => vec![scenario(exhibit.scenario).map_err(wrong)?],

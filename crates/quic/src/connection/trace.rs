@@ -210,6 +210,8 @@ impl Connection {
         let controller = path.controller();
         controller.internals(now, &mut |name, value| internals.push((name, value)));
         internals.push(("next_index", path.next_index()));
+        let all_paths = self.recovery.paths().map(|path| path.in_flight()).sum();
+        internals.push(("in_flight_on_all_paths", all_paths));
         let shown = controller.metrics();
         let sample = path.delivery_rate();
         let rtt = path.rtt();
