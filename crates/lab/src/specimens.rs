@@ -200,12 +200,13 @@ pub const EXHIBITS: &[Exhibit] = &[
         1,
         Detector::BwCollapse,
     ),
-    found(
+    figure(
         Specimen::ZeroPacingBootstrap,
         "bbr_begin",
         "bbr",
-        1,
-        Detector::StartupStuck,
+        ("time", 1.4),
+        "it takes fewer rounds than the thirty after which a start-up counts as stuck, and the pacer keeps \
+         to the rate it was given",
     ),
     found(
         Specimen::TokenbucketStartup,

@@ -26,8 +26,8 @@ pub(super) struct FalseIdle {
     before: (u64, bool),
     /// Time for which it was, since the curve's place was last told.
     paused: u64,
-    /// The curve had begun when its place was last told.
-    begun: bool,
+    /// The curve's own time, as told last.
+    place: Option<u64>,
 }
 
 impl Detect for FalseIdle {
@@ -49,7 +49,7 @@ impl Detect for FalseIdle {
         };
         let moved = shift.saturating_sub(self.shift.replace(shift).unwrap_or(shift));
         let told = core::mem::replace(&mut self.told, view.now);
-        self.judge_pause(metrics, moved, told, view, out);
+        self.judge_pause(metrics, told, view, out);
         // Idle since the last figures: the shift may be rightful.
         if self.quiet.is_some_and(|quiet| quiet >= told) || view.waits_for_network() != Some(true) {
             return;
@@ -70,23 +70,21 @@ impl Detect for FalseIdle {
 }
 
 impl FalseIdle {
-    /// Long pauses have to move a curve that has begun.
-    fn judge_pause(
-        &mut self,
-        metrics: &Metrics,
-        moved: u64,
-        told: u64,
-        view: &View,
-        out: &mut Findings,
-    ) {
+    /// A curve's own time runs while the connection is busy, and not in pauses.
+    fn judge_pause(&mut self, metrics: &Metrics, told: u64, view: &View, out: &mut Findings) {
         let paused = core::mem::take(&mut self.paused);
-        // A curve that begins anew has not moved.
-        let goes_on = metrics.extra("t").is_some();
-        let begun = core::mem::replace(&mut self.begun, goes_on);
-        if begun && goes_on && paused > LONG && moved < paused / 2 {
+        let now = metrics.extra("t");
+        let before = core::mem::replace(&mut self.place, now);
+        let (Some(before), Some(now)) = (before, now) else {
+            return;
+        };
+        // One that begins anew goes back.
+        let ran = now.saturating_sub(before);
+        let busy = (view.now - told).saturating_sub(paused);
+        if paused > LONG && ran > busy + paused / 2 {
             let finding = Finding::new(Detector::FalseIdle, told, view.now, Severity::Error)
                 .with("nothing to send for", span(paused))
-                .with("curve moved by", span(moved));
+                .with("the curve went on by", span(ran));
             out.push(finding);
         }
     }
