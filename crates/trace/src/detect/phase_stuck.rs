@@ -9,6 +9,8 @@ use crate::event::Event;
 const LONGEST_WAIT: u64 = 3_000_000_000;
 /// Rounds after which Drain is over, whatever is in flight.
 const DRAIN_ROUNDS: u64 = 4;
+/// Rounds without which DOWN had no chance to end.
+const DOWN_ROUNDS: u64 = 2;
 /// Rounds of UP that bring no bandwidth.
 const UP_ROUNDS: u64 = 20;
 
@@ -90,7 +92,8 @@ impl PhaseStuck {
             Phase::Up => rounds > UP_ROUNDS,
             Phase::Down => {
                 let wait = view.metrics.extra("probe_wait").unwrap_or(LONGEST_WAIT);
-                lasted > wait + 2 * srtt
+                // In silence nothing can end.
+                lasted > wait + 2 * srtt && rounds > DOWN_ROUNDS
             }
         };
         if stuck {
