@@ -108,6 +108,8 @@ impl PhaseStuck {
 
 #[cfg(test)]
 mod tests {
+    use clearway_recovery::limit::Limit;
+
     use super::*;
     use crate::detect::testing::{Script, assert_quiet_on_a_healthy_transfer};
 
@@ -137,6 +139,21 @@ mod tests {
             stay(&mut script, "probe_bw_up", 6);
         }
         assert!(!script.finds(Detector::PhaseStuck));
+    }
+
+    #[test]
+    fn in_silence_nothing_can_end() {
+        for (rounds, stuck) in [(1, false), (3, true)] {
+            let mut script = Script::new("bbr", 20);
+            let counted = |script: &mut Script, count: u64| {
+                script.metrics(|metrics| metrics.extra = vec![("round_count".into(), count)]);
+            };
+            counted(&mut script, 5);
+            script.send(10).limit(Limit::Congestion);
+            script.state("probe_bw_down").wait(4_000);
+            counted(&mut script, 5 + rounds);
+            assert_eq!(script.finds(Detector::PhaseStuck), stuck, "{rounds}");
+        }
     }
 
     #[test]
