@@ -39,14 +39,14 @@ impl Detect for RttStep {
             return;
         };
         // A controller's own minimum is what it rests on.
-        let min = view.metrics.extra("min_rtt").or(view.metrics.min_rtt);
+        let own = view.metrics.extra("min_rtt");
+        let min = own.or(view.metrics.min_rtt);
         let (Some(latest), Some(min)) = (metrics.latest_rtt, min) else {
             return;
         };
-        let late = match view.waits_for_network() {
-            Some(true) => JITTER,
-            Some(false) | None => JITTER + ACK_DELAY,
-        };
+        // One that is the controller's own ages, and needs no allowance.
+        let prompt = own.is_some() || view.waits_for_network() == Some(true);
+        let late = JITTER + if prompt { 0 } else { ACK_DELAY };
         let holds = latest > min + min / 2 + late;
         if let Some(span) = self.spell.update(holds, view.now) {
             self.judge(view, span, out);
