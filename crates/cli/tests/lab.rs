@@ -50,6 +50,15 @@ fn the_catalogue_is_listed() {
 }
 
 #[test]
+#[cfg(not(feature = "specimens"))]
+fn a_build_without_specimens_says_how_to_get_one() {
+    let output = clearway(&["lab", "run", "policer", "--specimen", "multi-cut"]);
+    assert!(!output.status.success());
+    let words = stderr(&output);
+    assert!(words.contains("--features specimens"), "{words}");
+}
+
+#[test]
 fn a_run_is_one_json_object_and_repeats() {
     let (_, file) = small("json", "20s");
     let run = || {

@@ -13,6 +13,7 @@
 //! | [`scenario`] | networks with workloads and bars, as data; the catalogue |
 //! | [`measure`] | what a run showed, in numbers |
 //! | [`run`] | runs over cores, and what the bars say |
+//! | `specimens` | known bugs, each in a network that shows it (feature `specimens`) |
 //! | [`sweep`] | grids of paths |
 //! | [`pcapng`] | captures that Wireshark decrypts |
 //!
@@ -93,6 +94,8 @@ pub mod measure;
 pub mod pcapng;
 pub mod run;
 pub mod scenario;
+#[cfg(feature = "specimens")]
+pub mod specimens;
 pub mod stack;
 pub mod sweep;
 pub mod world;

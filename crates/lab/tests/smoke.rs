@@ -8,7 +8,7 @@
 use std::rc::Rc;
 
 use clearway_lab::measure::metric;
-use clearway_lab::run::{Extras, Plan, Row, Settings, run_all, run_case};
+use clearway_lab::run::{Extras, Group, Plan, Row, Settings, Task, judge, run_all, run_case};
 use clearway_lab::scenario::{Case, Scenario, Size, find};
 use clearway_lab::stack::{Birth, Clearway, ClearwayFactory, Stack, StackFactory};
 
@@ -147,6 +147,52 @@ fn a_bar_that_is_too_high_fails_and_names_itself() {
     let group = clearway_lab::run::judge(&plan.cases[0], vec![row]);
     assert!(!group.passed());
     assert_eq!(group.shortfalls[0].seed, 1);
+}
+
+/// The first seed of an outage in a transfer, looked at by the detectors.
+fn outage_with(findings: &str) -> Group {
+    let text = find("blackhole_2s").unwrap().text();
+    let begin = text.find("expected_findings").unwrap();
+    let end = begin + text[begin..].find('\n').unwrap();
+    let text = format!(
+        "{}expected_findings = {findings}{}",
+        &text[..begin],
+        &text[end..]
+    );
+    let scenario = Scenario::parse("blackhole_2s", &text).unwrap();
+    let mut plan = Plan::default();
+    let controllers = ["cubic".to_owned()];
+    plan.add(&scenario, Size::Ci, &controllers, Some((1, 1)))
+        .unwrap();
+    let extras = |_: &Task| Extras {
+        detect: true,
+        ..Extras::default()
+    };
+    let settings = Settings {
+        extras: &extras,
+        ..Settings::quiet(1)
+    };
+    let mut rows = Vec::new();
+    run_all(&plan, &settings, |_, row| rows.push(row));
+    judge(&plan.cases[0], rows)
+}
+
+#[test]
+fn findings_that_a_scenario_does_not_declare_fail_it() {
+    let found = |group: &Group| {
+        let all = group.shortfalls.iter().map(|short| short.found.clone());
+        all.filter(|what| what.starts_with("undeclared finding"))
+            .collect::<Vec<_>>()
+    };
+    let group = outage_with("[]");
+    assert!(!group.is_as_known());
+    let undeclared = found(&group);
+    assert!(
+        undeclared.iter().any(|what| what.contains("pto_storm")),
+        "{undeclared:?}"
+    );
+    let declared = r#"["pto_storm", "persistent_false", "floor_pinned", "rtt_step"]"#;
+    assert_eq!(found(&outage_with(declared)), Vec::<String>::new());
 }
 
 /// What a crate outside would plug in.

@@ -286,7 +286,9 @@ pub trait Controller: Send + Debug {
     /// `recovery_start` (a time, where a controller keeps one), `epoch_shift`
     /// (time by which the growth curve was moved so far), `w_max`, `k`,
     /// `cwnd_prior`, `max_bw`, `bw_shortterm`, `inflight_longterm`,
-    /// `inflight_shortterm`, `round_count`, `probe_wait`.
+    /// `inflight_shortterm`, `round_count`, `probe_wait`, `min_rtt` (the
+    /// controller's own). Besides, Prague shows `alpha`, the share of marks, in
+    /// thousandths.
     fn internals(&self, now: Instant, show: &mut dyn FnMut(&'static str, u64)) {
         let _ = (now, show);
     }

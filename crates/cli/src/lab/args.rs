@@ -107,6 +107,10 @@ pub(crate) struct Run {
     /// Write a page that shows the first run.
     #[arg(long, value_name = "FILE.html")]
     pub(super) report: Option<PathBuf>,
+    /// Give both ends a known bug of another stack (builds with the feature
+    /// `specimens` only); without a scenario, the one made to show it.
+    #[arg(long, value_name = "NAME")]
+    pub(super) specimen: Option<String>,
     /// Let the detectors look at every run; by default at each first seed.
     #[arg(long)]
     pub(super) detect: bool,

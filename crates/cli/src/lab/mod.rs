@@ -7,6 +7,7 @@ mod league;
 mod list;
 mod report;
 mod run;
+mod specimen;
 mod sweep;
 mod table;
 mod watch;

@@ -1,15 +1,13 @@
 //! `clearway lab run`.
 
-use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 
 use clearway_lab::run::{Group, Plan, Row, Settings, Speed, Task, judge, run_all};
-use clearway_trace::Detector;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::args::{Extent, Run};
 use super::watch::Watches;
-use super::{choose, table};
+use super::{choose, specimen, table};
 use crate::failure::{Failure, Kind};
 
 /// Runs scenarios and judges them.
@@ -17,17 +15,23 @@ use crate::failure::{Failure, Kind};
 /// # Errors
 /// If a bar was not reached, or as [`super::command`].
 pub(super) fn command(args: &Run) -> Result<(), Failure> {
-    let scenarios = choose::scenarios(&args.scenarios)?;
-    let plan = choose::plan(&scenarios, &args.extent)?;
+    let plan = match &args.specimen {
+        Some(name) => specimen::plan(name, &args.scenarios, &args.extent)?,
+        None => choose::plan(&choose::scenarios(&args.scenarios)?, &args.extent)?,
+    };
     let watches = Watches::new(&plan, args)?;
     let (groups, speed) = execute(&plan, &args.extent, &watches)?;
     watches.conclude()?;
     if !args.extent.json {
         table::print(&groups)?;
     }
-    say_findings(&groups);
     say_speed(&plan, &speed);
-    verdict(&groups, &args.extent, &args.scenarios)
+    verdict(
+        &groups,
+        &args.extent,
+        &args.scenarios,
+        args.specimen.as_deref(),
+    )
 }
 
 /// Runs a plan with a progress bar; prints rows if JSON is wanted.
@@ -77,28 +81,6 @@ fn progress(runs: u64) -> ProgressBar {
     ProgressBar::with_draw_target(Some(runs), ProgressDrawTarget::stderr()).with_style(style)
 }
 
-/// What the detectors found and the scenarios do not declare: of each kind the
-/// first, and how many.
-fn say_findings(groups: &[Group]) {
-    for group in groups {
-        let mut told: BTreeMap<Detector, (u64, String, u64)> = BTreeMap::new();
-        for row in &group.rows {
-            for finding in &row.findings {
-                let entry = told
-                    .entry(finding.detector)
-                    .or_insert_with(|| (row.seed, finding.sentence(), 0));
-                entry.2 += 1;
-            }
-        }
-        for (detector, (seed, sentence, count)) in told {
-            say!(
-                "finding {} seed {seed}: {detector} × {count}: {sentence}",
-                title(group),
-            );
-        }
-    }
-}
-
 /// How fast it was, and what was not run.
 pub(super) fn say_speed(plan: &Plan, speed: &Speed) {
     for (name, reason) in &plan.skipped {
@@ -116,7 +98,12 @@ pub(super) fn say_speed(plan: &Plan, speed: &Speed) {
 
 /// Says which bars were not reached and how to see it again. Misses that their
 /// scenario knows of are told, but are no failure.
-pub(super) fn verdict(groups: &[Group], extent: &Extent, names: &[String]) -> Result<(), Failure> {
+pub(super) fn verdict(
+    groups: &[Group],
+    extent: &Extent,
+    names: &[String],
+    specimen: Option<&str>,
+) -> Result<(), Failure> {
     for group in groups {
         for shortfall in &group.shortfalls {
             let what = match &shortfall.bar {
@@ -132,7 +119,12 @@ pub(super) fn verdict(groups: &[Group], extent: &Extent, names: &[String]) -> Re
             );
             match &shortfall.known {
                 Some(reason) => say!("  known: {reason}"),
-                None => say!("  replay: {}", replay(group, shortfall.seed, extent, names)),
+                None => {
+                    let bug = specimen.map(|name| format!(" --specimen {name}"));
+                    let bug = bug.unwrap_or_default();
+                    let replay = replay(group, shortfall.seed, extent, names);
+                    say!("  replay: {replay}{bug}");
+                }
             }
         }
         for missed in &group.reached_after_all {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use clearway_trace::Detector;
+
 use super::row::Row;
 use crate::measure::percentile;
 use crate::scenario::{Bar, Case, Missed, Over};
@@ -81,6 +83,7 @@ pub fn judge(case: &Case, rows: Vec<Row>) -> Group {
         shortfalls: Vec::new(),
     };
     group.shortfalls = violations(&group.rows);
+    group.shortfalls.extend(undeclared(&group.rows));
     for bar in &group.bars {
         let fallen = match bar.over {
             Over::Every => every(bar, &group.rows),
@@ -145,6 +148,33 @@ fn median(bar: &Bar, group: &Group) -> Option<Shortfall> {
         runs: group.rows.len() as u64,
         known: None,
     })
+}
+
+/// One shortfall for each detector that found what the scenario does not
+/// declare.
+fn undeclared(rows: &[Row]) -> Vec<Shortfall> {
+    let mut found: BTreeMap<Detector, (u64, String, u64)> = BTreeMap::new();
+    for row in rows {
+        let mut counted = Vec::new();
+        for finding in &row.findings {
+            let first = || (row.seed, finding.sentence(), 0);
+            let entry = found.entry(finding.detector).or_insert_with(first);
+            if !counted.contains(&finding.detector) {
+                counted.push(finding.detector);
+                entry.2 += 1;
+            }
+        }
+    }
+    found
+        .into_iter()
+        .map(|(detector, (seed, sentence, runs))| Shortfall {
+            bar: None,
+            found: format!("undeclared finding {detector}: {sentence}"),
+            seed,
+            runs,
+            known: None,
+        })
+        .collect()
 }
 
 /// One shortfall for each different thing that must never happen.

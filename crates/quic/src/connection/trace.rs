@@ -1,5 +1,6 @@
 //! What observers are told, and when: nothing is built unless one is set.
 
+use clearway_recovery::PathRecovery;
 use clearway_recovery::controller::State;
 use clearway_recovery::outcome::{LossCause, Lost};
 use clearway_recovery::pto::Pending;
@@ -212,6 +213,8 @@ impl Connection {
         let controller = path.controller();
         controller.internals(now, &mut |name, value| internals.push((name, value)));
         internals.push(("next_index", path.next_index()));
+        let all_paths = self.recovery.paths().map(PathRecovery::in_flight).sum();
+        internals.push(("in_flight_on_all_paths", all_paths));
         let shown = controller.metrics();
         let sample = path.delivery_rate();
         let rtt = path.rtt();

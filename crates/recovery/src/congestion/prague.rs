@@ -262,6 +262,13 @@ impl Controller for Prague {
         self.classic.metrics()
     }
 
+    fn internals(&self, now: Instant, show: &mut dyn FnMut(&'static str, u64)) {
+        self.classic.internals(now, show);
+        if self.alpha.seen {
+            show("alpha", self.alpha.value.saturating_mul(1_000) / ONE);
+        }
+    }
+
     fn name(&self) -> &'static str {
         self.classic.name()
     }

@@ -3,17 +3,24 @@
 use super::spell::Spell;
 use super::view::{News, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
-use crate::event::{Event, EventData};
+use crate::event::{Event, EventData, Metrics};
 
 /// Round trips for which a difference is no matter of order.
 const ROUNDS: u64 = 2;
 /// Datagrams that may be accounted elsewhere (probes, another path).
 const SLACK: u64 = 4;
 
+/// Time for which all paths together may differ: events of one instant are told
+/// one after the other, and no packet is of another account.
+const INSTANT: u64 = 5_000_000;
+
 #[derive(Debug, Default)]
 pub(super) struct BifDesync {
     spell: Spell,
     worst: (u64, u64),
+    /// The same of all paths together, where that is told.
+    sum_spell: Spell,
+    sum_worst: (u64, u64),
 }
 
 impl Detect for BifDesync {
@@ -25,10 +32,11 @@ impl Detect for BifDesync {
         let EventData::RecoveryMetricsUpdated(metrics) = &event.data else {
             return;
         };
+        self.compare_sums(view, metrics, out);
         let (Some(told), Some(sum)) = (metrics.bytes_in_flight, view.ledger.in_flight()) else {
             return;
         };
-        let holds = told.abs_diff(sum) > SLACK * view.mds && told.abs_diff(sum) > told.max(sum) / 4;
+        let holds = differs(view, told, sum);
         if let Some(span) = self.spell.update(holds, view.now) {
             self.judge(view, span, out);
         }
@@ -41,10 +49,42 @@ impl Detect for BifDesync {
         if let Some(span) = self.spell.update(false, view.now) {
             self.judge(view, span, out);
         }
+        if let Some(span) = self.sum_spell.update(false, view.now) {
+            self.judge_sums(span, out);
+        }
     }
 }
 
+fn differs(view: &View, told: u64, sum: u64) -> bool {
+    let by = told.abs_diff(sum);
+    by > SLACK * view.mds && by > told.max(sum) / 4
+}
+
 impl BifDesync {
+    fn compare_sums(&mut self, view: &View, metrics: &Metrics, out: &mut Findings) {
+        let told = metrics.extra("in_flight_on_all_paths");
+        let (Some(told), Some(sum)) = (told, view.ledger.on_all_paths()) else {
+            return;
+        };
+        let holds = differs(view, told, sum);
+        if let Some(span) = self.sum_spell.update(holds, view.now) {
+            self.judge_sums(span, out);
+        }
+        if holds {
+            self.sum_worst = (told, sum);
+        }
+    }
+
+    fn judge_sums(&self, (t0, t1): (u64, u64), out: &mut Findings) {
+        if t1 - t0 > INSTANT {
+            let (told, sum) = self.sum_worst;
+            let finding = Finding::new(Detector::BifDesync, t0, t1, Severity::Error)
+                .with("told of all paths", told)
+                .with("sum over packets", sum);
+            out.push(finding);
+        }
+    }
+
     fn judge(&self, view: &View, (t0, t1): (u64, u64), out: &mut Findings) {
         let Some(srtt) = view.srtt() else { return };
         if t1 - t0 >= ROUNDS * srtt {
@@ -86,6 +126,26 @@ mod tests {
             .wait(100)
             .window(50, 0);
         assert!(!script.finds(Detector::BifDesync));
+    }
+
+    /// The account of the path in use is right in both.
+    #[test]
+    fn an_account_forgotten_with_the_old_path_is_seen() {
+        let finds = |forgotten: bool| {
+            let mut script = Script::new("cubic", 20);
+            script.send(40).window(50, 40);
+            script.tell(EventData::TupleAssigned { remote: None });
+            for _ in 0..4 {
+                let all = if forgotten { 0 } else { 40 * 1_200 };
+                script.wait(10).metrics(|metrics| {
+                    metrics.bytes_in_flight = Some(0);
+                    metrics.extra = vec![("in_flight_on_all_paths".into(), all)];
+                });
+            }
+            script.finds(Detector::BifDesync)
+        };
+        assert!(finds(true));
+        assert!(!finds(false));
     }
 
     #[test]

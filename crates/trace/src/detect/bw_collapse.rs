@@ -14,6 +14,8 @@ const BIN: u64 = 100_000_000;
 const BINS: usize = 100;
 /// Bins that make a judgement.
 const ENOUGH: usize = 30;
+/// Two of BBR's longest cycles of probing, and what they take besides waiting.
+const TWO_CYCLES: u64 = 7_000_000_000;
 
 #[derive(Debug, Default)]
 pub(super) struct BwCollapse {
@@ -22,9 +24,13 @@ pub(super) struct BwCollapse {
     bin: u64,
     delivered: Option<u64>,
     lost: Option<u64>,
-    /// The estimate has been wrong since, and how.
-    wrong: Spell,
-    said: (u64, u64, &'static str),
+    /// The estimate has been too low since, and it was how much, where this was
+    /// delivered.
+    low: Spell,
+    said_low: (u64, u64),
+    /// The same for too high.
+    high: Spell,
+    said_high: (u64, u64),
 }
 
 impl Detect for BwCollapse {
@@ -41,26 +47,32 @@ impl Detect for BwCollapse {
         };
         self.gather(view, rate);
         let Some(usual) = self.usual() else { return };
+        let lossy = self.is_lossy(view);
+        // The maximum remembers; what counts above is what sending rests on.
+        let used = view.metrics.extra("bw").unwrap_or(max_bw).saturating_mul(8);
         let estimate = max_bw.saturating_mul(8);
-        let wrong = if estimate < usual / 2 {
-            Some("below half of it")
-        } else if estimate > usual.saturating_mul(2) {
-            Some("above twice of it")
-        } else {
-            None
-        };
-        let holds = wrong.is_some() && !self.is_lossy(view);
-        if let Some(span) = self.wrong.update(holds, view.now) {
-            self.judge(view, span, out);
+        let low = !lossy && estimate < usual / 2;
+        let high = !lossy && used > usual.saturating_mul(2);
+        if let Some(span) = self.low.update(low, view.now) {
+            self.judge_low(view, span, out);
         }
-        if let (true, Some(how)) = (holds, wrong) {
-            self.said = (estimate, usual, how);
+        if let Some(span) = self.high.update(high, view.now) {
+            self.judge_high(span, out);
+        }
+        if low {
+            self.said_low = (estimate, usual);
+        }
+        if high {
+            self.said_high = (used, usual);
         }
     }
 
     fn finish(&mut self, view: &View, out: &mut Findings) {
-        if let Some(span) = self.wrong.update(false, view.now) {
-            self.judge(view, span, out);
+        if let Some(span) = self.low.update(false, view.now) {
+            self.judge_low(view, span, out);
+        }
+        if let Some(span) = self.high.update(false, view.now) {
+            self.judge_high(span, out);
         }
     }
 }
@@ -103,17 +115,27 @@ impl BwCollapse {
             .is_some_and(|(lost, delivered)| lost * 50 >= delivered.max(1))
     }
 
-    fn judge(&self, view: &View, (t0, t1): (u64, u64), out: &mut Findings) {
+    fn judge_low(&self, view: &View, (t0, t1): (u64, u64), out: &mut Findings) {
         // One round may sample something odd.
         if t1 - t0 > 4 * view.srtt().unwrap_or(0) {
-            let (estimate, usual, how) = self.said;
-            let finding = Finding::new(Detector::BwCollapse, t0, t1, Severity::Error)
-                .with("estimate in bit/s", estimate)
-                .with("p90 delivery rate in bit/s", usual)
-                .with("estimate is", how);
-            out.push(finding);
+            out.push(finding(t0, t1, self.said_low, "below half of it"));
         }
     }
+
+    fn judge_high(&self, (t0, t1): (u64, u64), out: &mut Findings) {
+        // A maximum lives for two cycles of probing by design: while others
+        // pause, or a start-up grows, it is right to be above what was usual.
+        if t1 - t0 > TWO_CYCLES {
+            out.push(finding(t0, t1, self.said_high, "above twice of it"));
+        }
+    }
+}
+
+fn finding(t0: u64, t1: u64, (estimate, usual): (u64, u64), how: &'static str) -> Finding {
+    Finding::new(Detector::BwCollapse, t0, t1, Severity::Error)
+        .with("estimate in bit/s", estimate)
+        .with("p90 delivery rate in bit/s", usual)
+        .with("estimate is", how)
 }
 
 #[cfg(test)]
@@ -137,9 +159,18 @@ mod tests {
         for estimate in [3, 25] {
             let mut script = Script::new("bbr", 30);
             run(&mut script, 6, 9, 9);
-            run(&mut script, 2, 9, estimate);
+            run(&mut script, 8, 9, estimate);
             assert!(script.finds(Detector::BwCollapse), "{estimate}");
         }
+    }
+
+    #[test]
+    fn a_maximum_may_outlive_what_it_was_measured_on_by_two_cycles() {
+        let mut script = Script::new("bbr", 30);
+        run(&mut script, 6, 9, 9);
+        run(&mut script, 6, 9, 25);
+        run(&mut script, 6, 9, 9);
+        assert!(!script.finds(Detector::BwCollapse));
     }
 
     #[test]

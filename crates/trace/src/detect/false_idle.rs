@@ -1,13 +1,16 @@
 //! The growth curve is moved as if the connection had been idle, while data
-//! waited: busy time counted as idle time.
+//! waited: busy time counted as idle time. And the inverse: it stays where it was
+//! over a pause of the application, idle time counted as busy time.
 
 use super::finding::span;
 use super::view::{News, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
-use crate::event::{Event, EventData};
+use crate::event::{Event, EventData, Metrics};
 
 /// What a clock of milliseconds may be wrong by.
 const SLACK: u64 = 1_000_000;
+/// A pause that a curve must not count.
+const LONG: u64 = 1_000_000_000;
 
 #[derive(Debug, Default)]
 pub(super) struct FalseIdle {
@@ -18,12 +21,23 @@ pub(super) struct FalseIdle {
     quiet: Option<u64>,
     /// The last ACK before this event.
     last_ack: Option<u64>,
+    /// The event before, and whether the application or credit was the limit
+    /// from then on.
+    before: (u64, bool),
+    /// Time for which it was, since the curve's place was last told.
+    paused: u64,
+    /// The curve's own time, as told last.
+    place: Option<u64>,
 }
 
 impl Detect for FalseIdle {
     fn on_event(&mut self, view: &View, news: &News, event: &Event, out: &mut Findings) {
         if view.is_quiet() || news.path {
             self.quiet = Some(view.now);
+        }
+        let (at, quiet) = core::mem::replace(&mut self.before, (view.now, view.is_quiet()));
+        if quiet {
+            self.paused += view.now - at;
         }
         let before = self.last_ack;
         self.last_ack = view.last_ack;
@@ -35,6 +49,7 @@ impl Detect for FalseIdle {
         };
         let moved = shift.saturating_sub(self.shift.replace(shift).unwrap_or(shift));
         let told = core::mem::replace(&mut self.told, view.now);
+        self.judge_pause(metrics, told, view, out);
         // Idle since the last figures: the shift may be rightful.
         if self.quiet.is_some_and(|quiet| quiet >= told) || view.waits_for_network() != Some(true) {
             return;
@@ -52,6 +67,27 @@ impl Detect for FalseIdle {
     }
 
     fn finish(&mut self, _view: &View, _out: &mut Findings) {}
+}
+
+impl FalseIdle {
+    /// A curve's own time runs while the connection is busy, and not in pauses.
+    fn judge_pause(&mut self, metrics: &Metrics, told: u64, view: &View, out: &mut Findings) {
+        let paused = core::mem::take(&mut self.paused);
+        let now = metrics.extra("t");
+        let before = core::mem::replace(&mut self.place, now);
+        let (Some(before), Some(now)) = (before, now) else {
+            return;
+        };
+        // One that begins anew goes back.
+        let ran = now.saturating_sub(before);
+        let busy = (view.now - told).saturating_sub(paused);
+        if paused > LONG && ran > busy + paused / 2 {
+            let finding = Finding::new(Detector::FalseIdle, told, view.now, Severity::Error)
+                .with("nothing to send for", span(paused))
+                .with("the curve went on by", span(ran));
+            out.push(finding);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -88,6 +124,26 @@ mod tests {
             .ack(10, 19);
         shifted(&mut script, 500);
         assert!(!script.finds(Detector::FalseIdle));
+    }
+
+    #[test]
+    fn a_pause_that_counts_as_growth_is_seen() {
+        for counted in [false, true] {
+            let mut script = Script::new("cubic", 10);
+            let place = |script: &mut Script, shift: u64, t: u64| {
+                script.metrics(|metrics| {
+                    let ms = |value: u64| value * 1_000_000;
+                    metrics.extra = vec![("epoch_shift".into(), ms(shift)), ("t".into(), ms(t))];
+                });
+            };
+            script.round(10, 10);
+            place(&mut script, 0, 10);
+            script.limit(Limit::Application).wait(5_000);
+            script.send(10).limit(Limit::Congestion).wait(10);
+            let moved = if counted { 0 } else { 5_000 };
+            place(&mut script, moved, 5_020 - moved);
+            assert_eq!(script.finds(Detector::FalseIdle), counted);
+        }
     }
 
     #[test]

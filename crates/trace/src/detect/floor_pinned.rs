@@ -9,15 +9,20 @@ use crate::event::Event;
 
 /// Round trips for which nothing else explains it.
 const ROUNDS: u64 = 20;
+/// ACKs without which a window cannot grow.
+const ACKS: u64 = 10;
 
 #[derive(Debug, Default)]
 pub(super) struct FloorPinned {
     spell: Spell,
     worst: u64,
+    /// ACKs that brought something since it began.
+    acks: u64,
 }
 
 impl Detect for FloorPinned {
     fn on_event(&mut self, view: &View, news: &News, _event: &Event, out: &mut Findings) {
+        self.acks += u64::from(news.acked.is_some_and(|acked| acked.packets > 0));
         if !news.metrics
             && !news.lost
             && !news.pto
@@ -31,9 +36,14 @@ impl Detect for FloorPinned {
         let low = view
             .window()
             .is_some_and(|window| window <= view.floor() + view.mds);
-        let holds = low && !trouble && view.waits_for_network() == Some(true) && !view.is_fixed();
+        let meant = view.is_fixed() || view.state.as_deref() == Some("probe_rtt");
+        let holds = low && !trouble && view.waits_for_network() == Some(true) && !meant;
+        let began = self.spell.since().is_none();
         if let Some(span) = self.spell.update(holds, view.now) {
             self.judge(view, span, out);
+        }
+        if holds && began {
+            self.acks = 0;
         }
         if holds {
             self.worst = view.window().unwrap_or(0);
@@ -50,7 +60,8 @@ impl Detect for FloorPinned {
 impl FloorPinned {
     fn judge(&self, view: &View, (t0, t1): (u64, u64), out: &mut Findings) {
         let Some(srtt) = view.srtt() else { return };
-        if t1 - t0 >= ROUNDS * srtt {
+        // Between two probe timeouts nobody answers, so nothing can grow.
+        if t1 - t0 >= ROUNDS * srtt && self.acks >= ACKS {
             let finding = Finding::new(Detector::FloorPinned, t0, t1, Severity::Error)
                 .with("window", self.worst)
                 .with("minimum window", view.floor())
@@ -79,6 +90,22 @@ mod tests {
             .find(|each| each.detector == Detector::FloorPinned);
         let found = found.expect("found");
         assert!(found.t1 - found.t0 >= 200_000_000, "{found:?}");
+    }
+
+    #[test]
+    fn silence_and_a_probe_of_the_round_trip_explain_it() {
+        let mut script = Script::new("cubic", 10);
+        script.round(2, 2).send(2).limit(Limit::Congestion);
+        script.wait(400).window(2, 2);
+        assert!(!script.finds(Detector::FloorPinned));
+        for (state, pinned) in [("probe_rtt", false), ("probe_bw_cruise", true)] {
+            let mut script = Script::new("bbr", 10);
+            script.state(state);
+            for _ in 0..30 {
+                script.round(4, 4);
+            }
+            assert_eq!(script.finds(Detector::FloorPinned), pinned, "{state}");
+        }
     }
 
     #[test]

@@ -23,6 +23,9 @@ pub(super) enum Fate {
     Spurious,
     /// Its keys or its path are gone.
     Forgotten,
+    /// Taken back without a sign of loss; acknowledged, it was taken back in
+    /// vain.
+    Withdrawn,
 }
 
 /// A packet that was sent.
@@ -63,6 +66,8 @@ pub(super) struct Ledger {
     spaces: [SpaceLedger; 3],
     /// Bytes in flight of the path in use.
     in_flight: u64,
+    /// Bytes in flight of all paths.
+    on_all_paths: u64,
     path: u32,
     /// False once the trace cannot be accounted: frames or sizes are missing.
     complete: bool,
@@ -73,6 +78,7 @@ impl Default for Ledger {
         Self {
             spaces: Default::default(),
             in_flight: 0,
+            on_all_paths: 0,
             path: 0,
             complete: true,
         }
@@ -111,6 +117,11 @@ impl Ledger {
         self.complete.then_some(self.in_flight)
     }
 
+    /// The same for all paths together.
+    pub(super) fn on_all_paths(&self) -> Option<u64> {
+        self.complete.then_some(self.on_all_paths)
+    }
+
     pub(super) fn on_sent(&mut self, time: u64, packet: &Packet) {
         let (Some(space), Some(number)) = (packet.kind.space(), packet.number) else {
             return;
@@ -145,6 +156,7 @@ impl Ledger {
         });
         if in_flight {
             self.in_flight += size;
+            self.on_all_paths += size;
         }
         ledger.prune();
         if ledger.packets.len() > MAX_PACKETS {
@@ -161,6 +173,7 @@ impl Ledger {
         let Self {
             spaces,
             in_flight,
+            on_all_paths,
             path,
             ..
         } = self;
@@ -175,6 +188,9 @@ impl Ledger {
                 match sent.fate {
                     Fate::Outstanding => {
                         sent.fate = Fate::Acked;
+                        if sent.in_flight {
+                            *on_all_paths = on_all_paths.saturating_sub(sent.size);
+                        }
                         if sent.in_flight && sent.path == *path {
                             *in_flight = in_flight.saturating_sub(sent.size);
                         }
@@ -182,7 +198,7 @@ impl Ledger {
                         acked.bytes += sent.size;
                         acked.largest = acked.largest.max(Some(sent.number));
                     }
-                    Fate::Lost => {
+                    Fate::Lost | Fate::Withdrawn => {
                         sent.fate = Fate::Spurious;
                         acked.spurious += 1;
                         acked.largest = acked.largest.max(Some(sent.number));
@@ -208,11 +224,14 @@ impl Ledger {
             return None;
         }
         sent.fate = if withdrawn {
-            Fate::Forgotten
+            Fate::Withdrawn
         } else {
             Fate::Lost
         };
         let sent = *sent;
+        if sent.in_flight {
+            self.on_all_paths = self.on_all_paths.saturating_sub(sent.size);
+        }
         if sent.in_flight && sent.path == path {
             self.in_flight = self.in_flight.saturating_sub(sent.size);
         }
@@ -225,6 +244,9 @@ impl Ledger {
         for sent in &mut self.spaces[space.index()].packets {
             if sent.fate == Fate::Outstanding {
                 sent.fate = Fate::Forgotten;
+                if sent.in_flight {
+                    self.on_all_paths = self.on_all_paths.saturating_sub(sent.size);
+                }
                 if sent.in_flight && sent.path == path {
                     self.in_flight = self.in_flight.saturating_sub(sent.size);
                 }

@@ -9,6 +9,7 @@ use crate::event::{Event, EventData, Frame, Metrics};
 pub(super) struct MultiCut {
     ssthresh: Option<u64>,
     events: Option<u64>,
+    undone: Option<u64>,
     /// Of the last reduction: when, and the newest packet sent in each space.
     last: Option<(u64, [Option<u64>; 3])>,
 }
@@ -42,11 +43,17 @@ impl Detect for MultiCut {
 impl MultiCut {
     /// Reductions that these figures tell of.
     fn cuts(&mut self, metrics: &Metrics) -> u64 {
+        // An undone event ends nothing: its losses may begin a new one. The first
+        // event's undoing leaves no threshold at all, so the count is asked too.
+        let known = self.undone;
+        self.undone = metrics.spurious_events.or(known);
+        if known.is_some_and(|known| self.undone > Some(known)) {
+            self.last = None;
+        }
         if let Some(spurious) = metrics
             .ssthresh
             .filter(|new| self.ssthresh.is_some_and(|old| *new > old))
         {
-            // An undone event ends nothing: its losses may begin a new one.
             self.ssthresh = Some(spurious);
             self.last = None;
         }
@@ -105,6 +112,26 @@ mod tests {
             script.ack(3, 9).lose(1);
             cut(&mut script, 10, counted.then_some(2));
             assert!(script.finds(Detector::MultiCut), "{counted}");
+        }
+    }
+
+    #[test]
+    fn a_cut_after_the_first_was_undone_is_another() {
+        for undone in [false, true] {
+            let mut script = Script::new("cubic", 10);
+            script.metrics(|metrics| {
+                metrics.congestion_events = Some(0);
+                metrics.spurious_events = Some(0);
+            });
+            script.send(20).wait(10).lose(0);
+            cut(&mut script, 14, Some(1));
+            script.ack(0, 0).metrics(|metrics| {
+                metrics.ssthresh = None;
+                metrics.spurious_events = Some(undone.into());
+            });
+            script.lose(1);
+            cut(&mut script, 14, Some(2));
+            assert_eq!(script.finds(Detector::MultiCut), !undone);
         }
     }
 

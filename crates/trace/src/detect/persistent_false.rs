@@ -65,7 +65,7 @@ fn longest_run(view: &View) -> u64 {
                 longest = longest.max(sent.time - first);
             }
             Fate::Acked | Fate::Spurious => first = None,
-            Fate::Outstanding | Fate::Forgotten => {}
+            Fate::Outstanding | Fate::Forgotten | Fate::Withdrawn => {}
         }
     }
     longest

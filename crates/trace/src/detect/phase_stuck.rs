@@ -9,6 +9,8 @@ use crate::event::Event;
 const LONGEST_WAIT: u64 = 3_000_000_000;
 /// Rounds after which Drain is over, whatever is in flight.
 const DRAIN_ROUNDS: u64 = 4;
+/// Rounds without which DOWN had no chance to end.
+const DOWN_ROUNDS: u64 = 2;
 /// Rounds of UP that bring no bandwidth.
 const UP_ROUNDS: u64 = 20;
 
@@ -90,7 +92,8 @@ impl PhaseStuck {
             Phase::Up => rounds > UP_ROUNDS,
             Phase::Down => {
                 let wait = view.metrics.extra("probe_wait").unwrap_or(LONGEST_WAIT);
-                lasted > wait + 2 * srtt
+                // In silence nothing can end.
+                lasted > wait + 2 * srtt && rounds > DOWN_ROUNDS
             }
         };
         if stuck {
@@ -105,6 +108,8 @@ impl PhaseStuck {
 
 #[cfg(test)]
 mod tests {
+    use clearway_recovery::limit::Limit;
+
     use super::*;
     use crate::detect::testing::{Script, assert_quiet_on_a_healthy_transfer};
 
@@ -134,6 +139,21 @@ mod tests {
             stay(&mut script, "probe_bw_up", 6);
         }
         assert!(!script.finds(Detector::PhaseStuck));
+    }
+
+    #[test]
+    fn in_silence_nothing_can_end() {
+        for (rounds, stuck) in [(1, false), (3, true)] {
+            let mut script = Script::new("bbr", 20);
+            let counted = |script: &mut Script, count: u64| {
+                script.metrics(|metrics| metrics.extra = vec![("round_count".into(), count)]);
+            };
+            counted(&mut script, 5);
+            script.send(10).limit(Limit::Congestion);
+            script.state("probe_bw_down").wait(4_000);
+            counted(&mut script, 5 + rounds);
+            assert_eq!(script.finds(Detector::PhaseStuck), stuck, "{rounds}");
+        }
     }
 
     #[test]

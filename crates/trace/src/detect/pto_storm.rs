@@ -18,6 +18,8 @@ pub(super) struct PtoStorm {
     acked: bool,
     /// The storm that goes on.
     storm: Option<(u64, u64, u64)>,
+    /// The count of probe timeouts in a row, as last told.
+    count: u64,
 }
 
 impl Detect for PtoStorm {
@@ -31,6 +33,9 @@ impl Detect for PtoStorm {
             if calm || (over && !news.pto) {
                 self.end(out);
             }
+        }
+        if news.metrics {
+            self.on_count(view);
         }
         if !news.pto {
             return;
@@ -58,6 +63,19 @@ impl Detect for PtoStorm {
 }
 
 impl PtoStorm {
+    /// The count is told after the timeout that raised it.
+    fn on_count(&mut self, view: &View) {
+        let count = view.metrics.pto_count.unwrap_or(0);
+        let known = core::mem::replace(&mut self.count, count);
+        let first = self.last.front().copied();
+        if let (None, Some(first)) = (self.storm, first)
+            && count > known
+            && count >= MANY as u64
+        {
+            self.storm = Some((first, view.now, count));
+        }
+    }
+
     fn end(&mut self, out: &mut Findings) {
         if let Some((t0, t1, ptos)) = self.storm.take() {
             let finding = Finding::new(Detector::PtoStorm, t0, t1, Severity::Warning)
@@ -99,6 +117,18 @@ mod tests {
             script.send(1).wait(80).pto().send(1).wait(50);
             script.ack(script.next - 2, script.next - 1);
             script.metrics(|metrics| metrics.pto_count = Some(0));
+        }
+        assert!(script.finds(Detector::PtoStorm));
+    }
+
+    /// ACKs of what left on another path answer no probe.
+    #[test]
+    fn three_in_a_row_are_a_storm_whatever_is_acknowledged_between() {
+        let mut script = Script::new("cubic", 2);
+        script.send(40);
+        for timeout in 0..3 {
+            script.wait(40 << timeout).pto().send(2);
+            script.ack(timeout, timeout);
         }
         assert!(script.finds(Detector::PtoStorm));
     }

@@ -15,6 +15,9 @@ const ROUNDS: u64 = 20;
 const LEAST: u64 = 10_000_000_000;
 /// What jitter may add.
 const JITTER: u64 = 5_000_000;
+/// What a receiver may wait before it acknowledges single packets: the default of
+/// max_ack_delay (RFC 9000 §18.2). Bulk is acknowledged at once.
+const ACK_DELAY: u64 = 25_000_000;
 /// Datagrams in flight that build no queue.
 const EMPTY: u64 = 4;
 
@@ -35,10 +38,16 @@ impl Detect for RttStep {
         let EventData::RecoveryMetricsUpdated(metrics) = &event.data else {
             return;
         };
-        let (Some(latest), Some(min)) = (metrics.latest_rtt, view.metrics.min_rtt) else {
+        // A controller's own minimum is what it rests on.
+        let own = view.metrics.extra("min_rtt");
+        let min = own.or(view.metrics.min_rtt);
+        let (Some(latest), Some(min)) = (metrics.latest_rtt, min) else {
             return;
         };
-        let holds = latest > min + min / 2 + JITTER;
+        // One that is the controller's own ages, and needs no allowance.
+        let prompt = own.is_some() || view.waits_for_network() == Some(true);
+        let late = JITTER + if prompt { 0 } else { ACK_DELAY };
+        let holds = latest > min + min / 2 + late;
         if let Some(span) = self.spell.update(holds, view.now) {
             self.judge(view, span, out);
             self.samples = 0;
@@ -77,6 +86,8 @@ impl RttStep {
 
 #[cfg(test)]
 mod tests {
+    use clearway_recovery::limit::Limit;
+
     use super::*;
     use crate::detect::testing::{self, Script, assert_quiet_on_a_healthy_transfer};
 
@@ -94,6 +105,32 @@ mod tests {
             sample(&mut script, 80, 2);
         }
         assert!(script.finds(Detector::RttStep));
+    }
+
+    /// The path's own minimum is right, the controller's is not.
+    #[test]
+    fn a_controller_with_a_minimum_of_its_own_is_judged_by_that() {
+        let with_minimum = |own: u64| {
+            let mut script = Script::new("bbr", 30);
+            script.limit(Limit::Congestion);
+            script.metrics(|metrics| metrics.extra = vec![("min_rtt".into(), own * 1_000_000)]);
+            for _ in 0..40 {
+                sample(&mut script, 31, 2);
+            }
+            script.finds(Detector::RttStep)
+        };
+        assert!(with_minimum(10));
+        assert!(!with_minimum(30));
+    }
+
+    #[test]
+    fn a_receiver_that_waits_to_acknowledge_is_no_longer_path() {
+        let mut script = Script::new("cubic", 30);
+        script.limit(Limit::Application);
+        for _ in 0..40 {
+            sample(&mut script, 55, 2);
+        }
+        assert!(!script.finds(Detector::RttStep));
     }
 
     #[test]

@@ -65,6 +65,7 @@ impl SpuriousStorm {
 mod tests {
     use super::*;
     use crate::detect::testing::{Script, assert_quiet_on_a_healthy_transfer};
+    use crate::event::{EventData, PacketType};
 
     #[test]
     fn losses_that_arrive_after_all_are_seen() {
@@ -79,6 +80,23 @@ mod tests {
                 .ack(first + 2, first + 9);
             script.wait(5).ack(first, first + 9);
         }
+        assert!(script.finds(Detector::SpuriousStorm));
+    }
+
+    #[test]
+    fn packets_taken_back_that_arrive_after_all_are_seen() {
+        let mut script = Script::new("cubic", 40);
+        script.send(20).wait(10);
+        for number in 0..20 {
+            script.tell(EventData::PacketLost {
+                kind: PacketType::OneRtt,
+                number,
+                size: None,
+                mtu_probe: false,
+                trigger: Some("withdrawn".into()),
+            });
+        }
+        script.wait(30).ack(0, 19).wait(1_000).send(1);
         assert!(script.finds(Detector::SpuriousStorm));
     }
 

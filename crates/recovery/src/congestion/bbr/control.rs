@@ -21,7 +21,7 @@ impl Bbr {
         self.set_cwnd(facts, recovered);
     }
 
-    fn pacing_gain(&self) -> Percent {
+    pub(super) fn pacing_gain(&self) -> Percent {
         if self.is(Specimen::DrainTrap) && self.phase == Phase::Drain {
             return Phase::Up.pacing_gain();
         }

@@ -72,7 +72,7 @@ use crate::controller::{
     Ack, Congestion, Controller, LostPacket, Metrics, Model, SendIndex, Sent, Spurious, State,
 };
 use crate::limit::Limit;
-use crate::time::Instant;
+use crate::time::{Instant, nanos};
 
 use super::initial_window;
 use super::specimen::{Specimen, Variant};
@@ -350,6 +350,31 @@ impl Controller for Bbr {
                 round_count: self.rounds.count,
             }),
             ..self.metrics
+        }
+    }
+
+    fn internals(&self, _now: Instant, show: &mut dyn FnMut(&'static str, u64)) {
+        show("boundary", self.boundary);
+        show("max_bw", self.max_bw.get());
+        show("bw", self.bw);
+        let bounds = [
+            ("bw_shortterm", self.bw_shortterm),
+            ("inflight_shortterm", self.inflight_shortterm),
+            ("inflight_longterm", self.inflight_longterm),
+        ];
+        for (name, bound) in bounds {
+            if bound != INFINITE {
+                show(name, bound);
+            }
+        }
+        if let Some(min_rtt) = self.min_rtt() {
+            show("min_rtt", nanos(min_rtt));
+        }
+        show("extra_acked", self.extra_acked());
+        show("round_count", self.rounds.count);
+        show("pacing_gain", self.pacing_gain().0 * 10);
+        if self.full_pipe.reached {
+            show("probe_wait", nanos(self.probe.wait));
         }
     }
 

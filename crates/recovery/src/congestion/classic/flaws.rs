@@ -19,6 +19,8 @@ pub(super) struct Flaw {
     last_sent: Option<Instant>,
     /// When packets left that may yet be lost.
     sent: VecDeque<(SendIndex, Instant)>,
+    /// Nanoseconds by which the boundary, and the curve with it, was moved.
+    shifted: u64,
     /// Bytes lost in the running event.
     lost: u64,
 }
@@ -37,10 +39,12 @@ impl Flaw {
         if sent.in_flight_before == 0
             && let (Some(boundary), Some(last)) = (self.boundary.as_mut(), self.last_sent)
         {
+            let before = *boundary;
             *boundary += sent.now - last;
             if self.specimen == Some(Specimen::EpochClampedToNow) {
                 *boundary = (*boundary).min(sent.now);
             }
+            self.shifted += nanos(*boundary - before);
         }
         self.last_sent = Some(sent.now);
         self.sent.push_back((sent.index, sent.now));
@@ -79,6 +83,19 @@ impl<L: Law> Classic<L> {
         self.law
             .dictate(self.flaw.boundary.map(|epoch| nanos(ack.now - epoch)));
         self.flaw.in_recovery(ack.largest_sent_time)
+    }
+
+    /// Shows the shared variable where there is one: it takes the place of the
+    /// boundary and of the clock's own shift.
+    pub(super) fn flawed_internals(&self, show: &mut dyn FnMut(&'static str, u64)) -> bool {
+        if !self.flaw.shares_boundary() {
+            return false;
+        }
+        if let Some(boundary) = self.flaw.boundary {
+            show("recovery_start", boundary.as_nanos());
+        }
+        show("epoch_shift", self.flaw.shifted);
+        true
     }
 
     /// The stack that had the bug sent its window at once, and only if both

@@ -1,0 +1,357 @@
+//! Known bugs of other stacks, each in a network that shows it (feature
+//! `specimens`). A detector that never saw its disease is not a detector.
+
+pub use clearway_recovery::congestion::Specimen;
+use clearway_trace::Detector;
+
+use crate::measure::{Outcome, metric};
+use crate::run::{Extras, run_case};
+use crate::scenario::{Case, Scenario, Size, find};
+
+/// What gives a specimen away.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Symptom {
+    /// A detector finds it.
+    Finding(Detector),
+    /// No detector can; a figure of the run shows it. With the bug it is on the
+    /// far side of `limit`, with the right code on the near side.
+    Figure {
+        /// A metric's name.
+        metric: &'static str,
+        /// Whether the bug makes it larger.
+        above: bool,
+        /// What lies between the two.
+        limit: f64,
+        /// Why no detector can show it.
+        why: &'static str,
+    },
+    /// No detector can; the run ends by a violation that begins with this.
+    Violation {
+        /// The violation's first words.
+        begins: &'static str,
+        /// Why no detector can show it.
+        why: &'static str,
+    },
+}
+
+/// A specimen with the network that shows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Exhibit {
+    /// The bug.
+    pub specimen: Specimen,
+    /// The network: a scenario of the catalogue, or one of those beside it.
+    pub scenario: &'static str,
+    /// The controller it is a bug of, or one that suffers from it.
+    pub controller: &'static str,
+    /// A seed that shows it.
+    pub seed: u64,
+    /// What gives it away.
+    pub symptom: Symptom,
+}
+
+macro_rules! files {
+    ($($name:literal)*) => {
+        &[$(($name, include_str!(concat!("../specimens/", $name, ".toml")))),*]
+    };
+}
+
+/// Networks made for specimens alone.
+const FILES: &[(&str, &str)] = files! {
+    "spiral_ticks"
+    "idle_growth"
+    "shallow_loss"
+    "bbr_begin"
+    "bbr_plain"
+    "bbr_deep"
+    "bbr_slots"
+    "bbr_longer"
+    "bbr_outage"
+    "bbr_gaps"
+    "bbr_shallow"
+    "bbr_jitter"
+    "moved_download"
+    "moved_upload"
+    "lost_flight"
+};
+
+const fn found(
+    specimen: Specimen,
+    scenario: &'static str,
+    controller: &'static str,
+    seed: u64,
+    detector: Detector,
+) -> Exhibit {
+    Exhibit {
+        specimen,
+        scenario,
+        controller,
+        seed,
+        symptom: Symptom::Finding(detector),
+    }
+}
+
+/// A symptom that no detector looks at: a figure above a limit.
+const fn figure(
+    specimen: Specimen,
+    scenario: &'static str,
+    controller: &'static str,
+    (metric, limit): (&'static str, f64),
+    why: &'static str,
+) -> Exhibit {
+    Exhibit {
+        specimen,
+        scenario,
+        controller,
+        seed: 1,
+        symptom: Symptom::Figure {
+            metric,
+            above: true,
+            limit,
+            why,
+        },
+    }
+}
+
+/// Every specimen, in the order of [`Specimen::ALL`].
+pub const EXHIBITS: &[Exhibit] = &[
+    found(
+        Specimen::IdleFromLastSend,
+        "spiral_ticks",
+        "cubic",
+        6,
+        Detector::FloorPinned,
+    ),
+    found(
+        Specimen::EpochClampedToNow,
+        "spiral_ticks",
+        "cubic",
+        1,
+        Detector::FloorPinned,
+    ),
+    found(
+        Specimen::EpochNotShifted,
+        "idle_growth",
+        "cubic",
+        1,
+        Detector::FalseIdle,
+    ),
+    figure(
+        Specimen::EpochResetOnIdle,
+        "idle_growth",
+        "cubic",
+        ("queue_mean", 0.022),
+        "no detector judges how steep growth is: a curve that begins anew is a right one after a loss, \
+         and the window stays within what is in flight",
+    ),
+    figure(
+        Specimen::UndoOnLightLoss,
+        "shallow_loss",
+        "cubic",
+        ("loss", 0.02),
+        "spurious_storm sees losses that were none; these were real, and which of them a controller \
+         took for spurious is not in a trace but as a count",
+    ),
+    found(
+        Specimen::MultiCut,
+        "shallow_loss",
+        "cubic",
+        1,
+        Detector::MultiCut,
+    ),
+    found(
+        Specimen::DrainTrap,
+        "bbr_deep",
+        "bbr",
+        1,
+        Detector::PhaseStuck,
+    ),
+    found(
+        Specimen::DownTrap,
+        "bbr_plain",
+        "bbr",
+        1,
+        Detector::PhaseStuck,
+    ),
+    found(
+        Specimen::PreAckInflightExit,
+        "bbr_slots",
+        "bbr",
+        1,
+        Detector::PhaseStuck,
+    ),
+    found(
+        Specimen::MaxFilterSameRound,
+        "bbr_longer",
+        "bbr",
+        1,
+        Detector::BwCollapse,
+    ),
+    found(
+        Specimen::BootstrapRttPoison,
+        "bbr_plain",
+        "bbr",
+        1,
+        Detector::RttStep,
+    ),
+    found(
+        Specimen::WalltimeRate,
+        "bbr_plain",
+        "bbr",
+        1,
+        Detector::BwCollapse,
+    ),
+    figure(
+        Specimen::ZeroPacingBootstrap,
+        "bbr_begin",
+        "bbr",
+        ("time", 1.4),
+        "it takes fewer rounds than the thirty after which a start-up counts as stuck, and the pacer keeps \
+         to the rate it was given",
+    ),
+    found(
+        Specimen::TokenbucketStartup,
+        "bbr_jitter",
+        "bbr",
+        1,
+        Detector::FloorPinned,
+    ),
+    figure(
+        Specimen::StartupOverrun,
+        "bbr_shallow",
+        "bbr",
+        ("loss", 0.03),
+        "Startup ends within its rounds, by the plateau; how much loss is too much on the way there \
+         depends on a queue that a sender's trace does not show",
+    ),
+    found(
+        Specimen::AmnesiaAfterOutage,
+        "bbr_outage",
+        "bbr",
+        1,
+        Detector::BwCollapse,
+    ),
+    found(
+        Specimen::LongtermSpiral,
+        "bbr_gaps",
+        "bbr",
+        1,
+        Detector::BwCollapse,
+    ),
+    found(
+        Specimen::BifDesync,
+        "moved_download",
+        "cubic",
+        1,
+        Detector::BifDesync,
+    ),
+    found(
+        Specimen::PtoUnarmed,
+        "lost_flight",
+        "cubic",
+        1,
+        Detector::AmplificationDeadlock,
+    ),
+    Exhibit {
+        specimen: Specimen::PacerSpin,
+        scenario: "bbr_plain",
+        controller: "cubic",
+        seed: 1,
+        symptom: Symptom::Violation {
+            begins: "the hosts keep acting",
+            why: "a processor that is kept busy leaves no event in a trace, and time does not pass; \
+                  the lab itself refuses to go on",
+        },
+    },
+    found(
+        Specimen::RetransmitAllOnMigration,
+        "moved_download",
+        "cubic",
+        1,
+        Detector::SpuriousStorm,
+    ),
+    found(
+        Specimen::MigrationRttReset,
+        "moved_upload",
+        "cubic",
+        1,
+        Detector::PtoStorm,
+    ),
+];
+
+/// The network of an exhibit by name: one made for specimens, or the
+/// catalogue's.
+///
+/// # Errors
+/// If there is none.
+pub fn scenario(name: &str) -> Result<Scenario, String> {
+    match FILES.iter().find(|(known, _)| *known == name) {
+        Some((known, text)) => Scenario::parse(known, text).map_err(|error| error.to_string()),
+        None => find(name).cloned(),
+    }
+}
+
+/// The exhibit of a specimen.
+#[must_use]
+pub fn exhibit(specimen: Specimen) -> Option<&'static Exhibit> {
+    EXHIBITS.iter().find(|exhibit| exhibit.specimen == specimen)
+}
+
+impl Exhibit {
+    /// What is run: the first point of the network's grid.
+    ///
+    /// # Errors
+    /// If the network or the controller does not exist.
+    pub fn case(&self) -> Result<Case, String> {
+        let scenario = scenario(self.scenario)?;
+        let cases = scenario
+            .cases(Size::Ci, self.controller)
+            .map_err(|error| error.to_string())?;
+        cases
+            .into_iter()
+            .next()
+            .ok_or_else(|| format!("{} has no case", self.scenario))
+    }
+
+    /// Runs it with the bug or without, watched by the detectors.
+    ///
+    /// # Errors
+    /// As [`Self::case`].
+    pub fn run(&self, with_bug: bool) -> Result<Outcome, String> {
+        let mut case = self.case()?;
+        case.transport.specimen = with_bug.then_some(self.specimen);
+        let extras = Extras {
+            detect: true,
+            ..Extras::default()
+        };
+        Ok(run_case(&case, self.seed, extras))
+    }
+}
+
+impl Symptom {
+    /// The figure it is judged by, where it is one and the run has it.
+    #[must_use]
+    pub fn figure(&self, run: &Outcome) -> Option<f64> {
+        match *self {
+            Self::Figure { metric: name, .. } => metric(name).and_then(|metric| (metric.of)(run)),
+            Self::Finding(_) | Self::Violation { .. } => None,
+        }
+    }
+
+    /// Whether a run shows it.
+    #[must_use]
+    pub fn shows(&self, run: &Outcome) -> bool {
+        match *self {
+            Self::Finding(detector) => run
+                .findings
+                .iter()
+                .any(|(_, finding)| finding.detector == detector),
+            Self::Figure { above, limit, .. } => self
+                .figure(run)
+                .is_some_and(|value| if above { value > limit } else { value < limit }),
+            Self::Violation { begins, why: _ } => run
+                .violations
+                .iter()
+                .any(|violation| violation.starts_with(begins)),
+        }
+    }
+}
