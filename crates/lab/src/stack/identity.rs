@@ -45,6 +45,14 @@ pub(super) struct Pair {
 }
 
 impl Tls {
+    /// A client's and a server's configuration that fit together, for other
+    /// stacks over the same TLS.
+    #[must_use]
+    pub fn configurations(&self) -> (Arc<rustls::ClientConfig>, Arc<rustls::ServerConfig>) {
+        let pair = self.pair();
+        (pair.client, pair.server)
+    }
+
     /// The configurations; shared by all runs unless secrets are collected.
     pub(super) fn pair(&self) -> Pair {
         static PAIRS: LazyLock<[Pair; 4]> = LazyLock::new(|| {
