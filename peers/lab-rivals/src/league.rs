@@ -100,9 +100,11 @@ impl League {
         let extras = |task: &Task| {
             let mut extras = self.entrants[task.case].extras(&self.plan.cases[task.case]);
             let (seen, case) = (seen.clone(), task.case);
+            let network = self.plan.cases[case].clone();
             extras.after = Some(Box::new(move |outcome| {
+                let outside = Outside::of(&network, outcome);
                 let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-                seen.entry(case).or_default().extend(Outside::of(outcome));
+                seen.entry(case).or_default().extend(outside);
             }));
             extras
         };
@@ -132,7 +134,10 @@ impl League {
         } else {
             lift(&mut group)
         };
-        let figure = group.bars.first().map_or("goodput", |bar| bar.metric.name);
+        let mut figures = group.bars.iter().map(|bar| bar.metric.name);
+        let figure = figures
+            .find(|name| !OWN_BOOKS.contains(name))
+            .unwrap_or("goodput");
         let diagnosis = (!group.passed()).then(|| {
             if entrant.is_ours() {
                 outside::of_ours(&group)
@@ -199,7 +204,10 @@ mod tests {
 
     #[test]
     fn ours_and_a_rival_meet_the_same_bars() {
-        let entrants = [Entrant::Clearway("cubic"), Entrant::Quinn(Controller::Cubic)];
+        let entrants = [
+            Entrant::Clearway("cubic"),
+            Entrant::Quinn(Controller::Cubic),
+        ];
         let scenarios = [find("death_spiral").expect("a scenario")];
         let league = League::new(&scenarios, &entrants, Size::Ci, Some(1)).expect("a league");
         let bars = |case: usize| -> Vec<String> {

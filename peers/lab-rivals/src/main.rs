@@ -11,6 +11,7 @@ mod quinn;
 mod seed;
 mod settings;
 mod table;
+mod tls;
 mod versions;
 
 use std::io::{self, IsTerminal as _, Write as _};
@@ -64,7 +65,7 @@ struct Options {
 /// What everybody has in common, and what not.
 const CONFIGURATION: &str = "\
 Both ends of a connection are the same stack. Everybody has the same networks, the same bars (those \
-of the controller of the same name), the same TLS (rustls, Ed25519), path MTU discovery up to 1452 \
+of the controller of the same name), the same certificates (Ed25519) and key exchanges on rustls, path MTU discovery up to 1452 \
 bytes and ECN. Flow-control windows, acknowledgement policy, initial window and pacing are each \
 stack's defaults, except where a scenario sets one: then all have the same. clearway grows its \
 windows up to a budget; quinn and noq have 1.25 MB per stream and no limit per connection. \
@@ -178,7 +179,10 @@ fn print(options: &Options, standings: &[Standing]) -> io::Result<()> {
     writeln!(out, "{}", table::standings(standings, style))?;
     let lifted = table::unmeasured(standings);
     if !lifted.is_empty() {
-        writeln!(out, "Not applied to quinn and noq, which keep no such books: {lifted}.\n")?;
+        writeln!(
+            out,
+            "Not applied to quinn and noq, which keep no such books: {lifted}.\n"
+        )?;
     }
     let misses = table::misses(standings, style);
     if !misses.is_empty() {

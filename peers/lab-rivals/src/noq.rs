@@ -17,9 +17,8 @@ use noq_proto::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use noq_proto::{
     AckFrequencyConfig, ClientConfig, Connection, ConnectionEvent, ConnectionHandle, ConnectionId,
     ConnectionIdGenerator, DatagramEvent, Dir, EcnCodepoint, Endpoint, EndpointConfig, Event,
-    FourTuple,
-    MtuDiscoveryConfig, PathId, ReadError, ReadableError, RttEstimator, ServerConfig, StreamId, TimeSource,
-    Transmit, TransportConfig, VarInt, WriteError,
+    FourTuple, MtuDiscoveryConfig, PathId, ReadError, ReadableError, RttEstimator, ServerConfig,
+    StreamId, TimeSource, Transmit, TransportConfig, VarInt, WriteError,
 };
 
 use crate::clock;
@@ -370,9 +369,7 @@ impl Engine for Noq {
     }
 
     fn transmit(conn: &mut Connection, now: Instant, buf: &mut Vec<u8>) -> Option<Sent> {
-        conn.poll_transmit(now, SEGMENTS, buf)
-            .as_ref()
-            .map(sent)
+        conn.poll_transmit(now, SEGMENTS, buf).as_ref().map(sent)
     }
 
     fn timeout(conn: &mut Connection) -> Option<Instant> {
@@ -470,7 +467,7 @@ impl Engine for Noq {
             mtu: path.current_mtu,
             packets_sent: path.sent_packets,
             // As quinn counts, probes for the path's MTU aside.
-            packets_lost: path.lost_packets - path.lost_plpmtud_probes,
+            packets_lost: path.lost_packets.saturating_sub(path.lost_plpmtud_probes),
             bytes_sent: path.udp_tx.bytes,
             congestion_events: path.congestion_events,
             persistent_events: probe.persistent_events(),

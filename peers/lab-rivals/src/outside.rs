@@ -2,6 +2,7 @@
 
 use clearway_lab::measure::{Bulk, Outcome, percentile};
 use clearway_lab::run::Group;
+use clearway_lab::scenario::{Case, Flow};
 
 /// Figures of one run that rows do not have.
 #[derive(Clone, Copy, Debug, Default)]
@@ -12,15 +13,16 @@ pub(crate) struct Outside {
     in_flight: f64,
     /// Rate times propagation delay, bytes, shared by the bulk flows.
     path: Option<f64>,
-    /// Part of all packets that the network dropped in the bulk's direction.
-    dropped: f64,
+    /// Part of all packets that the network dropped in the bulk's direction;
+    /// `None` where clients have links of their own.
+    dropped: Option<f64>,
     /// Propagation delay there and back, seconds.
     base_rtt: f64,
 }
 
 impl Outside {
     /// Looks at a run; `None` if it never began.
-    pub(crate) fn of(run: &Outcome) -> Option<Self> {
+    pub(crate) fn of(case: &Case, run: &Outcome) -> Option<Self> {
         let flow = run.bulk_flows().next()?;
         let (link, capacity) = match flow.bulk {
             Bulk::Down | Bulk::Both => (&run.down, run.down_capacity),
@@ -34,6 +36,8 @@ impl Outside {
                 .collect();
             percentile(&values, 0.5).unwrap_or(0.0)
         };
+        let moves = |flow: &Flow| flow.moves.leg.is_some() || !flow.moves.migrate.is_empty();
+        let shared = !case.flows.iter().any(moves);
         let base_rtt = flow.base_rtt.as_secs_f64();
         let seconds = (run.ended - run.warmup).as_secs_f64();
         let flows = run.bulk_flows().count().max(1) as f64;
@@ -44,7 +48,7 @@ impl Outside {
             window: middle(|sample| sample.window),
             in_flight: middle(|sample| sample.in_flight),
             path,
-            dropped: link.dropped() as f64 / (link.sent.max(1)) as f64,
+            dropped: shared.then(|| link.dropped() as f64 / link.sent.max(1) as f64),
             base_rtt,
         })
     }
@@ -56,11 +60,12 @@ impl Outside {
             percentile(&values, 0.5)
         };
         let paths: Vec<f64> = all.iter().filter_map(|one| one.path).collect();
+        let drops: Vec<f64> = all.iter().filter_map(|one| one.dropped).collect();
         Some(Self {
             window: middle(|one| one.window)?,
             in_flight: middle(|one| one.in_flight)?,
             path: percentile(&paths, 0.5),
-            dropped: middle(|one| one.dropped)?,
+            dropped: percentile(&drops, 0.5),
             base_rtt: middle(|one| one.base_rtt)?,
         })
     }
@@ -76,13 +81,15 @@ pub(crate) fn of_rival(group: &Group, outside: Option<&Outside>) -> String {
     let filled = outside.path.map_or_else(String::new, |path| {
         format!(" ({:.0} % of the path)", 100.0 * outside.window / path)
     });
+    let dropped = outside.dropped.map_or_else(String::new, |dropped| {
+        format!(", dropped by the network {:.2} %", dropped * 100.0)
+    });
     let measured = format!(
-        "window {:.0} kB{filled}, in flight {:.0} kB, declared lost {:.2} %, dropped by the \
-         network {:.2} %, queue p95 {:.1} ms",
+        "window {:.0} kB{filled}, in flight {:.0} kB, declared lost {:.2} %{dropped}, queue p95 \
+         {:.1} ms",
         outside.window / 1e3,
         outside.in_flight / 1e3,
         declared * 100.0,
-        outside.dropped * 100.0,
         queue * 1e3,
     );
     match looks_like(group, outside, declared, queue) {
@@ -95,18 +102,20 @@ pub(crate) fn of_rival(group: &Group, outside: Option<&Outside>) -> String {
 const STUCK: f64 = 20.0;
 
 /// A reading of the figures, the most telling first.
-fn looks_like(
-    group: &Group,
-    outside: &Outside,
-    declared: f64,
-    queue: f64,
-) -> Option<&'static str> {
+fn looks_like(group: &Group, outside: &Outside, declared: f64, queue: f64) -> Option<&'static str> {
     const CREDIBLE: f64 = 0.001;
     let floor = group.median("floor_rtts").unwrap_or(0.0);
-    let over = |share: f64| outside.path.is_some_and(|path| outside.window > share * path);
+    let over = |share: f64| {
+        outside
+            .path
+            .is_some_and(|path| outside.window > share * path)
+    };
     if floor > STUCK {
         Some("looks like a window that stays at its floor with data waiting")
-    } else if declared > 1.5 * outside.dropped + CREDIBLE {
+    } else if outside
+        .dropped
+        .is_some_and(|dropped| declared > 1.5 * dropped + CREDIBLE)
+    {
         Some("looks like packets declared lost that were only late")
     } else if declared > 0.0 && !over(0.8) && outside.path.is_some() {
         Some("looks like a window that gives way to loss faster than it grows")
@@ -165,7 +174,7 @@ mod tests {
         window: 100e3,
         in_flight: 90e3,
         path: Some(100e3),
-        dropped: 0.01,
+        dropped: Some(0.01),
         base_rtt: 0.05,
     };
 
@@ -176,9 +185,15 @@ mod tests {
         };
         assert!(read(&PATH, 0.05, 0.0).contains("only late"));
         assert!(read(&PATH, 0.01, 0.1).contains("queue full"));
-        let small = Outside { window: 20e3, ..PATH };
+        let small = Outside {
+            window: 20e3,
+            ..PATH
+        };
         assert!(read(&small, 0.01, 0.0).contains("gives way"));
-        let idle = Outside { in_flight: 10e3, ..PATH };
+        let idle = Outside {
+            in_flight: 10e3,
+            ..PATH
+        };
         assert!(read(&idle, 0.01, 0.0).contains("not what held it"));
         assert_eq!(read(&PATH, 0.01, 0.0), "");
     }

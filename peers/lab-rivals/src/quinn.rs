@@ -288,10 +288,7 @@ impl Engine for Quinn {
         let data = BytesMut::from(&packet.data[..]);
         let local = Some(packet.dst.ip());
         let ecn = received_ecn(packet.ecn);
-        match self
-            .endpoint
-            .handle(now, packet.src, local, ecn, data, buf)
-        {
+        match self.endpoint.handle(now, packet.src, local, ecn, data, buf) {
             None => Arrival::Nothing,
             Some(DatagramEvent::ConnectionEvent(handle, event)) => Arrival::Known(handle.0, event),
             Some(DatagramEvent::Response(answer)) => Arrival::Answer(sent(&answer)),

@@ -11,6 +11,8 @@ use clearway_lab::stack::Tls;
 use clearway_quic::connection::Config;
 use rustls::{ClientConfig, ServerConfig};
 
+use crate::tls;
+
 /// A controller that a rival has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Controller {
@@ -64,7 +66,7 @@ impl Settings {
             x25519_only: case.x25519_only,
             secrets: None,
         };
-        let (client, server) = tls.configurations();
+        let (client, server) = tls::configurations(&tls);
         let streams = &asked.streams;
         // Our windows grow up to the budget; the rivals' do not grow.
         let window = streams.stream_window.max(streams.receive_budget);

@@ -114,7 +114,11 @@ pub(crate) fn standings(all: &[Standing], style: Style) -> String {
         lines[0].extend(band.iter().map(heading));
         for entrant in &entrants {
             let cells = band.iter().map(|scenario| cell(all, entrant, scenario));
-            lines.push(core::iter::once((*entrant).to_owned()).chain(cells).collect());
+            lines.push(
+                core::iter::once((*entrant).to_owned())
+                    .chain(cells)
+                    .collect(),
+            );
         }
         rows(&mut out, style, &lines);
     }

@@ -45,12 +45,15 @@ pub(super) struct Pair {
 }
 
 impl Tls {
-    /// A client's and a server's configuration that fit together, for other
-    /// stacks over the same TLS.
+    /// The certificates as PEM, for other stacks: root, chain, and the key of
+    /// the chain's first.
     #[must_use]
-    pub fn configurations(&self) -> (Arc<rustls::ClientConfig>, Arc<rustls::ServerConfig>) {
-        let pair = self.pair();
-        (pair.client, pair.server)
+    pub fn pem(&self) -> [&'static str; 3] {
+        let pem = match self.certificates {
+            Certificates::One => &ONE,
+            Certificates::ChainOfNine => &NINE,
+        };
+        [&pem.root, &pem.chain, &pem.key]
     }
 
     /// The configurations; shared by all runs unless secrets are collected.
