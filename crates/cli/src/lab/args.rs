@@ -23,7 +23,8 @@ pub(crate) enum Command {
     Run(Box<Run>),
     /// Run a grid of paths: rate, RTT, queue, loss.
     Sweep(Box<Sweep>),
-    /// Run controllers through the catalogue and print one table.
+    /// Run controllers through the catalogue and print one table. Other stacks
+    /// take part in `lab-rivals league` (cargo run --release -p lab-rivals in peers/).
     League(League),
     /// Run two controllers through the same networks, side by side.
     Compare(Compare),

@@ -45,6 +45,17 @@ pub(super) struct Pair {
 }
 
 impl Tls {
+    /// The certificates as PEM, for other stacks: root, chain, and the key of
+    /// the chain's first.
+    #[must_use]
+    pub fn pem(&self) -> [&'static str; 3] {
+        let pem = match self.certificates {
+            Certificates::One => &ONE,
+            Certificates::ChainOfNine => &NINE,
+        };
+        [&pem.root, &pem.chain, &pem.key]
+    }
+
     /// The configurations; shared by all runs unless secrets are collected.
     pub(super) fn pair(&self) -> Pair {
         static PAIRS: LazyLock<[Pair; 4]> = LazyLock::new(|| {
