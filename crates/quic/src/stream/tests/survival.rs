@@ -182,16 +182,17 @@ fn run(op: Op, me: &mut End, peer: &mut End) {
 }
 
 fn send(me: &mut End, peer: &mut End, size: usize, fate: Fate) {
-    let ready = me.streams.sendability() == Sendability::Ready;
+    let before = me.streams.sendability() == Sendability::Ready;
     let riders = ride(&mut me.streams);
     deliver(&mut peer.streams, &riders.bytes).unwrap();
+    let ready = me.streams.sendability() == Sendability::Ready;
     let packet = fill_at(&mut me.streams, Instant::ZERO, size);
     assert!(
         packet.is_none() || ready,
         "sendability tells what fill does"
     );
     assert!(
-        packet.is_some() || !ready || !riders.contents.is_empty(),
+        packet.is_some() || !before || !riders.contents.is_empty(),
         "sendability tells what fill does"
     );
     let Some(packet) = packet else { return };
