@@ -55,15 +55,11 @@ fn passive_rebinding_is_challenged_first_and_followed() {
         .find(|entry| entry.2 == new)
         .expect("it is answered");
     // RFC 9000 §8.2.1: a PATH_CHALLENGE expands its datagram as far as three
-    // times what came from there allows; nothing else pads a short header.
-    let came: usize = log
-        .iter()
-        .take_while(|entry| entry.2 != new)
-        .filter(|entry| entry.1 == new)
-        .map(|entry| entry.3)
-        .sum();
+    // times what came from there allows, of which the first surely has come;
+    // nothing else pads a short header.
+    let came = log.iter().find(|entry| entry.1 == new).expect("a first").3;
     assert!(
-        first.3 >= 1200.min(2 * came),
+        first.3 >= 1200.min(3 * came),
         "{} bytes first, {came} came",
         first.3
     );
