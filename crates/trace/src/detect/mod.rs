@@ -1,6 +1,6 @@
 //! Diseases that a trace can show.
 //!
-//! Each detector is a small state machine over one [`View`] of the connection,
+//! Each detector is a small state machine over one `View` of the connection,
 //! fed with live events or with any qlog. What a trace does not tell, a detector
 //! does not guess: it stays silent. S is the smoothed RTT, F the minimum window,
 //! M the maximum datagram size.
