@@ -214,6 +214,10 @@ impl Connection {
     /// Requests begun and not over.
     #[must_use]
     pub fn open_requests(&self) -> usize {
+        // What is kept of them after the close is for reading only.
+        if self.life == Life::Closed {
+            return 0;
+        }
         self.requests.len()
     }
 
