@@ -222,3 +222,42 @@ fn an_empty_stream_ends() {
     assert_eq!(server.accept(Directionality::Unidirectional), Some(id));
     assert_eq!(server.read_chunk(id, 1), Ok(None));
 }
+
+/// All Rust sources of the workspace's crates, one after the other.
+fn sources() -> String {
+    let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent();
+    let mut folders = vec![crates.expect("the folder of the crates").to_owned()];
+    let mut text = String::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|ending| ending == "rs") {
+                text += &std::fs::read_to_string(path).expect("a source");
+            }
+        }
+    }
+    text
+}
+
+/// A trap without a test is a trap: each test that `README.md` names exists.
+#[test]
+fn the_tests_that_the_readme_names_exist() {
+    let sources = sources();
+    let readme = include_str!("README.md");
+    let traps = readme.split_once("## Traps").expect("a chapter").1;
+    let mut count = 0;
+    for row in traps.lines().filter(|line| line.starts_with("| ")) {
+        let cell = row.rsplit(" | ").next().expect("a cell");
+        for name in cell.split('`').skip(1).step_by(2) {
+            let test = name.rsplit("::").next().expect("a name");
+            // A sentence has words; what has none is a file or a counter.
+            if test.matches('_').count() >= 3 && !test.contains('/') {
+                assert!(sources.contains(&format!("fn {test}(")), "no test {name}");
+                count += 1;
+            }
+        }
+    }
+    assert!(count >= 50, "only {count} tests are named");
+}
