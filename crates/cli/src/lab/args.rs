@@ -117,41 +117,33 @@ pub(crate) struct Run {
     pub(super) detect: bool,
 }
 
+/// Values between commas.
+#[derive(Clone, Debug)]
+pub(crate) struct Values(pub(super) Vec<String>);
+
+impl core::str::FromStr for Values {
+    type Err = core::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(Self(text.split(',').map(str::to_owned).collect()))
+    }
+}
+
 /// `clearway lab sweep`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Sweep {
     /// Bit/s of the bottleneck.
-    #[arg(
-        long,
-        value_name = "RATE,…",
-        value_delimiter = ',',
-        default_value = "10M,100M"
-    )]
-    pub(super) rate: Vec<String>,
+    #[arg(long, value_name = "RATE,…", default_value = "10M,100M")]
+    pub(super) rate: Values,
     /// Two-way propagation delay.
-    #[arg(
-        long,
-        value_name = "TIME,…",
-        value_delimiter = ',',
-        default_value = "10ms,100ms"
-    )]
-    pub(super) rtt: Vec<String>,
+    #[arg(long, value_name = "TIME,…", default_value = "10ms,100ms")]
+    pub(super) rtt: Values,
     /// What may wait: 25 (packets), 64KB, 1bdp, 80ms.
-    #[arg(
-        long,
-        value_name = "LIMIT,…",
-        value_delimiter = ',',
-        default_value = "1bdp"
-    )]
-    pub(super) queue: Vec<String>,
+    #[arg(long, value_name = "LIMIT,…", default_value = "1bdp")]
+    pub(super) queue: Values,
     /// Random loss both ways.
-    #[arg(
-        long,
-        value_name = "SHARE,…",
-        value_delimiter = ',',
-        default_value = "0%,1%"
-    )]
-    pub(super) loss: Vec<String>,
+    #[arg(long, value_name = "SHARE,…", default_value = "0%,1%")]
+    pub(super) loss: Values,
     /// Settings for both directions beside these: 'jitter=1ms reorder=5%:20ms'.
     #[arg(long, value_name = "SETTINGS", default_value = "")]
     pub(super) also: String,

@@ -16,10 +16,10 @@ use crate::failure::{Failure, Kind};
 /// If a value makes no sense or a transfer did not complete.
 pub(super) fn command(args: &Sweep) -> Result<(), Failure> {
     let sweep = sweep::Sweep {
-        rate: args.rate.clone(),
-        rtt: args.rtt.clone(),
-        queue: args.queue.clone(),
-        loss: args.loss.clone(),
+        rate: args.rate.0.clone(),
+        rtt: args.rtt.0.clone(),
+        queue: args.queue.0.clone(),
+        loss: args.loss.0.clone(),
         also: args.also.clone(),
         traffic: args.traffic.clone(),
         bytes: args.bytes.clone(),

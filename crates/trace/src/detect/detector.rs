@@ -91,6 +91,15 @@ detectors! {
     /// Credit does not come.
     FcDeadlock "fc_deadlock"
         "the sender waited for flow-control credit that did not come",
+    /// A reduction was undone although nothing proved it wrong.
+    UndoUnproven "undo_unproven"
+        "a reduction was taken back although no packet declared lost had arrived after all",
+    /// Startup goes on through heavy loss.
+    StartupOverrun "startup_overrun"
+        "Startup went on although round after round lost more than it may tolerate",
+    /// Startup's rate is below what the first round trip allows.
+    PacingStarved "pacing_starved"
+        "Startup was paced below its initial window per round trip, before anything was measured to call for it",
 }
 
 impl core::fmt::Display for Detector {
@@ -122,8 +131,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_are_eighteen_and_their_names_round_trip() {
-        assert_eq!(Detector::ALL.len(), 18);
+    fn there_are_twenty_one_and_their_names_round_trip() {
+        assert_eq!(Detector::ALL.len(), 21);
         for detector in Detector::ALL {
             assert_eq!(detector.name().parse(), Ok(*detector));
             assert_eq!(detector.name().replace('_', "-").parse(), Ok(*detector));

@@ -1,6 +1,7 @@
 //! The growth curve is moved as if the connection had been idle, while data
 //! waited: busy time counted as idle time. And the inverse: it stays where it was
-//! over a pause of the application, idle time counted as busy time.
+//! over a pause of the application, idle time counted as busy time. Or it begins
+//! anew without a reduction, a pause counted as a loss.
 
 use super::finding::span;
 use super::view::{News, View};
@@ -28,7 +29,13 @@ pub(super) struct FalseIdle {
     paused: u64,
     /// The curve's own time, as told last.
     place: Option<u64>,
+    /// The same, with what may rightly begin the curve anew.
+    stage: Option<(u64, Causes)>,
 }
+
+/// How often the window was reduced, reductions were undone, and persistent
+/// congestion was found.
+type Causes = [Option<u64>; 3];
 
 impl Detect for FalseIdle {
     fn on_event(&mut self, view: &View, news: &News, event: &Event, out: &mut Findings) {
@@ -50,6 +57,7 @@ impl Detect for FalseIdle {
         let moved = shift.saturating_sub(self.shift.replace(shift).unwrap_or(shift));
         let told = core::mem::replace(&mut self.told, view.now);
         self.judge_pause(metrics, told, view, out);
+        self.judge_stage(metrics, news, view, out);
         // Idle since the last figures: the shift may be rightful.
         if self.quiet.is_some_and(|quiet| quiet >= told) || view.waits_for_network() != Some(true) {
             return;
@@ -85,6 +93,31 @@ impl FalseIdle {
             let finding = Finding::new(Detector::FalseIdle, told, view.now, Severity::Error)
                 .with("nothing to send for", span(paused))
                 .with("the curve went on by", span(ran));
+            out.push(finding);
+        }
+    }
+
+    /// A curve begins anew by a reduction, an undo, or persistent congestion.
+    fn judge_stage(&mut self, metrics: &Metrics, news: &News, view: &View, out: &mut Findings) {
+        let causes = [
+            metrics.congestion_events,
+            metrics.spurious_events,
+            metrics.persistent_events,
+        ];
+        if news.path || causes[0].is_none() {
+            self.stage = None;
+        }
+        let Some(now) = metrics.extra("t") else {
+            return;
+        };
+        let before = self.stage.replace((now, causes));
+        let Some((before, same)) = before else {
+            return;
+        };
+        if now < before && same == causes {
+            let finding = Finding::new(Detector::FalseIdle, view.now, view.now, Severity::Error)
+                .with("the curve had gone on for", span(before))
+                .with("and began anew without a reduction at", span(now));
             out.push(finding);
         }
     }
@@ -143,6 +176,21 @@ mod tests {
             let moved = if counted { 0 } else { 5_000 };
             place(&mut script, moved, 5_020 - moved);
             assert_eq!(script.finds(Detector::FalseIdle), counted);
+        }
+    }
+
+    #[test]
+    fn a_curve_that_begins_anew_needs_a_reduction() {
+        for reductions in [0, 1] {
+            let mut script = Script::new("cubic", 10);
+            for (events, t) in [(0, 5_000), (reductions, 20)] {
+                script.round(10, 10).metrics(|metrics| {
+                    metrics.congestion_events = Some(events);
+                    let ms = t * 1_000_000;
+                    metrics.extra = vec![("epoch_shift".into(), 0), ("t".into(), ms)];
+                });
+            }
+            assert_eq!(script.finds(Detector::FalseIdle), reductions == 0);
         }
     }
 

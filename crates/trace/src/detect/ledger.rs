@@ -58,6 +58,9 @@ pub(super) struct Acked {
 struct SpaceLedger {
     /// By ascending number.
     packets: VecDeque<Sent>,
+    /// Lost packets that are no longer remembered: a late ACK of theirs goes
+    /// unseen.
+    losses_forgotten: u64,
 }
 
 /// Everything that was sent.
@@ -105,7 +108,8 @@ impl SpaceLedger {
                 .front()
                 .is_some_and(|sent| sent.fate != Fate::Outstanding)
         {
-            self.packets.pop_front();
+            let gone = self.packets.pop_front();
+            self.losses_forgotten += u64::from(gone.is_some_and(|sent| sent.fate == Fate::Lost));
         }
     }
 }
@@ -258,6 +262,11 @@ impl Ledger {
     pub(super) fn on_path(&mut self) {
         self.path += 1;
         self.in_flight = 0;
+    }
+
+    /// Lost packets whose late ACKs would go unseen.
+    pub(super) fn losses_forgotten(&self) -> u64 {
+        self.spaces.iter().map(|space| space.losses_forgotten).sum()
     }
 
     /// The newest number sent in each space.

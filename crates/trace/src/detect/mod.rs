@@ -10,7 +10,7 @@
 //! | `floor_pinned` | window ≤ F + M for ≥ 20 S, data waiting, no loss, CE or PTO | window, RTT |
 //! | `recovery_flap` | ≥ 8 recovery ↔ avoidance flips, median gap 0.5–1.6 S, no loss | congestion states, RTT |
 //! | `boundary_in_future` | the end of recovery lies ahead of what was sent | extra `boundary` and `next_index`, or `recovery_start` |
-//! | `false_idle` | curve moved by more than now − last ACK + 1 ms while data waited | extra `epoch_shift`, ACK frames |
+//! | `false_idle` | curve moved by more than now − last ACK + 1 ms while data waited; or not moved over a pause; or begun anew without a reduction | extra `epoch_shift` and `t`, ACK frames |
 //! | `multi_cut` | > 1 reduction with nothing sent and acknowledged between | ssthresh or `congestion_events`, ACK frames |
 //! | `growth_missing` | ≥ 10 S and ≥ 1 s congestion-limited, no loss, window unmoved | window, RTT, reasons |
 //! | `pacing_stall` | room ≥ M, data waiting, no send for longer than rate × (burst + 2 M) and 5 ms | reasons, window, pacing rate |
@@ -25,6 +25,9 @@
 //! | `persistent_false` | persistent congestion without losses over 3 PTO | `persistent_events` or its trigger, losses, ACK frames |
 //! | `rtt_step` | samples at an empty pipe far above the minimum RTT | RTTs, in flight |
 //! | `fc_deadlock` | blocked on credit > 5 S, everything acknowledged, no MAX_*; or the receiver read and said none | reasons or *_BLOCKED frames |
+//! | `undo_unproven` | an undo without a packet that was declared lost and acknowledged since the last one | `spurious_events`, losses, ACK frames |
+//! | `startup_overrun` | Startup through ≥ 3 rounds in a row of > 2 % and ≥ 6 ranges lost | BBR's states, losses, ACK frames |
+//! | `pacing_starved` | Startup for > 2 S at less than half the initial window per RTT | BBR's states, pacing rate, RTT |
 
 mod amplification_deadlock;
 mod applimited_inflation;
@@ -40,6 +43,7 @@ mod growth_missing;
 mod ledger;
 mod multi_cut;
 mod pacing_stall;
+mod pacing_starved;
 mod persistent_false;
 mod phase_stuck;
 mod pto_storm;
@@ -47,9 +51,11 @@ mod recovery_flap;
 mod rtt_step;
 mod spell;
 mod spurious_storm;
+mod startup_overrun;
 mod startup_stuck;
 #[cfg(test)]
 mod testing;
+mod undo_unproven;
 mod view;
 
 /// A transfer as it should be, made by hand, for tests elsewhere.
@@ -134,6 +140,9 @@ impl Detectors {
                 Box::<persistent_false::PersistentFalse>::default(),
                 Box::<rtt_step::RttStep>::default(),
                 Box::<fc_deadlock::FcDeadlock>::default(),
+                Box::<undo_unproven::UndoUnproven>::default(),
+                Box::<startup_overrun::StartupOverrun>::default(),
+                Box::<pacing_starved::PacingStarved>::default(),
             ],
             findings: Findings::default(),
         }

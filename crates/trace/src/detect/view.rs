@@ -18,6 +18,8 @@ pub(super) struct News {
     pub(super) acked: Option<Acked>,
     /// A packet was lost, no MTU probe and none withdrawn.
     pub(super) lost: bool,
+    /// Its number and size, where they are known.
+    pub(super) loss: Option<(u64, u64)>,
     /// A probe timeout.
     pub(super) pto: bool,
     /// The peer reported new CE marks.
@@ -199,6 +201,9 @@ impl View {
                 let sent = self.ledger.on_lost(*kind, *number, withdrawn);
                 let probe = *mtu_probe || sent.is_some_and(|sent| sent.mtu_probe);
                 news.lost = !withdrawn && !probe;
+                news.loss = sent
+                    .filter(|_| news.lost)
+                    .map(|sent| (sent.number, sent.size));
             }
             EventData::KeyDiscarded { kind } => {
                 if let Some(space) = kind.space() {

@@ -95,6 +95,24 @@ impl<'a> Json<'a> {
         self.millis(nanos);
     }
 
+    pub(super) fn opt_text(&mut self, key: &str, value: Option<&str>) {
+        if let Some(value) = value {
+            self.text(key, value);
+        }
+    }
+
+    pub(super) fn opt_u64(&mut self, key: &str, value: Option<u64>) {
+        if let Some(value) = value {
+            self.u64(key, value);
+        }
+    }
+
+    pub(super) fn opt_ms(&mut self, key: &str, value: Option<u64>) {
+        if let Some(value) = value {
+            self.ms(key, value);
+        }
+    }
+
     /// Thousandths as a decimal fraction.
     pub(super) fn thousandths(&mut self, key: &str, value: u64) {
         self.key(key);

@@ -1,0 +1,87 @@
+//! Startup is paced below its initial window per round trip. The first rate is a
+//! multiple of that, and until the pipe is full it only rises
+//! (draft-ietf-ccwg-bbr §5.6.2), so nothing measured can have called for less.
+
+use super::finding::span;
+use super::view::{News, View};
+use super::{Detect, Detector, Finding, Findings, Severity};
+use crate::event::Event;
+
+#[derive(Debug, Default)]
+pub(super) struct PacingStarved {
+    /// The longest smoothed RTT of this Startup: the first rate was set with one
+    /// no longer.
+    srtt: u64,
+    /// Since when the rate is too low.
+    since: Option<u64>,
+    told: bool,
+}
+
+impl Detect for PacingStarved {
+    fn on_event(&mut self, view: &View, news: &News, _event: &Event, out: &mut Findings) {
+        if news.path || view.state.as_deref() != Some("startup") {
+            *self = Self::default();
+            return;
+        }
+        let (Some(srtt), Some(rate)) = (view.srtt(), view.metrics.pacing_rate) else {
+            return;
+        };
+        self.srtt = self.srtt.max(srtt);
+        // Half of it, in bit/s: the RTT is told in pieces of a millisecond.
+        let bits = u128::from(view.initial_window) * 8;
+        let least = bits * 1_000_000_000 / u128::from(self.srtt) / 2;
+        if u128::from(rate) >= least {
+            self.since = None;
+            return;
+        }
+        let since = *self.since.get_or_insert(view.now);
+        if view.now - since > 2 * self.srtt && !self.told {
+            self.told = true;
+            let finding = Finding::new(Detector::PacingStarved, since, view.now, Severity::Error)
+                .with("pacing rate in bit/s", rate)
+                .with("initial window in bytes", view.initial_window)
+                .with("smoothed RTT", span(srtt));
+            out.push(finding);
+        }
+    }
+
+    fn finish(&mut self, _view: &View, _out: &mut Findings) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::detect::testing::{Script, assert_quiet_on_a_healthy_transfer};
+
+    /// Rounds of Startup of 20 ms at this rate.
+    fn paced(state: &'static str, rate: u64) -> Script {
+        let mut script = Script::new("bbr", 20);
+        script.state(state);
+        for _ in 0..6 {
+            script.metrics(|metrics| metrics.pacing_rate = Some(rate));
+            script.round(4, 10);
+        }
+        script
+    }
+
+    #[test]
+    fn a_rate_below_the_initial_window_is_seen() {
+        // Ten datagrams of 1,200 bytes in 20 ms are 4.8 Mbit/s.
+        assert!(paced("startup", 100_000).finds(Detector::PacingStarved));
+    }
+
+    #[test]
+    fn the_initial_window_per_round_trip_is_enough() {
+        assert!(!paced("startup", 4_800_000).finds(Detector::PacingStarved));
+    }
+
+    #[test]
+    fn other_phases_pace_what_they_measured() {
+        assert!(!paced("probe_bw_cruise", 100_000).finds(Detector::PacingStarved));
+    }
+
+    #[test]
+    fn a_healthy_transfer_is_passed_over() {
+        assert_quiet_on_a_healthy_transfer(Detector::PacingStarved);
+    }
+}

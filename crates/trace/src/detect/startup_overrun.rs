@@ -1,0 +1,124 @@
+//! Startup goes on although round after round loses more than it may tolerate: a
+//! full round of recovery ends it (draft-ietf-ccwg-bbr §5.3.1.3).
+
+use super::view::{News, View};
+use super::{Detect, Detector, Finding, Findings, Severity};
+use crate::event::Event;
+
+/// What a round may lose: 2 % (BBRLossThresh), or fewer than six ranges
+/// (BBRStartupFullLossCnt).
+const TOLERATED_PERCENT: u64 = 2;
+const RANGES: u64 = 6;
+/// Rounds in a row: the one in which losses begin and a full one of recovery are
+/// within the rule, since its rounds need not be the ones counted here.
+const ROUNDS: u64 = 3;
+
+/// What became of the packets of a round.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    acked: u64,
+    lost: u64,
+    /// Discontiguous ranges lost.
+    ranges: u64,
+    /// The newest packet lost.
+    newest: Option<u64>,
+}
+
+impl Tally {
+    fn is_heavy(self) -> bool {
+        let all = self.acked + self.lost;
+        self.ranges >= RANGES && self.lost * 100 > all * TOLERATED_PERCENT
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct StartupOverrun {
+    round: Tally,
+    /// The round ends when a packet after this one is acknowledged.
+    end: Option<u64>,
+    began: u64,
+    /// Heavy rounds in a row, and what they lost.
+    heavy: u64,
+    lost: u64,
+    told: bool,
+}
+
+impl Detect for StartupOverrun {
+    fn on_event(&mut self, view: &View, news: &News, _event: &Event, out: &mut Findings) {
+        if news.path || view.state.as_deref() != Some("startup") {
+            *self = Self::default();
+            return;
+        }
+        if let Some((number, size)) = news.loss {
+            let adjacent = |newest: u64| number.abs_diff(newest) <= 1;
+            self.round.ranges += u64::from(!self.round.newest.is_some_and(adjacent));
+            self.round.newest = Some(number);
+            self.round.lost += size;
+        }
+        let Some(acked) = news.acked else { return };
+        self.round.acked += acked.bytes;
+        if acked.largest <= self.end {
+            return;
+        }
+        self.end = view.ledger.newest()[2];
+        let round = core::mem::take(&mut self.round);
+        if !round.is_heavy() {
+            (self.heavy, self.lost, self.began) = (0, 0, view.now);
+            return;
+        }
+        self.heavy += 1;
+        self.lost += round.lost;
+        if self.heavy >= ROUNDS && !self.told {
+            self.told = true;
+            let (from, now) = (self.began, view.now);
+            let finding = Finding::new(Detector::StartupOverrun, from, now, Severity::Error)
+                .with("rounds", self.heavy)
+                .with("bytes lost", self.lost);
+            out.push(finding);
+        }
+    }
+
+    fn finish(&mut self, _view: &View, _out: &mut Findings) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::detect::testing::{Script, assert_quiet_on_a_healthy_transfer};
+
+    /// Rounds of sixty packets in Startup, every `apart`th of which is lost.
+    fn rounds(count: u64, apart: usize) -> Script {
+        let mut script = Script::new("bbr", 20);
+        script.state("startup");
+        for _ in 0..count {
+            let first = script.next;
+            script.send(60).wait(20);
+            let last = script.next - 1;
+            for number in (first..last).step_by(apart) {
+                script.lose(number);
+            }
+            script.ack(last, last);
+        }
+        script
+    }
+
+    #[test]
+    fn round_after_round_of_loss_is_seen() {
+        assert!(rounds(3, 7).finds(Detector::StartupOverrun));
+    }
+
+    #[test]
+    fn the_rounds_that_it_takes_to_notice_are_not() {
+        assert!(!rounds(2, 7).finds(Detector::StartupOverrun));
+    }
+
+    #[test]
+    fn a_few_losses_in_each_round_are_not() {
+        assert!(!rounds(20, 15).finds(Detector::StartupOverrun));
+    }
+
+    #[test]
+    fn a_healthy_transfer_is_passed_over() {
+        assert_quiet_on_a_healthy_transfer(Detector::StartupOverrun);
+    }
+}
