@@ -12,8 +12,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
-use clearway::{ClientConfig, Connection, Endpoint, http as http3};
-use clearway_quic::crypto::ClientSessions;
+use clearway::{ClientConfig, ClientSessions, Connection, Endpoint, http as http3};
 use contract::{
     Ask, Session, Stack, Start, Unsupported,
     answer::Answer,
@@ -24,8 +23,8 @@ use contract::{
 use http_body::{Body, Frame};
 use tokio::time::sleep;
 
-/// Time for tickets to arrive: the library takes them without a word.
-const TICKET_PATIENCE: Duration = Duration::from_millis(200);
+/// How long a server may take to send a ticket.
+const TICKET_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Time between two attempts at a key update.
 const KEY_UPDATE_PAUSE: Duration = Duration::from_millis(5);
@@ -107,19 +106,19 @@ impl Stack for Client {
             };
             return Ok(Visit::Raw(connection, early));
         }
-        if start == Start::Early {
-            return Err(Unsupported("HTTP/3 requests as early data").into());
-        }
         let client = self.http()?;
-        let origin = format!(
-            "https://{}:{}",
-            self.options.server_name,
-            self.options.server.port()
-        );
+        // The port is the origin's, so that the address is all there is to find out.
+        let Get {
+            server,
+            server_name,
+            ..
+        } = &self.options;
+        client.resolve(server_name, server.port(), [*server]);
         let visit = Http {
             client,
-            origin: origin.into(),
+            origin: format!("https://{server_name}:{}", server.port()).into(),
             connection: Arc::default(),
+            start,
         };
         if self.options.handshakes || self.options.idle.is_some() {
             // A client connects when it is first asked for something.
@@ -129,7 +128,17 @@ impl Stack for Client {
     }
 
     async fn ticket(&self) -> Result<()> {
-        sleep(TICKET_PATIENCE).await;
+        let Get {
+            server_name, raw, ..
+        } = &self.options;
+        let name = ServerName::try_from(server_name.clone())?;
+        let known = poll_fn(|cx| {
+            self.sessions.poll_known(&name, cx, |known| {
+                known.tickets > 0 && (*raw || known.application.is_some())
+            })
+        });
+        // A server that sends none is judged by the connection that follows.
+        let _ = timeout(TICKET_PATIENCE, known).await;
         Ok(())
     }
 
@@ -169,6 +178,8 @@ pub(crate) struct Http {
     client: http3::Client,
     origin: Arc<str>,
     connection: Arc<OnceLock<Connection>>,
+    /// Whether requests may be early data.
+    start: Start,
 }
 
 impl Visit {
@@ -208,7 +219,7 @@ impl Session for Visit {
         };
         let early = match self {
             Self::Raw(_, early) => *early,
-            Self::Http(_) => None,
+            Self::Http(http) => (http.start == Start::Early).then_some(true),
         };
         Facts {
             resumed: Some(connection.resumed()),
@@ -244,7 +255,11 @@ async fn raw(connection: &Connection, ask: Ask, answer: &mut Answer) -> Result<(
 
 impl Http {
     async fn get(&self, url: &str) -> Result<http::Response<http3::Incoming>> {
-        let response = self.client.get(url).await?;
+        let mut request = http::Request::get(url).body(Empty::<Bytes>::new())?;
+        if self.start == Start::Complete {
+            request.extensions_mut().insert(http3::EarlyData::Avoid);
+        }
+        let response = self.client.request(request).await?;
         self.learn(&response);
         Ok(response)
     }
