@@ -130,7 +130,8 @@ pub use clearway_quic::connection::{
 /// TLS of clients and servers in full, and what they remember of each other:
 /// tickets for resumption and 0-RTT.
 pub use clearway_quic::crypto::{
-    ClientCrypto, ClientSessions, ConfigError, Identity, Roots, ServerCrypto, ServerSessions,
+    ClientCrypto, ClientSessions, ConfigError, Identity, Roots, ServerCrypto, ServerName,
+    ServerSessions,
 };
 pub use clearway_quic::event::{Observer, TraceEvent};
 pub use clearway_quic::stream::{Priority, StreamId};

@@ -3,6 +3,7 @@
 use std::{
     convert::Infallible,
     fs,
+    future::poll_fn,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     pin::Pin,
     sync::{Arc, Mutex, OnceLock, PoisonError},
@@ -12,7 +13,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
-use clearway::{ClientConfig, ClientSessions, Connection, Endpoint, http as http3};
+use clearway::{ClientConfig, ClientSessions, Connection, Endpoint, ServerName, http as http3};
 use contract::{
     Ask, Session, Stack, Start, Unsupported,
     answer::Answer,
@@ -21,7 +22,7 @@ use contract::{
     report::Facts,
 };
 use http_body::{Body, Frame};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 /// How long a server may take to send a ticket.
 const TICKET_PATIENCE: Duration = Duration::from_secs(2);
@@ -255,7 +256,7 @@ async fn raw(connection: &Connection, ask: Ask, answer: &mut Answer) -> Result<(
 
 impl Http {
     async fn get(&self, url: &str) -> Result<http::Response<http3::Incoming>> {
-        let mut request = http::Request::get(url).body(Empty::<Bytes>::new())?;
+        let mut request = http::Request::get(url).body(Upload::none())?;
         if self.start == Start::Complete {
             request.extensions_mut().insert(http3::EarlyData::Avoid);
         }
@@ -314,6 +315,14 @@ impl Upload {
             ended: false,
         }
     }
+
+    /// Neither body nor trailer.
+    fn none() -> Self {
+        Self {
+            ended: true,
+            ..Self::new(0)
+        }
+    }
 }
 
 impl Body for Upload {
@@ -336,5 +345,9 @@ impl Body for Upload {
         let mut trailers = http::HeaderMap::new();
         trailers.insert("x-sum", pattern::sum(self.length).into());
         Poll::Ready(Some(Ok(Frame::trailers(trailers))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.ended
     }
 }
