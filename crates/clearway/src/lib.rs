@@ -127,7 +127,12 @@ pub use stream::{RecvStream, SendStream};
 pub use clearway_quic::connection::{
     Config as TransportConfig, ConnectionError, PathStats, Stats, UpdateKeysError,
 };
-pub use clearway_quic::crypto::{ConfigError, Roots};
+/// TLS of clients and servers in full, and what they remember of each other:
+/// tickets for resumption and 0-RTT.
+pub use clearway_quic::crypto::{
+    ClientCrypto, ClientSessions, ConfigError, Identity, Roots, ServerCrypto, ServerName,
+    ServerSessions,
+};
 pub use clearway_quic::event::{Observer, TraceEvent};
 pub use clearway_quic::stream::{Priority, StreamId};
 pub use clearway_quic::{Instant, Role};

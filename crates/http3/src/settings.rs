@@ -42,10 +42,16 @@ impl Settings {
             .sum();
         let kind = FrameKind::Settings;
         FrameHeader { kind, len }.encode(out);
-        for (id, value) in pairs {
-            put_varint(out, id);
-            put_varint(out, value);
-        }
+        put_pairs(pairs, out);
+    }
+
+    /// The payload of the frame, which [`decode`](Self::decode) reads: for keeping
+    /// beside a ticket (RFC 9114 §7.2.4.2).
+    #[must_use]
+    pub fn payload(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        put_pairs(self.pairs().into_iter().flatten(), &mut out);
+        out
     }
 
     fn pairs(&self) -> [Option<(u64, u64)>; 5] {
@@ -143,6 +149,13 @@ impl Settings {
 /// How many reserved identifiers we choose from; all fit two bytes.
 const GREASE_SPACE: u64 = 500;
 
+fn put_pairs(pairs: impl Iterator<Item = (u64, u64)>, out: &mut Vec<u8>) {
+    for (id, value) in pairs {
+        put_varint(out, id);
+        put_varint(out, value);
+    }
+}
+
 fn flag(id: u64, value: u64) -> Result<bool, ConnectionError> {
     match value {
         0 => Ok(false),
@@ -198,6 +211,7 @@ mod tests {
                 assert_eq!(Settings::decode(&payload), Ok(settings));
             }
         }
+        assert_eq!(FULL.payload(), payload(&FULL, None));
         assert!(payload(&Settings::default(), None).is_empty());
         assert!(!payload(&Settings::default(), Some(7)).is_empty());
     }

@@ -3,6 +3,7 @@
 use std::{
     convert::Infallible,
     fs,
+    future::poll_fn,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     pin::Pin,
     sync::{Arc, Mutex, OnceLock, PoisonError},
@@ -12,8 +13,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
-use clearway::{ClientConfig, Connection, Endpoint, http as http3};
-use clearway_quic::crypto::ClientSessions;
+use clearway::{ClientConfig, ClientSessions, Connection, Endpoint, ServerName, http as http3};
 use contract::{
     Ask, Session, Stack, Start, Unsupported,
     answer::Answer,
@@ -22,10 +22,10 @@ use contract::{
     report::Facts,
 };
 use http_body::{Body, Frame};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
-/// Time for tickets to arrive: the library takes them without a word.
-const TICKET_PATIENCE: Duration = Duration::from_millis(200);
+/// How long a server may take to send a ticket.
+const TICKET_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Time between two attempts at a key update.
 const KEY_UPDATE_PAUSE: Duration = Duration::from_millis(5);
@@ -107,19 +107,19 @@ impl Stack for Client {
             };
             return Ok(Visit::Raw(connection, early));
         }
-        if start == Start::Early {
-            return Err(Unsupported("HTTP/3 requests as early data").into());
-        }
         let client = self.http()?;
-        let origin = format!(
-            "https://{}:{}",
-            self.options.server_name,
-            self.options.server.port()
-        );
+        // The port is the origin's, so that the address is all there is to find out.
+        let Get {
+            server,
+            server_name,
+            ..
+        } = &self.options;
+        client.resolve(server_name, server.port(), [*server]);
         let visit = Http {
             client,
-            origin: origin.into(),
+            origin: format!("https://{server_name}:{}", server.port()).into(),
             connection: Arc::default(),
+            start,
         };
         if self.options.handshakes || self.options.idle.is_some() {
             // A client connects when it is first asked for something.
@@ -129,7 +129,17 @@ impl Stack for Client {
     }
 
     async fn ticket(&self) -> Result<()> {
-        sleep(TICKET_PATIENCE).await;
+        let Get {
+            server_name, raw, ..
+        } = &self.options;
+        let name = ServerName::try_from(server_name.clone())?;
+        let known = poll_fn(|cx| {
+            self.sessions.poll_known(&name, cx, |known| {
+                known.tickets > 0 && (*raw || known.application.is_some())
+            })
+        });
+        // A server that sends none is judged by the connection that follows.
+        let _ = timeout(TICKET_PATIENCE, known).await;
         Ok(())
     }
 
@@ -169,6 +179,8 @@ pub(crate) struct Http {
     client: http3::Client,
     origin: Arc<str>,
     connection: Arc<OnceLock<Connection>>,
+    /// Whether requests may be early data.
+    start: Start,
 }
 
 impl Visit {
@@ -208,7 +220,7 @@ impl Session for Visit {
         };
         let early = match self {
             Self::Raw(_, early) => *early,
-            Self::Http(_) => None,
+            Self::Http(http) => (http.start == Start::Early).then_some(true),
         };
         Facts {
             resumed: Some(connection.resumed()),
@@ -244,7 +256,11 @@ async fn raw(connection: &Connection, ask: Ask, answer: &mut Answer) -> Result<(
 
 impl Http {
     async fn get(&self, url: &str) -> Result<http::Response<http3::Incoming>> {
-        let response = self.client.get(url).await?;
+        let mut request = http::Request::get(url).body(Upload::none())?;
+        if self.start == Start::Complete {
+            request.extensions_mut().insert(http3::EarlyData::Avoid);
+        }
+        let response = self.client.request(request).await?;
         self.learn(&response);
         Ok(response)
     }
@@ -299,6 +315,14 @@ impl Upload {
             ended: false,
         }
     }
+
+    /// Neither body nor trailer.
+    fn none() -> Self {
+        Self {
+            ended: true,
+            ..Self::new(0)
+        }
+    }
 }
 
 impl Body for Upload {
@@ -321,5 +345,9 @@ impl Body for Upload {
         let mut trailers = http::HeaderMap::new();
         trailers.insert("x-sum", pattern::sum(self.length).into());
         Poll::Ready(Some(Ok(Frame::trailers(trailers))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.ended
     }
 }

@@ -42,6 +42,11 @@ impl Connection {
         self.shared.lock().takes_requests()
     }
 
+    /// Whether an HTTP request may be sent on it as early data.
+    pub(crate) fn takes_early_requests(&self) -> bool {
+        self.shared.lock().takes_early_requests()
+    }
+
     /// Opens a bidirectional stream, waiting while the peer's limit is reached.
     /// The peer learns of it with the first bytes.
     ///

@@ -232,6 +232,12 @@ impl State {
         self.error.is_none() && self.http.as_ref().is_some_and(|http| !http.is_going_away())
     }
 
+    /// Whether an HTTP request may be sent before the handshake is complete.
+    pub(crate) fn takes_early_requests(&self) -> bool {
+        let http = self.http.as_ref();
+        self.quic.has_zero_rtt() && http.is_some_and(|http| http.remembers())
+    }
+
     /// Nobody holds the connection and nothing is left to deliver.
     fn close_if_abandoned(&mut self, now: Instant) {
         let done = self.sends.is_empty() && self.http_is_idle();
@@ -266,12 +272,8 @@ impl Shared {
         quic: Connection,
         handle: Handle,
         link: Arc<Link>,
-        http: Option<Arc<clearway_http3::Config>>,
+        http: Option<Box<Layer>>,
     ) -> Arc<Self> {
-        let http = http.map(|config| {
-            let seed = handle.0 ^ link.clock.now().as_nanos();
-            Box::new(Layer::new(quic.role(), config, seed))
-        });
         Arc::new(Self {
             state: Mutex::new(State {
                 quic,

@@ -21,6 +21,11 @@ impl Connecting {
         Self { connection }
     }
 
+    /// The connection, unless it failed to begin.
+    pub(super) fn connection(&self) -> Option<&Connection> {
+        self.connection.as_ref().ok()
+    }
+
     /// The connection before its handshake is complete, if the server is known
     /// from before and allowed it. What is written then may be **replayed** by
     /// an attacker (RFC 9001 §9.2) and is repeated by us if the server would not

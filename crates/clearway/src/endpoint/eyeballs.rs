@@ -33,30 +33,75 @@ impl Endpoint {
         addresses: impl IntoIterator<Item = SocketAddr>,
         server_name: &str,
     ) -> Result<Connection, ConnectAnyError> {
-        let mut waiting = in_turns(addresses);
-        let mut attempts = JoinSet::new();
-        let mut failures = Vec::new();
+        Race::begin(self, addresses, server_name).finish().await
+    }
+}
+
+/// Attempts to connect to a server at one address after the other.
+#[derive(Debug)]
+pub(crate) struct Race {
+    endpoint: Endpoint,
+    server_name: String,
+    waiting: VecDeque<SocketAddr>,
+    attempts: JoinSet<Attempt>,
+    failures: Vec<(SocketAddr, ConnectError)>,
+    first: Option<Connection>,
+}
+
+impl Race {
+    /// The first attempt begins.
+    pub(crate) fn begin(
+        endpoint: &Endpoint,
+        addresses: impl IntoIterator<Item = SocketAddr>,
+        server_name: &str,
+    ) -> Self {
+        let mut race = Self {
+            endpoint: endpoint.clone(),
+            server_name: server_name.to_owned(),
+            waiting: in_turns(addresses),
+            attempts: JoinSet::new(),
+            failures: Vec::new(),
+            first: None,
+        };
+        race.first = race.attempt();
+        race
+    }
+
+    /// The connection of the first attempt, its handshake under way.
+    pub(crate) fn first(&self) -> Option<&Connection> {
+        self.first.as_ref()
+    }
+
+    /// The first attempt that succeeds; the others are given up.
+    ///
+    /// # Errors
+    /// As [`Endpoint::connect_any`].
+    pub(crate) async fn finish(mut self) -> Result<Connection, ConnectAnyError> {
         loop {
-            if let Some(address) = waiting.pop_front() {
-                self.attempt(&mut attempts, address, server_name);
-            }
             tokio::select! {
-                ended = attempts.join_next() => match ended {
+                ended = self.attempts.join_next() => match ended {
                     Some(Ok((_, Ok(connection)))) => return Ok(connection),
-                    Some(Ok((address, Err(error)))) => failures.push((address, error)),
+                    Some(Ok((address, Err(error)))) => self.failures.push((address, error)),
                     // Only a panic of ours ends a task so; the rest may still do.
                     Some(Err(_)) => {}
-                    None if failures.is_empty() => return Err(ConnectAnyError::NoAddress),
-                    None => return Err(ConnectAnyError::Failed(failures)),
+                    None if self.failures.is_empty() => return Err(ConnectAnyError::NoAddress),
+                    None => return Err(ConnectAnyError::Failed(self.failures)),
                 },
-                () = tokio::time::sleep(HEAD_START), if !waiting.is_empty() => {}
+                () = tokio::time::sleep(HEAD_START), if !self.waiting.is_empty() => {}
             }
+            self.attempt();
         }
     }
 
-    fn attempt(&self, attempts: &mut JoinSet<Attempt>, address: SocketAddr, server_name: &str) {
-        let connecting = self.connect(address, server_name).into_future();
-        attempts.spawn(async move { (address, connecting.await) });
+    /// Begins the next attempt, if an address is left.
+    fn attempt(&mut self) -> Option<Connection> {
+        let address = self.waiting.pop_front()?;
+        let connecting = self.endpoint.connect(address, &self.server_name);
+        let connection = connecting.connection().cloned();
+        let connecting = connecting.into_future();
+        self.attempts
+            .spawn(async move { (address, connecting.await) });
+        connection
     }
 }
 

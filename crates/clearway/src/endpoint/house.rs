@@ -4,12 +4,14 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use clearway_quic::Role;
+use clearway_quic::endpoint::Handle;
 use clearway_quic::event::Observer;
+use clearway_quic::{Instant, Role};
 use tokio::sync::Notify;
 
 use crate::config::Admission;
 use crate::connection::{Connection, Counted};
+use crate::http::{Layer, Memory};
 use crate::shard::{Link, Population};
 
 /// Who decides about a new client by its address.
@@ -30,7 +32,7 @@ pub(crate) struct House {
     pub(super) observers: Option<ObserverFactory>,
     pub(super) backlog: usize,
     /// Connections speak HTTP/3, like this.
-    pub(crate) http: Option<Arc<clearway_http3::Config>>,
+    pub(super) http: Option<Arc<clearway_http3::Config>>,
 }
 
 impl House {
@@ -60,6 +62,20 @@ impl House {
         self.doorkeeper
             .as_ref()
             .map_or(Admission::Accept, |doorkeeper| doorkeeper(remote))
+    }
+
+    /// HTTP/3 for a new connection, if it is to speak that; a client's with what it
+    /// remembers of the server.
+    pub(crate) fn http(
+        &self,
+        quic: &clearway_quic::connection::Connection,
+        handle: Handle,
+        now: Instant,
+        memory: Option<Memory>,
+    ) -> Option<Box<Layer>> {
+        let config = self.http.clone()?;
+        let seed = handle.0 ^ now.as_nanos();
+        Some(Box::new(Layer::new(quic, config, seed, memory)))
     }
 
     /// Installs the observer that is wanted for a new connection.

@@ -16,6 +16,7 @@ use clearway_udp::{Options, Socket};
 
 pub use self::builder::EndpointBuilder;
 pub use self::connecting::{Connecting, ZeroRttAccepted};
+pub(crate) use self::eyeballs::Race;
 pub(crate) use self::house::{Doorkeeper, House};
 pub use crate::shard::ShardCounters as Counters;
 
@@ -23,6 +24,7 @@ use crate::application::Application;
 use crate::config::{ClientConfig, ServerConfig};
 use crate::connection::{Connection, Counted, Shared};
 use crate::error::{BuildError, ConnectError};
+use crate::http::Memory;
 
 /// One UDP address from which connections are opened, or where they are
 /// accepted, or both. Clones are handles to the same one; connections live on
@@ -100,6 +102,7 @@ impl Endpoint {
         let crypto = config
             .tls()
             .map_err(|error| ConnectError::Config(error.to_string()))?;
+        let memory = Memory::new(config.sessions.clone(), server_name.clone());
         let connect = Connect {
             remote,
             local_ip: None,
@@ -117,7 +120,8 @@ impl Endpoint {
             .connect_with(now, connect, config.transport_config())
             .map_err(ConnectError::Tls)?;
         house.observe(&mut quic);
-        let shared = Shared::new(quic, handle, link.clone(), house.http.clone());
+        let http = house.http(&quic, handle, now, Some(memory));
+        let shared = Shared::new(quic, handle, link.clone(), http);
         let connection = Connection::new(Counted::new(shared.clone()));
         house.population.add();
         if link.push_begun(shared) {
@@ -143,6 +147,11 @@ impl Endpoint {
             let application = application.clone();
             tokio::spawn(async move { application.on_connection(connection).await });
         }
+    }
+
+    /// How it connects.
+    pub(crate) fn client_config(&self) -> Option<&ClientConfig> {
+        self.inner.client.as_ref()
     }
 
     /// The address the socket is bound to.

@@ -14,6 +14,9 @@ use super::layer::Piece;
 use super::message;
 use super::stream::Stream;
 
+/// The status that asks a client to send the body it has announced.
+const CONTINUE: u16 = 100;
+
 /// The body of a request or response that arrives, read as it comes: what is not
 /// read is not sent either, once the stream's flow control window is full.
 ///
@@ -29,6 +32,8 @@ pub struct Incoming {
     trailers: Option<HeaderMap>,
     /// What the peer is told if the rest is not wanted.
     unwanted: Code,
+    /// The peer waits for 100 (Continue).
+    invite: bool,
 }
 
 impl Incoming {
@@ -40,7 +45,15 @@ impl Incoming {
             stream,
             trailers: None,
             unwanted,
+            invite: false,
         }
+    }
+
+    /// The peer may wait to be told that its body is wanted, which it is when it is
+    /// first asked for.
+    pub(super) fn inviting(mut self, invite: bool) -> Self {
+        self.invite = invite;
+        self
     }
 
     /// The next piece of the body as it arrived; `None` at the end.
@@ -115,9 +128,19 @@ impl Body for Incoming {
             return Poll::Ready(None);
         };
         let piece = match stream.poll_read(cx) {
-            Poll::Pending => return Poll::Pending,
+            Poll::Pending => {
+                // A peer that has begun to send needs no invitation, one that has
+                // had the final response neither: refused then (RFC 9110 §10.1.1).
+                if std::mem::take(&mut self.invite)
+                    && let Some(stream) = &self.stream
+                {
+                    let _ = stream.inform(&clearway_http3::Response::new(CONTINUE));
+                }
+                return Poll::Pending;
+            }
             Poll::Ready(piece) => piece,
         };
+        self.invite = false;
         Poll::Ready(match piece {
             Ok(Piece::Data(data)) => {
                 self.left = self.left.map(|left| left.saturating_sub(data.len() as u64));

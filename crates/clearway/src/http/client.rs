@@ -1,67 +1,76 @@
 //! Requests, over connections that are kept and shared.
 
-use std::collections::HashMap;
+use std::future::poll_fn;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use clearway_http3::Code;
-use http::uri::Authority;
-use http::{Method, Request, Response, Uri};
+use clearway_quic::crypto::ServerName;
+use http::{Method, Request, Response, StatusCode, Uri, request};
 use http_body::Body;
+use tokio::sync::oneshot;
 
 use super::ALPN;
 use super::body::{Incoming, Sender};
+use super::early::{self, EarlyData};
 use super::error::{BoxError, Error};
+use super::interim::{Interim, OnInterim, expects_continue};
+use super::layer::Heard;
 use super::message;
+use super::pool::{Origin, Pool, Way};
 use super::stream::Stream;
 use crate::config::ClientConfig;
 use crate::connection::{Connection, Signal};
 use crate::endpoint::Endpoint;
 
-/// The port of `https` URLs that name none (RFC 9110 §4.2.2).
-const HTTPS: u16 = 443;
-
 /// Connections tried for a request that no server has acted on.
 const ATTEMPTS: usize = 3;
+
+/// How long a body that was announced with `Expect: 100-continue` waits for the
+/// server's word; not every server has heard of it (RFC 9110 §10.1.1).
+const CONTINUE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// An HTTP/3 client. It keeps one connection to each server and sends all
 /// requests to it there, as many at once as the server allows. Clones share the
 /// connections.
 ///
+/// To servers that allow it and are known from before, requests that may be early
+/// ([`EarlyData`]) are sent with the first datagrams of a new connection, before
+/// its handshake is complete; what a server refuses of that is sent again. Servers
+/// are remembered in [`ClientConfig::sessions`], so that clients of clones of one
+/// configuration know the same; [`ClientConfig::early_data`] turns it off.
+///
 /// Redirects are the caller's to follow.
 #[derive(Clone, Debug)]
-pub struct Client(Arc<Inner>);
+pub struct Client(Arc<Pool>);
 
-#[derive(Debug)]
-struct Inner {
-    endpoint: Endpoint,
-    servers: Mutex<HashMap<Origin, Arc<Server>>>,
+/// How one request is made, beside what is sent.
+struct Manner {
+    tunnel: bool,
+    /// It may be early data.
+    early: bool,
+    /// Made twice, it does what it does once.
+    repeatable: bool,
+    on_interim: Option<OnInterim>,
+    /// The body waits for 100 (Continue).
+    expects: bool,
 }
 
-/// The interim responses (1xx, such as 103 Early Hints) that came before a
-/// response, among its extensions if there were any.
-#[derive(Clone, Debug)]
-pub struct Interim(Arc<[Response<()>]>);
-
-impl Interim {
-    /// In the order in which they came.
-    #[must_use]
-    pub fn responses(&self) -> &[Response<()>] {
-        &self.0
+impl Manner {
+    /// Takes what is ours out of the request's extensions.
+    fn of(parts: &mut request::Parts, whole: bool) -> Self {
+        let choice = parts.extensions.remove::<EarlyData>();
+        Self {
+            tunnel: parts.method == Method::CONNECT,
+            early: EarlyData::allows(choice, &parts.method, whole),
+            repeatable: parts.method.is_idempotent(),
+            on_interim: parts.extensions.remove::<OnInterim>(),
+            expects: expects_continue(&parts.headers),
+        }
     }
 }
-
-/// Host and port.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Origin {
-    host: String,
-    port: u16,
-}
-
-/// The connection to one server; whoever needs one first makes it, the others
-/// wait.
-type Server = tokio::sync::Mutex<Option<Connection>>;
 
 impl Client {
     /// A client with these settings, on a socket for IPv6 and IPv4, or for IPv4
@@ -86,16 +95,29 @@ impl Client {
             .http(Arc::default())
             .build()
             .map_err(|error| Error::Endpoint(Arc::new(error)))?;
-        Ok(Self(Arc::new(Inner {
-            endpoint,
-            servers: Mutex::default(),
-        })))
+        Ok(Self(Arc::new(Pool::new(endpoint))))
     }
 
     /// The endpoint below.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
-        &self.0.endpoint
+        self.0.endpoint()
+    }
+
+    /// Has connections for URLs with this host and port go to one of these
+    /// addresses, whatever the resolver says. The name that the server's
+    /// certificate has to be for, and that it is told, stays `host`. Connections
+    /// that are open already stay.
+    pub fn resolve(&self, host: &str, port: u16, addresses: impl Into<Vec<SocketAddr>>) {
+        self.0.resolve(Origin::new(host, port), addresses.into());
+    }
+
+    /// Has connections for URLs with this host and port go to another host and
+    /// port, whose own name plays no part, as in [`resolve`](Self::resolve).
+    pub fn connect_to(&self, host: &str, port: u16, other_host: &str, other_port: u16) {
+        let origin = Origin::new(host, port);
+        self.0
+            .connect_to(origin, Origin::new(other_host, other_port));
     }
 
     /// Fetches what is at `url`.
@@ -114,10 +136,14 @@ impl Client {
     /// Sends a request and answers the response as soon as its header section is
     /// there; an upload goes on meanwhile. Dropping the future, or the response's
     /// body before its end, cancels the request. Responses carry their
-    /// [`Connection`] among their extensions.
+    /// [`Connection`] among their extensions, and [`Interim`] if there were interim
+    /// responses, which [`OnInterim`] among the request's hears as they arrive.
     ///
     /// A request that no server has acted on is sent again on another connection
-    /// if it has no body.
+    /// if it has no body; one that a server found too early (425), after the
+    /// handshake (RFC 8470 §5.2). The body of a request with the field
+    /// `expect: 100-continue` is held back until the server wants it, or for a
+    /// second; it is not sent after a response that says no (4xx, 5xx).
     ///
     /// # Errors
     /// What went wrong. A status such as 404 is no error.
@@ -125,13 +151,13 @@ impl Client {
     where
         B: Body<Data: Into<Bytes> + Send, Error: Into<BoxError>> + Send + 'static,
     {
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
         let origin = Origin::of(&parts.uri)?;
-        let tunnel = parts.method == Method::CONNECT;
+        let mut manner = Manner::of(&mut parts, body.is_end_stream());
         let mut head = message::request_head(parts)?;
         let announced = |name: &str| head.fields.iter().any(|field| field.name == name);
         if let Some(length @ 1..) = body.size_hint().exact()
-            && !tunnel
+            && !manner.tunnel
             && !announced("content-length")
         {
             let length = clearway_http3::field("content-length", length.to_string());
@@ -140,13 +166,21 @@ impl Client {
         let mut body = Some(body);
         let mut attempt = 1;
         loop {
-            let connection = self.connection(&origin).await?;
-            let result = exchange(&connection, &head, &mut body, tunnel).await;
-            match result {
-                Err(error) if error.is_safe_to_retry() && body.is_some() && attempt < ATTEMPTS => {
-                    attempt += 1;
+            let way = self.0.way(&origin, manner.early).await?;
+            let result = exchange(&way.connection, &head, &mut body, &manner).await;
+            let error = match result {
+                Ok((response, true))
+                    if response.status() == StatusCode::TOO_EARLY && body.is_some() =>
+                {
+                    manner.early = false;
+                    continue;
                 }
-                result => return result,
+                Ok((response, _)) => return Ok(response),
+                Err(error) => error,
+            };
+            match resort(way, error, manner.repeatable).await {
+                Resort::Again(_) if body.is_some() && attempt < ATTEMPTS => attempt += 1,
+                Resort::Again(error) | Resort::Over(error) => return Err(error),
             }
         }
     }
@@ -158,120 +192,157 @@ impl Client {
     /// # Errors
     /// If the URL is none, the host has no address or no connection comes about.
     pub async fn connect(&self, url: &Uri) -> Result<Connection, Error> {
-        self.connection(&Origin::of(url)?).await
+        Ok(self.0.way(&Origin::of(url)?, false).await?.connection)
     }
 
-    /// The connection to a server that is open already, or a new one.
+    /// Waits until the next connection to the server of `url` can carry early
+    /// requests: until a ticket of its and its SETTINGS are remembered. Servers
+    /// that send no tickets keep one waiting for ever.
     ///
     /// # Errors
-    /// If the host has no address or no connection comes about.
-    async fn connection(&self, origin: &Origin) -> Result<Connection, Error> {
-        let server = {
-            let servers = &self.0.servers;
-            let mut servers = servers.lock().unwrap_or_else(PoisonError::into_inner);
-            servers.entry(origin.clone()).or_default().clone()
+    /// If the URL is none.
+    pub async fn remembered(&self, url: &Uri) -> Result<(), Error> {
+        let origin = Origin::of(url)?;
+        let name = ServerName::try_from(origin.host);
+        let name = name.map_err(|_| Error::Url(url.to_string(), "its host is no name"))?;
+        let Some(config) = self.endpoint().client_config() else {
+            return Ok(());
         };
-        let mut kept = server.lock().await;
-        if let Some(connection) = &*kept
-            && connection.takes_requests()
-        {
-            return Ok(connection.clone());
-        }
-        let connection = self.reach(origin).await?;
-        *kept = Some(connection.clone());
-        Ok(connection)
-    }
-
-    async fn reach(&self, origin: &Origin) -> Result<Connection, Error> {
-        let Origin { host, port } = origin;
-        let addresses: Vec<SocketAddr> = match host.parse::<IpAddr>() {
-            Ok(ip) => vec![SocketAddr::new(ip, *port)],
-            Err(_) => tokio::net::lookup_host((host.as_str(), *port))
-                .await
-                .map_err(|cause| Error::Resolve {
-                    host: host.clone(),
-                    cause: Arc::new(cause),
-                })?
-                .collect(),
-        };
-        let connecting = self.0.endpoint.connect_any(addresses, host);
-        connecting.await.map_err(|cause| Error::Connect {
-            authority: format!("{host}:{port}"),
-            cause,
-        })
+        let sessions = &config.sessions;
+        poll_fn(|cx| sessions.poll_known(&name, cx, early::is_enough)).await;
+        Ok(())
     }
 
     /// Closes every connection, whatever is under way, and waits until the
     /// servers have been told.
     pub async fn close(&self) {
-        self.0.endpoint.close(Code::NO_ERROR.0, b"");
-        self.0.endpoint.wait_idle().await;
+        self.endpoint().close(Code::NO_ERROR.0, b"");
+        self.endpoint().wait_idle().await;
     }
 }
 
-impl Origin {
-    fn of(uri: &Uri) -> Result<Self, Error> {
-        let bad = |why| Error::Url(uri.to_string(), why);
-        if uri.scheme_str().is_some_and(|scheme| scheme != "https") {
-            return Err(bad("HTTP/3 is for https URLs"));
-        }
-        let host = uri.authority().map(Authority::host);
-        let host = host.filter(|host| !host.is_empty());
-        let host = host.ok_or_else(|| bad("it names no host; write https://HOST/PATH"))?;
-        Ok(Self {
-            host: host.trim_matches(['[', ']']).to_ascii_lowercase(),
-            port: uri.port_u16().unwrap_or(HTTPS),
-        })
+/// What is left of a request that failed, and why it did.
+enum Resort {
+    /// It may be sent again.
+    Again(Error),
+    Over(Error),
+}
+
+async fn resort(way: Way, error: Error, repeatable: bool) -> Resort {
+    if error.is_safe_to_retry() {
+        return Resort::Again(error);
+    }
+    if !matches!(error, Error::ConnectionLost(_)) {
+        return Resort::Over(error);
+    }
+    let tried = way.connection.id();
+    match way.outcome().await {
+        // It was early data to an address that another was faster than.
+        Some(Ok(other)) if other.id() != tried && repeatable => Resort::Again(error),
+        Some(Ok(_)) | None => Resort::Over(error),
+        Some(Err(cause)) => Resort::Over(cause),
     }
 }
 
-/// One request and its response. The body is taken once the request is on its
-/// way.
+/// One request and its response, and whether the request was early data. The body
+/// is taken once the request is on its way.
 async fn exchange<B>(
     connection: &Connection,
     head: &clearway_http3::Request,
     body: &mut Option<B>,
-    tunnel: bool,
-) -> Result<Response<Incoming>, Error>
+    manner: &Manner,
+) -> Result<(Response<Incoming>, bool), Error>
 where
     B: Body<Data: Into<Bytes> + Send, Error: Into<BoxError>> + Send + 'static,
 {
     let shared = connection.counted();
-    let end = !tunnel && body.as_ref().is_none_or(Body::is_end_stream);
+    let end = !manner.tunnel && body.as_ref().is_none_or(Body::is_end_stream);
     let begin = shared.wait_for(Signal::RequestRoom, |state| {
         state.http_view()?.request(head, end)
     });
-    let id = begin.await?;
+    let (id, early) = begin.await?;
     // What was put under the lock is sent, and what it caused is told.
     shared.http(|_| ());
     shared.pass_on(Signal::RequestRoom);
     let stream = Stream::new(shared.clone(), id);
     let mut cancel = Cancel(Some(stream.clone()));
+    let (invite, invited) = oneshot::channel();
     if !end && let Some(body) = body.take() {
         let sender = Sender::new(stream.clone(), Code::REQUEST_CANCELLED);
-        tokio::spawn(async move {
-            // Who reads the response hears of the failure there.
-            if let Err(error) = sender.send(body).await {
-                tracing::debug!(%error, "a request was not sent to its end");
-            }
-        });
+        let invited = manner.expects.then_some(invited);
+        tokio::spawn(upload(sender, body, invited));
     }
-    let (response, ended) = stream.response().await?;
+    let response = await_response(&stream, manner.on_interim.as_ref(), invite);
+    let (head, ended, interim) = response.await?;
     cancel.0 = None;
-    let malformed = |why| Error::Malformed(clearway_http3::StreamError::malformed(why));
-    let (mut parts, ()) = message::response(response, ())
-        .map_err(malformed)?
+    let (mut parts, ()) = message::response(head, ())
+        .map_err(|why| Error::Malformed(clearway_http3::StreamError::malformed(why)))?
         .into_parts();
-    let interim: Vec<_> = std::iter::from_fn(|| stream.informational())
-        .filter_map(|head| message::response(head, ()).ok())
-        .collect();
     if !interim.is_empty() {
         parts.extensions.insert(Interim(interim.into()));
     }
     let incoming = (!ended).then_some(stream);
     let incoming = Incoming::new(incoming, &parts.headers, Code::REQUEST_CANCELLED);
     parts.extensions.insert(connection.clone());
-    Ok(Response::from_parts(parts, incoming))
+    Ok((Response::from_parts(parts, incoming), early))
+}
+
+/// Sends a body, once it is invited if it has to be.
+async fn upload<B>(sender: Sender, body: B, invited: Option<oneshot::Receiver<()>>)
+where
+    B: Body<Data: Into<Bytes> + Send, Error: Into<BoxError>> + Send + 'static,
+{
+    if let Some(invited) = invited {
+        match tokio::time::timeout(CONTINUE_PATIENCE, invited).await {
+            Ok(Ok(())) | Err(_) => {}
+            // The server has said no, or nobody waits for its answer.
+            Ok(Err(_)) => return,
+        }
+    }
+    // Who reads the response hears of the failure there.
+    if let Err(error) = sender.send(body).await {
+        tracing::debug!(%error, "a request was not sent to its end");
+    }
+}
+
+/// The final response, whether it has no body, and the interim ones before it.
+/// Tells a body that waits whether it is wanted.
+async fn await_response(
+    stream: &Stream,
+    on_interim: Option<&OnInterim>,
+    invite: oneshot::Sender<()>,
+) -> Result<(clearway_http3::Response, bool, Vec<Response<()>>), Error> {
+    let mut invite = Some(invite);
+    let mut go = || {
+        if let Some(invite) = invite.take() {
+            // Mostly nobody waits.
+            let _ = invite.send(());
+        }
+    };
+    let mut interims = Vec::new();
+    loop {
+        match stream.hear().await? {
+            Heard::Final(head, ended) => {
+                if head.status < 400 {
+                    go();
+                }
+                return Ok((head, ended, interims));
+            }
+            Heard::Interim(head) => {
+                if head.status == StatusCode::CONTINUE.as_u16() {
+                    go();
+                }
+                // One that the `http` crate cannot hold is nothing to wait for.
+                let Ok(interim) = message::response(head, ()) else {
+                    continue;
+                };
+                if let Some(hook) = on_interim {
+                    hook.call(&interim);
+                }
+                interims.push(interim);
+            }
+        }
+    }
 }
 
 /// Cancels the request unless its response has come.

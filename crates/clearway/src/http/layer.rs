@@ -10,11 +10,12 @@ use std::task::Waker;
 
 use clearway_http3::error as protocol;
 use clearway_http3::{Code, Config, Event, Request, Response, SendError};
+use clearway_quic::Instant;
 use clearway_quic::connection::{self as quic, ConnectionError};
 use clearway_quic::stream::{StreamEvent, StreamId};
-use clearway_quic::{Instant, Role};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::early::Memory;
 use super::error::Error;
 use crate::connection::{Signal, Wakes};
 
@@ -30,6 +31,10 @@ pub(crate) struct Layer {
     undelivered: FxHashSet<StreamId>,
     /// How the peer broke the protocol.
     error: Option<protocol::ConnectionError>,
+    /// What is known of the server from earlier connections (client).
+    memory: Option<Box<Memory>>,
+    /// Early data may be sent under the server's remembered settings (client).
+    remembers: bool,
 }
 
 /// A request that arrived.
@@ -39,6 +44,8 @@ pub(crate) struct Arrived {
     pub(crate) head: Request,
     /// No body follows.
     pub(crate) end: bool,
+    /// It came before the handshake was complete.
+    pub(crate) early: bool,
 }
 
 /// One request and its response, while somebody holds it.
@@ -72,9 +79,21 @@ impl From<Fate> for Error {
 }
 
 impl Layer {
-    pub(crate) fn new(role: Role, config: Arc<Config>, seed: u64) -> Self {
+    pub(crate) fn new(
+        quic: &quic::Connection,
+        mut config: Arc<Config>,
+        seed: u64,
+        memory: Option<Memory>,
+    ) -> Self {
+        let remembered = memory.as_ref().filter(|_| quic.has_zero_rtt());
+        let remembered = remembered.and_then(Memory::settings);
+        if remembered.is_some() {
+            Arc::make_mut(&mut config).remembered = remembered;
+        }
         Self {
-            h3: clearway_http3::Connection::new(role, config, seed),
+            h3: clearway_http3::Connection::new(quic.role(), config, seed),
+            memory: memory.map(Box::new),
+            remembers: remembered.is_some(),
             arrived: VecDeque::new(),
             exchanges: FxHashMap::default(),
             undelivered: FxHashSet::default(),
@@ -95,7 +114,7 @@ impl Layer {
     /// Wakes whoever can go on, and writes what HTTP/3 itself has to say.
     pub(crate) fn settle(&mut self, now: Instant, quic: &mut quic::Connection, wakes: &mut Wakes) {
         while let Some(event) = self.h3.poll_event() {
-            self.on_http_event(event, wakes);
+            self.on_http_event(event, quic.is_handshaking(), wakes);
         }
         self.h3.flush(now, quic);
         if self.is_idle() {
@@ -103,7 +122,7 @@ impl Layer {
         }
     }
 
-    fn on_http_event(&mut self, event: Event, wakes: &mut Wakes) {
+    fn on_http_event(&mut self, event: Event, early: bool, wakes: &mut Wakes) {
         match event {
             Event::Request {
                 stream,
@@ -114,6 +133,7 @@ impl Layer {
                     id: stream,
                     head: request,
                     end,
+                    early,
                 });
                 wakes.raise(Signal::Requests);
             }
@@ -151,9 +171,25 @@ impl Layer {
             }),
             Event::RequestsAvailable => wakes.raise_first(Signal::RequestRoom),
             Event::GoAway { .. } => wakes.raise(Signal::RequestRoom),
-            Event::Closed(error) => self.error = Some(error),
-            Event::Settings(_) | Event::PriorityChanged { .. } | Event::DatagramReceived => {}
+            Event::Closed(error) => self.on_broken(error),
+            Event::Settings(settings) => {
+                if let Some(memory) = &self.memory {
+                    memory.keep(&settings);
+                }
+            }
+            Event::PriorityChanged { .. } | Event::DatagramReceived => {}
         }
+    }
+
+    /// The peer broke the protocol. One that took early data and then reduced its
+    /// settings would do so again.
+    fn on_broken(&mut self, error: protocol::ConnectionError) {
+        if self.remembers
+            && let Some(memory) = &self.memory
+        {
+            memory.forget();
+        }
+        self.error = Some(error);
     }
 
     fn on_exchange(
@@ -180,6 +216,11 @@ impl Layer {
     /// No request is under way, and the peer has all that was answered.
     pub(crate) fn is_idle(&self) -> bool {
         self.arrived.is_empty() && self.h3.open_requests() == 0 && self.undelivered.is_empty()
+    }
+
+    /// Whether early data may be sent: its server's settings are known.
+    pub(crate) fn remembers(&self) -> bool {
+        self.remembers
     }
 
     /// Whether new requests have to go elsewhere.
@@ -210,6 +251,13 @@ pub(crate) struct View<'a> {
     pub(crate) lost: Option<&'a ConnectionError>,
 }
 
+/// What a client hears of a request it made.
+pub(crate) enum Heard {
+    Interim(Response),
+    /// And whether it has no body.
+    Final(Response, bool),
+}
+
 /// What reading gave.
 pub(crate) enum Piece {
     Data(bytes::Bytes),
@@ -237,33 +285,37 @@ impl View<'_> {
         })
     }
 
-    /// Begins a request; `None` while the peer allows none.
-    pub(crate) fn request(&mut self, head: &Request, end: bool) -> Option<Result<StreamId, Error>> {
+    /// Begins a request, and says whether it is early data; `None` while the peer
+    /// allows none.
+    pub(crate) fn request(
+        &mut self,
+        head: &Request,
+        end: bool,
+    ) -> Option<Result<(StreamId, bool), Error>> {
         if let Some(cause) = self.cause() {
             return Some(Err(cause));
         }
         match self.layer.h3.request(self.quic, head, end) {
             Ok(id) => {
                 self.layer.exchanges.insert(id, Exchange::default());
-                Some(Ok(id))
+                Some(Ok((id, self.quic.is_handshaking())))
             }
             Err(SendError::TooManyRequests) => None,
             Err(error) => Some(self.sent(Err(error))),
         }
     }
 
-    /// The response, once; `None` before it has arrived.
-    pub(crate) fn response(
-        &mut self,
-        id: StreamId,
-        waker: &Waker,
-    ) -> Option<Result<(Response, bool), Error>> {
+    /// The next interim response, or the final one; `None` before it has arrived.
+    pub(crate) fn hear(&mut self, id: StreamId, waker: &Waker) -> Option<Result<Heard, Error>> {
         let cause = self.cause();
         let Some(exchange) = self.layer.exchanges.get_mut(&id) else {
             return Some(Err(self.closed()));
         };
-        if let Some(response) = exchange.response.take() {
-            return Some(Ok(response));
+        if let Some(response) = exchange.informational.pop_front() {
+            return Some(Ok(Heard::Interim(response)));
+        }
+        if let Some((response, end)) = exchange.response.take() {
+            return Some(Ok(Heard::Final(response, end)));
         }
         if let Some(fate) = exchange.fate {
             return Some(Err(fate.into()));
@@ -273,12 +325,6 @@ impl View<'_> {
         }
         remember(&mut exchange.reader, waker);
         None
-    }
-
-    /// The next interim response that arrived.
-    pub(crate) fn informational(&mut self, id: StreamId) -> Option<Response> {
-        let exchange = self.layer.exchanges.get_mut(&id)?;
-        exchange.informational.pop_front()
     }
 
     /// The next piece of the peer's body; `None` before it has arrived.
@@ -320,6 +366,12 @@ impl View<'_> {
         };
         remember(&mut exchange.writer, waker);
         exchange.fate.is_some() || exchange.stopped.is_some()
+    }
+
+    /// Sends an interim response.
+    pub(crate) fn inform(&mut self, id: StreamId, head: &Response) -> Result<(), Error> {
+        let result = self.layer.h3.inform(self.quic, id, head);
+        self.sent(result)
     }
 
     /// Begins a response.

@@ -63,13 +63,19 @@
 //! | `body` | bodies that arrive, and sending those that leave |
 //! | `message` | the types of the `http` crate to header sections and back |
 //! | `server`, `client` | tasks |
+//! | `pool` | the client's connections |
+//! | `early` | requests before the handshake is complete |
+//! | `interim` | responses before the final one |
 //! | `error` | why something failed |
 
 mod body;
 mod client;
+mod early;
 mod error;
+mod interim;
 pub(crate) mod layer;
 mod message;
+mod pool;
 mod server;
 mod stream;
 
@@ -77,8 +83,12 @@ mod stream;
 const ALPN: &str = "h3";
 
 pub use self::body::Incoming;
-pub use self::client::{Client, Interim};
+pub use self::client::Client;
+pub(crate) use self::early::Memory;
+pub use self::early::{ArrivedEarly, EarlyData};
 pub use self::error::{BoxError, Code, Error};
+pub use self::interim::{Interim, InterimSender, OnInterim};
+pub(crate) use self::layer::Layer;
 pub use self::message::Protocol;
 pub use self::server::{Server, ServerBuilder};
 pub use clearway_http3::error as protocol;

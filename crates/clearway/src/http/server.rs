@@ -17,7 +17,9 @@ use tower_service::Service;
 
 use super::ALPN;
 use super::body::{Incoming, Sender, poll_frame};
+use super::early::ArrivedEarly;
 use super::error::{BoxError, Error};
+use super::interim::{InterimSender, expects_continue};
 use super::layer::Arrived;
 use super::message;
 use super::stream::Stream;
@@ -81,8 +83,9 @@ impl Server {
     ///
     /// A service that fails is answered for with status 500. A body that fails
     /// resets its stream, so that it never looks whole. A request whose client
-    /// gives up is dropped where it stands. Requests carry their [`Connection`]
-    /// among their extensions.
+    /// gives up is dropped where it stands. Requests carry their [`Connection`] and
+    /// an [`InterimSender`] among their extensions, and those that came as early
+    /// data (with [`ServerConfig::early_data`]) [`ArrivedEarly`].
     pub async fn serve<S, B>(&self, service: S)
     where
         S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Sync + 'static,
@@ -231,16 +234,28 @@ struct Exchange {
 
 impl Exchange {
     fn new(shared: &Counted, connection: &Connection, arrived: Arrived) -> Self {
-        let Arrived { id, head, end } = arrived;
+        let Arrived {
+            id,
+            head,
+            end,
+            early,
+        } = arrived;
         let stream = Stream::new(shared.clone(), id);
         let bodiless = head.method == "HEAD";
         let sender = Sender::new(stream.clone(), Code::INTERNAL_ERROR);
         let request = message::request(head, ()).map(|request| {
             let (mut parts, ()) = request.into_parts();
+            parts.extensions.insert(connection.clone());
+            parts
+                .extensions
+                .insert(InterimSender::new(stream.downgrade()));
+            if early {
+                parts.extensions.insert(ArrivedEarly);
+            }
             let body = (!end).then_some(stream);
             // A server that answers without reading all is no error.
-            let body = Incoming::new(body, &parts.headers, Code::NO_ERROR);
-            parts.extensions.insert(connection.clone());
+            let body = Incoming::new(body, &parts.headers, Code::NO_ERROR)
+                .inviting(!end && expects_continue(&parts.headers));
             Request::from_parts(parts, body)
         });
         Self {

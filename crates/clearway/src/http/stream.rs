@@ -1,15 +1,15 @@
 //! The handle of one exchange, shared by who reads and who writes.
 
 use std::future::poll_fn;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use clearway_http3::{Code, Field, Response};
+use clearway_http3::{Code, Field, Response, SendError};
 use clearway_quic::stream::StreamId;
 
 use super::error::Error;
-use super::layer::{Piece, View};
+use super::layer::{Heard, Piece, View};
 use crate::connection::Counted;
 
 /// One exchange. When the last clone is gone, nobody cares for it any more.
@@ -48,13 +48,18 @@ impl Stream {
         ready(self.call(|view, id| view.read(id, cx.waker())))
     }
 
-    pub(super) async fn response(&self) -> Result<(Response, bool), Error> {
-        poll_fn(|cx| ready(self.call(|view, id| view.response(id, cx.waker())))).await
+    /// The next interim response, or the final one.
+    pub(super) async fn hear(&self) -> Result<Heard, Error> {
+        poll_fn(|cx| ready(self.call(|view, id| view.hear(id, cx.waker())))).await
     }
 
-    /// The interim responses that have arrived.
-    pub(super) fn informational(&self) -> Option<Response> {
-        self.call(|view, id| view.informational(id))
+    /// A handle that does not count.
+    pub(super) fn downgrade(&self) -> WeakStream {
+        WeakStream(Arc::downgrade(&self.0))
+    }
+
+    pub(super) fn inform(&self, head: &Response) -> Result<(), Error> {
+        self.call(|view, id| view.inform(id, head))
     }
 
     /// Waits until the peer has given up on the exchange.
@@ -98,6 +103,21 @@ impl Stream {
 
     pub(super) fn cancel(&self) {
         self.call(|view, id| view.cancel(id));
+    }
+}
+
+/// An exchange for whoever does not care how long it lasts.
+#[derive(Clone, Debug)]
+pub(super) struct WeakStream(Weak<Held>);
+
+impl WeakStream {
+    /// # Errors
+    /// If it cannot be sent, or nobody holds the exchange any more.
+    pub(super) fn inform(&self, head: &Response) -> Result<(), Error> {
+        match self.0.upgrade() {
+            Some(held) => Stream(held).inform(head),
+            None => Err(Error::Unsendable(SendError::Unknown)),
+        }
     }
 }
 

@@ -225,12 +225,8 @@ impl Connections {
         match endpoint.accept(now, incoming) {
             Ok((handle, mut connection)) => {
                 self.house.observe(&mut connection);
-                let shared = Shared::new(
-                    connection,
-                    handle,
-                    self.link.clone(),
-                    self.house.http.clone(),
-                );
+                let http = self.house.http(&connection, handle, now, None);
+                let shared = Shared::new(connection, handle, self.link.clone(), http);
                 self.house.population.add();
                 self.insert(shared, true);
                 Some(handle)

@@ -13,9 +13,10 @@ use crate::stream_kind::{StreamKind, reserved};
 use crate::transport::Transport;
 
 impl Connection {
-    /// Opens our control and QPACK streams and sends SETTINGS. To be called as soon
-    /// as the transport can take data: when it is `Connected`, or before for 0-RTT.
-    /// What the peer's stream limit does not allow yet is opened later.
+    /// Opens our control and QPACK streams and sends SETTINGS. Done as soon as the
+    /// transport can take data: when it is `Connected`, or before with the first
+    /// request that is sent or arrives as early data. What the peer's stream limit
+    /// does not allow yet is opened later.
     pub fn start<T: Transport>(&mut self, quic: &mut T) {
         for kind in [
             StreamKind::Control,
@@ -46,6 +47,14 @@ impl Connection {
         self.send_grease(quic);
     }
 
+    /// Starts if that was not done: SETTINGS go before everything else, also before
+    /// the handshake is complete.
+    pub(super) fn start_early<T: Transport>(&mut self, quic: &mut T) {
+        if self.outbound.control.id.is_none() {
+            self.start(quic);
+        }
+    }
+
     /// Takes an event of the transport.
     pub fn on_quic_event<T: Transport>(&mut self, quic: &mut T, event: &QuicEvent) {
         if !self.is_open() {
@@ -66,7 +75,10 @@ impl Connection {
 
     fn on_stream_event<T: Transport>(&mut self, quic: &mut T, event: StreamEvent) {
         match event {
-            StreamEvent::Opened(Directionality::Bidirectional) => self.accept_requests(quic),
+            StreamEvent::Opened(Directionality::Bidirectional) => {
+                self.start_early(quic);
+                self.accept_requests(quic);
+            }
             StreamEvent::Opened(Directionality::Unidirectional) => {
                 while let Some(id) = quic.accept(Directionality::Unidirectional) {
                     self.inbound.on_opened(id);

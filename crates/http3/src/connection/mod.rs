@@ -62,7 +62,9 @@ pub struct Config {
     /// to ignore them (RFC 9114 §7.2.8).
     pub grease: bool,
     /// The server's settings as known when 0-RTT was made possible (clients;
-    /// RFC 9114 §7.2.4.2).
+    /// RFC 9114 §7.2.4.2). The dynamic table waits for those that arrive all the
+    /// same: what is refused of 0-RTT is sent again as it was, and must not refer
+    /// to a table that the server does not offer any more (RFC 9204 §3.2.3).
     pub remembered: Option<Settings>,
 }
 

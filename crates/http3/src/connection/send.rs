@@ -41,6 +41,7 @@ impl Connection {
         if end && length.is_some_and(|length| length > 0) {
             return Err(SendError::WrongLength);
         }
+        self.start_early(quic);
         let id = quic.open(Directionality::Bidirectional);
         let id = id.ok_or(SendError::TooManyRequests)?;
         self.next_request = id.index() + 1;

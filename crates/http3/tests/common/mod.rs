@@ -417,6 +417,19 @@ impl World {
         self.run_until(time, |_| false);
     }
 
+    /// The code with which `role` closed the connection, by its own account: before
+    /// the handshake is complete the other end does not hear it (RFC 9000 §10.2.3).
+    pub fn own_close_code(&mut self, role: Role) -> Option<Code> {
+        self.run_until(Duration::from_secs(5), |world| {
+            world.host(role).closed.is_some()
+        });
+        match &self.host(role).closed {
+            Some(ConnectionError::LocalApplication { code }) => Some(Code(*code)),
+            Some(other) => panic!("closed otherwise: {other}"),
+            None => None,
+        }
+    }
+
     /// The code with which `role` closed the connection, as the other end hears it.
     pub fn close_code(&mut self, role: Role) -> Option<Code> {
         self.run_until(Duration::from_secs(5), |world| {

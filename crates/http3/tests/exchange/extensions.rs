@@ -210,9 +210,9 @@ fn remembered_settings_allow_early_requests() {
 #[test]
 fn settings_must_not_shrink_after_early_data() {
     let (mut talk, _) = early(|config| config.limits.max_field_section -= 1);
-    let code = talk.world.close_code(clearway_quic::Role::Client);
+    let code = talk.world.own_close_code(clearway_quic::Role::Client);
     assert_eq!(code, Some(Code::SETTINGS_ERROR));
     let (mut talk, _) = early(|config| config.qpack_max_table_capacity *= 2);
-    let code = talk.world.close_code(clearway_quic::Role::Client);
+    let code = talk.world.own_close_code(clearway_quic::Role::Client);
     assert_eq!(code, Some(Code::QPACK_DECODER_STREAM_ERROR));
 }

@@ -1,10 +1,13 @@
 //! What a client remembers of servers: TLS tickets (with the transport
-//! parameters that 0-RTT must keep to, RFC 9000 §7.4.1) and address-validation
-//! tokens from NEW_TOKEN frames, each used once.
+//! parameters that 0-RTT must keep to, RFC 9000 §7.4.1), what the application
+//! protocol has to keep to beside them, and address-validation tokens from
+//! NEW_TOKEN frames. Tickets and tokens are used once.
 
+use core::task::{Context, Poll, Waker};
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
 use rustc_hash::FxHashMap;
 use rustls::NamedGroup;
 use rustls::client::{ClientSessionStore, Tls12ClientSessionValue, Tls13ClientSessionValue};
@@ -39,6 +42,8 @@ struct Inner {
     /// Names come from the application, so that an unkeyed hash is safe.
     servers: FxHashMap<ServerName<'static>, Memory>,
     order: VecDeque<ServerName<'static>>,
+    /// Who waits for something to be remembered.
+    watchers: Vec<Waker>,
 }
 
 #[derive(Default)]
@@ -46,6 +51,18 @@ struct Memory {
     group: Option<NamedGroup>,
     tickets: VecDeque<Tls13ClientSessionValue>,
     tokens: VecDeque<Vec<u8>>,
+    application: Option<Bytes>,
+}
+
+/// What is remembered of one server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// Tickets: as many connections may resume a session.
+    pub tickets: usize,
+    /// Address-validation tokens.
+    pub tokens: usize,
+    /// What [`ClientSessions::put_application`] said last.
+    pub application: Option<Bytes>,
 }
 
 impl Default for ClientSessions {
@@ -87,6 +104,54 @@ impl ClientSessions {
             .pop_back()
     }
 
+    /// Keeps what the application protocol needs for early data to `server`, such
+    /// as the server's HTTP/3 SETTINGS (RFC 9114 §7.2.4.2). It belongs to the
+    /// connections that tickets come from: where it differs from what was kept,
+    /// the tickets there are were issued under other terms, and are forgotten.
+    pub fn put_application(&self, server: &ServerName<'_>, state: Bytes) {
+        self.remember(server.to_owned(), |memory| {
+            let changed = memory.application.as_ref().is_some_and(|old| *old != state);
+            if changed {
+                memory.tickets.clear();
+            }
+            memory.application = Some(state);
+        });
+    }
+
+    /// What is remembered of `server`.
+    #[must_use]
+    pub fn known(&self, server: &ServerName<'_>) -> Known {
+        self.lock().known(server)
+    }
+
+    /// What is remembered of `server` as soon as that is `enough`, such as a
+    /// ticket, which a server may send at any time after the handshake. A store
+    /// that keeps nothing is never ready.
+    pub fn poll_known(
+        &self,
+        server: &ServerName<'_>,
+        cx: &Context<'_>,
+        enough: impl FnOnce(&Known) -> bool,
+    ) -> Poll<Known> {
+        let mut inner = self.lock();
+        let known = inner.known(server);
+        if enough(&known) {
+            return Poll::Ready(known);
+        }
+        if !inner.watchers.iter().any(|w| w.will_wake(cx.waker())) {
+            inner.watchers.push(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    /// Forgets one server.
+    pub fn forget(&self, server: &ServerName<'_>) {
+        let server = server.to_owned();
+        let mut inner = self.lock();
+        inner.servers.remove(&server);
+        inner.order.retain(|name| *name != server);
+    }
+
     /// Servers remembered.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -101,7 +166,9 @@ impl ClientSessions {
 
     /// Forgets everything.
     pub fn clear(&self) {
-        *self.lock() = Inner::default();
+        let mut inner = self.lock();
+        inner.servers.clear();
+        inner.order.clear();
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -115,16 +182,39 @@ impl ClientSessions {
             return;
         }
         let mut inner = self.lock();
-        if let Some(memory) = inner.servers.get_mut(&server) {
+        inner.remember(server, self.max_servers, change);
+        let watchers = core::mem::take(&mut inner.watchers);
+        drop(inner);
+        watchers.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Inner {
+    fn remember(
+        &mut self,
+        server: ServerName<'static>,
+        max_servers: usize,
+        change: impl FnOnce(&mut Memory),
+    ) {
+        if let Some(memory) = self.servers.get_mut(&server) {
             return change(memory);
         }
-        if inner.servers.len() == self.max_servers
-            && let Some(oldest) = inner.order.pop_front()
+        if self.servers.len() == max_servers
+            && let Some(oldest) = self.order.pop_front()
         {
-            inner.servers.remove(&oldest);
+            self.servers.remove(&oldest);
         }
-        inner.order.push_back(server.clone());
-        change(inner.servers.entry(server).or_default());
+        self.order.push_back(server.clone());
+        change(self.servers.entry(server).or_default());
+    }
+
+    fn known(&self, server: &ServerName<'_>) -> Known {
+        let memory = self.servers.get(&server.to_owned());
+        memory.map_or_else(Known::default, |memory| Known {
+            tickets: memory.tickets.len(),
+            tokens: memory.tokens.len(),
+            application: memory.application.clone(),
+        })
     }
 }
 
@@ -215,6 +305,36 @@ mod tests {
         store.put_token(&name(1), vec![0; MAX_TOKEN_LEN + 1]);
         assert_eq!(store.take_token(&name(1)), Some(vec![1]));
         store.clear();
+        assert!(store.is_empty());
+    }
+
+    #[test]
+    fn who_waits_for_something_is_woken_when_it_is_there() {
+        struct Bell(std::sync::atomic::AtomicUsize);
+        impl std::task::Wake for Bell {
+            fn wake(self: std::sync::Arc<Self>) {
+                self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            }
+        }
+        let bell = std::sync::Arc::new(Bell(0.into()));
+        let rung = || bell.0.load(std::sync::atomic::Ordering::Relaxed);
+        let waker = Waker::from(bell.clone());
+        let cx = Context::from_waker(&waker);
+        let store = ClientSessions::default();
+        let token = |store: &ClientSessions| {
+            let known = store.poll_known(&name(1), &cx, |known| known.tokens > 0);
+            known.map(|known| known.tokens)
+        };
+        assert_eq!(token(&store), Poll::Pending);
+        assert_eq!(token(&store), Poll::Pending);
+        store.put_application(&name(1), Bytes::from_static(b"terms"));
+        assert_eq!((rung(), token(&store)), (1, Poll::Pending));
+        store.put_token(&name(1), vec![1]);
+        assert_eq!((rung(), token(&store)), (2, Poll::Ready(1)));
+        store.put_token(&name(1), vec![2]);
+        assert_eq!(rung(), 2, "nobody waits any more");
+        store.forget(&name(1));
+        assert_eq!(store.known(&name(1)), Known::default());
         assert!(store.is_empty());
     }
 

@@ -1,0 +1,102 @@
+//! Interim responses (1xx; RFC 9110 §15.2), sent and received.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::{HeaderMap, Response, header};
+
+use super::error::Error;
+use super::message;
+use super::stream::WeakStream;
+
+/// The interim responses (1xx, such as 103 Early Hints) that came before a
+/// response, among its extensions if there were any.
+#[derive(Clone, Debug)]
+pub struct Interim(pub(super) Arc<[Response<()>]>);
+
+impl Interim {
+    /// In the order in which they came.
+    #[must_use]
+    pub fn responses(&self) -> &[Response<()>] {
+        &self.0
+    }
+}
+
+/// What to do with interim responses as they arrive: among the extensions of a
+/// request of the client.
+///
+/// ```
+/// use clearway::http::OnInterim;
+///
+/// let mut request = http::Request::get("https://localhost/").body(())?;
+/// request.extensions_mut().insert(OnInterim::new(|interim| {
+///     println!("{}: {:?}", interim.status(), interim.headers().get("link"));
+/// }));
+/// # Ok::<(), http::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct OnInterim(Arc<dyn Fn(&Response<()>) + Send + Sync>);
+
+impl OnInterim {
+    /// Calls `hook` with each, in order, in the task that awaits the response: be
+    /// quick.
+    #[must_use]
+    pub fn new(hook: impl Fn(&Response<()>) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(hook))
+    }
+
+    pub(super) fn call(&self, interim: &Response<()>) {
+        (self.0)(interim);
+    }
+}
+
+impl fmt::Debug for OnInterim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnInterim")
+    }
+}
+
+/// Sends interim responses, such as 103 Early Hints: among the extensions of every
+/// request that a server hands to its service. 100 (Continue) is sent by itself
+/// when a client waits for it and the body is first asked for.
+///
+/// ```
+/// use axum::Extension;
+/// use clearway::http::InterimSender;
+///
+/// async fn page(Extension(interim): Extension<InterimSender>) -> &'static str {
+///     let hints = http::Response::builder()
+///         .status(103)
+///         .header("link", "</style.css>; rel=preload; as=style");
+///     // A hint that cannot be sent is none.
+///     let _ = interim.send(hints.body(()).expect("a valid response"));
+///     "… what takes a while to make"
+/// }
+/// # let _: axum::Router = axum::Router::new().route("/", axum::routing::get(page));
+/// ```
+#[derive(Clone, Debug)]
+pub struct InterimSender(WeakStream);
+
+impl InterimSender {
+    pub(super) fn new(stream: WeakStream) -> Self {
+        Self(stream)
+    }
+
+    /// Sends one now, ahead of the final response.
+    ///
+    /// # Errors
+    /// [`Error::Unsendable`] if its status is not 1xx (101 is not HTTP/3's), if the
+    /// final response has begun or the exchange is over, or if the client's flow
+    /// control leaves no room now.
+    pub fn send(&self, response: Response<()>) -> Result<(), Error> {
+        let (parts, ()) = response.into_parts();
+        self.0.inform(&message::response_head(parts))
+    }
+}
+
+/// Whether the sender of these fields waits for 100 (Continue) before it sends the
+/// body (RFC 9110 §10.1.1).
+pub(super) fn expects_continue(headers: &HeaderMap) -> bool {
+    let expect = headers.get(header::EXPECT).map(http::HeaderValue::as_bytes);
+    expect.is_some_and(|expect| expect.eq_ignore_ascii_case(b"100-continue"))
+}

@@ -1,0 +1,230 @@
+//! Connections to servers: made when they are needed, kept and shared.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use clearway_http3::Code;
+use http::Uri;
+use http::uri::Authority;
+use tokio::sync::{OwnedMutexGuard, watch};
+
+use super::error::Error;
+use crate::connection::Connection;
+use crate::endpoint::{Endpoint, Race};
+
+/// The port of `https` URLs that name none (RFC 9110 §4.2.2).
+const HTTPS: u16 = 443;
+
+/// Host and port.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Origin {
+    pub(super) host: String,
+    pub(super) port: u16,
+}
+
+impl Origin {
+    pub(super) fn new(host: &str, port: u16) -> Self {
+        let host = host.trim_matches(['[', ']']).to_ascii_lowercase();
+        Self { host, port }
+    }
+
+    pub(super) fn of(uri: &Uri) -> Result<Self, Error> {
+        let bad = |why| Error::Url(uri.to_string(), why);
+        if uri.scheme_str().is_some_and(|scheme| scheme != "https") {
+            return Err(bad("HTTP/3 is for https URLs"));
+        }
+        let host = uri.authority().map(Authority::host);
+        let host = host.filter(|host| !host.is_empty());
+        let host = host.ok_or_else(|| bad("it names no host; write https://HOST/PATH"))?;
+        Ok(Self::new(host, uri.port_u16().unwrap_or(HTTPS)))
+    }
+}
+
+/// Where an origin is to be found, if not where the resolver says.
+#[derive(Clone, Debug)]
+enum Route {
+    At(Vec<SocketAddr>),
+    Like(Origin),
+}
+
+/// The connections of one client, one to each server.
+#[derive(Debug)]
+pub(super) struct Pool {
+    endpoint: Endpoint,
+    servers: Mutex<HashMap<Origin, Arc<Server>>>,
+    routes: Mutex<HashMap<Origin, Route>>,
+}
+
+/// The connection to one server.
+#[derive(Debug, Default)]
+struct Server {
+    /// Whoever needs one first makes it; the others wait.
+    kept: Arc<tokio::sync::Mutex<Option<Connection>>>,
+    /// For early requests, while it is being made.
+    early: watch::Sender<Option<Way>>,
+}
+
+/// How the attempts to connect ended; `None` before.
+type Outcome = Option<Result<Connection, Error>>;
+
+/// A connection to send a request on.
+#[derive(Clone, Debug)]
+pub(super) struct Way {
+    pub(super) connection: Connection,
+    /// Attempts to connect that are still under way.
+    race: Option<watch::Receiver<Outcome>>,
+}
+
+impl Way {
+    fn complete(connection: Connection) -> Self {
+        Self {
+            connection,
+            race: None,
+        }
+    }
+
+    /// What the attempts to connect led to, if this way was one of them.
+    pub(super) async fn outcome(self) -> Outcome {
+        let mut race = self.race?;
+        let outcome = race.wait_for(Option::is_some).await;
+        // Who would tell is gone only if the runtime is.
+        outcome.ok()?.clone()
+    }
+}
+
+impl Pool {
+    pub(super) fn new(endpoint: Endpoint) -> Self {
+        Self {
+            endpoint,
+            servers: Mutex::default(),
+            routes: Mutex::default(),
+        }
+    }
+
+    pub(super) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// Connections to `origin` go to one of these addresses.
+    pub(super) fn resolve(&self, origin: Origin, addresses: Vec<SocketAddr>) {
+        lock(&self.routes).insert(origin, Route::At(addresses));
+    }
+
+    /// Connections to `origin` go where those to `other` go.
+    pub(super) fn connect_to(&self, origin: Origin, other: Origin) {
+        lock(&self.routes).insert(origin, Route::Like(other));
+    }
+
+    /// The connection to a server that is open already, or a new one. With `early`
+    /// it may be one whose handshake has only begun, for early data.
+    ///
+    /// # Errors
+    /// If the host has no address or no connection comes about.
+    pub(super) async fn way(&self, origin: &Origin, early: bool) -> Result<Way, Error> {
+        let server = lock(&self.servers)
+            .entry(origin.clone())
+            .or_default()
+            .clone();
+        let mut begun = server.early.subscribe();
+        let mut kept = tokio::select! {
+            biased;
+            Ok(way) = begun.wait_for(Option::is_some), if early => {
+                if let Some(way) = &*way {
+                    return Ok(way.clone());
+                }
+                // `wait_for` has seen that there is one.
+                return Err(Error::Rejected);
+            }
+            kept = server.kept.clone().lock_owned() => kept,
+        };
+        if let Some(connection) = &*kept
+            && connection.takes_requests()
+        {
+            return Ok(Way::complete(connection.clone()));
+        }
+        let addresses = self.addresses(origin).await?;
+        let race = Race::begin(&self.endpoint, addresses, &origin.host);
+        let first = race.first().filter(|first| first.takes_early_requests());
+        if early && let Some(connection) = first.cloned() {
+            let (tell, hear) = watch::channel(None);
+            let way = Way {
+                connection,
+                race: Some(hear),
+            };
+            server.early.send_replace(Some(way.clone()));
+            tokio::spawn(settle(race, origin.clone(), server, kept, tell));
+            return Ok(way);
+        }
+        let connection = race.finish().await.map_err(|cause| failed(origin, cause))?;
+        *kept = Some(connection.clone());
+        Ok(Way::complete(connection))
+    }
+
+    async fn addresses(&self, origin: &Origin) -> Result<Vec<SocketAddr>, Error> {
+        let Origin { host, port } = match self.routed(origin) {
+            Route::At(addresses) => return Ok(addresses),
+            Route::Like(origin) => origin,
+        };
+        if let Ok(ip) = host.parse::<IpAddr>() {
+            return Ok(vec![SocketAddr::new(ip, port)]);
+        }
+        match tokio::net::lookup_host((host.as_str(), port)).await {
+            Ok(found) => Ok(found.collect()),
+            Err(cause) => Err(Error::Resolve {
+                cause: Arc::new(cause),
+                host: host.clone(),
+            }),
+        }
+    }
+
+    /// Addresses that were given for the origin, or for the one it is like; else
+    /// the one to resolve.
+    fn routed(&self, origin: &Origin) -> Route {
+        let routes = lock(&self.routes);
+        match routes.get(origin) {
+            None => Route::Like(origin.clone()),
+            Some(Route::At(addresses)) => Route::At(addresses.clone()),
+            Some(Route::Like(other)) => match routes.get(other) {
+                Some(Route::At(addresses)) => Route::At(addresses.clone()),
+                // One step is enough: two that are like each other are nowhere.
+                Some(Route::Like(_)) | None => Route::Like(other.clone()),
+            },
+        }
+    }
+}
+
+/// Waits for the attempts to connect while early requests are under way on the
+/// first of them.
+async fn settle(
+    race: Race,
+    origin: Origin,
+    server: Arc<Server>,
+    mut kept: OwnedMutexGuard<Option<Connection>>,
+    tell: watch::Sender<Outcome>,
+) {
+    let first = race.first().cloned();
+    let result = race.finish().await.map_err(|cause| failed(&origin, cause));
+    let winner = result.as_ref().ok();
+    if let Some(first) = first
+        && winner.is_none_or(|winner| winner.id() != first.id())
+    {
+        // Its early requests go elsewhere.
+        first.close(Code::NO_ERROR.0, b"");
+    }
+    *kept = winner.cloned();
+    server.early.send_replace(None);
+    tell.send_replace(Some(result));
+}
+
+fn failed(origin: &Origin, cause: crate::error::ConnectAnyError) -> Error {
+    let Origin { host, port } = origin;
+    Error::Connect {
+        authority: format!("{host}:{port}"),
+        cause,
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
