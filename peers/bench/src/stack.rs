@@ -41,6 +41,7 @@ pub(crate) fn found(programs: Option<PathBuf>, tuned: bool) -> Result<Vec<Stack>
         stack("quinn", ours.with_file_name("peer-h3-quinn"), true),
         stack("s2n-quic", ours.with_file_name("peer-s2n-quic"), false),
         stack("quic-go", others.join("peer-quic-go"), true),
+        stack("tokio-quiche", others.join("peer-tokio-quiche"), true),
     ];
     stacks.retain(|stack| {
         let built = stack.program.exists();
@@ -54,6 +55,7 @@ pub(crate) fn found(programs: Option<PathBuf>, tuned: bool) -> Result<Vec<Stack>
             ("quinn", "quinn tuned"),
             ("s2n-quic", "s2n-quic tuned"),
             ("quic-go", "quic-go tuned"),
+            ("tokio-quiche", "tokio-quiche tuned"),
         ];
         for (name, tuned) in names {
             let rival = stacks.iter().find(|stack| stack.name == name).cloned();

@@ -1,11 +1,11 @@
 //! The client: connects, has a transfer done, and again if a second connection is wanted.
 
-use std::{process::ExitCode, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context, Result};
 
 use crate::{
-    Session, Stack, Start, UNSUPPORTED, Unsupported, load,
+    Session, Stack, Start, load,
     options::Get,
     pattern,
     report::{Facts, Run},
@@ -39,19 +39,6 @@ pub async fn run<S: Stack>(options: Get) -> Result<()> {
     run.peer = S::PEER;
     run.gbps = run.bytes as f64 * 8e-9 / run.seconds.max(f64::MIN_POSITIVE);
     run.print(options.json)
-}
-
-/// The exit code for an outcome; says what was wrong.
-#[must_use]
-pub fn exit(program: &str, outcome: Result<()>) -> ExitCode {
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{program}: {error:#}");
-            let unsupported = error.downcast_ref::<Unsupported>().is_some();
-            ExitCode::from(if unsupported { UNSUPPORTED } else { 1 })
-        }
-    }
 }
 
 /// All connections wanted.

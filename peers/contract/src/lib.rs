@@ -9,7 +9,8 @@
 //! | [`answer`] | verifying one answer |
 //! | [`transfer`] | a connection's requests |
 //! | [`load`] | handshakes by the second, idle connections by the thousand |
-//! | [`client`] | the client program |
+//! | [`client`] | what a client does |
+//! | [`program`] | the program around both roles |
 //! | [`report`] | the JSON that programs print |
 
 pub mod answer;
@@ -17,6 +18,7 @@ pub mod client;
 pub mod load;
 pub mod options;
 pub mod pattern;
+pub mod program;
 pub mod report;
 pub mod transfer;
 

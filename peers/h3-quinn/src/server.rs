@@ -7,66 +7,51 @@ use bytes::{Buf, Bytes};
 use contract::{
     H3,
     options::Serve,
-    pattern::{self, HEADER, pattern},
+    pattern::{self, pattern},
     report::{Closed, announce},
 };
 use h3::{quic::BidiStream, server::RequestStream};
 use peer_quinn::{
-    tls,
+    host::{Guest, Host, Terms},
+    raw::{Tally, answer_all},
     transport::Transport,
-    witness::{Witness, Witnessed},
 };
-use quinn::{Connection, Incoming, RecvStream, SendStream, ServerConfig, VarInt, crypto};
-
-/// Application error code of a raw request shorter than its header.
-const MALFORMED: VarInt = VarInt::from_u32(1);
+use quinn::Connection;
 
 /// Serves until killed.
 pub(crate) async fn run(options: Serve) -> Result<()> {
     pattern::prepare();
-    let alpn = if options.raw { pattern::ALPN } else { H3 };
-    let tls = tls::server(alpn, &options.cert, &options.key, options.zero_rtt)?;
-    let tls: Arc<dyn crypto::ServerConfig> = Arc::new(tls);
-    let mut config = ServerConfig::with_crypto(Arc::clone(&tls));
+    let terms = Terms {
+        alpn: if options.raw { pattern::ALPN } else { H3 },
+        cert: &options.cert,
+        key: &options.key,
+        retry: options.retry,
+        early: options.zero_rtt,
+        witnessed: options.json,
+    };
     let transport = Transport::new(options.tuning.window, options.tuning.socket_buffer);
-    config.transport_config(transport.config());
-    let endpoint = transport.endpoint(options.listen, Some(config.clone()))?;
-    announce(endpoint.local_addr()?)?;
-    while let Some(incoming) = endpoint.accept().await {
-        if options.retry && !incoming.remote_address_validated() {
-            if let Err(error) = incoming.retry() {
-                eprintln!("peer-h3-quinn: {error}");
-            }
-            continue;
-        }
-        let mut config = config.clone();
-        let witness = Arc::new(Witness::default());
-        // A server that need not report is measured as quinn is.
-        if options.json {
-            config.crypto = Arc::new(Witnessed::new(Arc::clone(&tls), Arc::clone(&witness)));
-        }
-        let options = options.clone();
-        tokio::spawn(async move { visit(incoming, config, &witness, &options).await });
-    }
+    let host = Host::new(terms, &transport, options.listen)?;
+    announce(host.local_addr()?)?;
+    host.serve(|guest| visit(guest, options.raw, options.json))
+        .await;
     Ok(())
 }
 
 /// One client, from its first packet to the report.
-async fn visit(incoming: Incoming, config: ServerConfig, witness: &Witness, options: &Serve) {
-    // Of validated clients, those with a Retry token may not be sent another one.
-    let retried = !incoming.may_retry();
-    let cause = match accept(incoming, config, options.zero_rtt).await {
+async fn visit(guest: Guest, raw: bool, json: bool) {
+    let (retried, witness) = (guest.retried(), guest.witness());
+    let cause = match guest.accept().await {
+        Ok(connection) if raw => answer_all(&connection, &Arc::new(Tally::default()))
+            .await
+            .to_string(),
         Ok(connection) => {
-            let served = match options.raw {
-                true => raw(&connection).await,
-                false => http(&connection).await,
-            };
+            let served = http(&connection).await;
             let closed = connection.closed().await;
             served.map_or_else(|error| format!("{error:#}"), |()| closed.to_string())
         }
         Err(error) => error.to_string(),
     };
-    if options.json {
+    if json {
         Closed {
             retried: Some(retried),
             zero_rtt_accepted: Some(witness.early_keys()),
@@ -77,49 +62,6 @@ async fn visit(incoming: Incoming, config: ServerConfig, witness: &Witness, opti
         }
         .print();
     }
-}
-
-/// The connection: once its handshake is done, or at once if early data is to be answered.
-async fn accept(
-    incoming: Incoming,
-    config: ServerConfig,
-    early: bool,
-) -> Result<Connection, quinn::ConnectionError> {
-    let connecting = incoming.accept_with(Arc::new(config))?;
-    if !early {
-        return connecting.await;
-    }
-    match connecting.into_0rtt() {
-        Ok((connection, _)) => Ok(connection),
-        Err(connecting) => connecting.await,
-    }
-}
-
-async fn raw(connection: &Connection) -> Result<()> {
-    // The connection's end is told by its cause.
-    while let Ok((send, receive)) = connection.accept_bi().await {
-        tokio::spawn(async move { answer_raw(send, receive).await });
-    }
-    Ok(())
-}
-
-/// One raw request, read to its FIN, then answered.
-async fn answer_raw(mut send: SendStream, mut receive: RecvStream) -> Result<()> {
-    let mut header = [0; HEADER];
-    if receive.read_exact(&mut header).await.is_err() {
-        send.reset(MALFORMED)?;
-        return Ok(());
-    }
-    while receive.read_chunk(usize::MAX, false).await?.is_some() {}
-    let wanted = u64::from_be_bytes(header);
-    let mut offset = 0;
-    while offset < wanted {
-        let piece = pattern(offset, wanted - offset);
-        offset += piece.len() as u64;
-        send.write_chunk(piece).await?;
-    }
-    send.finish()?;
-    Ok(())
 }
 
 async fn http(connection: &Connection) -> Result<()> {

@@ -99,6 +99,7 @@ fn http3_matrix(arguments: &Arguments) -> Result<Table> {
         program("quinn+h3", ours.with_file_name("peer-h3-quinn")),
         program("quic-go", others.join("peer-quic-go")),
         program("aioquic", others.join("peer-aioquic")),
+        program("tokio-quiche", others.join("peer-tokio-quiche")),
     ];
     peers.retain(|peer| {
         arguments.peers.is_empty() || arguments.peers.iter().any(|name| name == peer.name)

@@ -1,32 +1,20 @@
 //! The server: answers clearway-raw requests until it is killed.
 
-use std::{
-    io::{Write, stdout},
-    net::SocketAddr,
-    path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
-};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use anyhow::Result;
 use clap::Args;
-use quinn::{
-    Connection, Incoming, RecvStream, SendStream, ServerConfig, VarInt, WriteError, crypto,
+use contract::{
+    pattern,
+    report::{announce, say},
 };
-
-use contract::pattern::{self, HEADER};
 use peer_quinn::{
-    tls,
+    host::{Guest, Host, Terms},
+    raw::{Tally, answer_all},
     transport::Transport,
-    witness::{Witness, Witnessed},
 };
 
 use crate::report::{Closed, PEER};
-
-/// Application error code of a request shorter than its header.
-const MALFORMED: VarInt = VarInt::from_u32(1);
 
 /// Command-line options of a server.
 #[derive(Debug, Args)]
@@ -59,58 +47,25 @@ pub(crate) struct Options {
 /// Serves until killed.
 pub(crate) async fn run(options: Options) -> Result<()> {
     pattern::prepare();
-    let tls = tls::server(pattern::ALPN, &options.cert, &options.key, options.zero_rtt)?;
-    let tls: Arc<dyn crypto::ServerConfig> = Arc::new(tls);
-    let mut config = ServerConfig::with_crypto(Arc::clone(&tls));
-    config.transport_config(options.transport.config());
-    let endpoint = options
-        .transport
-        .endpoint(options.listen, Some(config.clone()))?;
-    announce(endpoint.local_addr()?)?;
-    while let Some(incoming) = endpoint.accept().await {
-        if options.retry && !incoming.remote_address_validated() {
-            if let Err(error) = incoming.retry() {
-                eprintln!("peer-quinn: {error}");
-            }
-            continue;
-        }
-        let mut config = config.clone();
-        let witness = Arc::new(Witness::default());
-        // A server that need not report is measured as quinn is.
-        if options.json {
-            config.crypto = Arc::new(Witnessed::new(Arc::clone(&tls), Arc::clone(&witness)));
-        }
-        tokio::spawn(visit(
-            incoming,
-            config,
-            witness,
-            options.zero_rtt,
-            options.json,
-        ));
-    }
+    let terms = Terms {
+        alpn: pattern::ALPN,
+        cert: &options.cert,
+        key: &options.key,
+        retry: options.retry,
+        early: options.zero_rtt,
+        witnessed: options.json,
+    };
+    let host = Host::new(terms, &options.transport, options.listen)?;
+    announce(host.local_addr()?)?;
+    host.serve(|guest| visit(guest, options.json)).await;
     Ok(())
 }
 
-/// Tells whoever started this server that it is ready, and where.
-fn announce(local: SocketAddr) -> Result<()> {
-    let mut stdout = stdout().lock();
-    writeln!(stdout, "listening on {local}")?;
-    Ok(stdout.flush()?)
-}
-
 /// One client, from its first packet to the report.
-async fn visit(
-    incoming: Incoming,
-    config: ServerConfig,
-    witness: Arc<Witness>,
-    early: bool,
-    json: bool,
-) {
-    let first = incoming.remote_address();
-    // Of validated clients, those with a Retry token may not be sent another one.
-    let retried = !incoming.may_retry();
+async fn visit(guest: Guest, json: bool) {
+    let (first, retried, witness) = (guest.remote_address(), guest.retried(), guest.witness());
     let tally = Arc::new(Tally::default());
-    let (last, cause) = match accept(incoming, config, early).await {
+    let (last, cause) = match guest.accept().await {
         Ok(connection) => {
             let cause = answer_all(&connection, &tally).await;
             (connection.remote_address(), cause)
@@ -124,9 +79,9 @@ async fn visit(
         peer: PEER,
         event: "closed",
         remote: last.to_string(),
-        sent: tally.sent.load(Relaxed),
-        received: tally.received.load(Relaxed),
-        requests: tally.requests.load(Relaxed),
+        sent: tally.sent(),
+        received: tally.received(),
+        requests: tally.requests(),
         retried,
         zero_rtt_accepted: witness.early_keys(),
         migrated: last != first,
@@ -135,72 +90,7 @@ async fn visit(
         cause: cause.to_string(),
     };
     if let Ok(line) = serde_json::to_string(&closed) {
-        println!("{line}");
+        // A reader that is gone is no reason to end.
+        let _ = say(&line);
     }
-}
-
-/// The connection: once its handshake is done, or at once if early data is to be answered.
-async fn accept(
-    incoming: Incoming,
-    config: ServerConfig,
-    early: bool,
-) -> Result<Connection, quinn::ConnectionError> {
-    let connecting = incoming.accept_with(Arc::new(config))?;
-    if !early {
-        return connecting.await;
-    }
-    match connecting.into_0rtt() {
-        Ok((connection, _)) => Ok(connection),
-        Err(connecting) => connecting.await,
-    }
-}
-
-/// What one connection moved.
-#[derive(Debug, Default)]
-struct Tally {
-    sent: AtomicU64,
-    received: AtomicU64,
-    requests: AtomicU64,
-}
-
-/// Answers every stream until the connection ends; returns why it did.
-async fn answer_all(connection: &Connection, tally: &Arc<Tally>) -> quinn::ConnectionError {
-    loop {
-        match connection.accept_bi().await {
-            Ok((send, receive)) => {
-                let tally = Arc::clone(tally);
-                // A stream's end concerns that stream alone; the connection's shows above.
-                tokio::spawn(async move { answer(send, receive, &tally).await });
-            }
-            Err(cause) => return cause,
-        }
-    }
-}
-
-/// One request, read to its FIN, then answered.
-async fn answer(mut send: SendStream, mut receive: RecvStream, tally: &Tally) -> Result<()> {
-    let mut header = [0; HEADER];
-    if receive.read_exact(&mut header).await.is_err() {
-        send.reset(MALFORMED)?;
-        return Ok(());
-    }
-    while let Some(chunk) = receive.read_chunk(usize::MAX, false).await? {
-        tally.received.fetch_add(chunk.bytes.len() as u64, Relaxed);
-    }
-    tally.requests.fetch_add(1, Relaxed);
-    let wanted = u64::from_be_bytes(header);
-    let mut offset = 0;
-    while offset < wanted {
-        let piece = pattern::pattern(offset, wanted - offset);
-        let length = piece.len() as u64;
-        match send.write_chunk(piece).await {
-            Ok(()) => offset += length,
-            // The client has seen enough, as a timed run does.
-            Err(WriteError::Stopped(_)) => return Ok(()),
-            Err(error) => return Err(error.into()),
-        }
-        tally.sent.fetch_add(length, Relaxed);
-    }
-    send.finish()?;
-    Ok(())
 }
