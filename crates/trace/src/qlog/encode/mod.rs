@@ -88,7 +88,7 @@ fn data(json: &mut Json<'_>, data: &EventData, dialect: Dialect) {
             Dialect::Qvis => json.text("chosen_alpn", chosen),
         },
         EventData::PacketSent(it) | EventData::PacketReceived(it) => {
-            packet::packet(json, it, dialect)
+            packet::packet(json, it, dialect);
         }
         EventData::PacketDropped {
             kind,
