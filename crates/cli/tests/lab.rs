@@ -118,6 +118,57 @@ fn a_mistake_says_where_it_is() {
 }
 
 #[test]
+fn each_kind_of_mistake_has_its_file_its_line_and_what_would_be_right() {
+    let dir = place("mistakes");
+    let cases = [
+        (
+            "duration =",
+            "durration =",
+            "3:1: there is no setting \"durration\"; did you mean duration?",
+        ),
+        (
+            "bytes =",
+            "byte =",
+            "9:1: [[flows]] has no setting \"byte\"; did you mean bytes?",
+        ),
+        (
+            "rate=10M",
+            "rate=-10M",
+            "6:8: bad rate \"-10M\": it is negative; write bits per second such as 100M",
+        ),
+        (
+            "queue=25",
+            "queue=500B",
+            "6:8: queue \"500B\" is impossible: 500 bytes hold no packet of 1480; write packets such as 250",
+        ),
+        (
+            "rate=10M",
+            "trace=nowhere.trace",
+            "6:8: bad trace \"nowhere.trace\": it cannot be read: No such file or directory (os error 2); \
+             write the path of a file with a millisecond per line",
+        ),
+    ];
+    for (number, (from, to, said)) in cases.into_iter().enumerate() {
+        let file = dir.join(format!("{number}.toml"));
+        assert!(SMALL.contains(from), "{from}");
+        let text = SMALL.replace("WITHIN", "20s").replacen(from, to, 1);
+        fs::write(&file, text).unwrap();
+        let name = file.to_str().unwrap();
+        let expected = format!("{name}:{said}");
+        let lab: &[&str] = &["lab", "run", name];
+        let ports = ["--listen", "127.0.0.1:0", "--to", "127.0.0.1:9"];
+        let relay = [&["relay", name][..], &ports].concat();
+        for arguments in [lab, &relay] {
+            let output = clearway(arguments);
+            assert_eq!(output.status.code(), Some(2), "{to}");
+            let words = stderr(&output);
+            assert!(words.contains(&expected), "{words}");
+            assert!(output.stdout.is_empty());
+        }
+    }
+}
+
+#[test]
 fn traces_captures_and_reports_are_written_and_can_be_diagnosed() {
     let (dir, file) = small("traces", "20s");
     let at = |name: &str| dir.join(name).to_str().unwrap().to_owned();

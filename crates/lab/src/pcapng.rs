@@ -2,6 +2,11 @@
 //! a Decryption Secrets Block (draft-ietf-opsawg-pcapng).
 //!
 //! IP and UDP headers are made up around the datagrams, with their checksums.
+//!
+//! A capture is taken at one host, as tcpdump takes it there. With both hosts in
+//! one file each datagram would be there twice, the arrivals behind what was sent
+//! meanwhile, and a reader that expands truncated packet numbers by the largest it
+//! has seen (RFC 9000 §A.3) gets those of the arrivals wrong and decrypts nothing.
 
 use core::net::{IpAddr, SocketAddr};
 use std::cell::RefCell;
@@ -9,6 +14,7 @@ use std::rc::Rc;
 
 use clearway_links::{Direction, Packet};
 
+use crate::stack::Role;
 use crate::world::{Fate, Sighting, Tap};
 
 /// Section Header Block (§4.1).
@@ -34,22 +40,32 @@ const OPT_COMMENT: u16 = 1;
 const OPT_IF_NAME: u16 = 2;
 const OPT_IF_TSRESOL: u16 = 9;
 
-/// Interfaces: the host that sent or received.
-const AT_CLIENT: u32 = 0;
-const AT_SERVER: u32 = 1;
-
 /// A capture under way: give a clone to a world as its tap, and ask the other
 /// for [`Capture::finish`] afterwards.
-#[derive(Clone, Debug, Default)]
-pub struct Capture(Rc<RefCell<Vec<u8>>>);
+#[derive(Clone, Debug)]
+pub struct Capture {
+    host: Role,
+    packets: Rc<RefCell<Vec<u8>>>,
+}
 
 impl Tap for Capture {
     fn see(&mut self, sighting: &Sighting<'_>) {
-        write_packet(&mut self.0.borrow_mut(), sighting);
+        if host(sighting) == self.host {
+            write_packet(&mut self.packets.borrow_mut(), sighting);
+        }
     }
 }
 
 impl Capture {
+    /// Of what the hosts of this role send and receive.
+    #[must_use]
+    pub fn at(host: Role) -> Self {
+        Self {
+            host,
+            packets: Rc::default(),
+        }
+    }
+
     /// The file: everything captured, with `secrets` in the format of
     /// `SSLKEYLOGFILE`.
     #[must_use]
@@ -62,17 +78,19 @@ impl Capture {
             // The section's length is not known.
             body.extend(u64::MAX.to_le_bytes());
         });
-        for name in ["client", "server"] {
-            block(&mut out, INTERFACE, |body| {
-                body.extend(LINKTYPE_RAW.to_le_bytes());
-                body.extend(0_u16.to_le_bytes());
-                // No packet is cut off.
-                body.extend(0_u32.to_le_bytes());
-                option(body, OPT_IF_NAME, name.as_bytes());
-                option(body, OPT_IF_TSRESOL, &[NANOSECONDS]);
-                option(body, OPT_END, &[]);
-            });
-        }
+        let name: &[u8] = match self.host {
+            Role::Client => b"client",
+            Role::Server => b"server",
+        };
+        block(&mut out, INTERFACE, |body| {
+            body.extend(LINKTYPE_RAW.to_le_bytes());
+            body.extend(0_u16.to_le_bytes());
+            // No packet is cut off.
+            body.extend(0_u32.to_le_bytes());
+            option(body, OPT_IF_NAME, name);
+            option(body, OPT_IF_TSRESOL, &[NANOSECONDS]);
+            option(body, OPT_END, &[]);
+        });
         if !secrets.is_empty() {
             block(&mut out, SECRETS, |body| {
                 body.extend(TLS_KEY_LOG.to_le_bytes());
@@ -81,18 +99,22 @@ impl Capture {
                 pad(body);
             });
         }
-        out.extend_from_slice(&self.0.borrow());
+        out.extend_from_slice(&self.packets.borrow());
         out
     }
 }
 
+/// Where it was seen.
+const fn host(sighting: &Sighting<'_>) -> Role {
+    match (sighting.direction, sighting.fate) {
+        (Direction::Up, Fate::Arrived)
+        | (Direction::Down, Fate::Sent | Fate::QueueFull | Fate::Dropped) => Role::Server,
+        (Direction::Down, Fate::Arrived)
+        | (Direction::Up, Fate::Sent | Fate::QueueFull | Fate::Dropped) => Role::Client,
+    }
+}
+
 fn write_packet(out: &mut Vec<u8>, sighting: &Sighting<'_>) {
-    let interface = match (sighting.direction, sighting.fate) {
-        (Direction::Up, Fate::Arrived) => AT_SERVER,
-        (Direction::Up, Fate::Sent | Fate::QueueFull | Fate::Dropped) => AT_CLIENT,
-        (Direction::Down, Fate::Arrived) => AT_CLIENT,
-        (Direction::Down, Fate::Sent | Fate::QueueFull | Fate::Dropped) => AT_SERVER,
-    };
     let comment = match sighting.fate {
         Fate::Sent | Fate::Arrived => None,
         Fate::QueueFull => Some("dropped: the queue was full"),
@@ -101,7 +123,8 @@ fn write_packet(out: &mut Vec<u8>, sighting: &Sighting<'_>) {
     let bytes = ip_packet(sighting.packet);
     let nanos = sighting.at.as_nanos() + crate::stack::UNIX_ORIGIN * 1_000_000_000;
     block(out, PACKET, |body| {
-        body.extend(interface.to_le_bytes());
+        // The only interface.
+        body.extend(0_u32.to_le_bytes());
         body.extend(((nanos >> 32) as u32).to_le_bytes());
         body.extend((nanos as u32).to_le_bytes());
         body.extend((bytes.len() as u32).to_le_bytes());
@@ -224,8 +247,8 @@ mod tests {
         u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap())
     }
 
-    fn capture(fate: Fate) -> Vec<u8> {
-        let mut capture = Capture::default();
+    fn capture(host: Role, fate: Fate) -> Vec<u8> {
+        let mut capture = Capture::at(host);
         let packet = Packet::new(
             ([10, 2, 0, 1], 5000).into(),
             ([10, 1, 0, 1], 443).into(),
@@ -242,7 +265,7 @@ mod tests {
 
     #[test]
     fn blocks_are_well_formed_and_the_secrets_come_first() {
-        let file = capture(Fate::QueueFull);
+        let file = capture(Role::Client, Fate::QueueFull);
         let mut kinds = Vec::new();
         let mut at = 0;
         while at < file.len() {
@@ -253,10 +276,20 @@ mod tests {
             at += length;
         }
         assert_eq!(at, file.len());
-        assert_eq!(kinds, [SECTION, INTERFACE, INTERFACE, SECRETS, PACKET]);
+        assert_eq!(kinds, [SECTION, INTERFACE, SECRETS, PACKET]);
         let text = String::from_utf8_lossy(&file);
         assert!(text.contains("LABEL 00 11"));
         assert!(text.contains("the queue was full"));
+    }
+
+    #[test]
+    fn a_host_sees_what_it_sends_and_what_reaches_it() {
+        let empty = Capture::at(Role::Client).finish("LABEL 00 11\n").len();
+        let seen = |host, fate| capture(host, fate).len() > empty;
+        assert!(seen(Role::Client, Fate::Sent));
+        assert!(!seen(Role::Client, Fate::Arrived));
+        assert!(seen(Role::Server, Fate::Arrived));
+        assert!(!seen(Role::Server, Fate::Sent));
     }
 
     #[test]

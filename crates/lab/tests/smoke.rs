@@ -10,7 +10,7 @@ use std::rc::Rc;
 use clearway_lab::measure::metric;
 use clearway_lab::run::{Extras, Group, Plan, Row, Settings, Task, judge, run_all, run_case};
 use clearway_lab::scenario::{Case, Scenario, Size, find};
-use clearway_lab::stack::{Birth, Clearway, ClearwayFactory, Stack, StackFactory};
+use clearway_lab::stack::{Birth, Clearway, ClearwayFactory, Role, Stack, StackFactory};
 
 /// The catalogue's scenario with a transfer of this size.
 fn shrunk(name: &str, bytes: &str) -> Vec<Case> {
@@ -85,7 +85,7 @@ fn a_run_that_is_watched_is_the_same_run() {
     let plain = run_case(case, 3, Extras::default());
     let watched = Extras {
         detect: true,
-        tap: Some(Box::new(clearway_lab::pcapng::Capture::default())),
+        tap: Some(Box::new(clearway_lab::pcapng::Capture::at(Role::Server))),
         secrets: Some(clearway_lab::stack::Secrets::default()),
         ..Extras::default()
     };

@@ -99,7 +99,8 @@ pub(crate) struct Run {
     pub(super) scenarios: Vec<String>,
     #[command(flatten)]
     pub(super) extent: Extent,
-    /// Write the packets of the first run, readable with their secrets.
+    /// Write the packets of the first run as the end with the bulk sends and
+    /// receives them, readable with their secrets.
     #[arg(long, value_name = "FILE")]
     pub(super) pcap: Option<PathBuf>,
     /// Write a qlog file for each end of every run.

@@ -101,7 +101,8 @@ impl Watches {
         if let Some((captured, file)) = &self.capture
             && captured == task
         {
-            let (capture, secrets) = (Capture::default(), Secrets::default());
+            let capture = Capture::at(self.senders[task.case]);
+            let secrets = Secrets::default();
             extras.tap = Some(Box::new(capture.clone()));
             extras.secrets = Some(secrets.clone());
             let (file, broken) = (file.clone(), self.broken.clone());

@@ -64,6 +64,9 @@ metrics! {
         let link = link(run);
         Some((link.dropped_queue + link.dropped_aqm + link.dropped_policer) as f64)
     };
+    dropped Number "packets that the bulk's direction dropped, for whatever reason" |run| {
+        Some(link(run).dropped() as f64)
+    };
     marks Number "packets that the bulk's queue marked" |run| Some(link(run).ce_marked as f64);
     jain Number "fairness among bulk flows after the warm-up" |run| jain(&shares(run));
     share_min Share "the smallest flow's part of all goodput" |run| {

@@ -69,11 +69,16 @@ pub(super) fn suggest(wrong: &str, known: &[&str]) -> String {
     let list = known.join(", ");
     let nearest = known.iter().min_by_key(|name| distance(wrong, name));
     match nearest {
-        Some(name) if distance(wrong, name) <= 1 + name.len() / 3 => {
+        Some(name) if is_near(wrong, name) => {
             format!("did you mean {name}? There are {list}")
         }
         Some(_) | None => format!("there are {list}"),
     }
+}
+
+/// Whether `wrong` is `name` with a slip or two.
+pub(super) fn is_near(wrong: &str, name: &str) -> bool {
+    distance(wrong, name) <= 1 + name.len() / 3
 }
 
 /// Levenshtein's distance.

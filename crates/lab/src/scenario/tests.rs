@@ -65,12 +65,17 @@ fn mistakes_say_where_and_what_would_be_right() {
         (
             "duration",
             "durration",
-            "mine.toml:1:1: duration is missing",
+            "mine.toml:3:1: there is no setting \"durration\"; did you mean duration? Then write duration = \"60s\"",
         ),
         (
             "traffic =",
             "trafic =",
-            "mine.toml:9:1: traffic is missing; write traffic = \"download\"",
+            "mine.toml:10:1: there is no setting \"trafic\"; did you mean traffic? Then write traffic = \"download\"",
+        ),
+        (
+            "duration = \"10s\"",
+            "",
+            "mine.toml:1:1: duration is missing; write duration = \"60s\"",
         ),
         (
             "bytes =",

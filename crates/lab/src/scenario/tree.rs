@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::error::{ScenarioError, Source, suggest};
+use super::error::{ScenarioError, Source, is_near, suggest};
 
 /// A scalar as text, with its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -163,12 +163,27 @@ impl Table {
         key: &'static str,
         example: &str,
     ) -> Result<Leaf, ScenarioError> {
-        let missing = source.error(
-            &(self.span.start..self.span.start),
-            format!("{key} is missing"),
-            format!("write {key} = {example}"),
-        );
-        self.take_leaf(source, key)?.ok_or(missing)
+        if let Some(leaf) = self.take_leaf(source, key)? {
+            return Ok(leaf);
+        }
+        let right = format!("write {key} = {example}");
+        Err(match self.misspelt(key) {
+            Some((name, span)) => source.error(
+                span,
+                format!("there is no setting {name:?}"),
+                format!("did you mean {key}? Then {right}"),
+            ),
+            None => {
+                let begin = self.span.start..self.span.start;
+                source.error(&begin, format!("{key} is missing"), right)
+            }
+        })
+    }
+
+    /// What is there and was probably meant to be `key`.
+    fn misspelt(&self, key: &str) -> Option<(&str, &Range<usize>)> {
+        let mut near = self.entries.iter().filter(|(name, _)| is_near(name, key));
+        near.next().map(|(name, (span, _))| (name.as_str(), span))
     }
 
     /// Everything that is left, whatever its names.
