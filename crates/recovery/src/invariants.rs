@@ -66,3 +66,107 @@ impl<F> Recovery<F> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::congestion::{Algorithm, build};
+    use crate::packet::tests::packet;
+    use crate::pto::PtoContext;
+    use crate::time::Instant;
+    use crate::{Config, PathId, SentInfo};
+
+    const CONFIRMED: PtoContext = PtoContext {
+        handshake_confirmed: true,
+        has_handshake_keys: true,
+        peer_completed_address_validation: true,
+        amplification_blocked: false,
+    };
+
+    /// One ack-eliciting packet of 1200 bytes in flight.
+    fn in_flight(space: Space, context: PtoContext) -> Recovery<()> {
+        let mut recovery = Recovery::new(Config::default(), Instant::ZERO);
+        let controller = build(Algorithm::NewReno, 1200);
+        recovery.add_path(PathId(0), controller, 1200, Instant::ZERO);
+        recovery.set_handshake_state(context, Instant::ZERO);
+        let info = SentInfo {
+            space,
+            path: PathId(0),
+            number: 0,
+            now: Instant::ZERO,
+            size: 1200,
+            ack_eliciting: true,
+            in_flight: true,
+            mtu_probe: false,
+            ect: false,
+        };
+        recovery.on_sent(info, ());
+        recovery.check_invariants();
+        recovery
+    }
+
+    fn data() -> Recovery<()> {
+        in_flight(Space::Data, CONFIRMED)
+    }
+
+    #[test]
+    #[should_panic(expected = "bytes in flight")]
+    fn a_byte_too_many_in_flight_is_noticed() {
+        let mut recovery = data();
+        recovery.paths[0].in_flight += 1;
+        recovery.check_invariants();
+    }
+
+    #[test]
+    #[should_panic(expected = "packets of")]
+    fn a_packet_too_many_in_flight_is_noticed() {
+        let mut recovery = data();
+        recovery.paths[0].packets_in_flight += 1;
+        recovery.check_invariants();
+    }
+
+    #[test]
+    #[should_panic(expected = "ack-eliciting of Data")]
+    fn a_miscounted_ack_eliciting_packet_is_noticed() {
+        let mut recovery = data();
+        recovery.paths[0].spaces[Space::Data.index()].ack_eliciting = 0;
+        recovery.check_invariants();
+    }
+
+    #[test]
+    #[should_panic(expected = "n < ledger.next")]
+    fn an_acknowledgment_of_the_future_is_noticed() {
+        let mut recovery = data();
+        recovery.spaces[Space::Data.index()].largest_acked = Some(1);
+        recovery.check_invariants();
+    }
+
+    #[test]
+    #[should_panic(expected = "is never lost")]
+    fn a_packet_of_no_path_is_noticed() {
+        let mut recovery = data();
+        let mut stray = packet();
+        (stray.path, stray.in_flight) = (PathId(7), false);
+        recovery.spaces[Space::Data.index()].push(1, stray);
+        recovery.check_invariants();
+    }
+
+    #[test]
+    #[should_panic(expected = "Data is discarded")]
+    fn a_packet_without_keys_is_noticed() {
+        let mut recovery = data();
+        recovery.spaces[Space::Data.index()].discarded = true;
+        recovery.check_invariants();
+    }
+
+    /// A server at its limit has no timer, whatever is in flight.
+    #[test]
+    fn an_amplification_blocked_server_needs_no_timer() {
+        let blocked = PtoContext {
+            amplification_blocked: true,
+            ..PtoContext::default()
+        };
+        let recovery = in_flight(Space::Initial, blocked);
+        assert_eq!(recovery.next_timeout(), None);
+    }
+}

@@ -312,6 +312,64 @@ mod tests {
         assert_eq!(ledger.len(), 0);
     }
 
+    #[test]
+    fn four_empty_chunks_are_kept_for_reuse() {
+        let mut ledger = Ledger::new();
+        for number in 0..20 * SLOTS {
+            ledger.push(number, ());
+        }
+        ledger.remove_range(0..=20 * SLOTS, |_, ()| {});
+        assert_eq!(ledger.spare.len(), SPARES);
+    }
+
+    /// The next number goes there: one packet at a time uses a chunk up.
+    #[test]
+    fn the_last_chunk_stays_when_its_last_item_goes() {
+        let mut ledger = Ledger::new();
+        ledger.push(0, ());
+        ledger.remove(0);
+        assert_eq!((ledger.len(), ledger.chunks.len()), (0, 1));
+        ledger.push(1, ());
+        ledger.remove_range(0..=1, |_, ()| {});
+        assert_eq!((ledger.len(), ledger.chunks.len()), (0, 1));
+        assert_eq!(ledger.spare.len(), 0);
+    }
+
+    #[test]
+    fn memory_is_what_chunks_and_their_slots_take() {
+        let mut ledger = Ledger::new();
+        assert_eq!(ledger.memory(), 0);
+        for number in 0..64 * SLOTS {
+            ledger.push(number, ());
+        }
+        // An absent or present `()` takes a byte.
+        let least = 64 * (64 + size_of::<Chunk<()>>());
+        let memory = ledger.memory();
+        assert!((least..=2 * least).contains(&memory), "{memory} of {least}");
+    }
+
+    #[test]
+    fn releasing_gives_the_spare_chunks_back() {
+        let mut ledger = Ledger::new();
+        for number in 0..20 * SLOTS {
+            ledger.push(number, ());
+        }
+        ledger.remove_range(0..=19 * SLOTS, |_, ()| {});
+        let before = ledger.memory();
+        ledger.release_memory();
+        let spares = SPARES * (64 + size_of::<Vec<Option<()>>>());
+        assert_eq!(before - ledger.memory(), spares);
+    }
+
+    #[test]
+    fn releasing_an_empty_ledger_leaves_nothing() {
+        let mut ledger = Ledger::new();
+        ledger.push(7, 'a');
+        ledger.remove(7);
+        ledger.release_memory();
+        assert_eq!(ledger.memory(), 0);
+    }
+
     #[derive(Clone, Debug)]
     enum Op {
         Push { skip: u64 },

@@ -195,3 +195,40 @@ impl fmt::Display for AckError {
 }
 
 impl std::error::Error for AckError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_the_sum_of_the_three_lists() {
+        let mut acked = Outcome::<()>::new();
+        assert_eq!(acked.memory(), 0);
+        acked.acked.reserve_exact(10);
+        let mut lost = Outcome::<()>::new();
+        lost.lost.reserve_exact(20);
+        let mut paths = Outcome::<()>::new();
+        paths.persistent_congestion.reserve_exact(30);
+        let parts = [acked.memory(), lost.memory(), paths.memory()];
+        let of = [
+            10 * size_of::<Acked<()>>(),
+            20 * size_of::<Lost<()>>(),
+            30 * size_of::<PathId>(),
+        ];
+        assert_eq!(parts, of);
+        let all = Outcome {
+            lost: lost.lost,
+            persistent_congestion: paths.persistent_congestion,
+            ..acked
+        };
+        assert_eq!(all.memory(), of.iter().sum());
+    }
+
+    #[test]
+    fn an_error_names_the_packet() {
+        let text = AckError::Skipped { number: 17 }.to_string();
+        assert!(text.contains("17"), "{text}");
+        let text = AckError::NeverSent { number: 18 }.to_string();
+        assert!(text.contains("18"), "{text}");
+    }
+}

@@ -395,6 +395,17 @@ mod tests {
         assert!(until <= Instant::ZERO + Duration::from_millis(100));
     }
 
+    /// Probes that did not ask are paid for by what follows (RFC 9002 §7.7).
+    #[test]
+    fn debt_is_made_up_for() {
+        let mut pacer = Pacer::new(MDS, Instant::ZERO);
+        pacer.charge(initial_window(MDS) + 10 * MDS);
+        let shape = shape(1_000_000, MDS, true, true);
+        let until = pacer.ask(shape, MDS, 100_000, Instant::ZERO).unwrap_err();
+        // Ten packets and a train of two at a byte per microsecond.
+        assert_eq!(until.as_nanos(), 12 * MDS * 1_000);
+    }
+
     proptest! {
         #[test]
         fn the_gate_opens_when_it_said(

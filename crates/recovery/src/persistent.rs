@@ -191,6 +191,43 @@ mod tests {
         assert!(!path.on_lost(2001, at(100), SECOND * 6));
     }
 
+    /// The oldest stretch that is forgotten ends at 2: from 3 on all is known.
+    #[test]
+    fn what_follows_the_forgotten_is_still_known() {
+        let mut acked = Acked::default();
+        for index in 1..=33 {
+            acked.insert(index * 2);
+        }
+        assert_eq!(acked.horizon, 3);
+        assert!(
+            acked.any_between(0, 1),
+            "0 and 1 may have been acknowledged"
+        );
+        assert!(acked.any_between(1, 3), "2 was");
+        assert!(!acked.any_between(2, 4), "3 was not");
+        assert!(acked.any_between(2, 5), "4 was");
+    }
+
+    /// §7.6.2, over packet number spaces: one of another space, found later,
+    /// lies within the span and does not begin a new one.
+    #[test]
+    fn a_loss_found_late_within_the_span_changes_nothing() {
+        let mut path = PersistentCongestion::default();
+        assert!(!path.on_lost(0, at(0), SECOND * 6));
+        assert!(!path.on_lost(4, at(4), SECOND * 6));
+        assert!(!path.on_lost(2, at(2), SECOND * 6));
+        assert!(path.on_lost(5, at(7), SECOND * 6));
+    }
+
+    #[test]
+    fn an_ack_of_the_last_packet_breaks_the_span() {
+        let mut path = PersistentCongestion::default();
+        assert!(!path.on_lost(0, at(0), SECOND * 6));
+        assert!(!path.on_lost(1, at(3), SECOND * 6));
+        path.on_acked(1);
+        assert!(!path.on_lost(2, at(8), SECOND * 6));
+    }
+
     proptest! {
         #[test]
         fn stretches_know_what_was_acknowledged(

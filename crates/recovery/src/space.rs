@@ -225,4 +225,59 @@ mod tests {
         assert_eq!(space.before(11, 3), Some(7));
         assert_eq!(space.before(9, 3), Some(6));
     }
+
+    #[test]
+    fn numbers_skipped_long_ago_do_not_count() {
+        let mut space: SpaceLedger<()> = SpaceLedger::new();
+        space.next = 2;
+        space.skip();
+        space.next = 20;
+        assert_eq!(space.before(19, 3), Some(16));
+    }
+
+    fn filled(packets: u64, skipped: bool, lost: u64) -> SpaceLedger<()> {
+        let mut space = SpaceLedger::new();
+        for number in 0..packets {
+            let mut sent = packet();
+            sent.in_flight = false;
+            space.push(number, sent);
+        }
+        if skipped {
+            for _ in 0..SKIPPED {
+                space.skip();
+            }
+        }
+        for number in 0..lost {
+            space.lost.push(crate::spurious::tests::remembered(number));
+        }
+        space
+    }
+
+    #[test]
+    fn memory_is_the_sum_of_what_is_remembered() {
+        let nothing = |_: &()| 0;
+        let memory = |space: SpaceLedger<()>| space.memory(&nothing);
+        assert_eq!(memory(filled(0, false, 0)), 0);
+        let (sent, skipped, lost) = (
+            memory(filled(100, false, 0)),
+            memory(filled(0, true, 0)),
+            memory(filled(0, false, 100)),
+        );
+        assert!(sent >= 100 * (size_of::<Packet<()>>() + 8), "{sent}");
+        assert!((SKIPPED * 8..=SKIPPED * 16).contains(&skipped), "{skipped}");
+        assert_eq!(memory(filled(100, true, 100)), sent + skipped + lost);
+        let contents = filled(100, true, 100).memory(&|()| 1_000);
+        assert_eq!(contents, sent + skipped + lost + 100_000);
+    }
+
+    #[test]
+    fn releasing_forgets_acks_sent_but_nothing_in_flight() {
+        let mut quiet = filled(100, false, 0);
+        quiet.release_memory();
+        assert_eq!(quiet.memory(&|()| 0), 0);
+        let mut waiting = filled(100, false, 0);
+        waiting.push(100, packet());
+        waiting.release_memory();
+        assert!(waiting.sent.get(100).is_some());
+    }
 }

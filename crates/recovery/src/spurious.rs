@@ -205,10 +205,10 @@ impl CongestionEvents {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn remembered(number: u64) -> Remembered {
+    pub(crate) fn remembered(number: u64) -> Remembered {
         Remembered {
             number,
             path: PathId(0),
@@ -312,5 +312,48 @@ mod tests {
         assert_eq!(events.events.len(), EVENTS);
         assert!(!events.on_acked(10), "too old to be undone");
         assert!(events.on_acked(1000));
+    }
+
+    #[test]
+    fn a_log_with_a_packet_is_not_empty() {
+        let mut log = LostLog::new();
+        assert!(log.is_empty());
+        log.push(remembered(3));
+        assert!(!log.is_empty());
+    }
+
+    #[test]
+    fn the_logs_memory_follows_its_packets_and_is_given_back() {
+        let mut log = LostLog::new();
+        assert_eq!(log.memory(), 0);
+        for number in 0..100 {
+            log.push(remembered(number));
+        }
+        let least = 100 * size_of::<Remembered>();
+        assert!((least..3 * least).contains(&log.memory()));
+        log.expire(Instant::from_nanos(98));
+        log.release_memory();
+        assert!(log.memory() < least / 10, "{}", log.memory());
+    }
+
+    #[test]
+    fn the_events_memory_follows_their_number() {
+        let mut events = CongestionEvents::default();
+        assert_eq!(events.memory(), 0);
+        for round in 0..8 {
+            events.on_lost(round * 10, round * 10 + 10);
+        }
+        let least = EVENTS * size_of::<Event>();
+        assert!((least..=2 * least).contains(&events.memory()));
+    }
+
+    /// The boundary is the first index that an event does not cover.
+    #[test]
+    fn a_loss_at_the_boundary_begins_the_next_event() {
+        let mut events = CongestionEvents::default();
+        assert_eq!(events.on_lost(3, 10), 10);
+        assert_eq!(events.boundary(), 10);
+        assert_eq!(events.on_lost(10, 20), 20);
+        assert_eq!(events.boundary(), 20);
     }
 }

@@ -68,3 +68,31 @@ impl Sub for Instant {
         self.saturating_since(rhs)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_move_an_instant_both_ways() {
+        let mut instant = Instant::from_nanos(5_000);
+        instant += Duration::from_micros(2);
+        assert_eq!(instant, Instant::from_nanos(7_000));
+        assert_eq!(
+            instant - Duration::from_micros(3),
+            Instant::from_nanos(4_000)
+        );
+        assert_eq!(
+            instant - Instant::from_nanos(1_000),
+            Duration::from_micros(6)
+        );
+    }
+
+    #[test]
+    fn neither_end_of_time_is_passed() {
+        let second = Duration::from_secs(1);
+        assert_eq!(Instant::from_nanos(1) - second, Instant::ZERO);
+        assert_eq!(Instant::FAR_FUTURE + second, Instant::FAR_FUTURE);
+        assert_eq!(Instant::ZERO - Instant::from_nanos(1), Duration::ZERO);
+    }
+}

@@ -118,4 +118,14 @@ mod tests {
         clock.on_limit(Limit::Congestion, ms(10));
         assert_eq!(clock.read(ms(3)), 0);
     }
+
+    #[test]
+    fn the_time_it_stood_counts_from_its_first_start() {
+        let mut clock = Clock::default();
+        assert_eq!(clock.stood(ms(5)), 0);
+        clock.on_limit(Limit::Congestion, ms(10));
+        clock.on_limit(Limit::Application, ms(20));
+        clock.on_limit(Limit::Congestion, ms(50));
+        assert_eq!(clock.stood(ms(60)), 30_000_000);
+    }
 }

@@ -87,4 +87,9 @@ mod tests {
         fixed.on_mds(12_000);
         assert_eq!(fixed.window(), 24_000);
     }
+
+    #[test]
+    fn the_pacer_derives_its_rate() {
+        assert_eq!(FixedWindow::new(20_000, 1_200).pacing_rate(), None);
+    }
 }

@@ -40,3 +40,19 @@ impl LargestFlight {
         self.0.saturating_add(self.0 / divisor.max(1))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// draft-ietf-ccwg-ratelimited-increase: as far as the largest flight, all
+    /// acknowledged, would have grown the window.
+    #[test]
+    fn slow_start_may_double_the_largest_flight_or_add_a_share_of_it() {
+        let mut flight = LargestFlight::new(1_000);
+        flight.on_sent(20_000);
+        flight.on_sent(12_000);
+        assert_eq!(flight.slow_start_limit(1), 40_000);
+        assert_eq!(flight.slow_start_limit(4), 25_000);
+    }
+}

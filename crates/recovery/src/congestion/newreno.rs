@@ -109,4 +109,23 @@ mod tests {
             "nor does it shrink"
         );
     }
+
+    /// Half a byte, and another half, are a byte: not across a reduction, but
+    /// across one that is undone.
+    #[test]
+    fn fractions_of_a_byte_share_the_fate_of_the_window() {
+        let half = growth(2_400, 1);
+        let mut reno = NewReno::default();
+        assert_eq!(reno.grow(&half), 2_400);
+        let memory = reno.remember();
+        reno.reduce(2_400);
+        assert_eq!(reno.grow(&half), 2_400, "forgotten");
+        reno.restore(Carry::default());
+        assert_eq!(reno.grow(&half), 2_400);
+        reno.restore(memory);
+        assert_eq!(reno.grow(&half), 2_401, "restored");
+        assert_eq!(reno.grow(&half), 2_400);
+        reno.collapse();
+        assert_eq!(reno.grow(&half), 2_400, "forgotten");
+    }
 }

@@ -244,3 +244,55 @@ fn memory_is_given_back_between_flights() {
     bench.ack(501..=501, 1300);
     assert_eq!(bench.acked(), [501]);
 }
+
+/// Bytes of the train that a fast path may send after one round trip, its
+/// first packets having left under `first` and the later ones under `then`.
+fn train_after(first: u64, then: u64, acked: core::ops::RangeInclusive<u64>) -> u64 {
+    let (mut recovery, _) = with_window(first);
+    send(&mut recovery, 0);
+    send(&mut recovery, 0);
+    recovery.paths[0].controller = Box::new(Fixed {
+        rate: Some(1_000_000_000),
+        ..Fixed::new(then)
+    });
+    send(&mut recovery, 0);
+    send(&mut recovery, 0);
+    let mut out = Outcome::new();
+    let ranges = core::iter::once(acked);
+    recovery
+        .on_ack(Space::Data, ranges, Duration::ZERO, at(100), &mut out)
+        .unwrap();
+    match recovery.gate(PATH, at(1_000)) {
+        Gate::Open { bytes } => bytes,
+        closed => panic!("{closed:?}"),
+    }
+}
+
+/// RFC 9002 §7.7: bursts beyond the initial window only once a packet that left
+/// under more than the initial window has arrived.
+#[test]
+fn long_bursts_wait_for_proof_that_the_path_carries_more() {
+    let initial = crate::congestion::initial_window(BYTES);
+    let more = 1 << 20;
+    assert!(train_after(initial, more, 0..=1) <= initial, "sent before");
+    assert!(
+        train_after(initial, more, 2..=2) > initial,
+        "the first since"
+    );
+    assert!(train_after(more, more, 0..=0) > initial);
+    assert!(train_after(initial, initial, 0..=3) <= initial);
+}
+
+#[test]
+fn a_path_tells_what_it_delivered_and_lost() {
+    let mut bench = Bench::sampled(100);
+    bench.send_many(5, 1000);
+    bench.ack(4..=5, 1100);
+    assert_eq!(bench.lost(), [1, 2]);
+    let path = bench.recovery.path(PATH).unwrap();
+    assert_eq!((path.delivered(), path.lost()), (3 * BYTES, 2 * BYTES));
+    assert_eq!(path.packets_in_flight(), 1);
+    assert_eq!(path.next_index(), 6);
+    assert_eq!(path.mds(), BYTES);
+    assert_eq!(path.window(), 1 << 30);
+}

@@ -125,3 +125,17 @@ fn a_restart_from_idle_is_told_and_never_inferred() {
     bench.recovery.restart_from_idle(PATH, at(60_001));
     assert_eq!(bench.controller.take(), [Told::Restart]);
 }
+
+/// draft-ietf-ccwg-bbr §4.1.2.4: with the window full no bubble is in the pipe,
+/// even if the application has nothing more.
+#[test]
+fn a_full_window_is_not_application_limited() {
+    for (window, limited) in [(3 * BYTES, false), (3 * BYTES + 1, true)] {
+        let mut bench = Bench::new();
+        bench.recovery.paths[0].controller = Box::new(Fixed::new(window));
+        bench.send_many(3, 0);
+        bench.recovery.set_limit(PATH, Limit::Application, at(0));
+        let path = bench.recovery.path(PATH).unwrap();
+        assert_eq!(path.rate.is_app_limited(), limited, "window {window}");
+    }
+}

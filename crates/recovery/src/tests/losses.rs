@@ -226,3 +226,32 @@ fn a_loss_by_the_timer_comes_without_acknowledged_bytes() {
     };
     assert_eq!(bench.controller.take(), [lost]);
 }
+
+/// RFC 9438's and BBR's tolerances count holes, not packets.
+#[test]
+fn neighbours_are_one_range_of_losses() {
+    let mut bench = Bench::sampled(100);
+    bench.send_many(12, 1000);
+    bench.ack_ranges(&[8..=12, 4..=6], 1100);
+    assert_eq!(bench.lost(), [1, 2, 3, 7]);
+    let told = bench.controller.congestion();
+    let [
+        Told::Congested {
+            packets, ranges, ..
+        },
+    ] = told[..]
+    else {
+        panic!("{told:?}");
+    };
+    assert_eq!((packets, ranges), (4, 2));
+}
+
+/// What is not in flight is never lost, so no timer waits for it.
+#[test]
+fn a_packet_with_only_an_ack_arms_no_loss_timer() {
+    let mut bench = Bench::sampled(100);
+    bench.send_ack_only(1000);
+    bench.send(1000);
+    bench.ack(2..=2, 1100);
+    assert_eq!(bench.recovery.next_timeout(), None);
+}

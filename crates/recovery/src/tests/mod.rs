@@ -6,6 +6,7 @@ mod harness;
 mod idle;
 mod limits;
 mod losses;
+mod memory;
 mod paths;
 mod persistent;
 mod property;

@@ -179,3 +179,17 @@ fn a_late_acknowledgment_prevents_it() {
         assert_eq!(collapsed(&bench), !late);
     }
 }
+
+/// §7.6.2, appendix B.8: only what left after the first RTT sample counts.
+#[test]
+fn a_packet_sent_at_the_instant_of_the_first_sample_does_not_count() {
+    for (sent, expected) in [(100, false), (101, true)] {
+        let mut bench = Bench::sampled(100);
+        bench.send(sent);
+        bench.send(1500);
+        bench.send_many(3, 1500);
+        bench.ack(3..=5, 1600);
+        assert_eq!(bench.lost(), [1, 2]);
+        assert_eq!(collapsed(&bench), expected, "sent at {sent}");
+    }
+}

@@ -1,7 +1,8 @@
 //! RFC 9002 §6.2: the probe timeout.
 
-use super::harness::{Bench, MS, PATH, at};
-use crate::{PtoContext, Space};
+use super::harness::{BYTES, Bench, Fixed, MS, PATH, at};
+use crate::pto::Pending;
+use crate::{PathId, PtoContext, Space};
 
 fn client() -> PtoContext {
     PtoContext::default()
@@ -197,4 +198,52 @@ fn a_silent_path_is_probed_forever_but_ever_more_rarely() {
         last = due;
     }
     assert!(last > at(1000) + MS * 60_000 * 30);
+}
+
+/// §6.2.2: a better guess of the first round trip moves the first probe.
+#[test]
+fn a_known_round_trip_shortens_the_first_period() {
+    let mut bench = Bench::handshaking(server());
+    bench.recovery.set_initial_rtt(PATH, MS * 50);
+    bench.send_in(Space::Initial, 0);
+    // 50 + 4 · 25.
+    assert_eq!(bench.recovery.next_timeout(), Some(at(150)));
+}
+
+#[test]
+fn a_trace_sees_what_the_timer_waits_for() {
+    let mut bench = Bench::sampled(80);
+    assert_eq!(bench.recovery.pending(), None);
+    bench.send_many(2, 1000);
+    let due = bench.recovery.next_timeout().unwrap();
+    assert_eq!(bench.recovery.pending(), Some((due, Pending::Pto)));
+    bench.ack(2..=2, 1080);
+    assert_eq!(bench.recovery.pending(), Some((at(1090), Pending::Loss)));
+}
+
+/// §6.2.2.1, RFC 9000 §9: the client probes on the path it sends on.
+#[test]
+fn the_probe_against_a_blocked_server_leaves_on_the_active_path() {
+    let mut bench = Bench::handshaking(client());
+    bench.send_in(Space::Initial, 0);
+    bench.ack_in(Space::Initial, 0..=0, 100);
+    let other = PathId(1);
+    let controller = Box::new(Fixed::new(1 << 30));
+    bench.recovery.add_path(other, controller, BYTES, at(100));
+    bench.recovery.set_active_path(other, at(100));
+    // Without a sample there: 333 + 4 · 166.5 ms from the ACK on.
+    assert_eq!(bench.fire(), at(1099));
+    assert_eq!(bench.recovery.path(other).unwrap().pto_count(), 1);
+    assert_eq!(bench.recovery.path(PATH).unwrap().pto_count(), 0);
+}
+
+/// RFC 9000 §18.2: what the peer declares is what its delay is held to.
+#[test]
+fn the_peers_max_ack_delay_is_part_of_the_period() {
+    let mut bench = Bench::sampled(80);
+    bench.recovery.set_max_ack_delay(MS * 40);
+    assert_eq!(bench.recovery.config().max_ack_delay, MS * 40);
+    bench.send(1000);
+    // 80 + 4 · 40 + 40.
+    assert_eq!(bench.recovery.next_timeout(), Some(at(1280)));
 }

@@ -155,3 +155,35 @@ fn losses_are_counted() {
     bench.ack(1..=2, 1102);
     assert_eq!(path(&bench).lost(), 2 * 1200, "what was declared stays");
 }
+
+/// The time threshold widens for what comes later than it allows, not for what
+/// comes at it: 9/8 of 80 ms are 90.
+#[test]
+fn the_time_threshold_widens_past_it_only() {
+    for (acked, eighths) in [(1090, 9), (1091, 10)] {
+        let mut bench = Bench::sampled(80);
+        bench.send_many(5, 1000);
+        bench.ack(5..=5, 1080);
+        assert_eq!(bench.lost(), [1, 2]);
+        bench.ack(1..=1, acked);
+        assert_eq!(bench.out.spurious, 1);
+        assert_eq!(path(&bench).time_threshold_eighths(), eighths);
+    }
+}
+
+/// RFC 8985 §6.2 counts recoveries: losses within one are no further evidence.
+#[test]
+fn losses_of_one_recovery_are_one_event_to_the_thresholds() {
+    let mut bench = two_lost();
+    bench.ack(1..=1, 1101);
+    let raised = path(&bench).packet_threshold();
+    assert!(raised > 3, "{raised}");
+    // In one flight, a loss each ten packets, each found by an ACK of its own.
+    bench.send_many(400, 1200);
+    for hole in 0..30 {
+        let first = 11 + hole * 10;
+        bench.ack(first + 1..=first + 9, 1300);
+    }
+    assert!(bench.recovery.path(PATH).unwrap().lost() >= 20 * 1200);
+    assert_eq!(path(&bench).packet_threshold(), raised);
+}

@@ -6,6 +6,7 @@ use super::*;
 
 mod extremes;
 mod idle;
+mod internals;
 mod network;
 mod undo;
 

@@ -224,3 +224,14 @@ proptest! {
         prop_assert!(w_cubic(w_max, &epoch, a.min(b)) <= w_cubic(w_max, &epoch, a.max(b)));
     }
 }
+
+/// RFC 9438 §4.7: fast convergence gives way only below the last W_max.
+#[test]
+fn a_window_that_reached_w_max_again_does_not_converge_faster() {
+    let mut cubic = Cubic::default();
+    cubic.reduce(100 * MDS);
+    cubic.reduce(100 * MDS);
+    assert_eq!(cubic.memory.w_max, 100 * MDS);
+    cubic.reduce(99 * MDS);
+    assert_eq!(cubic.memory.w_max, 99 * MDS * 17 / 20);
+}

@@ -286,3 +286,87 @@ fn marks_make_pacing_finer() {
     let rate = prague.window() * 1_000 / 30;
     assert!(prague.pacing_rate().unwrap().abs_diff(rate * 9 / 8) <= 2);
 }
+
+/// A mark in the flight of a loss was answered with the loss; the first packet
+/// sent after it was not.
+#[test]
+fn a_mark_before_the_boundary_of_a_loss_is_answered_already() {
+    for (largest, answered) in [(98, false), (99, false), (100, true)] {
+        let mut prague = prague();
+        prague.classic.ease(100 * MDS);
+        send(&mut prague, 0..100, 0);
+        prague.on_congestion(&lost(0..1, 100));
+        let events = prague.metrics().congestion_events;
+        prague.on_congestion(&Congestion {
+            now: at_ms(1_000),
+            ..marked(largest, 150)
+        });
+        let more = prague.metrics().congestion_events - events;
+        assert_eq!(more == 1, answered, "mark on {largest}");
+    }
+}
+
+/// A mark costs the growth of one packet, once.
+#[test]
+fn growth_is_whole_again_after_the_marks_are_paid() {
+    let mut prague = prague();
+    prague.unpaid = 3 * MDS;
+    send(&mut prague, 0..10, 0);
+    prague.on_ack(&acked(1, 2, 8));
+    assert_eq!((prague.unpaid, prague.window()), (MDS, 10 * MDS));
+    prague.on_ack(&acked(3, 2, 6));
+    assert_eq!((prague.unpaid, prague.window()), (0, 11 * MDS));
+    prague.on_ack(&acked(5, 2, 4));
+    assert_eq!(prague.window(), 13 * MDS);
+}
+
+/// RFC 9937: after idle no recovery is left to pace, the settled window is open.
+#[test]
+fn after_idle_in_recovery_the_settled_window_is_open() {
+    let mut prague = prague();
+    prague.classic.ease(100 * MDS);
+    send(&mut prague, 0..100, 0);
+    prague.on_congestion(&lost(0..60, 100));
+    assert!(prague.window() < 50 * MDS, "{}", prague.window());
+    prague.restart_from_idle(at_ms(5_000));
+    assert_eq!(prague.window(), 50 * MDS);
+}
+
+#[test]
+fn fractions_of_a_byte_share_the_fate_of_the_window() {
+    let half = Growth {
+        now: at_ms(0),
+        window: 2 * MDS,
+        acked: 1,
+        largest_flight: 2 * MDS,
+        smoothed_rtt: Duration::from_millis(30),
+        mds: MDS,
+    };
+    let mut law = Additive::default();
+    assert_eq!(law.grow(&half), 2 * MDS);
+    let memory = law.remember();
+    law.collapse();
+    assert_eq!(law.grow(&half), 2 * MDS, "forgotten");
+    law.restore(Carry::default());
+    assert_eq!(law.grow(&half), 2 * MDS);
+    law.restore(memory);
+    assert_eq!(law.grow(&half), 2 * MDS + 1, "restored");
+}
+
+#[test]
+fn alpha_is_shown_once_it_is_measured() {
+    let alpha = |prague: &Prague| {
+        let mut alpha = None;
+        prague.internals(at_ms(0), &mut |name, value| {
+            if name == "alpha" {
+                alpha = Some(value);
+            }
+        });
+        alpha
+    };
+    let mut prague = prague();
+    assert_eq!(alpha(&prague), None);
+    prague.alpha.seen = true;
+    prague.alpha.value = ONE / 4;
+    assert_eq!(alpha(&prague), Some(250));
+}

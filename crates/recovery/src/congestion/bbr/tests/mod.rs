@@ -4,6 +4,7 @@
 mod checklist;
 mod cycle;
 mod extremes;
+mod figures;
 mod paths;
 mod round_trip;
 mod sim;

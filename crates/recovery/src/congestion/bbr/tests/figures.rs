@@ -1,0 +1,68 @@
+//! What the controller shows of its model, and where its thresholds lie.
+
+use core::time::Duration;
+
+use super::super::facts::Facts;
+use super::super::phase::Phase;
+use super::super::{Bbr, INFINITE};
+use super::sim::{App, Link, MDS, Sim};
+use crate::congestion::specimen::Variant;
+use crate::controller::Controller;
+use crate::time::{Instant, nanos};
+
+fn shown(bbr: &Bbr, name: &str) -> Option<u64> {
+    let mut found = None;
+    bbr.internals(Instant::ZERO, &mut |other, value| {
+        if other == name {
+            found = Some(value);
+        }
+    });
+    found
+}
+
+#[test]
+fn bounds_are_shown_only_where_there_are_any() {
+    let mut bbr = Bbr::new(MDS, 1, Variant::default());
+    assert_eq!(shown(&bbr, "inflight_longterm"), None);
+    assert_eq!(shown(&bbr, "bw_shortterm"), None);
+    assert_eq!(bbr.inflight_longterm, INFINITE);
+    bbr.inflight_longterm = 70_000;
+    assert_eq!(shown(&bbr, "inflight_longterm"), Some(70_000));
+    assert_eq!(shown(&bbr, "boundary"), Some(0));
+}
+
+#[test]
+fn a_trace_sees_the_model_of_a_filled_pipe() {
+    let mut sim = Sim::new(Link::new(10, 40, 100), App::Bulk);
+    sim.until_phase(Phase::Up);
+    let bbr = &*sim.bbr();
+    assert_eq!(shown(bbr, "max_bw"), Some(bbr.max_bw.get()));
+    assert_eq!(shown(bbr, "min_rtt"), bbr.min_rtt().map(nanos));
+    // Gains in thousandths: UP is 1.25 (§5.3.3.4).
+    assert_eq!(shown(bbr, "pacing_gain"), Some(1_250));
+    // Two to three seconds (§5.3.3.8).
+    let wait = shown(bbr, "probe_wait").unwrap();
+    assert!((2_000_000_000..3_000_000_000).contains(&wait), "{wait}");
+}
+
+/// BBR.LossThresh is what is tolerated: 2 %, not less.
+#[test]
+fn two_per_cent_of_loss_are_not_too_much() {
+    let facts = |lost| Facts {
+        now: Instant::ZERO,
+        delivery_rate: 0,
+        delivered: 0,
+        prior_delivered: 0,
+        lost,
+        tx_in_flight: 100_000,
+        is_app_limited: false,
+        newly_acked: 0,
+        rtt: None,
+        srtt: Duration::ZERO,
+        total_delivered: 0,
+        in_flight: 0,
+        in_flight_before: 0,
+    };
+    assert!(!facts(2_000).is_inflight_too_high());
+    assert!(facts(2_001).is_inflight_too_high());
+}

@@ -1,0 +1,63 @@
+//! What a controller shows of itself to traces and detectors.
+
+use super::*;
+
+fn shown<L: Law>(controller: &Classic<L>, now_ms: u64) -> Vec<(&'static str, u64)> {
+    let mut shown = Vec::new();
+    controller.internals(at_ms(now_ms), &mut |name, value| shown.push((name, value)));
+    shown
+}
+
+fn value(shown: &[(&str, u64)], name: &str) -> Option<u64> {
+    let found = shown.iter().find(|(other, _)| *other == name);
+    found.map(|(_, value)| *value)
+}
+
+#[test]
+fn cubic_shows_its_boundary_its_curve_and_the_time_it_stood() {
+    let mut cubic = in_avoidance(cubic());
+    cubic.on_congestion(&lost(101..102, 151));
+    cubic.on_ack(&acked(151, 1, 30));
+    let (boundary, window) = (cubic.boundary(), cubic.settled_window());
+    cubic.on_limit(Limit::Application, at_ms(1_000));
+    cubic.on_limit(Limit::Congestion, at_ms(1_700));
+    let shown = shown(&cubic, 2_000);
+    assert_eq!(value(&shown, "boundary"), Some(151));
+    assert_eq!(boundary, 151);
+    assert_eq!(value(&shown, "epoch_shift"), Some(700_000_000));
+    let flight = cubic.largest_flight.bytes();
+    assert_eq!(value(&shown, "largest_flight"), Some(flight));
+    // 7/10 of what the window was are left; below the last W_max, the next one
+    // is 17/20 of it (RFC 9438 §4.7).
+    let prior = value(&shown, "cwnd_prior").unwrap();
+    assert_eq!(prior * 7 / 10, window);
+    assert_eq!(value(&shown, "w_max"), Some(prior * 17 / 20));
+    assert!(value(&shown, "k").unwrap() > 0);
+    assert_eq!(value(&shown, "w_est"), Some(window));
+}
+
+#[test]
+fn newreno_shows_its_boundary() {
+    let mut reno = in_avoidance(newreno());
+    reno.on_congestion(&lost(101..102, 151));
+    assert_eq!(value(&shown(&reno, 0), "boundary"), Some(151));
+}
+
+/// RFC 9438 §4.9.2: the undo leads back to where the window was; slow start has
+/// no curve yet.
+#[test]
+fn an_undo_into_slow_start_begins_no_curve() {
+    let mut cubic = cubic();
+    send(&mut cubic, 0..10, 0);
+    cubic.on_congestion(&lost(0..1, 10));
+    cubic.on_spurious(&spurious(10));
+    assert_eq!(cubic.state(), State::SlowStart);
+    assert_eq!(value(&shown(&cubic, 0), "k"), None);
+}
+
+/// The pacer derives the rate (RFC 9002 §7.7).
+#[test]
+fn classic_controllers_name_no_pacing_rate() {
+    assert_eq!(newreno().pacing_rate(), None);
+    assert_eq!(cubic().pacing_rate(), None);
+}

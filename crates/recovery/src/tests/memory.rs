@@ -1,0 +1,63 @@
+//! What a connection allocates, and what it gives back.
+
+use super::harness::{Bench, Fixed, PATH, at};
+use crate::{PathRecovery, Space};
+
+fn memory(bench: &Bench) -> usize {
+    bench.recovery.memory(|_| 0)
+}
+
+#[test]
+fn a_path_counts_with_its_controller_and_its_events() {
+    let mut bench = Bench::new();
+    let idle = memory(&bench);
+    let path = size_of::<PathRecovery>() + size_of::<Fixed>();
+    assert!((path..=2 * path).contains(&idle), "{idle} of {path}");
+    let events = &mut bench.recovery.paths[0].events;
+    events.on_lost(3, 10);
+    let more = events.memory();
+    assert!(more > 0);
+    assert_eq!(memory(&bench), idle + more);
+}
+
+#[test]
+fn what_is_in_flight_counts_with_its_content() {
+    let mut bench = Bench::sampled(100);
+    let idle = memory(&bench);
+    bench.send_many(100, 1000);
+    let busy = memory(&bench);
+    assert!(busy >= idle + 100 * size_of::<(Space, u64)>());
+    assert_eq!(bench.recovery.memory(|_| 500), busy + 50_000);
+}
+
+#[test]
+fn a_connection_that_goes_quiet_gives_its_memory_back() {
+    let mut bench = Bench::sampled(100);
+    let idle = memory(&bench);
+    bench.send_many(5_000, 1000);
+    for _ in 0..100 {
+        bench.send_ack_only(1000);
+    }
+    bench.ack(1..=5_000, 1100);
+    assert!(memory(&bench) > idle);
+    bench.recovery.release_memory();
+    assert!(memory(&bench) <= idle, "{} of {idle}", memory(&bench));
+    // What is asked for afterwards is answered as before.
+    bench.send(1200);
+    bench.ack(5_101..=5_101, 1300);
+    assert_eq!(bench.acked(), [5_101]);
+}
+
+#[test]
+fn losses_remembered_are_given_back() {
+    let mut bench = Bench::sampled(100);
+    bench.send_many(1_000, 1000);
+    bench.ack(1_000..=1_000, 1100);
+    assert_eq!(bench.lost().len(), 997);
+    let remembering = memory(&bench);
+    bench.recovery.discard_space(Space::Handshake, at(1100));
+    bench.ack(1..=999, 1101);
+    bench.recovery.release_memory();
+    assert!(memory(&bench) < remembering / 2);
+    assert_eq!(bench.recovery.path(PATH).unwrap().in_flight(), 0);
+}
