@@ -1,5 +1,7 @@
 //! Other QUIC stacks in the lab's networks, and the league of all of them.
 
+#[macro_use]
+mod cased;
 mod clock;
 mod engine;
 mod entrant;
