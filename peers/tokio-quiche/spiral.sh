@@ -7,14 +7,18 @@
 #     spiral.sh [RUNS [FOLDER]]
 #
 # Of every setting so many runs (20), in turns; a run that takes more than LIMIT seconds (10) is
-# given up. FOLDER keeps quiche's qlog of every run and what `clearway lab diagnose` says of
-# those that were given up.
+# given up. At 1 Gbit/s, or as RELAY's options for the relay say; SETTINGS names the senders. With
+# QLOG=1, FOLDER keeps quiche's qlog of the runs that were given up, and `clearway lab diagnose`
+# says what is wrong with them.
 set -eu
 runs=${1:-20}
 folder=${2:-$(mktemp -d)}
 limit=${LIMIT:-10}
 profile=${PROFILE:-death_spiral_ticks}
 bytes=${BYTES:-10000000}
+settings=${SETTINGS:-fix-off fix-on clearway}
+relay_options=${RELAY---rate 1G}
+traced=${QLOG:+--qlog}
 here=$(cd "$(dirname "$0")" && pwd)
 programs=${CLEARWAY_PEERS:-$HOME/.cache/clearway/bin}
 ours=${CLEARWAY_RUST_PEERS:-$here/../target/release}
@@ -47,15 +51,16 @@ run() {
     : > "$place/relay"
     case $setting in
         clearway) set -- "$ours/peer-clearway" serve ;;
-        fix-on) set -- "$quiche" serve --qlog "$place" ;;
-        fix-off) set -- "$quiche" serve --qlog "$place" --without-idle-restart-fix ;;
+        fix-on) set -- "$quiche" serve ;;
+        fix-off) set -- "$quiche" serve --without-idle-restart-fix ;;
     esac
+    [ -z "$traced" ] || [ "$setting" = clearway ] || set -- "$@" --qlog "$place"
     "$@" --listen 127.0.0.1:0 --cert "$folder/cert.pem" --key "$folder/key.pem" \
         > "$place/server" 2>&1 &
     server=$!
     children=$server
     "$clearway" relay --listen 127.0.0.1:0 --to "$(address "$place/server")" \
-        --profile "$profile" --seed "$seed" > "$place/relay" 2>&1 &
+        --profile "$profile" $relay_options --seed "$seed" > "$place/relay" 2>&1 &
     relay=$!
     children="$server $relay"
     to=$(address "$place/relay")
@@ -69,19 +74,18 @@ run() {
     kill "$server" "$relay"
     wait "$server" "$relay" 2> /dev/null || true
     children=
-    [ "$(ls "$place" | grep -c sqlog)" = 0 ] || tail -n 1 "$folder/runs" | grep -q -- '-$' \
-        || rm "$place"/*.sqlog
+    tail -n 1 "$folder/runs" | grep -q -- '-$' || rm -f "$place"/*.sqlog
 }
 
 : > "$folder/runs"
 for seed in $(seq "$runs"); do
-    for setting in fix-off fix-on clearway; do
+    for setting in $settings; do
         run "$setting" "$seed"
     done
 done
 
 printf '%-10s %-12s %-10s %s\n' sender "within ${limit} s" 'median s' 'longest s'
-for setting in fix-off fix-on clearway; do
+for setting in $settings; do
     grep "^$setting " "$folder/runs" | cut -d ' ' -f 3 | sed 's/^-$/999999999/' | sort -n \
         | awk -v name="$setting" '
         function seconds(ms) { return ms == 999999999 ? "given up" : sprintf("%.2f", ms / 1000) }

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use clearway_lab::measure::metric;
 use clearway_lab::run::{Group, Plan, Row, Settings, Speed, Task, judge, run_all};
-use clearway_lab::scenario::{Scenario, ScenarioError, Size};
+use clearway_lab::scenario::{Bar, Scenario, ScenarioError, Size};
 use serde::Serialize;
 
 use crate::entrant::Entrant;
@@ -146,7 +146,7 @@ impl League {
             }
         });
         let misses = group.shortfalls.iter().map(|short| Miss {
-            bar: short.bar.as_ref().map(|bar| bar.text()),
+            bar: short.bar.as_ref().map(Bar::text),
             found: short.found.clone(),
             seed: short.seed,
             runs: short.runs,
@@ -183,7 +183,7 @@ fn lift(group: &mut Group) -> Vec<String> {
         !bar.is_some_and(|bar| is_own(bar.metric.name))
     });
     let lifted = group.bars.iter().filter(|bar| is_own(bar.metric.name));
-    lifted.map(|bar| bar.text()).collect()
+    lifted.map(Bar::text).collect()
 }
 
 /// A figure with its unit.

@@ -1,5 +1,12 @@
 //! Other QUIC stacks in the lab's networks, and the league of all of them.
 
+#![expect(
+    clippy::duplicate_mod,
+    reason = "`family.rs` is one text for two crates of one family"
+)]
+
+#[macro_use]
+mod cased;
 mod clock;
 mod engine;
 mod entrant;

@@ -1,91 +1,30 @@
 //! quinn-proto in the lab.
 
+#[path = "family.rs"]
+mod family;
+
 use std::any::Any;
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
-use clearway_lab::stack::{Birth, Figures, Read, Role, SERVER_NAME};
-use clearway_links::{Ecn, Packet};
-use quinn_proto::congestion::{
-    BbrConfig, Controller, ControllerFactory, ControllerMetrics, CubicConfig, NewRenoConfig,
-};
-use quinn_proto::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use clearway_links::Packet;
+use quinn_proto as proto;
+use quinn_proto::congestion::{BbrConfig as Bbr, Controller, ControllerMetrics};
 use quinn_proto::{
-    AckFrequencyConfig, ClientConfig, Connection, ConnectionEvent, ConnectionHandle, ConnectionId,
-    ConnectionIdGenerator, DatagramEvent, Dir, EcnCodepoint, Endpoint, EndpointConfig, Event,
-    MtuDiscoveryConfig, ReadError, ReadableError, RttEstimator, ServerConfig, StreamId, TimeSource,
-    Transmit, TransportConfig, VarInt, WriteError,
+    Connection, DatagramEvent, EcnCodepoint, Endpoint, EndpointConfig, Event, RttEstimator,
+    SendStream, ServerConfig, Transmit, WriteError,
 };
 
-use crate::clock;
-use crate::engine::{Arrival, Engine, MAX_SEGMENTS, Sent};
-use crate::probe::Probe;
-use crate::seed::{CID_LEN, Seeded};
-use crate::settings::{self, Settings};
+use self::family::{Cased, Cids, Path};
+use crate::engine::MAX_SEGMENTS;
+use crate::seed::Seeded;
 
-/// The kind of randomness, apart for each use.
-const ENDPOINT: u64 = 1;
-const OWN_CIDS: u64 = 2;
-const FIRST_CIDS: u64 = 3;
-
-/// quinn-proto with one of its controllers.
-pub(crate) struct Quinn {
-    endpoint: Endpoint,
-    client: ClientConfig,
-    controller: settings::Controller,
-    probes: Arc<Probes>,
-    /// Whose probe is whose.
-    own: BTreeMap<usize, Arc<Probe>>,
-}
-
-/// Makes controllers in their cases, and keeps the newest probe: a connection
-/// makes its controller before anything else is made.
-struct Probes {
-    inner: Arc<dyn ControllerFactory + Send + Sync>,
-    newest: Mutex<Arc<Probe>>,
-}
-
-impl Probes {
-    fn new(controller: settings::Controller) -> Self {
-        let inner: Arc<dyn ControllerFactory + Send + Sync> = match controller {
-            settings::Controller::NewReno => Arc::new(NewRenoConfig::default()),
-            settings::Controller::Cubic => Arc::new(CubicConfig::default()),
-            settings::Controller::Bbr => Arc::new(BbrConfig::default()),
-        };
-        Self {
-            inner,
-            newest: Mutex::default(),
-        }
-    }
-
-    fn newest(&self) -> Arc<Probe> {
-        let newest = self.newest.lock();
-        newest.unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-impl ControllerFactory for Probes {
-    fn build(self: Arc<Self>, now: Instant, current_mtu: u16) -> Box<dyn Controller> {
-        let probe = Arc::new(Probe::default());
-        let newest = self.newest.lock();
-        *newest.unwrap_or_else(PoisonError::into_inner) = probe.clone();
-        Box::new(Cased {
-            inner: self.inner.clone().build(now, current_mtu),
-            probe,
-        })
-    }
-}
-
-/// A controller that is watched.
-struct Cased {
-    inner: Box<dyn Controller>,
-    probe: Arc<Probe>,
-}
+pub(crate) use self::family::Proto as Quinn;
 
 impl Controller for Cased {
+    cased_alike!();
+
     fn on_sent(&mut self, now: Instant, bytes: u64, last_packet_number: u64) {
         self.probe.sent(bytes);
         self.inner.on_sent(now, bytes, last_packet_number);
@@ -103,18 +42,6 @@ impl Controller for Cased {
         self.inner.on_ack(now, sent, bytes, app_limited, rtt);
     }
 
-    fn on_end_acks(
-        &mut self,
-        now: Instant,
-        in_flight: u64,
-        app_limited: bool,
-        largest_packet_num_acked: Option<u64>,
-    ) {
-        self.probe.acknowledged(in_flight);
-        self.inner
-            .on_end_acks(now, in_flight, app_limited, largest_packet_num_acked);
-    }
-
     fn on_congestion_event(
         &mut self,
         now: Instant,
@@ -126,311 +53,64 @@ impl Controller for Cased {
         self.inner
             .on_congestion_event(now, sent, is_persistent_congestion, lost_bytes);
     }
-
-    fn on_mtu_update(&mut self, new_mtu: u16) {
-        self.inner.on_mtu_update(new_mtu);
-    }
-
-    fn window(&self) -> u64 {
-        self.inner.window()
-    }
-
-    fn metrics(&self) -> ControllerMetrics {
-        self.inner.metrics()
-    }
-
-    fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(Self {
-            inner: self.inner.clone_box(),
-            probe: self.probe.clone(),
-        })
-    }
-
-    fn initial_window(&self) -> u64 {
-        self.inner.initial_window()
-    }
-
-    fn into_any(self: Box<Self>) -> Box<dyn Any> {
-        self.inner.into_any()
-    }
 }
 
-struct Cids(Seeded);
-
-impl ConnectionIdGenerator for Cids {
-    fn generate_cid(&mut self) -> ConnectionId {
-        ConnectionId::new(&self.0.bytes::<CID_LEN>())
-    }
-
-    fn cid_len(&self) -> usize {
-        CID_LEN
-    }
-
-    fn cid_lifetime(&self) -> Option<Duration> {
-        None
-    }
-}
-
-/// The lab's wall clock.
-struct Wall;
-
-impl TimeSource for Wall {
-    fn now(&self) -> SystemTime {
-        clock::wall()
-    }
-}
-
-fn transport(settings: &Settings, probes: &Arc<Probes>) -> TransportConfig {
-    let mut config = TransportConfig::default();
-    config.congestion_controller_factory(probes.clone());
-    if let Some(window) = settings.window.and_then(|n| VarInt::from_u64(n).ok()) {
-        config.stream_receive_window(window).receive_window(window);
-    }
-    if let Some(timeout) = settings.idle_timeout {
-        config.max_idle_timeout(timeout.try_into().ok());
-    }
-    if let Some(rtt) = settings.initial_rtt {
-        config.initial_rtt(rtt);
-    }
-    if let Some(mtu) = settings.max_mtu {
-        let mut discovery = MtuDiscoveryConfig::default();
-        discovery.upper_bound(mtu);
-        config.mtu_discovery_config(Some(discovery));
-    }
-    if let Some(threshold) = settings.ack_threshold {
-        let mut asked = AckFrequencyConfig::default();
-        asked.ack_eliciting_threshold(threshold.into());
-        config.ack_frequency_config(Some(asked));
-    }
-    config
-}
-
-fn endpoint(settings: &Settings, birth: &Birth, transport: Arc<TransportConfig>) -> Endpoint {
-    let mut config = EndpointConfig::default();
-    config.rng_seed(Some(Seeded::new(birth, ENDPOINT).bytes()));
-    let cids = Seeded::new(birth, OWN_CIDS);
+fn generate_cids(config: &mut EndpointConfig, cids: Seeded) {
     config.cid_generator(move || Box::new(Cids(cids.clone())));
-    let server = (birth.role == Role::Server).then(|| {
-        let crypto = QuicServerConfig::try_from(settings.server.clone())
-            .expect("the lab's TLS has the suite of Initial packets");
-        let mut server = ServerConfig::with_crypto(Arc::new(crypto));
-        server
-            .transport_config(transport)
-            .time_source(Arc::new(Wall));
-        Arc::new(server)
-    });
-    Endpoint::new(Arc::new(config), server, true, None)
 }
 
-fn client(settings: &Settings, birth: &Birth, transport: Arc<TransportConfig>) -> ClientConfig {
-    let crypto = QuicClientConfig::try_from(settings.client.clone())
-        .expect("the lab's TLS has the suite of Initial packets");
-    let mut config = ClientConfig::new(Arc::new(crypto));
-    let cids = Mutex::new(Seeded::new(birth, FIRST_CIDS));
-    config.transport_config(transport);
-    config.initial_dst_cid_provider(Arc::new(move || {
-        let mut cids = cids.lock().unwrap_or_else(PoisonError::into_inner);
-        ConnectionId::new(&cids.bytes::<CID_LEN>())
-    }));
-    config
+fn endpoint(config: Arc<EndpointConfig>, server: Option<Arc<ServerConfig>>) -> Endpoint {
+    Endpoint::new(config, server, true, None)
 }
 
-const fn received_ecn(ecn: Ecn) -> Option<EcnCodepoint> {
-    match ecn {
-        Ecn::NotEct => None,
-        Ecn::Ect0 => Some(EcnCodepoint::Ect0),
-        Ecn::Ect1 => Some(EcnCodepoint::Ect1),
-        Ecn::Ce => Some(EcnCodepoint::Ce),
-    }
+fn handle(
+    endpoint: &mut Endpoint,
+    now: Instant,
+    packet: &Packet,
+    ecn: Option<EcnCodepoint>,
+    data: BytesMut,
+    buf: &mut Vec<u8>,
+) -> Option<DatagramEvent> {
+    let local = Some(packet.dst.ip());
+    endpoint.handle(now, packet.src, local, ecn, data, buf)
 }
 
-const fn sent_ecn(ecn: Option<EcnCodepoint>) -> Ecn {
-    match ecn {
-        None => Ecn::NotEct,
-        Some(EcnCodepoint::Ect0) => Ecn::Ect0,
-        Some(EcnCodepoint::Ect1) => Ecn::Ect1,
-        Some(EcnCodepoint::Ce) => Ecn::Ce,
+fn poll_transmit(conn: &mut Connection, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
+    conn.poll_transmit(now, MAX_SEGMENTS, buf)
+}
+
+/// Why the connection is lost, if that is what `event` says.
+fn reason(event: Event) -> Option<String> {
+    match event {
+        Event::ConnectionLost { reason } => Some(reason.to_string()),
+        // Applications of the lab look for themselves.
+        Event::HandshakeDataReady
+        | Event::Connected
+        | Event::Stream(_)
+        | Event::DatagramReceived
+        | Event::DatagramsUnblocked => None,
     }
 }
 
-fn sent(transmit: &Transmit) -> Sent {
-    Sent {
-        remote: transmit.destination,
-        source: transmit.src_ip,
-        ecn: sent_ecn(transmit.ecn),
-        len: transmit.size,
-        segment: transmit.segment_size,
-    }
+fn write(stream: &mut SendStream<'_>, data: &mut Bytes) -> Result<usize, WriteError> {
+    let written = stream.write_chunks(core::slice::from_mut(data))?;
+    Ok(written.bytes)
 }
 
-fn stream_id(stream: u64) -> StreamId {
-    // Numbers that are too large belong to no stream.
-    VarInt::from_u64(stream).unwrap_or(VarInt::MAX).into()
+fn moved(conn: &mut Connection, _now: Instant) {
+    conn.local_address_changed();
 }
 
-impl Engine for Quinn {
-    type Connection = Connection;
-    type Event = ConnectionEvent;
-
-    fn new(settings: &Settings, birth: &Birth) -> Self {
-        let probes = Arc::new(Probes::new(settings.controller));
-        let transport = Arc::new(transport(settings, &probes));
-        Self {
-            endpoint: endpoint(settings, birth, transport.clone()),
-            client: client(settings, birth, transport),
-            controller: settings.controller,
-            probes,
-            own: BTreeMap::new(),
-        }
-    }
-
-    fn receive(&mut self, now: Instant, packet: &Packet, buf: &mut Vec<u8>) -> Arrival<Self> {
-        let data = BytesMut::from(&packet.data[..]);
-        let local = Some(packet.dst.ip());
-        let ecn = received_ecn(packet.ecn);
-        match self.endpoint.handle(now, packet.src, local, ecn, data, buf) {
-            None => Arrival::Nothing,
-            Some(DatagramEvent::ConnectionEvent(handle, event)) => Arrival::Known(handle.0, event),
-            Some(DatagramEvent::Response(answer)) => Arrival::Answer(sent(&answer)),
-            Some(DatagramEvent::NewConnection(incoming)) => {
-                match self.endpoint.accept(incoming, now, buf, None) {
-                    Ok((handle, conn)) => {
-                        self.own.insert(handle.0, self.probes.newest());
-                        Arrival::New(handle.0, conn)
-                    }
-                    Err(error) => error
-                        .response
-                        .map_or(Arrival::Nothing, |answer| Arrival::Answer(sent(&answer))),
-                }
-            }
-        }
-    }
-
-    fn connect(&mut self, now: Instant, remote: SocketAddr) -> Result<(usize, Connection), String> {
-        let config = self.client.clone();
-        let (handle, conn) = self
-            .endpoint
-            .connect(now, config, remote, SERVER_NAME)
-            .map_err(|error| error.to_string())?;
-        self.own.insert(handle.0, self.probes.newest());
-        Ok((handle.0, conn))
-    }
-
-    fn settle(&mut self, handle: usize, conn: &mut Connection) {
-        while let Some(event) = conn.poll_endpoint_events() {
-            let answer = self.endpoint.handle_event(ConnectionHandle(handle), event);
-            if let Some(answer) = answer {
-                conn.handle_event(answer);
-            }
-        }
-    }
-
-    fn on_event(conn: &mut Connection, event: ConnectionEvent) {
-        conn.handle_event(event);
-    }
-
-    fn transmit(conn: &mut Connection, now: Instant, buf: &mut Vec<u8>) -> Option<Sent> {
-        conn.poll_transmit(now, MAX_SEGMENTS, buf)
-            .as_ref()
-            .map(sent)
-    }
-
-    fn timeout(conn: &mut Connection) -> Option<Instant> {
-        conn.poll_timeout()
-    }
-
-    fn on_timeout(conn: &mut Connection, now: Instant) {
-        conn.handle_timeout(now);
-    }
-
-    fn lost(conn: &mut Connection) -> Option<String> {
-        let mut lost = None;
-        while let Some(event) = conn.poll() {
-            match event {
-                Event::ConnectionLost { reason } => lost = Some(reason.to_string()),
-                // Applications of the lab look for themselves.
-                Event::HandshakeDataReady
-                | Event::Connected
-                | Event::Stream(_)
-                | Event::DatagramReceived
-                | Event::DatagramsUnblocked => {}
-            }
-        }
-        lost
-    }
-
-    fn is_handshaking(conn: &Connection) -> bool {
-        conn.is_handshaking()
-    }
-
-    fn open(conn: &mut Connection) -> Option<u64> {
-        conn.streams().open(Dir::Bi).map(u64::from)
-    }
-
-    fn accept(conn: &mut Connection) -> Option<u64> {
-        conn.streams().accept(Dir::Bi).map(u64::from)
-    }
-
-    fn write(conn: &mut Connection, stream: u64, data: &mut Bytes) -> Result<usize, String> {
-        let mut stream = conn.send_stream(stream_id(stream));
-        match stream.write_chunks(core::slice::from_mut(data)) {
-            Ok(written) => Ok(written.bytes),
-            Err(WriteError::Blocked) => Ok(0),
-            Err(error) => Err(error.to_string()),
-        }
-    }
-
-    fn finish(conn: &mut Connection, stream: u64) -> Result<(), String> {
-        let mut stream = conn.send_stream(stream_id(stream));
-        stream.finish().map_err(|error| error.to_string())
-    }
-
-    fn read(conn: &mut Connection, stream: u64) -> Result<Read, String> {
-        let mut stream = conn.recv_stream(stream_id(stream));
-        let mut chunks = match stream.read(true) {
-            Ok(chunks) => chunks,
-            Err(error @ (ReadableError::ClosedStream | ReadableError::IllegalOrderedRead)) => {
-                return Err(error.to_string());
-            }
-        };
-        let read = match chunks.next(usize::MAX) {
-            Ok(Some(chunk)) => Ok(Read::Data(chunk.bytes)),
-            Ok(None) => Ok(Read::End),
-            Err(ReadError::Blocked) => Ok(Read::Blocked),
-            Err(error @ ReadError::Reset(_)) => Err(error.to_string()),
-        };
-        // Whether credit is due shows at the next transmit.
-        let _ = chunks.finalize();
-        read
-    }
-
-    fn close(conn: &mut Connection, now: Instant) {
-        conn.close(now, VarInt::from_u32(0), Bytes::new());
-    }
-
-    fn moved(conn: &mut Connection, _now: Instant) {
-        conn.local_address_changed();
-    }
-
-    fn figures(&self, handle: usize, conn: &mut Connection) -> Figures {
-        let stats = conn.stats();
-        let probe = self.own.get(&handle).cloned().unwrap_or_default();
-        let mtu = stats.path.current_mtu;
-        Figures {
-            window: stats.path.cwnd,
-            floor: self.controller.floor() * u64::from(mtu),
-            in_flight: probe.in_flight(),
-            pacing_rate: conn.congestion_state().metrics().pacing_rate.unwrap_or(0),
-            smoothed_rtt: stats.path.rtt,
-            min_rtt: probe.min_rtt(),
-            mtu,
-            packets_sent: stats.path.sent_packets,
-            packets_lost: stats.path.lost_packets,
-            bytes_sent: stats.udp_tx.bytes,
-            congestion_events: stats.path.congestion_events,
-            persistent_events: probe.persistent_events(),
-            has_nothing_to_send: !conn.is_handshaking() && probe.in_flight() == 0,
-            ..Figures::default()
-        }
+fn path(conn: &Connection) -> Path {
+    let stats = conn.stats();
+    Path {
+        window: stats.path.cwnd,
+        mtu: stats.path.current_mtu,
+        pacing_rate: conn.congestion_state().metrics().pacing_rate,
+        smoothed_rtt: stats.path.rtt,
+        packets_sent: stats.path.sent_packets,
+        packets_lost: stats.path.lost_packets,
+        bytes_sent: stats.udp_tx.bytes,
+        congestion_events: stats.path.congestion_events,
     }
 }

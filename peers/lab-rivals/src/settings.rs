@@ -82,16 +82,16 @@ impl Settings {
             client,
             server,
             window: has_window.then_some(window),
-            idle_timeout: changed(asked.idle_timeout, ours.idle_timeout),
-            initial_rtt: changed(asked.initial_rtt, ours.initial_rtt),
-            max_mtu: changed(asked.max_mtu, ours.max_mtu),
+            idle_timeout: changed(asked.idle_timeout, &ours.idle_timeout),
+            initial_rtt: changed(asked.initial_rtt, &ours.initial_rtt),
+            max_mtu: changed(asked.max_mtu, &ours.max_mtu),
             ack_threshold: threshold,
         }
     }
 }
 
-fn changed<T: PartialEq>(asked: T, default: T) -> Option<T> {
-    (asked != default).then_some(asked)
+fn changed<T: PartialEq>(asked: T, default: &T) -> Option<T> {
+    (asked != *default).then_some(asked)
 }
 
 #[cfg(test)]

@@ -7,14 +7,17 @@
 //! neqo and aioquic become one schema. A record that is no JSON is counted, with
 //! its offset, and the rest is read.
 
+mod counted;
 mod decode;
 mod fields;
 mod frames;
 mod header;
 mod split;
 
+use std::collections::VecDeque;
 use std::io::{self, Read};
 
+use self::counted::Counted;
 pub use self::header::Header;
 use self::split::{Record, Splitter};
 use crate::event::Event;
@@ -66,6 +69,9 @@ pub struct Reader<R> {
     header: Header,
     problems: Problems,
     times: Times,
+    counted: Counted,
+    /// Events that are read but not told yet.
+    ahead: VecDeque<Event>,
     failed: bool,
 }
 
@@ -105,6 +111,8 @@ impl<R: Read> Reader<R> {
             header: Header::default(),
             problems: Problems::default(),
             times: Times::default(),
+            counted: Counted::default(),
+            ahead: VecDeque::new(),
             failed: false,
         };
         this.read_header()?;
@@ -148,6 +156,7 @@ impl<R: Read> Reader<R> {
             Some(value) => {
                 self.header.absorb(&value);
                 self.times = Times::default();
+                self.counted = Counted::default();
             }
             None => self.problems.bad(record.offset),
         }
@@ -157,6 +166,9 @@ impl<R: Read> Reader<R> {
     /// The next event; `None` at the end.
     fn next_event(&mut self) -> io::Result<Option<Event>> {
         loop {
+            if let Some(event) = self.ahead.pop_front() {
+                return Ok(Some(event));
+            }
             let Some(record) = self.splitter.peek()? else {
                 return Ok(None);
             };
@@ -180,7 +192,8 @@ impl<R: Read> Reader<R> {
                 self.problems.other_events += 1;
             }
             event.time = self.times.place(&self.header, event.time);
-            return Ok(Some(event));
+            self.ahead.extend(self.counted.before(&value, &event));
+            self.ahead.push_back(event);
         }
     }
 }
