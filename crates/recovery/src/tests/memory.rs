@@ -1,7 +1,7 @@
 //! What a connection allocates, and what it gives back.
 
 use super::harness::{Bench, Fixed, PATH, at};
-use crate::{PathRecovery, Space};
+use crate::{PathId, PathRecovery, Space};
 
 fn memory(bench: &Bench) -> usize {
     bench.recovery.memory(|_| 0)
@@ -60,4 +60,17 @@ fn losses_remembered_are_given_back() {
     bench.recovery.release_memory();
     assert!(memory(&bench) < remembering / 2);
     assert_eq!(bench.recovery.path(PATH).unwrap().in_flight(), 0);
+}
+
+#[test]
+fn every_further_path_counts() {
+    let mut bench = Bench::new();
+    let one = memory(&bench);
+    for id in 1..=8 {
+        let controller = Box::new(Fixed::new(1 << 20));
+        bench.recovery.add_path(PathId(id), controller, 1200, at(0));
+    }
+    let path = size_of::<PathRecovery>() + size_of::<Fixed>();
+    let grown = memory(&bench) - one;
+    assert!((8 * path..=16 * path).contains(&grown), "{grown} of {path}");
 }

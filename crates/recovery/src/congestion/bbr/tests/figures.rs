@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use super::super::facts::Facts;
+use super::super::filters::{ExtraAcked, MinRtt};
 use super::super::phase::Phase;
 use super::super::{Bbr, INFINITE};
 use super::sim::{App, Link, MDS, Sim};
@@ -65,4 +66,49 @@ fn two_per_cent_of_loss_are_not_too_much() {
     };
     assert!(!facts(2_000).is_inflight_too_high());
     assert!(facts(2_001).is_inflight_too_high());
+}
+
+fn at(nanos: u64) -> Instant {
+    Instant::from_nanos(nanos)
+}
+
+const SECOND: u64 = 1_000_000_000;
+
+/// §5.3.4.3: ProbeRTT is due when five seconds brought no sample as low.
+#[test]
+fn a_probe_of_the_round_trip_is_due_after_five_seconds() {
+    let ms = Duration::from_millis;
+    let mut filter = MinRtt::new(at(0));
+    filter.update(Some(ms(10)), at(0));
+    filter.update(None, at(5 * SECOND));
+    assert!(!filter.is_probe_due());
+    filter.update(None, at(5 * SECOND + 1));
+    assert!(filter.is_probe_due());
+    filter.schedule_next(at(6 * SECOND));
+    filter.update(None, at(11 * SECOND));
+    assert!(!filter.is_probe_due(), "one has just been done");
+}
+
+/// §5.3.4.3: the minimum is kept for ten seconds, then the last probe's counts.
+#[test]
+fn the_minimum_is_forgotten_after_ten_seconds() {
+    let ms = Duration::from_millis;
+    let mut filter = MinRtt::new(at(0));
+    filter.update(Some(ms(10)), at(0));
+    filter.update(Some(ms(20)), at(6 * SECOND));
+    filter.update(None, at(10 * SECOND));
+    assert_eq!(filter.get(), Some(ms(10)));
+    filter.update(None, at(10 * SECOND + 1));
+    assert_eq!(filter.get(), Some(ms(20)));
+}
+
+/// §5.4.1: what was expected is counted from the restart on.
+#[test]
+fn after_idling_no_ack_was_expected() {
+    let mut extra = ExtraAcked::new(at(0));
+    extra.update(100_000, 1_000_000, INFINITE, 0, at(0));
+    // 50 ms at 1 MB/s: 50,000 bytes would have been expected.
+    extra.restart(at(SECOND / 20));
+    extra.update(10_000, 1_000_000, INFINITE, 0, at(SECOND / 20));
+    assert_eq!(extra.get(true), 110_000);
 }
