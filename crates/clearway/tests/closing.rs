@@ -3,9 +3,11 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use clearway::{
-    ClientConfig, ConnectError, ConnectionError, DevelopmentIdentity, Endpoint, ReadError,
-    WriteError,
+    ClientConfig, ConnectError, ConnectionError, DevelopmentIdentity, Endpoint, EndpointBuilder,
+    Observer, ReadError, TraceEvent, WriteError,
 };
 use common::{IDENTITY, LOOPBACK, Pair, client, client_config, pattern, server};
 
@@ -39,6 +41,101 @@ async fn both_ends_hear_the_close_reason() {
         Err(WriteError::ConnectionLost(local.clone()))
     );
     assert!(matches!(pair.near.open_bi().await, Err(error) if error == local));
+}
+
+/// The reason is the endpoint's whoever acts first: the shard, or the handles that
+/// are dropped behind it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_reason_survives_the_handles_that_are_dropped_behind_it() {
+    let gone = |error: ConnectionError| {
+        let expected = ConnectionError::PeerApplication {
+            code: 7,
+            reason: b"gone".to_vec(),
+        };
+        assert_eq!(error, expected);
+    };
+    for _ in 0..10 {
+        let Pair {
+            server,
+            client,
+            near,
+            far,
+        } = Pair::new().await;
+        client.close(7, b"gone");
+        drop((near, client));
+        gone(far.closed().await);
+        drop(server);
+
+        let pair = Pair::new().await;
+        pair.server.close(7, b"gone");
+        drop((pair.far, pair.server));
+        gone(pair.near.closed().await);
+
+        // One that nobody has accepted yet.
+        let (server, client) = (common::server(), common::client());
+        let connecting = client.connect(server.local_addr(), "localhost");
+        let near = connecting.await.unwrap();
+        // Possible once the handshake is confirmed, that is, complete over there.
+        while near.update_keys().is_err() {
+            tokio::task::yield_now().await;
+        }
+        server.close(7, b"gone");
+        drop(server);
+        gone(near.closed().await);
+    }
+}
+
+/// An observer that can be counted.
+#[derive(Debug)]
+struct Counted(#[expect(dead_code, reason = "it is held")] Arc<()>);
+
+impl Observer for Counted {
+    fn on_event(&mut self, _: clearway::Instant, _: &TraceEvent<'_>) {}
+}
+
+/// When an endpoint is idle, nothing is left of its connections, and of a dropped
+/// endpoint nothing at all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_has_ended_is_freed() {
+    for _ in 0..10 {
+        let (observers, factories) = (Arc::new(()), Arc::new(()));
+        let observed = |builder: EndpointBuilder| {
+            let (observer, factory) = (Arc::downgrade(&observers), factories.clone());
+            let builder = builder.observe(move |_, _| {
+                let _held = &factory;
+                Some(Box::new(Counted(observer.upgrade()?)))
+            });
+            builder.build().unwrap()
+        };
+        let server = observed(Endpoint::builder(LOOPBACK).server(common::server_config()));
+        let client = observed(Endpoint::builder(LOOPBACK).client(client_config()));
+        let pair = Pair::of(server, client).await;
+        assert_eq!(Arc::strong_count(&observers), 3);
+        let (mut send, mut recv) = pair.near.open_bi().await.unwrap();
+        send.write_all(b"x").await.unwrap();
+        let far = pair.far.clone();
+        let (echo, _) = far.accept_bi().await.unwrap();
+        // One end waits for what never comes.
+        let waiting = tokio::spawn(async move { recv.read_chunk(1).await });
+        let Pair {
+            server,
+            client,
+            near,
+            far: other,
+        } = pair;
+        client.close(0, b"");
+        assert!(waiting.await.unwrap().is_err());
+        far.closed().await;
+        drop((near, send, far, other, echo));
+        client.wait_idle().await;
+        server.wait_idle().await;
+        assert_eq!(Arc::strong_count(&observers), 1);
+        drop((client, server));
+        // Their event loops end by themselves, soon.
+        while Arc::strong_count(&factories) > 1 {
+            tokio::task::yield_now().await;
+        }
+    }
 }
 
 /// What had arrived before the close can still be read.

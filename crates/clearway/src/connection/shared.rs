@@ -126,6 +126,7 @@ pub(crate) struct State {
     http: Option<Box<Layer>>,
     /// Every handle is gone.
     orphaned: bool,
+    link: Arc<Link>,
 }
 
 impl State {
@@ -243,11 +244,12 @@ impl State {
         let done = self.sends.is_empty() && self.http_is_idle();
         if self.orphaned && self.error.is_none() && done {
             self.orphaned = false;
-            let code = match self.http {
-                Some(_) => clearway_http3::Code::NO_ERROR.0,
-                None => 0,
+            let (code, reason) = match (self.link.farewell(), &self.http) {
+                (Some(close), _) => (close.code, &close.reason[..]),
+                (None, Some(_)) => (clearway_http3::Code::NO_ERROR.0, &b""[..]),
+                (None, None) => (0, &b""[..]),
             };
-            self.quic.close(now, code, b"");
+            self.quic.close(now, code, reason);
         }
     }
 }
@@ -283,6 +285,7 @@ impl Shared {
                 readers: FxHashMap::default(),
                 http,
                 orphaned: false,
+                link: link.clone(),
             }),
             signals: [const { OnceLock::new() }; SIGNALS],
             link,

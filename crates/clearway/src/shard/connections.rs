@@ -68,6 +68,8 @@ pub(super) struct Connections {
     /// Handshakes begun in this turn.
     begun: usize,
     closing: Option<CloseAll>,
+    /// Connections gone in this turn of theirs, still counted.
+    ended: usize,
 }
 
 impl Connections {
@@ -92,6 +94,7 @@ impl Connections {
             waiting: VecDeque::new(),
             begun: 0,
             closing: None,
+            ended: 0,
         }
     }
 
@@ -299,7 +302,6 @@ impl Connections {
         Ok(())
     }
 
-    /// Hands out the connection's events, sends its trains, notes its timer.
     fn serve_one(&mut self, handle: Handle) -> io::Result<()> {
         let Some(entry) = self.table.get_mut(&handle) else {
             return Ok(());
@@ -307,6 +309,18 @@ impl Connections {
         entry.ready = false;
         let shared = entry.shared.clone();
         shared.clear_dirty();
+        let served = self.take_turn(&shared);
+        // Who waits for the last connection to end finds nothing left of it.
+        drop(shared);
+        for _ in 0..std::mem::take(&mut self.ended) {
+            self.house.population.remove();
+        }
+        served
+    }
+
+    /// Hands out the connection's events, sends its trains, notes its timer.
+    fn take_turn(&mut self, shared: &Arc<Shared>) -> io::Result<()> {
+        let handle = shared.handle;
         for _ in 0..TRAINS_PER_TURN {
             let now = self.link.clock.now();
             let mut state = shared.lock();
@@ -315,7 +329,7 @@ impl Connections {
                 if state.quic.is_transmit_due() {
                     state.quic.on_scheduling_limited(now);
                 }
-                self.finish_turn(&shared, state);
+                self.finish_turn(shared, state);
                 self.mark_ready(handle);
                 return Ok(());
             }
@@ -323,17 +337,17 @@ impl Connections {
             let train = state.quic.transmit(now, &mut self.outlet.train, segments);
             let Some(train) = train else {
                 state.dispatch(now, &mut self.wakes);
-                self.finish_turn(&shared, state);
+                self.finish_turn(shared, state);
                 return Ok(());
             };
             // The system call is long: handles need not wait for it.
             drop(state);
-            self.wakes.fire(&shared);
+            self.wakes.fire(shared);
             let sent = self.outlet.send(self.socket.get_ref(), &train);
-            self.after_send(&shared, sent)?;
+            self.after_send(shared, sent)?;
         }
         let state = shared.lock();
-        self.finish_turn(&shared, state);
+        self.finish_turn(shared, state);
         self.mark_ready(handle);
         Ok(())
     }
@@ -386,7 +400,7 @@ impl Connections {
         drop(endpoint);
         if drained && let Some(entry) = self.table.remove(&handle) {
             self.deadlines.remove(handle, entry.place);
-            self.house.population.remove();
+            self.ended += 1;
         }
     }
 
@@ -460,6 +474,7 @@ impl Connections {
             state.fail(ConnectionError::Transport(error.clone()), &mut self.wakes);
             drop(state);
             self.wakes.fire(&entry.shared);
+            drop(entry);
             self.house.population.remove();
         }
     }

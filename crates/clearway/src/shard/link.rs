@@ -25,6 +25,9 @@ pub(crate) struct Link {
     pub(super) counts: Counts,
     /// The shard's own, once it runs.
     runtime: OnceLock<tokio::runtime::Handle>,
+    /// How the endpoint was closed. Known at once, so that a handle that is dropped
+    /// before the shard has acted on it closes its connection no other way.
+    farewell: OnceLock<CloseAll>,
 }
 
 /// What waits for the shard. Bounded: each connection is listed once, strays have
@@ -48,9 +51,9 @@ pub(super) struct Inbox {
 
 /// What the application said when it closed the endpoint.
 #[derive(Clone, Debug)]
-pub(super) struct CloseAll {
-    pub(super) code: u64,
-    pub(super) reason: Vec<u8>,
+pub(crate) struct CloseAll {
+    pub(crate) code: u64,
+    pub(crate) reason: Vec<u8>,
 }
 
 /// What a shard counts.
@@ -107,6 +110,7 @@ impl Link {
             socket: Mutex::new(Arc::downgrade(socket)),
             counts: Counts::default(),
             runtime: OnceLock::new(),
+            farewell: OnceLock::new(),
         }
     }
 
@@ -168,11 +172,19 @@ impl Link {
 
     /// Close everything, accept nothing.
     pub(crate) fn close(&self, code: u64, reason: &[u8]) {
-        self.inbox().close = Some(CloseAll {
+        let close = CloseAll {
             code,
             reason: reason.to_vec(),
-        });
+        };
+        // Only the first can still be heard.
+        let _ = self.farewell.set(close.clone());
+        self.inbox().close = Some(close);
         self.bell.notify_one();
+    }
+
+    /// What the application said when it closed the endpoint, if it did.
+    pub(crate) fn farewell(&self) -> Option<&CloseAll> {
+        self.farewell.get()
     }
 
     /// Send and receive on another socket from now on.

@@ -7,6 +7,7 @@ use clearway::{CongestionController, Fingerprint};
 use clearway_links::Span;
 use http::{HeaderName, HeaderValue, Method};
 
+use super::route::{ConnectTo, Resolve};
 use crate::failure::EXIT_CODES;
 
 /// What it does, for `--help`.
@@ -98,6 +99,14 @@ pub(crate) struct Args {
     /// Trust any certificate: whoever is on the path can be the server.
     #[arg(short = 'k', long)]
     pub(super) insecure: bool,
+    /// Connect to these addresses for a host and port, whatever the resolver says;
+    /// the certificate still has to be for HOST.
+    #[arg(long, value_name = "HOST:PORT:ADDR[,ADDR]…")]
+    pub(super) resolve: Vec<Resolve>,
+    /// Connect to another host and port instead of these; the certificate still
+    /// has to be for HOST.
+    #[arg(long, value_name = "HOST:PORT:OTHER-HOST:OTHER-PORT")]
+    pub(super) connect_to: Vec<ConnectTo>,
     /// Append the connection's secrets to the file that SSLKEYLOGFILE names.
     #[arg(long)]
     pub(super) keylog: bool,

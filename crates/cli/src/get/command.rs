@@ -10,6 +10,7 @@ use super::Args;
 use super::cause::failure;
 use super::fetch::Fetch;
 use super::job::jobs;
+use super::route;
 use super::summary::Summary;
 use super::trust;
 use crate::failure::{Failure, Kind};
@@ -43,6 +44,9 @@ async fn get(args: Arc<Args>) -> Result<(), Failure> {
     let jobs = jobs(&args)?;
     let only = (jobs.len() == 1).then(|| jobs[0].url.to_string());
     let client = Client::new(trust::config(&args)?).map_err(|error| failure("get", &error))?;
+    for job in &jobs {
+        route::direct(&client, &job.url, &args.resolve, &args.connect_to);
+    }
     let fetch = Fetch::new(args.clone(), client.clone(), jobs);
     let begun = Instant::now();
     let outcome = unless_interrupted(within(&args, fetch.run()))

@@ -1,7 +1,7 @@
 //! `clearway get`: what URLs name, over HTTP/3.
 //!
 //! [`job`] makes of the command line what there is to do, [`trust`] whom to
-//! believe. [`fetch`] runs the jobs, [`transfer`] does one: [`request`] builds
+//! believe, [`route`] where servers are. [`fetch`] runs the jobs, [`transfer`] does one: [`request`] builds
 //! what is sent (with an [`upload`]), [`writer`] gathers what comes for
 //! [`destination`], where a [`part`] file waits to be whole. [`cause`] names
 //! failures, [`tally`] counts, [`progress`] and [`summary`] show.
@@ -15,6 +15,7 @@ mod job;
 mod part;
 mod progress;
 mod request;
+mod route;
 mod summary;
 mod tally;
 mod transfer;

@@ -50,6 +50,10 @@ pub(crate) struct Args {
     /// Accept uploads (PUT): anybody who reaches the server may replace files.
     #[arg(long)]
     pub(super) writable: bool,
+    /// Answer downloads before a returning client's handshake is complete (0-RTT):
+    /// an attacker on the path may have such a request happen again.
+    #[arg(long)]
+    pub(super) early_data: bool,
     /// Threads for the network, each with a socket of its own.
     #[arg(long, value_name = "COUNT", default_value_t = 1,
           value_parser = clap::value_parser!(u16).range(1..=1024))]

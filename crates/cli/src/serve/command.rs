@@ -113,7 +113,9 @@ impl Signals {
 fn bind(args: &Args, certificate: &Certificate) -> Result<Server, Failure> {
     let mut transport = TransportConfig::default();
     transport.controller = args.controller;
-    let config = ServerConfig::with_certificates(&certificate.certificates).transport(transport);
+    let config = ServerConfig::with_certificates(&certificate.certificates)
+        .transport(transport)
+        .early_data(args.early_data);
     let bind = |address| {
         Server::builder(address, config.clone())
             .shards(usize::from(args.shards))

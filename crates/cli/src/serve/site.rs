@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use clearway::Connection;
-use clearway::http::Incoming;
+use clearway::http::{ArrivedEarly, Incoming};
 use http::header::{ALLOW, DATE, HeaderValue, TE, TRAILER, X_CONTENT_TYPE_OPTIONS};
 use http::{Method, Request, Response, StatusCode, request};
 use tokio::task::spawn_blocking;
@@ -51,6 +51,10 @@ impl Site {
                 spawn_blocking(move || download(&root, &parts))
                     .await
                     .unwrap_or_else(|_| status(StatusCode::INTERNAL_SERVER_ERROR))
+            }
+            // It must not happen again at an attacker's will (RFC 8470 §3).
+            Method::PUT if parts.extensions.get::<ArrivedEarly>().is_some() => {
+                status(StatusCode::TOO_EARLY)
             }
             Method::PUT if self.writable => upload(&self.root, &parts, body, &mut entry).await,
             Method::OPTIONS => self.allow(StatusCode::NO_CONTENT),

@@ -24,6 +24,14 @@ enum Source {
     Paid,
 }
 
+/// Whether a stream's control frame was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Written {
+    All,
+    /// MAX_STREAM_DATA comes next.
+    CreditIsDue,
+}
+
 impl Streams {
     /// Writes as many frames as fit: control frames, then STREAM frames,
     /// retransmissions first, by [`Priority`](super::Priority). Tells `contents` each
@@ -38,7 +46,14 @@ impl Streams {
     ) {
         self.now = now;
         self.fill_connection_credit(w, now, rtt, contents);
-        self.fill_stream_control(w, now, rtt, contents);
+        while w.remaining() >= CONTROL_ROOM
+            && let Some(&id) = self.control.first()
+        {
+            if self.fill_one_control(id, w, contents) == Written::CreditIsDue {
+                self.write_stream_credit(id, w, now, rtt, contents);
+            }
+            self.sync_control(id);
+        }
         self.fill_data(w, Source::Free, contents);
         self.fill_data(w, Source::Paid, contents);
         self.fill_blocked(w, contents);
@@ -108,21 +123,6 @@ impl Streams {
         }
     }
 
-    fn fill_stream_control(
-        &mut self,
-        w: &mut Writer<'_>,
-        now: Instant,
-        rtt: Duration,
-        contents: &mut impl FnMut(StreamContent),
-    ) {
-        while w.remaining() >= CONTROL_ROOM
-            && let Some(&id) = self.control.first()
-        {
-            self.fill_one_control(id, w, now, rtt, contents);
-            self.sync_control(id);
-        }
-    }
-
     /// Writes MAX_STREAM_DATA with all there is to grant.
     fn write_stream_credit(
         &mut self,
@@ -149,17 +149,16 @@ impl Streams {
         contents(StreamContent::MaxStreamData(id, limit));
     }
 
-    /// Writes one control frame of the stream and clears its mark.
+    /// Writes one control frame of the stream and clears its mark; credit is the
+    /// caller's to write.
     fn fill_one_control(
         &mut self,
         id: StreamId,
         w: &mut Writer<'_>,
-        now: Instant,
-        rtt: Duration,
         contents: &mut impl FnMut(StreamContent),
-    ) {
+    ) -> Written {
         let Some(stream) = self.streams.get_mut(&id) else {
-            return;
+            return Written::All;
         };
         let control = &mut stream.control;
         if control.reset {
@@ -183,7 +182,7 @@ impl Streams {
                 contents(StreamContent::StopSending(id));
             }
         } else if control.credit {
-            self.write_stream_credit(id, w, now, rtt, contents);
+            return Written::CreditIsDue;
         } else if control.blocked {
             control.blocked = false;
             if let Some(half) = &mut stream.send {
@@ -193,6 +192,7 @@ impl Streams {
                 contents(StreamContent::StreamDataBlocked(id, at));
             }
         }
+        Written::All
     }
 
     fn fill_data(

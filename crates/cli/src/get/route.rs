@@ -1,0 +1,181 @@
+//! Servers elsewhere than their names say: `--resolve` and `--connect-to`, as curl
+//! has them.
+
+use core::net::{IpAddr, SocketAddr};
+use core::str::FromStr;
+
+use clearway::http::Client;
+use http::Uri;
+
+/// The port of URLs that name none.
+const HTTPS: u16 = 443;
+
+/// Which servers are meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Pattern {
+    /// `None` is any.
+    host: Option<String>,
+    /// `None` is any.
+    port: Option<u16>,
+}
+
+/// `HOST:PORT:ADDR[,ADDR]…`; a host or port `*` is any.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Resolve {
+    what: Pattern,
+    addresses: Vec<IpAddr>,
+}
+
+/// `HOST:PORT:OTHER-HOST:OTHER-PORT`; what is left out is any, or the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ConnectTo {
+    what: Pattern,
+    host: Option<String>,
+    port: Option<u16>,
+}
+
+impl Pattern {
+    fn is_about(&self, host: &str, port: u16) -> bool {
+        let same = |name: &String| name.eq_ignore_ascii_case(host);
+        self.host.as_ref().is_none_or(same) && self.port.is_none_or(|only| only == port)
+    }
+}
+
+/// Has the client find the server of `url` where the options say; the first that
+/// is about it counts.
+pub(super) fn direct(client: &Client, url: &Uri, resolve: &[Resolve], connect_to: &[ConnectTo]) {
+    let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
+    let port = url.port_u16().unwrap_or(HTTPS);
+    let other = connect_to
+        .iter()
+        .find(|option| option.what.is_about(host, port));
+    let mut there = (host, port);
+    if let Some(option) = other {
+        there = (
+            option.host.as_deref().unwrap_or(host),
+            option.port.unwrap_or(port),
+        );
+        client.connect_to(host, port, there.0, there.1);
+    }
+    let (host, port) = there;
+    if let Some(option) = resolve
+        .iter()
+        .find(|option| option.what.is_about(host, port))
+    {
+        let at = |ip: &IpAddr| SocketAddr::new(*ip, port);
+        let addresses: Vec<_> = option.addresses.iter().map(at).collect();
+        client.resolve(host, port, addresses);
+    }
+}
+
+impl FromStr for Resolve {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong =
+            || "not HOST:PORT:ADDR; write one such as example.org:443:127.0.0.1,[::1]".to_owned();
+        let (host, rest) = host(text).ok_or_else(wrong)?;
+        let (port, addresses) = rest.split_once(':').ok_or_else(wrong)?;
+        let port = match port {
+            "*" => None,
+            port => Some(port.parse().map_err(|_| wrong())?),
+        };
+        let addresses: Result<Vec<IpAddr>, _> = addresses
+            .split(',')
+            .map(|address| address.trim_matches(['[', ']']).parse())
+            .collect();
+        Ok(Self {
+            what: Pattern {
+                host: (host != "*").then(|| host.to_owned()),
+                port,
+            },
+            addresses: addresses.map_err(|_| wrong())?,
+        })
+    }
+}
+
+impl FromStr for ConnectTo {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            "not HOST:PORT:OTHER-HOST:OTHER-PORT; write one such as example.org:443:localhost:4433"
+                .to_owned()
+        };
+        let port = |text: &str| match text {
+            "" => Ok(None),
+            port => port.parse().map(Some).map_err(|_| wrong()),
+        };
+        let named = |host: &str| (!host.is_empty()).then(|| host.to_owned());
+        let (first, rest) = host(text).ok_or_else(wrong)?;
+        let (first_port, rest) = rest.split_once(':').ok_or_else(wrong)?;
+        let (second, second_port) = host(rest).ok_or_else(wrong)?;
+        Ok(Self {
+            what: Pattern {
+                host: named(first),
+                port: port(first_port)?,
+            },
+            host: named(second),
+            port: port(second_port)?,
+        })
+    }
+}
+
+/// The host before the next colon (brackets around IPv6 addresses), and what comes
+/// after that.
+fn host(text: &str) -> Option<(&str, &str)> {
+    match text.strip_prefix('[') {
+        Some(text) => {
+            let (host, rest) = text.split_once(']')?;
+            Some((host, rest.strip_prefix(':')?))
+        }
+        None => text.split_once(':'),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read_as_curl_reads_them() {
+        let resolve: Resolve = "[2001:db8::1]:443:[::1],10.0.0.1".parse().unwrap();
+        assert!(resolve.what.is_about("2001:db8::1", 443));
+        assert!(!resolve.what.is_about("2001:db8::1", 444));
+        let loopback: IpAddr = "::1".parse().unwrap();
+        assert_eq!(resolve.addresses, [loopback, "10.0.0.1".parse().unwrap()]);
+        let any: Resolve = "*:*:10.0.0.1".parse().unwrap();
+        assert!(any.what.is_about("whatever", 1));
+
+        let connect: ConnectTo = "Example.org:443:[::1]:4433".parse().unwrap();
+        assert!(connect.what.is_about("example.ORG", 443));
+        assert_eq!(
+            (connect.host.as_deref(), connect.port),
+            (Some("::1"), Some(4433))
+        );
+        let connect: ConnectTo = "::backend:".parse().unwrap();
+        assert!(connect.what.is_about("whatever", 1));
+        assert_eq!(
+            (connect.host.as_deref(), connect.port),
+            (Some("backend"), None)
+        );
+    }
+
+    #[test]
+    fn what_is_neither_is_refused() {
+        for text in [
+            "",
+            "a",
+            "a:1",
+            "a:1:",
+            "a:b:10.0.0.1",
+            "[::1:1:10.0.0.1",
+            "a:1:b",
+        ] {
+            assert!(text.parse::<Resolve>().is_err(), "{text:?}");
+        }
+        for text in ["", "a:1", "a:1:b", "a:b:c:1", "a:1:b:65536", "a:1:[b:1"] {
+            assert!(text.parse::<ConnectTo>().is_err(), "{text:?}");
+        }
+    }
+}

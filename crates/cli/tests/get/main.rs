@@ -1,0 +1,13 @@
+//! `clearway get` as a user runs it.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod command;
+mod failure;
+mod moody;
+mod output;
+mod resume;
+mod route;
+mod secrets;
+mod upload;
+#[path = "../web/mod.rs"]
+mod web;

@@ -1,0 +1,174 @@
+//! A server that does not always do what it should.
+
+use std::convert::Infallible;
+use std::fs;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use clearway::http::{Incoming, Server};
+use clearway::{DevelopmentIdentity, ServerConfig};
+use http::{Request, Response};
+use http_body::{Body, Frame, SizeHint};
+
+/// How a server of the tests answers its next request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mood {
+    /// All of it, but half way it stops for ever.
+    Stall,
+    /// Half of it, then the stream is reset.
+    Reset,
+    /// As it should.
+    Proper,
+    /// Other content with the same tag: what must not be appended.
+    Liar,
+    /// A range nobody asked for.
+    Elsewhere,
+    /// Other content, and it says so.
+    Changed,
+}
+
+/// A server with one file and moods.
+pub(crate) struct Moody {
+    content: Bytes,
+    mood: Mutex<Mood>,
+    /// The `range` and `if-range` fields of all requests.
+    pub(crate) asked: Mutex<Vec<(String, String)>>,
+}
+
+pub(crate) struct Content {
+    pieces: Vec<Bytes>,
+    length: u64,
+    mood: Mood,
+}
+
+impl Body for Content {
+    type Data = Bytes;
+    type Error = std::io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<std::io::Result<Frame<Bytes>>>> {
+        match (self.pieces.pop(), self.mood) {
+            (Some(piece), _) => Poll::Ready(Some(Ok(Frame::data(piece)))),
+            (None, Mood::Stall) => Poll::Pending,
+            (None, Mood::Reset) => Poll::Ready(Some(Err(std::io::Error::other("enough")))),
+            (None, _) => Poll::Ready(None),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.length)
+    }
+}
+
+impl Moody {
+    fn answer(&self, request: &Request<Incoming>) -> Response<Content> {
+        let field = |name: &str| {
+            let value = request.headers().get(name);
+            value.map_or_else(String::new, |value| value.to_str().unwrap().to_owned())
+        };
+        let (range, if_range) = (field("range"), field("if-range"));
+        self.asked
+            .lock()
+            .unwrap()
+            .push((range.clone(), if_range.clone()));
+        let mood = *self.mood.lock().unwrap();
+        let whole = match mood {
+            Mood::Liar | Mood::Changed => Bytes::from(vec![7; self.content.len()]),
+            _ => self.content.clone(),
+        };
+        let etag = if mood == Mood::Changed {
+            "\"2\""
+        } else {
+            "\"1\""
+        };
+        let total = whole.len();
+        let first = (if_range == etag && !range.is_empty()).then(|| {
+            let first = range
+                .strip_prefix("bytes=")
+                .and_then(|range| range.strip_suffix('-'));
+            first.unwrap().parse::<usize>().unwrap()
+        });
+        let first = first.map(|first| first + usize::from(mood == Mood::Elsewhere));
+        let rest = whole.slice(first.unwrap_or(0)..);
+        let length = rest.len() as u64;
+        let sent = match mood {
+            Mood::Stall | Mood::Reset => rest.slice(..rest.len() / 2),
+            _ => rest,
+        };
+        let pieces = sent
+            .chunks(100_000)
+            .rev()
+            .map(Bytes::copy_from_slice)
+            .collect();
+        let mut response = Response::builder().header("etag", etag);
+        if let Some(first) = first {
+            let range = format!("bytes {first}-{}/{total}", total - 1);
+            response = response.status(206).header("content-range", range);
+        }
+        let content = Content {
+            pieces,
+            length,
+            mood,
+        };
+        response.body(content).unwrap()
+    }
+
+    pub(crate) fn is(&self, mood: Mood) {
+        *self.mood.lock().unwrap() = mood;
+    }
+
+    /// Serves on another thread, as long as the test runs.
+    pub(crate) fn serve(content: &[u8]) -> (Arc<Self>, Server, String) {
+        let moody = Arc::new(Self {
+            content: Bytes::copy_from_slice(content),
+            mood: Mutex::new(Mood::Proper),
+            asked: Mutex::default(),
+        });
+        let identity = DevelopmentIdentity::generate(["localhost"]).unwrap();
+        let config =
+            ServerConfig::with_identity(identity.certificate_pem(), identity.key_pem()).unwrap();
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        let service = Service(moody.clone());
+        std::thread::spawn(move || {
+            runtime.block_on(async {
+                let server = Server::bind("127.0.0.1:0".parse().unwrap(), config).unwrap();
+                tell.send(server.clone()).unwrap();
+                server.serve(service).await;
+            });
+        });
+        let server = told.recv().unwrap();
+        let url = format!("https://localhost:{}/file", server.local_addr().port());
+        (moody, server, url)
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct Service(Arc<Moody>);
+
+impl tower_service::Service<Request<Incoming>> for Service {
+    type Response = Response<Content>;
+    type Error = Infallible;
+    type Future = std::future::Ready<Result<Response<Content>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
+        std::future::ready(Ok(self.0.answer(&request)))
+    }
+}
+
+/// Waits until so much of a download is on the disk.
+pub(crate) fn wait_for(file: &Path, length: u64) {
+    while fs::metadata(file).map_or(0, |found| found.len()) < length {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,25 @@
+//! The connection's secrets, for who records it.
+
+use std::fs;
+use std::process::Command;
+
+use crate::web::{Site, TempDir};
+
+#[test]
+fn secrets_are_logged_if_asked_for() {
+    let dir = TempDir::new();
+    dir.old_file("a", b"x");
+    let site = Site::start(dir.path(), &[]);
+    let log = dir.text("keys");
+    for (options, logged) in [(&["-k"][..], false), (&["-k", "--keylog"], true)] {
+        let output = Command::new(env!("CARGO_BIN_EXE_clearway"))
+            .args(["get", &format!("{}/a", site.url)])
+            .args(options)
+            .env("SSLKEYLOGFILE", &log)
+            .output()
+            .unwrap();
+        assert!(output.status.success());
+        let text = fs::read_to_string(&log).unwrap_or_default();
+        assert_eq!(text.contains("CLIENT_TRAFFIC_SECRET_0 "), logged);
+    }
+}

@@ -1,0 +1,82 @@
+//! How it begins and ends.
+
+use std::fs;
+use std::io::Read as _;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::web::{Site, TempDir, pattern};
+
+/// A `get` whose output nobody reads yet: its transfer is under way for as long.
+fn stuck_download(site: &Site) -> std::process::Child {
+    Command::new(env!("CARGO_BIN_EXE_clearway"))
+        .args(["get", &format!("{}/large", site.url), "-k", "-s"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+fn what_is_under_way_is_finished_after_a_signal() {
+    let dir = TempDir::new();
+    let content = pattern(30_000_000);
+    dir.old_file("large", &content);
+    let mut site = Site::start(dir.path(), &["--drain", "60s"]);
+    let mut child = stuck_download(&site);
+    let mut stdout = child.stdout.take().unwrap();
+    let mut body = vec![0; 1];
+    stdout.read_exact(&mut body).unwrap();
+    site.signal(Signal::INT);
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(site.child.try_wait().unwrap().is_none(), "it waits");
+    stdout.read_to_end(&mut body).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert!(body == content);
+    assert!(site.child.wait().unwrap().success());
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let dir = TempDir::new();
+    dir.old_file("large", &pattern(30_000_000));
+    let mut site = Site::start(dir.path(), &["--drain", "60s"]);
+    let mut child = stuck_download(&site);
+    let mut stdout = child.stdout.take().unwrap();
+    stdout.read_exact(&mut [0]).unwrap();
+    site.signal(Signal::TERM);
+    std::thread::sleep(Duration::from_millis(100));
+    site.signal(Signal::TERM);
+    assert_eq!(site.child.wait().unwrap().code(), Some(130));
+    // The client hears of it, and does not take half for the whole.
+    stdout.read_to_end(&mut Vec::new()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(10), "{said}");
+}
+
+#[test]
+fn what_cannot_be_served_is_named() {
+    let dir = TempDir::new();
+    fs::write(dir.join("file"), "x").unwrap();
+    let here = dir.path().to_str().unwrap();
+    let (missing, file) = (dir.text("missing"), dir.text("file"));
+    for (arguments, code, why) in [
+        (&[&missing[..]][..], 2, "cannot serve"),
+        (&[&file], 2, "cannot serve"),
+        (&[here, "--cert", &file, "--key", &file], 2, "file with"),
+        (&[here, "--listen", "nonsense"], 2, "not an IP address"),
+        (&[here, "--listen", "192.0.2.1:1"], 3, "cannot listen on"),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_clearway"))
+            .arg("serve")
+            .args(arguments)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+        assert!(said.contains(why), "{arguments:?}: {said}");
+    }
+}
