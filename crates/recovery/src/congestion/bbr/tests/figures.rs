@@ -112,3 +112,16 @@ fn after_idling_no_ack_was_expected() {
     extra.update(10_000, 1_000_000, INFINITE, 0, at(SECOND / 20));
     assert_eq!(extra.get(true), 110_000);
 }
+
+/// UpdateMinRTT(): only a lower sample renews the minimum's ten seconds.
+#[test]
+fn an_equal_sample_does_not_renew_the_minimum() {
+    let ms = Duration::from_millis;
+    let mut filter = MinRtt::new(at(0));
+    filter.update(Some(ms(10)), at(0));
+    filter.update(Some(ms(10)), at(3 * SECOND));
+    filter.update(Some(ms(20)), at(8 * SECOND + 1));
+    assert_eq!(filter.get(), Some(ms(10)));
+    filter.update(None, at(10 * SECOND + 1));
+    assert_eq!(filter.get(), Some(ms(20)));
+}

@@ -7,6 +7,7 @@ mod extremes;
 mod figures;
 mod paths;
 mod round_trip;
+mod saved;
 mod sim;
 #[cfg(feature = "specimens")]
 mod specimens;

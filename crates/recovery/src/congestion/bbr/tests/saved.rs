@@ -1,0 +1,80 @@
+//! What is saved before a loss or a ProbeRTT, and what a spurious loss takes
+//! back (§5.5.11, §5.6.4.4).
+
+use core::time::Duration;
+
+use super::super::Bbr;
+use super::super::phase::Phase;
+use super::super::undo::{Probing, Undo};
+use super::sim::{App, Link, MDS, Sim};
+use crate::congestion::specimen::Variant;
+use crate::controller::{Controller, Spurious};
+use crate::time::Instant;
+
+/// In `phase`, with a full pipe, after a loss that ended a probe proved none.
+fn undone(was_probing: Probing, phase: Phase) -> Bbr {
+    let mut bbr = Bbr::new(MDS, 1, Variant::default());
+    bbr.full_pipe.reached = true;
+    bbr.phase = phase;
+    bbr.undo = Undo {
+        event: Some(7),
+        was_probing: Some(was_probing),
+        ..Undo::default()
+    };
+    bbr.on_spurious(&Spurious {
+        now: Instant::ZERO,
+        event: 7,
+    });
+    bbr
+}
+
+#[test]
+fn startup_ended_by_a_spurious_loss_goes_on() {
+    let bbr = undone(Probing::Startup, Phase::Drain);
+    assert_eq!(bbr.phase, Phase::Startup);
+    assert!(!bbr.full_pipe.reached);
+    let bbr = undone(Probing::Startup, Phase::ProbeRtt);
+    assert_eq!(bbr.phase, Phase::ProbeRtt, "which leads back by itself");
+    assert!(!bbr.full_pipe.reached);
+}
+
+#[test]
+fn up_ended_by_a_spurious_loss_is_repeated() {
+    assert_eq!(undone(Probing::Up, Phase::Down).phase, Phase::Refill);
+    assert_eq!(undone(Probing::Up, Phase::Up).phase, Phase::Up);
+    assert_eq!(undone(Probing::Up, Phase::ProbeRtt).phase, Phase::ProbeRtt);
+}
+
+/// BBRSaveCwnd(): a window already cut by recovery or ProbeRTT is none to go
+/// back to.
+#[test]
+fn the_window_saved_is_the_last_good_one() {
+    let saved = |recovering, phase| {
+        let mut bbr = Bbr::new(MDS, 1, Variant::default());
+        (bbr.cwnd, bbr.prior_cwnd) = (50_000, 100_000);
+        (bbr.recovering, bbr.phase) = (recovering, phase);
+        bbr.save_cwnd();
+        bbr.prior_cwnd
+    };
+    assert_eq!(saved(false, Phase::Cruise), 50_000);
+    assert_eq!(saved(true, Phase::Cruise), 100_000);
+    assert_eq!(saved(false, Phase::ProbeRtt), 100_000);
+}
+
+#[test]
+fn without_a_loss_there_is_no_recovery() {
+    let mut sim = Sim::new(Link::new(10, 40, 10_000), App::Bulk);
+    sim.run(Duration::from_secs(1));
+    assert_eq!(sim.packets_dropped, 0);
+    assert!(!sim.bbr().recovering);
+}
+
+/// The minimal window a second: a rate of nothing would never be risen from.
+#[test]
+fn the_pacing_rate_has_a_floor() {
+    let mut bbr = Bbr::new(MDS, 1, Variant::default());
+    bbr.full_pipe.reached = true;
+    bbr.bw = 1;
+    bbr.set_pacing_rate_with_gain(bbr.pacing_gain());
+    assert_eq!(bbr.pacing_rate, 4 * MDS);
+}
