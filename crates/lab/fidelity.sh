@@ -138,6 +138,7 @@ row() {
 }
 
 spaces
+"$clearway" --version >/dev/null || { echo "CLEARWAY=$clearway cannot be run" >&2; exit 2; }
 table=$work/table
 printf 'scenario\tplace\tseeds\tMbit/s\t%%\tdropped\t%%\tlate µs\t\n' >"$table"
 for line in "${scenarios[@]}"; do
