@@ -136,6 +136,12 @@ impl PathRecovery {
         &self.rtt
     }
 
+    /// ACKs that the controller wants for each window.
+    #[must_use]
+    pub fn acks_per_window(&self) -> u64 {
+        self.controller.acks_per_window()
+    }
+
     /// Congestion window in bytes.
     #[must_use]
     pub fn window(&self) -> u64 {

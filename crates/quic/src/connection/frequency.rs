@@ -1,17 +1,14 @@
 //! How often we ask the peer to acknowledge (draft-ietf-quic-ack-frequency).
 //!
 //! A small window needs every second packet acknowledged, or growth stalls; a
-//! large one is as well served by an ACK for every 32nd part of it, at a
-//! fraction of the cost to both ends.
+//! large one is as well served by an ACK for every 32nd part of it (or as the
+//! controller wants), at a fraction of the cost to both ends and to the uplink.
 
 use core::time::Duration;
 
 use super::Connection;
 use super::life::Handshake;
 use crate::wire::Frame;
-
-/// ACKs we want per window.
-const ACKS_PER_WINDOW: u64 = 32;
 
 /// Most ack-eliciting packets that may wait for an ACK.
 const MAX_THRESHOLD: u64 = 32;
@@ -55,7 +52,7 @@ impl Connection {
         };
         let path = self.active_recovery();
         let packets = path.window() / path.mds().max(1);
-        let threshold = (packets / ACKS_PER_WINDOW).clamp(DEFAULT_THRESHOLD, MAX_THRESHOLD);
+        let threshold = (packets / path.acks_per_window().max(1)).clamp(DEFAULT_THRESHOLD, MAX_THRESHOLD);
         let last = self.control.ack_frequency;
         let before = last.map_or(DEFAULT_THRESHOLD, |request| request.threshold);
         if threshold < 2 * before && 2 * threshold > before {

@@ -102,11 +102,18 @@ impl SendHalf {
     /// Bytes held that count against the connection's budget: those the peer allows.
     /// The rest, at most [`PRIVATE`], does not, so that streams whose peer reads
     /// slowly can't take the buffers of the others.
+    ///
+    /// Nor does what is acknowledged ahead of a loss, or the writer would pause
+    /// each time that a retransmission is lost too; but never more than half, so
+    /// that a peer which acknowledges all but one byte does not make us hold more
+    /// than twice the budget.
     pub(super) fn charge(&self) -> u64 {
-        self.buffer
+        let held = self
+            .buffer
             .end()
             .min(self.max_data)
-            .saturating_sub(self.buffer.base())
+            .saturating_sub(self.buffer.base());
+        held.saturating_sub(self.buffer.acked_ahead()).max(held / 2)
     }
 
     /// Bytes that may be written while the connection's budget has `room` left.

@@ -16,6 +16,7 @@ const UP_ROUNDS: u64 = 20;
 pub(super) struct PhaseStuck {
     /// The phase, since when, and the round it began in.
     phase: Option<(Phase, u64, Option<u64>)>,
+    /// The bandwidth when the count began: one ACK alone adds too little to tell.
     max_bw: u64,
     told: bool,
 }
@@ -26,6 +27,7 @@ impl Detect for PhaseStuck {
         let round = view.metrics.extra("round_count");
         if self.phase.map(|(phase, ..)| phase) != phase || news.path {
             self.phase = phase.map(|phase| (phase, view.now, round));
+            self.max_bw = view.metrics.extra("max_bw").unwrap_or(0);
             self.told = false;
         }
         let Some((phase, since, began)) = self.phase else {
@@ -35,8 +37,9 @@ impl Detect for PhaseStuck {
         if phase == Phase::Up && bandwidth > self.max_bw + self.max_bw / 64 || view.is_quiet() {
             // It found more, or had nothing to probe with: the count starts anew.
             self.phase = Some((phase, view.now, round));
+            self.max_bw = bandwidth;
         }
-        self.max_bw = bandwidth;
+        self.max_bw = self.max_bw.min(bandwidth);
         if !self.told && news.metrics {
             self.judge(view, phase, since, began, out);
         }

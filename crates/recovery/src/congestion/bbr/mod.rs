@@ -72,14 +72,14 @@ use crate::controller::{
     Ack, Congestion, Controller, LostPacket, Metrics, Model, SendIndex, Sent, Spurious, State,
 };
 use crate::limit::Limit;
-use crate::time::Instant;
+use crate::time::{Instant, nanos};
 
 use super::initial_window;
 use super::specimen::{Specimen, Variant};
 use dice::Dice;
 use facts::Facts;
 use filters::{ExtraAcked, MaxBwFilter, MinRtt};
-use gains::MIN_PIPE_DATAGRAMS;
+use gains::{ACKS_PER_WINDOW, MIN_PIPE_DATAGRAMS};
 use loss::LossRound;
 use phase::{AckPhase, Phase};
 use rounds::Rounds;
@@ -350,6 +350,33 @@ impl Controller for Bbr {
                 round_count: self.rounds.count,
             }),
             ..self.metrics
+        }
+    }
+
+    fn acks_per_window(&self) -> u64 {
+        ACKS_PER_WINDOW
+    }
+
+    fn internals(&self, _now: Instant, show: &mut dyn FnMut(&'static str, u64)) {
+        let finite = |bound: u64| (bound != INFINITE).then_some(bound);
+        show("boundary", self.boundary);
+        show("round_count", self.rounds.count);
+        show("max_bw", self.max_bw.get());
+        show("bw", self.bw);
+        show("extra_acked", self.extra_acked());
+        show("send_quantum", self.send_quantum());
+        if self.phase.is_probe_bw() {
+            show("probe_wait", nanos(self.probe.wait));
+        }
+        let bounds = [
+            ("bw_shortterm", self.bw_shortterm),
+            ("inflight_shortterm", self.inflight_shortterm),
+            ("inflight_longterm", self.inflight_longterm),
+        ];
+        for (name, bound) in bounds {
+            if let Some(bound) = finite(bound) {
+                show(name, bound);
+            }
         }
     }
 
