@@ -136,10 +136,10 @@ impl PathRecovery {
         &self.rtt
     }
 
-    /// ACKs that the controller wants for each window.
+    /// ACKs a window that the controller can do with.
     #[must_use]
-    pub fn acks_per_window(&self) -> u64 {
-        self.controller.acks_per_window()
+    pub fn fewest_acks(&self) -> u64 {
+        self.controller.fewest_acks()
     }
 
     /// Congestion window in bytes.

@@ -294,6 +294,20 @@ mod tests {
     }
 
     #[test]
+    fn what_is_acknowledged_ahead_of_a_loss_counts_half_at_least() {
+        let mut half = SendHalf::new(BUDGET);
+        half.write(&[0; 100_000]);
+        half.on_sent(0, 100_000);
+        assert_eq!(half.charge(), 100_000);
+        half.on_acked(70_000, 30_000, false);
+        assert_eq!(half.charge(), 70_000);
+        half.on_acked(1_000, 69_000, false);
+        assert_eq!(half.charge(), 50_000, "held for one kilobyte");
+        half.on_acked(0, 1_000, false);
+        assert_eq!(half.charge(), 0);
+    }
+
+    #[test]
     fn a_full_budget_leaves_every_stream_its_private_part() {
         let mut half = SendHalf::new(BUDGET);
         assert_eq!(half.allowance(0), PRIVATE);

@@ -140,6 +140,26 @@ mod tests {
     }
 
     #[test]
+    fn up_may_last_while_it_finds_more() {
+        let climb = |step: u64| {
+            let mut script = Script::new("bbr", 20);
+            script.state("probe_bw_up");
+            for round in 0..40 {
+                let found = 1_000_000 + step * round;
+                script.metrics(|metrics| {
+                    metrics.extra = vec![
+                        ("max_bw".into(), found),
+                        ("round_count".into(), round),
+                    ];
+                });
+            }
+            script.finds(Detector::PhaseStuck)
+        };
+        assert!(!climb(5_000), "less than a 64th at once, but steadily");
+        assert!(climb(0));
+    }
+
+    #[test]
     fn a_healthy_transfer_is_passed_over() {
         assert_quiet_on_a_healthy_transfer(Detector::PhaseStuck);
     }

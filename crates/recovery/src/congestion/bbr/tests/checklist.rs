@@ -9,7 +9,7 @@ use super::sim::{App, Link, MBIT, MDS, MS, Sim};
 use crate::congestion::specimen::Variant;
 use crate::controller::{Ack, Congestion, CongestionCause, Controller, LostPacket, Sent, Spurious};
 use crate::rate::{Delivery, RateSample};
-use crate::time::Instant;
+use crate::time::{Instant, nanos};
 
 const SECONDS: Duration = Duration::from_secs(1);
 
@@ -347,6 +347,44 @@ fn ce_marks_are_congestion() {
         .on_congestion(&bench.congestion(CongestionCause::EcnCe));
     assert_eq!(bench.bbr.phase, Phase::Down, "and the end of a probe");
     assert_eq!(bench.bbr.inflight_longterm, 100_000);
+}
+
+#[test]
+fn marks_of_the_flight_that_ended_a_probe_slow_nothing_down() {
+    let mut bench = probing();
+    let first = bench.congestion(CongestionCause::EcnCe);
+    bench.bbr.on_congestion(&first);
+    assert!(!bench.bbr.loss_round.loss_seen, "DOWN begins anew");
+    let same_flight = Congestion {
+        largest_index: first.next_index - 1,
+        next_index: first.next_index + 100,
+        ..first
+    };
+    bench.bbr.on_congestion(&same_flight);
+    assert!(!bench.bbr.loss_round.loss_seen);
+    let next_flight = Congestion {
+        largest_index: first.next_index,
+        ..same_flight
+    };
+    bench.bbr.on_congestion(&next_flight);
+    assert!(bench.bbr.loss_round.loss_seen, "the queue is still there");
+}
+
+#[test]
+fn detectors_are_shown_the_model() {
+    let bench = Bench::cruising();
+    let mut shown = Vec::new();
+    bench
+        .bbr
+        .internals(bench.now, &mut |name, value| shown.push((name, value)));
+    for (name, value) in [
+        ("max_bw", bench.bbr.max_bw.get()),
+        ("round_count", bench.bbr.rounds.count),
+        ("probe_wait", nanos(bench.bbr.probe.wait)),
+    ] {
+        assert!(shown.contains(&(name, value)), "{name}: {shown:?}");
+    }
+    assert!(shown.iter().all(|&(_, value)| value != INFINITE));
 }
 
 #[test]
