@@ -20,6 +20,10 @@ const ACKS_PER_WINDOW: u64 = 32;
 /// Most ack-eliciting packets that may wait for an ACK.
 const MAX_THRESHOLD: u64 = 32;
 
+/// Most of them for the sake of a narrow way back: most of the saving, and a
+/// window of a few hundred packets is still answered often enough to be full.
+const MAX_NARROW_THRESHOLD: u64 = 8;
+
 /// Packets that may wait without the extension (RFC 9000 §13.2.2): one.
 const DEFAULT_THRESHOLD: u64 = 1;
 
@@ -104,7 +108,7 @@ impl Wish {
     fn threshold(self, before: u64) -> u64 {
         let part = |acks: u64| (self.packets / acks.max(1)).clamp(DEFAULT_THRESHOLD, MAX_THRESHOLD);
         let usual = part(ACKS_PER_WINDOW);
-        let most = part(self.fewest_acks.min(ACKS_PER_WINDOW));
+        let most = part(self.fewest_acks).min(MAX_NARROW_THRESHOLD).max(usual);
         let wanted = if self.queueing { most } else { usual };
         if wanted >= 2 * before {
             wanted

@@ -147,10 +147,7 @@ mod tests {
             for round in 0..40 {
                 let found = 1_000_000 + step * round;
                 script.metrics(|metrics| {
-                    metrics.extra = vec![
-                        ("max_bw".into(), found),
-                        ("round_count".into(), round),
-                    ];
+                    metrics.extra = vec![("max_bw".into(), found), ("round_count".into(), round)];
                 });
             }
             script.finds(Detector::PhaseStuck)
