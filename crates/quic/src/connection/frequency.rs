@@ -145,6 +145,7 @@ mod tests {
     #[test]
     fn a_queue_means_fewer_acks_if_they_do() {
         assert_eq!(threshold(24, 4, true, 1), 6);
+        assert_eq!(threshold(170, 4, true, 1), MAX_NARROW_THRESHOLD);
         assert_eq!(
             threshold(24, 32, true, 1),
             1,
