@@ -269,12 +269,6 @@ pub trait Controller: Send + Debug {
     fn trains_per_second(&self) -> u64 {
         1_000
     }
-    /// ACKs a window that it can do with where the way back is narrow and the peer
-    /// can be asked (draft-ietf-quic-ack-frequency). HyStart++ needs eight samples
-    /// of the RTT a round (RFC 9406 §4.2), and loss-based growth more.
-    fn fewest_acks(&self) -> u64 {
-        32
-    }
     /// How packets are to be marked, where ECN is in use: constant over a
     /// controller's life.
     fn ecn(&self) -> Ect {

@@ -136,12 +136,6 @@ impl PathRecovery {
         &self.rtt
     }
 
-    /// ACKs a window that the controller can do with.
-    #[must_use]
-    pub fn fewest_acks(&self) -> u64 {
-        self.controller.fewest_acks()
-    }
-
     /// Congestion window in bytes.
     #[must_use]
     pub fn window(&self) -> u64 {

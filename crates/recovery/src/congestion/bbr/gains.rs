@@ -63,9 +63,6 @@ pub(super) const PROBE_RTT_DURATION: Duration = Duration::from_millis(200);
 pub(super) const PROBE_WAIT: Duration = Duration::from_secs(2);
 /// Most rounds between two probes, for the sake of Reno (§5.3.3.8).
 pub(super) const RENO_ROUNDS: u64 = 63;
-/// ACKs of a window that do where the way back is narrow: a rate sample takes one,
-/// and more of them would become the bottleneck that the samples measure.
-pub(super) const FEWEST_ACKS: u64 = 4;
 /// Largest aggregate (§5.6.3).
 pub(super) const MAX_QUANTUM: u64 = 64 * 1024;
 

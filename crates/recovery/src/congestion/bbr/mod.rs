@@ -79,7 +79,7 @@ use super::specimen::{Specimen, Variant};
 use dice::Dice;
 use facts::Facts;
 use filters::{ExtraAcked, MaxBwFilter, MinRtt};
-use gains::{FEWEST_ACKS, MIN_PIPE_DATAGRAMS};
+use gains::MIN_PIPE_DATAGRAMS;
 use loss::LossRound;
 use phase::{AckPhase, Phase};
 use rounds::Rounds;
@@ -351,10 +351,6 @@ impl Controller for Bbr {
             }),
             ..self.metrics
         }
-    }
-
-    fn fewest_acks(&self) -> u64 {
-        FEWEST_ACKS
     }
 
     fn internals(&self, _now: Instant, show: &mut dyn FnMut(&'static str, u64)) {
