@@ -1,18 +1,20 @@
-//! BBR over modelled paths: goodput, random loss, and the death spiral.
+//! BBR over modelled paths: goodput and random loss.
 //!
-//! `SPIRALS=300 cargo test --release --test bbr -- --nocapture` shows the
-//! distributions; `--ignored` adds the paths that take minutes.
+//! `CLEARWAY_SECONDS=20 cargo test --release --test bbr -- --nocapture` measures
+//! the long fat path for longer and prints the table of docs/congestion.md.
 
 mod common;
 
 use std::time::Duration;
 
-use clearway_links::{LinkConfig, Path};
 use clearway_recovery::congestion::Algorithm;
+use common::bulk::Bulk;
+use common::spiral::{chosen, run_all};
 use common::{Setup, World, download, path};
 
-/// Seeds of the death spiral; `SPIRALS` changes it.
-const SEEDS: u64 = if cfg!(debug_assertions) { 5 } else { 100 };
+/// Seconds that the long fat path is measured for; `CLEARWAY_SECONDS` changes it.
+/// Two probes for bandwidth are in them.
+const SECONDS: u64 = 5;
 
 /// BBR towards the client.
 fn setup() -> Setup {
@@ -48,13 +50,6 @@ fn goodput(setup: Setup, spec: &str, seed: u64, total: usize) -> f64 {
     rate
 }
 
-/// The same once the flow has found its rate: two transfers that differ in
-/// length have the beginning in common.
-fn steady_goodput(spec: &str, seed: u64, warm_up: usize, total: usize) -> f64 {
-    let time = |bytes: usize| bytes as f64 * 8e-6 / goodput(wide(), spec, seed, bytes);
-    (total - warm_up) as f64 * 8e-6 / (time(total) - time(warm_up))
-}
-
 #[test]
 fn the_interop_path_is_filled() {
     for seed in 0..6 {
@@ -67,111 +62,83 @@ fn the_interop_path_is_filled() {
 /// carries: 28 bytes of IP and UDP, and about 28 of QUIC.
 const PAYLOAD: f64 = 1424.0 / 1480.0;
 
-/// Mean share of a link's capacity for data in percent, at a loss rate.
-fn share(link: &str, mbit: f64, loss: &str, seeds: u64, warm_up: usize, total: usize) -> f64 {
-    let spec = format!("{link} loss={loss}");
-    let sum: f64 = (1..=seeds)
-        .map(|seed| steady_goodput(&spec, seed, warm_up, total))
-        .sum();
-    let share = sum / seeds as f64 / mbit / PAYLOAD * 100.0;
-    println!("{spec}: {share:.1} % of the link");
-    share
+/// A link at a loss rate, and the least share of it.
+#[derive(Clone, Copy, Debug)]
+struct Lossy {
+    link: &'static str,
+    mbit: f64,
+    loss: &'static str,
+    seed: u64,
+    /// What the start takes, and what is measured then.
+    warm_up: Duration,
+    time: Duration,
+    least: f64,
+}
+
+impl Lossy {
+    /// Share of the link's capacity for data in percent, once the flow has found
+    /// its rate.
+    fn share(&self) -> f64 {
+        let spec = format!("{} loss={}", self.link, self.loss);
+        let mut world = World::new(wide(), path(&spec, self.seed), self.seed);
+        world.handshake();
+        let mut bulk = Bulk::begin(&mut world);
+        bulk.run_for(&mut world, self.warm_up);
+        let bytes = bulk.run_for(&mut world, self.time);
+        let rate = bytes as f64 * 8e-6 / self.time.as_secs_f64();
+        rate / self.mbit / PAYLOAD * 100.0
+    }
+}
+
+/// Measures all, prints them as a table, and holds them to what is required.
+fn check(cases: &[Lossy]) {
+    let shares = run_all(cases, Lossy::share);
+    println!("| link | loss | seed | share | required |");
+    println!("|---|---|---|---|---|");
+    let mut off = Vec::new();
+    for (case, share) in cases.iter().zip(shares) {
+        let Lossy { link, loss, .. } = case;
+        let (seed, least) = (case.seed, case.least);
+        println!("| {link} | {loss} | {seed} | {share:.1} % | {least} % |");
+        if share < least {
+            off.push(format!("{case:?}: {share:.1} %"));
+        }
+    }
+    assert!(off.is_empty(), "{}", off.join("\n"));
 }
 
 #[test]
 fn random_loss_costs_little() {
-    let link = "rate=100M delay=20ms queue=340";
+    let mut cases = Vec::new();
     for (loss, least) in [("0%", 95.0), ("0.01%", 90.0), ("0.1%", 85.0)] {
-        let share = share(link, 100.0, loss, 2, 10_000_000, 60_000_000);
-        assert!(share >= least, "{share:.1} % at {loss}");
+        cases.extend([1, 2].map(|seed| Lossy {
+            link: "rate=100M delay=20ms queue=340",
+            mbit: 100.0,
+            loss,
+            seed,
+            warm_up: Duration::from_secs(1),
+            time: Duration::from_secs(5),
+            least,
+        }));
     }
+    check(&cases);
 }
 
 #[test]
-#[ignore = "a gigabit for twenty seconds, several times"]
 fn random_loss_on_a_long_fat_path_costs_little() {
-    let link = "rate=1G delay=50ms queue=8500";
-    let shares = [
+    let rates = [
         ("0.001%", 90.0),
         ("0.01%", 90.0),
         ("0.1%", 85.0),
         ("1%", 75.0),
-    ]
-    .map(|(loss, least)| {
-        (
-            share(link, 1000.0, loss, 1, 200_000_000, 2_500_000_000),
-            least,
-        )
-    });
-    assert!(
-        shares.iter().all(|(share, least)| share >= least),
-        "{shares:?}"
-    );
-}
-
-/// When the two seconds of 30 % loss begin, and which way they lose.
-#[derive(Clone, Copy)]
-enum Loss {
-    /// With the first 1-RTT data, towards the client.
-    Data,
-    /// With the first datagram, both ways.
-    Flow,
-}
-
-/// Virtual seconds from the first datagram on.
-fn spiral(loss: Loss, seed: u64) -> Duration {
-    let link = |extra: &str| -> LinkConfig {
-        format!("rate=100M delay=5ms queue=250 {extra}")
-            .parse()
-            .expect("a link")
-    };
-    let path = match loss {
-        Loss::Data => Path::new(link(""), link("loss=30%@0s-2s clock=explicit"), seed),
-        Loss::Flow => Path::symmetric(&link("loss=30%@0s-2s clock=first-packet"), seed),
-    };
-    let mut world = World::new(setup(), path, seed);
-    match loss {
-        Loss::Data => {
-            world.handshake();
-            let at = clearway_links::Time(world.now.as_nanos());
-            world.path.start_windows_at(at);
-        }
-        Loss::Flow => {
-            world.connect();
-            let done = world.run_until(Duration::from_secs(20), |world| {
-                world.client.connection().is_confirmed()
-            });
-            assert!(done, "seed {seed}: no handshake");
-        }
-    }
-    assert!(
-        download(&mut world, 10_000_000, Duration::from_secs(30)),
-        "seed {seed}: unfinished after 30 s, {:?}",
-        world.server.connection().stats(world.now)
-    );
-    world.now - clearway_quic::Instant::ZERO
-}
-
-fn no_spiral(name: &str, loss: Loss) {
-    let seeds = std::env::var("SPIRALS").ok().and_then(|n| n.parse().ok());
-    let mut times: Vec<_> = (0..seeds.unwrap_or(SEEDS))
-        .map(|seed| spiral(loss, seed))
-        .collect();
-    times.sort_unstable();
-    let (median, slowest) = (times[times.len() / 2], times[times.len() - 1]);
-    println!(
-        "{name}: {} seeds, median {median:?}, slowest {slowest:?}",
-        times.len()
-    );
-    assert!(slowest <= Duration::from_secs(5), "{name}: {slowest:?}");
-}
-
-#[test]
-fn no_death_spiral_after_loss_on_data() {
-    no_spiral("bbr, data", Loss::Data);
-}
-
-#[test]
-fn no_death_spiral_after_loss_on_everything() {
-    no_spiral("bbr, flow", Loss::Flow);
+    ];
+    check(&rates.map(|(loss, least)| Lossy {
+        link: "rate=1G delay=50ms queue=8500",
+        mbit: 1000.0,
+        loss,
+        seed: 1,
+        warm_up: Duration::from_secs(2),
+        time: Duration::from_secs(chosen("CLEARWAY_SECONDS", SECONDS)),
+        least,
+    }));
 }

@@ -132,6 +132,28 @@ fn the_mtu_rises_and_falls_back_in_a_black_hole() {
 }
 
 #[test]
+fn a_sender_that_always_has_data_finds_the_mtu() {
+    let mut world = World::new(Setup::new(), path(CLEAN, 4), 4);
+    world.connect();
+    let mut stream = None;
+    let end = world.run_until(Duration::from_millis(150), |world| {
+        if world.server.connections.is_empty() {
+            return false;
+        }
+        // As soon as there are keys, long before it may probe.
+        let server = world.server.connection();
+        stream = stream.or_else(|| server.open(Directionality::Unidirectional));
+        while stream.is_some_and(|id| server.write(id, &[7; 4_096]).is_ok()) {}
+        false
+    });
+    assert!(!end && stream.is_some());
+    let now = world.now;
+    let stats = world.server.connection().stats(now);
+    assert!(stats.in_flight > 0, "still busy");
+    assert_eq!(stats.mtu, 1452);
+}
+
+#[test]
 fn keep_alive_keeps_alive() {
     let mut setup = Setup::new();
     setup.client.idle_timeout = Duration::from_secs(2);

@@ -65,8 +65,8 @@ impl Connection {
         }
         let sent = self
             .transmit_path_frames(now, buffer)
-            .or_else(|| self.transmit_train(now, buffer, max_datagrams))
-            .or_else(|| self.transmit_mtu_probe(now, buffer));
+            .or_else(|| self.transmit_mtu_probe(now, buffer))
+            .or_else(|| self.transmit_train(now, buffer, max_datagrams));
         if sent.is_none() {
             self.note_limit(now);
         }
@@ -196,7 +196,9 @@ impl Connection {
             && self.remote_cids.cid(path.id).is_some()
     }
 
-    /// A datagram larger than the path is known to carry (RFC 9000 §14.4).
+    /// A datagram larger than the path is known to carry (RFC 9000 §14.4). It goes
+    /// before the data: a sender that always has some would else never find room
+    /// for it, and send small datagrams for as long as the transfer lasts.
     fn transmit_mtu_probe(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
         if self.handshake != Handshake::Confirmed {
             return None;

@@ -27,6 +27,8 @@ impl Span {
 #[derive(Debug, Default)]
 pub(super) struct RangeSet {
     spans: VecDeque<Span>,
+    /// Bytes in all spans.
+    bytes: u64,
     /// Spans shifted by changes in the middle: the cost that is not constant.
     #[cfg(test)]
     pub(super) shifted: usize,
@@ -42,6 +44,11 @@ impl RangeSet {
         self.spans.is_empty()
     }
 
+    /// How many bytes the spans hold together.
+    pub(super) const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     pub(super) fn first(&self) -> Option<Span> {
         self.spans.front().copied()
     }
@@ -53,6 +60,7 @@ impl RangeSet {
 
     pub(super) fn clear(&mut self) {
         self.spans = VecDeque::new();
+        self.bytes = 0;
     }
 
     /// Adds a span, merging all it touches.
@@ -64,6 +72,7 @@ impl RangeSet {
         let to = from + self.touching(from, span.end);
         self.count_shift(from);
         if from == to {
+            self.bytes += span.len();
             self.spans.insert(from, span);
             return;
         }
@@ -71,6 +80,8 @@ impl RangeSet {
             self.spans[from].start.min(span.start),
             self.spans[to - 1].end.max(span.end),
         );
+        let before: u64 = self.spans.range(from..to).map(|s| s.len()).sum();
+        self.bytes += merged.len() - before;
         self.spans[from] = merged;
         self.spans.drain(from + 1..to);
     }
@@ -84,6 +95,12 @@ impl RangeSet {
         let Some(&first) = self.spans.get(from) else {
             return;
         };
+        let within = self.spans.range(from..);
+        let within = within.take_while(|s| s.start < span.end);
+        let cut: u64 = within
+            .map(|s| s.end.min(span.end) - s.start.max(span.start))
+            .sum();
+        self.bytes -= cut;
         if first.start < span.start {
             self.spans[from].end = span.start;
             if first.end > span.end {
@@ -122,6 +139,7 @@ impl RangeSet {
             return None;
         }
         self.spans.pop_front();
+        self.bytes -= first.len();
         Some(first.end.max(offset))
     }
 
@@ -193,6 +211,7 @@ mod tests {
                 });
                 prop_assert_eq!(gaps, bits);
                 let kept = spans(&set);
+                prop_assert_eq!(set.bytes(), bits.iter().filter(|&&b| b).count() as u64);
                 prop_assert!(kept.windows(2).all(|w| w[0].1 < w[1].0));
             }
         }

@@ -102,11 +102,18 @@ impl SendHalf {
     /// Bytes held that count against the connection's budget: those the peer allows.
     /// The rest, at most [`PRIVATE`], does not, so that streams whose peer reads
     /// slowly can't take the buffers of the others.
+    ///
+    /// Nor does what is acknowledged ahead of a loss, or the writer would pause
+    /// each time that a retransmission is lost too; but never more than half, so
+    /// that a peer which acknowledges all but one byte does not make us hold more
+    /// than twice the budget.
     pub(super) fn charge(&self) -> u64 {
-        self.buffer
+        let held = self
+            .buffer
             .end()
             .min(self.max_data)
-            .saturating_sub(self.buffer.base())
+            .saturating_sub(self.buffer.base());
+        held.saturating_sub(self.buffer.acked_ahead()).max(held / 2)
     }
 
     /// Bytes that may be written while the connection's budget has `room` left.
@@ -284,6 +291,20 @@ mod tests {
         assert_eq!(half.charge(), PRIVATE);
         assert_eq!(half.allowance(BUDGET), 100_000);
         assert!(half.wanted_standing().paid);
+    }
+
+    #[test]
+    fn what_is_acknowledged_ahead_of_a_loss_counts_half_at_least() {
+        let mut half = SendHalf::new(BUDGET);
+        half.write(&[0; 100_000]);
+        half.on_sent(0, 100_000);
+        assert_eq!(half.charge(), 100_000);
+        half.on_acked(70_000, 30_000, false);
+        assert_eq!(half.charge(), 70_000);
+        half.on_acked(1_000, 69_000, false);
+        assert_eq!(half.charge(), 50_000, "held for one kilobyte");
+        half.on_acked(0, 1_000, false);
+        assert_eq!(half.charge(), 0);
     }
 
     #[test]

@@ -108,6 +108,12 @@ impl SendBuffer {
         self.end
     }
 
+    /// Bytes above `base` that are acknowledged: kept only because of what is
+    /// missing before them.
+    pub(super) const fn acked_ahead(&self) -> u64 {
+        self.acked.bytes()
+    }
+
     /// Bytes of data that the blocks keep.
     #[cfg(test)]
     const fn pinned(&self) -> usize {

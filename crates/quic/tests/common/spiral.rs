@@ -162,7 +162,12 @@ impl Floor {
 
 /// Seeds from the environment's `CLEARWAY_SEEDS`, or so many.
 pub fn seeds(usual: u64) -> u64 {
-    let chosen = std::env::var("CLEARWAY_SEEDS").ok();
+    chosen("CLEARWAY_SEEDS", usual)
+}
+
+/// A number from the environment, or the usual one.
+pub fn chosen(variable: &str, usual: u64) -> u64 {
+    let chosen = std::env::var(variable).ok();
     chosen.and_then(|n| n.parse().ok()).unwrap_or(usual)
 }
 

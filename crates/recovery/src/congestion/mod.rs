@@ -65,7 +65,7 @@
 //! | spurious undo (§5.5.11) | all of `spurious`, `checklist::an_undo_restores_what_was_saved_and_no_other_event` |
 //! | pacing margin 1 %, minimum window 4 datagrams | `checklist::in_startup_the_pacing_rate_only_rises`, `checklist::the_minimum_window_follows_the_datagram_size` |
 //! | persistent congestion: 4 datagrams, no amnesia | `checklist::persistent_congestion_leaves_four_packets_and_the_model`, `checklist::an_outage_is_recovered_from_within_rounds` |
-//! | CE marks are congestion (§3.6) | `checklist::ce_marks_are_congestion`, `checklist::marks_end_startup` |
+//! | CE marks are congestion (§3.6) | `marks::ce_marks_are_congestion`, `marks::marks_end_startup` |
 //! | 64 kbit/s–400 Gbit/s, 10 µs–2 s, deterministic | all of `extremes`, `paths::speeds_from_64_kbit_to_10_gbit_are_filled` |
 
 mod bbr;

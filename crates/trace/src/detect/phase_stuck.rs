@@ -18,6 +18,7 @@ const UP_ROUNDS: u64 = 20;
 pub(super) struct PhaseStuck {
     /// The phase, since when, and the round it began in.
     phase: Option<(Phase, u64, Option<u64>)>,
+    /// The bandwidth when the count began: one ACK alone adds too little to tell.
     max_bw: u64,
     told: bool,
 }
@@ -28,6 +29,7 @@ impl Detect for PhaseStuck {
         let round = view.metrics.extra("round_count");
         if self.phase.map(|(phase, ..)| phase) != phase || news.path {
             self.phase = phase.map(|phase| (phase, view.now, round));
+            self.max_bw = view.metrics.extra("max_bw").unwrap_or(0);
             self.told = false;
         }
         let Some((phase, since, began)) = self.phase else {
@@ -37,8 +39,9 @@ impl Detect for PhaseStuck {
         if phase == Phase::Up && bandwidth > self.max_bw + self.max_bw / 64 || view.is_quiet() {
             // It found more, or had nothing to probe with: the count starts anew.
             self.phase = Some((phase, view.now, round));
+            self.max_bw = bandwidth;
         }
-        self.max_bw = bandwidth;
+        self.max_bw = self.max_bw.min(bandwidth);
         if !self.told && news.metrics {
             self.judge(view, phase, since, began, out);
         }
@@ -154,6 +157,23 @@ mod tests {
             counted(&mut script, 5 + rounds);
             assert_eq!(script.finds(Detector::PhaseStuck), stuck, "{rounds}");
         }
+    }
+
+    #[test]
+    fn up_may_last_while_it_finds_more() {
+        let climb = |step: u64| {
+            let mut script = Script::new("bbr", 20);
+            script.state("probe_bw_up");
+            for round in 0..40 {
+                let found = 1_000_000 + step * round;
+                script.metrics(|metrics| {
+                    metrics.extra = vec![("max_bw".into(), found), ("round_count".into(), round)];
+                });
+            }
+            script.finds(Detector::PhaseStuck)
+        };
+        assert!(!climb(5_000), "less than a 64th at once, but steadily");
+        assert!(climb(0));
     }
 
     #[test]

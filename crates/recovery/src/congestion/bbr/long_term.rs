@@ -19,7 +19,9 @@ impl Bbr {
         {
             return true;
         }
-        if !facts.is_inflight_too_high() && self.inflight_longterm != INFINITE {
+        // Marks are no losses, but what has met them was no safe volume either.
+        let safe = !facts.is_inflight_too_high() && !self.loss_round.is_marked();
+        if safe && self.inflight_longterm != INFINITE {
             self.inflight_longterm = self.inflight_longterm.max(facts.tx_in_flight);
             if self.phase == Phase::Up {
                 self.probe_inflight_longterm_upward(facts);

@@ -58,6 +58,11 @@ impl LossRound {
         core::mem::take(&mut self.tally)
     }
 
+    /// The round has seen marks.
+    pub(super) fn is_marked(&self) -> bool {
+        self.tally.marked > 0
+    }
+
     fn count_range(&mut self, index: SendIndex) {
         let adjacent = self.last_lost.is_some_and(|last| index.abs_diff(last) <= 1);
         if !adjacent {
@@ -165,7 +170,8 @@ impl Bbr {
 
     /// Losses or marks, once per ACK or timer: recovery (§5.6.4.4) and ECN.
     pub(super) fn handle_congestion(&mut self, event: &Congestion) {
-        if event.largest_index >= self.boundary {
+        let news = event.largest_index >= self.boundary;
+        if news {
             self.metrics.congestion_events += 1;
             self.boundary = event.next_index;
             self.recovering = true;
@@ -173,7 +179,7 @@ impl Bbr {
         match event.cause {
             CongestionCause::Loss if event.persistent => self.collapse(event),
             CongestionCause::Loss => {}
-            CongestionCause::EcnCe => self.handle_marks(event),
+            CongestionCause::EcnCe => self.handle_marks(event, news),
         }
     }
 
@@ -195,10 +201,15 @@ impl Bbr {
     }
 
     /// "MUST treat any CE marks as congestion" (§3.6): the round counts as one
-    /// with loss, and a probe ends.
-    fn handle_marks(&mut self, event: &Congestion) {
+    /// with loss, and a probe ends. Once per event (RFC 9002 §7.3.2): the marks
+    /// that follow on the same flight are of the queue which has been answered, and
+    /// would fix the pace of DOWN, which drains it, for the rest of the cycle.
+    fn handle_marks(&mut self, event: &Congestion, news: bool) {
         let marked = event.packets.saturating_mul(self.mds);
         self.loss_round.tally.marked = self.loss_round.tally.marked.saturating_add(marked);
+        if !news {
+            return;
+        }
         self.note_loss(event.next_index);
         // Marks can't prove spurious.
         self.forget_undo();

@@ -2,141 +2,15 @@
 
 use core::time::Duration;
 
+use super::super::INFINITE;
 use super::super::gains::{LOSS_THRESHOLD, Percent};
 use super::super::phase::Phase;
-use super::super::{Bbr, INFINITE};
+use super::bench::Bench;
 use super::sim::{App, Link, MBIT, MDS, MS, Sim};
-use crate::congestion::specimen::Variant;
-use crate::controller::{Ack, Congestion, CongestionCause, Controller, LostPacket, Sent, Spurious};
-use crate::rate::{Delivery, RateSample};
-use crate::time::Instant;
+use crate::controller::{Congestion, CongestionCause, Controller, LostPacket, Spurious};
+use crate::time::nanos;
 
 const SECONDS: Duration = Duration::from_secs(1);
-
-/// A controller that is told of one packet after the other.
-struct Bench {
-    bbr: Bbr,
-    now: Instant,
-    delivered: u64,
-    next_index: u64,
-}
-
-impl Bench {
-    fn new() -> Self {
-        let mut bench = Self {
-            bbr: Bbr::new(MDS, 1, Variant::default()),
-            now: Instant::from_nanos(1 << 40),
-            delivered: 0,
-            next_index: 0,
-        };
-        bench.sent(0);
-        bench
-    }
-
-    /// In CRUISE, at 1 MB/s and 100 ms: a BDP of 100,000 bytes.
-    fn cruising() -> Self {
-        let mut bench = Self::new();
-        bench.ack(1_000_000, 2 * MDS, 100_000);
-        bench.bbr.full_pipe.reached = true;
-        bench.ack(1_000_000, 200_000, 100_000);
-        bench.bbr.start_probe_bw_down(bench.now);
-        bench.bbr.start_probe_bw_cruise();
-        bench.ack(1_000_000, 200_000, 100_000);
-        assert_eq!(bench.bbr.phase, Phase::Cruise);
-        bench
-    }
-
-    fn sent(&mut self, in_flight_before: u64) {
-        self.bbr.on_sent(&Sent {
-            now: self.now,
-            bytes: MDS,
-            index: self.next_index,
-            in_flight_before,
-            app_limited: false,
-        });
-        self.next_index += 1;
-    }
-
-    /// A round later `acked` bytes come back, at a rate.
-    fn ack(&mut self, rate: u64, acked: u64, in_flight: u64) {
-        self.now += 100 * MS;
-        self.ack_at(rate, acked, in_flight, false);
-    }
-
-    fn ack_at(&mut self, rate: u64, acked: u64, in_flight: u64, app_limited: bool) {
-        let prior = self.delivered;
-        self.delivered += acked;
-        let delivery = Delivery {
-            total: self.delivered,
-            prior,
-            delivered: acked,
-            lost: 0,
-            tx_in_flight: in_flight,
-            app_limited,
-        };
-        let sample = RateSample {
-            delivery_rate: rate,
-            delivered: acked,
-            interval: 100 * MS,
-            ..RateSample::default()
-        };
-        self.bbr.on_ack(&Ack {
-            now: self.now,
-            bytes: acked,
-            packets: acked / MDS,
-            largest_index: self.next_index,
-            largest_sent_time: self.now,
-            next_index: self.next_index + 100,
-            in_flight_before: in_flight + acked,
-            in_flight_after: in_flight,
-            lost_bytes: 0,
-            window_used_bytes: acked,
-            rtt_sample: Some(100 * MS),
-            smoothed_rtt: 100 * MS,
-            min_rtt: 100 * MS,
-            rate: (rate > 0).then_some(&sample),
-            delivery,
-        });
-        self.next_index += 100;
-    }
-
-    fn lost_packet(&self, tx_in_flight: u64, lost_since_sent: u64) -> LostPacket {
-        LostPacket {
-            now: self.now,
-            index: self.next_index,
-            bytes: MDS,
-            event: self.next_index + 100,
-            tx_in_flight,
-            lost_since_sent,
-            delivered: self.delivered,
-            app_limited: false,
-        }
-    }
-
-    fn congestion(&self, cause: CongestionCause) -> Congestion {
-        Congestion {
-            now: self.now,
-            cause,
-            largest_index: self.next_index,
-            next_index: self.next_index + 100,
-            lost_bytes: MDS,
-            packets: 1,
-            lost_ranges: 1,
-            in_flight_before: 100_000,
-            in_flight_after: 98_800,
-            acked_bytes: 0,
-            persistent: false,
-            largest_tx_in_flight: 100_000,
-        }
-    }
-
-    /// One loss, far under the threshold.
-    fn lose(&mut self) {
-        self.bbr.on_lost(&self.lost_packet(1_000_000, MDS));
-        self.bbr
-            .on_congestion(&self.congestion(CongestionCause::Loss));
-    }
-}
 
 #[test]
 fn the_first_pacing_rate_is_the_initial_window_over_the_round_trip() {
@@ -276,19 +150,9 @@ fn while_probing_loss_is_no_reason_for_the_short_term_model() {
     }
 }
 
-/// A probe that gets its answers, in UP, with 200,000 bytes as its bound.
-fn probing() -> Bench {
-    let mut bench = Bench::cruising();
-    bench.bbr.start_probe_bw_refill();
-    bench.bbr.phase = Phase::Up;
-    bench.bbr.probe.is_sample = true;
-    bench.bbr.inflight_longterm = 200_000;
-    bench
-}
-
 #[test]
 fn inflight_at_loss_is_where_the_threshold_was_crossed() {
-    let mut bench = probing();
+    let mut bench = Bench::probing();
     // 150,000 in flight tolerate 3,000 lost bytes: the third packet is too much.
     // Before it 148,800 were in flight and 2,400 lost: (0.02·148,800 − 2,400) /
     // 0.98 = 587 bytes of it still fit.
@@ -305,14 +169,14 @@ fn inflight_at_loss_is_where_the_threshold_was_crossed() {
 
 #[test]
 fn the_long_term_bound_keeps_a_floor_of_beta_times_the_bdp() {
-    let mut bench = probing();
+    let mut bench = Bench::probing();
     bench.bbr.on_lost(&bench.lost_packet(10 * MDS, 10 * MDS));
     assert_eq!(bench.bbr.inflight_longterm, 70_000);
 }
 
 #[test]
 fn loss_of_an_application_limited_packet_sets_no_bound() {
-    let mut bench = probing();
+    let mut bench = Bench::probing();
     let lost = LostPacket {
         app_limited: true,
         ..bench.lost_packet(100_000, 10 * MDS)
@@ -325,7 +189,7 @@ fn loss_of_an_application_limited_packet_sets_no_bound() {
 #[test]
 fn the_loss_threshold_is_two_percent() {
     assert_eq!(LOSS_THRESHOLD.of(100_000), 2_000);
-    let mut bench = probing();
+    let mut bench = Bench::probing();
     bench.bbr.on_lost(&bench.lost_packet(60_000, MDS));
     assert_eq!(bench.bbr.phase, Phase::Up, "exactly 2 % is tolerated");
     bench.bbr.on_lost(&bench.lost_packet(59_999, MDS));
@@ -333,28 +197,20 @@ fn the_loss_threshold_is_two_percent() {
 }
 
 #[test]
-fn ce_marks_are_congestion() {
-    let mut bench = Bench::cruising();
+fn detectors_are_shown_the_model() {
+    let bench = Bench::cruising();
+    let mut shown = Vec::new();
     bench
         .bbr
-        .on_congestion(&bench.congestion(CongestionCause::EcnCe));
-    bench.ack(100_000, MDS, 50_000);
-    assert_eq!(bench.bbr.bw_shortterm, 1_000_000, "as a round with loss");
-    assert!(bench.bbr.inflight_shortterm < INFINITE);
-    let mut bench = probing();
-    bench
-        .bbr
-        .on_congestion(&bench.congestion(CongestionCause::EcnCe));
-    assert_eq!(bench.bbr.phase, Phase::Down, "and the end of a probe");
-    assert_eq!(bench.bbr.inflight_longterm, 100_000);
-}
-
-#[test]
-fn marks_end_startup() {
-    let mut sim = Sim::new(Link::new(50, 40, 400), App::Bulk);
-    sim.link.mark_every = 10;
-    sim.until(SECONDS, |sim| sim.phase() != Phase::Startup);
-    assert!(sim.bbr().full_pipe.count < 3, "not by a plateau");
+        .internals(bench.now, &mut |name, value| shown.push((name, value)));
+    for (name, value) in [
+        ("max_bw", bench.bbr.max_bw.get()),
+        ("round_count", bench.bbr.rounds.count),
+        ("probe_wait", nanos(bench.bbr.probe.wait)),
+    ] {
+        assert!(shown.contains(&(name, value)), "{name}: {shown:?}");
+    }
+    assert!(shown.iter().all(|&(_, value)| value != INFINITE));
 }
 
 #[test]
@@ -396,7 +252,7 @@ fn an_outage_is_recovered_from_within_rounds() {
 
 #[test]
 fn an_undo_restores_what_was_saved_and_no_other_event() {
-    let mut bench = probing();
+    let mut bench = Bench::probing();
     let event = bench.next_index + 100;
     bench.bbr.on_lost(&bench.lost_packet(60_000, 5 * MDS));
     assert_eq!(bench.bbr.phase, Phase::Down);
@@ -411,19 +267,6 @@ fn an_undo_restores_what_was_saved_and_no_other_event() {
     assert_eq!(bench.bbr.inflight_longterm, 200_000);
     bench.bbr.on_spurious(&Spurious { now, event });
     assert_eq!(bench.bbr.metrics.spurious_events, 1, "once");
-}
-
-#[test]
-fn marks_void_the_undo() {
-    let mut bench = probing();
-    let event = bench.next_index + 100;
-    bench.bbr.on_lost(&bench.lost_packet(60_000, 5 * MDS));
-    bench
-        .bbr
-        .on_congestion(&bench.congestion(CongestionCause::EcnCe));
-    let now = bench.now;
-    bench.bbr.on_spurious(&Spurious { now, event });
-    assert_eq!(bench.bbr.phase, Phase::Down);
 }
 
 #[test]

@@ -1,0 +1,155 @@
+//! A controller that is told facts by hand, one packet after the other.
+
+use super::super::Bbr;
+use super::super::phase::Phase;
+use super::sim::{MDS, MS};
+use crate::congestion::specimen::Variant;
+use crate::controller::{Ack, Congestion, CongestionCause, Controller, LostPacket, Sent};
+use crate::rate::{Delivery, RateSample};
+use crate::time::Instant;
+
+/// A controller that is told of one packet after the other.
+pub(super) struct Bench {
+    pub(super) bbr: Bbr,
+    pub(super) now: Instant,
+    pub(super) delivered: u64,
+    pub(super) next_index: u64,
+}
+
+impl Bench {
+    pub(super) fn new() -> Self {
+        let mut bench = Self {
+            bbr: Bbr::new(MDS, 1, Variant::default()),
+            now: Instant::from_nanos(1 << 40),
+            delivered: 0,
+            next_index: 0,
+        };
+        bench.sent(0);
+        bench
+    }
+
+    /// In CRUISE, at 1 MB/s and 100 ms: a BDP of 100,000 bytes.
+    pub(super) fn cruising() -> Self {
+        let mut bench = Self::new();
+        bench.ack(1_000_000, 2 * MDS, 100_000);
+        bench.bbr.full_pipe.reached = true;
+        bench.ack(1_000_000, 200_000, 100_000);
+        bench.bbr.start_probe_bw_down(bench.now);
+        bench.bbr.start_probe_bw_cruise();
+        bench.ack(1_000_000, 200_000, 100_000);
+        assert_eq!(bench.bbr.phase, Phase::Cruise);
+        bench
+    }
+
+    /// A probe that gets its answers, in UP, with 200,000 bytes as its bound.
+    pub(super) fn probing() -> Self {
+        let mut bench = Self::cruising();
+        bench.bbr.start_probe_bw_refill();
+        bench.bbr.phase = Phase::Up;
+        bench.bbr.probe.is_sample = true;
+        bench.bbr.inflight_longterm = 200_000;
+        bench
+    }
+
+    pub(super) fn sent(&mut self, in_flight_before: u64) {
+        self.bbr.on_sent(&Sent {
+            now: self.now,
+            bytes: MDS,
+            index: self.next_index,
+            in_flight_before,
+            app_limited: false,
+        });
+        self.next_index += 1;
+    }
+
+    /// A round later `acked` bytes come back, at a rate.
+    pub(super) fn ack(&mut self, rate: u64, acked: u64, in_flight: u64) {
+        self.now += 100 * MS;
+        self.ack_at(rate, acked, in_flight, false);
+    }
+
+    pub(super) fn ack_at(&mut self, rate: u64, acked: u64, in_flight: u64, app_limited: bool) {
+        self.ack_of(self.delivered, rate, acked, in_flight, app_limited);
+    }
+
+    /// Of a packet that left when `prior` bytes had been delivered.
+    pub(super) fn ack_of(
+        &mut self,
+        prior: u64,
+        rate: u64,
+        acked: u64,
+        in_flight: u64,
+        app_limited: bool,
+    ) {
+        self.delivered += acked;
+        let delivery = Delivery {
+            total: self.delivered,
+            prior,
+            delivered: acked,
+            lost: 0,
+            tx_in_flight: in_flight,
+            app_limited,
+        };
+        let sample = RateSample {
+            delivery_rate: rate,
+            delivered: acked,
+            interval: 100 * MS,
+            ..RateSample::default()
+        };
+        self.bbr.on_ack(&Ack {
+            now: self.now,
+            bytes: acked,
+            packets: acked / MDS,
+            largest_index: self.next_index,
+            largest_sent_time: self.now,
+            next_index: self.next_index + 100,
+            in_flight_before: in_flight + acked,
+            in_flight_after: in_flight,
+            lost_bytes: 0,
+            window_used_bytes: acked,
+            rtt_sample: Some(100 * MS),
+            smoothed_rtt: 100 * MS,
+            min_rtt: 100 * MS,
+            rate: (rate > 0).then_some(&sample),
+            delivery,
+        });
+        self.next_index += 100;
+    }
+
+    pub(super) fn lost_packet(&self, tx_in_flight: u64, lost_since_sent: u64) -> LostPacket {
+        LostPacket {
+            now: self.now,
+            index: self.next_index,
+            bytes: MDS,
+            event: self.next_index + 100,
+            tx_in_flight,
+            lost_since_sent,
+            delivered: self.delivered,
+            app_limited: false,
+        }
+    }
+
+    pub(super) fn congestion(&self, cause: CongestionCause) -> Congestion {
+        Congestion {
+            now: self.now,
+            cause,
+            largest_index: self.next_index,
+            next_index: self.next_index + 100,
+            lost_bytes: MDS,
+            packets: 1,
+            lost_ranges: 1,
+            in_flight_before: 100_000,
+            in_flight_after: 98_800,
+            acked_bytes: 0,
+            persistent: false,
+            largest_tx_in_flight: 100_000,
+        }
+    }
+
+    /// One loss, far under the threshold.
+    pub(super) fn lose(&mut self) {
+        self.bbr.on_lost(&self.lost_packet(1_000_000, MDS));
+        self.bbr
+            .on_congestion(&self.congestion(CongestionCause::Loss));
+    }
+}
