@@ -35,7 +35,9 @@ impl Interim {
 /// # Ok::<(), http::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct OnInterim(Arc<dyn Fn(&Response<()>) + Send + Sync>);
+pub struct OnInterim(Arc<Hook>);
+
+type Hook = dyn Fn(&Response<()>) + Send + Sync;
 
 impl OnInterim {
     /// Calls `hook` with each, in order, in the task that awaits the response: be
