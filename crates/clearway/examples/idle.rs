@@ -2,15 +2,21 @@
 //! how much the resident memory of server and client grew by each.
 //!
 //! ```sh
-//! cargo run --release -p clearway --example idle -- 10000
+//! cargo run --release -p clearway --example idle -- 10000          # bare QUIC
+//! cargo run --release -p clearway --example idle -- 10000 --http3
 //! ```
+//!
+//! Over HTTP/3 every connection has answered a request before it went idle.
 
 use std::error::Error;
 use std::io::{BufRead as _, BufReader};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use axum::Router;
+use axum::routing::get;
+use clearway::http::{Client, Server};
 use clearway::{ClientConfig, Connection, DevelopmentIdentity, Endpoint, ServerConfig};
 
 /// Connections whose handshakes run at once.
@@ -21,46 +27,80 @@ const WARM_UP: usize = 500;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let argument = std::env::args().nth(1);
-    match argument.as_deref() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let http3 = arguments.iter().any(|argument| argument == "--http3");
+    match arguments.first().map(String::as_str) {
+        Some("serve") if http3 => serve_http3().await,
         Some("serve") => serve().await,
-        Some(count) => measure(count.parse()?).await,
-        None => measure(10_000).await,
+        Some(count) if count != "--http3" => measure(count.parse()?, http3).await,
+        _ => measure(10_000, http3).await,
     }
 }
 
-async fn serve() -> Result<(), Box<dyn Error>> {
+fn server_config() -> Result<ServerConfig, Box<dyn Error>> {
     let identity = DevelopmentIdentity::generate(["localhost"])?;
     let config = ServerConfig::with_identity(identity.certificate_pem(), identity.key_pem())?;
-    let server = Endpoint::server("127.0.0.1:0".parse()?, config.alpn(["idle"]))?;
+    Ok(config)
+}
+
+async fn serve() -> Result<(), Box<dyn Error>> {
+    let server = Endpoint::server("127.0.0.1:0".parse()?, server_config()?.alpn(["idle"]))?;
     println!("{}", server.local_addr());
     let stay = async |connection: Connection| drop(connection.closed().await);
     server.serve(stay).await;
     Ok(())
 }
 
-async fn measure(count: usize) -> Result<(), Box<dyn Error>> {
+async fn serve_http3() -> Result<(), Box<dyn Error>> {
+    // At every address of the loopback network.
+    let server = Server::bind("0.0.0.0:0".parse()?, server_config()?)?;
+    println!("127.0.0.1:{}", server.local_addr().port());
+    let router = Router::new().route("/", get(async || "hello"));
+    server.serve(router).await;
+    Ok(())
+}
+
+async fn measure(count: usize, http3: bool) -> Result<(), Box<dyn Error>> {
     let mut server = Command::new(std::env::current_exe()?)
         .arg("serve")
+        .args(http3.then_some("--http3"))
         .stdout(Stdio::piped())
         .spawn()?;
     let mut line = String::new();
     let stdout = server.stdout.take().ok_or("the server has no output")?;
     BufReader::new(stdout).read_line(&mut line)?;
     let address: SocketAddr = line.trim().parse()?;
-    let result = open(address, count, server.id()).await;
+    let config = ClientConfig::dangerous_accept_any_certificate();
+    let result = if http3 {
+        let crowd = Crowd::Http3(0, Client::bind("0.0.0.0:0".parse()?, config)?);
+        open(crowd, address, count, server.id()).await
+    } else {
+        let client = Endpoint::client("127.0.0.1:0".parse()?, config.alpn(["idle"]))?;
+        let crowd = Crowd::Bare(Vec::new(), client);
+        open(crowd, address, count, server.id()).await
+    };
     server.kill()?;
     server.wait()?;
     result
 }
 
-async fn open(address: SocketAddr, count: usize, server: u32) -> Result<(), Box<dyn Error>> {
-    let config = ClientConfig::dangerous_accept_any_certificate().alpn(["idle"]);
-    let client = Endpoint::client("127.0.0.1:0".parse()?, config)?;
-    let mut kept = Vec::with_capacity(WARM_UP + count);
-    connect(&client, address, WARM_UP, &mut kept).await?;
+/// Connections that are kept, all from one socket.
+enum Crowd {
+    Bare(Vec<Connection>, Endpoint),
+    /// So many. A client has one connection to an authority: each is to another
+    /// address of the server.
+    Http3(usize, Client),
+}
+
+async fn open(
+    mut crowd: Crowd,
+    address: SocketAddr,
+    count: usize,
+    server: u32,
+) -> Result<(), Box<dyn Error>> {
+    crowd.grow(address, WARM_UP).await?;
     let before = (resident(server)?, resident(std::process::id())?);
-    connect(&client, address, count, &mut kept).await?;
+    crowd.grow(address, count).await?;
     let after = (resident(server)?, resident(std::process::id())?);
     let each =
         |before: u64, after: u64| after.saturating_sub(before) as f64 / 1024.0 / count as f64;
@@ -72,27 +112,54 @@ async fn open(address: SocketAddr, count: usize, server: u32) -> Result<(), Box<
     Ok(())
 }
 
-async fn connect(
-    client: &Endpoint,
-    address: SocketAddr,
-    count: usize,
-    kept: &mut Vec<Connection>,
-) -> Result<(), Box<dyn Error>> {
-    let target = kept.len() + count;
-    while kept.len() < target {
-        let batch = AT_ONCE.min(target - kept.len());
-        let handshakes: Vec<_> = (0..batch)
-            .map(|_| {
-                let client = client.clone();
-                tokio::spawn(async move { client.connect(address, "localhost").await })
-            })
-            .collect();
-        for handshake in handshakes {
-            kept.push(handshake.await??);
+impl Crowd {
+    fn len(&self) -> usize {
+        match self {
+            Self::Bare(kept, _) => kept.len(),
+            Self::Http3(kept, _) => *kept,
         }
     }
-    // Tickets, confirmations and the last acknowledgements.
-    tokio::time::sleep(Duration::from_secs(3)).await;
+
+    async fn grow(&mut self, address: SocketAddr, count: usize) -> Result<(), Box<dyn Error>> {
+        let target = self.len() + count;
+        while self.len() < target {
+            let batch = AT_ONCE.min(target - self.len());
+            match self {
+                Self::Bare(kept, client) => {
+                    let handshakes: Vec<_> = (0..batch)
+                        .map(|_| {
+                            let client = client.clone();
+                            tokio::spawn(async move { client.connect(address, "localhost").await })
+                        })
+                        .collect();
+                    for handshake in handshakes {
+                        kept.push(handshake.await??);
+                    }
+                }
+                Self::Http3(kept, client) => {
+                    let visits: Vec<_> = (*kept..*kept + batch)
+                        .map(|n| {
+                            let host = Ipv4Addr::from_bits(0x7f00_0001 + n as u32);
+                            tokio::spawn(visit(client.clone(), (host, address.port()).into()))
+                        })
+                        .collect();
+                    for visit in visits {
+                        visit.await??;
+                        *kept += 1;
+                    }
+                }
+            }
+        }
+        // Tickets, confirmations and the last acknowledgements.
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        Ok(())
+    }
+}
+
+/// A request over HTTP/3, after which the connection stays.
+async fn visit(client: Client, server: SocketAddr) -> Result<(), clearway::http::Error> {
+    let mut response = client.get(&format!("https://{server}/")).await?;
+    response.body_mut().text(100).await?;
     Ok(())
 }
 

@@ -119,8 +119,14 @@ impl Outlet {
         *self = Self::default();
     }
 
-    /// Bytes that wait.
+    /// Gives back the room in which nothing waits.
+    pub(crate) fn release(&mut self) {
+        self.waiting.shrink_to_fit();
+    }
+
+    /// Bytes that wait, and the room for more.
     pub(crate) fn memory(&self) -> usize {
-        self.waiting.iter().map(Bytes::len).sum()
+        self.waiting.iter().map(Bytes::len).sum::<usize>()
+            + self.waiting.capacity() * size_of::<Bytes>()
     }
 }

@@ -143,6 +143,14 @@ impl FrameReader {
         core::mem::take(&mut self.skipped)
     }
 
+    /// Gives back what it read from: the last bytes of a block of the transport
+    /// keep all of it, even when they were taken.
+    pub(crate) fn release(&mut self) {
+        if self.ahead.is_empty() {
+            self.ahead = Bytes::new();
+        }
+    }
+
     /// Bytes held.
     pub(crate) fn memory(&self) -> usize {
         let gathered = match &self.at {

@@ -38,6 +38,10 @@ const BUSY: u64 = 3;
 /// Seconds unless told otherwise.
 const DEFAULT_SECONDS: u64 = 20;
 
+/// Between two clients who come and go: longer than their network holds still for
+/// a handshake.
+const PASSING: Duration = Duration::from_secs(3);
+
 /// Between two looks at the memory; a short run is looked at more often.
 const SAMPLE: Duration = Duration::from_secs(10);
 
@@ -189,7 +193,7 @@ async fn come_and_go(
         if dice.below(2) == 0 {
             visitor.leave().await;
         }
-        tokio::time::sleep(Duration::from_millis(1_000)).await;
+        tokio::time::sleep(PASSING).await;
     }
 }
 

@@ -17,6 +17,11 @@ const LINK: &str = "delay=3ms jitter=1ms loss=0.3% reorder=1%:4ms duplicate=0.1%
 /// A binding lives this long at least, and up to twice as long.
 const BINDING: Duration = Duration::from_secs(4);
 
+/// Since the last long header: QUIC relies on stable addresses for the duration of
+/// the handshake (RFC 9000 §9), so the binding holds as long as one may be under
+/// way, a repetition of its first flight included.
+const HANDSHAKE: Duration = Duration::from_secs(2);
+
 const ANY: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 0);
 
 /// What all relays counted.
@@ -98,6 +103,7 @@ impl Relay {
         let mut buffer = [0; 2048];
         while let Ok((len, from)) = self.inside.try_recv_from(&mut buffer) {
             self.client = Some(from);
+            self.respect_handshake(&buffer[..len]);
             let packet = Packet::new(from, self.server, buffer[..len].to_vec());
             // What the model drops is dropped.
             let _ = self.up.send(self.now(), packet);
@@ -109,8 +115,16 @@ impl Relay {
         // An error is an ICMP message about an earlier datagram.
         while let Ok((len, from)) = self.outside.try_recv_from(&mut buffer) {
             let Some(client) = self.client else { continue };
+            self.respect_handshake(&buffer[..len]);
             let packet = Packet::new(from, client, buffer[..len].to_vec());
             let _ = self.down.send(self.now(), packet);
+        }
+    }
+
+    fn respect_handshake(&mut self, datagram: &[u8]) {
+        // Header Form (RFC 8999 §5.1).
+        if datagram.first().is_some_and(|first| first & 0x80 != 0) {
+            self.rebind_at = self.rebind_at.max(Instant::now() + HANDSHAKE);
         }
     }
 

@@ -11,6 +11,7 @@ use axum::extract::{Path, Request, State};
 use axum::routing::{get, post};
 use clearway::http::{BoxError, Server};
 use clearway::{Connection, DevelopmentIdentity, Endpoint, ServerConfig};
+use clearway_quic::crypto::{Identity, ServerCrypto, ServerSessions};
 use http::{Response, StatusCode};
 use http_body_util::BodyExt as _;
 
@@ -18,6 +19,10 @@ use crate::pattern::{Check, Content};
 
 /// The application protocol of the address without HTTP.
 pub(crate) const ALPN: &str = "soak";
+
+/// Sessions that can be resumed: as many as there are by default would take a
+/// day to fill, and look like a leak until then.
+const SESSIONS: usize = 64;
 
 /// What the server knows of itself.
 #[derive(Debug, Default)]
@@ -51,7 +56,10 @@ type Shared = State<(Arc<Census>, Server)>;
 /// certificate's fingerprint.
 pub(crate) async fn serve() -> Result<(), BoxError> {
     let identity = DevelopmentIdentity::generate(["localhost"])?;
-    let config = ServerConfig::with_identity(identity.certificate_pem(), identity.key_pem())?;
+    let pem = (identity.certificate_pem(), identity.key_pem());
+    let crypto = ServerCrypto::new(Identity::from_pem(pem.0.as_bytes(), pem.1.as_bytes())?);
+    let sessions = Arc::new(ServerSessions::new(SESSIONS));
+    let config = ServerConfig::with_crypto(crypto.sessions(sessions));
     let server = Server::bind("127.0.0.1:0".parse()?, config.clone())?;
     let bare = Endpoint::server("127.0.0.1:0".parse()?, config.alpn([ALPN]))?;
     let mut out = std::io::stdout();

@@ -157,7 +157,19 @@ impl State {
         if self.quic.take_datagram_writable() {
             wakes.raise(Signal::DatagramRoom);
         }
+        if self.quic.take_rested() {
+            self.release_memory();
+        }
         self.close_if_abandoned(now);
+    }
+
+    /// Gives back what is held for reuse, as the transport has just done.
+    fn release_memory(&mut self) {
+        self.sends.shrink_to_fit();
+        self.readers.shrink_to_fit();
+        if let Some(http) = &mut self.http {
+            http.release_memory();
+        }
     }
 
     fn dispatch_stream(&mut self, event: StreamEvent, wakes: &mut Wakes) {

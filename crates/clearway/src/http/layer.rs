@@ -213,6 +213,14 @@ impl Layer {
         }
     }
 
+    /// The connection rests: gives back what is held for reuse.
+    pub(crate) fn release_memory(&mut self) {
+        self.h3.release();
+        self.arrived.shrink_to_fit();
+        self.exchanges.shrink_to_fit();
+        self.undelivered.shrink_to_fit();
+    }
+
     /// No request is under way, and the peer has all that was answered.
     pub(crate) fn is_idle(&self) -> bool {
         self.arrived.is_empty() && self.h3.open_requests() == 0 && self.undelivered.is_empty()

@@ -255,6 +255,16 @@ impl Connection {
 
     /// Gives back buffers kept for reuse; worth a call when the connection is idle.
     pub fn release(&mut self) {
+        for lane in self.outbound.lanes() {
+            lane.outlet.release();
+        }
+        self.inbound.reader.release();
+        for exchange in self.requests.values_mut() {
+            exchange.reader.release();
+            exchange.outlet.release();
+        }
+        self.encoder.release();
+        self.decoder.release();
         self.scratch = Vec::new();
         self.events.shrink_to_fit();
         self.requests.shrink_to_fit();
@@ -267,6 +277,10 @@ impl Connection {
 }
 
 impl Outbound {
+    fn lanes(&mut self) -> [&mut Lane; 3] {
+        [&mut self.control, &mut self.encoder, &mut self.decoder]
+    }
+
     fn memory(&self) -> usize {
         self.control.outlet.memory() + self.encoder.outlet.memory() + self.decoder.outlet.memory()
     }

@@ -374,6 +374,19 @@ impl Decoder {
         self.blocked
     }
 
+    /// Gives back room that holds nothing.
+    pub fn release(&mut self) {
+        self.table.shrink();
+        self.unread.shrink_to_fit();
+        self.ready.shrink_to_fit();
+        if self.instructions.is_empty() {
+            self.instructions = BytesMut::new();
+        }
+        if self.scratch.is_empty() {
+            self.scratch = BytesMut::new();
+        }
+    }
+
     /// Bytes held: the table, sections kept, unfinished and unsent instructions.
     #[must_use]
     pub fn memory(&self) -> usize {

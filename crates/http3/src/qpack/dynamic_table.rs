@@ -117,6 +117,11 @@ impl<N> DynamicTable<N> {
         }
     }
 
+    /// Gives back the room for entries there are not.
+    pub(super) fn shrink(&mut self) {
+        self.entries.shrink_to_fit();
+    }
+
     /// Bytes held: the texts and the room for entries.
     pub(super) fn memory(&self) -> usize {
         let texts = self.size - self.entries.len() * field::FIELD_OVERHEAD;

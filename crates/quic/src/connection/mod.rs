@@ -152,6 +152,8 @@ pub struct Connection {
     reset_key: Arc<ResetKey>,
     /// Frames of the packets that a probe repeats; reused.
     probe_frames: Vec<SentFrame>,
+    /// It has given back its memory, and nobody was told.
+    rested: bool,
     /// Destination Connection ID of the packet being processed.
     receiving_cid: ConnectionId,
     /// Handed to the application once.

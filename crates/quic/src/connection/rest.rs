@@ -31,6 +31,12 @@ impl Connection {
         true
     }
 
+    /// True once after the connection has given back its memory: whoever keeps
+    /// something for it may do the same.
+    pub fn take_rested(&mut self) -> bool {
+        core::mem::take(&mut self.rested)
+    }
+
     fn is_quiet(&self) -> bool {
         self.recovery.paths().all(|path| path.in_flight() == 0)
     }
@@ -45,6 +51,7 @@ impl Connection {
     /// Gives back what is held for reuse. Changes nothing that the peer or the
     /// application could notice.
     fn rest(&mut self) {
+        self.rested = true;
         self.end_early_spaces();
         for space in self.spaces.iter_mut() {
             space.received.release_memory();

@@ -243,6 +243,7 @@ impl Connection {
             counters: stats::Counters::default(),
             trace: super::trace::Trace::default(),
             probe_frames: Vec::new(),
+            rested: false,
             receiving_cid: ConnectionId::EMPTY,
             error: None,
             tls,

@@ -58,6 +58,11 @@ impl RangeSet {
         crate::memory::ring(&self.spans)
     }
 
+    /// Gives back room without spans.
+    pub(super) fn release_memory(&mut self) {
+        self.spans.shrink_to_fit();
+    }
+
     pub(super) fn clear(&mut self) {
         self.spans = VecDeque::new();
         self.bytes = 0;

@@ -60,6 +60,11 @@ pub(super) struct RecvHalf {
 }
 
 impl RecvHalf {
+    /// Gives back room without data.
+    pub(super) fn release_memory(&mut self) {
+        self.assembler.release_memory();
+    }
+
     pub(super) fn new(window: Window) -> Self {
         Self {
             state: RecvState::Recv,

@@ -177,6 +177,10 @@ impl SendBuffer {
     }
 
     fn push(&mut self, storage: Storage) {
+        if self.blocks.is_empty() {
+            // Most streams never have a second one.
+            self.blocks.reserve_exact(1);
+        }
         self.blocks.push_back(Block {
             start: self.end,
             storage,
@@ -266,6 +270,13 @@ impl SendBuffer {
         if self.fin == Fin::Sent {
             self.fin = Fin::Pending;
         }
+    }
+
+    /// Gives back what holds no data.
+    pub(super) fn release_memory(&mut self) {
+        self.blocks.shrink_to_fit();
+        self.acked.release_memory();
+        self.lost.release_memory();
     }
 
     /// Lets go of everything; offsets stay.

@@ -88,6 +88,13 @@ impl Sending {
         self.memory + self.free.memory() + self.paid.memory() + memory::map(&self.writers)
     }
 
+    /// Gives back room of a stream's buffer that holds no data.
+    pub(super) fn release_memory(&mut self, half: &mut SendHalf) {
+        self.memory -= half.buffer.memory();
+        half.buffer.release_memory();
+        self.memory += half.buffer.memory();
+    }
+
     /// A stream is over and goes.
     pub(super) fn forget(&mut self, half: &SendHalf) {
         debug_assert_eq!(half.charge(), 0);

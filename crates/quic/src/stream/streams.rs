@@ -422,6 +422,16 @@ impl Streams {
 
     /// Gives back what is held for reuse, for a connection that goes quiet.
     pub fn release_memory(&mut self) {
+        for stream in self.streams.values_mut() {
+            if let Some(half) = &mut stream.send {
+                self.sending.release_memory(half);
+            }
+            if let Some(half) = &mut stream.recv {
+                let before = half.memory();
+                half.release_memory();
+                self.receive_memory = self.receive_memory - before + half.memory();
+            }
+        }
         self.streams.shrink_to_fit();
         self.events.release_memory();
         self.sending.free.release_memory();

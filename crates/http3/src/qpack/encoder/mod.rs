@@ -406,6 +406,17 @@ impl Encoder {
             + self.instructions.capacity()
     }
 
+    /// Gives back room that holds nothing, and forgets which fields were sent
+    /// lately: what is in the table stays.
+    pub fn release(&mut self) {
+        self.table.shrink();
+        self.history = History::new();
+        if self.instructions.is_empty() {
+            self.instructions = BytesMut::new();
+        }
+        self.outstanding.release();
+    }
+
     #[cfg(test)]
     pub(super) fn fields(&self) -> Vec<(u64, Bytes, Bytes)> {
         self.table.fields()

@@ -91,6 +91,12 @@ impl Outstanding {
         self.sections
     }
 
+    /// Gives back room that holds nothing.
+    pub(super) fn release(&mut self) {
+        self.streams.shrink_to_fit();
+        self.risked.shrink_to_fit();
+    }
+
     pub(super) fn memory(&self) -> usize {
         self.streams.capacity() * (size_of::<(u64, SmallVec<[SentSection; 1]>)>() + 1)
             + self.sections * size_of::<SentSection>()

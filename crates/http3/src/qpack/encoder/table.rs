@@ -191,6 +191,13 @@ impl Table {
         }
     }
 
+    /// Gives back room for entries there are not.
+    pub(super) fn shrink(&mut self) {
+        self.entries.shrink();
+        self.fields.shrink_to_fit();
+        self.names.shrink_to_fit();
+    }
+
     pub(super) fn memory(&self) -> usize {
         let slot = size_of::<(u64, u64)>() + 1;
         self.entries.memory() + (self.fields.capacity() + self.names.capacity()) * slot
