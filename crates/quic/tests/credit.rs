@@ -82,22 +82,18 @@ fn every_second_packet_of_the_receiver_is_lost() {
     assert!(used.share > 0.86 && used.held < 0.01, "{used:?}");
 }
 
-/// What the sender makes of so few acknowledgements is not judged here, only that
-/// it hardly ever waits for credit: where the last limit before a pause is among
-/// the nine, a probe timeout has to bring the next.
+/// Probes say again what was received, so that a sender does not stay with its first
+/// window because the ACKs of it were among the nine.
 #[test]
 fn one_small_packet_of_the_receiver_in_ten_arrives() {
-    let mut waited = 0;
     for seed in 1..=8 {
         let mut small = 0;
         let used = download_seeded(seed, move |_, size| {
             small += u64::from(size <= 150);
             size > 150 || small % 10 == 1
         });
-        assert!(used.share > 0.6 && used.held < 0.25, "{seed}: {used:?}");
-        waited += u32::from(used.held > 0.01);
+        assert!(used.share > 0.9 && used.held < 0.01, "{seed}: {used:?}");
     }
-    assert!(waited <= 2, "{waited} of 8 waited for credit");
 }
 
 /// 1 Gbit/s × 100 ms: 12.5 MB in flight, 24 times the first window.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clearway_links::{Direction, Nat, Packet, Time};
 use clearway_quic::connection::{Event, MigrateError};
+use clearway_quic::stream::Directionality;
 use common::{Setup, World, download, path};
 
 const LINK: &str = "rate=20M delay=10ms queue=100";
@@ -131,6 +132,56 @@ fn a_late_packet_from_the_old_path_changes_nothing() {
     let server = world.server.connection();
     assert_eq!(server.remote_address(), new);
     assert_eq!(server.stats(now).counters.migrations, 1);
+}
+
+/// A client that only receives has nothing to send when its NAT moves it: it asks, or
+/// the answer would go to the old address until both ends time out.
+#[test]
+fn a_client_that_waits_while_its_nat_moves_it_gets_its_answer() {
+    let mut world = World::new(Setup::new(), path(LINK, 8), 8);
+    let (old, new) = (address("203.0.113.1:7000"), address("203.0.113.2:7000"));
+    world.nat = Some(Nat::new(old).rebind(Time(1_000_000_000), new));
+    world.handshake();
+    let client = world.client.connection();
+    let id = client
+        .open(Directionality::Bidirectional)
+        .expect("a stream");
+    client.write(id, b"go").expect("writes");
+    client.finish(id).expect("finishes");
+    // The server thinks about it for three seconds, and is asked a few times.
+    world.run_for(Duration::from_secs(3));
+    let server = world.server.connection();
+    let asked = server.accept(Directionality::Bidirectional);
+    assert_eq!(asked, Some(id));
+    server.write(id, b"well").expect("writes");
+    server.finish(id).expect("finishes");
+    world.run_for(Duration::from_millis(100));
+    let mut answer = [0; 8];
+    let read = world.client.connection().read(id, &mut answer);
+    assert_eq!((read, &answer[..4]), (Ok(Some(4)), &b"well"[..]));
+    assert_eq!(world.server.connection().remote_address(), new);
+}
+
+/// Asking is no keep-alive: four times, ever more rarely, and then the connection
+/// ends of its idle timeout.
+#[test]
+fn who_is_never_answered_asks_four_times() {
+    let mut world = World::new(Setup::new(), path(LINK, 9), 9);
+    world.handshake();
+    let client = world.client.connection();
+    let id = client
+        .open(Directionality::Bidirectional)
+        .expect("a stream");
+    client.write(id, b"go").expect("writes");
+    world.run_for(Duration::from_millis(400));
+    let now = world.now;
+    let sent = world.client.connection().stats(now).counters.packets_sent;
+    world.run_for(Duration::from_secs(20));
+    let now = world.now;
+    let client = world.client.connection();
+    assert_eq!(client.stats(now).counters.packets_sent - sent, 4);
+    world.run_for(Duration::from_secs(60));
+    assert!(world.client.connection().error().is_some());
 }
 
 /// Migration does not declare everything lost, nor forget the data in flight.

@@ -110,7 +110,10 @@ impl Connection {
     fn fill_ack(&mut self, now: Instant, draft: &mut Draft, w: &mut Writer<'_>) {
         let exponent = self.tls.ack_delay_exponent;
         let state = self.space(draft.space);
-        if !state.ack.is_wanted() {
+        // Whoever asks whether it is heard says again what it heard: the ACKs that said
+        // so are never repeated, and may be what got lost.
+        let asks = state.probes > 0 || state.ping;
+        if !state.ack.is_wanted() && !asks {
             return;
         }
         let Some(largest) = state.received.max() else {

@@ -32,7 +32,10 @@ impl Connection {
                 offset,
                 fin,
                 data,
-            } => self.streams.on_stream(id, offset, fin, data),
+            } => {
+                self.silence.on_data();
+                self.streams.on_stream(id, offset, fin, data)
+            }
             Frame::ResetStream {
                 id,
                 code,

@@ -42,6 +42,7 @@ mod paths;
 mod receive;
 mod rest;
 mod setup;
+mod silence;
 mod space;
 mod stats;
 mod timers;
@@ -154,6 +155,7 @@ pub struct Connection {
     probe_frames: Vec<SentFrame>,
     /// It has given back its memory, and nobody was told.
     rested: bool,
+    silence: silence::Silence,
     /// Destination Connection ID of the packet being processed.
     receiving_cid: ConnectionId,
     /// Handed to the application once.

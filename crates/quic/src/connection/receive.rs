@@ -310,6 +310,7 @@ impl Connection {
     ) {
         self.counters.packets_received += 1;
         self.timers.on_packet_received(now);
+        self.listen(now);
         match kind {
             PacketKind::Initial if self.is_client() => {
                 if let Some(scid) = header.scid.cid(packet) {

@@ -244,6 +244,7 @@ impl Connection {
             trace: super::trace::Trace::default(),
             probe_frames: Vec::new(),
             rested: false,
+            silence: super::silence::Silence::default(),
             receiving_cid: ConnectionId::EMPTY,
             error: None,
             tls,

@@ -105,6 +105,7 @@ impl Connection {
                 .filter(|_| self.handshake != Handshake::Running),
             self.timers.pacing,
             self.timers.rest,
+            self.silence.until,
             self.keys.zero_rtt_until,
             keys,
         ]
@@ -144,6 +145,7 @@ impl Connection {
         did |= self.on_keep_alive(now);
         did |= self.on_path_timeouts(now);
         did |= self.on_rest_timeout(now);
+        did |= self.on_silence(now);
         if self.timers.pacing.is_some_and(|at| now >= at) {
             self.timers.pacing = None;
             did = true;

@@ -240,6 +240,20 @@ impl Streams {
         }
     }
 
+    /// Whether a bidirectional stream was ever opened here.
+    pub(crate) fn has_own_requests(&self) -> bool {
+        self.local[slot(Directionality::Bidirectional)].opened > 0
+    }
+
+    /// Whether a bidirectional stream opened here still lacks something of the peer's.
+    pub(crate) fn awaits_answer(&self) -> bool {
+        self.streams.iter().any(|(id, stream)| {
+            id.directionality() == Directionality::Bidirectional
+                && id.initiator() == self.role
+                && (stream.recv.as_ref()).is_some_and(|half| half.state().is_receiving())
+        })
+    }
+
     fn has_control(&self) -> bool {
         self.credit_pending
             || self.sending.blocked_pending

@@ -1,0 +1,71 @@
+//! A client that waits for an answer and hears nothing asks whether it is still heard.
+//!
+//! Behind a NAT that gives the client a new address, a server's packets go to the old
+//! one until the client speaks (RFC 9000 §9.3). A client that only receives has no
+//! reason to: all it sent was acknowledged, so no probe timeout runs at its end, and
+//! the server's probes go to the dead address. Both would wait for the idle timeout.
+//!
+//! So silence while a stream of the client's lacks its answer is met with a PING, a
+//! few times, ever more rarely, until stream data arrives again. A server that takes
+//! its time costs four small packets; a connection without such a stream, none.
+
+use core::time::Duration;
+
+use clearway_recovery::Space;
+
+use super::Connection;
+use super::life::Handshake;
+use crate::Instant;
+
+/// Shortest silence that is met with a PING: answers mostly come sooner.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// The probe timeouts that silence lasts at least: the peer's own probe of what it
+/// may have lost comes first.
+const PROBE_TIMEOUTS: u32 = 3;
+
+/// PINGs since stream data last arrived, each after twice the silence before.
+const MOST_ASKED: u8 = 4;
+
+/// The client's watch over the peer's silence.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Silence {
+    /// It counts as silence then.
+    pub(crate) until: Option<Instant>,
+    /// PINGs since stream data last arrived.
+    asked: u8,
+}
+
+impl Silence {
+    /// Stream data arrived: the peer has our address.
+    pub(crate) fn on_data(&mut self) {
+        self.asked = 0;
+    }
+}
+
+impl Connection {
+    /// A packet arrived: the silence begins anew.
+    pub(crate) fn listen(&mut self, now: Instant) {
+        self.silence.until = None;
+        let listens = self.is_client() && self.handshake == Handshake::Confirmed;
+        if listens && self.silence.asked < MOST_ASKED && self.streams.has_own_requests() {
+            let patience = PATIENCE.max(PROBE_TIMEOUTS * self.pto_of(self.paths.active_id()));
+            self.silence.until = Some(now + patience * (1 << self.silence.asked));
+        }
+    }
+
+    /// Asks if it is time to; true if it was time.
+    pub(crate) fn on_silence(&mut self, now: Instant) -> bool {
+        if self.silence.until.is_none_or(|at| now < at) {
+            return false;
+        }
+        self.silence.until = None;
+        // What is in flight has a probe timeout of its own.
+        let probed = self.recovery.paths().any(|path| path.in_flight() > 0);
+        if !probed && self.streams.awaits_answer() {
+            self.silence.asked += 1;
+            self.space(Space::Data).ping = true;
+        }
+        true
+    }
+}
