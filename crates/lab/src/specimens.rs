@@ -190,7 +190,7 @@ pub const EXHIBITS: &[Exhibit] = &[
         Specimen::AmnesiaAfterOutage,
         "bbr_outage",
         "bbr",
-        1,
+        12,
         Detector::BwCollapse,
     ),
     found(
