@@ -7,6 +7,10 @@ use crate::time::Instant;
 /// Timer granularity (RFC 9002 §6.1.2, kGranularity).
 pub const GRANULARITY: Duration = Duration::from_millis(1);
 
+/// Samples in a row that may be left out as those of repeated ACKs: a peer that is
+/// always so late has to be waited for.
+const MOST_REPEATS: u8 = 3;
+
 /// A path's round-trip time.
 #[derive(Clone, Copy, Debug)]
 pub struct Rtt {
@@ -15,6 +19,8 @@ pub struct Rtt {
     variance: Duration,
     min: Option<Duration>,
     first_sample: Option<Instant>,
+    /// Samples left out since the last one taken.
+    repeats: u8,
 }
 
 impl Rtt {
@@ -27,6 +33,7 @@ impl Rtt {
             variance: initial / 2,
             min: None,
             first_sample: None,
+            repeats: 0,
         }
     }
 
@@ -98,10 +105,34 @@ impl Rtt {
         }
     }
 
+    /// Whether a sample is left out since it measures no path: the peer says that it held the ACK back for
+    /// longer than its `max_ack_delay` and the probe timeout. Then this is not the ACK
+    /// that the packet was answered with; that one was lost, and a probe repeats what it
+    /// said. RFC 9002 §5.3 would count the wait as the path's, and after seconds of loss
+    /// the next probe timeouts would last for seconds although the path is clear again.
+    ///
+    /// `latest` is the sample, `ack_delay` what the peer reports, unlimited.
+    pub(crate) fn leave_out_repeat(
+        &mut self,
+        latest: Duration,
+        ack_delay: Duration,
+        max_ack_delay: Duration,
+    ) -> bool {
+        let repeat = self.has_sample()
+            && ack_delay <= latest
+            && ack_delay > max_ack_delay.saturating_add(self.pto())
+            && self.repeats < MOST_REPEATS;
+        if repeat {
+            self.repeats += 1;
+        }
+        repeat
+    }
+
     /// Takes a sample (RFC 9002 §5.3). `ack_delay` is what the peer reported,
     /// already limited to its max_ack_delay if the handshake is confirmed.
     pub(crate) fn sample(&mut self, latest: Duration, ack_delay: Duration, now: Instant) {
         self.latest = latest;
+        self.repeats = 0;
         let Some(min) = self.min else {
             self.min = Some(latest);
             self.smoothed = latest;
@@ -227,5 +258,33 @@ mod tests {
         let mut rtt = sampled(Duration::ZERO);
         rtt.sample(Duration::ZERO, Duration::ZERO, NOW);
         assert_eq!(rtt.pto(), GRANULARITY);
+    }
+
+    #[test]
+    fn an_ack_that_was_held_back_for_longer_than_a_probe_waits_is_left_out() {
+        let mut rtt = sampled(MS * 20);
+        assert_eq!(rtt.pto(), MS * 60);
+        let late = |rtt: &mut Rtt, delay| rtt.leave_out_repeat(MS * 1020, delay, MS * 25);
+        assert!(!late(&mut rtt, MS * 85), "that is what a probe waits for");
+        assert!(late(&mut rtt, MS * 86));
+        assert!(!late(&mut rtt, MS * 1021), "longer than the round trip");
+        assert!(
+            !Rtt::new(MS * 20).leave_out_repeat(MS * 1020, MS * 1000, MS * 25),
+            "nothing is known of the path without a first sample"
+        );
+    }
+
+    #[test]
+    fn a_peer_that_is_always_late_is_waited_for() {
+        let mut rtt = sampled(MS * 20);
+        let mut taken = 0;
+        for _ in 0..40 {
+            if !rtt.leave_out_repeat(MS * 1020, MS * 1000, MS * 25) {
+                rtt.sample(MS * 1020, MS * 25, NOW);
+                taken += 1;
+            }
+        }
+        assert!(taken >= 10, "{taken}");
+        assert!(rtt.pto() > MS * 1020, "{:?}", rtt.pto());
     }
 }

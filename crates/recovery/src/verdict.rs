@@ -110,9 +110,7 @@ impl<F> Recovery<F> {
         let sample = summary
             .largest
             .filter(|newest| largest == Some(newest.number) && summary.ack_eliciting);
-        if let Some(newest) = sample {
-            self.sample_rtt(space, &newest, ack_delay, now, out);
-        }
+        let sample = sample.filter(|newest| self.sample_rtt(space, newest, ack_delay, now, out));
         self.widen_late();
         // Also if nothing is new: late packets may have moved the thresholds,
         // and with them the timer.
@@ -185,7 +183,8 @@ impl<F> Recovery<F> {
         Ok((largest, summary))
     }
 
-    /// RFC 9002 §5.1, §5.3: on the path the packet had left on.
+    /// RFC 9002 §5.1, §5.3: on the path the packet had left on. False if the ACK
+    /// measures no path.
     fn sample_rtt(
         &mut self,
         space: Space,
@@ -193,19 +192,26 @@ impl<F> Recovery<F> {
         ack_delay: Duration,
         now: Instant,
         out: &mut Outcome<F>,
-    ) {
+    ) -> bool {
+        let Some(path) = path_of(&mut self.paths, newest.path) else {
+            return false;
+        };
+        let latest = now - newest.sent;
         let ack_delay = match space {
             // Not delayed by the peer, so what it says of it is noise.
             Space::Initial => Duration::ZERO,
             Space::Handshake | Space::Data if self.context.handshake_confirmed => {
-                ack_delay.min(self.config.max_ack_delay)
+                let limit = self.config.max_ack_delay;
+                if path.rtt.leave_out_repeat(latest, ack_delay, limit) {
+                    return false;
+                }
+                ack_delay.min(limit)
             }
             Space::Handshake | Space::Data => ack_delay,
         };
-        if let Some(path) = path_of(&mut self.paths, newest.path) {
-            path.rtt.sample(now - newest.sent, ack_delay, now);
-            out.rtt_updated = Some(newest.path);
-        }
+        path.rtt.sample(latest, ack_delay, now);
+        out.rtt_updated = Some(newest.path);
+        true
     }
 
     /// Declares lost what the thresholds give up, and finds when the next

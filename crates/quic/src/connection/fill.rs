@@ -111,8 +111,9 @@ impl Connection {
         let exponent = self.tls.ack_delay_exponent;
         let state = self.space(draft.space);
         // Whoever asks whether it is heard says again what it heard: the ACKs that said
-        // so are never repeated, and may be what got lost.
-        let asks = state.probes > 0 || state.ping;
+        // so are never repeated, and may be what got lost. Not in a handshake: its peer
+        // may lack a first RTT sample, and would take the wait for the path's.
+        let asks = draft.space == Space::Data && (state.probes > 0 || state.ping);
         if !state.ack.is_wanted() && !asks {
             return;
         }

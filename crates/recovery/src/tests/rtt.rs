@@ -50,6 +50,22 @@ fn the_peers_delay_is_limited_once_the_handshake_is_confirmed() {
     assert_eq!(smoothed(&bench), MS * 109);
 }
 
+/// A probe that repeats an old ACK is no sample: after two seconds of loss the next
+/// probe timeout is as before.
+#[test]
+fn an_old_ack_that_a_probe_repeats_says_nothing_of_the_path() {
+    let mut bench = Bench::sampled(100);
+    let before = bench.recovery.path(PATH).unwrap().rtt().pto();
+    bench.send(1000);
+    bench
+        .ack_frame(Space::Data, &[1..=1], MS * 2000, 3100)
+        .unwrap();
+    assert_eq!(bench.acked(), [1], "it acknowledges nonetheless");
+    assert_eq!(bench.out.rtt_updated, None);
+    let rtt = bench.recovery.path(PATH).unwrap().rtt();
+    assert_eq!((rtt.pto(), rtt.latest()), (before, MS * 100));
+}
+
 #[test]
 fn the_peers_delay_is_not_limited_before() {
     let mut bench = Bench::handshaking(PtoContext::default());

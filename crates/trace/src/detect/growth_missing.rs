@@ -12,6 +12,8 @@ use crate::event::Event;
 
 /// Round trips without growth.
 const ROUNDS: u64 = 10;
+/// ACKs without which a window cannot grow: between two probe timeouts nobody answers.
+const ACKS: u64 = 5;
 /// CUBIC grows by less than a byte for so long at the flat part of its curve,
 /// however short the round trip.
 const PLATEAU: u64 = 1_000_000_000;
@@ -20,10 +22,13 @@ const PLATEAU: u64 = 1_000_000_000;
 pub(super) struct GrowthMissing {
     spell: Spell,
     window: u64,
+    /// ACKs that brought something since it began.
+    acks: u64,
 }
 
 impl Detect for GrowthMissing {
     fn on_event(&mut self, view: &View, news: &News, _event: &Event, out: &mut Findings) {
+        self.acks += u64::from(news.acked.is_some_and(|acked| acked.packets > 0));
         let Some(window) = view.window() else { return };
         let trouble = news.lost || news.pto || news.marked || news.path;
         let recovering = view
@@ -38,8 +43,12 @@ impl Detect for GrowthMissing {
             && !view.is_fixed();
         // Pacing between two full windows interrupts nothing.
         let pauses = view.limit == Some(Limit::Pacing) && window == self.window && !trouble;
+        let began = self.spell.since().is_none();
         if !pauses && let Some(span) = self.spell.update(holds, view.now) {
             self.judge(view, span, out);
+        }
+        if holds && began {
+            self.acks = 0;
         }
         self.window = window;
     }
@@ -54,8 +63,7 @@ impl Detect for GrowthMissing {
 impl GrowthMissing {
     fn judge(&self, view: &View, (t0, t1): (u64, u64), out: &mut Findings) {
         let Some(srtt) = view.srtt() else { return };
-        let acked = view.last_ack.is_some_and(|ack| ack > t0 + srtt);
-        if t1 - t0 >= (ROUNDS * srtt).max(PLATEAU) && acked {
+        if t1 - t0 >= (ROUNDS * srtt).max(PLATEAU) && self.acks >= ACKS {
             let finding = Finding::new(Detector::GrowthMissing, t0, t1, Severity::Error)
                 .with("window", self.window)
                 .with("round trips", (t1 - t0) / srtt);
@@ -76,6 +84,18 @@ mod tests {
             script.round(30, 30);
         }
         assert!(script.finds(Detector::GrowthMissing));
+    }
+
+    #[test]
+    fn where_nobody_answers_nothing_can_grow() {
+        let mut script = Script::new("newreno", 100);
+        for _ in 0..3 {
+            script.round(30, 30);
+        }
+        // The probes went into an outage, and the one answer came after it.
+        script.wait(3_000);
+        script.round(30, 31);
+        assert!(!script.finds(Detector::GrowthMissing));
     }
 
     #[test]
