@@ -55,6 +55,7 @@ const FILES: &[(&str, &str)] = files! {
     "40_amplification.toml"
     "41_upload_both_ways.toml"
     "42_key_update_in_flight.toml"
+    "43_dualq_step.toml"
 };
 
 /// All scenarios, in the order of their numbers.

@@ -284,7 +284,7 @@ fn marks_make_pacing_finer() {
     assert_eq!(prague.pacing_rate(), None);
     round(&mut prague, next, 30, 30, 1);
     let rate = prague.window() * 1_000 / 30;
-    assert!(prague.pacing_rate().unwrap().abs_diff(rate * 9 / 8) <= 2);
+    assert!(prague.pacing_rate().unwrap().abs_diff(rate) <= 2);
 }
 
 /// A mark in the flight of a loss was answered with the loss; the first packet
