@@ -8,7 +8,7 @@ use crate::outcome::{LossCause, Outcome};
 use crate::packet::{Packet, SentInfo};
 use crate::path::{Gate, PathId, PathRecovery};
 use crate::pto::PtoContext;
-use crate::space::{Space, SpaceLedger};
+use crate::space::{Space, Spaces};
 use crate::time::Instant;
 use crate::verdict::lost;
 
@@ -52,7 +52,7 @@ impl Default for Config {
 #[derive(Debug)]
 pub struct Recovery<F> {
     pub(crate) config: Config,
-    pub(crate) spaces: [SpaceLedger<F>; 3],
+    pub(crate) spaces: Spaces<F>,
     pub(crate) paths: Vec<PathRecovery>,
     pub(crate) active: PathId,
     pub(crate) context: PtoContext,
@@ -69,7 +69,7 @@ impl<F> Recovery<F> {
         config.time_threshold_eighths = config.time_threshold_eighths.max(9);
         Self {
             config,
-            spaces: [const { SpaceLedger::new() }; 3],
+            spaces: Spaces::new(),
             paths: Vec::with_capacity(1),
             active: PathId(0),
             context: PtoContext::default(),
@@ -403,18 +403,16 @@ impl<F> Recovery<F> {
     /// packet in flight, so not for every packet.
     #[must_use]
     pub fn memory(&self, content: impl Fn(&F) -> usize) -> usize {
-        let spaces = self.spaces.iter().map(|space| space.memory(&content));
+        let spaces = self.spaces.memory(&content);
         let paths = self
             .paths
             .iter()
             .map(|path| size_of_val(&*path.controller) + path.events.memory());
-        spaces.chain(paths).sum::<usize>() + self.paths.capacity() * size_of::<PathRecovery>()
+        spaces + paths.sum::<usize>() + self.paths.capacity() * size_of::<PathRecovery>()
     }
 
     /// Gives back what is held for reuse, for a connection that goes quiet.
     pub fn release_memory(&mut self) {
-        for space in &mut self.spaces {
-            space.release_memory();
-        }
+        self.spaces.release_memory();
     }
 }

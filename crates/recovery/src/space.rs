@@ -1,6 +1,6 @@
 //! A packet number space's record of what was sent in it.
 
-use core::ops::RangeInclusive;
+use core::ops::{Index, IndexMut, RangeInclusive};
 use std::collections::VecDeque;
 
 use crate::ledger::Ledger;
@@ -69,6 +69,13 @@ impl<F> SpaceLedger<F> {
             skipped: VecDeque::new(),
             unmetered: VecDeque::new(),
         }
+    }
+
+    /// As it is left when its keys are gone.
+    const fn over() -> Self {
+        let mut ledger = Self::new();
+        ledger.discarded = true;
+        ledger
     }
 
     /// Adds a packet.
@@ -150,6 +157,77 @@ impl<F> SpaceLedger<F> {
         self.lost.release_memory();
         self.unmetered.shrink_to_fit();
         self.skipped.shrink_to_fit();
+    }
+}
+
+/// The ledgers by [`Space::index`]. Those of the handshake take memory until it is
+/// over and the connection rests.
+#[derive(Debug)]
+pub(crate) struct Spaces<F> {
+    /// Initial and Handshake; `None` once both are over.
+    early: Option<Box<[SpaceLedger<F>; 2]>>,
+    data: SpaceLedger<F>,
+}
+
+impl<F> Spaces<F> {
+    pub(crate) fn new() -> Self {
+        Self {
+            early: Some(Box::new([const { SpaceLedger::new() }; 2])),
+            data: SpaceLedger::new(),
+        }
+    }
+
+    /// Those that exist, in the order of the handshake.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &SpaceLedger<F>> {
+        let early = self.early.iter().flat_map(|early| early.iter());
+        early.chain([&self.data])
+    }
+
+    /// Those that exist, in the order of the handshake.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut SpaceLedger<F>> {
+        let early = self.early.iter_mut().flat_map(|early| early.iter_mut());
+        early.chain([&mut self.data])
+    }
+
+    /// Bytes allocated; `content` as in [`SpaceLedger::memory`].
+    pub(crate) fn memory(&self, content: &impl Fn(&F) -> usize) -> usize {
+        let early = self.early.as_deref().map_or(0, size_of_val);
+        early
+            + self
+                .iter()
+                .map(|space| space.memory(content))
+                .sum::<usize>()
+    }
+
+    /// Gives back what is held for reuse, and what is over.
+    pub(crate) fn release_memory(&mut self) {
+        self.iter_mut().for_each(SpaceLedger::release_memory);
+        self.early
+            .take_if(|early| early.iter().all(|space| space.discarded));
+    }
+}
+
+impl<F> Index<usize> for Spaces<F> {
+    type Output = SpaceLedger<F>;
+
+    #[inline]
+    fn index(&self, space: usize) -> &SpaceLedger<F> {
+        match &self.early {
+            Some(early) if space < early.len() => &early[space],
+            None if space < Space::Data.index() => const { &SpaceLedger::over() },
+            Some(_) | None => &self.data,
+        }
+    }
+}
+
+impl<F> IndexMut<usize> for Spaces<F> {
+    #[inline]
+    fn index_mut(&mut self, space: usize) -> &mut SpaceLedger<F> {
+        if space == Space::Data.index() {
+            return &mut self.data;
+        }
+        let over = || Box::new([const { SpaceLedger::over() }; 2]);
+        &mut self.early.get_or_insert_with(over)[space]
     }
 }
 

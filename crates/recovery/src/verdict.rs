@@ -384,7 +384,7 @@ impl<F> Recovery<F> {
     /// A lost packet not acknowledged for three PTOs was really lost: forgotten,
     /// it can't be proved spurious, and its event is never undone.
     pub(crate) fn forget_expired(&mut self, now: Instant) {
-        for space in &mut self.spaces {
+        for space in self.spaces.iter_mut() {
             space.lost.expire(now);
         }
     }

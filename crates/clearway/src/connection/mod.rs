@@ -99,7 +99,7 @@ impl Connection {
             Directionality::Unidirectional => Signal::AvailableUni,
         };
         let attempt = |state: &mut State| {
-            if let Some(error) = &state.error {
+            if let Some(error) = state.error.as_deref() {
                 return Some(Err(error.clone()));
             }
             if let Some(id) = state.quic.open(directionality) {
@@ -131,7 +131,7 @@ impl Connection {
                 }
                 Some(Ok(id))
             }
-            None => state.error.clone().map(Err),
+            None => state.error.as_deref().cloned().map(Err),
         };
         self.shared.wait_for(signal, attempt).await
     }
@@ -143,7 +143,7 @@ impl Connection {
     /// [`send_datagram_wait`](Self::send_datagram_wait) waits instead.
     pub fn send_datagram(&self, data: Bytes) -> Result<(), SendDatagramError> {
         let mut state = self.shared.lock();
-        if let Some(error) = &state.error {
+        if let Some(error) = state.error.as_deref() {
             return Err(error.clone().into());
         }
         state.quic.send_datagram(data)?;
@@ -157,7 +157,7 @@ impl Connection {
     /// See [`SendDatagramError`]; never `Full`.
     pub async fn send_datagram_wait(&self, data: Bytes) -> Result<(), SendDatagramError> {
         let attempt = |state: &mut State| {
-            if let Some(error) = &state.error {
+            if let Some(error) = state.error.as_deref() {
                 return Some(Err(SendDatagramError::from(error.clone())));
             }
             // A copy of `Bytes` is a reference.
@@ -178,7 +178,7 @@ impl Connection {
     pub async fn read_datagram(&self) -> Result<Bytes, ConnectionError> {
         let attempt = |state: &mut State| match state.quic.recv_datagram() {
             Some(data) => Some(Ok(data)),
-            None => state.error.clone().map(Err),
+            None => state.error.as_deref().cloned().map(Err),
         };
         self.shared.wait_for(Signal::Datagram, attempt).await
     }
@@ -205,14 +205,14 @@ impl Connection {
 
     /// Waits until the connection has ended, and says why.
     pub async fn closed(&self) -> ConnectionError {
-        let attempt = |state: &mut State| state.error.clone();
+        let attempt = |state: &mut State| state.error.as_deref().cloned();
         self.shared.wait_for(Signal::Closed, attempt).await
     }
 
     /// Why the connection ended, if it has.
     #[must_use]
     pub fn close_reason(&self) -> Option<ConnectionError> {
-        self.shared.lock().error.clone()
+        self.shared.lock().error.as_deref().cloned()
     }
 
     /// Waits until the handshake is complete. Connections come out of
@@ -222,7 +222,7 @@ impl Connection {
     /// # Errors
     /// Why the connection ended.
     pub async fn handshaken(&self) -> Result<(), ConnectionError> {
-        let attempt = |state: &mut State| match &state.error {
+        let attempt = |state: &mut State| match state.error.as_deref() {
             Some(error) => Some(Err(error.clone())),
             None => state.connected.then_some(Ok(())),
         };

@@ -116,7 +116,7 @@ pub(crate) struct SendSlot {
 pub(crate) struct State {
     pub(crate) quic: Connection,
     /// Why the connection ended.
-    pub(crate) error: Option<ConnectionError>,
+    pub(crate) error: Option<Box<ConnectionError>>,
     pub(crate) connected: bool,
     /// The sending halves that have a handle or a delivery to come.
     pub(crate) sends: FxHashMap<StreamId, SendSlot>,
@@ -206,7 +206,7 @@ impl State {
 
     /// The connection is over: everybody who waits hears it.
     pub(crate) fn fail(&mut self, error: ConnectionError, wakes: &mut Wakes) {
-        self.error.get_or_insert(error);
+        self.error.get_or_insert_with(|| Box::new(error));
         wakes.signals = u16::MAX;
         wakes
             .wakers
@@ -225,7 +225,7 @@ impl State {
         Some(View {
             layer: self.http.as_deref_mut()?,
             quic: &mut self.quic,
-            lost: self.error.as_ref(),
+            lost: self.error.as_deref(),
         })
     }
 

@@ -30,7 +30,7 @@ pub(crate) struct Layer {
     /// Finished by us, not yet acknowledged by the peer.
     undelivered: FxHashSet<StreamId>,
     /// How the peer broke the protocol.
-    error: Option<protocol::ConnectionError>,
+    error: Option<Box<protocol::ConnectionError>>,
     /// What is known of the server from earlier connections (client).
     memory: Option<Box<Memory>>,
     /// Early data may be sent under the server's remembered settings (client).
@@ -189,7 +189,7 @@ impl Layer {
         {
             memory.forget();
         }
-        self.error = Some(error);
+        self.error = Some(Box::new(error));
     }
 
     fn on_exchange(
@@ -277,7 +277,7 @@ impl View<'_> {
     /// Why the connection is of no use any more: the peer's violation of HTTP/3
     /// rather than the close that followed from it.
     pub(crate) fn cause(&self) -> Option<Error> {
-        let broken = self.layer.error.clone().map(Error::Protocol);
+        let broken = self.layer.error.as_deref().cloned().map(Error::Protocol);
         broken.or_else(|| self.lost.cloned().map(Error::ConnectionLost))
     }
 

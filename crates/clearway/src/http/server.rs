@@ -1,9 +1,11 @@
 //! Serving a tower service over HTTP/3.
 
+use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -12,7 +14,7 @@ use clearway_http3::Code;
 use http::header::{CONTENT_LENGTH, HeaderValue};
 use http::{Request, Response, StatusCode};
 use http_body::Body;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tower_service::Service;
 
 use super::ALPN;
@@ -33,9 +35,31 @@ use crate::error::BuildError;
 #[derive(Clone, Debug)]
 pub struct Server {
     endpoint: Endpoint,
-    /// Whether to wind up.
-    closing: Arc<watch::Sender<bool>>,
+    closing: Arc<Closing>,
     on_shards: bool,
+}
+
+/// Whether to wind up. Every connection waits for it for as long as it lives, so
+/// what waits has to be small.
+#[derive(Debug, Default)]
+struct Closing {
+    asked: AtomicBool,
+    news: Notify,
+}
+
+impl Closing {
+    fn ask(&self) {
+        self.asked.store(true, Ordering::Release);
+        self.news.notify_waiters();
+    }
+
+    async fn asked(&self) {
+        // Whoever asks after this line wakes it.
+        let news = self.news.notified();
+        if !self.asked.load(Ordering::Acquire) {
+            news.await;
+        }
+    }
 }
 
 /// What else a server may be told: [`Server::builder`].
@@ -98,7 +122,7 @@ impl Server {
                 Some(shard) if self.on_shards => shard.clone(),
                 _ => tokio::runtime::Handle::current(),
             };
-            let closing = self.closing.subscribe();
+            let closing = self.closing.clone();
             runtime.spawn(serve_connection(connection, service.clone(), closing));
         }
     }
@@ -107,7 +131,7 @@ impl Server {
     /// [`serve`](Self::serve) returns. What is not done after `patience` is cut
     /// off.
     pub async fn shutdown(&self, patience: Duration) {
-        self.closing.send_replace(true);
+        self.closing.ask();
         self.endpoint.stop_accepting();
         let drained = self.endpoint.wait_idle();
         if tokio::time::timeout(patience, drained).await.is_err() {
@@ -155,48 +179,75 @@ impl ServerBuilder {
     pub fn build(self) -> Result<Server, BuildError> {
         Ok(Server {
             endpoint: self.endpoint.http(Arc::new(self.http)).build()?,
-            closing: Arc::new(watch::Sender::new(false)),
+            closing: Arc::default(),
             on_shards: self.on_shards,
         })
     }
 }
 
 /// Serves one client until it leaves or we wind up.
-async fn serve_connection<S, B>(
-    connection: Connection,
-    service: S,
-    mut closing: watch::Receiver<bool>,
-) where
+async fn serve_connection<S, B>(connection: Connection, service: S, closing: Arc<Closing>)
+where
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
     S::Error: Into<BoxError>,
     S::Future: Send,
     B: Body<Data: Into<Bytes> + Send, Error: Into<BoxError>> + Send + 'static,
 {
-    let shared = connection.counted().clone();
-    let mut draining = pin!(drain(&connection, &mut closing));
+    {
+        let mut asked = pin!(closing.asked());
+        loop {
+            let arrived = tokio::select! {
+                arrived = next_requests(connection.counted()) => arrived,
+                () = &mut asked => break,
+            };
+            let Some(arrived) = arrived else { return };
+            begin(&connection, &service, arrived);
+        }
+    }
+    // In a place of its own: a connection takes that room when it ends, not for
+    // as long as it waits.
+    Box::pin(wind_up(connection, service)).await;
+}
+
+/// Answers what still comes, until everything is answered and delivered.
+async fn wind_up<S, B>(connection: Connection, service: S)
+where
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send,
+    B: Body<Data: Into<Bytes> + Send, Error: Into<BoxError>> + Send + 'static,
+{
+    let mut draining = pin!(drain(&connection));
     loop {
         let arrived = tokio::select! {
-            arrived = next_requests(&shared) => arrived,
+            arrived = next_requests(connection.counted()) => arrived,
             () = &mut draining => return,
         };
         let Some(arrived) = arrived else { return };
-        for request in arrived {
-            let exchange = Exchange::new(&shared, &connection, request);
-            tokio::spawn(exchange.run(service.clone()));
-        }
+        begin(&connection, &service, arrived);
     }
 }
 
-/// Waits for the sign, then until everything begun is answered and delivered.
+/// Answers each request in a task of its own.
+fn begin<S, B>(connection: &Connection, service: &S, arrived: VecDeque<Arrived>)
+where
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send,
+    B: Body<Data: Into<Bytes> + Send, Error: Into<BoxError>> + Send + 'static,
+{
+    for request in arrived {
+        let exchange = Exchange::new(connection.counted(), connection, request);
+        tokio::spawn(exchange.run(service.clone()));
+    }
+}
+
+/// Waits until everything begun is answered and delivered, and closes.
 #[expect(
     clippy::redundant_closure_for_method_calls,
     reason = "a path is not general over the lifetime of the view"
 )]
-async fn drain(connection: &Connection, closing: &mut watch::Receiver<bool>) {
-    // Without a sender nobody will ever ask for it.
-    if closing.wait_for(|closing| *closing).await.is_err() {
-        return std::future::pending().await;
-    }
+async fn drain(connection: &Connection) {
     let shared = connection.counted();
     // Requests on their way arrive within a round trip (RFC 9114 §5.2).
     shared.http(|view| view.shutdown());
@@ -212,16 +263,16 @@ async fn drain(connection: &Connection, closing: &mut watch::Receiver<bool>) {
 }
 
 /// The requests that have arrived, at least one; `None` after the last.
-async fn next_requests(shared: &Counted) -> Option<impl Iterator<Item = Arrived> + use<>> {
+async fn next_requests(shared: &Counted) -> Option<VecDeque<Arrived>> {
     let arrived = shared.wait_for(Signal::Requests, |state| {
         let arrived = state.take_requests();
-        match &state.error {
+        match state.error.as_deref() {
             _ if !arrived.is_empty() => Some(Some(arrived)),
             Some(_) => Some(None),
             None => None,
         }
     });
-    arrived.await.map(IntoIterator::into_iter)
+    arrived.await
 }
 
 /// A request and what is needed to answer it.
@@ -391,4 +442,26 @@ where
         None => sender.stream().respond(&head, false)?,
     }
     sender.send(body).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connection::Shared;
+    use crate::http::layer::Layer;
+
+    fn size_of_future<A, B, C, F>(_: fn(A, B, C) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    /// A server has far more connections that wait than connections that work.
+    #[test]
+    fn a_connection_that_waits_is_small() {
+        let task = size_of_future(serve_connection::<axum::Router, axum::body::Body>);
+        assert!(task <= 256, "the task: {task} bytes");
+        let shared = size_of::<Shared>();
+        assert!(shared <= 4_600, "the connection: {shared} bytes");
+        let layer = size_of::<Layer>();
+        assert!(layer <= 1_424, "HTTP/3: {layer} bytes");
+    }
 }

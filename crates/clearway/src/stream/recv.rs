@@ -146,7 +146,7 @@ impl RecvStream {
             Err(TransportReadError::Blocked) => {
                 // What had arrived before the end of the connection was handed
                 // out; nothing more will come.
-                if let Some(error) = &state.error {
+                if let Some(error) = state.error.as_deref() {
                     return Poll::Ready(Err(error.clone().into()));
                 }
                 match state.readers.get_mut(&self.id) {

@@ -111,7 +111,7 @@ impl SendStream {
     /// [`WriteError::ConnectionLost`].
     pub fn reset(&mut self, code: u64) -> Result<(), WriteError> {
         let mut state = self.shared.lock();
-        if let Some(error) = &state.error {
+        if let Some(error) = state.error.as_deref() {
             return Err(error.clone().into());
         }
         // Refused only if it is over, which is what was wanted.
@@ -134,7 +134,7 @@ impl SendStream {
     pub async fn stopped(&self) -> Result<Option<u64>, ConnectionError> {
         let end = poll_fn(|cx| {
             let mut state = self.shared.lock();
-            let error = state.error.clone();
+            let error = state.error.as_deref().cloned();
             let Some(slot) = state.sends.get_mut(&self.id) else {
                 return Poll::Ready(Ok(None));
             };
@@ -171,7 +171,7 @@ impl SendStream {
     }
 
     fn obstacle(&self, state: &State) -> Option<WriteError> {
-        if let Some(error) = &state.error {
+        if let Some(error) = state.error.as_deref() {
             return Some(error.clone().into());
         }
         if let Some(SendEnd::Stopped(code)) = state.sends.get(&self.id).and_then(|slot| slot.end) {

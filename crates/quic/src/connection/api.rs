@@ -82,7 +82,7 @@ impl Connection {
     /// Why the connection ended, if it has.
     #[must_use]
     pub fn error(&self) -> Option<&ConnectionError> {
-        self.error.as_ref()
+        self.error.as_deref()
     }
 
     /// Whether the endpoint may forget the connection.

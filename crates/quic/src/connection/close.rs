@@ -72,7 +72,7 @@ impl Connection {
     /// The application hears why, once.
     fn end(&mut self, now: Instant, error: ConnectionError) {
         if self.error.is_none() {
-            self.error = Some(error.clone());
+            self.error = Some(Box::new(error.clone()));
             self.events.push_back(Event::Closed(error));
             self.trace_end(now);
         }

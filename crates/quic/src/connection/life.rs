@@ -23,7 +23,7 @@ pub(crate) enum Life {
     /// Packets flow.
     Open,
     /// We closed: repeat CONNECTION_CLOSE to whoever still sends, at a limited rate.
-    Closing(Closing),
+    Closing(Box<Closing>),
     /// The peer closed or reset: say nothing until stray packets have died out.
     Draining {
         /// When the state ends.
@@ -135,14 +135,14 @@ impl Close {
 }
 
 impl Closing {
-    pub(crate) fn new(close: Close, until: Instant) -> Self {
-        Self {
+    pub(crate) fn new(close: Close, until: Instant) -> Box<Self> {
+        Box::new(Self {
             close,
             until,
             due: true,
             received: 0,
             every: 1,
-        }
+        })
     }
 
     /// A packet arrived: answer the 1st, 2nd, 4th, 8th… (RFC 9000 §10.2.1).

@@ -125,8 +125,11 @@ impl Connection {
             + events
             + endpoint
             + closing
-            + self.error.as_ref().map_or(0, words)
-            + self.outcome.memory()
+            + self.error.as_deref().map_or(0, words)
+            + self
+                .outcome
+                .get()
+                .map_or(0, |outcome| size_of_val(outcome) + outcome.memory())
             + memory::list(&self.probe_frames)
     }
 }

@@ -133,7 +133,7 @@ pub struct Connection {
     spaces: PacketSpaces,
     recovery: Recovery<Content>,
     /// Reused for every ACK and timer, so that neither allocates.
-    outcome: Outcome<Content>,
+    outcome: rest::Kept<Outcome<Content>>,
     paths: Paths,
     local_cids: LocalCids,
     remote_cids: RemoteCids,
@@ -159,7 +159,7 @@ pub struct Connection {
     /// Destination Connection ID of the packet being processed.
     receiving_cid: ConnectionId,
     /// Handed to the application once.
-    error: Option<ConnectionError>,
+    error: Option<Box<ConnectionError>>,
 }
 
 impl Connection {

@@ -5,9 +5,9 @@
 //! requests that follow each other find warm what they need, and what is given
 //! back is allocated anew once a second at most.
 
+use core::ops::{Deref, DerefMut};
 use core::time::Duration;
-
-use clearway_recovery::Outcome;
+use std::sync::OnceLock;
 
 use super::Connection;
 use super::life::Handshake;
@@ -15,6 +15,41 @@ use crate::Instant;
 
 /// Silence after which a connection rests.
 pub(crate) const REST_AFTER: Duration = Duration::from_secs(1);
+
+/// Something kept for reuse: made when first needed, small to take out and put
+/// back, and given back by a connection that rests.
+#[derive(Debug)]
+pub(crate) struct Kept<T>(OnceLock<Box<T>>);
+
+impl<T> Default for Kept<T> {
+    fn default() -> Self {
+        Self(OnceLock::new())
+    }
+}
+
+impl<T> Kept<T> {
+    /// What is kept, if it was made.
+    pub(crate) fn get(&self) -> Option<&T> {
+        self.0.get().map(Box::as_ref)
+    }
+}
+
+impl<T: Default> Deref for Kept<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        self.0.get_or_init(Box::default)
+    }
+}
+
+impl<T: Default> DerefMut for Kept<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        self.0.get_or_init(Box::default);
+        self.0.get_mut().expect("made above")
+    }
+}
 
 impl Connection {
     /// Rests if it is time to and nothing is under way; true if it was time.
@@ -58,7 +93,7 @@ impl Connection {
             space.crypto.release_memory();
         }
         self.recovery.release_memory();
-        self.outcome = Outcome::new();
+        self.outcome = Kept::default();
         self.probe_frames = Vec::new();
         self.undecryptable.shrink_to_fit();
         self.events.shrink_to_fit();

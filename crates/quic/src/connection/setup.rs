@@ -14,7 +14,7 @@ use super::paths::{MAX_PATHS, Path, Paths};
 use super::space::{PacketSpace, PacketSpaces};
 use super::timers::Timers;
 use super::tls::{Memory, Tls};
-use super::{Config, Connection, Outcome, stats};
+use super::{Config, Connection, stats};
 use crate::ack::AckPolicy;
 use crate::cid::generator::CidGenerator;
 use crate::cid::local::LocalCids;
@@ -227,7 +227,7 @@ impl Connection {
                 .with_threshold(config.ack_threshold),
             )),
             recovery,
-            outcome: Outcome::new(),
+            outcome: super::rest::Kept::default(),
             paths: Paths::new(path),
             local_cids: LocalCids::new(tls.local_cid, token, ISSUED_CIDS),
             remote_cids: RemoteCids::new(dcid, id, config.active_connection_id_limit),

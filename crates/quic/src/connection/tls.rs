@@ -43,7 +43,7 @@ pub(crate) struct Tls {
     pub(crate) skips: u32,
     pub(crate) summary: Summary,
     /// Where NEW_TOKEN tokens go (client).
-    pub(super) memory: Option<Memory>,
+    pub(super) memory: Option<Box<Memory>>,
     /// Bytes from TLS on their way into CRYPTO streams; reused.
     pub(super) scratch: Vec<u8>,
 }
@@ -106,7 +106,7 @@ impl Tls {
         if let Some(token) = memory.sessions.take_token(&memory.server) {
             self.token = token;
         }
-        self.memory = Some(memory);
+        self.memory = Some(Box::new(memory));
     }
 
     pub(crate) fn set_peer_cid(&mut self, cid: ConnectionId) {

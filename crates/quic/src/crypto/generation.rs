@@ -1,13 +1,12 @@
 //! One generation of 1-RTT keys (RFC 9001 §6): those we seal with, those we open
 //! with, the ones before and the ones to come.
 
-use rustls::quic::PacketKey;
-
+use super::packet_key::PacketKey;
 use crate::time::Instant;
 
 /// What we seal with.
 pub(super) struct Local {
-    pub(super) key: Box<dyn PacketKey>,
+    pub(super) key: PacketKey,
     pub(super) generation: u64,
     pub(super) sealed: u64,
     pub(super) first: Option<u64>,
@@ -17,7 +16,7 @@ pub(super) struct Local {
 /// What we open with. All packet numbers of older generations are below
 /// `floor`.
 pub(super) struct Remote {
-    pub(super) key: Box<dyn PacketKey>,
+    pub(super) key: PacketKey,
     pub(super) generation: u64,
     pub(super) floor: u64,
     pub(super) seen: Option<Seen>,
@@ -31,7 +30,7 @@ pub(super) struct Seen {
 }
 
 pub(super) struct Previous {
-    pub(super) key: Box<dyn PacketKey>,
+    pub(super) key: PacketKey,
     pub(super) floor: u64,
     pub(super) discard_at: Option<Instant>,
 }
@@ -44,7 +43,7 @@ pub(super) enum Which {
 }
 
 impl Local {
-    pub(super) fn new(key: Box<dyn PacketKey>, generation: u64) -> Self {
+    pub(super) fn new(key: PacketKey, generation: u64) -> Self {
         Self {
             key,
             generation,

@@ -1,10 +1,13 @@
 //! Header protection: hides the packet number and the low bits of the first
 //! byte (RFC 9001 §5.4).
 
+use std::sync::OnceLock;
+
 use aws_lc_rs::aead::quic::HeaderProtectionKey as Cipher;
 use rustls::quic;
 
 use super::keys::SAMPLE_LEN;
+use super::material::Material;
 use super::suite::Suite;
 
 /// The Header Form bit: 1 for long headers (RFC 9000 §17.2).
@@ -18,8 +21,15 @@ const PN_LEN_BITS: u8 = 0x03;
 /// Longest packet number on the wire, in bytes.
 const MAX_PN_LEN: usize = 4;
 
+/// The sample by which [`HeaderKey::behind`] asks: no packet's is empty.
+const ASKING: &[u8] = &[];
+
 /// A header protection key.
-pub struct HeaderKey(Cipher);
+pub struct HeaderKey {
+    /// Made when first needed.
+    cipher: OnceLock<Box<Cipher>>,
+    material: Material,
+}
 
 impl HeaderKey {
     /// From key material.
@@ -28,15 +38,67 @@ impl HeaderKey {
     /// If `key` is not [`Suite::key_len`] bytes long.
     #[must_use]
     pub fn new(suite: Suite, key: &[u8]) -> Self {
-        Self(Cipher::new(suite.header_cipher(), key).expect("a key of the suite's length"))
+        Self {
+            cipher: OnceLock::new(),
+            material: Material::new(suite, key),
+        }
+    }
+
+    /// The same as what rustls hands out, which [`Suite`] has made.
+    ///
+    /// # Panics
+    /// If it is of another make.
+    pub(super) fn behind(key: &dyn quic::HeaderProtectionKey) -> Self {
+        let mut handover = [0; Material::LEN];
+        let asked = key.decrypt_in_place(ASKING, &mut 0, &mut handover);
+        asked.expect("all header keys are ours");
+        Self {
+            cipher: OnceLock::new(),
+            material: Material::read(&mut handover).expect("written by a key of ours"),
+        }
+    }
+
+    /// Gives back the cipher's memory until the key is needed again.
+    pub(super) fn rest(&mut self) {
+        self.cipher = OnceLock::new();
+    }
+
+    /// Whether the cipher is there.
+    #[cfg(test)]
+    pub(super) fn is_warm(&self) -> bool {
+        self.cipher.get().is_some()
+    }
+
+    #[inline]
+    fn cipher(&self) -> &Cipher {
+        self.cipher.get_or_init(|| self.make_cipher())
+    }
+
+    #[cold]
+    fn make_cipher(&self) -> Box<Cipher> {
+        let (algorithm, key) = (self.material.suite().header_cipher(), self.material.key());
+        Box::new(Cipher::new(algorithm, key).expect("a key of the suite's length"))
+    }
+
+    /// Answers [`behind`](Self::behind); everybody else gave a packet number that
+    /// is too long.
+    #[cold]
+    fn tell(&self, sample: &[u8], handover: &mut [u8]) -> Result<(), rustls::Error> {
+        match handover.try_into() {
+            Ok(handover) if sample == ASKING => {
+                self.material.write(handover);
+                Ok(())
+            }
+            Ok(_) | Err(_) => Err(number_too_long()),
+        }
     }
 
     #[inline]
     fn mask(&self, sample: &[u8], number: &[u8]) -> Result<[u8; 5], rustls::Error> {
         if number.len() > MAX_PN_LEN {
-            return Err(rustls::Error::General("packet number too long".into()));
+            return Err(number_too_long());
         }
-        self.0
+        self.cipher()
             .new_mask(sample)
             .map_err(|_| rustls::Error::General("header sample of a wrong length".into()))
     }
@@ -56,6 +118,11 @@ impl HeaderKey {
         mask_number(plain(*first), &mask[1..], number);
         Ok(())
     }
+}
+
+#[cold]
+fn number_too_long() -> rustls::Error {
+    rustls::Error::General("packet number too long".into())
 }
 
 #[inline]
@@ -96,6 +163,9 @@ impl quic::HeaderProtectionKey for HeaderKey {
         first: &mut u8,
         packet_number: &mut [u8],
     ) -> Result<(), rustls::Error> {
+        if packet_number.len() > MAX_PN_LEN {
+            return self.tell(sample, packet_number);
+        }
         self.flip(sample, first, packet_number, |flipped| flipped)
     }
 
@@ -148,5 +218,30 @@ mod tests {
         let long = key.decrypt_in_place(&[0; 16], &mut first, &mut number);
         assert!(short.is_err() && long.is_err());
         assert_eq!((first, number), (0x43, [1; 5]));
+    }
+
+    #[test]
+    fn the_key_behind_the_trait_is_the_same_and_only_told_when_asked() {
+        for suite in Suite::ALL {
+            let ours = HeaderKey::new(suite, &[3; 32][..suite.key_len()]);
+            let mut twin = HeaderKey::behind(&ours);
+            let sample = [5; SAMPLE_LEN];
+            let (mut first, mut number) = (0x43, [1, 2, 3, 4]);
+            ours.encrypt_in_place(&sample, &mut first, &mut number)
+                .unwrap();
+            assert!(!twin.is_warm());
+            twin.decrypt_in_place(&sample, &mut first, &mut number)
+                .unwrap();
+            assert_eq!((first, number), (0x43, [1, 2, 3, 4]));
+            assert!(twin.is_warm());
+            twin.rest();
+            assert!(!twin.is_warm());
+            let mut told = [0; Material::LEN];
+            let tell = |sample: &[u8], told: &mut [u8]| ours.decrypt_in_place(sample, &mut 0, told);
+            assert!(tell(&sample, &mut told).is_err());
+            assert!(tell(ASKING, &mut told[1..]).is_err());
+            assert!(ours.encrypt_in_place(ASKING, &mut 0, &mut told).is_err());
+            assert_eq!(told, [0; Material::LEN]);
+        }
     }
 }

@@ -117,9 +117,9 @@ pub(super) fn confidentiality_exhausted() -> TransportError {
 }
 
 #[inline]
-pub(super) fn seal(
-    key: &dyn PacketKey,
-    header_key: &dyn HeaderProtectionKey,
+pub(super) fn seal<P: PacketKey + ?Sized, H: HeaderProtectionKey + ?Sized>(
+    key: &P,
+    header_key: &H,
     pn: u64,
     packet: &mut [u8],
     header_len: usize,
@@ -153,8 +153,8 @@ pub(super) fn seal(
 }
 
 #[inline]
-pub(super) fn unprotect(
-    key: &dyn HeaderProtectionKey,
+pub(super) fn unprotect<H: HeaderProtectionKey + ?Sized>(
+    key: &H,
     packet: &mut [u8],
     pn_offset: usize,
 ) -> Option<Unprotected> {
@@ -175,8 +175,8 @@ pub(super) fn unprotect(
 }
 
 #[inline]
-pub(super) fn open(
-    key: &dyn PacketKey,
+pub(super) fn open<P: PacketKey + ?Sized>(
+    key: &P,
     pn: u64,
     packet: &mut [u8],
     header_len: usize,

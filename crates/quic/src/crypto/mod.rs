@@ -5,6 +5,7 @@
 //! suite            the three AEADs of QUIC and their limits
 //! packet_key       seal and open a payload
 //! header_key       hide and reveal packet numbers
+//! material         what both are made of, at rest
 //! keys             both keys of a direction, both directions of a level
 //! initial, retry   keys and tags that everybody can compute
 //! update, generation   1-RTT keys: phases, limits
@@ -29,6 +30,7 @@ pub mod header_key;
 pub mod identity;
 pub mod initial;
 pub mod keys;
+mod material;
 pub mod packet_key;
 pub mod provider;
 pub mod replay;

@@ -1,17 +1,28 @@
 //! One AEAD key: seals and opens payloads in place (RFC 9001 §5.3).
 
+use std::sync::OnceLock;
+
 use aws_lc_rs::aead::{Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use rustls::quic;
 use zeroize::Zeroize;
 
 use super::keys::TAG_LEN;
+use super::material::Material;
 use super::suite::Suite;
+
+/// What [`PacketKey::behind`] hands over: the material, then the IV.
+const HANDOVER: usize = Material::LEN + NONCE_LEN;
+
+/// The packet number of that call. No packet has it (RFC 9000 §12.3), and none
+/// is opened by path ID here.
+const ASKING: u64 = u64::MAX;
 
 /// A packet protection key and its IV.
 pub struct PacketKey {
-    key: LessSafeKey,
+    /// Made when first needed.
+    cipher: OnceLock<LessSafeKey>,
+    material: Material,
     iv: [u8; NONCE_LEN],
-    suite: Suite,
 }
 
 impl PacketKey {
@@ -21,12 +32,56 @@ impl PacketKey {
     /// If `key` is not [`Suite::key_len`] bytes long.
     #[must_use]
     pub fn new(suite: Suite, key: &[u8], iv: [u8; NONCE_LEN]) -> Self {
-        let key = UnboundKey::new(suite.aead(), key).expect("a key of the suite's length");
         Self {
-            key: LessSafeKey::new(key),
+            cipher: OnceLock::new(),
+            material: Material::new(suite, key),
             iv,
-            suite,
         }
+    }
+
+    /// The same as what rustls hands out, which [`Suite`] has made.
+    ///
+    /// # Panics
+    /// If it is of another make.
+    pub(super) fn behind(key: &dyn quic::PacketKey) -> Self {
+        let mut handover = [0; HANDOVER];
+        let asked = key.decrypt_in_place_for_path(u32::MAX, ASKING, &[], &mut handover);
+        asked.expect("all packet keys are ours");
+        let (material, iv) = handover.split_first_chunk_mut().expect("the longer part");
+        let key = Self {
+            cipher: OnceLock::new(),
+            material: Material::read(material).expect("written by a key of ours"),
+            iv: iv.try_into().expect("the rest is the IV"),
+        };
+        handover.zeroize();
+        key
+    }
+
+    /// Gives back the cipher's memory until the key is needed again.
+    pub(super) fn rest(&mut self) {
+        self.cipher = OnceLock::new();
+    }
+
+    /// Makes the cipher if it is not there.
+    pub(super) fn warm(&self) {
+        let _ = self.cipher();
+    }
+
+    /// Whether the cipher is there.
+    #[cfg(test)]
+    pub(super) fn is_warm(&self) -> bool {
+        self.cipher.get().is_some()
+    }
+
+    #[inline]
+    fn cipher(&self) -> &LessSafeKey {
+        self.cipher.get_or_init(|| self.make_cipher())
+    }
+
+    #[cold]
+    fn make_cipher(&self) -> LessSafeKey {
+        let (algorithm, key) = (self.material.suite().aead(), self.material.key());
+        LessSafeKey::new(UnboundKey::new(algorithm, key).expect("a key of the suite's length"))
     }
 
     /// The IV with the packet number, left-padded to its length, mixed in.
@@ -57,7 +112,7 @@ impl quic::PacketKey for PacketKey {
         header: &[u8],
         payload: &mut [u8],
     ) -> Result<quic::Tag, rustls::Error> {
-        self.key
+        self.cipher()
             .seal_in_place_separate_tag(self.nonce(packet_number), Aad::from(header), payload)
             .map(|tag| quic::Tag::from(tag.as_ref()))
             .map_err(|_| rustls::Error::EncryptError)
@@ -70,10 +125,28 @@ impl quic::PacketKey for PacketKey {
         header: &[u8],
         payload: &'a mut [u8],
     ) -> Result<&'a [u8], rustls::Error> {
-        self.key
+        self.cipher()
             .open_in_place(self.nonce(packet_number), Aad::from(header), payload)
             .map(|plain| &*plain)
             .map_err(|_| rustls::Error::DecryptError)
+    }
+
+    /// Answers [`PacketKey::behind`]; there are no multipath packets to open.
+    fn decrypt_in_place_for_path<'a>(
+        &self,
+        _path_id: u32,
+        packet_number: u64,
+        _header: &[u8],
+        handover: &'a mut [u8],
+    ) -> Result<&'a [u8], rustls::Error> {
+        match handover.split_first_chunk_mut() {
+            Some((material, iv)) if packet_number == ASKING && iv.len() == NONCE_LEN => {
+                self.material.write(material);
+                iv.copy_from_slice(&self.iv);
+                Ok(handover)
+            }
+            Some(_) | None => Err(rustls::Error::DecryptError),
+        }
     }
 
     fn tag_len(&self) -> usize {
@@ -81,10 +154,44 @@ impl quic::PacketKey for PacketKey {
     }
 
     fn confidentiality_limit(&self) -> u64 {
-        self.suite.confidentiality_limit()
+        self.material.suite().confidentiality_limit()
     }
 
     fn integrity_limit(&self) -> u64 {
-        self.suite.integrity_limit()
+        self.material.suite().integrity_limit()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustls::quic::PacketKey as _;
+
+    #[test]
+    fn the_key_behind_the_trait_is_the_same_and_only_told_when_asked() {
+        for suite in Suite::ALL {
+            let ours = PacketKey::new(suite, &[3; 32][..suite.key_len()], [7; NONCE_LEN]);
+            let mut twin = PacketKey::behind(&ours);
+            let mut payload = *b"a payload, as it happens";
+            let tag = ours.encrypt_in_place(9, b"header", &mut payload).unwrap();
+            for warm in [false, true] {
+                assert_eq!(twin.is_warm(), warm);
+                let mut sealed = [&payload[..], tag.as_ref()].concat();
+                let plain = twin.decrypt_in_place(9, b"header", &mut sealed).unwrap();
+                assert_eq!(plain, b"a payload, as it happens");
+            }
+            twin.rest();
+            assert!(!twin.is_warm());
+            let mut told = [0; HANDOVER];
+            assert!(
+                ours.decrypt_in_place_for_path(u32::MAX, 9, &[], &mut told)
+                    .is_err()
+            );
+            assert!(
+                ours.decrypt_in_place_for_path(0, ASKING, &[], &mut told[1..])
+                    .is_err()
+            );
+            assert_eq!(told, [0; HANDOVER]);
+        }
     }
 }

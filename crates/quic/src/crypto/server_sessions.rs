@@ -5,10 +5,11 @@
 //! store is what keeps 0-RTT data from being replayed (RFC 8446 §8.1), and
 //! rustls accepts 0-RTT on no other terms.
 
-use std::collections::BTreeMap;
+use core::hash::BuildHasher as _;
+use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 use rustls::server::StoresServerSessions;
 
 /// Sessions kept by default; two are made per handshake.
@@ -24,20 +25,42 @@ pub struct ServerSessions {
     max_bytes: usize,
 }
 
+/// There are two of these for every handshake, so each is in one piece.
 #[derive(Default)]
 struct Inner {
-    /// Keys are drawn at random by rustls, never chosen by a peer, so that an
-    /// unkeyed hash is safe.
-    sessions: FxHashMap<Vec<u8>, Stored>,
-    by_age: BTreeMap<u64, Vec<u8>>,
-    next_age: u64,
+    /// By age, the oldest first; `None` once taken.
+    by_age: VecDeque<Option<Session>>,
+    /// The age of the first of them.
+    oldest: u64,
+    /// The age of each session by the hash of its key. Keys are drawn at random by
+    /// rustls, never chosen by a peer, so that an unkeyed hash is safe; if two have
+    /// the same one, the newer session is kept.
+    ages: FxHashMap<u64, u64>,
     bytes: usize,
     evicted: u64,
 }
 
-struct Stored {
-    age: u64,
-    value: Vec<u8>,
+struct Session {
+    /// The key, then what is stored under it.
+    bytes: Box<[u8]>,
+    key_len: usize,
+}
+
+impl Session {
+    fn new(key: &[u8], value: &[u8]) -> Self {
+        Self {
+            bytes: [key, value].concat().into(),
+            key_len: key.len(),
+        }
+    }
+
+    fn key(&self) -> &[u8] {
+        &self.bytes[..self.key_len]
+    }
+
+    fn value(&self) -> &[u8] {
+        &self.bytes[self.key_len..]
+    }
 }
 
 impl Default for ServerSessions {
@@ -61,7 +84,7 @@ impl ServerSessions {
     /// Sessions that could be resumed now.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.lock().sessions.len()
+        self.lock().ages.len()
     }
 
     /// Whether no session could be resumed.
@@ -84,26 +107,39 @@ impl ServerSessions {
 }
 
 impl Inner {
-    fn insert(&mut self, key: Vec<u8>, value: Vec<u8>) {
-        self.remove(&key);
+    fn insert(&mut self, key: &[u8], value: &[u8]) {
+        let hash = FxBuildHasher.hash_one(key);
+        self.remove(hash);
         self.bytes += key.len() + value.len();
-        let age = self.next_age;
-        self.next_age += 1;
-        self.by_age.insert(age, key.clone());
-        self.sessions.insert(key, Stored { age, value });
+        let age = self.oldest + self.by_age.len() as u64;
+        self.ages.insert(hash, age);
+        self.by_age.push_back(Some(Session::new(key, value)));
     }
 
-    fn remove(&mut self, key: &[u8]) -> Option<Vec<u8>> {
-        let stored = self.sessions.remove(key)?;
-        self.by_age.remove(&stored.age);
-        self.bytes -= key.len() + stored.value.len();
-        Some(stored.value)
+    /// Where the session under `key` is, if there is one.
+    fn find(&self, key: &[u8]) -> Option<(u64, &Session)> {
+        let hash = FxBuildHasher.hash_one(key);
+        let at = self.ages.get(&hash)? - self.oldest;
+        let session = self.by_age.get(at as usize)?.as_ref()?;
+        (session.key() == key).then_some((hash, session))
+    }
+
+    fn remove(&mut self, hash: u64) -> Option<Session> {
+        let at = self.ages.remove(&hash)? - self.oldest;
+        let session = self.by_age.get_mut(at as usize)?.take()?;
+        self.bytes -= session.bytes.len();
+        while self.by_age.front().is_some_and(Option::is_none) {
+            self.by_age.pop_front();
+            self.oldest += 1;
+        }
+        Some(session)
     }
 
     fn evict_oldest(&mut self) {
-        if let Some((_, key)) = self.by_age.first_key_value() {
-            let key = key.clone();
-            self.remove(&key);
+        // The first is there: `remove` leaves no gap before it.
+        let oldest = self.by_age.front().and_then(Option::as_ref);
+        let hash = oldest.map(|session| FxBuildHasher.hash_one(session.key()));
+        if hash.and_then(|hash| self.remove(hash)).is_some() {
             self.evicted += 1;
         }
     }
@@ -115,22 +151,28 @@ impl StoresServerSessions for ServerSessions {
             return false;
         }
         let mut inner = self.lock();
-        inner.insert(key, value);
-        while inner.sessions.len() > self.max_sessions || inner.bytes > self.max_bytes {
+        inner.insert(&key, &value);
+        // Of sessions that were taken out of the middle a gap remains: there may
+        // be as many of them as of sessions.
+        let most = self.max_sessions.saturating_mul(2);
+        while inner.ages.len() > self.max_sessions
+            || inner.bytes > self.max_bytes
+            || inner.by_age.len() > most
+        {
             inner.evict_oldest();
         }
         true
     }
 
     fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
-        self.lock()
-            .sessions
-            .get(key)
-            .map(|stored| stored.value.clone())
+        let inner = self.lock();
+        inner.find(key).map(|(_, session)| session.value().to_vec())
     }
 
     fn take(&self, key: &[u8]) -> Option<Vec<u8>> {
-        self.lock().remove(key)
+        let mut inner = self.lock();
+        let (hash, _) = inner.find(key)?;
+        inner.remove(hash).map(|session| session.value().to_vec())
     }
 
     fn can_cache(&self) -> bool {
@@ -184,6 +226,21 @@ mod tests {
         let inner = store.lock();
         assert!(inner.by_age.is_empty());
         assert_eq!(inner.bytes, 0);
+    }
+
+    #[test]
+    fn gaps_between_sessions_are_bounded() {
+        let store = ServerSessions::new(4);
+        store.put(key(0), vec![0]);
+        for n in 1..1000 {
+            store.put(key(n), vec![0]);
+            assert!(store.take(&key(n)).is_some());
+            assert!(store.lock().by_age.len() <= 8);
+        }
+        assert_eq!((store.len(), store.evicted()), (0, 1));
+        store.put(key(1), vec![7]);
+        assert_eq!(store.get(&key(1)), Some(vec![7]));
+        assert_eq!(store.get(&[]), None);
     }
 
     #[test]

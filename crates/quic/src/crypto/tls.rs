@@ -205,7 +205,7 @@ impl Session {
                     KeyStep::Handshake(keys.into())
                 }
                 KeyChange::OneRtt { keys, next } => {
-                    KeyStep::OneRtt(Box::new(OneRttKeys::new(keys, next)))
+                    KeyStep::OneRtt(Box::new(OneRttKeys::new(&keys, next)))
                 }
             });
             if bytes.is_empty() && keys.is_none() {

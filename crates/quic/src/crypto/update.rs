@@ -17,10 +17,12 @@
 //! §6.3 permits. The next send key has no such secret to keep, so it is derived
 //! when it is needed: a context takes 600 bytes, most connections never update.
 
-use rustls::quic::{HeaderProtectionKey, PacketKey, Secrets};
+use rustls::quic::Secrets;
 
 use super::generation::{Local, Previous, Remote, Which};
+use super::header_key::HeaderKey;
 use super::keys::{self, Unprotected};
+use super::packet_key::PacketKey;
 use crate::Instant;
 use crate::error::{Code, TransportError};
 
@@ -60,14 +62,14 @@ pub enum UpdateRefused {
 
 /// The keys of 1-RTT packets.
 pub struct OneRttKeys {
-    local_header: Box<dyn HeaderProtectionKey>,
-    remote_header: Box<dyn HeaderProtectionKey>,
+    local_header: HeaderKey,
+    remote_header: HeaderKey,
     local: Local,
     remote: Remote,
-    previous: Option<Previous>,
+    previous: Option<Box<Previous>>,
     /// The receive key after `remote`; `None` from [`rest`](OneRttKeys::rest) to
     /// the next packet.
-    next: Option<Box<dyn PacketKey>>,
+    next: Option<Box<PacketKey>>,
     /// Those of the generation after `remote`.
     secrets: Secrets,
     confirmed: bool,
@@ -80,16 +82,16 @@ pub struct OneRttKeys {
 impl OneRttKeys {
     /// From what TLS gives: the first generation and the secrets of the second.
     #[must_use]
-    pub fn new(keys: rustls::quic::Keys, secrets: Secrets) -> Self {
+    pub fn new(keys: &rustls::quic::Keys, secrets: Secrets) -> Self {
         let confidentiality_limit = keys.local.packet.confidentiality_limit();
         let integrity_limit = keys.remote.packet.integrity_limit();
         let next = Some(receive_key(&secrets));
         Self {
-            local_header: keys.local.header,
-            remote_header: keys.remote.header,
-            local: Local::new(keys.local.packet, 0),
+            local_header: HeaderKey::behind(&*keys.local.header),
+            remote_header: HeaderKey::behind(&*keys.remote.header),
+            local: Local::new(PacketKey::behind(&*keys.local.packet), 0),
             remote: Remote {
-                key: keys.remote.packet,
+                key: PacketKey::behind(&*keys.remote.packet),
                 generation: 0,
                 floor: 0,
                 seen: None,
@@ -151,8 +153,8 @@ impl OneRttKeys {
             *first = *first & !KEY_PHASE | phase;
         }
         keys::seal(
-            &*self.local.key,
-            &*self.local_header,
+            &self.local.key,
+            &self.local_header,
             pn,
             packet,
             header_len,
@@ -222,7 +224,7 @@ impl OneRttKeys {
         // of one generation: the secrets are those of the one after it.
         debug_assert_eq!(self.local.generation, self.remote.generation);
         let key = self.secrets.clone().next_packet_keys().local;
-        self.local = Local::new(key, self.local.generation + 1);
+        self.local = Local::new(PacketKey::behind(&*key), self.local.generation + 1);
     }
 
     /// The peer acknowledged `largest`, in a packet of the generation `carrier`
@@ -247,7 +249,7 @@ impl OneRttKeys {
     /// As [`Direction::unprotect_header`](super::keys::Direction::unprotect_header).
     #[inline]
     pub fn unprotect_header(&self, packet: &mut [u8], pn_offset: usize) -> Option<Unprotected> {
-        keys::unprotect(&*self.remote_header, packet, pn_offset)
+        keys::unprotect(&self.remote_header, packet, pn_offset)
     }
 
     /// Decrypts what follows the header in place, by the keys that the Key
@@ -269,12 +271,15 @@ impl OneRttKeys {
         };
         let which = self.select(pn, u64::from(first & KEY_PHASE != 0));
         // Before any packet, whatever its phase: the time says nothing about it.
-        let secrets = &self.secrets;
-        let next = self.next.get_or_insert_with(|| receive_key(secrets));
+        let (secrets, remote) = (&self.secrets, &self.remote);
+        let next = self.next.get_or_insert_with(|| {
+            remote.key.warm();
+            receive_key(secrets)
+        });
         let key = match (which, &self.previous) {
-            (Which::Current, _) => &*self.remote.key,
-            (Which::Previous, Some(previous)) => &*previous.key,
-            (Which::Previous, None) | (Which::Next, _) => &**next,
+            (Which::Current, _) => &self.remote.key,
+            (Which::Previous, Some(previous)) => &previous.key,
+            (Which::Previous, None) | (Which::Next, _) => next,
         };
         match keys::open(key, pn, packet, header_len) {
             Some(len) => self.accept(which, pn, len).map(Some),
@@ -346,12 +351,13 @@ impl OneRttKeys {
         let next = Some(receive_key(&self.secrets));
         let floor = self.remote.above();
         let old_floor = core::mem::replace(&mut self.remote.floor, floor);
-        let fresh = core::mem::replace(&mut self.next, next).unwrap_or(promoted);
-        self.previous = Some(Previous {
-            key: core::mem::replace(&mut self.remote.key, fresh),
+        let fresh = core::mem::replace(&mut self.next, next)
+            .unwrap_or_else(|| Box::new(PacketKey::behind(&*promoted)));
+        self.previous = Some(Box::new(Previous {
+            key: core::mem::replace(&mut self.remote.key, *fresh),
             floor: old_floor,
             discard_at: None,
-        });
+        }));
         self.remote.generation += 1;
         self.remote.seen = None;
         Ok(())
@@ -386,11 +392,19 @@ impl OneRttKeys {
         }
     }
 
-    /// Gives back the memory of the next receive key until a packet arrives. The
-    /// first one then pays for making it anew, which tells an observer that the
-    /// connection rested and nothing about key phases.
+    /// Gives back the memory of the ciphers until a packet comes or goes. The
+    /// first one then pays for making them anew, which tells an observer that the
+    /// connection rested and nothing about key phases. Forged ones too: what they
+    /// had made stays, so a second costs nothing.
     pub fn rest(&mut self) {
         self.next = None;
+        self.local.key.rest();
+        self.remote.key.rest();
+        self.local_header.rest();
+        self.remote_header.rest();
+        if let Some(previous) = &mut self.previous {
+            previous.key.rest();
+        }
     }
 
     /// When [`discard_previous`](Self::discard_previous) has something to do.
@@ -409,8 +423,11 @@ impl OneRttKeys {
 
 /// The receive key of the generation that `secrets` are for.
 #[cold]
-fn receive_key(secrets: &Secrets) -> Box<dyn PacketKey> {
-    secrets.clone().next_packet_keys().remote
+fn receive_key(secrets: &Secrets) -> Box<PacketKey> {
+    let key = secrets.clone().next_packet_keys().remote;
+    let key = Box::new(PacketKey::behind(&*key));
+    key.warm();
+    key
 }
 
 #[cfg(feature = "testing")]
@@ -423,7 +440,7 @@ impl OneRttKeys {
             let _ = secrets.next_packet_keys();
         }
         let key = secrets.next_packet_keys().local;
-        self.local = Local::new(key, self.local.generation + 1);
+        self.local = Local::new(PacketKey::behind(&*key), self.local.generation + 1);
     }
 
     /// Lowers the number of forged packets that the connection survives.

@@ -113,18 +113,68 @@ fn keys_that_rested_follow_every_update() {
     }
 }
 
+/// Which ciphers are there: to seal with, to open with, for headers.
+fn warm(keys: &OneRttKeys) -> [bool; 4] {
+    [
+        keys.local.key.is_warm(),
+        keys.remote.key.is_warm(),
+        keys.local_header.is_warm(),
+        keys.remote_header.is_warm(),
+    ]
+}
+
 #[test]
-fn the_first_packet_after_a_rest_makes_the_next_key_whatever_its_phase() {
+fn the_first_packet_after_a_rest_makes_all_receive_keys_whatever_its_phase() {
     let (mut a, mut b) = confirmed();
+    let forge = |mut packet: Vec<u8>| {
+        *packet.last_mut().unwrap() ^= 1;
+        packet
+    };
     b.rest();
     opens(&mut b, sealed(&mut a, 1));
-    assert!(b.next.is_some());
+    assert!(b.next.as_ref().is_some_and(|key| key.is_warm()));
+    assert_eq!(warm(&b), [false, true, false, true]);
+    a.initiate_update(Instant::ZERO).unwrap();
+    for pn in 2..5 {
+        b.rest();
+        assert_eq!((b.next.is_none(), warm(&b)), (true, [false; 4]));
+        assert_eq!(open(&mut b, forge(sealed(&mut a, pn))).unwrap(), None);
+        assert!(b.next.as_ref().is_some_and(|key| key.is_warm()));
+        assert_eq!(warm(&b), [false, true, false, true]);
+    }
+    assert!(opens(&mut b, sealed(&mut a, 5)).updated);
+}
+
+#[test]
+fn a_storm_of_forged_packets_makes_the_keys_once() {
+    let (mut a, mut b) = confirmed();
+    opens(&mut b, sealed(&mut a, 1));
     b.rest();
-    let mut forged = sealed(&mut a, 2);
-    let last = forged.len() - 1;
-    forged[last] ^= 1;
-    assert_eq!(open(&mut b, forged).unwrap(), None);
-    assert!(b.next.is_some());
+    let mut made: Option<*const PacketKey> = None;
+    for pn in 2..50 {
+        let mut forged = sealed(&mut a, pn);
+        *forged.last_mut().unwrap() ^= 1;
+        assert_eq!(open(&mut b, forged).unwrap(), None);
+        let next: *const PacketKey = &**b.next.as_ref().unwrap();
+        assert_eq!(*made.get_or_insert(next), next);
+        assert_eq!(warm(&b), [false, true, false, true]);
+    }
+    assert_eq!(b.failed_opens(), 48);
+    opens(&mut b, sealed(&mut a, 50));
+    opens(&mut a, sealed(&mut b, 1));
+}
+
+#[test]
+fn late_packets_of_the_previous_keys_open_after_a_rest() {
+    let (mut a, mut b) = confirmed();
+    let late = sealed(&mut a, 1);
+    a.initiate_update(Instant::ZERO).unwrap();
+    assert!(opens(&mut b, sealed(&mut a, 2)).updated);
+    b.rest();
+    assert_eq!(opens(&mut b, late).generation, 0);
+    assert_eq!(warm(&b), [false, true, false, true]);
+    opens(&mut a, sealed(&mut b, 1));
+    assert_eq!(warm(&b), [true; 4]);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::event::slot;
+use super::halves::Stream;
 use super::recv::RecvHalf;
 use super::{Directionality, Priority, ReadError, StreamId, Streams, WriteError};
 
@@ -107,7 +108,7 @@ impl Streams {
 
     /// Sets when the stream is served relative to others. Unknown streams are ignored.
     pub fn set_priority(&mut self, id: StreamId, priority: Priority) {
-        let half = self.streams.get_mut(&id).and_then(|s| s.send.as_mut());
+        let half = self.streams.get_mut(&id).and_then(Stream::send_mut);
         if let Some(half) = half {
             self.sending.set_priority(id, half, priority);
         }
@@ -144,7 +145,7 @@ impl Streams {
 
     /// How many of `len` bytes may be written now.
     fn admit_write(&mut self, id: StreamId, len: usize) -> Result<usize, WriteError> {
-        let half = self.streams.get_mut(&id).and_then(|s| s.send.as_mut());
+        let half = self.streams.get_mut(&id).and_then(Stream::send_mut);
         let half = half.ok_or(WriteError::Unknown)?;
         half.check_writable()?;
         let allowed = half.allowance(self.sending.room());
@@ -158,7 +159,7 @@ impl Streams {
     /// The application took `len` bytes, or learned of the end.
     fn after_read(&mut self, id: StreamId, len: usize) {
         self.consume(len as u64);
-        let over = self.streams.get(&id).and_then(|s| s.recv.as_ref());
+        let over = self.streams.get(&id).and_then(Stream::recv);
         if over.is_some_and(|half: &RecvHalf| half.state().is_terminal()) {
             self.prune(id);
         }
@@ -166,7 +167,7 @@ impl Streams {
 
     /// A sending half was reset: the frame is due, and no writer waits any more.
     pub(super) fn after_reset(&mut self, id: StreamId) {
-        let half = self.streams.get_mut(&id).and_then(|s| s.send.as_mut());
+        let half = self.streams.get_mut(&id).and_then(Stream::send_mut);
         if let Some(half) = half {
             self.sending.unqueue_writer(half);
         }

@@ -2,6 +2,7 @@
 //! prescribes; frames for streams that are over are ignored.
 
 use super::event::{StreamEvent, slot};
+use super::halves::Stream;
 use super::{Directionality, MAX_STREAM_COUNT, StreamId, Streams};
 use crate::error::{Code, TransportError};
 
@@ -120,7 +121,7 @@ impl Streams {
     /// `STREAM_LIMIT_ERROR`, `STREAM_STATE_ERROR`.
     pub fn on_stream_data_blocked(&mut self, id: StreamId, at: u64) -> Result<(), TransportError> {
         self.locate(id, Half::Recv)?;
-        let recv = self.streams.get(&id).and_then(|s| s.recv.as_ref());
+        let recv = self.streams.get(&id).and_then(Stream::recv);
         if recv.is_some_and(|half| half.wants_credit() && half.window.answers(at)) {
             self.mark(id, |control| control.credit = true);
         }

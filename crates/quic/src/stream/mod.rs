@@ -6,7 +6,7 @@
 //! incoming     frames of the peer
 //! outgoing     filling a packet
 //! outcome      packets acknowledged or lost
-//! send, recv   the two halves of a stream; state: their machines
+//! halves       one stream; send, recv: its halves; state: their machines
 //! layout       how a STREAM frame uses the room in a packet
 //! send_buffer, assembler, ranges   bytes on their way
 //! sending      what sending halves share: credit, budget, turns (schedule)
@@ -18,6 +18,7 @@ mod concurrency;
 pub mod config;
 mod content;
 mod event;
+mod halves;
 pub mod id;
 mod incoming;
 mod layout;

@@ -1,6 +1,7 @@
 //! What became of the frames sent.
 
 use super::event::{StreamEvent, slot};
+use super::halves::Stream;
 use super::recv::RecvHalf;
 use super::send::SendHalf;
 use super::{StreamContent, StreamId, Streams};
@@ -21,7 +22,7 @@ impl Streams {
             }
             StreamContent::MaxData(limit) => self.receive.confirm(limit),
             StreamContent::MaxStreamData(id, limit) => {
-                let recv = self.streams.get_mut(&id).and_then(|s| s.recv.as_mut());
+                let recv = self.streams.get_mut(&id).and_then(Stream::recv_mut);
                 if let Some(half) = recv {
                     half.window.confirm(limit);
                 }
@@ -53,7 +54,7 @@ impl Streams {
                 self.mark(id, |control| control.reset |= again);
             }
             StreamContent::StopSending(id) => {
-                let recv = self.streams.get(&id).and_then(|s| s.recv.as_ref());
+                let recv = self.streams.get(&id).and_then(Stream::recv);
                 let again = recv.is_some_and(RecvHalf::wants_stop);
                 self.mark(id, |control| control.stop |= again);
             }
@@ -62,7 +63,7 @@ impl Streams {
                 self.credit_pending |= limit == self.receive.granted();
             }
             StreamContent::MaxStreamData(id, limit) => {
-                let recv = self.streams.get(&id).and_then(|s| s.recv.as_ref());
+                let recv = self.streams.get(&id).and_then(Stream::recv);
                 let again = recv.is_some_and(|r| r.wants_credit() && r.window.granted() == limit);
                 self.mark(id, |control| control.credit |= again);
             }
@@ -100,6 +101,6 @@ impl Streams {
     }
 
     fn send_half(&self, id: StreamId) -> Option<&SendHalf> {
-        self.streams.get(&id)?.send.as_ref()
+        self.streams.get(&id)?.send()
     }
 }

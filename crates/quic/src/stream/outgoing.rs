@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use super::event::slot;
+use super::halves::Stream;
 use super::layout::{CONTROL_ROOM, layout_stream};
 use super::ranges::Span;
 use super::recv::RecvHalf;
@@ -76,7 +77,7 @@ impl Streams {
         while w.remaining() >= CONTROL_ROOM
             && let Some(id) = self.hurried_streams.pop()
         {
-            let recv = self.streams.get(&id).and_then(|s| s.recv.as_ref());
+            let recv = self.streams.get(&id).and_then(Stream::recv);
             if recv.is_some_and(|half| half.hurried && half.wants_credit()) {
                 self.write_stream_credit(id, w, now, rtt, contents);
                 self.sync_control(id);
@@ -136,7 +137,7 @@ impl Streams {
             return;
         };
         stream.control.credit = false;
-        let Some(half) = &mut stream.recv else {
+        let Some(half) = stream.recv_mut() else {
             return;
         };
         half.hurried = false;
@@ -163,7 +164,7 @@ impl Streams {
         let control = &mut stream.control;
         if control.reset {
             control.reset = false;
-            if let Some(half) = &stream.send
+            if let Some(half) = stream.send()
                 && let Some(code) = half.reset_code()
             {
                 let final_size = half.final_size();
@@ -177,7 +178,7 @@ impl Streams {
             }
         } else if control.stop {
             control.stop = false;
-            if let Some(code) = stream.recv.as_ref().and_then(RecvHalf::stop_code) {
+            if let Some(code) = stream.recv().and_then(RecvHalf::stop_code) {
                 Frame::StopSending { id, code }.encode(w);
                 contents(StreamContent::StopSending(id));
             }
@@ -185,7 +186,7 @@ impl Streams {
             return Written::CreditIsDue;
         } else if control.blocked {
             control.blocked = false;
-            if let Some(half) = &mut stream.send {
+            if let Some(half) = stream.send_mut() {
                 let at = half.max_data();
                 half.blocked_at = Some(at);
                 Frame::StreamDataBlocked { id, limit: at }.encode(w);
@@ -225,7 +226,7 @@ impl Streams {
         source: Source,
     ) -> Option<StreamContent> {
         let credit = self.sending.credit();
-        let half = self.streams.get(&id)?.send.as_ref()?;
+        let half = self.streams.get(&id)?.send()?;
         let span = match source {
             Source::Free => half.buffer.next_free()?,
             Source::Paid => {

@@ -23,56 +23,97 @@ impl Span {
     }
 }
 
-/// Offsets, coalesced. Both ends are cheap, which is where streams grow and shrink.
+/// Offsets, coalesced. Most streams never need it, so that it takes no room until
+/// there is something in it.
 #[derive(Debug, Default)]
-pub(super) struct RangeSet {
-    spans: VecDeque<Span>,
-    /// Bytes in all spans.
-    bytes: u64,
-    /// Spans shifted by changes in the middle: the cost that is not constant.
-    #[cfg(test)]
-    pub(super) shifted: usize,
-}
+pub(super) struct RangeSet(Option<Box<Spans>>);
 
 impl RangeSet {
     /// How many spans are kept: what the set costs.
     pub(super) fn len(&self) -> usize {
-        self.spans.len()
+        self.0.as_ref().map_or(0, |set| set.spans.len())
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.spans.is_empty()
+        self.len() == 0
     }
 
     /// How many bytes the spans hold together.
-    pub(super) const fn bytes(&self) -> u64 {
-        self.bytes
+    pub(super) fn bytes(&self) -> u64 {
+        self.0.as_ref().map_or(0, |set| set.bytes)
     }
 
     pub(super) fn first(&self) -> Option<Span> {
-        self.spans.front().copied()
+        self.0.as_ref()?.spans.front().copied()
     }
 
     /// Bytes allocated.
     pub(super) fn memory(&self) -> usize {
-        crate::memory::ring(&self.spans)
+        let set = self.0.as_deref();
+        set.map_or(0, |set| size_of_val(set) + crate::memory::ring(&set.spans))
     }
 
     /// Gives back room without spans.
     pub(super) fn release_memory(&mut self) {
-        self.spans.shrink_to_fit();
+        self.0.take_if(|set| set.spans.is_empty());
+        if let Some(set) = &mut self.0 {
+            set.spans.shrink_to_fit();
+        }
     }
 
     pub(super) fn clear(&mut self) {
-        self.spans = VecDeque::new();
-        self.bytes = 0;
+        self.0 = None;
     }
 
     /// Adds a span, merging all it touches.
     pub(super) fn insert(&mut self, span: Span) {
-        if span.is_empty() {
-            return;
+        if !span.is_empty() {
+            self.0.get_or_insert_default().insert(span);
         }
+    }
+
+    /// Takes a span out, splitting what it cuts.
+    pub(super) fn remove(&mut self, span: Span) {
+        if let Some(set) = &mut self.0
+            && !span.is_empty()
+        {
+            set.remove(span);
+        }
+    }
+
+    /// Takes out the first span if it starts at or before `offset`, answering its end.
+    pub(super) fn absorb(&mut self, offset: u64) -> Option<u64> {
+        self.0.as_mut()?.absorb(offset)
+    }
+
+    /// Calls `gap` for each part of `span` that is not in the set, in order.
+    pub(super) fn for_each_gap(&self, span: Span, mut gap: impl FnMut(Span)) {
+        match &self.0 {
+            Some(set) => set.for_each_gap(span, gap),
+            None if span.is_empty() => {}
+            None => gap(span),
+        }
+    }
+
+    /// Spans shifted by changes in the middle: the cost that is not constant.
+    #[cfg(test)]
+    pub(super) fn shifted(&self) -> usize {
+        self.0.as_ref().map_or(0, |set| set.shifted)
+    }
+}
+
+/// What is in a set. Both ends are cheap, which is where streams grow and shrink.
+#[derive(Debug, Default)]
+struct Spans {
+    spans: VecDeque<Span>,
+    /// Bytes in all spans.
+    bytes: u64,
+    #[cfg(test)]
+    shifted: usize,
+}
+
+impl Spans {
+    fn insert(&mut self, span: Span) {
         let from = self.spans.partition_point(|s| s.end < span.start);
         let to = from + self.touching(from, span.end);
         self.count_shift(from);
@@ -91,11 +132,7 @@ impl RangeSet {
         self.spans.drain(from + 1..to);
     }
 
-    /// Takes a span out, splitting what it cuts.
-    pub(super) fn remove(&mut self, span: Span) {
-        if span.is_empty() {
-            return;
-        }
+    fn remove(&mut self, span: Span) {
         let from = self.spans.partition_point(|s| s.end <= span.start);
         let Some(&first) = self.spans.get(from) else {
             return;
@@ -137,9 +174,8 @@ impl RangeSet {
         let _ = at;
     }
 
-    /// Takes out the first span if it starts at or before `offset`, answering its end.
-    pub(super) fn absorb(&mut self, offset: u64) -> Option<u64> {
-        let first = self.first()?;
+    fn absorb(&mut self, offset: u64) -> Option<u64> {
+        let first = *self.spans.front()?;
         if first.start > offset {
             return None;
         }
@@ -148,8 +184,7 @@ impl RangeSet {
         Some(first.end.max(offset))
     }
 
-    /// Calls `gap` for each part of `span` that is not in the set, in order.
-    pub(super) fn for_each_gap(&self, span: Span, mut gap: impl FnMut(Span)) {
+    fn for_each_gap(&self, span: Span, mut gap: impl FnMut(Span)) {
         let mut at = span.start;
         let from = self.spans.partition_point(|s| s.end <= span.start);
         for held in self.spans.range(from..) {
@@ -182,7 +217,8 @@ mod tests {
     use super::*;
 
     fn spans(set: &RangeSet) -> Vec<(u64, u64)> {
-        set.spans.iter().map(|s| (s.start, s.end)).collect()
+        let spans = set.0.iter().flat_map(|set| &set.spans);
+        spans.map(|s| (s.start, s.end)).collect()
     }
 
     #[test]

@@ -110,6 +110,11 @@ impl Schedule {
         if self.occupied & !(1 << USUAL) == 0 {
             self.others = None;
         }
+        if self.usual.is_empty() {
+            // A tree that was emptied keeps a node.
+            self.usual.in_order = BTreeSet::new();
+            self.usual.in_turn = BTreeSet::new();
+        }
     }
 
     /// Bytes allocated.

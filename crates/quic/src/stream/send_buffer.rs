@@ -110,7 +110,7 @@ impl SendBuffer {
 
     /// Bytes above `base` that are acknowledged: kept only because of what is
     /// missing before them.
-    pub(super) const fn acked_ahead(&self) -> u64 {
+    pub(super) fn acked_ahead(&self) -> u64 {
         self.acked.bytes()
     }
 
@@ -391,7 +391,7 @@ mod tests {
             buffer.on_acked(i * PACKET, PACKET, false);
         }
         assert_eq!((buffer.base(), buffer.pinned()), (PACKETS * PACKET, 0));
-        let shifted = buffer.acked.shifted + buffer.lost.shifted;
+        let shifted = buffer.acked.shifted() + buffer.lost.shifted();
         assert!(shifted as u64 <= 2 * PACKETS, "{shifted} spans shifted");
     }
 

@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::concurrency::{LocalStreams, RemoteStreams};
 use super::event::{Events, StreamEvent, slot};
+use super::halves::{Control, Halves, Stream};
 use super::recv::{Received, RecvHalf};
 use super::send::SendHalf;
 use super::sending::{Before, Sending};
@@ -43,37 +44,6 @@ pub struct Counts {
     pub receive_window: u64,
     /// Bytes the application read or gave up on.
     pub consumed: u64,
-}
-
-/// Control frames a stream has to send.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Control {
-    pub(super) reset: bool,
-    pub(super) stop: bool,
-    pub(super) credit: bool,
-    pub(super) blocked: bool,
-}
-
-impl Control {
-    pub(super) fn any(self) -> bool {
-        self != Self::default()
-    }
-}
-
-/// One stream: the halves it has.
-#[derive(Debug)]
-pub(super) struct Stream {
-    pub(super) send: Option<SendHalf>,
-    pub(super) recv: Option<RecvHalf>,
-    pub(super) control: Control,
-}
-
-impl Stream {
-    fn is_over(&self) -> bool {
-        let sent = self.send.as_ref().is_none_or(|s| s.state().is_terminal());
-        let received = self.recv.as_ref().is_none_or(|r| r.state().is_terminal());
-        sent && received
-    }
 }
 
 /// All streams of one connection. Frames and time go in, frames and events come out.
@@ -172,8 +142,8 @@ impl Streams {
             let Some(stream) = self.streams.get_mut(&id) else {
                 continue;
             };
-            let reset = stream.send.as_ref().is_some_and(SendHalf::is_resetting);
-            let stop = stream.recv.as_ref().is_some_and(RecvHalf::wants_stop);
+            let reset = stream.send().is_some_and(SendHalf::is_resetting);
+            let stop = stream.recv().is_some_and(RecvHalf::wants_stop);
             stream.control = Control {
                 reset,
                 stop,
@@ -217,11 +187,13 @@ impl Streams {
     }
 
     /// Bytes allocated for streams: buffers, the streams themselves, turns, events.
+    /// Walks the streams.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.sending.memory()
             + self.receive_memory
             + memory::table(&self.streams)
+            + self.streams.values().map(Stream::memory).sum::<usize>()
             + memory::set(&self.control)
             + memory::list(&self.hurried_streams)
             + self.events.memory()
@@ -250,7 +222,7 @@ impl Streams {
         self.streams.iter().any(|(id, stream)| {
             id.directionality() == Directionality::Bidirectional
                 && id.initiator() == self.role
-                && (stream.recv.as_ref()).is_some_and(|half| half.state().is_receiving())
+                && (stream.recv()).is_some_and(|half| half.state().is_receiving())
         })
     }
 
@@ -270,20 +242,19 @@ impl Streams {
     pub(super) fn insert(&mut self, id: StreamId) {
         let local = id.initiator() == self.role;
         let both = id.directionality() == Directionality::Bidirectional;
-        let send = (local || both).then(|| SendHalf::new(self.initial_send_limit(id)));
-        let recv = (!local || both).then(|| {
+        let send = || SendHalf::new(self.initial_send_limit(id));
+        let recv = || {
             let (size, max) = (self.config.stream_window, self.config.receive_budget);
             RecvHalf::new(Window::new(size, max, self.now))
-        });
-        let control = Control::default();
-        self.streams.insert(
-            id,
-            Stream {
-                send,
-                recv,
-                control,
-            },
-        );
+        };
+        let halves = if both {
+            Halves::Both(Box::new((send(), recv())))
+        } else if local {
+            Halves::Send(Box::new(send()))
+        } else {
+            Halves::Recv(Box::new(recv()))
+        };
+        self.streams.insert(id, Stream::new(halves));
     }
 
     /// RFC 9000 §18.2; what is local to the peer is remote to us.
@@ -324,14 +295,14 @@ impl Streams {
     ) -> Option<R> {
         let admitted = self.is_admitted(id);
         let known = self.limits_known();
-        let stream = self.streams.get_mut(&id)?;
-        let half = stream.send.as_mut()?;
+        let Stream { halves, control } = self.streams.get_mut(&id)?;
+        let half = halves.send_mut()?;
         let before = Before::of(half);
         let result = change(half);
         self.sending.settle(id, half, before, admitted);
         let blocked = known && half.standing.stalled && half.blocked_at != Some(half.max_data());
-        if blocked != stream.control.blocked {
-            stream.control.blocked = blocked;
+        if blocked != control.blocked {
+            control.blocked = blocked;
             self.sync_control(id);
         }
         Some(result)
@@ -343,18 +314,18 @@ impl Streams {
         id: StreamId,
         change: impl FnOnce(&mut RecvHalf) -> R,
     ) -> Option<R> {
-        let stream = self.streams.get_mut(&id)?;
-        let half = stream.recv.as_mut()?;
+        let Stream { halves, control } = self.streams.get_mut(&id)?;
+        let half = halves.recv_mut()?;
         let before = half.memory();
         let result = change(half);
         self.receive_memory = self.receive_memory - before + half.memory();
-        let control = Control {
-            stop: stream.control.stop && half.wants_stop(),
-            credit: half.wants_credit() && (stream.control.credit || half.window.is_due()),
-            ..stream.control
+        let wanted = Control {
+            stop: control.stop && half.wants_stop(),
+            credit: half.wants_credit() && (control.credit || half.window.is_due()),
+            ..*control
         };
-        if control != stream.control {
-            stream.control = control;
+        if wanted != *control {
+            *control = wanted;
             self.sync_control(id);
         }
         Some(result)
@@ -395,7 +366,7 @@ impl Streams {
 
     /// Tells the writer of `id` if it waited for what just changed.
     pub(super) fn wake_writer(&mut self, id: StreamId) {
-        let half = self.streams.get_mut(&id).and_then(|s| s.send.as_mut());
+        let half = self.streams.get_mut(&id).and_then(Stream::send_mut);
         if let Some(half) = half {
             self.sending.wake(id, half, &mut self.events);
         }
@@ -407,7 +378,7 @@ impl Streams {
             let Some(id) = self.sending.next_writer() else {
                 break;
             };
-            let half = self.streams.get_mut(&id).and_then(|s| s.send.as_mut());
+            let half = self.streams.get_mut(&id).and_then(Stream::send_mut);
             if let Some(half) = half {
                 half.ticket = None;
                 self.sending.wake(id, half, &mut self.events);
@@ -424,8 +395,8 @@ impl Streams {
         let Some(stream) = self.streams.remove(&id) else {
             return;
         };
-        self.receive_memory -= stream.recv.as_ref().map_or(0, RecvHalf::memory);
-        if let Some(half) = &stream.send {
+        self.receive_memory -= stream.recv().map_or(0, RecvHalf::memory);
+        if let Some(half) = stream.send() {
             self.sending.forget(half);
         }
         self.give_back();
@@ -437,16 +408,21 @@ impl Streams {
     /// Gives back what is held for reuse, for a connection that goes quiet.
     pub fn release_memory(&mut self) {
         for stream in self.streams.values_mut() {
-            if let Some(half) = &mut stream.send {
+            if let Some(half) = stream.send_mut() {
                 self.sending.release_memory(half);
             }
-            if let Some(half) = &mut stream.recv {
+            if let Some(half) = stream.recv_mut() {
                 let before = half.memory();
                 half.release_memory();
                 self.receive_memory = self.receive_memory - before + half.memory();
             }
         }
         self.streams.shrink_to_fit();
+        self.hurried_streams.shrink_to_fit();
+        if self.control.is_empty() {
+            // A tree that was emptied keeps a node.
+            self.control = BTreeSet::new();
+        }
         self.events.release_memory();
         self.sending.free.release_memory();
         self.sending.paid.release_memory();

@@ -1,0 +1,115 @@
+//! One stream: the halves it has, and what of it waits to be told.
+
+use super::recv::RecvHalf;
+use super::send::SendHalf;
+
+/// Control frames a stream has to send.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Control {
+    pub(super) reset: bool,
+    pub(super) stop: bool,
+    pub(super) credit: bool,
+    pub(super) blocked: bool,
+}
+
+impl Control {
+    pub(super) fn any(self) -> bool {
+        self != Self::default()
+    }
+}
+
+/// The halves of a stream by its kind (RFC 9000 §2.1). In a place of their own:
+/// unidirectional streams, of which HTTP/3 keeps six open for as long as a
+/// connection lives, take no room for a half they lack, and the table of streams
+/// moves little when it grows.
+#[derive(Debug)]
+pub(super) enum Halves {
+    /// Of a bidirectional stream.
+    Both(Box<(SendHalf, RecvHalf)>),
+    /// Of a unidirectional stream of ours.
+    Send(Box<SendHalf>),
+    /// Of a unidirectional stream of the peer's.
+    Recv(Box<RecvHalf>),
+}
+
+impl Halves {
+    pub(super) fn send(&self) -> Option<&SendHalf> {
+        match self {
+            Self::Both(halves) => Some(&halves.0),
+            Self::Send(half) => Some(half),
+            Self::Recv(_) => None,
+        }
+    }
+
+    pub(super) fn send_mut(&mut self) -> Option<&mut SendHalf> {
+        match self {
+            Self::Both(halves) => Some(&mut halves.0),
+            Self::Send(half) => Some(half),
+            Self::Recv(_) => None,
+        }
+    }
+
+    pub(super) fn recv(&self) -> Option<&RecvHalf> {
+        match self {
+            Self::Both(halves) => Some(&halves.1),
+            Self::Recv(half) => Some(half),
+            Self::Send(_) => None,
+        }
+    }
+
+    pub(super) fn recv_mut(&mut self) -> Option<&mut RecvHalf> {
+        match self {
+            Self::Both(halves) => Some(&mut halves.1),
+            Self::Recv(half) => Some(half),
+            Self::Send(_) => None,
+        }
+    }
+}
+
+/// One stream.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) halves: Halves,
+    pub(super) control: Control,
+}
+
+impl Stream {
+    pub(super) fn new(halves: Halves) -> Self {
+        Self {
+            halves,
+            control: Control::default(),
+        }
+    }
+
+    pub(super) fn send(&self) -> Option<&SendHalf> {
+        self.halves.send()
+    }
+
+    pub(super) fn send_mut(&mut self) -> Option<&mut SendHalf> {
+        self.halves.send_mut()
+    }
+
+    pub(super) fn recv(&self) -> Option<&RecvHalf> {
+        self.halves.recv()
+    }
+
+    pub(super) fn recv_mut(&mut self) -> Option<&mut RecvHalf> {
+        self.halves.recv_mut()
+    }
+
+    /// Nothing more will come of either half.
+    pub(super) fn is_over(&self) -> bool {
+        let sent = self.send().is_none_or(|half| half.state().is_terminal());
+        let received = self.recv().is_none_or(|half| half.state().is_terminal());
+        sent && received
+    }
+
+    /// Bytes allocated for the halves, their buffers left out.
+    pub(super) fn memory(&self) -> usize {
+        match &self.halves {
+            Halves::Both(halves) => size_of_val(&**halves),
+            Halves::Send(half) => size_of_val(&**half),
+            Halves::Recv(half) => size_of_val(&**half),
+        }
+    }
+}
