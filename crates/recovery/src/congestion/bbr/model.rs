@@ -46,6 +46,33 @@ impl Bbr {
             .update(facts.newly_acked, bw, cwnd, round, facts.now);
     }
 
+    /// UpdateMinRTT() (§5.3.4.3).
+    pub(super) fn update_min_rtt(&mut self, facts: &Facts) {
+        let slack = self.min_rtt_slack();
+        let min_rtt = &mut self.clocks(facts.now).min_rtt;
+        min_rtt.update(facts.rtt, slack, facts.now);
+        let min = min_rtt.get();
+        if let (Some(rtt), Some(min)) = (facts.rtt, min) {
+            self.queue_seen = rtt > min.saturating_add(slack);
+        }
+    }
+
+    /// How far above the minimum a sample may be that renews it: the time the least
+    /// quantum, two datagrams, takes to leave the bottleneck. They leave the sender
+    /// together and are acknowledged together, so that the second waits for the
+    /// first on an empty path too; and the minimum is a short packet's of the
+    /// handshake, as a rule. A queue that hides below that is no reason to idle
+    /// half of the link for 200 ms.
+    fn min_rtt_slack(&self) -> Duration {
+        let bw = self.max_bw.get();
+        if !self.full_pipe.reached || bw == 0 {
+            // In Startup the estimate is too low, and the time too long.
+            return Duration::ZERO;
+        }
+        let quantum = self.mds.saturating_mul(2);
+        Duration::from_nanos(quantum.saturating_mul(1_000_000_000) / bw)
+    }
+
     /// BBR.min_rtt; `None` = Infinity.
     pub(super) fn min_rtt(&self) -> Option<Duration> {
         self.clocks.and_then(|clocks| clocks.min_rtt.get())
