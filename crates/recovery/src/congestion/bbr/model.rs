@@ -3,12 +3,17 @@
 
 use core::time::Duration;
 
+use crate::time::nanos;
+
 use super::super::initial_window;
 use super::super::specimen::Specimen;
 use super::facts::Facts;
 use super::gains::{HEADROOM, Percent, UNIT_GAIN, volume};
 use super::phase::Phase;
 use super::{Bbr, INFINITE};
+
+/// The part of the minimum that a sample of Startup may be above it.
+const STARTUP_SLACK_SHARE: u64 = 64;
 
 impl Bbr {
     /// UpdateMaxBw() (§5.5.5).
@@ -64,13 +69,18 @@ impl Bbr {
     /// handshake, as a rule. A queue that hides below that is no reason to idle
     /// half of the link for 200 ms.
     fn min_rtt_slack(&self) -> Duration {
-        let bw = self.max_bw.get();
-        if !self.full_pipe.reached || bw == 0 {
-            // In Startup the estimate is too low, and the time too long.
+        let (bw, Some(min)) = (self.max_bw.get(), self.min_rtt()) else {
             return Duration::ZERO;
-        }
+        };
         let quantum = self.mds.saturating_mul(2);
-        Duration::from_nanos(quantum.saturating_mul(1_000_000_000) / bw)
+        let slack = quantum.saturating_mul(1_000_000_000) / bw.max(1);
+        if self.full_pipe.reached {
+            return Duration::from_nanos(slack);
+        }
+        // In Startup the estimate is too low, and the time too long. But 600 ms
+        // take more than five seconds to double to the bandwidth, and a ProbeRTT
+        // meanwhile costs a round of growth.
+        Duration::from_nanos(slack.min(nanos(min) / STARTUP_SLACK_SHARE))
     }
 
     /// BBR.min_rtt; `None` = Infinity.

@@ -101,7 +101,7 @@ fn neighbours_lost_are_one_range() {
     let mut bench = Bench::cruising();
     bench.bbr.loss_round.take_tally();
     let first = bench.next_index;
-    for step in [0, 1, 2, 10, 12, 13] {
+    for step in [0, 1, 2, 3, 10, 12, 13] {
         bench.next_index = first + step;
         let lost = bench.lost_packet(1_000_000, MDS);
         bench.bbr.on_lost(&lost);

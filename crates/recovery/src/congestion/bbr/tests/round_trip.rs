@@ -65,13 +65,21 @@ fn less_than_the_least_quantum_of_queue_needs_no_probe_rtt() {
     assert_eq!(sim.bbr().min_rtt(), min_rtt, "and the minimum stays");
 }
 
-/// Before the pipe is full the rate is too low to tell how long a datagram takes.
+/// Before the pipe is full the rate is too low to tell how long a datagram takes:
+/// a 64th of the round trip is what a sample may be above the minimum.
 #[test]
-fn in_startup_only_the_minimum_itself_is_renewed() {
-    let mut sim = Sim::new(Link::new(20, 40, 100), App::mbit(4));
-    sim.run(SECONDS);
-    sim.link.rtt += Duration::from_micros(300);
-    sim.until(6 * SECONDS, |sim| sim.phase() == Phase::ProbeRtt);
+fn in_startup_a_minimum_is_renewed_by_little_above_it() {
+    let startup = |longer| {
+        let mut sim = Sim::new(Link::new(20, 128, 100), App::mbit(4));
+        sim.run(SECONDS);
+        sim.link.rtt += Duration::from_micros(longer);
+        sim.run(6 * SECONDS);
+        assert!(!sim.bbr().full_pipe.reached);
+        sim.trail()
+    };
+    // 2 ms, of which a lone packet's ACK waits for one.
+    assert!(!startup(900).contains(&Phase::ProbeRtt));
+    assert!(startup(2_100).contains(&Phase::ProbeRtt));
 }
 
 /// BBR.PacingMarginPercent drains a queue; without one it would idle the link.
