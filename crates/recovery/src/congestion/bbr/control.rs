@@ -62,12 +62,29 @@ impl Bbr {
         } else {
             gain
         };
-        let rate = PACED_SHARE.of(gain.of(self.bw));
+        let rate = self.paced_share().of(gain.of(self.bw));
         if self.full_pipe.reached || rate > self.pacing_rate {
             self.pacing_rate = rate;
             if !self.is(Specimen::ZeroPacingBootstrap) && !self.is(Specimen::WalltimeRate) {
                 self.pacing_rate = rate.max(self.min_pacing_rate());
             }
+        }
+    }
+
+    /// BBR.PacingMarginPercent (§2.5) "helps drive the network toward lower queues",
+    /// so it has a use as long as there is one. Where the latest round trip met
+    /// none, the margin would idle the link for 1 % of the time; what the maximum
+    /// overestimates queues two datagrams, and the margin is back.
+    fn paced_share(&self) -> Percent {
+        match self.phase {
+            Phase::Cruise if !self.queue_seen => UNIT_GAIN,
+            Phase::Startup
+            | Phase::Drain
+            | Phase::Down
+            | Phase::Cruise
+            | Phase::Refill
+            | Phase::Up
+            | Phase::ProbeRtt => PACED_SHARE,
         }
     }
 

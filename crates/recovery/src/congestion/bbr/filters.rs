@@ -94,11 +94,19 @@ impl MinRtt {
 
     /// UpdateMinRTT() with the ACK's RTT sample, if it gave one.
     ///
-    /// A sample equal to the minimum refreshes it as a lower one does, as §5.3.4.2
-    /// means it: it has seen the queue just as empty, and a ProbeRTT would learn
-    /// no more.
-    pub(super) fn update(&mut self, sample: Option<Duration>, now: Instant) {
+    /// A sample no more than `slack` above the minimum refreshes it as a lower
+    /// one does, as §5.3.4.2 means it: it has seen the queue as good as empty,
+    /// and a ProbeRTT would learn no more. The minimum itself stays, so that no
+    /// row of such samples can raise it.
+    pub(super) fn update(&mut self, sample: Option<Duration>, slack: Duration, now: Instant) {
         self.probe_expired = now > self.probe_stamp + PROBE_RTT_INTERVAL;
+        if let (Some(rtt), Some(min)) = (sample, self.probe_min)
+            && !self.probe_expired
+            && rtt > min
+            && rtt <= min.saturating_add(slack)
+        {
+            self.probe_stamp = now;
+        }
         if let Some(rtt) = sample
             && (self.probe_expired || self.probe_min.is_none_or(|min| rtt <= min))
         {
@@ -221,27 +229,41 @@ mod tests {
     #[test]
     fn min_rtt_is_unknown_until_sampled() {
         let mut filter = MinRtt::new(at(0));
-        filter.update(None, at(10));
+        filter.update(None, MS, at(10));
         assert_eq!(filter.get(), None);
-        filter.update(Some(MS * 30), at(20));
+        filter.update(Some(MS * 30), Duration::ZERO, at(20));
         assert_eq!(filter.get(), Some(MS * 30));
     }
 
     #[test]
     fn min_rtt_falls_at_once_and_rises_after_ten_seconds() {
         let mut filter = MinRtt::new(at(0));
-        filter.update(Some(MS * 30), at(20));
-        filter.update(Some(MS * 20), at(40));
+        filter.update(Some(MS * 30), Duration::ZERO, at(20));
+        filter.update(Some(MS * 20), Duration::ZERO, at(40));
         assert_eq!(filter.get(), Some(MS * 20));
-        filter.update(Some(MS * 50), at(5_000));
+        filter.update(Some(MS * 50), Duration::ZERO, at(5_000));
         assert!(!filter.is_probe_due());
         // Five seconds after the last minimum a probe is due, and what it sees
         // is kept apart until the ten seconds are over.
-        filter.update(Some(MS * 50), at(5_041));
+        filter.update(Some(MS * 50), Duration::ZERO, at(5_041));
         assert!(filter.is_probe_due());
         assert_eq!(filter.get(), Some(MS * 20));
-        filter.update(Some(MS * 60), at(10_041));
+        filter.update(Some(MS * 60), Duration::ZERO, at(10_041));
         assert_eq!(filter.get(), Some(MS * 50), "what the probe saw");
+    }
+
+    #[test]
+    fn a_sample_within_the_slack_renews_the_minimum_without_raising_it() {
+        let mut filter = MinRtt::new(at(0));
+        filter.update(Some(MS * 30), MS, at(20));
+        filter.update(Some(MS * 31), MS, at(4_000));
+        filter.update(Some(MS * 32), MS, at(8_000));
+        assert!(!filter.is_probe_due());
+        filter.update(None, MS, at(9_000));
+        assert!(!filter.is_probe_due(), "five seconds after the renewal");
+        assert_eq!(filter.get(), Some(MS * 30));
+        filter.update(Some(MS * 31), MS, at(9_001));
+        assert!(filter.is_probe_due(), "too late, and 32 ms was too much");
     }
 
     #[test]

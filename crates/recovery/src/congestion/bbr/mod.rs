@@ -41,7 +41,9 @@
 //!   minimum (RFC 9002 §7.6.2), the model stays, and the window is restored as
 //!   after any recovery (§5.6.4.4). `InitLowerBounds()` therefore begins from the
 //!   window before the collapse, or the collapse would become the model.
-//! - An RTT sample equal to the minimum refreshes it (see `filters`).
+//! - An RTT sample that has met no more than two datagrams of queue refreshes the
+//!   minimum as a lower one does (see `model`), and CRUISE has no pacing margin
+//!   then (see `control`).
 //! - The pacing rate has a floor of a minimal window a second.
 //! - CE marks count as congestion (§3.6): as losses of the short-term model, and
 //!   as the end of a probe.
@@ -137,6 +139,8 @@ pub(super) struct Bbr {
     pacing_rate: u64,
     /// The pacing rate rests on a measured round trip.
     measured: bool,
+    /// The latest round trip met a queue of more than the least quantum.
+    queue_seen: bool,
 }
 
 /// What needs the time of the first packet.
@@ -227,6 +231,7 @@ impl Bbr {
             cwnd,
             pacing_rate: 0,
             measured: false,
+            queue_seen: true,
         };
         bbr.init_pacing_rate(None);
         bbr
@@ -254,7 +259,7 @@ impl Bbr {
         self.check_startup_done(facts);
         self.check_drain_done(facts);
         self.update_probe_bw_cycle_phase(facts);
-        self.clocks(facts.now).min_rtt.update(facts.rtt, facts.now);
+        self.update_min_rtt(facts);
         self.check_probe_rtt(facts);
         self.advance_latest_delivery_signals(facts);
         self.bound_bw_for_model();

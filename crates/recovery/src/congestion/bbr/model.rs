@@ -3,12 +3,17 @@
 
 use core::time::Duration;
 
+use crate::time::nanos;
+
 use super::super::initial_window;
 use super::super::specimen::Specimen;
 use super::facts::Facts;
 use super::gains::{HEADROOM, Percent, UNIT_GAIN, volume};
 use super::phase::Phase;
 use super::{Bbr, INFINITE};
+
+/// The part of the minimum that a sample of Startup may be above it.
+const STARTUP_SLACK_SHARE: u64 = 64;
 
 impl Bbr {
     /// UpdateMaxBw() (§5.5.5).
@@ -44,6 +49,38 @@ impl Bbr {
         self.clocks(facts.now)
             .extra_acked
             .update(facts.newly_acked, bw, cwnd, round, facts.now);
+    }
+
+    /// UpdateMinRTT() (§5.3.4.3).
+    pub(super) fn update_min_rtt(&mut self, facts: &Facts) {
+        let slack = self.min_rtt_slack();
+        let min_rtt = &mut self.clocks(facts.now).min_rtt;
+        min_rtt.update(facts.rtt, slack, facts.now);
+        let min = min_rtt.get();
+        if let (Some(rtt), Some(min)) = (facts.rtt, min) {
+            self.queue_seen = rtt > min.saturating_add(slack);
+        }
+    }
+
+    /// How far above the minimum a sample may be that renews it: the time the least
+    /// quantum, two datagrams, takes to leave the bottleneck. They leave the sender
+    /// together and are acknowledged together, so that the second waits for the
+    /// first on an empty path too; and the minimum is a short packet's of the
+    /// handshake, as a rule. A queue that hides below that is no reason to idle
+    /// half of the link for 200 ms.
+    fn min_rtt_slack(&self) -> Duration {
+        let (bw, Some(min)) = (self.max_bw.get(), self.min_rtt()) else {
+            return Duration::ZERO;
+        };
+        let quantum = self.mds.saturating_mul(2);
+        let slack = quantum.saturating_mul(1_000_000_000) / bw.max(1);
+        if self.full_pipe.reached {
+            return Duration::from_nanos(slack);
+        }
+        // In Startup the estimate is too low, and the time too long. But 600 ms
+        // take more than five seconds to double to the bandwidth, and a ProbeRTT
+        // meanwhile costs a round of growth.
+        Duration::from_nanos(slack.min(nanos(min) / STARTUP_SLACK_SHARE))
     }
 
     /// BBR.min_rtt; `None` = Infinity.

@@ -125,7 +125,7 @@ impl Bbr {
     }
 
     /// IsTimeToGoDown() (§5.3.3.9).
-    fn is_time_to_go_down(&mut self, facts: &Facts) -> bool {
+    pub(super) fn is_time_to_go_down(&mut self, facts: &Facts) -> bool {
         let reached = facts.in_flight_before.saturating_add(self.mds) > self.inflight_longterm;
         if self.probe.too_high && reached {
             self.probe.precautionary = true;

@@ -79,13 +79,13 @@ const SECOND: u64 = 1_000_000_000;
 fn a_probe_of_the_round_trip_is_due_after_five_seconds() {
     let ms = Duration::from_millis;
     let mut filter = MinRtt::new(at(0));
-    filter.update(Some(ms(10)), at(0));
-    filter.update(None, at(5 * SECOND));
+    filter.update(Some(ms(10)), Duration::ZERO, at(0));
+    filter.update(None, Duration::ZERO, at(5 * SECOND));
     assert!(!filter.is_probe_due());
-    filter.update(None, at(5 * SECOND + 1));
+    filter.update(None, Duration::ZERO, at(5 * SECOND + 1));
     assert!(filter.is_probe_due());
     filter.schedule_next(at(6 * SECOND));
-    filter.update(None, at(11 * SECOND));
+    filter.update(None, Duration::ZERO, at(11 * SECOND));
     assert!(!filter.is_probe_due(), "one has just been done");
 }
 
@@ -94,11 +94,11 @@ fn a_probe_of_the_round_trip_is_due_after_five_seconds() {
 fn the_minimum_is_forgotten_after_ten_seconds() {
     let ms = Duration::from_millis;
     let mut filter = MinRtt::new(at(0));
-    filter.update(Some(ms(10)), at(0));
-    filter.update(Some(ms(20)), at(6 * SECOND));
-    filter.update(None, at(10 * SECOND));
+    filter.update(Some(ms(10)), Duration::ZERO, at(0));
+    filter.update(Some(ms(20)), Duration::ZERO, at(6 * SECOND));
+    filter.update(None, Duration::ZERO, at(10 * SECOND));
     assert_eq!(filter.get(), Some(ms(10)));
-    filter.update(None, at(10 * SECOND + 1));
+    filter.update(None, Duration::ZERO, at(10 * SECOND + 1));
     assert_eq!(filter.get(), Some(ms(20)));
 }
 
@@ -118,10 +118,10 @@ fn after_idling_no_ack_was_expected() {
 fn an_equal_sample_does_not_renew_the_minimum() {
     let ms = Duration::from_millis;
     let mut filter = MinRtt::new(at(0));
-    filter.update(Some(ms(10)), at(0));
-    filter.update(Some(ms(10)), at(3 * SECOND));
-    filter.update(Some(ms(20)), at(8 * SECOND + 1));
+    filter.update(Some(ms(10)), Duration::ZERO, at(0));
+    filter.update(Some(ms(10)), Duration::ZERO, at(3 * SECOND));
+    filter.update(Some(ms(20)), Duration::ZERO, at(8 * SECOND + 1));
     assert_eq!(filter.get(), Some(ms(10)));
-    filter.update(None, at(10 * SECOND + 1));
+    filter.update(None, Duration::ZERO, at(10 * SECOND + 1));
     assert_eq!(filter.get(), Some(ms(20)));
 }

@@ -2,6 +2,7 @@
 //! title there), the constants and formulas one by one, and extremes.
 
 mod bench;
+mod bounds;
 mod checklist;
 mod cycle;
 mod extremes;

@@ -51,6 +51,63 @@ fn probe_rtt_begins_after_five_seconds_and_lasts_200_ms_and_a_round() {
     assert!(rate >= sim.link.rate * 90 / 100, "{rate}");
 }
 
+/// What two datagrams make of queue, the least quantum, is nothing that ProbeRTT
+/// could find out.
+#[test]
+fn less_than_the_least_quantum_of_queue_needs_no_probe_rtt() {
+    let mut sim = Sim::new(Link::new(20, 40, 300), App::Bulk);
+    sim.until_phase(Phase::Cruise);
+    let min_rtt = sim.bbr().min_rtt();
+    // A datagram takes 480 us.
+    sim.link.rtt += Duration::from_micros(300);
+    sim.run(15 * SECONDS);
+    assert!(!sim.trail().contains(&Phase::ProbeRtt));
+    assert_eq!(sim.bbr().min_rtt(), min_rtt, "and the minimum stays");
+}
+
+/// Before the pipe is full the rate is too low to tell how long a datagram takes:
+/// a 64th of the round trip is what a sample may be above the minimum.
+#[test]
+fn in_startup_a_minimum_is_renewed_by_little_above_it() {
+    let startup = |longer| {
+        let mut sim = Sim::new(Link::new(20, 128, 100), App::mbit(4));
+        sim.run(SECONDS);
+        sim.link.rtt += Duration::from_micros(longer);
+        sim.run(6 * SECONDS);
+        assert!(!sim.bbr().full_pipe.reached);
+        sim.trail()
+    };
+    // 2 ms, of which a lone packet's ACK waits for one.
+    assert!(!startup(900).contains(&Phase::ProbeRtt));
+    assert!(startup(2_100).contains(&Phase::ProbeRtt));
+}
+
+/// BBR.PacingMarginPercent drains a queue; without one it would idle the link.
+#[test]
+fn cruise_paces_below_the_bandwidth_as_long_as_there_is_a_queue() {
+    let mut sim = Sim::new(Link::new(20, 40, 300), App::Bulk);
+    sim.until_phase(Phase::Cruise);
+    let mut seen = [0; 2];
+    while sim.phase() == Phase::Cruise {
+        let end = sim.now + SECONDS;
+        sim.step(end);
+        let bbr = sim.bbr();
+        let share = if bbr.queue_seen { 99 } else { 100 };
+        if bbr.phase == Phase::Cruise {
+            assert_eq!(bbr.pacing_rate, bbr.bw * share / 100);
+            seen[usize::from(bbr.queue_seen)] += 1;
+        }
+    }
+    assert!(seen[0] > 0, "{seen:?}");
+    sim.until_phase(Phase::Cruise);
+    sim.link.rtt += MS;
+    sim.run(50 * MS);
+    assert_eq!(sim.phase(), Phase::Cruise);
+    let bbr = sim.bbr();
+    assert!(bbr.queue_seen);
+    assert_eq!(bbr.pacing_rate, bbr.bw * 99 / 100);
+}
+
 #[test]
 fn a_round_trip_longer_than_200_ms_is_waited_for() {
     let mut sim = Sim::new(Link::new(20, 400, 300), App::Bulk);
@@ -97,7 +154,7 @@ fn probe_rtt_comes_back_every_five_seconds() {
     let end = sim.now + 31 * SECONDS;
     while sim.now < end {
         sim.run(SECONDS / 10);
-        sim.link.rtt += MS / 20;
+        sim.link.rtt += MS / 5;
     }
     let starts: Vec<_> = sim
         .phases

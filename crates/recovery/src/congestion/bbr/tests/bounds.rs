@@ -1,0 +1,111 @@
+//! The bounds that probes move: what raises them, what doesn't, where a probe
+//! stops (§5.3.3.6, §5.3.3.9), and how losses are counted (§5.5.10).
+
+use super::super::facts::Facts;
+use super::super::rounds::Rounds;
+use super::bench::Bench;
+use super::sim::{MDS, MS};
+use crate::controller::Controller;
+
+/// An ACK of 100 datagrams, the newest of which left with `tx_in_flight`.
+fn facts(bench: &Bench, tx_in_flight: u64, lost: u64) -> Facts {
+    Facts {
+        now: bench.now,
+        delivery_rate: 1_000_000,
+        delivered: 100 * MDS,
+        prior_delivered: 0,
+        lost,
+        tx_in_flight,
+        is_app_limited: false,
+        newly_acked: 100 * MDS,
+        rtt: None,
+        srtt: 100 * MS,
+        total_delivered: bench.delivered,
+        in_flight: tx_in_flight,
+        in_flight_before: tx_in_flight,
+    }
+}
+
+#[test]
+fn a_volume_that_lost_too_much_does_not_raise_the_bound() {
+    let raised = |lost| {
+        let mut bench = Bench::probing();
+        let facts = facts(&bench, 300_000, lost);
+        assert!(!bench.bbr.adapt_long_term_model(&facts));
+        bench.bbr.inflight_longterm
+    };
+    // 2 % of 300,000 are tolerated.
+    assert_eq!(raised(6_000), 300_000);
+    assert_eq!(raised(6_001), 200_000);
+}
+
+/// ProbeInflightLongtermUpward(): only a window that the bound holds, and that is
+/// in full use, asks for more.
+#[test]
+fn only_a_window_held_by_the_bound_raises_it() {
+    let raised = |full: bool, cwnd: u64| {
+        let mut bench = Bench::probing();
+        bench.bbr.rounds = Rounds::default();
+        bench.bbr.probe.acked_per_increase = 10 * MDS;
+        bench.bbr.cwnd = cwnd;
+        if full {
+            bench.sent(cwnd);
+        }
+        assert_eq!(bench.bbr.rounds.is_cwnd_limited(), full);
+        let facts = facts(&bench, 100_000, 0);
+        assert!(!bench.bbr.adapt_long_term_model(&facts));
+        bench.bbr.inflight_longterm
+    };
+    assert_eq!(raised(true, 200_000), 200_000 + 10 * MDS);
+    assert_eq!(raised(true, 200_001), 200_000 + 10 * MDS);
+    assert_eq!(raised(true, 199_999), 200_000, "the bound does not hold it");
+    assert_eq!(raised(false, 200_000), 200_000, "the window has room");
+}
+
+/// IsTimeToGoDown(): the probe after one that was too high stops at the bound,
+/// that is, where another datagram would exceed it.
+#[test]
+fn a_precautionary_probe_ends_where_another_datagram_exceeds_the_bound() {
+    let ends = |in_flight| {
+        let mut bench = Bench::probing();
+        bench.bbr.probe.too_high = true;
+        let facts = facts(&bench, in_flight, 0);
+        let ends = bench.bbr.is_time_to_go_down(&facts);
+        assert_eq!(bench.bbr.probe.precautionary, ends);
+        ends
+    };
+    assert!(!ends(100_000));
+    assert!(!ends(200_000 - MDS), "just room for it");
+    assert!(ends(200_000 - MDS + 1));
+    assert!(ends(300_000));
+}
+
+/// StartProbeBW_DOWN() begins with a clean slate: the signals of the probe that
+/// ended are not DOWN's.
+#[test]
+fn down_forgets_the_signals_of_the_probe() {
+    let mut bench = Bench::probing();
+    bench.lose();
+    assert!(bench.bbr.loss_round.loss_seen);
+    assert!(bench.bbr.loss_round.bw_latest > 0);
+    assert!(bench.bbr.loss_round.inflight_latest > 0);
+    bench.bbr.start_probe_bw_down(bench.now);
+    let round = &bench.bbr.loss_round;
+    assert!(!round.loss_seen);
+    assert_eq!((round.bw_latest, round.inflight_latest), (0, 0));
+}
+
+/// §5.3.1.3 counts discontiguous sequence ranges.
+#[test]
+fn neighbours_lost_are_one_range() {
+    let mut bench = Bench::cruising();
+    bench.bbr.loss_round.take_tally();
+    let first = bench.next_index;
+    for step in [0, 1, 2, 3, 10, 12, 13] {
+        bench.next_index = first + step;
+        let lost = bench.lost_packet(1_000_000, MDS);
+        bench.bbr.on_lost(&lost);
+    }
+    assert_eq!(bench.bbr.loss_round.take_tally().ranges, 3);
+    assert_eq!(bench.bbr.loss_round.take_tally().ranges, 0, "taken");
+}
