@@ -4,19 +4,28 @@
 # pairs). Prints one table: goodput and packets dropped on the way to the client,
 # means over the seeds, and how far the real ones are from the virtual one.
 #
-#   CLEARWAY=target/release/clearway crates/lab/fidelity.sh [CONTROLLER]
+#   CLEARWAY=target/release/clearway crates/lab/fidelity.sh [CONTROLLER [SCENARIO…]]
+#
+# Runs are compared in pairs: under one seed the n-th packet of a direction meets
+# the same random decision in all three places, so that what is compared is the
+# clock and not the luck. The table has the mean difference over the seeds and
+# twice its standard error. Exits with 1 if a goodput is off by more than 5 % or
+# a count by more than 10 %, or if twice the standard error is more than half of
+# that: then more seeds are needed to say anything.
 #
 # Needs root, iproute2 and jq. RUNS is the number of seeds of the two scenarios
 # whose drops follow from their queue (5); the one with random loss takes sixteen
-# times as many, since 2 MB lose some sixty packets, give or take eight. PARALLEL
-# runs go on at once (4). Exits with 1 if a goodput is off by more than 5 % or a
-# count by more than 10 %. A relay that was late by more than 2 ms at its 99th
-# percentile marks a disturbed run, which is made again, up to three times: jitter
-# of 3 ms alone changes the count of shallow_25 by half. On a busy machine run the
-# script itself under `chrt --fifo 10`.
+# times as many, since one early loss decides whether slow start overflows the
+# queue, which is 60 packets more or less. PARALLEL runs go on at once (4). A relay
+# that was late by more than 2 ms at its 99th percentile marks a disturbed run,
+# which is made again, up to three times: jitter of 3 ms alone changes the count of
+# shallow_25 by half. On a busy machine run the script itself under
+# `chrt --fifo 10`.
 set -euo pipefail
 
 controller=${1:-cubic}
+shift || true
+only=" $* "
 runs=${RUNS:-5}
 parallel=${PARALLEL:-4}
 lateness=2048
@@ -27,7 +36,12 @@ scenarios=("transfer_loss 2MB $((16 * runs))" "shallow_25 10MB $runs" "blackhole
 
 spaces() {
   local space
-  for space in client relay server; do ip netns add "$id-$space"; done
+  for space in client relay server; do
+    ip netns add "$id-$space"
+    # Without it a socket cannot find out what segmentation offload takes, and
+    # sends datagrams one by one.
+    ip -n "$id-$space" link set lo up
+  done
   join client relay 1
   join relay server 2
 }
@@ -87,8 +101,9 @@ once() {
   kill -INT "$relay" "$server"
   wait "$relay" "$server" || true
   jq -n --slurpfile client "$own.client" --slurpfile relay "$own.relay" '{
+      seed: $relay[0].seed,
       goodput: ($client[0].bytes * 8 / ($client[0].seconds + $client[0].handshake_ms / 1000)),
-      dropped: ($relay[0].down.sent - $relay[0].down.delivered),
+      dropped: ([$relay[0].down | to_entries[] | select(.key | startswith("dropped_")).value] | add),
       late: $relay[0].lateness_us.p99,
       lost: ($relay[0].own_losses | add)
     }' >"$own.json"
@@ -104,6 +119,7 @@ undisturbed() {
   done
 }
 
+# The runs of a place, one JSON object a line.
 real() {
   local place=$1 scenario=$2 bytes=$3 count=$4 seed
   for seed in $(seq "$count"); do
@@ -111,30 +127,34 @@ real() {
     if [ $((seed % parallel)) = 0 ]; then wait; fi
   done
   wait
-  cat "$work/$place-$scenario"-*.json | jq -s -c '{
-      goodput: (map(.goodput) | add / length),
-      dropped: (map(.dropped) | add / length),
-      late: (map(.late) | max)
-    }'
+  cat "$work/$place-$scenario"-*.json
 }
 
 virtual() {
   # Missed bars are not the question.
   { "$clearway" lab run "$1" --controller "$controller" --seeds "$2" --json 2>/dev/null || true; } |
-    jq -s -c '{
-      goodput: (map(.metrics.goodput) | add / length),
-      dropped: (map(.metrics.dropped) | add / length)
-    }'
+    jq -c '{seed, goodput: .metrics.goodput, dropped: .metrics.dropped}'
 }
 
+# row NAME PLACE VIRTUAL REAL: a line of the table from two files of runs.
 row() {
-  jq -n -r --arg name "$1" --arg place "$2" --arg runs "$3" --argjson is "$4" --argjson virtual "$5" '
+  jq -n -r --arg name "$1" --arg place "$2" --slurpfile virtual "$3" --slurpfile is "$4" '
     def fixed(n): . * pow(10; n) | round / pow(10; n);
-    def off(a; b): if b == 0 then (if a == 0 then 0 else 100 end) else 100 * (a - b) / b end;
-    off($is.goodput; $virtual.goodput) as $g | off($is.dropped; $virtual.dropped) as $d |
-    [$name, $place, $runs, ($is.goodput / 1e6 | fixed(3)), ($g | fixed(1)),
-     ($is.dropped | fixed(1)), ($d | fixed(1)), ($is.late // "-"),
-     (if ($g | fabs) <= 5 and ($d | fabs) <= 10 then "agrees" else "DIFFERS" end)] | @tsv'
+    def mean: add / length;
+    # Mean difference of the pairs and twice its standard error, in per cent of
+    # the virtual mean.
+    def off(f):
+      ($virtual | map({key: (.seed | tostring), value: f}) | from_entries) as $v |
+      ($virtual | map(f) | mean) as $base |
+      [$is[] | f - $v[.seed | tostring]] as $d | ($d | mean) as $m |
+      ($d | map(. - $m | . * .) | add / ([length - 1, 1] | max) / length | sqrt) as $error |
+      {by: (100 * $m / $base), sure: (200 * $error / $base)};
+    def agrees(bar): (.by | fabs) <= bar and .sure <= bar / 2;
+    def shown: "\(.by | fixed(1)) ± \(.sure | fixed(1))";
+    off(.goodput) as $g | off(.dropped) as $d |
+    [$name, $place, ($is | length), ($is | map(.goodput) | mean / 1e6 | fixed(3)), ($g | shown),
+     ($is | map(.dropped) | mean | fixed(1)), ($d | shown), ($is | map(.late // 0) | max),
+     (if ($g | agrees(5)) and ($d | agrees(10)) then "agrees" else "DIFFERS" end)] | @tsv'
 }
 
 spaces
@@ -143,10 +163,12 @@ table=$work/table
 printf 'scenario\tplace\tseeds\tMbit/s\t%%\tdropped\t%%\tlate µs\t\n' >"$table"
 for line in "${scenarios[@]}"; do
   read -r name bytes count <<<"$line"
-  base=$(virtual "$name" "$count")
-  row "$name" virtual "$count" "$base" "$base" >>"$table"
+  case "$only" in "  " | *" $name "*) ;; *) continue ;; esac
+  virtual "$name" "$count" >"$work/virtual"
+  row "$name" virtual "$work/virtual" "$work/virtual" >>"$table"
   for place in loopback netns; do
-    row "$name" "$place" "$count" "$(real "$place" "$name" "$bytes" "$count")" "$base" >>"$table"
+    real "$place" "$name" "$bytes" "$count" >"$work/real"
+    row "$name" "$place" "$work/virtual" "$work/real" >>"$table"
   done
 done
 column -t -s $'\t' "$table"

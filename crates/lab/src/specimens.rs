@@ -2,25 +2,11 @@
 //! `specimens`). A detector that never saw its disease is not a detector.
 
 pub use clearway_recovery::congestion::Specimen;
-use clearway_trace::Detector;
+use clearway_trace::{Detector, Finding};
 
 use crate::measure::Outcome;
 use crate::run::{Extras, run_case};
 use crate::scenario::{Case, Scenario, Size, find};
-
-/// What gives a specimen away.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Symptom {
-    /// A detector finds it.
-    Finding(Detector),
-    /// No detector can; the run ends by a violation that begins with this.
-    Violation {
-        /// The violation's first words.
-        begins: &'static str,
-        /// Why no detector can show it.
-        why: &'static str,
-    },
-}
 
 /// A specimen with the network that shows it.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +21,7 @@ pub struct Exhibit {
     /// closes by chance.
     pub seeds: u64,
     /// What gives it away.
-    pub symptom: Symptom,
+    pub detector: Detector,
 }
 
 macro_rules! files {
@@ -75,7 +61,7 @@ const fn found(
         scenario,
         controller,
         seeds,
-        symptom: Symptom::Finding(detector),
+        detector,
     }
 }
 
@@ -214,17 +200,13 @@ pub const EXHIBITS: &[Exhibit] = &[
         1,
         Detector::AmplificationDeadlock,
     ),
-    Exhibit {
-        specimen: Specimen::PacerSpin,
-        scenario: "bbr_plain",
-        controller: "cubic",
-        seeds: 1,
-        symptom: Symptom::Violation {
-            begins: "the hosts keep acting",
-            why: "a processor that is kept busy leaves no event in a trace, and time does not pass; \
-                  the lab itself refuses to go on",
-        },
-    },
+    found(
+        Specimen::PacerSpin,
+        "bbr_plain",
+        "cubic",
+        1,
+        Detector::BusyTimer,
+    ),
     found(
         Specimen::RetransmitAllOnMigration,
         "moved_download",
@@ -289,21 +271,11 @@ impl Exhibit {
         };
         Ok(run_case(&case, seed, extras))
     }
-}
 
-impl Symptom {
-    /// Whether a run shows it.
+    /// Whether a run shows what gives it away.
     #[must_use]
     pub fn shows(&self, run: &Outcome) -> bool {
-        match *self {
-            Self::Finding(detector) => run
-                .findings
-                .iter()
-                .any(|(_, finding)| finding.detector == detector),
-            Self::Violation { begins, why: _ } => run
-                .violations
-                .iter()
-                .any(|violation| violation.starts_with(begins)),
-        }
+        let found = |(_, finding): &(usize, Finding)| finding.detector == self.detector;
+        run.findings.iter().any(found)
     }
 }

@@ -2,7 +2,7 @@
 //! same network with the same seed is not (feature `specimens`).
 #![allow(missing_docs, reason = "a test")]
 
-use clearway_lab::specimens::{EXHIBITS, Exhibit, Specimen, Symptom, exhibit};
+use clearway_lab::specimens::{EXHIBITS, Exhibit, Specimen, exhibit};
 
 /// Whether a run shows the symptom, and what it was found to have.
 fn told(exhibit: &Exhibit, seed: u64, with_bug: bool) -> (bool, String) {
@@ -17,7 +17,7 @@ fn told(exhibit: &Exhibit, seed: u64, with_bug: bool) -> (bool, String) {
     found.sort_unstable();
     found.dedup();
     let words = format!("{}{}", found.join(" "), run.violations.join("; "));
-    (exhibit.symptom.shows(&run), words)
+    (exhibit.shows(&run), words)
 }
 
 #[test]
@@ -55,13 +55,15 @@ fn each_has_one_row_and_a_network() {
 }
 
 #[test]
-fn what_no_detector_shows_says_why() {
-    for exhibit in EXHIBITS {
-        match exhibit.symptom {
-            Symptom::Finding(_) => {}
-            Symptom::Violation { why, .. } => {
-                assert!(why.len() > 40, "{}: {why:?}", exhibit.specimen);
-            }
-        }
-    }
+fn a_busy_timer_names_its_moment_and_its_host() {
+    let spin = exhibit(Specimen::PacerSpin).expect("a row");
+    let run = spin.run(1, true).expect("a network and a controller");
+    let [(flow, finding)] = &run.findings[..] else {
+        panic!("one finding, not {:?}", run.findings);
+    };
+    assert_eq!((*flow, finding.detector), (0, spin.detector));
+    assert_eq!(finding.t0, run.ended.as_nanos());
+    assert!(finding.t0 > 0);
+    let host = ("host".to_owned(), "server".to_owned());
+    assert!(finding.evidence.contains(&host), "{:?}", finding.evidence);
 }

@@ -88,7 +88,7 @@ pub use impair::{DropList, Gilbert, Thin};
 pub use link::{Link, Verdict};
 pub use nat::Nat;
 pub use packet::{Ecn, Packet};
-pub use path::{Direction, Path};
+pub use path::{Direction, Path, mix};
 pub use policer::Policer;
 pub use profile::{PROFILES, Profile};
 pub use queue::{MarkAt, QueueLimit};

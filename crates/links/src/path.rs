@@ -14,6 +14,26 @@ pub enum Direction {
 impl Direction {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Up, Self::Down];
+
+    /// The seed of the link of this direction where everything has `seed`. Equal
+    /// ones would lose the same packets both ways. Whoever builds a network from
+    /// two links takes these, so that equal seeds mean equal decisions everywhere.
+    #[must_use]
+    pub const fn seed(self, seed: u64) -> u64 {
+        match self {
+            Self::Up => mix(seed, 1),
+            Self::Down => mix(seed, 2),
+        }
+    }
+}
+
+/// One seed of many from one: `stream` says which.
+#[must_use]
+pub const fn mix(seed: u64, stream: u64) -> u64 {
+    let mut z = seed ^ stream.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }
 
 /// A path between a client and a server: a link up and a link down.
@@ -32,10 +52,8 @@ impl Path {
     #[must_use]
     pub fn new(up: LinkConfig, down: LinkConfig, seed: u64) -> Self {
         Self {
-            up: Link::new(up, seed),
-            // Any fixed, odd-looking constant: equal seeds would lose the
-            // same packets both ways.
-            down: Link::new(down, seed ^ 0x9e37_79b9_7f4a_7c15),
+            up: Link::new(up, Direction::Up.seed(seed)),
+            down: Link::new(down, Direction::Down.seed(seed)),
             started: false,
         }
     }

@@ -81,6 +81,7 @@ fn bind(args: &Serve) -> Result<Endpoint, Failure> {
     Endpoint::builder(args.listen)
         .server(config)
         .shards(usize::from(args.shards))
+        .qlog_from_env()?
         .build()
         .map_err(|error| {
             let kind = match &error {

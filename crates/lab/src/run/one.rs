@@ -8,7 +8,7 @@ use clearway_links::{Direction, Time};
 use clearway_quic::Instant;
 use clearway_quic::event::Observer;
 use clearway_recovery::congestion::Algorithm;
-use clearway_trace::{Detectors, Profile, Recorder, Shared};
+use clearway_trace::{Detector, Detectors, Finding, Profile, Recorder, Severity, Shared};
 
 use crate::app::{Client, Log, Record, Server};
 use crate::measure::{Bulk, FlowOutcome, Outcome, Sample, capacity_bits};
@@ -16,7 +16,7 @@ use crate::scenario::{Case, Flow};
 use crate::stack::{
     Birth, ClearwayFactory, Figures, Observers, Role, Secrets, StackFactory, Tls, Watcher,
 };
-use crate::world::{NodeId, Stretch, Tap, World};
+use crate::world::{Busy, NodeId, Stretch, Tap, World};
 
 /// What to watch a run with.
 #[derive(Default)]
@@ -67,6 +67,7 @@ pub fn run_case(case: &Case, seed: u64, extras: Extras) -> Outcome {
     let period = period(case, &lives);
     let mut violations = Vec::new();
     let mut queue = Vec::new();
+    let mut stuck = None;
     let finished = loop {
         let until = (world.now() + period).min(end);
         match world.run_to(until) {
@@ -74,6 +75,7 @@ pub fn run_case(case: &Case, seed: u64, extras: Extras) -> Outcome {
             Ok(Stretch::TimeOver | Stretch::Silence) => {}
             Err(busy) => {
                 violations.push(busy.to_string());
+                stuck = Some(busy_timer(&lives, busy));
                 break false;
             }
         }
@@ -88,10 +90,32 @@ pub fn run_case(case: &Case, seed: u64, extras: Extras) -> Outcome {
         world.check();
     }
     violations.extend(world.unbalanced());
-    Outcome {
-        queue,
-        controller: under_test.unwrap_or_else(|| case.controller.clone()),
-        ..conclude(case, seed, &world, lives, finished, violations)
+    let mut outcome = conclude(case, seed, &world, lives, finished, violations);
+    outcome.findings.extend(stuck);
+    outcome.queue = queue;
+    if let Some(under_test) = under_test {
+        outcome.controller = under_test;
+    }
+    outcome
+}
+
+/// What no trace shows, since a timer that goes off for nothing logs nothing:
+/// the world itself is the detector. With the place of the host's flow.
+fn busy_timer(lives: &[Live], busy: Busy) -> (usize, Finding) {
+    let at = busy.at.as_nanos();
+    let finding = Finding::new(Detector::BusyTimer, at, at, Severity::Error)
+        .with("calls", u64::from(busy.calls));
+    let owner = lives.iter().enumerate().find_map(|(index, live)| {
+        let role = match busy.host? {
+            host if host == live.client => "client",
+            host if host == live.server => "server",
+            _ => return None,
+        };
+        Some((index, role))
+    });
+    match owner {
+        Some((index, role)) => (index, finding.with("host", role)),
+        None => (0, finding.with("host", "none: a link")),
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod agenda;
 mod amplification;
+mod busy;
 mod digest;
 mod network;
 mod node;
@@ -10,14 +11,14 @@ mod tap;
 use core::net::{Ipv4Addr, SocketAddr};
 use core::time::Duration;
 
-use clearway_links::{Direction, Link, LinkStats, Packet, Time, Verdict};
+use clearway_links::{Direction, Link, LinkStats, Packet, Time, Verdict, mix};
 use rustc_hash::FxHashMap;
 
 use crate::app::Application;
 use crate::stack::{Birth, ConnId, Figures, Role, StackFactory};
-pub use agenda::Busy;
 use agenda::{Agenda, Source};
 use amplification::Amplification;
+pub use busy::Busy;
 pub use digest::Digest;
 pub use network::{ClockStart, Leg, Network, NetworkError};
 use node::{Node, Position};
@@ -85,8 +86,8 @@ impl World {
     #[must_use]
     pub fn new(network: &Network, seed: u64) -> Self {
         let links = vec![
-            Link::new(network.up.clone(), mix(seed, 1)),
-            Link::new(network.down.clone(), mix(seed, 2)),
+            Link::new(network.up.clone(), Direction::Up.seed(seed)),
+            Link::new(network.down.clone(), Direction::Down.seed(seed)),
         ];
         Self {
             now: Time::ZERO,
@@ -305,7 +306,10 @@ impl World {
                 self.now = end;
                 return Ok(Stretch::TimeOver);
             }
-            self.now = self.agenda.move_to(self.now, next)?;
+            match self.agenda.move_to(self.now, next) {
+                Ok(now) => self.now = now,
+                Err(stalled) => return Err(self.busy(stalled.calls)),
+            }
             while let Some(source) = self.agenda.pop_due(self.now) {
                 self.events += 1;
                 match source {
@@ -313,6 +317,19 @@ impl World {
                     Source::Node(index) => self.wake(NodeId(index)),
                 }
             }
+        }
+    }
+
+    /// Time stands still: whoever is due now is why.
+    fn busy(&mut self, calls: u32) -> Busy {
+        let host = match self.agenda.pop_due(self.now) {
+            Some(Source::Node(index)) => Some(NodeId(index)),
+            Some(Source::Link(_)) | None => None,
+        };
+        Busy {
+            at: self.now,
+            host,
+            calls,
         }
     }
 
@@ -330,12 +347,16 @@ impl World {
         for id in dirty.drain(..) {
             let node = &mut self.nodes[id.0];
             node.dirty = false;
+            let mut outbox = core::mem::take(&mut self.outbox);
+            let mut emit = |packet| outbox.push(packet);
+            // As behind a socket: the transport has answered before an
+            // application, which runs elsewhere, learns of anything. A request
+            // does not share a datagram with the end of the handshake.
+            node.stack.transmit(self.now, &mut emit);
             if node.act(self.now) {
                 self.unfinished -= 1;
             }
-            let mut outbox = core::mem::take(&mut self.outbox);
-            node.stack
-                .transmit(self.now, &mut |packet| outbox.push(packet));
+            node.stack.transmit(self.now, &mut emit);
             self.start_clock(id, !outbox.is_empty());
             self.nodes[id.0].note_burst(&outbox);
             for packet in outbox.drain(..) {
@@ -472,12 +493,4 @@ impl World {
         self.nodes[id.0].stack.receive(self.now, packet);
         self.mark(id);
     }
-}
-
-/// One seed of many from one.
-fn mix(seed: u64, stream: u64) -> u64 {
-    let mut z = seed ^ stream.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }

@@ -100,6 +100,9 @@ detectors! {
     /// Startup's rate is below what the first round trip allows.
     PacingStarved "pacing_starved"
         "Startup was paced below its initial window per round trip, before anything was measured to call for it",
+    /// A timer is due again at once.
+    BusyTimer "busy_timer"
+        "an endpoint asked to be woken again and again at a moment that had come, and kept a processor busy",
 }
 
 impl core::fmt::Display for Detector {
@@ -131,8 +134,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_are_twenty_one_and_their_names_round_trip() {
-        assert_eq!(Detector::ALL.len(), 21);
+    fn there_are_twenty_two_and_their_names_round_trip() {
+        assert_eq!(Detector::ALL.len(), 22);
         for detector in Detector::ALL {
             assert_eq!(detector.name().parse(), Ok(*detector));
             assert_eq!(detector.name().replace('_', "-").parse(), Ok(*detector));

@@ -28,6 +28,7 @@
 //! | `undo_unproven` | an undo without a packet that was declared lost and acknowledged since the last one | `spurious_events`, losses, ACK frames |
 //! | `startup_overrun` | Startup through ≥ 3 rounds in a row of > 2 % and ≥ 6 ranges lost | BBR's states, losses, ACK frames |
 //! | `pacing_starved` | Startup for > 2 S at less than half the initial window per RTT | BBR's states, pacing rate, RTT |
+//! | `busy_timer` | something is due more than 10,000 times without time passing | virtual time: the lab's world finds it, a trace cannot |
 
 mod amplification_deadlock;
 mod applimited_inflation;
