@@ -17,6 +17,10 @@ use crate::Role;
 use crate::memory;
 use crate::time::Instant;
 
+/// Streams below which those that end leave no room to those to come: the allocator
+/// has it at hand, and a connection that does little should hold little.
+const FEW: usize = 16;
+
 /// Streams for which the table never shrinks.
 const SMALL_TABLE: usize = 256;
 
@@ -403,7 +407,9 @@ impl Streams {
         if let Some(half) = stream.send() {
             self.sending.forget(half);
         }
-        self.spares.put(stream.halves);
+        if self.streams.len() >= FEW {
+            self.spares.put(stream.halves);
+        }
         self.give_back();
         if id.initiator() != self.role {
             self.remote[slot(id.directionality())].close();
