@@ -1,5 +1,7 @@
 //! How exchanges and connections end.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use clearway_http3::{BodyError, Code, Event, Response, SendError};
 
@@ -143,10 +145,19 @@ fn an_idle_connection_is_small() {
         respond(world, id, &Response::new(200), "x");
     });
     talk.settle();
-    for http in [talk.world.client.http(), talk.world.server.http()] {
+    // Longer than a connection waits before it rests.
+    talk.world.run_for(Duration::from_secs(3));
+    for end in [&mut talk.world.client, &mut talk.world.server] {
+        let (http, quic) = end.split();
+        assert!(quic.take_rested());
         http.release();
         let size = size_of::<clearway_http3::Connection>();
-        assert!(size <= 1536, "{size} bytes");
+        assert!(size <= 1_304, "{size} bytes");
         assert!(http.memory() <= 2_600, "{} bytes", http.memory());
+        // Six streams are open; keys and TLS are not in this.
+        let transport = quic.memory_by_part();
+        assert!(transport.streams <= 1_400, "{transport:?}");
+        let both = http.memory() + transport.total();
+        assert!(both <= 9_600, "{both} bytes: {transport:?}");
     }
 }

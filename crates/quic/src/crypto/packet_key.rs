@@ -131,7 +131,7 @@ impl quic::PacketKey for PacketKey {
             .map_err(|_| rustls::Error::DecryptError)
     }
 
-    /// Answers [`PacketKey::behind`]; there are no multipath packets to open.
+    /// Answers `PacketKey::behind`; there are no multipath packets to open.
     fn decrypt_in_place_for_path<'a>(
         &self,
         _path_id: u32,

@@ -2,6 +2,7 @@
 
 use super::recv::RecvHalf;
 use super::send::SendHalf;
+use crate::memory;
 
 /// Control frames a stream has to send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,6 +19,13 @@ impl Control {
     }
 }
 
+/// Both halves of a bidirectional stream.
+pub(super) type Pair = (SendHalf, RecvHalf);
+
+/// Room kept for bidirectional streams to come: about as many as are open at once
+/// by default. Requests that follow each other need no allocation for it.
+const SPARES: usize = 128;
+
 /// The halves of a stream by its kind (RFC 9000 §2.1). In a place of their own:
 /// unidirectional streams, of which HTTP/3 keeps six open for as long as a
 /// connection lives, take no room for a half they lack, and the table of streams
@@ -25,7 +33,7 @@ impl Control {
 #[derive(Debug)]
 pub(super) enum Halves {
     /// Of a bidirectional stream.
-    Both(Box<(SendHalf, RecvHalf)>),
+    Both(Box<Pair>),
     /// Of a unidirectional stream of ours.
     Send(Box<SendHalf>),
     /// Of a unidirectional stream of the peer's.
@@ -111,5 +119,44 @@ impl Stream {
             Halves::Send(half) => size_of_val(&**half),
             Halves::Recv(half) => size_of_val(&**half),
         }
+    }
+}
+
+/// The room of streams that are over.
+#[derive(Debug, Default)]
+#[expect(clippy::vec_box, reason = "what is kept is the allocations")]
+pub(super) struct Spares(Vec<Box<Pair>>);
+
+impl Spares {
+    /// Room with `pair` in it.
+    pub(super) fn take(&mut self, pair: Pair) -> Box<Pair> {
+        match self.0.pop() {
+            Some(mut room) => {
+                *room = pair;
+                room
+            }
+            None => Box::new(pair),
+        }
+    }
+
+    /// Keeps the room of a stream that is over, without what it buffered.
+    pub(super) fn put(&mut self, halves: Halves) {
+        if let Halves::Both(mut pair) = halves
+            && self.0.len() < SPARES
+        {
+            pair.0.let_go();
+            pair.1.let_go();
+            self.0.push(pair);
+        }
+    }
+
+    /// Bytes allocated.
+    pub(super) fn memory(&self) -> usize {
+        memory::list(&self.0) + self.0.len() * size_of::<Pair>()
+    }
+
+    /// Gives all of it back.
+    pub(super) fn release_memory(&mut self) {
+        self.0 = Vec::new();
     }
 }

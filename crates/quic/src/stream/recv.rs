@@ -79,6 +79,11 @@ impl RecvHalf {
         }
     }
 
+    /// Frees what it buffered; it is over.
+    pub(super) fn let_go(&mut self) {
+        self.assembler = Assembler::default();
+    }
+
     pub(super) const fn state(&self) -> RecvState {
         self.state
     }

@@ -75,6 +75,11 @@ impl SendHalf {
         }
     }
 
+    /// Frees what it buffered; it is over.
+    pub(super) fn let_go(&mut self) {
+        self.buffer = SendBuffer::new();
+    }
+
     pub(super) const fn state(&self) -> SendState {
         self.state
     }

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::concurrency::{LocalStreams, RemoteStreams};
 use super::event::{Events, StreamEvent, slot};
-use super::halves::{Control, Halves, Stream};
+use super::halves::{Control, Halves, Spares, Stream};
 use super::recv::{Received, RecvHalf};
 use super::send::SendHalf;
 use super::sending::{Before, Sending};
@@ -16,6 +16,10 @@ use super::{Config, Directionality, PeerLimits, StreamId};
 use crate::Role;
 use crate::memory;
 use crate::time::Instant;
+
+/// Streams below which those that end leave no room to those to come: the allocator
+/// has it at hand, and a connection that does little should hold little.
+const FEW: usize = 16;
 
 /// Streams for which the table never shrinks.
 const SMALL_TABLE: usize = 256;
@@ -52,6 +56,7 @@ pub struct Streams {
     pub(super) role: Role,
     pub(super) config: Config,
     pub(super) streams: FxHashMap<StreamId, Stream>,
+    spares: Spares,
     pub(super) local: [LocalStreams; 2],
     pub(super) remote: [RemoteStreams; 2],
     /// The peer's limits, once known.
@@ -84,6 +89,7 @@ impl Streams {
         Self {
             role,
             streams: FxHashMap::default(),
+            spares: Spares::default(),
             local: [LocalStreams::default(), LocalStreams::default()],
             remote: [
                 RemoteStreams::new(config.max_bidi_streams),
@@ -194,6 +200,7 @@ impl Streams {
             + self.receive_memory
             + memory::table(&self.streams)
             + self.streams.values().map(Stream::memory).sum::<usize>()
+            + self.spares.memory()
             + memory::set(&self.control)
             + memory::list(&self.hurried_streams)
             + self.events.memory()
@@ -248,7 +255,8 @@ impl Streams {
             RecvHalf::new(Window::new(size, max, self.now))
         };
         let halves = if both {
-            Halves::Both(Box::new((send(), recv())))
+            let pair = (send(), recv());
+            Halves::Both(self.spares.take(pair))
         } else if local {
             Halves::Send(Box::new(send()))
         } else {
@@ -399,6 +407,9 @@ impl Streams {
         if let Some(half) = stream.send() {
             self.sending.forget(half);
         }
+        if self.streams.len() >= FEW {
+            self.spares.put(stream.halves);
+        }
         self.give_back();
         if id.initiator() != self.role {
             self.remote[slot(id.directionality())].close();
@@ -418,6 +429,7 @@ impl Streams {
             }
         }
         self.streams.shrink_to_fit();
+        self.spares.release_memory();
         self.hurried_streams.shrink_to_fit();
         if self.control.is_empty() {
             // A tree that was emptied keeps a node.
