@@ -84,6 +84,38 @@ fn a_run_is_one_json_object_and_repeats() {
 }
 
 #[test]
+fn death_spiral_repeats_on_one_thread_and_on_two() {
+    let digests = |threads| {
+        let arguments = [
+            "lab",
+            "run",
+            "death_spiral",
+            "--controller",
+            "cubic",
+            "--seeds",
+            "2",
+            "--threads",
+            threads,
+            "--json",
+        ];
+        let output = clearway(&arguments);
+        assert!(output.status.success(), "{}", stderr(&output));
+        let rows = String::from_utf8(output.stdout).expect("UTF-8");
+        rows.lines()
+            .map(|row| {
+                let row: serde_json::Value = serde_json::from_str(row).expect("a row");
+                (row["seed"].to_string(), row["digest"].to_string())
+            })
+            .collect::<Vec<_>>()
+    };
+    let one = digests("1");
+    assert_eq!(one.len(), 4, "two seeds of two variants");
+    assert_ne!(one[0].1, one[1].1, "another seed is another run");
+    assert_eq!(one, digests("1"));
+    assert_eq!(one, digests("2"));
+}
+
+#[test]
 fn a_bar_that_is_missed_fails_and_says_how_to_see_it_again() {
     let (_, file) = small("bar", "1ms");
     let output = clearway(&[

@@ -25,7 +25,10 @@ Examples:
   clearway raw serve --listen 127.0.0.1:4433
 
   # with one of yours; clients have to prove their address, and may send early
-  clearway raw serve --listen [::]:4433 --cert chain.pem --key key.pem --retry --zero-rtt";
+  clearway raw serve --listen [::]:4433 --cert chain.pem --key key.pem --retry --zero-rtt
+
+  # a qlog file of each connection
+  QLOGDIR=/tmp clearway raw serve --listen 127.0.0.1:4433";
 
 const GET_EXAMPLES: &str = "\
 Examples:
