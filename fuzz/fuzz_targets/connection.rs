@@ -27,6 +27,11 @@ const MAX_DAMAGE: usize = 64;
 
 const TOTAL: usize = 40_000;
 
+/// Longest a run takes, in virtual time. An ACK that is held back until the
+/// client probes counts as a round trip of that length, and silence is called
+/// one only after three PTOs of it (RFC 9000 §10.1): minutes.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
 #[derive(arbitrary::Arbitrary, Clone, Copy, Debug)]
 enum Damage {
     Pass,
@@ -98,7 +103,7 @@ fn filter(
 fn transfer(world: &mut World, held: &Held) -> bool {
     let (mut asked, mut serving, mut written, mut read, mut ended) = (None, None, 0, 0, false);
     let mut turn = 0_u64;
-    world.run_until(Duration::from_secs(300), |world| {
+    world.run_until(PATIENCE, |world| {
         turn += 1;
         if turn % 4 == 0 {
             // Delivering may answer, which goes through the filter.

@@ -21,6 +21,8 @@ pub(crate) struct Timers {
     pub(crate) idle: Option<Instant>,
     /// The effective idle timeout, the smaller of both ends' (RFC 9000 §10.1).
     pub(crate) idle_timeout: Option<Duration>,
+    /// `idle` was put off already, to three PTOs of silence.
+    idle_put_off: bool,
     /// A PING is due then.
     pub(crate) keep_alive: Option<Instant>,
     /// The pacer opens then.
@@ -40,6 +42,7 @@ impl Timers {
         Self {
             idle: idle_timeout.map(|timeout| now + timeout),
             idle_timeout,
+            idle_put_off: false,
             keep_alive: None,
             pacing: None,
             rest: None,
@@ -74,6 +77,7 @@ impl Timers {
 
     fn restart_idle(&mut self, now: Instant) {
         self.idle = self.idle_timeout.map(|timeout| now + timeout);
+        self.idle_put_off = false;
     }
 }
 
@@ -173,19 +177,17 @@ impl Connection {
     }
 
     fn on_idle_timeout(&mut self, now: Instant) -> bool {
-        if self.timers.idle.is_none_or(|at| now < at) {
+        let Some(at) = self.timers.idle.filter(|&at| now >= at) else {
             return false;
-        }
+        };
         // RFC 9000 §10.1: at least three PTOs, so that a lost packet's probe
-        // can save the connection.
-        let floor = 3 * self.pto_of(self.paths.active_id());
+        // can save the connection. Of this silence only: the agreed timeout
+        // stays as it is.
         let timeout = self.timers.idle_timeout.unwrap_or_default();
-        if timeout < floor
-            && let Some(at) = self.timers.idle
-            && now < at + (floor - timeout)
-        {
-            self.timers.idle = Some(at + (floor - timeout));
-            self.timers.idle_timeout = Some(floor);
+        let until = at + (3 * self.pto_of(self.paths.active_id())).saturating_sub(timeout);
+        if !self.timers.idle_put_off && now < until {
+            self.timers.idle = Some(until);
+            self.timers.idle_put_off = true;
             return true;
         }
         // Silent: the peer has given up too, or will.
