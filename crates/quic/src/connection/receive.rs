@@ -165,6 +165,9 @@ impl Connection {
             // RFC 9000 §17.2: the fixed bit is set, unless we offered RFC 9287.
             return Err(dropped(DropReason::Malformed));
         }
+        if kind != PacketKind::OneRtt && !self.tls.is_from_peer(header.scid.cid(packet)) {
+            return Err(dropped(DropReason::Unexpected));
+        }
         if !self.can_open(kind) {
             let reason = self.keep_for_later(from, kind, packet);
             return Err(dropped(reason));

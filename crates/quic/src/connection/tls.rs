@@ -109,6 +109,14 @@ impl Tls {
         self.memory = Some(Box::new(memory));
     }
 
+    /// Whether a long header's Source Connection ID is the peer's. Its first
+    /// Initial chose it, and packets with another are not its own, however
+    /// authentic: Initial keys are anybody's (RFC 9000 §7.2). A server that
+    /// lost its state, say, answers a late copy of the first flight anew.
+    pub(super) fn is_from_peer(&self, source: Option<ConnectionId>) -> bool {
+        self.peer_cid.is_none() || source == self.peer_cid
+    }
+
     pub(crate) fn set_peer_cid(&mut self, cid: ConnectionId) {
         self.peer_cid = Some(cid);
     }

@@ -149,6 +149,72 @@ fn an_undersized_later_initial_is_dropped() {
     assert_eq!(after, before + 1, "1,200 are enough");
 }
 
+/// Whoever saw the client's first Initial can make Initial packets for both
+/// ends: those under another Source Connection ID are nobody's (RFC 9000 §7.2).
+#[test]
+fn another_source_connection_id_is_dropped() {
+    for (hostile, kind, wait) in [
+        (Role::Client, PacketKind::Initial, 6_000),
+        (Role::Client, PacketKind::Handshake, 11_000),
+        (Role::Server, PacketKind::Initial, 10_200),
+        (Role::Server, PacketKind::Handshake, 11_000),
+    ] {
+        let mut duel = Duel::begun(hostile, |_| {});
+        duel.world.run_for(Duration::from_micros(wait));
+        let now = duel.world.now;
+        let received = |duel: &mut Duel| duel.victim().stats(now).counters.packets_received;
+        let before = received(&mut duel);
+        duel.strike(&Forgery {
+            flip_source: 0xff,
+            ..Forgery::new(kind, &[0x01])
+        });
+        assert_eq!(received(&mut duel), before, "{hostile:?} {kind:?}");
+        duel.strike(&Forgery::new(kind, &[0x01]));
+        assert_eq!(received(&mut duel), before + 1, "{hostile:?} {kind:?}");
+    }
+}
+
+/// A server that forgot answers a late copy of the first flight as another
+/// connection, which is not the client's.
+#[test]
+fn a_server_that_begins_again_is_not_the_one_that_answered() {
+    let (mut world, flight) = caught(Role::Client);
+    let first = Arc::new(Mutex::new(None));
+    let sink = first.clone();
+    // Of the first server's answer one datagram arrives, without a ServerHello.
+    world.filter = Some(Box::new(move |direction, packet| {
+        let fresh = direction == Direction::Down && sink.lock().expect("one thread").is_none();
+        if fresh {
+            *sink.lock().expect("one thread") = Some(packet.clone());
+        }
+        fresh
+    }));
+    world.deliver(Direction::Up, flight[0].clone());
+    world.run_for(Duration::from_millis(20));
+    let now = world.now;
+    assert_eq!(
+        world
+            .client
+            .connection()
+            .stats(now)
+            .counters
+            .packets_received,
+        1
+    );
+    world.restart_server(77);
+    world.filter = None;
+    for packet in flight {
+        world.deliver(Direction::Up, packet);
+    }
+    world.run_for(Duration::from_secs(20));
+    assert_eq!(world.client.connection().error(), None);
+    world.run_for(Duration::from_secs(60));
+    assert_eq!(
+        world.client.connection().error(),
+        Some(&ConnectionError::IdleTimeout)
+    );
+}
+
 #[test]
 fn a_forged_retry() {
     let (mut world, flight) = caught(Role::Client);

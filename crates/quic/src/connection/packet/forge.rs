@@ -24,6 +24,9 @@ pub struct Forgery<'a> {
     pub skip: u64,
     /// Bits to invert in the first byte, before protection.
     pub flip: u8,
+    /// Bits to invert in the first byte of the Source Connection ID of a long
+    /// header, before protection.
+    pub flip_source: u8,
     /// PADDING is added until the packet has this many bytes.
     pub pad_to: usize,
 }
@@ -38,6 +41,7 @@ impl<'a> Forgery<'a> {
             payload,
             skip: 0,
             flip: 0,
+            flip_source: 0,
             pad_to,
         }
     }
@@ -68,6 +72,11 @@ impl Connection {
         let mut packet = vec![0; (HEADER_ROOM + payload.len() + TAG_LEN).max(forgery.pad_to)];
         let draft = self.write_header(kind, space, path, number, truncated, &mut packet);
         packet[0] ^= forgery.flip;
+        if kind != PacketKind::OneRtt {
+            // First byte, version, then both IDs behind their lengths.
+            let source_at = 7 + usize::from(packet[5]);
+            packet[source_at] ^= forgery.flip_source;
+        }
         let at = draft.at.payload_at;
         packet[at..at + payload.len()].copy_from_slice(payload);
         let used = at + payload.len() + TAG_LEN;
