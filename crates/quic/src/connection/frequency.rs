@@ -3,8 +3,15 @@
 //! A small window needs every second packet acknowledged, or growth stalls; a
 //! large one is as well served by an ACK for every 32nd part of it, at a
 //! fraction of the cost to both ends.
+//!
+//! Where something queues, four a window do: if it is the ACKs themselves that
+//! fill a narrow way back, their pace is what the window is worth, and asking
+//! for fewer is the only way to more. A queue of data tells the same and is
+//! harmed by neither.
 
 use core::time::Duration;
+
+use clearway_recovery::rtt::Rtt;
 
 use super::Connection;
 use super::life::Handshake;
@@ -12,6 +19,15 @@ use crate::wire::Frame;
 
 /// ACKs we want per window.
 const ACKS_PER_WINDOW: u64 = 32;
+
+/// The same on a path with a queue.
+const ACKS_PER_QUEUED_WINDOW: u64 = 4;
+
+/// Quarters of the least RTT above which a path has a queue …
+const QUEUED_ABOVE: u32 = 8;
+
+/// … and below which it no longer has: fewer ACKs shrink their own queue.
+const QUEUED_BELOW: u32 = 5;
 
 /// Most ack-eliciting packets that may wait for an ACK.
 const MAX_THRESHOLD: u64 = 32;
@@ -25,6 +41,8 @@ pub(crate) struct AckFrequencyRequest {
     pub(crate) sequence: u64,
     /// Ack-eliciting packets that may go without an ACK.
     threshold: u64,
+    /// The path had a queue.
+    queued: bool,
     max_ack_delay: Duration,
     /// Out-of-order distance that asks for an ACK at once.
     reordering: u64,
@@ -41,6 +59,13 @@ impl AckFrequencyRequest {
     }
 }
 
+/// Whether packets or their ACKs wait on the path, as far as its RTT tells.
+fn is_queued(rtt: &Rtt, before: bool) -> bool {
+    let quarters = if before { QUEUED_BELOW } else { QUEUED_ABOVE };
+    rtt.min()
+        .is_some_and(|least| rtt.smoothed() * 4 > least * quarters)
+}
+
 impl Connection {
     /// Asks anew when the window has halved or doubled since the last request.
     pub(crate) fn ask_ack_frequency(&mut self) {
@@ -55,8 +80,14 @@ impl Connection {
         };
         let path = self.active_recovery();
         let packets = path.window() / path.mds().max(1);
-        let threshold = (packets / ACKS_PER_WINDOW).clamp(DEFAULT_THRESHOLD, MAX_THRESHOLD);
         let last = self.control.ack_frequency;
+        let queued = is_queued(path.rtt(), last.is_some_and(|request| request.queued));
+        let acks = if queued {
+            ACKS_PER_QUEUED_WINDOW
+        } else {
+            ACKS_PER_WINDOW
+        };
+        let threshold = (packets / acks).clamp(DEFAULT_THRESHOLD, MAX_THRESHOLD);
         let before = last.map_or(DEFAULT_THRESHOLD, |request| request.threshold);
         if threshold < 2 * before && 2 * threshold > before {
             return;
@@ -67,6 +98,7 @@ impl Connection {
         self.control.ack_frequency = Some(AckFrequencyRequest {
             sequence: last.map_or(0, |request| request.sequence + 1),
             threshold,
+            queued,
             max_ack_delay,
             reordering: path.packet_threshold().min(3),
         });
