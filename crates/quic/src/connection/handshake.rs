@@ -207,7 +207,6 @@ impl Connection {
             self.confirm(now);
         }
         self.sync_recovery(now);
-        self.retry_undecryptable(now);
         Ok(())
     }
 

@@ -146,7 +146,7 @@ pub struct Connection {
     events: VecDeque<Event>,
     endpoint_events: VecDeque<EndpointEvent>,
     /// Packets whose keys don't exist yet, bounded (RFC 9001 §5.7).
-    undecryptable: Vec<(Received, Vec<u8>)>,
+    undecryptable: Vec<receive::Undecryptable>,
     counters: stats::Counters,
     trace: trace::Trace,
     generator: Box<dyn CidGenerator>,
