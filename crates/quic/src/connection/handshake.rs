@@ -349,16 +349,7 @@ impl Connection {
         self.tls.token = token.to_vec();
         self.remote_cids.replace_first(scid);
         self.keys.initial = Some(Box::new(initial_keys(&scid, Role::Client)));
-        let mut outcome = core::mem::take(&mut self.outcome);
-        self.recovery.on_retry(now, &mut outcome);
-        for lost in outcome.lost.drain(..) {
-            self.trace_lost(now, &lost);
-            for frame in lost.content {
-                self.on_frame_lost(lost.space, &frame);
-            }
-        }
-        outcome.clear();
-        self.outcome = outcome;
+        self.withdraw(now, |recovery, outcome| recovery.on_retry(now, outcome));
         self.space(Space::Initial).crypto.resend_all();
         Ok(())
     }
