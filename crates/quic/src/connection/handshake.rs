@@ -6,6 +6,7 @@ use core::time::Duration;
 use clearway_recovery::{PtoContext, Space};
 
 use super::life::{ConnectionError, Handshake};
+use super::peer::Peer;
 use super::{Connection, EndpointEvent, Event};
 use crate::cid::ConnectionId;
 use crate::crypto::retry::retry_is_genuine;
@@ -179,7 +180,7 @@ impl Connection {
         self.datagrams_out
             .set_peer_limit(peer.max_datagram_frame_size);
         let max_payload = peer.max_udp_payload_size;
-        self.tls.peer = Some(Box::new(peer));
+        self.tls.peer = Some(Peer::new(&peer));
         for path in self.paths.iter_mut() {
             path.mtu.set_peer_limit(max_payload);
         }
@@ -241,7 +242,7 @@ impl Connection {
         outcome.clear();
         self.outcome = outcome;
         self.streams.on_zero_rtt_rejected();
-        if let Some(peer) = &self.tls.peer {
+        if let Some(peer) = &self.peer_transport_parameters() {
             self.streams.set_peer_limits(limits_of(peer));
         }
         self.events.push_back(Event::ZeroRttRejected);
@@ -383,7 +384,7 @@ impl Connection {
 
     pub(crate) fn peer_max_ack_delay(&self) -> Duration {
         match (&self.tls.peer, self.handshake) {
-            (Some(peer), Handshake::Confirmed) => Duration::from_millis(peer.max_ack_delay),
+            (Some(peer), Handshake::Confirmed) => peer.max_ack_delay(),
             _ => Duration::ZERO,
         }
     }
