@@ -14,7 +14,8 @@ use clearway_quic::stream::{Directionality, StreamEvent, StreamId};
 use rustc_hash::FxHashMap;
 
 use super::bells::Bells;
-use crate::http::layer::{Arrived, Layer, View};
+use crate::http::layer::{Layer, View};
+use crate::http::work::Arrived;
 use crate::shard::Link;
 
 /// What any number of tasks may wait for. Whoever wakes tries again.

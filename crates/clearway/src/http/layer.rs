@@ -13,10 +13,10 @@ use clearway_http3::{Code, Config, Event, Request, Response, SendError};
 use clearway_quic::Instant;
 use clearway_quic::connection::{self as quic, ConnectionError};
 use clearway_quic::stream::{StreamEvent, StreamId};
-use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::early::Memory;
 use super::error::Error;
+use super::work::{Arrived, Exchange, Fate, Work};
 use crate::connection::{Signal, Wakes};
 
 /// HTTP/3's state of one connection, and who waits for what of it.
@@ -31,70 +31,6 @@ pub(crate) struct Layer {
     memory: Option<Box<Memory>>,
     /// Early data may be sent under the server's remembered settings (client).
     remembers: bool,
-}
-
-/// What there is to do, and for whom.
-#[derive(Debug, Default)]
-struct Work {
-    /// Requests that no task has taken yet (server).
-    arrived: VecDeque<Arrived>,
-    /// Exchanges that somebody holds.
-    exchanges: FxHashMap<StreamId, Exchange>,
-    /// Finished by us, not yet acknowledged by the peer.
-    undelivered: FxHashSet<StreamId>,
-}
-
-impl Work {
-    fn is_done(&self) -> bool {
-        self.arrived.is_empty() && self.exchanges.is_empty() && self.undelivered.is_empty()
-    }
-
-    fn shrink_to_fit(&mut self) {
-        self.arrived.shrink_to_fit();
-        self.exchanges.shrink_to_fit();
-        self.undelivered.shrink_to_fit();
-    }
-}
-
-/// A request that arrived.
-#[derive(Debug)]
-pub(crate) struct Arrived {
-    pub(crate) id: StreamId,
-    pub(crate) head: Request,
-    /// No body follows.
-    pub(crate) end: bool,
-    /// It came before the handshake was complete.
-    pub(crate) early: bool,
-}
-
-/// One request and its response, while somebody holds it.
-#[derive(Debug, Default)]
-struct Exchange {
-    reader: Option<Waker>,
-    writer: Option<Waker>,
-    /// The response, until it is taken (client), and whether it has no body.
-    response: Option<(Response, bool)>,
-    informational: VecDeque<Response>,
-    fate: Option<Fate>,
-    stopped: Option<Code>,
-}
-
-/// How an exchange ended before its time.
-#[derive(Clone, Copy, Debug)]
-enum Fate {
-    Reset(Code),
-    Failed(protocol::StreamError),
-    Rejected,
-}
-
-impl From<Fate> for Error {
-    fn from(fate: Fate) -> Self {
-        match fate {
-            Fate::Reset(code) => Self::Reset(code),
-            Fate::Failed(error) => Self::Malformed(error),
-            Fate::Rejected => Self::Rejected,
-        }
-    }
 }
 
 impl Layer {
