@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use clearway_quic::Instant;
@@ -12,9 +12,10 @@ use clearway_quic::connection::{Connection, ConnectionError, Event};
 use clearway_quic::endpoint::Handle;
 use clearway_quic::stream::{Directionality, StreamEvent, StreamId};
 use rustc_hash::FxHashMap;
-use tokio::sync::Notify;
 
-use crate::http::layer::{Arrived, Layer, View};
+use super::bells::Bells;
+use crate::http::layer::{Layer, View};
+use crate::http::work::Arrived;
 use crate::shard::Link;
 
 /// What any number of tasks may wait for. Whoever wakes tries again.
@@ -44,8 +45,6 @@ pub(crate) enum Signal {
     /// No HTTP request is under way or undelivered.
     HttpIdle,
 }
-
-const SIGNALS: usize = 11;
 
 /// Who has to be woken; done after the lock is released, so that the woken find
 /// it free.
@@ -79,13 +78,11 @@ impl Wakes {
         if signals | relays == 0 && self.wakers.is_empty() {
             return;
         }
-        for (index, signal) in shared.signals.iter().enumerate() {
-            // Nobody has ever waited for one that was not made.
-            let Some(signal) = signal.get() else { continue };
-            if signals & 1 << index != 0 {
-                signal.notify_waiters();
-            } else if relays & 1 << index != 0 {
-                signal.notify_one();
+        for (signal, bell) in shared.bells.iter() {
+            if signals & 1 << signal as u8 != 0 {
+                bell.notify_waiters();
+            } else if relays & 1 << signal as u8 != 0 {
+                bell.notify_one();
             }
         }
         self.wakers.drain(..).for_each(Waker::wake);
@@ -270,9 +267,7 @@ impl State {
 #[derive(Debug)]
 pub(crate) struct Shared {
     state: Mutex<State>,
-    /// Those that somebody has waited for: most are never waited for, and
-    /// there are many connections.
-    signals: [OnceLock<Box<Notify>>; SIGNALS],
+    bells: Bells,
     pub(crate) link: Arc<Link>,
     pub(crate) handle: Handle,
     /// On the shard's dirty list.
@@ -299,7 +294,7 @@ impl Shared {
                 orphaned: false,
                 link: link.clone(),
             }),
-            signals: [const { OnceLock::new() }; SIGNALS],
+            bells: Bells::default(),
             link,
             handle,
             dirty: AtomicBool::new(false),
@@ -370,8 +365,7 @@ impl Shared {
             }
             // Made before the attempt under the lock that follows, so whoever
             // changes the state after it finds it.
-            let signal = self.signals[signal as usize].get_or_init(Box::default);
-            let mut notified = pin!(signal.notified());
+            let mut notified = pin!(self.bells.of(signal).notified());
             notified.as_mut().enable();
             // What came before `enable` is not told again.
             if let Some(value) = attempt(&mut self.lock()) {
@@ -384,8 +378,8 @@ impl Shared {
     /// Whoever waits next for `signal` may try: to be served, or to meet the
     /// limit, without which nobody hears when it is raised.
     pub(crate) fn pass_on(&self, signal: Signal) {
-        if let Some(signal) = self.signals[signal as usize].get() {
-            signal.notify_one();
+        if let Some((_, bell)) = self.bells.iter().find(|(other, _)| *other == signal) {
+            bell.notify_one();
         }
     }
 
