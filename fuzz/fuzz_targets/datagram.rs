@@ -60,7 +60,12 @@ fn numbered(header: &PartialHeader, packet: &[u8]) {
     if let Some(open) = OpenHeader::read(packet, header.number_at) {
         assert!(open.header_len <= header.number_at + 4);
         let _ = open.check_reserved();
-        for largest in [None, Some(0), Some(u64::from(u32::MAX)), Some((1 << 62) - 1)] {
+        for largest in [
+            None,
+            Some(0),
+            Some(u64::from(u32::MAX)),
+            Some((1 << 62) - 1),
+        ] {
             assert!(open.number.recover(largest) < 1 << 62);
         }
     }

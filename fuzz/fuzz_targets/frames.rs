@@ -62,7 +62,10 @@ fn written_back(frame: &Frame<'_>) {
     let mut w = Writer::new(&mut buffer);
     frame.encode(&mut w);
     assert_eq!(w.remaining(), 0, "size() of {frame:?}");
-    let again = Frames::new(&buffer).next().expect("a frame").expect("valid");
+    let again = Frames::new(&buffer)
+        .next()
+        .expect("a frame")
+        .expect("valid");
     assert_eq!(again.frame_type(), frame.frame_type());
     if let (Frame::Ack(again), Frame::Ack(first)) = (&again, frame) {
         assert!(again.ranges().eq(first.ranges()));

@@ -25,7 +25,10 @@ fuzz_target!(|input: (&[u8], u8)| {
         let again = datagram::decode(datagram::encode(stream, &payload));
         assert_eq!(again, Ok((stream, payload)));
     }
-    assert_eq!(capsules(bytes, usize::MAX), capsules(bytes, usize::from(cut).max(1)));
+    assert_eq!(
+        capsules(bytes, usize::MAX),
+        capsules(bytes, usize::from(cut).max(1))
+    );
 });
 
 fn settings(bytes: &[u8]) {

@@ -36,6 +36,10 @@ fn round_trip<T: FromStr + Display + PartialEq + Debug>(text: &str) -> Option<T>
     let value: T = text.parse().ok()?;
     let printed = value.to_string();
     let again = printed.parse::<T>();
-    assert_eq!(again.ok().as_ref(), Some(&value), "{text:?} printed {printed:?}");
+    assert_eq!(
+        again.ok().as_ref(),
+        Some(&value),
+        "{text:?} printed {printed:?}"
+    );
     Some(value)
 }

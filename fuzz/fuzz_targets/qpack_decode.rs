@@ -29,7 +29,9 @@ fuzz_target!(|input: (u16, Vec<Input<'_>>)| {
     let (capacity, inputs) = input;
     let mut decoder = Decoder::new(capacity.into(), MAX_BLOCKED);
     let mut encoder = Encoder::new(usize::from(capacity));
-    encoder.set_peer_limits(capacity.into(), MAX_BLOCKED).expect("the first");
+    encoder
+        .set_peer_limits(capacity.into(), MAX_BLOCKED)
+        .expect("the first");
     let mut kept = 0;
     for input in inputs {
         match input {
@@ -68,7 +70,11 @@ fuzz_target!(|input: (u16, Vec<Input<'_>>)| {
         assert!(decoder.blocked_streams() <= MAX_BLOCKED);
         let bound = FIXED_MEMORY + MEMORY_PER_CAPACITY * usize::from(capacity);
         assert!(decoder.memory() <= bound + kept, "{}", decoder.memory());
-        assert!(encoder.memory() <= bound + (1 << 20), "{}", encoder.memory());
+        assert!(
+            encoder.memory() <= bound + (1 << 20),
+            "{}",
+            encoder.memory()
+        );
     }
     decoder.instructions();
 });

@@ -44,7 +44,10 @@ fuzz_target!(|input: (u16, u16, u8, Vec<Step<'_>>)| {
         coming: BTreeMap::new(),
         blocked: BTreeMap::new(),
     };
-    world.encoder.set_peer_limits(capacity.into(), blocked_limit).expect("the first");
+    world
+        .encoder
+        .set_peer_limits(capacity.into(), blocked_limit)
+        .expect("the first");
     let mut last = Vec::new();
     for step in steps {
         match step {
@@ -63,7 +66,11 @@ fuzz_target!(|input: (u16, u16, u8, Vec<Step<'_>>)| {
 
 fn owned(field: &(&[u8], &[u8], bool)) -> Field {
     let (name, value, sensitive) = *field;
-    Field { name: Bytes::copy_from_slice(name), value: Bytes::copy_from_slice(value), sensitive }
+    Field {
+        name: Bytes::copy_from_slice(name),
+        value: Bytes::copy_from_slice(value),
+        sensitive,
+    }
 }
 
 impl World {
@@ -71,9 +78,13 @@ impl World {
         let stream = stream.into();
         let mut section = Vec::new();
         let lines = fields.iter().map(Field::as_ref);
-        self.encoder.encode(stream, lines.collect::<Vec<FieldRef<'_>>>(), &mut section);
+        self.encoder
+            .encode(stream, lines.collect::<Vec<FieldRef<'_>>>(), &mut section);
         self.inserting.extend(self.encoder.instructions().split());
-        self.coming.entry(stream).or_default().push_back((section.into(), fields.to_vec()));
+        self.coming
+            .entry(stream)
+            .or_default()
+            .push_back((section.into(), fields.to_vec()));
     }
 
     fn insert(&mut self, len: usize) {
@@ -81,7 +92,11 @@ impl World {
         let bytes: Vec<u8> = self.inserting.drain(..len).collect();
         self.decoder.on_encoder_stream(&bytes).expect("our own");
         while let Some(stream) = self.decoder.unblocked() {
-            let decoded = self.decoder.resume(stream).expect("our own").expect("it was named");
+            let decoded = self
+                .decoder
+                .resume(stream)
+                .expect("our own")
+                .expect("it was named");
             let waiting = self.blocked.get_mut(&stream).expect("it was blocked");
             same(decoded, &waiting.pop_front().expect("a section was kept"));
             if waiting.is_empty() {
@@ -95,7 +110,11 @@ impl World {
         else {
             return;
         };
-        match self.decoder.decode(stream, section, 1 << 32).expect("our own") {
+        match self
+            .decoder
+            .decode(stream, section, 1 << 32)
+            .expect("our own")
+        {
             Decoded::Blocked => self.blocked.entry(stream).or_default().push_back(fields),
             decoded @ (Decoded::Fields(_) | Decoded::TooLarge) => {
                 assert!(!self.blocked.contains_key(&stream), "it overtook another");
@@ -106,7 +125,8 @@ impl World {
     }
 
     fn acknowledge(&mut self, len: usize) {
-        self.acknowledging.extend(self.decoder.instructions().split());
+        self.acknowledging
+            .extend(self.decoder.instructions().split());
         let len = len.min(self.acknowledging.len());
         let bytes: Vec<u8> = self.acknowledging.drain(..len).collect();
         self.encoder.on_decoder_stream(&bytes).expect("our own");
@@ -115,7 +135,11 @@ impl World {
     fn finish(mut self) {
         self.insert(usize::MAX);
         for stream in 0..=255 {
-            while self.coming.get(&stream).is_some_and(|waiting| !waiting.is_empty()) {
+            while self
+                .coming
+                .get(&stream)
+                .is_some_and(|waiting| !waiting.is_empty())
+            {
                 self.arrive(stream);
             }
         }

@@ -61,5 +61,7 @@ fuzz_target!(|steps: Vec<Step>| {
 
 /// Below it everything counts as seen and is not taken in again.
 fn floor(set: &RangeSet) -> u64 {
-    (0..=256).find(|&n| !set.is_seen(n) || set.contains(n)).unwrap_or(257)
+    (0..=256)
+        .find(|&n| !set.is_seen(n) || set.contains(n))
+        .unwrap_or(257)
 }

@@ -6,12 +6,14 @@
 //! cargo run --release -p clearway --example idle -- 10000 --http3
 //! ```
 //!
-//! Over HTTP/3 every connection has answered a request before it went idle.
+//! Over HTTP/3 every connection has answered a request before it went idle. At the
+//! end all must be open at both ends still: a run that outlasts the idle timeout
+//! fails.
 
 use std::error::Error;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use axum::Router;
@@ -46,42 +48,84 @@ fn server_config() -> Result<ServerConfig, Box<dyn Error>> {
 async fn serve() -> Result<(), Box<dyn Error>> {
     let server = Endpoint::server("127.0.0.1:0".parse()?, server_config()?.alpn(["idle"]))?;
     println!("{}", server.local_addr());
+    tell(server.clone());
     let stay = async |connection: Connection| drop(connection.closed().await);
     server.serve(stay).await;
     Ok(())
+}
+
+/// Tells how many connections are open whenever a line comes in.
+fn tell(server: Endpoint) {
+    std::thread::spawn(move || {
+        for _ in std::io::stdin().lines().map_while(Result::ok) {
+            println!("{}", server.open_connections());
+        }
+    });
 }
 
 async fn serve_http3() -> Result<(), Box<dyn Error>> {
     // At every address of the loopback network.
     let server = Server::bind("0.0.0.0:0".parse()?, server_config()?)?;
     println!("127.0.0.1:{}", server.local_addr().port());
+    tell(server.endpoint().clone());
     let router = Router::new().route("/", get(async || "hello"));
     server.serve(router).await;
     Ok(())
 }
 
 async fn measure(count: usize, http3: bool) -> Result<(), Box<dyn Error>> {
-    let mut server = Command::new(std::env::current_exe()?)
-        .arg("serve")
-        .args(http3.then_some("--http3"))
-        .stdout(Stdio::piped())
-        .spawn()?;
-    let mut line = String::new();
-    let stdout = server.stdout.take().ok_or("the server has no output")?;
-    BufReader::new(stdout).read_line(&mut line)?;
-    let address: SocketAddr = line.trim().parse()?;
+    let mut server = ServerProcess::start(http3)?;
     let config = ClientConfig::dangerous_accept_any_certificate();
     let result = if http3 {
         let crowd = Crowd::Http3(0, Client::bind("0.0.0.0:0".parse()?, config)?);
-        open(crowd, address, count, server.id()).await
+        open(crowd, count, &mut server).await
     } else {
         let client = Endpoint::client("127.0.0.1:0".parse()?, config.alpn(["idle"]))?;
         let crowd = Crowd::Bare(Vec::new(), client);
-        open(crowd, address, count, server.id()).await
+        open(crowd, count, &mut server).await
     };
-    server.kill()?;
-    server.wait()?;
+    server.process.kill()?;
+    server.process.wait()?;
     result
+}
+
+/// The server, so that its memory is its own.
+struct ServerProcess {
+    process: Child,
+    says: BufReader<ChildStdout>,
+    address: SocketAddr,
+}
+
+impl ServerProcess {
+    fn start(http3: bool) -> Result<Self, Box<dyn Error>> {
+        let mut process = Command::new(std::env::current_exe()?)
+            .arg("serve")
+            .args(http3.then_some("--http3"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let stdout = process.stdout.take().ok_or("the server has no output")?;
+        let mut says = BufReader::new(stdout);
+        let mut line = String::new();
+        says.read_line(&mut line)?;
+        Ok(Self {
+            process,
+            says,
+            address: line.trim().parse()?,
+        })
+    }
+
+    fn open_connections(&mut self) -> Result<usize, Box<dyn Error>> {
+        let stdin = self.process.stdin.as_mut();
+        stdin.ok_or("the server has no input")?.write_all(b"\n")?;
+        let mut line = String::new();
+        self.says.read_line(&mut line)?;
+        Ok(line.trim().parse()?)
+    }
+
+    fn resident(&self) -> Result<u64, Box<dyn Error>> {
+        resident(self.process.id())
+    }
 }
 
 /// Connections that are kept, all from one socket.
@@ -94,14 +138,23 @@ enum Crowd {
 
 async fn open(
     mut crowd: Crowd,
-    address: SocketAddr,
     count: usize,
-    server: u32,
+    server: &mut ServerProcess,
 ) -> Result<(), Box<dyn Error>> {
-    crowd.grow(address, WARM_UP).await?;
-    let before = (resident(server)?, resident(std::process::id())?);
-    crowd.grow(address, count).await?;
-    let after = (resident(server)?, resident(std::process::id())?);
+    crowd.grow(server.address, WARM_UP).await?;
+    let before = (server.resident()?, resident(std::process::id())?);
+    crowd.grow(server.address, count).await?;
+    let after = (server.resident()?, resident(std::process::id())?);
+    let alive = (server.open_connections()?, crowd.alive());
+    if alive != (crowd.len(), crowd.len()) {
+        let (there, here) = alive;
+        let all = crowd.len();
+        return Err(format!(
+            "of {all} connections {there} are open at the server and {here} at the client: \
+             the run has outlasted the idle timeout"
+        )
+        .into());
+    }
     let each =
         |before: u64, after: u64| after.saturating_sub(before) as f64 / 1024.0 / count as f64;
     println!(
@@ -117,6 +170,17 @@ impl Crowd {
         match self {
             Self::Bare(kept, _) => kept.len(),
             Self::Http3(kept, _) => *kept,
+        }
+    }
+
+    /// Those that have not ended.
+    fn alive(&self) -> usize {
+        match self {
+            Self::Bare(kept, _) => {
+                let open = kept.iter().filter(|kept| kept.close_reason().is_none());
+                open.count()
+            }
+            Self::Http3(_, client) => client.endpoint().open_connections(),
         }
     }
 

@@ -3,6 +3,8 @@
 //!
 //! `cargo run --example streaming`
 
+mod site;
+
 use std::error::Error;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -12,10 +14,10 @@ use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
 use bytes::Bytes;
-use clearway::http::{BoxError, Client, Server};
-use clearway::{ClientConfig, DevelopmentIdentity, ServerConfig};
+use clearway::http::BoxError;
 use http_body::Frame;
 use http_body_util::StreamBody;
+use site::Site;
 use tokio::sync::mpsc;
 
 /// A body fed through a channel by a task that ends with its reader.
@@ -49,19 +51,11 @@ impl<T> futures_core::Stream for Pieces<T> {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let identity = DevelopmentIdentity::generate(["localhost"])?;
-    let config = ServerConfig::with_identity(identity.certificate_pem(), identity.key_pem())?;
-    let server = Server::bind("127.0.0.1:0".parse()?, config)?;
-    let url = format!("https://localhost:{}/ticks", server.local_addr().port());
     let (gone, mut hears) = mpsc::unbounded_channel();
     let router = Router::new().route("/ticks", get(move || async move { ticks(gone) }));
-    let serving = tokio::spawn({
-        let server = server.clone();
-        async move { server.serve(router).await }
-    });
+    let site = Site::open(router)?;
 
-    let client = Client::new(ClientConfig::with_roots(identity.certificate_pem())?)?;
-    let mut response = client.get(&url).await?;
+    let mut response = site.client.get(&format!("{}/ticks", site.url)).await?;
     for _ in 0..5 {
         let piece = response.body_mut().chunk().await?.ok_or("an early end")?;
         print!("{}", String::from_utf8_lossy(&piece));
@@ -71,7 +65,5 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let ticks = hears.recv().await.ok_or("the server never heard")?;
     println!("the server stopped before tick {ticks}");
 
-    server.shutdown(Duration::from_secs(5)).await;
-    serving.await?;
-    Ok(())
+    site.close().await
 }

@@ -3,21 +3,21 @@
 //!
 //! `cargo run --example trailers`
 
+mod site;
+
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::error::Error;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
 use bytes::Bytes;
-use clearway::http::{Client, Server};
-use clearway::{ClientConfig, DevelopmentIdentity, ServerConfig};
 use http::{HeaderMap, Response};
 use http_body::Frame;
+use site::Site;
 
 /// Adler-32 (RFC 1950 §8.2).
 fn checksum(sum: u32, data: &[u8]) -> u32 {
@@ -71,17 +71,8 @@ async fn summed() -> Response<Body> {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let identity = DevelopmentIdentity::generate(["localhost"])?;
-    let config = ServerConfig::with_identity(identity.certificate_pem(), identity.key_pem())?;
-    let server = Server::bind("127.0.0.1:0".parse()?, config)?;
-    let url = format!("https://localhost:{}/", server.local_addr().port());
-    let serving = tokio::spawn({
-        let server = server.clone();
-        async move { server.serve(Router::new().route("/", get(summed))).await }
-    });
-
-    let client = Client::new(ClientConfig::with_roots(identity.certificate_pem())?)?;
-    let mut response = client.get(&url).await?;
+    let site = Site::open(Router::new().route("/", get(summed)))?;
+    let mut response = site.client.get(&site.url).await?;
     let mut sum = 1;
     while let Some(piece) = response.body_mut().chunk().await? {
         sum = checksum(sum, &piece);
@@ -93,7 +84,5 @@ async fn main() -> Result<(), Box<dyn Error>> {
     );
     assert_eq!(trailers["x-checksum"], sum.to_string().as_str());
 
-    server.shutdown(Duration::from_secs(5)).await;
-    serving.await?;
-    Ok(())
+    site.close().await
 }

@@ -3,19 +3,20 @@
 //!
 //! `cargo run --example uploads`
 
+mod site;
+
 use std::error::Error;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Request;
 use axum::routing::put;
 use bytes::Bytes;
-use clearway::http::{BoxError, Client, Server};
-use clearway::{ClientConfig, DevelopmentIdentity, ServerConfig};
+use clearway::http::BoxError;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
+use site::Site;
 
 const PIECES: u64 = 640;
 const PIECE: usize = 100_000;
@@ -62,26 +63,16 @@ async fn count(request: Request) -> Result<String, String> {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let identity = DevelopmentIdentity::generate(["localhost"])?;
-    let config = ServerConfig::with_identity(identity.certificate_pem(), identity.key_pem())?;
-    let server = Server::bind("127.0.0.1:0".parse()?, config)?;
-    let url = format!("https://localhost:{}/", server.local_addr().port());
-    let serving = tokio::spawn({
-        let server = server.clone();
-        async move { server.serve(Router::new().route("/", put(count))).await }
-    });
-
-    let client = Client::new(ClientConfig::with_roots(identity.certificate_pem())?)?;
+    let site = Site::open(Router::new().route("/", put(count)))?;
     let body = Made {
         piece: vec![7; PIECE].into(),
         left: PIECES,
     };
-    let mut response = client.request(http::Request::put(url).body(body)?).await?;
+    let request = http::Request::put(&site.url).body(body)?;
+    let mut response = site.client.request(request).await?;
     let answer = response.body_mut().text(1_000).await?;
     println!("the server got {answer}");
     assert!(answer.starts_with("64000000 bytes"));
 
-    server.shutdown(Duration::from_secs(5)).await;
-    serving.await?;
-    Ok(())
+    site.close().await
 }

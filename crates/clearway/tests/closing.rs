@@ -55,16 +55,11 @@ async fn the_reason_survives_the_handles_that_are_dropped_behind_it() {
         assert_eq!(error, expected);
     };
     for _ in 0..10 {
-        let Pair {
-            server,
-            client,
-            near,
-            far,
-        } = Pair::new().await;
-        client.close(7, b"gone");
-        drop((near, client));
-        gone(far.closed().await);
-        drop(server);
+        let pair = Pair::new().await;
+        pair.client.close(7, b"gone");
+        drop((pair.near, pair.client));
+        gone(pair.far.closed().await);
+        drop(pair.server);
 
         let pair = Pair::new().await;
         pair.server.close(7, b"gone");
@@ -155,31 +150,26 @@ async fn data_before_the_close_is_not_lost() {
 /// Finish, drop everything, and the peer has it all; then the connection closes.
 #[tokio::test]
 async fn the_last_handle_closes_after_delivery() {
-    let Pair {
-        server: _server,
-        client,
-        near,
-        far,
-    } = Pair::new().await;
+    let pair = Pair::new().await;
     let content = pattern(1, 2 << 20);
     let sent = content.clone();
     tokio::spawn(async move {
-        let mut send = near.open_uni().await.unwrap();
-        drop(near);
+        let mut send = pair.near.open_uni().await.unwrap();
+        drop(pair.near);
         send.write_all(&sent).await.unwrap();
         send.finish().unwrap();
     });
-    let mut recv = far.accept_uni().await.unwrap();
+    let mut recv = pair.far.accept_uni().await.unwrap();
     assert!(recv.read_to_end(4 << 20).await.unwrap() == content);
     assert_eq!(
-        far.closed().await,
+        pair.far.closed().await,
         ConnectionError::PeerApplication {
             code: 0,
             reason: Vec::new()
         }
     );
-    client.wait_idle().await;
-    assert_eq!(client.open_connections(), 0);
+    pair.client.wait_idle().await;
+    assert_eq!(pair.client.open_connections(), 0);
 }
 
 #[tokio::test]
@@ -223,17 +213,12 @@ async fn graceful_shutdown() {
 
 #[tokio::test]
 async fn connections_outlive_their_endpoints_handle() {
-    let Pair {
-        server,
-        client,
-        near,
-        far,
-    } = Pair::new().await;
-    drop((server, client));
-    let mut send = near.open_uni().await.unwrap();
+    let pair = Pair::new().await;
+    drop((pair.server, pair.client));
+    let mut send = pair.near.open_uni().await.unwrap();
     send.write_all(b"still here").await.unwrap();
     send.finish().unwrap();
-    let mut recv = far.accept_uni().await.unwrap();
+    let mut recv = pair.far.accept_uni().await.unwrap();
     assert_eq!(recv.read_to_end(100).await.unwrap(), b"still here");
 }
 

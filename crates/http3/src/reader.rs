@@ -151,6 +151,11 @@ impl FrameReader {
         }
     }
 
+    /// Whether it holds nothing: a new one would go on as well.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.ahead.is_empty() && self.skipped == 0 && self.is_between()
+    }
+
     /// Bytes held.
     pub(crate) fn memory(&self) -> usize {
         let gathered = match &self.at {

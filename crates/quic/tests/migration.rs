@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use clearway_links::{Direction, Packet};
-use clearway_quic::stream::{Directionality, ReadError, StreamId, WriteError};
+use clearway_quic::stream::{ReadError, StreamId, WriteError};
 use common::{Setup, World, path};
 
 /// Round trips at a new address until content flows again: one for the
@@ -42,11 +42,7 @@ fn download(world: &mut World, id: StreamId, read: &mut usize, total: usize, lim
 fn another_port_of_the_same_host_costs_two_round_trips_and_no_probe_timeout() {
     let mut world = World::new(Setup::new(), path("rate=100M delay=5ms queue=250", 1), 1);
     world.handshake();
-    let client = world.client.connection();
-    let id = client
-        .open(Directionality::Bidirectional)
-        .expect("a stream");
-    client.write(id, b"go").expect("writes");
+    let id = world.ask();
     let mut read = 0;
     download(&mut world, id, &mut read, 200_000, Duration::from_secs(1));
 

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use clearway_links::{Direction, Nat, Packet, Time};
+use clearway_links::{Direction, Nat, Packet, Path, Time};
 use clearway_quic::connection::{Event, MigrateError};
 use clearway_quic::stream::Directionality;
 use common::{Setup, World, download, path};
@@ -33,12 +33,19 @@ fn logged(world: &mut World) -> Log {
     log
 }
 
+/// After the handshake, behind a NAT that gives the client another address at `at`;
+/// that address.
+fn rebinding(path: Path, seed: u64, at: Time) -> (World, SocketAddr) {
+    let mut world = World::new(Setup::new(), path, seed);
+    let (old, new) = (address("203.0.113.1:7000"), address("203.0.113.2:7000"));
+    world.nat = Some(Nat::new(old).rebind(at, new));
+    world.handshake();
+    (world, new)
+}
+
 #[test]
 fn passive_rebinding_is_challenged_first_and_followed() {
-    let mut world = World::new(Setup::new(), path(LINK, 1), 1);
-    let (old, new) = (address("203.0.113.1:7000"), address("203.0.113.2:7000"));
-    world.nat = Some(Nat::new(old).rebind(Time(1_000_000_000), new));
-    world.handshake();
+    let (mut world, new) = rebinding(path(LINK, 1), 1, Time(1_000_000_000));
     let log = logged(&mut world);
     assert!(download(&mut world, 6_000_000, Duration::from_secs(20)));
     let server = world.server.connection();
@@ -123,10 +130,7 @@ fn active_migration_takes_a_new_connection_id_and_goes_on() {
 #[test]
 fn a_late_packet_from_the_old_path_changes_nothing() {
     let link = path("rate=20M delay=10ms queue=100 reorder=20%:60ms", 3);
-    let mut world = World::new(Setup::new(), link, 3);
-    let (old, new) = (address("203.0.113.1:7000"), address("203.0.113.2:7000"));
-    world.nat = Some(Nat::new(old).rebind(Time(600_000_000), new));
-    world.handshake();
+    let (mut world, new) = rebinding(link, 3, Time(600_000_000));
     assert!(download(&mut world, 1_000_000, Duration::from_secs(30)));
     let now = world.now;
     let server = world.server.connection();
@@ -138,16 +142,9 @@ fn a_late_packet_from_the_old_path_changes_nothing() {
 /// the answer would go to the old address until both ends time out.
 #[test]
 fn a_client_that_waits_while_its_nat_moves_it_gets_its_answer() {
-    let mut world = World::new(Setup::new(), path(LINK, 8), 8);
-    let (old, new) = (address("203.0.113.1:7000"), address("203.0.113.2:7000"));
-    world.nat = Some(Nat::new(old).rebind(Time(1_000_000_000), new));
-    world.handshake();
-    let client = world.client.connection();
-    let id = client
-        .open(Directionality::Bidirectional)
-        .expect("a stream");
-    client.write(id, b"go").expect("writes");
-    client.finish(id).expect("finishes");
+    let (mut world, new) = rebinding(path(LINK, 8), 8, Time(1_000_000_000));
+    let id = world.ask();
+    world.client.connection().finish(id).expect("finishes");
     // The server thinks about it for three seconds, and is asked a few times.
     world.run_for(Duration::from_secs(3));
     let server = world.server.connection();
@@ -168,11 +165,7 @@ fn a_client_that_waits_while_its_nat_moves_it_gets_its_answer() {
 fn who_is_never_answered_asks_four_times() {
     let mut world = World::new(Setup::new(), path(LINK, 9), 9);
     world.handshake();
-    let client = world.client.connection();
-    let id = client
-        .open(Directionality::Bidirectional)
-        .expect("a stream");
-    client.write(id, b"go").expect("writes");
+    world.ask();
     world.run_for(Duration::from_millis(400));
     let now = world.now;
     let sent = world.client.connection().stats(now).counters.packets_sent;
@@ -187,10 +180,7 @@ fn who_is_never_answered_asks_four_times() {
 /// Migration does not declare everything lost, nor forget the data in flight.
 #[test]
 fn migration_repeats_little() {
-    let mut world = World::new(Setup::new(), path(LINK, 4), 4);
-    let (old, new) = (address("203.0.113.1:7000"), address("203.0.113.2:7000"));
-    world.nat = Some(Nat::new(old).rebind(Time(800_000_000), new));
-    world.handshake();
+    let (mut world, _) = rebinding(path(LINK, 4), 4, Time(800_000_000));
     assert!(download(&mut world, 4_000_000, Duration::from_secs(30)));
     let now = world.now;
     let counters = world.server.connection().stats(now).counters;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clearway_links::{Direction, Packet};
 use clearway_quic::stream::Directionality;
+use clearway_quic::wire::PartialHeader;
 use common::{Setup, World, path};
 
 const CLEAN: &str = "rate=100M delay=5ms queue=250";
@@ -138,6 +139,39 @@ fn a_client_hello_in_two_datagrams_in_the_wrong_order() {
 
 /// Server Initials are padded, and what fits is coalesced: no datagram of the
 /// handshake is an unpadded Initial that asks for an acknowledgement.
+/// The flight after a lost ServerHello is kept, and opened when that comes: a
+/// client that waits for the flight to be sent again loses a probe timeout.
+#[test]
+fn handshake_packets_ahead_of_the_server_hello_count() {
+    let mut world = World::new(Setup::new(), path(CLEAN, 1), 1);
+    let full = Rc::new(Cell::new(0));
+    let seen = full.clone();
+    world.filter = Some(Box::new(move |direction, packet: &mut Packet| {
+        if direction == Direction::Up {
+            return true;
+        }
+        seen.set(seen.get() + usize::from(packet.data.len() >= 1200));
+        match seen.get() {
+            0 => true,
+            // Most of the ServerHello.
+            1 => false,
+            // The rest of it and the Handshake flight.
+            2 => true,
+            // From here on nothing but Initial packets arrive.
+            _ => {
+                let first = PartialHeader::parse(&packet.data, 8).expect("a packet");
+                packet.data.truncate(first.packet_len);
+                is_long(packet) && long_type(packet) == 0
+            }
+        }
+    }));
+    world.connect();
+    let done = world.run_until(Duration::from_secs(10), |world| {
+        world.client.connection().alpn().is_some()
+    });
+    assert!(done, "{} full datagrams", full.get());
+}
+
 #[test]
 fn datagrams_with_initials_are_full_and_coalesced() {
     let mut world = World::new(Setup::new(), path(CLEAN, 5), 5);

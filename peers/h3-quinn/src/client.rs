@@ -27,13 +27,10 @@ use peer_quinn::{
     witness::{Witness, Witnessed},
 };
 use quinn::{ClientConfig, Connection, Endpoint, TransportConfig, VarInt};
-use tokio::{sync::oneshot, time::sleep};
+use tokio::sync::oneshot;
 
 /// How long to wait for a session ticket.
 const TICKET_PATIENCE: Duration = Duration::from_secs(5);
-
-/// Time between two attempts at a key update.
-const KEY_UPDATE_PAUSE: Duration = Duration::from_millis(5);
 
 /// H3_NO_ERROR (RFC 9114 §8.1).
 const NO_ERROR: VarInt = VarInt::from_u32(0x100);
@@ -168,20 +165,9 @@ impl Session for Visit {
         }
     }
 
-    /// quinn updates keys as soon as it will: not before the handshake is done, nor while it
-    /// still holds the keys of the phase before (RFC 9001 §6.5).
     async fn update_keys(&self) -> Result<()> {
-        loop {
-            if let Some(cause) = self.connection.close_reason() {
-                return Err(cause).context("updating keys");
-            }
-            let before = self.witness.key_updates();
-            self.connection.force_key_update();
-            if self.witness.key_updates() > before {
-                return Ok(());
-            }
-            sleep(KEY_UPDATE_PAUSE).await;
-        }
+        let updated = self.witness.update_keys(&self.connection).await;
+        updated.context("updating keys")
     }
 
     async fn facts(&self) -> Facts {

@@ -45,22 +45,6 @@ pub(crate) enum Fact {
 }
 
 impl Case {
-    /// The name, as on the command line.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Transfer => "transfer",
-            Self::Streams => "streams",
-            Self::Upload => "upload",
-            Self::KeyUpdate => "key-update",
-            Self::Retry => "retry",
-            Self::Resumption => "resumption",
-            Self::ZeroRtt => "zero-rtt",
-            Self::ZeroRttRefused => "zero-rtt-refused",
-            Self::ZeroRttRetry => "zero-rtt-retry",
-            Self::Rebinding => "rebinding",
-        }
-    }
-
     /// Options of the server, besides its address and certificate.
     pub(crate) fn server(self) -> &'static [&'static str] {
         match self {
@@ -191,14 +175,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_of_the_command_line() {
-        for case in Case::value_variants() {
-            let value = case.to_possible_value().unwrap();
-            assert_eq!(case.name(), value.get_name());
-        }
-    }
-
-    #[test]
     fn uploads_expected_are_uploads_made() {
         for case in Case::value_variants() {
             let made = case.upload() * case.streams() * case.connections();
@@ -210,7 +186,7 @@ mod tests {
                 | Fact::KeyUpdate
                 | Fact::Migrated => None,
             });
-            assert_eq!(expected.unwrap_or(0), made, "{}", case.name());
+            assert_eq!(expected.unwrap_or(0), made, "{case:?}");
         }
     }
 }

@@ -35,21 +35,6 @@ pub(crate) enum Case {
 }
 
 impl Case {
-    /// The name, as on the command line.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Handshake => "handshake",
-            Self::Transfer => "transfer",
-            Self::Requests => "requests",
-            Self::Retry => "retry",
-            Self::Resumption => "resumption",
-            Self::ZeroRtt => "zero-rtt",
-            Self::KeyUpdate => "key-update",
-            Self::Get => "get",
-            Self::Post => "post",
-        }
-    }
-
     /// Options of the server.
     fn server(self) -> &'static [&'static str] {
         match self {
@@ -196,14 +181,6 @@ mod tests {
             report.append(&mut facts);
         }
         report
-    }
-
-    #[test]
-    fn names_are_those_of_the_command_line() {
-        for case in Case::value_variants() {
-            let value = case.to_possible_value().unwrap();
-            assert_eq!(case.name(), value.get_name());
-        }
     }
 
     #[test]

@@ -122,12 +122,18 @@ fn http3_matrix(arguments: &Arguments) -> Result<Table> {
         let cells = pairs
             .iter()
             .map(|(client, server)| http3::cell(*case, client, server, folder.path()));
-        (case.name(), cells.collect())
+        (name(case), cells.collect())
     };
     Ok(Table {
         pairs: names(&pairs),
         rows: chosen(&arguments.cases)?.iter().map(row).collect(),
     })
+}
+
+/// What a case is called on the command line.
+fn name(case: &impl ValueEnum) -> String {
+    let value = case.to_possible_value();
+    value.map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 fn names(pairs: &[(&Program, &Program)]) -> Vec<String> {
@@ -166,7 +172,7 @@ fn raw_matrix(arguments: Arguments) -> Result<Table> {
             .iter()
             .map(|pair| cell(*case, *pair, folder.path()))
             .collect();
-        (case.name(), cells)
+        (name(case), cells)
     };
     Ok(Table {
         pairs: names(&pairs),

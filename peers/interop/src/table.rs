@@ -10,7 +10,7 @@ pub(crate) struct Table {
     /// `client → server`, in the order of each row's cells.
     pub(crate) pairs: Vec<String>,
     /// One row per case.
-    pub(crate) rows: Vec<(&'static str, Vec<Verdict>)>,
+    pub(crate) rows: Vec<(String, Vec<Verdict>)>,
 }
 
 impl Table {
@@ -83,9 +83,12 @@ mod tests {
         let table = Table {
             pairs: vec!["a → b".into(), "b → a".into()],
             rows: vec![
-                ("retry", vec![Verdict::Pass, Verdict::Fail("why".into())]),
                 (
-                    "zero-rtt",
+                    "retry".into(),
+                    vec![Verdict::Pass, Verdict::Fail("why".into())],
+                ),
+                (
+                    "zero-rtt".into(),
                     vec![Verdict::Unproven("so".into()), Verdict::Pass],
                 ),
             ],

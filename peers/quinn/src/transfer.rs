@@ -14,7 +14,7 @@ use clap::Args;
 use quinn::{Connection, Endpoint, SendStream};
 use tokio::{
     task::JoinSet,
-    time::{Instant, sleep, timeout, timeout_at},
+    time::{Instant, timeout, timeout_at},
 };
 
 use contract::pattern::{pattern, verify};
@@ -28,9 +28,6 @@ const LONGEST: f64 = 86_400.0;
 
 /// How long a key update may be put off; three PTO on a slow path are less.
 const KEY_UPDATE_PATIENCE: Duration = Duration::from_secs(10);
-
-/// Time between two attempts at a key update.
-const KEY_UPDATE_PAUSE: Duration = Duration::from_millis(5);
 
 /// Chunks taken from a stream at once.
 const BATCH: usize = 32;
@@ -264,9 +261,13 @@ impl Transfer {
 
     async fn interrupt(&self) -> Result<()> {
         if self.plan.key_update {
-            timeout(KEY_UPDATE_PATIENCE, self.update_keys())
-                .await
-                .context("waiting for a key update to be possible")??;
+            timeout(
+                KEY_UPDATE_PATIENCE,
+                self.witness.update_keys(&self.connection),
+            )
+            .await
+            .context("waiting for a key update to be possible")?
+            .context("updating keys")?;
         }
         if self.plan.rebind {
             let mut local = self.endpoint.local_addr()?;
@@ -274,22 +275,5 @@ impl Transfer {
             self.endpoint.rebind(self.transport.socket(local)?)?;
         }
         Ok(())
-    }
-
-    /// Has quinn update keys, as soon as it will: not before the handshake is done, nor while
-    /// it still holds the keys of the phase before (RFC 9001 §6.5). quinn updates keys by
-    /// itself early in a connection, so the latter is the rule in a short transfer.
-    async fn update_keys(&self) -> Result<()> {
-        loop {
-            if let Some(cause) = self.connection.close_reason() {
-                return Err(cause).context("updating keys");
-            }
-            let before = self.witness.key_updates();
-            self.connection.force_key_update();
-            if self.witness.key_updates() > before {
-                return Ok(());
-            }
-            sleep(KEY_UPDATE_PAUSE).await;
-        }
     }
 }

@@ -7,17 +7,22 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
 use bytes::BytesMut;
 use quinn::{
-    ConnectError, ConnectionId, Side,
+    ConnectError, Connection, ConnectionError, ConnectionId, Side,
     crypto::{
         ClientConfig, CryptoError, ExportKeyingMaterialError, HeaderKey, KeyPair, Keys, PacketKey,
         ServerConfig, Session, UnsupportedVersion,
     },
 };
 use quinn_proto::{TransportError, transport_parameters::TransportParameters};
+use tokio::time::sleep;
+
+/// Time between two attempts at a key update.
+const KEY_UPDATE_PAUSE: Duration = Duration::from_millis(5);
 
 /// The facts of one connection.
 #[derive(Debug, Default)]
@@ -34,6 +39,24 @@ impl Witness {
     /// quinn derives each generation one ahead of its use, the first at the handshake's end.
     pub fn key_updates(&self) -> u64 {
         self.generations.load(Relaxed).saturating_sub(1)
+    }
+
+    /// Has quinn update the keys of the witnessed `connection`, as soon as it will: not before
+    /// the handshake is done, nor while it still holds the keys of the phase before (RFC 9001
+    /// §6.5). quinn updates keys by itself early in a connection, so the latter is the rule in a
+    /// short transfer.
+    pub async fn update_keys(&self, connection: &Connection) -> Result<(), ConnectionError> {
+        loop {
+            if let Some(cause) = connection.close_reason() {
+                return Err(cause);
+            }
+            let before = self.key_updates();
+            connection.force_key_update();
+            if self.key_updates() > before {
+                return Ok(());
+            }
+            sleep(KEY_UPDATE_PAUSE).await;
+        }
     }
 
     /// Key updates the client started; counted at a server only.

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use clearway_quic::connection::Config;
 use clearway_quic::crypto::{ClientCrypto, ClientSessions, ConfigError, Identity, Roots};
 
-use super::fingerprint::{Fingerprint, Pinned};
+use super::fingerprint::Fingerprint;
 
 /// Settings of a client. Every default is meant to be left alone. Clones share
 /// what is remembered of servers: tickets for resumption and 0-RTT, tokens.
@@ -32,9 +32,9 @@ impl ClientConfig {
     /// A client that trusts the one certificate with this fingerprint, whatever
     /// it says: for self-signed certificates handed over by other means.
     pub fn with_fingerprint(fingerprint: Fingerprint) -> Self {
-        Self::with_crypto(ClientCrypto::with_verifier(Arc::new(Pinned::new(
-            fingerprint,
-        ))))
+        Self::with_crypto(ClientCrypto::with_certificate_check(move |certificate| {
+            Fingerprint::of(certificate) == fingerprint
+        }))
     }
 
     /// A client that takes any certificate for any name: whoever is on the

@@ -2,12 +2,6 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
-
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{CertificateError, DigitallySignedStruct, SignatureScheme};
 
 /// The SHA-256 digest of a certificate in DER; printed and parsed as 64
 /// hexadecimal digits.
@@ -58,65 +52,6 @@ impl FromStr for Fingerprint {
             None => Ok(Self(bytes)),
             Some(_) => Err(ParseFingerprintError),
         }
-    }
-}
-
-/// Believes one certificate, whatever it says, and nobody else.
-#[derive(Debug)]
-pub(super) struct Pinned {
-    fingerprint: Fingerprint,
-    provider: Arc<CryptoProvider>,
-}
-
-impl Pinned {
-    pub(super) fn new(fingerprint: Fingerprint) -> Self {
-        Self {
-            fingerprint,
-            provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
-        }
-    }
-}
-
-impl ServerCertVerifier for Pinned {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        if Fingerprint::of(end_entity) == self.fingerprint {
-            Ok(ServerCertVerified::assertion())
-        } else {
-            Err(CertificateError::UnknownIssuer.into())
-        }
-    }
-
-    /// Never asked: QUIC has no TLS 1.2.
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _certificate: &CertificateDer<'_>,
-        _signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Err(rustls::Error::General("TLS 1.2 in QUIC".into()))
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let supported = &self.provider.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signature, supported)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider
-            .signature_verification_algorithms
-            .supported_schemes()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The handle of a connection.
 
+mod bells;
 mod shared;
 
 use std::net::SocketAddr;

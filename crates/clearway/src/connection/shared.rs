@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use clearway_quic::Instant;
@@ -12,9 +12,10 @@ use clearway_quic::connection::{Connection, ConnectionError, Event};
 use clearway_quic::endpoint::Handle;
 use clearway_quic::stream::{Directionality, StreamEvent, StreamId};
 use rustc_hash::FxHashMap;
-use tokio::sync::Notify;
 
-use crate::http::layer::{Arrived, Layer, View};
+use super::bells::Bells;
+use crate::http::layer::{Layer, View};
+use crate::http::work::Arrived;
 use crate::shard::Link;
 
 /// What any number of tasks may wait for. Whoever wakes tries again.
@@ -95,13 +96,11 @@ impl Wakes {
         if signals == 0 && relays == [0; SIGNALS] && self.wakers.is_empty() {
             return;
         }
-        for (index, signal) in shared.signals.iter().enumerate() {
-            // Nobody has ever waited for one that was not made.
-            let Some(signal) = signal.get() else { continue };
-            if signals & 1 << index != 0 {
-                signal.notify_waiters();
+        for (signal, bell) in shared.bells.iter() {
+            if signals & 1 << signal as u8 != 0 {
+                bell.notify_waiters();
             } else {
-                (0..relays[index]).for_each(|_| signal.notify_one());
+                (0..relays[signal as usize]).for_each(|_| bell.notify_one());
             }
         }
         self.wakers.drain(..).for_each(Waker::wake);
@@ -309,9 +308,7 @@ impl State {
 #[derive(Debug)]
 pub(crate) struct Shared {
     state: Mutex<State>,
-    /// Those that somebody has waited for: most are never waited for, and
-    /// there are many connections.
-    signals: [OnceLock<Box<Notify>>; SIGNALS],
+    bells: Bells,
     pub(crate) link: Arc<Link>,
     pub(crate) handle: Handle,
     /// On the shard's dirty list.
@@ -339,7 +336,7 @@ impl Shared {
                 told: [0; 2],
                 link: link.clone(),
             }),
-            signals: [const { OnceLock::new() }; SIGNALS],
+            bells: Bells::default(),
             link,
             handle,
             dirty: AtomicBool::new(false),
@@ -410,8 +407,7 @@ impl Shared {
             }
             // Made before the attempt under the lock that follows, so whoever
             // changes the state after it finds it.
-            let signal = self.signals[signal as usize].get_or_init(Box::default);
-            let mut notified = pin!(signal.notified());
+            let mut notified = pin!(self.bells.of(signal).notified());
             notified.as_mut().enable();
             // What came before `enable` is not told again.
             if let Some(value) = attempt(&mut self.lock()) {
@@ -424,8 +420,10 @@ impl Shared {
     /// The next `count` who wait for `signal` may try: to be served, or to meet the
     /// limit, without which nobody hears when it is raised.
     pub(crate) fn pass_on(&self, signal: Signal, count: u8) {
-        if let Some(signal) = self.signals[signal as usize].get() {
-            (0..count).for_each(|_| signal.notify_one());
+        if count > 0
+            && let Some((_, bell)) = self.bells.iter().find(|(other, _)| *other == signal)
+        {
+            (0..count).for_each(|_| bell.notify_one());
         }
     }
 

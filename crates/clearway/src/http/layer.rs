@@ -13,69 +13,24 @@ use clearway_http3::{Code, Config, Event, Request, Response, SendError};
 use clearway_quic::Instant;
 use clearway_quic::connection::{self as quic, ConnectionError};
 use clearway_quic::stream::{StreamEvent, StreamId};
-use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::early::Memory;
 use super::error::Error;
+use super::work::{Arrived, Exchange, Fate, Work};
 use crate::connection::{Signal, Wakes};
 
 /// HTTP/3's state of one connection, and who waits for what of it.
 #[derive(Debug)]
 pub(crate) struct Layer {
     h3: clearway_http3::Connection,
-    /// Requests that no task has taken yet (server).
-    arrived: VecDeque<Arrived>,
-    /// Exchanges that somebody holds.
-    exchanges: FxHashMap<StreamId, Exchange>,
-    /// Finished by us, not yet acknowledged by the peer.
-    undelivered: FxHashSet<StreamId>,
+    /// `None` while no request is under way.
+    work: Option<Box<Work>>,
     /// How the peer broke the protocol.
     error: Option<Box<protocol::ConnectionError>>,
     /// What is known of the server from earlier connections (client).
     memory: Option<Box<Memory>>,
     /// Early data may be sent under the server's remembered settings (client).
     remembers: bool,
-}
-
-/// A request that arrived.
-#[derive(Debug)]
-pub(crate) struct Arrived {
-    pub(crate) id: StreamId,
-    pub(crate) head: Request,
-    /// No body follows.
-    pub(crate) end: bool,
-    /// It came before the handshake was complete.
-    pub(crate) early: bool,
-}
-
-/// One request and its response, while somebody holds it.
-#[derive(Debug, Default)]
-struct Exchange {
-    reader: Option<Waker>,
-    writer: Option<Waker>,
-    /// The response, until it is taken (client), and whether it has no body.
-    response: Option<(Response, bool)>,
-    informational: VecDeque<Response>,
-    fate: Option<Fate>,
-    stopped: Option<Code>,
-}
-
-/// How an exchange ended before its time.
-#[derive(Clone, Copy, Debug)]
-enum Fate {
-    Reset(Code),
-    Failed(protocol::StreamError),
-    Rejected,
-}
-
-impl From<Fate> for Error {
-    fn from(fate: Fate) -> Self {
-        match fate {
-            Fate::Reset(code) => Self::Reset(code),
-            Fate::Failed(error) => Self::Malformed(error),
-            Fate::Rejected => Self::Rejected,
-        }
-    }
 }
 
 impl Layer {
@@ -94,9 +49,7 @@ impl Layer {
             h3: clearway_http3::Connection::new(quic.role(), config, seed),
             memory: memory.map(Box::new),
             remembers: remembered.is_some(),
-            arrived: VecDeque::new(),
-            exchanges: FxHashMap::default(),
-            undelivered: FxHashSet::default(),
+            work: None,
             error: None,
         }
     }
@@ -105,10 +58,23 @@ impl Layer {
     pub(crate) fn on_event(&mut self, quic: &mut quic::Connection, event: &quic::Event) {
         if let quic::Event::Stream(StreamEvent::Finished(id) | StreamEvent::Stopped { id, .. }) =
             event
+            && let Some(work) = &mut self.work
         {
-            self.undelivered.remove(id);
+            work.undelivered.remove(id);
         }
         self.h3.on_quic_event(quic, event);
+    }
+
+    fn work(&mut self) -> &mut Work {
+        self.work.get_or_insert_default()
+    }
+
+    fn exchange(&self, id: StreamId) -> Option<&Exchange> {
+        self.work.as_ref()?.exchanges.get(&id)
+    }
+
+    fn exchange_mut(&mut self, id: StreamId) -> Option<&mut Exchange> {
+        self.work.as_mut()?.exchanges.get_mut(&id)
     }
 
     /// Wakes whoever can go on, and writes what HTTP/3 itself has to say.
@@ -129,7 +95,7 @@ impl Layer {
                 request,
                 end,
             } => {
-                self.arrived.push_back(Arrived {
+                self.work().arrived.push_back(Arrived {
                     id: stream,
                     head: request,
                     end,
@@ -150,11 +116,11 @@ impl Layer {
                 });
             }
             Event::Readable(stream) => {
-                let exchange = self.exchanges.get_mut(&stream);
+                let exchange = self.exchange_mut(stream);
                 wakes.wake(exchange.and_then(|exchange| exchange.reader.take()));
             }
             Event::Writable(stream) => {
-                let exchange = self.exchanges.get_mut(&stream);
+                let exchange = self.exchange_mut(stream);
                 wakes.wake(exchange.and_then(|exchange| exchange.writer.take()));
             }
             Event::Reset { stream, code } => self.on_exchange(stream, wakes, |exchange| {
@@ -198,7 +164,7 @@ impl Layer {
         wakes: &mut Wakes,
         change: impl FnOnce(&mut Exchange),
     ) {
-        if let Some(exchange) = self.exchanges.get_mut(&stream) {
+        if let Some(exchange) = self.exchange_mut(stream) {
             change(exchange);
             wakes.wake(exchange.reader.take());
             wakes.wake(exchange.writer.take());
@@ -207,7 +173,8 @@ impl Layer {
 
     /// The connection is over: everybody who waits hears it.
     pub(crate) fn fail(&mut self, wakes: &mut Wakes) {
-        for exchange in self.exchanges.values_mut() {
+        let work = self.work.iter_mut();
+        for exchange in work.flat_map(|work| work.exchanges.values_mut()) {
             wakes.wake(exchange.reader.take());
             wakes.wake(exchange.writer.take());
         }
@@ -216,14 +183,16 @@ impl Layer {
     /// The connection rests: gives back what is held for reuse.
     pub(crate) fn release_memory(&mut self) {
         self.h3.release();
-        self.arrived.shrink_to_fit();
-        self.exchanges.shrink_to_fit();
-        self.undelivered.shrink_to_fit();
+        self.work.take_if(|work| work.is_done());
+        if let Some(work) = &mut self.work {
+            work.shrink_to_fit();
+        }
     }
 
     /// No request is under way, and the peer has all that was answered.
     pub(crate) fn is_idle(&self) -> bool {
-        self.arrived.is_empty() && self.h3.open_requests() == 0 && self.undelivered.is_empty()
+        let waits = |work: &Work| !(work.arrived.is_empty() && work.undelivered.is_empty());
+        self.h3.open_requests() == 0 && !self.work.as_deref().is_some_and(waits)
     }
 
     /// Whether early data may be sent: its server's settings are known.
@@ -238,16 +207,22 @@ impl Layer {
 
     /// The requests that wait to be taken.
     pub(crate) fn take_arrived(&mut self) -> VecDeque<Arrived> {
-        let arrived = std::mem::take(&mut self.arrived);
-        for request in &arrived {
-            self.exchanges.insert(request.id, Exchange::default());
-        }
+        let Some(work) = &mut self.work else {
+            return VecDeque::new();
+        };
+        let arrived = std::mem::take(&mut work.arrived);
+        let held = arrived
+            .iter()
+            .map(|request| (request.id, Exchange::default()));
+        work.exchanges.extend(held);
         arrived
     }
 
     /// Somebody holds the exchange no more.
     pub(crate) fn forget(&mut self, id: StreamId) {
-        self.exchanges.remove(&id);
+        if let Some(work) = &mut self.work {
+            work.exchanges.remove(&id);
+        }
     }
 }
 
@@ -305,7 +280,8 @@ impl View<'_> {
         }
         match self.layer.h3.request(self.quic, head, end) {
             Ok(id) => {
-                self.layer.exchanges.insert(id, Exchange::default());
+                let exchanges = &mut self.layer.work().exchanges;
+                exchanges.insert(id, Exchange::default());
                 Some(Ok((id, self.quic.is_handshaking())))
             }
             Err(SendError::TooManyRequests) => None,
@@ -316,7 +292,7 @@ impl View<'_> {
     /// The next interim response, or the final one; `None` before it has arrived.
     pub(crate) fn hear(&mut self, id: StreamId, waker: &Waker) -> Option<Result<Heard, Error>> {
         let cause = self.cause();
-        let Some(exchange) = self.layer.exchanges.get_mut(&id) else {
+        let Some(exchange) = self.layer.exchange_mut(id) else {
             return Some(Err(self.closed()));
         };
         if let Some(response) = exchange.informational.pop_front() {
@@ -346,18 +322,15 @@ impl View<'_> {
                 if let Some(cause) = self.cause() {
                     return Some(Err(cause));
                 }
-                let exchange = self.layer.exchanges.entry(id).or_default();
+                let exchange = self.layer.work().exchanges.entry(id).or_default();
                 remember(&mut exchange.reader, waker);
                 None
             }
             Err(BodyError::Reset(code)) => Some(Err(Error::Reset(code))),
             Err(BodyError::Failed(error)) => Some(Err(Error::Malformed(error))),
             Err(BodyError::Unknown | BodyError::Closed) => {
-                let fate = self
-                    .layer
-                    .exchanges
-                    .get(&id)
-                    .and_then(|exchange| exchange.fate);
+                let exchange = self.layer.exchange(id);
+                let fate = exchange.and_then(|exchange| exchange.fate);
                 Some(Err(fate.map_or_else(|| self.closed(), Error::from)))
             }
         }
@@ -369,7 +342,7 @@ impl View<'_> {
         if self.lost.is_some() {
             return true;
         }
-        let Some(exchange) = self.layer.exchanges.get_mut(&id) else {
+        let Some(exchange) = self.layer.exchange_mut(id) else {
             return true;
         };
         remember(&mut exchange.writer, waker);
@@ -418,12 +391,12 @@ impl View<'_> {
         }
         match self.layer.h3.write_body(self.quic, id, data) {
             Err(SendError::Blocked) => {
-                let exchange = self.layer.exchanges.entry(id).or_default();
+                let exchange = self.layer.work().exchanges.entry(id).or_default();
                 remember(&mut exchange.writer, waker);
                 None
             }
             Err(SendError::Unknown) => {
-                let exchange = self.layer.exchanges.get(&id);
+                let exchange = self.layer.exchange(id);
                 let stopped = exchange.and_then(|exchange| exchange.stopped);
                 Some(Err(stopped.map_or_else(
                     || Error::Unsendable(SendError::Unknown),
@@ -454,7 +427,7 @@ impl View<'_> {
 
     fn note_end(&mut self, id: StreamId, ended: bool) {
         if ended {
-            self.layer.undelivered.insert(id);
+            self.layer.work().undelivered.insert(id);
         }
     }
 

@@ -58,7 +58,7 @@
 //!
 //! | file | what it owns |
 //! |---|---|
-//! | `layer` | HTTP/3's state of a connection, who waits for what |
+//! | `layer`, `work` | HTTP/3's state of a connection, who waits for what |
 //! | `stream` | the handle of one exchange |
 //! | `body` | bodies that arrive, and sending those that leave |
 //! | `message` | the types of the `http` crate to header sections and back |
@@ -78,6 +78,7 @@ mod message;
 mod pool;
 mod server;
 mod stream;
+pub(crate) mod work;
 
 /// The protocol's name in the handshake (RFC 9114 §3.1).
 const ALPN: &str = "h3";

@@ -22,9 +22,9 @@ use super::body::{Incoming, Sender, poll_frame};
 use super::early::ArrivedEarly;
 use super::error::{BoxError, Error};
 use super::interim::{InterimSender, expects_continue};
-use super::layer::Arrived;
 use super::message;
 use super::stream::Stream;
+use super::work::Arrived;
 use crate::config::ServerConfig;
 use crate::connection::{Connection, Counted, Signal};
 use crate::endpoint::{Endpoint, EndpointBuilder};
@@ -53,12 +53,8 @@ impl Closing {
         self.news.notify_waiters();
     }
 
-    async fn asked(&self) {
-        // Whoever asks after this line wakes it.
-        let news = self.news.notified();
-        if !self.asked.load(Ordering::Acquire) {
-            news.await;
-        }
+    fn was_asked(&self) -> bool {
+        self.asked.load(Ordering::Acquire)
     }
 }
 
@@ -194,8 +190,9 @@ where
     B: Body<Data: Into<Bytes> + Send, Error: Into<BoxError>> + Send + 'static,
 {
     {
-        let mut asked = pin!(closing.asked());
-        loop {
+        // Whoever asks after this line wakes it.
+        let mut asked = pin!(closing.news.notified());
+        while !closing.was_asked() {
             let arrived = tokio::select! {
                 arrived = next_requests(connection.counted()) => arrived,
                 () = &mut asked => break,
@@ -263,16 +260,15 @@ async fn drain(connection: &Connection) {
 }
 
 /// The requests that have arrived, at least one; `None` after the last.
-async fn next_requests(shared: &Counted) -> Option<VecDeque<Arrived>> {
-    let arrived = shared.wait_for(Signal::Requests, |state| {
+fn next_requests(shared: &Counted) -> impl Future<Output = Option<VecDeque<Arrived>>> + Send {
+    shared.wait_for(Signal::Requests, |state| {
         let arrived = state.take_requests();
         match state.error.as_deref() {
             _ if !arrived.is_empty() => Some(Some(arrived)),
             Some(_) => Some(None),
             None => None,
         }
-    });
-    arrived.await
+    })
 }
 
 /// A request and what is needed to answer it.
@@ -458,10 +454,11 @@ mod tests {
     #[test]
     fn a_connection_that_waits_is_small() {
         let task = size_of_future(serve_connection::<axum::Router, axum::body::Body>);
-        assert!(task <= 304, "the task: {task} bytes");
+        // With some 100 bytes of the runtime, in steps of 128: 384.
+        assert!(task <= 264, "the task: {task} bytes");
         let shared = size_of::<Shared>();
-        assert!(shared <= 4_544, "the connection: {shared} bytes");
+        assert!(shared <= 4_272, "the connection: {shared} bytes");
         let layer = size_of::<Layer>();
-        assert!(layer <= 1_424, "HTTP/3: {layer} bytes");
+        assert!(layer <= 1_224, "HTTP/3: {layer} bytes");
     }
 }

@@ -34,10 +34,10 @@ pub(super) fn request(
     let body = match (&args.data, &args.upload) {
         (Some(data), _) => match data.strip_prefix('@') {
             Some(file) => Upload::file(Path::new(file), uploaded.clone())?,
-            None => Upload::Data(Bytes::copy_from_slice(data.as_bytes())),
+            None => Upload::data(Bytes::copy_from_slice(data.as_bytes())),
         },
         (None, Some(file)) => Upload::file(file, uploaded.clone())?,
-        (None, None) => Upload::Nothing,
+        (None, None) => Upload::nothing(),
     };
     let usual = match &args.method {
         Some(method) => method.clone(),

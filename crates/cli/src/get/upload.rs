@@ -12,17 +12,28 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
 use crate::failure::{Failure, Kind};
-use crate::serve::Pieces;
+use crate::serve::{Pieces, Source};
 
 /// What is sent with a request.
 #[derive(Debug)]
-pub(super) enum Upload {
-    Nothing,
-    Data(Bytes),
-    File(Pieces, Arc<AtomicU64>),
+pub(super) struct Upload {
+    source: Source,
+    /// Counts what leaves of a file.
+    counted: Option<Arc<AtomicU64>>,
 }
 
 impl Upload {
+    pub(super) fn nothing() -> Self {
+        Self::data(Bytes::new())
+    }
+
+    pub(super) fn data(data: Bytes) -> Self {
+        Self {
+            source: Source::whole(data),
+            counted: None,
+        }
+    }
+
     /// A file; what leaves of it is counted.
     ///
     /// # Errors
@@ -37,7 +48,10 @@ impl Upload {
         if !metadata.is_file() {
             return Err(failure(&io::Error::other("no regular file")));
         }
-        Ok(Self::File(Pieces::new(file, 0, metadata.len()), counted))
+        Ok(Self {
+            source: Source::File(Pieces::new(file, 0, metadata.len())),
+            counted: Some(counted),
+        })
     }
 }
 
@@ -49,32 +63,18 @@ impl Body for Upload {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        match &mut *self {
-            Self::Nothing => Poll::Ready(None),
-            Self::Data(data) => {
-                let data = std::mem::take(data);
-                *self = Self::Nothing;
-                Poll::Ready(Some(Ok(Frame::data(data))))
-            }
-            Self::File(pieces, counted) => pieces.poll_next(cx).map(|piece| {
-                piece.map(|piece| {
-                    let piece = piece?;
-                    counted.fetch_add(piece.len() as u64, Relaxed);
-                    Ok(Frame::data(piece))
-                })
-            }),
+        let piece = self.source.poll_next(cx);
+        if let (Poll::Ready(Some(Ok(piece))), Some(counted)) = (&piece, &self.counted) {
+            counted.fetch_add(piece.len() as u64, Relaxed);
         }
+        piece.map_ok(Frame::data)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.size_hint().exact() == Some(0)
+        self.source.left() == 0
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(match self {
-            Self::Nothing => 0,
-            Self::Data(data) => data.len() as u64,
-            Self::File(pieces, _) => pieces.left(),
-        })
+        SizeHint::with_exact(self.source.left())
     }
 }

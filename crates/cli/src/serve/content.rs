@@ -11,6 +11,7 @@ use http_body::{Body, Frame, SizeHint};
 use super::log::Entry;
 use super::pieces::Pieces;
 use super::sender_report::SenderReport;
+use super::source::Source;
 
 /// A response's body, with what follows it.
 #[derive(Debug)]
@@ -19,13 +20,6 @@ pub(super) struct Content {
     /// The connection to report on in a trailer.
     report_on: Option<Connection>,
     entry: Option<Entry>,
-}
-
-#[derive(Debug)]
-enum Source {
-    Nothing,
-    Whole(Bytes),
-    File(Pieces),
 }
 
 impl Content {
@@ -42,12 +36,7 @@ impl Content {
     }
 
     pub(super) fn whole(bytes: impl Into<Bytes>) -> Self {
-        let bytes = bytes.into();
-        Self::new(if bytes.is_empty() {
-            Source::Nothing
-        } else {
-            Source::Whole(bytes)
-        })
+        Self::new(Source::whole(bytes))
     }
 
     pub(super) fn file(pieces: Pieces) -> Self {
@@ -70,21 +59,6 @@ impl Content {
         }
         self.entry = Some(entry);
     }
-
-    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
-        match std::mem::replace(&mut self.source, Source::Nothing) {
-            Source::Nothing => Poll::Ready(None),
-            Source::Whole(bytes) => Poll::Ready(Some(Ok(bytes))),
-            Source::File(mut pieces) => {
-                let piece = pieces.poll_next(cx);
-                let over = matches!(piece, Poll::Ready(Some(Err(_)) | None));
-                if !over && pieces.left() > 0 {
-                    self.source = Source::File(pieces);
-                }
-                piece
-            }
-        }
-    }
 }
 
 impl Body for Content {
@@ -95,7 +69,7 @@ impl Body for Content {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        let piece = ready!(self.poll_piece(cx)).transpose()?;
+        let piece = ready!(self.source.poll_next(cx)).transpose()?;
         let frame = match piece {
             Some(piece) => {
                 if let Some(entry) = &mut self.entry {
@@ -121,10 +95,6 @@ impl Body for Content {
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(match &self.source {
-            Source::Nothing => 0,
-            Source::Whole(bytes) => bytes.len() as u64,
-            Source::File(pieces) => pieces.left(),
-        })
+        SizeHint::with_exact(self.source.left())
     }
 }

@@ -3,8 +3,8 @@
 //! A request goes through [`site`]: [`place`] makes a path of its URL, [`root`]
 //! opens it without ever leaving the directory, [`conditions`] and [`range`]
 //! decide what to answer, [`download`], [`listing`] and [`upload`] do it,
-//! [`content`] is the body that leaves, read by [`pieces`], with the
-//! [`sender_report`] as its trailer, and [`log`] tells of it. [`certificate`] is
+//! [`content`] is the body that leaves, out of a [`source`] such as [`pieces`] of a
+//! file, with the [`sender_report`] as its trailer, and [`log`] tells of it. [`certificate`] is
 //! replaced while all that runs, which [`command`] starts and ends.
 
 mod args;
@@ -21,6 +21,7 @@ mod range;
 mod root;
 mod sender_report;
 mod site;
+mod source;
 #[cfg(test)]
 pub(crate) mod test_dir;
 mod upload;
@@ -30,3 +31,4 @@ pub(crate) use args::{ABOUT, Args};
 pub(crate) use command::command;
 pub(crate) use pieces::Pieces;
 pub(crate) use sender_report::SenderReport;
+pub(crate) use source::Source;

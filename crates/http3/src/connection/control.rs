@@ -24,8 +24,9 @@ impl Connection {
         id: StreamId,
     ) -> Result<(), ConnectionError> {
         loop {
-            let item = self.inbound.reader.next(|max| quic.read_chunk(id, max));
-            self.counters.skipped += self.inbound.reader.take_skipped();
+            let reader = self.inbound.reader();
+            let item = reader.next(|max| quic.read_chunk(id, max));
+            self.counters.skipped += reader.take_skipped();
             match item {
                 Ok(Item::Header(header)) => self.on_control_header(header)?,
                 Ok(Item::Payload(kind, payload)) => self.on_control_frame(quic, kind, &payload)?,
@@ -75,7 +76,7 @@ impl Connection {
                 ));
             }
         };
-        if self.inbound.reader.gather(kind, limit) {
+        if self.inbound.reader().gather(kind, limit) {
             return Ok(());
         }
         let reason = format!("{} of {len} bytes", kind.name());

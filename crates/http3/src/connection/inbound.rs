@@ -21,7 +21,8 @@ const PIECE: usize = 16 << 10;
 #[derive(Debug, Default)]
 pub(super) struct Inbound {
     pub(super) control: Option<StreamId>,
-    pub(super) reader: FrameReader,
+    /// Of the control stream; `None` while nothing of a frame is held.
+    reader: Option<Box<FrameReader>>,
     encoder: Option<StreamId>,
     decoder: Option<StreamId>,
     unidentified: Vec<(StreamId, Unidentified)>,
@@ -32,8 +33,20 @@ impl Inbound {
         self.unidentified.push((id, Unidentified::default()));
     }
 
+    /// What reads frames off the control stream.
+    pub(super) fn reader(&mut self) -> &mut FrameReader {
+        self.reader.get_or_insert_default()
+    }
+
+    /// Gives back the reader if it is between frames.
+    pub(super) fn release(&mut self) {
+        self.reader.take_if(|reader| reader.is_idle());
+    }
+
     pub(super) fn memory(&self) -> usize {
-        self.reader.memory() + self.unidentified.capacity() * size_of::<(StreamId, Unidentified)>()
+        let reader = self.reader.as_deref();
+        reader.map_or(0, |reader| size_of_val(reader) + reader.memory())
+            + self.unidentified.capacity() * size_of::<(StreamId, Unidentified)>()
     }
 
     fn forget(&mut self, id: StreamId) {
@@ -114,7 +127,7 @@ impl Connection {
         }
         match kind {
             StreamKind::Control => {
-                self.inbound.reader = FrameReader::starting_with(rest);
+                *self.inbound.reader() = FrameReader::starting_with(rest);
                 self.on_control_stream(quic, id)
             }
             StreamKind::QpackEncoder | StreamKind::QpackDecoder => {

@@ -258,7 +258,7 @@ impl Connection {
         for lane in self.outbound.lanes() {
             lane.outlet.release();
         }
-        self.inbound.reader.release();
+        self.inbound.release();
         for exchange in self.requests.values_mut() {
             exchange.reader.release();
             exchange.outlet.release();

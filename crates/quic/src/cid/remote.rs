@@ -43,7 +43,7 @@ pub struct RemoteCids {
     /// Sequence numbers received from `retire_prior_to` on, as ranges
     /// `(first, end)` in order. What is seen but not held was retired.
     seen: SmallVec<[(u64, u64); 2]>,
-    retiring: SmallVec<[Retiring; DEFAULT_LIMIT as usize]>,
+    retiring: SmallVec<[Retiring; 1]>,
     /// Paths without a connection ID, in the order in which they get one.
     wanting: SmallVec<[PathId; 2]>,
     /// Served first when connection IDs are short.

@@ -115,10 +115,11 @@ impl Connection {
         Some(&self.tls.summary.peer_certificates[..]).filter(|chain| !chain.is_empty())
     }
 
-    /// The peer's transport parameters, once they have arrived.
+    /// The peer's transport parameters, once they have arrived; read anew from
+    /// their encoding by each call.
     #[must_use]
-    pub fn peer_transport_parameters(&self) -> Option<&TransportParameters> {
-        self.tls.peer.as_deref()
+    pub fn peer_transport_parameters(&self) -> Option<TransportParameters> {
+        self.tls.peer.as_ref()?.parameters(self.role.peer())
     }
 
     /// Whether TLS resumed an earlier session; false until it is known.
@@ -220,7 +221,7 @@ impl Connection {
     pub fn read(&mut self, id: StreamId, buffer: &mut [u8]) -> Result<Option<usize>, ReadError> {
         let read = self.streams.read(id, buffer);
         if let Ok(Some(len)) = read {
-            self.trace.on_read(id.as_u64(), len);
+            self.trace_read(id, len);
         }
         read
     }
@@ -232,7 +233,7 @@ impl Connection {
     pub fn read_chunk(&mut self, id: StreamId, max: usize) -> Result<Option<Bytes>, ReadError> {
         let chunk = self.streams.read_chunk(id, max);
         if let Ok(Some(bytes)) = &chunk {
-            self.trace.on_read(id.as_u64(), bytes.len());
+            self.trace_read(id, bytes.len());
         }
         chunk
     }

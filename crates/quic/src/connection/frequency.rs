@@ -72,10 +72,12 @@ impl Connection {
         if !self.config.ack_frequency || self.handshake != Handshake::Confirmed {
             return;
         }
-        let Some((min, usual)) = self.tls.peer.as_ref().and_then(|peer| {
-            let min = Duration::from_micros(peer.min_ack_delay?);
-            Some((min, Duration::from_millis(peer.max_ack_delay)))
-        }) else {
+        let Some((min, usual)) = self
+            .tls
+            .peer
+            .as_ref()
+            .and_then(|peer| Some((peer.min_ack_delay()?, peer.max_ack_delay())))
+        else {
             return;
         };
         let path = self.active_recovery();

@@ -6,6 +6,7 @@ use core::time::Duration;
 use clearway_recovery::{PtoContext, Space};
 
 use super::life::{ConnectionError, Handshake};
+use super::peer::Peer;
 use super::{Connection, EndpointEvent, Event};
 use crate::cid::ConnectionId;
 use crate::crypto::retry::retry_is_genuine;
@@ -179,7 +180,7 @@ impl Connection {
         self.datagrams_out
             .set_peer_limit(peer.max_datagram_frame_size);
         let max_payload = peer.max_udp_payload_size;
-        self.tls.peer = Some(Box::new(peer));
+        self.tls.peer = Some(Peer::new(&peer));
         for path in self.paths.iter_mut() {
             path.mtu.set_peer_limit(max_payload);
         }
@@ -207,7 +208,6 @@ impl Connection {
             self.confirm(now);
         }
         self.sync_recovery(now);
-        self.retry_undecryptable(now);
         Ok(())
     }
 
@@ -241,7 +241,7 @@ impl Connection {
         outcome.clear();
         self.outcome = outcome;
         self.streams.on_zero_rtt_rejected();
-        if let Some(peer) = &self.tls.peer {
+        if let Some(peer) = &self.peer_transport_parameters() {
             self.streams.set_peer_limits(limits_of(peer));
         }
         self.events.push_back(Event::ZeroRttRejected);
@@ -349,16 +349,7 @@ impl Connection {
         self.tls.token = token.to_vec();
         self.remote_cids.replace_first(scid);
         self.keys.initial = Some(Box::new(initial_keys(&scid, Role::Client)));
-        let mut outcome = core::mem::take(&mut self.outcome);
-        self.recovery.on_retry(now, &mut outcome);
-        for lost in outcome.lost.drain(..) {
-            self.trace_lost(now, &lost);
-            for frame in lost.content {
-                self.on_frame_lost(lost.space, &frame);
-            }
-        }
-        outcome.clear();
-        self.outcome = outcome;
+        self.withdraw(now, |recovery, outcome| recovery.on_retry(now, outcome));
         self.space(Space::Initial).crypto.resend_all();
         Ok(())
     }
@@ -392,7 +383,7 @@ impl Connection {
 
     pub(crate) fn peer_max_ack_delay(&self) -> Duration {
         match (&self.tls.peer, self.handshake) {
-            (Some(peer), Handshake::Confirmed) => Duration::from_millis(peer.max_ack_delay),
+            (Some(peer), Handshake::Confirmed) => peer.max_ack_delay(),
             _ => Duration::ZERO,
         }
     }

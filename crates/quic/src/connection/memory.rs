@@ -105,7 +105,7 @@ impl Connection {
     fn kept_packets(&self) -> usize {
         let packets = self.undecryptable.iter();
         memory::list(&self.undecryptable)
-            + packets.map(|(_, packet)| packet.capacity()).sum::<usize>()
+            + packets.map(|kept| kept.packet.capacity()).sum::<usize>()
     }
 
     /// What the application and the endpoint are still to hear, the reason of a

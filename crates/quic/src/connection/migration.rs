@@ -192,16 +192,7 @@ impl Connection {
 
     fn forget_path(&mut self, now: Instant, id: PathId) {
         self.paths.remove(id);
-        let mut outcome = core::mem::take(&mut self.outcome);
-        self.recovery.remove_path(id, &mut outcome);
-        for lost in outcome.lost.drain(..) {
-            self.trace_lost(now, &lost);
-            for frame in lost.content {
-                self.on_frame_lost(lost.space, &frame);
-            }
-        }
-        outcome.clear();
-        self.outcome = outcome;
+        self.withdraw(now, |recovery, outcome| recovery.remove_path(id, outcome));
         self.remote_cids.release(id);
     }
 

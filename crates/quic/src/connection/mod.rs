@@ -12,7 +12,7 @@
 //! |---|---|
 //! | `life` | how far the handshake is, how the connection ends |
 //! | `keyring`, `space`, `crypto_stream` | keys and packet number spaces |
-//! | `tls`, `handshake` | TLS, transport parameters, 0-RTT, Retry, Version Negotiation |
+//! | `tls`, `peer`, `handshake` | TLS, transport parameters, 0-RTT, Retry, Version Negotiation |
 //! | `receive`, `frames` | the way in |
 //! | `transmit`, `packet`, `fill` | the way out |
 //! | `outcome` | what acknowledgements and losses mean for the frames sent |
@@ -39,6 +39,7 @@ mod migration;
 mod outcome;
 mod packet;
 mod paths;
+mod peer;
 mod receive;
 mod rest;
 mod setup;
@@ -146,9 +147,9 @@ pub struct Connection {
     events: VecDeque<Event>,
     endpoint_events: VecDeque<EndpointEvent>,
     /// Packets whose keys don't exist yet, bounded (RFC 9001 §5.7).
-    undecryptable: Vec<(Received, Vec<u8>)>,
+    undecryptable: Vec<receive::Undecryptable>,
     counters: stats::Counters,
-    trace: trace::Trace,
+    trace: Option<Box<trace::Trace>>,
     generator: Box<dyn CidGenerator>,
     reset_key: Arc<ResetKey>,
     /// Frames of the packets that a probe repeats; reused.

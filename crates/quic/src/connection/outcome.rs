@@ -1,9 +1,9 @@
 //! What acknowledgements, losses and probe timeouts mean for the frames sent.
 
-use clearway_recovery::Space;
+use clearway_recovery::{Outcome, Recovery, Space};
 
 use super::Connection;
-use super::content::SentFrame;
+use super::content::{Content, SentFrame};
 use super::keyring::space_of;
 use super::receive::Packet;
 use crate::Instant;
@@ -48,12 +48,27 @@ impl Connection {
         Ok(())
     }
 
-    /// Applies what recovery found and empties it.
-    pub(crate) fn apply(
+    /// Has recovery give packets up, and sends anew what they carried. That they
+    /// are gone says nothing of the path.
+    pub(crate) fn withdraw(
         &mut self,
         now: Instant,
-        outcome: &mut clearway_recovery::Outcome<super::content::Content>,
+        give_up: impl FnOnce(&mut Recovery<Content>, &mut Outcome<Content>),
     ) {
+        let mut outcome = core::mem::take(&mut self.outcome);
+        give_up(&mut self.recovery, &mut outcome);
+        for lost in outcome.lost.drain(..) {
+            self.trace_lost(now, &lost);
+            for frame in lost.content {
+                self.on_frame_lost(lost.space, &frame);
+            }
+        }
+        outcome.clear();
+        self.outcome = outcome;
+    }
+
+    /// Applies what recovery found and empties it.
+    pub(crate) fn apply(&mut self, now: Instant, outcome: &mut Outcome<Content>) {
         for acked in outcome.acked.drain(..) {
             if let Some(path) = self.paths.get_mut(acked.path) {
                 // Larger than in use: only a probe was.
@@ -104,13 +119,7 @@ impl Connection {
 
     /// Validates ECN on the path of the newest acknowledged packet, and tells
     /// the controller of new CE marks (RFC 9000 §13.4.2.1).
-    fn check_ecn(
-        &mut self,
-        now: Instant,
-        space: Space,
-        ack: &Ack<'_>,
-        outcome: &clearway_recovery::Outcome<super::content::Content>,
-    ) {
+    fn check_ecn(&mut self, now: Instant, space: Space, ack: &Ack<'_>, outcome: &Outcome<Content>) {
         let Some(largest) = outcome.newly_acked.largest else {
             return;
         };

@@ -16,6 +16,14 @@ use crate::{Instant, Role};
 /// Packets kept until their keys exist (RFC 9001 §5.7).
 const MAX_UNDECRYPTABLE: usize = 10;
 
+/// A packet that came before its keys.
+#[derive(Debug)]
+pub(crate) struct Undecryptable {
+    from: Received,
+    kind: PacketKind,
+    pub(crate) packet: Vec<u8>,
+}
+
 /// A packet that authenticated.
 pub(crate) struct Packet<'a> {
     pub(crate) kind: PacketKind,
@@ -71,6 +79,10 @@ impl Connection {
         let was_short = datagram.first().is_some_and(|first| first & 0x80 == 0);
         let mut authenticated = false;
         if let Err(error) = self.receive_packets(now, from, datagram, &mut authenticated) {
+            self.fail(now, error);
+            return;
+        }
+        if let Err(error) = self.retry_undecryptable(now) {
             self.fail(now, error);
             return;
         }
@@ -379,21 +391,34 @@ impl Connection {
         if kind == PacketKind::Initial || self.undecryptable.len() >= MAX_UNDECRYPTABLE {
             return DropReason::Overload;
         }
-        self.undecryptable.push((from, packet.to_vec()));
+        self.undecryptable.push(Undecryptable {
+            from,
+            kind,
+            packet: packet.to_vec(),
+        });
         DropReason::KeysUnavailable
     }
 
-    /// Tries the kept packets again after keys arrived.
-    pub(crate) fn retry_undecryptable(&mut self, now: Instant) {
-        for (from, mut packet) in core::mem::take(&mut self.undecryptable) {
-            let mut authenticated = false;
-            if !self.life.is_open() {
-                return;
-            }
-            if let Err(error) = self.receive_packets(now, from, &mut packet, &mut authenticated) {
-                self.fail(now, error);
-            }
+    /// Opens the kept packets whose keys the datagram has brought: a server's
+    /// Handshake flight after its ServerHello, 0-RTT after the ClientHello.
+    fn retry_undecryptable(&mut self, now: Instant) -> Result<(), TransportError> {
+        if self.undecryptable.is_empty() {
+            return Ok(());
         }
+        let keys = &self.keys;
+        self.undecryptable
+            .retain(|kept| !keys.is_discarded(kept.kind));
+        // Opening one may bring the keys of others.
+        while self.life.is_open()
+            && let Some(at) = self
+                .undecryptable
+                .iter()
+                .position(|kept| self.can_open(kept.kind))
+        {
+            let mut kept = self.undecryptable.remove(at);
+            self.receive_packets(now, kept.from, &mut kept.packet, &mut false)?;
+        }
+        Ok(())
     }
 
     pub(crate) fn drop_packet(&mut self, now: Instant, (kind, reason): Dropped) {

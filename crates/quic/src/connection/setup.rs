@@ -241,7 +241,7 @@ impl Connection {
             endpoint_events: Default::default(),
             undecryptable: Vec::new(),
             counters: stats::Counters::default(),
-            trace: super::trace::Trace::default(),
+            trace: None,
             probe_frames: Vec::new(),
             rested: false,
             silence: super::silence::Silence::default(),

@@ -4,6 +4,8 @@ use core::time::Duration;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use super::peer::Peer;
+use crate::Role;
 use crate::cid::ConnectionId;
 use crate::crypto::{ClientSessions, Session, Summary};
 use crate::memory;
@@ -32,7 +34,7 @@ pub(crate) struct Tls {
     pub(crate) ack_delay_exponent: u8,
     /// A server's attempt that answers a Retry of ours.
     answers_retry: bool,
-    pub(crate) peer: Option<Box<TransportParameters>>,
+    pub(crate) peer: Option<Peer>,
     /// Remembered ones in force for 0-RTT, until the server's arrive.
     pub(super) remembered: Option<Box<TransportParameters>>,
     pub(crate) zero_rtt_accepted: Option<bool>,
@@ -86,15 +88,15 @@ impl Tls {
 
     /// Bytes allocated, TLS itself left out: its library does not tell.
     pub(crate) fn memory(&self) -> usize {
-        let parameters = [self.peer.as_deref(), self.remembered.as_deref()];
-        let parameters = parameters.into_iter().flatten().map(|parameters| {
+        let remembered = self.remembered.as_deref().map_or(0, |parameters| {
             let versions = parameters.version_information.as_ref();
             size_of_val(parameters) + versions.map_or(0, |v| memory::list(&v.available))
         });
         self.token.capacity()
             + self.scratch.capacity()
             + self.summary.memory()
-            + parameters.sum::<usize>()
+            + self.peer.as_ref().map_or(0, Peer::memory)
+            + remembered
     }
 
     /// Client: a Retry came. Server: this attempt answers one of ours.
@@ -127,29 +129,25 @@ impl Tls {
         }
     }
 
-    /// The peer's parameters in force now.
-    pub(super) fn in_force(&self) -> Option<&TransportParameters> {
-        self.peer.as_deref().or(self.remembered.as_deref())
-    }
-
     pub(crate) fn peer_ack_delay(&self, ack: &crate::wire::frame::ack::Ack<'_>) -> Duration {
-        let exponent = self.peer.as_ref().map_or(3, |peer| peer.ack_delay_exponent);
+        let exponent = self.peer.as_ref().map_or(3, Peer::ack_delay_exponent);
         Duration::from_micros(ack.delay_micros(exponent))
     }
 
     pub(crate) fn peer_max_udp_payload(&self) -> u64 {
-        self.in_force()
-            .map_or(u64::MAX, |peer| peer.max_udp_payload_size)
+        let remembered = || Some(self.remembered.as_ref()?.max_udp_payload_size);
+        let known = self.peer.as_ref().map(Peer::max_udp_payload);
+        known.or_else(remembered).unwrap_or(u64::MAX)
     }
 
     pub(crate) fn peer_disables_migration(&self) -> bool {
-        self.peer
-            .as_ref()
-            .is_some_and(|peer| peer.disable_active_migration)
+        self.peer.as_ref().is_some_and(Peer::disables_migration)
     }
 
+    /// Where the server would rather be.
     pub(crate) fn preferred_address(&self, v6: bool) -> Option<SocketAddr> {
-        let preferred = self.peer.as_ref()?.preferred_address.as_ref()?;
+        let peer = self.peer.as_ref()?.parameters(Role::Server)?;
+        let preferred = peer.preferred_address?;
         if v6 {
             preferred.v6.map(SocketAddr::V6)
         } else {

@@ -14,6 +14,7 @@ use crate::event::{
     TimerChange, TimerKind, TraceEvent,
 };
 use crate::path::ecn::EcnState;
+use crate::stream::StreamId;
 use crate::{Instant, Role};
 
 /// Controller figures that fit without an allocation.
@@ -23,9 +24,10 @@ type Internals = SmallVec<[(&'static str, u64); 24]>;
 const MAX_READS: usize = 64;
 
 /// The observer, and what it was last shown, so that it hears of changes only.
-#[derive(Debug, Default)]
+/// Most connections have none.
+#[derive(Debug)]
 pub(super) struct Trace {
-    observer: Option<Box<dyn Observer>>,
+    observer: Box<dyn Observer>,
     started: bool,
     controller: Option<State>,
     /// Congestion events, undone ones, collapses and CE marks so far.
@@ -38,14 +40,11 @@ pub(super) struct Trace {
 
 impl Trace {
     fn tell(&mut self, now: Instant, event: &TraceEvent<'_>) {
-        if let Some(observer) = &mut self.observer {
-            observer.on_event(now, event);
-        }
+        self.observer.on_event(now, event);
     }
 
-    /// The application took `len` bytes off stream `id`.
-    pub(super) fn on_read(&mut self, id: u64, len: usize) {
-        if self.observer.is_none() || len == 0 {
+    fn on_read(&mut self, id: u64, len: usize) {
+        if len == 0 {
             return;
         }
         let full = self.reads.len() >= MAX_READS;
@@ -66,28 +65,40 @@ impl Trace {
 impl Connection {
     /// Installs a trace sink. It sees everything from now on.
     pub fn set_observer(&mut self, observer: Box<dyn Observer>) {
-        self.trace = Trace {
-            observer: Some(observer),
-            ..Trace::default()
-        };
+        self.trace = Some(Box::new(Trace {
+            observer,
+            started: false,
+            controller: None,
+            causes: [0; 4],
+            ecn: None,
+            timer: None,
+            reads: SmallVec::new(),
+        }));
     }
 
     pub(super) fn trace<'e>(&mut self, now: Instant, event: impl FnOnce() -> TraceEvent<'e>) {
-        if self.trace.observer.is_some() {
+        if self.trace.is_some() {
             self.trace_start(now);
-            self.trace.tell(now, &event());
+            self.tell(now, &event());
+        }
+    }
+
+    fn tell(&mut self, now: Instant, event: &TraceEvent<'_>) {
+        if let Some(trace) = &mut self.trace {
+            trace.tell(now, event);
         }
     }
 
     /// What comes before any event: who this is, once; what was read since the
     /// last one.
     fn trace_start(&mut self, now: Instant) {
-        if !self.trace.started {
-            self.trace.started = true;
+        let Some(trace) = &mut self.trace else { return };
+        let reads = core::mem::take(&mut trace.reads);
+        if !core::mem::replace(&mut trace.started, true) {
             self.trace_beginning(now);
         }
-        for (id, len) in core::mem::take(&mut self.trace.reads) {
-            self.trace.tell(now, &TraceEvent::StreamRead { id, len });
+        for (id, len) in reads {
+            self.tell(now, &TraceEvent::StreamRead { id, len });
         }
     }
 
@@ -112,7 +123,7 @@ impl Connection {
                 min_window: recovery.controller().min_window(),
             },
         };
-        self.trace.tell(now, &event);
+        self.tell(now, &event);
         // Not kept for it: made anew from what made them.
         let mut parameters = local_parameters(&self.config, self.role, self.tls.local_cid);
         if self.role == Role::Server {
@@ -121,22 +132,31 @@ impl Connection {
         let parameters = &parameters;
         let remote = false;
         let event = TraceEvent::ParametersSet { remote, parameters };
-        self.trace.tell(now, &event);
+        self.tell(now, &event);
         // An observer installed later has missed the peer's.
         self.trace_peer_parameters(now);
         let attempted = ConnectionState::Attempted;
-        self.trace.tell(now, &TraceEvent::StateChanged(attempted));
+        self.tell(now, &TraceEvent::StateChanged(attempted));
         let limit = self.limit;
-        self.trace.tell(now, &TraceEvent::Limit(limit));
+        self.tell(now, &TraceEvent::Limit(limit));
         self.trace_controller(now);
+    }
+
+    /// The application took `len` bytes off stream `id`.
+    pub(super) fn trace_read(&mut self, id: StreamId, len: usize) {
+        if let Some(trace) = &mut self.trace {
+            trace.on_read(id.as_u64(), len);
+        }
     }
 
     /// The peer's transport parameters are in force.
     pub(super) fn trace_peer_parameters(&mut self, now: Instant) {
-        let Self { trace, tls, .. } = self;
-        if let (true, Some(parameters)) = (trace.started, &tls.peer) {
+        if self.trace.as_ref().is_none_or(|trace| !trace.started) {
+            return;
+        }
+        if let Some(parameters) = &self.peer_transport_parameters() {
             let remote = true;
-            trace.tell(now, &TraceEvent::ParametersSet { remote, parameters });
+            self.tell(now, &TraceEvent::ParametersSet { remote, parameters });
         }
     }
 
@@ -146,19 +166,18 @@ impl Connection {
             TraceEvent::StateChanged(ConnectionState::HandshakeComplete)
         });
         let Self { trace, tls, .. } = self;
-        if let (true, Some(alpn)) = (trace.started, &tls.summary.alpn) {
+        if let (Some(trace), Some(alpn)) = (trace, &tls.summary.alpn)
+            && trace.started
+        {
             trace.tell(now, &TraceEvent::AlpnChosen(alpn));
         }
     }
 
     /// The connection has ended, for the reason kept.
     pub(super) fn trace_end(&mut self, now: Instant) {
-        if self.trace.observer.is_none() {
-            return;
-        }
         self.trace_start(now);
         let Self { trace, error, .. } = self;
-        if let Some(error) = error {
+        if let (Some(trace), Some(error)) = (trace, error) {
             trace.tell(now, &TraceEvent::Closed(error));
         }
     }
@@ -190,14 +209,16 @@ impl Connection {
     /// Packets go elsewhere, under another controller.
     pub(super) fn trace_path_changed(&mut self, now: Instant) {
         let remote = self.paths.active().remote;
-        self.trace.forget_path();
+        if let Some(trace) = &mut self.trace {
+            trace.forget_path();
+        }
         self.trace(now, || TraceEvent::PathChanged { remote });
         self.trace_recovery(now);
     }
 
     /// The figures of recovery may have changed.
     pub(super) fn trace_recovery(&mut self, now: Instant) {
-        if self.trace.observer.is_none() {
+        if self.trace.is_none() {
             return;
         }
         self.trace_start(now);
@@ -239,7 +260,9 @@ impl Connection {
             persistent_events: shown.persistent_events,
             internals: &internals,
         };
-        self.trace.tell(now, &TraceEvent::Metrics(metrics));
+        if let Some(trace) = &mut self.trace {
+            trace.tell(now, &TraceEvent::Metrics(metrics));
+        }
     }
 
     fn trace_controller(&mut self, now: Instant) {
@@ -251,8 +274,9 @@ impl Connection {
             self.counters.ce_marks,
             shown.congestion_events,
         ];
-        let old = self.trace.controller.replace(new);
-        let before = core::mem::replace(&mut self.trace.causes, causes);
+        let Some(trace) = &mut self.trace else { return };
+        let old = trace.controller.replace(new);
+        let before = core::mem::replace(&mut trace.causes, causes);
         let collapsed = causes[0] > before[0];
         if old == Some(new) && !collapsed {
             return;
@@ -261,34 +285,35 @@ impl Connection {
         let rose = causes.iter().zip(before).position(|(new, old)| *new > old);
         // Leaving recovery has no cause but the ACK.
         let trigger = old.and(rose).map(|cause| names[cause]);
-        self.trace
-            .tell(now, &TraceEvent::CongestionState { old, new, trigger });
+        trace.tell(now, &TraceEvent::CongestionState { old, new, trigger });
     }
 
     fn trace_ecn(&mut self, now: Instant) {
         let new = self.paths.active().ecn.state();
-        let old = self.trace.ecn.replace(new);
+        let Some(trace) = &mut self.trace else { return };
+        let old = trace.ecn.replace(new);
         if old != Some(new) {
-            self.trace.tell(now, &TraceEvent::EcnState { old, new });
+            trace.tell(now, &TraceEvent::EcnState { old, new });
         }
     }
 
     fn trace_timer(&mut self, now: Instant) {
+        let Some(trace) = &mut self.trace else { return };
         let (kind, change) = match self.recovery.pending() {
             Some((at, pending)) => {
                 let kind = match pending {
                     Pending::Loss => TimerKind::Loss,
                     Pending::Pto => TimerKind::Pto,
                 };
-                self.trace.timer = Some(kind);
+                trace.timer = Some(kind);
                 (kind, TimerChange::Set(at - now))
             }
-            None => match self.trace.timer.take() {
+            None => match trace.timer.take() {
                 Some(kind) => (kind, TimerChange::Cancelled),
                 None => return,
             },
         };
-        self.trace.tell(now, &TraceEvent::Timer { kind, change });
+        trace.tell(now, &TraceEvent::Timer { kind, change });
     }
 
     /// The recovery timer is about to be served.

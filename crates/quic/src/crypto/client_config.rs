@@ -10,7 +10,8 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::time_provider::TimeProvider;
 use rustls::{
-    ClientConfig, DigitallySignedStruct, KeyLog, KeyLogFile, RootCertStore, SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, KeyLog, KeyLogFile, RootCertStore,
+    SignatureScheme,
 };
 
 use super::client_sessions::ClientSessions;
@@ -53,7 +54,17 @@ impl Roots {
 enum Trust {
     Roots(Roots),
     Verifier(Arc<dyn ServerCertVerifier>),
-    Anyone,
+    Certificate(Check),
+}
+
+/// Which certificates are believed, whoever signed them.
+#[derive(Clone)]
+struct Check(Arc<dyn Fn(&CertificateDer<'_>) -> bool + Send + Sync>);
+
+impl core::fmt::Debug for Check {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Check")
+    }
 }
 
 /// Builds the TLS configuration of a client.
@@ -93,7 +104,16 @@ impl ClientCrypto {
     /// A client that takes any certificate for any name: whoever is on the
     /// path can impersonate the server. For laboratories only.
     pub fn dangerous_accept_any_certificate() -> Self {
-        Self::with_trust(Trust::Anyone)
+        Self::with_certificate_check(|_| true)
+    }
+
+    /// A client that trusts the servers whose own certificate `check` believes,
+    /// whatever it says and whoever signed it: for certificates known by other
+    /// means. That the server holds its key is checked all the same.
+    pub fn with_certificate_check(
+        check: impl Fn(&CertificateDer<'_>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        Self::with_trust(Trust::Certificate(Check(Arc::new(check))))
     }
 
     fn with_trust(trust: Trust) -> Self {
@@ -201,25 +221,35 @@ impl Trust {
                     .map_err(|error| ConfigError::Roots(error.to_string()))?
             }
             Self::Verifier(verifier) => verifier,
-            Self::Anyone => Arc::new(AcceptAnyone(provider.clone())),
+            Self::Certificate(check) => Arc::new(ByCertificate {
+                check,
+                provider: provider.clone(),
+            }),
         })
     }
 }
 
-/// Believes every certificate, but still checks that the peer holds its key.
+/// Believes certificates for themselves, but checks that the peer holds the key.
 #[derive(Debug)]
-struct AcceptAnyone(Arc<CryptoProvider>);
+struct ByCertificate {
+    check: Check,
+    provider: Arc<CryptoProvider>,
+}
 
-impl ServerCertVerifier for AcceptAnyone {
+impl ServerCertVerifier for ByCertificate {
     fn verify_server_cert(
         &self,
-        _end_entity: &CertificateDer<'_>,
+        end_entity: &CertificateDer<'_>,
         _intermediates: &[CertificateDer<'_>],
         _server_name: &ServerName<'_>,
         _ocsp_response: &[u8],
         _now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
+        if (self.check.0)(end_entity) {
+            Ok(ServerCertVerified::assertion())
+        } else {
+            Err(CertificateError::UnknownIssuer.into())
+        }
     }
 
     /// Never asked: QUIC has no TLS 1.2.
@@ -238,12 +268,14 @@ impl ServerCertVerifier for AcceptAnyone {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let supported = &self.0.signature_verification_algorithms;
+        let supported = &self.provider.signature_verification_algorithms;
         verify_tls13_signature(message, certificate, signature, supported)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
     }
 }
 

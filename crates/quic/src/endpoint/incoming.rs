@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use super::overload::Verdict;
-use super::{Arrival, Endpoint, Handle, reply};
+use super::{Arrival, Attempt, Endpoint, Handle, reply};
 use crate::cid::ConnectionId;
 use crate::connection::{Accept, Connection, Received};
 use crate::crypto::{AddressToken, RetryToken, Token, initial_keys};
@@ -224,11 +224,11 @@ impl Endpoint {
         };
         let common = self.common(now);
         let mut connection = Connection::accept_from(common, accept)?;
-        let handle = self.register(
-            &mut connection,
-            [incoming.original_dcid, incoming.dcid],
-            incoming.from.remote,
-        );
+        let attempt = Attempt {
+            initial_dcids: [incoming.original_dcid, incoming.dcid],
+            remote: incoming.from.remote.ip(),
+        };
+        let handle = self.register(&mut connection, Some(attempt));
         self.overload.begin(incoming.from.remote.ip());
         self.counters.accepted += 1;
         Ok((handle, connection))

@@ -19,7 +19,7 @@ mod reply;
 mod route;
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -29,6 +29,7 @@ pub use self::incoming::Incoming;
 pub use self::overload::Limits;
 use self::overload::Overload;
 use self::route::Routes;
+use crate::Instant;
 use crate::cid::{ConnectionId, ResetToken};
 use crate::connection::{Config, Connect, Connection, EndpointEvent, Received};
 use crate::error::TransportError;
@@ -37,7 +38,6 @@ use crate::memory;
 use crate::rng::Rng;
 use crate::wire::header::{HeaderKind, PartialHeader};
 use crate::wire::{self, Version};
-use crate::{Instant, Role};
 
 /// Names a connection of an endpoint; never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -82,14 +82,20 @@ pub struct EndpointCounters {
 
 #[derive(Debug)]
 struct Known {
-    /// Where the client's first Initials go, until the handshake is done: it
-    /// repeats them with the connection ID it chose (RFC 9000 §7.2).
-    initial_dcids: [ConnectionId; 2],
     cids: Vec<ConnectionId>,
     /// What the peer would reset it with.
     tokens: Vec<ResetToken>,
-    remote: SocketAddr,
-    handshaking: bool,
+    /// A client's, until the handshake is done.
+    attempt: Option<Box<Attempt>>,
+}
+
+/// A handshake with a client.
+#[derive(Debug)]
+struct Attempt {
+    /// Where its first Initials go: it repeats them with the connection ID it
+    /// chose (RFC 9000 §7.2).
+    initial_dcids: [ConnectionId; 2],
+    remote: IpAddr,
 }
 
 /// Routes datagrams to connections, both roles. Sans-I/O.
@@ -154,8 +160,12 @@ impl Endpoint {
     #[must_use]
     pub fn memory(&self) -> usize {
         let known = self.known.values();
-        let cids = known.map(|known| memory::list(&known.cids) + memory::list(&known.tokens));
-        cids.sum::<usize>()
+        let each = known.map(|known| {
+            memory::list(&known.cids)
+                + memory::list(&known.tokens)
+                + known.attempt.as_deref().map_or(0, size_of_val)
+        });
+        each.sum::<usize>()
             + memory::table(&self.known)
             + self.routes.memory()
             + self.overload.memory()
@@ -253,12 +263,10 @@ impl Endpoint {
         connect: Connect,
         transport: Arc<Config>,
     ) -> Result<(Handle, Connection), TransportError> {
-        let remote = connect.remote;
         let mut common = self.common(now);
         common.config = transport;
         let mut connection = Connection::connect(common, connect)?;
-        let none = [ConnectionId::EMPTY; 2];
-        Ok((self.register(&mut connection, none, remote), connection))
+        Ok((self.register(&mut connection, None), connection))
     }
 
     fn common(&mut self, now: Instant) -> crate::connection::Common {
@@ -271,25 +279,20 @@ impl Endpoint {
         }
     }
 
-    fn register(
-        &mut self,
-        connection: &mut Connection,
-        initial_dcids: [ConnectionId; 2],
-        remote: SocketAddr,
-    ) -> Handle {
+    fn register(&mut self, connection: &mut Connection, attempt: Option<Attempt>) -> Handle {
         let handle = Handle(self.next);
         self.next += 1;
-        for cid in initial_dcids.iter().filter(|cid| !cid.is_empty()) {
-            self.routes.add(*cid, handle);
+        for cid in attempt.iter().flat_map(|attempt| attempt.initial_dcids) {
+            if !cid.is_empty() {
+                self.routes.add(cid, handle);
+            }
         }
         self.known.insert(
             handle,
             Known {
-                initial_dcids,
                 cids: Vec::new(),
                 tokens: Vec::new(),
-                remote,
-                handshaking: connection.role() == Role::Server,
+                attempt: attempt.map(Box::new),
             },
         );
         while let Some(event) = connection.poll_endpoint_event() {
@@ -330,13 +333,12 @@ impl Endpoint {
     }
 
     fn end_handshake(&mut self, handle: Handle) {
-        if let Some(known) = self.known.get_mut(&handle)
-            && core::mem::take(&mut known.handshaking)
-        {
-            for cid in known.initial_dcids {
+        let known = self.known.get_mut(&handle);
+        if let Some(attempt) = known.and_then(|known| known.attempt.take()) {
+            for cid in attempt.initial_dcids {
                 self.routes.remove(&cid);
             }
-            self.overload.end(known.remote.ip());
+            self.overload.end(attempt.remote);
         }
     }
 

@@ -17,13 +17,8 @@ pub struct Bulk {
 impl Bulk {
     /// Asks for it; the handshake is done.
     pub fn begin(world: &mut World) -> Self {
-        let client = world.client.connection();
-        let id = client
-            .open(Directionality::Bidirectional)
-            .expect("a stream");
-        client.write(id, b"go").expect("writes");
         Self {
-            id,
+            id: world.ask(),
             accepted: None,
             read: 0,
         }

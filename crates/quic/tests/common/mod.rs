@@ -19,7 +19,7 @@ use clearway_links::{Direction, Nat, Packet, Path, Time};
 use clearway_quic::connection::Connect;
 use clearway_quic::endpoint::{Endpoint, EndpointConfig, Handle};
 use clearway_quic::rng::Rng;
-use clearway_quic::stream::{Directionality, ReadError, WriteError};
+use clearway_quic::stream::{Directionality, ReadError, StreamId, WriteError};
 use clearway_quic::{Instant, Role};
 
 pub use host::Host;
@@ -233,6 +233,16 @@ impl World {
         self.run_until(time, |_| false);
     }
 
+    /// The client asks for something on a stream of its own, which it leaves open.
+    pub fn ask(&mut self) -> StreamId {
+        let client = self.client.connection();
+        let id = client
+            .open(Directionality::Bidirectional)
+            .expect("a stream");
+        client.write(id, b"go").expect("writes");
+        id
+    }
+
     /// Connects and runs until both ends have confirmed the handshake.
     pub fn handshake(&mut self) {
         self.connect();
@@ -288,12 +298,7 @@ pub fn download_watched(
     limit: Duration,
     mut watch: impl FnMut(&mut World),
 ) -> bool {
-    let id = world
-        .client
-        .connection()
-        .open(Directionality::Bidirectional)
-        .expect("a stream");
-    world.client.connection().write(id, b"go").expect("writes");
+    let id = world.ask();
     world.client.connection().finish(id).expect("finishes");
     let (mut written, mut read, mut accepted) = (0, 0, None);
     world.run_until(limit, |world| {

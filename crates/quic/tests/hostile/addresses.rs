@@ -14,7 +14,7 @@ use clearway_quic::wire::retry::Retry;
 use clearway_quic::wire::{PacketKind, PartialHeader, Version, negotiation};
 
 use crate::common::{Setup, World};
-use crate::duel::{Duel, LINK, raw, weighed};
+use crate::duel::{Duel, LINK, first_flight, raw, weighed};
 
 /// The client's connection IDs, from its first datagram: destination, source.
 fn cids(datagram: &[u8]) -> (ConnectionId, ConnectionId) {
@@ -28,16 +28,7 @@ fn cids(datagram: &[u8]) -> (ConnectionId, ConnectionId) {
 /// A world in which the first flight was caught on the way; its datagrams.
 fn caught(victim: Role) -> (World, Vec<Packet>) {
     let mut world = weighed(Setup::new(), LINK, victim);
-    let flight = Arc::new(Mutex::new(Vec::new()));
-    let sink = flight.clone();
-    world.filter = Some(Box::new(move |_, packet| {
-        sink.lock().expect("one thread").push(packet.clone());
-        false
-    }));
-    world.connect();
-    world.flush();
-    world.filter = None;
-    let flight = flight.lock().expect("one thread").clone();
+    let flight = first_flight(&mut world);
     assert!(!flight.is_empty());
     (world, flight)
 }

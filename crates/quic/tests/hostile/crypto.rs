@@ -35,44 +35,33 @@ fn far_ahead_of_what_was_read() {
     );
 }
 
-#[test]
-fn a_flood_of_pieces_with_gaps() {
+/// Up to a thousand pieces, by offset and data, until the victim has had enough.
+fn flood(piece: impl Fn(u64) -> (u64, &'static [u8]), reason: &str) {
     let mut duel = during_the_handshake();
     duel.bound(BUFFERED + IDLE_MEMORY);
     for i in 0..1000 {
-        let frame = bytes(&Frame::Crypto {
-            offset: 2 * i + 1,
-            data: b"x",
-        });
+        let (offset, data) = piece(i);
+        let frame = bytes(&Frame::Crypto { offset, data });
         duel.strike(&Forgery::new(PacketKind::Handshake, &frame));
         if duel.victim().error().is_some() {
             break;
         }
     }
-    duel.closed_with(
-        Code::CRYPTO_BUFFER_EXCEEDED,
-        kind::CRYPTO,
+    duel.closed_with(Code::CRYPTO_BUFFER_EXCEEDED, kind::CRYPTO, reason);
+}
+
+#[test]
+fn a_flood_of_pieces_with_gaps() {
+    flood(
+        |i| (2 * i + 1, b"x"),
         "CRYPTO data in more than 256 separate pieces",
     );
 }
 
 #[test]
 fn a_flood_that_overlaps_itself() {
-    let mut duel = during_the_handshake();
-    duel.bound(BUFFERED + IDLE_MEMORY);
-    for i in 0..1000 {
-        let frame = bytes(&Frame::Crypto {
-            offset: i + 1,
-            data: &[0; 1100],
-        });
-        duel.strike(&Forgery::new(PacketKind::Handshake, &frame));
-        if duel.victim().error().is_some() {
-            break;
-        }
-    }
-    duel.closed_with(
-        Code::CRYPTO_BUFFER_EXCEEDED,
-        kind::CRYPTO,
+    flood(
+        |i| (i + 1, &[0; 1100]),
         "overlapping CRYPTO data beyond 128 KiB",
     );
 }

@@ -90,6 +90,20 @@ pub(crate) fn weighed(setup: Setup, spec: &str, victim: Role) -> World {
     world
 }
 
+/// A client's first datagrams, caught on their way.
+pub(crate) fn first_flight(world: &mut World) -> Vec<Packet> {
+    let caught = Arc::new(Mutex::new(Vec::new()));
+    let sink = caught.clone();
+    world.filter = Some(Box::new(move |_, packet| {
+        sink.lock().expect("one thread").push(packet.clone());
+        false
+    }));
+    world.connect();
+    world.flush();
+    world.filter = None;
+    core::mem::take(&mut *caught.lock().expect("one thread"))
+}
+
 /// A world in which one end is hostile.
 ///
 /// The victim's memory is weighed after every step and must stay within a bound,

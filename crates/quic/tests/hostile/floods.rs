@@ -12,6 +12,11 @@ use clearway_quic::wire::{Frame, PacketKind};
 
 use crate::duel::{Duel, IDLE_MEMORY, bytes, client_bidi, fields, raw};
 
+fn challenge(duel: &mut Duel, i: u64) -> Vec<u8> {
+    let frame = bytes(&Frame::PathChallenge(i.to_be_bytes()));
+    duel.forge(&Forgery::new(PacketKind::OneRtt, &frame))
+}
+
 #[test]
 fn path_challenges() {
     let mut duel = Duel::new(Role::Client);
@@ -19,10 +24,7 @@ fn path_challenges() {
     let before = duel.victim().stats(now).counters.bytes_sent;
     let mut received = 0;
     for i in 0..10_000_u64 {
-        let packet = duel.forge(&Forgery::new(
-            PacketKind::OneRtt,
-            &bytes(&Frame::PathChallenge(i.to_be_bytes())),
-        ));
+        let packet = challenge(&mut duel, i);
         received += packet.len() as u64;
         duel.deliver(packet);
     }
@@ -47,10 +49,7 @@ fn path_challenges_from_everywhere() {
     }));
     let mut received = 0;
     for i in 0..10_000_u64 {
-        let packet = duel.forge(&Forgery::new(
-            PacketKind::OneRtt,
-            &bytes(&Frame::PathChallenge(i.to_be_bytes())),
-        ));
+        let packet = challenge(&mut duel, i);
         received += packet.len() as u64;
         let from = ([10, 9, (i >> 8) as u8, i as u8], 9).into();
         let packet = Packet::new(from, to, packet);

@@ -10,7 +10,7 @@ use clearway_quic::error::Code;
 use clearway_quic::stream::Directionality;
 
 use crate::common::{Setup, World};
-use crate::duel::{LINK, weighed};
+use crate::duel::{LINK, first_flight, weighed};
 
 fn setup(retry_above: usize, refuse_above: usize) -> Setup {
     let mut setup = Setup::new();
@@ -108,16 +108,7 @@ fn above_the_hard_limit_refusal() {
 
 /// The datagrams of one ClientHello, caught on their way.
 fn flight(world: &mut World) -> Vec<Packet> {
-    let caught = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
-    let sink = caught.clone();
-    world.filter = Some(Box::new(move |_, packet| {
-        sink.lock().expect("one thread").push(packet.clone());
-        false
-    }));
-    world.connect();
-    world.flush();
-    world.filter = None;
-    let caught = core::mem::take(&mut *caught.lock().expect("one thread"));
+    let caught = first_flight(world);
     assert_eq!(
         caught.len(),
         2,

@@ -1,0 +1,75 @@
+//! What HTTP/3 has to do on a connection, and who waits for it.
+
+use std::collections::VecDeque;
+use std::task::Waker;
+
+use clearway_http3::error as protocol;
+use clearway_http3::{Code, Request, Response};
+use clearway_quic::stream::StreamId;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::error::Error;
+
+/// What there is to do, and for whom.
+#[derive(Debug, Default)]
+pub(super) struct Work {
+    /// Requests that no task has taken yet (server).
+    pub(super) arrived: VecDeque<Arrived>,
+    /// Exchanges that somebody holds.
+    pub(super) exchanges: FxHashMap<StreamId, Exchange>,
+    /// Finished by us, not yet acknowledged by the peer.
+    pub(super) undelivered: FxHashSet<StreamId>,
+}
+
+impl Work {
+    pub(super) fn is_done(&self) -> bool {
+        self.arrived.is_empty() && self.exchanges.is_empty() && self.undelivered.is_empty()
+    }
+
+    pub(super) fn shrink_to_fit(&mut self) {
+        self.arrived.shrink_to_fit();
+        self.exchanges.shrink_to_fit();
+        self.undelivered.shrink_to_fit();
+    }
+}
+
+/// A request that arrived.
+#[derive(Debug)]
+pub(crate) struct Arrived {
+    pub(crate) id: StreamId,
+    pub(crate) head: Request,
+    /// No body follows.
+    pub(crate) end: bool,
+    /// It came before the handshake was complete.
+    pub(crate) early: bool,
+}
+
+/// One request and its response, while somebody holds it.
+#[derive(Debug, Default)]
+pub(super) struct Exchange {
+    pub(super) reader: Option<Waker>,
+    pub(super) writer: Option<Waker>,
+    /// The response, until it is taken (client), and whether it has no body.
+    pub(super) response: Option<(Response, bool)>,
+    pub(super) informational: VecDeque<Response>,
+    pub(super) fate: Option<Fate>,
+    pub(super) stopped: Option<Code>,
+}
+
+/// How an exchange ended before its time.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Fate {
+    Reset(Code),
+    Failed(protocol::StreamError),
+    Rejected,
+}
+
+impl From<Fate> for Error {
+    fn from(fate: Fate) -> Self {
+        match fate {
+            Fate::Reset(code) => Self::Reset(code),
+            Fate::Failed(error) => Self::Malformed(error),
+            Fate::Rejected => Self::Rejected,
+        }
+    }
+}
