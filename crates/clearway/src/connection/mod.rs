@@ -12,8 +12,8 @@ use clearway_quic::event::Observer;
 use clearway_quic::stream::Directionality;
 use rustls::pki_types::CertificateDer;
 
-pub(crate) use self::shared::{Counted, SendEnd, SendSlot, Shared, Signal, State, Wakes};
 use self::shared::available;
+pub(crate) use self::shared::{Counted, SendEnd, SendSlot, Shared, Signal, State, Wakes};
 use crate::error::SendDatagramError;
 use crate::stream::{RecvStream, SendStream};
 
