@@ -55,11 +55,12 @@ fuzz_target!(|input: (u8, bool, Vec<Damage>)| {
     world.filter = Some(filter(damages, held.clone()));
     world.connect();
     let done = transfer(&mut world, &held);
+    // Not all: a repeated Initial may have begun others.
     let forgotten = world
         .server
         .connections
         .values()
-        .all(|connection| connection.error().is_some());
+        .any(|connection| connection.error().is_some());
     for connection in world.client.connections.values() {
         match connection.error() {
             // What follows from silence: a server that gave up answers so.

@@ -40,21 +40,21 @@ const DEFAULT_THRESHOLD: u64 = 1;
 pub(crate) struct AckFrequencyRequest {
     pub(crate) sequence: u64,
     /// Ack-eliciting packets that may go without an ACK.
-    threshold: u64,
+    threshold: u8,
     /// The path had a queue.
     queued: bool,
     max_ack_delay: Duration,
     /// Out-of-order distance that asks for an ACK at once.
-    reordering: u64,
+    reordering: u8,
 }
 
 impl AckFrequencyRequest {
     pub(crate) fn frame(self) -> Frame<'static> {
         Frame::AckFrequency {
             sequence: self.sequence,
-            ack_eliciting_threshold: self.threshold,
+            ack_eliciting_threshold: self.threshold.into(),
             request_max_ack_delay: self.max_ack_delay.as_micros() as u64,
-            reordering_threshold: self.reordering,
+            reordering_threshold: self.reordering.into(),
         }
     }
 }
@@ -90,7 +90,7 @@ impl Connection {
             ACKS_PER_WINDOW
         };
         let threshold = (packets / acks).clamp(DEFAULT_THRESHOLD, MAX_THRESHOLD);
-        let before = last.map_or(DEFAULT_THRESHOLD, |request| request.threshold);
+        let before = last.map_or(DEFAULT_THRESHOLD, |request| request.threshold.into());
         if threshold < 2 * before && 2 * threshold > before {
             return;
         }
@@ -99,10 +99,10 @@ impl Connection {
         let max_ack_delay = (path.rtt().smoothed() / 4).clamp(min, usual.max(min));
         self.control.ack_frequency = Some(AckFrequencyRequest {
             sequence: last.map_or(0, |request| request.sequence + 1),
-            threshold,
+            threshold: threshold as u8,
             queued,
             max_ack_delay,
-            reordering: path.packet_threshold().min(3),
+            reordering: path.packet_threshold().min(3) as u8,
         });
         self.control.ack_frequency_due = true;
         self.recovery.set_max_ack_delay(usual.max(max_ack_delay));
