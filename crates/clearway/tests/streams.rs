@@ -4,8 +4,8 @@
 mod common;
 
 use bytes::Bytes;
-use clearway::{Connection, Priority, ReadError, ReadToEndError, WriteError};
-use common::{Pair, pattern};
+use clearway::{Connection, Endpoint, Priority, ReadError, ReadToEndError, WriteError};
+use common::{LOOPBACK, Pair, client, pattern, server_config};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 #[tokio::test]
@@ -71,6 +71,54 @@ async fn many_streams() {
     for task in tasks {
         task.await.unwrap();
     }
+}
+
+/// A hundred who wait for a stream write into a few datagrams when they can have one, not
+/// each into a datagram of its own.
+#[tokio::test]
+async fn those_who_waited_for_a_stream_share_datagrams() {
+    const LIMIT: usize = 100;
+    let server = Endpoint::builder(LOOPBACK)
+        .server(server_config())
+        .on_caller_runtime()
+        .build()
+        .unwrap();
+    let pair = Pair::of(server, client()).await;
+    let (mut open, mut accepted) = (Vec::new(), Vec::new());
+    for _ in 0..LIMIT {
+        let (mut send, recv) = pair.near.open_bi().await.unwrap();
+        send.write_all(b"x").await.unwrap();
+        send.finish().unwrap();
+        open.push(recv);
+    }
+    for _ in 0..LIMIT {
+        accepted.push(pair.far.accept_bi().await.unwrap());
+    }
+    let waiting: Vec<_> = (0..LIMIT)
+        .map(|_| {
+            let near = pair.near.clone();
+            tokio::spawn(async move {
+                let (mut send, _recv) = near.open_bi().await.unwrap();
+                send.write_all(b"y").await.unwrap();
+                send.finish().unwrap();
+            })
+        })
+        .collect();
+    // All of them have met the limit.
+    tokio::task::yield_now().await;
+    let before = pair.near.stats().counters.datagrams_sent;
+    for (mut send, mut recv) in accepted {
+        assert_eq!(recv.read_to_end(9).await.unwrap(), b"x");
+        send.finish().unwrap();
+    }
+    for mut recv in open {
+        assert_eq!(recv.read_to_end(9).await.unwrap(), b"");
+    }
+    for task in waiting {
+        task.await.unwrap();
+    }
+    let sent = pair.near.stats().counters.datagrams_sent - before;
+    assert!(sent <= LIMIT as u64 / 4, "{sent} datagrams");
 }
 
 async fn pour(connection: Connection, seed: u64, len: usize) {

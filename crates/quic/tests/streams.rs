@@ -110,3 +110,37 @@ fn a_stream_costs_the_same_among_a_hundred_thousand() {
     }
     assert!(many.took <= 20 * few.took, "{few:?} {many:?}");
 }
+
+/// What the client has to send now: of each train, its bytes and its datagrams' size.
+fn trains(world: &mut World) -> Vec<(usize, Option<usize>)> {
+    let mut buffer = vec![0; 65_536];
+    let client = world.client.connection();
+    let train = || client.transmit(world.now, &mut buffer, 64);
+    std::iter::from_fn(train)
+        .map(|train| (train.len, train.segment))
+        .collect()
+}
+
+/// Requests that no datagram holds a whole number of leave in a train all the same: a
+/// datagram that others follow is filled up, and the last of them is not.
+#[test]
+fn small_requests_leave_in_one_train() {
+    const REQUESTS: usize = 30;
+    let mut world = World::new(Setup::new(), path("rate=1G delay=5ms", 1), 1);
+    world.handshake();
+    world.run_for(Duration::from_secs(1));
+    let client = world.client.connection();
+    for _ in 0..REQUESTS {
+        let id = client.open(Directionality::Bidirectional).expect("room");
+        client.write(id, &[7; 64]).expect("room for a request");
+        client.finish(id).expect("open");
+    }
+    let trains = trains(&mut world);
+    let [(len, Some(size))] = trains[..] else {
+        panic!("not one train: {trains:?}");
+    };
+    assert!(size < len && len < 2 * size, "{trains:?}");
+    // 64 bytes of data and at most 6 of header each, two packets' headers and tags, and
+    // what the first is filled up with.
+    assert!(len <= REQUESTS * 70 + 2 * 40 + 48, "{trains:?}");
+}

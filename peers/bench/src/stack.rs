@@ -24,6 +24,9 @@ pub(crate) struct Stack {
 /// Windows that no loopback fills, and socket buffers for the bursts of 64 handshakes.
 const TUNING: [&str; 4] = ["--window", "16777216", "--socket-buffer", "4194304"];
 
+/// The key exchange of the rivals on rustls, which as they are built here know no other.
+const X25519: [&str; 1] = ["--x25519"];
+
 /// The stacks whose programs are built, once more with their best settings if wanted; says which
 /// are not.
 pub(crate) fn found(programs: Option<PathBuf>, tuned: bool) -> Result<Vec<Stack>> {
@@ -51,17 +54,18 @@ pub(crate) fn found(programs: Option<PathBuf>, tuned: bool) -> Result<Vec<Stack>
         built
     });
     if tuned {
-        let names = [
-            ("quinn", "quinn tuned"),
-            ("s2n-quic", "s2n-quic tuned"),
-            ("quic-go", "quic-go tuned"),
-            ("tokio-quiche", "tokio-quiche tuned"),
+        let names: [(_, _, &[_]); 5] = [
+            ("clearway", "clearway X25519", &X25519),
+            ("quinn", "quinn tuned", &TUNING),
+            ("s2n-quic", "s2n-quic tuned", &TUNING),
+            ("quic-go", "quic-go tuned", &TUNING),
+            ("tokio-quiche", "tokio-quiche tuned", &TUNING),
         ];
-        for (name, tuned) in names {
-            let rival = stacks.iter().find(|stack| stack.name == name).cloned();
-            stacks.extend(rival.map(|stack| Stack {
+        for (name, tuned, tuning) in names {
+            let stack = stacks.iter().find(|stack| stack.name == name).cloned();
+            stacks.extend(stack.map(|stack| Stack {
                 name: tuned,
-                tuning: &TUNING,
+                tuning,
                 ..stack
             }));
         }

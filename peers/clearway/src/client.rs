@@ -14,6 +14,7 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use clearway::{ClientConfig, ClientSessions, Connection, Endpoint, ServerName, http as http3};
+use clearway_quic::crypto::{Algorithms, ClientCrypto, Roots};
 use contract::{
     Ask, Session, Stack, Start, Unsupported,
     answer::Answer,
@@ -76,7 +77,11 @@ impl Stack for Client {
         let roots =
             fs::read(&options.ca).with_context(|| format!("reading {}", options.ca.display()))?;
         let sessions = Arc::new(ClientSessions::default());
-        let config = ClientConfig::with_roots(roots)?.sessions(Arc::clone(&sessions));
+        let mut crypto = ClientCrypto::new(Roots::from_pem(&roots)?);
+        if options.tuning.x25519 {
+            crypto = crypto.algorithms(Algorithms::default().x25519_only());
+        }
+        let config = ClientConfig::with_crypto(crypto).sessions(Arc::clone(&sessions));
         Ok(Self {
             endpoint: Endpoint::client(any, config.clone().alpn([pattern::ALPN]))?,
             options: options.clone(),
@@ -159,6 +164,7 @@ pub(crate) fn untuned(tuning: Tuning) -> Result<()> {
         Tuning {
             window: None,
             socket_buffer: None,
+            x25519: _,
         } => Ok(()),
         Tuning { .. } => Err(Unsupported("windows and buffers by hand").into()),
     }

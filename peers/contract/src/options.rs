@@ -23,6 +23,9 @@ pub struct Tuning {
     /// Send and receive buffer of the socket, in bytes
     #[arg(long)]
     pub socket_buffer: Option<usize>,
+    /// Key exchange by X25519 alone, for a stack that would prefer X25519MLKEM768
+    #[arg(long)]
+    pub x25519: bool,
 }
 
 /// Options of a server.

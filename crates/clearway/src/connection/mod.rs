@@ -12,6 +12,7 @@ use clearway_quic::event::Observer;
 use clearway_quic::stream::Directionality;
 use rustls::pki_types::CertificateDer;
 
+use self::shared::available;
 pub(crate) use self::shared::{Counted, SendEnd, SendSlot, Shared, Signal, State, Wakes};
 use crate::error::SendDatagramError;
 use crate::stream::{RecvStream, SendStream};
@@ -95,17 +96,13 @@ impl Connection {
         &self,
         directionality: Directionality,
     ) -> Result<clearway_quic::stream::StreamId, ConnectionError> {
-        let signal = match directionality {
-            Directionality::Bidirectional => Signal::AvailableBi,
-            Directionality::Unidirectional => Signal::AvailableUni,
-        };
+        let signal = available(directionality);
         let attempt = |state: &mut State| {
             if let Some(error) = state.error.as_deref() {
                 return Some(Err(error.clone()));
             }
-            if let Some(id) = state.quic.open(directionality) {
-                state.sends.insert(id, SendSlot::default());
-                self.shared.pass_on(signal);
+            if let Some((id, next)) = state.open(directionality) {
+                self.shared.pass_on(signal, next);
                 return Some(Ok(id));
             }
             // The peer may be told that we wait (STREAMS_BLOCKED).

@@ -46,13 +46,26 @@ pub(crate) enum Signal {
     HttpIdle,
 }
 
+const SIGNALS: usize = 11;
+
+/// Who waits for streams to open.
+pub(crate) fn available(directionality: Directionality) -> Signal {
+    match directionality {
+        Directionality::Bidirectional => Signal::AvailableBi,
+        Directionality::Unidirectional => Signal::AvailableUni,
+    }
+}
+
+/// Waiters told at once that streams can be opened.
+const TOLD_AT_ONCE: u64 = 64;
+
 /// Who has to be woken; done after the lock is released, so that the woken find
 /// it free.
 #[derive(Debug, Default)]
 pub(crate) struct Wakes {
     signals: u16,
-    /// Of each of these one waiter, who passes it on.
-    relays: u16,
+    /// Of each so many waiters, the last of whom passes it on.
+    relays: [u8; SIGNALS],
     wakers: Vec<Waker>,
 }
 
@@ -64,7 +77,12 @@ impl Wakes {
     /// Wakes the first who waits; whoever is served wakes the next with
     /// [`Shared::pass_on`], so that a crowd is not woken for one place.
     pub(crate) fn raise_first(&mut self, signal: Signal) {
-        self.relays |= 1 << signal as u8;
+        self.raise_some(signal, 1);
+    }
+
+    /// The same for `count` of them.
+    fn raise_some(&mut self, signal: Signal, count: u8) {
+        self.relays[signal as usize] = count;
     }
 
     pub(crate) fn wake(&mut self, waker: Option<Waker>) {
@@ -75,14 +93,14 @@ impl Wakes {
     pub(crate) fn fire(&mut self, shared: &Shared) {
         let signals = std::mem::take(&mut self.signals);
         let relays = std::mem::take(&mut self.relays);
-        if signals | relays == 0 && self.wakers.is_empty() {
+        if signals == 0 && relays == [0; SIGNALS] && self.wakers.is_empty() {
             return;
         }
         for (signal, bell) in shared.bells.iter() {
             if signals & 1 << signal as u8 != 0 {
                 bell.notify_waiters();
-            } else if relays & 1 << signal as u8 != 0 {
-                bell.notify_one();
+            } else {
+                (0..relays[signal as usize]).for_each(|_| bell.notify_one());
             }
         }
         self.wakers.drain(..).for_each(Waker::wake);
@@ -123,6 +141,8 @@ pub(crate) struct State {
     http: Option<Box<Layer>>,
     /// Every handle is gone.
     orphaned: bool,
+    /// Streams that can be opened and that waiters were told of, by directionality.
+    told: [u8; 2],
     link: Arc<Link>,
 }
 
@@ -173,11 +193,8 @@ impl State {
         match event {
             StreamEvent::Opened(Directionality::Bidirectional) => wakes.raise(Signal::OpenedBi),
             StreamEvent::Opened(Directionality::Unidirectional) => wakes.raise(Signal::OpenedUni),
-            StreamEvent::StreamsAvailable(Directionality::Bidirectional) => {
-                wakes.raise_first(Signal::AvailableBi);
-            }
-            StreamEvent::StreamsAvailable(Directionality::Unidirectional) => {
-                wakes.raise_first(Signal::AvailableUni);
+            StreamEvent::StreamsAvailable(directionality) => {
+                wakes.raise_some(available(directionality), self.tell(directionality));
             }
             StreamEvent::Readable(id) => wakes.wake(self.readers.remove(&id)),
             StreamEvent::Writable(id) => {
@@ -187,6 +204,30 @@ impl State {
             StreamEvent::Finished(id) => self.end_send(id, SendEnd::Delivered, wakes),
             StreamEvent::Stopped { id, code } => self.end_send(id, SendEnd::Stopped(code), wakes),
         }
+    }
+
+    /// How many waiters to wake for streams that can be opened: together, for one after
+    /// the other they would each send a datagram of their own. One even if there is
+    /// none: only after somebody has met the limit is it said when it is raised.
+    fn tell(&mut self, directionality: Directionality) -> u8 {
+        let count = self.quic.openable(directionality).clamp(1, TOLD_AT_ONCE) as u8;
+        self.told[directionality as usize] = count;
+        count
+    }
+
+    /// Opens a stream; how many waiters to wake then, once all that were told of one
+    /// have opened it.
+    pub(crate) fn open(&mut self, directionality: Directionality) -> Option<(StreamId, u8)> {
+        let id = self.quic.open(directionality)?;
+        self.sends.insert(id, SendSlot::default());
+        let told = &mut self.told[directionality as usize];
+        *told = told.saturating_sub(1);
+        let next = if *told == 0 {
+            self.tell(directionality)
+        } else {
+            0
+        };
+        Some((id, next))
     }
 
     fn end_send(&mut self, id: StreamId, end: SendEnd, wakes: &mut Wakes) {
@@ -292,6 +333,7 @@ impl Shared {
                 readers: FxHashMap::default(),
                 http,
                 orphaned: false,
+                told: [0; 2],
                 link: link.clone(),
             }),
             bells: Bells::default(),
@@ -375,11 +417,13 @@ impl Shared {
         }
     }
 
-    /// Whoever waits next for `signal` may try: to be served, or to meet the
+    /// The next `count` who wait for `signal` may try: to be served, or to meet the
     /// limit, without which nobody hears when it is raised.
-    pub(crate) fn pass_on(&self, signal: Signal) {
-        if let Some((_, bell)) = self.bells.iter().find(|(other, _)| *other == signal) {
-            bell.notify_one();
+    pub(crate) fn pass_on(&self, signal: Signal, count: u8) {
+        if count > 0
+            && let Some((_, bell)) = self.bells.iter().find(|(other, _)| *other == signal)
+        {
+            (0..count).for_each(|_| bell.notify_one());
         }
     }
 

@@ -263,7 +263,7 @@ where
     let (id, early) = begin.await?;
     // What was put under the lock is sent, and what it caused is told.
     shared.http(|_| ());
-    shared.pass_on(Signal::RequestRoom);
+    shared.pass_on(Signal::RequestRoom, 1);
     let stream = Stream::new(shared.clone(), id);
     let mut cancel = Cancel(Some(stream.clone()));
     let (invite, invited) = oneshot::channel();

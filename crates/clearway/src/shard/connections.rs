@@ -160,7 +160,7 @@ impl Connections {
                 self.defer(from, datagram);
                 None
             }
-            Arrival::Incoming(incoming) => self.let_in(endpoint, now, from, &incoming),
+            Arrival::Incoming(incoming) => self.let_in(endpoint, now, from, *incoming),
             Arrival::Respond => {
                 self.answer(from);
                 None
@@ -217,10 +217,10 @@ impl Connections {
         endpoint: &mut Endpoint,
         now: Instant,
         from: Received,
-        incoming: &Incoming,
+        incoming: Incoming,
     ) -> Option<Handle> {
         if self.closing.is_some() || self.house.admit(incoming.remote()) == Admission::Refuse {
-            endpoint.refuse(incoming, &mut self.response);
+            endpoint.refuse(&incoming, &mut self.response);
             self.answer(from);
             return None;
         }

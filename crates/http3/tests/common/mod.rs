@@ -185,7 +185,7 @@ impl Host {
         match arrival {
             Arrival::Connection(handle) if self.handle == Some(handle) => {}
             Arrival::Incoming(incoming) => {
-                let (handle, connection) = self.endpoint.accept(now, &incoming).expect("accepts");
+                let (handle, connection) = self.endpoint.accept(now, *incoming).expect("accepts");
                 self.begin(handle, connection, raw);
             }
             Arrival::Connection(_) | Arrival::Dropped(_) => return None,

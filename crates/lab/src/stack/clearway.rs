@@ -209,7 +209,7 @@ impl Stack for Clearway {
         let handle = match arrival {
             Arrival::Connection(handle) => handle,
             Arrival::Incoming(incoming) => {
-                let Ok((handle, connection)) = self.endpoint.accept(at, &incoming) else {
+                let Ok((handle, connection)) = self.endpoint.accept(at, *incoming) else {
                     return;
                 };
                 let conn = self.adopt(handle, connection);

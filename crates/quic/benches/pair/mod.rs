@@ -111,7 +111,7 @@ impl Pair {
                     let Arrival::Incoming(incoming) = arrival else {
                         panic!("{arrival:?}");
                     };
-                    server = Some(listener.accept(now, &incoming).expect("accepts").1);
+                    server = Some(listener.accept(now, *incoming).expect("accepts").1);
                 }
                 if let Some(server) = &mut server {
                     server.receive(now, from, datagram);

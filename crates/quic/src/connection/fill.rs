@@ -74,7 +74,8 @@ impl Connection {
             draft.ack_eliciting = true;
             return;
         }
-        if shape == Shape::Train && draft.kind != PacketKind::ZeroRtt {
+        let ordinary = matches!(shape, Shape::Train | Shape::Linked);
+        if ordinary && draft.kind != PacketKind::ZeroRtt {
             self.fill_ack(now, draft, w);
         }
         if draft.kind == PacketKind::OneRtt {

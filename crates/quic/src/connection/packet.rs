@@ -25,6 +25,10 @@ use crate::wire::{PacketKind, TruncatedNumber, Writer};
 /// Room below which no further packet is coalesced.
 const MIN_PACKET_ROOM: usize = 128;
 
+/// A datagram that data follows is filled up when so much room or less is left in it: a
+/// shorter one ends its train, and another system call costs more than these bytes.
+const LINK_PADDING: usize = 48;
+
 /// What congestion window and pacer let out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Permit {
@@ -51,6 +55,8 @@ impl Permit {
 pub(crate) enum Shape {
     /// Whatever is due.
     Train,
+    /// The same, and another datagram of its size may follow in the train.
+    Linked,
     /// Only path frames, padded to 1,200 bytes.
     PathFrames,
     /// PING and padding to the whole slot.
@@ -134,6 +140,11 @@ impl Connection {
                 slot.len()
             } else if more && slot.len() - used >= MIN_PACKET_ROOM {
                 0
+            } else if shape == Shape::Linked
+                && slot.len() - used <= LINK_PADDING
+                && self.has_more_data(kind, *permit, used)
+            {
+                slot.len()
             } else {
                 expand
             };
@@ -161,7 +172,7 @@ impl Connection {
             return false;
         };
         match shape {
-            Shape::Train => {}
+            Shape::Train | Shape::Linked => {}
             Shape::PathFrames | Shape::MtuProbe => return space == Space::Data,
             Shape::Close => return self.closes_in(space),
         }
@@ -181,6 +192,12 @@ impl Connection {
             && (state.ping
                 || (!early && state.crypto.next_to_send().is_some())
                 || (space == Space::Data && self.wants_data()))
+    }
+
+    /// Whether data is left for the datagram after one of `used` bytes.
+    fn has_more_data(&self, kind: PacketKind, permit: Permit, used: usize) -> bool {
+        let allowed = matches!(permit, Permit::Bytes(bytes) if bytes > used as u64);
+        kind == PacketKind::OneRtt && allowed && self.wants_data()
     }
 
     fn start_packet(

@@ -20,7 +20,7 @@ use crate::cid::generator::CidGenerator;
 use crate::cid::local::LocalCids;
 use crate::cid::remote::RemoteCids;
 use crate::cid::{ConnectionId, ResetToken};
-use crate::crypto::{ClientSessions, ResetKey, Session, initial_keys};
+use crate::crypto::{ClientSessions, Keys, ResetKey, Session, initial_keys};
 use crate::datagram::{DatagramReceiver, DatagramSender, QueueLimits, WhenFull};
 use crate::error::TransportError;
 use crate::path::amplification::Amplification;
@@ -67,8 +67,9 @@ pub struct Accept {
     pub local_ip: Option<IpAddr>,
     /// Destination Connection ID of the client's first Initial.
     pub original_dcid: ConnectionId,
-    /// Destination Connection ID of this Initial; Initial keys rest on it.
-    pub dcid: ConnectionId,
+    /// The keys that this Initial opened with; they rest on its Destination
+    /// Connection ID.
+    pub initial_keys: Box<Keys>,
     /// Source Connection ID of a Retry that led here.
     pub retry_scid: Option<ConnectionId>,
     /// The client's Source Connection ID.
@@ -156,7 +157,7 @@ impl Connection {
                 .issue_preferred(preferred.cid, preferred.reset_token)?;
         }
         this.tls.set_peer_cid(accept.scid);
-        this.keys.initial = Some(Box::new(initial_keys(&accept.dcid, Role::Server)));
+        this.keys.initial = Some(accept.initial_keys);
         this.control.new_token = accept.new_token;
         this.issue_cids();
         Ok(this)

@@ -91,7 +91,7 @@ impl Connection {
         let mut permit = self.permit(now, id);
         let mut written = 0;
         let mut segment = None;
-        for _ in 0..max_datagrams.max(1) {
+        for following in (0..max_datagrams.max(1)).rev() {
             let size = segment.unwrap_or_else(|| usize::from(self.paths.active().mtu.current()));
             let room = buffer.len() - written;
             if room < size || self.is_amplification_blocked() {
@@ -99,7 +99,12 @@ impl Connection {
             }
             let credit = self.paths.active().amplification.available();
             let slot = &mut buffer[written..written + size.min(credit as usize)];
-            let len = self.write_datagram(now, id, slot, &mut permit, Shape::Train);
+            let shape = if following > 0 && room >= 2 * size {
+                Shape::Linked
+            } else {
+                Shape::Train
+            };
+            let len = self.write_datagram(now, id, slot, &mut permit, shape);
             if len == 0 {
                 break;
             }

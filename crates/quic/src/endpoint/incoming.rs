@@ -6,7 +6,7 @@ use super::overload::Verdict;
 use super::{Arrival, Attempt, Endpoint, Handle, reply};
 use crate::cid::ConnectionId;
 use crate::connection::{Accept, Connection, Received};
-use crate::crypto::{AddressToken, RetryToken, Token, initial_keys};
+use crate::crypto::{AddressToken, Keys, RetryToken, Token, initial_keys};
 use crate::error::{Code, TransportError};
 use crate::event::DropReason;
 use crate::wire::header::{OpenHeader, PartialHeader};
@@ -29,6 +29,8 @@ pub struct Incoming {
     /// The ClientHello begins in it.
     begins: bool,
     unix_now: u64,
+    /// What it was opened with.
+    keys: Box<Keys>,
 }
 
 impl Incoming {
@@ -69,7 +71,7 @@ impl Endpoint {
         // RFC 9000 §7.2: unpredictable, so eight bytes at least; and state is
         // only made for packets that open.
         let payload = Some(&dcid).filter(|dcid| dcid.len() >= 8);
-        let Some(payload) = payload.and_then(|dcid| open(dcid, header, datagram)) else {
+        let Some((keys, payload)) = payload.and_then(|dcid| open(dcid, header, datagram)) else {
             return self.drop(DropReason::DecryptionFailed);
         };
         let mut incoming = Incoming {
@@ -81,6 +83,7 @@ impl Endpoint {
             validated: false,
             begins: begins(&payload),
             unix_now,
+            keys,
         };
         let token = self.read_token(&mut incoming, token);
         let always = self
@@ -192,7 +195,7 @@ impl Endpoint {
     pub fn accept(
         &mut self,
         now: Instant,
-        incoming: &Incoming,
+        incoming: Incoming,
     ) -> Result<(Handle, Connection), TransportError> {
         let Some(server) = &self.config.server else {
             return Err(TransportError::new(
@@ -214,7 +217,7 @@ impl Endpoint {
             remote: incoming.from.remote,
             local_ip: incoming.from.local_ip,
             original_dcid: incoming.original_dcid,
-            dcid: incoming.dcid,
+            initial_keys: incoming.keys,
             retry_scid: incoming.retry_scid,
             scid: incoming.scid,
             validated: incoming.validated,
@@ -249,17 +252,22 @@ impl Endpoint {
 }
 
 /// The payload of the first packet, if it opens with the keys that its
-/// connection ID gives.
-fn open(dcid: &ConnectionId, header: &PartialHeader, datagram: &[u8]) -> Option<Vec<u8>> {
-    let keys = initial_keys(dcid, Role::Server).remote;
+/// connection ID gives, and those keys.
+fn open(
+    dcid: &ConnectionId,
+    header: &PartialHeader,
+    datagram: &[u8],
+) -> Option<(Box<Keys>, Vec<u8>)> {
+    let keys = Box::new(initial_keys(dcid, Role::Server));
+    let remote = &keys.remote;
     let mut packet = datagram[..header.packet_len].to_vec();
-    keys.unprotect_header(&mut packet, header.number_at)?;
+    remote.unprotect_header(&mut packet, header.number_at)?;
     let open = OpenHeader::read(&packet, header.number_at)?;
     let number = open.number.recover(None);
-    let len = keys.open(number, &mut packet, open.header_len)?;
+    let len = remote.open(number, &mut packet, open.header_len)?;
     packet.truncate(open.header_len + len);
     packet.drain(..open.header_len);
-    Some(packet)
+    Some((keys, packet))
 }
 
 /// Whether the ClientHello begins in it: whatever a client splits or reorders,

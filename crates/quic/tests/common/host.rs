@@ -75,7 +75,7 @@ impl Host {
                 return Some(Packet::new(packet.dst, packet.src, self.response.clone()));
             }
             Arrival::Incoming(incoming) if self.accepting => {
-                let (handle, connection) = self.endpoint.accept(now, &incoming).expect("accepts");
+                let (handle, connection) = self.endpoint.accept(now, *incoming).expect("accepts");
                 self.connections.insert(handle, connection);
                 handle
             }
