@@ -242,14 +242,12 @@ impl AckPolicy {
         self.largest_acked = self.largest.map(|(largest, _)| largest);
     }
 
-    /// For the ACK Delay field: how long the largest packet has been waiting
-    /// (RFC 9000 §13.2.5). Zero in the Initial and Handshake spaces.
+    /// For the ACK Delay field: how long the largest packet has been waiting,
+    /// for its keys too (RFC 9000 §13.2.5). Initial and Handshake packets are
+    /// acknowledged at once, but a flight may arrive before its keys.
     #[must_use]
     pub fn ack_delay(&self, now: Instant) -> Duration {
-        match self.largest {
-            Some((_, at)) if !self.always_immediate => now - at,
-            Some(_) | None => Duration::ZERO,
-        }
+        self.largest.map_or(Duration::ZERO, |(_, at)| now - at)
     }
 
     /// The largest packet number received.

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use clearway_links::{Direction, Packet};
+use clearway_quic::Instant;
 use clearway_quic::stream::Directionality;
 use clearway_quic::wire::PartialHeader;
 use common::{Setup, World, path};
@@ -170,6 +171,31 @@ fn handshake_packets_ahead_of_the_server_hello_count() {
         world.client.connection().alpn().is_some()
     });
     assert!(done, "{} full datagrams", full.get());
+}
+
+/// A client whose Initial ACKs are all lost still knows what a round trip takes, from
+/// the server's first answer: its lost Finished is not a second late.
+#[test]
+fn a_lost_finished_without_a_sample_is_sent_again_soon() {
+    let mut world = World::new(Setup::new(), path(CLEAN, 1), 1);
+    let (mut answers, mut after) = (0, 0);
+    world.filter = Some(Box::new(move |direction, _: &mut Packet| {
+        if direction == Direction::Down {
+            // An ACK alone, then the ServerHello's beginning with an ACK before it. What
+            // is sent again, the fourth, comes without.
+            answers += 1;
+            return answers > 2;
+        }
+        after += u32::from(answers >= 4);
+        after != 1
+    }));
+    world.connect();
+    let done = world.run_until(Duration::from_secs(10), |world| {
+        world.server.first().is_some_and(|c| c.is_confirmed())
+    });
+    assert!(done);
+    let late = world.now - Instant::ZERO;
+    assert!(late < Duration::from_millis(200), "{late:?}");
 }
 
 #[test]

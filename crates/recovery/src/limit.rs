@@ -142,6 +142,12 @@ impl LimitClock {
         self.current
     }
 
+    /// When the accounts begin.
+    #[must_use]
+    pub const fn started(&self) -> Instant {
+        self.started
+    }
+
     /// When the current reason began.
     #[must_use]
     pub const fn since(&self) -> Instant {

@@ -320,6 +320,17 @@ impl Connection {
         self.recovery.set_handshake_state(context, now);
     }
 
+    /// The server's first packet bounds the round trip, even if the ACK of
+    /// ours was lost: it can't have come sooner. Not a sample, but a better
+    /// guess than 333 ms, which after a loss cost a second (RFC 9002 §6.2.2).
+    pub(crate) fn guess_round_trip(&mut self, now: Instant) {
+        let waited = now - self.recovery.limits().started();
+        if self.tls.peer_cid.is_none() && waited < self.active_recovery().rtt().smoothed() {
+            self.recovery
+                .set_initial_rtt(self.paths.active_id(), waited);
+        }
+    }
+
     /// The server's first Initial names the connection ID it wants
     /// (RFC 9000 §7.2).
     pub(crate) fn on_server_cid(&mut self, scid: ConnectionId) {

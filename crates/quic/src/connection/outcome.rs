@@ -22,7 +22,9 @@ impl Connection {
         ack: &Ack<'_>,
     ) -> Result<(), TransportError> {
         let space = space_of(packet.kind);
-        let delay = self.tls.peer_ack_delay(ack);
+        // What the packet waited here for its keys is not the path's either
+        // (RFC 9002 §5.3).
+        let delay = self.tls.peer_ack_delay(ack) + (now - packet.arrived);
         let before = self.recovery.largest_acked(space);
         let mut outcome = core::mem::take(&mut self.outcome);
         let result = self

@@ -16,10 +16,17 @@ use crate::{Instant, Role};
 /// Packets kept until their keys exist (RFC 9001 §5.7).
 const MAX_UNDECRYPTABLE: usize = 10;
 
+/// When and from where a datagram came.
+#[derive(Clone, Copy, Debug)]
+struct Arrival {
+    at: Instant,
+    from: Received,
+}
+
 /// A packet that came before its keys.
 #[derive(Debug)]
 pub(crate) struct Undecryptable {
-    from: Received,
+    arrival: Arrival,
     kind: PacketKind,
     pub(crate) packet: Vec<u8>,
 }
@@ -35,6 +42,8 @@ pub(crate) struct Packet<'a> {
     pub(crate) datagram_len: usize,
     /// The path it arrived on; `None` for an address not seen before.
     pub(crate) path: Option<PathId>,
+    /// When it arrived: before now if it waited for its keys.
+    pub(crate) arrived: Instant,
     pub(crate) from: Received,
 }
 
@@ -78,7 +87,9 @@ impl Connection {
         let token = datagram.last_chunk::<16>().copied();
         let was_short = datagram.first().is_some_and(|first| first & 0x80 == 0);
         let mut authenticated = false;
-        if let Err(error) = self.receive_packets(now, from, datagram, &mut authenticated) {
+        if let Err(error) =
+            self.receive_packets(now, Arrival { at: now, from }, datagram, &mut authenticated)
+        {
             self.fail(now, error);
             return;
         }
@@ -98,7 +109,7 @@ impl Connection {
     fn receive_packets(
         &mut self,
         now: Instant,
-        from: Received,
+        arrival: Arrival,
         datagram: &mut [u8],
         authenticated: &mut bool,
     ) -> Result<(), TransportError> {
@@ -124,7 +135,7 @@ impl Connection {
                 self.drop_packet(now, (header.kind.packet(), DropReason::Unexpected));
                 break;
             }
-            match self.receive_packet(now, from, datagram_len, &header, packet) {
+            match self.receive_packet(now, arrival, datagram_len, &header, packet) {
                 Ok(()) => *authenticated = true,
                 Err(Failure::Dropped(dropped)) => self.drop_packet(now, dropped),
                 Err(Failure::Fatal(error)) => return Err(error),
@@ -140,7 +151,7 @@ impl Connection {
     fn receive_packet(
         &mut self,
         now: Instant,
-        from: Received,
+        arrival: Arrival,
         datagram_len: usize,
         header: &PartialHeader,
         packet: &mut [u8],
@@ -181,7 +192,7 @@ impl Connection {
             return Err(dropped(DropReason::Unexpected));
         }
         if !self.can_open(kind) {
-            let reason = self.keep_for_later(from, kind, packet);
+            let reason = self.keep_for_later(arrival, kind, packet);
             return Err(dropped(reason));
         }
         let Plain {
@@ -199,13 +210,13 @@ impl Connection {
             kind,
             number,
             size: header.packet_len as u16,
-            ecn: from.ecn,
+            ecn: arrival.from.ecn,
             payload: &packet[payload.clone()],
         });
         self.on_authenticated(now, kind, header, packet);
         self.receiving_cid = header.dcid.cid(packet).unwrap_or(self.receiving_cid);
         let payload = &packet[payload];
-        let path = self.paths.find(&from);
+        let path = self.paths.find(&arrival.from);
         self.process(
             now,
             &Packet {
@@ -215,7 +226,8 @@ impl Connection {
                 payload,
                 datagram_len,
                 path,
-                from,
+                arrived: arrival.at,
+                from: arrival.from,
             },
         )?;
         Ok(())
@@ -329,6 +341,7 @@ impl Connection {
         match kind {
             PacketKind::Initial if self.is_client() => {
                 if let Some(scid) = header.scid.cid(packet) {
+                    self.guess_round_trip(now);
                     self.on_server_cid(scid);
                 }
             }
@@ -373,7 +386,7 @@ impl Connection {
                 number: packet.number,
                 ack_eliciting,
                 ecn: packet.from.ecn,
-                at: now,
+                at: packet.arrived,
             },
             |from| first_missing(received, from),
         );
@@ -384,7 +397,7 @@ impl Connection {
     }
 
     /// Keeps a packet whose keys are to come.
-    fn keep_for_later(&mut self, from: Received, kind: PacketKind, packet: &[u8]) -> DropReason {
+    fn keep_for_later(&mut self, arrival: Arrival, kind: PacketKind, packet: &[u8]) -> DropReason {
         if self.keys.is_discarded(kind) {
             return DropReason::KeysDiscarded;
         }
@@ -392,7 +405,7 @@ impl Connection {
             return DropReason::Overload;
         }
         self.undecryptable.push(Undecryptable {
-            from,
+            arrival,
             kind,
             packet: packet.to_vec(),
         });
@@ -416,7 +429,7 @@ impl Connection {
                 .position(|kept| self.can_open(kept.kind))
         {
             let mut kept = self.undecryptable.remove(at);
-            self.receive_packets(now, kept.from, &mut kept.packet, &mut false)?;
+            self.receive_packets(now, kept.arrival, &mut kept.packet, &mut false)?;
         }
         Ok(())
     }
