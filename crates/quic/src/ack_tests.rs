@@ -90,7 +90,9 @@ fn initial_and_handshake_at_once() {
     assert!(!space.get(0, false, ReceivedEcn::NotEct));
     assert!(space.data_packet(1));
     assert_eq!(space.policy.next_timeout(), None);
-    assert_eq!(space.policy.ack_delay(at(9)), Duration::ZERO);
+    assert_eq!(space.policy.ack_delay(at(0)), Duration::ZERO);
+    // A flight that came before its keys says how long it waited for them.
+    assert_eq!(space.policy.ack_delay(at(9)), Duration::from_millis(9));
 }
 
 /// Sixty packets of one train: the question is asked once, so is the ACK.
