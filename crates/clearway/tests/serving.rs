@@ -102,12 +102,7 @@ async fn a_crowd_at_the_door() {
 
 #[tokio::test]
 async fn a_server_on_the_callers_runtime() {
-    let server = Endpoint::builder(LOOPBACK)
-        .server(server_config())
-        .on_caller_runtime()
-        .build()
-        .unwrap();
-    let pair = Pair::of(server, client()).await;
+    let pair = Pair::on_caller_runtime().await;
     tokio::spawn(echo(pair.far.clone()));
     let content = pattern(1, 1 << 20);
     assert!(ask(&pair.near, &content).await == content);

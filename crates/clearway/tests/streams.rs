@@ -4,8 +4,8 @@
 mod common;
 
 use bytes::Bytes;
-use clearway::{Connection, Endpoint, Priority, ReadError, ReadToEndError, WriteError};
-use common::{LOOPBACK, Pair, client, pattern, server_config};
+use clearway::{Connection, Priority, ReadError, ReadToEndError, WriteError};
+use common::{Pair, pattern};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 #[tokio::test]
@@ -78,12 +78,7 @@ async fn many_streams() {
 #[tokio::test]
 async fn those_who_waited_for_a_stream_share_datagrams() {
     const LIMIT: usize = 100;
-    let server = Endpoint::builder(LOOPBACK)
-        .server(server_config())
-        .on_caller_runtime()
-        .build()
-        .unwrap();
-    let pair = Pair::of(server, client()).await;
+    let pair = Pair::on_caller_runtime().await;
     let (mut open, mut accepted) = (Vec::new(), Vec::new());
     for _ in 0..LIMIT {
         let (mut send, recv) = pair.near.open_bi().await.unwrap();

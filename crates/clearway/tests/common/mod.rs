@@ -42,6 +42,16 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
+    /// A server without a thread of its own.
+    pub(crate) async fn on_caller_runtime() -> Self {
+        let server = Endpoint::builder(LOOPBACK)
+            .server(server_config())
+            .on_caller_runtime()
+            .build()
+            .expect("an endpoint");
+        Self::of(server, client()).await
+    }
+
     pub(crate) async fn new() -> Self {
         Self::of(server(), client()).await
     }
