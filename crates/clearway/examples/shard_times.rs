@@ -3,14 +3,18 @@
 //! carries as many requests as its busiest thread has time for; who else runs on
 //! the machine, the client first of all, does not count.
 //!
+//! One shard and two in turns, a median over the rounds: the kernel deals the
+//! connections out by dice, and what a request costs depends on who else is busy.
+//!
 //! ```sh
-//! cargo run --release -p clearway --example shard_times -- 100000
+//! cargo run --release -p clearway --example shard_times -- 60000 7
 //! ```
 
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
@@ -33,11 +37,23 @@ async fn main() -> Result<(), Box<dyn Error>> {
         return serve_on(shards.parse()?).await;
     }
     let requests = arguments.first().map_or(Ok(20_000), |text| text.parse())?;
-    let one = busiest(1, requests).await?;
-    let two = busiest(2, requests).await?;
+    let rounds = arguments
+        .get(1)
+        .map_or(Ok(5), |text| text.parse::<usize>())?;
+    let mut ratios = Vec::new();
+    for _ in 0..rounds.max(1) {
+        let one = busiest(1, requests).await?;
+        let two = busiest(2, requests).await?;
+        ratios.push(one.as_secs_f64() / two.as_secs_f64());
+        println!("two shards for one: {:.2}", ratios[ratios.len() - 1]);
+    }
+    ratios.sort_by(f64::total_cmp);
     println!(
-        "two shards carry {:.2} times what one carries",
-        one as f64 / two as f64
+        "two shards carry {:.2} times what one carries: median of {}, {:.2} to {:.2}",
+        ratios[ratios.len() / 2],
+        ratios.len(),
+        ratios[0],
+        ratios[ratios.len() - 1],
     );
     Ok(())
 }
@@ -56,8 +72,8 @@ async fn serve_on(shards: usize) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Ticks of processor time that the busiest shard of `shards` took.
-async fn busiest(shards: usize, requests: usize) -> Result<u64, Box<dyn Error>> {
+/// Processor time that the busiest shard of `shards` took.
+async fn busiest(shards: usize, requests: usize) -> Result<Duration, Box<dyn Error>> {
     let mut server = Command::new(std::env::current_exe()?)
         .args(["serve", &shards.to_string()])
         .stdout(Stdio::piped())
@@ -69,18 +85,18 @@ async fn busiest(shards: usize, requests: usize) -> Result<u64, Box<dyn Error>> 
     let result = load(&url, requests, server.id()).await;
     server.kill()?;
     server.wait()?;
-    let ticks = result?;
-    for (shard, ticks) in &ticks {
-        println!("{shards} shards: {shard} took {ticks} ticks for its part of {requests}");
+    let times = result?;
+    for (shard, time) in &times {
+        println!("{shards} shards: {shard} took {time:.1?} for its part of {requests}");
     }
-    Ok(ticks.into_values().max().ok_or("no shards")?.max(1))
+    Ok(times.into_values().max().ok_or("no shards")?)
 }
 
 async fn load(
     url: &str,
     requests: usize,
     server: u32,
-) -> Result<BTreeMap<String, u64>, Box<dyn Error>> {
+) -> Result<BTreeMap<String, Duration>, Box<dyn Error>> {
     let mut clients = Vec::new();
     for _ in 0..CLIENTS {
         let client = Client::new(ClientConfig::dangerous_accept_any_certificate())?;
@@ -105,25 +121,25 @@ async fn load(
         task.await??;
     }
     let mut after = shard_times(server)?;
-    for (shard, ticks) in &mut after {
-        *ticks -= before.get(shard).copied().unwrap_or(0);
+    for (shard, time) in &mut after {
+        *time -= before.get(shard).copied().unwrap_or_default();
     }
     Ok(after)
 }
 
-/// Ticks of processor time that each shard's thread has taken: user and system
-/// (proc(5), fields 14 and 15 of `stat`).
-fn shard_times(process: u32) -> Result<BTreeMap<String, u64>, Box<dyn Error>> {
+/// Processor time that each shard's thread has taken (the first figure of
+/// `schedstat` is in nanoseconds).
+fn shard_times(process: u32) -> Result<BTreeMap<String, Duration>, Box<dyn Error>> {
     let mut times = BTreeMap::new();
     for thread in std::fs::read_dir(format!("/proc/{process}/task"))? {
-        let stat = std::fs::read_to_string(thread?.path().join("stat"))?;
-        let name = stat.split(['(', ')']).nth(1).ok_or("no name")?;
+        let thread = thread?.path();
+        let name = std::fs::read_to_string(thread.join("comm"))?;
         if !name.starts_with("clearway-") {
             continue;
         }
-        let (_, rest) = stat.rsplit_once(") ").ok_or("no fields")?;
-        let ticks = rest.split(' ').skip(11).take(2).map(str::parse::<u64>);
-        times.insert(name.to_owned(), ticks.sum::<Result<u64, _>>()?);
+        let times_of = std::fs::read_to_string(thread.join("schedstat"))?;
+        let running = times_of.split(' ').next().ok_or("no figures")?.parse()?;
+        times.insert(name.trim_end().to_owned(), Duration::from_nanos(running));
     }
     Ok(times)
 }

@@ -1,13 +1,12 @@
 //! Header protection: hides the packet number and the low bits of the first
 //! byte (RFC 9001 §5.4).
 
-use std::sync::OnceLock;
-
 use aws_lc_rs::aead::quic::HeaderProtectionKey as Cipher;
 use rustls::quic;
 
 use super::keys::SAMPLE_LEN;
 use super::material::Material;
+use super::resting::Resting;
 use super::suite::Suite;
 
 /// The Header Form bit: 1 for long headers (RFC 9000 §17.2).
@@ -26,9 +25,7 @@ const ASKING: &[u8] = &[];
 
 /// A header protection key.
 pub struct HeaderKey {
-    /// Made when first needed.
-    cipher: OnceLock<Box<Cipher>>,
-    material: Material,
+    cipher: Resting<Box<Cipher>>,
 }
 
 impl HeaderKey {
@@ -39,8 +36,7 @@ impl HeaderKey {
     #[must_use]
     pub fn new(suite: Suite, key: &[u8]) -> Self {
         Self {
-            cipher: OnceLock::new(),
-            material: Material::new(suite, key),
+            cipher: Resting::new(Material::new(suite, key)),
         }
     }
 
@@ -52,32 +48,29 @@ impl HeaderKey {
         let mut handover = [0; Material::LEN];
         let asked = key.decrypt_in_place(ASKING, &mut 0, &mut handover);
         asked.expect("all header keys are ours");
+        let material = Material::read(&mut handover).expect("written by a key of ours");
         Self {
-            cipher: OnceLock::new(),
-            material: Material::read(&mut handover).expect("written by a key of ours"),
+            cipher: Resting::new(material),
         }
     }
 
     /// Gives back the cipher's memory until the key is needed again.
     pub(super) fn rest(&mut self) {
-        self.cipher = OnceLock::new();
+        self.cipher.rest();
     }
 
     /// Whether the cipher is there.
     #[cfg(test)]
     pub(super) fn is_warm(&self) -> bool {
-        self.cipher.get().is_some()
+        self.cipher.is_awake()
     }
 
     #[inline]
     fn cipher(&self) -> &Cipher {
-        self.cipher.get_or_init(|| self.make_cipher())
-    }
-
-    #[cold]
-    fn make_cipher(&self) -> Box<Cipher> {
-        let (algorithm, key) = (self.material.suite().header_cipher(), self.material.key());
-        Box::new(Cipher::new(algorithm, key).expect("a key of the suite's length"))
+        self.cipher.awake(|suite, key| {
+            let cipher = Cipher::new(suite.header_cipher(), key);
+            Box::new(cipher.expect("a key of the suite's length"))
+        })
     }
 
     /// Answers [`behind`](Self::behind); everybody else gave a packet number that
@@ -86,7 +79,7 @@ impl HeaderKey {
     fn tell(&self, sample: &[u8], handover: &mut [u8]) -> Result<(), rustls::Error> {
         match handover.try_into() {
             Ok(handover) if sample == ASKING => {
-                self.material.write(handover);
+                self.cipher.material().write(handover);
                 Ok(())
             }
             Ok(_) | Err(_) => Err(number_too_long()),

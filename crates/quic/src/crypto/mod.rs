@@ -5,7 +5,8 @@
 //! suite            the three AEADs of QUIC and their limits
 //! packet_key       seal and open a payload
 //! header_key       hide and reveal packet numbers
-//! material         what both are made of, at rest
+//! resting          a cipher that comes and goes beside its material
+//! material         what both keys are made of, at rest
 //! keys             both keys of a direction, both directions of a level
 //! initial, retry   keys and tags that everybody can compute
 //! update, generation   1-RTT keys: phases, limits
@@ -35,6 +36,7 @@ pub mod packet_key;
 pub mod provider;
 pub mod replay;
 pub mod reset;
+mod resting;
 pub mod retry;
 pub mod server_config;
 pub mod server_sessions;

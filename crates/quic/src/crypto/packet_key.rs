@@ -1,13 +1,12 @@
 //! One AEAD key: seals and opens payloads in place (RFC 9001 §5.3).
 
-use std::sync::OnceLock;
-
 use aws_lc_rs::aead::{Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use rustls::quic;
 use zeroize::Zeroize;
 
 use super::keys::TAG_LEN;
 use super::material::Material;
+use super::resting::Resting;
 use super::suite::Suite;
 
 /// What [`PacketKey::behind`] hands over: the material, then the IV.
@@ -19,9 +18,7 @@ const ASKING: u64 = u64::MAX;
 
 /// A packet protection key and its IV.
 pub struct PacketKey {
-    /// Made when first needed.
-    cipher: OnceLock<LessSafeKey>,
-    material: Material,
+    cipher: Resting<LessSafeKey>,
     iv: [u8; NONCE_LEN],
 }
 
@@ -33,8 +30,7 @@ impl PacketKey {
     #[must_use]
     pub fn new(suite: Suite, key: &[u8], iv: [u8; NONCE_LEN]) -> Self {
         Self {
-            cipher: OnceLock::new(),
-            material: Material::new(suite, key),
+            cipher: Resting::new(Material::new(suite, key)),
             iv,
         }
     }
@@ -48,9 +44,9 @@ impl PacketKey {
         let asked = key.decrypt_in_place_for_path(u32::MAX, ASKING, &[], &mut handover);
         asked.expect("all packet keys are ours");
         let (material, iv) = handover.split_first_chunk_mut().expect("the longer part");
+        let material = Material::read(material).expect("written by a key of ours");
         let key = Self {
-            cipher: OnceLock::new(),
-            material: Material::read(material).expect("written by a key of ours"),
+            cipher: Resting::new(material),
             iv: iv.try_into().expect("the rest is the IV"),
         };
         handover.zeroize();
@@ -59,7 +55,7 @@ impl PacketKey {
 
     /// Gives back the cipher's memory until the key is needed again.
     pub(super) fn rest(&mut self) {
-        self.cipher = OnceLock::new();
+        self.cipher.rest();
     }
 
     /// Makes the cipher if it is not there.
@@ -70,18 +66,15 @@ impl PacketKey {
     /// Whether the cipher is there.
     #[cfg(test)]
     pub(super) fn is_warm(&self) -> bool {
-        self.cipher.get().is_some()
+        self.cipher.is_awake()
     }
 
     #[inline]
     fn cipher(&self) -> &LessSafeKey {
-        self.cipher.get_or_init(|| self.make_cipher())
-    }
-
-    #[cold]
-    fn make_cipher(&self) -> LessSafeKey {
-        let (algorithm, key) = (self.material.suite().aead(), self.material.key());
-        LessSafeKey::new(UnboundKey::new(algorithm, key).expect("a key of the suite's length"))
+        self.cipher.awake(|suite, key| {
+            let key = UnboundKey::new(suite.aead(), key);
+            LessSafeKey::new(key.expect("a key of the suite's length"))
+        })
     }
 
     /// The IV with the packet number, left-padded to its length, mixed in.
@@ -141,7 +134,7 @@ impl quic::PacketKey for PacketKey {
     ) -> Result<&'a [u8], rustls::Error> {
         match handover.split_first_chunk_mut() {
             Some((material, iv)) if packet_number == ASKING && iv.len() == NONCE_LEN => {
-                self.material.write(material);
+                self.cipher.material().write(material);
                 iv.copy_from_slice(&self.iv);
                 Ok(handover)
             }
@@ -154,11 +147,11 @@ impl quic::PacketKey for PacketKey {
     }
 
     fn confidentiality_limit(&self) -> u64 {
-        self.material.suite().confidentiality_limit()
+        self.cipher.material().suite().confidentiality_limit()
     }
 
     fn integrity_limit(&self) -> u64 {
-        self.material.suite().integrity_limit()
+        self.cipher.material().suite().integrity_limit()
     }
 }
 
