@@ -124,32 +124,41 @@ impl Sweep {
             loss: vec!["0%".to_owned()],
             ..Self::default()
         };
+        let mut given = self.clone();
         let mut all = Vec::new();
-        let lists: [(&str, &Vec<String>, fn(&mut Self) -> &mut Vec<String>); 4] = [
-            ("rate", &self.rate, |it| &mut it.rate),
-            ("rtt", &self.rtt, |it| &mut it.rtt),
-            ("queue", &self.queue, |it| &mut it.queue),
-            ("loss", &self.loss, |it| &mut it.loss),
-        ];
-        for (name, values, place) in lists {
-            for value in values {
+        for (place, (name, values)) in given.lists().into_iter().enumerate() {
+            for value in values.iter() {
                 let mut sweep = plain.clone();
-                *place(&mut sweep) = vec![value.clone()];
+                *sweep.lists()[place].1 = vec![value.clone()];
                 all.push((format!("--{name} {value:?}"), sweep));
             }
         }
-        let texts: [(&str, &String, fn(&mut Self) -> &mut String); 4] = [
-            ("also", &self.also, |it| &mut it.also),
-            ("traffic", &self.traffic, |it| &mut it.traffic),
-            ("bytes", &self.bytes, |it| &mut it.bytes),
-            ("duration", &self.duration, |it| &mut it.duration),
-        ];
-        for (name, value, place) in texts {
+        for (place, (name, value)) in given.texts().into_iter().enumerate() {
             let mut sweep = plain.clone();
-            place(&mut sweep).clone_from(value);
+            sweep.texts()[place].1.clone_from(value);
             all.push((format!("--{name} {value:?}"), sweep));
         }
         all
+    }
+
+    /// What has several values, by the names of its options.
+    const fn lists(&mut self) -> [(&'static str, &mut Vec<String>); 4] {
+        [
+            ("rate", &mut self.rate),
+            ("rtt", &mut self.rtt),
+            ("queue", &mut self.queue),
+            ("loss", &mut self.loss),
+        ]
+    }
+
+    /// What has one.
+    const fn texts(&mut self) -> [(&'static str, &mut String); 4] {
+        [
+            ("also", &mut self.also),
+            ("traffic", &mut self.traffic),
+            ("bytes", &mut self.bytes),
+            ("duration", &mut self.duration),
+        ]
     }
 
     /// Each point by itself, as options.

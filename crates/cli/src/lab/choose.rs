@@ -93,8 +93,8 @@ pub(super) fn plan(scenarios: &[Chosen], extent: &Extent) -> Result<Planned, Fai
         )));
     }
     if let Some(text) = &extent.variant {
-        let labels = || plan.cases.iter().map(|case| case.variant.as_str());
-        let chosen = matching(text, labels()).ok_or_else(|| no_variant(text, labels()))?;
+        let labels: Vec<&str> = plan.cases.iter().map(|it| it.variant.as_str()).collect();
+        let chosen = matching(text, &labels).ok_or_else(|| no_variant(text, &labels))?;
         plan.retain(|case| chosen.contains(&case.variant));
     }
     Ok(planned)
@@ -103,10 +103,7 @@ pub(super) fn plan(scenarios: &[Chosen], extent: &Extent) -> Result<Planned, Fai
 /// Of these names of points, those that `text` means: what is called exactly so;
 /// or else what has all its words, so that `queue=25` is not `queue=250`; or else
 /// what contains it. `None` if there is nothing of the kind.
-fn matching<'a>(
-    text: &str,
-    labels: impl Iterator<Item = &'a str> + Clone,
-) -> Option<BTreeSet<String>> {
+fn matching(text: &str, labels: &[&str]) -> Option<BTreeSet<String>> {
     let has_words = |label: &str| {
         let mut asked = text.split_whitespace().peekable();
         asked.peek().is_some() && asked.all(|word| label.split(' ').any(|own| own == word))
@@ -115,14 +112,15 @@ fn matching<'a>(
         label.contains(text)
     }];
     ways.into_iter().find_map(|is_meant| {
-        let meant = labels.clone().filter(|label| is_meant(label));
-        let meant: BTreeSet<String> = meant.map(str::to_owned).collect();
+        let meant = labels.iter().filter(|label| is_meant(label));
+        let meant: BTreeSet<String> = meant.map(|label| (*label).to_owned()).collect();
         (!meant.is_empty()).then_some(meant)
     })
 }
 
-fn no_variant<'a>(text: &str, labels: impl Iterator<Item = &'a str>) -> Failure {
-    let labels: BTreeSet<&str> = labels.filter(|label| !label.is_empty()).collect();
+fn no_variant(text: &str, labels: &[&str]) -> Failure {
+    let named = labels.iter().filter(|label| !label.is_empty());
+    let labels: BTreeSet<&str> = named.copied().collect();
     if labels.is_empty() {
         return wrong(format!(
             "there is nothing to run: no point of a grid is called {text:?}, because there is no \
@@ -151,11 +149,11 @@ pub(crate) fn network(text: &str) -> Result<Box<Case>, String> {
     let cases = scenario
         .cases(Size::Full, "cubic")
         .map_err(|error| error.to_string())?;
-    let labels = || cases.iter().map(|case| case.variant.as_str());
-    let Some(meant) = matching(variant, labels()) else {
+    let labels: Vec<&str> = cases.iter().map(|case| case.variant.as_str()).collect();
+    let Some(meant) = matching(variant, &labels) else {
         return Err(format!(
             "{name} has no variant {variant:?}; there are {}",
-            labels().collect::<Vec<_>>().join("; ")
+            labels.join("; ")
         ));
     };
     let case = cases.iter().find(|case| meant.contains(&case.variant));
@@ -169,7 +167,7 @@ mod tests {
     use super::*;
 
     fn chosen(text: &str, labels: &[&str]) -> Vec<String> {
-        let chosen = matching(text, labels.iter().copied());
+        let chosen = matching(text, labels);
         chosen.into_iter().flatten().collect()
     }
 
@@ -188,9 +186,9 @@ mod tests {
 
     #[test]
     fn a_point_that_is_not_there_is_answered_with_those_that_are() {
-        let error = no_variant("zzz", ["a=1", "a=2"].into_iter()).to_string();
+        let error = no_variant("zzz", &["a=1", "a=2"]).to_string();
         assert!(error.ends_with("there are a=1; a=2"), "{error}");
-        let error = no_variant("zzz", ["", ""].into_iter()).to_string();
+        let error = no_variant("zzz", &["", ""]).to_string();
         assert!(error.ends_with("because there is no grid"), "{error}");
     }
 }

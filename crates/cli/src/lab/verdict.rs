@@ -1,5 +1,7 @@
 //! What fell short, and how to see it again.
 
+use std::borrow::Cow;
+
 use clearway_lab::run::{Group, Shortfall};
 
 use super::args::Extent;
@@ -112,7 +114,7 @@ pub(super) fn command_line(words: &[String]) -> String {
     let quoted = words.iter().map(|word| {
         // What came from a command line holds no zero byte, the one thing that
         // cannot be quoted.
-        shlex::try_quote(word).map_or_else(|_| word.clone(), |quoted| quoted.into_owned())
+        shlex::try_quote(word).map_or_else(|_| word.clone(), Cow::into_owned)
     });
     quoted.collect::<Vec<_>>().join(" ")
 }
