@@ -327,6 +327,8 @@ fn what_says_nothing_is_a_mistake() {
     }
     let lossy = GOOD.replace("queue=1bdp", "queue=1bdp gilbert=1%:20% burst=3");
     assert!(parse(&lossy).is_ok(), "bursts of a burst model");
+    let point = GOOD.replace("queue=1bdp", "queue=1bdp loss=0% burst=3");
+    assert!(parse(&point).is_ok(), "a point of a grid without losses");
 }
 
 #[test]
