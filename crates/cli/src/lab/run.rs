@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use clearway_lab::run::{Group, Plan, Row, Settings, Speed, Task, judge, run_all};
+use clearway_lab::run::{Group, Plan, Row, Settings, Speed, Task, judge, run_while};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::args::{Extent, Run};
@@ -62,8 +62,8 @@ pub(super) fn execute(
         extras: &extras,
     };
     let mut left = 0;
-    let speed = run_all(plan, &settings, |task, row| {
-        if extent.json && broken.is_none() {
+    let speed = run_while(plan, &settings, |task, row| {
+        if extent.json {
             broken = print_row(&row).err();
         }
         if left == 0 {
@@ -76,6 +76,7 @@ pub(super) fn execute(
             groups.push(judge(case, core::mem::take(&mut rows)));
             origins.push(planned.origins[task.case].clone());
         }
+        broken.is_none()
     });
     bar.finish_and_clear();
     let ran = Ran {
