@@ -33,7 +33,12 @@ impl ClientConfig {
     /// it says: for self-signed certificates handed over by other means.
     pub fn with_fingerprint(fingerprint: Fingerprint) -> Self {
         Self::with_crypto(ClientCrypto::with_certificate_check(move |certificate| {
-            Fingerprint::of(certificate) == fingerprint
+            match Fingerprint::of(certificate) {
+                shown if shown == fingerprint => Ok(()),
+                shown => Err(format!(
+                    "its fingerprint is {shown}, expected {fingerprint}"
+                )),
+            }
         }))
     }
 

@@ -1,5 +1,8 @@
 //! Whom to believe.
 
+use std::env;
+use std::fs::OpenOptions;
+
 use clearway::config::ClientCrypto;
 use clearway::{ClientConfig, Roots, TransportConfig};
 
@@ -25,10 +28,24 @@ pub(super) fn config(args: &Args) -> Result<ClientConfig, Failure> {
     let mut transport = TransportConfig::default();
     transport.controller = args.controller;
     let config = config.transport(transport);
-    Ok(if args.keylog {
-        config.key_log_from_env()
-    } else {
-        config
+    if !args.keylog {
+        return Ok(config);
+    }
+    key_log_is_writable()?;
+    Ok(config.key_log_from_env())
+}
+
+/// The key log itself fails in silence, as it must not end a connection.
+fn key_log_is_writable() -> Result<(), Failure> {
+    let named = env::var_os("SSLKEYLOGFILE").filter(|file| !file.is_empty());
+    let Some(file) = named else {
+        let message = "--keylog: SSLKEYLOGFILE names no file";
+        return Err(Failure::new(Kind::Arguments, message));
+    };
+    let opened = OpenOptions::new().append(true).create(true).open(&file);
+    opened.map(drop).map_err(|error| {
+        let what = format!("--keylog: cannot write {}", file.display());
+        Failure::caused(Kind::Output, what, &error)
     })
 }
 
