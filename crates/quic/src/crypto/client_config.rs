@@ -59,7 +59,9 @@ enum Trust {
 
 /// Which certificates are believed, whoever signed them.
 #[derive(Clone)]
-struct Check(Arc<dyn Fn(&CertificateDer<'_>) -> Result<(), String> + Send + Sync>);
+struct Check(Arc<Judge>);
+
+type Judge = dyn Fn(&CertificateDer<'_>) -> Result<(), String> + Send + Sync;
 
 impl core::fmt::Debug for Check {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
