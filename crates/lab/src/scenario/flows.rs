@@ -12,12 +12,14 @@ use super::units;
 use super::variables::{Assignment, substitute};
 use crate::app::{Job, Pace, Start, UNBOUNDED, Workload};
 use crate::measure::Bulk;
+use crate::stack::Protocol;
 use crate::world::{Leg, Moves};
 
 /// A `[[flows]]` table as written.
 #[derive(Clone, Debug)]
 pub(super) struct FlowsText {
     traffic: Leaf,
+    protocol: Option<Leaf>,
     bytes: Option<Leaf>,
     count: Option<Leaf>,
     every: Option<Leaf>,
@@ -41,6 +43,8 @@ pub(super) struct FlowsText {
     rebind: Vec<Leaf>,
 }
 
+const PROTOCOLS: &[&str] = &["raw", "http3"];
+
 const TRAFFIC: &[&str] = &[
     "download", "upload", "both", "requests", "on-off", "paced", "video",
 ];
@@ -49,6 +53,7 @@ impl FlowsText {
     pub(super) fn read(mut table: Table, source: &Source<'_>) -> Result<Self, ScenarioError> {
         let this = Self {
             traffic: table.require(source, "traffic", "\"download\"")?,
+            protocol: table.take_leaf(source, "protocol")?,
             bytes: table.take_leaf(source, "bytes")?,
             count: table.take_leaf(source, "count")?,
             every: table.take_leaf(source, "every")?,
@@ -91,6 +96,8 @@ impl FlowsText {
         let (workload, bulk, counts) = self.workload(&reader)?;
         let controller = self.controller.as_ref().map(|leaf| reader.controller(leaf));
         let controller = controller.transpose()?;
+        let protocol = self.protocol.as_ref().map(|leaf| reader.protocol(leaf));
+        let protocol = protocol.transpose()?.unwrap_or_default();
         for n in 0..flows {
             let moves = Moves {
                 leg: reader.leg([&self.leg_rtt, &self.leg_up, &self.leg_down])?,
@@ -106,6 +113,7 @@ impl FlowsText {
             out.push(Flow {
                 moves,
                 workload: workload.clone(),
+                protocol,
                 bulk,
                 counts,
                 controller: controller.clone(),
@@ -243,6 +251,19 @@ impl Reader<'_> {
             }
         }
         Ok(Some(leg))
+    }
+
+    fn protocol(&self, leaf: &Leaf) -> Result<Protocol, ScenarioError> {
+        let name = substitute(leaf, self.variables, self.source)?;
+        match name.as_str() {
+            "raw" => Ok(Protocol::Raw),
+            "http3" => Ok(Protocol::Http3),
+            other => {
+                let problem = format!("no protocol is called {other:?}");
+                let right = suggest(other, PROTOCOLS);
+                Err(self.source.error(&leaf.span, problem, right))
+            }
+        }
     }
 
     fn controller(&self, leaf: &Leaf) -> Result<String, ScenarioError> {
