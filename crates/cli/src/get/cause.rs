@@ -106,3 +106,27 @@ fn of_connecting(error: &ConnectError) -> Kind {
         _ => Kind::Connection,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_everybodys_and_a_bad_name_is_not() {
+        let file = Destination::of("/none/file".into());
+        let reach = |to: &Destination, kind: io::ErrorKind| unwritable(to, &kind.into()).reach;
+        for (kind, expected) in [
+            (io::ErrorKind::StorageFull, Reach::Everything),
+            (io::ErrorKind::QuotaExceeded, Reach::Everything),
+            (io::ErrorKind::NotFound, Reach::One),
+            (io::ErrorKind::PermissionDenied, Reach::One),
+        ] {
+            assert_eq!(reach(&file, kind), expected, "{kind}");
+        }
+        // One device is full for ever; nothing else need be.
+        let device = Destination::of("/dev/full".into());
+        assert_eq!(reach(&device, io::ErrorKind::StorageFull), Reach::One);
+        let closed = reach(&Destination::Stdout, io::ErrorKind::BrokenPipe);
+        assert_eq!(closed, Reach::Everything);
+    }
+}

@@ -189,8 +189,10 @@ impl Transfer<'_> {
             Held::Whole(_) if partial => {
                 return Err("there is more than is here, perhaps of something else");
             }
-            Held::Beginning(_) => self.say(format_args!("it has changed: from the beginning")),
-            Held::Nothing | Held::Whole(_) => {}
+            Held::Beginning(_) if response.status() == StatusCode::OK => {
+                self.say(format_args!("it has changed: from the beginning"))
+            }
+            Held::Nothing | Held::Beginning(_) | Held::Whole(_) => {}
         }
         Ok(Writer::new(to, source))
     }

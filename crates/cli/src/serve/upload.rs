@@ -5,6 +5,7 @@ use std::ffi::{CStr, OsString};
 use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
@@ -224,11 +225,12 @@ fn errno(error: std::io::Error) -> Errno {
 /// takes looking at all names there.
 fn tidy_once(directory: &OwnedFd) {
     static TIDY: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
-    let Ok(stat) = fstat(directory) else {
+    let opened = directory.try_clone().map(File::from);
+    let Ok(found) = opened.and_then(|opened| opened.metadata()) else {
         return;
     };
     let mut tidy = TIDY.lock().unwrap_or_else(PoisonError::into_inner);
-    if tidy.insert((stat.st_dev, stat.st_ino)) {
+    if tidy.insert((found.dev(), found.ino())) {
         drop(tidy);
         // The upload matters more.
         let _ = tidy_up(directory);
