@@ -53,7 +53,7 @@ pub(super) fn jobs(args: &Args) -> Result<Vec<Job>, Failure> {
             None => Destination::Stdout,
             Some(file) => {
                 let dir = args.output_dir.as_deref().unwrap_or(Path::new(""));
-                taken.by(dir.join(file))?
+                taken.by(&dir.join(file))?
             }
         };
         jobs.push(Job { url, to });
@@ -77,19 +77,19 @@ impl Taken {
     ///
     /// # Errors
     /// If it is no name, or something else would be written there.
-    fn by(&mut self, named: PathBuf) -> Result<Destination, Failure> {
+    fn by(&mut self, named: &Path) -> Result<Destination, Failure> {
         if matches!(named.as_os_str().as_encoded_bytes(), b"" | [.., b'/']) {
             let message = format!("{:?} is no name of a file", named.display().to_string());
             return Err(Failure::new(Kind::Arguments, message));
         }
-        let to = Destination::of(named.clone());
+        let to = Destination::of(named.to_owned());
         match &to {
             Destination::Stdout => {}
-            Destination::Special(path) => self.take(path, &named, true)?,
+            Destination::Special(path) => self.take(path, named, true)?,
             Destination::File { real, .. } => {
-                self.take(real, &named, true)?;
+                self.take(real, named, true)?;
                 for temporary in names(real) {
-                    self.take(&temporary, &named, false)?;
+                    self.take(&temporary, named, false)?;
                 }
             }
         }

@@ -190,7 +190,7 @@ impl Transfer<'_> {
                 return Err("there is more than is here, perhaps of something else");
             }
             Held::Beginning(_) if response.status() == StatusCode::OK => {
-                self.say(format_args!("it has changed: from the beginning"))
+                self.say(format_args!("it has changed: from the beginning"));
             }
             Held::Nothing | Held::Beginning(_) | Held::Whole(_) => {}
         }

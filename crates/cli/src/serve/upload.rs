@@ -155,7 +155,7 @@ impl Half {
             }
             let half = Self {
                 file: opened?.into(),
-                directory: directory.try_clone().map_err(errno)?,
+                directory: directory.try_clone().map_err(|error| errno(&error))?,
                 temporary: Some(temporary),
                 name: name.clone(),
             };
@@ -178,7 +178,7 @@ impl Half {
 
     fn write(mut self, batch: &[Bytes]) -> Result<Self, Errno> {
         for piece in batch {
-            self.file.write_all(piece).map_err(errno)?;
+            self.file.write_all(piece).map_err(|error| errno(&error))?;
         }
         Ok(self)
     }
@@ -217,8 +217,8 @@ impl Drop for Half {
     }
 }
 
-fn errno(error: std::io::Error) -> Errno {
-    Errno::from_io_error(&error).unwrap_or(Errno::IO)
+fn errno(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
 /// Removes what servers that were killed left in a directory; once, since it
