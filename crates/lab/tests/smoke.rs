@@ -10,7 +10,7 @@ use std::rc::Rc;
 use clearway_lab::measure::metric;
 use clearway_lab::run::{Extras, Group, Plan, Row, Settings, Task, judge, run_all, run_case};
 use clearway_lab::scenario::{Case, Scenario, Size, find};
-use clearway_lab::stack::{Birth, Clearway, ClearwayFactory, Role, Stack, StackFactory};
+use clearway_lab::stack::{Birth, Clearway, ClearwayFactory, Protocol, Role, Stack, StackFactory};
 
 /// The catalogue's scenario with a transfer of this size.
 fn shrunk(name: &str, bytes: &str) -> Vec<Case> {
@@ -226,4 +226,30 @@ fn another_stack_runs_in_the_same_network_under_its_own_name() {
             .iter()
             .all(|sample| sample.window <= 20_000)
     );
+}
+
+#[test]
+fn http3_carries_the_same_workload_for_a_little_more() {
+    let raw = &shrunk("transfer_loss", "300kB")[0];
+    let mut http3 = raw.clone();
+    http3.flows[0].protocol = Protocol::Http3;
+    let [raw, http3] = [raw, &http3].map(|case| run_case(case, 1, Extras::default()));
+    for run in [&raw, &http3] {
+        assert!(run.finished && run.violations.is_empty(), "{run:?}");
+        assert_eq!(run.flows[0].record.down, 300_000);
+    }
+    let [less, more] = [&raw, &http3].map(|run| run.down.sent_bytes);
+    assert!(less < more && more < less * 21 / 20, "{less}, {more}");
+}
+
+#[test]
+fn a_stack_without_http3_does_not_pass_for_one_that_has_it() {
+    let mut case = shrunk("transfer_loss", "300kB").remove(0);
+    case.flows[0].protocol = Protocol::Http3;
+    let extras = Extras {
+        stack: Some(Rc::new(Rival(ClearwayFactory::default()))),
+        ..Extras::default()
+    };
+    let run = run_case(&case, 1, extras);
+    assert_eq!(run.violations, ["rival/fixed has no streams of h3"]);
 }

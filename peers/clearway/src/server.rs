@@ -22,15 +22,10 @@ use contract::{
     pattern::{self, HEADER, pattern},
     report::{Closed, announce},
 };
-use http::{
-    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_TYPE,
-};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 
 use crate::client::untuned;
-
-/// A page that loads a hundred objects and tells how they came, for browsers.
-const PAGE: &str = include_str!("page.html");
 
 /// Application error code of a raw request shorter than its header.
 const MALFORMED: u64 = 1;
@@ -112,7 +107,7 @@ async fn tell(connection: Connection) {
     .print();
 }
 
-/// Answers `GET /N`, `GET /page` and `POST /echo`.
+/// Answers `GET /N` and `POST /echo`.
 #[derive(Clone)]
 struct Pages {
     json: bool,
@@ -176,14 +171,8 @@ fn answer_http(request: Request<http3::Incoming>) -> Response<Page> {
     if let Ok(length) = path.parse() {
         return Response::new(Page::Pattern { offset: 0, length });
     }
-    let (status, text) = match path {
-        "page" => (StatusCode::OK, PAGE),
-        _ => (StatusCode::NOT_FOUND, ""),
-    };
-    let mut response = Response::new(Page::Text(text));
-    *response.status_mut() = status;
-    let html = HeaderValue::from_static("text/html");
-    response.headers_mut().insert(CONTENT_TYPE, html);
+    let mut response = Response::new(Page::End);
+    *response.status_mut() = StatusCode::NOT_FOUND;
     response
 }
 
@@ -193,8 +182,6 @@ enum Page {
     Pattern { offset: u64, length: u64 },
     /// The request's body as it arrives, then the trailer `x-sum`.
     Echo { body: http3::Incoming, sum: u64 },
-    /// A text.
-    Text(&'static str),
     /// Nothing more.
     End,
 }
@@ -236,11 +223,6 @@ impl Body for Page {
                 let trailers = HeaderMap::from_iter([(HeaderName::from_static("x-sum"), sum)]);
                 Poll::Ready(Some(Ok(Frame::trailers(trailers))))
             }
-            Self::Text(text) => {
-                let text = Bytes::from_static(text.as_bytes());
-                *self = Self::End;
-                Poll::Ready(Some(Ok(Frame::data(text))))
-            }
             Self::End => Poll::Ready(None),
         }
     }
@@ -249,7 +231,6 @@ impl Body for Page {
         match self {
             Self::Pattern { offset, length } => offset == length,
             Self::Echo { .. } => false,
-            Self::Text(text) => text.is_empty(),
             Self::End => true,
         }
     }
@@ -258,7 +239,6 @@ impl Body for Page {
         match self {
             Self::Pattern { offset, length } => SizeHint::with_exact(length - offset),
             Self::Echo { .. } => SizeHint::default(),
-            Self::Text(text) => SizeHint::with_exact(text.len() as u64),
             Self::End => SizeHint::with_exact(0),
         }
     }

@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use clearway_lab::run::Extras;
-use clearway_lab::scenario::{CONTROLLERS, Case, Scenario};
-use clearway_lab::stack::{Birth, Stack, StackFactory};
+use clearway_lab::scenario::{CONTROLLERS, Case, Flow, Scenario};
+use clearway_lab::stack::{Birth, Protocol, Stack, StackFactory};
 
 use crate::engine::{Engine, Rival};
 use crate::noq::Noq;
@@ -67,6 +67,12 @@ impl Entrant {
     pub(crate) fn takes_part_in(self, scenario: &Scenario) -> bool {
         let named = |name: &str| scenario.controllers.iter().any(|own| own == name);
         named(self.judged_as()) || CONTROLLERS.iter().all(|name| named(name))
+    }
+
+    /// Whether its streams can be what the flows ask for: HTTP/3 is ours alone here.
+    pub(crate) fn carries(self, case: &Case) -> bool {
+        let raw = |flow: &Flow| flow.protocol == Protocol::Raw;
+        self.is_ours() || case.flows.iter().all(raw)
     }
 
     /// Puts it into a run of `case`.

@@ -72,7 +72,8 @@ impl League {
         for scenario in scenarios.iter().filter(|one| one.waiting.is_none()) {
             let seeds = seeds.unwrap_or_else(|| scenario.seeds(size));
             for entrant in entrants.iter().filter(|one| one.takes_part_in(scenario)) {
-                for mut case in scenario.cases(size, entrant.judged_as())? {
+                let cases = scenario.cases(size, entrant.judged_as())?;
+                for mut case in cases.into_iter().filter(|case| entrant.carries(case)) {
                     if !entrant.is_ours() {
                         // What is known of our misses says nothing of theirs.
                         case.missed.clear();

@@ -64,7 +64,7 @@ impl Settings {
         let tls = Tls {
             certificates: case.certificates,
             x25519_only: case.x25519_only,
-            secrets: None,
+            ..Tls::default()
         };
         let (client, server) = tls::configurations(&tls);
         let streams = &asked.streams;

@@ -36,7 +36,7 @@ pub(crate) fn configurations(tls: &Tls) -> Pair {
                     Certificates::One
                 },
                 x25519_only,
-                secrets: None,
+                ..Tls::default()
             })
             .expect("the lab's own certificates")
         })

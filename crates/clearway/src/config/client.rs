@@ -6,6 +6,7 @@ use clearway_quic::connection::Config;
 use clearway_quic::crypto::{ClientCrypto, ClientSessions, ConfigError, Identity, Roots};
 
 use super::fingerprint::Fingerprint;
+use super::native_roots::{NativeRootsError, native_roots};
 
 /// Settings of a client. Every default is meant to be left alone. Clones share
 /// what is remembered of servers: tickets for resumption and 0-RTT, tokens.
@@ -29,11 +30,24 @@ impl ClientConfig {
         )?)))
     }
 
+    /// A client that trusts servers for which the certificates of this host vouch.
+    ///
+    /// # Errors
+    /// If the host has none.
+    pub fn with_native_roots() -> Result<Self, NativeRootsError> {
+        Ok(Self::with_crypto(ClientCrypto::new(native_roots()?)))
+    }
+
     /// A client that trusts the one certificate with this fingerprint, whatever
     /// it says: for self-signed certificates handed over by other means.
     pub fn with_fingerprint(fingerprint: Fingerprint) -> Self {
         Self::with_crypto(ClientCrypto::with_certificate_check(move |certificate| {
-            Fingerprint::of(certificate) == fingerprint
+            match Fingerprint::of(certificate) {
+                shown if shown == fingerprint => Ok(()),
+                shown => Err(format!(
+                    "its fingerprint is {shown}, expected {fingerprint}"
+                )),
+            }
         }))
     }
 

@@ -6,6 +6,7 @@ use clearway_http3::{Request as RequestHead, Response as ResponseHead};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Request, Response, StatusCode, Uri, Version, request, response};
+use percent_encoding::{CONTROLS, utf8_percent_encode};
 
 use super::error::Error;
 
@@ -87,8 +88,19 @@ fn path_of(uri: &Uri, method: &Method) -> Bytes {
             Bytes::from_static(b"*")
         }
         None | Some("" | "/") => Bytes::from_static(b"/"),
-        Some(path) => Bytes::copy_from_slice(path.as_bytes()),
+        Some(path) if path.starts_with('/') && path.is_ascii() => {
+            Bytes::copy_from_slice(path.as_bytes())
+        }
+        Some(path) => escaped(path),
     }
+}
+
+/// A path with the slash that a URL may omit before its query, and with its
+/// characters beyond ASCII by their UTF-8 bytes (RFC 3986 §2.1).
+fn escaped(path: &str) -> Bytes {
+    let slash = if path.starts_with('/') { "" } else { "/" };
+    let path = utf8_percent_encode(path, CONTROLS);
+    Bytes::from(format!("{slash}{path}"))
 }
 
 fn bytes_of_method(method: &Method) -> Bytes {
@@ -227,6 +239,8 @@ mod tests {
             ("GET", "https://a:8443/b/c?d=e", "a:8443", "/b/c?d=e"),
             ("POST", "https://[::1]:443/?x", "[::1]:443", "/?x"),
             ("OPTIONS", "https://a/", "a", "/"),
+            ("GET", "https://a?x=/y", "a", "/?x=/y"),
+            ("GET", "https://a/ü?ñ", "a", "/%C3%BC?%C3%B1"),
         ] {
             let head = request_head(parts(method, url)).unwrap();
             assert_eq!(head.scheme, "https");

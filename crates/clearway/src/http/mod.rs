@@ -25,7 +25,9 @@
 //! # }
 //! ```
 //!
-//! And its client:
+//! And its client, which trusts that one certificate
+//! ([`ClientConfig::with_native_roots`](crate::ClientConfig::with_native_roots) trusts what the
+//! host does); `url` is `https://localhost:` with the port of [`Server::local_addr`]:
 //!
 //! ```
 //! use clearway::{ClientConfig, http::Client};

@@ -34,10 +34,22 @@ impl Origin {
         if uri.scheme_str().is_some_and(|scheme| scheme != "https") {
             return Err(bad("HTTP/3 is for https URLs"));
         }
-        let host = uri.authority().map(Authority::host);
-        let host = host.filter(|host| !host.is_empty());
-        let host = host.ok_or_else(|| bad("it names no host; write https://HOST/PATH"))?;
-        Ok(Self::new(host, uri.port_u16().unwrap_or(HTTPS)))
+        let authority = uri.authority().filter(|it| !it.host().is_empty());
+        let authority =
+            authority.ok_or_else(|| bad("it names no host; write https://HOST/PATH"))?;
+        let port = port_of(authority).ok_or_else(|| bad("a port is a number from 1 to 65535"))?;
+        Ok(Self::new(authority.host(), port))
+    }
+}
+
+/// The port, the usual one if none is named. What `Authority::port_u16` cannot
+/// read is none to it.
+fn port_of(authority: &Authority) -> Option<u16> {
+    let text = authority.as_str();
+    let text = text.rsplit_once('@').map_or(text, |(_, rest)| rest);
+    match text.strip_prefix(authority.host()) {
+        None | Some("" | ":") => Some(HTTPS),
+        Some(_) => authority.port_u16().filter(|&port| port != 0),
     }
 }
 
@@ -227,4 +239,31 @@ fn failed(origin: &Origin, cause: crate::error::ConnectAnyError) -> Error {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_that_is_none_is_not_taken_for_the_usual_one() {
+        for (url, port) in [
+            ("https://a", Some(443)),
+            ("https://a:/", Some(443)),
+            ("https://[::1]:8443/", Some(8_443)),
+            ("https://u:1@a:65535/", Some(65_535)),
+            ("https://a:65536/", None),
+            ("https://a:abc/", None),
+            ("https://a:-1/", None),
+            ("https://a:0/", None),
+        ] {
+            // What the parser refuses already is no worry.
+            let Ok(uri) = url.parse() else {
+                assert_eq!(port, None, "{url}");
+                continue;
+            };
+            let origin = Origin::of(&uri).map(|origin| origin.port);
+            assert_eq!(origin.ok(), port, "{url}");
+        }
+    }
 }

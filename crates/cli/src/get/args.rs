@@ -14,10 +14,16 @@ use crate::failure::EXIT_CODES;
 pub(crate) const ABOUT: &str = "\
 Fetch URLs over HTTP/3, or upload to them.
 
-All requests to one server share a connection. Files are written under FILE.part and get their \
-name when they are whole, so FILE is never half of anything; what a broken download leaves, -C \
-goes on with, if the server vouches by its entity tag that it is still the same content, and if \
-the last bytes received agree with what the server sends again.
+All requests to one server share a connection. Files are written under FILE.part (with what they \
+are of in FILE.part.json; a long name is shortened for it) and get their name when they are \
+whole, so FILE is never half of anything; what a broken download leaves, -C goes on with, if the \
+server vouches by its entity tag that it is still the same content, and if the last bytes \
+received agree with what the server sends again. Files of these names that are not of a download \
+are never touched: FILE cannot be written then. An answer without content, such as 304, leaves \
+FILE as it is. Redirects are told of and not followed.
+
+A server that cannot be reached stops what was to come from it, a full disk everything; the rest \
+is tried.
 
 Servers are verified by the certificates this host trusts (SSL_CERT_FILE and SSL_CERT_DIR are \
 honoured), as browsers and other tools on it do. At the end a summary on standard error says what \
@@ -49,7 +55,8 @@ pub(crate) struct Args {
     /// A file with more URLs, one a line; `-` is standard input.
     #[arg(long, value_name = "FILE")]
     pub(super) urls: Option<PathBuf>,
-    /// Write to this file; given several times, for one URL each.
+    /// Write to this file, through symbolic links and keeping its permissions; given
+    /// several times, for one URL each.
     #[arg(short, long, value_name = "FILE")]
     pub(super) output: Vec<PathBuf>,
     /// Write to files named like the last part of each URL.
@@ -58,7 +65,8 @@ pub(crate) struct Args {
     /// Where -o and -O write.
     #[arg(long, value_name = "DIR", requires = "to")]
     pub(super) output_dir: Option<PathBuf>,
-    /// Go on with a download that broke off.
+    /// Go on with a download that broke off; leave alone what is complete, going by
+    /// its length, if nothing broke off.
     #[arg(short = 'C', long = "continue", requires = "to",
           conflicts_with_all = ["data", "upload", "head"])]
     pub(super) resume: bool,
@@ -78,7 +86,7 @@ pub(crate) struct Args {
     /// Upload a file (PUT); to a URL that ends with a slash, under its name.
     #[arg(short = 'T', long, value_name = "FILE")]
     pub(super) upload: Option<PathBuf>,
-    /// Only ask for the header section, and print it.
+    /// Only ask for the header section, and print it; to a file only if there is none.
     #[arg(short = 'I', long, conflicts_with_all = ["data", "upload"])]
     pub(super) head: bool,
     /// Print the header section before the body.

@@ -42,7 +42,7 @@ pub(crate) fn command(args: Box<Args>) -> Result<(), Failure> {
 
 async fn get(args: Arc<Args>) -> Result<(), Failure> {
     let jobs = jobs(&args)?;
-    let only = (jobs.len() == 1).then(|| jobs[0].url.to_string());
+    let only = jobs.len() == 1;
     let client = Client::new(trust::config(&args)?).map_err(|error| failure("get", &error))?;
     for job in &jobs {
         route::direct(&client, &job.url, &args.resolve, &args.connect_to);
@@ -55,16 +55,23 @@ async fn get(args: Arc<Args>) -> Result<(), Failure> {
     let time = begun.elapsed();
     fetch.progress().clear();
     let (summary, outcome) = {
+        fetch.give_up();
         let tally = fetch.tally();
-        let outcome = outcome.and_then(|()| match &tally.failure {
-            None => Ok(()),
-            Some(failure) if only.is_some() => Err(failure.clone()),
-            Some(failure) => {
-                let all = tally.done + tally.failed;
-                let message = format!("{} of {all} failed; first: {failure}", tally.failed);
+        let outcome = match (outcome, &tally.failure) {
+            (Err(mut failure), _) => {
+                if tally.not_tried > 0 {
+                    let rest = format!("; {} done, {} not tried", tally.done, tally.not_tried);
+                    failure.message.push_str(&rest);
+                }
+                Err(failure)
+            }
+            (Ok(()), None) => Ok(()),
+            (Ok(()), Some(failure)) if only => Err(failure.clone()),
+            (Ok(()), Some(failure)) => {
+                let message = format!("{}; first: {failure}", tally.text());
                 Err(Failure::new(failure.kind, message))
             }
-        });
+        };
         (Summary::of(&tally, time, outcome.as_ref().err()), outcome)
     };
     let _ = tokio::time::timeout(GOODBYE, client.close()).await;

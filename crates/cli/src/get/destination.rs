@@ -15,7 +15,12 @@ pub(super) enum Destination {
     /// A device or a pipe, written as content comes.
     Special(PathBuf),
     /// A file that appears when it is whole.
-    File(PathBuf),
+    File {
+        /// As somebody called it.
+        named: PathBuf,
+        /// Where that leads: in a directory with one name, and no link.
+        real: PathBuf,
+    },
 }
 
 /// A destination that is being written.
@@ -27,19 +32,22 @@ pub(super) enum Sink {
 }
 
 impl Destination {
-    pub(super) fn of(path: PathBuf) -> Self {
+    pub(super) fn of(named: PathBuf) -> Self {
         // Through symbolic links, as when it is written.
-        let special = fs::metadata(&path).is_ok_and(|found| !found.is_file());
-        if special {
-            Self::Special(path)
-        } else {
-            Self::File(path)
-        }
+        let real = match fs::metadata(&named) {
+            Ok(found) if !found.is_file() => return Self::Special(named),
+            Ok(_) => real(&named),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => real(&named),
+            // A link the kernel does not follow (protected_symlinks of proc(5)) is
+            // not followed here either: opening will say so.
+            Err(_) => named.clone(),
+        };
+        Self::File { named, real }
     }
 
     pub(super) fn file(&self) -> Option<&Path> {
         match self {
-            Self::File(path) => Some(path),
+            Self::File { real, .. } => Some(real),
             Self::Stdout | Self::Special(_) => None,
         }
     }
@@ -53,8 +61,47 @@ impl Destination {
         match self {
             Self::Stdout => Ok(Sink::Stdout),
             Self::Special(path) => Ok(Sink::Special(OpenOptions::new().write(true).open(path)?)),
-            Self::File(path) => Ok(Sink::Part(Part::create(path, source)?)),
+            Self::File { real, .. } => Ok(Sink::Part(Part::create(real, source)?)),
         }
+    }
+
+    /// Writes what is whole and no content, such as a header section. A file that
+    /// is there, or a beginning of it, is left alone. Blocks.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(super) fn write_new(&self, text: Bytes) -> io::Result<()> {
+        let mut sink = match self {
+            Self::Stdout => Sink::Stdout,
+            Self::Special(_) => self.open(None)?,
+            Self::File { real, .. } => {
+                let how = OpenOptions::new().write(true).create_new(true).to_owned();
+                Sink::Special(how.open(real)?)
+            }
+        };
+        sink.write(&[text])
+    }
+}
+
+/// Where writing to `path` ends up.
+fn real(path: &Path) -> PathBuf {
+    let mut end = path.to_owned();
+    // As many links as the kernel follows (path_resolution(7)).
+    for _ in 0..40 {
+        let Ok(next) = fs::read_link(&end) else { break };
+        end = end.parent().unwrap_or(Path::new("")).join(next);
+    }
+    let (Some(parent), Some(name)) = (end.parent(), end.file_name()) else {
+        return end;
+    };
+    let parent = match parent.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => parent,
+    };
+    match fs::canonicalize(parent) {
+        Ok(directory) => directory.join(name),
+        // Opening will say why not.
+        Err(_) => std::path::absolute(&end).unwrap_or(end),
     }
 }
 
@@ -62,7 +109,7 @@ impl std::fmt::Display for Destination {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Stdout => f.write_str("stdout"),
-            Self::Special(path) | Self::File(path) => path.display().fmt(f),
+            Self::Special(named) | Self::File { named, .. } => named.display().fmt(f),
         }
     }
 }

@@ -4,14 +4,17 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use clearway::http::Client;
+use http::Uri;
 use tokio::task::JoinSet;
 
 use super::Args;
+use super::cause::{Reach, Stop};
 use super::destination::Destination;
 use super::job::Job;
 use super::progress::Progress;
 use super::tally::Tally;
 use super::transfer::{Done, Transfer};
+use super::upload::Reading;
 use crate::failure::{Failure, Kind};
 
 /// What is left to do and what was done, shared by the workers.
@@ -76,12 +79,12 @@ impl Fetch {
                 client: &self.client,
                 progress: &self.progress,
                 job: &job,
-                uploaded: self.tally().uploaded.clone(),
+                reading: Reading::new(self.tally().uploaded.clone()),
                 done: Done::default(),
             };
             let outcome = transfer.run().await;
             let done = transfer.done;
-            self.count(done, outcome);
+            self.count(&job, done, outcome);
         }
     }
 
@@ -93,7 +96,29 @@ impl Fetch {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn count(&self, done: Done, outcome: Result<(), Failure>) {
+    /// Gives up what nobody has begun with, for good.
+    pub(super) fn give_up(&self) {
+        let left = self.queue().drain(..).count();
+        self.tally().not_tried += left as u64;
+    }
+
+    /// Takes back the jobs that a failure of `failed` reaches.
+    fn withdraw(&self, failed: &Job, reach: Reach) -> VecDeque<Job> {
+        let there = origin(&failed.url);
+        let mut queue = self.queue();
+        match reach {
+            Reach::One => VecDeque::new(),
+            Reach::Origin => {
+                let all = queue.drain(..);
+                let (gone, left) = all.partition(|job| origin(&job.url) == there);
+                *queue = left;
+                gone
+            }
+            Reach::Everything => std::mem::take(&mut *queue),
+        }
+    }
+
+    fn count(&self, job: &Job, done: Done, outcome: Result<(), Stop>) {
         let mut tally = self.tally();
         tally.received += done.received;
         tally.kept += done.kept;
@@ -102,32 +127,31 @@ impl Fetch {
         tally.connection = done.connection.or(tally.connection.take());
         match outcome {
             Ok(()) => tally.done += 1,
-            Err(failure) => {
+            Err(Stop { failure, reach }) => {
                 if self.several {
                     self.progress.say(&format!("get: {failure}"));
                 }
                 tally.failed += 1;
-                if stops_all(failure.kind) {
-                    tally.failed += self.queue().drain(..).count() as u64;
+                let left = self.withdraw(job, reach);
+                tally.not_tried += left.len() as u64;
+                if reach == Reach::Origin {
+                    let about = format!("{}: ", job.url);
+                    let why = failure.message.strip_prefix(&about);
+                    let why = why.unwrap_or(&failure.message);
+                    for Job { url, .. } in &left {
+                        self.progress.say(&format!("get: {url}: not tried: {why}"));
+                    }
                 }
                 tally.failure.get_or_insert(failure);
             }
         }
-        self.progress.over(tally.done + tally.failed);
+        self.progress
+            .over(tally.done + tally.failed + tally.not_tried);
     }
 }
 
-/// Whether the next transfer would fail for the same reason: it is about a whole
-/// server or this host rather than one URL.
-fn stops_all(kind: Kind) -> bool {
-    match kind {
-        Kind::Address
-        | Kind::Arguments
-        | Kind::Connection
-        | Kind::Certificate
-        | Kind::Output
-        | Kind::Timeout
-        | Kind::Interrupted => true,
-        Kind::Other | Kind::Content | Kind::Status | Kind::Incomplete => false,
-    }
+/// The server of a URL. All are https.
+fn origin(url: &Uri) -> (String, u16) {
+    let host = url.host().unwrap_or_default().to_ascii_lowercase();
+    (host, url.port_u16().unwrap_or(443))
 }

@@ -1,6 +1,6 @@
 //! What there is to fetch, and where it goes.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::Read as _;
 use std::os::unix::ffi::OsStringExt as _;
@@ -11,6 +11,7 @@ use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 
 use super::Args;
 use super::destination::Destination;
+use super::temporary::names;
 use crate::failure::{Failure, Kind};
 use crate::identity;
 
@@ -36,7 +37,7 @@ pub(super) fn jobs(args: &Args) -> Result<Vec<Job>, Failure> {
         let message = format!("{} URLs, but -o {} times", texts.len(), args.output.len());
         return Err(Failure::new(Kind::Arguments, message));
     }
-    let mut taken = BTreeSet::new();
+    let mut taken = Taken::default();
     let mut jobs = Vec::with_capacity(texts.len());
     for (i, text) in texts.iter().enumerate() {
         let mut url = parse(text)?;
@@ -52,17 +53,68 @@ pub(super) fn jobs(args: &Args) -> Result<Vec<Job>, Failure> {
             None => Destination::Stdout,
             Some(file) => {
                 let dir = args.output_dir.as_deref().unwrap_or(Path::new(""));
-                let file = dir.join(file);
-                if !taken.insert(file.clone()) {
-                    let message = format!("{}: two URLs would be written there", file.display());
-                    return Err(Failure::new(Kind::Arguments, message));
-                }
-                Destination::of(file)
+                taken.by(&dir.join(file))?
             }
         };
         jobs.push(Job { url, to });
     }
     Ok(jobs)
+}
+
+/// Files that URLs are written to, with those they are until they are whole.
+#[derive(Default)]
+struct Taken(BTreeMap<PathBuf, Use>);
+
+/// What a file is for.
+struct Use {
+    /// What it will be, as somebody called it.
+    named: PathBuf,
+    whole: bool,
+}
+
+impl Taken {
+    /// Takes what is named like this.
+    ///
+    /// # Errors
+    /// If it is no name, or something else would be written there.
+    fn by(&mut self, named: &Path) -> Result<Destination, Failure> {
+        if matches!(named.as_os_str().as_encoded_bytes(), b"" | [.., b'/']) {
+            let message = format!("{:?} is no name of a file", named.display().to_string());
+            return Err(Failure::new(Kind::Arguments, message));
+        }
+        let to = Destination::of(named.to_owned());
+        match &to {
+            Destination::Stdout => {}
+            Destination::Special(path) => self.take(path, named, true)?,
+            Destination::File { real, .. } => {
+                self.take(real, named, true)?;
+                for temporary in names(real) {
+                    self.take(&temporary, named, false)?;
+                }
+            }
+        }
+        Ok(to)
+    }
+
+    fn take(&mut self, path: &Path, named: &Path, whole: bool) -> Result<(), Failure> {
+        let named = named.to_owned();
+        let Some(before) = self.0.get(path) else {
+            self.0.insert(path.to_owned(), Use { named, whole });
+            return Ok(());
+        };
+        let (file, other) = (named.display(), before.named.display());
+        let message = match (whole, before.whole) {
+            (true, true) if before.named == named => {
+                format!("{file}: two URLs would be written there")
+            }
+            (true, true) => {
+                format!("{file} and {other} are one file: two URLs would be written there")
+            }
+            (true, false) => format!("{file}: {other} is written there until it is whole"),
+            (false, _) => format!("{other}: {file} is written there until it is whole"),
+        };
+        Err(Failure::new(Kind::Arguments, message))
+    }
 }
 
 /// The text of a list of URLs.
@@ -96,6 +148,9 @@ fn parse(text: &str) -> Result<Uri, Failure> {
     if url.host().is_none_or(str::is_empty) {
         return Err(bad("it names no host"));
     }
+    if has_impossible_port(&url) {
+        return Err(bad("a port is a number from 1 to 65535"));
+    }
     // Somebody typed it to the world's log files otherwise.
     if url
         .authority()
@@ -106,6 +161,18 @@ fn parse(text: &str) -> Result<Uri, Failure> {
         ));
     }
     Ok(url)
+}
+
+/// Whether a port is written that `Uri::port_u16` cannot read, or none that
+/// anybody listens at.
+fn has_impossible_port(url: &Uri) -> bool {
+    let Some(authority) = url.authority() else {
+        return false;
+    };
+    let text = authority.as_str();
+    let text = text.rsplit_once('@').map_or(text, |(_, rest)| rest);
+    let port = text.strip_prefix(authority.host()).unwrap_or_default();
+    !matches!(port, "" | ":") && authority.port_u16().is_none_or(|port| port == 0)
 }
 
 /// The URL with the file's name where it ends with a slash.
@@ -177,6 +244,9 @@ mod tests {
             ("https://", "no URL"),
             ("a b", "invalid"),
             ("user:word@h/", "authorization"),
+            ("h:65536/", "65535"),
+            ("[::1]:abc/", "65535"),
+            ("h:0", "65535"),
         ] {
             let failure = parse(url).unwrap_err();
             assert_eq!(failure.kind, Kind::Arguments);

@@ -1,19 +1,23 @@
 //! A download that is not whole yet.
 //!
-//! `FILE.part` is what has come, `FILE.part.json` of what content it is. The
-//! second is there before the first gets a byte, and a beginning of other
-//! content is gone before that: whatever moment the program dies at, the two
-//! belong together. While one download writes them, no other does.
+//! `FILE.part` is what has come, `FILE.part.json` of what content it is, and that
+//! it is ours. The second is there before the first gets a byte, and a beginning
+//! of other content is gone before that: whatever moment the program dies at, the
+//! two belong together. Only content that is whole at once does without the
+//! second. While one download writes them, no other does; files of these names
+//! that are somebody else's are left alone.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+
+use super::temporary::names;
 
 /// How much of what is there is asked for again and compared: what a crash of
 /// the system may have torn at the end.
@@ -21,10 +25,12 @@ const OVERLAP: u64 = 64 << 10;
 
 /// What content a beginning is of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Source {
     pub(super) url: String,
     /// A strong entity tag: equal tags are equal bytes (RFC 9110 §8.8.1).
-    pub(super) etag: String,
+    /// Without one nobody can go on with it.
+    pub(super) etag: Option<String>,
 }
 
 /// A file being downloaded.
@@ -35,6 +41,11 @@ pub(super) struct Part {
     length: u64,
     /// Somebody can go on with it later; otherwise it goes when it is dropped.
     kept: bool,
+    /// The file about it is ours.
+    described: bool,
+    /// Dropping it changes nothing: it has its name, or is to be kept, or is not
+    /// ours.
+    settled: bool,
 }
 
 /// A beginning to go on with.
@@ -46,25 +57,57 @@ pub(super) struct Beginning {
     pub(super) tail: Bytes,
 }
 
+/// What the file about a part says.
+enum Description {
+    Missing,
+    Ours(Source),
+    SomebodyElses,
+}
+
 impl Part {
-    /// Begins anew.
+    /// Begins anew. Without a `source` the content has to be whole at once.
     ///
     /// # Errors
-    /// If a file cannot be written beside `path`.
+    /// If a file cannot be written beside `path`, or somebody else's is in the
+    /// way.
     pub(super) fn create(path: &Path, source: Option<&Source>) -> io::Result<Self> {
+        let mode = mode(path)?;
         let [part, about] = names(path);
-        let file = lock(&part, OpenOptions::new().write(true).create(true))?;
-        file.set_len(0)?;
-        match source {
-            Some(source) => fs::write(&about, serde_json::to_vec(source)?)?,
-            None => remove(&about)?,
-        }
-        Ok(Self {
+        let (file, new) = open(&part)?;
+        let mut this = Self {
             file,
             path: path.to_owned(),
             length: 0,
-            kept: source.is_some(),
-        })
+            kept: false,
+            described: false,
+            settled: !new,
+        };
+        match (Description::read(&about)?, this.file.metadata()?.len()) {
+            (Description::Ours(_), _) => this.described = true,
+            (Description::Missing | Description::SomebodyElses, 1..) => {
+                return Err(in_the_way(&part));
+            }
+            (Description::SomebodyElses, 0) if source.is_some() => return Err(in_the_way(&about)),
+            // Nothing is lost of an empty file: a start that was killed leaves one.
+            (Description::Missing | Description::SomebodyElses, 0) => {}
+        }
+        this.settled = false;
+        this.file.set_len(0)?;
+        if let Some(mode) = mode {
+            // Nobody reads it meanwhile who must not later.
+            this.file
+                .set_permissions(Permissions::from_mode(mode | 0o600))?;
+        }
+        match source {
+            Some(source) => {
+                this.described = true;
+                fs::write(&about, serde_json::to_vec(source)?)?;
+                this.kept = source.etag.is_some();
+            }
+            None if std::mem::take(&mut this.described) => remove(&about)?,
+            None => {}
+        }
+        Ok(this)
     }
 
     pub(super) fn write(&mut self, pieces: &[Bytes]) -> io::Result<()> {
@@ -75,36 +118,53 @@ impl Part {
         Ok(())
     }
 
-    /// Gives it its name.
+    /// Gives it its name. A file that has it keeps its permissions.
     ///
     /// # Errors
     /// If it cannot have it.
     pub(super) fn finish(mut self) -> io::Result<()> {
         let [part, about] = names(&self.path);
-        fs::rename(part, &self.path)?;
-        if !std::mem::replace(&mut self.kept, true) {
-            return Ok(());
+        if !is_at(&self.file, &part)? {
+            let message = format!("{} is another file meanwhile", part.display());
+            return Err(io::Error::other(message));
         }
-        remove(&about)
+        if let Some(mode) = mode(&self.path)? {
+            self.file.set_permissions(Permissions::from_mode(mode))?;
+        }
+        fs::rename(part, &self.path)?;
+        self.settled = true;
+        if self.described {
+            remove(&about)?;
+        }
+        Ok(())
     }
 
     /// Leaves what can be gone on with, and answers where; removes what cannot.
-    pub(super) fn abandon(self) -> Option<(PathBuf, u64)> {
-        let [part, about] = names(&self.path);
-        if self.kept && self.length > 0 {
-            return Some((part, self.length));
+    pub(super) fn abandon(mut self) -> Option<(PathBuf, u64)> {
+        if !self.is_of_use() {
+            return None;
         }
-        let _ = remove(&part);
-        let _ = remove(&about);
-        None
+        self.settled = true;
+        let [part, _] = names(&self.path);
+        Some((part, self.length))
+    }
+
+    fn is_of_use(&self) -> bool {
+        self.kept && self.length > 0
     }
 }
 
 impl Drop for Part {
     fn drop(&mut self) {
-        if !self.kept {
-            let [part, _] = names(&self.path);
+        if self.settled || self.is_of_use() {
+            return;
+        }
+        let [part, about] = names(&self.path);
+        if is_at(&self.file, &part).unwrap_or(false) {
             let _ = remove(&part);
+        }
+        if self.described {
+            let _ = remove(&about);
         }
     }
 }
@@ -116,21 +176,23 @@ impl Beginning {
     /// If it is there and cannot be used.
     pub(super) fn find(path: &Path, url: &str) -> io::Result<Option<Self>> {
         let [part, about] = names(path);
-        let Some(source) = read_if_there(&about)? else {
+        // Somebody else's is as good as none, here.
+        let Description::Ours(_) = Description::read(&about)? else {
             return Ok(None);
         };
-        // A file of somebody else's is as good as none.
-        let Ok(source) = serde_json::from_slice::<Source>(&source) else {
+        let how = OpenOptions::new().read(true).write(true).to_owned();
+        let mut file = match lock(&part, how) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            locked => locked?,
+        };
+        // Now that nobody else writes them.
+        let Description::Ours(source) = Description::read(&about)? else {
             return Ok(None);
         };
-        if source.url != url || !part.exists() {
-            return Ok(None);
-        }
-        let mut file = lock(&part, OpenOptions::new().read(true).write(true))?;
         let length = file.metadata()?.len();
-        if length == 0 {
+        let (true, Some(etag), 1..) = (source.url == url, source.etag, length) else {
             return Ok(None);
-        }
+        };
         let mut tail = Vec::new();
         file.seek(SeekFrom::Start(length.saturating_sub(OVERLAP)))?;
         file.read_to_end(&mut tail)?;
@@ -140,8 +202,10 @@ impl Beginning {
                 path: path.to_owned(),
                 length,
                 kept: true,
+                described: true,
+                settled: false,
             },
-            etag: source.etag,
+            etag,
             tail: tail.into(),
         }))
     }
@@ -157,45 +221,80 @@ impl Beginning {
     }
 }
 
-/// The part's file and the one about it.
-fn names(path: &Path) -> [PathBuf; 2] {
-    [".part", ".part.json"].map(|suffix| {
-        let mut name = path.as_os_str().to_owned();
-        name.push(suffix);
-        name.into()
-    })
+impl Description {
+    fn read(about: &Path) -> io::Result<Self> {
+        let text = match fs::read(about) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::Missing),
+            read => read?,
+        };
+        // What is left if the program died while it wrote this.
+        if text.is_empty() {
+            return Ok(Self::Missing);
+        }
+        Ok(serde_json::from_slice(&text).map_or(Self::SomebodyElses, Self::Ours))
+    }
+}
+
+/// The permissions of the file that is there.
+fn mode(path: &Path) -> io::Result<Option<u32>> {
+    match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        found => Ok(Some(found?.mode() & 0o777)),
+    }
+}
+
+/// Opens a part's file, or makes it; answers whether it did.
+fn open(part: &Path) -> io::Result<(File, bool)> {
+    let how = OpenOptions::new().write(true).to_owned();
+    match lock(part, how.clone().create_new(true).to_owned()) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        made => return Ok((made?, true)),
+    }
+    match lock(part, how) {
+        Ok(file) if file.metadata()?.is_file() => Ok((file, false)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(error),
+        Ok(_) | Err(_) => Err(in_the_way(part)),
+    }
 }
 
 /// Opens the part's file for this process alone: two downloads in one file would
 /// be none.
-fn lock(path: &Path, how: &OpenOptions) -> io::Result<File> {
+fn lock(path: &Path, mut how: OpenOptions) -> io::Result<File> {
     let taken = || io::Error::new(io::ErrorKind::WouldBlock, "another download writes there");
-    let file = how.open(path)?;
+    // Where a link leads is not ours, and opening a pipe must not wait.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = how.custom_flags(flags.bits().cast_signed()).open(path)?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Err(Errno::WOULDBLOCK) => return Err(taken()),
         locked => locked?,
     }
     // Whoever had it may just have given it its name.
-    let ours = file.metadata()?.ino();
-    let there = fs::metadata(path).map_err(|_| taken())?.ino();
-    if ours == there {
+    if is_at(&file, path).map_err(|_| taken())? {
         Ok(file)
     } else {
         Err(taken())
     }
 }
 
+/// Whether this is the file of that name.
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    let ours = file.metadata()?;
+    let there = fs::symlink_metadata(path)?;
+    Ok((ours.dev(), ours.ino()) == (there.dev(), there.ino()))
+}
+
+fn in_the_way(file: &Path) -> io::Error {
+    let message = format!(
+        "{} is in the way and not of a download that can be gone on with; move it or use another -o",
+        file.display()
+    );
+    io::Error::new(io::ErrorKind::AlreadyExists, message)
+}
+
 fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         done => done,
-    }
-}
-
-fn read_if_there(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    match fs::read(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        read => read.map(Some),
     }
 }
 
@@ -207,7 +306,7 @@ mod tests {
     fn source() -> Source {
         Source {
             url: "https://h/a".into(),
-            etag: "\"1\"".into(),
+            etag: Some("\"1\"".into()),
         }
     }
 
@@ -253,6 +352,7 @@ mod tests {
         part.write(&[Bytes::from_static(b"x")]).unwrap();
         part.abandon();
         assert!(Beginning::find(&path, "https://h/b").unwrap().is_none());
+        assert!(Beginning::find(&path, "https://h/a").unwrap().is_some());
         fs::write(dir.path().join("a.part.json"), "nonsense").unwrap();
         assert!(Beginning::find(&path, "https://h/a").unwrap().is_none());
     }
@@ -281,6 +381,71 @@ mod tests {
         let mut part = Part::create(&dir.path().join("a"), None).unwrap();
         part.write(&[Bytes::from_static(b"x")]).unwrap();
         assert!(part.abandon().is_none());
+        assert!(files(&dir).is_empty());
+    }
+
+    #[test]
+    fn what_is_somebody_elses_is_left_alone() {
+        let dir = TestDir::new();
+        let path = dir.path().join("a");
+        let [part, about] = names(&path);
+        let refused = |source: Option<&Source>, named: &Path| {
+            let error = Part::create(&path, source).unwrap_err();
+            assert!(
+                error.to_string().contains(named.to_str().unwrap()),
+                "{error}"
+            );
+        };
+        for json in [None, Some("{\"url\":\"x\",\"etag\":\"y\",\"mine\":1}")] {
+            fs::write(&part, "precious").unwrap();
+            if let Some(json) = json {
+                fs::write(&about, json).unwrap();
+            }
+            refused(None, &part);
+            refused(Some(&source()), &part);
+            assert_eq!(fs::read(&part).unwrap(), b"precious");
+        }
+        fs::remove_file(&part).unwrap();
+        refused(Some(&source()), &about);
+        assert_eq!(files(&dir), ["a.part.json"], "no empty part");
+        // What is whole at once needs no file about it.
+        Part::create(&path, None).unwrap().finish().unwrap();
+        assert_eq!(files(&dir), ["a", "a.part.json"]);
+        fs::remove_file(&about).unwrap();
+        fs::write(dir.path().join("b"), "precious").unwrap();
+        std::os::unix::fs::symlink("b", &part).unwrap();
+        refused(None, &part);
+        fs::remove_file(&part).unwrap();
+        fs::create_dir(&part).unwrap();
+        refused(None, &part);
+        assert_eq!(fs::read(dir.path().join("b")).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn a_file_put_in_its_place_does_not_get_its_name() {
+        let dir = TestDir::new();
+        let path = dir.path().join("a");
+        let [part, _] = names(&path);
+        for finished in [true, false] {
+            let download = Part::create(&path, Some(&source())).unwrap();
+            fs::remove_file(&part).unwrap();
+            fs::write(&part, "other").unwrap();
+            if finished {
+                download.finish().unwrap_err();
+            } else {
+                drop(download);
+            }
+            assert_eq!(files(&dir), ["a.part"]);
+            fs::remove_file(&part).unwrap();
+        }
+    }
+
+    #[test]
+    fn dropped_before_the_first_byte_nothing_is_left() {
+        let dir = TestDir::new();
+        let part = Part::create(&dir.path().join("a"), Some(&source())).unwrap();
+        assert_eq!(files(&dir), ["a.part", "a.part.json"]);
+        drop(part);
         assert!(files(&dir).is_empty());
     }
 }

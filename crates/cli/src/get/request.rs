@@ -1,18 +1,14 @@
 //! What is sent.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use bytes::Bytes;
-use http::header::{
-    ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, IF_RANGE, RANGE, TE, USER_AGENT,
-};
+use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, TE, USER_AGENT};
 use http::{Method, Request, Uri};
 
 use super::Args;
-use super::part::Beginning;
-use super::upload::Upload;
+use super::held::Held;
+use super::upload::{Reading, Upload};
 use crate::failure::{Failure, Kind};
 
 const AGENT: &str = concat!("clearway/", env!("CARGO_PKG_VERSION"));
@@ -20,35 +16,38 @@ const AGENT: &str = concat!("clearway/", env!("CARGO_PKG_VERSION"));
 /// What forms in web pages send, and therefore what `-d` is taken for.
 const FORM: &str = "application/x-www-form-urlencoded";
 
-/// The request for a URL; `beginning` is what is there already. What is uploaded
-/// is counted.
+/// What is asked for with these options.
+pub(super) fn method(args: &Args) -> Method {
+    match &args.method {
+        Some(method) => method.clone(),
+        None if args.head => Method::HEAD,
+        None if args.data.is_some() => Method::POST,
+        None if args.upload.is_some() => Method::PUT,
+        None => Method::GET,
+    }
+}
+
+/// The request for a URL, of which something may be `held` already.
 ///
 /// # Errors
 /// If a file to upload cannot be read.
 pub(super) fn request(
     args: &Args,
     url: &Uri,
-    beginning: Option<&Beginning>,
-    uploaded: &Arc<AtomicU64>,
+    held: &Held,
+    reading: &Reading,
 ) -> Result<Request<Upload>, Failure> {
     let body = match (&args.data, &args.upload) {
         (Some(data), _) => match data.strip_prefix('@') {
-            Some(file) => Upload::file(Path::new(file), uploaded.clone())?,
+            Some(file) => Upload::file(Path::new(file), reading.clone())?,
             None => Upload::data(Bytes::copy_from_slice(data.as_bytes())),
         },
-        (None, Some(file)) => Upload::file(file, uploaded.clone())?,
+        (None, Some(file)) => Upload::file(file, reading.clone())?,
         (None, None) => Upload::nothing(),
-    };
-    let usual = match &args.method {
-        Some(method) => method.clone(),
-        None if args.head => Method::HEAD,
-        None if args.data.is_some() => Method::POST,
-        None if args.upload.is_some() => Method::PUT,
-        None => Method::GET,
     };
     let length = http_body::Body::size_hint(&body).exact();
     let mut request = Request::new(body);
-    *request.method_mut() = usual;
+    *request.method_mut() = method(args);
     *request.uri_mut() = url.clone();
     let headers = request.headers_mut();
     headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
@@ -66,14 +65,7 @@ pub(super) fn request(
     for (name, value) in &args.header {
         headers.append(name, value.clone());
     }
-    if let Some(beginning) = beginning {
-        let range = format!("bytes={}-", beginning.offset());
-        let invalid = |error| Failure::caused(Kind::Other, "request", &error);
-        headers.insert(RANGE, range.try_into().map_err(invalid)?);
-        headers.insert(
-            IF_RANGE,
-            beginning.etag.as_str().try_into().map_err(invalid)?,
-        );
-    }
+    held.ask(headers)
+        .map_err(|error| Failure::caused(Kind::Other, "request", &error))?;
     Ok(request)
 }

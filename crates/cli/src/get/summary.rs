@@ -19,6 +19,8 @@ pub(super) struct Summary {
     done: u64,
     /// Transfers that did not.
     failed: u64,
+    /// Transfers that others' failures or an early end left no chance.
+    not_tried: u64,
     bytes: u64,
     uploaded: u64,
     /// Bytes of earlier runs that were gone on with.
@@ -89,6 +91,7 @@ impl Summary {
             error: failure.map(|failure| failure.message.clone()),
             done: tally.done,
             failed: tally.failed,
+            not_tried: tally.not_tried,
             bytes: tally.received,
             uploaded,
             kept: tally.kept,

@@ -16,6 +16,8 @@ pub(super) struct Tally {
     pub(super) done: u64,
     /// Transfers that failed.
     pub(super) failed: u64,
+    /// Transfers that others' failures or an early end left no chance.
+    pub(super) not_tried: u64,
     /// Content received, in bytes.
     pub(super) received: u64,
     /// Content read to be sent.
@@ -43,6 +45,18 @@ pub(super) struct Waits {
     pub(super) content: Duration,
     /// For this host to take content.
     pub(super) output: Duration,
+}
+
+impl Tally {
+    /// What became of several, where not all succeeded.
+    pub(super) fn text(&self) -> String {
+        let all = self.done + self.failed + self.not_tried;
+        let mut text = format!("{} of {all} failed", self.failed);
+        if self.not_tried > 0 {
+            text.push_str(&format!(", {} not tried", self.not_tried));
+        }
+        text
+    }
 }
 
 impl Waits {

@@ -3,26 +3,26 @@
 use core::future::Future;
 use core::time::Duration;
 use std::fmt::Write as _;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use bytes::Bytes;
 use clearway::Connection;
 use clearway::http::{Client, Incoming};
-use http::header::{CONTENT_RANGE, ETAG};
-use http::{Response, StatusCode};
+use http::{Method, Response, StatusCode};
 use http_body::Body as _;
 use tokio::task::spawn_blocking;
 
 use super::Args;
-use super::cause::failure;
-use super::destination::{Destination, Sink};
+use super::answer::{continues, elsewhere, strong_tag, total, without_content};
+use super::cause::{Reach, Stop, failure, unwritable};
+use super::destination::Destination;
+use super::held::Held;
 use super::job::Job;
-use super::part::{Beginning, Source};
+use super::part::Source;
 use super::progress::Progress;
-use super::request::request;
+use super::request::{method, request};
 use super::tally::Waits;
+use super::upload::Reading;
 use super::writer::{Mismatch, Writer};
 use crate::failure::{Failure, Kind};
 use crate::serve::SenderReport;
@@ -33,8 +33,7 @@ pub(super) struct Transfer<'a> {
     pub(super) client: &'a Client,
     pub(super) progress: &'a Progress,
     pub(super) job: &'a Job,
-    /// Counts what is read to be uploaded.
-    pub(super) uploaded: Arc<AtomicU64>,
+    pub(super) reading: Reading,
     pub(super) done: Done,
 }
 
@@ -48,18 +47,43 @@ pub(super) struct Done {
     pub(super) connection: Option<Connection>,
 }
 
-/// Content that is not what is there already: all of it is needed.
+/// How asking once ends, if it does not fail.
 enum Outcome {
-    Whole,
-    Different,
+    Over,
+    /// What is there is of no use, and why: all of it is needed.
+    Anew(&'static str),
 }
 
 impl Transfer<'_> {
     /// Does it, going on with what is there if that was asked for.
     ///
     /// # Errors
-    /// In one line what went wrong.
-    pub(super) async fn run(&mut self) -> Result<(), Failure> {
+    /// In one line what went wrong, and what else fails for it.
+    pub(super) async fn run(&mut self) -> Result<(), Stop> {
+        let outcome = self.fetch().await;
+        // Whatever a server says of half a file.
+        match self.reading.broken() {
+            Some(failure) => Err(failure.clone().into()),
+            None => outcome,
+        }
+    }
+
+    async fn fetch(&mut self) -> Result<(), Stop> {
+        self.connect()
+            .await
+            .map_err(|failure| failure.reaching(Reach::Origin))?;
+        let held = self.held().await?;
+        match self.attempt(held).await? {
+            Outcome::Over => Ok(()),
+            Outcome::Anew(why) => {
+                self.done.kept = 0;
+                self.say(format_args!("{why}: from the beginning"));
+                self.attempt(Held::Nothing).await.map(drop)
+            }
+        }
+    }
+
+    async fn connect(&mut self) -> Result<(), Failure> {
         let connecting = self.client.connect(&self.job.url);
         let patience = self.args.connect_timeout;
         let connecting = tokio::time::timeout(patience.0, connecting);
@@ -70,23 +94,17 @@ impl Transfer<'_> {
         })?;
         let connection = connected.map_err(|error| self.failure(&error))?;
         self.done.connection = Some(connection);
-        let beginning = self.beginning().await?;
-        match self.attempt(beginning).await? {
-            Outcome::Whole => Ok(()),
-            Outcome::Different => {
-                let text = format!("{}: not what is there: from the beginning", self.job.url);
-                self.progress.say(&text);
-                self.attempt(None).await.map(drop)
-            }
-        }
+        Ok(())
     }
 
-    async fn beginning(&self) -> Result<Option<Beginning>, Failure> {
-        let (true, Some(path)) = (self.args.resume, self.job.to.file()) else {
-            return Ok(None);
+    /// What is there to go on with, if that was asked for.
+    async fn held(&self) -> Result<Held, Failure> {
+        let plain = method(self.args) == Method::GET;
+        let (true, true, Some(path)) = (plain, self.args.resume, self.job.to.file()) else {
+            return Ok(Held::Nothing);
         };
         let (path, url) = (path.to_owned(), self.job.url.to_string());
-        let find = spawn_blocking(move || Beginning::find(&path, &url));
+        let find = spawn_blocking(move || Held::find(&path, &url));
         let found = find.await.map_err(std::io::Error::other);
         found.and_then(|found| found).map_err(|error| {
             let what = format!("cannot go on with {}", self.job.to);
@@ -94,50 +112,100 @@ impl Transfer<'_> {
         })
     }
 
-    /// Asks for all of it, or for what is missing after `beginning`.
-    async fn attempt(&mut self, beginning: Option<Beginning>) -> Result<Outcome, Failure> {
-        let request = request(self.args, &self.job.url, beginning.as_ref(), &self.uploaded)?;
+    /// Asks for all of it, or for what is missing after what is held.
+    async fn attempt(&mut self, held: Held) -> Result<Outcome, Stop> {
+        let request = request(self.args, &self.job.url, &held, &self.reading)
+            .map_err(|failure| failure.reaching(Reach::Everything))?;
         let answer = self.client.request(request);
         let answer = timed(&mut self.done.waits.answer, answer).await;
         let response = answer.map_err(|error| self.failure(&error))?;
         self.done.connection = response.extensions().get().cloned();
         let status = response.status();
-        if beginning.is_some() && status == StatusCode::RANGE_NOT_SATISFIABLE {
-            return Ok(Outcome::Different);
+        if status == StatusCode::RANGE_NOT_SATISFIABLE
+            && let Some(outcome) = self.out_of_range(&held, total(&response))
+        {
+            return Ok(outcome);
         }
         if !self.args.no_fail && (status.is_client_error() || status.is_server_error()) {
             let message = format!("{}: {status}", self.job.url);
-            return Err(Failure::new(Kind::Status, message));
+            return Err(Failure::new(Kind::Status, message).into());
         }
-        let writer = match beginning {
-            None => Writer::new(self.job.to.clone(), self.source(&response)),
-            Some(beginning) if status == StatusCode::PARTIAL_CONTENT => {
-                if !continues(&response, &beginning) {
-                    return Ok(Outcome::Different);
-                }
-                self.done.kept += beginning.offset();
-                Writer::after(self.job.to.clone(), beginning)
-            }
-            Some(stale) => {
-                drop(stale);
-                let text = format!("{}: it has changed: from the beginning", self.job.url);
-                self.progress.say(&text);
-                Writer::new(self.job.to.clone(), self.source(&response))
-            }
+        let writer = match self.writer(held, &response) {
+            Ok(writer) => writer,
+            Err(why) => return Ok(Outcome::Anew(why)),
         };
         if self.args.head || self.args.include {
             self.print_head(&response).await?;
+        } else if let Some(place) = elsewhere(&response) {
+            self.say(format_args!("{place}"));
         }
-        self.receive(response.into_body(), writer).await
+        let without = without_content(&method(self.args), status);
+        let outcome = self.receive(response.into_body(), writer, without).await?;
+        if let (Some(why), false, Some(path)) = (without, self.args.head, self.job.to.file()) {
+            let what = if path.exists() { "kept" } else { "not written" };
+            self.say(format_args!("{why}: {} {what}", self.job.to));
+        }
+        Ok(outcome)
     }
 
-    /// Writes the body to its destination.
+    /// What it means that the server has nothing after what is held, of `total`
+    /// bytes.
+    fn out_of_range(&mut self, held: &Held, total: Option<u64>) -> Option<Outcome> {
+        let length = match held {
+            Held::Nothing => return None,
+            Held::Beginning(_) => return Some(Outcome::Anew("not what is there")),
+            Held::Whole(length) => *length,
+        };
+        if total != Some(length) {
+            return Some(Outcome::Anew("what is there is of another length"));
+        }
+        self.done.kept = length;
+        self.say(format_args!(
+            "{} is already complete, going by its length, {length} bytes, alone",
+            self.job.to
+        ));
+        Some(Outcome::Over)
+    }
+
+    /// Where the content of a response goes.
+    ///
+    /// # Errors
+    /// If it is not what was asked for: why not.
+    fn writer(
+        &mut self,
+        held: Held,
+        response: &Response<Incoming>,
+    ) -> Result<Writer, &'static str> {
+        let (to, source) = (self.job.to.clone(), self.source(response));
+        let partial = response.status() == StatusCode::PARTIAL_CONTENT;
+        match held {
+            Held::Beginning(beginning) if partial => {
+                if !continues(response, &beginning) {
+                    return Err("not what is there");
+                }
+                self.done.kept = beginning.offset();
+                return Ok(Writer::after(to, beginning, source));
+            }
+            Held::Whole(_) if partial => {
+                return Err("there is more than is here, perhaps of something else");
+            }
+            Held::Beginning(_) if response.status() == StatusCode::OK => {
+                self.say(format_args!("it has changed: from the beginning"));
+            }
+            Held::Nothing | Held::Beginning(_) | Held::Whole(_) => {}
+        }
+        Ok(Writer::new(to, source))
+    }
+
+    /// Writes the body to its destination, unless it is `without` content.
     async fn receive(
         &mut self,
         mut body: Incoming,
         mut writer: Writer,
-    ) -> Result<Outcome, Failure> {
+        without: Option<&str>,
+    ) -> Result<Outcome, Stop> {
         let announced = body.size_hint().exact();
+        let announced = announced.filter(|_| without.is_none());
         self.progress.expect(announced.unwrap_or(0));
         let mut received = 0;
         let broken = loop {
@@ -156,43 +224,37 @@ impl Transfer<'_> {
                     timed(&mut self.done.waits.output, writer.flush()).await?;
                 }
                 Ok(()) => {}
-                Err(Mismatch) => return Ok(Outcome::Different),
+                Err(Mismatch) => return Ok(Outcome::Anew("not what is there")),
             }
         };
-        let short = announced.is_some_and(|announced| received < announced && !self.args.head);
+        let short = announced.is_some_and(|announced| received < announced);
         let broken = broken.or_else(|| {
             let message = format!("{}: ended early", self.job.url);
             short.then(|| Failure::new(Kind::Incomplete, message))
         });
-        if let Some(mut broken) = broken {
-            broken.message.push_str(&format!(" after {received} bytes"));
-            if let Some((path, length)) = writer.abandon().await {
-                let kept = format!("; {length} are in {}, -C goes on", path.display());
-                broken.message.push_str(&kept);
-            }
-            return Err(broken);
+        if let Some(broken) = broken {
+            return Err(broken_off(broken, received, writer).await.into());
         }
         self.done.sender = body.trailers().and_then(SenderReport::from_trailers);
-        if !self.args.head {
+        if without.is_none() {
             timed(&mut self.done.waits.output, writer.finish()).await?;
         }
-        Ok(Outcome::Whole)
+        Ok(Outcome::Over)
     }
 
-    /// What a beginning of this response would be of, if one can be gone on
-    /// with.
-    fn source(&self, response: &Response<Incoming>) -> Option<Source> {
+    /// What a beginning of this response would be of.
+    fn source(&self, response: &Response<Incoming>) -> Source {
         let plain = self.args.data.is_none() && self.args.upload.is_none();
-        let etag = response.headers().get(ETAG)?.to_str().ok()?;
-        let usable = plain && response.status() == StatusCode::OK && etag.starts_with('"');
-        usable.then(|| Source {
+        let usable = plain && response.status() == StatusCode::OK;
+        let etag = strong_tag(response).filter(|_| usable);
+        Source {
             url: self.job.url.to_string(),
-            etag: etag.to_owned(),
-        })
+            etag: etag.map(str::to_owned),
+        }
     }
 
     /// The header section, where the body goes; for -I alone, that is all.
-    async fn print_head(&self, response: &Response<Incoming>) -> Result<(), Failure> {
+    async fn print_head(&self, response: &Response<Incoming>) -> Result<(), Stop> {
         let mut head = format!("HTTP/3 {}\r\n", response.status());
         for (name, value) in response.headers() {
             // Writing to a String cannot fail.
@@ -210,16 +272,17 @@ impl Transfer<'_> {
         };
         let write = {
             let to = to.clone();
-            move || {
-                let mut sink: Sink = to.open(None)?;
-                sink.write(&[Bytes::from(head)])?;
-                sink.finish()
-            }
+            move || to.write_new(Bytes::from(head))
         };
         let written = spawn_blocking(write).await.map_err(std::io::Error::other);
         written
             .and_then(|written| written)
-            .map_err(|error| Failure::caused(Kind::Output, format!("cannot write {to}"), &error))
+            .map_err(|error| unwritable(&to, &error))
+    }
+
+    /// Says something about this URL.
+    fn say(&self, text: std::fmt::Arguments<'_>) {
+        self.progress.say(&format!("{}: {text}", self.job.url));
     }
 
     fn failure(&self, error: &clearway::http::Error) -> Failure {
@@ -227,22 +290,14 @@ impl Transfer<'_> {
     }
 }
 
-/// Whether a 206 brings exactly what is missing, of the same content
-/// (RFC 9110 §15.3.7.1).
-fn continues(response: &Response<Incoming>, beginning: &Beginning) -> bool {
-    let field = |name| response.headers().get(name)?.to_str().ok();
-    let range = || {
-        let (range, total) = field(CONTENT_RANGE)?
-            .strip_prefix("bytes ")?
-            .split_once('/')?;
-        let (first, last) = range.split_once('-')?;
-        let [first, last, total]: [u64; 3] =
-            [first.parse().ok()?, last.parse().ok()?, total.parse().ok()?];
-        Some(first == beginning.offset() && last.checked_add(1) == Some(total))
-    };
-    // A server may leave the tag out, since If-Range names it (§13.1.5).
-    let same = field(ETAG).is_none_or(|etag| etag == beginning.etag);
-    same && range().unwrap_or(false)
+/// A failure half way, with what is left of the content.
+async fn broken_off(mut broken: Failure, received: u64, writer: Writer) -> Failure {
+    broken.message.push_str(&format!(" after {received} bytes"));
+    if let Some((path, length)) = writer.abandon().await {
+        let kept = format!("; {length} are in {}, -C goes on", path.display());
+        broken.message.push_str(&kept);
+    }
+    broken
 }
 
 /// Adds the time that `work` takes to `total`.

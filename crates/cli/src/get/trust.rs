@@ -1,7 +1,9 @@
 //! Whom to believe.
 
-use clearway::config::ClientCrypto;
-use clearway::{ClientConfig, Roots, TransportConfig};
+use std::env;
+use std::fs::OpenOptions;
+
+use clearway::{ClientConfig, TransportConfig};
 
 use super::Args;
 use crate::failure::{Failure, Kind};
@@ -20,34 +22,29 @@ pub(super) fn config(args: &Args) -> Result<ClientConfig, Failure> {
         ClientConfig::with_roots(identity::read(file)?)
             .map_err(|error| Failure::caused(Kind::Arguments, file.display(), &error))?
     } else {
-        ClientConfig::with_crypto(ClientCrypto::new(of_this_host()?))
+        ClientConfig::with_native_roots()
+            .map_err(|error| Failure::new(Kind::Arguments, format!("{error}; use --cacert")))?
     };
     let mut transport = TransportConfig::default();
     transport.controller = args.controller;
     let config = config.transport(transport);
-    Ok(if args.keylog {
-        config.key_log_from_env()
-    } else {
-        config
-    })
+    if !args.keylog {
+        return Ok(config);
+    }
+    key_log_is_writable()?;
+    Ok(config.key_log_from_env())
 }
 
-/// What this host trusts: its administrator's additions and removals count, and
-/// updates come with the system rather than with this program.
-fn of_this_host() -> Result<Roots, Failure> {
-    let found = rustls_native_certs::load_native_certs();
-    if found.certs.is_empty() {
-        let why = found
-            .errors
-            .first()
-            .map_or_else(String::new, |error| format!(" ({error})"));
-        let message = format!("this host trusts no certificates{why}; use --cacert");
+/// The key log itself fails in silence, as it must not end a connection.
+fn key_log_is_writable() -> Result<(), Failure> {
+    let named = env::var_os("SSLKEYLOGFILE").filter(|file| !file.is_empty());
+    let Some(file) = named else {
+        let message = "--keylog: SSLKEYLOGFILE names no file";
         return Err(Failure::new(Kind::Arguments, message));
-    }
-    Ok(Roots::from_der(
-        found
-            .certs
-            .into_iter()
-            .map(|certificate| certificate.to_vec()),
-    ))
+    };
+    let opened = OpenOptions::new().append(true).create(true).open(&file);
+    opened.map(drop).map_err(|error| {
+        let what = format!("--keylog: cannot write {}", file.display());
+        Failure::caused(Kind::Output, what, &error)
+    })
 }

@@ -2,10 +2,10 @@
 
 use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -18,8 +18,32 @@ use crate::serve::{Pieces, Source};
 #[derive(Debug)]
 pub(super) struct Upload {
     source: Source,
-    /// Counts what leaves of a file.
-    counted: Option<Arc<AtomicU64>>,
+    /// The file it is, and what becomes of reading it.
+    file: Option<(PathBuf, Reading)>,
+}
+
+/// What becomes of reading files to be uploaded.
+#[derive(Clone, Debug)]
+pub(super) struct Reading {
+    /// Counts what leaves.
+    counted: Arc<AtomicU64>,
+    /// Why there is no more of it. The server has half of it then, and only
+    /// knows that.
+    broken: Arc<OnceLock<Failure>>,
+}
+
+impl Reading {
+    /// Adds to `counted`.
+    pub(super) fn new(counted: Arc<AtomicU64>) -> Self {
+        Self {
+            counted,
+            broken: Arc::default(),
+        }
+    }
+
+    pub(super) fn broken(&self) -> Option<&Failure> {
+        self.broken.get()
+    }
 }
 
 impl Upload {
@@ -30,19 +54,16 @@ impl Upload {
     pub(super) fn data(data: Bytes) -> Self {
         Self {
             source: Source::whole(data),
-            counted: None,
+            file: None,
         }
     }
 
-    /// A file; what leaves of it is counted.
+    /// A file; what becomes of it is told to `reading`.
     ///
     /// # Errors
     /// If it is no file or cannot be read.
-    pub(super) fn file(path: &Path, counted: Arc<AtomicU64>) -> Result<Self, Failure> {
-        let failure = |error: &io::Error| {
-            let what = format!("cannot read {}", path.display());
-            Failure::caused(Kind::Arguments, what, error)
-        };
+    pub(super) fn file(path: &Path, reading: Reading) -> Result<Self, Failure> {
+        let failure = |error: &io::Error| unreadable(path, error);
         let opened = File::open(path).and_then(|file| Ok((file.metadata()?, file)));
         let (metadata, file) = opened.map_err(|error| failure(&error))?;
         if !metadata.is_file() {
@@ -50,9 +71,18 @@ impl Upload {
         }
         Ok(Self {
             source: Source::File(Pieces::new(file, 0, metadata.len())),
-            counted: Some(counted),
+            file: Some((path.to_owned(), reading)),
         })
     }
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Failure {
+    let what = format!("cannot read {}", path.display());
+    if error.kind() == io::ErrorKind::UnexpectedEof {
+        let message = format!("{what}: it shrank while it was being read");
+        return Failure::new(Kind::Arguments, message);
+    }
+    Failure::caused(Kind::Arguments, what, error)
 }
 
 impl Body for Upload {
@@ -64,8 +94,15 @@ impl Body for Upload {
         cx: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let piece = self.source.poll_next(cx);
-        if let (Poll::Ready(Some(Ok(piece))), Some(counted)) = (&piece, &self.counted) {
-            counted.fetch_add(piece.len() as u64, Relaxed);
+        if let (Poll::Ready(Some(piece)), Some((path, reading))) = (&piece, &self.file) {
+            match piece {
+                Ok(piece) => {
+                    reading.counted.fetch_add(piece.len() as u64, Relaxed);
+                }
+                Err(error) => {
+                    reading.broken.get_or_init(|| unreadable(path, error));
+                }
+            }
         }
         piece.map_ok(Frame::data)
     }

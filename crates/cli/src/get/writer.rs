@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use bytes::{Buf as _, Bytes};
 use tokio::task::{JoinHandle, spawn_blocking};
 
+use super::cause::{Stop, unwritable};
 use super::destination::{Destination, Sink};
 use super::part::{Beginning, Source};
-use crate::failure::{Failure, Kind};
 
 /// How much is gathered for one change of threads.
 const BATCH: usize = 256 << 10;
@@ -17,8 +17,8 @@ const BATCH: usize = 256 << 10;
 #[derive(Debug)]
 pub(super) struct Writer {
     to: Destination,
-    /// What a beginning would be of, if it could be gone on with.
-    source: Option<Source>,
+    /// What a beginning would be of.
+    source: Source,
     /// `None` until there is a batch: small files take one change of threads.
     sink: Option<Sink>,
     /// The batch before, while the next is gathered.
@@ -35,7 +35,7 @@ pub(super) struct Mismatch;
 
 impl Writer {
     /// From the beginning.
-    pub(super) fn new(to: Destination, source: Option<Source>) -> Self {
+    pub(super) fn new(to: Destination, source: Source) -> Self {
         Self {
             to,
             source,
@@ -47,13 +47,13 @@ impl Writer {
         }
     }
 
-    /// Goes on with what is there.
-    pub(super) fn after(to: Destination, mut beginning: Beginning) -> Self {
+    /// Goes on with what is there, of the same `source`.
+    pub(super) fn after(to: Destination, mut beginning: Beginning, source: Source) -> Self {
         let expected = std::mem::take(&mut beginning.tail);
         Self {
             sink: Some(Sink::Part(beginning.into_part())),
             expected,
-            ..Self::new(to, None)
+            ..Self::new(to, source)
         }
     }
 
@@ -84,7 +84,7 @@ impl Writer {
     ///
     /// # Errors
     /// If that could not be.
-    pub(super) async fn flush(&mut self) -> Result<(), Failure> {
+    pub(super) async fn flush(&mut self) -> Result<(), Stop> {
         self.settle().await?;
         let batch = self.take();
         let (sink, to) = (self.sink.take(), self.to.clone());
@@ -92,7 +92,7 @@ impl Writer {
         self.writing = Some(spawn_blocking(move || {
             let mut sink = match sink {
                 Some(sink) => sink,
-                None => to.open(source.as_ref())?,
+                None => to.open(Some(&source))?,
             };
             sink.write(&batch).map(|()| sink)
         }));
@@ -100,13 +100,13 @@ impl Writer {
     }
 
     /// Waits until the batch before is written.
-    async fn settle(&mut self) -> Result<(), Failure> {
+    async fn settle(&mut self) -> Result<(), Stop> {
         let Some(writing) = self.writing.take() else {
             return Ok(());
         };
         let written = writing.await.map_err(io::Error::other);
         let written = written.and_then(|written| written);
-        self.sink = Some(written.map_err(|error| self.failure(&error))?);
+        self.sink = Some(written.map_err(|error| unwritable(&self.to, &error))?);
         Ok(())
     }
 
@@ -114,7 +114,7 @@ impl Writer {
     ///
     /// # Errors
     /// If it cannot be written or get its name.
-    pub(super) async fn finish(mut self) -> Result<(), Failure> {
+    pub(super) async fn finish(mut self) -> Result<(), Stop> {
         self.settle().await?;
         let batch = self.take();
         let (sink, to) = (self.sink.take(), self.to.clone());
@@ -130,14 +130,14 @@ impl Writer {
         let finished = spawn_blocking(write).await.map_err(io::Error::other);
         finished
             .and_then(|finished| finished)
-            .map_err(|error| self.failure(&error))
+            .map_err(|error| unwritable(&self.to, &error))
     }
 
     /// The rest will not come. What can be gone on with is kept: where, and how
     /// many bytes.
     pub(super) async fn abandon(mut self) -> Option<(PathBuf, u64)> {
         self.settle().await.ok()?;
-        if self.source.is_some() || self.sink.is_some() {
+        if self.source.etag.is_some() || self.sink.is_some() {
             self.flush().await.ok()?;
             self.settle().await.ok()?;
         }
@@ -148,9 +148,5 @@ impl Writer {
     fn take(&mut self) -> Vec<Bytes> {
         self.gathered = 0;
         std::mem::take(&mut self.batch)
-    }
-
-    fn failure(&self, error: &io::Error) -> Failure {
-        Failure::caused(Kind::Output, format!("cannot write {}", self.to), error)
     }
 }

@@ -1,18 +1,23 @@
 //! Answers to PUT: a file that is there whole or not at all.
 
-use std::ffi::OsString;
+use std::collections::BTreeSet;
+use std::ffi::{CStr, OsString};
 use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use bytes::Bytes;
 use clearway::http::Incoming;
 use http::header::{CONTENT_RANGE, IF_NONE_MATCH};
 use http::{Response, StatusCode, request};
-use rustix::fs::{AtFlags, Mode, OFlags, linkat, openat, renameat, unlinkat};
+use rustix::fs::{
+    AtFlags, Dir, FlockOperation, Mode, OFlags, flock, fstat, linkat, openat, renameat, statat,
+    unlinkat,
+};
 use rustix::io::Errno;
 use tokio::task::{JoinError, spawn_blocking};
 
@@ -126,6 +131,7 @@ async fn store(
 
 /// A file under a name of its own until it is whole; gone if it never is.
 struct Half {
+    /// Locked: somebody is at it.
     file: File,
     directory: OwnedFd,
     /// Where it is; `None` once that name is gone.
@@ -137,30 +143,42 @@ impl Half {
     fn begin(root: &Root, place: &Place) -> Result<Self, Errno> {
         let name = place.path.file_name().ok_or(Errno::ISDIR)?.to_owned();
         let directory = root.parent(&place.path)?;
+        tidy_once(&directory);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(0o666);
         loop {
             let temporary = temporary_name();
-            match openat(&directory, &temporary, flags | OFlags::NOFOLLOW, mode) {
-                // Left behind by a server that was killed.
-                Err(Errno::EXIST) => {}
-                opened => {
-                    return Ok(Self {
-                        file: opened?.into(),
-                        directory,
-                        temporary: Some(temporary),
-                        name,
-                    });
-                }
+            let opened = openat(&directory, &temporary, flags | OFlags::NOFOLLOW, mode);
+            // Left behind by a server that was killed.
+            if matches!(opened, Err(Errno::EXIST)) {
+                continue;
             }
+            let half = Self {
+                file: opened?.into(),
+                directory: directory.try_clone().map_err(|error| errno(&error))?,
+                temporary: Some(temporary),
+                name: name.clone(),
+            };
+            if half.claim()? {
+                return Ok(half);
+            }
+        }
+    }
+
+    /// Marks it as in use, so that nobody takes it for left behind; answers
+    /// whether nobody did before.
+    fn claim(&self) -> Result<bool, Errno> {
+        match flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => Ok(false),
+            // Without locks nobody can find it free either.
+            Err(_) => Ok(true),
+            Ok(()) => Ok(fstat(&self.file)?.st_nlink > 0),
         }
     }
 
     fn write(mut self, batch: &[Bytes]) -> Result<Self, Errno> {
         for piece in batch {
-            self.file
-                .write_all(piece)
-                .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+            self.file.write_all(piece).map_err(|error| errno(&error))?;
         }
         Ok(self)
     }
@@ -197,6 +215,62 @@ impl Drop for Half {
             let _ = unlinkat(&self.directory, temporary, AtFlags::empty());
         }
     }
+}
+
+fn errno(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}
+
+/// Removes what servers that were killed left in a directory; once, since it
+/// takes looking at all names there.
+fn tidy_once(directory: &OwnedFd) {
+    static TIDY: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
+    let opened = directory.try_clone().map(File::from);
+    let Ok(found) = opened.and_then(|opened| opened.metadata()) else {
+        return;
+    };
+    let mut tidy = TIDY.lock().unwrap_or_else(PoisonError::into_inner);
+    if tidy.insert((found.dev(), found.ino())) {
+        drop(tidy);
+        // The upload matters more.
+        let _ = tidy_up(directory);
+    }
+}
+
+fn tidy_up(directory: &OwnedFd) -> Result<(), Errno> {
+    for entry in Dir::read_from(directory)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if is_temporary(name.to_bytes()) {
+            // The next may be gone or somebody else's: no reason to stop.
+            let _ = remove_left_behind(directory, name);
+        }
+    }
+    Ok(())
+}
+
+/// Removes a file unless somebody is writing it: each process locks what it
+/// writes.
+fn remove_left_behind(directory: &OwnedFd, name: &CStr) -> Result<(), Errno> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = openat(directory, name, flags, Mode::empty())?;
+    // Kept to the end: who makes a file and finds it locked takes another.
+    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    let ours = fstat(&file)?;
+    let there = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    if (ours.st_dev, ours.st_ino) == (there.st_dev, there.st_ino) {
+        unlinkat(directory, name, AtFlags::empty())?;
+    }
+    Ok(())
+}
+
+/// Whether [`temporary_name`] makes such names; others may be somebody's.
+fn is_temporary(name: &[u8]) -> bool {
+    let digits = |text: &[u8]| !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+    let numbers = name.strip_prefix(UPLOAD_PREFIX.as_bytes());
+    let mut numbers = numbers.unwrap_or_default().splitn(2, |byte| *byte == b'.');
+    let (process, upload) = (numbers.next(), numbers.next());
+    process.is_some_and(digits) && upload.is_some_and(digits)
 }
 
 /// A name no other upload of this process has.

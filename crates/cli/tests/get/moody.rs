@@ -29,6 +29,10 @@ pub(crate) enum Mood {
     Elsewhere,
     /// Other content, and it says so.
     Changed,
+    /// Stops like [`Mood::Stall`], and names no tag.
+    Untagged,
+    /// Serves ranges whatever `if-range` says, and refuses those it does not have.
+    Refusing,
 }
 
 /// A server with one file and moods.
@@ -55,7 +59,7 @@ impl Body for Content {
     ) -> Poll<Option<std::io::Result<Frame<Bytes>>>> {
         match (self.pieces.pop(), self.mood) {
             (Some(piece), _) => Poll::Ready(Some(Ok(Frame::data(piece)))),
-            (None, Mood::Stall) => Poll::Pending,
+            (None, Mood::Stall | Mood::Untagged) => Poll::Pending,
             (None, Mood::Reset) => Poll::Ready(Some(Err(std::io::Error::other("enough")))),
             (None, _) => Poll::Ready(None),
         }
@@ -88,17 +92,21 @@ impl Moody {
             "\"1\""
         };
         let total = whole.len();
-        let first = (if_range == etag && !range.is_empty()).then(|| {
+        let ranges = if_range == etag || (mood == Mood::Refusing && if_range.is_empty());
+        let first = (ranges && !range.is_empty()).then(|| {
             let first = range
                 .strip_prefix("bytes=")
                 .and_then(|range| range.strip_suffix('-'));
             first.unwrap().parse::<usize>().unwrap()
         });
         let first = first.map(|first| first + usize::from(mood == Mood::Elsewhere));
+        if mood == Mood::Refusing && first.is_some_and(|first| first >= total) {
+            return refusal(total);
+        }
         let rest = whole.slice(first.unwrap_or(0)..);
         let length = rest.len() as u64;
         let sent = match mood {
-            Mood::Stall | Mood::Reset => rest.slice(..rest.len() / 2),
+            Mood::Stall | Mood::Untagged | Mood::Reset => rest.slice(..rest.len() / 2),
             _ => rest,
         };
         let pieces = sent
@@ -106,7 +114,10 @@ impl Moody {
             .rev()
             .map(Bytes::copy_from_slice)
             .collect();
-        let mut response = Response::builder().header("etag", etag);
+        let mut response = Response::builder();
+        if mood != Mood::Untagged {
+            response = response.header("etag", etag);
+        }
         if let Some(first) = first {
             let range = format!("bytes {first}-{}/{total}", total - 1);
             response = response.status(206).header("content-range", range);
@@ -147,6 +158,19 @@ impl Moody {
         let url = format!("https://localhost:{}/file", server.local_addr().port());
         (moody, server, url)
     }
+}
+
+fn refusal(total: usize) -> Response<Content> {
+    let content = Content {
+        pieces: Vec::new(),
+        length: 0,
+        mood: Mood::Refusing,
+    };
+    let range = format!("bytes */{total}");
+    let response = Response::builder()
+        .status(416)
+        .header("content-range", range);
+    response.body(content).unwrap()
 }
 
 #[derive(Clone)]

@@ -61,6 +61,8 @@ fn what_is_not_the_same_content_is_never_joined() {
             "{}",
             said(&output)
         );
+        // Even where the difference shows in what came only.
+        assert!(!said(&output).contains("kept from before"), "{mood:?}");
         let got = fs::read(out.join("file")).unwrap();
         let expected = match mood {
             Mood::Elsewhere => &content[..],

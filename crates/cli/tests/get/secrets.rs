@@ -23,3 +23,20 @@ fn secrets_are_logged_if_asked_for() {
         assert_eq!(text.contains("CLIENT_TRAFFIC_SECRET_0 "), logged);
     }
 }
+
+#[test]
+fn a_log_that_cannot_be_written_is_no_silent_matter() {
+    for (file, code, why) in [
+        ("", 2, "names no file"),
+        ("/none/keys", 8, "cannot write /none/keys"),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_clearway"))
+            .args(["get", "-k", "--keylog", "https://localhost:1/"])
+            .env("SSLKEYLOGFILE", file)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(code));
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(text.contains(why), "{text}");
+    }
+}

@@ -3,6 +3,7 @@
 mod client;
 mod job;
 mod pattern;
+mod script;
 mod server;
 
 use bytes::Bytes;
@@ -12,6 +13,7 @@ use crate::stack::{ConnId, Figures, Life, Read, Stack, Stream};
 
 pub use client::{Client, JobRecord, Log, Record};
 pub use job::{Job, Pace, Start, UNBOUNDED, Workload};
+pub use script::{Script, ScriptConn};
 pub use server::Server;
 
 /// When an application wants to be asked again.
@@ -27,8 +29,8 @@ pub enum Next {
 
 /// One end of one connection, above the transport.
 ///
-/// It is asked whenever its host did something. A closure over
-/// `(&mut Conn<'_>, Time)` is an application too.
+/// It is asked whenever its host did something. An async function is one as a
+/// [`Script`], a closure over `(&mut Conn<'_>, Time)` as it stands.
 pub trait Application {
     /// Does what can be done now.
     fn poll(&mut self, conn: &mut Conn<'_>, now: Time) -> Next;

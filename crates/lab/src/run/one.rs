@@ -65,7 +65,7 @@ pub fn run_case(case: &Case, seed: u64, extras: Extras) -> Outcome {
     }
     let end = Time::ZERO + case.duration;
     let period = period(case, &lives);
-    let mut violations = Vec::new();
+    let mut violations = unspoken(case, extras.stack.as_deref());
     let mut queue = Vec::new();
     let mut stuck = None;
     let finished = loop {
@@ -86,7 +86,7 @@ pub fn run_case(case: &Case, seed: u64, extras: Extras) -> Outcome {
         queue.push((world.now(), waiting(case, &world)));
     };
     sample(case, &mut lives, &world);
-    if cfg!(debug_assertions) && violations.is_empty() {
+    if cfg!(debug_assertions) && stuck.is_none() {
         world.check();
     }
     violations.extend(world.unbalanced());
@@ -97,6 +97,24 @@ pub fn run_case(case: &Case, seed: u64, extras: Extras) -> Outcome {
         outcome.controller = under_test;
     }
     outcome
+}
+
+/// Flows that would be carried by something else than the scenario says.
+fn unspoken(case: &Case, under_test: Option<&dyn StackFactory>) -> Vec<String> {
+    let Some(stack) = under_test else {
+        return Vec::new();
+    };
+    let own = case.flows.iter().filter(|flow| flow.controller.is_none());
+    let strange = own.filter(|flow| !stack.speaks(flow.protocol));
+    strange
+        .map(|flow| {
+            format!(
+                "{} has no streams of {}",
+                stack.name(),
+                flow.protocol.alpn()
+            )
+        })
+        .collect()
 }
 
 /// What no trace shows, since a timer that goes off for nothing logs nothing:
@@ -161,6 +179,7 @@ fn watcher(
 
 fn factory(
     case: &Case,
+    flow: &Flow,
     controller: &str,
     extras: &Extras,
     watcher: Option<Watcher>,
@@ -173,6 +192,7 @@ fn factory(
         tls: Tls {
             certificates: case.certificates,
             x25519_only: case.x25519_only,
+            protocol: flow.protocol,
             secrets: extras.secrets.clone(),
         },
         watcher,
@@ -186,7 +206,7 @@ fn begin(case: &Case, flow: &Flow, world: &mut World, extras: &Extras) -> Live {
         .detect
         .then(|| Shared::new(Detectors::new(&Profile::default())));
     let watcher = watcher(flow, detectors.as_ref(), extras.watcher.as_ref());
-    let own: Rc<dyn StackFactory> = Rc::new(factory(case, controller, extras, watcher));
+    let own: Rc<dyn StackFactory> = Rc::new(factory(case, flow, controller, extras, watcher));
     let stack = match (&extras.stack, &flow.controller) {
         (Some(stack), None) => stack.clone(),
         (Some(_), Some(_)) | (None, _) => own,

@@ -7,7 +7,7 @@ use clearway_quic::connection::Config;
 use super::bars::{Bar, Missed};
 use crate::app::Workload;
 use crate::measure::Bulk;
-use crate::stack::Certificates;
+use crate::stack::{Certificates, Protocol};
 use crate::world::{Moves, Network};
 
 /// One flow: a client, a server, and what they do.
@@ -17,6 +17,8 @@ pub struct Flow {
     pub moves: Moves,
     /// What it carries.
     pub workload: Workload,
+    /// What carries it.
+    pub protocol: Protocol,
     /// Which way its bulk goes.
     pub bulk: Bulk,
     /// Whether it carries bulk, rather than requests that only measure.

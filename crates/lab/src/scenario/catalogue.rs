@@ -56,6 +56,7 @@ const FILES: &[(&str, &str)] = files! {
     "41_upload_both_ways.toml"
     "42_key_update_in_flight.toml"
     "43_dualq_step.toml"
+    "44_http3_page.toml"
 };
 
 /// All scenarios, in the order of their numbers.

@@ -12,12 +12,14 @@ use super::units;
 use super::variables::{Assignment, substitute};
 use crate::app::{Job, Pace, Start, UNBOUNDED, Workload};
 use crate::measure::Bulk;
+use crate::stack::Protocol;
 use crate::world::{Leg, Moves};
 
 /// A `[[flows]]` table as written.
 #[derive(Clone, Debug)]
 pub(super) struct FlowsText {
     traffic: Leaf,
+    protocol: Option<Leaf>,
     bytes: Option<Leaf>,
     count: Option<Leaf>,
     every: Option<Leaf>,
@@ -54,6 +56,8 @@ const MOST_JOBS_IN_ALL: usize = 1_000_000;
 /// Rebindings of a client at most: it has no more outside ports.
 const MOST_REBINDINGS: usize = 63;
 
+const PROTOCOLS: &[&str] = &["raw", "http3"];
+
 const TRAFFIC: &[&str] = &[
     "download", "upload", "both", "requests", "on-off", "paced", "video",
 ];
@@ -62,6 +66,7 @@ impl FlowsText {
     pub(super) fn read(mut table: Table, source: &Source<'_>) -> Result<Self, ScenarioError> {
         let this = Self {
             traffic: table.require(source, "traffic", "\"download\"")?,
+            protocol: table.take_leaf(source, "protocol")?,
             bytes: table.take_leaf(source, "bytes")?,
             count: table.take_leaf(source, "count")?,
             every: table.take_leaf(source, "every")?,
@@ -106,6 +111,8 @@ impl FlowsText {
         let controller = controller.transpose()?;
         self.bounded(flows, &workload, out, source)?;
         let rebind = reader.rebindings(&self.rebind)?;
+        let protocol = self.protocol.as_ref().map(|leaf| reader.protocol(leaf));
+        let protocol = protocol.transpose()?.unwrap_or_default();
         for n in 0..flows {
             let moves = Moves {
                 leg: reader.leg([&self.leg_rtt, &self.leg_up, &self.leg_down])?,
@@ -121,6 +128,7 @@ impl FlowsText {
             out.push(Flow {
                 moves,
                 workload: workload.clone(),
+                protocol,
                 bulk,
                 counts,
                 controller: controller.clone(),
@@ -338,6 +346,19 @@ impl Reader<'_> {
             bursts_are_of_losses(link, Some(leaf), self.source)?;
         }
         Ok(Some(leg))
+    }
+
+    fn protocol(&self, leaf: &Leaf) -> Result<Protocol, ScenarioError> {
+        let name = substitute(leaf, self.variables, self.source)?;
+        match name.as_str() {
+            "raw" => Ok(Protocol::Raw),
+            "http3" => Ok(Protocol::Http3),
+            other => {
+                let problem = format!("no protocol is called {other:?}");
+                let right = suggest(other, PROTOCOLS);
+                Err(self.source.error(&leaf.span, problem, right))
+            }
+        }
     }
 
     fn controller(&self, leaf: &Leaf) -> Result<String, ScenarioError> {

@@ -142,7 +142,7 @@ fn a_grid_is_every_combination_and_ci_can_shrink_it() {
 fn the_catalogue_is_whole() {
     let all = catalogue();
     let numbers: Vec<u32> = all.iter().map(|scenario| scenario.number).collect();
-    assert_eq!(numbers, (1..=43).collect::<Vec<_>>());
+    assert_eq!(numbers, (1..=44).collect::<Vec<_>>());
     for scenario in all {
         assert!(!scenario.title.is_empty(), "{}", scenario.name);
         assert!(!scenario.explanation.is_empty(), "{}", scenario.name);
@@ -277,6 +277,17 @@ fn what_says_nothing_is_a_mistake() {
             "\"10s\"\nwarmup = \"10s\"",
             "4:10: the warm-up of \"10s\" leaves nothing to measure; write less than the duration, 10s",
         ),
+    ];
+    for (from, to, said) in cases {
+        let error = broken(from, to);
+        assert!(error.starts_with("mine.toml:"), "{to}: {error}");
+        assert!(error.contains(said), "{to}: {error}");
+    }
+}
+
+#[test]
+fn values_that_say_nothing_are_mistakes() {
+    let cases = [
         ("1MB", "0", "11:9: \"0\" is nothing to carry"),
         ("\"mine\"", "\"\"", "2:8: \"\" is no name for a scenario"),
         (

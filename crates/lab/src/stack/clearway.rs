@@ -17,14 +17,15 @@ use clearway_quic::endpoint::{Arrival, Endpoint, EndpointConfig, Handle, Limits,
 use clearway_quic::event::{Observer, TraceEvent};
 use clearway_quic::path::ecn::Mark;
 use clearway_quic::rng::Rng;
-use clearway_quic::stream::{Directionality, ReadError, StreamId, WriteError};
+use clearway_quic::stream::StreamId;
 use clearway_recovery::congestion::Algorithm;
 use clearway_recovery::limit::Limit;
 
 use super::identity::Pair;
+use super::streams::Streams;
 use super::{
-    Birth, ConnId, Figures, Life, Read, Role, SERVER_NAME, Stack, StackFactory, Stream, Tls,
-    UNIX_ORIGIN, source,
+    Birth, ConnId, Figures, Life, Protocol, Read, Role, SERVER_NAME, Stack, StackFactory, Stream,
+    Tls, UNIX_ORIGIN, source,
 };
 
 /// Datagrams a train has at most, as a GSO message does.
@@ -32,6 +33,9 @@ const MAX_TRAIN: usize = 64;
 
 /// Bytes of a train's buffer.
 const TRAIN_BYTES: usize = 65_536;
+
+/// Said of a connection that this endpoint does not have.
+const NO_CONNECTION: &str = "no such connection";
 
 /// Makes a trace sink for one end of one connection.
 pub type Watch = dyn Fn(&Birth) -> Option<Box<dyn Observer>>;
@@ -83,6 +87,10 @@ impl StackFactory for ClearwayFactory {
         self.config.controller.to_string()
     }
 
+    fn speaks(&self, protocol: Protocol) -> bool {
+        protocol == self.tls.protocol
+    }
+
     fn build(&self, birth: &Birth) -> Box<dyn Stack> {
         Box::new(Clearway::new(self, birth))
     }
@@ -94,13 +102,20 @@ pub struct Clearway {
     address: SocketAddr,
     endpoint: Endpoint,
     tls: Pair,
+    protocol: Protocol,
     watcher: Option<Watcher>,
-    connections: BTreeMap<Handle, Connection>,
+    connections: BTreeMap<Handle, Live>,
     accepted: VecDeque<ConnId>,
     /// Answers that belong to no connection.
     answers: VecDeque<Packet>,
     response: Vec<u8>,
     train: Vec<u8>,
+}
+
+/// A connection and what lies above it.
+struct Live {
+    quic: Connection,
+    streams: Streams,
 }
 
 impl Clearway {
@@ -119,6 +134,7 @@ impl Clearway {
             address: birth.address,
             endpoint: Endpoint::new(config, rng.child("endpoint")),
             tls,
+            protocol: factory.tls.protocol,
             watcher: factory.watcher.clone(),
             connections: BTreeMap::new(),
             accepted: VecDeque::new(),
@@ -130,14 +146,19 @@ impl Clearway {
 
     /// The connection itself, for what [`Stack`] does not offer.
     pub fn connection(&mut self, conn: ConnId) -> Option<&mut Connection> {
+        self.live(conn).map(|live| &mut live.quic)
+    }
+
+    fn live(&mut self, conn: ConnId) -> Option<&mut Live> {
         self.connections.get_mut(&Handle(conn.0))
     }
 
-    fn adopt(&mut self, handle: Handle, mut connection: Connection) -> ConnId {
+    fn adopt(&mut self, handle: Handle, mut quic: Connection) -> ConnId {
         if let Some(observer) = self.watcher.as_ref().and_then(|w| (w.0)(&self.birth)) {
-            connection.set_observer(observer);
+            quic.set_observer(observer);
         }
-        self.connections.insert(handle, connection);
+        let streams = Streams::new(self.protocol, &quic, self.birth.seed);
+        self.connections.insert(handle, Live { quic, streams });
         ConnId(handle.0)
     }
 }
@@ -224,8 +245,9 @@ impl Stack for Clearway {
             }
             Arrival::Dropped(_) => return,
         };
-        if let Some(connection) = self.connections.get_mut(&handle) {
-            connection.receive(at, from, &mut packet.data);
+        if let Some(live) = self.connections.get_mut(&handle) {
+            live.quic.receive(at, from, &mut packet.data);
+            live.streams.hear(&mut live.quic);
         }
     }
 
@@ -234,8 +256,9 @@ impl Stack for Clearway {
             emit(answer);
         }
         let now = instant(now);
-        for (handle, connection) in &mut self.connections {
-            while let Some(sent) = connection.transmit(now, &mut self.train, MAX_TRAIN) {
+        for (handle, Live { quic, streams }) in &mut self.connections {
+            streams.flush(now, quic);
+            while let Some(sent) = quic.transmit(now, &mut self.train, MAX_TRAIN) {
                 let segment = sent.segment.unwrap_or(sent.len).max(1);
                 let from = source(sent.local_ip, self.address);
                 for datagram in self.train[..sent.len].chunks(segment) {
@@ -243,28 +266,26 @@ impl Stack for Clearway {
                     emit(packet.with_ecn(sent_ecn(sent.ecn)));
                 }
             }
-            while let Some(event) = connection.poll_endpoint_event() {
+            while let Some(event) = quic.poll_endpoint_event() {
                 self.endpoint.on_event(*handle, event);
             }
-            // Applications of the lab look for themselves whenever anything
-            // moved; unread events would only pile up.
-            while connection.poll_event().is_some() {}
+            streams.hear(quic);
         }
     }
 
     fn next_timeout(&self) -> Option<Time> {
         self.connections
             .values()
-            .filter_map(Connection::next_timeout)
+            .filter_map(|live| live.quic.next_timeout())
             .min()
             .map(|at| Time(at.as_nanos()))
     }
 
     fn handle_timeout(&mut self, now: Time) {
         let now = instant(now);
-        for connection in self.connections.values_mut() {
-            if connection.next_timeout().is_some_and(|at| at <= now) {
-                connection.handle_timeout(now);
+        for live in self.connections.values_mut() {
+            if live.quic.next_timeout().is_some_and(|at| at <= now) {
+                live.quic.handle_timeout(now);
             }
         }
     }
@@ -291,12 +312,12 @@ impl Stack for Clearway {
     }
 
     fn life(&self, conn: ConnId) -> Life {
-        let Some(connection) = self.connections.get(&Handle(conn.0)) else {
+        let Some(Live { quic, .. }) = self.connections.get(&Handle(conn.0)) else {
             return Life::Closed("it is forgotten".to_owned());
         };
-        if let Some(error) = connection.error() {
+        if let Some(error) = quic.error() {
             Life::Closed(error.to_string())
-        } else if connection.is_handshaking() {
+        } else if quic.is_handshaking() {
             Life::Handshaking
         } else {
             Life::Connected
@@ -304,46 +325,28 @@ impl Stack for Clearway {
     }
 
     fn open(&mut self, conn: ConnId) -> Option<Stream> {
-        let id = self.connection(conn)?.open(Directionality::Bidirectional)?;
-        Some(Stream(id.as_u64()))
+        let Live { quic, streams } = self.live(conn)?;
+        streams.open(quic).map(|id| Stream(id.as_u64()))
     }
 
     fn accept_stream(&mut self, conn: ConnId) -> Option<Stream> {
-        let id = self
-            .connection(conn)?
-            .accept(Directionality::Bidirectional)?;
-        Some(Stream(id.as_u64()))
+        let Live { quic, streams } = self.live(conn)?;
+        streams.accept(quic).map(|id| Stream(id.as_u64()))
     }
 
     fn write(&mut self, conn: ConnId, stream: Stream, data: &mut Bytes) -> Result<(), String> {
-        let connection = self.connection(conn).ok_or("no such connection")?;
-        while !data.is_empty() {
-            match connection.write_chunk(StreamId::from_wire(stream.0), data) {
-                Ok(_) => {}
-                Err(WriteError::Blocked) => break,
-                Err(
-                    error @ (WriteError::Stopped(_) | WriteError::Unknown | WriteError::Finished),
-                ) => return Err(error.to_string()),
-            }
-        }
-        Ok(())
+        let Live { quic, streams } = self.live(conn).ok_or(NO_CONNECTION)?;
+        streams.write(quic, StreamId::from_wire(stream.0), data)
     }
 
     fn finish(&mut self, conn: ConnId, stream: Stream) -> Result<(), String> {
-        let connection = self.connection(conn).ok_or("no such connection")?;
-        connection
-            .finish(StreamId::from_wire(stream.0))
-            .map_err(|error| error.to_string())
+        let Live { quic, streams } = self.live(conn).ok_or(NO_CONNECTION)?;
+        streams.finish(quic, StreamId::from_wire(stream.0))
     }
 
     fn read(&mut self, conn: ConnId, stream: Stream) -> Result<Read, String> {
-        let connection = self.connection(conn).ok_or("no such connection")?;
-        match connection.read_chunk(StreamId::from_wire(stream.0), usize::MAX) {
-            Ok(Some(data)) => Ok(Read::Data(data)),
-            Ok(None) => Ok(Read::End),
-            Err(ReadError::Blocked) => Ok(Read::Blocked),
-            Err(error @ (ReadError::Reset(_) | ReadError::Unknown)) => Err(error.to_string()),
-        }
+        let Live { quic, streams } = self.live(conn).ok_or(NO_CONNECTION)?;
+        streams.read(quic, StreamId::from_wire(stream.0))
     }
 
     fn close(&mut self, now: Time, conn: ConnId) {
@@ -353,7 +356,7 @@ impl Stack for Clearway {
     }
 
     fn migrate(&mut self, now: Time, conn: ConnId, to: SocketAddr) -> Result<(), String> {
-        let connection = self.connection(conn).ok_or("no such connection")?;
+        let connection = self.connection(conn).ok_or(NO_CONNECTION)?;
         connection
             .migrate(instant(now), Some(to.ip()))
             .map_err(|error| error.to_string())?;
@@ -362,10 +365,10 @@ impl Stack for Clearway {
     }
 
     fn figures(&self, now: Time, conn: ConnId) -> Figures {
-        let Some(connection) = self.connections.get(&Handle(conn.0)) else {
+        let Some(Live { quic, .. }) = self.connections.get(&Handle(conn.0)) else {
             return Figures::default();
         };
-        let stats = connection.stats(instant(now));
+        let stats = quic.stats(instant(now));
         let counters = stats.counters;
         Figures {
             window: stats.window,
@@ -389,13 +392,13 @@ impl Stack for Clearway {
                 .iter()
                 .map(|&(limit, spent)| (limit_name(limit), spent))
                 .collect(),
-            has_nothing_to_send: !connection.is_handshaking() && stats.in_flight == 0,
+            has_nothing_to_send: !quic.is_handshaking() && stats.in_flight == 0,
         }
     }
 
     fn check(&self) {
-        for connection in self.connections.values() {
-            connection.check_invariants();
+        for live in self.connections.values() {
+            live.quic.check_invariants();
         }
     }
 }

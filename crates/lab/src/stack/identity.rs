@@ -1,7 +1,8 @@
 //! The lab's certificates and TLS settings: made once per process, because a
 //! sweep is thousands of handshakes.
 
-use std::sync::{Arc, LazyLock};
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use clearway_quic::crypto::{Algorithms, ClientCrypto, Identity, Roots, ServerCrypto};
 use rcgen::{
@@ -11,7 +12,7 @@ use rustls::client::Resumption;
 use rustls::pki_types::UnixTime;
 use rustls::time_provider::TimeProvider;
 
-use super::{ALPN, SERVER_NAME, Secrets, UNIX_ORIGIN};
+use super::{Protocol, SERVER_NAME, Secrets, UNIX_ORIGIN};
 
 /// What a server shows of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -33,6 +34,8 @@ pub struct Tls {
     /// Without the post-quantum key exchange, whose ClientHello takes two
     /// datagrams.
     pub x25519_only: bool,
+    /// What the connection is for.
+    pub protocol: Protocol,
     /// Where secrets go, if anywhere.
     pub secrets: Option<Secrets>,
 }
@@ -58,18 +61,46 @@ impl Tls {
 
     /// The configurations; shared by all runs unless secrets are collected.
     pub(super) fn pair(&self) -> Pair {
-        static PAIRS: LazyLock<[Pair; 4]> = LazyLock::new(|| {
-            [(false, false), (false, true), (true, false), (true, true)]
-                .map(|(chain, x25519)| build(if chain { &NINE } else { &ONE }, x25519, None))
-        });
-        let chain = self.certificates == Certificates::ChainOfNine;
-        match &self.secrets {
-            None => PAIRS[usize::from(chain) * 2 + usize::from(self.x25519_only)].clone(),
-            Some(secrets) => build(
-                if chain { &NINE } else { &ONE },
-                self.x25519_only,
-                Some(secrets),
-            ),
+        type Key = (Certificates, bool, Protocol);
+        static PAIRS: LazyLock<Mutex<HashMap<Key, Pair>>> = LazyLock::new(Mutex::default);
+        if self.secrets.is_some() {
+            return self.build();
+        }
+        let key = (self.certificates, self.x25519_only, self.protocol);
+        let mut pairs = PAIRS.lock().unwrap_or_else(PoisonError::into_inner);
+        pairs.entry(key).or_insert_with(|| self.build()).clone()
+    }
+
+    fn build(&self) -> Pair {
+        let [root, chain, key] = self.pem();
+        let roots = Roots::from_pem(root.as_bytes()).expect("the root just made");
+        let identity = Identity::from_pem(chain.as_bytes(), key.as_bytes())
+            .expect("the chain and key just made");
+        let algorithms = if self.x25519_only {
+            Algorithms::default().x25519_only()
+        } else {
+            Algorithms::default()
+        };
+        let alpn = [self.protocol.alpn()];
+        let mut client = ClientCrypto::new(roots)
+            .alpn(alpn)
+            .algorithms(algorithms.clone())
+            .wall_clock(Arc::new(Origin));
+        if let Some(secrets) = &self.secrets {
+            client = client.key_log(Arc::new(secrets.clone()));
+        }
+        let client = client.build().expect("client settings");
+        // Nothing of one run may show in another: no tickets are kept.
+        let mut client = (*client).clone();
+        client.resumption = Resumption::disabled();
+        Pair {
+            client: Arc::new(client),
+            server: ServerCrypto::new(identity)
+                .alpn(alpn)
+                .algorithms(algorithms)
+                .wall_clock(Arc::new(Origin))
+                .build()
+                .expect("server settings"),
         }
     }
 }
@@ -153,36 +184,5 @@ impl TimeProvider for Origin {
         Some(UnixTime::since_unix_epoch(core::time::Duration::from_secs(
             UNIX_ORIGIN,
         )))
-    }
-}
-
-fn build(pem: &Pem, x25519_only: bool, secrets: Option<&Secrets>) -> Pair {
-    let roots = Roots::from_pem(pem.root.as_bytes()).expect("the root just made");
-    let identity = Identity::from_pem(pem.chain.as_bytes(), pem.key.as_bytes())
-        .expect("the chain and key just made");
-    let algorithms = if x25519_only {
-        Algorithms::default().x25519_only()
-    } else {
-        Algorithms::default()
-    };
-    let mut client = ClientCrypto::new(roots)
-        .alpn([ALPN])
-        .algorithms(algorithms.clone())
-        .wall_clock(Arc::new(Origin));
-    if let Some(secrets) = secrets {
-        client = client.key_log(Arc::new(secrets.clone()));
-    }
-    let client = client.build().expect("client settings");
-    // Nothing of one run may show in another: no tickets are kept.
-    let mut client = (*client).clone();
-    client.resumption = Resumption::disabled();
-    Pair {
-        client: Arc::new(client),
-        server: ServerCrypto::new(identity)
-            .alpn([ALPN])
-            .algorithms(algorithms)
-            .wall_clock(Arc::new(Origin))
-            .build()
-            .expect("server settings"),
     }
 }

@@ -5,8 +5,10 @@
 //! [`Stack`] and [`StackFactory`] in a crate of its own.
 
 mod clearway;
+mod http3;
 mod identity;
 mod secrets;
+mod streams;
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
@@ -171,6 +173,10 @@ pub enum Role {
 pub trait StackFactory {
     /// What it makes, for tables: `cubic`, `quinn/bbr`.
     fn name(&self) -> String;
+    /// Whether its applications' streams can be those of `protocol`.
+    fn speaks(&self, protocol: Protocol) -> bool {
+        protocol == Protocol::Raw
+    }
     /// Makes one.
     fn build(&self, birth: &Birth) -> Box<dyn Stack>;
 }
@@ -180,6 +186,28 @@ pub const SERVER_NAME: &str = "localhost";
 
 /// The application protocol of the lab.
 pub const ALPN: &str = "lab";
+
+/// What lies between an application's streams and the transport.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    /// Nothing: its streams are QUIC's.
+    #[default]
+    Raw,
+    /// HTTP/3: its streams are requests, what it writes are bodies.
+    Http3,
+}
+
+impl Protocol {
+    /// What TLS calls it.
+    #[must_use]
+    pub const fn alpn(self) -> &'static str {
+        match self {
+            Self::Raw => ALPN,
+            // Capture readers know it by this (RFC 9114 §3.1).
+            Self::Http3 => "h3",
+        }
+    }
+}
 
 /// Wall time of virtual time zero, in Unix seconds: certificates and tickets
 /// are judged by a clock that does not depend on the day of the run.

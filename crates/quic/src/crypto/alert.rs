@@ -2,9 +2,14 @@
 
 use std::borrow::Cow;
 
-use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
+use rustls::{AlertDescription, CertificateError, Error, OtherError, PeerIncompatible};
 
 use crate::error::{Code, TransportError};
+
+/// Why a client's own check refused a certificate.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct Refused(pub(super) String);
 
 /// The transport error for a TLS failure (RFC 9001 §4.8). `alert` is what TLS
 /// would have sent.
@@ -88,7 +93,8 @@ fn certificate(problem: &CertificateError) -> Cow<'static, str> {
             if presented.is_empty() {
                 "nothing".into()
             } else {
-                presented.join(", ")
+                let names: Vec<_> = presented.iter().map(|name| bare(name)).collect();
+                names.join(", ")
             }
         )
         .into(),
@@ -99,9 +105,31 @@ fn certificate(problem: &CertificateError) -> Cow<'static, str> {
             "certificate may not be used for this end of a connection (extended key usage)".into()
         }
         E::ApplicationVerificationFailure => "certificate refused by the application".into(),
+        E::Other(OtherError(why)) => other(why.as_ref()),
         // The rest are rare, rustls words them, and it may grow more.
         _ => format!("certificate: {problem}").into(),
     }
+}
+
+/// What rustls has no name for: our own check's words, or the verifier's.
+fn other(why: &(dyn core::error::Error + Send + Sync + 'static)) -> Cow<'static, str> {
+    let text = why.to_string();
+    // What a plain `openssl req -x509` makes.
+    if text == "CaUsedAsEndEntity" {
+        "certificate is an authority's (basicConstraints CA:TRUE), not a server's".into()
+    } else if why.is::<Refused>() {
+        format!("certificate not trusted: {text}").into()
+    } else {
+        format!("certificate: {text}").into()
+    }
+}
+
+/// The name alone of one that rustls presents as `DnsName("localhost")`.
+fn bare(name: &str) -> &str {
+    let inner = name
+        .split_once('(')
+        .and_then(|(_, rest)| rest.strip_suffix(')'));
+    inner.map_or(name, |inner| inner.trim_matches('"'))
 }
 
 /// Seconds as people say them.
@@ -130,6 +158,33 @@ mod tests {
         let error = transport_error(&error, None);
         assert_eq!(error.code, Code::crypto(45));
         assert!(error.reason.contains("expired 3 days ago"), "{error}");
+    }
+
+    #[test]
+    fn another_name_is_told_as_it_is_written() {
+        let error = Error::InvalidCertificate(CertificateError::NotValidForNameContext {
+            expected: "example.org".try_into().unwrap(),
+            presented: vec!["DnsName(\"localhost\")".into(), "odd".into()],
+        });
+        let words = reason(&error);
+        assert!(
+            words.ends_with("example.org was asked for, it names localhost, odd"),
+            "{words}"
+        );
+    }
+
+    #[test]
+    fn what_rustls_has_no_name_for_is_told_in_words() {
+        let reason = |why: Refused| {
+            let problem = CertificateError::Other(OtherError(std::sync::Arc::new(why)));
+            reason(&Error::InvalidCertificate(problem)).into_owned()
+        };
+        assert_eq!(
+            reason(Refused("too old".into())),
+            "certificate not trusted: too old"
+        );
+        let authority = reason(Refused("CaUsedAsEndEntity".into()));
+        assert!(authority.contains("CA:TRUE"), "{authority}");
     }
 
     #[test]

@@ -10,10 +10,11 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::time_provider::TimeProvider;
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, KeyLog, KeyLogFile, RootCertStore,
-    SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, KeyLog, KeyLogFile, OtherError,
+    RootCertStore, SignatureScheme,
 };
 
+use super::alert::{Refused, reason};
 use super::client_sessions::ClientSessions;
 use super::common_settings::{CommonSettings, common_setters};
 use super::config_error::ConfigError;
@@ -21,32 +22,31 @@ use super::identity::{Identity, certificates};
 use super::provider::Algorithms;
 
 /// Certificates that are trusted to vouch for others.
-#[derive(Clone, Debug, Default)]
-pub struct Roots(Vec<CertificateDer<'static>>);
+#[derive(Clone, Debug)]
+pub struct Roots(pub(super) RootCertStore);
 
 impl Roots {
     /// From PEM text with one or more certificates.
     ///
     /// # Errors
-    /// If it cannot be parsed or holds no certificate.
+    /// If it cannot be parsed, holds no certificate, or one of them is malformed.
     pub fn from_pem(pem: &[u8]) -> Result<Self, ConfigError> {
-        certificates("trust anchors", pem).map(Self)
-    }
-
-    /// From certificates in DER.
-    #[must_use]
-    pub fn from_der(certificates: impl IntoIterator<Item = Vec<u8>>) -> Self {
-        Self(certificates.into_iter().map(CertificateDer::from).collect())
-    }
-
-    pub(super) fn into_store(self) -> Result<RootCertStore, ConfigError> {
         let mut store = RootCertStore::empty();
-        for certificate in self.0 {
+        for (n, certificate) in (1..).zip(certificates("trust anchors", pem)?) {
             store
                 .add(certificate)
-                .map_err(|error| ConfigError::Roots(error.to_string()))?;
+                .map_err(|error| ConfigError::Roots(n, reason(&error).into_owned()))?;
         }
-        Ok(store)
+        Ok(Self(store))
+    }
+
+    /// From certificates in DER. What is malformed is passed over: systems keep
+    /// odd ones among those that they trust.
+    #[must_use]
+    pub fn from_der(certificates: impl IntoIterator<Item = Vec<u8>>) -> Self {
+        let mut store = RootCertStore::empty();
+        store.add_parsable_certificates(certificates.into_iter().map(CertificateDer::from));
+        Self(store)
     }
 }
 
@@ -59,7 +59,9 @@ enum Trust {
 
 /// Which certificates are believed, whoever signed them.
 #[derive(Clone)]
-struct Check(Arc<dyn Fn(&CertificateDer<'_>) -> bool + Send + Sync>);
+struct Check(Arc<Judge>);
+
+type Judge = dyn Fn(&CertificateDer<'_>) -> Result<(), String> + Send + Sync;
 
 impl core::fmt::Debug for Check {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
@@ -104,14 +106,15 @@ impl ClientCrypto {
     /// A client that takes any certificate for any name: whoever is on the
     /// path can impersonate the server. For laboratories only.
     pub fn dangerous_accept_any_certificate() -> Self {
-        Self::with_certificate_check(|_| true)
+        Self::with_certificate_check(|_| Ok(()))
     }
 
     /// A client that trusts the servers whose own certificate `check` believes,
     /// whatever it says and whoever signed it: for certificates known by other
-    /// means. That the server holds its key is checked all the same.
+    /// means. Otherwise it says why not. That the server holds its key is checked
+    /// all the same.
     pub fn with_certificate_check(
-        check: impl Fn(&CertificateDer<'_>) -> bool + Send + Sync + 'static,
+        check: impl Fn(&CertificateDer<'_>) -> Result<(), String> + Send + Sync + 'static,
     ) -> Self {
         Self::with_trust(Trust::Certificate(Check(Arc::new(check))))
     }
@@ -215,10 +218,9 @@ impl Trust {
     ) -> Result<Arc<dyn ServerCertVerifier>, ConfigError> {
         Ok(match self {
             Self::Roots(roots) => {
-                let store = Arc::new(roots.into_store()?);
-                WebPkiServerVerifier::builder_with_provider(store, provider.clone())
+                WebPkiServerVerifier::builder_with_provider(Arc::new(roots.0), provider.clone())
                     .build()
-                    .map_err(|error| ConfigError::Roots(error.to_string()))?
+                    .map_err(|_| ConfigError::NoRoots)?
             }
             Self::Verifier(verifier) => verifier,
             Self::Certificate(check) => Arc::new(ByCertificate {
@@ -245,11 +247,9 @@ impl ServerCertVerifier for ByCertificate {
         _ocsp_response: &[u8],
         _now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        if (self.check.0)(end_entity) {
-            Ok(ServerCertVerified::assertion())
-        } else {
-            Err(CertificateError::UnknownIssuer.into())
-        }
+        (self.check.0)(end_entity)
+            .map(|()| ServerCertVerified::assertion())
+            .map_err(|why| CertificateError::Other(OtherError(Arc::new(Refused(why)))).into())
     }
 
     /// Never asked: QUIC has no TLS 1.2.
@@ -285,14 +285,22 @@ mod tests {
 
     #[test]
     fn no_roots_is_an_error_and_not_blind_trust() {
-        let error = ClientCrypto::new(Roots::default()).build().unwrap_err();
-        assert!(matches!(error, ConfigError::Roots(_)), "{error}");
+        for none in [vec![], vec![vec![1, 2, 3]]] {
+            let error = ClientCrypto::new(Roots::from_der(none))
+                .build()
+                .unwrap_err();
+            assert!(matches!(error, ConfigError::NoRoots), "{error}");
+        }
     }
 
     #[test]
-    fn a_root_that_is_no_certificate_is_refused() {
-        let roots = Roots::from_der([vec![1, 2, 3]]);
-        assert!(ClientCrypto::new(roots).build().is_err());
+    fn a_root_that_is_no_certificate_is_refused_and_told_which() {
         assert!(Roots::from_pem(b"not PEM").is_err());
+        let junk = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        let error = Roots::from_pem(junk.as_bytes()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "trust anchor 1: certificate is malformed"
+        );
     }
 }

@@ -24,9 +24,12 @@ pub enum ConfigError {
     /// An ALPN name of zero or more than 255 bytes (RFC 7301 §3.1).
     #[error("an application protocol name has 1 to 255 bytes, not {0}")]
     AlpnLength(usize),
-    /// No usable trust anchor for checking certificates.
-    #[error("trust anchors: {0}")]
-    Roots(String),
+    /// A trust anchor is no certificate: which one, from 1, and why.
+    #[error("trust anchor {0}: {1}")]
+    Roots(usize, String),
+    /// There is no trust anchor to check certificates by.
+    #[error("no trust anchors")]
+    NoRoots,
     /// rustls refuses; usually a certificate that does not belong to the key.
     #[error("TLS configuration: {0}")]
     Tls(#[from] rustls::Error),

@@ -26,6 +26,7 @@ const ASKING: &[u8] = &[];
 /// A header protection key.
 pub struct HeaderKey {
     cipher: Resting<Box<Cipher>>,
+    material: Material,
 }
 
 impl HeaderKey {
@@ -36,7 +37,8 @@ impl HeaderKey {
     #[must_use]
     pub fn new(suite: Suite, key: &[u8]) -> Self {
         Self {
-            cipher: Resting::new(Material::new(suite, key)),
+            cipher: Resting::new(),
+            material: Material::new(suite, key),
         }
     }
 
@@ -50,7 +52,8 @@ impl HeaderKey {
         asked.expect("all header keys are ours");
         let material = Material::read(&mut handover).expect("written by a key of ours");
         Self {
-            cipher: Resting::new(material),
+            cipher: Resting::new(),
+            material,
         }
     }
 
@@ -67,7 +70,7 @@ impl HeaderKey {
 
     #[inline]
     fn cipher(&self) -> &Cipher {
-        self.cipher.awake(|suite, key| {
+        self.cipher.awake(&self.material, |suite, key| {
             let cipher = Cipher::new(suite.header_cipher(), key);
             Box::new(cipher.expect("a key of the suite's length"))
         })
@@ -79,7 +82,7 @@ impl HeaderKey {
     fn tell(&self, sample: &[u8], handover: &mut [u8]) -> Result<(), rustls::Error> {
         match handover.try_into() {
             Ok(handover) if sample == ASKING => {
-                self.cipher.material().write(handover);
+                self.material.write(handover);
                 Ok(())
             }
             Ok(_) | Err(_) => Err(number_too_long()),

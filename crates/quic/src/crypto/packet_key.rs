@@ -19,6 +19,7 @@ const ASKING: u64 = u64::MAX;
 /// A packet protection key and its IV.
 pub struct PacketKey {
     cipher: Resting<LessSafeKey>,
+    material: Material,
     iv: [u8; NONCE_LEN],
 }
 
@@ -30,7 +31,8 @@ impl PacketKey {
     #[must_use]
     pub fn new(suite: Suite, key: &[u8], iv: [u8; NONCE_LEN]) -> Self {
         Self {
-            cipher: Resting::new(Material::new(suite, key)),
+            cipher: Resting::new(),
+            material: Material::new(suite, key),
             iv,
         }
     }
@@ -46,7 +48,8 @@ impl PacketKey {
         let (material, iv) = handover.split_first_chunk_mut().expect("the longer part");
         let material = Material::read(material).expect("written by a key of ours");
         let key = Self {
-            cipher: Resting::new(material),
+            cipher: Resting::new(),
+            material,
             iv: iv.try_into().expect("the rest is the IV"),
         };
         handover.zeroize();
@@ -71,7 +74,7 @@ impl PacketKey {
 
     #[inline]
     fn cipher(&self) -> &LessSafeKey {
-        self.cipher.awake(|suite, key| {
+        self.cipher.awake(&self.material, |suite, key| {
             let key = UnboundKey::new(suite.aead(), key);
             LessSafeKey::new(key.expect("a key of the suite's length"))
         })
@@ -134,7 +137,7 @@ impl quic::PacketKey for PacketKey {
     ) -> Result<&'a [u8], rustls::Error> {
         match handover.split_first_chunk_mut() {
             Some((material, iv)) if packet_number == ASKING && iv.len() == NONCE_LEN => {
-                self.cipher.material().write(material);
+                self.material.write(material);
                 iv.copy_from_slice(&self.iv);
                 Ok(handover)
             }
@@ -147,11 +150,11 @@ impl quic::PacketKey for PacketKey {
     }
 
     fn confidentiality_limit(&self) -> u64 {
-        self.cipher.material().suite().confidentiality_limit()
+        self.material.suite().confidentiality_limit()
     }
 
     fn integrity_limit(&self) -> u64 {
-        self.cipher.material().suite().integrity_limit()
+        self.material.suite().integrity_limit()
     }
 }
 
