@@ -18,7 +18,8 @@ Exit codes:
   8  the output cannot be written
   9  the server answered with an HTTP status of 400 or above
   10  the transfer broke off before its end
-  130  it was interrupted by a signal";
+  130  it was interrupted by a signal
+  141  whoever read its output went away before the end";
 
 /// What kind of thing went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +56,13 @@ pub(crate) struct Failure {
     pub(crate) kind: Kind,
     /// What was wrong, in one line.
     pub(crate) message: String,
+    /// Nobody reads stdout any more, as after `| head`: nothing to speak of.
+    pub(crate) unread: bool,
 }
+
+/// What a shell calls the end by the signal that other tools end by when nobody
+/// reads their output any more, SIGPIPE.
+const UNREAD: u8 = 128 + 13;
 
 impl Failure {
     /// A failure that `message` describes.
@@ -63,6 +70,7 @@ impl Failure {
         Self {
             kind,
             message: message.into(),
+            unread: false,
         }
     }
 
@@ -80,12 +88,23 @@ impl Failure {
             }
             cause = inner.source();
         }
-        Self { kind, message }
+        Self::new(kind, message)
+    }
+
+    /// A failure to write what was asked for to stdout.
+    pub(crate) fn stdout(error: &std::io::Error) -> Self {
+        Self {
+            unread: error.kind() == std::io::ErrorKind::BrokenPipe,
+            ..Self::caused(Kind::Output, "cannot write to stdout", error)
+        }
     }
 
     /// The process's exit code.
     pub(crate) fn code(&self) -> ExitCode {
-        ExitCode::from(self.kind as u8)
+        match self.unread {
+            true => ExitCode::from(UNREAD),
+            false => ExitCode::from(self.kind as u8),
+        }
     }
 }
 
@@ -149,5 +168,6 @@ mod tests {
             let line = format!("\n  {}  ", kind as u8);
             assert!(EXIT_CODES.contains(&line), "{kind:?}");
         }
+        assert!(EXIT_CODES.contains(&format!("\n  {UNREAD}  ")));
     }
 }

@@ -65,6 +65,8 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
+        // Other tools say nothing either: a signal ends them.
+        Err(failure) if failure.unread => failure.code(),
         Err(failure) => {
             say!("error: {failure}");
             failure.code()

@@ -1,8 +1,8 @@
 //! Sweeps: a grid of paths without anything special about them.
 
-use core::fmt::Write as _;
+use core::fmt::{self, Write as _};
 
-use crate::scenario::{Scenario, ScenarioError};
+use crate::scenario::{MOST_POINTS, Scenario, ScenarioError};
 
 /// What a sweep varies; each list is one dimension.
 #[derive(Clone, Debug)]
@@ -40,13 +40,145 @@ impl Default for Sweep {
     }
 }
 
+/// Why there is no such sweep.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SweepError {
+    /// More points than a grid may have.
+    Points(usize),
+    /// What was asked for, as options, and what is wrong with it.
+    Options {
+        /// `--rate -5M`.
+        options: String,
+        /// What is wrong, and what would be right.
+        problem: String,
+    },
+}
+
+impl fmt::Display for SweepError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Points(points) => {
+                write!(
+                    f,
+                    "the sweep has {points} points; write at most {MOST_POINTS}"
+                )
+            }
+            Self::Options { options, problem } => write!(f, "{options}: {problem}"),
+        }
+    }
+}
+
+impl std::error::Error for SweepError {}
+
+impl SweepError {
+    fn new(options: String, error: &ScenarioError) -> Self {
+        let gap = if error.right.is_empty() { "" } else { "; " };
+        Self::Options {
+            options,
+            problem: format!("{}{gap}{}", error.problem, error.right),
+        }
+    }
+}
+
 impl Sweep {
-    /// The sweep as a scenario, and as the text of one.
+    /// The sweep as a scenario.
     ///
     /// # Errors
-    /// If a value cannot be understood.
-    pub fn scenario(&self) -> Result<Scenario, ScenarioError> {
-        Scenario::parse("sweep", &self.text())
+    /// If a value cannot be understood, or there are too many points.
+    pub fn scenario(&self) -> Result<Scenario, SweepError> {
+        let points = self.points();
+        if points > MOST_POINTS {
+            return Err(SweepError::Points(points));
+        }
+        Scenario::parse("sweep", &self.text()).map_err(|error| self.blame(&error))
+    }
+
+    /// How many paths there are.
+    #[must_use]
+    pub fn points(&self) -> usize {
+        let axes = [&self.rate, &self.rtt, &self.queue, &self.loss];
+        axes.into_iter()
+            .map(Vec::len)
+            .fold(1, usize::saturating_mul)
+    }
+
+    /// Nobody sees the text that is parsed: the mistake is an option's that is
+    /// wrong among plain ones, or else a point's.
+    fn blame(&self, error: &ScenarioError) -> SweepError {
+        let alone = self.alone().into_iter();
+        let mut wrong = alone.chain(self.each()).filter_map(|(options, sweep)| {
+            let error = Scenario::parse("sweep", &sweep.text()).err()?;
+            Some(SweepError::new(options, &error))
+        });
+        wrong
+            .next()
+            .unwrap_or_else(|| SweepError::new("the sweep".to_owned(), error))
+    }
+
+    /// Each value among plain ones, as an option.
+    fn alone(&self) -> Vec<(String, Self)> {
+        let plain = Self {
+            rate: vec!["100M".to_owned()],
+            rtt: vec!["100ms".to_owned()],
+            queue: vec!["1000".to_owned()],
+            loss: vec!["0%".to_owned()],
+            ..Self::default()
+        };
+        let mut given = self.clone();
+        let mut all = Vec::new();
+        for (place, (name, values)) in given.lists().into_iter().enumerate() {
+            for value in values.iter() {
+                let mut sweep = plain.clone();
+                *sweep.lists()[place].1 = vec![value.clone()];
+                all.push((format!("--{name} {value:?}"), sweep));
+            }
+        }
+        for (place, (name, value)) in given.texts().into_iter().enumerate() {
+            let mut sweep = plain.clone();
+            sweep.texts()[place].1.clone_from(value);
+            all.push((format!("--{name} {value:?}"), sweep));
+        }
+        all
+    }
+
+    /// What has several values, by the names of its options.
+    const fn lists(&mut self) -> [(&'static str, &mut Vec<String>); 4] {
+        [
+            ("rate", &mut self.rate),
+            ("rtt", &mut self.rtt),
+            ("queue", &mut self.queue),
+            ("loss", &mut self.loss),
+        ]
+    }
+
+    /// What has one.
+    const fn texts(&mut self) -> [(&'static str, &mut String); 4] {
+        [
+            ("also", &mut self.also),
+            ("traffic", &mut self.traffic),
+            ("bytes", &mut self.bytes),
+            ("duration", &mut self.duration),
+        ]
+    }
+
+    /// Each point by itself, as options.
+    fn each(&self) -> impl Iterator<Item = (String, Self)> {
+        let paths = self.rate.iter().flat_map(move |rate| {
+            let rtts = self.rtt.iter();
+            rtts.flat_map(move |rtt| self.queue.iter().map(move |queue| (rate, rtt, queue)))
+        });
+        let points = paths.flat_map(|path| self.loss.iter().map(move |loss| (path, loss)));
+        points.map(|((rate, rtt, queue), loss)| {
+            let sweep = Self {
+                rate: vec![rate.clone()],
+                rtt: vec![rtt.clone()],
+                queue: vec![queue.clone()],
+                loss: vec![loss.clone()],
+                ..self.clone()
+            };
+            let options = format!("--rate {rate} --rtt {rtt} --queue {queue} --loss {loss}");
+            (options, sweep)
+        })
     }
 
     /// The scenario's text.
@@ -106,13 +238,50 @@ mod tests {
         assert_eq!(cases[0].variant, "loss=0% queue=1bdp rate=10M rtt=10ms");
     }
 
+    /// The error of the plain sweep after a change.
+    fn error(change: impl FnOnce(&mut Sweep)) -> String {
+        let mut sweep = Sweep::default();
+        change(&mut sweep);
+        sweep.scenario().unwrap_err().to_string()
+    }
+
     #[test]
-    fn a_wrong_value_is_named() {
-        let sweep = Sweep {
-            rate: vec!["-5M".to_owned()],
-            ..Sweep::default()
-        };
-        let error = sweep.scenario().unwrap_err().to_string();
-        assert!(error.contains("bad rate \"-5M\""), "{error}");
+    fn a_mistake_is_the_options() {
+        let rate = error(|sweep| sweep.rate.push("-5M".to_owned()));
+        assert!(
+            rate.starts_with("--rate \"-5M\": bad rate \"-5M\""),
+            "{rate}"
+        );
+        let also = error(|sweep| sweep.also = "rate=5M".to_owned());
+        assert!(
+            also.starts_with("--also \"rate=5M\": \"rate\" is set twice"),
+            "{also}"
+        );
+        let bytes = error(|sweep| sweep.bytes = "0".to_owned());
+        assert!(bytes.starts_with("--bytes \"0\": "), "{bytes}");
+        let queue = error(|sweep| sweep.queue = vec!["1e30bdp".to_owned()]);
+        assert!(queue.starts_with("--queue \"1e30bdp\": "), "{queue}");
+    }
+
+    #[test]
+    fn what_is_wrong_only_together_is_a_points() {
+        let both = error(|sweep| {
+            sweep.rate = vec!["100M".to_owned(), "1M".to_owned()];
+            sweep.queue = vec!["0.1bdp".to_owned()];
+            sweep.rtt = vec!["20ms".to_owned()];
+        });
+        let point = "--rate 1M --rtt 20ms --queue 0.1bdp --loss 0%: ";
+        assert!(both.starts_with(point), "{both}");
+    }
+
+    #[test]
+    fn a_million_points_are_not_even_tried() {
+        let many = |text: &str| vec![text.to_owned(); 100];
+        let error = error(|sweep| {
+            sweep.rate = many("10M");
+            sweep.rtt = many("10ms");
+            sweep.loss = many("0%");
+        });
+        assert_eq!(error, "the sweep has 1000000 points; write at most 10000");
     }
 }

@@ -12,6 +12,9 @@ Both ends of every connection are the production code, driven by a virtual
 clock: seconds of simulated network take milliseconds, and the same seed gives
 the same packets at the same times.";
 
+/// Seeds of a scenario at most.
+const MOST_SEEDS: u64 = 1_000_000;
+
 /// What to do in the lab.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
@@ -57,7 +60,7 @@ pub(crate) struct Extent {
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub(super) controller: Vec<String>,
     /// Seeds, rather than each scenario's own number.
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=MOST_SEEDS))]
     pub(super) seeds: Option<u64>,
     /// The first seed.
     #[arg(long, value_name = "SEED", default_value_t = 1)]
@@ -68,7 +71,8 @@ pub(crate) struct Extent {
     /// The size that continuous integration runs (the default).
     #[arg(long)]
     pub(super) ci: bool,
-    /// Only points of the grid whose name contains this.
+    /// Only the point of the grid with this name, or those that have all these words in it, or
+    /// those that contain this.
     #[arg(long, value_name = "TEXT")]
     pub(super) variant: Option<String>,
     /// Threads; by default one per core.
@@ -126,7 +130,8 @@ impl core::str::FromStr for Values {
     type Err = core::convert::Infallible;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(Self(text.split(',').map(str::to_owned).collect()))
+        let values = text.split(',').map(str::trim);
+        Ok(Self(values.map(str::to_owned).collect()))
     }
 }
 
@@ -176,6 +181,7 @@ pub(crate) struct League {
 
 /// `clearway lab compare`.
 #[derive(Debug, clap::Args)]
+#[command(mut_arg("controller", |it| it.hide(true)))]
 pub(crate) struct Compare {
     /// A controller.
     pub(super) a: String,

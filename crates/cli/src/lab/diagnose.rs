@@ -1,103 +1,200 @@
 //! `clearway lab diagnose`: what is wrong with a connection, from its qlog.
 
 use std::fs::File;
-use std::io::{self, BufReader, Write as _};
+use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
 
+use clearway_trace::event::Event;
 use clearway_trace::qlog::Reader;
 use clearway_trace::{Breakdown, Detectors, Finding, Profile, Sink as _};
 use serde_json::json;
 
 use super::args::Diagnose;
-use super::report;
+use super::order::{Ordered, TooLate};
+use super::{report, stdout};
 use crate::failure::{Failure, Kind};
 
-/// What a trace holds.
-struct Trace {
+/// What a file holds.
+struct Diagnosis {
     title: String,
     events: u64,
+    /// Events that no detector knows.
+    other: u64,
+    /// Records that are no events.
     unreadable: u64,
+    /// Events earlier than one before them.
+    earlier: u64,
+    /// What a page shows: the first trace.
+    shown: Option<Looked>,
+    findings: Vec<Finding>,
+}
+
+/// What is made of a trace while it is read.
+struct Looked {
+    detectors: Detectors,
     series: clearway_trace::Series,
     breakdown: Breakdown,
-    findings: Vec<Finding>,
+    ordered: Ordered,
+    last: u64,
 }
 
 /// Reads a trace of any stack and says what is wrong.
 ///
 /// # Errors
-/// If the file cannot be read or is no qlog.
+/// If the file cannot be read, is no qlog or has no events, or its events are in
+/// no order at all.
 pub(super) fn command(args: &Diagnose) -> Result<(), Failure> {
-    let trace = read(&args.file)?;
-    let mut out = io::stdout().lock();
-    if args.json {
-        let object = json!({
-            "file": args.file,
-            "events": trace.events,
-            "unreadable_records": trace.unreadable,
-            "findings": trace.findings,
-        });
-        writeln!(out, "{object}")?;
-    } else {
-        for finding in &trace.findings {
-            writeln!(out, "{}: {}", finding.detector, finding.sentence())?;
-        }
-        if trace.findings.is_empty() {
-            writeln!(out, "Nothing is wrong in {} events.", trace.events)?;
-        }
-        if trace.unreadable > 0 {
-            say!("lab: {} records could not be read", trace.unreadable);
-        }
-    }
-    let Some(file) = &args.report else {
+    let found = read(&args.file)?;
+    warn(&found);
+    stdout::print(|out| write(args, &found, out))?;
+    let (Some(file), Some(shown)) = (&args.report, &found.shown) else {
         return Ok(());
     };
-    let facts = [("events".to_owned(), trace.events.to_string())];
+    let facts = [("events".to_owned(), found.events.to_string())];
     report::write(
         file,
         &report::Page {
-            title: &trace.title,
+            title: &found.title,
             facts: &facts,
-            series: &trace.series,
-            breakdown: &trace.breakdown,
-            findings: &trace.findings,
+            series: &shown.series,
+            breakdown: &shown.breakdown,
+            findings: &found.findings,
         },
     )
 }
 
-fn read(file: &Path) -> Result<Trace, Failure> {
+/// What makes the findings less certain.
+fn warn(found: &Diagnosis) {
+    if found.unreadable > 0 {
+        say!("lab: {} records could not be read", found.unreadable);
+    }
+    if found.earlier > 0 {
+        say!(
+            "lab: warning: the times of {} events go backwards; they were sorted",
+            found.earlier
+        );
+    }
+}
+
+fn write(args: &Diagnose, found: &Diagnosis, out: &mut impl Write) -> io::Result<()> {
+    if args.json {
+        let object = json!({
+            "file": args.file,
+            "events": found.events,
+            "unreadable_records": found.unreadable,
+            "backward_times": found.earlier,
+            "findings": found.findings,
+        });
+        return writeln!(out, "{object}");
+    }
+    for finding in &found.findings {
+        writeln!(out, "{}: {}", finding.detector, finding.sentence())?;
+    }
+    if found.findings.is_empty() {
+        writeln!(out, "Nothing is wrong in {} events.", found.events)?;
+    }
+    Ok(())
+}
+
+fn read(file: &Path) -> Result<Diagnosis, Failure> {
+    let name = file.display().to_string();
     let wrong = |error: &dyn std::error::Error| {
-        let what = format!("cannot read {}", file.display());
-        Failure::caused(Kind::Arguments, what, error)
+        Failure::caused(Kind::Arguments, format!("cannot read {name}"), error)
     };
     let input = File::open(file).map_err(|error| wrong(&error))?;
     let mut reader = Reader::new(BufReader::new(input)).map_err(|error| wrong(&error))?;
-    let profile = Profile {
-        role: reader.header().role,
-        ..Profile::default()
-    };
-    let mut detectors = Detectors::new(&profile);
-    let mut series = clearway_trace::Series::new();
-    let mut breakdown = Breakdown::new();
-    let (mut events, mut last) = (0, 0);
-    for event in reader.by_ref() {
-        let event = event.map_err(|error| wrong(&error))?;
-        events += 1;
-        last = event.time;
-        detectors.event(&event);
-        series.event(&event);
-        breakdown.event(&event);
+    let mut found = look(&mut reader, &wrong)?;
+    let problems = reader.problems();
+    found.other = problems.other_events;
+    found.unreadable = problems.unreadable();
+    found.earlier = problems.earlier_events;
+    found.title = reader
+        .header()
+        .title
+        .clone()
+        .unwrap_or_else(|| name.clone());
+    if found.events > found.other {
+        return Ok(found);
     }
-    breakdown.until(last);
-    Ok(Trace {
-        title: reader
-            .header()
-            .title
-            .clone()
-            .unwrap_or_else(|| file.display().to_string()),
-        events,
-        unreadable: reader.problems().bad_records,
-        series,
-        breakdown,
-        findings: detectors.finish(last),
-    })
+    let mut message = format!("no qlog events in {name}");
+    if found.other > 0 {
+        message.push_str(&format!(" but {} of other protocols", found.other));
+    }
+    if found.unreadable > 0 {
+        message.push_str(&format!("; {} records could not be read", found.unreadable));
+    }
+    Err(Failure::new(Kind::Arguments, message))
+}
+
+/// Reads to the end. A file may hold several traces, each with times of its own:
+/// they are looked at one by one.
+fn look<R: Read>(
+    reader: &mut Reader<R>,
+    wrong: &dyn Fn(&dyn std::error::Error) -> Failure,
+) -> Result<Diagnosis, Failure> {
+    let mut found = Diagnosis {
+        title: String::new(),
+        events: 0,
+        other: 0,
+        unreadable: 0,
+        earlier: 0,
+        shown: None,
+        findings: Vec::new(),
+    };
+    let mut traces = reader.header().traces;
+    let mut looked = Looked::new(reader);
+    while let Some(event) = reader.next() {
+        let event = event.map_err(|error| wrong(&error))?;
+        if reader.header().traces != traces {
+            traces = reader.header().traces;
+            let before = core::mem::replace(&mut looked, Looked::new(reader));
+            before.conclude(&mut found);
+        }
+        found.events += 1;
+        looked.take(event).map_err(|late| wrong(&late))?;
+    }
+    looked.conclude(&mut found);
+    Ok(found)
+}
+
+impl Looked {
+    fn new<R: Read>(reader: &Reader<R>) -> Self {
+        let profile = Profile {
+            role: reader.header().role,
+            ..Profile::default()
+        };
+        Self {
+            detectors: Detectors::new(&profile),
+            series: clearway_trace::Series::new(),
+            breakdown: Breakdown::new(),
+            ordered: Ordered::default(),
+            last: 0,
+        }
+    }
+
+    fn take(&mut self, event: Event) -> Result<(), TooLate> {
+        if let Some(event) = self.ordered.push(event)? {
+            self.see(&event);
+        }
+        Ok(())
+    }
+
+    fn see(&mut self, event: &Event) {
+        self.last = event.time;
+        self.detectors.event(event);
+        self.series.event(event);
+        self.breakdown.event(event);
+    }
+
+    /// The trace is over.
+    fn conclude(mut self, found: &mut Diagnosis) {
+        while let Some(event) = self.ordered.pop() {
+            self.see(&event);
+        }
+        self.breakdown.until(self.last);
+        let detectors =
+            core::mem::replace(&mut self.detectors, Detectors::new(&Profile::default()));
+        found.findings.extend(detectors.finish(self.last));
+        found.shown.get_or_insert(self);
+    }
 }

@@ -4,10 +4,11 @@ use clearway_lab::measure::metric;
 use clearway_lab::run::Group;
 
 use super::args::{Compare, Extent, League};
-use super::run::{execute, say_speed};
+use super::run::{Ran, execute, say_speed};
+use super::verdict::{replay, tell};
 use super::watch::Watches;
 use super::{choose, table};
-use crate::failure::Failure;
+use crate::failure::{Failure, Kind};
 
 /// The figure that says most about a network: what everybody's first bar is on,
 /// or goodput where they differ.
@@ -27,26 +28,60 @@ fn headline(groups: &[Option<&Group>]) -> &'static str {
 /// If the arguments make no sense.
 pub(super) fn command(args: &League) -> Result<(), Failure> {
     let scenarios = choose::scenarios(&args.scenarios)?;
-    let plan = choose::plan(&scenarios, &args.extent)?;
-    let (groups, speed) = execute(&plan, &args.extent, &Watches::none())?;
+    let planned = choose::plan(&scenarios, &args.extent)?;
+    let ran = execute(&planned, &args.extent, &Watches::none())?;
     let mut controllers: Vec<&str> = Vec::new();
-    for group in &groups {
+    for group in &ran.groups {
         if !controllers.contains(&group.controller.as_str()) {
             controllers.push(&group.controller);
         }
     }
-    if !args.extent.json {
-        table::print_rows(&standings(&groups, &controllers))?;
-    }
-    say_speed(&plan, &speed);
-    Ok(())
+    let printed = if args.extent.json {
+        Ok(())
+    } else {
+        table::print_rows(&standings(&ran, &controllers))
+    };
+    say_speed(&planned.plan, &ran.speed);
+    tell(&ran, |place, shortfall| {
+        replay(
+            &ran.groups[place],
+            &ran.origins[place],
+            shortfall,
+            &args.extent,
+            None,
+        )
+    });
+    printed
 }
 
-/// Groups of the same network, in order of their first appearance.
-fn networks(groups: &[Group]) -> Vec<(&str, &str)> {
-    let mut networks: Vec<(&str, &str)> = Vec::new();
-    for group in groups {
-        let network = (group.scenario.as_str(), group.variant.as_str());
+/// What tells a network from others: two files may call theirs the same.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Network<'a> {
+    origin: &'a str,
+    scenario: &'a str,
+    variant: &'a str,
+}
+
+impl<'a> Network<'a> {
+    fn of(group: &'a Group, origin: &'a str) -> Self {
+        Self {
+            origin,
+            scenario: &group.scenario,
+            variant: &group.variant,
+        }
+    }
+}
+
+/// The groups with their networks.
+fn with_networks(ran: &Ran) -> impl Iterator<Item = (Network<'_>, &Group)> {
+    let groups = ran.groups.iter().zip(&ran.origins);
+    groups.map(|(group, origin)| (Network::of(group, origin), group))
+}
+
+/// All networks, in order of their first appearance.
+fn networks(ran: &Ran) -> Vec<Network<'_>> {
+    let mut networks = Vec::new();
+    for (network, _) in with_networks(ran) {
         if !networks.contains(&network) {
             networks.push(network);
         }
@@ -54,14 +89,13 @@ fn networks(groups: &[Group]) -> Vec<(&str, &str)> {
     networks
 }
 
-fn find<'a>(groups: &'a [Group], network: (&str, &str), controller: &str) -> Option<&'a Group> {
-    groups.iter().find(|group| {
-        (group.scenario.as_str(), group.variant.as_str()) == network
-            && group.controller == controller
-    })
+fn find<'a>(ran: &'a Ran, network: Network<'_>, controller: &str) -> Option<&'a Group> {
+    let mut groups = with_networks(ran);
+    let found = groups.find(|(own, group)| *own == network && group.controller == controller);
+    found.map(|(_, group)| group)
 }
 
-fn standings(groups: &[Group], controllers: &[&str]) -> Vec<Vec<String>> {
+fn standings(ran: &Ran, controllers: &[&str]) -> Vec<Vec<String>> {
     let mut rows = vec![vec![
         "scenario".to_owned(),
         "variant".to_owned(),
@@ -69,15 +103,15 @@ fn standings(groups: &[Group], controllers: &[&str]) -> Vec<Vec<String>> {
     ]];
     rows[0].extend(controllers.iter().map(|name| (*name).to_owned()));
     let mut passed = vec![0; controllers.len()];
-    for network in networks(groups) {
+    for network in networks(ran) {
         let own: Vec<_> = controllers
             .iter()
-            .map(|name| find(groups, network, name))
+            .map(|name| find(ran, network, name))
             .collect();
         let figure = headline(&own);
         let mut row = vec![
-            network.0.to_owned(),
-            network.1.to_owned(),
+            network.scenario.to_owned(),
+            network.variant.to_owned(),
             figure.to_owned(),
         ];
         for (index, group) in own.into_iter().enumerate() {
@@ -91,7 +125,7 @@ fn standings(groups: &[Group], controllers: &[&str]) -> Vec<Vec<String>> {
     }
     let mut last = vec!["bars reached".to_owned(), String::new(), String::new()];
     for (name, passed) in controllers.iter().zip(passed) {
-        let all = groups.iter().filter(|group| group.controller == **name);
+        let all = ran.groups.iter().filter(|group| group.controller == **name);
         last.push(format!("{passed} of {}", all.count()));
     }
     rows.push(last);
@@ -106,6 +140,11 @@ const COMPARED: &[&str] = &["time", "goodput", "loss", "rtt_p95"];
 /// # Errors
 /// If the arguments make no sense.
 pub(super) fn compare(args: &Compare) -> Result<(), Failure> {
+    if !args.extent.controller.is_empty() {
+        let message = "compare takes its two controllers by place, not by --controller: \
+                       clearway lab compare cubic bbr";
+        return Err(Failure::new(Kind::Arguments, message));
+    }
     let scenarios = choose::scenarios(&args.scenarios)?;
     let extent = Extent {
         controller: vec![args.a.clone(), args.b.clone()],
@@ -113,24 +152,23 @@ pub(super) fn compare(args: &Compare) -> Result<(), Failure> {
         variant: args.extent.variant.clone(),
         ..args.extent
     };
-    let plan = choose::plan(&scenarios, &extent)?;
-    let (groups, speed) = execute(&plan, &extent, &Watches::none())?;
+    let planned = choose::plan(&scenarios, &extent)?;
+    let ran = execute(&planned, &extent, &Watches::none())?;
     if !extent.json {
-        table::print_rows(&side_by_side(&groups, &args.a, &args.b))?;
+        table::print_rows(&side_by_side(&ran, &args.a, &args.b))?;
     }
-    say_speed(&plan, &speed);
+    say_speed(&planned.plan, &ran.speed);
     Ok(())
 }
 
-fn side_by_side(groups: &[Group], a: &str, b: &str) -> Vec<Vec<String>> {
+fn side_by_side(ran: &Ran, a: &str, b: &str) -> Vec<Vec<String>> {
     let mut rows = vec![
         ["scenario", "variant", "figure", a, b, "ratio"]
             .map(str::to_owned)
             .to_vec(),
     ];
-    for network in networks(groups) {
-        let (Some(first), Some(second)) = (find(groups, network, a), find(groups, network, b))
-        else {
+    for network in networks(ran) {
+        let (Some(first), Some(second)) = (find(ran, network, a), find(ran, network, b)) else {
             continue;
         };
         for name in COMPARED {
@@ -145,8 +183,8 @@ fn side_by_side(groups: &[Group], a: &str, b: &str) -> Vec<Vec<String>> {
                 String::new()
             };
             rows.push(vec![
-                network.0.to_owned(),
-                network.1.to_owned(),
+                network.scenario.to_owned(),
+                network.variant.to_owned(),
                 (*name).to_owned(),
                 metric.unit.show(x),
                 metric.unit.show(y),

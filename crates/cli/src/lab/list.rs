@@ -1,22 +1,25 @@
 //! `clearway lab list` and `clearway lab show`.
 
-use std::io::{self, Write as _};
+use std::io::{self, Write};
 
 use clearway_lab::measure::METRICS;
 use clearway_lab::run::available;
-use clearway_lab::scenario::{Bar, Scenario, Size, catalogue};
+use clearway_lab::scenario::{Bar, Case, Scenario, ScenarioError, Size, catalogue};
 use serde_json::json;
 
 use super::args::{List, Show};
-use super::choose;
-use crate::failure::Failure;
+use super::{choose, stdout};
+use crate::failure::{Failure, Kind};
 
 /// Prints every scenario.
 ///
 /// # Errors
-/// If stdout is closed.
+/// If stdout cannot be written to.
 pub(super) fn list(args: &List) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
+    stdout::print(|out| write_list(args, out))
+}
+
+fn write_list(args: &List, out: &mut impl Write) -> io::Result<()> {
     if args.metrics {
         for metric in METRICS {
             writeln!(out, "{:18} {}", metric.name, metric.about)?;
@@ -62,10 +65,18 @@ fn object(scenario: &Scenario) -> serde_json::Value {
 /// Explains one.
 ///
 /// # Errors
-/// If there is none of this name or stdout is closed.
+/// If there is none of this name or stdout cannot be written to.
 pub(super) fn show(args: &Show) -> Result<(), Failure> {
     let scenario = choose::scenario(&args.scenario)?;
-    let mut out = io::stdout().lock();
+    let wrong = |error: ScenarioError| Failure::new(Kind::Arguments, error.to_string());
+    let known = scenario.controllers.iter().filter(|name| available(name));
+    let cases: Vec<Vec<Case>> = known
+        .map(|controller| scenario.cases(Size::Full, controller).map_err(wrong))
+        .collect::<Result<_, _>>()?;
+    stdout::print(|out| explain(&scenario, &cases.concat(), out))
+}
+
+fn explain(scenario: &Scenario, cases: &[Case], out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "{}: {}\n", scenario.name, scenario.title)?;
     writeln!(out, "{}\n", scenario.explanation)?;
     if !scenario.origin.is_empty() {
@@ -74,22 +85,16 @@ pub(super) fn show(args: &Show) -> Result<(), Failure> {
     if let Some(reason) = &scenario.waiting {
         writeln!(out, "Not run yet: {reason}")?;
     }
-    let known = scenario.controllers.iter().filter(|name| available(name));
-    for controller in known {
-        let cases = scenario
-            .cases(Size::Full, controller)
-            .map_err(|error| Failure::new(crate::failure::Kind::Arguments, error.to_string()))?;
-        for case in &cases {
-            let bars: Vec<String> = case.bars.iter().map(Bar::text).collect();
-            let variant = if case.variant.is_empty() { "" } else { " " };
-            writeln!(
-                out,
-                "{controller}{variant}{}: {}",
-                case.variant,
-                bars.join(", ")
-            )?;
-        }
+    for case in cases {
+        let bars: Vec<String> = case.bars.iter().map(Bar::text).collect();
+        let variant = if case.variant.is_empty() { "" } else { " " };
+        writeln!(
+            out,
+            "{}{variant}{}: {}",
+            case.controller,
+            case.variant,
+            bars.join(", ")
+        )?;
     }
-    writeln!(out, "\n{}", scenario.text().trim_end())?;
-    Ok(())
+    writeln!(out, "\n{}", scenario.text().trim_end())
 }

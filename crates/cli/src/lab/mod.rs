@@ -3,13 +3,17 @@
 mod args;
 mod choose;
 mod diagnose;
+mod files;
 mod league;
 mod list;
+mod order;
 mod report;
 mod run;
 mod specimen;
+mod stdout;
 mod sweep;
 mod table;
+mod verdict;
 mod watch;
 
 pub(crate) use args::{ABOUT, Command};

@@ -16,21 +16,25 @@ pub(super) struct Page<'a> {
     pub(super) findings: &'a [Finding],
 }
 
-/// Writes the page.
-///
-/// # Errors
-/// If the file cannot be written.
-pub(super) fn write(file: &Path, page: &Page<'_>) -> Result<(), Failure> {
-    let html = report::html(&report::ReportInput {
+/// The page as HTML.
+pub(super) fn html(page: &Page<'_>) -> String {
+    report::html(&report::ReportInput {
         title: page.title,
         facts: page.facts,
         series: page.series,
         breakdown: page.breakdown,
         findings: page.findings,
-    });
-    std::fs::write(file, html).map_err(|error| {
+    })
+}
+
+/// Writes the page.
+///
+/// # Errors
+/// If the file cannot be written.
+pub(super) fn write(file: &Path, page: &Page<'_>) -> Result<(), Failure> {
+    std::fs::write(file, html(page)).map_err(|error| {
         let what = format!("cannot write {}", file.display());
-        Failure::caused(Kind::Other, what, &error)
+        Failure::caused(Kind::Output, what, &error)
     })?;
     say!("lab: report in {}", file.display());
     Ok(())

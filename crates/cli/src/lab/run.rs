@@ -1,47 +1,58 @@
 //! `clearway lab run`.
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 
-use clearway_lab::run::{Group, Plan, Row, Settings, Speed, Task, judge, run_all};
+use clearway_lab::run::{Group, Plan, Row, Settings, Speed, Task, judge, run_while};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::args::{Extent, Run};
+use super::choose::Planned;
+use super::verdict::verdict;
 use super::watch::Watches;
-use super::{choose, specimen, table};
-use crate::failure::{Failure, Kind};
+use super::{choose, specimen, stdout, table};
+use crate::failure::Failure;
 
 /// Runs scenarios and judges them.
 ///
 /// # Errors
 /// If a bar was not reached, or as [`super::command`].
 pub(super) fn command(args: &Run) -> Result<(), Failure> {
-    let plan = match &args.specimen {
+    let planned = match &args.specimen {
         Some(name) => specimen::plan(name, &args.scenarios, &args.extent)?,
         None => choose::plan(&choose::scenarios(&args.scenarios)?, &args.extent)?,
     };
-    let watches = Watches::new(&plan, args)?;
-    let (groups, speed) = execute(&plan, &args.extent, &watches)?;
-    watches.conclude()?;
-    if !args.extent.json {
-        table::print(&groups)?;
-    }
-    say_speed(&plan, &speed);
-    verdict(
-        &groups,
-        &args.extent,
-        &args.scenarios,
-        args.specimen.as_deref(),
-    )
+    let watches = Watches::new(&planned.plan, args)?;
+    let ran = execute(&planned, &args.extent, &watches)?;
+    // What was found comes first, whatever became of files.
+    let printed = if args.extent.json {
+        Ok(())
+    } else {
+        table::print(&ran.groups)
+    };
+    say_speed(&planned.plan, &ran.speed);
+    let written = watches.conclude();
+    let judged = verdict(&ran, &args.extent, args.specimen.as_deref());
+    printed.and(written).and(judged)
+}
+
+/// What came of a plan.
+pub(super) struct Ran {
+    /// The cases, judged.
+    pub(super) groups: Vec<Group>,
+    /// What chose each.
+    pub(super) origins: Vec<String>,
+    pub(super) speed: Speed,
 }
 
 /// Runs a plan with a progress bar; prints rows if JSON is wanted.
 pub(super) fn execute(
-    plan: &Plan,
+    planned: &Planned,
     extent: &Extent,
     watches: &Watches,
-) -> Result<(Vec<Group>, Speed), Failure> {
+) -> Result<Ran, Failure> {
+    let plan = &planned.plan;
     let bar = progress(plan.tasks.len() as u64);
-    let mut groups: Vec<Group> = Vec::new();
+    let (mut groups, mut origins) = (Vec::new(), Vec::new());
     let mut rows: Vec<Row> = Vec::new();
     let mut broken = None;
     let extras = |task: &Task| watches.extras(task);
@@ -51,8 +62,8 @@ pub(super) fn execute(
         extras: &extras,
     };
     let mut left = 0;
-    let speed = run_all(plan, &settings, |task, row| {
-        if extent.json && broken.is_none() {
+    let speed = run_while(plan, &settings, |task, row| {
+        if extent.json {
             broken = print_row(&row).err();
         }
         if left == 0 {
@@ -63,16 +74,24 @@ pub(super) fn execute(
         if left == 0 {
             let case = &plan.cases[task.case];
             groups.push(judge(case, core::mem::take(&mut rows)));
+            origins.push(planned.origins[task.case].clone());
         }
+        broken.is_none()
     });
     bar.finish_and_clear();
-    broken.map_or(Ok((groups, speed)), |error| Err(error.into()))
+    let ran = Ran {
+        groups,
+        origins,
+        speed,
+    };
+    broken.map_or(Ok(ran), Err)
 }
 
-fn print_row(row: &Row) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    serde_json::to_writer(&mut out, row)?;
-    writeln!(out)
+fn print_row(row: &Row) -> Result<(), Failure> {
+    stdout::print(|out| {
+        serde_json::to_writer(&mut *out, row)?;
+        writeln!(out)
+    })
 }
 
 fn progress(runs: u64) -> ProgressBar {
@@ -94,80 +113,4 @@ pub(super) fn say_speed(plan: &Plan, speed: &Speed) {
         speed.events_per_second() / 1e6,
         speed.times_real_time(),
     );
-}
-
-/// Says which bars were not reached and how to see it again. Misses that their
-/// scenario knows of are told, but are no failure.
-pub(super) fn verdict(
-    groups: &[Group],
-    extent: &Extent,
-    names: &[String],
-    specimen: Option<&str>,
-) -> Result<(), Failure> {
-    for group in groups {
-        for shortfall in &group.shortfalls {
-            let what = match &shortfall.bar {
-                Some(bar) => format!("{}, but {}", bar.text(), shortfall.found),
-                None => shortfall.found.clone(),
-            };
-            let word = shortfall.known.as_ref().map_or("FAILED", |_| "missed");
-            say!(
-                "{word} {}: {what} ({} of {} runs)",
-                title(group),
-                shortfall.runs,
-                group.rows.len(),
-            );
-            match &shortfall.known {
-                Some(reason) => say!("  known: {reason}"),
-                None => {
-                    let bug = specimen.map(|name| format!(" --specimen {name}"));
-                    let bug = bug.unwrap_or_default();
-                    let replay = replay(group, shortfall.seed, extent, names);
-                    say!("  replay: {replay}{bug}");
-                }
-            }
-        }
-        for missed in &group.reached_after_all {
-            say!(
-                "reached {}: {}, though its scenario calls it missed",
-                title(group),
-                missed.metric
-            );
-        }
-    }
-    let failed = groups.iter().filter(|group| !group.is_as_known()).count();
-    if failed == 0 {
-        return Ok(());
-    }
-    let message = format!("{failed} of {} did not reach their bars", groups.len());
-    Err(Failure::new(Kind::Other, message))
-}
-
-/// A group's name for people.
-fn title(group: &Group) -> String {
-    let space = if group.variant.is_empty() { "" } else { " " };
-    format!(
-        "{} {}{space}{}",
-        group.scenario, group.controller, group.variant
-    )
-}
-
-/// The one command that shows a run again.
-fn replay(group: &Group, seed: u64, extent: &Extent, names: &[String]) -> String {
-    // A file has to be named as the user named it.
-    let is_file = |name: &&String| name.contains('/') || name.ends_with(".toml");
-    let name = match names.iter().filter(is_file).count() {
-        1 if names.len() == 1 => names[0].as_str(),
-        _ => group.scenario.as_str(),
-    };
-    let size = if extent.full { " --full" } else { "" };
-    let variant = if group.variant.is_empty() {
-        String::new()
-    } else {
-        format!(" --variant '{}'", group.variant)
-    };
-    format!(
-        "clearway lab run {name} --controller {}{variant} --seed {seed} --seeds 1{size}",
-        group.controller
-    )
 }

@@ -1,19 +1,26 @@
 //! `clearway lab sweep`.
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 
+use clearway_lab::run::{Group, Shortfall};
 use clearway_lab::sweep;
 
 use super::args::Sweep;
+use super::choose::{self, Chosen};
 use super::run::{execute, say_speed};
+use super::verdict::{command_line, option, tell};
 use super::watch::Watches;
-use super::{choose, table};
+use super::{stdout, table};
 use crate::failure::{Failure, Kind};
+
+/// Runs of a sweep at most: all their lines are one table.
+const MOST_RUNS: usize = 10_000;
 
 /// Runs a grid of paths.
 ///
 /// # Errors
-/// If a value makes no sense or a transfer did not complete.
+/// If a value makes no sense, there are too many points, or a transfer did not
+/// complete.
 pub(super) fn command(args: &Sweep) -> Result<(), Failure> {
     let sweep = sweep::Sweep {
         rate: args.rate.0.clone(),
@@ -25,23 +32,85 @@ pub(super) fn command(args: &Sweep) -> Result<(), Failure> {
         bytes: args.bytes.clone(),
         duration: args.duration.clone(),
     };
-    let scenario = sweep
-        .scenario()
-        .map_err(|error| Failure::new(Kind::Arguments, error.to_string()))?;
+    let wrong = |message: String| Failure::new(Kind::Arguments, message);
+    let scenario = sweep.scenario().map_err(|error| wrong(error.to_string()))?;
     if args.print {
-        write!(io::stdout().lock(), "{}", sweep.text())?;
-        return Ok(());
+        return stdout::print(|out| write!(out, "{}", sweep.text()));
     }
-    let plan = choose::plan(&[scenario], &args.extent)?;
-    let (groups, speed) = execute(&plan, &args.extent, &Watches::none())?;
-    if !args.extent.json {
-        table::print(&groups)?;
+    let chosen = Chosen {
+        origin: scenario.name.clone(),
+        scenario,
+    };
+    let planned = choose::plan(&[chosen], &args.extent)?;
+    let runs = planned.plan.tasks.len();
+    let points = sweep.points();
+    if runs > MOST_RUNS {
+        return Err(wrong(format!(
+            "the sweep has {points} points and {runs} runs; choose at most {MOST_RUNS} runs"
+        )));
     }
-    say_speed(&plan, &speed);
+    say!("lab: {runs} runs of {points} points");
+    let ran = execute(&planned, &args.extent, &Watches::none())?;
+    let printed = if args.extent.json {
+        Ok(())
+    } else {
+        table::print(&ran.groups)
+    };
+    say_speed(&planned.plan, &ran.speed);
+    tell(&ran, |place, shortfall| {
+        replay(&ran.groups[place], shortfall, args)
+    });
+    printed?;
+    let groups = &ran.groups;
     let failed = groups.iter().filter(|group| !group.passed()).count();
     if failed > 0 {
         let message = format!("{failed} of {} points did not complete", groups.len());
         return Err(Failure::new(Kind::Other, message));
     }
     Ok(())
+}
+
+/// The one command that shows a point again.
+fn replay(group: &Group, shortfall: &Shortfall, args: &Sweep) -> String {
+    let mut words = vec!["clearway".to_owned(), "lab".to_owned(), "sweep".to_owned()];
+    let lists = [&args.rate, &args.rtt, &args.queue, &args.loss];
+    let whole = lists.map(|list| list.0.join(","));
+    let point = point(&group.variant).map(|values| values.map(str::to_owned));
+    let values = point.clone().unwrap_or(whole);
+    for (name, value) in ["--rate", "--rtt", "--queue", "--loss"].iter().zip(&values) {
+        option(&mut words, name, value);
+    }
+    if point.is_none() {
+        option(&mut words, "--variant", &group.variant);
+    }
+    if !args.also.is_empty() {
+        option(&mut words, "--also", &args.also);
+    }
+    option(&mut words, "--traffic", &args.traffic);
+    option(&mut words, "--bytes", &args.bytes);
+    option(&mut words, "--duration", &args.duration);
+    option(&mut words, "--controller", &group.controller);
+    option(&mut words, "--seed", &shortfall.seed.to_string());
+    option(&mut words, "--seeds", &shortfall.seeds.to_string());
+    command_line(&words)
+}
+
+/// Rate, RTT, queue and loss of a point, from its name.
+fn point(name: &str) -> Option<[&str; 4]> {
+    let (loss, rest) = name.strip_prefix("loss=")?.split_once(" queue=")?;
+    let (queue, rest) = rest.split_once(" rate=")?;
+    let (rate, rtt) = rest.split_once(" rtt=")?;
+    Some([rate, rtt, queue, loss])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_points_name_is_its_values() {
+        let found = point("loss=30%@0s-2s queue=1bdp rate=10M rtt=10ms");
+        assert_eq!(found, Some(["10M", "10ms", "1bdp", "30%@0s-2s"]));
+        assert_eq!(point("rate=10M"), None);
+    }
 }

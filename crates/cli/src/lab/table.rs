@@ -1,9 +1,12 @@
 //! Results as a table for people.
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 
 use clearway_lab::measure::metric;
 use clearway_lab::run::Group;
+
+use super::stdout;
+use crate::failure::Failure;
 
 /// Columns beside the names: metric and heading.
 const COLUMNS: &[(&str, &str)] = &[
@@ -18,8 +21,8 @@ const COLUMNS: &[(&str, &str)] = &[
 /// Prints one line per group: medians over its seeds.
 ///
 /// # Errors
-/// If stdout is closed.
-pub(super) fn print(groups: &[Group]) -> io::Result<()> {
+/// If stdout cannot be written to.
+pub(super) fn print(groups: &[Group]) -> Result<(), Failure> {
     let mut rows = vec![heading()];
     rows.extend(groups.iter().map(line));
     print_rows(&rows)
@@ -65,8 +68,8 @@ pub(super) fn value(group: &Group, name: &str) -> String {
 /// but for its heading is left out.
 ///
 /// # Errors
-/// If stdout is closed.
-pub(super) fn print_rows(rows: &[Vec<String>]) -> io::Result<()> {
+/// If stdout cannot be written to.
+pub(super) fn print_rows(rows: &[Vec<String>]) -> Result<(), Failure> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let cell = |row: &Vec<String>, column: usize| row.get(column).cloned().unwrap_or_default();
     let used: Vec<(usize, usize)> = (0..columns)
@@ -76,15 +79,16 @@ pub(super) fn print_rows(rows: &[Vec<String>]) -> io::Result<()> {
             (column, width.max().unwrap_or(0))
         })
         .collect();
-    let mut out = io::stdout().lock();
-    for row in rows {
-        let cells = used.iter().map(|&(column, width)| {
-            let text = cell(row, column);
-            let fill = " ".repeat(width - text.chars().count());
-            format!("{text}{fill}")
-        });
-        let text: Vec<String> = cells.collect();
-        writeln!(out, "{}", text.join("  ").trim_end())?;
-    }
-    Ok(())
+    stdout::print(|out| {
+        for row in rows {
+            let cells = used.iter().map(|&(column, width)| {
+                let text = cell(row, column);
+                let fill = " ".repeat(width - text.chars().count());
+                format!("{text}{fill}")
+            });
+            let text: Vec<String> = cells.collect();
+            writeln!(out, "{}", text.join("  ").trim_end())?;
+        }
+        Ok(())
+    })
 }

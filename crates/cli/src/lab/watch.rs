@@ -1,9 +1,7 @@
 //! What runs are watched with: captures, traces, detectors.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use clearway_lab::measure::{Bulk, Outcome, metric};
 use clearway_lab::pcapng::Capture;
@@ -15,14 +13,15 @@ use clearway_trace::qlog::{Description, Writer};
 use clearway_trace::{Breakdown, Recorder, Series, Shared, Tee, Track};
 
 use super::args::Run;
+use super::files::{Broken, Sheet, Stream, directory, file_names};
 use super::report;
-use crate::failure::{Failure, Kind};
+use crate::failure::Failure;
 
 /// Where the records of runs go.
 #[derive(Debug, Default)]
 pub(super) struct Watches {
     /// The run that is captured, and the file.
-    capture: Option<(Task, PathBuf)>,
+    capture: Option<(Task, Sheet)>,
     /// Where traces go.
     qlog: Option<PathBuf>,
     /// The name of each case, for files.
@@ -32,19 +31,11 @@ pub(super) struct Watches {
     /// Which end of each case's first flow sends.
     senders: Vec<Role>,
     /// The run that is shown on a page, and the file.
-    report: Option<(Task, PathBuf)>,
+    report: Option<(Task, Sheet)>,
     /// The runs that the detectors look at.
     detect: Vec<Task>,
     /// The first file that could not be written.
-    broken: Arc<Mutex<Option<String>>>,
-}
-
-/// What a file name may hold.
-fn file_name(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || c == '.' || c == '-';
-    text.chars()
-        .map(|c| if plain(c) { c } else { '_' })
-        .collect()
+    broken: Broken,
 }
 
 impl Watches {
@@ -53,13 +44,13 @@ impl Watches {
         Self::default()
     }
 
-    /// What `args` ask for.
+    /// What `args` ask for, with its files open.
+    ///
+    /// # Errors
+    /// If a file cannot be written.
     pub(super) fn new(plan: &Plan, args: &Run) -> Result<Self, Failure> {
         if let Some(dir) = &args.qlog {
-            std::fs::create_dir_all(dir).map_err(|error| {
-                let what = format!("cannot make {}", dir.display());
-                Failure::caused(Kind::Arguments, what, &error)
-            })?;
+            directory(dir)?;
         }
         let first = plan.tasks.first().copied();
         let title = |case: &Case| {
@@ -73,14 +64,14 @@ impl Watches {
             detect.dedup_by_key(|task| task.case);
         }
         Ok(Self {
-            capture: args.pcap.clone().and_then(|file| Some((first?, file))),
-            report: args.report.clone().and_then(|file| Some((first?, file))),
+            capture: sheet(first, args.pcap.as_deref())?,
+            report: sheet(first, args.report.as_deref())?,
             qlog: args.qlog.clone(),
-            names: titles.iter().map(|title| file_name(title)).collect(),
+            names: file_names(&titles),
             titles,
             senders: plan.cases.iter().map(sender).collect(),
             detect,
-            broken: Arc::default(),
+            broken: Broken::default(),
         })
     }
 
@@ -111,15 +102,14 @@ impl Watches {
                 if let Some(before) = before {
                     before(outcome);
                 }
-                let written = std::fs::write(&file, capture.finish(&secrets.text()));
-                note(&broken, &file, written);
+                file.fill(&capture.finish(&secrets.text()), &broken);
             }));
         }
         extras
     }
 
     /// A page about the first flow's sender.
-    fn show(&self, file: &Path, task: &Task, extras: &mut Extras) {
+    fn show(&self, file: &Sheet, task: &Task, extras: &mut Extras) {
         let title = format!("{} seed {}", self.titles[task.case], task.seed);
         let watched = Shared::new(Tee(Series::new(), Breakdown::new()));
         let (sink, sender) = (watched.clone(), self.senders[task.case]);
@@ -136,7 +126,7 @@ impl Watches {
                 None => own,
             })
         })));
-        let (file, broken) = (file.to_owned(), self.broken.clone());
+        let (file, broken) = (file.clone(), self.broken.clone());
         extras.after = Some(Box::new(move |outcome| {
             let Tee(mut series, mut breakdown) =
                 watched.with(|tee| core::mem::replace(tee, Tee(Series::new(), Breakdown::new())));
@@ -153,9 +143,7 @@ impl Watches {
                 breakdown: &breakdown,
                 findings: &findings,
             };
-            if let Err(failure) = report::write(&file, &page) {
-                note(&broken, &file, Err(std::io::Error::other(failure)));
-            }
+            file.fill(report::html(&page).as_bytes(), &broken);
         }));
     }
 
@@ -174,16 +162,9 @@ impl Watches {
                 title: stem.clone(),
                 ..Description::default()
             };
-            match File::create(&file) {
-                Ok(output) => {
-                    let writer = Writer::new(output, &description);
-                    Some(Box::new(Recorder::since(ORIGIN, writer)))
-                }
-                Err(error) => {
-                    note(&broken, &file, Err(error));
-                    None
-                }
-            }
+            let output = Stream::create(file, &broken)?;
+            let writer = Writer::new(output, &description);
+            Some(Box::new(Recorder::since(ORIGIN, writer)))
         }))
     }
 
@@ -192,17 +173,26 @@ impl Watches {
     /// # Errors
     /// If something could not be written.
     pub(super) fn conclude(&self) -> Result<(), Failure> {
-        let broken = self.broken.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(message) = &*broken {
-            return Err(Failure::new(Kind::Other, message.clone()));
+        self.broken.conclude()?;
+        if let Some((_, file)) = &self.report {
+            say!("lab: report in {}", file.path.display());
         }
         if let Some((task, file)) = &self.capture {
-            say!("lab: packets of seed {} in {}", task.seed, file.display());
+            let path = file.path.display();
+            say!("lab: packets of seed {} in {path}", task.seed);
         }
         if let Some(dir) = &self.qlog {
             say!("lab: traces in {}", dir.display());
         }
         Ok(())
+    }
+}
+
+/// A file for the first run.
+fn sheet(first: Option<Task>, file: Option<&Path>) -> Result<Option<(Task, Sheet)>, Failure> {
+    match (first, file) {
+        (Some(first), Some(file)) => Ok(Some((first, Sheet::open(file)?))),
+        (None, _) | (_, None) => Ok(None),
     }
 }
 
@@ -232,14 +222,4 @@ fn facts(outcome: &Outcome) -> Vec<(String, String)> {
             Some((metric.name.to_owned(), value))
         })
         .collect()
-}
-
-fn note(broken: &Mutex<Option<String>>, file: &Path, written: std::io::Result<()>) {
-    if let Err(error) = written {
-        let message = format!("cannot write {}: {error}", file.display());
-        broken
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get_or_insert(message);
-    }
 }

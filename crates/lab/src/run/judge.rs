@@ -1,6 +1,6 @@
 //! What the bars say.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use clearway_trace::Detector;
 
@@ -15,9 +15,12 @@ pub struct Shortfall {
     pub bar: Option<Bar>,
     /// What was measured, or what happened.
     pub found: String,
-    /// The first run that fell short.
+    /// The run to look at, or the first of them.
     pub seed: u64,
-    /// Runs that fell short.
+    /// Seeds from there on that show it again: one, but all of the case for a
+    /// bar on their median.
+    pub seeds: u64,
+    /// Runs that fell short, each by itself.
     pub runs: u64,
     /// Why, if the scenario knows of it.
     pub known: Option<String>,
@@ -134,18 +137,22 @@ fn every(bar: &Bar, rows: &[Row]) -> Option<Shortfall> {
         bar: Some(*bar),
         found: show(bar, row.get(name)),
         seed: row.seed,
+        seeds: 1,
         runs: short.len() as u64,
         known: None,
     })
 }
 
 fn median(bar: &Bar, group: &Group) -> Option<Shortfall> {
-    let value = group.median(bar.metric.name);
+    let name = bar.metric.name;
+    let value = group.median(name);
+    let short = group.rows.iter().filter(|row| !bar.passes(row.get(name)));
     (!bar.passes(value)).then(|| Shortfall {
         bar: Some(*bar),
         found: show(bar, value),
         seed: group.rows.first().map_or(0, |row| row.seed),
-        runs: group.rows.len() as u64,
+        seeds: group.rows.len() as u64,
+        runs: short.count() as u64,
         known: None,
     })
 }
@@ -171,6 +178,7 @@ fn undeclared(rows: &[Row]) -> Vec<Shortfall> {
             bar: None,
             found: format!("undeclared finding {detector}: {sentence}"),
             seed,
+            seeds: 1,
             runs,
             known: None,
         })
@@ -181,7 +189,9 @@ fn undeclared(rows: &[Row]) -> Vec<Shortfall> {
 fn violations(rows: &[Row]) -> Vec<Shortfall> {
     let mut found: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     for row in rows {
-        for violation in &row.violations {
+        // Several flows may do the same in one run.
+        let different: BTreeSet<&str> = row.violations.iter().map(String::as_str).collect();
+        for violation in different {
             let entry = found.entry(violation).or_insert((row.seed, 0));
             entry.1 += 1;
         }
@@ -192,8 +202,73 @@ fn violations(rows: &[Row]) -> Vec<Shortfall> {
             bar: None,
             found: what.to_owned(),
             seed,
+            seeds: 1,
             runs,
             known: None,
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{Scenario, Size};
+
+    const TEXT: &str = r#"
+name = "mine"
+duration = "10s"
+[network]
+both = "rate=10M queue=25"
+[[flows]]
+traffic = "download"
+bytes = "1MB"
+[pass]
+time_max = { value = "2s", over = "median" }
+"#;
+
+    fn case() -> Case {
+        let scenario = Scenario::parse("mine.toml", TEXT).unwrap();
+        scenario.cases(Size::Full, "cubic").unwrap().remove(0)
+    }
+
+    /// Runs that took so many seconds, from seed 7 on.
+    fn rows(times: &[f64]) -> Vec<Row> {
+        let row = |(seed, &time)| Row {
+            scenario: "mine".to_owned(),
+            variant: String::new(),
+            controller: "cubic".to_owned(),
+            seed,
+            finished: true,
+            ended: time,
+            metrics: [("time", time)].into(),
+            limits: BTreeMap::new(),
+            findings: Vec::new(),
+            violations: vec!["twice".to_owned(); 2],
+            failed: Vec::new(),
+            digest: String::new(),
+            events: 0,
+        };
+        (7_u64..).zip(times).map(row).collect()
+    }
+
+    #[test]
+    fn a_missed_median_is_shown_again_by_all_its_seeds() {
+        let group = judge(&case(), rows(&[3.0, 1.0, 3.0, 4.0, 1.5]));
+        let short = group.shortfalls.iter().find(|short| short.bar.is_some());
+        let short = short.expect("the median is 3 s");
+        assert_eq!((short.seed, short.seeds), (7, 5));
+        assert_eq!(short.runs, 3, "two are fast enough");
+        let group = judge(&case(), rows(&[3.0, 1.0, 1.0]));
+        assert!(group.shortfalls.iter().all(|short| short.bar.is_none()));
+    }
+
+    #[test]
+    fn a_run_counts_once_however_often_it_does_the_same() {
+        let group = judge(&case(), rows(&[1.0, 1.0]));
+        assert_eq!(group.shortfalls.len(), 1);
+        assert_eq!(
+            (group.shortfalls[0].runs, group.shortfalls[0].seeds),
+            (2, 1)
+        );
+    }
 }

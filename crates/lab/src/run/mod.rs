@@ -8,6 +8,6 @@ mod row;
 
 pub use judge::{Group, Shortfall, judge};
 pub use one::{After, Extras, run_case};
-pub use plan::{Plan, PlanError, Task, available};
-pub use pool::{Settings, Speed, run_all};
+pub use plan::{MOST_RUNS, Plan, PlanError, Task, available};
+pub use pool::{Settings, Speed, run_all, run_while};
 pub use row::Row;

@@ -3,9 +3,12 @@
 
 use core::fmt;
 
-use clearway_recovery::congestion::Algorithm;
+use clearway_recovery::congestion::{Algorithm, AlgorithmError};
 
-use crate::scenario::{Case, Scenario, ScenarioError, Size};
+use crate::scenario::{Case, Scenario, ScenarioError, Size, suggest};
+
+/// Runs of a plan at most: their results are kept until the last is done.
+pub const MOST_RUNS: u64 = 1_000_000;
 
 /// One run to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +37,15 @@ pub enum PlanError {
     Scenario(ScenarioError),
     /// No controller is called so.
     Controller(String),
+    /// The seeds go beyond the largest number.
+    Seeds {
+        /// The first.
+        first: u64,
+        /// How many.
+        count: u64,
+    },
+    /// More runs than [`MOST_RUNS`].
+    Runs(u64),
 }
 
 impl fmt::Display for PlanError {
@@ -41,6 +53,16 @@ impl fmt::Display for PlanError {
         match self {
             Self::Scenario(error) => error.fmt(f),
             Self::Controller(message) => f.write_str(message),
+            Self::Seeds { first, count } => write!(
+                f,
+                "there are no {count} seeds from {first} on: the largest is {}",
+                u64::MAX - 1
+            ),
+            Self::Runs(runs) => write!(
+                f,
+                "these are {runs} runs, and {MOST_RUNS} the most: choose fewer seeds, \
+                 controllers, scenarios or points of their grids"
+            ),
         }
     }
 }
@@ -59,6 +81,18 @@ pub fn available(controller: &str) -> bool {
     controller.parse::<Algorithm>().is_ok()
 }
 
+/// A name that is no controller's, with the one it was probably meant to be.
+fn unknown(name: &str, error: &AlgorithmError) -> String {
+    if !matches!(error, AlgorithmError::Unknown(_)) {
+        return error.to_string();
+    }
+    let mut known: Vec<String> = Algorithm::ALL.iter().map(ToString::to_string).collect();
+    known.push("fixed:BYTES".to_owned());
+    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+    let right = suggest(name, &known);
+    format!("no controller is called {name:?}; {right}")
+}
+
 impl Plan {
     /// Adds a scenario's runs.
     ///
@@ -66,7 +100,8 @@ impl Plan {
     /// build has them. `seeds`: how many, and the first.
     ///
     /// # Errors
-    /// If a controller that was asked for does not exist.
+    /// If a controller that was asked for does not exist, the seeds go beyond
+    /// the largest number, or there are too many runs.
     pub fn add(
         &mut self,
         scenario: &Scenario,
@@ -79,6 +114,9 @@ impl Plan {
             return Ok(());
         }
         let (first, count) = seeds.unwrap_or((1, scenario.seeds(size)));
+        if first.checked_add(count).is_none() {
+            return Err(PlanError::Seeds { first, count });
+        }
         let chosen = if controllers.is_empty() {
             &scenario.controllers
         } else {
@@ -91,9 +129,15 @@ impl Plan {
                     self.skipped.push((scenario.name.clone(), reason));
                     continue;
                 }
-                return Err(PlanError::Controller(error.to_string()));
+                return Err(PlanError::Controller(unknown(controller, &error)));
             }
-            for case in scenario.cases(size, controller)? {
+            let cases = scenario.cases(size, controller)?;
+            let more = count.saturating_mul(cases.len() as u64);
+            let runs = more.saturating_add(self.tasks.len() as u64);
+            if runs > MOST_RUNS {
+                return Err(PlanError::Runs(runs));
+            }
+            for case in cases {
                 self.add_case(case, first, count);
             }
         }
@@ -123,5 +167,41 @@ impl Plan {
         let seeds = first..first.saturating_add(count);
         self.tasks
             .extend(seeds.map(|seed| Task { case: index, seed }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::find;
+
+    fn add(controllers: &[&str], seeds: (u64, u64)) -> Result<Plan, String> {
+        let mut plan = Plan::default();
+        let controllers: Vec<String> = controllers.iter().map(|&name| name.to_owned()).collect();
+        let scenario = find("shallow_25").unwrap();
+        plan.add(scenario, Size::Ci, &controllers, Some(seeds))
+            .map_err(|error| error.to_string())?;
+        Ok(plan)
+    }
+
+    #[test]
+    fn what_cannot_be_run_is_said_before_it_is_listed() {
+        assert_eq!(add(&["cubic"], (3, 2)).unwrap().tasks.len(), 2);
+        let error = add(&["cubic"], (1, 1_000_000_000)).unwrap_err();
+        assert!(error.contains("these are 1000000000 runs"), "{error}");
+        let error = add(&["cubic"], (1, u64::MAX)).unwrap_err();
+        assert!(
+            error.contains("there are no 18446744073709551615 seeds"),
+            "{error}"
+        );
+        // Two that fit by themselves do not fit together.
+        assert!(add(&["cubic"], (1, 600_000)).is_ok());
+        assert!(add(&["cubic", "newreno"], (1, 600_000)).is_err());
+    }
+
+    #[test]
+    fn a_slip_in_a_controllers_name_is_recognised() {
+        let error = add(&["cubik"], (1, 1)).unwrap_err();
+        assert!(error.contains("did you mean cubic?"), "{error}");
     }
 }

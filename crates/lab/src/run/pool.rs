@@ -62,6 +62,18 @@ impl Settings<'_> {
 /// Runs everything and hands each result to `done` in the order of the plan,
 /// whatever the number of threads.
 pub fn run_all(plan: &Plan, settings: &Settings<'_>, mut done: impl FnMut(Task, Row)) -> Speed {
+    run_while(plan, settings, |task, row| {
+        done(task, row);
+        true
+    })
+}
+
+/// As [`run_all`], until `go_on` says that nobody wants the rest.
+pub fn run_while(
+    plan: &Plan,
+    settings: &Settings<'_>,
+    mut go_on: impl FnMut(Task, Row) -> bool,
+) -> Speed {
     let begun = Instant::now();
     let mut speed = Speed::default();
     let queue = Queue::new(plan.tasks.len());
@@ -74,7 +86,10 @@ pub fn run_all(plan: &Plan, settings: &Settings<'_>, mut done: impl FnMut(Task, 
             speed.runs += 1;
             speed.events += row.events;
             speed.simulated += Duration::from_secs_f64(row.ended);
-            done(*task, row);
+            if !go_on(*task, row) {
+                queue.next.store(plan.tasks.len(), Ordering::Relaxed);
+                break;
+            }
         }
     });
     speed.took = begun.elapsed();
@@ -151,6 +166,7 @@ fn run_task(plan: &Plan, task: &Task, settings: &Settings<'_>) -> Row {
         .unwrap_or_else(|message| Outcome::crashed(case, task.seed, format!("panic: {message}")));
     Row::new(case, &outcome)
 }
+
 /// A panic in a stack is a result like any other: it must not take the other
 /// runs with it.
 fn attempt<T>(run: impl FnOnce() -> T) -> Result<T, String> {
@@ -165,4 +181,41 @@ fn attempt<T>(run: impl FnOnce() -> T) -> Result<T, String> {
             })
             .unwrap_or_else(|| "a panic".to_owned())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{Size, find};
+
+    #[test]
+    fn nothing_more_begins_once_nobody_wants_it() {
+        let mut plan = Plan::default();
+        let scenario = find("shallow_25").unwrap();
+        plan.add(scenario, Size::Ci, &["cubic".to_owned()], Some((1, 100)))
+            .unwrap();
+        for case in &mut plan.cases {
+            case.duration = Duration::from_millis(100);
+        }
+        let (begun, seen) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let extras = |_: &Task| {
+            // The third does not get ahead of who takes the first two.
+            if begun.fetch_add(1, Ordering::Relaxed) >= 2 {
+                while seen.load(Ordering::Relaxed) < 2 {
+                    std::thread::yield_now();
+                }
+            }
+            Extras::default()
+        };
+        let settings = Settings {
+            extras: &extras,
+            ..Settings::quiet(1)
+        };
+        let speed = run_while(&plan, &settings, |_, _| {
+            seen.fetch_add(1, Ordering::Relaxed) + 1 < 2
+        });
+        assert_eq!((seen.into_inner(), speed.runs), (2, 2));
+        let begun = begun.into_inner();
+        assert!(begun < 100, "{begun} of 100 runs for 2 results");
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::error::{ScenarioError, Source, suggest};
 use super::tree::{Leaf, Table, Value};
+use super::units::Unit;
 use super::variables::{Assignment, substitute};
 use crate::measure::{METRICS, Metric, Outcome, metric};
 
@@ -72,7 +73,7 @@ struct Written {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bars {
     general: Vec<Written>,
-    particular: Vec<(String, Vec<Written>)>,
+    particular: Vec<(Leaf, Vec<Written>)>,
 }
 
 /// Names that are clearer than those of their metrics.
@@ -161,6 +162,10 @@ impl Written {
             .unit
             .parse(&text)
             .map_err(|problem| source.error(&self.limit.span, problem, ""))?;
+        if self.metric.unit == Unit::Share && !self.at_most && limit > 1.0 {
+            let problem = format!("{} never reaches {text:?}", self.metric.name);
+            return Err(source.error(&self.limit.span, problem, "write at most 100%"));
+        }
         Ok(Some(Bar {
             metric: self.metric,
             at_most: self.at_most,
@@ -187,7 +192,7 @@ impl Bars {
                 let found = key(&name.text).ok_or_else(|| unknown(&name, source))?;
                 bars.push(Written::read(found, value, source)?);
             }
-            this.particular.push((name.text, bars));
+            this.particular.push((name, bars));
         }
         Ok(this)
     }
@@ -202,7 +207,7 @@ impl Bars {
         let own: Vec<&Written> = self
             .particular
             .iter()
-            .filter(|(name, _)| name == controller)
+            .filter(|(name, _)| name.text == controller)
             .flat_map(|(_, bars)| bars)
             .collect();
         let replaced = |bar: &Written| {
@@ -217,8 +222,18 @@ impl Bars {
     }
 
     /// Controllers that have bars of their own.
-    pub(super) fn controllers(&self) -> impl Iterator<Item = &str> {
-        self.particular.iter().map(|(name, _)| name.as_str())
+    pub(super) fn controllers(&self) -> impl Iterator<Item = &Leaf> {
+        self.particular.iter().map(|(name, _)| name)
+    }
+
+    /// The bars of everybody must compile.
+    pub(super) fn check(
+        &self,
+        variables: &Assignment,
+        source: &Source<'_>,
+    ) -> Result<(), ScenarioError> {
+        self.controllers()
+            .try_for_each(|name| self.compile(&name.text, variables, source).map(drop))
     }
 }
 
@@ -235,7 +250,16 @@ pub struct Missed {
     pub reason: String,
 }
 
-impl Missed {
+/// A [`Missed`] with the places of what it names.
+#[derive(Clone, Debug)]
+pub(super) struct MissedText {
+    pub(super) missed: Missed,
+    controller: Leaf,
+    variant: Option<Leaf>,
+    bar: Leaf,
+}
+
+impl MissedText {
     /// `[[missed]]` tables.
     pub(super) fn read(
         value: Option<Value>,
@@ -263,23 +287,63 @@ impl Missed {
     /// One for each controller that it names.
     fn of_table(mut table: Table, source: &Source<'_>) -> Result<Vec<Self>, ScenarioError> {
         let controllers = table.take_leaves(source, "controller")?;
+        if controllers.is_empty() {
+            let right = "write controller = [\"cubic\"]";
+            return Err(source.error(&table.span, "nobody is said to miss it", right));
+        }
         let variant = table.take_leaf(source, "variant")?;
         let bar = table.require(source, "bar", "\"util_min\"")?;
         let reason = table.require(source, "reason", "\"why\"")?;
         table.finish(source, "[[missed]]")?;
         let (metric, _) = key(&bar.text).ok_or_else(|| unknown(&bar, source))?;
         let all = controllers.into_iter().map(|controller| Self {
-            controller: controller.text,
-            variant: variant
-                .as_ref()
-                .map_or_else(String::new, |leaf| leaf.text.clone()),
-            metric: metric.name,
-            reason: reason.text.clone(),
+            missed: Missed {
+                controller: controller.text.clone(),
+                variant: variant
+                    .as_ref()
+                    .map_or_else(String::new, |leaf| leaf.text.clone()),
+                metric: metric.name,
+                reason: reason.text.clone(),
+            },
+            controller,
+            variant: variant.clone(),
+            bar: bar.clone(),
         });
         Ok(all.collect())
     }
 
     pub(super) fn is_of(&self, controller: &str, variant: &str) -> bool {
-        self.controller == controller && variant.contains(&self.variant)
+        self.missed.controller == controller && variant.contains(&self.missed.variant)
+    }
+
+    /// What it says is missed must be set somewhere.
+    pub(super) fn check(
+        &self,
+        bars: &Bars,
+        points: &[Assignment],
+        source: &Source<'_>,
+    ) -> Result<(), ScenarioError> {
+        let controller = &self.controller;
+        super::parse::known_controller(&controller.text, controller, source)?;
+        let own = points
+            .iter()
+            .filter(|point| self.is_of(&controller.text, &point.label));
+        let mut nowhere = true;
+        for point in own {
+            nowhere = false;
+            let set = bars.compile(&controller.text, point, source)?;
+            if set.iter().any(|bar| bar.metric.name == self.missed.metric) {
+                return Ok(());
+            }
+        }
+        if let Some(variant) = self.variant.as_ref().filter(|_| nowhere) {
+            let labels = points.iter().take(20).map(|point| point.label.as_str());
+            let right = format!("there are {}", labels.collect::<Vec<_>>().join("; "));
+            let problem = format!("no point of the grid has {:?} in its name", variant.text);
+            return Err(source.error(&variant.span, problem, right));
+        }
+        let problem = format!("{} has no bar {}", controller.text, self.bar.text);
+        let right = "write the bar into [pass], or leave its miss out";
+        Err(source.error(&self.bar.span, problem, right))
     }
 }

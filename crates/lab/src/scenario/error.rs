@@ -65,7 +65,7 @@ impl Source<'_> {
 }
 
 /// Of `known`, the name that `wrong` was most likely meant to be, and the list.
-pub(super) fn suggest(wrong: &str, known: &[&str]) -> String {
+pub(crate) fn suggest(wrong: &str, known: &[&str]) -> String {
     let list = known.join(", ");
     let nearest = known.iter().min_by_key(|name| distance(wrong, name));
     match nearest {

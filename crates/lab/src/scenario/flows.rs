@@ -6,7 +6,7 @@ use clearway_links::Span;
 
 use super::case::Flow;
 use super::error::{ScenarioError, Source, suggest};
-use super::network::{apply, count, set_queue, time};
+use super::network::{apply, bursts_are_of_losses, count, set_queue, time};
 use super::tree::{Leaf, Table};
 use super::units;
 use super::variables::{Assignment, substitute};
@@ -42,6 +42,19 @@ pub(super) struct FlowsText {
     migrate: Vec<Leaf>,
     rebind: Vec<Leaf>,
 }
+
+/// Flows of a scenario at most: each is a client and a server with all they
+/// remember.
+const MOST_FLOWS: u32 = 10_000;
+
+/// Requests, downloads or segments of a flow at most.
+const MOST_JOBS: u32 = 100_000;
+
+/// The same of all flows together.
+const MOST_JOBS_IN_ALL: usize = 1_000_000;
+
+/// Rebindings of a client at most: it has no more outside ports.
+const MOST_REBINDINGS: usize = 63;
 
 const PROTOCOLS: &[&str] = &["raw", "http3"];
 
@@ -89,13 +102,15 @@ impl FlowsText {
         out: &mut Vec<Flow>,
     ) -> Result<(), ScenarioError> {
         let reader = Reader { variables, source };
-        let flows = reader.count(self.flows.as_ref(), 1)?;
+        let flows = reader.count(self.flows.as_ref(), MOST_FLOWS)?;
         let flows = most.map_or(flows, |most| flows.min(most));
         let start = reader.time(self.start.as_ref())?.unwrap_or_default();
         let spacing = reader.time(self.spacing.as_ref())?.unwrap_or_default();
         let (workload, bulk, counts) = self.workload(&reader)?;
         let controller = self.controller.as_ref().map(|leaf| reader.controller(leaf));
         let controller = controller.transpose()?;
+        self.bounded(flows, &workload, out, source)?;
+        let rebind = reader.rebindings(&self.rebind)?;
         let protocol = self.protocol.as_ref().map(|leaf| reader.protocol(leaf));
         let protocol = protocol.transpose()?.unwrap_or_default();
         for n in 0..flows {
@@ -106,7 +121,7 @@ impl FlowsText {
                     &self.next_leg_up,
                     &self.next_leg_down,
                 ])?,
-                rebind: reader.times(&self.rebind)?,
+                rebind: rebind.clone(),
                 migrate: reader.times(&self.migrate)?,
                 starts: start + spacing * n,
             };
@@ -122,6 +137,33 @@ impl FlowsText {
         Ok(())
     }
 
+    /// All flows together must fit in memory.
+    fn bounded(
+        &self,
+        flows: u32,
+        workload: &Workload,
+        out: &[Flow],
+        source: &Source<'_>,
+    ) -> Result<(), ScenarioError> {
+        let jobs = |workload: &Workload| workload.jobs.len();
+        let before: usize = out.iter().map(|flow| jobs(&flow.workload)).sum();
+        let flows = flows as usize;
+        let all = out.len() + flows;
+        if all > MOST_FLOWS as usize {
+            let leaf = self.flows.as_ref().unwrap_or(&self.traffic);
+            let problem = format!("with these the scenario has {all} flows");
+            return Err(source.error(&leaf.span, problem, format!("write at most {MOST_FLOWS}")));
+        }
+        let all = before + flows * jobs(workload);
+        if all > MOST_JOBS_IN_ALL {
+            let leaf = self.count.as_ref().unwrap_or(&self.traffic);
+            let problem = format!("with these the scenario has {all} transfers");
+            let right = format!("write at most {MOST_JOBS_IN_ALL} in all");
+            return Err(source.error(&leaf.span, problem, right));
+        }
+        Ok(())
+    }
+
     fn workload(&self, reader: &Reader<'_>) -> Result<(Workload, Bulk, bool), ScenarioError> {
         let traffic = substitute(&self.traffic, reader.variables, reader.source)?;
         let bytes = reader.bytes(self.bytes.as_ref())?;
@@ -132,14 +174,14 @@ impl FlowsText {
             "upload" => (Workload::upload(endless), Bulk::Up, true),
             "both" => (Workload::both(endless), Bulk::Both, true),
             "requests" => {
-                let count = reader.count(self.count.as_ref(), 1)?;
+                let count = reader.count(self.count.as_ref(), MOST_JOBS)?;
                 let every = reader.time(self.every.as_ref())?.unwrap_or_default();
                 let bytes = bytes.unwrap_or(REQUEST_ANSWER);
                 let workload = Workload::requests(u64::from(count), bytes, every);
                 (workload, Bulk::Down, false)
             }
             "on-off" => {
-                let count = reader.count(self.count.as_ref(), 1)?;
+                let count = reader.count(self.count.as_ref(), MOST_JOBS)?;
                 let gap = reader.time(self.gap.as_ref())?.unwrap_or_default();
                 let bytes = reader.require(bytes, &self.traffic, "bytes = \"10MB\"")?;
                 down(Workload::on_off(u64::from(count), bytes, gap))
@@ -157,7 +199,7 @@ impl FlowsText {
     fn paced(&self, reader: &Reader<'_>, bytes: u64) -> Result<Workload, ScenarioError> {
         let chunk = reader.bytes(self.chunk.as_ref())?;
         let chunk = reader.require(chunk, &self.traffic, "chunk = 511")?;
-        let interval = reader.time(self.interval.as_ref())?;
+        let interval = reader.period(self.interval.as_ref())?;
         let interval = reader.require(interval, &self.traffic, "interval = \"0.8ms\"")?;
         let mut workload = Workload::download(bytes);
         workload.jobs[0].pace = Pace::Every {
@@ -180,8 +222,8 @@ impl FlowsText {
     /// watched.
     fn video(&self, reader: &Reader<'_>) -> Result<Workload, ScenarioError> {
         const AHEAD: u32 = 3;
-        let count = reader.count(self.count.as_ref(), 1)?;
-        let segment = reader.time(self.every.as_ref())?;
+        let count = reader.count(self.count.as_ref(), MOST_JOBS)?;
+        let segment = reader.period(self.every.as_ref())?;
         let segment = reader.require(segment, &self.traffic, "every = \"2s\"")?;
         let bitrate = self.bitrate.as_ref().map(|leaf| {
             let text = substitute(leaf, reader.variables, reader.source)?;
@@ -189,6 +231,14 @@ impl FlowsText {
             rate.map_err(|problem| reader.source.error(&leaf.span, problem, ""))
         });
         let bitrate = reader.require(bitrate.transpose()?, &self.traffic, "bitrate = \"5M\"")?;
+        if let Some(leaf) = &self.bitrate
+            && (bitrate <= 0.0 || bitrate.is_infinite())
+        {
+            let problem = format!("{:?} is no bitrate of a film", leaf.text);
+            return Err(reader
+                .source
+                .error(&leaf.span, problem, "write one such as 5M"));
+        }
         let bytes = (bitrate * segment.as_secs_f64() / 8.0) as u64;
         let jobs = (0..count).map(|n| Job {
             start: Start::At(segment * n.saturating_sub(AHEAD - 1)),
@@ -215,6 +265,41 @@ impl Reader<'_> {
             .transpose()
     }
 
+    /// A time that is not zero.
+    fn period(&self, leaf: Option<&Leaf>) -> Result<Option<Duration>, ScenarioError> {
+        let time = self.time(leaf)?;
+        match leaf {
+            Some(leaf) if time == Some(Duration::ZERO) => {
+                let problem = format!("{:?} is no time between two", leaf.text);
+                Err(self
+                    .source
+                    .error(&leaf.span, problem, "write one such as 10ms"))
+            }
+            Some(_) | None => Ok(time),
+        }
+    }
+
+    /// When a router takes another port: each time later than the one before,
+    /// and the first later than the start.
+    fn rebindings(&self, leaves: &[Leaf]) -> Result<Vec<Duration>, ScenarioError> {
+        let times = self.times(leaves)?;
+        if let Some(leaf) = leaves.get(MOST_REBINDINGS) {
+            let problem = format!("{} rebindings are more than there are ports", times.len());
+            let right = format!("write at most {MOST_REBINDINGS}");
+            return Err(self.source.error(&leaf.span, problem, right));
+        }
+        let mut last = Duration::ZERO;
+        for (time, leaf) in times.iter().zip(leaves) {
+            if *time <= last {
+                let problem = format!("the rebinding at {:?} is not after {last:?}", leaf.text);
+                let right = "write the times in order, above 0, such as [\"5s\", \"10s\"]";
+                return Err(self.source.error(&leaf.span, problem, right));
+            }
+            last = *time;
+        }
+        Ok(times)
+    }
+
     fn times(&self, leaves: &[Leaf]) -> Result<Vec<Duration>, ScenarioError> {
         leaves
             .iter()
@@ -222,14 +307,23 @@ impl Reader<'_> {
             .collect()
     }
 
-    fn count(&self, leaf: Option<&Leaf>, default: u32) -> Result<u32, ScenarioError> {
-        leaf.map_or(Ok(default), |leaf| count(leaf, self.variables, self.source))
+    /// A count up to `most`; one if nothing is said.
+    fn count(&self, leaf: Option<&Leaf>, most: u32) -> Result<u32, ScenarioError> {
+        leaf.map_or(Ok(1), |leaf| count(leaf, most, self.variables, self.source))
     }
 
     fn bytes(&self, leaf: Option<&Leaf>) -> Result<Option<u64>, ScenarioError> {
         let read = |leaf: &Leaf| {
             let text = substitute(leaf, self.variables, self.source)?;
-            units::bytes(&text).map_err(|problem| self.source.error(&leaf.span, problem, ""))
+            match units::bytes(&text) {
+                Ok(0) => {
+                    let problem = format!("{text:?} is nothing to carry");
+                    let right = "write at least 1, or leave it out";
+                    Err(self.source.error(&leaf.span, problem, right))
+                }
+                Ok(bytes) => Ok(bytes),
+                Err(problem) => Err(self.source.error(&leaf.span, problem, "")),
+            }
         };
         leaf.map(read).transpose()
     }
@@ -249,6 +343,7 @@ impl Reader<'_> {
             if let Some(queue) = apply(link, &settings, leaf, self.source)? {
                 set_queue(link, &queue, rtt, leaf, self.source)?;
             }
+            bursts_are_of_losses(link, Some(leaf), self.source)?;
         }
         Ok(Some(leg))
     }

@@ -12,6 +12,7 @@ mod error;
 mod flows;
 mod network;
 mod parse;
+mod transport;
 mod tree;
 mod units;
 mod variables;
@@ -20,9 +21,10 @@ pub use bars::{Bar, Missed, Over};
 pub use case::{Case, Flow};
 pub use catalogue::{catalogue, find};
 pub use error::ScenarioError;
+pub(crate) use error::suggest;
 pub use parse::Scenario;
 pub use units::Unit;
-pub use variables::Assignment;
+pub use variables::{Assignment, MOST_POINTS};
 
 /// How much of a scenario to run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

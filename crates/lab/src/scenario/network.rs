@@ -60,6 +60,7 @@ impl NetworkText {
                     queues.push((index, queue, leaf));
                 }
             }
+            bursts_are_of_losses(link, texts.into_iter().flatten().last(), source)?;
         }
         let rtt = links[0].delay.at(None).0 + links[1].delay.at(None).0;
         for (index, queue, leaf) in queues {
@@ -102,7 +103,14 @@ pub(super) fn apply(
     source: &Source<'_>,
 ) -> Result<Option<String>, ScenarioError> {
     let mut queue = None;
+    let mut keys = Vec::new();
     for setting in settings.split_whitespace() {
+        let key = setting.split_once('=').map_or(setting, |(key, _)| key);
+        if keys.contains(&key) {
+            let problem = format!("{key:?} is set twice in one text");
+            return Err(source.error(&leaf.span, problem, "write it once"));
+        }
+        keys.push(key);
         match setting.split_once('=') {
             Some(("queue", value)) => queue = Some(value.to_owned()),
             Some((key, value)) => link
@@ -114,6 +122,23 @@ pub(super) fn apply(
         }
     }
     Ok(queue)
+}
+
+/// A limit to losses in a row says nothing where nothing is lost.
+pub(super) fn bursts_are_of_losses(
+    link: &LinkConfig,
+    leaf: Option<&Leaf>,
+    source: &Source<'_>,
+) -> Result<(), ScenarioError> {
+    let (plain, Some(leaf)) = (LinkConfig::default(), leaf) else {
+        return Ok(());
+    };
+    if link.burst.is_none() || link.gilbert.is_some() || link.loss != plain.loss {
+        return Ok(());
+    }
+    let problem = "burst limits how many packets are lost in a row, but none is";
+    let right = "write loss or gilbert beside it, such as loss=1%";
+    Err(source.error(&leaf.span, problem, right))
 }
 
 /// A queue in packets, bytes, times the bandwidth-delay product (`1.5bdp`), or
@@ -137,7 +162,12 @@ pub(super) fn set_queue(
                 .ok()
                 .filter(|factor| *factor > 0.0)
                 .ok_or_else(|| wrong(format!("queue {text:?} is no multiple of the BDP")))?;
-            Some(rtt.mul_f64(factor))
+            let time = Duration::try_from_secs_f64(rtt.as_secs_f64() * factor);
+            Some(time.map_err(|_| wrong(format!("queue {text:?} is beyond all measure")))?)
+        }
+        None if text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u32>().is_err() => {
+            let most = u32::MAX;
+            return Err(wrong(format!("queue {text:?} is more than {most} packets")));
         }
         None if text.parse::<QueueLimit>().is_err() => text.parse::<Span>().ok().map(|span| span.0),
         None => None,
@@ -191,18 +221,25 @@ pub(super) fn time(
     super::units::time(&text).map_err(|problem| source.error(&leaf.span, problem, ""))
 }
 
-/// A count of at least one, with variables.
+/// A count from one to `most`, with variables.
 pub(super) fn count(
     leaf: &Leaf,
+    most: u32,
     variables: &Assignment,
     source: &Source<'_>,
 ) -> Result<u32, ScenarioError> {
     let text = substitute(leaf, variables, source)?;
-    text.parse().ok().filter(|count| *count > 0).ok_or_else(|| {
-        source.error(
-            &leaf.span,
-            format!("{text:?} is no count"),
-            "write a whole number from 1",
-        )
-    })
+    let found = text.parse().ok();
+    found
+        .filter(|count| (1..=most).contains(count))
+        .ok_or_else(|| {
+            let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+            let nothing = text.bytes().all(|byte| byte == b'0');
+            let problem = match digits && !nothing {
+                true => format!("{text:?} is too many"),
+                false => format!("{text:?} is no count"),
+            };
+            let right = format!("write a whole number from 1 to {most}");
+            source.error(&leaf.span, problem, right)
+        })
 }

@@ -2,19 +2,18 @@
 
 use core::time::Duration;
 
-use clearway_quic::connection::Config;
 use clearway_recovery::congestion::Algorithm;
 use clearway_trace::Detector;
 
-use super::bars::{Bars, Missed};
+use super::bars::{Bars, MissedText};
 use super::case::Case;
 use super::error::{ScenarioError, Source, suggest};
 use super::flows::FlowsText;
 use super::network::{NetworkText, count, time};
+use super::transport::TransportText;
 use super::tree::{Leaf, Table, Value};
 use super::variables::{Assignment, Grid, substitute};
 use super::{CONTROLLERS, Size, units};
-use crate::stack::Certificates;
 
 /// A network, what happens in it, and what has to come of it.
 #[derive(Clone, Debug)]
@@ -48,7 +47,7 @@ pub struct Scenario {
     grids: [Grid; 2],
     expected_findings: Vec<String>,
     transport: TransportText,
-    missed: Vec<Missed>,
+    missed: Vec<MissedText>,
 }
 
 impl Scenario {
@@ -67,6 +66,7 @@ impl Scenario {
     }
 
     fn read(table: &mut Table, source: &Source<'_>) -> Result<Self, ScenarioError> {
+        let mentions = table.mentions();
         let mut ci = table
             .take_table(source, "ci")?
             .map_or_else(|| Table::parse(&Source { file: "", text: "" }), Ok)?;
@@ -75,15 +75,18 @@ impl Scenario {
         let seeds = seeds(table.take_leaf(source, "seeds")?, 1, source)?;
         let grid = Grid::read(table.take_table(source, "grid")?, source)?
             .with_variants(table.take_table(source, "variants")?, source)?;
+        grid.check(&mentions, source)?;
         let ci_grid = Grid::read(ci.take_table(source, "grid")?, source)?;
         let ci_variants = ci.take_leaves(source, "variants")?;
+        let ci_grid = grid.with(&ci_grid, source)?.only(&ci_variants, source)?;
+        ci_grid.check(&mentions, source)?;
         let network = table
             .take_table(source, "network")?
             .ok_or_else(|| source.error(&(0..0), "[network] is missing", "write [network]"))?;
         let this = Self {
-            name: table.require(source, "name", "\"my_network\"")?.text,
+            name: name(table, source)?,
             number: match table.take_leaf(source, "number")? {
-                Some(leaf) => count(&leaf, &Assignment::default(), source)?,
+                Some(leaf) => count(&leaf, u32::MAX, &Assignment::default(), source)?,
                 None => 0,
             },
             title: text(table, source, "title")?,
@@ -108,16 +111,13 @@ impl Scenario {
             flows: flows(table, source)?,
             most_flows: ci
                 .take_leaf(source, "flows")?
-                .map(|leaf| count(&leaf, &Assignment::default(), source))
+                .map(|leaf| count(&leaf, u32::MAX, &Assignment::default(), source))
                 .transpose()?,
             bars: Bars::read(table.take_table(source, "pass")?, source)?,
-            grids: [
-                grid.clone(),
-                grid.with(&ci_grid).only(&ci_variants, source)?,
-            ],
+            grids: [grid, ci_grid],
             expected_findings: expected_findings(table, source)?,
             transport: TransportText::read(table.take_table(source, "transport")?, source)?,
-            missed: Missed::read(table.take("missed"), source)?,
+            missed: MissedText::read(table.take("missed"), source)?,
         };
         ci.finish(source, "[ci]")?;
         Ok(this)
@@ -125,17 +125,22 @@ impl Scenario {
 
     /// Every variant must compile, so that no mistake waits for its turn.
     fn check(&self, source: &Source<'_>) -> Result<(), ScenarioError> {
+        let known = |leaf: &&Leaf| !is_known(&leaf.text);
+        if let Some(leaf) = self.bars.controllers().find(known) {
+            let problem = format!("[pass.{}] is for no controller", leaf.text);
+            return Err(source.error(&leaf.span, problem, suggest(&leaf.text, KNOWN)));
+        }
         for size in [Size::Full, Size::Ci] {
             for variables in self.grids[slot(size)].assignments() {
-                self.compile(size, &variables, "cubic", source)?;
+                self.compile(size, &variables, "cubic", source)
+                    .and_then(|_| self.bars.check(&variables, source))
+                    .map_err(|error| variables.blame(error, source))?;
             }
         }
-        if let Some(name) = self.bars.controllers().find(|name| !is_known(name)) {
-            return Err(source.error(
-                &(0..0),
-                format!("[pass.{name}] is for no controller"),
-                suggest(name, KNOWN),
-            ));
+        let sizes = self.grids.iter().flat_map(Grid::assignments);
+        let points: Vec<Assignment> = sizes.collect();
+        for missed in &self.missed {
+            missed.check(&self.bars, &points, source)?;
         }
         Ok(())
     }
@@ -168,6 +173,34 @@ impl Scenario {
             .collect()
     }
 
+    /// How long it lasts, and how long until measurement begins.
+    fn times(
+        &self,
+        size: Size,
+        variables: &Assignment,
+        source: &Source<'_>,
+    ) -> Result<(Duration, Duration), ScenarioError> {
+        let leaf = &self.duration[slot(size)];
+        let duration = time(leaf, variables, source)?;
+        if duration.is_zero() {
+            let problem = format!("a duration of {:?} leaves no time", leaf.text);
+            return Err(source.error(&leaf.span, problem, "write one such as 60s"));
+        }
+        let Some(leaf) = &self.warmup[slot(size)] else {
+            return Ok((duration, Duration::ZERO));
+        };
+        let warmup = time(leaf, variables, source)?;
+        if warmup >= duration {
+            let problem = format!("the warm-up of {:?} leaves nothing to measure", leaf.text);
+            let right = match size {
+                Size::Full => format!("write less than the duration, {duration:?}"),
+                Size::Ci => format!("write less than the duration in [ci], {duration:?}"),
+            };
+            return Err(source.error(&leaf.span, problem, right));
+        }
+        Ok((duration, warmup))
+    }
+
     fn compile(
         &self,
         size: Size,
@@ -175,9 +208,7 @@ impl Scenario {
         controller: &str,
         source: &Source<'_>,
     ) -> Result<Case, ScenarioError> {
-        let duration = time(&self.duration[slot(size)], variables, source)?;
-        let warmup = &self.warmup[slot(size)];
-        let warmup = warmup.as_ref().map(|leaf| time(leaf, variables, source));
+        let (duration, warmup) = self.times(size, variables, source)?;
         let most = match size {
             Size::Full => None,
             Size::Ci => self.most_flows,
@@ -195,7 +226,7 @@ impl Scenario {
             network: self.network.compile(variables, source)?,
             flows,
             duration,
-            warmup: warmup.transpose()?.unwrap_or_default(),
+            warmup,
             recovery_from: recovery
                 .map(|leaf| time(leaf, variables, source))
                 .filter(|at| at.as_ref().map_or(true, |at| *at < duration))
@@ -214,7 +245,7 @@ impl Scenario {
                 .missed
                 .iter()
                 .filter(|missed| missed.is_of(controller, &variables.label))
-                .cloned()
+                .map(|text| text.missed.clone())
                 .collect(),
             expected_findings: self.expected_findings.clone(),
             transport,
@@ -230,6 +261,9 @@ const fn slot(size: Size) -> usize {
         Size::Ci => 1,
     }
 }
+
+/// Seeds of a scenario at most.
+const MOST_SEEDS: u32 = 1_000_000;
 
 /// Controllers that have or will have a name in the catalogue.
 const KNOWN: &[&str] = &["newreno", "cubic", "bbr", "prague"];
@@ -262,8 +296,26 @@ fn text(
 
 fn seeds(leaf: Option<Leaf>, default: u64, source: &Source<'_>) -> Result<u64, ScenarioError> {
     leaf.map_or(Ok(default), |leaf| {
-        count(&leaf, &Assignment::default(), source).map(u64::from)
+        count(&leaf, MOST_SEEDS, &Assignment::default(), source).map(u64::from)
     })
+}
+
+/// What tables, files and replay lines call it.
+fn name(table: &mut Table, source: &Source<'_>) -> Result<String, ScenarioError> {
+    const LONGEST: usize = 64;
+    let leaf = table.require(source, "name", "\"my_network\"")?;
+    let name = leaf.text.as_str();
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    let begins = name.starts_with(|c: char| c.is_ascii_alphanumeric());
+    if begins && name.chars().all(plain) && name.len() <= LONGEST {
+        return Ok(leaf.text);
+    }
+    let problem = format!("{name:?} is no name for a scenario");
+    let right = format!(
+        "write up to {LONGEST} letters (a-z, A-Z), digits, _, - and ., the first a letter or a \
+         digit, such as my_network"
+    );
+    Err(source.error(&leaf.span, problem, right))
 }
 
 fn controllers(table: &mut Table, source: &Source<'_>) -> Result<Vec<String>, ScenarioError> {
@@ -307,133 +359,4 @@ fn flows(table: &mut Table, source: &Source<'_>) -> Result<Vec<FlowsText>, Scena
         Some(other) => Err(source.error(other.span(), "flows is no list of tables", right)),
         None => Err(source.error(&(0..0), "[[flows]] is missing", right)),
     }
-}
-
-/// `[transport]` as written.
-#[derive(Clone, Debug)]
-struct TransportText {
-    acks: Option<Leaf>,
-    max_ack_delay: Option<Leaf>,
-    mtu: Option<Leaf>,
-    window: Option<Leaf>,
-    budget: Option<Leaf>,
-    key_update_after: Option<Leaf>,
-    certificates: Option<Leaf>,
-    x25519_only: Option<Leaf>,
-    ecn: Option<Leaf>,
-    idle_timeout: Option<Leaf>,
-    initial_rtt: Option<Leaf>,
-}
-
-impl TransportText {
-    fn read(table: Option<Table>, source: &Source<'_>) -> Result<Self, ScenarioError> {
-        let mut table = table.map_or_else(|| Table::parse(&Source { file: "", text: "" }), Ok)?;
-        let this = Self {
-            acks: table.take_leaf(source, "acks")?,
-            max_ack_delay: table.take_leaf(source, "max_ack_delay")?,
-            mtu: table.take_leaf(source, "mtu")?,
-            window: table.take_leaf(source, "window")?,
-            budget: table.take_leaf(source, "budget")?,
-            key_update_after: table.take_leaf(source, "key_update_after")?,
-            certificates: table.take_leaf(source, "certificates")?,
-            x25519_only: table.take_leaf(source, "x25519_only")?,
-            ecn: table.take_leaf(source, "ecn")?,
-            idle_timeout: table.take_leaf(source, "idle_timeout")?,
-            initial_rtt: table.take_leaf(source, "initial_rtt")?,
-        };
-        table.finish(source, "[transport]")?;
-        Ok(this)
-    }
-
-    fn compile(
-        &self,
-        variables: &Assignment,
-        source: &Source<'_>,
-    ) -> Result<(Config, Certificates, bool), ScenarioError> {
-        let mut config = Config::default();
-        let span = |leaf: &Option<Leaf>| -> Result<Option<Duration>, ScenarioError> {
-            let leaf = leaf.as_ref();
-            leaf.map(|leaf| time(leaf, variables, source)).transpose()
-        };
-        config.max_ack_delay = span(&self.max_ack_delay)?.unwrap_or(config.max_ack_delay);
-        config.idle_timeout = span(&self.idle_timeout)?.unwrap_or(config.idle_timeout);
-        config.initial_rtt = span(&self.initial_rtt)?.unwrap_or(config.initial_rtt);
-        if let Some(leaf) = &self.acks {
-            acks(&mut config, &substitute(leaf, variables, source)?)
-                .map_err(|right| source.error(&leaf.span, "no such way to acknowledge", right))?;
-        }
-        if let Some(leaf) = &self.mtu {
-            config.max_mtu = u16::try_from(count(leaf, variables, source)?)
-                .ok()
-                .filter(|mtu| *mtu >= 1_200)
-                .ok_or_else(|| {
-                    let right = "write bytes from 1200 to 65527 (RFC 9000 §14)";
-                    source.error(&leaf.span, "no such datagram size", right)
-                })?;
-        }
-        let size = |leaf: &Option<Leaf>| -> Result<Option<u64>, ScenarioError> {
-            let Some(leaf) = leaf else { return Ok(None) };
-            let text = substitute(leaf, variables, source)?;
-            let bytes = units::bytes(&text).map_err(|why| source.error(&leaf.span, why, ""))?;
-            Ok(Some(bytes))
-        };
-        // A window without a budget is one that never grows.
-        if let Some(window) = size(&self.window)? {
-            config.streams.stream_window = window;
-            config.streams.connection_window = window;
-            config.streams.receive_budget = size(&self.budget)?.unwrap_or(window);
-        }
-        if let Some(leaf) = &self.key_update_after {
-            config.key_update_after = Some(u64::from(count(leaf, variables, source)?));
-        }
-        if let Some(leaf) = &self.ecn {
-            config.ecn = truth(leaf, variables, source)?;
-        }
-        let x25519_only = self
-            .x25519_only
-            .as_ref()
-            .map(|leaf| truth(leaf, variables, source));
-        Ok((
-            config,
-            self.certificates(source)?,
-            x25519_only.transpose()?.unwrap_or(false),
-        ))
-    }
-
-    fn certificates(&self, source: &Source<'_>) -> Result<Certificates, ScenarioError> {
-        match &self.certificates {
-            None => Ok(Certificates::One),
-            Some(leaf) => match leaf.text.as_str() {
-                "1" => Ok(Certificates::One),
-                "9" => Ok(Certificates::ChainOfNine),
-                _ => Err(source.error(&leaf.span, "no such chain", "write 1 or 9")),
-            },
-        }
-    }
-}
-
-fn truth(leaf: &Leaf, variables: &Assignment, source: &Source<'_>) -> Result<bool, ScenarioError> {
-    let text = substitute(leaf, variables, source)?;
-    text.parse().map_err(|_| {
-        let problem = format!("{text:?} is neither true nor false");
-        source.error(&leaf.span, problem, "write true or false")
-    })
-}
-
-/// How receivers acknowledge.
-fn acks(config: &mut Config, text: &str) -> Result<(), &'static str> {
-    let (asked, threshold) = match text {
-        "asked" => (true, 2),
-        "every" => (false, 1),
-        "every-2" => (false, 2),
-        "every-10" => (false, 10),
-        _ => {
-            return Err(
-                "write asked (as the sender's ACK_FREQUENCY says), every, every-2 or every-10",
-            );
-        }
-    };
-    config.ack_frequency = asked;
-    config.ack_threshold = threshold;
-    Ok(())
 }

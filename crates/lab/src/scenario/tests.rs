@@ -166,3 +166,205 @@ fn scenarios_are_found_by_name_and_number() {
     let error = find("shalow_25").unwrap_err();
     assert!(error.contains("did you mean shallow_25?"), "{error}");
 }
+
+#[test]
+fn what_would_panic_or_never_end_is_a_mistake_of_the_file() {
+    let cases = [
+        (
+            "1bdp",
+            "1e30bdp",
+            "mine.toml:7:8: queue \"1e30bdp\" is beyond all measure",
+        ),
+        (
+            "1bdp",
+            "infbdp",
+            "mine.toml:7:8: queue \"infbdp\" is beyond all measure",
+        ),
+        (
+            "1bdp",
+            "99999999999999999999",
+            "mine.toml:7:8: queue \"99999999999999999999\" is more than 4294967295 packets",
+        ),
+        (
+            "\"1MB\"",
+            "\"1MB\"\nrebind = [\"5s\", \"1s\"]",
+            "mine.toml:12:17: the rebinding at \"1s\" is not after 5s",
+        ),
+        (
+            "\"1MB\"",
+            "\"1MB\"\nrebind = [\"1s\", \"1s\"]",
+            "mine.toml:12:17: the rebinding at \"1s\" is not after 1s",
+        ),
+        (
+            "\"1MB\"",
+            "\"1MB\"\nrebind = [\"0s\"]",
+            "mine.toml:12:11: the rebinding at \"0s\" is not after 0ns",
+        ),
+        (
+            "\"1MB\"",
+            "\"1MB\"\nflows = 4000000000",
+            "mine.toml:12:9: \"4000000000\" is too many; write a whole number from 1 to 10000",
+        ),
+        (
+            "[pass]",
+            "flows = 9999\n[[flows]]\ntraffic = \"download\"\nflows = 9999\n[pass]",
+            "mine.toml:16:9: with these the scenario has 19998 flows; write at most 10000",
+        ),
+        (
+            "\"download\"",
+            "\"requests\"\nflows = 10000\ncount = 100000",
+            "mine.toml:12:9: with these the scenario has 1000000000 transfers",
+        ),
+        (
+            "duration",
+            "seeds = 9223372036854775807\nduration",
+            "mine.toml:3:9: \"9223372036854775807\" is too many; write a whole number from 1 to 1000000",
+        ),
+    ];
+    for (from, to, said) in cases {
+        let error = broken(from, to);
+        assert!(error.contains(said), "{to}: {error}");
+    }
+}
+
+#[test]
+fn a_grid_of_a_hundred_thousand_points_is_not_listed() {
+    let values = |unit: &str| {
+        let all: Vec<String> = (1..=400).map(|n| format!("\"{n}{unit}\"")).collect();
+        all.join(", ")
+    };
+    let text = GOOD.replace("30ms", "{rtt}").replace("10M", "{rate}")
+        + &format!(
+            "[grid]\nrate = [{}]\nrtt = [{}]\n",
+            values("M"),
+            values("ms")
+        );
+    let error = parse(&text).unwrap_err();
+    assert_eq!(error.problem, "the grid has 160000 points");
+}
+
+#[test]
+fn what_says_nothing_is_a_mistake() {
+    let cases = [
+        (
+            "rate=10M",
+            "rate=10M rate=20M",
+            "7:8: \"rate\" is set twice in one text",
+        ),
+        (
+            "[network]",
+            "[network]\nboth = \"\"",
+            "8:1: \"both\" is set twice",
+        ),
+        (
+            "[network]",
+            "[grid]\nrtt = [\"1s\"]\n[network]",
+            "6:1: [grid] has \"rtt\", but {rtt} is nowhere",
+        ),
+        (
+            "[network]",
+            "[ci]\ngrid = { rtt = [\"1s\"] }\n[network]",
+            "6:10: [ci] grid has \"rtt\", which [grid] has not",
+        ),
+        ("[network]", "[variants]\n[network]", "there is no variant"),
+        (
+            "\"10s\"",
+            "\"0s\"",
+            "3:12: a duration of \"0s\" leaves no time",
+        ),
+        (
+            "\"10s\"",
+            "\"10s\"\nwarmup = \"10s\"",
+            "4:10: the warm-up of \"10s\" leaves nothing to measure; write less than the duration, 10s",
+        ),
+    ];
+    for (from, to, said) in cases {
+        let error = broken(from, to);
+        assert!(error.starts_with("mine.toml:"), "{to}: {error}");
+        assert!(error.contains(said), "{to}: {error}");
+    }
+}
+
+#[test]
+fn values_that_say_nothing_are_mistakes() {
+    let cases = [
+        ("1MB", "0", "11:9: \"0\" is nothing to carry"),
+        ("\"mine\"", "\"\"", "2:8: \"\" is no name for a scenario"),
+        (
+            "\"mine\"",
+            "\"../../x\"",
+            "2:8: \"../../x\" is no name for a scenario",
+        ),
+        (
+            "\"mine\"",
+            "\"a\\u001b[2Jb\"",
+            "2:8: there is a control character here, U+001B",
+        ),
+        (
+            "duration",
+            "title = \"\\u0007\"\nduration",
+            "3:9: there is a control character here, U+0007",
+        ),
+        (
+            "queue=1bdp",
+            "queue=1bdp burst=3",
+            "7:8: burst limits how many packets are lost in a row, but none is",
+        ),
+        (
+            "\"50%\"",
+            "\"850%\"",
+            "15:12: util never reaches \"850%\"; write at most 100%",
+        ),
+        (
+            "[pass]",
+            "[transport]\nmax_ack_delay = \"16384ms\"\n[pass]",
+            "14:17: no peer accepts a max_ack_delay of \"16384ms\"",
+        ),
+        (
+            "[pass.bbr]",
+            "[[missed]]\ncontroller = [\"bbr\"]\nbar = \"loss_max\"\nreason = \"\"\n[pass.bbr]",
+            "19:7: bbr has no bar loss_max",
+        ),
+        (
+            "[pass.bbr]",
+            "[[missed]]\ncontroller = [\"bbr\"]\nbar = \"util_min\"\nvariant=\"x\"\nreason = \"\"\n[pass.bbr]",
+            "20:9: no point of the grid has \"x\" in its name",
+        ),
+    ];
+    for (from, to, said) in cases {
+        let error = broken(from, to);
+        assert!(error.starts_with("mine.toml:"), "{to}: {error}");
+        assert!(error.contains(said), "{to}: {error}");
+    }
+    let lossy = GOOD.replace("queue=1bdp", "queue=1bdp gilbert=1%:20% burst=3");
+    assert!(parse(&lossy).is_ok(), "bursts of a burst model");
+    let point = GOOD.replace("queue=1bdp", "queue=1bdp loss=0% burst=3");
+    assert!(parse(&point).is_ok(), "a point of a grid without losses");
+}
+
+#[test]
+fn mistakes_are_reported_where_they_are_mended() {
+    let error = broken("pass.bbr", "pass.bbbr");
+    assert!(
+        error.starts_with("mine.toml:17:7: [pass.bbbr] is for no controller"),
+        "{error}"
+    );
+    let error = broken("util_min = \"80%\"", "util_min = \"80\"");
+    assert!(
+        error.starts_with("mine.toml:18:12: "),
+        "bbr's bars count too: {error}"
+    );
+    let grid = "[grid]\nrate = [\"10M\", \"-5M\"]\nbdp = [\"1\", \"-1\"]\n";
+    let text = GOOD.replace("10M", "{rate}").replace("1bdp", "{bdp}bdp") + grid;
+    let error = parse(&text).unwrap_err().to_string();
+    assert!(
+        error.starts_with("mine.toml:20:16: bad rate \"-5M\""),
+        "{error}"
+    );
+    let text = text.replace(", \"-5M\"", "");
+    let error = parse(&text).unwrap_err().to_string();
+    assert!(
+        error.starts_with("mine.toml:21:13: queue \"-1bdp\""),
+        "{error}"
+    );
+}

@@ -1,7 +1,7 @@
 //! TOML with positions: every value can say where it stands.
 
 use core::ops::Range;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -52,6 +52,15 @@ impl Value {
         }
     }
 
+    /// Shows every key and every scalar, with its place.
+    fn visit(&self, see: &mut impl FnMut(&str, &Range<usize>)) {
+        match self {
+            Self::Leaf(leaf) => see(&leaf.text, &leaf.span),
+            Self::List(items, _) => items.iter().for_each(|item| item.visit(see)),
+            Self::Table(table) => table.visit(see),
+        }
+    }
+
     pub(super) fn span(&self) -> &Range<usize> {
         match self {
             Self::Leaf(leaf) => &leaf.span,
@@ -97,13 +106,65 @@ impl Table {
         match DeTable::parse(source.text) {
             Ok(table) => {
                 let span = table.span();
-                Ok(Self::read(table.get_ref(), span))
+                let this = Self::read(table.get_ref(), span);
+                this.printable(source)?;
+                Ok(this)
             }
             Err(error) => {
                 let span = error.span().unwrap_or(0..0);
-                Err(source.error(&span, error.message().trim(), ""))
+                let problem = error.message().trim();
+                if problem == "duplicate key" {
+                    let key = source.text.get(span.clone()).unwrap_or_default();
+                    let problem = format!("{key:?} is set twice");
+                    return Err(source.error(&span, problem, "write it once"));
+                }
+                Err(source.error(&span, problem, ""))
             }
         }
+    }
+
+    /// No text may hold what a terminal obeys rather than shows.
+    fn printable(&self, source: &Source<'_>) -> Result<(), ScenarioError> {
+        let mut wrong = None;
+        self.visit(&mut |text, span| {
+            let bad = |c: &char| c.is_control() && !matches!(c, '\n' | '\t');
+            if let Some(bad) = text.chars().find(bad)
+                && wrong.is_none()
+            {
+                wrong = Some((bad, span.clone()));
+            }
+        });
+        let Some((bad, span)) = wrong else {
+            return Ok(());
+        };
+        let problem = format!(
+            "there is a control character here, U+{:04X}",
+            u32::from(bad)
+        );
+        Err(source.error(&span, problem, "write text that can be printed"))
+    }
+
+    /// Shows every key and every scalar below, with its place.
+    fn visit(&self, see: &mut impl FnMut(&str, &Range<usize>)) {
+        for (key, (span, value)) in &self.entries {
+            see(key, span);
+            value.visit(see);
+        }
+    }
+
+    /// The names in braces, `{name}`, of everything that is compiled.
+    pub(super) fn mentions(&self) -> BTreeSet<String> {
+        const TEXTS: &[&str] = &["title", "explanation", "source", "waiting"];
+        let mut names = BTreeSet::new();
+        let compiled = |key: &&String| !TEXTS.contains(&key.as_str());
+        for key in self.entries.keys().filter(compiled) {
+            self.entries[key].1.visit(&mut |text, _| {
+                let braces = text.split('{').skip(1);
+                let inside = braces.filter_map(|rest| rest.split_once('}'));
+                names.extend(inside.map(|(name, _)| name.to_owned()));
+            });
+        }
+        names
     }
 
     fn read(table: &DeTable<'_>, span: Range<usize>) -> Self {

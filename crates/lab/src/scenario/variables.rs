@@ -1,17 +1,51 @@
 //! The grid: names with values, put in place of `{name}`.
 
+use core::ops::Range;
+use std::collections::BTreeSet;
+
 use super::error::{ScenarioError, Source, suggest};
 use super::tree::{Leaf, Table, Value};
+
+/// Points that a grid has at most.
+pub const MOST_POINTS: usize = 10_000;
+
+/// A name's value, with its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Setting {
+    name: String,
+    value: String,
+    span: Range<usize>,
+}
 
 /// A value for each name of a grid.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Assignment {
     /// The point of the grid, for people: `rate=10M rtt=30ms`.
     pub label: String,
-    values: Vec<(String, String)>,
+    values: Vec<Setting>,
 }
 
 impl Assignment {
+    /// A mistake in what a value was put into is the value's, if the mistake
+    /// quotes it: that is where it has to be mended.
+    pub(super) fn blame(&self, error: ScenarioError, source: &Source<'_>) -> ScenarioError {
+        let line = source.text.lines().nth(error.line - 1).unwrap_or_default();
+        let begin = line.char_indices().nth(error.column - 1);
+        let leaf = begin.map_or("", |(at, _)| &line[at..]);
+        let words = leaf.split(|c: char| c.is_whitespace() || "=\",".contains(c));
+        let words: Vec<&str> = words.filter(|word| word.contains('{')).collect();
+        let quoted: Vec<&str> = error.problem.split('"').skip(1).step_by(2).collect();
+        let is_it = |setting: &&Setting| {
+            let brace = format!("{{{}}}", setting.name);
+            let mut own = words.iter().filter(|word| word.contains(&brace));
+            own.any(|word| quoted.contains(&word.replace(&brace, &setting.value).as_str()))
+        };
+        match self.values.iter().find(is_it) {
+            Some(setting) => source.error(&setting.span, error.problem, error.right),
+            None => error,
+        }
+    }
+
     fn and(&self, point: &Self) -> Self {
         let space = if self.label.is_empty() { "" } else { " " };
         let mut values = self.values.clone();
@@ -27,6 +61,7 @@ impl Assignment {
 #[derive(Clone, Debug)]
 struct Axis {
     name: String,
+    span: Range<usize>,
     points: Vec<Assignment>,
 }
 
@@ -45,13 +80,21 @@ impl Grid {
                 let right = "write at least one, such as [\"10M\"]";
                 return Err(source.error(&key.span, problem, right));
             }
+            for leaf in std::iter::once(&key).chain(&values) {
+                one_line(leaf, source)?;
+            }
             let point = |leaf: Leaf| Assignment {
                 label: format!("{}={}", key.text, leaf.text),
-                values: vec![(key.text.clone(), leaf.text)],
+                values: vec![Setting {
+                    name: key.text.clone(),
+                    value: leaf.text,
+                    span: leaf.span,
+                }],
             };
             axes.push(Axis {
                 points: values.into_iter().map(point).collect(),
                 name: key.text.clone(),
+                span: key.span.clone(),
             });
         }
         Ok(Self(axes))
@@ -64,38 +107,88 @@ impl Grid {
         source: &Source<'_>,
     ) -> Result<Self, ScenarioError> {
         let Some(table) = table else { return Ok(self) };
+        let span = table.span.clone();
         let mut points = Vec::new();
         for (name, value) in table.rest() {
+            one_line(&name, source)?;
             let Value::Table(own) = value else {
                 let right = "write [variants.NAME] and values below it";
                 return Err(source.error(&name.span, "a variant is a table", right));
             };
             let mut values = Vec::new();
             for (key, value) in own.rest() {
-                values.push((key.text, value.leaf(source, "a variant's value")?.text));
+                let leaf = value.leaf(source, "a variant's value")?;
+                values.push(Setting {
+                    name: key.text,
+                    value: leaf.text,
+                    span: leaf.span,
+                });
             }
             points.push(Assignment {
                 label: name.text,
                 values,
             });
         }
-        self.0.insert(
-            0,
-            Axis {
-                name: String::new(),
-                points,
-            },
-        );
+        if points.is_empty() {
+            let right = "write [variants.NAME] and values below it, or leave it out";
+            return Err(source.error(&span, "there is no variant", right));
+        }
+        let axis = Axis {
+            name: String::new(),
+            span,
+            points,
+        };
+        self.0.insert(0, axis);
         Ok(self)
     }
 
     /// The same with other values where `smaller` has some.
-    pub(super) fn with(&self, smaller: &Self) -> Self {
+    pub(super) fn with(&self, smaller: &Self, source: &Source<'_>) -> Result<Self, ScenarioError> {
+        let names: Vec<&str> = self.names().collect();
+        if let Some(axis) = smaller.0.iter().find(|axis| !names.contains(&&*axis.name)) {
+            let problem = format!("[ci] grid has {:?}, which [grid] has not", axis.name);
+            let right = if names.is_empty() {
+                "there is no [grid]: write one, of which this is the smaller".to_owned()
+            } else {
+                suggest(&axis.name, &names)
+            };
+            return Err(source.error(&axis.span, problem, right));
+        }
         let axes = self.0.iter().map(|axis| {
             let replaced = smaller.0.iter().find(|other| other.name == axis.name);
             replaced.unwrap_or(axis).clone()
         });
-        Self(axes.collect())
+        Ok(Self(axes.collect()))
+    }
+
+    /// The names of `[grid]`.
+    fn names(&self) -> impl Iterator<Item = &str> {
+        let names = self.0.iter().map(|axis| axis.name.as_str());
+        names.filter(|name| !name.is_empty())
+    }
+
+    /// Every name must be put somewhere, and the points must be a number that
+    /// somebody can have meant.
+    pub(super) fn check(
+        &self,
+        mentions: &BTreeSet<String>,
+        source: &Source<'_>,
+    ) -> Result<(), ScenarioError> {
+        let unused = |axis: &&Axis| !axis.name.is_empty() && !mentions.contains(&axis.name);
+        if let Some(axis) = self.0.iter().find(unused) {
+            let name = &axis.name;
+            let problem = format!("[grid] has {name:?}, but {{{name}}} is nowhere");
+            let right = format!("write {{{name}}} where its value belongs, or leave it out");
+            return Err(source.error(&axis.span, problem, right));
+        }
+        let points = self.0.iter().map(|axis| axis.points.len());
+        let points = points.fold(1, usize::saturating_mul);
+        let last = self.0.last().filter(|_| points > MOST_POINTS);
+        last.map_or(Ok(()), |axis| {
+            let problem = format!("the grid has {points} points");
+            let right = format!("write at most {MOST_POINTS}");
+            Err(source.error(&axis.span, problem, right))
+        })
     }
 
     /// Only these of the variants, if any are named.
@@ -141,6 +234,15 @@ impl Grid {
     }
 }
 
+/// What becomes part of a point's name has to fit in a line.
+fn one_line(leaf: &Leaf, source: &Source<'_>) -> Result<(), ScenarioError> {
+    if !leaf.text.contains(char::is_control) {
+        return Ok(());
+    }
+    let problem = format!("{:?} is part of a name and more than a line", leaf.text);
+    Err(source.error(&leaf.span, problem, "write it in one line"))
+}
+
 /// Puts values in place of `{name}`.
 pub(super) fn substitute(
     leaf: &Leaf,
@@ -155,8 +257,8 @@ pub(super) fn substitute(
             return Err(source.error(&leaf.span, "a brace is not closed", "write {name}"));
         };
         let values = &variables.values;
-        let Some((_, value)) = values.iter().find(|(known, _)| known == name) else {
-            let known: Vec<&str> = values.iter().map(|(name, _)| name.as_str()).collect();
+        let Some(setting) = values.iter().find(|setting| setting.name == name) else {
+            let known: Vec<&str> = values.iter().map(|known| known.name.as_str()).collect();
             let right = if known.is_empty() {
                 "there is no [grid] that could name one".to_owned()
             } else {
@@ -164,7 +266,7 @@ pub(super) fn substitute(
             };
             return Err(source.error(&leaf.span, format!("no value for {{{name}}}"), right));
         };
-        out.push_str(value);
+        out.push_str(&setting.value);
         rest = behind;
     }
     out.push_str(rest);

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use clearway_recovery::limit::Limit;
 use serde_json::Value;
 
-use super::fields::{boolean, field, integer, length, ms, text, time, u64_of, word};
+use super::fields::{boolean, field, integer, length, ms, negative, text, time, u64_of, word};
 use super::frames::frames;
 use super::header::Header;
 use crate::event::{
@@ -71,8 +71,8 @@ fn data(name: &str, it: &Value) -> Option<EventData> {
         "alpn_information" => EventData::AlpnInformation {
             chosen: alpn(it.get("chosen_alpn")?)?,
         },
-        "packet_sent" => EventData::PacketSent(packet(it)),
-        "packet_received" => EventData::PacketReceived(packet(it)),
+        "packet_sent" => EventData::PacketSent(packet(it)?),
+        "packet_received" => EventData::PacketReceived(packet(it)?),
         "packet_dropped" => dropped(it),
         "packet_lost" => lost(it)?,
         "data_moved" | "stream_data_moved" => return Some(moved(name, it)),
@@ -108,7 +108,7 @@ fn data(name: &str, it: &Value) -> Option<EventData> {
             kind: key_kind(it)?,
         },
         "metrics_updated" | "recovery_metrics_updated" | "metric_update" => {
-            EventData::RecoveryMetricsUpdated(Box::new(metrics(it)))
+            EventData::RecoveryMetricsUpdated(Box::new(metrics(it)?))
         }
         "congestion_state_updated" => EventData::CongestionStateUpdated {
             old: word(it, &["old"]).map(state),
@@ -292,8 +292,14 @@ fn size(it: &Value) -> Option<u64> {
     length(it, &["packet_size"]).or_else(|| u64_of(header, &["packet_size"]))
 }
 
-fn packet(it: &Value) -> Packet {
-    Packet {
+/// `None` if its number is below zero: no packet has one.
+fn packet(it: &Value) -> Option<Packet> {
+    let header = it.get("header").unwrap_or(&Value::Null);
+    let number_of = |it| negative(it, &["packet_number"]);
+    if number_of(header) || number_of(it) {
+        return None;
+    }
+    Some(Packet {
         kind: packet_type(it),
         number: number(it),
         size: size(it),
@@ -301,7 +307,7 @@ fn packet(it: &Value) -> Packet {
         in_flight: None,
         mtu_probe: boolean(it, &["is_mtu_probe_packet"]).unwrap_or(false),
         ecn: text(it, &["ecn"]).map(Name::Owned),
-    }
+    })
 }
 
 fn dropped(it: &Value) -> EventData {
@@ -432,9 +438,23 @@ const METRICS: [&str; 22] = [
     "path_id",
 ];
 
-fn metrics(it: &Value) -> Metrics {
+/// Of those, what detectors count on. (`-1` stands for "none" elsewhere.)
+const COUNTED_ON: &[&str] = &[
+    "min_rtt",
+    "smoothed_rtt",
+    "latest_rtt",
+    "congestion_window",
+    "cwnd",
+    "bytes_in_flight",
+];
+
+/// `None` if something that cannot be is below zero.
+fn metrics(it: &Value) -> Option<Metrics> {
+    if negative(it, COUNTED_ON) {
+        return None;
+    }
     let get = |name: &str| u64_of(it, &[name]);
-    Metrics {
+    Some(Metrics {
         min_rtt: ms(it, &["min_rtt"]),
         smoothed_rtt: ms(it, &["smoothed_rtt"]),
         latest_rtt: ms(it, &["latest_rtt"]),
@@ -454,7 +474,7 @@ fn metrics(it: &Value) -> Metrics {
         spurious_events: get("spurious_events"),
         persistent_events: get("persistent_events"),
         extra: extra(it),
-    }
+    })
 }
 
 /// The controller's own fields: ours in an object, others' beside the rest.

@@ -9,6 +9,19 @@ pub(super) fn field<'v>(value: &'v Value, names: &[&str]) -> Option<&'v Value> {
     names.iter().find_map(|name| value.get(name))
 }
 
+/// Whether a number below zero stands in one of these fields, none of which can
+/// have one: an event that says such things cannot be believed.
+pub(super) fn negative(value: &Value, names: &[&str]) -> bool {
+    let below = |value: &Value| match value {
+        Value::Number(number) => number.as_f64().is_some_and(|number| number < 0.0),
+        Value::String(text) => text
+            .strip_prefix('-')
+            .is_some_and(|rest| rest.parse::<f64>().is_ok()),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => false,
+    };
+    names.iter().any(|name| value.get(name).is_some_and(below))
+}
+
 /// An unsigned integer: as a number, or as a string (I-JSON), decimal or hex.
 pub(super) fn integer(value: &Value) -> Option<u64> {
     match value {

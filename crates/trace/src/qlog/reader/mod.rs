@@ -37,9 +37,19 @@ pub struct Problems {
     pub senseless_events: u64,
     /// Events of other schemas or kinds.
     pub other_events: u64,
+    /// Events that are earlier than one before them. They are told in the
+    /// file's order all the same: who needs time's has to sort.
+    pub earlier_events: u64,
 }
 
 impl Problems {
+    /// Records that are no events that could be told: what is missing from the
+    /// trace, whatever the reason.
+    #[must_use]
+    pub const fn unreadable(&self) -> u64 {
+        self.bad_records + self.senseless_events
+    }
+
     fn bad(&mut self, offset: u64) {
         self.bad_records += 1;
         if self.offsets.len() < MAX_OFFSETS {
@@ -82,21 +92,26 @@ struct Times {
     base: Option<u64>,
     /// The last time, for traces whose times are differences.
     last: u64,
+    /// The latest so far.
+    latest: u64,
 }
 
 /// Times beyond this are no durations of connections but dates: a year.
 const DATE: u64 = 365 * 86_400 * 1_000_000_000;
 
 impl Times {
-    fn place(&mut self, header: &Header, time: u64) -> u64 {
+    /// The event's time, and whether it is earlier than one before.
+    fn place(&mut self, header: &Header, time: u64) -> (u64, bool) {
         let time = if header.relative_to_previous {
             self.last.saturating_add(time)
         } else {
             time
         };
         self.last = time;
+        let earlier = time < self.latest;
+        self.latest = time.max(self.latest);
         let base = *self.base.get_or_insert(if time > DATE { time } else { 0 });
-        time.saturating_sub(base)
+        (time.saturating_sub(base), earlier)
     }
 }
 
@@ -191,7 +206,9 @@ impl<R: Read> Reader<R> {
             if matches!(event.data, crate::event::EventData::Other { .. }) {
                 self.problems.other_events += 1;
             }
-            event.time = self.times.place(&self.header, event.time);
+            let (time, earlier) = self.times.place(&self.header, event.time);
+            event.time = time;
+            self.problems.earlier_events += u64::from(earlier);
             self.ahead.extend(self.counted.before(&value, &event));
             self.ahead.push_back(event);
         }

@@ -210,6 +210,46 @@ fn what_is_bad_is_counted_and_the_rest_is_read() {
 }
 
 #[test]
+fn what_is_below_zero_is_counted_not_dropped_silently() {
+    let text = sequence(&[
+        r#"{"file_schema":"f","trace":{"event_schemas":[]}}"#,
+        r#"{"time":1,"name":"quic:mtu_updated","data":{"new":1}}"#,
+        r#"{"time":-5,"name":"quic:mtu_updated","data":{"new":2}}"#,
+        r#"{"time":-0.25,"name":"quic:mtu_updated","data":{"new":2}}"#,
+        r#"{"time":2,"name":"recovery:packet_lost","data":{"header":{"packet_type":"1RTT","packet_number":-1}}}"#,
+        r#"{"time":3,"name":"quic:packet_sent","data":{"header":{"packet_type":"1RTT","packet_number":-1}}}"#,
+        r#"{"time":4,"name":"recovery:metrics_updated","data":{"congestion_window":-1}}"#,
+        r#"{"time":5,"name":"recovery:metrics_updated","data":{"congestion_window":9,"ssthresh":-1}}"#,
+        r#"{"time":6,"name":"quic:mtu_upd"#,
+    ]);
+    let (events, _, problems) = read(&text);
+    assert_eq!(events.len(), 2, "the first, and a threshold that is none");
+    assert_eq!((problems.bad_records, problems.senseless_events), (1, 5));
+    assert_eq!(problems.unreadable(), 6);
+}
+
+#[test]
+fn times_that_go_backwards_are_counted() {
+    let event =
+        |time: &str| format!(r#"{{"time":{time},"name":"quic:mtu_updated","data":{{"new":1}}}}"#);
+    let file = |times: &[&str]| {
+        let mut records = vec![r#"{"file_schema":"f","trace":{"event_schemas":[]}}"#.to_owned()];
+        records.extend(times.iter().map(|time| event(time)));
+        let records: Vec<&str> = records.iter().map(String::as_str).collect();
+        sequence(&records)
+    };
+    let earlier = |times: &[&str]| read(&file(times)).2.earlier_events;
+    assert_eq!(earlier(&["1", "1", "2", "3"]), 0);
+    assert_eq!(
+        earlier(&["1", "5", "2", "3", "6"]),
+        2,
+        "two come after the 5"
+    );
+    // Dates: nothing is before the first that sets zero, but this one is.
+    assert_eq!(earlier(&["1700000000005", "1700000000001"]), 1);
+}
+
+#[test]
 fn several_traces_in_a_file_are_read_one_after_the_other() {
     let text = br#"{"qlog_version":"0.3","traces":[
         {"vantage_point":{"type":"client"},"events":[{"time":1,"name":"connectivity:mtu_updated","data":{"new":1}}]},

@@ -1,44 +1,9 @@
-//! `clearway lab` from outside.
-#![allow(
-    clippy::unwrap_used,
-    missing_docs,
-    reason = "a test that cannot go on has failed"
-)]
-
-mod common;
+//! Runs, sweeps and what they write.
 
 use std::fs;
-use std::path::PathBuf;
 
-use common::{clearway, json, stderr};
-
-/// A directory of this test's own.
-fn place(name: &str) -> PathBuf {
-    let dir = std::env::temp_dir().join(format!("clearway-lab-{}-{name}", std::process::id()));
-    fs::create_dir_all(&dir).unwrap();
-    dir
-}
-
-const SMALL: &str = r#"
-name = "small"
-duration = "20s"
-[network]
-rtt = "20ms"
-both = "rate=10M queue=25 loss=1%"
-[[flows]]
-traffic = "download"
-bytes = "200kB"
-[pass]
-completes_within = "WITHIN"
-"#;
-
-fn small(dir: &str, within: &str) -> (PathBuf, String) {
-    let dir = place(dir);
-    let file = dir.join("small.toml");
-    fs::write(&file, SMALL.replace("WITHIN", within)).unwrap();
-    let name = file.to_str().unwrap().to_owned();
-    (dir, name)
-}
+use super::common::{clearway, json, stderr};
+use super::small;
 
 #[test]
 fn the_catalogue_is_listed() {
@@ -119,91 +84,6 @@ fn death_spiral_repeats_on_one_thread_and_on_two() {
     assert_ne!(one[0].1, one[1].1, "another seed is another run");
     assert_eq!(one, digests("1"));
     assert_eq!(one, digests("2"));
-}
-
-#[test]
-fn a_bar_that_is_missed_fails_and_says_how_to_see_it_again() {
-    let (_, file) = small("bar", "1ms");
-    let output = clearway(&[
-        "lab",
-        "run",
-        &file,
-        "--controller",
-        "newreno",
-        "--seeds",
-        "2",
-    ]);
-    assert_eq!(output.status.code(), Some(1));
-    let said = stderr(&output);
-    assert!(
-        said.contains("FAILED small newreno: time ≤ 1.0 ms"),
-        "{said}"
-    );
-    let replay = format!("clearway lab run {file} --controller newreno --seed ");
-    assert!(said.contains(&replay), "{said}");
-}
-
-#[test]
-fn a_mistake_says_where_it_is() {
-    let (_, file) = small("mistake", "soon");
-    let output = clearway(&["lab", "run", &file]);
-    assert_eq!(output.status.code(), Some(2));
-    let said = stderr(&output);
-    assert!(said.contains("small.toml:11:20: bad "), "{said}");
-    let output = clearway(&["lab", "run", "death_spirl"]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("did you mean death_spiral?"));
-}
-
-#[test]
-fn each_kind_of_mistake_has_its_file_its_line_and_what_would_be_right() {
-    let dir = place("mistakes");
-    let cases = [
-        (
-            "duration =",
-            "durration =",
-            "3:1: there is no setting \"durration\"; did you mean duration?",
-        ),
-        (
-            "bytes =",
-            "byte =",
-            "9:1: [[flows]] has no setting \"byte\"; did you mean bytes?",
-        ),
-        (
-            "rate=10M",
-            "rate=-10M",
-            "6:8: bad rate \"-10M\": it is negative; write bits per second such as 100M",
-        ),
-        (
-            "queue=25",
-            "queue=500B",
-            "6:8: queue \"500B\" is impossible: 500 bytes hold no packet of 1480; write packets such as 250",
-        ),
-        (
-            "rate=10M",
-            "trace=nowhere.trace",
-            "6:8: bad trace \"nowhere.trace\": it cannot be read: No such file or directory (os error 2); \
-             write the path of a file with a millisecond per line",
-        ),
-    ];
-    for (number, (from, to, said)) in cases.into_iter().enumerate() {
-        let file = dir.join(format!("{number}.toml"));
-        assert!(SMALL.contains(from), "{from}");
-        let text = SMALL.replace("WITHIN", "20s").replacen(from, to, 1);
-        fs::write(&file, text).unwrap();
-        let name = file.to_str().unwrap();
-        let expected = format!("{name}:{said}");
-        let lab: &[&str] = &["lab", "run", name];
-        let ports = ["--listen", "127.0.0.1:0", "--to", "127.0.0.1:9"];
-        let relay = [&["relay", name][..], &ports].concat();
-        for arguments in [lab, &relay] {
-            let output = clearway(arguments);
-            assert_eq!(output.status.code(), Some(2), "{to}");
-            let words = stderr(&output);
-            assert!(words.contains(&expected), "{words}");
-            assert!(output.stdout.is_empty());
-        }
-    }
 }
 
 #[test]

@@ -1,0 +1,151 @@
+//! Transport settings of a scenario.
+
+use core::time::Duration;
+
+use clearway_quic::connection::Config;
+
+use super::error::{ScenarioError, Source};
+use super::network::{count, time};
+use super::tree::{Leaf, Table};
+use super::units;
+use super::variables::{Assignment, substitute};
+use crate::stack::Certificates;
+
+/// From here on a `max_ack_delay` is invalid (RFC 9000 §18.2).
+const ACK_DELAY_LIMIT: Duration = Duration::from_millis(1 << 14);
+
+/// `[transport]` as written.
+#[derive(Clone, Debug)]
+pub(super) struct TransportText {
+    acks: Option<Leaf>,
+    max_ack_delay: Option<Leaf>,
+    mtu: Option<Leaf>,
+    window: Option<Leaf>,
+    budget: Option<Leaf>,
+    key_update_after: Option<Leaf>,
+    certificates: Option<Leaf>,
+    x25519_only: Option<Leaf>,
+    ecn: Option<Leaf>,
+    idle_timeout: Option<Leaf>,
+    initial_rtt: Option<Leaf>,
+}
+
+impl TransportText {
+    pub(super) fn read(table: Option<Table>, source: &Source<'_>) -> Result<Self, ScenarioError> {
+        let mut table = table.map_or_else(|| Table::parse(&Source { file: "", text: "" }), Ok)?;
+        let this = Self {
+            acks: table.take_leaf(source, "acks")?,
+            max_ack_delay: table.take_leaf(source, "max_ack_delay")?,
+            mtu: table.take_leaf(source, "mtu")?,
+            window: table.take_leaf(source, "window")?,
+            budget: table.take_leaf(source, "budget")?,
+            key_update_after: table.take_leaf(source, "key_update_after")?,
+            certificates: table.take_leaf(source, "certificates")?,
+            x25519_only: table.take_leaf(source, "x25519_only")?,
+            ecn: table.take_leaf(source, "ecn")?,
+            idle_timeout: table.take_leaf(source, "idle_timeout")?,
+            initial_rtt: table.take_leaf(source, "initial_rtt")?,
+        };
+        table.finish(source, "[transport]")?;
+        Ok(this)
+    }
+
+    pub(super) fn compile(
+        &self,
+        variables: &Assignment,
+        source: &Source<'_>,
+    ) -> Result<(Config, Certificates, bool), ScenarioError> {
+        let mut config = Config::default();
+        let span = |leaf: &Option<Leaf>| -> Result<Option<Duration>, ScenarioError> {
+            let leaf = leaf.as_ref();
+            leaf.map(|leaf| time(leaf, variables, source)).transpose()
+        };
+        config.max_ack_delay = span(&self.max_ack_delay)?.unwrap_or(config.max_ack_delay);
+        if let Some(leaf) = &self.max_ack_delay
+            && config.max_ack_delay >= ACK_DELAY_LIMIT
+        {
+            let problem = format!("no peer accepts a max_ack_delay of {:?}", leaf.text);
+            let right = "write less than 2^14 ms, which is 16.384s (RFC 9000 §18.2)";
+            return Err(source.error(&leaf.span, problem, right));
+        }
+        config.idle_timeout = span(&self.idle_timeout)?.unwrap_or(config.idle_timeout);
+        config.initial_rtt = span(&self.initial_rtt)?.unwrap_or(config.initial_rtt);
+        if let Some(leaf) = &self.acks {
+            acks(&mut config, &substitute(leaf, variables, source)?)
+                .map_err(|right| source.error(&leaf.span, "no such way to acknowledge", right))?;
+        }
+        if let Some(leaf) = &self.mtu {
+            config.max_mtu = u16::try_from(count(leaf, u32::MAX, variables, source)?)
+                .ok()
+                .filter(|mtu| *mtu >= 1_200)
+                .ok_or_else(|| {
+                    let right = "write bytes from 1200 to 65527 (RFC 9000 §14)";
+                    source.error(&leaf.span, "no such datagram size", right)
+                })?;
+        }
+        let size = |leaf: &Option<Leaf>| -> Result<Option<u64>, ScenarioError> {
+            let Some(leaf) = leaf else { return Ok(None) };
+            let text = substitute(leaf, variables, source)?;
+            let bytes = units::bytes(&text).map_err(|why| source.error(&leaf.span, why, ""))?;
+            Ok(Some(bytes))
+        };
+        // A window without a budget is one that never grows.
+        if let Some(window) = size(&self.window)? {
+            config.streams.stream_window = window;
+            config.streams.connection_window = window;
+            config.streams.receive_budget = size(&self.budget)?.unwrap_or(window);
+        }
+        if let Some(leaf) = &self.key_update_after {
+            config.key_update_after = Some(u64::from(count(leaf, u32::MAX, variables, source)?));
+        }
+        if let Some(leaf) = &self.ecn {
+            config.ecn = truth(leaf, variables, source)?;
+        }
+        let x25519_only = self
+            .x25519_only
+            .as_ref()
+            .map(|leaf| truth(leaf, variables, source));
+        Ok((
+            config,
+            self.certificates(source)?,
+            x25519_only.transpose()?.unwrap_or(false),
+        ))
+    }
+
+    fn certificates(&self, source: &Source<'_>) -> Result<Certificates, ScenarioError> {
+        match &self.certificates {
+            None => Ok(Certificates::One),
+            Some(leaf) => match leaf.text.as_str() {
+                "1" => Ok(Certificates::One),
+                "9" => Ok(Certificates::ChainOfNine),
+                _ => Err(source.error(&leaf.span, "no such chain", "write 1 or 9")),
+            },
+        }
+    }
+}
+
+fn truth(leaf: &Leaf, variables: &Assignment, source: &Source<'_>) -> Result<bool, ScenarioError> {
+    let text = substitute(leaf, variables, source)?;
+    text.parse().map_err(|_| {
+        let problem = format!("{text:?} is neither true nor false");
+        source.error(&leaf.span, problem, "write true or false")
+    })
+}
+
+/// How receivers acknowledge.
+fn acks(config: &mut Config, text: &str) -> Result<(), &'static str> {
+    let (asked, threshold) = match text {
+        "asked" => (true, 2),
+        "every" => (false, 1),
+        "every-2" => (false, 2),
+        "every-10" => (false, 10),
+        _ => {
+            return Err(
+                "write asked (as the sender's ACK_FREQUENCY says), every, every-2 or every-10",
+            );
+        }
+    };
+    config.ack_frequency = asked;
+    config.ack_threshold = threshold;
+    Ok(())
+}
