@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 
 use serde::Serialize;
 
-use crate::failure::{Failure, Kind};
+use crate::failure::Failure;
 
 /// One JSON object on one line of stdout.
 ///
@@ -16,5 +16,5 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
         .map_err(io::Error::from)
         .and_then(|()| writeln!(stdout))
         .and_then(|()| stdout.flush())
-        .map_err(|error| Failure::caused(Kind::Output, "cannot write to stdout", &error))
+        .map_err(|error| Failure::stdout(&error))
 }

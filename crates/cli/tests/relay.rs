@@ -1,7 +1,7 @@
 //! `clearway relay` as a user runs it.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::net::{SocketAddr, UdpSocket};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::Duration;
@@ -87,6 +87,17 @@ fn socket() -> UdpSocket {
     socket
 }
 
+/// A socket with a timeout answers EINTR to any signal, one that stops and
+/// continues the process among them (signal(7)).
+fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> T {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            done => return done.unwrap(),
+        }
+    }
+}
+
 /// Sends `count` datagrams through the relay and the server's echoes back, one
 /// at a time; returns the numbers of those that came home.
 fn echo(client: &UdpSocket, server: &UdpSocket, relay: SocketAddr, count: u32) -> Vec<u32> {
@@ -96,9 +107,9 @@ fn echo(client: &UdpSocket, server: &UdpSocket, relay: SocketAddr, count: u32) -
         let mut data = number.to_be_bytes().to_vec();
         data.resize(1200, 0);
         client.send_to(&data, relay).unwrap();
-        let (len, from) = server.recv_from(&mut buffer).unwrap();
+        let (len, from) = uninterrupted(|| server.recv_from(&mut buffer));
         server.send_to(&buffer[..len], from).unwrap();
-        let len = client.recv(&mut buffer).unwrap();
+        let len = uninterrupted(|| client.recv(&mut buffer));
         assert_eq!(len, 1200);
         home.push(u32::from_be_bytes(buffer[..4].try_into().unwrap()));
     }

@@ -75,6 +75,9 @@ pub(crate) struct Extent {
     /// those that contain this.
     #[arg(long, value_name = "TEXT")]
     pub(super) variant: Option<String>,
+    /// Carry every flow as requests of HTTP/3, whatever the scenario says.
+    #[arg(long)]
+    pub(super) http3: bool,
     /// Threads; by default one per core.
     #[arg(long, value_name = "COUNT")]
     pub(super) threads: Option<usize>,

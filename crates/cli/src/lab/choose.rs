@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use clearway_lab::run::Plan;
 use clearway_lab::scenario::{Case, Scenario, Size, catalogue, find};
+use clearway_lab::stack::Protocol;
 
 use super::args::Extent;
 use crate::failure::{Failure, Kind};
@@ -96,6 +97,10 @@ pub(super) fn plan(scenarios: &[Chosen], extent: &Extent) -> Result<Planned, Fai
         let labels: Vec<&str> = plan.cases.iter().map(|it| it.variant.as_str()).collect();
         let chosen = matching(text, &labels).ok_or_else(|| no_variant(text, &labels))?;
         plan.retain(|case| chosen.contains(&case.variant));
+    }
+    if extent.http3 {
+        let flows = plan.cases.iter_mut().flat_map(|case| &mut case.flows);
+        flows.for_each(|flow| flow.protocol = Protocol::Http3);
     }
     Ok(planned)
 }

@@ -94,6 +94,9 @@ pub(super) fn replay(
     if extent.full {
         words.push("--full".to_owned());
     }
+    if extent.http3 {
+        words.push("--http3".to_owned());
+    }
     if let Some(name) = specimen {
         option(&mut words, "--specimen", name);
     }

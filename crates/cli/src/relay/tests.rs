@@ -1,6 +1,7 @@
 use core::net::SocketAddr;
 use core::time::Duration;
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::net::UdpSocket;
 
 use clearway_links::{LinkConfig, Probability, Window};
@@ -23,8 +24,16 @@ fn config(server: &UdpSocket) -> Config {
 
 fn receive(socket: &UdpSocket) -> (Vec<u8>, SocketAddr) {
     let mut buffer = [0; 2048];
-    let (len, from) = socket.recv_from(&mut buffer).expect("a datagram arrives");
-    (buffer[..len].to_vec(), from)
+    loop {
+        match socket.recv_from(&mut buffer) {
+            // Any signal does this to a socket with a timeout (signal(7)).
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            arrived => {
+                let (len, from) = arrived.expect("a datagram arrives");
+                return (buffer[..len].to_vec(), from);
+            }
+        }
+    }
 }
 
 /// One datagram there and one back.

@@ -156,5 +156,5 @@ fn announce(server: &Server, json: bool) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     writeln!(stdout, "listening on {address}")
         .and_then(|()| stdout.flush())
-        .map_err(|error| Failure::caused(Kind::Output, "cannot write to stdout", &error))
+        .map_err(|error| Failure::stdout(&error))
 }

@@ -213,3 +213,18 @@ fn a_point_of_a_sweep_and_a_line_of_a_league_can_be_seen_again() {
     assert!(lines[0].contains("--seed 3 --seeds 1"), "{}", lines[0]);
     assert_eq!(again(&lines[0]).status.code(), Some(1));
 }
+
+#[test]
+fn what_carried_the_flows_is_part_of_the_replay() {
+    let (_, file) = small("bar", "1ms");
+    let run = |more: &[&str]| {
+        let words = ["lab", "run", &file, "--controller", "newreno", "--json"];
+        let output = clearway(&[&words, more].concat());
+        let row: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        (row["digest"].clone(), replays(&output))
+    };
+    let ((raw, plain), (http3, asked)) = (run(&[]), run(&["--http3"]));
+    assert_ne!(raw, http3);
+    assert!(!plain[0].contains("--http3"), "{plain:?}");
+    assert!(asked[0].ends_with(" --http3"), "{asked:?}");
+}
