@@ -269,6 +269,12 @@ pub trait Controller: Send + Debug {
     fn trains_per_second(&self) -> u64 {
         1_000
     }
+
+    /// Whether each packet's acknowledgement counts, however small the window: an
+    /// ACK for two lets two leave at once, which a shallow threshold marks.
+    fn counts_every_ack(&self) -> bool {
+        false
+    }
     /// How packets are to be marked, where ECN is in use: constant over a
     /// controller's life.
     fn ecn(&self) -> Ect {

@@ -142,6 +142,12 @@ impl PathRecovery {
         self.controller.window()
     }
 
+    /// See [`Controller::counts_every_ack`].
+    #[must_use]
+    pub fn counts_every_ack(&self) -> bool {
+        self.controller.counts_every_ack()
+    }
+
     /// Bytes in flight.
     #[must_use]
     pub const fn in_flight(&self) -> u64 {

@@ -1,6 +1,7 @@
 //! How often we ask the peer to acknowledge (draft-ietf-quic-ack-frequency).
 //!
-//! A small window needs every second packet acknowledged, or growth stalls; a
+//! A small window needs every second packet acknowledged, or growth stalls, and
+//! every one where its controller lives by marks at a threshold of a packet; a
 //! large one is as well served by an ACK for every 32nd part of it, at a
 //! fraction of the cost to both ends.
 //!
@@ -83,15 +84,18 @@ impl Connection {
         let path = self.active_recovery();
         let packets = path.window() / path.mds().max(1);
         let last = self.control.ack_frequency;
-        let queued = is_queued(path.rtt(), last.is_some_and(|request| request.queued));
+        let every = path.counts_every_ack();
+        // Whoever keeps the queue short by marks does not fill it with ACKs.
+        let queued = !every && is_queued(path.rtt(), last.is_some_and(|request| request.queued));
         let acks = if queued {
             ACKS_PER_QUEUED_WINDOW
         } else {
             ACKS_PER_WINDOW
         };
-        let threshold = (packets / acks).clamp(DEFAULT_THRESHOLD, MAX_THRESHOLD);
+        let least = if every { 0 } else { DEFAULT_THRESHOLD };
+        let threshold = (packets / acks).clamp(least, MAX_THRESHOLD);
         let before = last.map_or(DEFAULT_THRESHOLD, |request| request.threshold.into());
-        if threshold < 2 * before && 2 * threshold > before {
+        if threshold == before || threshold < 2 * before && 2 * threshold > before {
             return;
         }
         // A quarter of the round trip, so that the last packets of a window

@@ -246,6 +246,11 @@ impl Controller for Prague {
         4_000
     }
 
+    /// Once marks come: what lies before is a queue of the classic kind.
+    fn counts_every_ack(&self) -> bool {
+        self.alpha.seen
+    }
+
     /// What makes a queue treat the flow as L4S (RFC 9331 §4.1).
     fn ecn(&self) -> Ect {
         Ect::Ect1

@@ -277,12 +277,14 @@ fn the_window_never_falls_below_two_datagrams() {
 
 /// Only once marks are seen: before, the pacer's own rate.
 #[test]
-fn marks_make_pacing_finer() {
+fn marks_make_pacing_and_acks_finer() {
     let mut prague = prague();
     assert_eq!(prague.trains_per_second(), 4_000);
     let next = round(&mut prague, 0, 0, 30, 0);
     assert_eq!(prague.pacing_rate(), None);
+    assert!(!prague.counts_every_ack());
     round(&mut prague, next, 30, 30, 1);
+    assert!(prague.counts_every_ack());
     let rate = prague.window() * 1_000 / 30;
     assert!(prague.pacing_rate().unwrap().abs_diff(rate) <= 2);
 }
