@@ -93,6 +93,7 @@ pub use self::error::{BoxError, Code, Error};
 pub use self::interim::{Interim, InterimSender, OnInterim};
 pub(crate) use self::layer::Layer;
 pub use self::message::Protocol;
+pub use self::pool::port;
 pub use self::server::{Server, ServerBuilder};
 pub use clearway_http3::error as protocol;
 /// Bounds on what a peer may cost, and sizes of compression tables.

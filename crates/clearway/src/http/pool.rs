@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use clearway_http3::Code;
 use http::Uri;
-use http::uri::Authority;
 use tokio::sync::{OwnedMutexGuard, watch};
 
 use super::error::Error;
@@ -37,14 +36,18 @@ impl Origin {
         let authority = uri.authority().filter(|it| !it.host().is_empty());
         let authority =
             authority.ok_or_else(|| bad("it names no host; write https://HOST/PATH"))?;
-        let port = port_of(authority).ok_or_else(|| bad("a port is a number from 1 to 65535"))?;
+        let port = port(uri).ok_or_else(|| bad("a port is a number from 1 to 65535"))?;
         Ok(Self::new(authority.host(), port))
     }
 }
 
-/// The port, the usual one if none is named. What `Authority::port_u16` cannot
-/// read is none to it.
-fn port_of(authority: &Authority) -> Option<u16> {
+/// The port of an https URL, 443 if it names none; `None` if it names one that there
+/// is not, which `Uri::port_u16` does not tell from none.
+#[must_use]
+pub fn port(uri: &Uri) -> Option<u16> {
+    let Some(authority) = uri.authority() else {
+        return Some(HTTPS);
+    };
     let text = authority.as_str();
     let text = text.rsplit_once('@').map_or(text, |(_, rest)| rest);
     match text.strip_prefix(authority.host()) {

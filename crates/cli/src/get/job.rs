@@ -148,7 +148,7 @@ fn parse(text: &str) -> Result<Uri, Failure> {
     if url.host().is_none_or(str::is_empty) {
         return Err(bad("it names no host"));
     }
-    if has_impossible_port(&url) {
+    if clearway::http::port(&url).is_none() {
         return Err(bad("a port is a number from 1 to 65535"));
     }
     // Somebody typed it to the world's log files otherwise.
@@ -161,18 +161,6 @@ fn parse(text: &str) -> Result<Uri, Failure> {
         ));
     }
     Ok(url)
-}
-
-/// Whether a port is written that `Uri::port_u16` cannot read, or none that
-/// anybody listens at.
-fn has_impossible_port(url: &Uri) -> bool {
-    let Some(authority) = url.authority() else {
-        return false;
-    };
-    let text = authority.as_str();
-    let text = text.rsplit_once('@').map_or(text, |(_, rest)| rest);
-    let port = text.strip_prefix(authority.host()).unwrap_or_default();
-    !matches!(port, "" | ":") && authority.port_u16().is_none_or(|port| port == 0)
 }
 
 /// The URL with the file's name where it ends with a slash.

@@ -7,9 +7,6 @@ use core::str::FromStr;
 use clearway::http::Client;
 use http::Uri;
 
-/// The port of URLs that name none.
-const HTTPS: u16 = 443;
-
 /// Which servers are meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Pattern {
@@ -45,7 +42,9 @@ impl Pattern {
 /// is about it counts.
 pub(super) fn direct(client: &Client, url: &Uri, resolve: &[Resolve], connect_to: &[ConnectTo]) {
     let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
-    let port = url.port_u16().unwrap_or(HTTPS);
+    let Some(port) = clearway::http::port(url) else {
+        return;
+    };
     let other = connect_to
         .iter()
         .find(|option| option.what.is_about(host, port));

@@ -11,8 +11,9 @@ use serde_json::json;
 
 use super::args::Diagnose;
 use super::order::{Ordered, TooLate};
-use super::{report, stdout};
+use super::report;
 use crate::failure::{Failure, Kind};
+use crate::output;
 
 /// What a file holds.
 struct Diagnosis {
@@ -46,7 +47,7 @@ struct Looked {
 pub(super) fn command(args: &Diagnose) -> Result<(), Failure> {
     let found = read(&args.file)?;
     warn(&found);
-    stdout::print(|out| write(args, &found, out))?;
+    output::print(|out| write(args, &found, out))?;
     let (Some(file), Some(shown)) = (&args.report, &found.shown) else {
         return Ok(());
     };

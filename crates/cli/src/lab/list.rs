@@ -8,15 +8,16 @@ use clearway_lab::scenario::{Bar, Case, Scenario, ScenarioError, Size, catalogue
 use serde_json::json;
 
 use super::args::{List, Show};
-use super::{choose, stdout};
+use super::choose;
 use crate::failure::{Failure, Kind};
+use crate::output;
 
 /// Prints every scenario.
 ///
 /// # Errors
 /// If stdout cannot be written to.
 pub(super) fn list(args: &List) -> Result<(), Failure> {
-    stdout::print(|out| write_list(args, out))
+    output::print(|out| write_list(args, out))
 }
 
 fn write_list(args: &List, out: &mut impl Write) -> io::Result<()> {
@@ -73,7 +74,7 @@ pub(super) fn show(args: &Show) -> Result<(), Failure> {
     let cases: Vec<Vec<Case>> = known
         .map(|controller| scenario.cases(Size::Full, controller).map_err(wrong))
         .collect::<Result<_, _>>()?;
-    stdout::print(|out| explain(&scenario, &cases.concat(), out))
+    output::print(|out| explain(&scenario, &cases.concat(), out))
 }
 
 fn explain(scenario: &Scenario, cases: &[Case], out: &mut impl Write) -> io::Result<()> {

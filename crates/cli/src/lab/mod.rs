@@ -10,7 +10,6 @@ mod order;
 mod report;
 mod run;
 mod specimen;
-mod stdout;
 mod sweep;
 mod table;
 mod verdict;

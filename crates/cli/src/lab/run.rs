@@ -9,8 +9,9 @@ use super::args::{Extent, Run};
 use super::choose::Planned;
 use super::verdict::verdict;
 use super::watch::Watches;
-use super::{choose, specimen, stdout, table};
+use super::{choose, specimen, table};
 use crate::failure::Failure;
+use crate::output;
 
 /// Runs scenarios and judges them.
 ///
@@ -88,7 +89,7 @@ pub(super) fn execute(
 }
 
 fn print_row(row: &Row) -> Result<(), Failure> {
-    stdout::print(|out| {
+    output::print(|out| {
         serde_json::to_writer(&mut *out, row)?;
         writeln!(out)
     })

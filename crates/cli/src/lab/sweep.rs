@@ -8,10 +8,11 @@ use clearway_lab::sweep;
 use super::args::Sweep;
 use super::choose::{self, Chosen};
 use super::run::{execute, say_speed};
+use super::table;
 use super::verdict::{command_line, option, tell};
 use super::watch::Watches;
-use super::{stdout, table};
 use crate::failure::{Failure, Kind};
+use crate::output;
 
 /// Runs of a sweep at most: all their lines are one table.
 const MOST_RUNS: usize = 10_000;
@@ -35,7 +36,7 @@ pub(super) fn command(args: &Sweep) -> Result<(), Failure> {
     let wrong = |message: String| Failure::new(Kind::Arguments, message);
     let scenario = sweep.scenario().map_err(|error| wrong(error.to_string()))?;
     if args.print {
-        return stdout::print(|out| write!(out, "{}", sweep.text()));
+        return output::print(|out| write!(out, "{}", sweep.text()));
     }
     let chosen = Chosen {
         origin: scenario.name.clone(),

@@ -5,8 +5,8 @@ use std::io::Write as _;
 use clearway_lab::measure::metric;
 use clearway_lab::run::Group;
 
-use super::stdout;
 use crate::failure::Failure;
+use crate::output;
 
 /// Columns beside the names: metric and heading.
 const COLUMNS: &[(&str, &str)] = &[
@@ -79,7 +79,7 @@ pub(super) fn print_rows(rows: &[Vec<String>]) -> Result<(), Failure> {
             (column, width.max().unwrap_or(0))
         })
         .collect();
-    stdout::print(|out| {
+    output::print(|out| {
         for row in rows {
             let cells = used.iter().map(|&(column, width)| {
                 let text = cell(row, column);

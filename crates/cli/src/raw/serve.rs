@@ -1,7 +1,7 @@
 //! `clearway raw serve` from start to end.
 
 use core::time::Duration;
-use std::io::{self, Write as _};
+use std::io::Write as _;
 
 use clearway::{BuildError, Connection, ConnectionError, Endpoint, ServerConfig, TransportConfig};
 use tokio::signal::unix::{SignalKind, signal};
@@ -14,7 +14,7 @@ use super::report::{Closed, Listening, Served};
 use super::{ALPN, answer};
 use crate::failure::{Failure, Kind};
 use crate::identity;
-use crate::output::print_json;
+use crate::output::{print, print_json};
 
 /// How long connections may take to hear that the server goes away.
 const GOODBYE: Duration = Duration::from_secs(1);
@@ -116,10 +116,7 @@ fn announce(server: &Endpoint, json: bool) -> Result<(), Failure> {
     if json {
         return print_json(&Listening::on(address));
     }
-    let mut stdout = io::stdout().lock();
-    writeln!(stdout, "listening on {address}")
-        .and_then(|()| stdout.flush())
-        .map_err(|error| Failure::caused(Kind::Other, "cannot write to stdout", &error))
+    print(|out| writeln!(out, "listening on {address}"))
 }
 
 /// Answers a connection's requests until it ends, then reports it.

@@ -3,7 +3,7 @@
 use core::future::pending;
 use core::net::SocketAddr;
 use core::time::Duration;
-use std::io::{self, Write as _};
+use std::io;
 use std::time::Instant;
 
 use clearway_links::Span;
@@ -12,6 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::report::Report;
 use super::{Args, Config, Relay, RelayStats};
 use crate::failure::{Failure, Kind};
+use crate::output::print_json;
 
 /// Runs a relay until its time is over or a signal comes.
 ///
@@ -92,13 +93,11 @@ fn conclude(
     duration: Duration,
     stats: &RelayStats,
     json: bool,
-) -> io::Result<()> {
+) -> Result<(), Failure> {
     let report = Report::new(config, listen, duration, stats);
     say!("{}", report.text().trim_end());
     if json {
-        let mut stdout = io::stdout().lock();
-        serde_json::to_writer(&mut stdout, &report)?;
-        writeln!(stdout)?;
+        print_json(&report)?;
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ use super::certificate::Certificate;
 use super::root::Root;
 use super::site::Site;
 use crate::failure::{Failure, Kind};
-use crate::output::print_json;
+use crate::output::{print, print_json};
 
 /// Where clients connect to unless told.
 const PORT: u16 = 4433;
@@ -153,8 +153,5 @@ fn announce(server: &Server, json: bool) -> Result<(), Failure> {
         let event = "listening";
         return print_json(&Listening { event, address });
     }
-    let mut stdout = io::stdout().lock();
-    writeln!(stdout, "listening on {address}")
-        .and_then(|()| stdout.flush())
-        .map_err(|error| Failure::stdout(&error))
+    print(|out| writeln!(out, "listening on {address}"))
 }

@@ -32,6 +32,15 @@ fn broken(from: &str, to: &str) -> String {
     parse(&GOOD.replacen(from, to, 1)).unwrap_err().to_string()
 }
 
+/// Each change of [`GOOD`], from and to, is a mistake with its place and these words.
+fn each_is_said(changes: &[(&str, &str, &str)]) {
+    for (from, to, said) in changes {
+        let error = broken(from, to);
+        assert!(error.starts_with("mine.toml:"), "{to}: {error}");
+        assert!(error.contains(said), "{to}: {error}");
+    }
+}
+
 #[test]
 fn a_good_scenario_compiles() {
     let scenario = parse(GOOD).unwrap();
@@ -111,10 +120,7 @@ fn mistakes_say_where_and_what_would_be_right() {
         ("[[flows]]", "[flows]", "flows is no list of tables"),
         ("name = \"mine\"", "name = ", "mine.toml:2:8: "),
     ];
-    for (from, to, said) in cases {
-        let error = broken(from, to);
-        assert!(error.contains(said), "{to}: {error}");
-    }
+    each_is_said(&cases);
 }
 
 #[test]
@@ -221,10 +227,7 @@ fn what_would_panic_or_never_end_is_a_mistake_of_the_file() {
             "mine.toml:3:9: \"9223372036854775807\" is too many; write a whole number from 1 to 1000000",
         ),
     ];
-    for (from, to, said) in cases {
-        let error = broken(from, to);
-        assert!(error.contains(said), "{to}: {error}");
-    }
+    each_is_said(&cases);
 }
 
 #[test]
@@ -278,11 +281,7 @@ fn what_says_nothing_is_a_mistake() {
             "4:10: the warm-up of \"10s\" leaves nothing to measure; write less than the duration, 10s",
         ),
     ];
-    for (from, to, said) in cases {
-        let error = broken(from, to);
-        assert!(error.starts_with("mine.toml:"), "{to}: {error}");
-        assert!(error.contains(said), "{to}: {error}");
-    }
+    each_is_said(&cases);
 }
 
 #[test]
@@ -331,11 +330,7 @@ fn values_that_say_nothing_are_mistakes() {
             "20:9: no point of the grid has \"x\" in its name",
         ),
     ];
-    for (from, to, said) in cases {
-        let error = broken(from, to);
-        assert!(error.starts_with("mine.toml:"), "{to}: {error}");
-        assert!(error.contains(said), "{to}: {error}");
-    }
+    each_is_said(&cases);
     let lossy = GOOD.replace("queue=1bdp", "queue=1bdp gilbert=1%:20% burst=3");
     assert!(parse(&lossy).is_ok(), "bursts of a burst model");
     let point = GOOD.replace("queue=1bdp", "queue=1bdp loss=0% burst=3");
