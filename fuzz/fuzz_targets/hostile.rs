@@ -12,7 +12,7 @@ use clearway_quic::connection::Forgery;
 use clearway_quic::wire::PacketKind;
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../crates/quic/tests/common/mod.rs"]
+#[path = "../../crates/quic/tests/it/common/mod.rs"]
 mod common;
 use common::{Setup, World, path};
 

@@ -1,0 +1,289 @@
+//! Requests as early data: taken, refused, too early, under settings that changed.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::common::{IDENTITY, LOOPBACK};
+use axum::Router;
+use axum::extract::Request;
+use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use clearway::http::{ArrivedEarly, Client, Code, EarlyData, Error, Incoming, Server};
+use clearway::{
+    ClientConfig, Connection, Identity, ServerConfig, ServerCrypto, ServerSessions, TransportConfig,
+};
+use http::{Method, StatusCode};
+use http_body_util::Full;
+
+fn identity() -> Identity {
+    let (chain, key) = (IDENTITY.certificate_pem(), IDENTITY.key_pem());
+    Identity::from_pem(chain.as_bytes(), key.as_bytes()).unwrap()
+}
+
+/// A server that takes early data on tickets of `sessions`.
+fn server(sessions: &Arc<ServerSessions>, http: clearway::http::Config) -> Server {
+    let crypto = ServerCrypto::new(identity())
+        .sessions(sessions.clone())
+        .early_data(true);
+    let config = ServerConfig::with_crypto(crypto);
+    let builder = Server::builder(LOOPBACK, config).http(http);
+    builder.build().unwrap()
+}
+
+fn serve(server: &Server, router: Router) {
+    let server = server.clone();
+    tokio::spawn(async move { server.serve(router).await });
+}
+
+/// Answers whether the request came early.
+fn telling() -> Router {
+    Router::new().fallback(async |request: Request| {
+        let early = request.extensions().get::<ArrivedEarly>().is_some();
+        if early { "early" } else { "late" }
+    })
+}
+
+/// A server that does so.
+fn told() -> Server {
+    let server = server(&Arc::default(), clearway::http::Config::default());
+    serve(&server, telling());
+    server
+}
+
+fn config() -> ClientConfig {
+    ClientConfig::with_roots(IDENTITY.certificate_pem()).unwrap()
+}
+
+/// A client without connections that finds the server at once.
+fn client(config: &ClientConfig, server: &Server) -> Client {
+    let client = Client::bind(LOOPBACK, config.clone()).unwrap();
+    let address = server.local_addr();
+    client.resolve("localhost", address.port(), [address]);
+    client
+}
+
+fn url(server: &Server) -> String {
+    format!("https://localhost:{}/", server.local_addr().port())
+}
+
+/// Has `config` remember the server.
+async fn meet(config: &ClientConfig, server: &Server) {
+    let client = client(config, server);
+    let mut response = client.get(&url(server)).await.unwrap();
+    response.body_mut().bytes(100).await.unwrap();
+    client
+        .remembered(&url(server).parse().unwrap())
+        .await
+        .unwrap();
+    client.close().await;
+}
+
+fn request(method: Method, server: &Server, body: &'static [u8]) -> http::Request<Full<Bytes>> {
+    let request = http::Request::builder().method(method).uri(url(server));
+    request.body(Full::from(body)).unwrap()
+}
+
+fn connection(response: &http::Response<Incoming>) -> Connection {
+    let connection = response.extensions().get::<Connection>();
+    connection.unwrap().clone()
+}
+
+async fn text(mut response: http::Response<Incoming>) -> String {
+    response.body_mut().text(100).await.unwrap()
+}
+
+#[tokio::test]
+async fn requests_go_ahead_of_the_handshake() {
+    let server = told();
+    let config = config();
+    meet(&config, &server).await;
+    let client = client(&config, &server);
+    let url = url(&server);
+    // All of a burst share the connection that is being made.
+    let (first, second) = tokio::join!(client.get(&url), client.get(&url));
+    let (first, second) = (first.unwrap(), second.unwrap());
+    let connection = connection(&first);
+    connection.handshaken().await.unwrap();
+    assert_eq!(connection.zero_rtt_accepted(), Some(true));
+    assert!(connection.resumed());
+    assert_eq!(text(first).await, "early");
+    assert_eq!(text(second).await, "early");
+    // The connection is kept, and on it nothing is early any more.
+    let third = client.get(&url).await.unwrap();
+    assert_eq!(self::connection(&third).id(), connection.id());
+    assert_eq!(text(third).await, "late");
+}
+
+/// A server that was started again knows no ticket: it is asked again, once.
+#[tokio::test]
+async fn what_is_refused_is_sent_again() {
+    let config = config();
+    let old = told();
+    meet(&config, &old).await;
+    let new = told();
+    let client = client(&config, &new);
+    let response = client.get(&url(&new)).await.unwrap();
+    assert_eq!(connection(&response).zero_rtt_accepted(), Some(false));
+    assert_eq!(text(response).await, "late");
+    assert_eq!(new.endpoint().counters()[0].endpoint.accepted, 1);
+}
+
+#[tokio::test]
+async fn early_is_what_is_safe_or_what_the_caller_says() {
+    let server = told();
+    let config = config();
+    meet(&config, &server).await;
+    for (method, body, choice, expected) in [
+        (Method::GET, &b""[..], None, "early"),
+        (Method::GET, b"", Some(EarlyData::Avoid), "late"),
+        (Method::GET, b"body", None, "late"),
+        (Method::POST, b"", None, "late"),
+        (Method::DELETE, b"", None, "late"),
+        (Method::DELETE, b"", Some(EarlyData::Allow), "early"),
+        (Method::POST, b"body", Some(EarlyData::Allow), "early"),
+    ] {
+        let client = client(&config, &server);
+        let what = format!("{method} {body:?} {choice:?}");
+        let mut request = request(method, &server, body);
+        if let Some(choice) = choice {
+            request.extensions_mut().insert(choice);
+        }
+        let response = client.request(request).await.unwrap();
+        assert!(connection(&response).resumed(), "{what}");
+        assert_eq!(text(response).await, expected, "{what}");
+        let url = url(&server).parse().unwrap();
+        client.remembered(&url).await.unwrap();
+        client.close().await;
+    }
+    let never = client(&config.early_data(false), &server);
+    let response = never.get(&url(&server)).await.unwrap();
+    assert!(connection(&response).resumed());
+    assert_eq!(text(response).await, "late");
+}
+
+/// An unsafe request does not ride along on a connection that is being made for a
+/// safe one.
+#[tokio::test]
+async fn an_unsafe_request_waits_beside_an_early_one() {
+    let server = told();
+    let config = config();
+    meet(&config, &server).await;
+    let client = client(&config, &server);
+    let url = url(&server);
+    let post = request(Method::POST, &server, b"");
+    let (get, post) = tokio::join!(client.get(&url), client.request(post));
+    let (get, post) = (get.unwrap(), post.unwrap());
+    assert_eq!(connection(&get).id(), connection(&post).id());
+    assert_eq!(
+        (text(get).await, text(post).await),
+        ("early".into(), "late".into())
+    );
+}
+
+/// RFC 8470 §5.2.
+#[tokio::test]
+async fn too_early_is_tried_again_after_the_handshake() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    let cautious = Router::new().fallback(async move |request: Request| -> Response {
+        count.fetch_add(1, Ordering::Relaxed);
+        match request.extensions().get::<ArrivedEarly>() {
+            Some(ArrivedEarly { .. }) => StatusCode::TOO_EARLY.into_response(),
+            None => "in time".into_response(),
+        }
+    });
+    let server = server(&Arc::default(), clearway::http::Config::default());
+    serve(&server, cautious);
+    let config = config();
+    meet(&config, &server).await;
+    assert_eq!(asked.swap(0, Ordering::Relaxed), 1);
+    let again = client(&config, &server);
+    let response = again.get(&url(&server)).await.unwrap();
+    assert_eq!(response.status(), StatusCode::OK);
+    assert_eq!(connection(&response).zero_rtt_accepted(), Some(true));
+    assert_eq!(text(response).await, "in time");
+    assert_eq!(asked.load(Ordering::Relaxed), 2);
+    again
+        .remembered(&url(&server).parse().unwrap())
+        .await
+        .unwrap();
+    again.close().await;
+
+    // A body is gone once it was sent: then the caller is told.
+    let client = client(&config, &server);
+    let mut post = request(Method::POST, &server, b"body");
+    post.extensions_mut().insert(EarlyData::Allow);
+    let response = client.request(post).await.unwrap();
+    assert_eq!(response.status(), StatusCode::TOO_EARLY);
+}
+
+/// A server that takes early data may not offer less than it did (RFC 9114
+/// §7.2.4.2); that it did is not held against it twice.
+#[tokio::test]
+async fn settings_that_were_reduced_end_the_connection() {
+    let sessions = Arc::default();
+    let generous = server(&sessions, clearway::http::Config::default());
+    serve(&generous, telling());
+    let config = config();
+    meet(&config, &generous).await;
+
+    let mut mean = clearway::http::Config::default();
+    mean.limits.max_field_section -= 1;
+    let mean = server(&sessions, mean);
+    // No answer could overtake the settings.
+    let silent = Router::new().fallback(async |request: Request| {
+        if request.extensions().get::<ArrivedEarly>().is_some() {
+            std::future::pending::<()>().await;
+        }
+        "late"
+    });
+    serve(&mean, silent);
+    let client = client(&config, &mean);
+    let error = client.get(&url(&mean)).await.unwrap_err();
+    assert!(
+        matches!(&error, Error::Protocol(error) if error.code == Code::SETTINGS_ERROR),
+        "{error}"
+    );
+    let response = client.get(&url(&mean)).await.unwrap();
+    assert!(!connection(&response).resumed());
+    assert_eq!(text(response).await, "late");
+}
+
+/// The address that was tried first is dead: the early request goes where the
+/// connection comes about.
+#[tokio::test]
+async fn early_requests_follow_the_address_that_answers() {
+    let server = told();
+    let config = config();
+    meet(&config, &server).await;
+    let client = client(&config, &server);
+    let silent = UdpSocket::bind(LOOPBACK).unwrap();
+    let addresses = [silent.local_addr().unwrap(), server.local_addr()];
+    client.resolve("localhost", server.local_addr().port(), addresses);
+    let response = client.get(&url(&server)).await.unwrap();
+    let connection = connection(&response);
+    assert_eq!(connection.remote_address(), server.local_addr());
+    assert_eq!(text(response).await, "late");
+    let mut datagram = [0; 2000];
+    let (first, _) = silent.recv_from(&mut datagram).unwrap();
+    assert!(first >= 1200, "early data was sent there before");
+}
+
+/// Nobody answers at all: the failure is that of connecting.
+#[tokio::test]
+async fn early_requests_to_nobody_fail_like_others() {
+    let server = told();
+    let config = config();
+    meet(&config, &server).await;
+    let mut impatient = TransportConfig::default();
+    impatient.idle_timeout = Duration::from_millis(200);
+    let client = client(&config.transport(impatient), &server);
+    let port = server.local_addr().port();
+    let closed = UdpSocket::bind(LOOPBACK).unwrap().local_addr().unwrap();
+    client.resolve("localhost", port, [closed]);
+    let error = client.get(&url(&server)).await.unwrap_err();
+    assert!(matches!(error, Error::Connect { .. }), "{error}");
+}

@@ -1,0 +1,13 @@
+//! The library over sockets on loopback.
+
+mod common;
+
+mod closing;
+mod datagrams;
+mod early;
+mod http;
+mod interim;
+mod living;
+mod qlog;
+mod serving;
+mod streams;

@@ -1,0 +1,14 @@
+//! `clearway get` as a user runs it.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod answer;
+mod command;
+mod failure;
+mod moody;
+mod names;
+mod origin;
+mod output;
+mod resume;
+mod route;
+mod secrets;
+mod upload;

@@ -1,0 +1,11 @@
+//! The built `clearway` command, as a person runs it.
+
+mod common;
+mod web;
+
+mod demo;
+mod get;
+mod lab;
+mod raw;
+mod relay;
+mod serve;

@@ -1,0 +1,14 @@
+//! `clearway serve` as clients see it.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod certificate;
+mod client;
+mod early;
+mod ending;
+mod listing;
+mod place;
+mod range;
+mod sender_report;
+mod shards;
+mod upload;
+mod validators;

@@ -1,0 +1,7 @@
+//! Requests and responses between two ends of ours.
+
+mod talk;
+
+mod bodies;
+mod endings;
+mod extensions;

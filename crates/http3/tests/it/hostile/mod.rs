@@ -1,0 +1,9 @@
+//! A peer that breaks HTTP/3 on purpose, over a transport that keeps its rules:
+//! it writes what it likes on its streams, and we look at what it hears.
+
+mod forger;
+
+mod connection_errors;
+mod floods;
+mod messages;
+mod tolerance;

@@ -1,0 +1,6 @@
+//! The lab as a library.
+
+mod script;
+mod smoke;
+#[cfg(feature = "specimens")]
+mod specimens;

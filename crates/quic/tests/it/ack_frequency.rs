@@ -1,0 +1,59 @@
+//! How often the peer is asked to acknowledge, seen by what comes back
+//! (draft-ietf-quic-ack-frequency).
+
+use std::time::Duration;
+
+use crate::common::{Setup, World, download, path};
+use clearway_links::{LinkConfig, Path};
+
+fn link(spec: &str) -> LinkConfig {
+    spec.parse().expect("a link")
+}
+
+/// Ack-eliciting packets per packet that came back, over a download.
+fn data_per_ack(mut world: World, total: usize) -> f64 {
+    world.handshake();
+    let now = world.now;
+    let before = world.server.connection().stats(now).counters;
+    assert!(download(&mut world, total, Duration::from_secs(60)));
+    let now = world.now;
+    let after = world.server.connection().stats(now).counters;
+    let sent = after.packets_sent - before.packets_sent;
+    let back = after.packets_received - before.packets_received;
+    sent as f64 / back as f64
+}
+
+/// A hundredth of the downlink carries the ACK of every second packet no more.
+/// Asked for fewer, the ACKs stop being the bottleneck.
+#[test]
+fn acks_that_fill_a_narrow_way_back_become_rarer() {
+    for controller in ["bbr", "cubic", "newreno"] {
+        let mut setup = Setup::new();
+        setup.server.controller = controller.parse().expect("a controller");
+        let up = link("rate=100k delay=1ms queue=20");
+        let down = link("rate=10M delay=1ms queue=70");
+        let mut world = World::new(setup, Path::new(up, down, 1), 1);
+        world.handshake();
+        let began = world.now;
+        assert!(download(&mut world, 4_000_000, Duration::from_secs(60)));
+        let took = world.now - began;
+        // 3.4 s at the link's rate, and BBR begins slowly.
+        assert!(took < Duration::from_millis(4500), "{controller}: {took:?}");
+    }
+}
+
+/// Without a queue a small window is acknowledged often, so that it can grow.
+#[test]
+fn a_small_window_without_a_queue_is_acknowledged_often() {
+    let world = World::new(Setup::new(), path("rate=20M delay=10ms queue=15", 1), 1);
+    let often = data_per_ack(world, 4_000_000);
+    assert!((1.5..2.6).contains(&often), "{often} packets per ACK");
+}
+
+/// A large window is not: 32 ACKs tell as much of it.
+#[test]
+fn a_large_window_is_acknowledged_in_parts() {
+    let world = World::new(Setup::new(), path("rate=500M delay=20ms queue=2000", 1), 1);
+    let rarely = data_per_ack(world, 40_000_000);
+    assert!(rarely > 8.0, "{rarely} packets per ACK");
+}

@@ -1,0 +1,250 @@
+//! Who the client is, and what a server says to strangers: Retry, tokens,
+//! amplification, Version Negotiation, stateless reset.
+
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::common::{Setup, World, path};
+use clearway_links::{Direction, Packet};
+use clearway_quic::connection::ConnectionError;
+
+const CLEAN: &str = "rate=100M delay=5ms queue=250";
+
+fn close_and_drain(world: &mut World) {
+    let now = world.now;
+    world.client.connection().close(now, 0, b"");
+    world.run_for(Duration::from_secs(2));
+}
+
+#[test]
+fn retry_validates_and_the_handshake_completes() {
+    let mut setup = Setup::new();
+    setup.always_retry = true;
+    let mut world = World::new(setup, path(CLEAN, 1), 1);
+    world.handshake();
+    let counters = world.server.endpoint.counters();
+    assert_eq!((counters.retries, counters.accepted), (1, 1));
+}
+
+#[test]
+fn a_new_token_token_saves_the_retry_next_time() {
+    let mut setup = Setup::new();
+    setup.always_retry = true;
+    let mut world = World::new(setup, path(CLEAN, 1), 2);
+    world.handshake();
+    close_and_drain(&mut world);
+    let (first, before) = (world.now, world.server.endpoint.counters().retries);
+    world.handshake();
+    let after = world.server.endpoint.counters().retries;
+    assert_eq!(after, before, "validated by token");
+    assert!((world.now - first).as_millis() < 40, "no round trip more");
+}
+
+#[test]
+fn a_token_stolen_by_another_address_proves_nothing() {
+    let mut setup = Setup::new();
+    setup.always_retry = true;
+    let mut world = World::new(setup, path(CLEAN, 1), 3);
+    world.handshake();
+    close_and_drain(&mut world);
+    world.client.address = "10.9.9.9:5000".parse().expect("an address");
+    let before = world.server.endpoint.counters().retries;
+    world.handshake();
+    assert!(world.server.endpoint.counters().retries > before);
+}
+
+#[test]
+fn tokens_survive_a_restart_with_one_key() {
+    let mut setup = Setup::new();
+    setup.always_retry = true;
+    let mut world = World::new(setup, path(CLEAN, 1), 4);
+    world.handshake();
+    close_and_drain(&mut world);
+    world.restart_server(99);
+    world.handshake();
+    assert_eq!(world.server.endpoint.counters().retries, 0);
+}
+
+/// Nine certificates of a kilobyte each do not fit three times 1,200 bytes.
+fn long_chain() -> Setup {
+    let certificate = |names: usize| {
+        let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).expect("a key");
+        let names: Vec<_> = (0..names).map(|n| format!("name-{n}.example")).collect();
+        let names = std::iter::once("localhost".into()).chain(names);
+        let cert = rcgen::CertificateParams::new(names.collect::<Vec<String>>())
+            .expect("parameters")
+            .self_signed(&key)
+            .expect("a certificate");
+        (cert.pem(), key.serialize_pem())
+    };
+    let (leaf, key) = certificate(50);
+    let rest: String = (0..8).map(|_| certificate(50).0).collect();
+    Setup::with_identity(&leaf, &format!("{leaf}{rest}"), &key)
+}
+
+#[test]
+fn a_nine_certificate_chain_gets_through() {
+    for seed in 0..20 {
+        let link = path("rate=10M delay=15ms queue=25 loss=30%", seed);
+        let mut world = World::new(long_chain(), link, seed);
+        world.connect();
+        let done = world.run_until(Duration::from_secs(120), |world| {
+            world.client.connection().is_confirmed()
+        });
+        assert!(done, "seed {seed}: {:?}", world.client.connection().error());
+    }
+}
+
+/// The client falls silent after a part or all of its ClientHello: whatever the server's
+/// timers do for two minutes, it sends no more than three times what it got.
+#[test]
+fn a_server_never_sends_more_than_three_times_what_it_received() {
+    for heard in 1..3 {
+        let mut world = World::new(long_chain(), path(CLEAN, 1), 5);
+        let sums = Rc::new(Cell::new((0, 0, 0)));
+        let seen = sums.clone();
+        world.filter = Some(Box::new(move |direction, packet: &mut Packet| {
+            let (n, up, down) = seen.get();
+            match direction {
+                // Handshake packets would prove the address.
+                Direction::Up if n < heard && packet.data[0] & 0x30 == 0 => {
+                    seen.set((n + 1, up + packet.data.len(), down));
+                    true
+                }
+                Direction::Up => false,
+                Direction::Down => {
+                    seen.set((n, up, down + packet.data.len()));
+                    true
+                }
+            }
+        }));
+        world.connect();
+        world.run_for(Duration::from_secs(25));
+        if world.server.first().is_some_and(|c| c.is_confirmed()) {
+            panic!("the filter let the handshake through");
+        }
+        let (_, up, down) = sums.get();
+        assert!(heard == 1 || down > up, "it answers: {up} {down}");
+        assert!(down <= 3 * up, "{down} bytes for {up}");
+    }
+}
+
+#[test]
+fn version_negotiation_answers_a_probe_without_connection_ids() {
+    let mut world = World::new(Setup::new(), path(CLEAN, 1), 6);
+    let answer = Rc::new(std::cell::RefCell::new(Vec::new()));
+    let seen = answer.clone();
+    world.filter = Some(Box::new(move |direction, packet: &mut Packet| {
+        if direction == Direction::Down {
+            seen.borrow_mut().extend_from_slice(&packet.data);
+        }
+        true
+    }));
+    let mut probe = vec![0; 1207];
+    probe[0] = 0xc0;
+    probe[1..5].copy_from_slice(&0x1a2a_3a4a_u32.to_be_bytes());
+    let from: SocketAddr = "10.0.0.1:5000".parse().expect("an address");
+    let to = world.server.address;
+    world.deliver(Direction::Up, Packet::new(from, to, probe));
+    let answer = answer.borrow();
+    assert_eq!(answer[0] & 0x80, 0x80);
+    assert_eq!(
+        answer[1..7],
+        [0; 6],
+        "version 0 and two empty connection IDs"
+    );
+    assert!(answer[7..].chunks(4).any(|v| v == 1u32.to_be_bytes()));
+    assert_eq!(world.server.endpoint.counters().negotiations, 1);
+}
+
+#[test]
+fn a_client_whose_version_is_not_offered_gives_up() {
+    let mut world = World::new(Setup::new(), path(CLEAN, 1), 7);
+    world.filter = Some(Box::new(|direction, packet: &mut Packet| {
+        match direction {
+            // The server sees a version it does not know …
+            Direction::Up => packet.data[1..5].copy_from_slice(&[0x6b, 0x33, 0x43, 0xcf]),
+            // … and offers, on its way altered, only others.
+            Direction::Down => {
+                let at = packet.data.len() - 4;
+                packet.data.truncate(at);
+                for chunk in packet.data[23..].chunks_mut(4) {
+                    chunk.copy_from_slice(&[0x6b, 0x33, 0x43, 0xcf][..chunk.len()]);
+                }
+            }
+        }
+        true
+    }));
+    world.connect();
+    world.run_for(Duration::from_secs(1));
+    let error = world.client.connection().error();
+    assert_eq!(error, Some(&ConnectionError::VersionMismatch));
+    assert!(world.server.connections.is_empty());
+}
+
+#[test]
+fn version_negotiation_that_lists_our_version_is_ignored() {
+    let mut world = World::new(Setup::new(), path(CLEAN, 1), 8);
+    let mut first = true;
+    world.filter = Some(Box::new(move |direction, packet: &mut Packet| {
+        if direction == Direction::Up && std::mem::take(&mut first) {
+            packet.data[1..5].copy_from_slice(&[0x6b, 0x33, 0x43, 0xcf]);
+        }
+        true
+    }));
+    world.handshake();
+    assert_eq!(world.server.endpoint.counters().negotiations, 1);
+}
+
+#[test]
+fn a_server_that_lost_its_state_resets() {
+    let mut world = World::new(Setup::new(), path(CLEAN, 1), 9);
+    world.handshake();
+    world.run_for(Duration::from_secs(1));
+    world.restart_server(100);
+    world.client.connection().ping();
+    world.run_for(Duration::from_secs(1));
+    let error = world.client.connection().error();
+    assert_eq!(error, Some(&ConnectionError::StatelessReset));
+    assert_eq!(world.server.endpoint.counters().resets, 1);
+}
+
+/// The reset's token belongs to whichever connection ID the client uses now,
+/// not only to that of the handshake.
+#[test]
+fn a_reset_is_known_by_the_token_of_every_connection_id() {
+    let mut world = World::new(Setup::new(), path(CLEAN, 1), 10);
+    world.handshake();
+    world.server.connection().rotate_connection_ids();
+    world.run_for(Duration::from_secs(1));
+    world.restart_server(101);
+    world.client.connection().ping();
+    world.run_for(Duration::from_secs(1));
+    let error = world.client.connection().error();
+    assert_eq!(error, Some(&ConnectionError::StatelessReset));
+}
+
+#[test]
+fn a_repeated_initial_finds_its_connection() {
+    let mut world = World::new(Setup::new(), path(CLEAN, 1), 11);
+    let mut first = None;
+    let copy = Rc::new(std::cell::RefCell::new(None));
+    let kept = copy.clone();
+    world.filter = Some(Box::new(move |direction, packet: &mut Packet| {
+        if direction == Direction::Up && first.is_none() {
+            first = Some(());
+            *kept.borrow_mut() = Some(packet.clone());
+        }
+        true
+    }));
+    world.connect();
+    world.run_for(Duration::from_millis(7));
+    let again = copy.borrow_mut().take().expect("an Initial");
+    world.deliver(Direction::Up, again);
+    world.run_for(Duration::from_secs(1));
+    assert!(world.client.connection().is_confirmed());
+    assert_eq!(world.server.connections.len(), 1);
+    assert_eq!(world.server.endpoint.counters().accepted, 1);
+}

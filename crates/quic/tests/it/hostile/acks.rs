@@ -1,0 +1,253 @@
+//! Acknowledgements of what was never received (RFC 9000 §13.1, §21.4).
+
+use std::time::Duration;
+
+use clearway_links::Direction;
+use clearway_quic::Role;
+use clearway_quic::connection::{Event, Forgery};
+use clearway_quic::error::Code;
+use clearway_quic::stream::{Directionality, StreamId};
+use clearway_quic::wire::PacketKind;
+use clearway_quic::wire::frame::kind;
+
+use crate::common::path;
+use crate::hostile::duel::{Duel, Numbers, fields, raw};
+
+/// Largest, delay 0, no more ranges, `first` numbers before the largest.
+fn ack(largest: u64, first: u64) -> Vec<u8> {
+    fields(&[kind::ACK, largest, 0, 0, first])
+}
+
+/// Acknowledges these numbers, ascending and no two of them neighbours, each as
+/// a range of its own.
+fn ack_each(numbers: &[u64]) -> Vec<u8> {
+    let (largest, rest) = numbers.split_last().expect("at least one");
+    raw(|w| {
+        for value in [kind::ACK, *largest, 0, rest.len() as u64, 0] {
+            w.varint(value);
+        }
+        let mut above = *largest;
+        for &number in rest.iter().rev() {
+            w.varint(above - number - 2);
+            w.varint(0);
+            above = number;
+        }
+    })
+}
+
+#[test]
+fn acknowledging_a_packet_never_sent() {
+    for hostile in [Role::Client, Role::Server] {
+        let mut duel = Duel::new(hostile);
+        duel.say(&ack(1_000_000, 0));
+        duel.closed_with(
+            Code::PROTOCOL_VIOLATION,
+            kind::ACK,
+            "ACK of packet 1000000, which was not sent yet",
+        );
+    }
+}
+
+#[test]
+fn acknowledging_a_packet_never_sent_in_the_handshake() {
+    let mut duel = Duel::begun(Role::Client, |_| {});
+    duel.world.run_for(Duration::from_millis(6));
+    duel.strike(&Forgery::new(PacketKind::Initial, &ack(77, 0)));
+    duel.closed_with(
+        Code::PROTOCOL_VIOLATION,
+        kind::ACK,
+        "ACK of packet 77, which was not sent yet",
+    );
+}
+
+/// A peer that acknowledges everything, to make the sender go faster than the
+/// path bears, meets a number that was left out on purpose.
+#[test]
+fn optimistic_acknowledgement_meets_a_skipped_number() {
+    let mut duel = Duel::new(Role::Client);
+    let numbers = Numbers::default();
+    duel.victim().set_observer(Box::new(numbers.clone()));
+    let id = duel
+        .victim()
+        .open(Directionality::Bidirectional)
+        .expect("credit");
+    let skipped = |numbers: &Numbers| {
+        let sent = numbers.sent();
+        sent.windows(2)
+            .find(|pair| pair[1] > pair[0] + 1)
+            .map(|pair| pair[0] + 1)
+    };
+    for _ in 0..1000 {
+        let _ = duel.victim().write(id, &[0; 4096]);
+        duel.world.run_for(Duration::from_millis(10));
+        let mut sink = [0; 8192];
+        while let Ok(Some(n)) = duel.hostile().read(id, &mut sink)
+            && n > 0
+        {}
+        if skipped(&numbers).is_some() {
+            break;
+        }
+    }
+    let skipped = skipped(&numbers).expect("a number is left out now and then");
+    duel.say(&ack(skipped, 0));
+    duel.closed_with(
+        Code::PROTOCOL_VIOLATION,
+        kind::ACK,
+        &format!("ACK of packet {skipped}, which was deliberately not sent"),
+    );
+}
+
+#[test]
+fn ranges_below_zero() {
+    let mut duel = Duel::new(Role::Client);
+    duel.say(&ack(1, 5));
+    duel.closed_with(
+        Code::FRAME_ENCODING_ERROR,
+        kind::ACK,
+        "ACK range below packet number zero",
+    );
+}
+
+/// The most ranges a datagram holds, again and again, cost no memory and no
+/// connection: each names only numbers that may have been sent.
+#[test]
+fn thousands_of_ranges() {
+    let mut duel = Duel::new(Role::Client);
+    let payload = raw(|w| {
+        // Ranges of one number with gaps of one: 0, 2, 4 … would be sent numbers
+        // only if that many were; the first that is not ends it.
+        for value in [kind::ACK, 4000, 0, 1500, 0] {
+            w.varint(value);
+        }
+        (0..1500).for_each(|_| {
+            w.varint(0);
+            w.varint(0);
+        });
+    });
+    duel.say(&payload);
+    duel.closed_with(
+        Code::PROTOCOL_VIOLATION,
+        kind::ACK,
+        "ACK of packet 4000, which was not sent yet",
+    );
+}
+
+/// Lets the victim send until `done`, the hostile end reading all of it.
+fn bulk(duel: &mut Duel, id: StreamId, mut done: impl FnMut(&mut Duel) -> bool) {
+    for _ in 0..1000 {
+        while let Ok(1..) = duel.victim().write(id, &[0; 65_536]) {}
+        duel.world.run_for(Duration::from_millis(10));
+        while let Ok(Some(chunk)) = duel.hostile().read_chunk(id, usize::MAX)
+            && !chunk.is_empty()
+        {}
+        if done(duel) {
+            return;
+        }
+    }
+    panic!("it never came to that");
+}
+
+/// Thousands of ranges over numbers that were really sent: with a window of
+/// thousands of packets in flight, every second one is acknowledged, over and
+/// over. Each ACK is legal. What is known of the stream then lies in thousands
+/// of pieces, in the ledger and in the send buffer; all of it is bounded by the
+/// window, and it goes when the transfer goes on.
+#[test]
+fn every_second_of_thousands() {
+    let mut duel = Duel::new(Role::Client);
+    duel.world.path = path("rate=1G delay=50ms queue=64MB", 1);
+    duel.bound(40 << 20);
+    let numbers = Numbers::default();
+    duel.victim().set_observer(Box::new(numbers.clone()));
+    let id = duel
+        .victim()
+        .open(Directionality::Bidirectional)
+        .expect("credit");
+    bulk(&mut duel, id, |duel| {
+        let now = duel.world.now;
+        duel.victim().stats(now).window > 8 << 20
+    });
+    numbers.take_eliciting();
+    let start = duel.world.now;
+    bulk(&mut duel, id, |duel| {
+        duel.world.now > start + Duration::from_millis(100)
+    });
+    let before = duel.victim().memory_by_part();
+    // From here on the hostile end hears and says nothing but what is forged.
+    duel.world.filter = Some(Box::new(|direction, _| direction == Direction::Down));
+    duel.world.run_for(Duration::from_millis(99));
+    let sent = numbers.take_eliciting();
+    let ledger = duel.victim().memory_by_part().ledger / sent.len();
+    assert!((64..512).contains(&ledger), "{ledger} bytes a packet sent");
+    let every_second: Vec<u64> = sent.iter().copied().step_by(2).collect();
+    assert!(every_second.len() > 2000, "{} ranges", every_second.len());
+    for _ in 0..100 {
+        duel.say(&ack_each(&every_second));
+        assert_eq!(duel.victim().error(), None);
+    }
+    // Some sixteen bytes a range in the send buffer, no more.
+    let after = duel.victim().memory_by_part();
+    assert!(after.streams < 2 * before.streams, "{before:?} {after:?}");
+    // It heals: what was left out is declared lost and sent again.
+    duel.world.filter = None;
+    bulk(&mut duel, id, |duel| {
+        let now = duel.world.now;
+        duel.victim().stats(now).in_flight > 0
+            && duel.victim().memory_by_part().streams < before.streams
+    });
+    duel.world.run_for(Duration::from_secs(5));
+    assert_eq!(duel.victim().error(), None);
+}
+
+/// ACKs of the victim's own ACKs never come, only of what lies between: one
+/// retained packet must not pin the record of its neighbours.
+#[test]
+fn acknowledging_all_but_acknowledgements() {
+    let mut duel = Duel::new(Role::Client);
+    let numbers = Numbers::default();
+    let id = duel
+        .victim()
+        .open(Directionality::Bidirectional)
+        .expect("credit");
+    duel.victim().set_observer(Box::new(numbers.clone()));
+    duel.world.filter = Some(Box::new(|direction, _| direction == Direction::Down));
+    let limit = |kind: u64| fields(&[kind, id.as_u64(), 1 << 40]);
+    duel.say(&fields(&[kind::MAX_DATA, 1 << 40]));
+    duel.say(&limit(kind::MAX_STREAM_DATA));
+    for _ in 0..400 {
+        for _ in 0..70 {
+            let _ = duel.victim().write(id, &[0; 1000]);
+            duel.world.run_for(Duration::from_micros(100));
+        }
+        // Two packets that ask for an ACK while nothing else is to be sent.
+        duel.world.run_for(Duration::from_millis(20));
+        let ping = [kind::PING as u8; 1];
+        duel.say(&ping);
+        duel.say(&ping);
+        duel.world.flush();
+        for number in numbers.take_eliciting() {
+            duel.say(&ack(number, 0));
+        }
+        assert_eq!(duel.victim().error(), None);
+    }
+    let ledger = duel.victim().memory_by_part().ledger;
+    assert!(ledger < 256 << 10, "{ledger} bytes of ledger");
+    duel.world.filter = None;
+}
+
+/// Gap-makers: every second number never arrives, so that the victim's list of
+/// what it received would grow without end.
+#[test]
+fn gap_makers() {
+    let mut duel = Duel::new(Role::Client);
+    for _ in 0..20_000 {
+        duel.strike(&Forgery {
+            skip: 1,
+            ..Forgery::new(PacketKind::OneRtt, &[0x01])
+        });
+    }
+    duel.world.run_for(Duration::from_secs(1));
+    duel.still_serves();
+    let closed = |events: &Vec<Event>| events.iter().any(|e| matches!(e, Event::Closed(_)));
+    assert!(!duel.world.server.events.values().any(closed));
+}

@@ -1,0 +1,182 @@
+//! Abuse of connection IDs (RFC 9000 §5.1, §19.15, §19.16).
+
+use std::time::Duration;
+
+use clearway_links::Direction;
+use clearway_quic::Role;
+use clearway_quic::cid::{ConnectionId, ResetToken};
+use clearway_quic::error::Code;
+use clearway_quic::wire::Frame;
+use clearway_quic::wire::frame::kind;
+
+use crate::hostile::duel::{Duel, Numbers, bytes, fields, raw};
+
+fn new_cid(sequence: u64, retire_prior_to: u64) -> Vec<u8> {
+    let mut cid = [0xee; 8];
+    cid[..8].copy_from_slice(&(sequence + 1).to_be_bytes());
+    let mut token = [0xdd; 16];
+    token[..8].copy_from_slice(&sequence.to_be_bytes());
+    bytes(&Frame::NewConnectionId {
+        sequence,
+        retire_prior_to,
+        cid: ConnectionId::new(&cid).expect("eight bytes"),
+        reset_token: ResetToken(token),
+    })
+}
+
+/// The first sequence number that the hostile end has not used by itself.
+const FREE: u64 = 8;
+
+#[test]
+fn more_connection_ids_than_the_limit() {
+    let mut duel = Duel::new(Role::Client);
+    for sequence in FREE..FREE + 20 {
+        duel.say(&new_cid(sequence, 0));
+        if duel.victim().error().is_some() {
+            break;
+        }
+    }
+    duel.closed_with(
+        Code::CONNECTION_ID_LIMIT_ERROR,
+        kind::NEW_CONNECTION_ID,
+        "more connection IDs than active_connection_id_limit",
+    );
+}
+
+/// Each frame retires all before it, so that the limit is never exceeded, but
+/// RETIRE_CONNECTION_ID frames pile up: the hostile end acknowledges none.
+#[test]
+fn retire_prior_to_as_a_treadmill() {
+    let mut duel = Duel::new(Role::Client);
+    let mut said = 0;
+    for sequence in FREE..FREE + 10_000 {
+        duel.say(&new_cid(sequence, sequence));
+        said += 1;
+        if duel.victim().error().is_some() {
+            break;
+        }
+    }
+    duel.hear_unrouted();
+    assert!(said < 200, "{said} frames before the victim had enough");
+    duel.closed_with(
+        Code::CONNECTION_ID_LIMIT_ERROR,
+        kind::NEW_CONNECTION_ID,
+        "more connection IDs to retire than are kept track of",
+    );
+}
+
+#[test]
+fn numbers_that_jump() {
+    let mut duel = Duel::new(Role::Client);
+    for i in 0..200 {
+        let sequence = FREE + i * 1000;
+        duel.say(&new_cid(sequence, sequence));
+        if duel.victim().error().is_some() {
+            break;
+        }
+    }
+    duel.hear_unrouted();
+    duel.closed_with(
+        Code::CONNECTION_ID_LIMIT_ERROR,
+        kind::NEW_CONNECTION_ID,
+        "more connection IDs to retire than are kept track of",
+    );
+}
+
+#[test]
+fn retire_prior_to_above_the_number() {
+    let mut duel = Duel::new(Role::Client);
+    duel.say(&new_cid(FREE, FREE + 1));
+    duel.closed_with(
+        Code::FRAME_ENCODING_ERROR,
+        kind::NEW_CONNECTION_ID,
+        "Retire Prior To above the sequence number",
+    );
+}
+
+#[test]
+fn one_number_for_two_connection_ids() {
+    let mut duel = Duel::new(Role::Client);
+    let retire_all = FREE;
+    duel.say(&new_cid(FREE, retire_all));
+    let mut other = new_cid(FREE, retire_all);
+    let last = other.len() - 1;
+    other[last] ^= 1;
+    duel.say(&other);
+    duel.hear_unrouted();
+    duel.closed_with(
+        Code::PROTOCOL_VIOLATION,
+        kind::NEW_CONNECTION_ID,
+        "two connection IDs or tokens with one sequence number",
+    );
+}
+
+#[test]
+fn a_connection_id_of_no_or_too_many_bytes() {
+    for len in [0, 21] {
+        let mut duel = Duel::new(Role::Client);
+        let frame = raw(|w| {
+            for value in [kind::NEW_CONNECTION_ID, FREE, 0] {
+                w.varint(value);
+            }
+            w.u8(len);
+            w.zeros(usize::from(len) + 16);
+        });
+        duel.say(&frame);
+        duel.closed_with(
+            Code::FRAME_ENCODING_ERROR,
+            kind::NEW_CONNECTION_ID,
+            "connection ID not of 1 to 20 bytes",
+        );
+    }
+}
+
+#[test]
+fn retiring_what_was_never_issued() {
+    let mut duel = Duel::new(Role::Client);
+    duel.say(&fields(&[kind::RETIRE_CONNECTION_ID, 1000]));
+    duel.closed_with(
+        Code::PROTOCOL_VIOLATION,
+        kind::RETIRE_CONNECTION_ID,
+        "retires a connection ID that was never issued",
+    );
+}
+
+#[test]
+fn retiring_the_connection_id_in_use() {
+    let mut duel = Duel::new(Role::Client);
+    duel.say(&fields(&[kind::RETIRE_CONNECTION_ID, 0]));
+    duel.closed_with(
+        Code::PROTOCOL_VIOLATION,
+        kind::RETIRE_CONNECTION_ID,
+        "retires the connection ID that its own packet uses",
+    );
+}
+
+/// Each connection ID is retired as soon as it comes: the victim has to issue
+/// others without end, but never holds more than before, routes included.
+#[test]
+fn retiring_each_as_it_comes() {
+    let mut duel = Duel::new(Role::Client);
+    // The hostile end must not hear of them, or it would count them itself; it
+    // acknowledges all the same.
+    let numbers = Numbers::default();
+    duel.victim().set_observer(Box::new(numbers.clone()));
+    duel.world.filter = Some(Box::new(|direction, _| direction == Direction::Up));
+    let routes = |duel: &mut Duel| duel.world.server.endpoint.memory();
+    let before = routes(&mut duel);
+    for sequence in 1..5_000 {
+        duel.say(&fields(&[kind::RETIRE_CONNECTION_ID, sequence]));
+        // The replacement leaves; only then may it be retired.
+        duel.world.run_for(Duration::from_millis(1));
+        for number in numbers.take_eliciting() {
+            duel.say(&fields(&[kind::ACK, number, 0, 0, 0]));
+        }
+        assert_eq!(duel.victim().error(), None, "at {sequence}");
+    }
+    let after = routes(&mut duel);
+    assert!(
+        after <= 2 * before,
+        "{before} bytes of routes, then {after}"
+    );
+}

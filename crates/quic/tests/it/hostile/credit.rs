@@ -1,0 +1,193 @@
+//! Credit: more data, more streams, another end than agreed (RFC 9000 §4).
+
+use clearway_quic::Role;
+use clearway_quic::connection::Config;
+use clearway_quic::error::Code;
+use clearway_quic::stream::{Directionality, StreamId};
+use clearway_quic::wire::Frame;
+use clearway_quic::wire::frame::kind;
+
+use crate::hostile::duel::{Duel, bytes, client_bidi, fields};
+
+fn stream(id: StreamId, offset: u64, fin: bool, data: &[u8]) -> Vec<u8> {
+    bytes(&Frame::Stream {
+        id,
+        offset,
+        fin,
+        data,
+    })
+}
+
+#[test]
+fn more_than_the_stream_window() {
+    let mut duel = Duel::new(Role::Client);
+    let window = Config::default().streams.stream_window;
+    duel.say(&stream(client_bidi(0), window - 1, false, b"x"));
+    assert_eq!(duel.victim().error(), None, "the last byte allowed");
+    duel.say(&stream(client_bidi(0), window, false, b"x"));
+    duel.closed_with(
+        Code::FLOW_CONTROL_ERROR,
+        kind::STREAM,
+        "more stream data than MAX_STREAM_DATA",
+    );
+}
+
+#[test]
+fn more_than_the_connection_window_over_many_streams() {
+    let mut duel = Duel::new(Role::Client);
+    let streams = Config::default().streams;
+    let each = streams.stream_window;
+    for i in 0..streams.connection_window / each {
+        duel.say(&stream(client_bidi(i), each - 1, false, b"x"));
+        assert_eq!(duel.victim().error(), None);
+    }
+    duel.say(&stream(client_bidi(50), 0, false, b"x"));
+    duel.closed_with(
+        Code::FLOW_CONTROL_ERROR,
+        kind::STREAM,
+        "more data than MAX_DATA",
+    );
+}
+
+#[test]
+fn reset_with_a_final_size_beyond_the_credit() {
+    let mut duel = Duel::new(Role::Client);
+    let window = Config::default().streams.stream_window;
+    duel.say(&fields(&[kind::RESET_STREAM, 0, 1, window + 1]));
+    duel.closed_with(
+        Code::FLOW_CONTROL_ERROR,
+        kind::RESET_STREAM,
+        "more stream data than MAX_STREAM_DATA",
+    );
+}
+
+#[test]
+fn more_streams_than_granted() {
+    for (directionality, allowed) in [
+        (Directionality::Bidirectional, 100),
+        (Directionality::Unidirectional, 100),
+    ] {
+        let mut duel = Duel::new(Role::Client);
+        let id = |index| StreamId::new(Role::Client, directionality, index);
+        duel.say(&stream(id(allowed - 1), 0, false, b"x"));
+        assert_eq!(duel.victim().error(), None);
+        duel.say(&stream(id(allowed), 0, false, b"x"));
+        duel.closed_with(
+            Code::STREAM_LIMIT_ERROR,
+            kind::STREAM,
+            "more streams than MAX_STREAMS",
+        );
+    }
+}
+
+#[test]
+fn data_past_the_final_size() {
+    let mut duel = Duel::new(Role::Client);
+    duel.say(&stream(client_bidi(0), 0, true, b"all"));
+    duel.say(&stream(client_bidi(0), 3, false, b"more"));
+    duel.closed_with(
+        Code::FINAL_SIZE_ERROR,
+        kind::STREAM,
+        "stream data past the final size",
+    );
+}
+
+#[test]
+fn a_final_size_that_changes() {
+    let mut duel = Duel::new(Role::Client);
+    duel.say(&stream(client_bidi(0), 10, true, b""));
+    duel.say(&fields(&[kind::RESET_STREAM, 0, 1, 9]));
+    duel.closed_with(
+        Code::FINAL_SIZE_ERROR,
+        kind::RESET_STREAM,
+        "the final size changed",
+    );
+
+    let mut duel = Duel::new(Role::Client);
+    duel.say(&stream(client_bidi(0), 0, false, b"0123456789"));
+    duel.say(&stream(client_bidi(0), 0, true, b"01234"));
+    duel.closed_with(
+        Code::FINAL_SIZE_ERROR,
+        kind::STREAM | kind::STREAM_FIN,
+        "final size below data received",
+    );
+}
+
+#[test]
+fn stream_counts_beyond_2_to_the_60() {
+    for (kind, frame) in [
+        (kind::MAX_STREAMS_BIDI, kind::MAX_STREAMS_BIDI),
+        (kind::MAX_STREAMS_UNI, kind::MAX_STREAMS_UNI),
+        (kind::STREAMS_BLOCKED_BIDI, kind::STREAMS_BLOCKED_BIDI),
+        (kind::STREAMS_BLOCKED_UNI, kind::STREAMS_BLOCKED_UNI),
+    ] {
+        let mut duel = Duel::new(Role::Client);
+        duel.say(&fields(&[kind, 1 << 60]));
+        assert_eq!(duel.victim().error(), None, "2^60 itself is allowed");
+        duel.say(&fields(&[kind, (1 << 60) + 1]));
+        duel.closed_with(Code::FRAME_ENCODING_ERROR, frame, "stream count above 2^60");
+    }
+}
+
+#[test]
+fn frames_for_our_stream_that_we_never_opened() {
+    let ours = |index| StreamId::new(Role::Server, Directionality::Bidirectional, index);
+    for (payload, frame) in [
+        (stream(ours(0), 0, false, b"x"), kind::STREAM),
+        (
+            fields(&[kind::RESET_STREAM, ours(0).as_u64(), 1, 0]),
+            kind::RESET_STREAM,
+        ),
+        (
+            fields(&[kind::STOP_SENDING, ours(0).as_u64(), 1]),
+            kind::STOP_SENDING,
+        ),
+        (
+            fields(&[kind::MAX_STREAM_DATA, ours(0).as_u64(), 9]),
+            kind::MAX_STREAM_DATA,
+        ),
+        (
+            fields(&[kind::STREAM_DATA_BLOCKED, ours(0).as_u64(), 9]),
+            kind::STREAM_DATA_BLOCKED,
+        ),
+    ] {
+        let mut duel = Duel::new(Role::Client);
+        duel.say(&payload);
+        duel.closed_with(
+            Code::STREAM_STATE_ERROR,
+            frame,
+            "a frame for a stream of ours that was never opened",
+        );
+    }
+}
+
+#[test]
+fn frames_about_the_half_a_stream_does_not_have() {
+    let theirs = StreamId::new(Role::Client, Directionality::Unidirectional, 0).as_u64();
+    for (payload, frame) in [
+        (fields(&[kind::STOP_SENDING, theirs, 1]), kind::STOP_SENDING),
+        (
+            fields(&[kind::MAX_STREAM_DATA, theirs, 9]),
+            kind::MAX_STREAM_DATA,
+        ),
+    ] {
+        let mut duel = Duel::new(Role::Client);
+        duel.say(&payload);
+        duel.closed_with(
+            Code::STREAM_STATE_ERROR,
+            frame,
+            "credit or stop for a stream only the peer sends on",
+        );
+    }
+    let mut duel = Duel::new(Role::Client);
+    let ours = duel
+        .victim()
+        .open(Directionality::Unidirectional)
+        .expect("credit");
+    duel.say(&stream(ours, 0, false, b"x"));
+    duel.closed_with(
+        Code::STREAM_STATE_ERROR,
+        kind::STREAM,
+        "data on a stream that only we send on",
+    );
+}

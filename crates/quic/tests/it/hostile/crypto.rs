@@ -1,0 +1,117 @@
+//! CRYPTO frames, which no flow control bounds (RFC 9000 §7.5).
+
+use std::time::Duration;
+
+use clearway_quic::Role;
+use clearway_quic::connection::Forgery;
+use clearway_quic::error::Code;
+use clearway_quic::wire::frame::kind;
+use clearway_quic::wire::{Frame, PacketKind};
+
+use crate::hostile::duel::{Duel, IDLE_MEMORY, bytes};
+
+/// Twice what is buffered beyond the read position.
+const BUFFERED: usize = 128 << 10;
+
+fn during_the_handshake() -> Duel {
+    let mut duel = Duel::begun(Role::Client, |_| {});
+    duel.world.run_for(Duration::from_millis(11));
+    assert!(duel.victim().is_handshaking());
+    duel
+}
+
+#[test]
+fn far_ahead_of_what_was_read() {
+    let mut duel = during_the_handshake();
+    let frame = bytes(&Frame::Crypto {
+        offset: 1 << 20,
+        data: b"x",
+    });
+    duel.strike(&Forgery::new(PacketKind::Handshake, &frame));
+    duel.closed_with(
+        Code::CRYPTO_BUFFER_EXCEEDED,
+        kind::CRYPTO,
+        "CRYPTO data more than 64 KiB ahead of what TLS has read",
+    );
+}
+
+/// Up to a thousand pieces, by offset and data, until the victim has had enough.
+fn flood(piece: impl Fn(u64) -> (u64, &'static [u8]), reason: &str) {
+    let mut duel = during_the_handshake();
+    duel.bound(BUFFERED + IDLE_MEMORY);
+    for i in 0..1000 {
+        let (offset, data) = piece(i);
+        let frame = bytes(&Frame::Crypto { offset, data });
+        duel.strike(&Forgery::new(PacketKind::Handshake, &frame));
+        if duel.victim().error().is_some() {
+            break;
+        }
+    }
+    duel.closed_with(Code::CRYPTO_BUFFER_EXCEEDED, kind::CRYPTO, reason);
+}
+
+#[test]
+fn a_flood_of_pieces_with_gaps() {
+    flood(
+        |i| (2 * i + 1, b"x"),
+        "CRYPTO data in more than 256 separate pieces",
+    );
+}
+
+#[test]
+fn a_flood_that_overlaps_itself() {
+    flood(
+        |i| (i + 1, &[0; 1100]),
+        "overlapping CRYPTO data beyond 128 KiB",
+    );
+}
+
+#[test]
+fn tls_garbage_is_a_tls_alert() {
+    let mut duel = during_the_handshake();
+    let frame = bytes(&Frame::Crypto {
+        offset: 0,
+        data: &[0xff; 64],
+    });
+    duel.strike(&Forgery::new(PacketKind::Handshake, &frame));
+    duel.closed_with(
+        Code::crypto(50),
+        kind::CRYPTO,
+        "received corrupt message of type HandshakePayloadTooLarge",
+    );
+}
+
+/// A server wants nothing of TLS after the handshake; KeyUpdate in particular
+/// is forbidden (RFC 9001 §6).
+#[test]
+fn a_tls_key_update() {
+    let mut duel = Duel::new(Role::Client);
+    let key_update = [24, 0, 0, 1, 0];
+    duel.say(&bytes(&Frame::Crypto {
+        offset: 0,
+        data: &key_update,
+    }));
+    duel.closed_with(
+        Code::crypto(10),
+        kind::CRYPTO,
+        "TLS message after the handshake",
+    );
+
+    let mut duel = Duel::new(Role::Server);
+    let sent = 64 << 10;
+    // Wherever the server's tickets end, this is no ticket.
+    for offset in 0..sent {
+        duel.say(&bytes(&Frame::Crypto {
+            offset,
+            data: &key_update,
+        }));
+        if duel.victim().error().is_some() {
+            break;
+        }
+    }
+    duel.closed_with(
+        Code::crypto(10),
+        kind::CRYPTO,
+        "TLS message HelloRequest where [NewSessionTicket] was due",
+    );
+}

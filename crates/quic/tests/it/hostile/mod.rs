@@ -1,0 +1,20 @@
+//! A peer that holds genuine keys and breaks the protocol: what it hears, and
+//! what it can cost its victim.
+//!
+//! Each test names one abuse. The hostile end is a connection of ours that
+//! forges packets (feature `testing`); what it hears is the CONNECTION_CLOSE it
+//! receives: the code, the frame it names, the words.
+
+mod duel;
+
+mod acks;
+mod addresses;
+mod cids;
+mod closing;
+mod credit;
+mod crypto;
+mod floods;
+mod frame_types;
+mod keys;
+mod overload;
+mod tokens;

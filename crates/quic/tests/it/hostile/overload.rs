@@ -1,0 +1,194 @@
+//! More handshakes than the server wants (RFC 9000 §8.1.2, §21.5).
+
+use std::time::Duration;
+
+use clearway_links::{Direction, Packet};
+use clearway_quic::Role;
+use clearway_quic::connection::ConnectionError;
+use clearway_quic::endpoint::Handle;
+use clearway_quic::error::Code;
+use clearway_quic::stream::Directionality;
+
+use crate::common::{Setup, World};
+use crate::hostile::duel::{LINK, first_flight, weighed};
+
+fn setup(retry_above: usize, refuse_above: usize) -> Setup {
+    let mut setup = Setup::new();
+    setup.limits.retry_above = retry_above;
+    setup.limits.refuse_above = refuse_above;
+    setup
+}
+
+/// First datagrams of clients that never go on, each from an address of its own.
+fn flood(world: &mut World, count: usize) {
+    let held = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let sink = held.clone();
+    world.filter = Some(Box::new(move |direction, packet| {
+        if direction == Direction::Up {
+            sink.lock().expect("one thread").push(packet.data.clone());
+        }
+        false
+    }));
+    for i in 0..count {
+        let handle = world.connect();
+        world.flush();
+        let mut client = world.client.connections.remove(&handle).expect("just made");
+        client.close(world.now, 0, b"");
+        let from = ([10, 1, (i >> 8) as u8, i as u8], 5000).into();
+        let to = world.server.address;
+        let first = core::mem::take(&mut *held.lock().expect("one thread")).swap_remove(0);
+        world.deliver(Direction::Up, Packet::new(from, to, first));
+    }
+    world.filter = None;
+}
+
+/// The established connection moves data.
+fn progresses(world: &mut World, client: Handle, server: Handle) {
+    let connection = world.client.connections.get_mut(&client).expect("kept");
+    let id = connection
+        .open(Directionality::Bidirectional)
+        .expect("credit");
+    connection.write(id, b"alive").expect("writes");
+    let arrived = world.run_until(Duration::from_secs(1), |world| {
+        let connection = world.server.connections.get_mut(&server).expect("kept");
+        matches!(connection.read(id, &mut [0; 8]), Ok(Some(5)))
+    });
+    assert!(arrived, "the live connection does not progress");
+}
+
+#[test]
+fn above_the_budget_retry_and_above_the_hard_limit_refusal() {
+    let mut world = weighed(setup(20, 30), LINK, Role::Server);
+    world.handshake();
+    let live = |map: &std::collections::BTreeMap<Handle, _>| *map.keys().next().expect("one");
+    let client = live(&world.client.connections);
+    let server = *world.server.connections.keys().next().expect("one");
+
+    flood(&mut world, 100);
+    assert_eq!(world.server.endpoint.handshakes(), 20);
+    let counters = world.server.endpoint.counters();
+    assert_eq!(counters.accepted, 21, "the live one and the budget");
+    assert_eq!(counters.retries, 80, "everybody else is asked for a token");
+    progresses(&mut world, client, server);
+
+    // An honest newcomer answers the Retry and gets in.
+    let handle = world.connect();
+    let done = world.run_until(Duration::from_secs(5), |world| {
+        world.client.connections[&handle].is_confirmed()
+    });
+    assert!(done, "a client that proves its address is served");
+}
+
+#[test]
+fn above_the_hard_limit_refusal() {
+    let mut world = weighed(setup(1000, 30), LINK, Role::Server);
+    world.handshake();
+    let client = *world.client.connections.keys().next().expect("one");
+    let server = *world.server.connections.keys().next().expect("one");
+
+    flood(&mut world, 100);
+    assert_eq!(world.server.endpoint.handshakes(), 30);
+    assert_eq!(world.server.endpoint.counters().refused, 70);
+    progresses(&mut world, client, server);
+
+    let handle = world.connect();
+    world.run_for(Duration::from_millis(100));
+    match world.client.connections[&handle].error() {
+        Some(ConnectionError::PeerTransport(error)) => {
+            assert_eq!(error.code, Code::CONNECTION_REFUSED);
+            assert_eq!(error.reason, "too many handshakes");
+        }
+        other => panic!("{other:?}"),
+    }
+
+    // Those that never went on time out, and the room they took is free again.
+    world.run_for(Duration::from_secs(120));
+    assert_eq!(world.server.endpoint.handshakes(), 0);
+}
+
+/// The datagrams of one ClientHello, caught on their way.
+fn flight(world: &mut World) -> Vec<Packet> {
+    let caught = first_flight(world);
+    assert_eq!(
+        caught.len(),
+        2,
+        "a ClientHello with a post-quantum key share"
+    );
+    caught
+}
+
+/// Retries and refusals sent for the datagrams `order` of a ClientHello.
+fn answers(change: impl FnOnce(&mut Setup), order: &[usize]) -> u64 {
+    let mut setup = Setup::new();
+    change(&mut setup);
+    let mut world = weighed(setup, LINK, Role::Server);
+    let flight = flight(&mut world);
+    for &which in order {
+        world.deliver(Direction::Up, flight[which].clone());
+    }
+    let counters = world.server.endpoint.counters();
+    assert_eq!(counters.accepted, 0);
+    assert_eq!(
+        counters.continued as usize,
+        order.iter().filter(|&&i| i == 1).count()
+    );
+    counters.retries + counters.refused
+}
+
+/// An attempt is answered once, whichever of its datagrams comes first or again.
+#[test]
+fn one_answer_to_a_client_hello_in_two_datagrams() {
+    let retry = |setup: &mut Setup| setup.always_retry = true;
+    let refuse = |setup: &mut Setup| setup.limits.refuse_above = 0;
+    for order in [&[0, 1][..], &[1, 0], &[0, 1, 1, 1]] {
+        assert_eq!(answers(retry, order), 1, "{order:?}");
+        assert_eq!(answers(refuse, order), 1, "{order:?}");
+    }
+    // Lost on the way: the client repeats its flight, and is answered then.
+    assert_eq!(answers(retry, &[1]), 0);
+    assert_eq!(answers(retry, &[0, 1, 0, 1]), 2, "the answer was lost");
+}
+
+#[test]
+fn a_client_hello_whose_beginning_was_lost_is_asked_later() {
+    let mut setup = Setup::new();
+    setup.always_retry = true;
+    let mut world = weighed(setup, LINK, Role::Server);
+    let flight = flight(&mut world);
+    world.deliver(Direction::Up, flight[1].clone());
+    let done = world.run_until(Duration::from_secs(5), |world| {
+        world.client.connection().is_confirmed()
+    });
+    assert!(done, "the next flight brings the beginning");
+    assert_eq!(world.server.endpoint.counters().retries, 1);
+}
+
+/// The application's refusal is one too; what is remembered for it is bounded.
+#[test]
+fn one_refusal_by_the_application() {
+    let mut world = weighed(Setup::new(), LINK, Role::Server);
+    world.server.refusing = true;
+    let flight = flight(&mut world);
+    for packet in flight {
+        world.deliver(Direction::Up, packet);
+    }
+    assert_eq!(world.server.endpoint.counters().refused, 1);
+    world.run_for(Duration::from_millis(20));
+    match world.client.connection().error() {
+        Some(ConnectionError::PeerTransport(error)) => {
+            assert_eq!(error.code, Code::CONNECTION_REFUSED);
+            assert_eq!(error.reason, "refused by the application");
+        }
+        other => panic!("{other:?}"),
+    }
+    let before = world.server.memory();
+    world.client.connections.clear();
+    for i in 2..1000 {
+        world.connect();
+        world.run_for(Duration::from_millis(6));
+        world.client.connections.clear();
+        assert_eq!(world.server.endpoint.counters().refused, i);
+    }
+    let after = world.server.memory();
+    assert!(after <= before + 1024, "{before} bytes, then {after}");
+}

@@ -1,0 +1,70 @@
+//! When silence ends a connection (RFC 9000 §10.1).
+
+use std::time::Duration;
+
+use crate::common::{Setup, World, download, path};
+use clearway_quic::connection::ConnectionError;
+
+const AGREED: Duration = Duration::from_secs(1);
+
+/// Handshaken over a path whose PTO is longer than the agreed idle timeout.
+fn far_apart() -> World {
+    let mut setup = Setup::new();
+    setup.client.idle_timeout = AGREED;
+    setup.server.idle_timeout = Duration::from_secs(20);
+    let mut world = World::new(setup, path("rate=20M delay=400ms", 1), 1);
+    world.handshake();
+    world
+}
+
+/// How long the client lives once nothing reaches it any more.
+fn silence_until_the_end(world: &mut World) -> Duration {
+    world.filter = Some(Box::new(|_, _| false));
+    // What is on its way arrives, and is the last that does.
+    while world.path.next_event().is_some() {
+        world.step();
+    }
+    let cut = world.now;
+    let ended = world.run_until(Duration::from_secs(60), |world| {
+        world.client.connection().error().is_some()
+    });
+    assert!(ended, "alive after a minute of silence");
+    assert!(
+        matches!(
+            world.client.connection().error(),
+            Some(ConnectionError::IdleTimeout)
+        ),
+        "{:?}",
+        world.client.connection().error()
+    );
+    world.now - cut
+}
+
+/// A timeout shorter than three PTOs would leave no time for a probe.
+#[test]
+fn silence_is_called_one_after_three_ptos_at_the_earliest() {
+    let mut world = far_apart();
+    let now = world.now;
+    let rtt = world.client.connection().stats(now).min_rtt;
+    let rtt = rtt.expect("a handshake was seen");
+    assert!(rtt >= Duration::from_millis(800), "{rtt:?}");
+    let lived = silence_until_the_end(&mut world);
+    assert!(lived >= 3 * rtt, "{lived:?} at {rtt:?}");
+    assert!(lived < Duration::from_secs(20), "{lived:?}");
+}
+
+/// The wait for three PTOs is of one silence. On a better path the agreed
+/// timeout holds again.
+#[test]
+fn a_longer_wait_is_not_kept() {
+    let mut world = far_apart();
+    // Longer than agreed, shorter than three PTOs.
+    world.filter = Some(Box::new(|_, _| false));
+    world.run_for(Duration::from_secs(2));
+    assert!(world.client.connection().error().is_none());
+    world.filter = None;
+    world.path = path("rate=20M delay=5ms", 2);
+    assert!(download(&mut world, 1_000_000, Duration::from_secs(30)));
+    let lived = silence_until_the_end(&mut world);
+    assert!(lived <= AGREED + Duration::from_millis(200), "{lived:?}");
+}

@@ -1,0 +1,26 @@
+//! Two ends in virtual time: what each file tests is in `../README.md`.
+
+mod common;
+
+mod ack_frequency;
+mod address;
+mod bbr;
+mod credit;
+mod death_spiral;
+mod determinism;
+mod early_data;
+mod features;
+mod handshake_loss;
+mod hostile;
+mod idle;
+mod idle_timeout;
+mod l4s;
+mod migration;
+mod moving;
+mod operations;
+mod response;
+#[cfg(feature = "specimens")]
+mod specimens;
+mod streams;
+mod transfer;
+mod traps;

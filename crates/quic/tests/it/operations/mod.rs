@@ -1,0 +1,36 @@
+//! Random operations of two applications over a path that misbehaves: the
+//! ledger adds up and a timer waits whenever data does, after every step; in
+//! the end everything finished has arrived, byte for byte.
+//!
+//! `PROPTEST_CASES=3000 cargo test --release --test it operations::` runs more.
+
+mod model;
+mod ops;
+
+use model::Model;
+use ops::ops;
+use proptest::prelude::*;
+
+/// Sequences run without `PROPTEST_CASES`.
+const CASES: u32 = 1500;
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(CASES),
+        failure_persistence: None,
+        max_shrink_iters: 400,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn whatever_two_applications_and_the_network_do(seed in any::<u32>(), ops in ops()) {
+        let mut model = Model::new(u64::from(seed));
+        for op in &ops {
+            model.apply(op);
+            if model.is_closed() {
+                break;
+            }
+        }
+        model.conclude();
+    }
+}

@@ -1,0 +1,7 @@
+//! Traces of real connections: written, read and judged.
+
+#[path = "../../../quic/tests/it/common/mod.rs"]
+mod common;
+
+mod healthy;
+mod roundtrip;

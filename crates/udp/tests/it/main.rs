@@ -1,0 +1,5 @@
+//! Sockets on loopback.
+
+mod icmp;
+mod loopback;
+mod steering;
