@@ -142,4 +142,7 @@ pub use clearway_recovery::congestion::{Algorithm as CongestionController, SlowS
 pub use clearway_recovery::limit::Limit;
 /// A directory that gets a qlog file for each connection.
 pub use clearway_trace::qlog::QlogDir;
+/// Sockets below the endpoint, for whoever brings a [`DatagramSocket`](udp::DatagramSocket) of
+/// their own to [`EndpointBuilder::on_datagram_socket`].
+pub use clearway_udp as udp;
 pub use clearway_udp::Options as SocketOptions;

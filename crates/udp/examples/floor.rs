@@ -9,7 +9,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use clearway_udp::{Options, RecvBatch, Socket, Transmit};
+use clearway_udp::{Options, RecvBatch, RecvError, Socket, Transmit};
 
 /// UDP payload bytes, as an Ethernet path carries them.
 const DATAGRAM: usize = 1452;
@@ -101,8 +101,8 @@ fn receive(socket: &Socket, batch: &mut RecvBatch) -> io::Result<()> {
         match socket.recv(batch) {
             Ok(_) if batch.is_full() => {}
             Ok(_) => return Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-            Err(error) => return Err(error),
+            Err(RecvError::WouldBlock) => return Ok(()),
+            Err(error) => return Err(error.into()),
         }
     }
 }

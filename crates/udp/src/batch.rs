@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use crate::{Ecn, Socket};
+use crate::{DatagramSocket, Ecn};
 
 /// Most messages one receive call fills.
 pub const MAX_SLOTS: usize = 32;
@@ -48,7 +48,7 @@ impl Meta {
     };
 }
 
-/// Memory for [`Socket::recv`]: allocated once, filled by each call, its payloads open to
+/// Memory for [`crate::Socket::recv`]: allocated once, filled by each call, its payloads open to
 /// decryption in place until the next.
 #[derive(Debug)]
 pub struct RecvBatch {
@@ -80,7 +80,7 @@ impl RecvBatch {
     /// Slots as large as `socket` can fill: 64 KiB with GRO, a jumbo frame without. Untouched
     /// slots cost address space, not memory.
     #[must_use]
-    pub fn for_socket(socket: &Socket, slots: usize) -> Self {
+    pub fn for_socket(socket: &(impl DatagramSocket + ?Sized), slots: usize) -> Self {
         Self::new(
             slots,
             if socket.report().gro {
@@ -126,6 +126,36 @@ impl RecvBatch {
                 .chunks_mut(meta.stride.max(1))
                 .map(move |datagram| (meta, datagram))
         })
+    }
+
+    /// Adds a message, for a [`DatagramSocket`] that has its datagrams from elsewhere; whether
+    /// a slot was free. `meta.len` becomes the length of `contents`; what outgrows the slot is
+    /// cut, whole datagrams of `meta.stride` bytes staying.
+    pub fn push(&mut self, meta: Meta, contents: &[u8]) -> bool {
+        let slots = self.buffer.chunks_exact_mut(self.slot);
+        let Some((place, slot)) = self.metas.iter_mut().zip(slots).nth(self.filled) else {
+            return false;
+        };
+        let stride = if meta.stride == 0 {
+            contents.len().max(1)
+        } else {
+            meta.stride
+        };
+        let len = if contents.len() > slot.len() {
+            slot.len() - slot.len() % stride
+        } else {
+            contents.len()
+        };
+        if let (Some(to), Some(from)) = (slot.get_mut(..len), contents.get(..len)) {
+            to.copy_from_slice(from);
+        }
+        *place = Meta {
+            len,
+            stride,
+            ..meta
+        };
+        self.filled += 1;
+        true
     }
 
     /// Forgets the messages; the memory stays.

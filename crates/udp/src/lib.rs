@@ -33,9 +33,11 @@
 
 mod batch;
 mod counters;
+mod datagram_socket;
 mod ecn;
 mod icmp;
 mod options;
+mod receive;
 mod socket;
 pub mod steering;
 mod timer;
@@ -48,9 +50,11 @@ mod plain;
 
 pub use batch::{MAX_SLOTS, Meta, RecvBatch};
 pub use counters::Counters;
+pub use datagram_socket::DatagramSocket;
 pub use ecn::Ecn;
 pub use icmp::{IcmpError, IcmpKind, IcmpSource};
 pub use options::{Buffer, Options, Report};
+pub use receive::RecvError;
 pub use socket::Socket;
 pub use steering::{SteeringKey, bind_shards};
 pub use timer::Timer;

@@ -5,7 +5,9 @@ use std::net::{SocketAddr, UdpSocket};
 
 use crate::counters::Tally;
 use crate::options::size_buffers;
-use crate::{Counters, IcmpError, Meta, Options, RecvBatch, Report, SendError, Transmit};
+use crate::{
+    Counters, IcmpError, Meta, Options, RecvBatch, RecvError, Report, SendError, Transmit,
+};
 
 /// Errors of earlier sends that one receive call passes over before it reports back.
 const MAX_PENDING_ERRORS: usize = 64;
@@ -51,7 +53,7 @@ impl Backend {
         1
     }
 
-    pub(crate) fn recv(&self, batch: &mut RecvBatch) -> io::Result<usize> {
+    pub(crate) fn recv(&self, batch: &mut RecvBatch) -> Result<usize, RecvError> {
         let mut errors = 0;
         let mut filled = 0;
         let mut slots = batch.slots();
@@ -82,9 +84,9 @@ impl Backend {
                     }
                     SendError::Dropped(_) => break,
                     SendError::WouldBlock if filled > 0 => break,
-                    SendError::WouldBlock => return Err(io::ErrorKind::WouldBlock.into()),
-                    SendError::Io(_) if filled > 0 => break,
-                    SendError::Io(error) => return Err(error),
+                    SendError::WouldBlock => return Err(RecvError::WouldBlock),
+                    SendError::Broken(_) if filled > 0 => break,
+                    SendError::Broken(error) => return Err(RecvError::Broken(error)),
                 },
             }
         }
@@ -103,7 +105,7 @@ impl Backend {
                     SendError::WouldBlock => self.tally.send_blocked.add(1),
                     SendError::TooLarge => self.tally.send_too_large.add(1),
                     SendError::Dropped(_) => self.tally.send_drops.add(1),
-                    SendError::Io(_) => {}
+                    SendError::Broken(_) => {}
                 })?;
             self.tally.sent_datagrams.add(1);
             self.tally.sent_bytes.add(bytes as u64);
@@ -191,10 +193,7 @@ mod tests {
         let got: Vec<Vec<u8>> = batch.datagrams().map(|(_, d)| d.to_vec()).collect();
         let sent: Vec<Vec<u8>> = train.chunks(1200).map(<[u8]>::to_vec).collect();
         assert_eq!(got, sent);
-        assert_eq!(
-            b.recv(&mut batch).unwrap_err().kind(),
-            io::ErrorKind::WouldBlock
-        );
+        assert!(matches!(b.recv(&mut batch), Err(RecvError::WouldBlock)));
         assert_eq!(a.counters().sent_datagrams, 3);
         assert_eq!(b.counters().received_bytes, 3000);
     }

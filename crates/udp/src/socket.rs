@@ -4,7 +4,7 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 
 use crate::options::open;
-use crate::{Counters, IcmpError, Options, RecvBatch, Report, SendError, Transmit};
+use crate::{Counters, IcmpError, Options, RecvBatch, RecvError, Report, SendError, Transmit};
 
 #[cfg(target_os = "linux")]
 use crate::linux::Backend;
@@ -73,9 +73,8 @@ impl Socket {
     /// [`Socket::poll_errors`] and call again.
     ///
     /// # Errors
-    /// `WouldBlock` if nothing waits; anything else means the socket is broken. ICMP errors are
-    /// never returned here.
-    pub fn recv(&self, batch: &mut RecvBatch) -> io::Result<usize> {
+    /// See [`RecvError`]. ICMP errors are never returned here.
+    pub fn recv(&self, batch: &mut RecvBatch) -> Result<usize, RecvError> {
         batch.clear();
         self.backend.recv(batch)
     }
@@ -87,7 +86,7 @@ impl Socket {
     /// then on ([`Socket::gso_segments`] falls to 1, [`Counters::gso_refusals`] counts).
     ///
     /// # Errors
-    /// See [`SendError`]: only `Io` is about the socket rather than the train.
+    /// See [`SendError`]: only `Broken` is about the socket rather than the train.
     pub fn send(&self, transmit: &mut Transmit<'_>) -> Result<(), SendError> {
         self.backend.send(transmit)
     }

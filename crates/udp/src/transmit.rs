@@ -81,8 +81,8 @@ pub enum SendError {
     TooLarge,
     /// Thrown away locally; take what is left in the [`Transmit`] for lost and go on.
     Dropped(DropKind),
-    /// The socket itself is broken.
-    Io(io::Error),
+    /// The socket itself is broken: no later call will send.
+    Broken(io::Error),
 }
 
 impl fmt::Display for SendError {
@@ -101,7 +101,7 @@ impl fmt::Display for SendError {
             Self::Dropped(DropKind::NoSuchSource) => {
                 f.write_str("dropped: the source address is not this host's")
             }
-            Self::Io(error) => write!(f, "sending on the UDP socket: {error}"),
+            Self::Broken(error) => write!(f, "the UDP socket cannot send any more: {error}"),
         }
     }
 }
@@ -109,7 +109,7 @@ impl fmt::Display for SendError {
 impl std::error::Error for SendError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Io(error) => Some(error),
+            Self::Broken(error) => Some(error),
             Self::WouldBlock | Self::TooLarge | Self::Dropped(_) => None,
         }
     }
@@ -133,7 +133,7 @@ impl From<io::Error> for SendError {
             }
             Kind::PermissionDenied => Self::Dropped(DropKind::Forbidden),
             Kind::AddrNotAvailable => Self::Dropped(DropKind::NoSuchSource),
-            _ => Self::Io(error),
+            _ => Self::Broken(error),
         }
     }
 }

@@ -10,7 +10,7 @@ use clearway_quic::crypto::ResetKey;
 use clearway_quic::endpoint::{self as transport, EndpointConfig, GeneratorFactory};
 use clearway_quic::event::Observer;
 use clearway_quic::rng::Rng;
-use clearway_udp::{Options, Socket, SteeringKey, bind_shards};
+use clearway_udp::{DatagramSocket, Options, Socket, SteeringKey, bind_shards};
 
 use super::house::{House, ObserverFactory};
 use super::{Endpoint, Inner};
@@ -37,6 +37,7 @@ pub struct EndpointBuilder {
 enum Place {
     Address(SocketAddr),
     Socket(UdpSocket),
+    Custom(Arc<dyn DatagramSocket>),
 }
 
 impl EndpointBuilder {
@@ -48,6 +49,12 @@ impl EndpointBuilder {
     /// On a socket bound elsewhere (systemd, a test).
     pub fn on_socket(socket: UdpSocket) -> Self {
         Self::at(Place::Socket(socket))
+    }
+
+    /// On a socket of the caller's own making: one that counts, fails on purpose, or has its
+    /// datagrams from elsewhere. It is for one shard.
+    pub fn on_datagram_socket(socket: Arc<dyn DatagramSocket>) -> Self {
+        Self::at(Place::Custom(socket))
     }
 
     fn at(place: Place) -> Self {
@@ -247,18 +254,22 @@ fn bind(
     shards: usize,
     options: &Options,
     key: SteeringKey,
-) -> Result<Vec<Arc<Socket>>, BuildError> {
+) -> Result<Vec<Arc<dyn DatagramSocket>>, BuildError> {
     let sockets = match place {
+        Place::Custom(socket) if shards == 1 => return Ok(vec![socket]),
         Place::Address(address) => bind_shards(address, shards, options, key, CID_LEN)?,
         Place::Socket(socket) if shards == 1 => {
             socket.set_nonblocking(true)?;
             vec![Socket::from_std(socket, options)?]
         }
-        Place::Socket(_) => {
+        Place::Socket(_) | Place::Custom(_) => {
             return Err(BuildError::Shards("several shards need an address to bind"));
         }
     };
-    Ok(sockets.into_iter().map(Arc::new).collect())
+    Ok(sockets
+        .into_iter()
+        .map(|socket| Arc::new(socket) as Arc<dyn DatagramSocket>)
+        .collect())
 }
 
 /// A thread with a runtime for one shard; returns when its driver exists.

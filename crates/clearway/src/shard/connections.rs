@@ -8,15 +8,15 @@ use clearway_quic::connection::{ConnectionError, EndpointEvent, Received};
 use clearway_quic::endpoint::{Arrival, Endpoint, Handle, Incoming};
 use clearway_quic::error::{Code, TransportError};
 use clearway_quic::{Instant, Role};
-use clearway_udp::{Socket, SteeringKey, steering};
+use clearway_udp::{SteeringKey, steering};
 use rustc_hash::FxHashMap;
 use tokio::io::unix::AsyncFd;
 
-use super::Clock;
 use super::deadlines::{Deadlines, Place};
 use super::link::{CloseAll, Link, count};
 use super::outlet::{Outlet, Sent, answer};
 use super::strays::Stray;
+use super::{Clock, Watched};
 use crate::config::Admission;
 use crate::connection::{Counted, Shared, State, Wakes};
 use crate::endpoint::House;
@@ -52,7 +52,7 @@ pub(crate) struct Position {
 /// A shard without its receive buffers.
 pub(super) struct Connections {
     pub(super) link: Arc<Link>,
-    pub(super) socket: AsyncFd<Arc<Socket>>,
+    pub(super) socket: AsyncFd<Watched>,
     pub(super) outlet: Outlet,
     pub(super) deadlines: Deadlines,
     house: Arc<House>,
@@ -75,7 +75,7 @@ pub(super) struct Connections {
 impl Connections {
     pub(super) fn new(
         link: Arc<Link>,
-        socket: AsyncFd<Arc<Socket>>,
+        socket: AsyncFd<Watched>,
         house: Arc<House>,
         position: Position,
     ) -> Self {
@@ -265,7 +265,7 @@ impl Connections {
 
     fn answer(&self, from: Received) {
         let socket = self.socket.get_ref();
-        if !answer(socket, from.remote, from.local_ip, &self.response) {
+        if !answer(&**socket, from.remote, from.local_ip, &self.response) {
             count(&self.link.counts.answers_dropped);
         }
     }
@@ -343,7 +343,7 @@ impl Connections {
             // The system call is long: handles need not wait for it.
             drop(state);
             self.wakes.fire(shared);
-            let sent = self.outlet.send(self.socket.get_ref(), &train);
+            let sent = self.outlet.send(&**self.socket.get_ref(), &train);
             self.after_send(shared, sent)?;
         }
         let state = shared.lock();
@@ -414,7 +414,7 @@ impl Connections {
         }
         let outlet = &mut self.outlet;
         let flushed = self.socket.try_io(tokio::io::Interest::WRITABLE, |socket| {
-            match outlet.resend(socket) {
+            match outlet.resend(&**socket) {
                 Sent::Kept => Err(io::ErrorKind::WouldBlock.into()),
                 // Which connection's it was is forgotten; the transport will
                 // find out by loss what does not fit.
@@ -429,7 +429,7 @@ impl Connections {
     }
 
     /// Every connection gets a turn, clients on a new path.
-    pub(super) fn move_to(&mut self, now: Instant, socket: AsyncFd<Arc<Socket>>) {
+    pub(super) fn move_to(&mut self, now: Instant, socket: AsyncFd<Watched>) {
         self.socket = socket;
         self.outlet.forget();
         let handles: Vec<Handle> = self.table.keys().copied().collect();

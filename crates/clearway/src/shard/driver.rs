@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use clearway_udp::Socket;
+use clearway_udp::DatagramSocket;
 use tokio::io::Interest;
 
 use super::alarm::Alarm;
@@ -11,7 +11,7 @@ use super::connections::{Connections, Position};
 use super::intake::{Intake, drain_errors};
 use super::link::{Inbox, Link, count};
 use super::strays::Strays;
-use super::watch;
+use super::{Watched, watch};
 use crate::endpoint::House;
 
 /// What the runtime watches a socket for.
@@ -34,14 +34,14 @@ impl Driver {
     /// If the runtime cannot watch the socket.
     pub(crate) fn new(
         link: Arc<Link>,
-        socket: Arc<Socket>,
+        socket: Arc<dyn DatagramSocket>,
         house: Arc<House>,
         position: Position,
     ) -> io::Result<Self> {
         link.set_runtime(tokio::runtime::Handle::current());
-        let intake = Intake::new(&socket);
+        let intake = Intake::new(&*socket);
         let alarm = Alarm::new(link.clock);
-        let socket = watch(socket, BOTH)?;
+        let socket = watch(Watched(socket), BOTH)?;
         Ok(Self {
             shard: Connections::new(link, socket, house, position),
             intake,
@@ -110,7 +110,7 @@ impl Driver {
             self.shard.close_all(now, close);
         }
         if let Some(socket) = socket {
-            match watch(socket, BOTH) {
+            match watch(Watched(socket), BOTH) {
                 Ok(socket) => self.shard.move_to(now, socket),
                 Err(error) => tracing::error!(%error, "staying on the old socket"),
             }

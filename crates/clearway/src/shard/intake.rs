@@ -7,7 +7,7 @@ use clearway_quic::Instant;
 use clearway_quic::ack::ReceivedEcn;
 use clearway_quic::connection::Received;
 use clearway_quic::endpoint::Handle;
-use clearway_udp::{Ecn, Meta, RecvBatch, Socket};
+use clearway_udp::{DatagramSocket, Ecn, Meta, RecvBatch};
 use tokio::io::Interest;
 
 use super::Clock;
@@ -31,7 +31,7 @@ pub(super) struct Intake {
 }
 
 impl Intake {
-    pub(super) fn new(socket: &Socket) -> Self {
+    pub(super) fn new(socket: &dyn DatagramSocket) -> Self {
         Self {
             batch: RecvBatch::for_socket(socket, SLOTS),
             routes: Vec::new(),

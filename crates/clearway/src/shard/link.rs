@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use clearway_quic::connection::Received;
 use clearway_quic::endpoint::{self, Handle};
-use clearway_udp::Socket;
+use clearway_udp::DatagramSocket;
 use tokio::sync::Notify;
 
 use super::Clock;
@@ -21,7 +21,7 @@ pub(crate) struct Link {
     inbox: Mutex<Inbox>,
     bell: Notify,
     /// For its counters; open for as long as the shard runs, no longer.
-    socket: Mutex<Weak<Socket>>,
+    socket: Mutex<Weak<dyn DatagramSocket>>,
     pub(super) counts: Counts,
     /// The shard's own, once it runs.
     runtime: OnceLock<tokio::runtime::Handle>,
@@ -42,7 +42,7 @@ pub(super) struct Inbox {
     /// Close everything.
     pub(super) close: Option<CloseAll>,
     /// Use another socket.
-    pub(super) socket: Option<Arc<Socket>>,
+    pub(super) socket: Option<Arc<dyn DatagramSocket>>,
     /// The last handle of the endpoint is gone.
     pub(super) abandoned: bool,
     /// The shard is gone: nobody will look in here again.
@@ -101,7 +101,11 @@ pub struct ShardCounters {
 }
 
 impl Link {
-    pub(crate) fn new(clock: Clock, endpoint: endpoint::Endpoint, socket: &Arc<Socket>) -> Self {
+    pub(crate) fn new(
+        clock: Clock,
+        endpoint: endpoint::Endpoint,
+        socket: &Arc<dyn DatagramSocket>,
+    ) -> Self {
         Self {
             clock,
             endpoint: Mutex::new(endpoint),
@@ -188,7 +192,7 @@ impl Link {
     }
 
     /// Send and receive on another socket from now on.
-    pub(crate) fn rebind(&self, socket: Arc<Socket>) {
+    pub(crate) fn rebind(&self, socket: Arc<dyn DatagramSocket>) {
         *self.socket.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&socket);
         self.inbox().socket = Some(socket);
         self.bell.notify_one();

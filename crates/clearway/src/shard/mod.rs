@@ -24,8 +24,11 @@ mod population;
 mod strays;
 
 use std::io;
-use std::os::fd::AsRawFd;
+use std::ops::Deref;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
 
+use clearway_udp::DatagramSocket;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -35,6 +38,24 @@ pub(crate) use self::driver::Driver;
 pub(crate) use self::link::Link;
 pub use self::link::ShardCounters;
 pub(crate) use self::population::Population;
+
+/// A shard's socket, as the runtime watches it.
+#[derive(Clone, Debug)]
+struct Watched(Arc<dyn DatagramSocket>);
+
+impl Deref for Watched {
+    type Target = dyn DatagramSocket;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.0
+    }
+}
+
+impl AsRawFd for Watched {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.descriptor().as_raw_fd()
+    }
+}
 
 /// Has the runtime watch a descriptor.
 #[expect(

@@ -3,11 +3,10 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
-use std::sync::Arc;
 
 use clearway_quic::connection::Transmit;
 use clearway_quic::path::ecn::Mark;
-use clearway_udp::{Ecn, MAX_TRAIN, SendError, Socket};
+use clearway_udp::{DatagramSocket, Ecn, MAX_TRAIN, SendError};
 
 /// What became of a train.
 #[derive(Debug)]
@@ -60,7 +59,7 @@ impl Outlet {
     }
 
     /// Sends what `transmit` wrote to `self.train`.
-    pub(super) fn send(&mut self, socket: &Socket, transmit: &Transmit) -> Sent {
+    pub(super) fn send(&mut self, socket: &dyn DatagramSocket, transmit: &Transmit) -> Sent {
         self.offer(
             socket,
             Kept {
@@ -78,7 +77,7 @@ impl Outlet {
     }
 
     /// Offers what was kept again.
-    pub(super) fn resend(&mut self, socket: &Socket) -> Sent {
+    pub(super) fn resend(&mut self, socket: &dyn DatagramSocket) -> Sent {
         match self.kept.take() {
             Some(kept) => self.offer(socket, kept),
             None => Sent::Taken,
@@ -89,7 +88,7 @@ impl Outlet {
         clippy::needless_pass_by_value,
         reason = "a train is offered once: what the socket leaves is another"
     )]
-    fn offer(&mut self, socket: &Socket, train: Kept) -> Sent {
+    fn offer(&mut self, socket: &dyn DatagramSocket, train: Kept) -> Sent {
         let mut transmit = clearway_udp::Transmit {
             remote: train.remote,
             local_ip: train.local_ip,
@@ -114,14 +113,14 @@ impl Outlet {
                 tracing::debug!(remote = %train.remote, ?kind, "the host dropped a train");
                 Sent::Dropped
             }
-            Err(SendError::Io(error)) => Sent::Broken(error),
+            Err(SendError::Broken(error)) => Sent::Broken(error),
         }
     }
 }
 
 /// Sends one datagram that nobody waits for; whether it left.
 pub(super) fn answer(
-    socket: &Arc<Socket>,
+    socket: &dyn DatagramSocket,
     remote: SocketAddr,
     local_ip: Option<IpAddr>,
     datagram: &[u8],

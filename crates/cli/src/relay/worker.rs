@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::time::Instant;
 
 use clearway_links::{Direction, Ecn, Packet, Time, Verdict};
-use clearway_udp::{MAX_SLOTS, RecvBatch, SendError, Socket, Transmit};
+use clearway_udp::{MAX_SLOTS, RecvBatch, RecvError, SendError, Socket, Transmit};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::flow::Flow;
@@ -300,7 +300,7 @@ impl Engine {
         match socket.send(&mut transmit) {
             Ok(()) => {}
             Err(SendError::TooLarge) => self.stats.own_losses.too_large += 1,
-            Err(SendError::WouldBlock | SendError::Dropped(_) | SendError::Io(_)) => {
+            Err(SendError::WouldBlock | SendError::Dropped(_) | SendError::Broken(_)) => {
                 self.stats.own_losses.send += 1;
             }
         }
@@ -311,8 +311,8 @@ impl Engine {
 fn receive(socket: &Socket, batch: &mut RecvBatch) -> io::Result<bool> {
     let received = match socket.recv(batch) {
         Ok(_) => true,
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
-        Err(error) => return Err(error),
+        Err(RecvError::WouldBlock | RecvError::Unavailable(_)) => false,
+        Err(RecvError::Broken(error)) => return Err(error),
     };
     // What the network reports about datagrams sent is the stacks' business,
     // but unread it would fill the receive buffer.

@@ -7,14 +7,14 @@ use std::sync::atomic::Ordering;
 use super::address::{destination_v4, destination_v6};
 use super::cmsg::{Control, u32_of};
 use super::{Backend, errors, sys};
-use crate::{Ecn, Meta, RecvBatch};
+use crate::{Ecn, Meta, RecvBatch, RecvError};
 
 /// Errors of earlier sends that one call passes over before it reports back: each needs an ICMP
 /// message of its own, so more than this is a flood.
 const MAX_PENDING_ERRORS: usize = 64;
 
 impl Backend {
-    pub(crate) fn recv(&self, batch: &mut RecvBatch) -> io::Result<usize> {
+    pub(crate) fn recv(&self, batch: &mut RecvBatch) -> Result<usize, RecvError> {
         let parts = batch.parts();
         let scratch = parts.scratch;
         let mut errors = 0;
@@ -38,7 +38,10 @@ impl Backend {
                         return Ok(0);
                     }
                 }
-                Err(error) => return Err(error),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Err(RecvError::WouldBlock);
+                }
+                Err(error) => return Err(RecvError::Broken(error)),
             }
         };
         for (index, meta) in parts.metas.iter_mut().take(received).enumerate() {

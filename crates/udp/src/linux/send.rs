@@ -206,7 +206,7 @@ impl Backend {
             SendError::WouldBlock => self.tally.send_blocked.add(1),
             SendError::TooLarge => self.tally.send_too_large.add(1),
             SendError::Dropped(_) => self.tally.send_drops.add(1),
-            SendError::Io(_) => {}
+            SendError::Broken(_) => {}
         }
         error
     }

@@ -7,7 +7,9 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::thread::sleep;
 use std::time::Duration;
 
-use clearway_udp::{DropKind, Ecn, Meta, Options, RecvBatch, SendError, Socket, Transmit};
+use clearway_udp::{
+    DropKind, Ecn, Meta, Options, RecvBatch, RecvError, SendError, Socket, Transmit,
+};
 
 const V4: &str = "127.0.0.1:0";
 const V6: &str = "[::1]:0";
@@ -41,7 +43,7 @@ fn collect(socket: &Socket, count: usize) -> Vec<(Meta, Vec<u8>)> {
                     .datagrams()
                     .map(|(meta, bytes)| (*meta, bytes.to_vec())),
             ),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            Err(RecvError::WouldBlock) => {
                 if all.len() >= count {
                     return all;
                 }
@@ -232,7 +234,7 @@ fn one_socket_serves_both_families() {
     // The port is closed to IPv4; only.recv must find nothing.
     a.send(&mut Transmit::new(to, b"x")).unwrap();
     let error = only.recv(&mut RecvBatch::for_socket(&only, 1)).unwrap_err();
-    assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+    assert!(matches!(error, RecvError::WouldBlock), "{error}");
 }
 
 #[cfg(target_os = "linux")]
@@ -420,9 +422,8 @@ fn a_socket_bound_elsewhere_is_taken_over() {
     let error = socket
         .recv(&mut RecvBatch::for_socket(&socket, 1))
         .unwrap_err();
-    assert_eq!(
-        error.kind(),
-        io::ErrorKind::WouldBlock,
+    assert!(
+        matches!(error, RecvError::WouldBlock),
         "it is made non-blocking"
     );
     v4().0.send(&mut Transmit::new(to, b"x")).unwrap();
