@@ -70,4 +70,9 @@ counters! {
     truncated,
     /// Errors that an ICMP message left on the socket and a call then met.
     icmp_errors,
+    /// Times ICMP errors were ignored for a second: too many came, or one had to be told from a
+    /// call's own error.
+    icmp_pauses,
+    /// Calls that failed with an error which the system is not known to give.
+    unexplained_errors,
 }

@@ -38,8 +38,13 @@ mod ecn;
 mod icmp;
 mod options;
 mod receive;
+#[cfg(target_os = "linux")]
+mod seldom;
 mod socket;
 pub mod steering;
+mod streak;
+#[cfg(all(target_os = "linux", any(test, feature = "testing")))]
+pub mod testing;
 mod timer;
 mod transmit;
 

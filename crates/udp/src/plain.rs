@@ -2,21 +2,29 @@
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
+use std::time::Instant;
 
 use crate::counters::Tally;
 use crate::options::size_buffers;
+use crate::streak::Streak;
 use crate::{
-    Counters, IcmpError, Meta, Options, RecvBatch, RecvError, Report, SendError, Transmit,
+    Counters, DropKind, IcmpError, Meta, Options, RecvBatch, RecvError, Report, SendError, Transmit,
 };
 
-/// Errors of earlier sends that one receive call passes over before it reports back.
+/// Errors of earlier sends, and failures that may pass, that one receive call passes over
+/// before it reports back.
 const MAX_PENDING_ERRORS: usize = 64;
+
+/// Times a datagram is offered again that was interrupted.
+const MAX_INTERRUPTIONS: usize = 16;
 
 #[derive(Debug)]
 pub(crate) struct Backend {
     socket: UdpSocket,
     report: Report,
     tally: Tally,
+    send_streak: Streak,
+    receive_streak: Streak,
 }
 
 impl Backend {
@@ -34,6 +42,8 @@ impl Backend {
             socket: socket.into(),
             report,
             tally: Tally::default(),
+            send_streak: Streak::default(),
+            receive_streak: Streak::default(),
         })
     }
 
@@ -54,13 +64,14 @@ impl Backend {
     }
 
     pub(crate) fn recv(&self, batch: &mut RecvBatch) -> Result<usize, RecvError> {
-        let mut errors = 0;
-        let mut filled = 0;
+        let mut errors: usize = 0;
+        let mut filled: usize = 0;
         let mut slots = batch.slots();
         let mut free = slots.next();
+        let mut trouble = None;
         while let Some((meta, slot)) = &mut free {
             self.tally.receive_calls.add(1);
-            match self.socket.recv_from(slot) {
+            let error = match self.socket.recv_from(slot) {
                 Ok((len, remote)) => {
                     **meta = Meta {
                         remote: canonical(remote),
@@ -70,36 +81,63 @@ impl Backend {
                     };
                     self.tally.received_datagrams.add(1);
                     self.tally.received_bytes.add(len as u64);
-                    filled += 1;
+                    filled = filled.saturating_add(1);
                     free = slots.next();
+                    continue;
                 }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => match SendError::from(error) {
-                    // Windows says so of a datagram that outgrew the slot; it is gone.
-                    SendError::TooLarge => self.tally.truncated.add(1),
-                    // What ICMP said of an earlier send; not about receiving.
-                    SendError::Dropped(_) if errors < MAX_PENDING_ERRORS => {
-                        errors += 1;
-                        self.tally.icmp_errors.add(1);
-                    }
-                    SendError::Dropped(_) => break,
-                    SendError::WouldBlock if filled > 0 => break,
-                    SendError::WouldBlock => return Err(RecvError::WouldBlock),
-                    SendError::Broken(_) if filled > 0 => break,
-                    SendError::Broken(error) => return Err(RecvError::Broken(error)),
-                },
+                Err(error) => error,
+            };
+            match Meaning::of(&error) {
+                // Windows says so of a datagram that outgrew the slot; it is gone.
+                Meaning::TooLarge => self.tally.truncated.add(1),
+                // What ICMP said of an earlier send, or what may pass; not about the queue.
+                Meaning::Again | Meaning::Dropped(_) if errors < MAX_PENDING_ERRORS => {
+                    errors = errors.saturating_add(1);
+                    self.tally.icmp_errors.add(1);
+                }
+                Meaning::Again | Meaning::Dropped(_) => {
+                    trouble = Some(self.unavailable(error));
+                    break;
+                }
+                Meaning::Wait => {
+                    self.receive_streak.end();
+                    trouble = Some(RecvError::WouldBlock);
+                    break;
+                }
+                Meaning::Broken => {
+                    trouble = Some(RecvError::Broken(error));
+                    break;
+                }
             }
         }
         drop(slots);
         batch.fill(filled);
-        Ok(filled)
+        match trouble {
+            Some(trouble) if filled == 0 => Err(trouble),
+            Some(_) | None => {
+                self.receive_streak.end();
+                Ok(filled)
+            }
+        }
+    }
+
+    fn unavailable(&self, error: io::Error) -> RecvError {
+        self.tally.unexplained_errors.add(1);
+        if self.receive_streak.add(Instant::now()) {
+            RecvError::Broken(error)
+        } else {
+            RecvError::Unavailable(error)
+        }
     }
 
     pub(crate) fn send(&self, transmit: &mut Transmit<'_>) -> Result<(), SendError> {
         let remote = self.reachable(transmit.remote);
         loop {
             let (bytes, _) = transmit.front(1);
-            let (datagram, rest) = transmit.contents.split_at(bytes);
+            let (datagram, rest) = transmit
+                .contents
+                .split_at_checked(bytes)
+                .unwrap_or_default();
             self.send_one(datagram, remote)
                 .inspect_err(|error| match error {
                     SendError::WouldBlock => self.tally.send_blocked.add(1),
@@ -107,6 +145,7 @@ impl Backend {
                     SendError::Dropped(_) => self.tally.send_drops.add(1),
                     SendError::Broken(_) => {}
                 })?;
+            self.send_streak.end();
             self.tally.sent_datagrams.add(1);
             self.tally.sent_bytes.add(bytes as u64);
             transmit.contents = rest;
@@ -118,17 +157,38 @@ impl Backend {
 
     fn send_one(&self, datagram: &[u8], remote: SocketAddr) -> Result<(), SendError> {
         let mut second_try = false;
+        let mut interruptions: usize = 0;
         loop {
             self.tally.send_calls.add(1);
-            match self.socket.send_to(datagram, remote) {
-                Ok(_) => return Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => match SendError::from(error) {
-                    // May be what ICMP said of another datagram: reading it clears it.
-                    SendError::Dropped(_) if !second_try => second_try = true,
-                    error => return Err(error),
-                },
-            }
+            let Err(error) = self.socket.send_to(datagram, remote) else {
+                return Ok(());
+            };
+            return Err(match Meaning::of(&error) {
+                Meaning::Again if interruptions < MAX_INTERRUPTIONS => {
+                    interruptions = interruptions.saturating_add(1);
+                    continue;
+                }
+                // May be what ICMP said of another datagram: reading it clears it.
+                Meaning::Dropped(_) | Meaning::TooLarge if !second_try => {
+                    second_try = true;
+                    continue;
+                }
+                Meaning::Again | Meaning::Dropped(DropKind::Other(_)) => self.unexplained(error),
+                Meaning::Dropped(kind) => SendError::Dropped(kind),
+                Meaning::TooLarge => SendError::TooLarge,
+                Meaning::Wait => SendError::WouldBlock,
+                Meaning::Broken => SendError::Broken(error),
+            });
+        }
+    }
+
+    fn unexplained(&self, error: io::Error) -> SendError {
+        self.tally.unexplained_errors.add(1);
+        let code = error.raw_os_error().unwrap_or(0);
+        if self.send_streak.add(Instant::now()) {
+            SendError::Broken(error)
+        } else {
+            SendError::Dropped(DropKind::Other(code))
         }
     }
 
@@ -161,6 +221,59 @@ impl Backend {
             _ => remote,
         }
     }
+}
+
+/// What an error means, as far as std's kinds tell. Only a descriptor that is none breaks the
+/// socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meaning {
+    Again,
+    Wait,
+    TooLarge,
+    Dropped(DropKind),
+    Broken,
+}
+
+impl Meaning {
+    fn of(error: &io::Error) -> Self {
+        use io::ErrorKind as Kind;
+        let code = error.raw_os_error().unwrap_or(0);
+        match error.kind() {
+            _ if codes::BROKEN.contains(&code) => Self::Broken,
+            _ if code == codes::TOO_LARGE => Self::TooLarge,
+            _ if code == codes::NO_BUFFERS => Self::Dropped(DropKind::NoBuffers),
+            _ if code == codes::NO_FAMILY => Self::Dropped(DropKind::Unreachable),
+            Kind::Interrupted => Self::Again,
+            Kind::WouldBlock => Self::Wait,
+            Kind::OutOfMemory => Self::Dropped(DropKind::NoBuffers),
+            Kind::ConnectionRefused | Kind::ConnectionReset => Self::Dropped(DropKind::Refused),
+            Kind::HostUnreachable | Kind::NetworkUnreachable | Kind::NetworkDown => {
+                Self::Dropped(DropKind::Unreachable)
+            }
+            Kind::PermissionDenied => Self::Dropped(DropKind::Forbidden),
+            Kind::AddrNotAvailable => Self::Dropped(DropKind::NoSuchSource),
+            _ => Self::Dropped(DropKind::Other(code)),
+        }
+    }
+}
+
+/// The error numbers that `io::ErrorKind` has no name for.
+#[cfg(unix)]
+mod codes {
+    pub(super) const TOO_LARGE: i32 = libc::EMSGSIZE;
+    pub(super) const NO_BUFFERS: i32 = libc::ENOBUFS;
+    pub(super) const NO_FAMILY: i32 = libc::EAFNOSUPPORT;
+    pub(super) const BROKEN: [i32; 3] = [libc::EBADF, libc::ENOTSOCK, libc::EPIPE];
+}
+
+/// The error numbers that `io::ErrorKind` has no name for (Windows Sockets error codes).
+#[cfg(windows)]
+mod codes {
+    pub(super) const TOO_LARGE: i32 = 10_040;
+    pub(super) const NO_BUFFERS: i32 = 10_055;
+    pub(super) const NO_FAMILY: i32 = 10_047;
+    /// WSAEBADF, WSAENOTSOCK, WSAESHUTDOWN.
+    pub(super) const BROKEN: [i32; 3] = [10_009, 10_038, 10_058];
 }
 
 fn canonical(addr: SocketAddr) -> SocketAddr {

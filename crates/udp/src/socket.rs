@@ -36,8 +36,29 @@ impl Socket {
     /// # Errors
     /// The system's, if it is no socket to work with.
     pub fn from_std(socket: UdpSocket, options: &Options) -> io::Result<Self> {
+        #[cfg(target_os = "linux")]
+        let backend = Backend::new(socket, options, crate::linux::Kernel::default())?;
+        #[cfg(not(target_os = "linux"))]
+        let backend = Backend::new(socket, options)?;
+        Ok(Self { backend })
+    }
+
+    /// Binds to `addr`; system calls fail as `faults` plans, those that set the socket up too.
+    ///
+    /// # Errors
+    /// As [`Socket::bind`]'s, or as planned.
+    #[cfg(all(target_os = "linux", any(test, feature = "testing")))]
+    pub fn bind_with_faults(
+        addr: SocketAddr,
+        options: &Options,
+        faults: crate::testing::Faults,
+    ) -> io::Result<Self> {
+        let socket = open(addr, options, options.reuse_port)?;
+        let kernel = crate::linux::Kernel {
+            faults: Some(faults),
+        };
         Ok(Self {
-            backend: Backend::new(socket, options)?,
+            backend: Backend::new(socket.into(), options, kernel)?,
         })
     }
 

@@ -8,50 +8,65 @@ use std::sync::atomic::Ordering;
 
 use super::address::{self, Name};
 use super::cmsg::{Control, u32_of};
-use super::{Backend, sys};
+use super::errno::{Reading, reading};
+use super::{Backend, errno_of};
 use crate::{IcmpError, IcmpKind, IcmpSource};
 
 /// Bytes of `struct sock_extended_err`; the reporter's address follows.
 const EXTENDED_ERROR: usize = 16;
 
-/// Errors a call may meet for the sake of an earlier datagram, whoever that was for. Reading
-/// one clears it. `EMSGSIZE` and the unreachable ones may also be about the call at hand.
-pub(super) fn is_pending(error: &io::Error) -> bool {
-    matches!(
-        error.raw_os_error(),
-        Some(
-            libc::ECONNREFUSED
-                | libc::EHOSTUNREACH
-                | libc::ENETUNREACH
-                | libc::EHOSTDOWN
-                | libc::ENONET
-                | libc::EMSGSIZE
-                | libc::ENOPROTOOPT
-                | libc::EOPNOTSUPP
-                | libc::EPROTO
-                | libc::EACCES
-        )
-    )
-}
+/// Errors that calls may meet between two looks at the queue before it is emptied unread. Each
+/// is some hundred bytes of the receive buffer.
+const UNREAD: u32 = 1_000;
+
+/// Messages on the queue that are no errors which one look passes over, and interruptions.
+const SKIPPED: usize = 16;
 
 impl Backend {
+    /// A call met an error that may be an ICMP error's.
     pub(super) fn note_pending(&self) {
         self.tally.icmp_errors.add(1);
         self.errors_waiting.store(true, Ordering::Relaxed);
+        // Who never looks must not find the receive buffer full of what was there to see.
+        let unread = self.errors_unread.load(Ordering::Relaxed).saturating_add(1);
+        self.errors_unread.store(unread, Ordering::Relaxed);
+        if unread >= UNREAD {
+            self.stop_listening();
+        }
+    }
+
+    /// Has the kernel report no ICMP errors for a while, and forgets those it has reported.
+    pub(super) fn stop_listening(&self) {
+        if self.icmp.is_open() {
+            self.tally.icmp_pauses.add(1);
+            if self.icmp.close(&self.kernel, self.socket.as_fd()) {
+                self.errors_waiting.store(false, Ordering::Relaxed);
+                self.errors_unread.store(0, Ordering::Relaxed);
+            }
+        }
+        // What has been left on the socket is cleared by being read, whatever it is.
+        let _ = self.socket.take_error();
     }
 
     pub(crate) fn poll_errors(&self) -> io::Result<Option<IcmpError>> {
         if !self.errors_waiting.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        loop {
+        self.errors_unread.store(0, Ordering::Relaxed);
+        for _ in 0..SKIPPED {
             let mut name = Name::EMPTY;
             let mut control = Control::EMPTY;
             let mut quote = IcmpError::empty_quote();
-            match sys::recv_error(self.socket.as_fd(), &mut name, &mut control, &mut quote) {
+            let fd = self.socket.as_fd();
+            let read = self
+                .kernel
+                .recv_error(fd, &mut name, &mut control, &mut quote);
+            match read.map_err(|error| (reading(errno_of(&error)), error)) {
                 Ok(quote_len) => {
-                    let error = read_error(&name, &control);
-                    if let Some(error) = error {
+                    if self.icmp.hear(self.kernel.now()) {
+                        self.stop_listening();
+                    }
+                    if let Some(error) = read_error(&name, &control) {
                         return Ok(Some(IcmpError {
                             quote,
                             quote_len,
@@ -59,14 +74,20 @@ impl Backend {
                         }));
                     }
                 }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                Err((Reading::Again, _)) => {}
+                Err((Reading::Empty, _)) => {
                     self.errors_waiting.store(false, Ordering::Relaxed);
                     return Ok(None);
                 }
-                Err(error) => return Err(error),
+                Err((Reading::Unreadable, _)) => {
+                    self.tally.unexplained_errors.add(1);
+                    self.stop_listening();
+                    return Ok(None);
+                }
+                Err((Reading::Broken, error)) => return Err(error),
             }
         }
+        Ok(None)
     }
 }
 
@@ -92,7 +113,8 @@ fn read_error(name: &Name, control: &Control) -> Option<IcmpError> {
         libc::SO_EE_ORIGIN_LOCAL => (IcmpSource::Local, IcmpKind::Other { kind, code }),
         _ => return None,
     };
-    let reporter = address::decode(&data[EXTENDED_ERROR..]).map(|addr| addr.ip());
+    let reporter = data.get(EXTENDED_ERROR..).and_then(address::decode);
+    let reporter = reporter.map(|addr| addr.ip());
     let reporter = reporter.filter(|ip: &IpAddr| !ip.is_unspecified());
     Some(IcmpError {
         remote,

@@ -2,8 +2,12 @@
 
 mod address;
 mod cmsg;
+mod errno;
 mod errors;
 mod filter;
+mod icmp_gate;
+mod kernel;
+mod offload;
 mod receive;
 mod send;
 pub(crate) mod sys;
@@ -14,15 +18,23 @@ use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32};
 
 use crate::counters::Tally;
 use crate::options::size_buffers;
+use crate::seldom::Seldom;
+use crate::streak::Streak;
 use crate::{Counters, Options, Report};
 
 use address::Name;
 use cmsg::Control;
+#[cfg(any(test, feature = "testing"))]
+pub use errno::Call;
+use errno::{Setting, setting};
 pub(crate) use filter::attach as attach_steering;
+use icmp_gate::{IcmpGate, set_listening};
+pub(crate) use kernel::Kernel;
+use offload::Offload;
 use sys::{Filled, Message};
 
 /// `UDP_MAX_SEGMENTS` of the kernel until 6.14 doubled it.
@@ -50,34 +62,49 @@ impl Scratch {
 #[derive(Debug)]
 pub(crate) struct Backend {
     socket: UdpSocket,
+    kernel: Kernel,
     is_v6: bool,
     report: Report,
     tally: Tally,
-    /// Datagrams a message may carry, 1 once the kernel has refused.
-    gso_segments: AtomicUsize,
+    offload: Offload,
+    icmp: IcmpGate,
     /// A call met an error that ICMP or the local stack has also put on the error queue.
     errors_waiting: AtomicBool,
+    /// Errors that calls met since anybody looked at the queue.
+    errors_unread: AtomicU32,
+    /// Whether there is a `sendmmsg`.
+    can_send_many: AtomicBool,
+    send_streak: Streak,
+    receive_streak: Streak,
+    receive_warning: Seldom,
     /// The kernel's drop count as last read.
     last_drops: AtomicU32,
 }
 
 impl Backend {
-    pub(crate) fn new(socket: UdpSocket, options: &Options) -> io::Result<Self> {
+    pub(crate) fn new(socket: UdpSocket, options: &Options, kernel: Kernel) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         let is_v6 = socket.local_addr()?.is_ipv6();
         let socket = socket2::Socket::from(socket);
         let (recv_buffer, send_buffer) = size_buffers(&socket, options);
         let socket = UdpSocket::from(socket);
-        let mut report = ask(socket.as_fd(), is_v6, options);
+        let mut report = ask(&kernel, socket.as_fd(), is_v6, options)?;
         report.recv_buffer = recv_buffer;
         report.send_buffer = send_buffer;
         Ok(Self {
             socket,
+            kernel,
             is_v6,
-            gso_segments: AtomicUsize::new(report.gso_segments),
+            offload: Offload::new(report.gso_segments),
+            icmp: IcmpGate::new(report.icmp, is_v6),
             report,
             tally: Tally::default(),
             errors_waiting: AtomicBool::new(false),
+            errors_unread: AtomicU32::new(0),
+            can_send_many: AtomicBool::new(true),
+            send_streak: Streak::default(),
+            receive_streak: Streak::default(),
+            receive_warning: Seldom::default(),
             last_drops: AtomicU32::new(0),
         })
     }
@@ -99,60 +126,86 @@ impl Backend {
     }
 
     pub(crate) fn gso_segments(&self) -> usize {
-        self.gso_segments.load(Ordering::Relaxed)
+        self.offload.segments(|| self.kernel.now())
     }
 }
 
+/// The errno of a failed system call.
+fn errno_of(error: &io::Error) -> i32 {
+    // Every error here is made from an errno; 0 is none.
+    error.raw_os_error().unwrap_or(0)
+}
+
 /// Turns on what the kernel offers and says what it does.
-fn ask(fd: BorrowedFd<'_>, is_v6: bool, options: &Options) -> Report {
-    let on = |level, option, value| sys::set_option(fd, level, option, value).is_ok();
+///
+/// # Errors
+/// If the descriptor is no socket; what the kernel lacks is no error.
+fn ask(kernel: &Kernel, fd: BorrowedFd<'_>, is_v6: bool, options: &Options) -> io::Result<Report> {
+    let granted = |result: io::Result<()>| match result {
+        Ok(()) => Ok(true),
+        Err(error) => match setting(errno_of(&error)) {
+            Setting::NotGranted => Ok(false),
+            Setting::Broken => Err(error),
+        },
+    };
+    let on = |level, option, value| granted(kernel.set_option(fd, level, option, value));
     // An IPv6 socket that also serves IPv4 needs the options of both; one for IPv6 alone
     // accepts the IPv4 ones without effect.
-    let ecn = on(libc::SOL_IP, libc::IP_RECVTOS, 1)
-        && (!is_v6 || on(libc::SOL_IPV6, libc::IPV6_RECVTCLASS, 1));
-    let icmp = on(libc::SOL_IP, libc::IP_RECVERR, 1)
-        && (!is_v6 || on(libc::SOL_IPV6, libc::IPV6_RECVERR, 1));
+    let ecn = on(libc::SOL_IP, libc::IP_RECVTOS, 1)?
+        && (!is_v6 || on(libc::SOL_IPV6, libc::IPV6_RECVTCLASS, 1)?);
+    let icmp = granted(set_listening(kernel, fd, is_v6, true))?;
     // PROBE sets "don't fragment" and ignores the kernel's path MTU cache, which anyone's
     // forged ICMP could shrink: path MTU discovery is QUIC's own (RFC 9000 §14.3).
     let dont_fragment = options.dont_fragment
-        && on(libc::SOL_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)
+        && on(libc::SOL_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)?
         && (!is_v6
             || on(
                 libc::SOL_IPV6,
                 libc::IPV6_MTU_DISCOVER,
                 libc::IPV6_PMTUDISC_PROBE,
-            ));
+            )?);
     // IPv6 packet info on a dual-stack socket tells of IPv4 in mapped form.
     let packet_info = if is_v6 {
-        on(libc::SOL_IPV6, libc::IPV6_RECVPKTINFO, 1)
+        on(libc::SOL_IPV6, libc::IPV6_RECVPKTINFO, 1)?
     } else {
-        on(libc::SOL_IP, libc::IP_PKTINFO, 1)
+        on(libc::SOL_IP, libc::IP_PKTINFO, 1)?
     };
-    Report {
-        gso_segments: if options.gso { max_segments() } else { 1 },
-        gro: options.gro && on(libc::SOL_UDP, libc::UDP_GRO, 1),
+    // No segment size for the socket: each message names its own, if the kernel knows the
+    // option at all.
+    let gso = options.gso && on(libc::SOL_UDP, libc::UDP_SEGMENT, 0)?;
+    let gro = options.gro && on(libc::SOL_UDP, libc::UDP_GRO, 1)?;
+    let report = Report {
+        gso_segments: if gso { max_segments() } else { 1 },
+        gro,
         ecn,
         packet_info,
-        drop_counter: on(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1),
+        drop_counter: on(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)?,
         dont_fragment,
         icmp,
         ..Report::default()
-    }
+    };
+    report.warn_of_refusals(options);
+    Ok(report)
 }
 
 /// Datagrams the kernel takes in one message. Asked of the kernel itself, once a process, with
-/// a train of the new limit's length sent over loopback: no option tells the number.
+/// a train of the new limit's length sent over loopback: no option tells the number. Where
+/// asking fails (no loopback, no descriptor left) any kernel's limit is used and nothing is
+/// remembered.
 fn max_segments() -> usize {
     static MAX: OnceLock<usize> = OnceLock::new();
-    *MAX.get_or_init(|| probe_segments().unwrap_or(1))
+    if let Some(known) = MAX.get() {
+        return *known;
+    }
+    match probe_segments() {
+        Ok(segments) => *MAX.get_or_init(|| segments),
+        Err(_) => OLD_MAX_SEGMENTS,
+    }
 }
 
 fn probe_segments() -> io::Result<usize> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
-    sys::set_option(socket.as_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, 0)?;
-    let Some(name) = Name::encode(socket.local_addr()?, false) else {
-        return Ok(1);
-    };
+    let name = Name::encode(socket.local_addr()?, false).ok_or(io::ErrorKind::Unsupported)?;
     let mut control = Control::EMPTY;
     control.push(libc::SOL_UDP, libc::UDP_SEGMENT, &1u16.to_ne_bytes());
     let contents = &[0; NEW_MAX_SEGMENTS];
@@ -165,7 +218,7 @@ fn probe_segments() -> io::Result<usize> {
         },
     ) {
         Ok(_) => Ok(NEW_MAX_SEGMENTS),
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(OLD_MAX_SEGMENTS),
+        Err(error) if errno_of(&error) == libc::EINVAL => Ok(OLD_MAX_SEGMENTS),
         Err(error) => Err(error),
     }
 }

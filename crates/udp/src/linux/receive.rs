@@ -6,59 +6,107 @@ use std::sync::atomic::Ordering;
 
 use super::address::{destination_v4, destination_v6};
 use super::cmsg::{Control, u32_of};
-use super::{Backend, errors, sys};
+use super::errno::{Receiving, receiving};
+use super::{Backend, errno_of};
 use crate::{Ecn, Meta, RecvBatch, RecvError};
 
-/// Errors of earlier sends that one call passes over before it reports back: each needs an ICMP
-/// message of its own, so more than this is a flood.
-const MAX_PENDING_ERRORS: usize = 64;
+/// ICMP errors of earlier sends that one call passes over before the kernel is told to report
+/// no more: each needs a message of its own, so more than this is a flood.
+const QUEUED_WHILE_LISTENING: u32 = 8;
+
+/// Those it passes over in all. With none reported there should be none.
+const QUEUED: u32 = 16;
+
+/// Times a call is made again that was interrupted or failed for no known reason.
+const FAILURES: u32 = 4;
 
 impl Backend {
     pub(crate) fn recv(&self, batch: &mut RecvBatch) -> Result<usize, RecvError> {
+        self.icmp.reopen(&self.kernel, self.socket.as_fd());
+        let received = self.receive(batch)?;
+        self.receive_streak.end();
         let parts = batch.parts();
         let scratch = parts.scratch;
-        let mut errors = 0;
-        let received = loop {
-            self.tally.receive_calls.add(1);
-            let result = sys::recvmmsg(
-                self.socket.as_fd(),
-                &mut scratch.names,
-                &mut scratch.controls,
-                parts.buffer,
-                parts.slot,
-                &mut scratch.filled,
-            );
-            match result {
-                Ok(received) => break received,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if errors::is_pending(&error) => {
-                    self.note_pending();
-                    errors += 1;
-                    if errors == MAX_PENDING_ERRORS {
-                        return Ok(0);
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Err(RecvError::WouldBlock);
-                }
-                Err(error) => return Err(RecvError::Broken(error)),
-            }
-        };
-        for (index, meta) in parts.metas.iter_mut().take(received).enumerate() {
-            let filled = scratch.filled[index];
-            *meta = self.read_control(&scratch.controls[index], filled.len);
-            if let Some(remote) = scratch.names[index].decode() {
+        let places = parts
+            .metas
+            .iter_mut()
+            .zip(&scratch.filled)
+            .zip(scratch.names.iter().zip(&scratch.controls));
+        for ((meta, filled), (name, control)) in places.take(received) {
+            *meta = self.read_control(control, filled.len);
+            if let Some(remote) = name.decode() {
                 meta.remote = remote;
             }
             if filled.truncated {
                 self.tally.truncated.add(1);
                 // A datagram cut short cannot be authenticated: keep the whole ones.
-                meta.len -= meta.len % meta.stride.max(1);
+                let whole = meta.len.checked_div(meta.stride).unwrap_or(0);
+                meta.len = whole.saturating_mul(meta.stride);
             }
         }
-        self.count(&parts.metas[..received]);
+        self.count(parts.metas.get(..received).unwrap_or_default());
         batch.fill(received);
         Ok(received)
+    }
+
+    /// Calls the kernel until it answers about receiving.
+    fn receive(&self, batch: &mut RecvBatch) -> Result<usize, RecvError> {
+        let (mut queued, mut failures) = (0_u32, 0_u32);
+        loop {
+            let error = match self.receive_once(batch) {
+                Ok(received) => return Ok(received),
+                Err(error) => error,
+            };
+            let answered = match receiving(errno_of(&error)) {
+                Receiving::Wait => {
+                    self.receive_streak.end();
+                    return Err(RecvError::WouldBlock);
+                }
+                Receiving::Broken => return Err(RecvError::Broken(error)),
+                Receiving::Queued => {
+                    self.note_pending();
+                    queued = queued.saturating_add(1);
+                    if queued == QUEUED_WHILE_LISTENING {
+                        self.stop_listening();
+                    }
+                    queued == QUEUED
+                }
+                Receiving::Again | Receiving::Unavailable => {
+                    failures = failures.saturating_add(1);
+                    failures == FAILURES
+                }
+            };
+            if answered {
+                return Err(self.unavailable(error));
+            }
+        }
+    }
+
+    fn receive_once(&self, batch: &mut RecvBatch) -> io::Result<usize> {
+        let parts = batch.parts();
+        let scratch = parts.scratch;
+        self.tally.receive_calls.add(1);
+        self.kernel.recvmmsg(
+            self.socket.as_fd(),
+            &mut scratch.names,
+            &mut scratch.controls,
+            parts.buffer,
+            parts.slot,
+            &mut scratch.filled,
+        )
+    }
+
+    /// The kernel fails to receive, and not for want of datagrams.
+    fn unavailable(&self, error: io::Error) -> RecvError {
+        self.tally.unexplained_errors.add(1);
+        let now = self.kernel.now();
+        if self.receive_streak.add(now) {
+            return RecvError::Broken(error);
+        }
+        if self.receive_warning.is_due(now) {
+            tracing::warn!("the kernel fails to receive datagrams at the moment: {error}");
+        }
+        RecvError::Unavailable(error)
     }
 
     fn read_control(&self, control: &Control, len: usize) -> Meta {
@@ -109,14 +157,14 @@ impl Backend {
     }
 
     fn count(&self, metas: &[Meta]) {
-        let mut datagrams = 0;
-        let mut bytes = 0;
-        let mut trains = 0;
+        let mut datagrams = 0_u64;
+        let mut bytes = 0_u64;
+        let mut trains = 0_u64;
         for meta in metas {
             let inside = meta.datagrams();
-            datagrams += inside as u64;
-            bytes += meta.len as u64;
-            trains += u64::from(inside > 1);
+            datagrams = datagrams.saturating_add(inside as u64);
+            bytes = bytes.saturating_add(meta.len as u64);
+            trains = trains.saturating_add(u64::from(inside > 1));
         }
         self.tally.received_datagrams.add(datagrams);
         self.tally.received_bytes.add(bytes);

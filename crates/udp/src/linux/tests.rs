@@ -3,11 +3,13 @@
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
 
-use super::{Backend, sys};
+use super::offload::Offload;
+use super::{Backend, Kernel, sys};
 use crate::{Options, RecvBatch, Transmit};
 
 fn backend() -> Backend {
-    Backend::new(UdpSocket::bind("127.0.0.1:0").unwrap(), &Options::default()).unwrap()
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    Backend::new(socket, &Options::default(), Kernel::default()).unwrap()
 }
 
 /// A socket without checksums: the kernel refuses its trains with `EINVAL` and takes its
@@ -78,10 +80,8 @@ fn a_refusal_in_the_middle_of_many_loses_and_repeats_nothing() {
 
 #[test]
 fn too_many_segments_first_means_fewer() {
-    let sender = refused();
-    sender
-        .gso_segments
-        .store(128, std::sync::atomic::Ordering::Relaxed);
+    let mut sender = refused();
+    sender.offload = Offload::new(128);
     let receiver = backend();
     let train = [5; 100 * 10];
     let mut transmit = Transmit::new(receiver.std().local_addr().unwrap(), &train);

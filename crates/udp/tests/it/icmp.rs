@@ -7,7 +7,8 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use clearway_udp::{IcmpError, IcmpKind, IcmpSource, Options, RecvBatch, Socket, Transmit};
-use socket2::{Domain, Protocol, Type};
+
+use crate::forge::Forger;
 
 fn bind(addr: &str) -> Option<Socket> {
     Socket::bind(addr.parse().unwrap(), &Options::default()).ok()
@@ -80,68 +81,17 @@ fn errors_kind(socket: &Socket, closed: SocketAddr) -> IcmpKind {
     errors(socket, 1)[0].kind
 }
 
-/// The Internet checksum (RFC 1071 §1).
-fn checksum(bytes: &[u8]) -> [u8; 2] {
-    let mut sum: u32 = bytes
-        .chunks(2)
-        .map(|pair| u32::from(pair[0]) << 8 | pair.get(1).copied().map_or(0, u32::from))
-        .sum();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    (!(sum as u16)).to_be_bytes()
-}
-
-/// "Fragmentation needed" (RFC 1191 §4) about a datagram from `local` to `remote`.
-fn too_big(local: SocketAddr, remote: SocketAddr, mtu: u16, payload: &[u8]) -> Vec<u8> {
-    let mut icmp = vec![3, 4, 0, 0, 0, 0];
-    icmp.extend(mtu.to_be_bytes());
-    let mut ip = vec![
-        0x45,
-        0,
-        0,
-        (28 + payload.len()) as u8,
-        0,
-        0,
-        0x40,
-        0,
-        64,
-        17,
-        0,
-        0,
-    ];
-    for addr in [local, remote] {
-        let SocketAddr::V4(v4) = addr else {
-            panic!("IPv4 only")
-        };
-        ip.extend(v4.ip().octets());
-    }
-    let sum = checksum(&ip);
-    ip[10..12].copy_from_slice(&sum);
-    icmp.extend(ip);
-    icmp.extend(local.port().to_be_bytes());
-    icmp.extend(remote.port().to_be_bytes());
-    icmp.extend([0, (8 + payload.len()) as u8, 0, 0]);
-    icmp.extend(payload);
-    let sum = checksum(&icmp);
-    icmp[2..4].copy_from_slice(&sum);
-    icmp
-}
-
 #[test]
 fn too_big_comes_with_its_mtu_and_fails_no_other_send() {
-    // Forging ICMP takes a privilege the tests may not have.
-    let Ok(raw) = socket2::Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::ICMPV4)) else {
-        return;
-    };
     let (a, b) = (bind("127.0.0.1:0").unwrap(), bind("127.0.0.1:0").unwrap());
     let (local, remote) = (a.local_addr().unwrap(), b.local_addr().unwrap());
     let gso = a.gso_segments();
     let elsewhere: SocketAddr = (Ipv4Addr::LOCALHOST, 9).into();
-    let message = too_big(local, elsewhere, 1280, b"quoted payload");
+    let Some(forger) = Forger::new(local, elsewhere) else {
+        return;
+    };
     for _ in 0..3 {
-        raw.send_to(&message, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())
-            .unwrap();
+        assert!(forger.send((3, 4, 1280), b"quoted payload"));
         // The train meets EMSGSIZE for another's sake: it must go, whole, and as a train.
         let train = [1; 5000];
         let mut transmit = Transmit::new(remote, &train);

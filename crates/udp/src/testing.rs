@@ -1,0 +1,109 @@
+//! System calls that fail on purpose, under the code that has to live with it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+pub use crate::linux::Call;
+
+/// What a socket's system calls are to fail with, from a test's point of view: clones are
+/// handles to the same plan. See [`crate::Socket::bind_with_faults`].
+#[derive(Clone, Debug, Default)]
+pub struct Faults(Arc<Mutex<Plan>>);
+
+#[derive(Debug, Default)]
+struct Plan {
+    calls: HashMap<Call, Fault>,
+    skipped: Duration,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Fault {
+    errno: i32,
+    /// Every how many calls it comes; 0 for never.
+    period: usize,
+    /// How often it still comes.
+    left: usize,
+    calls: usize,
+    injected: usize,
+}
+
+impl Faults {
+    /// A plan without faults.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The next `times` calls fail.
+    pub fn next(&self, call: Call, errno: i32, times: usize) {
+        self.plan(call, errno, 1, times);
+    }
+
+    /// Every call fails from now on.
+    pub fn always(&self, call: Call, errno: i32) {
+        self.plan(call, errno, 1, usize::MAX);
+    }
+
+    /// One call in `period` fails from now on, beginning with the `period`th.
+    pub fn every(&self, call: Call, errno: i32, period: usize) {
+        self.plan(call, errno, period, usize::MAX);
+    }
+
+    /// No call fails from now on.
+    pub fn stop(&self) {
+        for fault in self.lock().calls.values_mut() {
+            fault.left = 0;
+        }
+    }
+
+    /// Faults met so far.
+    #[must_use]
+    pub fn injected(&self, call: Call) -> usize {
+        self.lock()
+            .calls
+            .get(&call)
+            .map_or(0, |fault| fault.injected)
+    }
+
+    /// Has the socket's clock skip `by`.
+    pub fn skip(&self, by: Duration) {
+        let mut plan = self.lock();
+        plan.skipped = plan.skipped.saturating_add(by);
+    }
+
+    fn plan(&self, call: Call, errno: i32, period: usize, left: usize) {
+        let mut plan = self.lock();
+        let fault = plan.calls.entry(call).or_default();
+        *fault = Fault {
+            errno,
+            period,
+            left,
+            calls: 0,
+            injected: fault.injected,
+        };
+    }
+
+    /// What a call made now is to fail with.
+    pub(crate) fn meet(&self, call: Call) -> Option<i32> {
+        let mut plan = self.lock();
+        let fault = plan.calls.get_mut(&call)?;
+        fault.calls = fault.calls.wrapping_add(1);
+        if fault.left == 0 || fault.calls.checked_rem(fault.period)? != 0 {
+            return None;
+        }
+        if fault.left != usize::MAX {
+            fault.left = fault.left.saturating_sub(1);
+        }
+        fault.injected = fault.injected.saturating_add(1);
+        Some(fault.errno)
+    }
+
+    pub(crate) fn skipped(&self) -> Duration {
+        self.lock().skipped
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Plan> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

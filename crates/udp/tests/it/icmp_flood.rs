@@ -1,0 +1,126 @@
+//! Floods of forged ICMP errors: no datagram is lost to them, no socket breaks, nothing is
+//! switched off.
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "the helpers of tests fail as tests do")]
+
+use std::net::SocketAddr;
+
+use clearway_udp::{Options, RecvBatch, RecvError, Socket, Transmit};
+
+use crate::forge::{Forger, kinds_v4, kinds_v6};
+
+/// Bytes of one train: four datagrams.
+const TRAIN: usize = 4 * 1_200;
+
+fn bind(addr: &str) -> Option<Socket> {
+    Socket::bind(addr.parse().unwrap(), &Options::default()).ok()
+}
+
+/// Two sockets, and a forger whose errors are about what `a` sends to a third party.
+fn world(addr: &str) -> Option<(Socket, Socket, Forger)> {
+    let (a, b) = (bind(addr)?, bind(addr)?);
+    let elsewhere = SocketAddr::new(a.local_addr().unwrap().ip(), 9);
+    let forger = Forger::new(a.local_addr().unwrap(), elsewhere)?;
+    Some((a, b, forger))
+}
+
+fn send_train(from: &Socket, to: SocketAddr) {
+    let train = [7; TRAIN];
+    let mut transmit = Transmit::new(to, &train);
+    transmit.segment_size = Some(1_200);
+    from.send(&mut transmit)
+        .unwrap_or_else(|error| panic!("a forged ICMP error failed a send: {error:?}"));
+    assert!(transmit.contents.is_empty());
+}
+
+/// Payload bytes that wait on `socket`.
+fn receive(socket: &Socket, batch: &mut RecvBatch) -> usize {
+    let mut bytes = 0;
+    loop {
+        match socket.recv(batch) {
+            Ok(_) => bytes += batch.datagrams().map(|(_, d)| d.len()).sum::<usize>(),
+            Err(RecvError::WouldBlock) => return bytes,
+            Err(error) => panic!("a forged ICMP error failed a receive: {error:?}"),
+        }
+    }
+}
+
+#[test]
+fn each_icmp_error_twice_neither_fails_a_send_nor_a_receive() {
+    for (addr, kinds) in [("127.0.0.1:0", kinds_v4()), ("[::1]:0", kinds_v6())] {
+        let Some((a, b, forger)) = world(addr) else {
+            continue;
+        };
+        let gso = a.gso_segments();
+        let mut batch = RecvBatch::for_socket(&b, 32);
+        for kind in kinds {
+            for _ in 0..3 {
+                forger.send(kind, b"quoted");
+            }
+            send_train(&a, b.local_addr().unwrap());
+            forger.send(kind, b"quoted");
+            assert_eq!(receive(&b, &mut batch), TRAIN, "{kind:?}");
+            send_train(&b, a.local_addr().unwrap());
+            forger.send(kind, b"quoted");
+            assert_eq!(receive(&a, &mut batch), TRAIN, "{kind:?}");
+            while a.poll_errors().unwrap().is_some() {}
+        }
+        assert_eq!(a.gso_segments(), gso, "segmentation offload stays on");
+        assert_eq!(a.counters().gso_refusals, 0);
+    }
+}
+
+#[test]
+fn flood_of_icmp_errors_with_rare_errnos_does_not_break_the_socket() {
+    // ENOPROTOOPT, EMSGSIZE, EOPNOTSUPP, EHOSTDOWN, ENONET, EPROTO: those that no route or
+    // filter of this host gives rise to.
+    for code in [
+        (3, 2, 0),
+        (3, 4, 1_280),
+        (3, 5, 0),
+        (3, 7, 0),
+        (3, 8, 0),
+        (12, 0, 0),
+    ] {
+        let Some((a, b, forger)) = world("127.0.0.1:0") else {
+            return;
+        };
+        let gso = a.gso_segments();
+        let mut batch = RecvBatch::for_socket(&b, 32);
+        let flood = forger.flood(vec![code]);
+        while flood.sent() < 100 {
+            std::thread::yield_now();
+        }
+        for _ in 0..5_000 {
+            send_train(&a, b.local_addr().unwrap());
+            assert_eq!(receive(&b, &mut batch), TRAIN, "{code:?}");
+        }
+        assert_eq!(a.gso_segments(), gso, "segmentation offload stays on");
+        assert_eq!(a.counters().gso_refusals, 0);
+    }
+}
+
+#[test]
+fn flood_of_every_icmp_error_loses_no_datagram_and_keeps_offload() {
+    for (addr, kinds) in [("127.0.0.1:0", kinds_v4()), ("[::1]:0", kinds_v6())] {
+        let Some((a, b, forger)) = world(addr) else {
+            continue;
+        };
+        let gso = a.gso_segments();
+        let mut batch = RecvBatch::for_socket(&b, 32);
+        let flood = forger.flood(kinds);
+        while flood.sent() < 1_000 {
+            std::thread::yield_now();
+        }
+        for _ in 0..20_000 {
+            send_train(&a, b.local_addr().unwrap());
+            assert_eq!(receive(&b, &mut batch), TRAIN);
+            send_train(&b, a.local_addr().unwrap());
+            assert_eq!(receive(&a, &mut batch), TRAIN);
+            while a.poll_errors().unwrap().is_some() {}
+        }
+        assert!(a.counters().icmp_errors > 0, "the flood reached the socket");
+        assert_eq!(a.gso_segments(), gso, "segmentation offload stays on");
+        assert_eq!(a.counters().gso_refusals, 0);
+    }
+}
