@@ -32,6 +32,16 @@ pub struct Meta {
 }
 
 impl Meta {
+    /// One datagram from `remote`, of which nothing else is known; its length comes from
+    /// [`RecvBatch::push`].
+    #[must_use]
+    pub fn new(remote: SocketAddr) -> Self {
+        Self {
+            remote,
+            ..Self::EMPTY
+        }
+    }
+
     /// Datagrams in the message; an empty datagram counts.
     #[must_use]
     pub fn datagrams(&self) -> usize {

@@ -72,8 +72,15 @@ impl Alarm {
                 };
                 let fired = timer.get_ref().clear();
                 ready.clear_ready();
-                if !matches!(fired, Ok(false)) {
-                    break;
+                match fired {
+                    Ok(true) => break,
+                    Ok(false) => {}
+                    Err(error) => {
+                        drop(ready);
+                        tracing::warn!(%error, "the fine timer is broken: using the runtime's");
+                        self.means = Means::Coarse(None);
+                        break;
+                    }
                 }
             },
             Means::Coarse(Some(sleep)) => sleep.as_mut().await,

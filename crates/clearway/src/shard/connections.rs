@@ -343,7 +343,7 @@ impl Connections {
             // The system call is long: handles need not wait for it.
             drop(state);
             self.wakes.fire(shared);
-            let sent = self.outlet.send(&**self.socket.get_ref(), &train);
+            let sent = self.outlet.send(&**self.socket.get_ref(), &train, now);
             self.after_send(shared, sent)?;
         }
         let state = shared.lock();
@@ -404,24 +404,28 @@ impl Connections {
         }
     }
 
-    /// The socket is writable again.
+    /// The socket is writable again, or should have been by now.
     ///
     /// # Errors
     /// If the socket is broken.
-    pub(super) fn flush(&mut self) -> io::Result<()> {
+    pub(super) fn flush(&mut self, now: Instant) -> io::Result<()> {
         if !self.outlet.is_blocked() {
             return Ok(());
         }
         let outlet = &mut self.outlet;
-        let flushed = self.socket.try_io(tokio::io::Interest::WRITABLE, |socket| {
-            match outlet.resend(&**socket) {
-                Sent::Kept => Err(io::ErrorKind::WouldBlock.into()),
-                // Which connection's it was is forgotten; the transport will
-                // find out by loss what does not fit.
-                Sent::Taken | Sent::Dropped | Sent::TooLarge(_) => Ok(()),
-                Sent::Broken(error) => Err(error),
-            }
-        });
+        let overdue = outlet.resend_at().is_some_and(|at| at <= now);
+        let mut offer = |socket: &Watched| match outlet.resend(&**socket, now) {
+            Sent::Kept => Err(io::ErrorKind::WouldBlock.into()),
+            // Which connection's it was is forgotten; the transport will find out by loss what
+            // does not fit.
+            Sent::Taken | Sent::Dropped | Sent::TooLarge(_) => Ok(()),
+            Sent::Broken(error) => Err(error),
+        };
+        let flushed = if overdue {
+            offer(self.socket.get_ref())
+        } else {
+            self.socket.try_io(tokio::io::Interest::WRITABLE, offer)
+        };
         match flushed {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
             Ok(()) | Err(_) => Ok(()),

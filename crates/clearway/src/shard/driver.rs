@@ -8,7 +8,7 @@ use tokio::io::Interest;
 
 use super::alarm::Alarm;
 use super::connections::{Connections, Position};
-use super::intake::{Intake, drain_errors};
+use super::intake::Intake;
 use super::link::{Inbox, Link, count};
 use super::strays::Strays;
 use super::{Watched, watch};
@@ -76,10 +76,10 @@ impl Driver {
         self.shard.take_copies(now, strays);
         let more = self.intake.turn(&mut self.shard, now)?;
         self.shard.handle_timeouts(now);
-        self.shard.flush()?;
+        self.shard.flush(now)?;
         self.shard.serve()?;
-        drain_errors(&self.shard)?;
-        Ok(more || self.shard.has_work())
+        let errors = self.intake.drain_errors(&self.shard, now)?;
+        Ok(more || errors || self.shard.has_work())
     }
 
     /// What handles and other shards left.
@@ -121,6 +121,8 @@ impl Driver {
     /// Sleeps until there is something to do.
     async fn wait(&mut self) {
         self.alarm.set(self.shard.deadlines.next());
+        self.alarm.set(self.shard.outlet.resend_at());
+        self.alarm.set(self.intake.retry_at());
         let interest = if self.shard.outlet.is_blocked() {
             Interest::READABLE | Interest::WRITABLE
         } else {

@@ -2,17 +2,19 @@
 
 use std::io;
 use std::sync::MutexGuard;
+use std::time::Duration;
 
 use clearway_quic::Instant;
 use clearway_quic::ack::ReceivedEcn;
 use clearway_quic::connection::Received;
 use clearway_quic::endpoint::Handle;
-use clearway_udp::{DatagramSocket, Ecn, Meta, RecvBatch};
+use clearway_udp::{DatagramSocket, Ecn, Meta, RecvBatch, RecvError};
 use tokio::io::Interest;
 
-use super::Clock;
 use super::connections::Connections;
 use super::link::count;
+use super::notice::Notice;
+use super::{Clock, Watched};
 use crate::connection::State;
 
 /// Receive calls per turn: enough to amortise a turn, few enough that sending
@@ -22,12 +24,23 @@ const BATCHES_PER_TURN: usize = 4;
 /// Messages per receive call.
 const SLOTS: usize = 16;
 
+/// ICMP errors read per turn: each is a system call, and a stranger can send any number.
+const ERRORS_PER_TURN: usize = 64;
+
+/// Pause after the system failed to receive: short beside a round trip, long enough for a
+/// socket that keeps failing not to take the processor.
+const PAUSE: Duration = Duration::from_millis(10);
+
 /// Memory for what the socket hands over.
 #[derive(Debug)]
 pub(super) struct Intake {
     batch: RecvBatch,
     /// Whose each datagram of the batch is.
     routes: Vec<Option<Handle>>,
+    /// The system failed to receive: when to call again, ready or not.
+    retry_at: Option<Instant>,
+    failures: Notice,
+    icmp: Notice,
 }
 
 impl Intake {
@@ -35,6 +48,9 @@ impl Intake {
         Self {
             batch: RecvBatch::for_socket(socket, SLOTS),
             routes: Vec::new(),
+            retry_at: None,
+            failures: Notice::default(),
+            icmp: Notice::default(),
         }
     }
 
@@ -44,7 +60,7 @@ impl Intake {
     /// If the socket is broken.
     pub(super) fn turn(&mut self, shard: &mut Connections, now: Instant) -> io::Result<bool> {
         for _ in 0..BATCHES_PER_TURN {
-            let more = self.fill(shard)?;
+            let more = self.fill(shard, now)?;
             self.route(shard, now);
             self.receive(shard, now);
             if !more {
@@ -54,30 +70,67 @@ impl Intake {
         Ok(true)
     }
 
+    /// When to have another turn though nothing may have come.
+    pub(super) fn retry_at(&self) -> Option<Instant> {
+        self.retry_at
+    }
+
     /// One receive call: whether more is probably waiting.
-    fn fill(&mut self, shard: &Connections) -> io::Result<bool> {
+    fn fill(&mut self, shard: &Connections, now: Instant) -> io::Result<bool> {
         let batch = &mut self.batch;
         batch.clear();
-        let filled = shard.socket.try_io(Interest::READABLE, |socket| {
-            while socket.recv(batch)? == 0 {
-                // Errors of earlier sends stood before the datagrams.
-                if !drain_errors(shard)? {
-                    break;
-                }
-            }
+        let mut failure = None;
+        let mut receive = |socket: &Watched| match socket.recv(batch) {
+            // Nothing but errors of earlier sends, and the datagrams are behind them.
+            Ok(0) => Ok(()),
+            Ok(_) if batch.is_full() => Ok(()),
             // Slots to spare: the queue is empty. Saying so saves the call that
             // would find out.
-            if batch.is_full() {
-                Ok(())
-            } else {
+            Ok(_) => Err(io::ErrorKind::WouldBlock.into()),
+            Err(error) => {
+                failure = Some(error);
                 Err(io::ErrorKind::WouldBlock.into())
             }
-        });
-        match filled {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
-            Err(error) => Err(error),
+        };
+        // After a failure the runtime's idea of readiness is out of date.
+        let unasked = self.retry_at.take_if(|at| *at <= now).is_some();
+        let more = if unasked {
+            receive(shard.socket.get_ref()).is_ok()
+        } else {
+            shard.socket.try_io(Interest::READABLE, receive).is_ok()
+        };
+        if unasked && more {
+            self.retry_at = Some(now);
         }
+        match failure {
+            None | Some(RecvError::WouldBlock) => {}
+            Some(RecvError::Unavailable(error)) => {
+                self.retry_at = Some(now + PAUSE);
+                if let Some(times) = self.failures.happened(now) {
+                    tracing::debug!(times, "receiving failed for now: {error}");
+                }
+            }
+            Some(RecvError::Broken(error)) => return Err(error),
+        }
+        Ok(more)
+    }
+
+    /// Counts ICMP errors about what was sent, a bounded number; whether more may be waiting.
+    /// QUIC does not act on them: anyone may forge one (RFC 9000 §14.2.1).
+    ///
+    /// # Errors
+    /// If the socket is broken.
+    pub(super) fn drain_errors(&mut self, shard: &Connections, now: Instant) -> io::Result<bool> {
+        for _ in 0..ERRORS_PER_TURN {
+            let Some(error) = shard.socket.get_ref().poll_errors()? else {
+                return Ok(false);
+            };
+            count(&shard.link.counts.icmp_errors);
+            if let Some(times) = self.icmp.happened(now) {
+                tracing::debug!(remote = %error.remote, kind = ?error.kind, times, "ICMP errors");
+            }
+        }
+        Ok(true)
     }
 
     /// First pass, under the lock of the routes: whose each datagram is. What
@@ -119,18 +172,6 @@ impl Intake {
             }
         }
     }
-}
-
-/// Counts the ICMP errors about what was sent; whether there was any. QUIC does
-/// not act on them: anyone may forge one (RFC 9000 §14.2.1).
-pub(super) fn drain_errors(shard: &Connections) -> io::Result<bool> {
-    let mut any = false;
-    while let Some(error) = shard.socket.get_ref().poll_errors()? {
-        any = true;
-        count(&shard.link.counts.icmp_errors);
-        tracing::debug!(remote = %error.remote, kind = ?error.kind, "ICMP");
-    }
-    Ok(any)
 }
 
 fn received(meta: &Meta) -> Received {

@@ -9,6 +9,7 @@
 //! | `outlet` | the way out: trains, and what the socket says to them |
 //! | `deadlines`, `alarm` | which connection waits for when; waking up then |
 //! | `strays` | datagrams on their way to the shard that owns them |
+//! | `notice` | log lines at a limited rate |
 //! | `population` | how many connections are alive, over all shards |
 //! | `clock` | the endpoint's time |
 
@@ -19,6 +20,7 @@ mod deadlines;
 mod driver;
 mod intake;
 mod link;
+mod notice;
 mod outlet;
 mod population;
 mod strays;

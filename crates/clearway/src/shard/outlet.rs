@@ -3,10 +3,20 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
+use std::time::Duration;
 
+use clearway_quic::Instant;
 use clearway_quic::connection::Transmit;
 use clearway_quic::path::ecn::Mark;
 use clearway_udp::{DatagramSocket, Ecn, MAX_TRAIN, SendError};
+
+use super::notice::Notice;
+
+/// How long a train waits for the socket to be writable before it is offered unasked. The
+/// kernel says "try again" for one reason that no edge follows (an IPsec association under
+/// negotiation), and one lost edge must not silence a shard. Doubles from the first to the last.
+const FIRST_WAIT: Duration = Duration::from_millis(10);
+const LAST_WAIT: Duration = Duration::from_secs(1);
 
 /// What became of a train.
 #[derive(Debug)]
@@ -29,6 +39,11 @@ pub(super) enum Sent {
 pub(super) struct Outlet {
     pub(super) train: Box<[u8]>,
     kept: Option<Kept>,
+    /// When what is kept is offered whether or not the socket is writable, and how long that
+    /// was waited for.
+    resend_at: Option<Instant>,
+    waited: Duration,
+    drops: Notice,
 }
 
 #[derive(Debug)]
@@ -45,6 +60,9 @@ impl Outlet {
         Self {
             train: vec![0; MAX_TRAIN].into_boxed_slice(),
             kept: None,
+            resend_at: None,
+            waited: Duration::ZERO,
+            drops: Notice::default(),
         }
     }
 
@@ -56,12 +74,25 @@ impl Outlet {
     /// Another socket will not want to know.
     pub(super) fn forget(&mut self) {
         self.kept = None;
+        self.resend_at = None;
+    }
+
+    /// When to offer what is kept, if the socket has not been writable by then.
+    pub(super) fn resend_at(&self) -> Option<Instant> {
+        self.resend_at
     }
 
     /// Sends what `transmit` wrote to `self.train`.
-    pub(super) fn send(&mut self, socket: &dyn DatagramSocket, transmit: &Transmit) -> Sent {
+    pub(super) fn send(
+        &mut self,
+        socket: &dyn DatagramSocket,
+        transmit: &Transmit,
+        now: Instant,
+    ) -> Sent {
+        self.waited = Duration::ZERO;
         self.offer(
             socket,
+            now,
             Kept {
                 remote: transmit.remote,
                 local_ip: transmit.local_ip,
@@ -77,9 +108,9 @@ impl Outlet {
     }
 
     /// Offers what was kept again.
-    pub(super) fn resend(&mut self, socket: &dyn DatagramSocket) -> Sent {
+    pub(super) fn resend(&mut self, socket: &dyn DatagramSocket, now: Instant) -> Sent {
         match self.kept.take() {
-            Some(kept) => self.offer(socket, kept),
+            Some(kept) => self.offer(socket, now, kept),
             None => Sent::Taken,
         }
     }
@@ -88,7 +119,8 @@ impl Outlet {
         clippy::needless_pass_by_value,
         reason = "a train is offered once: what the socket leaves is another"
     )]
-    fn offer(&mut self, socket: &dyn DatagramSocket, train: Kept) -> Sent {
+    fn offer(&mut self, socket: &dyn DatagramSocket, now: Instant, train: Kept) -> Sent {
+        self.resend_at = None;
         let mut transmit = clearway_udp::Transmit {
             remote: train.remote,
             local_ip: train.local_ip,
@@ -104,13 +136,18 @@ impl Outlet {
                     contents: start..train.contents.end,
                     ..train
                 });
+                self.waited = (self.waited * 2).clamp(FIRST_WAIT, LAST_WAIT);
+                self.resend_at = Some(now + self.waited);
                 Sent::Kept
             }
             Err(SendError::TooLarge) => {
                 Sent::TooLarge(train.segment.unwrap_or(transmit.contents.len()))
             }
             Err(SendError::Dropped(kind)) => {
-                tracing::debug!(remote = %train.remote, ?kind, "the host dropped a train");
+                if let Some(times) = self.drops.happened(now) {
+                    let error = SendError::Dropped(kind);
+                    tracing::debug!(remote = %train.remote, times, "a train was not sent: {error}");
+                }
                 Sent::Dropped
             }
             Err(SendError::Broken(error)) => Sent::Broken(error),

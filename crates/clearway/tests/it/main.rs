@@ -8,6 +8,8 @@ mod early;
 mod http;
 mod interim;
 mod living;
+mod own_socket;
 mod qlog;
 mod serving;
+mod socket_errors;
 mod streams;
