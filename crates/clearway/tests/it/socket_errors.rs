@@ -184,3 +184,17 @@ async fn socket_that_never_receives_again_ends_the_connection_with_its_cause() {
     world.faults.skip(Duration::from_secs(10));
     assert_socket_error(&world.broken().await, libc::EFAULT);
 }
+
+#[tokio::test]
+async fn train_that_was_refused_leaves_though_the_socket_never_turns_writable() {
+    let world = World::new().await;
+    world.transfer(1).await;
+    // Both sides have nothing more to say: no datagram that comes in wakes the server.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    world.faults.next(Call::SendMessage, libc::EAGAIN, 5);
+    let mut send = world.pair.far.open_uni().await.unwrap();
+    send.write_all(b"news").await.unwrap();
+    send.finish().unwrap();
+    let mut recv = world.pair.near.accept_uni().await.unwrap();
+    assert_eq!(recv.read_to_end(10).await.unwrap(), b"news");
+}
