@@ -9,6 +9,7 @@ mod failures;
 mod http;
 mod interim;
 mod living;
+mod panics;
 mod qlog;
 mod serving;
 mod streams;
