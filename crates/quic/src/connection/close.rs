@@ -24,6 +24,13 @@ impl Connection {
         self.start_closing(now, close);
     }
 
+    /// Closes with a transport error of this end, which the peer is told: for whoever
+    /// drives the connection and cannot go on with it, say for lack of memory
+    /// (RFC 9000 §11.1). Does nothing on a connection that has ended already.
+    pub fn abort(&mut self, now: Instant, error: TransportError) {
+        self.fail(now, error);
+    }
+
     /// The peer broke the protocol, or we did.
     pub(crate) fn fail(&mut self, now: Instant, error: TransportError) {
         self.start_closing(now, Close::Transport(error));
