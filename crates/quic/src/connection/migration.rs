@@ -174,14 +174,6 @@ impl Connection {
         let (pto, len) = (self.path_pto(), packet.datagram_len);
         let effects = self.paths.on_challenge(now, pto, &from, len, data);
         self.apply_path_effects(now, effects);
-        if self.paths.find(&from) == Some(self.paths.active_id()) {
-            // RFC 9000 §9.3.3: with more than a probing packet, so that a server
-            // that was led astray by a copy of a packet of ours returns here. An
-            // ACK is more.
-            self.space(clearway_recovery::Space::Data)
-                .ack
-                .on_immediate_ack();
-        }
     }
 
     pub(crate) fn on_path_response(&mut self, now: Instant, data: [u8; 8]) {

@@ -29,8 +29,9 @@
 //! The client's own moves: [`Paths::migrate`] makes a new path active on trial
 //! (the old one is the fallback if proven, else `Left`); [`Paths::join`] probes a
 //! new path as `Join`. When a path stops being active in favour of a proven one
-//! it is `Spare`; the server challenges it, so that a client whose packets
-//! somebody else forwarded says where it really is (§9.3.3).
+//! it is `Spare`. A server challenges the path that it leaves: a client whose
+//! packet somebody else forwarded answers with an ACK in the same packet, which is
+//! not only probing, and so leads it back (§9.3.3).
 //!
 //! Where too many stand by, one is forgotten: a `Spare` before a `Probe` or
 //! `Left`, those before a `Join`, and the oldest of a kind.

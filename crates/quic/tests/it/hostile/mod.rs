@@ -18,4 +18,5 @@ mod frame_types;
 mod keys;
 mod overload;
 mod paths;
+mod preferred;
 mod tokens;
