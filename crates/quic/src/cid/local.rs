@@ -1,6 +1,5 @@
 //! Connection IDs that we issued: what the peer may send to.
 
-use core::time::Duration;
 use std::collections::VecDeque;
 
 use smallvec::SmallVec;
@@ -8,7 +7,6 @@ use smallvec::SmallVec;
 use super::{ConnectionId, NewCid, ResetToken};
 use crate::error::{Code, TransportError};
 use crate::memory;
-use crate::time::Instant;
 
 /// Most connection IDs we keep issued at a time, whatever the configuration.
 /// Each one is an entry in the endpoint's table.
@@ -65,8 +63,6 @@ pub struct LocalCids {
     peer_limit: u64,
     own_limit: usize,
     zero_length: bool,
-    lifetime: Option<Duration>,
-    rotate_at: Option<Instant>,
     changes: VecDeque<RoutingChange>,
 }
 
@@ -88,8 +84,6 @@ impl LocalCids {
             peer_limit: DEFAULT_ACTIVE_LIMIT,
             own_limit: own_limit.clamp(1, MAX_ISSUED),
             zero_length: first.is_empty(),
-            lifetime: None,
-            rotate_at: None,
             changes: VecDeque::new(),
         };
         if cids.zero_length {
@@ -128,12 +122,6 @@ impl LocalCids {
         self.peer_limit = limit.max(DEFAULT_ACTIVE_LIMIT);
     }
 
-    /// Rotates every `lifetime` from `now` on; `None` never.
-    pub fn set_lifetime(&mut self, now: Instant, lifetime: Option<Duration>) {
-        self.lifetime = lifetime;
-        self.rotate_at = lifetime.filter(|_| !self.zero_length).map(|l| now + l);
-    }
-
     /// Issues connection IDs up to the limit. `mint` makes one with its reset
     /// token; called a bounded number of times, and never while the peer
     /// retires nothing.
@@ -162,24 +150,6 @@ impl LocalCids {
         }
         self.retire_prior_to = self.next_sequence;
         true
-    }
-
-    /// When [`LocalCids::handle_timeout`] wants to be called.
-    #[must_use]
-    pub fn next_timeout(&self) -> Option<Instant> {
-        self.rotate_at
-    }
-
-    /// Rotates if the lifetime has passed; true if it did.
-    pub fn handle_timeout(&mut self, now: Instant) -> bool {
-        let (Some(at), Some(lifetime)) = (self.rotate_at, self.lifetime) else {
-            return false;
-        };
-        if now < at {
-            return false;
-        }
-        self.rotate_at = Some(now + lifetime);
-        self.rotate()
     }
 
     /// The next NEW_CONNECTION_ID frame to send, taken as sent.

@@ -92,8 +92,6 @@ fn empty_connection_ids_stay_empty() {
     let mut cids = LocalCids::new(ConnectionId::EMPTY, token(0), 4);
     cids.set_peer_limit(8);
     cids.replenish(mint(&mut 0));
-    cids.set_lifetime(Instant::ZERO, Some(Duration::from_secs(1)));
-    assert_eq!(cids.next_timeout(), None);
     assert!(!cids.rotate());
     assert_eq!(cids.next_to_send(), None);
     assert_eq!(cids.routing_change(), None);
@@ -129,21 +127,6 @@ fn rotation_replaces_all_and_waits_for_the_peer() {
         cids.on_retire(old, &cid(11)).unwrap();
     }
     assert!(cids.rotate());
-}
-
-#[test]
-fn a_lifetime_rotates_without_a_busy_loop() {
-    let second = Duration::from_secs(1);
-    let mut cids = issued(2);
-    cids.set_lifetime(Instant::ZERO, Some(second));
-    let first = Instant::ZERO + second;
-    assert_eq!(cids.next_timeout(), Some(first));
-    assert!(!cids.handle_timeout(Instant::ZERO));
-    assert!(cids.handle_timeout(first));
-    assert_eq!(cids.next_timeout(), Some(first + second));
-    // Refused while unfinished, but the deadline still moves on.
-    assert!(!cids.handle_timeout(first + second));
-    assert!(cids.next_timeout() > Some(first + second));
 }
 
 #[derive(Clone, Debug)]

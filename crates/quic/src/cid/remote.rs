@@ -223,6 +223,12 @@ impl RemoteCids {
         }
     }
 
+    /// Whether another path could get a connection ID now.
+    #[must_use]
+    pub fn can_assign(&self) -> bool {
+        self.zero_length || self.unused() > self.wanting.len()
+    }
+
     /// How many more paths could get a connection ID.
     #[must_use]
     pub fn unused(&self) -> usize {

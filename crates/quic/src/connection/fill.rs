@@ -6,7 +6,6 @@ use super::Connection;
 use super::content::SentFrame;
 use super::frequency::AckFrequencyRequest;
 use super::packet::{Draft, Permit, Shape};
-use super::transmit::MIN_DATAGRAM;
 use crate::Instant;
 use crate::stream::Sendability;
 use crate::wire::frame::{ack, data};
@@ -133,18 +132,17 @@ impl Connection {
         let Some(path) = self.paths.get_mut(draft.path) else {
             return;
         };
-        if w.remaining() < 2 * PATH_FRAME_LEN {
-            return;
-        }
-        if let Some(data) = path.responses.take() {
+        // Room for a challenge is left, which is what gets the path on.
+        while w.remaining() >= 2 * PATH_FRAME_LEN
+            && let Some(data) = path.next_response()
+        {
             Frame::PathResponse(data).encode(w);
             draft.ack_eliciting = true;
             draft.expand = true;
         }
-        if path.validation.challenge_due(now) {
-            let credit = path.amplification.available();
-            let size = MIN_DATAGRAM.min(usize::try_from(credit).unwrap_or(usize::MAX));
-            let data = path.validation.send_challenge(now, size, &mut self.rng);
+        if w.remaining() >= PATH_FRAME_LEN
+            && let Some(data) = path.next_challenge(now, &mut self.rng)
+        {
             Frame::PathChallenge(data).encode(w);
             draft.ack_eliciting = true;
             draft.expand = true;

@@ -181,9 +181,7 @@ impl Connection {
             .set_peer_limit(peer.max_datagram_frame_size);
         let max_payload = peer.max_udp_payload_size;
         self.tls.peer = Some(Peer::new(&peer));
-        for path in self.paths.iter_mut() {
-            path.mtu.set_peer_limit(max_payload);
-        }
+        self.paths.set_peer_limit(max_payload);
         self.trace_peer_parameters(now);
         Ok(())
     }
@@ -258,10 +256,7 @@ impl Connection {
             keys.on_handshake_confirmed();
         }
         self.sync_recovery(now);
-        self.paths.active_mut().amplification.validate();
-        if self.config.mtu_discovery {
-            self.paths.active_mut().mtu.start(now);
-        }
+        self.paths.on_confirmed(now);
         self.endpoint_events.push_back(EndpointEvent::HandshakeDone);
         self.events.push_back(Event::Confirmed);
         self.free_tls();

@@ -1,4 +1,14 @@
-//! Paths: found, validated, chosen, given up (RFC 9000 §8.2, §9).
+//! What a connection does about its paths. Which path is used, and why, is
+//! decided by [`Paths`](crate::path::paths::Paths) (RFC 9000 §8.2, §9); here loss
+//! recovery, connection IDs, events and traces follow.
+
+#![deny(
+    clippy::arithmetic_side_effects,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used
+)]
 
 use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
@@ -6,16 +16,12 @@ use std::net::{IpAddr, SocketAddr};
 use clearway_recovery::PathId;
 
 use super::life::Handshake;
-use super::paths::Path;
 use super::receive::Packet;
 use super::{Connection, Event, Received};
 use crate::Instant;
-use crate::error::{Code, TransportError};
 use crate::event::{MigrationState, TraceEvent};
-use crate::path::amplification::Amplification;
-use crate::path::ecn::{Mark, PathEcn};
-use crate::path::mtu::MtuDiscovery;
-use crate::path::validation::{PathResponses, PathValidation, Proof};
+use crate::path::paths::{Effect, Effects, MoveError, Removal};
+use crate::path::{Addresses, scope};
 
 /// A migration that can't be done now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,196 +50,214 @@ impl core::fmt::Display for MigrateError {
 
 impl std::error::Error for MigrateError {}
 
+impl From<MoveError> for MigrateError {
+    fn from(error: MoveError) -> Self {
+        match error {
+            MoveError::NotClient => Self::NotClient,
+            MoveError::NotConfirmed => Self::HandshakeNotConfirmed,
+        }
+    }
+}
+
+impl From<&Received> for Addresses {
+    fn from(from: &Received) -> Self {
+        Self {
+            remote: from.remote,
+            local_ip: from.local_ip,
+        }
+    }
+}
+
 impl Connection {
-    /// The application or the host moved the client to another local address:
-    /// use a fresh connection ID and validate the new path (RFC 9000 §9.2).
-    /// Send from the new socket from now on.
+    /// Moves the client to another local address at once, for a host whose old
+    /// address is gone or going: takes a fresh connection ID, sends from there
+    /// from now on, and validates the path meanwhile (RFC 9000 §9.2). If nothing
+    /// answers, the connection returns to the last path that worked. See
+    /// [`probe`](Self::probe) for when the old path still works.
     ///
     /// # Errors
     /// See [`MigrateError`]; the connection goes on as before.
     pub fn migrate(&mut self, now: Instant, local_ip: Option<IpAddr>) -> Result<(), MigrateError> {
-        let remote = self.paths.active().remote;
-        if self.tls.peer_disables_migration() {
-            return Err(MigrateError::Forbidden);
-        }
-        self.move_to(now, remote, local_ip)
-    }
-
-    fn move_to(
-        &mut self,
-        now: Instant,
-        remote: SocketAddr,
-        local_ip: Option<IpAddr>,
-    ) -> Result<(), MigrateError> {
-        if !self.is_client() {
-            return Err(MigrateError::NotClient);
-        }
-        if self.handshake != Handshake::Confirmed {
-            return Err(MigrateError::HandshakeNotConfirmed);
-        }
-        let id = self.paths.next_id();
-        if self.remote_cids.assign(id).is_none() {
-            return Err(MigrateError::NoConnectionId);
-        }
-        self.make_room(now);
-        // A client is not bound by the amplification limit (RFC 9000 §8.1).
-        let path = self.new_path(now, id, remote, local_ip, Amplification::validated());
-        self.paths.add(path);
-        self.activate(now, id);
+        self.check_migration()?;
+        let effects = self.paths.migrate(now, self.path_pto(), local_ip)?;
+        self.apply_path_effects(now, effects);
         Ok(())
     }
 
-    /// Goes to the address the server prefers, once confirmed (RFC 9000 §9.6).
-    pub(crate) fn move_to_preferred_address(&mut self, now: Instant) {
-        let remote = self.paths.active().remote;
-        if let Some(preferred) = self.tls.preferred_address(remote.is_ipv6()) {
-            // Refusal leaves the connection where it is, which always works.
-            let _ = self.move_to(now, preferred, None);
+    /// Validates the path from another local address, and moves the client there
+    /// once the server has answered (RFC 9000 §9.1). Until then data goes where
+    /// it went; if nothing answers, that is all that happens. A later call, and
+    /// the move to a preferred address, replace the one before.
+    ///
+    /// # Errors
+    /// See [`MigrateError`]; the connection goes on as before.
+    pub fn probe(&mut self, now: Instant, local_ip: IpAddr) -> Result<(), MigrateError> {
+        self.check_migration()?;
+        let to = Addresses {
+            remote: self.paths.active().remote,
+            local_ip: Some(local_ip),
+        };
+        self.join(now, to)
+    }
+
+    fn check_migration(&self) -> Result<(), MigrateError> {
+        if self.tls.peer_disables_migration() {
+            return Err(MigrateError::Forbidden);
+        }
+        self.paths.check_may_move()?;
+        if self.remote_cids.can_assign() {
+            Ok(())
+        } else {
+            Err(MigrateError::NoConnectionId)
         }
     }
 
-    /// A path with nothing known about it but its addresses, being validated.
-    fn new_path(
-        &mut self,
-        now: Instant,
-        id: PathId,
-        remote: SocketAddr,
-        local_ip: Option<IpAddr>,
-        amplification: Amplification,
-    ) -> Path {
-        let mut mtu = MtuDiscovery::new(self.config.max_mtu);
-        mtu.set_peer_limit(self.tls.peer_max_udp_payload());
-        let mds = u64::from(mtu.current());
-        let seed = self.rng.child("congestion").u64();
-        let controller = self.config.build_controller(mds, seed);
-        let mark = self.config.mark(controller.as_ref());
-        self.recovery.add_path(id, controller, mds, now);
-        let mut validation = PathValidation::new();
-        validation.start(now, self.pto_of(self.paths.active_id()));
-        self.trace_migration(now, MigrationState::ProbingStarted, remote);
-        Path {
-            id,
-            remote,
-            local_ip,
-            validation,
-            responses: PathResponses::default(),
-            amplification,
-            ecn: PathEcn::new(mark),
-            train_mark: Mark::NotEct,
-            mtu,
-            busy: false,
+    fn join(&mut self, now: Instant, to: Addresses) -> Result<(), MigrateError> {
+        let effects = self.paths.join(now, self.path_pto(), to)?;
+        self.apply_path_effects(now, effects);
+        Ok(())
+    }
+
+    /// Probes the address that the server prefers, to go there once it answers
+    /// (RFC 9000 §9.6).
+    pub(crate) fn move_to_preferred_address(&mut self, now: Instant) {
+        let from = self.paths.active().remote;
+        let preferred = self.tls.preferred_address(from.is_ipv6());
+        let welcome = |to: &SocketAddr| scope::may_be_preferred(from, *to);
+        if let Some(remote) = preferred.filter(welcome)
+            && self.remote_cids.can_assign()
+        {
+            let local_ip = None;
+            // A refusal leaves the connection where it is, which always works.
+            let _ = self.join(now, Addresses { remote, local_ip });
         }
     }
 
     /// Whether a datagram comes from where the peer can't be.
     pub(crate) fn is_unwelcome(&self, from: &Received) -> bool {
-        if self.paths.find(from).is_some() {
+        // The local address may not be known yet, hence only the remote counts.
+        if self.paths.iter().any(|path| path.remote == from.remote) {
             return false;
         }
         // A client talks to addresses it chose (RFC 9000 §9); a server's client
         // does not move before the handshake is confirmed, nor if forbidden.
-        // The local address may not be known yet, hence only the remote counts.
-        let known = self.paths.iter().any(|path| path.remote == from.remote);
-        if self.is_client() {
-            !known
-        } else {
-            !known && (self.handshake != Handshake::Confirmed || !self.config.allow_migration)
-        }
+        self.is_client()
+            || self.handshake != Handshake::Confirmed
+            || !self.config.allow_migration
+            || !scope::may_turn_up(self.paths.active().remote, from.remote)
     }
 
-    /// Every byte received from an unvalidated address may be answered
-    /// threefold (RFC 9000 §8.1), whether or not it authenticates.
+    /// A datagram is credited to its path before anything in it authenticates.
     pub(crate) fn credit_path(&mut self, now: Instant, from: &Received, len: usize) {
-        let Some(id) = self.paths.find(from) else {
-            return;
-        };
         let blocked = self.is_amplification_blocked();
-        if let Some(path) = self.paths.get_mut(id) {
-            path.amplification.on_received(len);
-            path.local_ip = path.local_ip.or(from.local_ip);
-        }
+        self.paths.on_datagram(&from.into(), len);
         if blocked && !self.is_amplification_blocked() {
             self.sync_recovery(now);
         }
     }
 
-    /// The path a packet arrived on, made if the address is new.
-    fn path_of(&mut self, now: Instant, packet: &Packet<'_>) -> Option<PathId> {
-        // An earlier frame of this packet may have made it already, or ended it:
-        // a PATH_RESPONSE before a PATH_CHALLENGE.
-        let known = packet.path.filter(|&id| self.paths.get(id).is_some());
-        if let Some(id) = known.or_else(|| self.paths.find(&packet.from)) {
-            return Some(id);
+    /// A 1-RTT packet was processed: a server follows its client (RFC 9000 §9.3).
+    pub(crate) fn follow_peer(&mut self, now: Instant, packet: &Packet<'_>, probing_only: bool) {
+        if probing_only || self.is_client() {
+            return;
         }
-        let id = self.paths.next_id();
-        // RFC 9000 §9.5: a connection ID of its own for each path. Without one
-        // to spare we stay silent there until the peer issues more.
-        let _ = self.remote_cids.assign(id);
-        self.make_room(now);
-        let mut amplification = Amplification::new();
-        amplification.on_received(packet.datagram_len);
-        let path = self.new_path(
-            now,
-            id,
-            packet.from.remote,
-            packet.from.local_ip,
-            amplification,
-        );
-        self.paths.add(path)
+        let from = Addresses::from(&packet.from);
+        let (pto, len) = (self.path_pto(), packet.datagram_len);
+        let effects = self
+            .paths
+            .on_non_probing(now, pto, packet.number, &from, len);
+        self.apply_path_effects(now, effects);
     }
 
-    fn make_room(&mut self, now: Instant) {
-        if self.paths.iter().count() >= super::paths::MAX_PATHS
-            && let Some(spare) = self.paths.spare()
-        {
-            self.forget_path(now, spare);
-        }
+    pub(crate) fn on_path_challenge(&mut self, now: Instant, packet: &Packet<'_>, data: [u8; 8]) {
+        let from = Addresses::from(&packet.from);
+        let (pto, len) = (self.path_pto(), packet.datagram_len);
+        let effects = self.paths.on_challenge(now, pto, &from, len, data);
+        self.apply_path_effects(now, effects);
     }
 
-    fn forget_path(&mut self, now: Instant, id: PathId) {
-        self.paths.remove(id);
+    pub(crate) fn on_path_response(&mut self, now: Instant, data: [u8; 8]) {
+        let effects = self.paths.on_response(now, self.path_pto(), data);
+        self.apply_path_effects(now, effects);
+        // The address may be validated without further effect.
+        self.sync_recovery(now);
+    }
+
+    /// True if a timer of a path was due.
+    pub(crate) fn on_path_timeouts(&mut self, now: Instant) -> bool {
+        let due = self.paths.next_timeout(|_| true);
+        if due.is_none_or(|at| now < at) {
+            return false;
+        }
+        let effects = self.paths.on_timeout(now);
+        self.apply_path_effects(now, effects);
+        true
+    }
+
+    /// Has everything else that knows of paths follow `effects`.
+    fn apply_path_effects(&mut self, now: Instant, effects: Effects) {
+        if effects.is_empty() {
+            return;
+        }
+        for effect in effects {
+            match effect {
+                Effect::Added { id, remote } => {
+                    self.add_recovery_path(now, id);
+                    // RFC 9000 §9.5: a connection ID of its own for each path. Without
+                    // one to spare we are silent there until the peer issues more.
+                    let _ = self.remote_cids.assign(id);
+                    self.trace_migration(now, MigrationState::ProbingStarted, remote);
+                }
+                Effect::Proven { id, remote } => {
+                    self.trace_migration(now, MigrationState::ProbingSuccessful, remote);
+                    if id == self.paths.active_id() {
+                        self.trace_migration(now, MigrationState::MigrationComplete, remote);
+                    }
+                }
+                Effect::Activated { id, remote, .. } => self.send_on(now, id, remote),
+                Effect::ChallengeDropped { .. } => {
+                    let counter = &mut self.counters.unanswered_challenges;
+                    *counter = counter.saturating_add(1);
+                }
+                Effect::Removed { id, remote, why } => self.forget_path(now, id, remote, why),
+            }
+        }
+        self.sync_recovery(now);
+    }
+
+    /// A controller for a new path.
+    fn add_recovery_path(&mut self, now: Instant, id: PathId) {
+        let mds = self.paths.get(id).map(|path| path.mtu.current());
+        let mds = u64::from(mds.unwrap_or(crate::path::mtu::BASE_SIZE));
+        let seed = self.rng.child("congestion").u64();
+        let controller = self.config.build_controller(mds, seed);
+        self.recovery.add_path(id, controller, mds, now);
+    }
+
+    fn forget_path(&mut self, now: Instant, id: PathId, remote: SocketAddr, why: Removal) {
+        match why {
+            Removal::Failed => {
+                self.trace_migration(now, MigrationState::ProbingAbandoned, remote);
+            }
+            Removal::Evicted => {
+                let counter = &mut self.counters.paths_evicted;
+                *counter = counter.saturating_add(1);
+            }
+            Removal::Unused | Removal::Superseded => {}
+        }
         self.withdraw(now, |recovery, outcome| recovery.remove_path(id, outcome));
         self.remote_cids.release(id);
     }
 
-    /// The newest 1-RTT packet so far: if it came from elsewhere and was more
-    /// than a probe, the peer has moved (RFC 9000 §9.3).
-    pub(crate) fn after_newest(&mut self, now: Instant, packet: &Packet<'_>, probing_only: bool) {
-        if packet.path == Some(self.paths.active_id()) || self.is_client() || probing_only {
-            return;
-        }
-        if let Some(id) = self.path_of(now, packet) {
-            self.activate(now, id);
-        }
-    }
-
-    /// From now on packets go to path `id`.
-    fn activate(&mut self, now: Instant, id: PathId) {
-        let old = self.paths.active_id();
-        if old == id {
-            return;
-        }
-        let pto = self.pto_of(old);
-        if self.paths.active().is_validated() {
-            if let Some(older) = self.paths.previous.replace(old)
-                && older != id
-            {
-                self.forget_path(now, older);
-            }
-            // RFC 9000 §9.3.3: ask the old address too, an attacker may have
-            // forwarded the packet.
-            if !self.is_client() {
-                self.paths.active_mut().validation.start(now, pto);
-            }
-        }
-        self.paths.set_active(id);
+    /// Data goes to path `id` from now on.
+    fn send_on(&mut self, now: Instant, id: PathId, remote: SocketAddr) {
+        #[cfg(feature = "specimens")]
+        let old = self.recovery.active_path();
         self.remote_cids.set_active(id);
         self.recovery.set_active_path(id, now);
         #[cfg(feature = "specimens")]
         self.flawed_migration(now, old);
-        self.sync_recovery(now);
-        self.counters.migrations += 1;
-        let remote = self.paths.active().remote;
+        self.counters.migrations = self.counters.migrations.saturating_add(1);
         self.events.push_back(Event::PathChanged { remote });
         self.trace_path_changed(now);
         self.trace_migration(now, MigrationState::MigrationStarted, remote);
@@ -252,112 +276,22 @@ impl Connection {
         }
     }
 
-    pub(crate) fn on_path_challenge(&mut self, now: Instant, packet: &Packet<'_>, data: [u8; 8]) {
-        if let Some(id) = self.path_of(now, packet)
-            && let Some(path) = self.paths.get_mut(id)
-        {
-            path.responses.on_challenge(data);
-        }
-    }
-
-    pub(crate) fn on_path_response(&mut self, now: Instant, data: [u8; 8]) {
-        // RFC 9000 §8.2.3: a response may arrive on any path; what counts is
-        // where the challenge went.
-        let validated = self.paths.iter_mut().find_map(|path| {
-            let proof = path.validation.on_response(now, data)?;
-            path.amplification.validate();
-            Some((path.id, proof))
-        });
-        let Some((id, proof)) = validated else { return };
-        if proof == Proof::Path {
-            self.trace_validated(now, id);
-        }
-        if proof == Proof::Path && id == self.paths.active_id() {
-            if self.config.mtu_discovery {
-                self.paths.active_mut().mtu.start(now);
-            }
-            if let Some(previous) = self.paths.previous.take() {
-                self.forget_path(now, previous);
-            }
-        }
-        self.sync_recovery(now);
-    }
-
-    /// A path answered in full size.
-    fn trace_validated(&mut self, now: Instant, id: PathId) {
-        let Some(remote) = self.paths.get(id).map(|path| path.remote) else {
-            return;
-        };
-        self.trace_migration(now, MigrationState::ProbingSuccessful, remote);
-        if id == self.paths.active_id() {
-            self.trace_migration(now, MigrationState::MigrationComplete, remote);
-        }
-    }
-
-    pub(crate) fn on_path_timeouts(&mut self, now: Instant) -> bool {
-        let mut failed = None;
-        let mut did = false;
-        for path in self.paths.iter_mut() {
-            did |= path.mtu.next_timeout().is_some_and(|at| now >= at);
-            if path.validation.next_timeout().is_some_and(|at| now >= at) {
-                did = true;
-                if path.validation.handle_timeout(now).is_some() {
-                    failed = Some(path.id);
-                }
-            }
-        }
-        if let Some(id) = failed {
-            if let Some(remote) = self.paths.get(id).map(|path| path.remote) {
-                self.trace_migration(now, MigrationState::ProbingAbandoned, remote);
-            }
-            self.on_path_failed(now, id);
-        }
-        did
-    }
-
-    /// RFC 9000 §9.3.2: return to the last validated path; without one, the
-    /// connection ends silently.
-    fn on_path_failed(&mut self, now: Instant, id: PathId) {
-        if id != self.paths.active_id() {
-            // The old path may have been silent because nothing gets through
-            // at all for a while: while the new one is not proven either, it
-            // is still what to return to.
-            let needed = self.paths.previous == Some(id) && !self.paths.active().is_validated();
-            if !needed {
-                self.forget_path(now, id);
-            }
-            return;
-        }
-        match self.paths.previous.take() {
-            Some(previous) => {
-                self.activate(now, previous);
-                self.paths.previous = None;
-                self.forget_path(now, id);
-            }
-            // It was proven once, and there is none better: whether anything
-            // gets through again is for the idle timeout to judge.
-            None if self.paths.active().is_validated() => {}
-            None => self.fail(
-                now,
-                TransportError::new(
-                    Code::NO_VIABLE_PATH,
-                    "the only path did not answer PATH_CHALLENGE",
-                ),
-            ),
-        }
+    /// PTO of the active path without backoff.
+    pub(crate) fn path_pto(&self) -> Duration {
+        self.pto_of(self.paths.active_id())
     }
 
     /// PTO of a path without backoff, the active one's if it is unknown.
     pub(crate) fn pto_of(&self, id: PathId) -> Duration {
         let path = self.recovery.path(id);
         let rtt = path.unwrap_or_else(|| self.active_recovery()).rtt();
-        rtt.pto() + self.peer_max_ack_delay()
+        rtt.pto().saturating_add(self.peer_max_ack_delay())
     }
 
     pub(crate) fn on_mtu_change(&mut self, now: Instant, id: PathId, change: Option<u16>) {
         let Some(size) = change else { return };
         self.recovery.set_mds(id, u64::from(size));
-        self.counters.mtu_changes += 1;
+        self.counters.mtu_changes = self.counters.mtu_changes.saturating_add(1);
         self.trace(now, || TraceEvent::MtuChanged { size });
     }
 

@@ -16,7 +16,7 @@
 //! | `receive`, `frames` | the way in |
 //! | `transmit`, `packet`, `fill` | the way out |
 //! | `outcome` | what acknowledgements and losses mean for the frames sent |
-//! | `migration` | paths: found, validated, chosen, given up |
+//! | `migration` | what follows when paths come, go, and carry data |
 //! | `timers` | everything that waits for a time |
 //! | `rest` | what a connection that went quiet gives back |
 //! | `api`, `stats`, `memory` | what the application calls and reads |
@@ -38,7 +38,6 @@ mod memory;
 mod migration;
 mod outcome;
 mod packet;
-mod paths;
 mod peer;
 mod receive;
 mod rest;
@@ -73,7 +72,6 @@ pub use self::transmit::Transmit;
 use self::content::{Content, SentFrame};
 use self::keyring::Keyring;
 use self::life::{Handshake, Life};
-use self::paths::Paths;
 use self::space::{PacketSpace, PacketSpaces};
 use self::timers::Timers;
 use self::tls::Tls;
@@ -85,6 +83,7 @@ use crate::cid::remote::RemoteCids;
 use crate::cid::{ConnectionId, ResetToken};
 use crate::crypto::ResetKey;
 use crate::datagram::{DatagramReceiver, DatagramSender};
+use crate::path::paths::Paths;
 use crate::rng::Rng;
 use crate::stream::Streams;
 

@@ -395,7 +395,7 @@ impl Connection {
         self.counters.datagrams_sent += 1;
         self.counters.bytes_sent += len as u64;
         if let Some(path) = self.paths.get_mut(id) {
-            path.amplification.on_sent(len);
+            path.on_sent(len);
         }
     }
 }

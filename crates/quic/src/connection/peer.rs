@@ -4,7 +4,6 @@ use core::time::Duration;
 
 use crate::Role;
 use crate::wire::TransportParameters;
-use crate::wire::transport_parameters::MAX_UDP_PAYLOAD;
 
 /// The peer's transport parameters: those asked for after the handshake at hand,
 /// all of them as they are encoded, which takes a third of what they do in memory.
@@ -15,7 +14,6 @@ pub(crate) struct Peer {
     min_ack_delay: Option<u32>,
     /// Milliseconds, below 2^14.
     max_ack_delay: u16,
-    max_udp_payload: u16,
     ack_delay_exponent: u8,
     disable_active_migration: bool,
 }
@@ -24,7 +22,6 @@ impl Peer {
     pub(super) fn new(parameters: &TransportParameters) -> Self {
         let mut encoded = Vec::new();
         parameters.encode(&mut encoded, None);
-        let max_udp_payload = parameters.max_udp_payload_size.min(MAX_UDP_PAYLOAD);
         Self {
             encoded: encoded.into(),
             // Decoding has seen to it that both are far smaller.
@@ -32,7 +29,6 @@ impl Peer {
                 .min_ack_delay
                 .map(|delay| u32::try_from(delay).unwrap_or(u32::MAX)),
             max_ack_delay: u16::try_from(parameters.max_ack_delay).unwrap_or(u16::MAX),
-            max_udp_payload: max_udp_payload as u16,
             ack_delay_exponent: parameters.ack_delay_exponent,
             disable_active_migration: parameters.disable_active_migration,
         }
@@ -53,11 +49,6 @@ impl Peer {
     /// The longest that it holds an acknowledgment back.
     pub(super) fn max_ack_delay(&self) -> Duration {
         Duration::from_millis(self.max_ack_delay.into())
-    }
-
-    /// The largest UDP payload that it receives, bytes.
-    pub(super) fn max_udp_payload(&self) -> u64 {
-        self.max_udp_payload.into()
     }
 
     /// Its ACK Delay fields count in two to the power of this, microseconds.
@@ -98,7 +89,6 @@ mod tests {
         assert_eq!(peer.parameters(Role::Client), Some(sent));
         assert_eq!(peer.min_ack_delay(), Some(Duration::from_millis(16_383)));
         assert_eq!(peer.max_ack_delay(), Duration::from_millis(16_383));
-        assert_eq!(peer.max_udp_payload(), 1_472);
         assert_eq!(peer.ack_delay_exponent(), 20);
         assert!(peer.disables_migration());
         assert!(peer.memory() < size_of::<TransportParameters>() / 2);
@@ -109,7 +99,6 @@ mod tests {
             Some(TransportParameters::default())
         );
         assert_eq!(none.min_ack_delay(), None);
-        assert_eq!(none.max_udp_payload(), MAX_UDP_PAYLOAD);
         assert!(!none.disables_migration());
     }
 }

@@ -1,7 +1,5 @@
 //! The way in: datagram, coalesced packets, header, payload.
 
-use clearway_recovery::PathId;
-
 use super::keyring::space_of;
 use super::life::{Handshake, Life};
 use super::transmit::MIN_DATAGRAM;
@@ -9,6 +7,7 @@ use super::{Connection, Received};
 use crate::ack::ReceivedPacket;
 use crate::error::TransportError;
 use crate::event::{DropReason, TraceEvent};
+use crate::path::Addresses;
 use crate::wire::header::{HeaderKind, OpenHeader};
 use crate::wire::{Frames, PacketKind, PartialHeader, RangeSet, frame};
 use crate::{Instant, Role};
@@ -40,8 +39,6 @@ pub(crate) struct Packet<'a> {
     pub(crate) payload: &'a [u8],
     /// Size of the datagram it came in, in bytes.
     pub(crate) datagram_len: usize,
-    /// The path it arrived on; `None` for an address not seen before.
-    pub(crate) path: Option<PathId>,
     /// When it arrived: before now if it waited for its keys.
     pub(crate) arrived: Instant,
     pub(crate) from: Received,
@@ -213,10 +210,10 @@ impl Connection {
             ecn: arrival.from.ecn,
             payload: &packet[payload.clone()],
         });
+        self.paths.on_authenticated(&Addresses::from(&arrival.from));
         self.on_authenticated(now, kind, header, packet);
         self.receiving_cid = header.dcid.cid(packet).unwrap_or(self.receiving_cid);
         let payload = &packet[payload];
-        let path = self.paths.find(&arrival.from);
         self.process(
             now,
             &Packet {
@@ -225,7 +222,6 @@ impl Connection {
                 generation,
                 payload,
                 datagram_len,
-                path,
                 arrived: arrival.at,
                 from: arrival.from,
             },
@@ -349,7 +345,7 @@ impl Connection {
                 // The client has our Handshake keys, so it received at the
                 // address it claims (RFC 9000 §8.1), and Initial is over
                 // (RFC 9001 §4.9.1).
-                self.paths.active_mut().amplification.validate();
+                self.paths.on_address_validated();
                 self.discard_keys(now, PacketKind::Initial);
             }
             PacketKind::Initial
@@ -378,7 +374,6 @@ impl Connection {
             }
         }
         let state = self.space(space);
-        let newest = state.received.max().is_none_or(|max| packet.number > max);
         state.received.insert(packet.number);
         let received = &state.received;
         state.ack.on_packet(
@@ -390,8 +385,8 @@ impl Connection {
             },
             |from| first_missing(received, from),
         );
-        if packet.kind == PacketKind::OneRtt && newest {
-            self.after_newest(now, packet, probing_only);
+        if packet.kind == PacketKind::OneRtt {
+            self.follow_peer(now, packet, probing_only);
         }
         Ok(())
     }

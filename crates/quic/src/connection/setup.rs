@@ -4,13 +4,12 @@ use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use clearway_recovery::{PathId, Recovery};
+use clearway_recovery::Recovery;
 use rustls::pki_types::ServerName;
 
 use super::fill::Control;
 use super::keyring::Keyring;
 use super::life::{Handshake, Life};
-use super::paths::{MAX_PATHS, Path, Paths};
 use super::space::{PacketSpace, PacketSpaces};
 use super::timers::Timers;
 use super::tls::{Memory, Tls};
@@ -23,10 +22,9 @@ use crate::cid::{ConnectionId, ResetToken};
 use crate::crypto::{ClientSessions, Keys, ResetKey, Session, initial_keys};
 use crate::datagram::{DatagramReceiver, DatagramSender, QueueLimits, WhenFull};
 use crate::error::TransportError;
-use crate::path::amplification::Amplification;
-use crate::path::ecn::{Mark, PathEcn};
+use crate::path::Addresses;
 use crate::path::mtu::MtuDiscovery;
-use crate::path::validation::{PathResponses, PathValidation};
+use crate::path::paths::{MAX_PATHS, PathDefaults, Paths};
 use crate::rng::Rng;
 use crate::stream::Streams;
 use crate::wire::TransportParameters;
@@ -179,27 +177,18 @@ impl Connection {
             generator,
             reset_key,
         } = common;
-        let id = PathId(0);
         let mtu = MtuDiscovery::new(config.max_mtu);
         let mds = u64::from(mtu.current());
         let seed = rng.child("congestion").u64();
         let controller = config.build_controller(mds, seed);
-        let path = Path {
-            id,
-            remote,
-            local_ip,
-            validation: PathValidation::new(),
-            responses: PathResponses::default(),
-            amplification: if validated {
-                Amplification::validated()
-            } else {
-                Amplification::new()
-            },
-            ecn: PathEcn::new(config.mark(controller.as_ref())),
-            train_mark: Mark::NotEct,
-            mtu,
-            busy: false,
+        let defaults = PathDefaults {
+            max_mtu: config.max_mtu,
+            mtu_discovery: config.mtu_discovery,
+            mark: config.mark(controller.as_ref()),
         };
+        let addresses = Addresses { remote, local_ip };
+        let paths = Paths::new(role, addresses, validated, defaults);
+        let id = paths.active_id();
         let mut recovery = Recovery::new(
             clearway_recovery::Config {
                 initial_rtt: config.initial_rtt,
@@ -229,7 +218,7 @@ impl Connection {
             )),
             recovery,
             outcome: super::rest::Kept::default(),
-            paths: Paths::new(path),
+            paths,
             local_cids: LocalCids::new(tls.local_cid, token, ISSUED_CIDS),
             remote_cids: RemoteCids::new(dcid, id, config.active_connection_id_limit),
             streams: Streams::new(role, config.streams.clone()),

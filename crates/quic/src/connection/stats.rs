@@ -42,6 +42,11 @@ pub struct Counters {
     pub mtu_changes: u64,
     /// CE marks the peer reported.
     pub ce_marks: u64,
+    /// Paths given up because more were probed than are kept.
+    pub paths_evicted: u64,
+    /// PATH_CHALLENGE frames that went without an answer because more came than
+    /// are kept.
+    pub unanswered_challenges: u64,
     /// Key updates, either side's.
     pub key_updates: u64,
     /// Of those, the peer's.

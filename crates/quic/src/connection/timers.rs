@@ -5,7 +5,6 @@ use core::time::Duration;
 use clearway_recovery::Space;
 
 use super::life::{ConnectionError, Handshake};
-use super::paths::Path;
 use super::rest::REST_AFTER;
 use super::space::SPACES;
 use super::{Config, Connection};
@@ -95,11 +94,6 @@ impl Connection {
             .into_iter()
             .filter(|&space| speaks && self.keys.sending_kind(space, self.is_client()).is_some())
             .filter_map(|space| self.spaces.get(space)?.ack.next_timeout());
-        let paths = self
-            .paths
-            .iter()
-            .flat_map(|path| [self.validation_timeout(path), path.mtu.next_timeout()])
-            .flatten();
         let keys = self.keys.one_rtt.as_ref().and_then(OneRttKeys::discard_at);
         [
             self.recovery.next_timeout(),
@@ -111,23 +105,13 @@ impl Connection {
             self.timers.rest,
             self.silence.until,
             self.keys.zero_rtt_until,
+            self.paths.next_timeout(|path| self.may_speak(path)),
             keys,
         ]
         .into_iter()
         .flatten()
         .chain(acks)
-        .chain(paths)
         .min()
-    }
-
-    /// A challenge that can't be sent yet is no reason to wake up; the end of
-    /// its validation is.
-    fn validation_timeout(&self, path: &Path) -> Option<Instant> {
-        if self.may_speak(path) {
-            path.validation.next_timeout()
-        } else {
-            path.validation.deadline()
-        }
     }
 
     /// Does what is due at `now`. Harmless when nothing is.

@@ -134,12 +134,6 @@ impl Tls {
         Duration::from_micros(ack.delay_micros(exponent))
     }
 
-    pub(crate) fn peer_max_udp_payload(&self) -> u64 {
-        let remembered = || Some(self.remembered.as_ref()?.max_udp_payload_size);
-        let known = self.peer.as_ref().map(Peer::max_udp_payload);
-        known.or_else(remembered).unwrap_or(u64::MAX)
-    }
-
     pub(crate) fn peer_disables_migration(&self) -> bool {
         self.peer.as_ref().is_some_and(Peer::disables_migration)
     }

@@ -8,11 +8,11 @@ use clearway_recovery::{Gate, PathId, Space};
 use super::Connection;
 use super::life::{Handshake, Life};
 use super::packet::{Permit, Shape};
-use super::paths::Path;
 use super::space::SPACES;
 use crate::Instant;
 use crate::crypto::OneRttKeys;
 use crate::event::TraceEvent;
+use crate::path::Path;
 use crate::path::ecn::Mark;
 use crate::stream::Sendability;
 
@@ -165,11 +165,10 @@ impl Connection {
     /// PATH_CHALLENGE and PATH_RESPONSE on paths other than the active one: a
     /// datagram of its own each, never paced.
     fn transmit_path_frames(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
-        let active = self.paths.active_id();
         let path = self
             .paths
-            .iter()
-            .find(|path| path.id != active && path.has_frames_due(now) && self.may_speak(path))?;
+            .inactive()
+            .find(|path| path.has_frames_due(now) && self.may_speak(path))?;
         let id = path.id;
         let size = MIN_DATAGRAM
             .min(buffer.len())
@@ -209,9 +208,7 @@ impl Connection {
             return None;
         }
         let id = self.paths.active_id();
-        if !self.paths.active().is_validated()
-            || !matches!(self.recovery.gate(id, now), Gate::Open { .. })
-        {
+        if !self.paths.is_proven() || !matches!(self.recovery.gate(id, now), Gate::Open { .. }) {
             return None;
         }
         let size = usize::from(self.paths.active_mut().mtu.next_probe(now)?);

@@ -126,13 +126,7 @@ impl MtuDiscovery {
 
     /// The size of the probe to send now, if one is due. One at a time.
     pub fn next_probe(&mut self, now: Instant) -> Option<u16> {
-        if let Phase::Complete {
-            raise_at: Some(raise_at),
-        } = self.phase
-            && now >= raise_at
-        {
-            self.search(now, self.limit);
-        }
+        self.handle_timeout(now);
         let Phase::Searching {
             in_flight: None, ..
         } = self.phase
@@ -233,7 +227,19 @@ impl MtuDiscovery {
         None
     }
 
-    /// When [`MtuDiscovery::next_probe`] is worth asking without another cause.
+    /// Larger sizes are tried again if it is time to. The probe itself leaves when
+    /// the window has room for it, which is no reason to wake up.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if let Phase::Complete {
+            raise_at: Some(raise_at),
+        } = self.phase
+            && now >= raise_at
+        {
+            self.search(now, self.limit);
+        }
+    }
+
+    /// When [`MtuDiscovery::handle_timeout`] has something to do.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         match self.phase {

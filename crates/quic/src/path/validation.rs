@@ -5,6 +5,7 @@ use core::time::Duration;
 
 use smallvec::SmallVec;
 
+use crate::memory;
 use crate::rng::Rng;
 use crate::time::Instant;
 
@@ -21,6 +22,19 @@ const ABANDON_AFTER_PTOS: u32 = 3;
 /// The PTO of a path never measured: 333 ms initial RTT and four times half
 /// of it (RFC 9002 §6.2.1, §6.2.2).
 const UNMEASURED_PTO: Duration = Duration::from_millis(999);
+
+/// The PTO that a path to be validated is granted where the connection's is
+/// `pto` (RFC 9000 §8.2.4).
+fn granted(pto: Duration) -> Duration {
+    pto.max(UNMEASURED_PTO)
+}
+
+/// How long the validation of a path lasts that nobody answers on, where the
+/// connection's PTO is `pto` (RFC 9000 §8.2.4).
+#[must_use]
+pub fn patience(pto: Duration) -> Duration {
+    granted(pto).saturating_mul(ABANDON_AFTER_PTOS)
+}
 
 /// Challenges of one attempt that an answer may still match. One is sent each
 /// PTO, so an attempt holds three; restarted attempts forget the oldest.
@@ -68,10 +82,10 @@ pub enum Proof {
 }
 
 /// The validation of one path, as its initiator.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct PathValidation {
     state: ValidationState,
-    outstanding: SmallVec<[Challenge; MAX_OUTSTANDING]>,
+    outstanding: SmallVec<[Challenge; 1]>,
     /// While running: when a challenge is due, again and again.
     next_challenge: Instant,
     /// While running: when to give up.
@@ -86,6 +100,11 @@ impl Default for PathValidation {
 }
 
 impl PathValidation {
+    /// Bytes allocated.
+    pub(crate) fn memory(&self) -> usize {
+        memory::short_list(&self.outstanding)
+    }
+
     /// A path nobody questions yet.
     #[must_use]
     pub fn new() -> Self {
@@ -103,7 +122,7 @@ impl PathValidation {
     /// longer (RFC 9000 §8.2.4). A challenge is due at once. Answers to earlier
     /// challenges still count.
     pub fn start(&mut self, now: Instant, pto: Duration) {
-        self.pto = pto.max(UNMEASURED_PTO);
+        self.pto = granted(pto);
         self.begin(now, false);
     }
 
@@ -201,7 +220,7 @@ impl PathValidation {
     fn begin(&mut self, now: Instant, address_proven: bool) {
         self.state = ValidationState::Running { address_proven };
         self.next_challenge = now;
-        self.deadline = now + self.pto * ABANDON_AFTER_PTOS;
+        self.deadline = now + self.pto.saturating_mul(ABANDON_AFTER_PTOS);
     }
 
     fn is_running(&self) -> bool {
@@ -209,41 +228,51 @@ impl PathValidation {
     }
 }
 
-/// The answers that a path owes the peer.
-///
-/// Only the latest challenge is kept: a peer repeats its challenge with new
-/// data, and a flood of them costs one answer per datagram we send.
-#[derive(Clone, Copy, Debug, Default)]
+/// PATH_CHALLENGE frames that a path keeps until they are answered. All fit one
+/// datagram of ours, so more wait only if a peer sends more than that between
+/// two datagrams.
+pub const MAX_RESPONSES: usize = 4;
+
+/// The answers that a path owes the peer: one for each challenge
+/// (RFC 9000 §8.2.2), at most [`MAX_RESPONSES`] at a time. A flood of challenges
+/// costs no more than that for each datagram we send; the oldest go without an
+/// answer, since a peer that means it repeats its challenge with new data.
+#[derive(Clone, Debug, Default)]
 pub struct PathResponses {
-    pending: Option<ChallengeData>,
-    superseded: u64,
+    pending: SmallVec<[ChallengeData; 1]>,
 }
 
 impl PathResponses {
-    /// A PATH_CHALLENGE came on this path.
-    pub fn on_challenge(&mut self, data: ChallengeData) {
-        if self.pending.replace(data).is_some_and(|old| old != data) {
-            self.superseded += 1;
+    /// Bytes allocated.
+    pub(crate) fn memory(&self) -> usize {
+        memory::short_list(&self.pending)
+    }
+
+    /// A PATH_CHALLENGE came on this path. False if an older one now goes
+    /// without an answer.
+    pub fn on_challenge(&mut self, data: ChallengeData) -> bool {
+        if self.pending.contains(&data) {
+            return true;
         }
+        let room = self.pending.len() < MAX_RESPONSES;
+        if !room {
+            self.pending.remove(0);
+        }
+        self.pending.push(data);
+        room
     }
 
     /// Whether a PATH_RESPONSE is to be sent, on this path and not paced
     /// (RFC 9000 §8.2.2).
     #[must_use]
     pub fn is_pending(&self) -> bool {
-        self.pending.is_some()
+        !self.pending.is_empty()
     }
 
-    /// The PATH_RESPONSE that now leaves. It is never sent again
-    /// (RFC 9000 §13.3).
+    /// The PATH_RESPONSE that now leaves, in the order of the challenges. It is
+    /// never sent again (RFC 9000 §13.3).
     pub fn take(&mut self) -> Option<ChallengeData> {
-        self.pending.take()
-    }
-
-    /// Challenges that went without an answer because another followed.
-    #[must_use]
-    pub fn superseded(&self) -> u64 {
-        self.superseded
+        (!self.pending.is_empty()).then(|| self.pending.remove(0))
     }
 }
 
@@ -439,15 +468,27 @@ mod tests {
     }
 
     #[test]
-    fn a_challenge_flood_owes_one_answer() {
+    fn each_challenge_is_answered_once_and_in_order() {
         let mut owed = PathResponses::default();
-        assert_eq!(owed.take(), None);
-        for n in 0..1_000_u64 {
-            owed.on_challenge(n.to_be_bytes());
+        assert!(!owed.is_pending());
+        for n in [1, 2, 1] {
+            assert!(owed.on_challenge([n; 8]), "there is room");
         }
-        assert!(owed.is_pending());
-        assert_eq!(owed.take(), Some(999_u64.to_be_bytes()));
+        assert_eq!(owed.take(), Some([1; 8]));
+        assert_eq!(owed.take(), Some([2; 8]));
         assert_eq!(owed.take(), None);
-        assert_eq!(owed.superseded(), 999);
+        assert!(!owed.is_pending());
+    }
+
+    #[test]
+    fn a_challenge_flood_owes_the_newest_answers() {
+        let mut owed = PathResponses::default();
+        let unanswered = (0..1_000_u64)
+            .filter(|n| !owed.on_challenge(n.to_be_bytes()))
+            .count();
+        assert_eq!(unanswered, 1_000 - MAX_RESPONSES);
+        let answers: Vec<_> = core::iter::from_fn(|| owed.take()).collect();
+        let newest: Vec<_> = (996..1_000_u64).map(u64::to_be_bytes).collect();
+        assert_eq!(answers, newest);
     }
 }

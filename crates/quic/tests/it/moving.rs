@@ -243,3 +243,58 @@ fn a_migration_into_a_black_hole_returns() {
     assert!(download(&mut world, 200_000, Duration::from_secs(10)));
     assert_eq!(world.server.connection().remote_address(), home);
 }
+
+/// Two moves in a row, neither of which works: what is left is the path that did.
+#[test]
+fn two_quick_migrations_into_black_holes_return_to_the_path_that_worked() {
+    let mut world = World::new(Setup::new(), path(LINK, 10), 10);
+    world.handshake();
+    world.run_for(Duration::from_millis(500));
+    let home = world.client.address;
+    world.filter = Some(Box::new(move |direction, packet: &mut Packet| {
+        direction == Direction::Down || packet.src == home
+    }));
+    for to in ["10.0.8.8", "10.0.9.9"] {
+        let now = world.now;
+        let to = to.parse().expect("an address");
+        let moved = world.client.connection().migrate(now, Some(to));
+        moved.expect("migrates");
+        world.run_for(Duration::from_millis(100));
+    }
+    world.run_for(Duration::from_secs(5));
+    assert!(download(&mut world, 200_000, Duration::from_secs(5)));
+    assert_eq!(world.server.connection().remote_address(), home);
+}
+
+/// The old path still works, so nothing is risked: data goes on there until the new
+/// one has answered.
+#[test]
+fn probing_moves_the_client_only_once_the_new_path_answers() {
+    let mut world = World::new(Setup::new(), path(LINK, 11), 11);
+    world.handshake();
+    world.run_for(Duration::from_millis(500));
+    let (home, to) = (world.client.address, address("10.0.7.7:5000"));
+    let now = world.now;
+    let client = world.client.connection();
+    client.probe(now, to.ip()).expect("probes");
+    assert_eq!(client.stats(now).counters.migrations, 0);
+    assert!(download(&mut world, 500_000, Duration::from_secs(10)));
+    assert_eq!(world.server.connection().remote_address(), to);
+
+    // Nothing answers at a third: all stays as it is, and nothing gets lost.
+    world.filter = Some(Box::new(move |direction, packet: &mut Packet| {
+        direction == Direction::Down || [home, to].contains(&packet.src)
+    }));
+    world.run_for(Duration::from_secs(1));
+    let now = world.now;
+    let client = world.client.connection();
+    let lost = client.stats(now).counters.packets_lost;
+    let third = "10.0.8.8".parse().expect("an address");
+    client.probe(now, third).expect("probes");
+    assert!(download(&mut world, 500_000, Duration::from_secs(10)));
+    assert_eq!(world.server.connection().remote_address(), to);
+    let now = world.now;
+    let client = world.client.connection();
+    assert_eq!(client.stats(now).counters.migrations, 1);
+    assert!(client.stats(now).counters.packets_lost <= lost + 4);
+}

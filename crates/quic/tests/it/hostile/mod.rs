@@ -17,4 +17,6 @@ mod floods;
 mod frame_types;
 mod keys;
 mod overload;
+mod paths;
+mod preferred;
 mod tokens;

@@ -1,0 +1,100 @@
+//! How far an address reaches: where a peer may not lead us (RFC 9000 §21.5.6).
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+/// How far an address reaches, from nowhere to everywhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Scope {
+    /// No address of one host: unspecified, multicast, broadcast, port 0.
+    None,
+    /// This host.
+    Host,
+    /// This link.
+    Link,
+    /// Addresses for private use, and unique local ones.
+    Private,
+    /// Everything else.
+    Global,
+}
+
+fn scope(address: SocketAddr) -> Scope {
+    if address.port() == 0 {
+        return Scope::None;
+    }
+    match address.ip().to_canonical() {
+        IpAddr::V4(ip) if ip.is_unspecified() || ip.is_multicast() || ip.is_broadcast() => {
+            Scope::None
+        }
+        IpAddr::V4(ip) if ip.is_loopback() => Scope::Host,
+        IpAddr::V4(ip) if ip.is_link_local() => Scope::Link,
+        IpAddr::V4(ip) if ip.is_private() => Scope::Private,
+        IpAddr::V4(_) => Scope::Global,
+        IpAddr::V6(ip) if ip.is_unspecified() || ip.is_multicast() => Scope::None,
+        IpAddr::V6(Ipv6Addr::LOCALHOST) => Scope::Host,
+        IpAddr::V6(ip) if ip.is_unicast_link_local() => Scope::Link,
+        IpAddr::V6(ip) if ip.is_unique_local() => Scope::Private,
+        IpAddr::V6(_) => Scope::Global,
+    }
+}
+
+/// Whether a client at `from` may turn up at `to`: not at an address of the
+/// server's own host unless it was there, and not where nobody is.
+pub(crate) fn may_turn_up(from: SocketAddr, to: SocketAddr) -> bool {
+    match scope(to) {
+        Scope::None => false,
+        Scope::Host => scope(from) == Scope::Host,
+        Scope::Link | Scope::Private | Scope::Global => true,
+    }
+}
+
+/// Whether a server at `from` may send its clients to `to`: nowhere that reaches
+/// less far than where it is, such as into the client's own network.
+pub(crate) fn may_be_preferred(from: SocketAddr, to: SocketAddr) -> bool {
+    scope(to) != Scope::None && scope(to) >= scope(from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLACES: [&str; 9] = [
+        "0.0.0.0:443",
+        "203.0.113.1:0",
+        "[ff02::1]:443",
+        "127.0.0.1:443",
+        "[::ffff:127.0.0.1]:443",
+        "169.254.0.1:443",
+        "192.168.0.1:443",
+        "[fd00::1]:443",
+        "[2001:db8::1]:443",
+    ];
+
+    fn table(may: fn(SocketAddr, SocketAddr) -> bool) -> Vec<String> {
+        let parse = |text: &str| text.parse().unwrap();
+        let row = |from: &str| {
+            let marks = PLACES.map(|to| {
+                if may(parse(from), parse(to)) {
+                    'x'
+                } else {
+                    '-'
+                }
+            });
+            marks.iter().collect()
+        };
+        ["127.0.0.1:1", "[fe80::1]:1", "10.0.0.1:1", "198.51.100.1:1"]
+            .map(row)
+            .to_vec()
+    }
+
+    #[test]
+    fn a_client_turns_up_anywhere_but_on_the_servers_own_host() {
+        let table = table(may_turn_up);
+        assert_eq!(table, ["---xxxxxx", "-----xxxx", "-----xxxx", "-----xxxx"]);
+    }
+
+    #[test]
+    fn a_preferred_address_reaches_as_far_as_the_one_it_replaces() {
+        let table = table(may_be_preferred);
+        assert_eq!(table, ["---xxxxxx", "-----xxxx", "------xxx", "--------x"]);
+    }
+}
