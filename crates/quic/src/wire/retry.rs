@@ -36,13 +36,14 @@ impl Retry<'_> {
     /// Bytes of the whole packet with its tag.
     #[must_use]
     pub fn size(&self) -> usize {
-        7 + self.dcid.len() + self.scid.len() + self.token.len() + TAG_LEN
+        self.token
+            .len()
+            .saturating_add(7 + TAG_LEN)
+            .saturating_add(self.dcid.len())
+            .saturating_add(self.scid.len())
     }
 
     /// Writes all but the tag. `random` fills the unused bits.
-    ///
-    /// # Panics
-    /// If it does not fit into `w`.
     pub fn encode(&self, w: &mut Writer<'_>, random: u8) {
         debug_assert!(!self.token.is_empty(), "clients discard an empty token");
         encode_long_prefix(
