@@ -17,6 +17,7 @@
 pub mod ack;
 pub mod cid;
 pub mod connection;
+mod count;
 pub mod crypto;
 pub mod datagram;
 pub mod endpoint;

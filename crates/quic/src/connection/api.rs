@@ -198,7 +198,8 @@ impl Connection {
         self.streams.finish(id)
     }
 
-    /// Abandons sending (RESET_STREAM).
+    /// Abandons sending (RESET_STREAM); a code over 2^62 - 1, which has no encoding,
+    /// counts as that.
     ///
     /// # Errors
     /// See [`WriteError`].
@@ -206,7 +207,7 @@ impl Connection {
         self.streams.reset(id, code)
     }
 
-    /// Abandons receiving (STOP_SENDING).
+    /// Abandons receiving (STOP_SENDING); the code as in [`reset`](Self::reset).
     ///
     /// # Errors
     /// See [`ReadError`].

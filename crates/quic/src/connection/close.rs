@@ -6,19 +6,22 @@ use clearway_recovery::Space;
 
 use super::life::{Close, Closing, ConnectionError, Handshake, Life};
 use super::packet::{Permit, Shape};
+use super::transmit::in_memory;
 use super::{Connection, EndpointEvent, Event, Transmit};
 use crate::Instant;
 use crate::error::TransportError;
 use crate::event::{ConnectionState, TraceEvent};
+use crate::wire::cursor::VARINT_MAX;
 use crate::wire::{PacketKind, Writer, frame};
 
 impl Connection {
-    /// Closes with the application's `code` and `reason` (RFC 9000 §10.2).
+    /// Closes with the application's `code` and `reason` (RFC 9000 §10.2). A code over
+    /// 2^62 - 1, which has no encoding, counts as that.
     /// Streams end where they are; what was not sent is not sent any more.
     /// Does nothing on a connection that has ended already.
     pub fn close(&mut self, now: Instant, code: u64, reason: &[u8]) {
         let close = Close::Application {
-            code,
+            code: code.min(VARINT_MAX),
             reason: reason.to_vec(),
         };
         self.start_closing(now, close);
@@ -106,9 +109,9 @@ impl Connection {
         self.paths.active_mut().begin_train();
         let path = self.paths.active();
         let size = usize::from(path.mtu.current()).min(buffer.len());
-        let credit = usize::try_from(path.amplification.available()).unwrap_or(usize::MAX);
+        let credit = in_memory(path.amplification.available());
         let mut permit = Permit::Closed;
-        let slot = &mut buffer[..size.min(credit)];
+        let slot = buffer.get_mut(..size.min(credit))?;
         let len = self.write_datagram(now, id, slot, &mut permit, Shape::Close);
         self.finish_train(id, len, None)
     }

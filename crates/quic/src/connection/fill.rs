@@ -7,6 +7,7 @@ use super::content::SentFrame;
 use super::frequency::AckFrequencyRequest;
 use super::packet::{Draft, Permit, Shape};
 use crate::Instant;
+use crate::cid::id::MAX_CID_LEN;
 use crate::stream::Sendability;
 use crate::wire::frame::{ack, data};
 use crate::wire::{Frame, PacketKind, Writer};
@@ -19,7 +20,7 @@ const PING_AMONG_ACKS: u32 = 32;
 const PATH_FRAME_LEN: usize = 9;
 
 /// Type, two numbers, length, connection ID, token (RFC 9000 §19.15).
-const NEW_CONNECTION_ID_MAX: usize = 1 + 8 + 8 + 1 + 20 + 16;
+const NEW_CONNECTION_ID_MAX: usize = 1 + 8 + 8 + 1 + MAX_CID_LEN + 16;
 
 /// Type and number (RFC 9000 §19.16).
 const RETIRE_CONNECTION_ID_MAX: usize = 1 + 8;
@@ -158,7 +159,10 @@ impl Connection {
                 return;
             }
             data::encode_crypto_header(w, offset, len);
-            crypto.take(offset, w.reserve(len));
+            let Some(out) = w.reserve(len) else {
+                return;
+            };
+            crypto.take(offset, out);
             draft.push(SentFrame::Crypto {
                 offset,
                 len: len as u16,

@@ -50,6 +50,18 @@ pub(crate) struct AckFrequencyRequest {
 }
 
 impl AckFrequencyRequest {
+    /// One whose frame can't be written: a delay has no 64 bits.
+    #[cfg(test)]
+    pub(super) fn without_encoding() -> Self {
+        Self {
+            sequence: 0,
+            threshold: 1,
+            queued: false,
+            max_ack_delay: Duration::from_micros(u64::MAX),
+            reordering: 1,
+        }
+    }
+
     pub(crate) fn frame(self) -> Frame<'static> {
         Frame::AckFrequency {
             sequence: self.sequence,

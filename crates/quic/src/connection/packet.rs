@@ -15,12 +15,16 @@ use super::space::SPACES;
 use super::transmit::{MIN_DATAGRAM, MIN_PACKET};
 use crate::Instant;
 use crate::cid::ConnectionId;
+use crate::count::Count;
 use crate::crypto::TAG_LEN;
 use crate::error::{Code, TransportError};
 use crate::event::TraceEvent;
 use crate::path::ecn::Mark;
 use crate::wire::header::{HeaderPositions, LongHeader, LongKind, ShortHeader};
 use crate::wire::{PacketKind, TruncatedNumber, Writer};
+
+/// Bytes that packet number and payload have together at least (RFC 9001 §5.4.2).
+const MIN_PAYLOAD: usize = 4;
 
 /// Room below which no further packet is coalesced.
 const MIN_PACKET_ROOM: usize = 128;
@@ -80,6 +84,21 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
+    /// Where the frames go in a packet that fills `slot`: between the header and
+    /// the tag. `None` if that is too little for the smallest payload.
+    fn payload<'a>(&self, slot: &'a mut [u8]) -> Option<&'a mut [u8]> {
+        let end = slot.len().checked_sub(TAG_LEN)?;
+        let payload = slot.get_mut(self.at.payload_at..end)?;
+        (payload.len().saturating_add(self.number_len) >= MIN_PAYLOAD).then_some(payload)
+    }
+
+    /// Bytes of the whole packet with a payload of `payload` bytes.
+    fn size(&self, payload: usize) -> usize {
+        payload
+            .saturating_add(self.at.payload_at)
+            .saturating_add(TAG_LEN)
+    }
+
     /// Records a frame that asks for an acknowledgement.
     pub(crate) fn push(&mut self, frame: SentFrame) {
         self.ack_eliciting = true;
@@ -102,9 +121,16 @@ impl Connection {
             // The peer retired it and has not sent another yet.
             return 0;
         }
-        let mut len = 0;
+        if shape != Shape::Close && !self.life.is_open() {
+            // The datagram before could not be written.
+            return 0;
+        }
+        let room = slot.len();
+        let mut rest = slot;
         let mut expand = 0;
-        for (i, space) in SPACES.into_iter().enumerate() {
+        let mut spaces = SPACES.iter();
+        while let Some(&space) = spaces.next() {
+            let len = room.saturating_sub(rest.len());
             // A datagram that must be larger gets another packet, be it empty.
             let owed = expand > len && len > 0;
             let least = if len == 0 {
@@ -112,17 +138,26 @@ impl Connection {
             } else {
                 MIN_PACKET_ROOM
             };
-            if slot.len() - len < least || !(owed || self.wants(space, now, id, *permit, shape)) {
+            if rest.len() < least || !(owed || self.wants(space, now, id, *permit, shape)) {
                 continue;
             }
             let Some(kind) = self.keys.sending_kind(space, self.is_client()) else {
                 continue;
             };
-            let rest = &mut slot[len..];
-            let mut draft = self.start_packet(kind, space, id, rest);
-            let end = rest.len() - TAG_LEN;
-            let mut body = Writer::new(&mut rest[draft.at.payload_at..end]);
+            // The longest headers do not fit into what little credit or room there
+            // may be (RFC 9000 §8.1).
+            let Some(mut draft) = self.start_packet(kind, space, id, rest) else {
+                continue;
+            };
+            let Some(payload) = draft.payload(rest) else {
+                continue;
+            };
+            let mut body = Writer::new(payload);
             self.fill(now, &mut draft, &mut body, *permit, shape);
+            if body.overflowed() {
+                self.fail(now, overflow());
+                break;
+            }
             let filled = body.written();
             if filled == 0 && !owed {
                 continue;
@@ -130,29 +165,33 @@ impl Connection {
             if draft.expand
                 || (kind == PacketKind::Initial && (self.is_client() || draft.ack_eliciting))
             {
-                expand = MIN_DATAGRAM.min(slot.len());
+                expand = MIN_DATAGRAM.min(room);
             }
-            let used = len + draft.at.payload_at + filled + TAG_LEN;
-            let more = SPACES[i + 1..]
+            let used = len.saturating_add(draft.size(filled));
+            let left = room.saturating_sub(used);
+            let more = spaces
+                .as_slice()
                 .iter()
                 .any(|&later| self.wants(later, now, id, *permit, shape));
             let target = if shape == Shape::MtuProbe {
-                slot.len()
-            } else if more && slot.len() - used >= MIN_PACKET_ROOM {
+                room
+            } else if more && left >= MIN_PACKET_ROOM {
                 0
             } else if shape == Shape::Linked
-                && slot.len() - used <= LINK_PADDING
+                && left <= LINK_PADDING
                 && self.has_more_data(kind, *permit, used)
             {
-                slot.len()
+                room
             } else {
                 expand
             };
             let padding = target.saturating_sub(used);
-            match self.finish_packet(now, draft, &mut slot[len..], filled, padding, shape) {
+            match self.finish_packet(now, draft, rest, filled, padding, shape) {
                 Ok(size) => {
                     permit.spend(size);
-                    len += size;
+                    rest = core::mem::take(&mut rest)
+                        .get_mut(size..)
+                        .unwrap_or_default();
                 }
                 Err(error) => {
                     self.fail(now, error);
@@ -160,6 +199,7 @@ impl Connection {
                 }
             }
         }
+        let len = room.saturating_sub(rest.len());
         if len > 0 {
             self.on_datagram_sent(id, len);
         }
@@ -206,12 +246,13 @@ impl Connection {
         space: Space,
         id: PathId,
         slot: &mut [u8],
-    ) -> Draft {
+    ) -> Option<Draft> {
         let number = self.recovery.next_number(space);
         let truncated = TruncatedNumber::new(number, self.recovery.largest_acked(space));
         self.write_header(kind, space, id, number, truncated, slot)
     }
 
+    /// `None` if the header does not fit.
     fn write_header(
         &mut self,
         kind: PacketKind,
@@ -220,7 +261,7 @@ impl Connection {
         number: u64,
         truncated: TruncatedNumber,
         slot: &mut [u8],
-    ) -> Draft {
+    ) -> Option<Draft> {
         let fixed_bit = !(self.tls.grease_quic_bit && self.rng.coin());
         let dcid = self.remote_cids.cid(id).unwrap_or(ConnectionId::EMPTY);
         let mut writer = Writer::new(slot);
@@ -241,7 +282,7 @@ impl Connection {
                 number: truncated,
                 fixed_bit,
             }
-            .encode(&mut writer),
+            .encode(&mut writer)?,
             None => ShortHeader {
                 spin: false,
                 key_phase: self
@@ -253,9 +294,9 @@ impl Connection {
                 number: truncated,
                 fixed_bit,
             }
-            .encode(&mut writer),
+            .encode(&mut writer)?,
         };
-        Draft {
+        Some(Draft {
             kind,
             space,
             path: id,
@@ -265,7 +306,7 @@ impl Connection {
             content: Content::new(),
             ack_eliciting: false,
             expand: false,
-        }
+        })
     }
 
     /// Pads, patches the length, seals, and enters the packet in the ledger.
@@ -281,14 +322,17 @@ impl Connection {
     ) -> Result<usize, TransportError> {
         // The header-protection sample starts four bytes after the number's
         // start, so number and payload make four at least (RFC 9001 §5.4.2).
-        let short = (4 - draft.number_len).saturating_sub(filled);
+        let short = MIN_PAYLOAD.saturating_sub(filled.saturating_add(draft.number_len));
         let padding = padding.max(short);
-        let frames_end = draft.at.payload_at + filled;
-        slot[frames_end..frames_end + padding].fill(0);
-        let size = frames_end + padding + TAG_LEN;
-        let mut writer = Writer::new(slot);
-        writer.reserve(size);
-        draft.at.finish(&mut writer, size);
+        let size = draft.size(filled.saturating_add(padding));
+        let packet = slot.get_mut(..size).ok_or_else(overflow)?;
+        let payload = draft.payload(packet).ok_or_else(overflow)?;
+        if let Some(padding) = payload.get_mut(filled..) {
+            padding.fill(0);
+        }
+        if !draft.at.finish(packet, size) {
+            return Err(overflow());
+        }
         // PADDING alone also counts in flight (RFC 9002 §2).
         let in_flight = draft.ack_eliciting || (padding > 0 && shape != Shape::Close);
         // Sealing would hide the frames.
@@ -304,9 +348,12 @@ impl Connection {
             in_flight,
             mtu_probe: shape == Shape::MtuProbe,
             ecn,
-            payload: &slot[draft.at.payload_at..frames_end],
+            payload: packet
+                .get(draft.at.payload_at..)
+                .and_then(|payload| payload.get(..filled))
+                .unwrap_or_default(),
         });
-        self.seal(&draft, &mut slot[..size])?;
+        self.seal(&draft, packet)?;
         self.on_packet_sent(now, draft, size, in_flight, shape);
         Ok(size)
     }
@@ -353,9 +400,9 @@ impl Connection {
             state.since_eliciting = 0;
             self.timers.on_ack_eliciting_sent(now, &self.config);
         } else {
-            state.since_eliciting += 1;
+            state.since_eliciting = state.since_eliciting.saturating_add(1);
         }
-        self.counters.packets_sent += 1;
+        self.counters.packets_sent.count_one();
         self.recovery.on_sent(
             SentInfo {
                 space: draft.space,
@@ -385,19 +432,29 @@ impl Connection {
         }
         if self.recovery.next_number(space) == self.tls.next_skip {
             self.recovery.skip_number(space);
-            let gap = 128 + self.rng.below(1 << self.tls.skips.min(20));
-            self.tls.skips += 1;
-            self.tls.next_skip = self.recovery.next_number(space) + gap;
+            let widest = 1_u64 << self.tls.skips.min(20);
+            let gap = self.rng.below(widest).saturating_add(128);
+            self.tls.skips = self.tls.skips.saturating_add(1);
+            self.tls.next_skip = self.recovery.next_number(space).saturating_add(gap);
         }
     }
 
     fn on_datagram_sent(&mut self, id: PathId, len: usize) {
-        self.counters.datagrams_sent += 1;
-        self.counters.bytes_sent += len as u64;
+        self.counters.datagrams_sent.count_one();
+        self.counters.bytes_sent.count(len as u64);
         if let Some(path) = self.paths.get_mut(id) {
             path.on_sent(len);
         }
     }
+}
+
+/// The room was reckoned wrong; the packet is not sent.
+#[cold]
+fn overflow() -> TransportError {
+    TransportError::new(
+        Code::INTERNAL_ERROR,
+        "a packet did not fit into its datagram",
+    )
 }
 
 fn no_keys() -> TransportError {

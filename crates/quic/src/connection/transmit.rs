@@ -67,10 +67,15 @@ impl Connection {
             .transmit_path_frames(now, buffer)
             .or_else(|| self.transmit_mtu_probe(now, buffer))
             .or_else(|| self.transmit_train(now, buffer, max_datagrams));
-        if sent.is_none() {
-            self.note_limit(now);
+        if sent.is_some() {
+            return sent;
         }
-        sent
+        if !self.life.is_open() {
+            // Writing failed: that is what the peer has to hear.
+            return self.transmit_close(now, buffer);
+        }
+        self.note_limit(now);
+        None
     }
 
     /// The socket or the host did not take what `transmit` had ready.
@@ -93,13 +98,18 @@ impl Connection {
         let mut segment = None;
         for following in (0..max_datagrams.max(1)).rev() {
             let size = segment.unwrap_or_else(|| usize::from(self.paths.active().mtu.current()));
-            let room = buffer.len() - written;
+            let Some(rest) = buffer.get_mut(written..) else {
+                break;
+            };
+            let room = rest.len();
             if room < size || self.is_amplification_blocked() {
                 break;
             }
             let credit = self.paths.active().amplification.available();
-            let slot = &mut buffer[written..written + size.min(credit as usize)];
-            let shape = if following > 0 && room >= 2 * size {
+            let Some(slot) = rest.get_mut(..size.min(in_memory(credit))) else {
+                break;
+            };
+            let shape = if following > 0 && room >= size.saturating_mul(2) {
                 Shape::Linked
             } else {
                 Shape::Train
@@ -108,7 +118,7 @@ impl Connection {
             if len == 0 {
                 break;
             }
-            written += len;
+            written = written.saturating_add(len);
             segment.get_or_insert(len);
             if Some(len) != segment || len < size {
                 break;
@@ -172,12 +182,13 @@ impl Connection {
         let id = path.id;
         let size = MIN_DATAGRAM
             .min(buffer.len())
-            .min(path.amplification.available() as usize);
+            .min(in_memory(path.amplification.available()));
+        let slot = buffer.get_mut(..size)?;
         if let Some(path) = self.paths.get_mut(id) {
             path.begin_train();
         }
         let mut permit = Permit::Closed;
-        let len = self.write_datagram(now, id, &mut buffer[..size], &mut permit, Shape::PathFrames);
+        let len = self.write_datagram(now, id, slot, &mut permit, Shape::PathFrames);
         self.finish_train(id, len, None)
     }
 
@@ -265,3 +276,12 @@ impl Connection {
         }
     }
 }
+
+/// A size that may be more than memory has.
+pub(crate) fn in_memory(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+#[path = "transmit_tests.rs"]
+mod tests;

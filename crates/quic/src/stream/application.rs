@@ -6,6 +6,7 @@ use super::event::slot;
 use super::halves::Stream;
 use super::recv::RecvHalf;
 use super::{Directionality, Priority, ReadError, StreamId, Streams, WriteError};
+use crate::wire::cursor::VARINT_MAX;
 
 impl Streams {
     /// Opens a stream, or `None` at the peer's limit; then
@@ -77,25 +78,28 @@ impl Streams {
         .unwrap_or(Err(WriteError::Unknown))
     }
 
-    /// Abandons sending with an application error code. Nothing happens if everything
-    /// was delivered or the stream was reset before.
+    /// Abandons sending with an application error code, 2^62 - 1 at most: the peer
+    /// is told that in place of a larger one, which has no encoding. Nothing happens
+    /// if everything was delivered or the stream was reset before.
     ///
     /// # Errors
     /// [`WriteError::Unknown`] if there is no such stream, or it is over.
     pub fn reset(&mut self, id: StreamId, code: u64) -> Result<(), WriteError> {
-        let reset = self.with_send(id, |half| half.reset(code));
+        let reset = self.with_send(id, |half| half.reset(code.min(VARINT_MAX)));
         if reset.ok_or(WriteError::Unknown)? {
             self.after_reset(id);
         }
         Ok(())
     }
 
-    /// Gives up on reading, asking the peer to stop with an application error code.
-    /// Nothing happens if the stream was stopped before.
+    /// Gives up on reading, asking the peer to stop with an application error code,
+    /// 2^62 - 1 at most (as in [`reset`](Self::reset)). Nothing happens if the stream
+    /// was stopped before.
     ///
     /// # Errors
     /// [`ReadError::Unknown`] if there is no such stream, or it is over.
     pub fn stop(&mut self, id: StreamId, code: u64) -> Result<(), ReadError> {
+        let code = code.min(VARINT_MAX);
         let stopped = self.with_recv(id, |half| (half.stop(code), half.wants_stop()));
         let (discarded, ask) = stopped.ok_or(ReadError::Unknown)?;
         if let Some(bytes) = discarded {

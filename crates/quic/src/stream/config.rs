@@ -35,16 +35,18 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The limits for our own transport parameters.
+    /// The limits for our own transport parameters: what streams really grant, so
+    /// that of a window no more than 1 TiB, and of streams no more than 2^60.
     #[must_use]
     pub fn initial_limits(&self) -> PeerLimits {
+        let this = self.clone().normalized();
         PeerLimits {
-            max_data: self.connection_window,
-            bidi_local: self.stream_window,
-            bidi_remote: self.stream_window,
-            uni: self.stream_window,
-            streams_bidi: self.max_bidi_streams,
-            streams_uni: self.max_uni_streams,
+            max_data: this.connection_window,
+            bidi_local: this.stream_window,
+            bidi_remote: this.stream_window,
+            uni: this.stream_window,
+            streams_bidi: this.max_bidi_streams,
+            streams_uni: this.max_uni_streams,
         }
     }
 
@@ -95,5 +97,32 @@ impl PeerLimits {
             streams_bidi: self.streams_bidi.max(other.streams_bidi),
             streams_uni: self.streams_uni.max(other.streams_uni),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_without_encoding_are_announced_as_they_are_enforced() {
+        let config = Config {
+            max_bidi_streams: u64::MAX,
+            max_uni_streams: u64::MAX,
+            stream_window: u64::MAX,
+            connection_window: u64::MAX,
+            ..Config::default()
+        };
+        assert_eq!(
+            config.initial_limits(),
+            PeerLimits {
+                max_data: 1 << 40,
+                bidi_local: 1 << 40,
+                bidi_remote: 1 << 40,
+                uni: 1 << 40,
+                streams_bidi: 1 << 60,
+                streams_uni: 1 << 60,
+            }
+        );
     }
 }

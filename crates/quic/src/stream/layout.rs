@@ -47,14 +47,15 @@ pub(super) fn layout_stream(
 }
 
 impl StreamLayout {
-    /// Writes the header (RFC 9000 §19.8) and lends the room for the data.
+    /// Writes the header (RFC 9000 §19.8) and lends the room for the data; `None`
+    /// if `w` has overflowed, which what was laid out for its room does not.
     pub(super) fn write_header<'w>(
         self,
         w: &'w mut Writer<'_>,
         id: StreamId,
         offset: u64,
         fin: bool,
-    ) -> &'w mut [u8] {
+    ) -> Option<&'w mut [u8]> {
         let length = self.with_length.then_some(self.len);
         data::encode_stream_header(w, id, offset, length, fin);
         w.reserve(self.len)
@@ -82,7 +83,8 @@ mod tests {
                     };
                     let mut buffer = vec![0; room];
                     let mut w = Writer::new(&mut buffer);
-                    let data = layout.write_header(&mut w, id, offset, false).len();
+                    let data = layout.write_header(&mut w, id, offset, false);
+                    let data = data.expect("room").len();
                     assert!(data as u64 <= available);
                     assert_eq!(data, layout.len);
                     if !layout.with_length {

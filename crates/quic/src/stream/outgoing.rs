@@ -239,8 +239,9 @@ impl Streams {
         let len = layout.len as u64;
         let fin = self.with_send(id, |half| {
             let fin = half.on_sent(span.start, len);
-            let out = layout.write_header(w, id, span.start, fin);
-            half.buffer.copy_to(span.start, out);
+            if let Some(out) = layout.write_header(w, id, span.start, fin) {
+                half.buffer.copy_to(span.start, out);
+            }
             fin
         })?;
         match source {

@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use crate::time::{Instant, nanos};
+use crate::wire::cursor::VARINT_MAX;
 
 /// The least time a window should cover, whatever the round trip: an application is
 /// not scheduled sooner than this on a busy host, and loopback has no RTT to speak of.
@@ -109,7 +110,8 @@ impl Window {
 
     /// The limit that [`Self::grant`] would answer now.
     fn newest(&self) -> u64 {
-        self.granted.max(self.consumed.saturating_add(self.size))
+        let newest = self.consumed.saturating_add(self.size);
+        self.granted.max(newest.min(VARINT_MAX))
     }
 
     /// Grants all there is to grant and answers the new limit.
@@ -224,6 +226,17 @@ mod tests {
             assert!(window.granted() <= window.consumed() + 256 * KIB);
         }
         assert_eq!(window.size(), 256 * KIB);
+    }
+
+    /// A peer may jump: the final size of a reset stream is consumed at once.
+    #[test]
+    fn no_limit_is_beyond_the_largest_offset() {
+        let mut window = Window::new(1 << 40, 1 << 40, Instant::ZERO);
+        window.consume(VARINT_MAX - (1 << 40));
+        assert_eq!(window.grant(at(1), Duration::ZERO), VARINT_MAX);
+        window.consume(1 << 40);
+        assert_eq!(window.grant(at(2), Duration::ZERO), VARINT_MAX);
+        assert!(!window.is_due());
     }
 
     #[test]

@@ -102,18 +102,28 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A cursor into a caller's buffer. Writers ask [`Writer::remaining`] first;
-/// writing past the end is a bug of ours and panics.
+/// A cursor into a caller's buffer that never writes past its end.
+///
+/// A write that does not fit writes nothing, closes the writer (nothing more
+/// fits) and makes [`Writer::overflowed`] true for good. So a packet can be
+/// written as if there were room for everything and checked once; what an
+/// overflowed writer holds is incomplete and not to be sent.
 #[derive(Debug)]
 pub struct Writer<'a> {
     buffer: &'a mut [u8],
+    /// At most `buffer.len()`.
     written: usize,
+    overflowed: bool,
 }
 
 impl<'a> Writer<'a> {
     /// Starts at the front of `buffer`.
     pub fn new(buffer: &'a mut [u8]) -> Self {
-        Self { buffer, written: 0 }
+        Self {
+            buffer,
+            written: 0,
+            overflowed: false,
+        }
     }
 
     /// Bytes written so far.
@@ -125,84 +135,133 @@ impl<'a> Writer<'a> {
     /// Bytes that still fit.
     #[must_use]
     pub fn remaining(&self) -> usize {
-        self.buffer.len() - self.written
+        self.buffer.len().saturating_sub(self.written)
+    }
+
+    /// Whether something did not fit.
+    #[must_use]
+    pub fn overflowed(&self) -> bool {
+        self.overflowed
     }
 
     /// What has been written.
     #[must_use]
     pub fn filled(&self) -> &[u8] {
-        &self.buffer[..self.written]
+        self.buffer.get(..self.written).unwrap_or_default()
     }
 
     /// What has been written, to patch it.
     pub fn filled_mut(&mut self) -> &mut [u8] {
-        &mut self.buffer[..self.written]
+        self.buffer.get_mut(..self.written).unwrap_or_default()
     }
 
-    /// Lends `len` bytes to fill and counts them as written.
+    /// Something cannot be written.
+    #[cold]
+    pub(in crate::wire) fn overflow(&mut self) {
+        self.overflowed = true;
+        let buffer = core::mem::take(&mut self.buffer);
+        self.buffer = buffer.get_mut(..self.written).unwrap_or_default();
+    }
+
+    /// Lends `len` bytes to fill and counts them as written; `None` if they do
+    /// not fit.
     #[inline]
-    pub fn reserve(&mut self, len: usize) -> &mut [u8] {
-        let start = self.written;
-        self.written += len;
-        &mut self.buffer[start..start + len]
-    }
-
-    /// Takes back everything after `written` bytes.
-    pub fn truncate(&mut self, written: usize) {
-        debug_assert!(written <= self.written);
-        self.written = written;
+    pub fn reserve(&mut self, len: usize) -> Option<&mut [u8]> {
+        if len > self.remaining() {
+            self.overflow();
+            return None;
+        }
+        let rest = self.buffer.get_mut(self.written..)?;
+        let (place, _) = rest.split_at_mut_checked(len)?;
+        self.written = self.written.saturating_add(len);
+        Some(place)
     }
 
     /// Appends bytes.
     #[inline]
     pub fn bytes(&mut self, bytes: &[u8]) {
-        self.reserve(bytes.len()).copy_from_slice(bytes);
+        if let Some(place) = self.reserve(bytes.len()) {
+            place.copy_from_slice(bytes);
+        }
+    }
+
+    /// Appends an array: one check and one store.
+    #[inline]
+    pub fn array<const N: usize>(&mut self, bytes: [u8; N]) {
+        let rest = self.buffer.get_mut(self.written..);
+        match rest.and_then(<[u8]>::first_chunk_mut) {
+            Some(place) => {
+                *place = bytes;
+                self.written = self.written.saturating_add(N);
+            }
+            None => self.overflow(),
+        }
     }
 
     /// Appends a byte.
     #[inline]
     pub fn u8(&mut self, value: u8) {
-        self.bytes(&[value]);
+        self.array([value]);
     }
 
     /// Appends a big-endian 16-bit integer.
     #[inline]
     pub fn u16(&mut self, value: u16) {
-        self.bytes(&value.to_be_bytes());
+        self.array(value.to_be_bytes());
     }
 
     /// Appends a big-endian 32-bit integer.
     #[inline]
     pub fn u32(&mut self, value: u32) {
-        self.bytes(&value.to_be_bytes());
+        self.array(value.to_be_bytes());
     }
 
-    /// Appends a variable-length integer in its shortest form (RFC 9000 §16).
+    /// Appends a variable-length integer in its shortest form (RFC 9000 §16). A
+    /// value over [`VARINT_MAX`] has none and counts as not fitting.
     #[inline]
     pub fn varint(&mut self, value: u64) {
-        match varint_len(value) {
-            1 => self.bytes(&[value.to_be_bytes()[7]]),
-            2 => self.varint_as(value, 2),
-            4 => self.varint_as(value, 4),
-            _ => self.varint_as(value, 8),
+        match value {
+            0..=0x3f => self.array([value as u8]),
+            0x40..=0x3fff => self.varint_in_two(value as u16),
+            0x4000..=0x3fff_ffff => self.array((value as u32 | 0x8000_0000).to_be_bytes()),
+            0x4000_0000..=VARINT_MAX => {
+                self.array((value | 0xc000_0000_0000_0000).to_be_bytes());
+            }
+            _ => self.overflow(),
         }
     }
 
-    /// Appends a variable-length integer in `len` (1, 2, 4 or 8) bytes.
+    /// Appends a variable-length integer in two bytes, whatever it needs: a
+    /// field to be patched. A value over [`VARINT_IN_TWO_MAX`] counts as not
+    /// fitting.
     #[inline]
-    pub fn varint_as(&mut self, value: u64, len: usize) {
-        debug_assert!(value <= VARINT_MAX && varint_len(value) <= len);
-        let prefix = (len.trailing_zeros() as u8) << 6;
-        let bytes = value.to_be_bytes();
-        let out = self.reserve(len);
-        out.copy_from_slice(&bytes[8 - len..]);
-        out[0] |= prefix;
+    pub fn varint_in_two(&mut self, value: u16) {
+        match varint_in_two(value) {
+            Some(bytes) => self.array(bytes),
+            None => self.overflow(),
+        }
     }
 
     /// Appends `len` zero bytes (PADDING).
     pub fn zeros(&mut self, len: usize) {
-        self.reserve(len).fill(0);
+        if let Some(place) = self.reserve(len) {
+            place.fill(0);
+        }
     }
+}
+
+/// Largest variable-length integer of two bytes.
+pub const VARINT_IN_TWO_MAX: u16 = 0x3fff;
+
+/// A variable-length integer in two bytes, whatever it needs; `None` for a
+/// value over [`VARINT_IN_TWO_MAX`].
+#[inline]
+#[must_use]
+pub const fn varint_in_two(value: u16) -> Option<[u8; 2]> {
+    if value > VARINT_IN_TWO_MAX {
+        return None;
+    }
+    Some((value | 0x4000).to_be_bytes())
 }
 
 #[cfg(test)]
@@ -226,7 +285,11 @@ mod tests {
             assert_eq!(Reader::new(bytes).varint(), Some(value));
             let mut buffer = [0; 8];
             let mut writer = Writer::new(&mut buffer);
-            writer.varint_as(value, bytes.len());
+            if bytes == [0x40, 0x25] {
+                writer.varint_in_two(37);
+            } else {
+                writer.varint(value);
+            }
             assert_eq!(writer.filled(), bytes);
             assert_eq!(Reader::new(&bytes[..bytes.len() - 1]).varint(), None);
         }
@@ -248,6 +311,92 @@ mod tests {
             writer.varint(value);
             assert_eq!(writer.written(), len);
             assert_eq!(Reader::new(writer.filled()).varint(), Some(value));
+        }
+    }
+
+    fn reserve(w: &mut Writer<'_>, len: usize) {
+        if let Some(place) = w.reserve(len) {
+            place.fill(7);
+        }
+    }
+
+    /// Everything that can be written, by the bytes it takes.
+    fn writes() -> Vec<(usize, fn(&mut Writer<'_>))> {
+        vec![
+            (0, |w| w.bytes(&[])),
+            (0, |w| w.zeros(0)),
+            (0, |w| reserve(w, 0)),
+            (1, |w| w.u8(7)),
+            (2, |w| w.u16(7)),
+            (4, |w| w.u32(7)),
+            (5, |w| w.bytes(&[7; 5])),
+            (9, |w| w.zeros(9)),
+            (3, |w| reserve(w, 3)),
+            (7, |w| w.array([7; 7])),
+            (1, |w| w.varint(0x3f)),
+            (2, |w| w.varint(0x40)),
+            (2, |w| w.varint(0x3fff)),
+            (4, |w| w.varint(0x4000)),
+            (8, |w| w.varint(1 << 30)),
+            (8, |w| w.varint(VARINT_MAX)),
+            (2, |w| w.varint_in_two(0)),
+            (2, |w| w.varint_in_two(VARINT_IN_TWO_MAX)),
+        ]
+    }
+
+    /// Every pair of writes into every room.
+    #[test]
+    fn write_past_end_changes_nothing_and_is_reported() {
+        for room in 0..20 {
+            for (first_len, first) in writes() {
+                for (second_len, second) in writes() {
+                    let mut buffer = [0xee; 24];
+                    let mut w = Writer::new(&mut buffer[..room]);
+                    let mut expected = 0;
+                    for (len, write) in [(first_len, first), (second_len, second)] {
+                        write(&mut w);
+                        if !w.overflowed() {
+                            expected += len;
+                        }
+                        assert_eq!(w.written(), expected);
+                    }
+                    assert_eq!(w.overflowed(), first_len + second_len > room);
+                    assert_eq!(w.filled().len(), expected);
+                    assert_eq!(w.filled_mut().len(), expected);
+                    if w.overflowed() {
+                        assert_eq!(w.remaining(), 0, "a smaller write must not follow");
+                    } else {
+                        assert_eq!(w.remaining(), room - expected);
+                    }
+                    assert!(buffer[expected..].iter().all(|&byte| byte == 0xee));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn value_without_encoding_is_reported() {
+        for value in [VARINT_MAX + 1, u64::MAX] {
+            let mut buffer = [0; 16];
+            let mut w = Writer::new(&mut buffer);
+            w.varint(value);
+            assert!(w.overflowed() && w.written() == 0);
+        }
+        for value in [VARINT_IN_TWO_MAX + 1, u16::MAX] {
+            let mut buffer = [0; 16];
+            let mut w = Writer::new(&mut buffer);
+            w.varint_in_two(value);
+            assert!(w.overflowed() && w.written() == 0);
+        }
+    }
+
+    #[test]
+    fn reserve_of_any_length_is_safe() {
+        let mut buffer = [0; 16];
+        for len in [17, usize::MAX - 1, usize::MAX] {
+            let mut w = Writer::new(&mut buffer);
+            w.u8(1);
+            assert!(w.reserve(len).is_none() && w.overflowed());
         }
     }
 }

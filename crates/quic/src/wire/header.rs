@@ -45,9 +45,9 @@ impl Span {
     /// The bytes in the packet it was parsed from; empty in a shorter one.
     #[must_use]
     pub fn of(self, packet: &[u8]) -> &[u8] {
-        let start = self.start as usize;
         packet
-            .get(start..start + self.len as usize)
+            .get(self.start as usize..)
+            .and_then(|rest| rest.get(..self.len as usize))
             .unwrap_or_default()
     }
 
@@ -175,14 +175,14 @@ pub struct Route<'a> {
 #[inline]
 #[must_use]
 pub fn route(datagram: &[u8], local_cid_len: usize) -> Option<Route<'_>> {
-    let first = *datagram.first()?;
+    let (first, rest) = datagram.split_first()?;
     if first & LONG == 0 {
         return Some(Route {
-            dcid: datagram.get(1..1 + local_cid_len)?,
+            dcid: rest.get(..local_cid_len)?,
             version: None,
         });
     }
-    let mut reader = Reader::new(&datagram[1..]);
+    let mut reader = Reader::new(rest);
     let version = Version(reader.u32()?);
     let len = reader.u8()?;
     Some(Route {
@@ -238,7 +238,7 @@ impl PartialHeader {
             fixed_bit: first & FIXED != 0,
             dcid: Span::new(1, local_cid_len),
             scid: Span::new(1, 0),
-            number_at: 1 + local_cid_len,
+            number_at: local_cid_len.saturating_add(1),
             packet_len: datagram.len(),
         };
         header.check_sample()
@@ -247,7 +247,7 @@ impl PartialHeader {
     /// `None` where the bytes end too early.
     fn long(datagram: &[u8], first: u8) -> Option<Result<Self, HeaderError>> {
         let mut reader = Reader::new(datagram.get(1..)?);
-        let at = |reader: &Reader<'_>| datagram.len() - reader.remaining();
+        let at = |reader: &Reader<'_>| datagram.len().saturating_sub(reader.remaining());
         let version = Version(reader.u32()?);
         let mut cid = || {
             let len = usize::from(reader.u8()?);
@@ -292,9 +292,9 @@ impl PartialHeader {
         self.kind = match first & 0x30 {
             0x00 => {
                 let token = reader.prefixed()?;
-                let start = end - reader.remaining() - token.len();
+                let after = reader.remaining().saturating_add(token.len());
                 HeaderKind::Initial {
-                    token: Span::new(start, token.len()),
+                    token: Span::new(end.saturating_sub(after), token.len()),
                 }
             }
             0x10 => HeaderKind::ZeroRtt,
@@ -302,9 +302,9 @@ impl PartialHeader {
             _ => return self.retry(),
         };
         let length = usize::try_from(reader.varint()?).ok()?;
-        self.number_at = end - reader.remaining();
+        self.number_at = end.saturating_sub(reader.remaining());
         reader.bytes(length)?;
-        self.packet_len = self.number_at + length;
+        self.packet_len = end.saturating_sub(reader.remaining());
         Some(self.check_cids().and_then(Self::check_sample))
     }
 
@@ -328,7 +328,7 @@ impl PartialHeader {
     }
 
     fn check_sample(self) -> Result<Self, HeaderError> {
-        if self.packet_len < self.number_at + MIN_PROTECTED_LEN {
+        if self.packet_len < self.number_at.saturating_add(MIN_PROTECTED_LEN) {
             return Err(HeaderError::NoSample {
                 packet_len: self.packet_len,
             });
@@ -357,13 +357,13 @@ impl OpenHeader {
     #[must_use]
     pub fn read(packet: &[u8], number_at: usize) -> Option<Self> {
         let first = *packet.first()?;
-        let len = usize::from(first & NUMBER_LEN) + 1;
+        let len = usize::from(first & NUMBER_LEN).saturating_add(1);
         let number = TruncatedNumber::read(&mut Reader::new(packet.get(number_at..)?), len)?;
         let long = first & LONG != 0;
         Some(Self {
             number,
             key_phase: !long && first & KEY_PHASE != 0,
-            header_len: number_at + len,
+            header_len: number_at.saturating_add(len),
             reserved: first & if long { LONG_RESERVED } else { SHORT_RESERVED },
         })
     }

@@ -26,22 +26,26 @@ impl Iterator for Versions<'_> {
 /// Bytes that [`encode`] writes.
 #[must_use]
 pub fn size(dcid: &[u8], scid: &[u8], versions: usize) -> usize {
-    7 + dcid.len() + scid.len() + 4 * versions
+    versions
+        .saturating_mul(4)
+        .saturating_add(dcid.len())
+        .saturating_add(scid.len())
+        .saturating_add(7)
 }
 
 /// Writes the answer to a packet of a version we do not speak: `dcid` is that
 /// packet's source connection ID and `scid` its destination connection ID, each
 /// up to 255 bytes. `random` fills the unused bits; the QUIC bit stays set so
-/// that demultiplexing with other protocols still works.
-///
-/// # Panics
-/// If it does not fit into `w` or a connection ID is longer than 255 bytes.
+/// that demultiplexing with other protocols still works. A longer connection ID,
+/// whose length has no encoding, counts as not fitting into `w`.
 pub fn encode(w: &mut Writer<'_>, random: u8, dcid: &[u8], scid: &[u8], versions: &[Version]) {
     w.u8(LONG | FIXED | random & 0x3f);
     w.u32(Version::NEGOTIATION.0);
     for cid in [dcid, scid] {
-        assert!(cid.len() <= 0xff, "one byte holds a connection ID's length");
-        w.u8(cid.len() as u8);
+        match u8::try_from(cid.len()) {
+            Ok(len) => w.u8(len),
+            Err(_) => w.overflow(),
+        }
         w.bytes(cid);
     }
     for version in versions {

@@ -34,14 +34,15 @@ impl TruncatedNumber {
         Self::with_len(number, len)
     }
 
-    /// `number` in exactly `len` bytes, 1 to 4.
+    /// `number` in exactly `len` bytes, 1 to 4 (what is outside counts as the
+    /// nearest).
     #[must_use]
     pub fn with_len(number: u64, len: usize) -> Self {
         debug_assert!((1..=Self::MAX_LEN).contains(&len));
-        let mask = u32::MAX >> (32 - 8 * len);
+        let len = len.clamp(1, Self::MAX_LEN) as u8;
         Self {
-            value: number as u32 & mask,
-            len: len as u8,
+            value: number as u32 & mask(len) as u32,
+            len,
         }
     }
 
@@ -54,16 +55,22 @@ impl TruncatedNumber {
     /// The two low bits of a header's first byte.
     #[must_use]
     pub const fn len_bits(self) -> u8 {
-        self.len - 1
+        self.len.saturating_sub(1)
     }
 
-    /// Reads `len` bytes, 1 to 4; `None` when fewer are left.
+    /// Reads `len` bytes, 1 to 4; `None` when fewer are left, and for another `len`.
+    #[inline]
     pub fn read(reader: &mut Reader<'_>, len: usize) -> Option<Self> {
-        debug_assert!((1..=Self::MAX_LEN).contains(&len));
-        let bytes = reader.bytes(len)?;
-        let value = bytes
-            .iter()
-            .fold(0, |value: u32, &byte| value << 8 | u32::from(byte));
+        let value = match len {
+            1 => reader.u8()?.into(),
+            2 => reader.u16()?.into(),
+            3 => {
+                let [a, b, c] = reader.array()?;
+                u32::from_be_bytes([0, a, b, c])
+            }
+            4 => reader.u32()?,
+            _ => return None,
+        };
         Some(Self {
             value,
             len: len as u8,
@@ -71,18 +78,30 @@ impl TruncatedNumber {
     }
 
     /// Writes it.
+    #[inline]
     pub fn encode(self, w: &mut Writer<'_>) {
-        w.bytes(&self.value.to_be_bytes()[Self::MAX_LEN - self.size()..]);
+        let [_, b, c, d] = self.value.to_be_bytes();
+        match self.len {
+            1 => w.u8(d),
+            2 => w.array([c, d]),
+            3 => w.array([b, c, d]),
+            _ => w.u32(self.value),
+        }
     }
 
     /// The full number: the one closest to the successor of `largest`, the
     /// largest number processed in this space so far (RFC 9000 §A.3).
     #[must_use]
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "numbers to 2^62 and a window to 2^32, and what is taken away is no more"
+    )]
     pub fn recover(self, largest: Option<u64>) -> u64 {
-        let expected = largest.map_or(0, |largest| largest + 1);
-        let window = 1_u64 << (8 * self.len);
+        let expected = largest.map_or(0, |largest| largest.min(VARINT_MAX) + 1);
+        let mask = mask(self.len);
+        let window = mask + 1;
         let half = window / 2;
-        let candidate = expected & !(window - 1) | u64::from(self.value);
+        let candidate = expected & !mask | u64::from(self.value);
         if candidate + half <= expected && candidate <= VARINT_MAX - window {
             candidate + window
         } else if candidate > VARINT_MAX || candidate > expected + half && candidate >= window {
@@ -90,6 +109,16 @@ impl TruncatedNumber {
         } else {
             candidate
         }
+    }
+}
+
+/// The bits of a number that `len` bytes, 1 to 4, tell.
+const fn mask(len: u8) -> u64 {
+    match len {
+        1 => 0xff,
+        2 => 0xffff,
+        3 => 0xff_ffff,
+        _ => 0xffff_ffff,
     }
 }
 

@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 
+use super::cursor::VARINT_MAX;
+
 /// A range of consecutive numbers, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
@@ -12,7 +14,7 @@ struct Run {
 
 impl Run {
     const fn len(self) -> u64 {
-        self.end - self.start + 1
+        self.end.saturating_sub(self.start).saturating_add(1)
     }
 }
 
@@ -57,7 +59,7 @@ impl RangeSet {
     #[inline]
     pub fn insert(&mut self, number: u64) -> bool {
         if let Some(top) = self.runs.back_mut()
-            && number == top.end + 1
+            && number == top.end.saturating_add(1)
         {
             top.end = number;
             return true;
@@ -65,11 +67,15 @@ impl RangeSet {
         self.insert_range(number..=number) != 0
     }
 
-    /// Adds a range; how many of its numbers are new.
+    /// Adds a range; how many of its numbers are new. There are none above 2^62 - 1.
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "numbers below 2^62, and indices of at most as many ranges"
+    )]
     pub fn insert_range(&mut self, range: RangeInclusive<u64>) -> u64 {
         let start = (*range.start()).max(self.floor);
-        let end = *range.end();
-        debug_assert!(end <= super::cursor::VARINT_MAX);
+        debug_assert!(*range.end() <= VARINT_MAX);
+        let end = (*range.end()).min(VARINT_MAX);
         if start > end {
             return 0;
         }
@@ -89,7 +95,7 @@ impl RangeSet {
             self.runs.insert(first, merged);
             self.bound();
         } else {
-            self.runs[first] = merged;
+            self.replace(first, merged);
             self.runs.drain(first + 1..last);
         }
         merged.len() - known
@@ -97,6 +103,10 @@ impl RangeSet {
 
     /// Takes a range out, without forgetting it: it can come back. How many
     /// numbers went.
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "parts of a run, which ends below 2^62; no part ends at zero or lies past the last index"
+    )]
     pub fn subtract(&mut self, range: RangeInclusive<u64>) -> u64 {
         let (start, end) = range.into_inner();
         let mut at = self.first_ending_at(start);
@@ -123,11 +133,11 @@ impl RangeSet {
                     self.runs.remove(at);
                 }
                 (Some(rest), None) | (None, Some(rest)) => {
-                    self.runs[at] = rest;
+                    self.replace(at, rest);
                     at += 1;
                 }
                 (Some(below), Some(above)) => {
-                    self.runs[at] = below;
+                    self.replace(at, below);
                     self.runs.insert(at + 1, above);
                     self.bound();
                     break;
@@ -224,16 +234,24 @@ impl RangeSet {
         match self.runs.back() {
             None => 0,
             Some(top) if top.end < number => self.runs.len(),
-            Some(top) if top.start <= number => self.runs.len() - 1,
+            Some(top) if top.start <= number => self.runs.len().saturating_sub(1),
             Some(_) => self.runs.partition_point(|run| run.end < number),
+        }
+    }
+
+    /// Changes the run at `at`, which is there.
+    fn replace(&mut self, at: usize, run: Run) {
+        debug_assert!(at < self.runs.len());
+        if let Some(place) = self.runs.get_mut(at) {
+            *place = run;
         }
     }
 
     fn bound(&mut self) {
         while self.runs.len() > self.max_ranges {
             if let Some(lowest) = self.runs.pop_front() {
-                self.floor = self.floor.max(lowest.end + 1);
-                self.evicted += 1;
+                self.floor = self.floor.max(lowest.end.saturating_add(1));
+                self.evicted = self.evicted.saturating_add(1);
             }
         }
     }

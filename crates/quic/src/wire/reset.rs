@@ -25,20 +25,20 @@ pub const fn size(received: usize) -> Option<usize> {
     } else if received > MAX_SIZE {
         Some(MAX_SIZE)
     } else {
-        Some(received - 1)
+        received.checked_sub(1)
     }
 }
 
-/// Writes a reset of `size` bytes, at least [`MIN_SIZE`]; `fill` supplies
-/// unpredictable bytes.
-///
-/// # Panics
-/// If it does not fit into `w` or is smaller than [`MIN_SIZE`].
+/// Writes a reset of `size` bytes, or of [`MIN_SIZE`] if that is less, since what
+/// is shorter is not a QUIC packet; `fill` supplies unpredictable bytes.
 pub fn encode(w: &mut Writer<'_>, size: usize, token: ResetToken, fill: impl FnOnce(&mut [u8])) {
-    assert!(size >= MIN_SIZE, "a reset this short is not a QUIC packet");
-    let unpredictable = w.reserve(size - TOKEN_LEN);
-    fill(unpredictable);
-    unpredictable[0] = unpredictable[0] & !LONG | FIXED;
+    let unpredictable = w.reserve(size.max(MIN_SIZE).saturating_sub(TOKEN_LEN));
+    if let Some(unpredictable) = unpredictable {
+        fill(unpredictable);
+        if let Some(first) = unpredictable.first_mut() {
+            *first = *first & !LONG | FIXED;
+        }
+    }
     w.bytes(&token.0);
 }
 

@@ -8,6 +8,14 @@ use crate::cid::ConnectionId;
 /// Bytes of the integrity tag at the end (RFC 9001 §5.8).
 pub const TAG_LEN: usize = 16;
 
+/// Longest token in a Retry that a client uses, in bytes; a Retry with a longer
+/// one is discarded. Every Initial repeats the token, so its size has to be
+/// bounded (RFC 9000 §17.2.5 names no limit, and the integrity key is public).
+/// 800 bytes leave 320 for the ClientHello in a datagram of 1,200 with two
+/// connection IDs of 20 bytes: one datagram for X25519, five, which are within
+/// the initial burst, for X25519MLKEM768. Tokens in use are below 300 bytes.
+pub const MAX_TOKEN_LEN: usize = 800;
+
 /// Type bits of a Retry's first byte.
 const TYPE: u8 = 0x30;
 
@@ -28,13 +36,14 @@ impl Retry<'_> {
     /// Bytes of the whole packet with its tag.
     #[must_use]
     pub fn size(&self) -> usize {
-        7 + self.dcid.len() + self.scid.len() + self.token.len() + TAG_LEN
+        self.token
+            .len()
+            .saturating_add(7 + TAG_LEN)
+            .saturating_add(self.dcid.len())
+            .saturating_add(self.scid.len())
     }
 
     /// Writes all but the tag. `random` fills the unused bits.
-    ///
-    /// # Panics
-    /// If it does not fit into `w`.
     pub fn encode(&self, w: &mut Writer<'_>, random: u8) {
         debug_assert!(!self.token.is_empty(), "clients discard an empty token");
         encode_long_prefix(

@@ -10,8 +10,8 @@ use crate::crypto::TAG_LEN;
 use crate::wire::{PacketKind, TruncatedNumber};
 
 /// Largest header: first byte, version, two connection IDs, a token of up to
-/// 512 bytes, length, packet number.
-const HEADER_ROOM: usize = 600;
+/// 800 bytes, length, packet number.
+const HEADER_ROOM: usize = 900;
 
 /// A packet to forge.
 #[derive(Clone, Copy, Debug)]
@@ -69,17 +69,18 @@ impl Connection {
         // Four bytes: then even an empty payload gives a whole sample.
         let truncated = TruncatedNumber::with_len(number, 4);
         let path = self.paths.active_id();
-        let mut packet = vec![0; (HEADER_ROOM + payload.len() + TAG_LEN).max(forgery.pad_to)];
-        let draft = self.write_header(kind, space, path, number, truncated, &mut packet);
-        packet[0] ^= forgery.flip;
+        let room = payload.len().saturating_add(HEADER_ROOM + TAG_LEN);
+        let mut packet = vec![0; room.max(forgery.pad_to)];
+        let draft = self.write_header(kind, space, path, number, truncated, &mut packet)?;
+        *packet.first_mut()? ^= forgery.flip;
         if kind != PacketKind::OneRtt {
             // First byte, version, then both IDs behind their lengths.
-            let source_at = 7 + usize::from(packet[5]);
-            packet[source_at] ^= forgery.flip_source;
+            let source_at = usize::from(*packet.get(5)?).saturating_add(7);
+            *packet.get_mut(source_at)? ^= forgery.flip_source;
         }
-        let at = draft.at.payload_at;
-        packet[at..at + payload.len()].copy_from_slice(payload);
-        let used = at + payload.len() + TAG_LEN;
+        let place = draft.payload(&mut packet)?.get_mut(..payload.len())?;
+        place.copy_from_slice(payload);
+        let used = draft.size(payload.len());
         let padding = forgery.pad_to.saturating_sub(used);
         let size = self
             .finish_packet(

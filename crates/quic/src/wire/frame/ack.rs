@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use super::kind;
 use crate::error::{Code, TransportError};
-use crate::wire::cursor::{VARINT_MAX, varint_len};
+use crate::wire::cursor::{VARINT_IN_TWO_MAX, VARINT_MAX, varint_in_two, varint_len};
 use crate::wire::{Reader, Writer};
 
 /// How many packets arrived with each ECN codepoint (RFC 9000 §19.3.2).
@@ -19,6 +19,7 @@ pub struct EcnCounts {
 }
 
 impl EcnCounts {
+    #[expect(clippy::arithmetic_side_effects, reason = "24 at most")]
     fn size(&self) -> usize {
         varint_len(self.ect0) + varint_len(self.ect1) + varint_len(self.ce)
     }
@@ -55,7 +56,7 @@ impl<'a> Ack<'a> {
     /// How many ranges there are, at least one.
     #[must_use]
     pub fn range_count(&self) -> u64 {
-        self.more + 1
+        self.more.saturating_add(1)
     }
 
     /// The delay in microseconds, given the peer's `ack_delay_exponent`;
@@ -93,7 +94,7 @@ impl<'a> Ack<'a> {
                 .ok_or_else(negative)?
                 .0;
         }
-        let encoded = &ranges[..ranges.len() - reader.remaining()];
+        let encoded = before(ranges, reader);
         let ecn = if with_ecn {
             Some(ecn_counts(reader).ok_or_else(truncated)?)
         } else {
@@ -109,11 +110,20 @@ impl<'a> Ack<'a> {
         })
     }
 
+    /// Packets that the first range acknowledges below `largest`.
+    fn first_len(&self) -> u64 {
+        self.largest.saturating_sub(self.first_start)
+    }
+
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "five integers and a part of a packet"
+    )]
     pub(super) fn size(&self) -> usize {
         1 + varint_len(self.largest)
             + varint_len(self.delay)
             + varint_len(self.more)
-            + varint_len(self.largest - self.first_start)
+            + varint_len(self.first_len())
             + self.encoded.len()
             + self.ecn.as_ref().map_or(0, EcnCounts::size)
     }
@@ -121,10 +131,16 @@ impl<'a> Ack<'a> {
     pub(super) fn encode(&self, w: &mut Writer<'_>) {
         write_start(w, self.largest, self.delay, self.ecn.is_some());
         w.varint(self.more);
-        w.varint(self.largest - self.first_start);
+        w.varint(self.first_len());
         w.bytes(self.encoded);
         write_ecn(w, self.ecn);
     }
+}
+
+/// What `reader` has read of `bytes`, at whose front it was.
+fn before<'a>(bytes: &'a [u8], reader: &Reader<'_>) -> &'a [u8] {
+    let read = bytes.len().saturating_sub(reader.remaining());
+    bytes.get(..read).unwrap_or_default()
 }
 
 fn ecn_counts(reader: &mut Reader<'_>) -> Option<EcnCounts> {
@@ -141,7 +157,7 @@ fn next_range(reader: &mut Reader<'_>, above: u64) -> Option<Option<(u64, u64)>>
     let gap = reader.varint()?;
     let len = reader.varint()?;
     // A gap of zero is one missing packet, a length of zero one packet.
-    let end = above.checked_sub(gap + 2);
+    let end = above.checked_sub(gap).and_then(|end| end.checked_sub(2));
     Some(end.and_then(|end| Some((end.checked_sub(len)?, end))))
 }
 
@@ -168,7 +184,8 @@ impl Iterator for Ranges<'_> {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = self.next.as_ref().map_or(0, |_| 1 + self.more as usize);
+        let more = usize::try_from(self.more).unwrap_or(usize::MAX);
+        let left = self.next.as_ref().map_or(0, |_| more.saturating_add(1));
         (left, Some(left))
     }
 }
@@ -181,12 +198,17 @@ pub const MAX_SIZE_OF_ONE_RANGE: usize = 1 + 8 + 8 + COUNT_SIZE + 8 + 3 * 8;
 const COUNT_SIZE: usize = 2;
 
 /// Most ranges that [`encode`] puts in a frame.
-const MAX_RANGES: u64 = (1 << 14) - 1;
+const MAX_RANGES: u16 = VARINT_IN_TWO_MAX;
 
 /// Writes an ACK frame of as many of `ranges` (descending, neither touching nor
 /// overlapping) as fit into `w`, and says how many that were. `delay` is in
 /// units of our `ack_delay_exponent`. Nothing is written if there is no range or
-/// no room for the first one.
+/// no room for the first one. Whatever else is wrong with the ranges, none is
+/// written that was not among them.
+#[expect(
+    clippy::arithmetic_side_effects,
+    reason = "sizes of a few integers, and a count up to 2^14"
+)]
 pub fn encode(
     w: &mut Writer<'_>,
     mut ranges: impl Iterator<Item = RangeInclusive<u64>>,
@@ -197,24 +219,23 @@ pub fn encode(
     let (mut start, largest) = first.into_inner();
     let ecn_size = ecn.as_ref().map_or(0, EcnCounts::size);
     let delay = delay.min(VARINT_MAX);
-    let needed = 1
-        + varint_len(largest)
-        + varint_len(delay)
-        + COUNT_SIZE
-        + varint_len(largest - start)
-        + ecn_size;
-    if needed > w.remaining() {
+    let Some(first_len) = largest.checked_sub(start).filter(|_| largest <= VARINT_MAX) else {
+        debug_assert!(false, "an impossible first range");
+        return 0;
+    };
+    if start_size(largest, delay, first_len) + ecn_size > w.remaining() {
         return 0;
     }
     write_start(w, largest, delay, ecn.is_some());
     let count_at = w.written();
-    w.varint_as(0, COUNT_SIZE);
-    w.varint(largest - start);
+    w.varint_in_two(0);
+    w.varint(first_len);
     let mut more = 0;
     for range in ranges {
-        debug_assert!(*range.end() + 1 < start, "ranges descend with gaps");
-        let gap = start - *range.end() - 2;
-        let len = *range.end() - *range.start();
+        let Some((gap, len)) = below(start, &range) else {
+            debug_assert!(false, "ranges descend with gaps");
+            break;
+        };
         let fits = varint_len(gap) + varint_len(len) + ecn_size <= w.remaining();
         if !fits || more == MAX_RANGES {
             break;
@@ -224,10 +245,28 @@ pub fn encode(
         start = *range.start();
         more += 1;
     }
-    let mut count = Writer::new(&mut w.filled_mut()[count_at..count_at + COUNT_SIZE]);
-    count.varint_as(more, COUNT_SIZE);
+    let count = w.filled_mut().get_mut(count_at..);
+    if let (Some(count), Some(more)) =
+        (count.and_then(<[u8]>::first_chunk_mut), varint_in_two(more))
+    {
+        *count = more;
+    }
     write_ecn(w, ecn);
-    more as usize + 1
+    usize::from(more) + 1
+}
+
+/// Bytes of a frame of one range, ECN counts aside.
+#[expect(clippy::arithmetic_side_effects, reason = "27 at most")]
+fn start_size(largest: u64, delay: u64, first_len: u64) -> usize {
+    1 + varint_len(largest) + varint_len(delay) + COUNT_SIZE + varint_len(first_len)
+}
+
+/// The Gap and the length of `range` below a range that starts at `above`
+/// (RFC 9000 §19.3.1).
+#[inline]
+fn below(above: u64, range: &RangeInclusive<u64>) -> Option<(u64, u64)> {
+    let gap = above.checked_sub(*range.end())?.checked_sub(2)?;
+    Some((gap, range.end().checked_sub(*range.start())?))
 }
 
 fn write_start(w: &mut Writer<'_>, largest: u64, delay: u64, with_ecn: bool) {

@@ -1,9 +1,8 @@
 //! CONNECTION_CLOSE frames with a reason cut to fit (RFC 9000 §19.19).
 
-use super::Frame;
+use super::{Frame, data};
 use crate::error::TransportError;
 use crate::wire::Writer;
-use crate::wire::cursor::varint_len;
 
 /// Writes a CONNECTION_CLOSE of type 0x1c for `error`, with as much of its
 /// reason as fits; false, with nothing written, if not even an empty one does.
@@ -26,18 +25,28 @@ fn encode_cut<'a>(
     reason: &'a [u8],
     frame: impl Fn(&'a [u8]) -> Frame<'a>,
 ) -> bool {
-    let Some(room) = w.remaining().checked_sub(frame(&[]).size()) else {
+    // The size of a frame without a reason counts a length field of one byte.
+    let fields = frame(&[]).size().saturating_sub(1);
+    let Some(room) = data::capacity(w.remaining(), fields) else {
         return false;
     };
-    // A longer reason may need a longer length field.
-    let mut len = reason.len().min(room);
-    while len + varint_len(len as u64) - 1 > room {
-        len -= 1;
-    }
-    // Do not end within a UTF-8 character.
-    while len < reason.len() && len > 0 && reason[len] & 0xc0 == 0x80 {
-        len -= 1;
-    }
-    frame(&reason[..len]).encode(w);
+    frame(cut(reason, room)).encode(w);
     true
+}
+
+/// As much of `reason` as `room` bytes hold, without ending within a UTF-8
+/// character.
+fn cut(reason: &[u8], room: usize) -> &[u8] {
+    let Some((head, tail)) = reason.split_at_checked(room) else {
+        return reason;
+    };
+    let mut cut = head;
+    let mut next = tail.first();
+    while next.is_some_and(|byte| byte & 0xc0 == 0x80) {
+        let Some((last, rest)) = cut.split_last() else {
+            break;
+        };
+        (cut, next) = (rest, Some(last));
+    }
+    cut
 }

@@ -9,6 +9,7 @@ use crate::wire::cursor::varint_len;
 /// Bytes of the header of a STREAM frame (RFC 9000 §19.8); `len` is `None` for
 /// one that runs to the end of the packet.
 #[must_use]
+#[expect(clippy::arithmetic_side_effects, reason = "25 at most")]
 pub const fn stream_header_size(id: StreamId, offset: u64, len: Option<usize>) -> usize {
     let offset = if offset == 0 { 0 } else { varint_len(offset) };
     let length = match len {
@@ -19,9 +20,6 @@ pub const fn stream_header_size(id: StreamId, offset: u64, len: Option<usize>) -
 }
 
 /// Writes the header of a STREAM frame, to be followed by the data.
-///
-/// # Panics
-/// If it does not fit into `w`.
 pub fn encode_stream_header(
     w: &mut Writer<'_>,
     id: StreamId,
@@ -55,28 +53,30 @@ pub fn encode_stream_header(
 /// `None` if not even a frame without data fits.
 #[must_use]
 pub const fn capacity(room: usize, header: usize) -> Option<usize> {
-    let Some(room) = room.checked_sub(header + 1) else {
+    let Some(room) = room.checked_sub(header) else {
         return None;
     };
-    // `room` counts the data as if its length took one byte. What is left after
-    // the field of the whole room may take a shorter one: look a little higher.
-    let mut len = room - (varint_len(room as u64) - 1);
-    while len < room && len + varint_len(len as u64 + 1) <= room {
-        len += 1;
+    let Some(mut len) = room.checked_sub(varint_len(room as u64)) else {
+        return None;
+    };
+    // What is left after the field of the whole room may take a shorter one:
+    // look a little higher.
+    while let Some(more) = len.checked_add(1)
+        && more.saturating_add(varint_len(more as u64)) <= room
+    {
+        len = more;
     }
     Some(len)
 }
 
 /// Bytes of the header of a CRYPTO frame (RFC 9000 §19.6).
 #[must_use]
+#[expect(clippy::arithmetic_side_effects, reason = "17 at most")]
 pub const fn crypto_header_size(offset: u64, len: usize) -> usize {
     1 + varint_len(offset) + varint_len(len as u64)
 }
 
 /// Writes the header of a CRYPTO frame, to be followed by `len` bytes of data.
-///
-/// # Panics
-/// If it does not fit into `w`.
 pub fn encode_crypto_header(w: &mut Writer<'_>, offset: u64, len: usize) {
     w.varint(kind::CRYPTO);
     w.varint(offset);
@@ -86,6 +86,7 @@ pub fn encode_crypto_header(w: &mut Writer<'_>, offset: u64, len: usize) {
 /// Bytes of the header of a DATAGRAM frame (RFC 9221 §4); `len` is `None` for
 /// one that runs to the end of the packet.
 #[must_use]
+#[expect(clippy::arithmetic_side_effects, reason = "nine at most")]
 pub const fn datagram_header_size(len: Option<usize>) -> usize {
     match len {
         Some(len) => 1 + varint_len(len as u64),
@@ -94,9 +95,6 @@ pub const fn datagram_header_size(len: Option<usize>) -> usize {
 }
 
 /// Writes the header of a DATAGRAM frame, to be followed by the data.
-///
-/// # Panics
-/// If it does not fit into `w`.
 pub fn encode_datagram_header(w: &mut Writer<'_>, len: Option<usize>) {
     match len {
         Some(len) => {

@@ -55,7 +55,7 @@ impl<'a> Frames<'a> {
             .reader
             .varint()
             .ok_or_else(|| encoding_error("frame type truncated"))?;
-        if before - self.reader.remaining() != varint_len(frame_type) {
+        if before.saturating_sub(self.reader.remaining()) != varint_len(frame_type) {
             return Err(TransportError::new(
                 Code::PROTOCOL_VIOLATION,
                 "frame type not in its shortest encoding",
@@ -173,14 +173,14 @@ fn padding<'a>(r: &mut Reader<'_>) -> Frame<'a> {
         .position(|&byte| byte != 0)
         .unwrap_or(r.remaining());
     // A prefix of the rest: cannot run out.
-    let len = 1 + r.bytes(more).map_or(0, <[u8]>::len);
+    let len = r.bytes(more).map_or(0, <[u8]>::len).saturating_add(1);
     Frame::Padding { len }
 }
 
 /// The data of CRYPTO and STREAM frames has to end within the number space of
 /// offsets (RFC 9000 §19.6, §19.8).
 fn check_end(offset: u64, data: &[u8]) -> Result<(), TransportError> {
-    if offset + data.len() as u64 > VARINT_MAX {
+    if offset.saturating_add(data.len() as u64) > VARINT_MAX {
         return Err(encoding_error("data beyond offset 2^62 - 1"));
     }
     Ok(())

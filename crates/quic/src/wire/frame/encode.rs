@@ -10,6 +10,10 @@ use crate::wire::cursor::varint_len;
 impl Frame<'_> {
     /// Bytes that [`Frame::encode`] writes.
     #[must_use]
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "a few integers and slices that are in memory together"
+    )]
     pub fn size(&self) -> usize {
         match self {
             Self::Padding { len } => *len,
@@ -69,10 +73,7 @@ impl Frame<'_> {
     }
 
     /// Writes it, STREAM and DATAGRAM frames with a Length field. Ask
-    /// [`Frame::size`] first.
-    ///
-    /// # Panics
-    /// If it does not fit into `w`.
+    /// [`Frame::size`] first; if it does not fit, `w` has overflowed.
     pub fn encode(&self, w: &mut Writer<'_>) {
         match self {
             Self::Padding { len } => w.zeros(*len),
@@ -183,7 +184,7 @@ fn sizes(values: &[u64]) -> usize {
 }
 
 fn prefixed_size(bytes: &[u8]) -> usize {
-    varint_len(bytes.len() as u64) + bytes.len()
+    varint_len(bytes.len() as u64).saturating_add(bytes.len())
 }
 
 fn prefixed(w: &mut Writer<'_>, bytes: &[u8]) {
@@ -203,6 +204,7 @@ fn stream_limit(w: &mut Writer<'_>, frame_type: u64, id: StreamId, limit: u64) {
 }
 
 /// The type for unidirectional streams follows the one for bidirectional ones.
+#[expect(clippy::arithmetic_side_effects, reason = "0x13 or 0x17")]
 fn stream_count(w: &mut Writer<'_>, bidi_type: u64, directionality: Directionality, limit: u64) {
     let frame_type = match directionality {
         Directionality::Bidirectional => bidi_type,

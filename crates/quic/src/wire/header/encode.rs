@@ -2,15 +2,19 @@
 
 use super::{KEY_PHASE, SPIN};
 use crate::cid::ConnectionId;
+use crate::wire::cursor::{VARINT_IN_TWO_MAX, varint_in_two, varint_len};
 use crate::wire::packet::{FIXED, LONG};
 use crate::wire::{PacketKind, TruncatedNumber, Version, Writer};
 
 /// Largest Length field of a long header that we write: it is a two-byte
 /// variable-length integer, filled in when the packet is complete.
-pub const MAX_LENGTH: usize = 0x3fff;
+pub const MAX_LENGTH: usize = VARINT_IN_TWO_MAX as usize;
 
 /// Bytes of the Length field as we write it.
 const LENGTH_SIZE: usize = 2;
+
+/// First byte, version and the lengths of two connection IDs.
+const LONG_FIXED_SIZE: usize = 1 + 4 + 2;
 
 /// A long-header packet that carries frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,18 +73,22 @@ impl LongHeader<'_> {
     pub fn size(&self) -> usize {
         let token = match self.kind {
             LongKind::Initial { token } => {
-                crate::wire::cursor::varint_len(token.len() as u64) + token.len()
+                varint_len(token.len() as u64).saturating_add(token.len())
             }
             LongKind::ZeroRtt | LongKind::Handshake => 0,
         };
-        7 + self.dcid.len() + self.scid.len() + token + LENGTH_SIZE + self.number.size()
+        LONG_FIXED_SIZE
+            .saturating_add(self.dcid.len())
+            .saturating_add(self.scid.len())
+            .saturating_add(token)
+            .saturating_add(LENGTH_SIZE)
+            .saturating_add(self.number.size())
     }
 
-    /// Writes it, with a Length to be patched by [`HeaderPositions::finish`].
-    ///
-    /// # Panics
-    /// If it does not fit into `w`.
-    pub fn encode(&self, w: &mut Writer<'_>) -> HeaderPositions {
+    /// Writes it, with a Length to be patched by [`HeaderPositions::finish`];
+    /// `None` if it does not fit into `w`.
+    #[must_use]
+    pub fn encode(&self, w: &mut Writer<'_>) -> Option<HeaderPositions> {
         let start = w.written();
         encode_long_prefix(
             w,
@@ -98,15 +106,15 @@ impl LongHeader<'_> {
             LongKind::ZeroRtt | LongKind::Handshake => {}
         }
         let length_at = w.written();
-        w.varint_as(0, LENGTH_SIZE);
+        w.varint_in_two(0);
         let number_at = w.written();
         self.number.encode(w);
-        HeaderPositions {
+        (!w.overflowed()).then(|| HeaderPositions {
             start,
             length_at: Some(length_at),
             number_at,
             payload_at: w.written(),
-        }
+        })
     }
 }
 
@@ -146,14 +154,15 @@ impl ShortHeader {
     /// Bytes that [`ShortHeader::encode`] writes.
     #[must_use]
     pub fn size(&self) -> usize {
-        1 + self.dcid.len() + self.number.size()
+        self.dcid
+            .len()
+            .saturating_add(self.number.size())
+            .saturating_add(1)
     }
 
-    /// Writes it.
-    ///
-    /// # Panics
-    /// If it does not fit into `w`.
-    pub fn encode(&self, w: &mut Writer<'_>) -> HeaderPositions {
+    /// Writes it; `None` if it does not fit into `w`.
+    #[must_use]
+    pub fn encode(&self, w: &mut Writer<'_>) -> Option<HeaderPositions> {
         let start = w.written();
         let flag = |set, bit| if set { bit } else { 0 };
         w.u8(flag(self.fixed_bit, FIXED)
@@ -163,12 +172,12 @@ impl ShortHeader {
         w.bytes(&self.dcid);
         let number_at = w.written();
         self.number.encode(w);
-        HeaderPositions {
+        (!w.overflowed()).then(|| HeaderPositions {
             start,
             length_at: None,
             number_at,
             payload_at: w.written(),
-        }
+        })
     }
 }
 
@@ -186,16 +195,27 @@ pub struct HeaderPositions {
 }
 
 impl HeaderPositions {
-    /// Fills in the Length field, if there is one, for a packet that ends at
-    /// `end` with its AEAD tag (the tag need not have been written yet).
-    ///
-    /// # Panics
-    /// If the packet is longer than [`MAX_LENGTH`] allows.
-    pub fn finish(&self, w: &mut Writer<'_>, end: usize) {
-        let Some(at) = self.length_at else { return };
-        let length = end - self.number_at;
-        assert!(length <= MAX_LENGTH, "Length is a two-byte integer");
-        let mut field = Writer::new(&mut w.filled_mut()[at..at + LENGTH_SIZE]);
-        field.varint_as(length as u64, LENGTH_SIZE);
+    /// Fills in the Length field, if there is one, of the packet in `packets` (from
+    /// the writer's start on) that ends at `end` with its AEAD tag, which need
+    /// not have been written yet. False, with nothing changed, if the packet is
+    /// longer than [`MAX_LENGTH`] allows or `packets` is not what the header was
+    /// written into.
+    #[must_use]
+    pub fn finish(&self, packets: &mut [u8], end: usize) -> bool {
+        let Some(at) = self.length_at else {
+            return true;
+        };
+        let length = end
+            .checked_sub(self.number_at)
+            .and_then(|length| u16::try_from(length).ok())
+            .and_then(varint_in_two);
+        let field = packets.get_mut(at..).and_then(<[u8]>::first_chunk_mut);
+        match (field, length) {
+            (Some(field), Some(length)) => {
+                *field = length;
+                true
+            }
+            (None, _) | (_, None) => false,
+        }
     }
 }

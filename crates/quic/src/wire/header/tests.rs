@@ -18,11 +18,74 @@ fn long_packet(w: &mut Writer<'_>, kind: LongKind<'_>, dcid: &[u8], payload: usi
         fixed_bit: true,
     };
     let before = w.written();
-    let positions = header.encode(w);
+    let positions = header.encode(w).expect("room");
     assert_eq!(w.written(), before + header.size());
     w.zeros(payload);
     let end = w.written();
-    positions.finish(w, end);
+    assert!(positions.finish(w.filled_mut(), end));
+}
+
+/// A header of every size into every room: it fits exactly from its size on, and
+/// is refused below.
+#[test]
+fn header_is_written_whole_or_not_at_all() {
+    for cid_len in [0, 1, 20] {
+        let id = cid(&[9; 20][..cid_len]);
+        for token_len in [0, 1, 63, 64, 700] {
+            let token = vec![7; token_len];
+            let number = TruncatedNumber::with_len(2, 4);
+            let long = LongHeader {
+                kind: LongKind::Initial { token: &token },
+                version: Version::V1,
+                dcid: id,
+                scid: id,
+                number,
+                fixed_bit: true,
+            };
+            let short = ShortHeader {
+                spin: false,
+                key_phase: false,
+                dcid: id,
+                number,
+                fixed_bit: true,
+            };
+            for room in 0..=long.size() + 1 {
+                let mut buffer = vec![0; room];
+                let written = long.encode(&mut Writer::new(&mut buffer));
+                assert_eq!(
+                    written.map(|at| at.payload_at).is_some(),
+                    room >= long.size()
+                );
+                let written = short.encode(&mut Writer::new(&mut buffer));
+                let expected = (room >= short.size()).then(|| short.size());
+                assert_eq!(written.map(|at| at.payload_at), expected);
+            }
+        }
+    }
+}
+
+#[test]
+fn length_that_has_no_encoding_is_refused() {
+    let mut buffer = vec![0; 70_000];
+    let header = LongHeader {
+        kind: LongKind::Handshake,
+        version: Version::V1,
+        dcid: cid(b"dest"),
+        scid: cid(b"sender"),
+        number: TruncatedNumber::with_len(2, 4),
+        fixed_bit: true,
+    };
+    let at = header.encode(&mut Writer::new(&mut buffer)).expect("room");
+    let before = buffer.clone();
+    let longest = at.number_at + MAX_LENGTH;
+    for end in [0, at.number_at - 1, longest + 1, 70_000, usize::MAX] {
+        assert!(!at.finish(&mut buffer, end), "{end}");
+        assert_eq!(buffer, before);
+    }
+    assert!(!at.finish(&mut [0; 5], longest), "another buffer");
+    assert!(at.finish(&mut buffer, longest));
+    let read = PartialHeader::parse(&buffer, 4).expect("a header");
+    assert_eq!(read.packet_len, longest);
 }
 
 #[test]
@@ -39,7 +102,8 @@ fn coalesced_packets_are_walked() {
         number: TruncatedNumber::with_len(2, 1),
         fixed_bit: true,
     }
-    .encode(&mut w);
+    .encode(&mut w)
+    .expect("room");
     w.zeros(30);
     let mut rest = w.filled();
     let mut kinds = Vec::new();
@@ -183,10 +247,10 @@ proptest! {
         let header = LongHeader { kind, version: Version::V1, dcid, scid, number, fixed_bit };
         let mut buffer = [0; 1500];
         let mut w = Writer::new(&mut buffer);
-        let positions = header.encode(&mut w);
+        let positions = header.encode(&mut w).expect("room");
         w.zeros(payload);
         let end = w.written();
-        positions.finish(&mut w, end);
+        assert!(positions.finish(w.filled_mut(), end));
         w.zeros(trailer);
         let packet = w.filled();
 
@@ -217,7 +281,7 @@ proptest! {
         let header = ShortHeader { spin, key_phase, dcid, number, fixed_bit };
         let mut buffer = [0; 100];
         let mut w = Writer::new(&mut buffer);
-        let positions = header.encode(&mut w);
+        let positions = header.encode(&mut w).expect("room");
         prop_assert_eq!(w.written(), header.size());
         w.zeros(MIN_PROTECTED_LEN);
         let packet = w.filled();

@@ -38,7 +38,7 @@ impl TransportParameters {
         }
         // Sorting keeps a long list of unknown parameters from costing its square.
         seen.sort_unstable();
-        if seen.windows(2).any(|pair| pair[0] == pair[1]) {
+        if seen.iter().zip(seen.iter().skip(1)).any(|(a, b)| a == b) {
             return Err(invalid("transport parameter sent twice"));
         }
         parameters.check_together()?;
@@ -105,7 +105,7 @@ impl TransportParameters {
     fn check_together(&self) -> Result<(), TransportError> {
         if self
             .min_ack_delay
-            .is_some_and(|micros| micros > self.max_ack_delay * 1000)
+            .is_some_and(|micros| micros > self.max_ack_delay.saturating_mul(1000))
         {
             return Err(invalid("min_ack_delay above max_ack_delay"));
         }

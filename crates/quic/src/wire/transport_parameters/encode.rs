@@ -5,10 +5,11 @@ use super::{
     MIN_ACTIVE_CONNECTION_ID_LIMIT, PreferredAddress, TransportParameters, id,
 };
 use crate::wire::Writer;
+use crate::wire::cursor::VARINT_MAX;
 
 impl TransportParameters {
     /// Appends the extension for the TLS handshake. Values that the peer assumes
-    /// anyway are left out. `grease` is random; with it goes a reserved
+    /// anyway are left out, and those over 2^62 - 1 are sent as that. `grease` is random; with it goes a reserved
     /// parameter of up to 8 bytes, which peers have to ignore (RFC 9000 §18.1).
     pub fn encode(&self, out: &mut Vec<u8>, grease: Option<[u64; 2]>) {
         self.encode_integers(out);
@@ -16,7 +17,11 @@ impl TransportParameters {
         if let Some([identifier, value]) = grease {
             let value = value.to_be_bytes();
             let len = usize::from(value[0] % 9);
-            parameter(out, id::reserved(identifier), &value[..len]);
+            parameter(
+                out,
+                id::reserved(identifier),
+                value.get(..len).unwrap_or_default(),
+            );
         }
     }
 
@@ -135,6 +140,6 @@ fn parameter(out: &mut Vec<u8>, id: u64, value: &[u8]) {
 fn integer(out: &mut Vec<u8>, id: u64, value: u64) {
     let mut buffer = [0; 8];
     let mut w = Writer::new(&mut buffer);
-    w.varint(value);
+    w.varint(value.min(VARINT_MAX));
     parameter(out, id, w.filled());
 }

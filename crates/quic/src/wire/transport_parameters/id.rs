@@ -31,8 +31,9 @@ pub(super) const MIN_ACK_DELAY: u64 = 0xff04_de1b;
 
 /// A reserved identifier, `31 * N + 27` (RFC 9000 §18.1).
 pub(super) const fn reserved(random: u64) -> u64 {
-    let n = random % ((VARINT_MAX - 27) / 31 + 1);
-    31 * n + 27
+    /// How many there are.
+    const COUNT: u64 = (VARINT_MAX - 27) / 31 + 1;
+    (random % COUNT).saturating_mul(31).saturating_add(27)
 }
 
 /// Whether only a server may send it (RFC 9000 §18.2).

@@ -1,7 +1,7 @@
 //! Which versions an end speaks, told where nobody can change it (RFC 9368 §3).
 
 use crate::Role;
-use crate::wire::{Reader, Version};
+use crate::wire::Version;
 
 /// The `version_information` parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,12 +21,9 @@ impl VersionInformation {
         let (words, []) = value.as_chunks::<4>() else {
             return None;
         };
-        let mut r = Reader::new(value);
-        let chosen = Version(r.u32()?);
-        let available: Vec<_> = words[1..]
-            .iter()
-            .map(|word| Version(u32::from_be_bytes(*word)))
-            .collect();
+        let mut versions = words.iter().map(|word| Version(u32::from_be_bytes(*word)));
+        let chosen = versions.next()?;
+        let available: Vec<_> = versions.collect();
         if chosen == Version::NEGOTIATION || available.contains(&Version::NEGOTIATION) {
             return None;
         }

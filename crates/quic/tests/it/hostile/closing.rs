@@ -1,13 +1,16 @@
 //! The end of a connection, abused (RFC 9000 §10).
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use clearway_links::Direction;
 use clearway_quic::Role;
 use clearway_quic::connection::{ConnectionError, Forgery};
 use clearway_quic::crypto::ResetKey;
 use clearway_quic::wire::PacketKind;
 
-use crate::hostile::duel::Duel;
+use crate::common::Setup;
+use crate::hostile::duel::{Duel, LINK, first_flight, weighed};
 
 /// CONNECTION_CLOSE of type 0x1c, without an error.
 const CLOSE: &[u8] = &[0x1c, 0, 0, 0];
@@ -28,6 +31,53 @@ fn packets_to_a_closing_connection_are_answered_ever_more_rarely() {
     }
     let answers = duel.victim().stats(now).counters.datagrams_sent - before;
     assert!((1..=10).contains(&answers), "{answers} answers to 1000");
+}
+
+/// An address that is not validated leaves so little credit that no close fits
+/// into it: 64 to 69 bytes, with the longest connection IDs and their headers.
+/// Whoever sends a few bytes more to a server that has used up its credit makes
+/// it so; then the server's application closes.
+#[test]
+fn close_within_any_amplification_credit() {
+    for extra in 0..40 {
+        let mut setup = Setup::new();
+        setup.cid_len = 20;
+        let mut world = weighed(setup, LINK, Role::Server);
+        let flight = first_flight(&mut world);
+        let sums = Arc::new(Mutex::new((0, 0)));
+        let seen = sums.clone();
+        world.filter = Some(Box::new(move |direction, packet| {
+            if direction == Direction::Down {
+                seen.lock().expect("one thread").1 += packet.data.len();
+            }
+            false
+        }));
+        let mut stray = flight[0].clone();
+        for packet in flight {
+            sums.lock().expect("one thread").0 += packet.data.len();
+            world.deliver(Direction::Up, packet);
+        }
+        // Probes use up what the handshake leaves of the credit.
+        world.run_for(Duration::from_secs(20));
+        let server = world.server.connection();
+        let mut short = vec![0x40];
+        short.extend_from_slice(&server.local_cid());
+        short.resize(21 + extra, 0);
+        sums.lock().expect("one thread").0 += short.len();
+        stray.data = short;
+        world.deliver(Direction::Up, stray);
+        world.flush();
+        let now = world.now;
+        world.server.connection().close(now, 7, &[b'x'; 2000]);
+        world.flush();
+        assert!(world.server.connection().error().is_some());
+        let (received, sent) = *sums.lock().expect("one thread");
+        assert!(sent <= 3 * received, "{sent} for {received}");
+        assert!(
+            sent > 2 * received,
+            "the credit is not used up: {sent} of {received}"
+        );
+    }
 }
 
 #[test]

@@ -19,4 +19,5 @@ mod keys;
 mod overload;
 mod paths;
 mod preferred;
+mod retry_tokens;
 mod tokens;
