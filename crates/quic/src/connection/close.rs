@@ -27,11 +27,17 @@ impl Connection {
         self.start_closing(now, close);
     }
 
-    /// Closes with a transport error of this end, which the peer is told: for whoever
-    /// drives the connection and cannot go on with it, say for lack of memory
-    /// (RFC 9000 §11.1). Does nothing on a connection that has ended already.
+    /// Closes with a transport error of the caller's, as `close` does with an
+    /// application's, and lets go at once of all that the connection holds: streams
+    /// and what they buffer, DATAGRAMs, packets in flight, TLS. What is left is what
+    /// it takes to say CONNECTION_CLOSE until the closing state ends (RFC 9000 §10.2).
+    /// Reads and writes then fail as on a connection without streams.
+    ///
+    /// For a connection that can't be kept: memory is short, or serving it failed.
+    /// On a connection that has ended already it only lets go of what is held.
     pub fn abort(&mut self, now: Instant, error: TransportError) {
         self.fail(now, error);
+        self.let_go();
     }
 
     /// The peer broke the protocol, or we did.

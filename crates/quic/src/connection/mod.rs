@@ -19,10 +19,13 @@
 //! | `migration` | what follows when paths come, go, and carry data |
 //! | `timers` | everything that waits for a time |
 //! | `rest` | what a connection that went quiet gives back |
+//! | `buffers`, `activity` | what it holds for others to judge, when it was last of use |
 //! | `api`, `stats`, `memory` | what the application calls and reads |
 //! | `trace` | what observers are told |
 
+mod activity;
 mod api;
+mod buffers;
 mod close;
 mod config;
 mod content;
@@ -75,6 +78,7 @@ use self::life::{Handshake, Life};
 use self::space::{PacketSpace, PacketSpaces};
 use self::timers::Timers;
 use self::tls::Tls;
+use crate::Instant;
 use crate::Role;
 use crate::ack::ReceivedEcn;
 use crate::cid::generator::CidGenerator;
@@ -152,10 +156,11 @@ pub struct Connection {
     generator: Box<dyn CidGenerator>,
     reset_key: Arc<ResetKey>,
     /// Frames of the packets that a probe repeats; reused.
-    probe_frames: Vec<SentFrame>,
+    probe_frames: rest::Kept<Vec<SentFrame>>,
     /// It has given back its memory, and nobody was told.
     rested: bool,
     silence: silence::Silence,
+    last_activity: Instant,
     /// Destination Connection ID of the packet being processed.
     receiving_cid: ConnectionId,
     /// Handed to the application once.

@@ -95,6 +95,7 @@ impl Connection {
             return;
         }
         self.end_early_spaces();
+        self.note_activity(now);
         if !authenticated
             && was_short
             && token.is_some_and(|token| self.remote_cids.is_reset(&token))
