@@ -9,6 +9,7 @@ mod credit;
 mod death_spiral;
 mod determinism;
 mod early_data;
+mod explore;
 mod features;
 mod handshake_loss;
 mod hostile;
