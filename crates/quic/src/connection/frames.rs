@@ -63,7 +63,7 @@ impl Connection {
                 limit,
             } => self.streams.on_streams_blocked(directionality, limit),
             Frame::NewToken(token) => {
-                self.tls.store_token(token);
+                self.counters.oversized_tokens += u64::from(!self.tls.store_token(token));
                 Ok(())
             }
             Frame::NewConnectionId {

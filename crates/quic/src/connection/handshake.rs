@@ -14,6 +14,7 @@ use crate::crypto::{KeyStep, Level, Session, initial_keys};
 use crate::error::{Code, TransportError};
 use crate::event::{ConnectionState, DropReason, TraceEvent};
 use crate::stream::PeerLimits;
+use crate::wire::retry::MAX_TOKEN_LEN;
 use crate::wire::transport_parameters::HandshakeCids;
 use crate::wire::{PacketKind, PartialHeader, Reader, TransportParameters, Version};
 use crate::{Instant, Role};
@@ -352,8 +353,16 @@ impl Connection {
             || self.tls.retry_scid.is_some()
             || self.tls.peer_cid.is_some()
             || token.is_empty()
-            || !retry_is_genuine(&self.tls.original_dcid, packet)
         {
+            return Err(DropReason::Unexpected);
+        }
+        // The integrity key is public: anyone who saw our Initial can send any
+        // token, and no Initial could carry it.
+        if token.len() > MAX_TOKEN_LEN {
+            self.counters.oversized_tokens += 1;
+            return Err(DropReason::Overload);
+        }
+        if !retry_is_genuine(&self.tls.original_dcid, packet) {
             return Err(DropReason::Unexpected);
         }
         self.tls.retry_scid = Some(scid);

@@ -28,6 +28,11 @@ pub struct Counters {
     pub packets_received: u64,
     /// QUIC packets not processed, for whatever reason.
     pub packets_dropped: u64,
+    /// Tokens not used because they are too long: in a Retry over
+    /// [`retry::MAX_TOKEN_LEN`](crate::wire::retry::MAX_TOKEN_LEN), which was
+    /// discarded, or in a NEW_TOKEN frame over
+    /// [`client_sessions::MAX_TOKEN_LEN`](crate::crypto::client_sessions::MAX_TOKEN_LEN).
+    pub oversized_tokens: u64,
     /// Packets declared lost (MTU probes aside).
     pub packets_lost: u64,
     /// Of those, acknowledged after all.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::peer::Peer;
 use crate::Role;
 use crate::cid::ConnectionId;
+use crate::crypto::client_sessions::MAX_TOKEN_LEN;
 use crate::crypto::{ClientSessions, Session, Summary};
 use crate::memory;
 use crate::wire::{TransportParameters, Version};
@@ -123,10 +124,16 @@ impl Tls {
         self.peer_cid = Some(cid);
     }
 
-    pub(crate) fn store_token(&self, token: &[u8]) {
+    /// Keeps a NEW_TOKEN token for the next connection; false if it is too long to
+    /// be used. A connection without a store keeps none.
+    pub(crate) fn store_token(&self, token: &[u8]) -> bool {
+        if token.len() > MAX_TOKEN_LEN {
+            return false;
+        }
         if let Some(memory) = &self.memory {
             memory.sessions.put_token(&memory.server, token.to_vec());
         }
+        true
     }
 
     pub(crate) fn peer_ack_delay(&self, ack: &crate::wire::frame::ack::Ack<'_>) -> Duration {

@@ -20,9 +20,10 @@ const DEFAULT_SERVERS: usize = 256;
 const TICKETS: usize = 8;
 /// NEW_TOKEN tokens kept per server.
 const TOKENS: usize = 8;
-/// Longest NEW_TOKEN token that is worth keeping: it has to fit the first
-/// datagram beside the ClientHello.
-const MAX_TOKEN_LEN: usize = 512;
+/// Longest NEW_TOKEN token that is kept, in bytes. Using it is optional, and it
+/// goes into every Initial: it may take less than half of the first datagram,
+/// so that an X25519 ClientHello fits beside it.
+pub const MAX_TOKEN_LEN: usize = 512;
 
 /// A bounded store of tickets and tokens by server name; the server that was
 /// met first gives way.
@@ -83,14 +84,16 @@ impl ClientSessions {
     }
 
     /// Keeps a token from a NEW_TOKEN frame for the next connection to `server`
-    /// (RFC 9000 §8.1.3). Tokens over 512 bytes are not kept.
-    pub fn put_token(&self, server: &ServerName<'_>, token: Vec<u8>) {
+    /// (RFC 9000 §8.1.3). Returns whether the token is usable: an empty one and
+    /// one over [`MAX_TOKEN_LEN`] are not kept.
+    pub fn put_token(&self, server: &ServerName<'_>, token: Vec<u8>) -> bool {
         if token.is_empty() || token.len() > MAX_TOKEN_LEN {
-            return;
+            return false;
         }
         self.remember(server.to_owned(), |memory| {
             push_bounded(&mut memory.tokens, token, TOKENS);
         });
+        true
     }
 
     /// The newest token for `server`, which is forgotten: a token is used once

@@ -8,6 +8,14 @@ use crate::cid::ConnectionId;
 /// Bytes of the integrity tag at the end (RFC 9001 §5.8).
 pub const TAG_LEN: usize = 16;
 
+/// Longest token in a Retry that a client uses, in bytes; a Retry with a longer
+/// one is discarded. Every Initial repeats the token, so its size has to be
+/// bounded (RFC 9000 §17.2.5 names no limit, and the integrity key is public).
+/// 800 bytes leave 320 for the ClientHello in a datagram of 1,200 with two
+/// connection IDs of 20 bytes: one datagram for X25519, five, which are within
+/// the initial burst, for X25519MLKEM768. Tokens in use are below 300 bytes.
+pub const MAX_TOKEN_LEN: usize = 800;
+
 /// Type bits of a Retry's first byte.
 const TYPE: u8 = 0x30;
 

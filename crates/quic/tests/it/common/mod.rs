@@ -12,12 +12,11 @@ mod meter;
 pub mod setup;
 pub mod spiral;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use clearway_links::{Direction, Nat, Packet, Path, Time};
 use clearway_quic::connection::Connect;
-use clearway_quic::endpoint::{Endpoint, EndpointConfig, Handle};
+use clearway_quic::endpoint::{Endpoint, Handle};
 use clearway_quic::rng::Rng;
 use clearway_quic::stream::{Directionality, ReadError, StreamId, WriteError};
 use clearway_quic::{Instant, Role};
@@ -59,7 +58,7 @@ pub struct World {
 impl World {
     pub fn new(setup: Setup, path: Path, seed: u64) -> Self {
         let mut rng = rng(seed);
-        let client = EndpointConfig::client(Arc::new(setup.client.clone()), &mut rng);
+        let client = setup.client_endpoint(&mut rng);
         let server = setup.server_endpoint();
         Self {
             setup,

@@ -8,7 +8,8 @@ use clearway_quic::connection::Config;
 use clearway_quic::crypto::{
     ClientCrypto, ClientSessions, Identity, ReplayFilter, ResetKey, Roots, ServerCrypto, TokenKey,
 };
-use clearway_quic::endpoint::{EndpointConfig, Limits, ServerConfig};
+use clearway_quic::endpoint::{EndpointConfig, GeneratorFactory, Limits, ServerConfig};
+use clearway_quic::rng::Rng;
 
 /// What both ends agree on before they meet.
 #[derive(Clone)]
@@ -21,6 +22,8 @@ pub struct Setup {
     pub always_retry: bool,
     pub limits: Limits,
     pub preferred: Option<SocketAddrV4>,
+    /// Bytes of both ends' connection IDs.
+    pub cid_len: usize,
 }
 
 /// A certificate and its key, PEM; one for all tests of a binary.
@@ -61,6 +64,7 @@ impl Setup {
             always_retry: false,
             limits: Limits::default(),
             preferred: None,
+            cid_len: 8,
         }
     }
 
@@ -81,6 +85,18 @@ impl Setup {
         this
     }
 
+    pub(super) fn client_endpoint(&self, rng: &mut Rng) -> EndpointConfig {
+        EndpointConfig {
+            generator: self.generator(),
+            ..EndpointConfig::client(Arc::new(self.client.clone()), rng)
+        }
+    }
+
+    fn generator(&self) -> GeneratorFactory {
+        let len = self.cid_len;
+        Arc::new(move || Box::new(RandomGenerator::new(len)))
+    }
+
     pub(super) fn server_endpoint(&self) -> EndpointConfig {
         EndpointConfig {
             transport: Arc::new(self.server.clone()),
@@ -93,7 +109,7 @@ impl Setup {
                 preferred_address: self.preferred.map(|v4| (Some(v4), None)),
             }),
             reset_key: Arc::new(ResetKey::new(&[9; 32])),
-            generator: Arc::new(|| Box::new(RandomGenerator::new(8))),
+            generator: self.generator(),
         }
     }
 }

@@ -17,4 +17,5 @@ mod floods;
 mod frame_types;
 mod keys;
 mod overload;
+mod retry_tokens;
 mod tokens;

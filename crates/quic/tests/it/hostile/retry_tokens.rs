@@ -1,0 +1,268 @@
+//! Tokens of any size towards a client: in a forged Retry, whose integrity key
+//! is public, and in NEW_TOKEN (RFC 9000 §8.1.3, §17.2.5, §19.7).
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use clearway_links::{Direction, Packet};
+use clearway_quic::Role;
+use clearway_quic::cid::ConnectionId;
+use clearway_quic::crypto::client_sessions::MAX_TOKEN_LEN as NEW_TOKEN_LIMIT;
+use clearway_quic::crypto::retry::retry_tag;
+use clearway_quic::crypto::{Algorithms, ClientCrypto, Roots, initial_keys};
+use clearway_quic::wire::header::{HeaderKind, OpenHeader};
+use clearway_quic::wire::retry::{MAX_TOKEN_LEN as RETRY_LIMIT, Retry};
+use clearway_quic::wire::{Frame, Frames, PartialHeader, Version, Writer};
+
+use crate::common::setup::identity;
+use crate::common::{Setup, World};
+use crate::hostile::duel::{Duel, LINK, bytes, first_flight, weighed};
+
+/// Largest UDP payload there is.
+const MAX_DATAGRAM: usize = 65_527;
+
+/// Bytes of a Retry beside its token, with two connection IDs of 20 bytes.
+const RETRY_OVERHEAD: usize = 7 + 2 * 20 + 16;
+
+/// A Retry connection ID of the largest size.
+fn retry_cid() -> ConnectionId {
+    ConnectionId::new(&[0x77; 20]).expect("twenty bytes")
+}
+
+/// The destination and source connection ID of a client's first datagram.
+fn cids(datagram: &[u8]) -> (ConnectionId, ConnectionId) {
+    let header = PartialHeader::parse(datagram, 20).expect("an Initial");
+    (
+        header.dcid.cid(datagram).expect("a connection ID"),
+        header.scid.cid(datagram).expect("a connection ID"),
+    )
+}
+
+/// A Retry that anybody who saw the client's first datagram can send.
+fn retry(first: &[u8], token_len: usize) -> Vec<u8> {
+    let (original, client) = cids(first);
+    let token = vec![0xa5; token_len];
+    let mut packet = vec![0; MAX_DATAGRAM];
+    let mut w = Writer::new(&mut packet);
+    if token_len > 0 {
+        Retry {
+            version: Version::V1,
+            dcid: client,
+            scid: retry_cid(),
+            token: &token,
+        }
+        .encode(&mut w, 0);
+    } else {
+        w.bytes(&[0xf0, 0, 0, 0, 1]);
+        for cid in [client, retry_cid()] {
+            w.u8(cid.len() as u8);
+            w.bytes(&cid);
+        }
+    }
+    let len = w.written();
+    packet.truncate(len);
+    let tag = retry_tag(&original, &packet);
+    packet.extend(tag);
+    packet
+}
+
+fn to_client(world: &mut World, data: Vec<u8>) {
+    let packet = Packet::new(world.server.address, world.client.address, data);
+    world.deliver(Direction::Down, packet);
+}
+
+/// Both ends have connection IDs of 20 bytes; the first flight was caught.
+fn caught(algorithms: Algorithms) -> (World, Vec<Packet>) {
+    let mut setup = Setup::new();
+    setup.cid_len = 20;
+    let roots = Roots::from_pem(identity().0.as_bytes()).expect("roots");
+    setup.client_crypto = ClientCrypto::new(roots)
+        .alpn(["test"])
+        .algorithms(algorithms)
+        .build()
+        .expect("client settings");
+    let mut world = weighed(setup, LINK, Role::Client);
+    let flight = first_flight(&mut world);
+    (world, flight)
+}
+
+/// Every datagram that the client sends now.
+fn sent_now(world: &mut World) -> Vec<Packet> {
+    let caught = Arc::new(Mutex::new(Vec::new()));
+    let sink = caught.clone();
+    world.filter = Some(Box::new(move |_, packet| {
+        sink.lock().expect("one thread").push(packet.clone());
+        false
+    }));
+    world.flush();
+    world.filter = None;
+    core::mem::take(&mut *caught.lock().expect("one thread"))
+}
+
+/// The CRYPTO bytes of an Initial that was sent to `dcid`, by offset; its token.
+fn opened(mut datagram: Vec<u8>, dcid: &ConnectionId) -> (Vec<u8>, BTreeMap<u64, usize>) {
+    let keys = initial_keys(dcid, Role::Server).remote;
+    let header = PartialHeader::parse(&datagram, 20).expect("a packet");
+    let HeaderKind::Initial { token } = header.kind else {
+        panic!("{header:?}");
+    };
+    let token = token.of(&datagram).to_vec();
+    let packet = &mut datagram[..header.packet_len];
+    keys.unprotect_header(packet, header.number_at)
+        .expect("a sample");
+    let open = OpenHeader::read(packet, header.number_at).expect("a header");
+    let number = open.number.recover(None);
+    let len = keys
+        .open(number, packet, open.header_len)
+        .expect("authentic");
+    let payload = &packet[open.header_len..][..len];
+    let crypto = Frames::new(payload).filter_map(|frame| match frame.expect("a frame") {
+        Frame::Crypto { offset, data } => Some((offset, data.len())),
+        _ => None,
+    });
+    (token, crypto.collect())
+}
+
+/// Whether the pieces cover `0..len`.
+fn is_whole(pieces: &BTreeMap<u64, usize>, len: u64) -> bool {
+    let end = pieces.iter().fold(0, |end, (&offset, &len)| {
+        if offset <= end {
+            end.max(offset + len as u64)
+        } else {
+            end
+        }
+    });
+    end == len
+}
+
+fn crypto_len(flight: &[Packet], dcid: &ConnectionId) -> u64 {
+    let ends = flight.iter().flat_map(|packet| {
+        let (_, crypto) = opened(packet.data.clone(), dcid);
+        crypto.into_iter().map(|(offset, len)| offset + len as u64)
+    });
+    ends.max().expect("a ClientHello")
+}
+
+/// Every size that is accepted: the whole ClientHello leaves with the token,
+/// in full datagrams, in one burst.
+#[test]
+fn retry_with_token_up_to_limit_restarts_handshake() {
+    for (algorithms, most_datagrams) in [
+        (Algorithms::default(), 5),
+        (Algorithms::default().x25519_only(), 1),
+    ] {
+        for token_len in 1..=RETRY_LIMIT {
+            let (mut world, flight) = caught(algorithms.clone());
+            let (dcid, _) = cids(&flight[0].data);
+            let hello = crypto_len(&flight, &dcid);
+            to_client(&mut world, retry(&flight[0].data, token_len));
+            let mut pieces = BTreeMap::new();
+            let sent = sent_now(&mut world);
+            assert!(sent.len() <= most_datagrams, "{token_len}: {}", sent.len());
+            for packet in sent {
+                assert_eq!(packet.data.len(), 1200, "token of {token_len} bytes");
+                let (token, crypto) = opened(packet.data, &retry_cid());
+                assert_eq!(token, vec![0xa5; token_len]);
+                pieces.extend(crypto);
+            }
+            assert!(
+                is_whole(&pieces, hello),
+                "token of {token_len} bytes: {pieces:?} of {hello}"
+            );
+            assert_eq!(world.client.connection().error(), None);
+        }
+    }
+}
+
+/// Every size above the limit, and none: the client goes on with the server's
+/// answer to its first Initial.
+#[test]
+fn retry_with_oversized_token_is_discarded() {
+    let (mut world, flight) = caught(Algorithms::default());
+    let sizes = core::iter::once(0).chain(RETRY_LIMIT + 1..=MAX_DATAGRAM - RETRY_OVERHEAD);
+    for (before, token_len) in sizes.enumerate() {
+        to_client(&mut world, retry(&flight[0].data, token_len));
+        assert_eq!(sent_now(&mut world).len(), 0, "token of {token_len} bytes");
+        let now = world.now;
+        let client = world.client.connection();
+        assert!(!client.retried(), "token of {token_len} bytes");
+        let counters = client.stats(now).counters;
+        assert_eq!(counters.packets_dropped, before as u64 + 1);
+        assert_eq!(counters.oversized_tokens, before as u64);
+    }
+    for packet in flight {
+        world.deliver(Direction::Up, packet);
+    }
+    world.run_for(Duration::from_secs(1));
+    assert!(world.client.connection().is_confirmed());
+    assert!(!world.client.connection().retried());
+}
+
+/// A usable Retry after one that was not is still taken.
+#[test]
+fn retry_after_discarded_retry_is_accepted() {
+    let (mut world, flight) = caught(Algorithms::default());
+    to_client(&mut world, retry(&flight[0].data, RETRY_LIMIT + 1));
+    assert!(!world.client.connection().retried());
+    to_client(&mut world, retry(&flight[0].data, RETRY_LIMIT));
+    assert!(world.client.connection().retried());
+    assert!(!sent_now(&mut world).is_empty());
+}
+
+/// A server hands out tokens of any size; the next connection, which resumes,
+/// carries those that leave room for its ClientHello and none of the others.
+#[test]
+fn new_token_too_large_for_initial_is_not_remembered() {
+    let around = NEW_TOKEN_LIMIT - 2..=NEW_TOKEN_LIMIT + 2;
+    for token_len in around.chain([1, 1000, 1100, 1170, 1200, 16_383, 16_384, 60_000]) {
+        let mut duel = Duel::with(Role::Server, |setup| setup.cid_len = 20);
+        let sessions = duel.world.setup.sessions.clone();
+        let name = "localhost".try_into().expect("a name");
+        while sessions.take_token(&name).is_some() {}
+        let token = vec![0xa5; token_len];
+        duel.say(&bytes(&Frame::NewToken(&token)));
+        let now = duel.world.now;
+        let usable = token_len <= NEW_TOKEN_LIMIT;
+        let counters = duel.victim().stats(now).counters;
+        assert_eq!(counters.oversized_tokens, u64::from(!usable), "{token_len}");
+        duel.victim().close(now, 0, b"");
+        duel.world.run_for(Duration::from_secs(10));
+        duel.world.client.connections.clear();
+        duel.world.server.connections.clear();
+
+        let flight = first_flight(&mut duel.world);
+        let (dcid, _) = cids(&flight[0].data);
+        let (sent, crypto) = opened(flight[0].data.clone(), &dcid);
+        assert_eq!(sent, if usable { token } else { Vec::new() });
+        assert!(!crypto.is_empty(), "room for the ClientHello");
+        for packet in flight {
+            duel.world.deliver(Direction::Up, packet);
+        }
+        duel.world.run_for(Duration::from_secs(1));
+        assert!(duel.world.client.connection().is_confirmed());
+        assert!(duel.world.client.connection().resumed(), "{token_len}");
+    }
+}
+
+/// The store is the application's way in: it keeps no token that is too large.
+#[test]
+fn token_put_by_application_obeys_the_same_limit() {
+    for (token_len, usable) in [(NEW_TOKEN_LIMIT, true), (NEW_TOKEN_LIMIT + 1, false)] {
+        let mut setup = Setup::new();
+        setup.cid_len = 20;
+        let name = "localhost".try_into().expect("a name");
+        let kept = setup.sessions.put_token(&name, vec![0xa5; token_len]);
+        assert_eq!(kept, usable);
+        let mut world = weighed(setup, LINK, Role::Client);
+        let flight = first_flight(&mut world);
+        let (dcid, _) = cids(&flight[0].data);
+        let (sent, _) = opened(flight[0].data.clone(), &dcid);
+        assert_eq!(!sent.is_empty(), usable);
+        for packet in flight {
+            world.deliver(Direction::Up, packet);
+        }
+        world.run_for(Duration::from_secs(1));
+        assert!(world.client.connection().is_confirmed());
+    }
+}
