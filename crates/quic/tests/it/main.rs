@@ -25,3 +25,4 @@ mod specimens;
 mod streams;
 mod transfer;
 mod traps;
+mod worlds;

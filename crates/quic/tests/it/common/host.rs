@@ -12,6 +12,15 @@ use clearway_quic::path::ecn::Mark;
 
 use super::UNIX_ORIGIN;
 
+/// What the socket makes of a train that it does not take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SocketFault {
+    /// It is gone, as after ENETUNREACH.
+    Lost,
+    /// EMSGSIZE: its datagrams are larger than the first link takes.
+    TooLarge,
+}
+
 /// One end: an endpoint and its connections.
 pub struct Host {
     pub address: SocketAddr,
@@ -22,6 +31,8 @@ pub struct Host {
     pub accepting: bool,
     /// Refuse clients instead.
     pub refusing: bool,
+    /// So many of the next trains meet an error of the socket.
+    pub faults: (u8, SocketFault),
     response: Vec<u8>,
     train: Vec<u8>,
 }
@@ -35,6 +46,7 @@ impl Host {
             events: BTreeMap::new(),
             accepting: true,
             refusing: false,
+            faults: (0, SocketFault::Lost),
             response: Vec::new(),
             train: vec![0; 65_536],
         }
@@ -116,6 +128,14 @@ impl Host {
         for (handle, connection) in &mut self.connections {
             while let Some(sent) = connection.transmit(now, &mut self.train, 64) {
                 let segment = sent.segment.unwrap_or(sent.len);
+                if self.faults.0 > 0 {
+                    self.faults.0 -= 1;
+                    match self.faults.1 {
+                        SocketFault::Lost => {}
+                        SocketFault::TooLarge => connection.on_datagram_too_large(now, segment),
+                    }
+                    continue;
+                }
                 for datagram in self.train[..sent.len].chunks(segment) {
                     let ecn = match sent.ecn {
                         Mark::NotEct => clearway_links::Ecn::NotEct,

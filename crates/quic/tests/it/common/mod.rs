@@ -7,7 +7,7 @@
 )]
 
 pub mod bulk;
-mod host;
+pub mod host;
 mod meter;
 pub mod setup;
 pub mod spiral;

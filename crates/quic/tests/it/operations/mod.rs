@@ -4,8 +4,10 @@
 //!
 //! `PROPTEST_CASES=3000 cargo test --release --test it operations::` runs more.
 
+mod keyed;
 mod model;
 mod ops;
+mod tap;
 
 use model::Model;
 use ops::ops;

@@ -10,8 +10,9 @@ use clearway_quic::connection::{Connection, ConnectionError};
 use clearway_quic::error::Code;
 use clearway_quic::stream::{Directionality, ReadError, StreamId, WriteError};
 
-use crate::common::{Setup, World, path};
-use crate::operations::ops::{End, Fault, HEALED, Op};
+use crate::common::{Setup, World, host::SocketFault, path};
+use crate::operations::ops::{End, Fault, HEALED, Op, Refusal};
+use crate::operations::tap::Tap;
 
 /// Bytes that a connection may hold: the receive budget, twice the congestion
 /// window or the send budget, CRYPTO and packets kept for later.
@@ -51,6 +52,9 @@ pub(crate) struct Model {
     moved: bool,
     closed: bool,
     corrupted: bool,
+    tap: Tap,
+    /// The longest jump of the clock: a round trip may have seemed that long.
+    jumped: Duration,
 }
 
 impl Model {
@@ -64,8 +68,12 @@ impl Model {
         setup.client.keep_alive = Some(Duration::from_secs(5));
         let mut world = World::new(setup, path(HEALED, seed), seed);
         world.nat = Some(Nat::new(outside(0)));
+        let tap = Tap::default();
+        tap.install(&mut world);
         world.connect();
         Self {
+            tap,
+            jumped: Duration::ZERO,
             world,
             flows: BTreeMap::new(),
             datagrams: BTreeSet::new(),
@@ -136,8 +144,34 @@ impl Model {
                     connection.ping();
                 }
             }
-            Op::Rebind => self.rebind(),
+            Op::Rebind => {
+                self.addresses += 1;
+                self.rebind(outside(self.addresses));
+            }
+            Op::Return(which) => self.rebind(outside(which % (self.addresses + 1))),
             Op::Migrate => self.migrate(),
+            // Before that, whoever is first with a copy of the first Initial is the
+            // client (RFC 9000 §21.1.3): nothing can be asked of the connection.
+            Op::Copy(count, from) if self.is_confirmed() => self.tap.copy(count, from),
+            Op::Replay(which, from) if self.is_confirmed() => self.tap.replay(which, from),
+            Op::Copy(..) | Op::Replay(..) => {}
+            Op::Socket(end, count, refusal) => {
+                let fault = match refusal {
+                    Refusal::Lost => SocketFault::Lost,
+                    Refusal::TooLarge => SocketFault::TooLarge,
+                };
+                let host = match end {
+                    End::Client => &mut self.world.client,
+                    End::Server => &mut self.world.server,
+                };
+                host.faults = (count, fault);
+            }
+            Op::Jump(millis) => {
+                let jump = Duration::from_millis(millis);
+                self.jumped = self.jumped.max(jump);
+                self.world.now += jump;
+                self.run(Duration::from_millis(1));
+            }
             Op::Close(end) => {
                 if let Some(connection) = self.connection(end) {
                     connection.close(now, 42, b"enough");
@@ -294,17 +328,15 @@ impl Model {
             .is_some_and(|c| c.is_confirmed())
     }
 
-    /// The NAT forgets and gives the client another outside address.
-    fn rebind(&mut self) {
+    /// The NAT forgets and gives the client another outside address, or an earlier one.
+    fn rebind(&mut self, to: SocketAddr) {
         // RFC 9000 §9: not before the handshake is confirmed.
         if !self.is_confirmed() {
             return;
         }
         self.world.now += Duration::from_micros(1);
         self.moved = true;
-        self.addresses += 1;
         let at = Time(self.world.now.as_nanos());
-        let to = outside(self.addresses);
         self.world.nat = self.world.nat.take().map(|nat| nat.rebind(at, to));
     }
 
@@ -320,7 +352,8 @@ impl Model {
         let connection = self.connection(End::Client).expect("a client");
         if connection.migrate(now, Some(address.ip())).is_ok() {
             self.world.client.address = address;
-            self.rebind();
+            self.addresses += 1;
+            self.rebind(outside(self.addresses));
         }
     }
 
@@ -338,6 +371,7 @@ impl Model {
         let end = self.world.now + time;
         while self.world.now < end {
             self.check();
+            self.tap.deliver(&mut self.world);
             if !self.world.step_to(end) {
                 break;
             }
@@ -400,7 +434,7 @@ impl Model {
     /// Heals the path and reads everything.
     pub(crate) fn conclude(&mut self) {
         self.network(HEALED);
-        let limit = self.world.now + Duration::from_secs(90);
+        let limit = self.world.now + Duration::from_secs(90) + 10 * self.jumped;
         while !self.all_delivered() && !self.is_closed() && self.world.now < limit {
             for end in [End::Client, End::Server] {
                 self.read(end, usize::MAX);
@@ -428,13 +462,17 @@ impl Model {
             return; // Unread and unfinished data may wait for credit.
         }
         for end in [End::Client, End::Server] {
+            let patience = Duration::from_millis(10) + self.jumped / 50;
             let silent = (0..1000).any(|_| {
-                self.run(Duration::from_millis(10));
+                self.run(patience);
                 let now = self.world.now;
                 let connection = self.connection(end).expect("it is open");
                 connection.stats(now).in_flight == 0
             });
-            assert!(silent, "{end:?} is not done after ten seconds");
+            assert!(
+                silent,
+                "{end:?} is not done after a thousand times {patience:?}"
+            );
         }
     }
 }

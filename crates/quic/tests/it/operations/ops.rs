@@ -34,10 +34,31 @@ pub(crate) enum Op {
     RotateIds(End),
     Ping(End),
     Rebind,
+    /// The NAT gives the client an outside address that it had before.
+    Return(u8),
     Migrate,
+    /// Somebody who sees the client's next datagrams sends copies of them from
+    /// an address of their own, ahead of the originals.
+    Copy(u8, u8),
+    /// Somebody sends an earlier datagram of the client's once more, from an
+    /// address of their own.
+    Replay(usize, u8),
+    /// The socket answers the next datagrams with an error.
+    Socket(End, u8, Refusal),
+    /// The host was suspended: the clock jumps, and every timer is late.
+    Jump(u64),
     Close(End),
     Network(Fault),
     Run(u64),
+}
+
+/// What the socket makes of a train.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Refusal {
+    /// ENETUNREACH, EPERM and the like: it is gone.
+    Lost,
+    /// EMSGSIZE.
+    TooLarge,
 }
 
 #[derive(Clone, Debug)]
@@ -84,6 +105,10 @@ fn fault() -> impl Strategy<Value = Fault> {
     ]
 }
 
+fn refusal() -> impl Strategy<Value = Refusal> {
+    prop_oneof![Just(Refusal::Lost), Just(Refusal::TooLarge)]
+}
+
 fn op() -> impl Strategy<Value = Op> {
     let which = 0..8usize;
     prop_oneof![
@@ -99,6 +124,11 @@ fn op() -> impl Strategy<Value = Op> {
         2 => end().prop_map(Op::RotateIds),
         1 => end().prop_map(Op::Ping),
         2 => Just(Op::Rebind),
+        2 => any::<u8>().prop_map(Op::Return),
+        2 => (1..20u8, 0..3u8).prop_map(|(count, from)| Op::Copy(count, from)),
+        2 => (0..64usize, 0..3u8).prop_map(|(which, from)| Op::Replay(which, from)),
+        2 => (end(), 1..6u8, refusal()).prop_map(|(end, count, what)| Op::Socket(end, count, what)),
+        1 => (0..20_000u64).prop_map(Op::Jump),
         2 => Just(Op::Migrate),
         4 => fault().prop_map(Op::Network),
         16 => (0..400u64).prop_map(Op::Run),

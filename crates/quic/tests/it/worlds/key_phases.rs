@@ -1,0 +1,341 @@
+//! Key updates of two honest ends whose packets are lost and reordered
+//! (RFC 9001 §6).
+//!
+//! Whatever the order: no packet is an error, what was sealed with a key that the
+//! other end still has opens, and the ends never drift more than one generation
+//! apart.
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use clearway_quic::Instant;
+use clearway_quic::crypto::{OneRttKeys, TAG_LEN};
+use rustls::pki_types::ServerName;
+use rustls::quic::{ClientConnection, KeyChange, Keys, Secrets, ServerConnection, Version};
+
+use crate::common::Setup;
+use crate::explore::{Bounds, ExpectClean, World, explore_by_replay, fingerprint_of};
+
+const HEADER_LEN: usize = 5;
+
+/// Packets on their way in one direction.
+const IN_FLIGHT: usize = 2;
+
+/// Three PTOs, for which the previous keys are kept.
+const RETENTION: Duration = Duration::from_secs(3);
+
+/// What TLS gave both ends; one handshake serves all worlds.
+static SECRETS: LazyLock<[(Keys, Secrets); 2]> = LazyLock::new(handshake);
+
+fn handshake() -> [(Keys, Secrets); 2] {
+    let setup = Setup::new();
+    let name = ServerName::try_from("localhost").expect("a name");
+    let (client, server) = (setup.client_crypto, setup.server_crypto);
+    let client = ClientConnection::new(client, Version::V1, name, Vec::new()).expect("a client");
+    let server = ServerConnection::new(server, Version::V1, Vec::new()).expect("a server");
+    let mut ends: [(rustls::quic::Connection, _); 2] =
+        [(client.into(), None), (server.into(), None)];
+    for turn in 0..8 {
+        let (speaker, hearer) = (turn % 2, 1 - turn % 2);
+        loop {
+            let mut bytes = Vec::new();
+            let change = ends[speaker].0.write_hs(&mut bytes);
+            ends[hearer].0.read_hs(&bytes).expect("an honest peer");
+            match change {
+                Some(KeyChange::OneRtt { keys, next }) => ends[speaker].1 = Some((keys, next)),
+                Some(KeyChange::Handshake { .. }) => {}
+                None => break,
+            }
+        }
+    }
+    ends.map(|(_, keys)| keys.expect("1-RTT keys"))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum End {
+    A,
+    B,
+}
+
+const ENDS: [End; 2] = [End::A, End::B];
+
+impl End {
+    fn other(self) -> Self {
+        match self {
+            Self::A => Self::B,
+            Self::B => Self::A,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Event {
+    /// The application asks for an update, permitted or not.
+    Update(End),
+    Send(End),
+    /// The `n`th packet to this end arrives.
+    Arrives(End, usize),
+    /// And again later.
+    ArrivesTwice(End, usize),
+    IsLost(End, usize),
+    /// It arrives altered.
+    IsForged(End, usize),
+    /// Three PTOs pass.
+    Later,
+    /// This end's ciphers are given back until they are needed.
+    Rests(End),
+}
+
+#[derive(Clone, Debug)]
+struct Packet {
+    number: u64,
+    generation: u64,
+    /// The highest number that its sender had received.
+    acks: Option<u64>,
+    bytes: Vec<u8>,
+}
+
+struct Side {
+    keys: OneRttKeys,
+    next: u64,
+    largest: Option<u64>,
+    /// On their way to this side.
+    coming: Vec<Packet>,
+    /// Lowest and highest number received of each generation.
+    received: Vec<(u64, u64, u64)>,
+    /// The first number sent in the current generation.
+    first: (u64, Option<u64>),
+    /// The highest number acknowledged, and the generation that said so.
+    acked: Option<(u64, u64)>,
+    rested: bool,
+}
+
+struct Phases {
+    now: Instant,
+    sides: [Side; 2],
+    broken: Option<String>,
+}
+
+impl Phases {
+    fn new() -> Self {
+        let side = |(keys, secrets): &(Keys, Secrets)| {
+            let mut keys = OneRttKeys::new(keys, secrets.clone());
+            keys.on_handshake_confirmed();
+            Side {
+                keys,
+                next: 0,
+                largest: None,
+                coming: Vec::new(),
+                received: Vec::new(),
+                first: (0, None),
+                acked: None,
+                rested: false,
+            }
+        };
+        let [a, b] = &*SECRETS;
+        Self {
+            now: Instant::ZERO,
+            sides: [side(a), side(b)],
+            broken: None,
+        }
+    }
+
+    fn side(&mut self, end: End) -> &mut Side {
+        &mut self.sides[end as usize]
+    }
+
+    fn send(&mut self, end: End) {
+        let side = self.side(end);
+        let number = side.next;
+        side.next += 1;
+        let mut bytes = vec![0x43];
+        bytes.extend_from_slice(&(number as u32).to_be_bytes());
+        bytes.extend_from_slice(b"payload");
+        bytes.extend_from_slice(&[0; TAG_LEN]);
+        let sealed = side.keys.seal(number, &mut bytes, HEADER_LEN, 4);
+        let packet = Packet {
+            number,
+            generation: side.keys.generation(),
+            acks: side.largest,
+            bytes,
+        };
+        let generation = packet.generation;
+        if side.first.0 != generation {
+            side.first = (generation, None);
+        }
+        side.first.1.get_or_insert(number);
+        side.rested = false;
+        if let Err(error) = sealed {
+            self.broken = Some(format!("seals nothing: {error}"));
+        }
+        self.side(end.other()).coming.push(packet);
+    }
+
+    fn arrive(&mut self, end: End, packet: Packet, forged: bool) {
+        let now = self.now;
+        let (side, broken) = (&mut self.sides[end as usize], &mut self.broken);
+        let mut bytes = packet.bytes;
+        let number = side.keys.unprotect_header(&mut bytes, 1);
+        let Some(number) = number else { return };
+        if forged && let Some(last) = bytes.last_mut() {
+            *last ^= 1;
+        }
+        let full = u64::from(number.truncated);
+        let has_previous = side.keys.discard_at().is_some();
+        let before = side.keys.generation();
+        let opened = match side.keys.open(full, &mut bytes, HEADER_LEN) {
+            Ok(opened) => opened,
+            Err(error) => {
+                *broken = Some(format!("packet {} is an error: {error}", packet.number));
+                return;
+            }
+        };
+        match opened {
+            Some(_) if forged => *broken = Some("a forged packet opens".into()),
+            Some(opened) => {
+                if opened.generation != packet.generation {
+                    let (is, was) = (opened.generation, packet.generation);
+                    *broken = Some(format!("opened as generation {is}, sealed as {was}"));
+                }
+                if opened.updated {
+                    side.keys.retain_previous_until(now + RETENTION);
+                }
+                side.largest = side.largest.max(Some(packet.number));
+                match side
+                    .received
+                    .iter_mut()
+                    .find(|seen| seen.0 == opened.generation)
+                {
+                    Some(seen) => {
+                        seen.1 = seen.1.min(packet.number);
+                        seen.2 = seen.2.max(packet.number);
+                    }
+                    None => side
+                        .received
+                        .push((opened.generation, packet.number, packet.number)),
+                }
+                side.rested = false;
+                side.acked = side
+                    .acked
+                    .max(packet.acks.map(|acks| (acks, opened.generation)));
+                if let Some(acks) = packet.acks
+                    && let Err(error) = side.keys.on_ack(acks, opened.generation)
+                {
+                    *broken = Some(format!("an honest ACK is an error: {error}"));
+                }
+            }
+            None if forged => {}
+            None => {
+                // Only keys that are gone excuse it: those before the previous
+                // ones, or the previous ones after their time.
+                let newest = side.received.iter().map(|seen| seen.0).max().unwrap_or(0);
+                let gone =
+                    packet.generation < newest && !has_previous || packet.generation + 1 < newest;
+                if !gone {
+                    let (number, generation) = (packet.number, packet.generation);
+                    *broken = Some(format!(
+                        "packet {number} of generation {generation} does not open at {before}"
+                    ));
+                }
+            }
+        }
+    }
+}
+
+impl World for Phases {
+    type Event = Event;
+
+    fn events(&self) -> Vec<Event> {
+        let mut events = vec![Event::Later];
+        for end in ENDS {
+            events.extend([Event::Update(end), Event::Rests(end)]);
+            if self.sides[end.other() as usize].coming.len() < IN_FLIGHT {
+                events.push(Event::Send(end));
+            }
+            for n in 0..self.sides[end as usize].coming.len() {
+                events.extend([
+                    Event::Arrives(end, n),
+                    Event::ArrivesTwice(end, n),
+                    Event::IsLost(end, n),
+                    Event::IsForged(end, n),
+                ]);
+            }
+        }
+        events
+    }
+
+    fn apply(&mut self, event: &Event) {
+        let now = self.now;
+        match *event {
+            Event::Update(end) => {
+                // A refusal is an answer, too.
+                let _ = self.side(end).keys.initiate_update(now);
+            }
+            Event::Send(end) => self.send(end),
+            Event::Arrives(end, n) => {
+                let packet = self.side(end).coming.remove(n);
+                self.arrive(end, packet, false);
+            }
+            Event::ArrivesTwice(end, n) => {
+                let packet = self.side(end).coming[n].clone();
+                self.arrive(end, packet, false);
+            }
+            Event::IsLost(end, n) => {
+                self.side(end).coming.remove(n);
+            }
+            Event::IsForged(end, n) => {
+                let packet = self.side(end).coming[n].clone();
+                self.arrive(end, packet, true);
+            }
+            Event::Later => {
+                self.now += RETENTION;
+                let now = self.now;
+                for side in &mut self.sides {
+                    side.keys.discard_previous(now);
+                }
+            }
+            Event::Rests(end) => {
+                let side = self.side(end);
+                side.keys.rest();
+                side.rested = true;
+            }
+        }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if let Some(broken) = &self.broken {
+            return Err(broken.clone());
+        }
+        let [a, b] = self.sides.each_ref().map(|side| side.keys.generation());
+        if a.abs_diff(b) > 1 {
+            return Err(format!("generations {a} and {b}"));
+        }
+        Ok(())
+    }
+
+    fn fingerprint(&self) -> Vec<u8> {
+        let sides = self.sides.each_ref().map(|side| {
+            let coming: Vec<_> = side
+                .coming
+                .iter()
+                .map(|packet| (packet.number, packet.generation, packet.acks))
+                .collect();
+            let previous = side
+                .keys
+                .discard_at()
+                .map(|at| at.as_nanos() - self.now.as_nanos());
+            let keys = (side.keys.generation(), previous, side.largest, side.next);
+            let ours = (side.first, side.acked, side.rested);
+            (keys, ours, coming, side.received.clone())
+        });
+        fingerprint_of(&sides)
+    }
+}
+
+#[test]
+fn honest_ends_survive_every_order_of_key_updates() {
+    // The first handshake, before the clock of the exploration.
+    let _ = Arc::new(&*SECRETS);
+    let depth = if cfg!(debug_assertions) { 7 } else { 9 };
+    explore_by_replay("key phases", Phases::new, Bounds::to_depth(depth)).expect_clean();
+}

@@ -1,0 +1,5 @@
+//! Small worlds that are explored to the end: see `explore` for how.
+
+mod cids;
+mod handshake;
+mod key_phases;
