@@ -268,7 +268,7 @@ fn make_everything_due(end: &mut Connection, now: Instant, round: usize) {
     end.issue_cids();
     if end.role() == Role::Server {
         end.control.handshake_done = true;
-        end.control.new_token = Some(vec![7; round]);
+        end.control.new_token = Some(vec![7; round].into());
         end.control.new_token_due = true;
     }
     end.control.ack_frequency_due = true;
@@ -391,7 +391,7 @@ fn everything_in_every_room(pair: &mut Pair, role: Role, mut look: impl FnMut(&m
             assert_eq!(end.error(), None, "in {room} bytes");
             let Some(sent) = sent else { break };
             assert!(sent.len <= buffer.len());
-            if !end.paths.active().is_validated() {
+            if !end.paths.active().amplification.is_validated() {
                 left = left.checked_sub(sent.len).expect("within the credit");
             }
             let segment = sent.segment.unwrap_or(sent.len);
