@@ -21,6 +21,9 @@ const MEMORY_BOUND: usize = (4 << 20) + (4 << 20) + 3 * 64 * 1024 + 10 * 1500;
 /// Timers that fire with nothing to do, at most, over a run.
 const IDLE_WAKEUPS: u64 = 200;
 
+/// A minute: six probes on a path without a round trip yet.
+const BACKED_OFF: Duration = Duration::from_secs(60);
+
 /// Byte `i` of what `end` sends on `id`: no two streams look alike, nor two
 /// places in one.
 fn byte(end: End, id: StreamId, i: usize) -> u8 {
@@ -55,6 +58,9 @@ pub(crate) struct Model {
     tap: Tap,
     /// The longest jump of the clock: a round trip may have seemed that long.
     jumped: Duration,
+    /// How long a probe may wait because those before it were taken by the socket,
+    /// or overtaken by copies: each doubles the wait, up to here.
+    backed_off: Duration,
 }
 
 impl Model {
@@ -74,6 +80,7 @@ impl Model {
         Self {
             tap,
             jumped: Duration::ZERO,
+            backed_off: Duration::ZERO,
             world,
             flows: BTreeMap::new(),
             datagrams: BTreeSet::new(),
@@ -152,7 +159,10 @@ impl Model {
             Op::Migrate => self.migrate(),
             // Before that, whoever is first with a copy of the first Initial is the
             // client (RFC 9000 §21.1.3): nothing can be asked of the connection.
-            Op::Copy(count, from) if self.is_confirmed() => self.tap.copy(count, from),
+            Op::Copy(count, from) if self.is_confirmed() => {
+                self.backed_off = BACKED_OFF;
+                self.tap.copy(count, from);
+            }
             Op::Replay(which, from) if self.is_confirmed() => self.tap.replay(which, from),
             Op::Copy(..) | Op::Replay(..) => {}
             Op::Socket(end, count, refusal) => {
@@ -165,6 +175,7 @@ impl Model {
                     End::Server => &mut self.world.server,
                 };
                 host.faults = (count, fault);
+                self.backed_off = BACKED_OFF;
             }
             Op::Jump(millis) => {
                 let jump = Duration::from_millis(millis);
@@ -409,7 +420,7 @@ impl Model {
                 self.closed && error.code == Code::APPLICATION_ERROR || self.no_path(error.code)
             }
             ConnectionError::IdleTimeout | ConnectionError::StatelessReset => {
-                self.closed || self.moved
+                self.closed || self.moved || !self.backed_off.is_zero()
             }
             ConnectionError::Transport(error) => self.no_path(error.code),
             // Nothing authenticates Version Negotiation: an altered version
@@ -434,18 +445,15 @@ impl Model {
     /// Heals the path and reads everything.
     pub(crate) fn conclude(&mut self) {
         self.network(HEALED);
-        let limit = self.world.now + Duration::from_secs(90) + 10 * self.jumped;
+        let limit =
+            self.world.now + Duration::from_secs(90) + 10 * self.jumped + 10 * self.backed_off;
         while !self.all_delivered() && !self.is_closed() && self.world.now < limit {
             for end in [End::Client, End::Server] {
                 self.read(end, usize::MAX);
             }
             self.run(Duration::from_millis(20));
         }
-        for end in [End::Client, End::Server] {
-            if let Some(error) = self.connection(end).and_then(|c| c.error().cloned()) {
-                assert!(self.is_legitimate(&error), "{end:?}: {error:?}");
-            }
-        }
+        self.check_errors();
         if self.is_closed() {
             return;
         }
@@ -454,6 +462,16 @@ impl Model {
             assert!(!told || flow.stopped || flow.ended, "{key:?}: {flow:?}");
         }
         self.settles();
+        self.check_errors();
+    }
+
+    /// Nothing has ended the connection but what the sequence asked for.
+    fn check_errors(&mut self) {
+        for end in [End::Client, End::Server] {
+            if let Some(error) = self.connection(end).and_then(|c| c.error().cloned()) {
+                assert!(self.is_legitimate(&error), "{end:?}: {error:?}");
+            }
+        }
     }
 
     /// With nothing more to say, both ends fall silent.
@@ -462,12 +480,14 @@ impl Model {
             return; // Unread and unfinished data may wait for credit.
         }
         for end in [End::Client, End::Server] {
-            let patience = Duration::from_millis(10) + self.jumped / 50;
+            let patience = Duration::from_millis(10) + (self.jumped + self.backed_off) / 50;
             let silent = (0..1000).any(|_| {
                 self.run(patience);
                 let now = self.world.now;
-                let connection = self.connection(end).expect("it is open");
-                connection.stats(now).in_flight == 0
+                // Nothing of the client's may have reached the server.
+                self.connection(end).is_none_or(|connection| {
+                    connection.stats(now).in_flight == 0 || connection.error().is_some()
+                })
             });
             assert!(
                 silent,
