@@ -101,7 +101,7 @@ impl SendHalf {
 
     /// Bytes held until acknowledged.
     pub(super) fn held(&self) -> u64 {
-        self.buffer.end() - self.buffer.base()
+        self.buffer.end().saturating_sub(self.buffer.base())
     }
 
     /// Bytes held that count against the connection's budget: those the peer allows.
@@ -127,7 +127,7 @@ impl SendHalf {
         let beyond = self.buffer.end().saturating_sub(self.max_data);
         let private = PRIVATE.saturating_sub(self.held());
         let shared = if credit <= room {
-            credit + PRIVATE.saturating_sub(beyond)
+            credit.saturating_add(PRIVATE.saturating_sub(beyond))
         } else {
             room
         };
