@@ -121,7 +121,7 @@ impl SendHalf {
 
     /// Bytes held until acknowledged.
     pub(super) fn held(&self) -> u64 {
-        self.buffer.end() - self.buffer.base()
+        self.buffer.end().saturating_sub(self.buffer.base())
     }
 
     /// Bytes acknowledged, or given up by a reset.
