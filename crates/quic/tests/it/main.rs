@@ -5,6 +5,7 @@ mod common;
 mod ack_frequency;
 mod address;
 mod bbr;
+mod buffers;
 mod credit;
 mod death_spiral;
 mod determinism;
@@ -20,6 +21,7 @@ mod migration;
 mod moving;
 mod operations;
 mod response;
+mod restart;
 #[cfg(feature = "specimens")]
 mod specimens;
 mod streams;

@@ -119,7 +119,7 @@ struct Phases {
 impl Phases {
     fn new() -> Self {
         let side = |(keys, secrets): &(Keys, Secrets)| {
-            let mut keys = OneRttKeys::new(keys, secrets.clone());
+            let mut keys = OneRttKeys::new(keys, secrets.clone()).expect("usable keys");
             keys.on_handshake_confirmed();
             Side {
                 keys,
