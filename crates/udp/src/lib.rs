@@ -59,6 +59,7 @@ mod streak;
 pub mod testing;
 mod timer;
 mod transmit;
+mod warnings;
 
 #[cfg(target_os = "linux")]
 mod linux;
