@@ -5,9 +5,10 @@
 
 use std::net::SocketAddr;
 
+use clearway_udp::testing::{Forger, IcmpMessage};
 use clearway_udp::{Options, RecvBatch, RecvError, Socket, Transmit};
 
-use crate::forge::{Forger, kinds_v4, kinds_v6};
+use crate::icmp::forger;
 
 /// Bytes of one train: four datagrams.
 const TRAIN: usize = 4 * 1_200;
@@ -20,7 +21,7 @@ fn bind(addr: &str) -> Option<Socket> {
 fn world(addr: &str) -> Option<(Socket, Socket, Forger)> {
     let (a, b) = (bind(addr)?, bind(addr)?);
     let elsewhere = SocketAddr::new(a.local_addr().unwrap().ip(), 9);
-    let forger = Forger::new(a.local_addr().unwrap(), elsewhere)?;
+    let forger = forger(a.local_addr().unwrap(), elsewhere)?;
     Some((a, b, forger))
 }
 
@@ -47,21 +48,21 @@ fn receive(socket: &Socket, batch: &mut RecvBatch) -> usize {
 
 #[test]
 fn each_icmp_error_twice_neither_fails_a_send_nor_a_receive() {
-    for (addr, kinds) in [("127.0.0.1:0", kinds_v4()), ("[::1]:0", kinds_v6())] {
+    for addr in ["127.0.0.1:0", "[::1]:0"] {
         let Some((a, b, forger)) = world(addr) else {
             continue;
         };
         let gso = a.gso_segments();
         let mut batch = RecvBatch::for_socket(&b, 32);
-        for kind in kinds {
+        for kind in IcmpMessage::all(a.local_addr().unwrap().ip()) {
             for _ in 0..3 {
-                forger.send(kind, b"quoted");
+                forger.send(kind, b"quoted").unwrap();
             }
             send_train(&a, b.local_addr().unwrap());
-            forger.send(kind, b"quoted");
+            forger.send(kind, b"quoted").unwrap();
             assert_eq!(receive(&b, &mut batch), TRAIN, "{kind:?}");
             send_train(&b, a.local_addr().unwrap());
-            forger.send(kind, b"quoted");
+            forger.send(kind, b"quoted").unwrap();
             assert_eq!(receive(&a, &mut batch), TRAIN, "{kind:?}");
             while a.poll_errors().unwrap().is_some() {}
         }
@@ -74,7 +75,7 @@ fn each_icmp_error_twice_neither_fails_a_send_nor_a_receive() {
 fn flood_of_icmp_errors_with_rare_errnos_does_not_break_the_socket() {
     // ENOPROTOOPT, EMSGSIZE, EOPNOTSUPP, EHOSTDOWN, ENONET, EPROTO: those that no route or
     // filter of this host gives rise to.
-    for code in [
+    for (kind, code, word) in [
         (3, 2, 0),
         (3, 4, 1_280),
         (3, 5, 0),
@@ -82,18 +83,19 @@ fn flood_of_icmp_errors_with_rare_errnos_does_not_break_the_socket() {
         (3, 8, 0),
         (12, 0, 0),
     ] {
+        let message = IcmpMessage { kind, code, word };
         let Some((a, b, forger)) = world("127.0.0.1:0") else {
             return;
         };
         let gso = a.gso_segments();
         let mut batch = RecvBatch::for_socket(&b, 32);
-        let flood = forger.flood(vec![code]);
+        let flood = forger.flood(vec![message]);
         while flood.sent() < 100 {
             std::thread::yield_now();
         }
         for _ in 0..5_000 {
             send_train(&a, b.local_addr().unwrap());
-            assert_eq!(receive(&b, &mut batch), TRAIN, "{code:?}");
+            assert_eq!(receive(&b, &mut batch), TRAIN, "{message:?}");
         }
         assert_eq!(a.gso_segments(), gso, "segmentation offload stays on");
         assert_eq!(a.counters().gso_refusals, 0);
@@ -102,13 +104,13 @@ fn flood_of_icmp_errors_with_rare_errnos_does_not_break_the_socket() {
 
 #[test]
 fn flood_of_every_icmp_error_loses_no_datagram_and_keeps_offload() {
-    for (addr, kinds) in [("127.0.0.1:0", kinds_v4()), ("[::1]:0", kinds_v6())] {
+    for addr in ["127.0.0.1:0", "[::1]:0"] {
         let Some((a, b, forger)) = world(addr) else {
             continue;
         };
         let gso = a.gso_segments();
         let mut batch = RecvBatch::for_socket(&b, 32);
-        let flood = forger.flood(kinds);
+        let flood = forger.flood(IcmpMessage::all(a.local_addr().unwrap().ip()));
         while flood.sent() < 1_000 {
             std::thread::yield_now();
         }
