@@ -62,7 +62,8 @@ pub struct Forger {
 
 impl Forger {
     /// For the socket bound to `local`, about datagrams to `remote`, which need not exist. Both
-    /// are of one family.
+    /// are of one family. The host will remember the path MTU of `remote` that a forged error
+    /// names for ten minutes: take an address that nothing else talks to.
     ///
     /// # Errors
     /// `PermissionDenied` for who may not open raw sockets (`CAP_NET_RAW`).

@@ -2,7 +2,7 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "the helpers of tests fail as tests do")]
 
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -15,6 +15,16 @@ fn bind(addr: &str) -> Option<Socket> {
 
 fn closed_port(addr: &str) -> SocketAddr {
     UdpSocket::bind(addr).unwrap().local_addr().unwrap()
+}
+
+/// A third party to tell lies about. The host remembers a path MTU for each address it hears of,
+/// for ten minutes and for everybody: so not one that others use.
+pub(crate) fn elsewhere(local: SocketAddr) -> SocketAddr {
+    if local.is_ipv4() {
+        SocketAddr::from(([127, 9, 9, 9], 9))
+    } else {
+        "[2001:db8::9]:9".parse().unwrap()
+    }
 }
 
 /// `None`, with a word on stderr, where the tests may not open raw sockets.
@@ -96,7 +106,7 @@ fn too_big_comes_with_its_mtu_and_fails_no_other_send() {
     let (a, b) = (bind("127.0.0.1:0").unwrap(), bind("127.0.0.1:0").unwrap());
     let (local, remote) = (a.local_addr().unwrap(), b.local_addr().unwrap());
     let gso = a.gso_segments();
-    let elsewhere: SocketAddr = (Ipv4Addr::LOCALHOST, 9).into();
+    let elsewhere = elsewhere(local);
     let Some(forger) = forger(local, elsewhere) else {
         return;
     };

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use clearway_udp::testing::{Forger, IcmpMessage};
 use clearway_udp::{Options, RecvBatch, RecvError, Socket, Transmit};
 
-use crate::icmp::forger;
+use crate::icmp::{elsewhere, forger};
 
 /// Bytes of one train: four datagrams.
 const TRAIN: usize = 4 * 1_200;
@@ -20,8 +20,8 @@ fn bind(addr: &str) -> Option<Socket> {
 /// Two sockets, and a forger whose errors are about what `a` sends to a third party.
 fn world(addr: &str) -> Option<(Socket, Socket, Forger)> {
     let (a, b) = (bind(addr)?, bind(addr)?);
-    let elsewhere = SocketAddr::new(a.local_addr().unwrap().ip(), 9);
-    let forger = forger(a.local_addr().unwrap(), elsewhere)?;
+    let local = a.local_addr().unwrap();
+    let forger = forger(local, elsewhere(local))?;
     Some((a, b, forger))
 }
 
@@ -69,6 +69,34 @@ fn each_icmp_error_twice_neither_fails_a_send_nor_a_receive() {
         assert_eq!(a.gso_segments(), gso, "segmentation offload stays on");
         assert_eq!(a.counters().gso_refusals, 0);
     }
+}
+
+#[test]
+fn forged_path_mtu_does_not_shrink_what_is_sent() {
+    // An address of its own: the host believes the lie, and its other sockets with it.
+    let (Some(a), Some(b)) = (bind("127.0.0.1:0"), bind("127.9.9.7:0")) else {
+        return;
+    };
+    let (local, remote) = (a.local_addr().unwrap(), b.local_addr().unwrap());
+    let Some(forger) = forger(local, remote) else {
+        return;
+    };
+    let gso = a.gso_segments();
+    let too_big = IcmpMessage {
+        kind: 3,
+        code: 4,
+        word: 600,
+    };
+    let mut batch = RecvBatch::for_socket(&b, 32);
+    for _ in 0..3 {
+        for _ in 0..5 {
+            forger.send(too_big, b"quoted").unwrap();
+        }
+        send_train(&a, remote);
+        a.send(&mut Transmit::new(remote, &[1; 8_000])).unwrap();
+        assert_eq!(receive(&b, &mut batch), TRAIN + 8_000);
+    }
+    assert_eq!((a.gso_segments(), a.counters().gso_refusals), (gso, 0));
 }
 
 #[test]

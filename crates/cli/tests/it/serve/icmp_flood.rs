@@ -24,7 +24,8 @@ fn floods() -> Vec<Vec<IcmpMessage>> {
 fn flood(site: &Site, messages: &[IcmpMessage]) -> Option<Flood> {
     let port = site.url.rsplit(':').next().unwrap().parse().unwrap();
     let server = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let elsewhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
+    // Not an address that others use: the host remembers a path MTU for it.
+    let elsewhere = SocketAddr::from(([127, 9, 9, 9], 9));
     match Forger::new(server, elsewhere) {
         Ok(forger) => Some(forger.flood(messages.to_vec())),
         Err(error) => {
