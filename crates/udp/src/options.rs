@@ -2,9 +2,10 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Once;
 
 use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::warnings::Warnings;
 
 /// Default ask for the kernel's buffers, bytes: 3 ms at 10 Gbit/s. Operating system defaults
 /// (208 KiB on Linux) overflow in a burst of handshakes.
@@ -28,43 +29,6 @@ pub struct Options {
     pub gro: bool,
     /// Set "don't fragment" without the kernel's own path MTU guess, as RFC 9000 §14 requires.
     pub dont_fragment: bool,
-}
-
-impl Report {
-    /// Says, once a process for each, what was asked for and is not to be had.
-    #[cfg_attr(
-        not(target_os = "linux"),
-        expect(dead_code, reason = "only Linux is asked")
-    )]
-    pub(crate) fn warn_of_refusals(&self, options: &Options) {
-        static GSO: Once = Once::new();
-        static GRO: Once = Once::new();
-        static DONT_FRAGMENT: Once = Once::new();
-        if options.gso && self.gso_segments < 2 {
-            GSO.call_once(|| {
-                tracing::warn!(
-                    "asked for UDP segmentation offload (UDP_SEGMENT), which this kernel does not \
-                     grant: every datagram costs a system call; Linux 4.18 or newer has it"
-                );
-            });
-        }
-        if options.gro && !self.gro {
-            GRO.call_once(|| {
-                tracing::warn!(
-                    "asked for UDP receive offload (UDP_GRO), which this kernel does not grant: \
-                     receiving costs more CPU time; Linux 5.0 or newer has it"
-                );
-            });
-        }
-        if options.dont_fragment && !self.dont_fragment {
-            DONT_FRAGMENT.call_once(|| {
-                tracing::warn!(
-                    "asked to send without fragmentation (IP_MTU_DISCOVER), which this system does \
-                     not grant: path MTU discovery stays off and datagrams small"
-                );
-            });
-        }
-    }
 }
 
 impl Default for Options {
@@ -149,11 +113,13 @@ pub(crate) fn share_port(_socket: &Socket) -> io::Result<()> {
     Err(io::Error::from(io::ErrorKind::Unsupported))
 }
 
-/// Sizes both kernel buffers and says what came of it. A refusal is a warning, once a process
-/// for each buffer: the socket works, it only overflows sooner.
-pub(crate) fn size_buffers(socket: &Socket, options: &Options) -> (Buffer, Buffer) {
-    static RECEIVE: Once = Once::new();
-    static SEND: Once = Once::new();
+/// Sizes both kernel buffers and says what came of it. A refusal is a warning: the socket works,
+/// it only overflows sooner.
+pub(crate) fn size_buffers(
+    socket: &Socket,
+    options: &Options,
+    warnings: &Warnings,
+) -> (Buffer, Buffer) {
     // Linux doubles what it is told, for its own bookkeeping, and reports the double.
     let share = if cfg!(target_os = "linux") { 2 } else { 1 };
     let granted = |bytes: io::Result<usize>| bytes.map_or(0, |bytes| bytes.div_euclid(share));
@@ -162,32 +128,12 @@ pub(crate) fn size_buffers(socket: &Socket, options: &Options) -> (Buffer, Buffe
         asked: options.recv_buffer,
         granted: granted(socket.recv_buffer_size()),
     };
-    if recv.clamped() {
-        RECEIVE.call_once(|| warn_of_buffer("receive", recv, "net.core.rmem_max", refusal));
-    }
+    warnings.of_receive_buffer(recv, refusal);
     let refusal = socket.set_send_buffer_size(options.send_buffer).err();
     let send = Buffer {
         asked: options.send_buffer,
         granted: granted(socket.send_buffer_size()),
     };
-    if send.clamped() {
-        SEND.call_once(|| warn_of_buffer("send", send, "net.core.wmem_max", refusal));
-    }
+    warnings.of_send_buffer(send, refusal);
     (recv, send)
-}
-
-fn warn_of_buffer(which: &str, buffer: Buffer, limit: &str, refusal: Option<io::Error>) {
-    let Buffer { asked, granted } = buffer;
-    let why = refusal
-        .map(|error| format!(" ({error})"))
-        .unwrap_or_default();
-    let cure = if cfg!(target_os = "linux") {
-        format!("; to raise the limit: sysctl -w {limit}={asked}")
-    } else {
-        String::new()
-    };
-    tracing::warn!(
-        "asked for a UDP {which} buffer of {asked} bytes, the system granted {granted}{why}: \
-         bursts may overflow it and lose datagrams{cure}"
-    );
 }

@@ -7,6 +7,7 @@ use std::time::Instant;
 use crate::counters::Tally;
 use crate::options::size_buffers;
 use crate::streak::Streak;
+use crate::warnings::WARNINGS;
 use crate::{
     Counters, DropKind, IcmpError, Meta, Options, RecvBatch, RecvError, Report, SendError, Transmit,
 };
@@ -31,7 +32,7 @@ impl Backend {
     pub(crate) fn new(socket: UdpSocket, options: &Options) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         let socket = socket2::Socket::from(socket);
-        let (recv_buffer, send_buffer) = size_buffers(&socket, options);
+        let (recv_buffer, send_buffer) = size_buffers(&socket, options, &WARNINGS);
         let report = Report {
             recv_buffer,
             send_buffer,

@@ -24,6 +24,7 @@ use crate::counters::Tally;
 use crate::options::size_buffers;
 use crate::seldom::Seldom;
 use crate::streak::Streak;
+use crate::warnings::WARNINGS;
 use crate::{Counters, Options, Report};
 
 use address::Name;
@@ -86,7 +87,7 @@ impl Backend {
         socket.set_nonblocking(true)?;
         let is_v6 = socket.local_addr()?.is_ipv6();
         let socket = socket2::Socket::from(socket);
-        let (recv_buffer, send_buffer) = size_buffers(&socket, options);
+        let (recv_buffer, send_buffer) = size_buffers(&socket, options, &WARNINGS);
         let socket = UdpSocket::from(socket);
         let mut report = ask(&kernel, socket.as_fd(), is_v6, options)?;
         report.recv_buffer = recv_buffer;
@@ -184,7 +185,7 @@ fn ask(kernel: &Kernel, fd: BorrowedFd<'_>, is_v6: bool, options: &Options) -> i
         icmp,
         ..Report::default()
     };
-    report.warn_of_refusals(options);
+    WARNINGS.of_offload(options, &report);
     Ok(report)
 }
 

@@ -2,13 +2,12 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "the helpers of tests fail as tests do")]
 
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::thread::sleep;
 use std::time::Duration;
 
+use clearway_udp::testing::{Forger, IcmpMessage};
 use clearway_udp::{IcmpError, IcmpKind, IcmpSource, Options, RecvBatch, Socket, Transmit};
-
-use crate::forge::Forger;
 
 fn bind(addr: &str) -> Option<Socket> {
     Socket::bind(addr.parse().unwrap(), &Options::default()).ok()
@@ -16,6 +15,27 @@ fn bind(addr: &str) -> Option<Socket> {
 
 fn closed_port(addr: &str) -> SocketAddr {
     UdpSocket::bind(addr).unwrap().local_addr().unwrap()
+}
+
+/// A third party to tell lies about. The host remembers a path MTU for each address it hears of,
+/// for ten minutes and for everybody: so not one that others use.
+pub(crate) fn elsewhere(local: SocketAddr) -> SocketAddr {
+    if local.is_ipv4() {
+        SocketAddr::from(([127, 9, 9, 9], 9))
+    } else {
+        "[2001:db8::9]:9".parse().unwrap()
+    }
+}
+
+/// `None`, with a word on stderr, where the tests may not open raw sockets.
+pub(crate) fn forger(local: SocketAddr, remote: SocketAddr) -> Option<Forger> {
+    match Forger::new(local, remote) {
+        Ok(forger) => Some(forger),
+        Err(error) => {
+            eprintln!("skipped: forging ICMP needs a raw socket (CAP_NET_RAW): {error}");
+            None
+        }
+    }
 }
 
 /// Lets the socket meet what waits on it, then drains its error queue.
@@ -86,12 +106,17 @@ fn too_big_comes_with_its_mtu_and_fails_no_other_send() {
     let (a, b) = (bind("127.0.0.1:0").unwrap(), bind("127.0.0.1:0").unwrap());
     let (local, remote) = (a.local_addr().unwrap(), b.local_addr().unwrap());
     let gso = a.gso_segments();
-    let elsewhere: SocketAddr = (Ipv4Addr::LOCALHOST, 9).into();
-    let Some(forger) = Forger::new(local, elsewhere) else {
+    let elsewhere = elsewhere(local);
+    let Some(forger) = forger(local, elsewhere) else {
         return;
     };
+    let message = IcmpMessage {
+        kind: 3,
+        code: 4,
+        word: 1_280,
+    };
     for _ in 0..3 {
-        assert!(forger.send((3, 4, 1280), b"quoted payload"));
+        forger.send(message, b"quoted payload").unwrap();
         // The train meets EMSGSIZE for another's sake: it must go, whole, and as a train.
         let train = [1; 5000];
         let mut transmit = Transmit::new(remote, &train);

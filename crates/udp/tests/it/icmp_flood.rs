@@ -5,9 +5,10 @@
 
 use std::net::SocketAddr;
 
+use clearway_udp::testing::{Forger, IcmpMessage};
 use clearway_udp::{Options, RecvBatch, RecvError, Socket, Transmit};
 
-use crate::forge::{Forger, kinds_v4, kinds_v6};
+use crate::icmp::{elsewhere, forger};
 
 /// Bytes of one train: four datagrams.
 const TRAIN: usize = 4 * 1_200;
@@ -19,8 +20,8 @@ fn bind(addr: &str) -> Option<Socket> {
 /// Two sockets, and a forger whose errors are about what `a` sends to a third party.
 fn world(addr: &str) -> Option<(Socket, Socket, Forger)> {
     let (a, b) = (bind(addr)?, bind(addr)?);
-    let elsewhere = SocketAddr::new(a.local_addr().unwrap().ip(), 9);
-    let forger = Forger::new(a.local_addr().unwrap(), elsewhere)?;
+    let local = a.local_addr().unwrap();
+    let forger = forger(local, elsewhere(local))?;
     Some((a, b, forger))
 }
 
@@ -47,21 +48,21 @@ fn receive(socket: &Socket, batch: &mut RecvBatch) -> usize {
 
 #[test]
 fn each_icmp_error_twice_neither_fails_a_send_nor_a_receive() {
-    for (addr, kinds) in [("127.0.0.1:0", kinds_v4()), ("[::1]:0", kinds_v6())] {
+    for addr in ["127.0.0.1:0", "[::1]:0"] {
         let Some((a, b, forger)) = world(addr) else {
             continue;
         };
         let gso = a.gso_segments();
         let mut batch = RecvBatch::for_socket(&b, 32);
-        for kind in kinds {
+        for kind in IcmpMessage::all(a.local_addr().unwrap().ip()) {
             for _ in 0..3 {
-                forger.send(kind, b"quoted");
+                forger.send(kind, b"quoted").unwrap();
             }
             send_train(&a, b.local_addr().unwrap());
-            forger.send(kind, b"quoted");
+            forger.send(kind, b"quoted").unwrap();
             assert_eq!(receive(&b, &mut batch), TRAIN, "{kind:?}");
             send_train(&b, a.local_addr().unwrap());
-            forger.send(kind, b"quoted");
+            forger.send(kind, b"quoted").unwrap();
             assert_eq!(receive(&a, &mut batch), TRAIN, "{kind:?}");
             while a.poll_errors().unwrap().is_some() {}
         }
@@ -71,10 +72,38 @@ fn each_icmp_error_twice_neither_fails_a_send_nor_a_receive() {
 }
 
 #[test]
+fn forged_path_mtu_does_not_shrink_what_is_sent() {
+    // An address of its own: the host believes the lie, and its other sockets with it.
+    let (Some(a), Some(b)) = (bind("127.0.0.1:0"), bind("127.9.9.7:0")) else {
+        return;
+    };
+    let (local, remote) = (a.local_addr().unwrap(), b.local_addr().unwrap());
+    let Some(forger) = forger(local, remote) else {
+        return;
+    };
+    let gso = a.gso_segments();
+    let too_big = IcmpMessage {
+        kind: 3,
+        code: 4,
+        word: 600,
+    };
+    let mut batch = RecvBatch::for_socket(&b, 32);
+    for _ in 0..3 {
+        for _ in 0..5 {
+            forger.send(too_big, b"quoted").unwrap();
+        }
+        send_train(&a, remote);
+        a.send(&mut Transmit::new(remote, &[1; 8_000])).unwrap();
+        assert_eq!(receive(&b, &mut batch), TRAIN + 8_000);
+    }
+    assert_eq!((a.gso_segments(), a.counters().gso_refusals), (gso, 0));
+}
+
+#[test]
 fn flood_of_icmp_errors_with_rare_errnos_does_not_break_the_socket() {
     // ENOPROTOOPT, EMSGSIZE, EOPNOTSUPP, EHOSTDOWN, ENONET, EPROTO: those that no route or
     // filter of this host gives rise to.
-    for code in [
+    for (kind, code, word) in [
         (3, 2, 0),
         (3, 4, 1_280),
         (3, 5, 0),
@@ -82,18 +111,19 @@ fn flood_of_icmp_errors_with_rare_errnos_does_not_break_the_socket() {
         (3, 8, 0),
         (12, 0, 0),
     ] {
+        let message = IcmpMessage { kind, code, word };
         let Some((a, b, forger)) = world("127.0.0.1:0") else {
             return;
         };
         let gso = a.gso_segments();
         let mut batch = RecvBatch::for_socket(&b, 32);
-        let flood = forger.flood(vec![code]);
+        let flood = forger.flood(vec![message]);
         while flood.sent() < 100 {
             std::thread::yield_now();
         }
         for _ in 0..5_000 {
             send_train(&a, b.local_addr().unwrap());
-            assert_eq!(receive(&b, &mut batch), TRAIN, "{code:?}");
+            assert_eq!(receive(&b, &mut batch), TRAIN, "{message:?}");
         }
         assert_eq!(a.gso_segments(), gso, "segmentation offload stays on");
         assert_eq!(a.counters().gso_refusals, 0);
@@ -102,13 +132,13 @@ fn flood_of_icmp_errors_with_rare_errnos_does_not_break_the_socket() {
 
 #[test]
 fn flood_of_every_icmp_error_loses_no_datagram_and_keeps_offload() {
-    for (addr, kinds) in [("127.0.0.1:0", kinds_v4()), ("[::1]:0", kinds_v6())] {
+    for addr in ["127.0.0.1:0", "[::1]:0"] {
         let Some((a, b, forger)) = world(addr) else {
             continue;
         };
         let gso = a.gso_segments();
         let mut batch = RecvBatch::for_socket(&b, 32);
-        let flood = forger.flood(kinds);
+        let flood = forger.flood(IcmpMessage::all(a.local_addr().unwrap().ip()));
         while flood.sent() < 1_000 {
             std::thread::yield_now();
         }

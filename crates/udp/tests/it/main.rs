@@ -1,8 +1,6 @@
 //! Sockets on loopback.
 
 mod faults;
-#[cfg(target_os = "linux")]
-mod forge;
 mod icmp;
 mod icmp_flood;
 mod loopback;

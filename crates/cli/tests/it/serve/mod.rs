@@ -5,6 +5,8 @@ mod certificate;
 mod client;
 mod early;
 mod ending;
+#[cfg(target_os = "linux")]
+mod icmp_flood;
 mod listing;
 mod place;
 mod range;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-pub use crate::linux::Call;
+use crate::linux::Call;
 
 /// What a socket's system calls are to fail with, from a test's point of view: clones are
 /// handles to the same plan. See [`crate::Socket::bind_with_faults`].
