@@ -78,7 +78,7 @@ impl RecvBatch {
         let slots = slots.clamp(1, MAX_SLOTS);
         let slot = slot.clamp(1, WHOLE_TRAIN);
         Self {
-            buffer: vec![0; slots * slot].into_boxed_slice(),
+            buffer: vec![0; slots.saturating_mul(slot)].into_boxed_slice(),
             slot,
             metas: vec![Meta::EMPTY; slots].into_boxed_slice(),
             filled: 0,
@@ -122,10 +122,11 @@ impl RecvBatch {
     /// Each message whole, as the kernel handed it over.
     pub fn messages(&mut self) -> impl Iterator<Item = (&Meta, &mut [u8])> {
         let slots = self.buffer.chunks_exact_mut(self.slot);
-        self.metas[..self.filled]
+        self.metas
             .iter()
+            .take(self.filled)
             .zip(slots)
-            .map(|(meta, slot)| (meta, &mut slot[..meta.len]))
+            .map(|(meta, slot)| (meta, slot.get_mut(..meta.len).unwrap_or_default()))
     }
 
     /// Each datagram, trains cut up, in the order of arrival. `Meta` is that of the message it
@@ -152,7 +153,8 @@ impl RecvBatch {
             meta.stride
         };
         let len = if contents.len() > slot.len() {
-            slot.len() - slot.len() % stride
+            let whole = slot.len().checked_div(stride).unwrap_or(0);
+            whole.saturating_mul(stride)
         } else {
             contents.len()
         };
@@ -164,7 +166,7 @@ impl RecvBatch {
             stride,
             ..meta
         };
-        self.filled += 1;
+        self.filled = self.filled.saturating_add(1);
         true
     }
 

@@ -64,7 +64,7 @@ impl IcmpError {
     /// ID with one in use before believing a message from the network.
     #[must_use]
     pub fn quoted(&self) -> &[u8] {
-        &self.quote[..self.quote_len]
+        self.quote.get(..self.quote_len).unwrap_or_default()
     }
 }
 

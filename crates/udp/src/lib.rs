@@ -31,6 +31,18 @@
 //! # }
 //! ```
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::arithmetic_side_effects,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::unreachable,
+        clippy::unwrap_used,
+    )
+)]
+
 mod batch;
 mod counters;
 mod datagram_socket;

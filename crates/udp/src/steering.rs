@@ -92,8 +92,9 @@ pub fn mix(first8: [u8; MIXED], key: SteeringKey) -> u32 {
 #[must_use]
 pub fn shard_of_cid(cid: &[u8], key: SteeringKey, shards: usize) -> usize {
     match (cid.first_chunk(), u32::try_from(shards)) {
-        (Some(first8), Ok(shards)) if shards > 0 => (mix(*first8, key) % shards) as usize,
-        _ => 0,
+        // No remainder is none of no shards.
+        (Some(first8), Ok(shards)) => mix(*first8, key).checked_rem(shards).unwrap_or(0) as usize,
+        (_, _) => 0,
     }
 }
 
@@ -166,8 +167,9 @@ mod platform {
             return Ok(vec![Socket::from_std(first.into(), options)?]);
         }
         share_port(&first)?;
-        let mut sockets = vec![Socket::from_std(first.into(), options)?];
-        let addr = sockets[0].local_addr()?;
+        let first = Socket::from_std(first.into(), options)?;
+        let addr = first.local_addr()?;
+        let mut sockets = vec![first];
         for _ in 1..shards {
             sockets.push(Socket::from_std(
                 open(addr, options, true)?.into(),
@@ -175,7 +177,8 @@ mod platform {
             )?);
         }
         let count = u32::try_from(shards).map_err(|_| io::ErrorKind::InvalidInput)?;
-        match attach_steering(sockets[0].as_fd(), key, count) {
+        let group = sockets.first().ok_or(io::ErrorKind::InvalidInput)?;
+        match attach_steering(group.as_fd(), key, count) {
             Ok(()) => sockets
                 .iter_mut()
                 .for_each(|socket| socket.backend_mut().set_steered()),

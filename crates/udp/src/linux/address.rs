@@ -49,7 +49,7 @@ impl Name {
     }
 
     pub(super) fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..self.len]
+        self.bytes.get(..self.len).unwrap_or_default()
     }
 
     /// All the room there is, for the kernel to write to; [`Name::set_len`] afterwards.

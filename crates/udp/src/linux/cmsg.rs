@@ -28,7 +28,7 @@ impl Control {
 
     /// The messages as they stand.
     pub(super) fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..self.len]
+        self.bytes.get(..self.len).unwrap_or_default()
     }
 
     /// All the room there is, for the kernel to write to; [`Control::set_len`] afterwards.
@@ -42,18 +42,25 @@ impl Control {
 
     /// Appends one message. The few that sending needs always fit.
     pub(super) fn push(&mut self, level: i32, kind: i32, data: &[u8]) {
-        let start = self.len;
-        let end = start + HEADER + data.len().next_multiple_of(WORD);
-        debug_assert!(end <= ROOM, "control messages outgrow their buffer");
-        let Some(record) = self.bytes.get_mut(start..end) else {
-            return;
-        };
+        let end = self.append(level, kind, data);
+        debug_assert!(end.is_some(), "control messages outgrow their buffer");
+        self.len = end.unwrap_or(self.len);
+    }
+
+    /// Writes one message behind the others; where it ends, or `None` if there is no room.
+    fn append(&mut self, level: i32, kind: i32, data: &[u8]) -> Option<usize> {
+        let len = HEADER.checked_add(data.len())?;
+        let end = self.len.checked_add(len.checked_next_multiple_of(WORD)?)?;
+        let record = self.bytes.get_mut(self.len..end)?;
         record.fill(0);
-        record[..WORD].copy_from_slice(&(HEADER + data.len()).to_ne_bytes());
-        record[WORD..WORD + 4].copy_from_slice(&level.to_ne_bytes());
-        record[WORD + 4..HEADER].copy_from_slice(&kind.to_ne_bytes());
-        record[HEADER..HEADER + data.len()].copy_from_slice(data);
-        self.len = end;
+        let (length, record) = record.split_first_chunk_mut()?;
+        *length = len.to_ne_bytes();
+        let (place, record) = record.split_first_chunk_mut()?;
+        *place = level.to_ne_bytes();
+        let (place, record) = record.split_first_chunk_mut()?;
+        *place = kind.to_ne_bytes();
+        record.get_mut(..data.len())?.copy_from_slice(data);
+        Some(end)
     }
 
     /// The messages one by one: level, type, data.

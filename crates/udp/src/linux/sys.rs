@@ -51,7 +51,7 @@ pub(super) fn recvmmsg(
     let mut headers: [libc::mmsghdr; MAX_SLOTS] = unsafe { mem::zeroed() };
     // SAFETY: as above.
     let mut iovecs: [libc::iovec; MAX_SLOTS] = unsafe { mem::zeroed() };
-    let mut count = 0;
+    let mut count: libc::c_uint = 0;
     let slots = buffer
         .chunks_exact_mut(slot)
         .zip(&mut *names)
@@ -67,7 +67,7 @@ pub(super) fn recvmmsg(
         header.msg_iovlen = 1;
         header.msg_control = control.room().as_mut_ptr().cast();
         header.msg_controllen = control.room().len() as _;
-        count += 1;
+        count = count.saturating_add(1);
     }
     // SAFETY: the first `count` headers point at live, exclusively borrowed memory of the
     // lengths beside the pointers (a chunk, a name, a control buffer, an iovec), none of which
@@ -169,10 +169,10 @@ pub(super) fn sendmmsg(fd: BorrowedFd<'_>, messages: &[Message<'_>]) -> io::Resu
     let mut headers: [libc::mmsghdr; MAX_SLOTS] = unsafe { mem::zeroed() };
     // SAFETY: as above.
     let mut iovecs: [libc::iovec; MAX_SLOTS] = unsafe { mem::zeroed() };
-    let mut count = 0;
+    let mut count: libc::c_uint = 0;
     for ((message, header), iovec) in messages.iter().zip(&mut headers).zip(&mut iovecs) {
         header.msg_hdr = header_of(message, iovec);
-        count += 1;
+        count = count.saturating_add(1);
     }
     // SAFETY: the first `count` headers point at parts of `messages` and at `iovecs`, all alive
     // across the call, with their true lengths; sending reads them and writes only `msg_len`
@@ -271,5 +271,7 @@ pub(crate) fn monotonic_nanos() -> io::Result<u64> {
     let mut now: libc::timespec = unsafe { mem::zeroed() };
     // SAFETY: the pointer is to a live, exclusively borrowed timespec.
     check(unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) })?;
-    Ok(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+    Ok((now.tv_sec as u64)
+        .saturating_mul(1_000_000_000)
+        .saturating_add(now.tv_nsec as u64))
 }
