@@ -236,6 +236,11 @@ impl DatagramSender {
         self.queue.memory()
     }
 
+    /// Drops what waits and takes nothing more.
+    pub fn abandon(&mut self) {
+        *self = Self::new(self.queue.limits, self.when_full);
+    }
+
     /// True once after a refused caller could try again.
     pub fn take_writable(&mut self) -> bool {
         core::mem::take(&mut self.writable)
@@ -313,6 +318,11 @@ impl DatagramReceiver {
     #[must_use]
     pub fn memory(&self) -> usize {
         self.queue.memory()
+    }
+
+    /// Drops what waits.
+    pub fn abandon(&mut self) {
+        *self = Self::new(self.queue.limits, self.limit);
     }
 
     /// The oldest message.

@@ -265,6 +265,15 @@ impl<F> Recovery<F> {
         self.restart_timers(now);
     }
 
+    /// Forgets every packet sent and gives back their memory: the connection is over,
+    /// and no fate of theirs matters any more. Packet numbers go on.
+    pub fn abandon(&mut self) {
+        for space in Space::ALL {
+            self.take_out(space, None, |_, _| {});
+        }
+        self.release_memory();
+    }
+
     fn restart_timers(&mut self, now: Instant) {
         for path in &mut self.paths {
             path.pto_count = 0;

@@ -75,6 +75,7 @@ impl Driver {
         let strays = self.take_inbox(now);
         self.shard.take_copies(now, strays);
         let more = self.intake.turn(&mut self.shard, now)?;
+        self.shard.expire_handshakes(now);
         self.shard.handle_timeouts(now);
         self.shard.flush(now)?;
         self.shard.serve()?;

@@ -24,6 +24,19 @@ impl Connection {
         self.start_closing(now, close);
     }
 
+    /// Closes with a transport error of the caller's, as `close` does with an
+    /// application's, and lets go at once of all that the connection holds: streams
+    /// and what they buffer, DATAGRAMs, packets in flight, TLS. What is left is what
+    /// it takes to say CONNECTION_CLOSE until the closing state ends (RFC 9000 §10.2).
+    /// Reads and writes then fail as on a connection without streams.
+    ///
+    /// For a connection that can't be kept: memory is short, or serving it failed.
+    /// On a connection that has ended already it only lets go of what is held.
+    pub fn abort(&mut self, now: Instant, error: TransportError) {
+        self.fail(now, error);
+        self.let_go();
+    }
+
     /// The peer broke the protocol, or we did.
     pub(crate) fn fail(&mut self, now: Instant, error: TransportError) {
         self.start_closing(now, Close::Transport(error));

@@ -30,7 +30,7 @@ const RETIRE_CONNECTION_ID_MAX: usize = 1 + 8;
 pub(crate) struct Control {
     pub(crate) handshake_done: bool,
     /// A NEW_TOKEN for the client, until acknowledged.
-    pub(crate) new_token: Option<Vec<u8>>,
+    pub(crate) new_token: Option<Box<[u8]>>,
     pub(crate) new_token_due: bool,
     pub(crate) ack_frequency: Option<AckFrequencyRequest>,
     pub(crate) ack_frequency_due: bool,
@@ -39,7 +39,7 @@ pub(crate) struct Control {
 impl Control {
     /// Bytes allocated.
     pub(crate) fn memory(&self) -> usize {
-        self.new_token.as_ref().map_or(0, Vec::capacity)
+        self.new_token.as_ref().map_or(0, |token| token.len())
     }
 
     fn is_due(&self) -> bool {

@@ -119,7 +119,7 @@ impl Connection {
                 self.on_handshake_done(now);
                 Ok(())
             }
-            Frame::Datagram(data) => self.on_datagram_frame(data),
+            Frame::Datagram(data) => self.on_datagram_frame(now, data),
             Frame::AckFrequency {
                 sequence,
                 ack_eliciting_threshold,
@@ -148,10 +148,11 @@ impl Connection {
         }
     }
 
-    fn on_datagram_frame(&mut self, data: &[u8]) -> Result<(), TransportError> {
+    fn on_datagram_frame(&mut self, now: Instant, data: &[u8]) -> Result<(), TransportError> {
         let frame_len = Frame::Datagram(data).size();
         self.datagrams_in
             .on_frame(Bytes::copy_from_slice(data), frame_len)?;
+        self.last_activity = now;
         if self.datagrams_in.take_readable() {
             self.events.push_back(Event::DatagramReceived);
         }

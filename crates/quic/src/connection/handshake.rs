@@ -199,6 +199,7 @@ impl Connection {
         self.handshake = Handshake::Complete;
         self.tls.fill_summary();
         self.trace_complete(now);
+        self.last_activity = now;
         self.finish_zero_rtt(now);
         self.events.push_back(Event::Connected);
         self.issue_cids();

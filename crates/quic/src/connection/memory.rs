@@ -102,7 +102,7 @@ impl Connection {
         }
     }
 
-    fn kept_packets(&self) -> usize {
+    pub(crate) fn kept_packets(&self) -> usize {
         let packets = self.undecryptable.iter();
         memory::list(&self.undecryptable)
             + packets.map(|kept| kept.packet.capacity()).sum::<usize>()
@@ -130,7 +130,10 @@ impl Connection {
                 .outcome
                 .get()
                 .map_or(0, |outcome| size_of_val(outcome) + outcome.memory())
-            + memory::list(&self.probe_frames)
+            + self
+                .probe_frames
+                .get()
+                .map_or(0, |frames| size_of_val(frames) + memory::list(frames))
     }
 }
 
@@ -165,6 +168,7 @@ fn words(error: &ConnectionError) -> usize {
         ConnectionError::LocalApplication { .. }
         | ConnectionError::StatelessReset
         | ConnectionError::IdleTimeout
+        | ConnectionError::HandshakeTimeout
         | ConnectionError::VersionMismatch
         | ConnectionError::Refused => 0,
     }

@@ -17,16 +17,21 @@
 //! | `transmit`, `packet`, `fill` | the way out |
 //! | `outcome` | what acknowledgements and losses mean for the frames sent |
 //! | `migration` | paths: found, validated, chosen, given up |
+//! | `deadline` | how long a handshake may take |
 //! | `timers` | everything that waits for a time |
 //! | `rest` | what a connection that went quiet gives back |
+//! | `buffers`, `activity` | what it holds for others to judge, when it was last of use |
 //! | `api`, `stats`, `memory` | what the application calls and reads |
 //! | `trace` | what observers are told |
 
+mod activity;
 mod api;
+mod buffers;
 mod close;
 mod config;
 mod content;
 mod crypto_stream;
+mod deadline;
 mod fill;
 mod frames;
 mod frequency;
@@ -77,6 +82,7 @@ use self::paths::Paths;
 use self::space::{PacketSpace, PacketSpaces};
 use self::timers::Timers;
 use self::tls::Tls;
+use crate::Instant;
 use crate::Role;
 use crate::ack::ReceivedEcn;
 use crate::cid::generator::CidGenerator;
@@ -153,10 +159,11 @@ pub struct Connection {
     generator: Box<dyn CidGenerator>,
     reset_key: Arc<ResetKey>,
     /// Frames of the packets that a probe repeats; reused.
-    probe_frames: Vec<SentFrame>,
+    probe_frames: rest::Kept<Vec<SentFrame>>,
     /// It has given back its memory, and nobody was told.
     rested: bool,
     silence: silence::Silence,
+    last_activity: Instant,
     /// Destination Connection ID of the packet being processed.
     receiving_cid: ConnectionId,
     /// Handed to the application once.

@@ -159,7 +159,8 @@ impl Connection {
                 self.control.new_token_due = false;
             }
             SentFrame::Ack(largest) => self.space(space).received.remove_below(largest),
-            SentFrame::HandshakeDone | SentFrame::AckFrequency(_) | SentFrame::Datagram => {}
+            SentFrame::Datagram => self.streams.note_progress(),
+            SentFrame::HandshakeDone | SentFrame::AckFrequency(_) => {}
         }
     }
 

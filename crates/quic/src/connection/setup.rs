@@ -158,7 +158,7 @@ impl Connection {
         }
         this.tls.set_peer_cid(accept.scid);
         this.keys.initial = Some(accept.initial_keys);
-        this.control.new_token = accept.new_token;
+        this.control.new_token = accept.new_token.map(Vec::into_boxed_slice);
         this.issue_cids();
         Ok(this)
     }
@@ -243,9 +243,10 @@ impl Connection {
             undecryptable: Vec::new(),
             counters: stats::Counters::default(),
             trace: None,
-            probe_frames: Vec::new(),
+            probe_frames: super::rest::Kept::default(),
             rested: false,
             silence: super::silence::Silence::default(),
+            last_activity: now,
             receiving_cid: ConnectionId::EMPTY,
             error: None,
             tls,

@@ -148,7 +148,7 @@ impl Streams {
         let half = self.streams.get_mut(&id).and_then(Stream::send_mut);
         let half = half.ok_or(WriteError::Unknown)?;
         half.check_writable()?;
-        let allowed = half.allowance(self.sending.room());
+        let allowed = half.allowance(&self.sending.allowances());
         if allowed == 0 && len > 0 {
             self.sending.wait(id, half);
             return Err(WriteError::Blocked);

@@ -92,7 +92,7 @@ impl Assembler {
         self.pinned + memory::ring(&self.blocks) + self.ahead.memory()
     }
 
-    /// Stores the parts of `data` that are new.
+    /// Stores the parts of `data` that are new and answers how many bytes those are.
     ///
     /// # Errors
     /// [`TooManyGaps`] if more than `max_gaps` separate pieces wait for data before
@@ -102,19 +102,21 @@ impl Assembler {
         offset: u64,
         data: &[u8],
         max_gaps: usize,
-    ) -> Result<(), TooManyGaps> {
+    ) -> Result<u64, TooManyGaps> {
         let span = Span::new(offset.max(self.contiguous), offset + data.len() as u64);
         if span.is_empty() {
-            return Ok(());
+            return Ok(0);
         }
         let data = &data[(span.start - offset) as usize..];
         if self.ahead.is_empty() && span.start == self.contiguous {
             self.store(span, data);
             self.contiguous = span.end;
-            return Ok(());
+            return Ok(span.len());
         }
         let ahead = core::mem::take(&mut self.ahead);
+        let mut fresh = 0;
         ahead.for_each_gap(span, |gap| {
+            fresh += gap.len();
             let from = (gap.start - span.start) as usize;
             self.store(gap, &data[from..from + gap.len() as usize]);
         });
@@ -126,7 +128,7 @@ impl Assembler {
         if self.ahead.len() > max_gaps {
             return Err(TooManyGaps);
         }
-        Ok(())
+        Ok(fresh)
     }
 
     /// Copies `data` into the blocks that cover `span`.

@@ -17,8 +17,15 @@ pub struct Config {
     pub receive_budget: u64,
     /// Least that writers of the connection may buffer together, bytes. The actual
     /// amount follows the congestion window
-    /// ([`set_send_window_hint`](super::Streams::set_send_window_hint)).
+    /// ([`set_send_window_hint`](super::Streams::set_send_window_hint)), and is no
+    /// more than 64 KiB beyond what the peer's MAX_DATA lets out.
     pub send_budget: u64,
+    /// Most bytes taken from the application and not yet acknowledged, over all
+    /// streams, whatever the congestion window: what a peer that acknowledges
+    /// nothing can make us hold. The default has room for as much in flight as
+    /// `receive_budget` lets a peer of the same settings grant, and a third more
+    /// that waits behind it.
+    pub send_limit: u64,
 }
 
 impl Default for Config {
@@ -30,6 +37,7 @@ impl Default for Config {
             connection_window: 1 << 20,
             receive_budget: 48 << 20,
             send_budget: 1 << 20,
+            send_limit: 64 << 20,
         }
     }
 }
@@ -84,16 +92,31 @@ pub struct PeerLimits {
     pub streams_uni: u64,
 }
 
-impl PeerLimits {
+/// What of [`PeerLimits`] is needed for as long as streams are opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct StreamLimits {
+    pub(super) bidi_local: u64,
+    pub(super) bidi_remote: u64,
+    pub(super) uni: u64,
+}
+
+impl From<PeerLimits> for StreamLimits {
+    fn from(limits: PeerLimits) -> Self {
+        Self {
+            bidi_local: limits.bidi_local,
+            bidi_remote: limits.bidi_remote,
+            uni: limits.uni,
+        }
+    }
+}
+
+impl StreamLimits {
     /// The larger of each: limits never shrink (RFC 9000 §4.1, §7.4.1).
     pub(super) fn raised_to(self, other: Self) -> Self {
         Self {
-            max_data: self.max_data.max(other.max_data),
             bidi_local: self.bidi_local.max(other.bidi_local),
             bidi_remote: self.bidi_remote.max(other.bidi_remote),
             uni: self.uni.max(other.uni),
-            streams_bidi: self.streams_bidi.max(other.streams_bidi),
-            streams_uni: self.streams_uni.max(other.streams_uni),
         }
     }
 }

@@ -79,6 +79,7 @@ impl Streams {
     /// MAX_DATA (RFC 9000 §19.9), `limit` in bytes.
     pub fn on_max_data(&mut self, limit: u64) {
         self.sending.raise_max_data(limit);
+        self.wake_writers();
     }
 
     /// MAX_STREAM_DATA (RFC 9000 §19.10), `limit` in bytes.

@@ -10,10 +10,12 @@
 //! layout       how a STREAM frame uses the room in a packet
 //! send_buffer, assembler, ranges   bytes on their way
 //! sending      what sending halves share: credit, budget, turns (schedule)
+//! budget       what all may buffer, changed while they live
 //! window       credit we grant; concurrency: how many streams
 //! ```
 mod application;
 mod assembler;
+mod budget;
 mod concurrency;
 pub mod config;
 mod content;

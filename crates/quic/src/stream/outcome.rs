@@ -90,7 +90,15 @@ impl Streams {
     }
 
     fn on_data_acked(&mut self, id: StreamId, offset: u64, len: u64, fin: bool) {
-        let complete = self.with_send(id, |half| half.on_acked(offset, len, fin));
+        let acked = self.with_send(id, |half| {
+            let before = half.delivered();
+            let complete = half.on_acked(offset, len, fin);
+            (complete, half.delivered() - before)
+        });
+        let complete = acked.map(|(complete, fresh)| {
+            self.progress |= fresh > 0;
+            complete
+        });
         if complete == Some(true) {
             self.events.push(StreamEvent::Finished(id));
             self.prune(id);

@@ -34,6 +34,8 @@ const BYTES_PER_GAP: u64 = 1_024;
 pub(super) struct Received {
     /// Bytes by which the highest offset rose.
     pub(super) raised: u64,
+    /// Bytes that had not arrived before.
+    pub(super) fresh: u64,
     /// Bytes that nobody will read and that count as consumed.
     pub(super) discarded: u64,
     /// Whether the application should hear of it.
@@ -122,7 +124,8 @@ impl RecvHalf {
             return Ok(self.drop_data(raised));
         }
         let before = self.assembler.contiguous();
-        self.assembler
+        let fresh = self
+            .assembler
             .insert(offset, data, self.max_gaps())
             .map_err(|_| {
                 TransportError::new(Code::INTERNAL_ERROR, "more gaps in a stream than we track")
@@ -134,6 +137,7 @@ impl RecvHalf {
         }
         Ok(Received {
             raised,
+            fresh,
             discarded: 0,
             readable: self.wake(arrived > before || complete),
         })
@@ -163,6 +167,7 @@ impl RecvHalf {
         let stopped = self.stopped.is_some();
         Ok(Received {
             raised,
+            fresh: 0,
             discarded,
             readable: self.wake(!stopped),
         })
@@ -281,6 +286,7 @@ impl RecvHalf {
         }
         Received {
             raised,
+            fresh: 0,
             discarded: self.consume_rest(),
             readable: false,
         }

@@ -28,6 +28,26 @@ pub enum WriteError {
 /// write beyond the peer's credit, so that new credit finds data ready.
 pub(super) const PRIVATE: u64 = 16 << 10;
 
+/// How much may be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Allowances {
+    /// Bytes that are free of what all streams share.
+    pub(super) room: u64,
+    /// Bytes that may be taken at most, whoever they belong to.
+    pub(super) left: u64,
+    /// Bytes that a stream may hold whatever the others do, within `left`.
+    pub(super) private: u64,
+    /// A quarter of what is shared: with as much free, writers are told.
+    pub(super) quarter: u64,
+}
+
+impl Allowances {
+    /// Whether enough is free that writers should be told.
+    pub(super) fn is_roomy(&self) -> bool {
+        self.room >= self.quarter.max(1)
+    }
+}
+
 /// Where a stream stands with the scheduler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Standing {
@@ -104,6 +124,11 @@ impl SendHalf {
         self.buffer.end() - self.buffer.base()
     }
 
+    /// Bytes acknowledged, or given up by a reset.
+    pub(super) fn delivered(&self) -> u64 {
+        self.buffer.base() + self.buffer.acked_ahead()
+    }
+
     /// Bytes held that count against the connection's budget: those the peer allows.
     /// The rest, at most [`PRIVATE`], does not, so that streams whose peer reads
     /// slowly can't take the buffers of the others.
@@ -121,25 +146,33 @@ impl SendHalf {
         held.saturating_sub(self.buffer.acked_ahead()).max(held / 2)
     }
 
-    /// Bytes that may be written while the connection's budget has `room` left.
-    pub(super) fn allowance(&self, room: u64) -> u64 {
-        let credit = self.max_data.saturating_sub(self.buffer.end());
-        let beyond = self.buffer.end().saturating_sub(self.max_data);
-        let private = PRIVATE.saturating_sub(self.held());
-        let shared = if credit <= room {
-            credit + PRIVATE.saturating_sub(beyond)
-        } else {
-            room
-        };
-        shared.max(private)
+    /// Bytes that stream credit lets out and that were never sent.
+    pub(super) fn ready(&self) -> u64 {
+        if !self.is_active() {
+            return 0;
+        }
+        self.next_paid().len()
     }
 
-    /// Whether a blocked writer should be told, with `room` left of `budget`.
-    pub(super) fn is_worth_writing(&self, room: u64, budget: u64) -> bool {
-        if room >= budget / 4 {
-            self.allowance(room) >= PRIVATE / 2
+    /// Bytes that may be written now.
+    pub(super) fn allowance(&self, shared: &Allowances) -> u64 {
+        let credit = self.max_data.saturating_sub(self.buffer.end());
+        let beyond = self.buffer.end().saturating_sub(self.max_data);
+        let private = shared.private.saturating_sub(self.held());
+        let room = if credit <= shared.room {
+            credit + PRIVATE.saturating_sub(beyond)
         } else {
-            self.held() <= PRIVATE / 2
+            shared.room
+        };
+        room.max(private).min(shared.left)
+    }
+
+    /// Whether a blocked writer should be told.
+    pub(super) fn is_worth_writing(&self, shared: &Allowances) -> bool {
+        if shared.is_roomy() {
+            self.allowance(shared) >= (PRIVATE / 2).min(shared.quarter).max(1)
+        } else {
+            self.held() <= shared.private / 2 && shared.left >= shared.private / 2
         }
     }
 
@@ -284,17 +317,27 @@ mod tests {
 
     const BUDGET: u64 = 1 << 20;
 
+    /// What is left with `room` free of a budget of [`BUDGET`].
+    fn shared(room: u64) -> Allowances {
+        Allowances {
+            room,
+            left: 64 * BUDGET,
+            private: PRIVATE,
+            quarter: BUDGET / 4,
+        }
+    }
+
     #[test]
     fn a_stream_without_credit_keeps_only_its_private_part() {
         let mut half = SendHalf::new(0);
-        assert_eq!(half.allowance(BUDGET), PRIVATE);
+        assert_eq!(half.allowance(&shared(BUDGET)), PRIVATE);
         half.write(&[0; PRIVATE as usize]);
-        assert_eq!(half.allowance(BUDGET), 0);
+        assert_eq!(half.allowance(&shared(BUDGET)), 0);
         assert_eq!(half.charge(), 0);
         assert!(half.wanted_standing().stalled);
         assert!(half.raise_max_data(100_000));
         assert_eq!(half.charge(), PRIVATE);
-        assert_eq!(half.allowance(BUDGET), 100_000);
+        assert_eq!(half.allowance(&shared(BUDGET)), 100_000);
         assert!(half.wanted_standing().paid);
     }
 
@@ -315,21 +358,21 @@ mod tests {
     #[test]
     fn a_full_budget_leaves_every_stream_its_private_part() {
         let mut half = SendHalf::new(BUDGET);
-        assert_eq!(half.allowance(0), PRIVATE);
+        assert_eq!(half.allowance(&shared(0)), PRIVATE);
         half.write(&[0; 10_000]);
-        assert_eq!(half.allowance(0), PRIVATE - 10_000);
-        assert!(!half.is_worth_writing(0, BUDGET));
+        assert_eq!(half.allowance(&shared(0)), PRIVATE - 10_000);
+        assert!(!half.is_worth_writing(&shared(0)));
         half.on_sent(0, 10_000);
         half.on_acked(0, 2_000, false);
-        assert!(half.is_worth_writing(0, BUDGET));
+        assert!(half.is_worth_writing(&shared(0)));
     }
 
     #[test]
     fn a_writer_is_told_when_a_quarter_of_the_budget_is_free() {
         let mut half = SendHalf::new(4 * BUDGET);
         half.write(&vec![0; BUDGET as usize]);
-        assert!(!half.is_worth_writing(BUDGET / 4 - 1, BUDGET));
-        assert!(half.is_worth_writing(BUDGET / 4, BUDGET));
+        assert!(!half.is_worth_writing(&shared(BUDGET / 4 - 1)));
+        assert!(half.is_worth_writing(&shared(BUDGET / 4)));
     }
 
     #[test]

@@ -5,13 +5,23 @@ use std::collections::BTreeMap;
 use super::StreamId;
 use super::event::{Events, StreamEvent};
 use super::schedule::{Priority, Schedule};
-use super::send::{PRIVATE, SendHalf, Standing};
+use super::send::{Allowances, PRIVATE, SendHalf, Standing};
 use crate::memory;
+
+/// Bytes that may wait beyond the peer's MAX_DATA: about forty packets, so that new
+/// credit finds data ready while the application is told of it.
+const BEYOND_CREDIT: u64 = 4 * PRIVATE;
+
+/// What a stream may buffer in any case while MAX_DATA lets nothing out: what waits
+/// is of no use, and a peer may never grant more.
+const PRIVATE_WITHOUT_CREDIT: u64 = PRIVATE / 4;
 
 /// The accounts of one sending half before it changes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Before {
     charge: u64,
+    held: u64,
+    ready: u64,
     memory: usize,
 }
 
@@ -19,6 +29,8 @@ impl Before {
     pub(super) fn of(half: &SendHalf) -> Self {
         Self {
             charge: half.charge(),
+            held: half.held(),
+            ready: half.ready(),
             memory: half.buffer.memory(),
         }
     }
@@ -45,8 +57,14 @@ pub(super) struct Sending {
     floor: u64,
     /// The congestion window as last told, bytes.
     hint: u64,
+    /// Most bytes held, whatever the budget.
+    limit: u64,
     /// Bytes held that count against the budget ([`SendHalf::charge`]).
     charged: u64,
+    /// All bytes held until acknowledged.
+    held: u64,
+    /// Of those, what only connection credit keeps from being sent.
+    ready: u64,
     /// Memory of all send buffers, bytes.
     memory: usize,
     /// Streams whose write met a full budget, by ticket: first come, first served.
@@ -55,7 +73,7 @@ pub(super) struct Sending {
 }
 
 impl Sending {
-    pub(super) fn new(floor: u64) -> Self {
+    pub(super) fn new(floor: u64, limit: u64) -> Self {
         Self {
             free: Schedule::default(),
             paid: Schedule::default(),
@@ -66,7 +84,10 @@ impl Sending {
             blocked_pending: false,
             floor: floor.max(4 * PRIVATE),
             hint: 0,
+            limit,
             charged: 0,
+            held: 0,
+            ready: 0,
             memory: 0,
             writers: BTreeMap::new(),
             next_ticket: 0,
@@ -97,7 +118,7 @@ impl Sending {
 
     /// A stream is over and goes.
     pub(super) fn forget(&mut self, half: &SendHalf) {
-        debug_assert_eq!(half.charge(), 0);
+        debug_assert_eq!((half.charge(), half.held(), half.ready()), (0, 0, 0));
         debug_assert_eq!(half.standing, Standing::default());
         self.memory -= half.buffer.memory();
     }
@@ -154,13 +175,38 @@ impl Sending {
 
     /// Bytes that writers may hold together: twice the congestion window, so that
     /// while one window is in flight the next is being written.
-    pub(super) fn budget(&self) -> u64 {
-        self.floor.max(self.hint.saturating_mul(2))
+    fn budget(&self) -> u64 {
+        self.floor.max(self.hint.saturating_mul(2)).min(self.limit)
     }
 
-    /// Bytes of the budget that are free.
-    pub(super) fn room(&self) -> u64 {
-        self.budget().saturating_sub(self.charged)
+    /// Bytes that may wait to be sent: what connection credit lets out, and a
+    /// little to be at hand when more arrives.
+    fn useful(&self) -> u64 {
+        self.credit().saturating_add(BEYOND_CREDIT)
+    }
+
+    /// What writers may hold, and what each may in any case.
+    pub(super) fn allowances(&self) -> Allowances {
+        let left = self.limit.saturating_sub(self.held);
+        let shared = self.budget().saturating_sub(self.charged);
+        let private = if self.credit() == 0 {
+            PRIVATE_WITHOUT_CREDIT
+        } else {
+            PRIVATE
+        };
+        Allowances {
+            room: shared
+                .min(self.useful().saturating_sub(self.ready))
+                .min(left),
+            left,
+            private,
+            quarter: self.budget().min(self.useful()) / 4,
+        }
+    }
+
+    /// Sets the most bytes that may be held.
+    pub(super) fn set_limit(&mut self, bytes: u64) {
+        self.limit = bytes;
     }
 
     pub(super) fn set_hint(&mut self, bytes: u64) {
@@ -178,6 +224,8 @@ impl Sending {
     ) {
         let after = Before::of(half);
         self.charged = self.charged - before.charge + after.charge;
+        self.held = self.held - before.held + after.held;
+        self.ready = self.ready - before.ready + after.ready;
         self.memory = self.memory - before.memory + after.memory;
         let wanted = if admitted {
             half.wanted_standing()
@@ -230,7 +278,7 @@ impl Sending {
         if !half.wants_write {
             return;
         }
-        if half.is_worth_writing(self.room(), self.budget()) {
+        if half.is_worth_writing(&self.allowances()) {
             half.wants_write = false;
             self.unqueue_writer(half);
             events.push(StreamEvent::Writable(id));
@@ -241,7 +289,7 @@ impl Sending {
 
     /// The writer at the head of the queue, taken out, while there is useful room.
     pub(super) fn next_writer(&mut self) -> Option<StreamId> {
-        if self.room() < self.budget() / 4 {
+        if !self.allowances().is_roomy() {
             return None;
         }
         self.writers.pop_first().map(|(_, id)| id)
@@ -253,12 +301,12 @@ impl Sending {
         if self.charged == 0 {
             return self.writers.len();
         }
-        usize::try_from(self.room() / PRIVATE).unwrap_or(usize::MAX)
+        usize::try_from(self.allowances().room.div_ceil(PRIVATE)).unwrap_or(usize::MAX)
     }
 
     /// Only a full budget queues; a writer short of stream credit hears of that.
     fn queue_writer(&mut self, id: StreamId, half: &mut SendHalf) {
-        if half.ticket.is_none() && self.room() < self.budget() / 4 {
+        if half.ticket.is_none() && !self.allowances().is_roomy() {
             half.ticket = Some(self.next_ticket);
             self.writers.insert(self.next_ticket, id);
             self.next_ticket += 1;

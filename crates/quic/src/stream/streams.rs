@@ -6,6 +6,7 @@ use clearway_recovery::limit::Limit;
 use rustc_hash::FxHashMap;
 
 use super::concurrency::{LocalStreams, RemoteStreams};
+use super::config::StreamLimits;
 use super::event::{Events, StreamEvent, slot};
 use super::halves::{Control, Halves, Spares, Stream};
 use super::recv::{Received, RecvHalf};
@@ -59,15 +60,17 @@ pub struct Streams {
     spares: Spares,
     pub(super) local: [LocalStreams; 2],
     pub(super) remote: [RemoteStreams; 2],
-    /// The peer's limits, once known.
-    limits: Option<PeerLimits>,
+    /// The peer's limits on each stream, once known.
+    limits: Option<StreamLimits>,
     pub(super) sending: Sending,
     /// Credit we grant for all streams together.
     pub(super) receive: Window,
     /// The sum of highest offsets received.
     pub(super) received: u64,
     /// Memory of the receive buffers, bytes.
-    receive_memory: usize,
+    pub(super) receive_memory: usize,
+    /// Bytes arrived or were acknowledged for the first time.
+    pub(super) progress: bool,
     /// A MAX_DATA is to be sent.
     pub(super) credit_pending: bool,
     /// The next packet should carry MAX_DATA; alone it is no reason for one.
@@ -96,7 +99,7 @@ impl Streams {
                 RemoteStreams::new(config.max_uni_streams),
             ],
             limits: None,
-            sending: Sending::new(config.send_budget),
+            sending: Sending::new(config.send_budget, config.send_limit),
             receive: Window::new(
                 config.connection_window,
                 config.receive_budget,
@@ -104,6 +107,7 @@ impl Streams {
             ),
             received: 0,
             receive_memory: 0,
+            progress: false,
             credit_pending: false,
             hurried: false,
             hurried_streams: Vec::new(),
@@ -123,8 +127,8 @@ impl Streams {
     /// The peer's limits: first remembered ones for 0-RTT, if any, then those of its
     /// transport parameters. A limit is never reduced.
     pub fn set_peer_limits(&mut self, limits: PeerLimits) {
-        let limits = self.limits.unwrap_or_default().raised_to(limits);
-        self.limits = Some(limits);
+        let known = self.limits.unwrap_or_default();
+        self.limits = Some(known.raised_to(StreamLimits::from(limits)));
         self.sending.raise_max_data(limits.max_data);
         let ids: Vec<StreamId> = self.streams.keys().copied().collect();
         for id in ids {
@@ -251,8 +255,11 @@ impl Streams {
         let both = id.directionality() == Directionality::Bidirectional;
         let send = || SendHalf::new(self.initial_send_limit(id));
         let recv = || {
-            let (size, max) = (self.config.stream_window, self.config.receive_budget);
-            RecvHalf::new(Window::new(size, max, self.now))
+            // As announced, whatever the limit is now: that can't be taken back.
+            let size = self.config.stream_window;
+            let mut window = Window::new(size, size, self.now);
+            window.limit(0, self.receive.max());
+            RecvHalf::new(window)
         };
         let halves = if both {
             let pair = (send(), recv());
@@ -342,6 +349,7 @@ impl Streams {
     /// Books what a frame changed in a receiving half.
     pub(super) fn book(&mut self, id: StreamId, news: Received) {
         self.received += news.raised;
+        self.progress |= news.fresh > 0;
         self.consume(news.discarded);
         if news.readable {
             self.events.push(StreamEvent::Readable(id));
@@ -392,6 +400,17 @@ impl Streams {
                 self.sending.wake(id, half, &mut self.events);
             }
         }
+    }
+
+    /// Something new arrived or was acknowledged.
+    pub(crate) fn note_progress(&mut self) {
+        self.progress = true;
+    }
+
+    /// True once after stream data arrived or was acknowledged for the first time:
+    /// what shows that the peer is at work.
+    pub fn take_progress(&mut self) -> bool {
+        core::mem::take(&mut self.progress)
     }
 
     /// Forgets a stream whose halves are both over.

@@ -70,6 +70,11 @@ impl Window {
         self.size
     }
 
+    /// The largest it may become.
+    pub(super) const fn max(&self) -> u64 {
+        self.max
+    }
+
     pub(super) const fn consumed(&self) -> u64 {
         self.consumed
     }
@@ -117,6 +122,14 @@ impl Window {
         self.measure(now, rtt);
         self.granted = self.newest();
         self.granted
+    }
+
+    /// Bounds the window by `max`, and lets it have `initial` within that. Credit
+    /// that was granted stays granted (RFC 9000 §4.1): a window that shrinks grants
+    /// nothing more until as much has been consumed.
+    pub(super) fn limit(&mut self, initial: u64, max: u64) {
+        self.max = max;
+        self.size = self.size.max(initial).min(max);
     }
 
     /// Makes the window at least `size` as far as its maximum allows.

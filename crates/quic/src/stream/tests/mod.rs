@@ -43,6 +43,7 @@ fn tight() -> Config {
         connection_window: 10_000,
         receive_budget: 40_000,
         send_budget: 64 << 10,
+        ..Config::default()
     }
 }
 

@@ -1,0 +1,52 @@
+//! What a connection buffers, for whoever shares memory out among many.
+
+use super::rest::Kept;
+use super::{Connection, Event};
+
+impl Connection {
+    /// Bytes of memory that hold payload now: what streams received and the
+    /// application has not read, what it wrote and the peer has not acknowledged,
+    /// DATAGRAMs queued either way, CRYPTO data, packets whose keys are to come.
+    /// O(1), unlike [`memory`](Self::memory), which counts everything else too.
+    #[must_use]
+    pub fn buffered(&self) -> usize {
+        let crypto = self.spaces.iter().map(|space| space.crypto.memory());
+        self.streams.buffered()
+            + self.datagrams_in.memory()
+            + self.datagrams_out.memory()
+            + crypto.sum::<usize>()
+            + self.kept_packets()
+    }
+
+    /// Bounds from now on what streams buffer, in bytes: at most `receive` of what
+    /// the peer sends and `send` of what the application writes. More than
+    /// [`Config::streams`](super::Config::streams) allows means what it allows, so
+    /// `usize::MAX` lifts an earlier bound.
+    ///
+    /// Credit that the peer was granted stays granted (RFC 9000 §4.1): until it is
+    /// used up the peer may still send more than `receive`. Windows grow again by
+    /// themselves when the bound is lifted. Walks the open streams.
+    pub fn limit_buffers(&mut self, receive: usize, send: usize) {
+        self.streams.limit_buffers(receive as u64, send as u64);
+    }
+
+    /// Frees all that only an open connection needs.
+    pub(crate) fn let_go(&mut self) {
+        self.streams.abandon();
+        self.datagrams_in.abandon();
+        self.datagrams_out.abandon();
+        self.undecryptable = Vec::new();
+        for space in self.spaces.iter_mut() {
+            space.crypto = super::crypto_stream::CryptoStream::default();
+        }
+        self.recovery.abandon();
+        self.outcome = Kept::default();
+        self.probe_frames = Kept::default();
+        self.control = super::fill::Control::default();
+        self.tls.session = None;
+        self.tls.scratch = Vec::new();
+        self.events
+            .retain(|event| matches!(event, Event::Closed(_)));
+        self.events.shrink_to_fit();
+    }
+}
