@@ -50,7 +50,7 @@ async fn serve() -> Result<(), Box<dyn Error>> {
     println!("{}", server.local_addr());
     tell(server.clone());
     let stay = async |connection: Connection| drop(connection.closed().await);
-    server.serve(stay).await;
+    server.serve(stay).await?;
     Ok(())
 }
 
@@ -69,7 +69,7 @@ async fn serve_http3() -> Result<(), Box<dyn Error>> {
     println!("127.0.0.1:{}", server.local_addr().port());
     tell(server.endpoint().clone());
     let router = Router::new().route("/", get(async || "hello"));
-    server.serve(router).await;
+    server.serve(router).await?;
     Ok(())
 }
 

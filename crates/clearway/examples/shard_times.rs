@@ -68,7 +68,7 @@ async fn serve_on(shards: usize) -> Result<(), Box<dyn Error>> {
     println!("{}", server.local_addr().port());
     server
         .serve(Router::new().route("/", get(async || "hello")))
-        .await;
+        .await?;
     Ok(())
 }
 

@@ -50,6 +50,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
 
     server.shutdown(Duration::from_secs(5)).await;
-    serving.await?;
+    serving.await??;
     Ok(())
 }

@@ -1,10 +1,33 @@
 //! Why something failed: each error names its cause.
 
 use std::io;
+use std::sync::Arc;
 
 use clearway_quic::connection::ConnectionError;
 use clearway_quic::crypto::ConfigError;
 use clearway_quic::error::TransportError;
+
+use crate::panic::CaughtPanic;
+
+/// Why an endpoint's event loop ended before the endpoint was closed. The
+/// connections of that loop ended with it; [`Endpoint::restart_failed_shards`]
+/// starts another loop at the same address.
+///
+/// [`Endpoint::restart_failed_shards`]: crate::Endpoint::restart_failed_shards
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EndpointError {
+    /// The operating system reported an error after which the socket is of no use.
+    #[error("the endpoint's UDP socket failed: {0}")]
+    Socket(Arc<io::Error>),
+    /// The event loop itself panicked: a defect of this library. A panic in the
+    /// service of one connection ends that connection only.
+    #[error("the endpoint's event loop panicked: {0}")]
+    Panicked(CaughtPanic),
+    /// The tokio runtime that the event loop ran on was shut down, or aborted it.
+    #[error("the tokio runtime that ran the endpoint's event loop has shut down")]
+    RuntimeGone,
+}
 
 /// An endpoint that could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +60,9 @@ pub enum ConnectError {
     /// The endpoint was closed.
     #[error("the endpoint is closed")]
     EndpointClosed,
+    /// The endpoint's event loop ended.
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
     /// An IPv4 socket cannot reach an IPv6 address, nor any socket port 0.
     #[error("the endpoint's socket cannot reach {0}")]
     Unreachable(std::net::SocketAddr),

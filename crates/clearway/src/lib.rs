@@ -17,7 +17,8 @@
 //!     while let Ok((mut send, mut recv)) = connection.accept_bi().await {
 //!         tokio::spawn(async move { tokio::io::copy(&mut recv, &mut send).await });
 //!     }
-//! }).await;
+//! }).await?;
+//! # Ok::<(), clearway::EndpointError>(())
 //! # });
 //! # let config = clearway::ClientConfig::with_roots(identity.certificate_pem())?.alpn(["echo"]);
 //! # let client = Endpoint::client("127.0.0.1:0".parse()?, config)?;
@@ -25,7 +26,7 @@
 //! # let (mut send, _recv) = connection.open_bi().await?;
 //! # send.write_all(b"x").await?;
 //! # closing.close(0, b"");
-//! # serving.await?;
+//! # serving.await??;
 //! # Ok(())
 //! # }
 //! ```
@@ -42,7 +43,7 @@
 //! # let server = Endpoint::server("127.0.0.1:0".parse()?, config.alpn(["echo"]))?;
 //! # let (address, certificate) = (server.local_addr(), identity.certificate_pem().to_owned());
 //! # tokio::spawn(async move {
-//! #     let connection = server.accept().await.unwrap();
+//! #     let connection = server.accept().await.unwrap().unwrap();
 //! #     let (mut send, mut recv) = connection.accept_bi().await.unwrap();
 //! #     tokio::io::copy(&mut recv, &mut send).await.unwrap();
 //! #     send.finish().unwrap();
@@ -111,6 +112,7 @@ pub mod connection;
 pub mod endpoint;
 pub mod error;
 pub mod http;
+mod panic;
 mod shard;
 pub mod stream;
 
@@ -119,9 +121,12 @@ pub use config::{Certificates, ClientConfig, DevelopmentIdentity, Fingerprint, S
 pub use connection::Connection;
 pub use endpoint::{Connecting, Counters, Endpoint, EndpointBuilder, ZeroRttAccepted};
 pub use error::{
-    BuildError, ConnectAnyError, ConnectError, ReadError, ReadExactError, ReadToEndError,
-    SendDatagramError, WriteError,
+    BuildError, ConnectAnyError, ConnectError, EndpointError, ReadError, ReadExactError,
+    ReadToEndError, SendDatagramError, WriteError,
 };
+pub use panic::CaughtPanic;
+#[cfg(feature = "testing")]
+pub use shard::Fault;
 pub use stream::{RecvStream, SendStream};
 
 pub use clearway_quic::connection::{

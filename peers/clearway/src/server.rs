@@ -44,7 +44,7 @@ pub(crate) async fn run(options: Serve) -> Result<()> {
         .endpoint(EndpointBuilder::on_caller_runtime)
         .build()?;
     announce(server.local_addr())?;
-    server.serve(Pages::new(options.json)).await;
+    server.serve(Pages::new(options.json)).await?;
     Ok(())
 }
 
@@ -68,7 +68,7 @@ async fn raw(options: &Serve, config: ServerConfig) -> Result<()> {
                 tokio::spawn(answer(send, receive));
             }
         })
-        .await;
+        .await?;
     Ok(())
 }
 

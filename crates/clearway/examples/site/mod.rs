@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::Router;
 use clearway::http::{Client, Server};
-use clearway::{ClientConfig, DevelopmentIdentity, ServerConfig};
+use clearway::{ClientConfig, DevelopmentIdentity, EndpointError, ServerConfig};
 use tokio::task::JoinHandle;
 
 pub(crate) struct Site {
@@ -14,7 +14,7 @@ pub(crate) struct Site {
     /// Of the router's root, without a slash at its end.
     pub(crate) url: String,
     server: Server,
-    serving: JoinHandle<()>,
+    serving: JoinHandle<Result<(), EndpointError>>,
 }
 
 impl Site {
@@ -36,7 +36,7 @@ impl Site {
     /// Ends when everything is answered, or after five seconds.
     pub(crate) async fn close(self) -> Result<(), Box<dyn Error>> {
         self.server.shutdown(Duration::from_secs(5)).await;
-        self.serving.await?;
+        self.serving.await??;
         Ok(())
     }
 }

@@ -80,7 +80,7 @@ pub(crate) async fn serve() -> Result<(), BoxError> {
         .route("/keys", post(update_keys))
         .route("/census", get(census))
         .with_state((Arc::default(), server.clone()));
-    server.serve(router).await;
+    server.serve(router).await?;
     Ok(())
 }
 

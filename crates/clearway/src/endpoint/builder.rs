@@ -4,22 +4,21 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex};
 
 use clearway_quic::Role;
-use clearway_quic::cid::generator::{RandomGenerator, ShardGenerator, ShardKey};
+use clearway_quic::cid::generator::{RandomGenerator, ShardKey};
 use clearway_quic::connection::Config;
 use clearway_quic::crypto::ResetKey;
-use clearway_quic::endpoint::{self as transport, EndpointConfig, GeneratorFactory};
+use clearway_quic::endpoint::EndpointConfig;
 use clearway_quic::event::Observer;
 use clearway_quic::rng::Rng;
 use clearway_udp::{DatagramSocket, Options, Socket, SteeringKey, bind_shards};
 
 use super::house::{House, ObserverFactory};
+use super::shards::{CID_LEN, ShardFactory};
 use super::{Endpoint, Inner};
 use crate::config::{ClientConfig, ServerConfig};
 use crate::error::BuildError;
-use crate::shard::{Clock, Driver, Link, Position};
-
-/// Bytes of the connection IDs that peers use towards us: what steering reads.
-const CID_LEN: usize = 8;
+use crate::panic::note_locations;
+use crate::shard::Clock;
 
 /// An endpoint to be made: where, for whom, on which threads.
 #[must_use]
@@ -147,52 +146,43 @@ impl EndpointBuilder {
                 "one shard fits the caller's runtime, at least one is needed",
             ));
         }
+        if on_caller && tokio::runtime::Handle::try_current().is_err() {
+            return Err(BuildError::NoRuntime);
+        }
+        note_locations();
         let mut rng = Rng::from_seed(random()?);
-        let clock = Clock::start();
         let key = ShardKey::new(&mut rng);
-        let steering = SteeringKey {
-            k0: key.k0,
-            k1: key.k1,
-        };
         let (mut house, config) = prepare(self.server, self.observers, &mut rng)?;
         house.http = self.http;
-        let sockets = bind(self.place, self.shards, &self.options, kernel(steering))?;
+        house.shards = self.shards;
+        let factory = ShardFactory {
+            house: Arc::new(house),
+            config,
+            key,
+            clock: Clock::start(),
+            options: self.options,
+            custom_socket: matches!(self.place, Place::Custom(_)),
+            on_caller_runtime: on_caller,
+            rng: Mutex::new(rng),
+            restarting: Mutex::new(()),
+        };
+        let steering = kernel(factory.steering());
+        let sockets = bind(self.place, self.shards, &factory.options, steering)?;
         let local = sockets[0].local_addr()?;
-        let mut links = Vec::with_capacity(sockets.len());
-        for (index, socket) in sockets.iter().enumerate() {
-            let config = EndpointConfig {
-                generator: generator(key, sockets.len(), index),
-                ..config.clone()
-            };
-            let endpoint = transport::Endpoint::new(config, rng.child("shard"));
-            links.push(Arc::new(Link::new(clock, endpoint, socket)));
-        }
-        house.set_links(links.clone());
-        let house = Arc::new(house);
+        let links = sockets.iter().enumerate();
+        let links: Vec<_> = links
+            .map(|(index, socket)| factory.link(index, socket, 0))
+            .collect();
+        factory.house.set_links(links.clone());
         // From here on the shards end with the handle.
         let endpoint = Endpoint::new(Inner {
-            house: house.clone(),
+            house: factory.house.clone(),
             client: self.client,
             local: Mutex::new(local),
-            options: self.options,
+            factory,
         });
         for (index, (link, socket)) in links.into_iter().zip(sockets).enumerate() {
-            let position = Position {
-                index,
-                key: steering,
-            };
-            let make = {
-                let house = house.clone();
-                move || Driver::new(link, socket, house, position)
-            };
-            if on_caller {
-                let runtime =
-                    tokio::runtime::Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
-                let _guard = runtime.enter();
-                runtime.spawn(make()?.run());
-            } else {
-                spawn_thread(index, make)?;
-            }
+            endpoint.inner.factory.start(index, link, socket)?;
         }
         Ok(endpoint)
     }
@@ -237,18 +227,6 @@ fn prepare(
     Ok((house, config))
 }
 
-/// Connection IDs that steer to shard `index` of `shards`.
-fn generator(key: ShardKey, shards: usize, index: usize) -> GeneratorFactory {
-    let (shards, index) = (shards as u32, index as u32);
-    Arc::new(move || {
-        let random = RandomGenerator::new(CID_LEN);
-        match ShardGenerator::new(random, key, shards, index) {
-            Some(generator) if shards > 1 => Box::new(generator),
-            Some(_) | None => Box::new(random),
-        }
-    })
-}
-
 fn bind(
     place: Place,
     shards: usize,
@@ -270,38 +248,6 @@ fn bind(
         .into_iter()
         .map(|socket| Arc::new(socket) as Arc<dyn DatagramSocket>)
         .collect())
-}
-
-/// A thread with a runtime for one shard; returns when its driver exists.
-fn spawn_thread(
-    index: usize,
-    make: impl FnOnce() -> std::io::Result<Driver> + Send + 'static,
-) -> std::io::Result<()> {
-    let (report, started) = std::sync::mpsc::sync_channel(1);
-    std::thread::Builder::new()
-        .name(format!("clearway-{index}"))
-        .spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build();
-            let result = runtime.and_then(|runtime| {
-                let driver = runtime.block_on(async { make() })?;
-                Ok((runtime, driver))
-            });
-            match result {
-                Ok((runtime, driver)) => {
-                    // The builder may have given up; then the driver ends soon.
-                    let _ = report.send(Ok(()));
-                    runtime.block_on(driver.run());
-                }
-                Err(error) => {
-                    let _ = report.send(Err(error));
-                }
-            }
-        })?;
-    started
-        .recv()
-        .unwrap_or_else(|_| Err(std::io::Error::other("the shard's thread died")))
 }
 
 /// 256 bits from the operating system.

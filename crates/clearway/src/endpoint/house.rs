@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
 
 use clearway_quic::endpoint::Handle;
 use clearway_quic::event::Observer;
@@ -11,6 +12,7 @@ use tokio::sync::Notify;
 
 use crate::config::Admission;
 use crate::connection::{Connection, Counted};
+use crate::error::EndpointError;
 use crate::http::{Layer, Memory};
 use crate::shard::{Link, Population};
 
@@ -25,7 +27,11 @@ pub(crate) type ObserverFactory =
 /// Shared by the handles and shards of an endpoint.
 #[derive(Default)]
 pub(crate) struct House {
-    links: OnceLock<Vec<Arc<Link>>>,
+    /// One for each shard. Shards that fail are replaced.
+    links: RwLock<Vec<Arc<Link>>>,
+    pub(super) shards: usize,
+    /// The application has closed the endpoint.
+    closed: AtomicBool,
     pub(crate) accepts: Accepts,
     pub(crate) population: Population,
     pub(super) doorkeeper: Option<Doorkeeper>,
@@ -36,22 +42,53 @@ pub(crate) struct House {
 }
 
 impl House {
-    /// Once, before the shards run.
-    pub(super) fn set_links(&self, links: Vec<Arc<Link>>) {
-        // Called once by construction; a second call would change nothing.
-        let _ = self.links.set(links);
+    pub(crate) fn links(&self) -> Vec<Arc<Link>> {
+        let links = self.links.read();
+        links.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(crate) fn links(&self) -> &[Arc<Link>] {
-        self.links.get().map_or(&[], Vec::as_slice)
+    fn links_mut(&self) -> RwLockWriteGuard<'_, Vec<Arc<Link>>> {
+        self.links.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Once, before the shards run.
+    pub(super) fn set_links(&self, links: Vec<Arc<Link>>) {
+        *self.links_mut() = links;
+    }
+
+    /// Shard `index` begins anew, unless the endpoint has been closed.
+    pub(super) fn replace_link(&self, index: usize, link: Arc<Link>) -> Result<(), Arc<Link>> {
+        let mut links = self.links_mut();
+        match links.get_mut(index) {
+            // Looked at under the lock that `close` needs to find the shards.
+            Some(slot) if !self.is_closed() => *slot = link,
+            Some(_) | None => return Err(link),
+        }
+        Ok(())
     }
 
     pub(crate) fn shards(&self) -> usize {
-        self.links().len()
+        self.shards
     }
 
-    pub(crate) fn shard(&self, index: usize) -> Option<&Link> {
-        self.links().get(index).map(Arc::as_ref)
+    pub(crate) fn shard(&self, index: usize) -> Option<Arc<Link>> {
+        let links = self.links.read();
+        let links = links.unwrap_or_else(PoisonError::into_inner);
+        links.get(index).cloned()
+    }
+
+    /// No shard is started any more.
+    pub(super) fn set_closed(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// A shard has ended for this reason, which its link tells already.
+    pub(crate) fn on_shard_failed(&self, failure: EndpointError) {
+        self.accepts.set_failure(Some(failure));
     }
 
     /// Whether a new client is welcome.
@@ -98,7 +135,10 @@ pub(crate) struct Accepts {
 #[derive(Debug, Default)]
 struct Queue {
     connections: VecDeque<Connection>,
+    /// The application wants no more.
     closed: bool,
+    /// A shard failed, and that before `closed`.
+    failure: Option<EndpointError>,
 }
 
 impl Accepts {
@@ -124,25 +164,30 @@ impl Accepts {
         self.news.notify_one();
     }
 
-    /// The next, or `None` after the last.
-    pub(super) async fn next(&self) -> Option<Connection> {
+    /// The next; after the last why a shard failed, or `None` if no more are wanted.
+    pub(super) async fn next(&self) -> Result<Option<Connection>, EndpointError> {
         loop {
             let notified = self.news.notified();
-            {
-                let mut queue = self.lock();
-                if let Some(connection) = queue.connections.pop_front() {
-                    if !queue.connections.is_empty() {
-                        self.news.notify_one();
-                    }
-                    return Some(connection);
-                }
-                if queue.closed {
-                    // For whoever else waits.
-                    self.news.notify_one();
-                    return None;
-                }
+            if let Some(next) = self.take() {
+                return next;
             }
             notified.await;
+        }
+    }
+
+    /// What `next` answers, if there is something to answer yet.
+    fn take(&self) -> Option<Result<Option<Connection>, EndpointError>> {
+        let mut queue = self.lock();
+        let next = queue.connections.pop_front();
+        let ended = queue.closed || queue.failure.is_some();
+        // For whoever else waits.
+        if ended || !queue.connections.is_empty() {
+            self.news.notify_one();
+        }
+        match (&next, &queue.failure) {
+            (None, Some(failure)) => Some(Err(failure.clone())),
+            (None, None) if !ended => None,
+            (Some(_) | None, _) => Some(Ok(next)),
         }
     }
 
@@ -154,6 +199,16 @@ impl Accepts {
             std::mem::take(&mut queue.connections)
         };
         drop(unwanted);
+        self.news.notify_one();
+    }
+
+    /// A shard has failed, or with `None` all that had are replaced.
+    pub(super) fn set_failure(&self, failure: Option<EndpointError>) {
+        let mut queue = self.lock();
+        if failure.is_none() || queue.failure.is_none() && !queue.closed {
+            queue.failure = failure;
+        }
+        drop(queue);
         self.news.notify_one();
     }
 }

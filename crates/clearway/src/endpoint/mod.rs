@@ -5,6 +5,7 @@ mod connecting;
 mod eyeballs;
 mod house;
 mod qlog;
+mod shards;
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -12,19 +13,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use clearway_quic::connection::Connect;
 use clearway_quic::crypto::ServerName;
-use clearway_udp::{Options, Socket};
+use clearway_udp::Socket;
 
 pub use self::builder::EndpointBuilder;
 pub use self::connecting::{Connecting, ZeroRttAccepted};
 pub(crate) use self::eyeballs::Race;
 pub(crate) use self::house::{Doorkeeper, House};
+use self::shards::ShardFactory;
 pub use crate::shard::ShardCounters as Counters;
 
 use crate::application::Application;
 use crate::config::{ClientConfig, ServerConfig};
 use crate::connection::{Connection, Counted, Shared};
-use crate::error::{BuildError, ConnectError};
+use crate::error::{BuildError, ConnectError, EndpointError};
 use crate::http::Memory;
+use crate::shard::Link;
 
 /// One UDP address from which connections are opened, or where they are
 /// accepted, or both. Clones are handles to the same one; connections live on
@@ -38,7 +41,7 @@ struct Inner {
     house: Arc<House>,
     client: Option<ClientConfig>,
     local: Mutex<SocketAddr>,
-    options: Options,
+    factory: ShardFactory,
 }
 
 impl Endpoint {
@@ -111,9 +114,7 @@ impl Endpoint {
             sessions: Some(config.sessions.clone()),
         };
         let house = &self.inner.house;
-        // Connections of a client are few or short: the least busy is as good as
-        // any, and the first is at hand.
-        let link = house.links().first().ok_or(ConnectError::EndpointClosed)?;
+        let link = self.shard_for_client()?;
         let now = link.clock.now();
         let (handle, mut quic) = link
             .endpoint()
@@ -128,24 +129,99 @@ impl Endpoint {
             Ok(connection)
         } else {
             house.population.remove();
-            Err(ConnectError::EndpointClosed)
+            let failure = link.failure().map(ConnectError::Endpoint);
+            Err(failure.unwrap_or(ConnectError::EndpointClosed))
+        }
+    }
+
+    /// Connections of a client are few or short: the least busy shard is as good as
+    /// any, and the first is at hand.
+    fn shard_for_client(&self) -> Result<Arc<Link>, ConnectError> {
+        let links = self.inner.house.links();
+        let alive = links.iter().find(|link| link.failure().is_none());
+        match alive.or(links.first()) {
+            Some(link) => link.failure().map_or(Ok(link.clone()), |e| Err(e.into())),
+            None => Err(ConnectError::EndpointClosed),
         }
     }
 
     /// The next client's connection, its handshake complete (or with 0-RTT data
     /// at hand, if accepting that is configured); `None` after
-    /// [`close`](Self::close).
-    pub async fn accept(&self) -> Option<Connection> {
+    /// [`close`](Self::close) or [`stop_accepting`](Self::stop_accepting).
+    ///
+    /// # Errors
+    /// Why a shard ended, if one has: its clients are not served any more. Shards
+    /// that are left go on, and connections that they accept are held until
+    /// [`restart_failed_shards`](Self::restart_failed_shards), after which this may
+    /// be called again.
+    pub async fn accept(&self) -> Result<Option<Connection>, EndpointError> {
         self.inner.house.accepts.next().await
     }
 
     /// Serves `application` until the endpoint is closed, each client in a task
     /// of its own on the caller's runtime.
-    pub async fn serve(&self, application: impl Application) {
+    ///
+    /// # Errors
+    /// As [`accept`](Self::accept). Tasks of clients go on.
+    pub async fn serve(&self, application: impl Application) -> Result<(), EndpointError> {
         let application = Arc::new(application);
-        while let Some(connection) = self.accept().await {
+        while let Some(connection) = self.accept().await? {
             let application = application.clone();
             tokio::spawn(async move { application.on_connection(connection).await });
+        }
+        Ok(())
+    }
+
+    /// Why a shard has ended, if one has and was not restarted.
+    #[must_use]
+    pub fn failure(&self) -> Option<EndpointError> {
+        let links = self.inner.house.links();
+        links.iter().find_map(|link| link.failure())
+    }
+
+    /// Starts each shard anew whose event loop has [failed](Self::failure), at the
+    /// same address, and answers how many those were: 0 if none has failed or the
+    /// endpoint was closed. After that [`accept`](Self::accept), [`serve`](Self::serve)
+    /// and [`connect`](Self::connect) work again.
+    ///
+    /// Connections of a shard that fails have ended with it, and their handles say
+    /// why; a server that has configured a [secret](ServerConfig::secret), or whose
+    /// endpoint is the same, answers their peers with stateless resets. Other shards
+    /// and their connections notice nothing: a socket that failed is replaced by one
+    /// that takes its place in the kernel's steering, and if it were not so, shards
+    /// pass each other what is not theirs. [Counters](Self::counters) of a shard
+    /// begin anew with it.
+    ///
+    /// Nothing restarts shards by itself, because only the application knows how
+    /// often that is to be tried and who has to hear of it:
+    ///
+    /// ```
+    /// # async fn example(server: clearway::Endpoint) -> std::io::Result<()> {
+    /// while let Err(error) = server.serve(async |_| {}).await {
+    ///     eprintln!("restarting: {error}");
+    ///     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    ///     server.restart_failed_shards()?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The system's, if no socket can be bound to the address or no thread be
+    /// started; `NotConnected` if the endpoint runs on its caller's tokio runtime and
+    /// this is called outside of one; `Unsupported` if it was the socket that failed,
+    /// and the [application's own](EndpointBuilder::on_datagram_socket). It may be
+    /// called again.
+    pub fn restart_failed_shards(&self) -> io::Result<usize> {
+        self.inner.factory.restart_failed(self.local_addr())
+    }
+
+    /// Makes something go wrong in a shard's next turn; does nothing if there is no
+    /// such shard.
+    #[cfg(feature = "testing")]
+    pub fn inject(&self, shard: usize, fault: crate::Fault) {
+        if let Some(link) = self.inner.house.shard(shard) {
+            link.inject(fault);
         }
     }
 
@@ -171,7 +247,7 @@ impl Endpoint {
     /// # Errors
     /// If the socket is of no use, or there are several shards.
     pub fn rebind(&self, socket: UdpSocket) -> io::Result<()> {
-        let [link] = self.inner.house.links() else {
+        let [link] = &self.inner.house.links()[..] else {
             return Err(io::Error::new(
                 io::ErrorKind::Unsupported,
                 "an endpoint of several shards stays where it is",
@@ -179,7 +255,7 @@ impl Endpoint {
         };
         socket.set_nonblocking(true)?;
         let local = socket.local_addr()?;
-        let socket = Socket::from_std(socket, &self.inner.options)?;
+        let socket = Socket::from_std(socket, &self.inner.factory.options)?;
         link.rebind(Arc::new(socket));
         *self
             .inner
@@ -197,6 +273,7 @@ impl Endpoint {
     /// Closes all connections with `code` and `reason` and accepts no more.
     /// [`wait_idle`](Self::wait_idle) waits until the peers have been told.
     pub fn close(&self, code: u64, reason: impl AsRef<[u8]>) {
+        self.inner.house.set_closed();
         for link in self.inner.house.links() {
             link.close(code, reason.as_ref());
         }

@@ -13,14 +13,15 @@
 //! let server = Server::bind("127.0.0.1:0".parse()?, config)?;
 //! # let (stopping, address) = (server.clone(), server.local_addr());
 //! # let serving = tokio::spawn(async move {
-//! server.serve(Router::new().route("/", get(async || "hello"))).await;
+//! server.serve(Router::new().route("/", get(async || "hello"))).await?;
+//! # Ok::<(), clearway::EndpointError>(())
 //! # });
 //! # let config = clearway::ClientConfig::with_roots(identity.certificate_pem())?;
 //! # let client = clearway::http::Client::new(config)?;
 //! # let mut response = client.get(&format!("https://localhost:{}/", address.port())).await?;
 //! # assert_eq!(response.body_mut().text(100).await?, "hello");
 //! # stopping.shutdown(std::time::Duration::from_secs(5)).await;
-//! # serving.await?;
+//! # serving.await??;
 //! # Ok(())
 //! # }
 //! ```

@@ -28,7 +28,7 @@ use super::work::Arrived;
 use crate::config::ServerConfig;
 use crate::connection::{Connection, Counted, Signal};
 use crate::endpoint::{Endpoint, EndpointBuilder};
-use crate::error::BuildError;
+use crate::error::{BuildError, EndpointError};
 
 /// An HTTP/3 server: [`bind`](Self::bind), then [`serve`](Self::serve) a tower
 /// service such as an axum router. Clones are the same server.
@@ -106,14 +106,20 @@ impl Server {
     /// gives up is dropped where it stands. Requests carry their [`Connection`] and
     /// an [`InterimSender`] among their extensions, and those that came as early
     /// data (with [`ServerConfig::early_data`]) [`ArrivedEarly`].
-    pub async fn serve<S, B>(&self, service: S)
+    ///
+    /// # Errors
+    /// Why a shard of the endpoint ended, as [`Endpoint::accept`] says. Requests on
+    /// other shards are still answered;
+    /// [`restart_failed_shards`](Endpoint::restart_failed_shards) makes another call
+    /// of this work.
+    pub async fn serve<S, B>(&self, service: S) -> Result<(), EndpointError>
     where
         S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Sync + 'static,
         S::Error: Into<BoxError>,
         S::Future: Send,
         B: Body<Data: Into<Bytes> + Send, Error: Into<BoxError>> + Send + 'static,
     {
-        while let Some(connection) = self.endpoint.accept().await {
+        while let Some(connection) = self.endpoint.accept().await? {
             let runtime = match connection.shard_runtime() {
                 Some(shard) if self.on_shards => shard.clone(),
                 _ => tokio::runtime::Handle::current(),
@@ -121,6 +127,7 @@ impl Server {
             let closing = self.closing.clone();
             runtime.spawn(serve_connection(connection, service.clone(), closing));
         }
+        Ok(())
     }
 
     /// Winds up: no new connections or requests, those begun are answered, then

@@ -20,6 +20,7 @@ use super::{Clock, Watched};
 use crate::config::Admission;
 use crate::connection::{Counted, Shared, State, Wakes};
 use crate::endpoint::House;
+use crate::error::EndpointError;
 
 /// Trains one connection may send before the others get their turn.
 const TRAINS_PER_TURN: usize = 4;
@@ -484,9 +485,21 @@ impl Connections {
         });
     }
 
+    /// The loop ends for this reason: what comes after it has the socket.
+    pub(super) fn on_failure(&self, failure: &EndpointError) {
+        tracing::error!(%failure, shard = self.position.index, "a shard has ended");
+        if self.link.set_failure(failure.clone()) {
+            self.link.keep_socket(self.socket.get_ref().0.clone());
+        }
+    }
+
     /// The loop is over: whoever is left hears why.
-    pub(super) fn fail_all(&mut self, reason: &str) {
-        let error = TransportError::new(Code::INTERNAL_ERROR, reason.to_owned());
+    pub(super) fn fail_all(&mut self, ended: Result<(), EndpointError>) {
+        let reason = match &ended {
+            Ok(()) => "the endpoint's event loop has ended".to_owned(),
+            Err(failure) => failure.to_string(),
+        };
+        let error = TransportError::new(Code::INTERNAL_ERROR, reason);
         for (_, entry) in self.table.drain() {
             let mut state = entry.shared.lock();
             state.fail(ConnectionError::Transport(error.clone()), &mut self.wakes);
@@ -494,6 +507,9 @@ impl Connections {
             self.wakes.fire(&entry.shared);
             drop(entry);
             self.house.population.remove();
+        }
+        if let Err(failure) = ended {
+            self.house.on_shard_failed(failure);
         }
     }
 }

@@ -9,10 +9,12 @@ use tokio::io::Interest;
 use super::alarm::Alarm;
 use super::connections::{Connections, Position};
 use super::intake::Intake;
-use super::link::{Inbox, Link, count};
+use super::link::{Link, count};
 use super::strays::Strays;
 use super::{Watched, watch};
 use crate::endpoint::House;
+use crate::error::EndpointError;
+use crate::panic::{CaughtPanic, catch};
 
 /// What the runtime watches a socket for.
 const BOTH: Interest = Interest::READABLE.add(Interest::WRITABLE);
@@ -25,6 +27,14 @@ pub(crate) struct Driver {
     abandoned: bool,
     /// Exchanged with the inbox's, so that neither is allocated again.
     dirty: Vec<clearway_quic::endpoint::Handle>,
+    outcome: Outcome,
+}
+
+/// How the loop came to its end.
+enum Outcome {
+    /// It has not, or not by itself.
+    Running,
+    Ended(Result<(), EndpointError>),
 }
 
 impl Driver {
@@ -48,22 +58,24 @@ impl Driver {
             alarm,
             abandoned: false,
             dirty: Vec::new(),
+            outcome: Outcome::Running,
         })
     }
 
-    /// Until the endpoint is given up and its connections have ended.
+    /// Until the endpoint is given up and its connections have ended, or something
+    /// fails.
     pub(crate) async fn run(mut self) {
+        self.outcome = Outcome::Ended(self.until_done().await);
+    }
+
+    async fn until_done(&mut self) -> Result<(), EndpointError> {
         loop {
-            match self.turn() {
-                Ok(true) => tokio::task::yield_now().await,
-                Ok(false) if self.abandoned && self.shard.is_empty() => return,
-                Ok(false) => self.wait().await,
-                Err(error) => {
-                    tracing::error!(%error, "the socket is broken");
-                    self.shard
-                        .fail_all(&format!("the UDP socket failed: {error}"));
-                    return;
-                }
+            match catch(|| self.turn()) {
+                Ok(Ok(true)) => tokio::task::yield_now().await,
+                Ok(Ok(false)) if self.abandoned && self.shard.is_empty() => return Ok(()),
+                Ok(Ok(false)) => self.wait().await,
+                Ok(Err(error)) => return Err(EndpointError::Socket(Arc::new(error))),
+                Err(panic) => return Err(EndpointError::Panicked(panic)),
             }
         }
     }
@@ -72,6 +84,10 @@ impl Driver {
     fn turn(&mut self) -> io::Result<bool> {
         count(&self.shard.link.counts.turns);
         let now = self.shard.link.clock.now();
+        #[cfg(feature = "testing")]
+        if let Some(fault) = self.take_fault() {
+            fault.strike()?;
+        }
         let strays = self.take_inbox(now);
         self.shard.take_copies(now, strays);
         let more = self.intake.turn(&mut self.shard, now)?;
@@ -81,6 +97,11 @@ impl Driver {
         self.shard.serve()?;
         let errors = self.intake.drain_errors(&self.shard, now)?;
         Ok(more || errors || self.shard.has_work())
+    }
+
+    #[cfg(feature = "testing")]
+    fn take_fault(&self) -> Option<super::Fault> {
+        self.shard.link.inbox().fault.take()
     }
 
     /// What handles and other shards left.
@@ -139,20 +160,25 @@ impl Driver {
 }
 
 impl Drop for Driver {
-    /// Also when a runtime shuts down under it, or it panics: nobody waits for
-    /// ever.
+    /// Also when a runtime shuts down under it, or it panics while it waits: nobody
+    /// waits for ever.
     fn drop(&mut self) {
-        let link = self.shard.link.clone();
-        let begun = {
-            let mut inbox = link.inbox();
-            inbox.dead = true;
-            let Inbox { begun, .. } = &mut *inbox;
-            std::mem::take(begun)
+        let ended = match std::mem::replace(&mut self.outcome, Outcome::Running) {
+            Outcome::Ended(ended) => ended,
+            Outcome::Running if std::thread::panicking() => {
+                Err(EndpointError::Panicked(CaughtPanic::unwinding()))
+            }
+            Outcome::Running => Err(EndpointError::RuntimeGone),
         };
+        if let Err(failure) = &ended {
+            self.shard.on_failure(failure);
+        }
+        let link = self.shard.link.clone();
+        let begun = link.inbox().end();
         let now = link.clock.now();
         for shared in begun {
             self.shard.adopt(now, shared);
         }
-        self.shard.fail_all("the endpoint's event loop has ended");
+        self.shard.fail_all(ended);
     }
 }

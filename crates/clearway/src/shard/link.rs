@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use super::Clock;
 use super::strays::Strays;
 use crate::connection::Shared;
+use crate::error::EndpointError;
 
 /// The way to a shard from outside it.
 pub(crate) struct Link {
@@ -22,6 +23,12 @@ pub(crate) struct Link {
     bell: Notify,
     /// For its counters; open for as long as the shard runs, no longer.
     socket: Mutex<Weak<dyn DatagramSocket>>,
+    /// The socket of a shard that failed, for its successor.
+    left: Mutex<Option<Arc<dyn DatagramSocket>>>,
+    /// Why the shard ended, if not as the endpoint wished.
+    failure: OnceLock<EndpointError>,
+    /// How many shards have been here before this one.
+    restarts: u64,
     pub(super) counts: Counts,
     /// The shard's own, once it runs.
     runtime: OnceLock<tokio::runtime::Handle>,
@@ -47,6 +54,38 @@ pub(super) struct Inbox {
     pub(super) abandoned: bool,
     /// The shard is gone: nobody will look in here again.
     pub(super) dead: bool,
+    /// What is to go wrong in the next turn.
+    #[cfg(feature = "testing")]
+    pub(super) fault: Option<Fault>,
+}
+
+/// What tests have go wrong in a shard ([`Endpoint::inject`](crate::Endpoint::inject)).
+#[cfg(feature = "testing")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The event loop panics, outside of every connection.
+    Panic,
+    /// The socket fails for good.
+    Socket,
+}
+
+#[cfg(feature = "testing")]
+impl Fault {
+    pub(super) fn strike(self) -> std::io::Result<()> {
+        match self {
+            Self::Panic => panic!("injected into the event loop"),
+            Self::Socket => Err(std::io::Error::other("injected into the socket")),
+        }
+    }
+}
+
+impl Inbox {
+    /// The shard is gone: the connections that it had yet to take over.
+    pub(super) fn end(&mut self) -> Vec<Arc<Shared>> {
+        self.dead = true;
+        std::mem::take(&mut self.begun)
+    }
 }
 
 /// What the application said when it closed the endpoint.
@@ -98,6 +137,10 @@ pub struct ShardCounters {
     pub icmp_errors: u64,
     /// Turns of the event loop.
     pub turns: u64,
+    /// How often the shard has been [restarted], which sets its other counts to 0.
+    ///
+    /// [restarted]: crate::Endpoint::restart_failed_shards
+    pub restarts: u64,
 }
 
 impl Link {
@@ -105,9 +148,13 @@ impl Link {
         clock: Clock,
         endpoint: endpoint::Endpoint,
         socket: &Arc<dyn DatagramSocket>,
+        restarts: u64,
     ) -> Self {
         Self {
             clock,
+            left: Mutex::default(),
+            failure: OnceLock::new(),
+            restarts,
             endpoint: Mutex::new(endpoint),
             inbox: Mutex::default(),
             bell: Notify::new(),
@@ -135,6 +182,31 @@ impl Link {
 
     pub(super) fn inbox(&self) -> MutexGuard<'_, Inbox> {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many shards have been here before this one.
+    pub(crate) fn restarts(&self) -> u64 {
+        self.restarts
+    }
+
+    /// Why the shard ended, if not as the endpoint wished.
+    pub(crate) fn failure(&self) -> Option<EndpointError> {
+        self.failure.get().cloned()
+    }
+
+    /// The shard ends for this reason; true if it is the first.
+    pub(super) fn set_failure(&self, failure: EndpointError) -> bool {
+        self.failure.set(failure).is_ok()
+    }
+
+    /// What a shard that failed leaves its successor.
+    pub(crate) fn keep_socket(&self, socket: Arc<dyn DatagramSocket>) {
+        *self.left.lock().unwrap_or_else(PoisonError::into_inner) = Some(socket);
+    }
+
+    pub(crate) fn take_socket(&self) -> Option<Arc<dyn DatagramSocket>> {
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        left.take()
     }
 
     /// Rings when the inbox has something.
@@ -168,7 +240,7 @@ impl Link {
     /// Whether there was room.
     pub(super) fn push_stray(&self, from: Received, datagram: &[u8]) -> bool {
         let mut inbox = self.inbox();
-        let taken = inbox.strays.push(from, datagram);
+        let taken = !inbox.dead && inbox.strays.push(from, datagram);
         drop(inbox);
         self.bell.notify_one();
         taken
@@ -182,6 +254,8 @@ impl Link {
         };
         // Only the first can still be heard.
         let _ = self.farewell.set(close.clone());
+        // A shard that failed will have no successor.
+        self.take_socket();
         self.inbox().close = Some(close);
         self.bell.notify_one();
     }
@@ -189,6 +263,13 @@ impl Link {
     /// What the application said when it closed the endpoint, if it did.
     pub(crate) fn farewell(&self) -> Option<&CloseAll> {
         self.farewell.get()
+    }
+
+    /// Something goes wrong in the next turn.
+    #[cfg(feature = "testing")]
+    pub(crate) fn inject(&self, fault: Fault) {
+        self.inbox().fault = Some(fault);
+        self.bell.notify_one();
     }
 
     /// Send and receive on another socket from now on.
@@ -200,6 +281,7 @@ impl Link {
 
     /// Nobody will accept or connect any more.
     pub(crate) fn abandon(&self) {
+        self.take_socket();
         self.inbox().abandoned = true;
         self.bell.notify_one();
     }
@@ -220,6 +302,7 @@ impl Link {
             answers_dropped: get(&self.counts.answers_dropped),
             icmp_errors: get(&self.counts.icmp_errors),
             turns: get(&self.counts.turns),
+            restarts: self.restarts,
         }
     }
 }

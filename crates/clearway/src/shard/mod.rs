@@ -37,6 +37,8 @@ use tokio::io::unix::AsyncFd;
 pub(crate) use self::clock::Clock;
 pub(crate) use self::connections::Position;
 pub(crate) use self::driver::Driver;
+#[cfg(feature = "testing")]
+pub use self::link::Fault;
 pub(crate) use self::link::Link;
 pub use self::link::ShardCounters;
 pub(crate) use self::population::Population;

@@ -180,7 +180,7 @@ async fn graceful_shutdown() {
     } = Pair::new().await;
     let accepting = tokio::spawn({
         let server = server.clone();
-        async move { server.accept().await.is_none() }
+        async move { server.accept().await.unwrap().is_none() }
     });
     server.close(9, b"restarting");
     assert_eq!(
@@ -235,7 +235,13 @@ fn a_runtime_that_shuts_down_fails_its_connections() {
     )) else {
         panic!("connected without an event loop");
     };
-    assert!(matches!(error, ConnectError::EndpointClosed), "{error}");
+    assert!(
+        matches!(
+            error,
+            ConnectError::Endpoint(clearway::EndpointError::RuntimeGone)
+        ),
+        "{error}"
+    );
     other.block_on(pair.client.wait_idle());
 }
 

@@ -43,7 +43,7 @@ async fn limits_sum_to_the_connections_life() {
     let connecting = client.connect(server.local_addr(), "localhost");
     let begun = Instant::now();
     let near = connecting.await.unwrap();
-    let far = server.accept().await.unwrap();
+    let far = server.accept().await.unwrap().unwrap();
     let mut send = near.open_uni().await.unwrap();
     let reader = tokio::spawn(async move {
         let mut recv = far.accept_uni().await.unwrap();
@@ -162,7 +162,7 @@ async fn the_address_that_works_is_found() {
     let server = crate::common::server();
     let right = server.local_addr();
     tokio::spawn(async move {
-        while let Some(connection) = server.accept().await {
+        while let Ok(Some(connection)) = server.accept().await {
             tokio::spawn(async move { connection.closed().await });
         }
     });

@@ -5,6 +5,7 @@ mod common;
 mod closing;
 mod datagrams;
 mod early;
+mod failures;
 mod http;
 mod interim;
 mod living;

@@ -36,7 +36,10 @@ pub(super) async fn serve(args: &Serve) -> Result<(), Failure> {
     loop {
         tokio::select! {
             Some(report) = closed.recv() => tell(&mut served, &report, args.json)?,
-            () = &mut serving => break,
+            ended = &mut serving => {
+                ended.map_err(|e| Failure::caused(Kind::Other, "cannot go on serving", &e))?;
+                break;
+            }
             _ = interrupt.recv() => break,
             _ = terminate.recv() => break,
         }

@@ -58,11 +58,13 @@ async fn serve(args: &Args) -> Result<(), Failure> {
     let site = Site::new(root, args.writable, args.json);
     // It takes no more connections as soon as the end begins, which takes longer.
     let serving = async {
-        server.serve(site).await;
-        core::future::pending::<()>().await;
+        match server.serve(site).await {
+            Ok(()) => core::future::pending().await,
+            Err(error) => Err(Failure::caused(Kind::Other, "cannot go on serving", &error)),
+        }
     };
     tokio::select! {
-        () = serving => Ok(()),
+        failed = serving => failed,
         failed = certificate.keep_fresh() => failed,
         ended = end(&server, &mut signals, args) => ended,
     }

@@ -65,7 +65,7 @@ impl Pair {
         );
         Self {
             near: near.expect("connects"),
-            far: far.expect("accepts"),
+            far: far.expect("a shard that works").expect("accepts"),
             server,
             client,
         }

@@ -151,7 +151,7 @@ impl Moody {
             runtime.block_on(async {
                 let server = Server::bind("127.0.0.1:0".parse().unwrap(), config).unwrap();
                 tell.send(server.clone()).unwrap();
-                server.serve(service).await;
+                server.serve(service).await.unwrap();
             });
         });
         let server = told.recv().unwrap();

@@ -1,0 +1,219 @@
+//! Starting shards, and starting again those that failed.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use clearway_quic::cid::generator::{RandomGenerator, ShardGenerator, ShardKey};
+use clearway_quic::endpoint::{self as transport, EndpointConfig, GeneratorFactory};
+use clearway_quic::rng::Rng;
+use clearway_udp::{DatagramSocket, Options, Socket, SteeringKey};
+
+use super::house::House;
+use crate::error::EndpointError;
+use crate::shard::{Clock, Driver, Link, Position};
+
+/// Bytes of the connection IDs that peers use towards us: what steering reads.
+pub(super) const CID_LEN: usize = 8;
+
+/// Everything that a shard is made of but its socket.
+pub(super) struct ShardFactory {
+    pub(super) house: Arc<House>,
+    pub(super) config: EndpointConfig,
+    pub(super) key: ShardKey,
+    pub(super) clock: Clock,
+    pub(super) options: Options,
+    /// The socket is of the application's making.
+    pub(super) custom_socket: bool,
+    pub(super) on_caller_runtime: bool,
+    pub(super) rng: Mutex<Rng>,
+    pub(super) restarting: Mutex<()>,
+}
+
+impl ShardFactory {
+    pub(super) fn steering(&self) -> SteeringKey {
+        SteeringKey {
+            k0: self.key.k0,
+            k1: self.key.k1,
+        }
+    }
+
+    /// The way to shard `index`, which has been started `restarts` times before.
+    pub(super) fn link(
+        &self,
+        index: usize,
+        socket: &Arc<dyn DatagramSocket>,
+        restarts: u64,
+    ) -> Arc<Link> {
+        let config = EndpointConfig {
+            generator: generator(self.key, self.house.shards(), index),
+            ..self.config.clone()
+        };
+        let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
+        let endpoint = transport::Endpoint::new(config, rng.child("shard"));
+        Arc::new(Link::new(self.clock, endpoint, socket, restarts))
+    }
+
+    /// Starts shard `index`.
+    ///
+    /// # Errors
+    /// `NotConnected` if it is to run on the caller's tokio runtime and there is
+    /// none; else the system's.
+    pub(super) fn start(
+        &self,
+        index: usize,
+        link: Arc<Link>,
+        socket: Arc<dyn DatagramSocket>,
+    ) -> io::Result<()> {
+        let position = Position {
+            index,
+            key: self.steering(),
+        };
+        let house = self.house.clone();
+        let make = move || Driver::new(link, socket, house, position);
+        if !self.on_caller_runtime {
+            return spawn_thread(index, make);
+        }
+        let runtime = tokio::runtime::Handle::try_current()
+            .map_err(|error| io::Error::new(io::ErrorKind::NotConnected, error))?;
+        let _guard = runtime.enter();
+        runtime.spawn(make()?.run());
+        Ok(())
+    }
+
+    /// Starts another loop for each shard that has failed, at the same address, and
+    /// answers how many.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start). Shards not yet started again stay failed.
+    pub(super) fn restart_failed(&self, local: SocketAddr) -> io::Result<usize> {
+        let one_at_a_time = self.restarting.lock();
+        let _one_at_a_time = one_at_a_time.unwrap_or_else(PoisonError::into_inner);
+        let mut restarted = 0;
+        for (index, old) in self.house.links().iter().enumerate() {
+            if let Some(failure) = old.failure()
+                && !self.house.is_closed()
+            {
+                self.restart(index, old, &failure, local)?;
+                restarted += 1;
+            }
+        }
+        let links = self.house.links();
+        let failure = links.iter().find_map(|link| link.failure());
+        self.house.accepts.set_failure(failure);
+        Ok(restarted)
+    }
+
+    fn restart(
+        &self,
+        index: usize,
+        old: &Link,
+        failure: &EndpointError,
+        local: SocketAddr,
+    ) -> io::Result<()> {
+        let socket = self.socket_after(old, failure, local)?;
+        let link = self.link(index, &socket, old.restarts() + 1);
+        if let Err(error) = self.start(index, link.clone(), socket.clone()) {
+            // For the next attempt.
+            old.keep_socket(socket);
+            return Err(error);
+        }
+        if let Err(unwanted) = self.house.replace_link(index, link) {
+            // The endpoint was closed meanwhile.
+            unwanted.abandon();
+        }
+        Ok(())
+    }
+
+    /// A socket at `local` for the successor of the shard behind `link`.
+    fn socket_after(
+        &self,
+        link: &Link,
+        failure: &EndpointError,
+        local: SocketAddr,
+    ) -> io::Result<Arc<dyn DatagramSocket>> {
+        let old = link.take_socket();
+        match (failure, old) {
+            // The socket did not fail.
+            (EndpointError::Panicked(_) | EndpointError::RuntimeGone, Some(socket)) => Ok(socket),
+            (_, old) if self.custom_socket => {
+                old.into_iter().for_each(|old| link.keep_socket(old));
+                Err(io::Error::new(
+                    io::ErrorKind::Unsupported,
+                    "the endpoint's socket failed and was made by the application: \
+                     only it can make another, for another endpoint",
+                ))
+            }
+            (_, old) => {
+                let shares = self.house.shards() > 1;
+                let options = Options {
+                    reuse_port: shares || self.options.reuse_port,
+                    ..self.options.clone()
+                };
+                if !shares {
+                    // Two sockets at one address would need its consent.
+                    drop(old);
+                    return rebind(local, &options);
+                }
+                // Linux fills the place of a socket that leaves the group with the
+                // group's last (`reuseport_detach_sock` in net/core/sock_reuseport.c).
+                // So the new one gets the place of the old one, and steering stays
+                // true, if it is bound before the old one is closed.
+                let socket = rebind(local, &options);
+                match &socket {
+                    Ok(_) => drop(old),
+                    Err(_) => old.into_iter().for_each(|old| link.keep_socket(old)),
+                }
+                socket
+            }
+        }
+    }
+}
+
+fn rebind(local: SocketAddr, options: &Options) -> io::Result<Arc<dyn DatagramSocket>> {
+    Ok(Arc::new(Socket::bind(local, options)?))
+}
+
+/// Connection IDs that steer to shard `index` of `shards`.
+fn generator(key: ShardKey, shards: usize, index: usize) -> GeneratorFactory {
+    let (shards, index) = (shards as u32, index as u32);
+    Arc::new(move || {
+        let random = RandomGenerator::new(CID_LEN);
+        match ShardGenerator::new(random, key, shards, index) {
+            Some(generator) if shards > 1 => Box::new(generator),
+            Some(_) | None => Box::new(random),
+        }
+    })
+}
+
+/// A thread with a runtime for one shard; returns when its driver exists.
+fn spawn_thread(
+    index: usize,
+    make: impl FnOnce() -> io::Result<Driver> + Send + 'static,
+) -> io::Result<()> {
+    let (report, started) = std::sync::mpsc::sync_channel(1);
+    std::thread::Builder::new()
+        .name(format!("clearway-{index}"))
+        .spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build();
+            let result = runtime.and_then(|runtime| {
+                let driver = runtime.block_on(async { make() })?;
+                Ok((runtime, driver))
+            });
+            match result {
+                Ok((runtime, driver)) => {
+                    // The builder may have given up; then the driver ends soon.
+                    let _ = report.send(Ok(()));
+                    runtime.block_on(driver.run());
+                }
+                Err(error) => {
+                    let _ = report.send(Err(error));
+                }
+            }
+        })?;
+    started
+        .recv()
+        .unwrap_or_else(|_| Err(io::Error::other("the shard's thread died")))
+}
