@@ -119,6 +119,8 @@ pub mod stream;
 pub use application::Application;
 pub use config::{Certificates, ClientConfig, DevelopmentIdentity, Fingerprint, ServerConfig};
 pub use connection::Connection;
+#[cfg(feature = "testing")]
+pub use connection::Stage;
 pub use endpoint::{Connecting, Counters, Endpoint, EndpointBuilder, ZeroRttAccepted};
 pub use error::{
     BuildError, ConnectAnyError, ConnectError, EndpointError, ReadError, ReadExactError,

@@ -6,6 +6,9 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Once};
 
+use clearway_quic::connection::ConnectionError;
+use clearway_quic::error::{Code, TransportError};
+
 /// A panic that was caught: its message, and where in the source it began.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CaughtPanic(Arc<Details>);
@@ -28,6 +31,12 @@ impl CaughtPanic {
     #[must_use]
     pub fn location(&self) -> Option<&str> {
         self.0.location.as_deref()
+    }
+
+    /// The error of a connection that it ends; `when` says what was going on.
+    pub(crate) fn as_connection_error(&self, when: impl fmt::Display) -> ConnectionError {
+        let reason = format!("panic {when}: {self}");
+        ConnectionError::Transport(TransportError::new(Code::INTERNAL_ERROR, reason))
     }
 
     fn new(payload: Box<dyn Any + Send>) -> Self {
@@ -70,6 +79,8 @@ impl fmt::Display for CaughtPanic {
         }
     }
 }
+
+impl std::error::Error for CaughtPanic {}
 
 impl fmt::Debug for CaughtPanic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,7 +1,11 @@
 //! The handle of a connection.
 
 mod bells;
+mod on_lost;
+mod remains;
 mod shared;
+mod signal;
+mod state;
 
 use std::net::SocketAddr;
 
@@ -12,10 +16,20 @@ use clearway_quic::event::Observer;
 use clearway_quic::stream::Directionality;
 use rustls::pki_types::CertificateDer;
 
-use self::shared::available;
-pub(crate) use self::shared::{Counted, SendEnd, SendSlot, Shared, Signal, State, Wakes};
+pub(crate) use self::on_lost::OnLost;
+#[cfg(not(feature = "testing"))]
+pub(crate) use self::shared::Stage;
+#[cfg(feature = "testing")]
+pub use self::shared::Stage;
+pub(crate) use self::shared::{Counted, Shared};
+use self::signal::available;
+pub(crate) use self::signal::{Signal, Wakes};
+pub(crate) use self::state::{SendEnd, SendSlot, State};
 use crate::error::SendDatagramError;
 use crate::stream::{RecvStream, SendStream};
+
+/// Bits of a connection's number that count the connections of one run of its shard.
+const RESTARTS_AT: u32 = 48;
 
 /// A QUIC connection. Clones are handles to the same one; when the last handle
 /// (streams count) is gone, the connection is closed with code 0 as soon as the
@@ -41,12 +55,12 @@ impl Connection {
 
     /// Whether an HTTP request may be begun on it.
     pub(crate) fn takes_requests(&self) -> bool {
-        self.shared.lock().takes_requests()
+        self.shared.read(State::takes_requests, |_| false)
     }
 
     /// Whether an HTTP request may be sent on it as early data.
     pub(crate) fn takes_early_requests(&self) -> bool {
-        self.shared.lock().takes_early_requests()
+        self.shared.read(State::takes_early_requests, |_| false)
     }
 
     /// Opens a bidirectional stream, waiting while the peer's limit is reached.
@@ -140,13 +154,12 @@ impl Connection {
     /// See [`SendDatagramError`]; when `Full`,
     /// [`send_datagram_wait`](Self::send_datagram_wait) waits instead.
     pub fn send_datagram(&self, data: Bytes) -> Result<(), SendDatagramError> {
-        let mut state = self.shared.lock();
-        if let Some(error) = state.error.as_deref() {
-            return Err(error.clone().into());
-        }
-        state.quic.send_datagram(data)?;
-        self.shared.release(state);
-        Ok(())
+        self.shared.act(|state| {
+            if let Some(error) = state.error.as_deref() {
+                return Err(error.clone().into());
+            }
+            Ok(state.quic.send_datagram(data)?)
+        })
     }
 
     /// Sends an unreliable datagram, waiting while the queue is full.
@@ -165,7 +178,7 @@ impl Connection {
             }
         };
         self.shared.wait_for(Signal::DatagramRoom, attempt).await?;
-        self.shared.release(self.shared.lock());
+        self.shared.act(|_| ());
         Ok(())
     }
 
@@ -185,7 +198,8 @@ impl Connection {
     /// accepts none.
     #[must_use]
     pub fn max_datagram_size(&self) -> Option<usize> {
-        self.shared.lock().quic.max_datagram_size()
+        self.shared
+            .read(|state| state.quic.max_datagram_size(), |_| None)
     }
 
     /// Closes the connection now, telling the peer `code` and `reason`. What
@@ -193,10 +207,10 @@ impl Connection {
     pub fn close(&self, code: u64, reason: impl AsRef<[u8]>) {
         let now = self.shared.now();
         let mut wakes = Wakes::default();
-        let mut state = self.shared.lock();
-        state.quic.close(now, code, reason.as_ref());
-        state.dispatch(now, &mut wakes);
-        drop(state);
+        self.shared.call(|state| {
+            state.quic.close(now, code, reason.as_ref());
+            state.dispatch(now, &mut wakes);
+        });
         wakes.fire(&self.shared);
         self.shared.mark_dirty();
     }
@@ -210,7 +224,10 @@ impl Connection {
     /// Why the connection ended, if it has.
     #[must_use]
     pub fn close_reason(&self) -> Option<ConnectionError> {
-        self.shared.lock().error.as_deref().cloned()
+        self.shared.read(
+            |state| state.error.as_deref().cloned(),
+            |remains| Some(remains.error.clone()),
+        )
     }
 
     /// Waits until the handshake is complete. Connections come out of
@@ -229,70 +246,90 @@ impl Connection {
 
     /// Whether 0-RTT data may be written before the handshake.
     pub(crate) fn has_zero_rtt(&self) -> bool {
-        self.shared.lock().quic.has_zero_rtt()
+        self.shared
+            .read(|state| state.quic.has_zero_rtt(), |_| false)
     }
 
     /// Whether the server took the client's 0-RTT data; `None` until it is known
     /// or if there was none. A server that refused it knows of none.
     #[must_use]
     pub fn zero_rtt_accepted(&self) -> Option<bool> {
-        self.shared.lock().quic.zero_rtt_accepted()
+        self.shared.read(
+            |state| state.quic.zero_rtt_accepted(),
+            |remains| remains.zero_rtt_accepted,
+        )
     }
 
     /// Whether the client had to prove its address by a Retry.
     #[must_use]
     pub fn retried(&self) -> bool {
-        self.shared.lock().quic.retried()
+        self.shared
+            .read(|state| state.quic.retried(), |remains| remains.retried)
     }
 
     /// Whether the handshake resumed an earlier session.
     #[must_use]
     pub fn resumed(&self) -> bool {
-        self.shared.lock().quic.resumed()
+        self.shared
+            .read(|state| state.quic.resumed(), |remains| remains.resumed)
     }
 
     /// Which end this is.
     #[must_use]
     pub fn role(&self) -> Role {
-        self.shared.lock().quic.role()
+        self.shared
+            .read(|state| state.quic.role(), |remains| remains.role)
     }
 
     /// The peer's address now; it changes when the peer migrates.
     #[must_use]
     pub fn remote_address(&self) -> SocketAddr {
-        self.shared.lock().quic.remote_address()
+        self.shared.read(
+            |state| state.quic.remote_address(),
+            |remains| remains.remote,
+        )
     }
 
     /// The application protocol both ends agreed on.
     #[must_use]
     pub fn alpn(&self) -> Option<Vec<u8>> {
-        self.shared.lock().quic.alpn().map(<[u8]>::to_vec)
+        self.shared.read(
+            |state| state.quic.alpn().map(<[u8]>::to_vec),
+            |remains| remains.alpn.clone(),
+        )
     }
 
     /// The name the client asked for (server).
     #[must_use]
     pub fn server_name(&self) -> Option<String> {
-        self.shared.lock().quic.server_name().map(str::to_owned)
+        self.shared.read(
+            |state| state.quic.server_name().map(str::to_owned),
+            |remains| remains.server_name.clone(),
+        )
     }
 
     /// The certificates the peer showed, its own first.
     #[must_use]
     pub fn peer_certificates(&self) -> Option<Vec<CertificateDer<'static>>> {
-        let state = self.shared.lock();
-        state.quic.peer_certificates().map(<[_]>::to_vec)
+        self.shared.read(
+            |state| state.quic.peer_certificates().map(<[_]>::to_vec),
+            |remains| remains.certificates.clone(),
+        )
     }
 
     /// The connection's figures now.
     #[must_use]
     pub fn stats(&self) -> Stats {
         // Read under the lock: no later than the next event that counts time.
-        let state = self.shared.lock();
-        state.quic.stats(self.shared.now())
+        self.shared.read(
+            |state| state.quic.stats(self.shared.now()),
+            |remains| remains.stats.clone(),
+        )
     }
 
     /// Sends a PING, whose acknowledgement shows that the peer is there.
     pub fn ping(&self) {
-        self.shared.lock().quic.ping();
+        self.shared.call(|state| state.quic.ping());
         self.shared.mark_dirty();
     }
 
@@ -302,17 +339,21 @@ impl Connection {
     /// Before the handshake is confirmed, and before the last update is
     /// acknowledged.
     pub fn update_keys(&self) -> Result<(), UpdateKeysError> {
-        let mut state = self.shared.lock();
-        state.quic.update_keys(self.shared.now())?;
-        state.quic.ping();
-        drop(state);
+        let update = |state: &mut State| {
+            state.quic.update_keys(self.shared.now())?;
+            state.quic.ping();
+            Ok(())
+        };
+        // A connection that is over has no use for another key, and no error of its
+        // own here: `closed` tells.
+        self.shared.visit(Stage::Call, update).unwrap_or(Ok(()))?;
         self.shared.mark_dirty();
         Ok(())
     }
 
     /// Retires the connection IDs in use and issues others.
     pub fn rotate_connection_ids(&self) {
-        self.shared.lock().quic.rotate_connection_ids();
+        self.shared.call(|state| state.quic.rotate_connection_ids());
         self.shared.mark_dirty();
     }
 
@@ -320,12 +361,19 @@ impl Connection {
     /// now on. [`EndpointBuilder::observe`](crate::EndpointBuilder::observe)
     /// sees connections from their beginning.
     pub fn set_observer(&self, observer: Box<dyn Observer>) {
-        self.shared.lock().quic.set_observer(observer);
+        self.shared.call(|state| state.quic.set_observer(observer));
     }
 
     /// A number that no other connection of the endpoint's shard has.
     #[must_use]
     pub fn id(&self) -> u64 {
-        self.shared.handle.0
+        self.shared.handle.0 | self.shared.link.restarts() << RESTARTS_AT
+    }
+
+    /// Has the connection panic when it next comes there.
+    #[cfg(feature = "testing")]
+    pub fn inject(&self, stage: Stage) {
+        self.shared.call(|state| state.fault = Some(stage));
+        self.shared.mark_dirty();
     }
 }

@@ -11,7 +11,7 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use clearway_quic::connection::Connect;
+use clearway_quic::connection::{Connect, EndpointEvent};
 use clearway_quic::crypto::ServerName;
 use clearway_udp::Socket;
 
@@ -27,6 +27,7 @@ use crate::config::{ClientConfig, ServerConfig};
 use crate::connection::{Connection, Counted, Shared};
 use crate::error::{BuildError, ConnectError, EndpointError};
 use crate::http::Memory;
+use crate::panic::catch;
 use crate::shard::Link;
 
 /// One UDP address from which connections are opened, or where they are
@@ -120,9 +121,16 @@ impl Endpoint {
             .endpoint()
             .connect_with(now, connect, config.transport_config())
             .map_err(ConnectError::Tls)?;
-        house.observe(&mut quic);
-        let http = house.http(&quic, handle, now, Some(memory));
-        let shared = Shared::new(quic, handle, link.clone(), http);
+        let shared = catch(|| {
+            house.observe(&mut quic);
+            let http = house.http(&quic, handle, now, Some(memory));
+            Shared::new(quic, handle, link.clone(), http)
+        });
+        let shared = shared.map_err(|panic| {
+            link.count_panic();
+            link.endpoint().on_event(handle, EndpointEvent::Drained);
+            ConnectError::Connection(panic.as_connection_error("as it began"))
+        })?;
         let connection = Connection::new(Counted::new(shared.clone()));
         house.population.add();
         if link.push_begun(shared) {

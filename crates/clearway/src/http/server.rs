@@ -29,6 +29,7 @@ use crate::config::ServerConfig;
 use crate::connection::{Connection, Counted, Signal};
 use crate::endpoint::{Endpoint, EndpointBuilder};
 use crate::error::{BuildError, EndpointError};
+use crate::panic::catch;
 
 /// An HTTP/3 server: [`bind`](Self::bind), then [`serve`](Self::serve) a tower
 /// service such as an axum router. Clones are the same server.
@@ -101,8 +102,8 @@ impl Server {
     /// Answers every request by `service`, each in a task of its own with a clone
     /// of it, until [`shutdown`](Self::shutdown).
     ///
-    /// A service that fails is answered for with status 500. A body that fails
-    /// resets its stream, so that it never looks whole. A request whose client
+    /// A service that fails or panics is answered for with status 500. A body that fails
+    /// or panics resets its stream, so that it never looks whole. A request whose client
     /// gives up is dropped where it stands. Requests carry their [`Connection`] and
     /// an [`InterimSender`] among their extensions, and those that came as early
     /// data (with [`ServerConfig::early_data`]) [`ArrivedEarly`].
@@ -242,7 +243,15 @@ where
 {
     for request in arrived {
         let exchange = Exchange::new(connection.counted(), connection, request);
-        tokio::spawn(exchange.run(service.clone()));
+        match catch(|| service.clone()) {
+            Ok(service) => {
+                tokio::spawn(exchange.run(service));
+            }
+            Err(panic) => {
+                tracing::error!(%panic, "the service could not be cloned");
+                let _ = refuse(exchange.sender, StatusCode::INTERNAL_SERVER_ERROR);
+            }
+        }
     }
 }
 
@@ -342,9 +351,11 @@ impl Exchange {
         let response = {
             let stream = sender.stream().clone();
             let mut answering = pin!(answer(service, request));
-            let response = poll_fn(|cx| match answering.as_mut().poll(cx) {
-                Poll::Ready(response) => Poll::Ready(Some(response)),
-                Poll::Pending => stream.poll_cancelled(cx).map(|()| None),
+            let response = poll_fn(|cx| match catch(|| answering.as_mut().poll(cx)) {
+                Ok(Poll::Ready(response)) => Poll::Ready(Some(response)),
+                Ok(Poll::Pending) => stream.poll_cancelled(cx).map(|()| None),
+                // The service is not asked again, and its client has an answer.
+                Err(panic) => Poll::Ready(Some(Err(panic.into()))),
             });
             response.await
         };
@@ -412,12 +423,20 @@ where
     let mut body = pin!(body);
     // What is there already leaves together with the head.
     let first = poll_fn(|cx| {
-        Poll::Ready(match poll_frame(body.as_mut(), cx) {
-            Poll::Ready(frame) => Some(frame),
-            Poll::Pending => None,
+        Poll::Ready(match catch(|| poll_frame(body.as_mut(), cx)) {
+            Ok(Poll::Ready(frame)) => Ok(Some(frame)),
+            Ok(Poll::Pending) => Ok(None),
+            Err(panic) => Err(panic),
         })
     });
-    match first.await {
+    let first = match first.await {
+        Ok(first) => first,
+        Err(panic) => {
+            tracing::error!(%panic, "the body of a response failed");
+            return refuse(sender, StatusCode::INTERNAL_SERVER_ERROR);
+        }
+    };
+    match first {
         Some(Some(frame)) => match frame?.into_data() {
             Ok(data) if body.is_end_stream() => {
                 sender.stream().respond_with(&head, data.into())?;

@@ -10,7 +10,7 @@ use clearway_quic::stream::StreamId;
 
 use super::error::Error;
 use super::layer::{Heard, Piece, View};
-use crate::connection::Counted;
+use crate::connection::{Counted, OnLost};
 
 /// One exchange. When the last clone is gone, nobody cares for it any more.
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ impl Stream {
         Self(Arc::new(Held { shared, id }))
     }
 
-    fn call<R>(&self, act: impl FnOnce(&mut View<'_>, StreamId) -> R) -> R {
+    fn call<R: OnLost>(&self, act: impl FnOnce(&mut View<'_>, StreamId) -> R) -> R {
         let Held { shared, id } = &*self.0;
         shared.http(|view| act(view, *id))
     }
@@ -64,12 +64,13 @@ impl Stream {
 
     /// Waits until the peer has given up on the exchange.
     pub(super) fn poll_cancelled(&self, cx: &Context<'_>) -> Poll<()> {
-        let cancelled = self.call(|view, id| view.is_cancelled(id, cx.waker()));
-        if cancelled {
-            Poll::Ready(())
-        } else {
-            Poll::Pending
-        }
+        self.call(|view, id| {
+            if view.is_cancelled(id, cx.waker()) {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        })
     }
 
     pub(super) fn respond(&self, head: &Response, end: bool) -> Result<(), Error> {

@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use clearway_quic::connection::{ConnectionError, EndpointEvent, Received};
+use clearway_quic::connection::{ConnectionError, EndpointEvent, Received, Transmit};
 use clearway_quic::endpoint::{Arrival, Endpoint, Handle, Incoming};
 use clearway_quic::error::{Code, TransportError};
 use clearway_quic::{Instant, Role};
@@ -18,9 +19,10 @@ use super::outlet::{Outlet, Sent, answer};
 use super::strays::Stray;
 use super::{Clock, Watched};
 use crate::config::Admission;
-use crate::connection::{Counted, Shared, State, Wakes};
+use crate::connection::{Counted, Shared, Stage, State, Wakes};
 use crate::endpoint::House;
 use crate::error::EndpointError;
+use crate::panic::{CaughtPanic, catch};
 
 /// Trains one connection may send before the others get their turn.
 const TRAINS_PER_TURN: usize = 4;
@@ -32,6 +34,11 @@ const CLIENTS_PER_TURN: usize = 16;
 /// Clients' first datagrams that wait for a turn with room.
 const WAITING_ROOM: usize = 512;
 
+/// Panics while datagrams were routed, with none in between that was routed without,
+/// after which the shard ends. A packet that makes routing panic must not end it; when
+/// every packet does, what routing works on is broken and nobody is served any more.
+const ROUTING_PANICS: u32 = 1_000;
+
 /// What the shard knows of one connection.
 #[derive(Debug)]
 struct Entry {
@@ -41,6 +48,30 @@ struct Entry {
     place: Place,
     /// A client's, not yet handed to the application.
     unannounced: bool,
+}
+
+/// What is to be known of a connection after its turn.
+struct Rest {
+    deadline: Option<Instant>,
+    /// The application may have it.
+    usable: bool,
+}
+
+/// How a turn ended.
+enum Turn {
+    Over,
+    /// There was a panic in the connection, now or before.
+    Panicked,
+}
+
+/// How a turn goes on.
+enum Step {
+    /// By sending this.
+    Send(Transmit),
+    /// When the socket takes what it was given before.
+    Wait(Rest),
+    /// Not: nothing more may leave now.
+    Done(Rest),
 }
 
 /// Which shard this is among how many.
@@ -71,6 +102,11 @@ pub(super) struct Connections {
     closing: Option<CloseAll>,
     /// Connections gone in this turn of theirs, still counted.
     ended: usize,
+    /// Panics while datagrams were routed, since one was routed without.
+    routing_panics: u32,
+    /// Datagrams whose routing is to panic.
+    #[cfg(feature = "testing")]
+    routing_faults: u32,
 }
 
 impl Connections {
@@ -96,6 +132,9 @@ impl Connections {
             begun: 0,
             closing: None,
             ended: 0,
+            routing_panics: 0,
+            #[cfg(feature = "testing")]
+            routing_faults: 0,
         }
     }
 
@@ -108,8 +147,18 @@ impl Connections {
         !self.waiting.is_empty() || !self.ready.is_empty() && !self.outlet.is_blocked()
     }
 
-    pub(super) fn lock(&self, handle: Handle) -> Option<MutexGuard<'_, State>> {
-        Some(self.table.get(&handle)?.shared.lock())
+    pub(super) fn shared(&self, handle: Handle) -> Option<&Shared> {
+        Some(&self.table.get(&handle)?.shared)
+    }
+
+    /// Does something to a connection that then gets a turn, in which its end is noticed
+    /// if it should panic.
+    fn visit(&mut self, handle: Handle, stage: Stage, act: impl FnOnce(&mut State)) {
+        if let Some(shared) = self.shared(handle) {
+            // Why it is gone was said when it went.
+            let _ = shared.visit(stage, act);
+            self.mark_ready(handle);
+        }
     }
 
     /// The connection gets a turn.
@@ -150,10 +199,9 @@ impl Connections {
             let Some(handle) = overdue else {
                 return;
             };
-            if let Some(mut state) = self.lock(handle) {
+            self.visit(handle, Stage::Timeout, |state| {
                 state.quic.expire_handshake(now);
-            }
-            self.mark_ready(handle);
+            });
         }
     }
 
@@ -166,6 +214,11 @@ impl Connections {
         from: Received,
         datagram: &[u8],
     ) -> Option<Handle> {
+        #[cfg(feature = "testing")]
+        if let Some(left) = self.routing_faults.checked_sub(1) {
+            self.routing_faults = left;
+            panic!("injected into routing");
+        }
         match endpoint.receive(now, unix_now, from, datagram, &mut self.response) {
             Arrival::Connection(handle) => {
                 self.mark_ready(handle);
@@ -184,6 +237,33 @@ impl Connections {
         }
     }
 
+    #[cfg(feature = "testing")]
+    pub(super) fn set_fault(&mut self, fault: super::Fault) {
+        if let super::Fault::Routing(datagrams) = fault {
+            self.routing_faults = datagrams;
+        }
+    }
+
+    /// A datagram was routed without a panic.
+    pub(super) fn on_routed(&mut self) {
+        self.routing_panics = 0;
+    }
+
+    /// A panic while a datagram was routed costs the datagram.
+    ///
+    /// # Errors
+    /// If nothing else has happened for too long.
+    pub(super) fn on_routing_panic(&mut self, panic: CaughtPanic) -> Result<(), EndpointError> {
+        let count = &self.link.counts.routing_panics;
+        count.fetch_add(1, Ordering::Relaxed);
+        tracing::error!(%panic, "a datagram could not be routed");
+        self.routing_panics = self.routing_panics.saturating_add(1);
+        if self.routing_panics > ROUTING_PANICS {
+            return Err(EndpointError::Panicked(panic));
+        }
+        Ok(())
+    }
+
     /// Too many handshakes for one turn.
     fn defer(&mut self, from: Received, datagram: &[u8]) {
         if self.waiting.len() < WAITING_ROOM {
@@ -199,31 +279,47 @@ impl Connections {
     }
 
     /// Datagrams that were copied: clients who waited for this turn, strays.
-    pub(super) fn take_copies(&mut self, now: Instant, mut strays: super::strays::Strays) {
+    ///
+    /// # Errors
+    /// As [`on_routing_panic`](Self::on_routing_panic).
+    pub(super) fn take_copies(
+        &mut self,
+        now: Instant,
+        mut strays: super::strays::Strays,
+    ) -> Result<(), EndpointError> {
         self.begun = 0;
         let waiting = self.waiting.len().min(CLIENTS_PER_TURN);
         let deferred: Vec<Stray> = self.waiting.drain(..waiting).collect();
         for stray in deferred {
-            self.take_copy(now, stray);
+            self.take_copy(now, stray)?;
         }
         while let Some(stray) = strays.pop() {
-            self.take_copy(now, stray);
+            self.take_copy(now, stray)?;
         }
+        Ok(())
     }
 
-    fn take_copy(&mut self, now: Instant, mut stray: Stray) {
+    fn take_copy(&mut self, now: Instant, mut stray: Stray) -> Result<(), EndpointError> {
         let link = self.link.clone();
         let unix_now = Clock::unix_seconds();
-        let handle = self.route(
-            &mut link.endpoint(),
-            now,
-            unix_now,
-            stray.from,
-            &stray.datagram,
-        );
-        if let Some(mut state) = handle.and_then(|handle| self.lock(handle)) {
-            state.quic.receive(now, stray.from, &mut stray.datagram);
+        let Stray { from, datagram } = &mut stray;
+        let routed = catch(|| self.route(&mut link.endpoint(), now, unix_now, *from, datagram));
+        let handle = match routed {
+            Ok(handle) => {
+                self.on_routed();
+                handle
+            }
+            Err(panic) => {
+                self.on_routing_panic(panic)?;
+                None
+            }
+        };
+        if let Some(shared) = handle.and_then(|handle| self.shared(handle)) {
+            let _ = shared.visit(Stage::Receive, |state| {
+                state.quic.receive(now, *from, datagram);
+            });
         }
+        Ok(())
     }
 
     /// A client begins, if the application wants one.
@@ -234,34 +330,58 @@ impl Connections {
         from: Received,
         incoming: Incoming,
     ) -> Option<Handle> {
-        if self.closing.is_some() || self.house.admit(incoming.remote()) == Admission::Refuse {
+        if self.closing.is_some() || self.admit(&incoming) == Admission::Refuse {
             endpoint.refuse(&incoming, &mut self.response);
             self.answer(from);
             return None;
         }
-        self.begun += 1;
-        match endpoint.accept(now, incoming) {
-            Ok((handle, mut connection)) => {
-                self.house.observe(&mut connection);
-                let http = self.house.http(&connection, handle, now, None);
-                let shared = Shared::new(connection, handle, self.link.clone(), http);
+        self.begun = self.begun.saturating_add(1);
+        let (handle, mut connection) = match endpoint.accept(now, incoming) {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(%error, remote = %from.remote, "TLS would not begin with a client");
+                return None;
+            }
+        };
+        let (house, link) = (self.house.clone(), self.link.clone());
+        let shared = catch(move || {
+            house.observe(&mut connection);
+            let http = house.http(&connection, handle, now, None);
+            Shared::new(connection, handle, link, http)
+        });
+        match shared {
+            Ok(shared) => {
                 self.house.population.add();
                 self.insert(shared, true);
                 Some(handle)
             }
-            Err(error) => {
-                tracing::warn!(%error, remote = %from.remote, "TLS would not begin with a client");
+            Err(panic) => {
+                tracing::error!(%panic, remote = %from.remote, "a connection could not begin");
+                self.link.count_panic();
+                endpoint.on_event(handle, EndpointEvent::Drained);
                 None
             }
         }
     }
 
+    /// Whether a client is welcome. An application that cannot tell has not said so.
+    fn admit(&self, incoming: &Incoming) -> Admission {
+        catch(|| self.house.admit(incoming.remote())).unwrap_or_else(|panic| {
+            tracing::error!(%panic, remote = %incoming.remote(), "a client could not be judged");
+            self.link.count_panic();
+            Admission::Refuse
+        })
+    }
+
     /// A connection that a handle began.
     pub(super) fn adopt(&mut self, now: Instant, shared: Arc<Shared>) {
-        if let Some(close) = &self.closing {
-            shared.lock().quic.close(now, close.code, &close.reason);
-        }
+        let handle = shared.handle;
         self.insert(shared, false);
+        if let Some(close) = self.closing.clone() {
+            self.visit(handle, Stage::Call, |state| {
+                state.quic.close(now, close.code, &close.reason);
+            });
+        }
     }
 
     fn insert(&mut self, shared: Arc<Shared>, unannounced: bool) {
@@ -292,13 +412,12 @@ impl Connections {
                 continue;
             };
             if self.deadlines.is_due(handle, &mut entry.place, now) {
-                let mut state = entry.shared.lock();
-                // What came since may have moved the time.
-                if state.quic.next_timeout().is_some_and(|at| at <= now) {
-                    state.quic.handle_timeout(now);
-                }
-                drop(state);
-                self.mark_ready(handle);
+                self.visit(handle, Stage::Timeout, |state| {
+                    // What came since may have moved the time.
+                    if state.quic.next_timeout().is_some_and(|at| at <= now) {
+                        state.quic.handle_timeout(now);
+                    }
+                });
             }
         }
     }
@@ -325,98 +444,162 @@ impl Connections {
         let shared = entry.shared.clone();
         shared.clear_dirty();
         let served = self.take_turn(&shared);
-        // Who waits for the last connection to end finds nothing left of it.
-        drop(shared);
+        if let Ok(Turn::Panicked) = served {
+            self.forget_broken(&shared);
+        }
+        // Who waits for the last connection to end finds nothing left of it. What is
+        // left may be the application's, such as its observer.
+        if let Err(panic) = catch(|| drop(shared)) {
+            tracing::error!(%panic, "what a connection left could not be dropped");
+        }
         for _ in 0..std::mem::take(&mut self.ended) {
             self.house.population.remove();
         }
-        served
+        served.map(|_| ())
     }
 
     /// Hands out the connection's events, sends its trains, notes its timer.
-    fn take_turn(&mut self, shared: &Arc<Shared>) -> io::Result<()> {
-        let handle = shared.handle;
+    fn take_turn(&mut self, shared: &Arc<Shared>) -> io::Result<Turn> {
         for _ in 0..TRAINS_PER_TURN {
             let now = self.link.clock.now();
-            let mut state = shared.lock();
-            state.dispatch(now, &mut self.wakes);
-            if self.outlet.is_blocked() {
-                if state.quic.is_transmit_due() {
-                    state.quic.on_scheduling_limited(now);
-                }
-                self.finish_turn(shared, state);
-                self.mark_ready(handle);
-                return Ok(());
-            }
-            let segments = self.socket.get_ref().gso_segments();
-            let train = state.quic.transmit(now, &mut self.outlet.train, segments);
-            let Some(train) = train else {
-                state.dispatch(now, &mut self.wakes);
-                self.finish_turn(shared, state);
-                return Ok(());
-            };
-            // The system call is long: handles need not wait for it.
-            drop(state);
+            let step = shared.visit(Stage::Turn, |state| self.step(state, now));
             self.wakes.fire(shared);
-            let sent = self.outlet.send(&**self.socket.get_ref(), &train, now);
-            self.after_send(shared, sent)?;
+            match step {
+                Ok(Step::Send(train)) => {
+                    // The system call is long: handles need not wait for it.
+                    let sent = self.outlet.send(&**self.socket.get_ref(), &train, now);
+                    self.after_send(shared, sent)?;
+                }
+                Ok(Step::Wait(rest)) => {
+                    self.finish_turn(shared, rest);
+                    self.mark_ready(shared.handle);
+                    return Ok(Turn::Over);
+                }
+                Ok(Step::Done(rest)) => {
+                    self.finish_turn(shared, rest);
+                    return Ok(Turn::Over);
+                }
+                Err(_) => return Ok(Turn::Panicked),
+            }
         }
-        let state = shared.lock();
-        self.finish_turn(shared, state);
-        self.mark_ready(handle);
-        Ok(())
+        let Ok(rest) = shared.visit(Stage::Turn, |state| self.settle(state)) else {
+            return Ok(Turn::Panicked);
+        };
+        self.finish_turn(shared, rest);
+        self.mark_ready(shared.handle);
+        Ok(Turn::Over)
+    }
+
+    /// One step of a turn, under the connection's lock.
+    fn step(&mut self, state: &mut State, now: Instant) -> Step {
+        state.dispatch(now, &mut self.wakes);
+        if self.outlet.is_blocked() {
+            if state.quic.is_transmit_due() {
+                state.quic.on_scheduling_limited(now);
+            }
+            return Step::Wait(self.settle(state));
+        }
+        let segments = self.socket.get_ref().gso_segments();
+        match state.quic.transmit(now, &mut self.outlet.train, segments) {
+            Some(train) => Step::Send(train),
+            None => {
+                state.dispatch(now, &mut self.wakes);
+                Step::Done(self.settle(state))
+            }
+        }
+    }
+
+    /// What is to be known of the connection after its turn.
+    fn settle(&mut self, state: &mut State) -> Rest {
+        while let Some(event) = state.quic.poll_endpoint_event() {
+            self.endpoint_events.push(event);
+        }
+        Rest {
+            deadline: state.quic.next_timeout(),
+            usable: state.connected || state.quic.has_readable_zero_rtt(),
+        }
     }
 
     fn after_send(&mut self, shared: &Shared, sent: Sent) -> io::Result<()> {
-        match sent {
-            Sent::Taken | Sent::Dropped => {}
-            Sent::Kept => {
-                let now = self.link.clock.now();
-                shared.lock().quic.on_scheduling_limited(now);
-            }
-            Sent::TooLarge(size) => {
-                let now = self.link.clock.now();
-                shared.lock().quic.on_datagram_too_large(now, size);
-            }
+        let now = self.link.clock.now();
+        // If that should panic, the next step of the turn finds out.
+        let _ = match sent {
+            Sent::Taken | Sent::Dropped => return Ok(()),
+            Sent::Kept => shared.visit(Stage::Turn, |state| {
+                state.quic.on_scheduling_limited(now);
+            }),
+            Sent::TooLarge(size) => shared.visit(Stage::Turn, |state| {
+                state.quic.on_datagram_too_large(now, size);
+            }),
             Sent::Broken(error) => return Err(error),
-        }
+        };
         Ok(())
     }
 
     /// The end of a connection's turn: its timer, its routes, its announcement.
-    fn finish_turn(&mut self, shared: &Arc<Shared>, mut state: MutexGuard<'_, State>) {
-        let deadline = state.quic.next_timeout();
-        while let Some(event) = state.quic.poll_endpoint_event() {
-            self.endpoint_events.push(event);
-        }
-        let usable = state.connected || state.quic.has_readable_zero_rtt();
-        drop(state);
-        self.wakes.fire(shared);
+    fn finish_turn(&mut self, shared: &Arc<Shared>, rest: Rest) {
         let handle = shared.handle;
         if let Some(entry) = self.table.get_mut(&handle) {
-            self.deadlines.set(handle, &mut entry.place, deadline);
-            if entry.unannounced && usable {
+            self.deadlines.set(handle, &mut entry.place, rest.deadline);
+            if entry.unannounced && rest.usable {
                 entry.unannounced = false;
                 self.house.accepts.push(Counted::new(shared.clone()));
             }
         }
         if !self.endpoint_events.is_empty() {
-            self.apply_endpoint_events(handle);
+            self.apply_endpoint_events(shared);
         }
     }
 
-    fn apply_endpoint_events(&mut self, handle: Handle) {
-        let mut endpoint = self.link.endpoint();
-        let mut drained = false;
-        for event in self.endpoint_events.drain(..) {
-            drained |= event == EndpointEvent::Drained;
-            endpoint.on_event(handle, event);
+    fn apply_endpoint_events(&mut self, shared: &Shared) {
+        let handle = shared.handle;
+        let drained = self.endpoint_events.contains(&EndpointEvent::Drained);
+        let (link, events) = (self.link.clone(), &mut self.endpoint_events);
+        let applied = catch(|| {
+            let mut endpoint = link.endpoint();
+            for event in events.drain(..) {
+                endpoint.on_event(handle, event);
+            }
+        });
+        self.endpoint_events.clear();
+        match applied {
+            Ok(()) if drained => self.forget(handle),
+            Ok(()) => {}
+            // Without its routes it would wait for what never reaches it.
+            Err(panic) => shared.kill(Stage::Turn, &panic),
         }
-        drop(endpoint);
-        if drained && let Some(entry) = self.table.remove(&handle) {
+    }
+
+    /// The connection is gone.
+    fn forget(&mut self, handle: Handle) {
+        if let Some(entry) = self.table.remove(&handle) {
             self.deadlines.remove(handle, entry.place);
-            self.ended += 1;
+            self.ended = self.ended.saturating_add(1);
         }
+    }
+
+    /// There was a panic in the connection: its peer is told if that could still be
+    /// written, and with a stateless reset whenever it sends something from now on.
+    fn forget_broken(&mut self, shared: &Shared) {
+        let handle = shared.handle;
+        self.endpoint_events.clear();
+        if let Some(farewell) = shared.take_farewell() {
+            let (remote, local_ip) = (farewell.remote, farewell.local_ip);
+            let socket = self.socket.get_ref();
+            if !answer(&**socket, remote, local_ip, &farewell.datagram) {
+                count(&self.link.counts.answers_dropped);
+            }
+        }
+        let link = self.link.clone();
+        let routes = catch(|| link.endpoint().on_event(handle, EndpointEvent::Drained));
+        if let Err(panic) = routes {
+            tracing::error!(%panic, "routes of a connection could not be removed");
+            self.link
+                .counts
+                .routing_panics
+                .fetch_add(1, Ordering::Relaxed);
+        }
+        self.forget(handle);
     }
 
     /// The socket is writable again, or should have been by now.
@@ -453,15 +636,15 @@ impl Connections {
         self.outlet.forget();
         let handles: Vec<Handle> = self.table.keys().copied().collect();
         for handle in handles {
-            if let Some(mut state) = self.lock(handle)
-                && state.quic.role() == Role::Client
-                && let Err(error) = state.quic.migrate(now, None)
-            {
-                // The server will see the new address all the same.
-                tracing::debug!(%error, "no fresh path for a connection");
-                state.quic.ping();
-            }
-            self.mark_ready(handle);
+            self.visit(handle, Stage::Call, |state| {
+                if state.quic.role() == Role::Client
+                    && let Err(error) = state.quic.migrate(now, None)
+                {
+                    // The server will see the new address all the same.
+                    tracing::debug!(%error, "no fresh path for a connection");
+                    state.quic.ping();
+                }
+            });
         }
     }
 
@@ -469,10 +652,9 @@ impl Connections {
     pub(super) fn close_all(&mut self, now: Instant, close: CloseAll) {
         let handles: Vec<Handle> = self.table.keys().copied().collect();
         for handle in handles {
-            if let Some(mut state) = self.lock(handle) {
+            self.visit(handle, Stage::Call, |state| {
                 state.quic.close(now, close.code, &close.reason);
-            }
-            self.mark_ready(handle);
+            });
         }
         self.closing = Some(close);
     }
@@ -501,11 +683,11 @@ impl Connections {
         };
         let error = TransportError::new(Code::INTERNAL_ERROR, reason);
         for (_, entry) in self.table.drain() {
-            let mut state = entry.shared.lock();
-            state.fail(ConnectionError::Transport(error.clone()), &mut self.wakes);
-            drop(state);
+            let _ = entry.shared.visit(Stage::Call, |state| {
+                state.fail(ConnectionError::Transport(error.clone()), &mut self.wakes);
+            });
             self.wakes.fire(&entry.shared);
-            drop(entry);
+            let _ = catch(|| drop(entry));
             self.house.population.remove();
         }
         if let Err(failure) = ended {

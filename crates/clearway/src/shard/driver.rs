@@ -74,29 +74,30 @@ impl Driver {
                 Ok(Ok(true)) => tokio::task::yield_now().await,
                 Ok(Ok(false)) if self.abandoned && self.shard.is_empty() => return Ok(()),
                 Ok(Ok(false)) => self.wait().await,
-                Ok(Err(error)) => return Err(EndpointError::Socket(Arc::new(error))),
+                Ok(Err(error)) => return Err(error),
                 Err(panic) => return Err(EndpointError::Panicked(panic)),
             }
         }
     }
 
     /// One bounded turn; whether there is more to do at once.
-    fn turn(&mut self) -> io::Result<bool> {
+    fn turn(&mut self) -> Result<bool, EndpointError> {
         count(&self.shard.link.counts.turns);
         let now = self.shard.link.clock.now();
         #[cfg(feature = "testing")]
         if let Some(fault) = self.take_fault() {
-            fault.strike()?;
+            fault.strike().map_err(broken)?;
+            self.shard.set_fault(fault);
         }
         let strays = self.take_inbox(now);
-        self.shard.take_copies(now, strays);
+        self.shard.take_copies(now, strays)?;
         let more = self.intake.turn(&mut self.shard, now)?;
         self.shard.expire_handshakes(now);
         self.shard.handle_timeouts(now);
-        self.shard.flush(now)?;
-        self.shard.serve()?;
-        let errors = self.intake.drain_errors(&self.shard, now)?;
-        Ok(more || errors || self.shard.has_work())
+        self.shard.flush(now).map_err(broken)?;
+        self.shard.serve().map_err(broken)?;
+        let errors = self.intake.drain_errors(&self.shard, now);
+        Ok(more || errors.map_err(broken)? || self.shard.has_work())
     }
 
     #[cfg(feature = "testing")]
@@ -157,6 +158,11 @@ impl Driver {
             () = self.shard.link.bell().notified() => {}
         }
     }
+}
+
+/// An error after which the socket is of no use.
+pub(super) fn broken(error: io::Error) -> EndpointError {
+    EndpointError::Socket(Arc::new(error))
 }
 
 impl Drop for Driver {

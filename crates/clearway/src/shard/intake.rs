@@ -1,7 +1,6 @@
 //! The way in: batches, and whose each datagram is.
 
 use std::io;
-use std::sync::MutexGuard;
 use std::time::Duration;
 
 use clearway_quic::Instant;
@@ -12,10 +11,13 @@ use clearway_udp::{DatagramSocket, Ecn, Meta, RecvBatch, RecvError};
 use tokio::io::Interest;
 
 use super::connections::Connections;
+use super::driver::broken;
 use super::link::count;
 use super::notice::Notice;
 use super::{Clock, Watched};
-use crate::connection::State;
+use crate::connection::Stage;
+use crate::error::EndpointError;
+use crate::panic::catch;
 
 /// Receive calls per turn: enough to amortise a turn, few enough that sending
 /// and timers get theirs.
@@ -57,11 +59,15 @@ impl Intake {
     /// Everything that arrives in one turn: whether more is probably waiting.
     ///
     /// # Errors
-    /// If the socket is broken.
-    pub(super) fn turn(&mut self, shard: &mut Connections, now: Instant) -> io::Result<bool> {
+    /// If the socket is broken, or routing.
+    pub(super) fn turn(
+        &mut self,
+        shard: &mut Connections,
+        now: Instant,
+    ) -> Result<bool, EndpointError> {
         for _ in 0..BATCHES_PER_TURN {
-            let more = self.fill(shard, now)?;
-            self.route(shard, now);
+            let more = self.fill(shard, now).map_err(broken)?;
+            self.route(shard, now)?;
             self.receive(shard, now);
             if !more {
                 return Ok(false);
@@ -135,41 +141,58 @@ impl Intake {
 
     /// First pass, under the lock of the routes: whose each datagram is. What
     /// needs no connection is answered, strays are passed on, clients let in.
-    fn route(&mut self, shard: &mut Connections, now: Instant) {
-        self.routes.clear();
-        if self.batch.is_empty() {
-            return;
+    fn route(&mut self, shard: &mut Connections, now: Instant) -> Result<(), EndpointError> {
+        let Self { batch, routes, .. } = self;
+        routes.clear();
+        if batch.is_empty() {
+            return Ok(());
         }
         let unix_now = Clock::unix_seconds();
         let link = shard.link.clone();
         let mut endpoint = link.endpoint();
-        for (meta, datagram) in self.batch.datagrams() {
-            let from = received(meta);
-            let route = match shard.owner_elsewhere(datagram) {
-                Some(owner) => {
-                    shard.pass_on(owner, from, datagram);
-                    None
+        let mut datagrams = batch.datagrams();
+        loop {
+            let before = routes.len();
+            let done = catch(|| {
+                for (meta, datagram) in &mut datagrams {
+                    let from = received(meta);
+                    let route = match shard.owner_elsewhere(datagram) {
+                        Some(owner) => {
+                            shard.pass_on(owner, from, datagram);
+                            None
+                        }
+                        None => shard.route(&mut endpoint, now, unix_now, from, datagram),
+                    };
+                    routes.push(route);
                 }
-                None => shard.route(&mut endpoint, now, unix_now, from, datagram),
-            };
-            self.routes.push(route);
+            });
+            if routes.len() > before {
+                shard.on_routed();
+            }
+            let Err(panic) = done else { return Ok(()) };
+            // Nobody gets the one that it was about.
+            routes.push(None);
+            shard.on_routing_panic(panic)?;
         }
     }
 
     /// Second pass: each connection's datagrams, under its lock, which is kept
     /// while they follow one another.
     fn receive(&mut self, shard: &Connections, now: Instant) {
-        let mut current: Option<(Handle, MutexGuard<'_, State>)> = None;
-        for ((meta, datagram), route) in self.batch.datagrams().zip(&self.routes) {
-            let Some(handle) = *route else { continue };
-            if current.as_ref().is_none_or(|(held, _)| *held != handle) {
-                // Never two at once.
-                drop(current.take());
-                current = shard.lock(handle).map(|state| (handle, state));
-            }
-            if let Some((_, state)) = &mut current {
+        let mut datagrams = self.batch.datagrams().zip(&self.routes).peekable();
+        while let Some(((meta, datagram), route)) = datagrams.next() {
+            let Some(shared) = route.and_then(|handle| shard.shared(handle)) else {
+                continue;
+            };
+            // A connection that ends here notices in the turn that it gets for this.
+            let _ = shared.visit(Stage::Receive, |state| {
                 state.quic.receive(now, received(meta), datagram);
-            }
+                while let Some(((meta, datagram), _)) =
+                    datagrams.next_if(|(_, following)| *following == route)
+                {
+                    state.quic.receive(now, received(meta), datagram);
+                }
+            });
         }
     }
 }

@@ -68,6 +68,8 @@ pub enum Fault {
     Panic,
     /// The socket fails for good.
     Socket,
+    /// Finding out whose a datagram is panics, for so many datagrams.
+    Routing(u32),
 }
 
 #[cfg(feature = "testing")]
@@ -76,6 +78,7 @@ impl Fault {
         match self {
             Self::Panic => panic!("injected into the event loop"),
             Self::Socket => Err(std::io::Error::other("injected into the socket")),
+            Self::Routing(_) => Ok(()),
         }
     }
 }
@@ -105,6 +108,9 @@ pub(super) struct Counts {
     pub(super) answers_dropped: AtomicU64,
     pub(super) icmp_errors: AtomicU64,
     pub(super) turns: AtomicU64,
+    pub(super) routing_panics: AtomicU64,
+    /// Counted by handles as well.
+    panics: AtomicU64,
 }
 
 pub(super) fn count(counter: &AtomicU64) {
@@ -137,6 +143,12 @@ pub struct ShardCounters {
     pub icmp_errors: u64,
     /// Turns of the event loop.
     pub turns: u64,
+    /// Panics that cost a connection, or a client the beginning of one. Each is a
+    /// defect of this library or of what the application has it call: observers,
+    /// admission, controllers.
+    pub panics: u64,
+    /// Panics that cost a datagram: while it was found out whose it is.
+    pub routing_panics: u64,
     /// How often the shard has been [restarted], which sets its other counts to 0.
     ///
     /// [restarted]: crate::Endpoint::restart_failed_shards
@@ -202,6 +214,10 @@ impl Link {
     /// What a shard that failed leaves its successor.
     pub(crate) fn keep_socket(&self, socket: Arc<dyn DatagramSocket>) {
         *self.left.lock().unwrap_or_else(PoisonError::into_inner) = Some(socket);
+        // There will be none. Whoever says so later takes the socket as well.
+        if self.inbox().abandoned || self.farewell.get().is_some() {
+            self.take_socket();
+        }
     }
 
     pub(crate) fn take_socket(&self) -> Option<Arc<dyn DatagramSocket>> {
@@ -279,10 +295,15 @@ impl Link {
         self.bell.notify_one();
     }
 
+    /// A connection was given up for a panic.
+    pub(crate) fn count_panic(&self) {
+        self.counts.panics.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Nobody will accept or connect any more.
     pub(crate) fn abandon(&self) {
-        self.take_socket();
         self.inbox().abandoned = true;
+        self.take_socket();
         self.bell.notify_one();
     }
 
@@ -302,6 +323,8 @@ impl Link {
             answers_dropped: get(&self.counts.answers_dropped),
             icmp_errors: get(&self.counts.icmp_errors),
             turns: get(&self.counts.turns),
+            panics: get(&self.counts.panics),
+            routing_panics: get(&self.counts.routing_panics),
             restarts: self.restarts,
         }
     }

@@ -113,13 +113,15 @@ impl RecvStream {
     }
 
     fn stop_now(&self, code: u64) {
-        let mut state = self.shared.lock();
-        state.readers.remove(&self.id);
-        if state.error.is_none() {
-            // Refused only if it is over.
-            let _ = state.quic.stop(self.id, code);
-            self.shared.release(state);
-        }
+        self.shared.act_if(|state| {
+            state.readers.remove(&self.id);
+            let alive = state.error.is_none();
+            if alive {
+                // Refused only if it is over.
+                let _ = state.quic.stop(self.id, code);
+            }
+            ((), alive)
+        });
     }
 
     fn poll_recv<T>(
@@ -133,40 +135,38 @@ impl RecvStream {
             Some(End::Stopped) => return Poll::Ready(Err(ReadError::Stopped)),
             None => {}
         }
-        let mut state = self.shared.lock();
-        match read(&mut state.quic, self.id) {
+        let Self { shared, id, end } = self;
+        shared.act_if(|state| match read(&mut state.quic, *id) {
             Ok(some) => {
                 if some.is_none() {
-                    self.end = Some(End::Finished);
+                    *end = Some(End::Finished);
                 }
                 // Reading makes credit for the peer.
-                self.shared.release(state);
-                Poll::Ready(Ok(some))
+                (Poll::Ready(Ok(some)), true)
             }
             Err(TransportReadError::Blocked) => {
                 // What had arrived before the end of the connection was handed
                 // out; nothing more will come.
                 if let Some(error) = state.error.as_deref() {
-                    return Poll::Ready(Err(error.clone().into()));
+                    return (Poll::Ready(Err(error.clone().into())), false);
                 }
-                match state.readers.get_mut(&self.id) {
+                match state.readers.get_mut(id) {
                     Some(waker) => waker.clone_from(cx.waker()),
                     None => {
-                        state.readers.insert(self.id, cx.waker().clone());
+                        state.readers.insert(*id, cx.waker().clone());
                     }
                 }
-                Poll::Pending
+                (Poll::Pending, false)
             }
             Err(TransportReadError::Reset(code)) => {
-                self.end = Some(End::Reset(code));
-                self.shared.release(state);
-                Poll::Ready(Err(ReadError::Reset(code)))
+                *end = Some(End::Reset(code));
+                (Poll::Ready(Err(ReadError::Reset(code))), true)
             }
             Err(TransportReadError::Unknown) => {
-                self.end = Some(End::Stopped);
-                Poll::Ready(Err(ReadError::Stopped))
+                *end = Some(End::Stopped);
+                (Poll::Ready(Err(ReadError::Stopped)), false)
             }
-        }
+        })
     }
 }
 

@@ -86,21 +86,18 @@ impl SendStream {
     /// # Errors
     /// See [`WriteError`].
     pub fn finish(&mut self) -> Result<(), WriteError> {
-        let mut state = self.shared.lock();
-        if let Some(error) = self.obstacle(&state) {
-            return Err(error);
-        }
-        match state.quic.finish(self.id) {
-            Ok(()) => {}
-            Err(TransportWriteError::Stopped(code)) => return Err(WriteError::Stopped(code)),
-            Err(
+        self.shared.act(|state| {
+            if let Some(error) = self.obstacle(state) {
+                return Err(error);
+            }
+            state.quic.finish(self.id).map_err(|error| match error {
+                TransportWriteError::Stopped(code) => WriteError::Stopped(code),
                 TransportWriteError::Blocked
                 | TransportWriteError::Unknown
-                | TransportWriteError::Finished,
-            ) => return Err(WriteError::Closed),
-        }
+                | TransportWriteError::Finished => WriteError::Closed,
+            })
+        })?;
         self.over = Some(Over::Finished);
-        self.shared.release(state);
         Ok(())
     }
 
@@ -110,20 +107,24 @@ impl SendStream {
     /// # Errors
     /// [`WriteError::ConnectionLost`].
     pub fn reset(&mut self, code: u64) -> Result<(), WriteError> {
-        let mut state = self.shared.lock();
-        if let Some(error) = state.error.as_deref() {
-            return Err(error.clone().into());
-        }
-        // Refused only if it is over, which is what was wanted.
-        let _ = state.quic.reset(self.id, code);
+        let id = self.id;
+        self.shared.act(|state| match state.error.as_deref() {
+            Some(error) => Err(WriteError::from(error.clone())),
+            None => {
+                // Refused only if it is over, which is what was wanted.
+                let _ = state.quic.reset(id, code);
+                Ok(())
+            }
+        })?;
         self.over = Some(Over::Reset);
-        self.shared.release(state);
         Ok(())
     }
 
     /// Changes how the stream is scheduled against others.
     pub fn set_priority(&mut self, priority: Priority) {
-        self.shared.lock().quic.set_priority(self.id, priority);
+        let id = self.id;
+        self.shared
+            .call(|state| state.quic.set_priority(id, priority));
     }
 
     /// Waits until the peer has stopped the stream, and answers its code, or
@@ -132,23 +133,7 @@ impl SendStream {
     /// # Errors
     /// Why the connection ended.
     pub async fn stopped(&self) -> Result<Option<u64>, ConnectionError> {
-        let end = poll_fn(|cx| {
-            let mut state = self.shared.lock();
-            let error = state.error.as_deref().cloned();
-            let Some(slot) = state.sends.get_mut(&self.id) else {
-                return Poll::Ready(Ok(None));
-            };
-            if let Some(end) = slot.end {
-                return Poll::Ready(Ok(Some(end)));
-            }
-            if let Some(error) = error {
-                return Poll::Ready(Err(error));
-            }
-            if !slot.watchers.iter().any(|w| w.will_wake(cx.waker())) {
-                slot.watchers.push(cx.waker().clone());
-            }
-            Poll::Pending
-        });
+        let end = poll_fn(|cx| self.shared.call(|state| self.poll_end(cx, state)));
         Ok(match end.await? {
             Some(SendEnd::Stopped(code)) => Some(code),
             Some(SendEnd::Delivered) | None => None,
@@ -170,6 +155,28 @@ impl SendStream {
         }
     }
 
+    /// How the stream ended; `None` if that is forgotten because nobody cared.
+    fn poll_end(
+        &self,
+        cx: &Context<'_>,
+        state: &mut State,
+    ) -> Poll<Result<Option<SendEnd>, ConnectionError>> {
+        let error = state.error.as_deref().cloned();
+        let Some(slot) = state.sends.get_mut(&self.id) else {
+            return Poll::Ready(Ok(None));
+        };
+        if let Some(end) = slot.end {
+            return Poll::Ready(Ok(Some(end)));
+        }
+        if let Some(error) = error {
+            return Poll::Ready(Err(error));
+        }
+        if !slot.watchers.iter().any(|w| w.will_wake(cx.waker())) {
+            slot.watchers.push(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+
     fn obstacle(&self, state: &State) -> Option<WriteError> {
         if let Some(error) = state.error.as_deref() {
             return Some(error.clone().into());
@@ -185,30 +192,29 @@ impl SendStream {
         cx: &Context<'_>,
         write: impl FnOnce(&mut Connection, StreamId) -> Result<usize, TransportWriteError>,
     ) -> Poll<Result<usize, WriteError>> {
-        let mut state = self.shared.lock();
-        if let Some(error) = self.obstacle(&state) {
-            return Poll::Ready(Err(error));
-        }
-        match write(&mut state.quic, self.id) {
-            Ok(written) => {
-                self.shared.release(state);
-                Poll::Ready(Ok(written))
+        self.shared.act_if(|state| {
+            if let Some(error) = self.obstacle(state) {
+                return (Poll::Ready(Err(error)), false);
             }
-            Err(TransportWriteError::Blocked) => {
-                let slot = state.sends.entry(self.id).or_default();
-                match &mut slot.writer {
-                    Some(waker) => waker.clone_from(cx.waker()),
-                    None => slot.writer = Some(cx.waker().clone()),
+            match write(&mut state.quic, self.id) {
+                Ok(written) => (Poll::Ready(Ok(written)), true),
+                Err(TransportWriteError::Blocked) => {
+                    let slot = state.sends.entry(self.id).or_default();
+                    match &mut slot.writer {
+                        Some(waker) => waker.clone_from(cx.waker()),
+                        None => slot.writer = Some(cx.waker().clone()),
+                    }
+                    // The peer may be told that we wait (STREAM_DATA_BLOCKED).
+                    (Poll::Pending, true)
                 }
-                // The peer may be told that we wait (STREAM_DATA_BLOCKED).
-                self.shared.release(state);
-                Poll::Pending
+                Err(TransportWriteError::Stopped(code)) => {
+                    (Poll::Ready(Err(WriteError::Stopped(code))), false)
+                }
+                Err(TransportWriteError::Unknown | TransportWriteError::Finished) => {
+                    (Poll::Ready(Err(WriteError::Closed)), false)
+                }
             }
-            Err(TransportWriteError::Stopped(code)) => Poll::Ready(Err(WriteError::Stopped(code))),
-            Err(TransportWriteError::Unknown | TransportWriteError::Finished) => {
-                Poll::Ready(Err(WriteError::Closed))
-            }
-        }
+        })
     }
 }
 
@@ -241,21 +247,23 @@ impl AsyncWrite for SendStream {
 
 impl Drop for SendStream {
     fn drop(&mut self) {
-        let mut state = self.shared.lock();
-        if self.over == Some(Over::Finished)
-            && let Some(slot) = state.sends.get_mut(&self.id)
-            && slot.end.is_none()
-        {
-            slot.detached = true;
-            slot.writer = None;
-            slot.watchers.clear();
-            return;
-        }
-        state.sends.remove(&self.id);
-        if self.over.is_none() && state.error.is_none() {
-            // Refused only if the peer stopped the stream and it is over.
-            let _ = state.quic.reset(self.id, DROPPED);
-            self.shared.release(state);
-        }
+        self.shared.act_if(|state| {
+            if self.over == Some(Over::Finished)
+                && let Some(slot) = state.sends.get_mut(&self.id)
+                && slot.end.is_none()
+            {
+                slot.detached = true;
+                slot.writer = None;
+                slot.watchers.clear();
+                return ((), false);
+            }
+            state.sends.remove(&self.id);
+            let unfinished = self.over.is_none() && state.error.is_none();
+            if unfinished {
+                // Refused only if the peer stopped the stream and it is over.
+                let _ = state.quic.reset(self.id, DROPPED);
+            }
+            ((), unfinished)
+        });
     }
 }

@@ -10,6 +10,7 @@ mod http;
 mod interim;
 mod living;
 mod own_socket;
+mod panics;
 mod qlog;
 mod serving;
 mod socket_errors;

@@ -80,6 +80,27 @@ pub struct Stats {
     pub idle_wakeups: u64,
 }
 
+impl Default for Stats {
+    /// Of a connection of which nothing is known.
+    fn default() -> Self {
+        Self {
+            counters: Counters::default(),
+            smoothed_rtt: Duration::ZERO,
+            min_rtt: None,
+            window: 0,
+            in_flight: 0,
+            pacing_rate: 0,
+            mtu: 0,
+            controller: "none",
+            state: State::SlowStart,
+            metrics: Metrics::default(),
+            limits: Vec::new(),
+            stream_memory: 0,
+            idle_wakeups: 0,
+        }
+    }
+}
+
 /// One path's figures at one moment. Sizes are bytes.
 #[derive(Clone, Debug)]
 #[non_exhaustive]

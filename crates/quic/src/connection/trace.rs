@@ -76,6 +76,11 @@ impl Connection {
         }));
     }
 
+    /// Takes the trace sink away: nothing is traced any more.
+    pub fn take_observer(&mut self) -> Option<Box<dyn Observer>> {
+        Some(self.trace.take()?.observer)
+    }
+
     pub(super) fn trace<'e>(&mut self, now: Instant, event: impl FnOnce() -> TraceEvent<'e>) {
         if self.trace.is_some() {
             self.trace_start(now);

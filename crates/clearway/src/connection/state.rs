@@ -1,0 +1,255 @@
+//! The connection under its lock, and who waits for what of its streams.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::Waker;
+
+use clearway_quic::Instant;
+use clearway_quic::connection::{Connection, ConnectionError, Event};
+use clearway_quic::stream::{Directionality, StreamEvent, StreamId};
+use rustc_hash::FxHashMap;
+
+use super::signal::{Signal, Wakes, available};
+use crate::http::layer::{Layer, View};
+use crate::http::work::Arrived;
+use crate::shard::Link;
+
+/// Waiters told at once that streams can be opened.
+const TOLD_AT_ONCE: u64 = 64;
+
+/// How a sending half ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SendEnd {
+    /// Everything was acknowledged.
+    Delivered,
+    /// The peer did not want it.
+    Stopped(u64),
+}
+
+/// What is remembered of a sending half while somebody cares.
+#[derive(Debug, Default)]
+pub(crate) struct SendSlot {
+    pub(crate) writer: Option<Waker>,
+    pub(crate) watchers: Vec<Waker>,
+    pub(crate) end: Option<SendEnd>,
+    /// The handle is gone, but what it finished is not delivered yet.
+    pub(crate) detached: bool,
+}
+
+/// Under the lock.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) quic: Connection,
+    /// Why the connection ended.
+    pub(crate) error: Option<Box<ConnectionError>>,
+    pub(crate) connected: bool,
+    /// The sending halves that have a handle or a delivery to come.
+    pub(crate) sends: FxHashMap<StreamId, SendSlot>,
+    /// Who waits to read.
+    pub(crate) readers: FxHashMap<StreamId, Waker>,
+    /// HTTP/3, on endpoints that speak it.
+    http: Option<Box<Layer>>,
+    /// Every handle is gone.
+    pub(super) orphaned: bool,
+    /// Streams that can be opened and that waiters were told of, by directionality.
+    told: Told,
+    link: Arc<Link>,
+    /// Where it is to panic.
+    #[cfg(feature = "testing")]
+    pub(crate) fault: Option<super::Stage>,
+}
+
+#[derive(Debug, Default)]
+struct Told {
+    bidirectional: u8,
+    unidirectional: u8,
+}
+
+impl Told {
+    fn of(&mut self, directionality: Directionality) -> &mut u8 {
+        match directionality {
+            Directionality::Bidirectional => &mut self.bidirectional,
+            Directionality::Unidirectional => &mut self.unidirectional,
+        }
+    }
+}
+
+impl State {
+    pub(super) fn new(quic: Connection, link: Arc<Link>, http: Option<Box<Layer>>) -> Self {
+        Self {
+            quic,
+            error: None,
+            connected: false,
+            sends: FxHashMap::default(),
+            readers: FxHashMap::default(),
+            http,
+            orphaned: false,
+            told: Told::default(),
+            link,
+            #[cfg(feature = "testing")]
+            fault: None,
+        }
+    }
+
+    /// Hands the connection's events to who waits for them.
+    pub(crate) fn dispatch(&mut self, now: Instant, wakes: &mut Wakes) {
+        while let Some(event) = self.quic.poll_event() {
+            if let Some(http) = &mut self.http {
+                http.on_event(&mut self.quic, &event);
+            }
+            match event {
+                Event::Connected => {
+                    self.connected = true;
+                    wakes.raise(Signal::Connected);
+                }
+                Event::Stream(event) if self.http.is_none() => {
+                    self.dispatch_stream(event, wakes);
+                }
+                Event::DatagramReceived => wakes.raise(Signal::Datagram),
+                Event::Closed(error) => self.fail(error, wakes),
+                Event::Confirmed | Event::PathChanged { .. } | Event::ZeroRttRejected => {}
+                // The transport may learn to say more than this layer needs.
+                _ => {}
+            }
+        }
+        self.settle_http(now, wakes);
+        if self.quic.take_datagram_writable() {
+            wakes.raise(Signal::DatagramRoom);
+        }
+        if self.quic.take_rested() {
+            self.release_memory();
+        }
+        self.close_if_abandoned(now);
+    }
+
+    /// What HTTP/3 has to say is written, and whom it concerns woken.
+    pub(super) fn settle_http(&mut self, now: Instant, wakes: &mut Wakes) {
+        let Some(http) = &mut self.http else { return };
+        #[cfg(feature = "testing")]
+        super::Stage::Http.strike(self.fault);
+        http.settle(now, &mut self.quic, wakes);
+    }
+
+    /// Gives back what is held for reuse, as the transport has just done.
+    fn release_memory(&mut self) {
+        self.sends.shrink_to_fit();
+        self.readers.shrink_to_fit();
+        if let Some(http) = &mut self.http {
+            http.release_memory();
+        }
+    }
+
+    fn dispatch_stream(&mut self, event: StreamEvent, wakes: &mut Wakes) {
+        match event {
+            StreamEvent::Opened(Directionality::Bidirectional) => wakes.raise(Signal::OpenedBi),
+            StreamEvent::Opened(Directionality::Unidirectional) => wakes.raise(Signal::OpenedUni),
+            StreamEvent::StreamsAvailable(directionality) => {
+                wakes.raise_some(available(directionality), self.tell(directionality));
+            }
+            StreamEvent::Readable(id) => wakes.wake(self.readers.remove(&id)),
+            StreamEvent::Writable(id) => {
+                let slot = self.sends.get_mut(&id);
+                wakes.wake(slot.and_then(|slot| slot.writer.take()));
+            }
+            StreamEvent::Finished(id) => self.end_send(id, SendEnd::Delivered, wakes),
+            StreamEvent::Stopped { id, code } => self.end_send(id, SendEnd::Stopped(code), wakes),
+        }
+    }
+
+    /// How many waiters to wake for streams that can be opened: together, for one after
+    /// the other they would each send a datagram of their own. One even if there is
+    /// none: only after somebody has met the limit is it said when it is raised.
+    fn tell(&mut self, directionality: Directionality) -> u8 {
+        let count = self.quic.openable(directionality).clamp(1, TOLD_AT_ONCE) as u8;
+        *self.told.of(directionality) = count;
+        count
+    }
+
+    /// Opens a stream; how many waiters to wake then, once all that were told of one
+    /// have opened it.
+    pub(crate) fn open(&mut self, directionality: Directionality) -> Option<(StreamId, u8)> {
+        let id = self.quic.open(directionality)?;
+        self.sends.insert(id, SendSlot::default());
+        let told = self.told.of(directionality);
+        *told = told.saturating_sub(1);
+        let next = if *told == 0 {
+            self.tell(directionality)
+        } else {
+            0
+        };
+        Some((id, next))
+    }
+
+    fn end_send(&mut self, id: StreamId, end: SendEnd, wakes: &mut Wakes) {
+        let Some(slot) = self.sends.get_mut(&id) else {
+            return;
+        };
+        slot.end.get_or_insert(end);
+        wakes.wake(slot.writer.take());
+        wakes.wake_all(&mut slot.watchers);
+        if slot.detached {
+            self.sends.remove(&id);
+        }
+    }
+
+    /// The connection is over: everybody who waits hears it.
+    pub(crate) fn fail(&mut self, error: ConnectionError, wakes: &mut Wakes) {
+        self.error.get_or_insert_with(|| Box::new(error));
+        wakes.raise_all();
+        self.readers
+            .drain()
+            .for_each(|(_, waker)| wakes.wake(Some(waker)));
+        for slot in self.sends.values_mut() {
+            wakes.wake(slot.writer.take());
+            wakes.wake_all(&mut slot.watchers);
+        }
+        if let Some(http) = &mut self.http {
+            http.fail(wakes);
+        }
+    }
+
+    /// HTTP/3 on this connection, for a call.
+    pub(crate) fn http_view(&mut self) -> Option<View<'_>> {
+        Some(View {
+            layer: self.http.as_deref_mut()?,
+            quic: &mut self.quic,
+            lost: self.error.as_deref(),
+        })
+    }
+
+    /// The HTTP requests that have arrived.
+    pub(crate) fn take_requests(&mut self) -> VecDeque<Arrived> {
+        let http = self.http.as_deref_mut();
+        http.map(Layer::take_arrived).unwrap_or_default()
+    }
+
+    /// Whether no HTTP request is under way or undelivered.
+    pub(crate) fn http_is_idle(&self) -> bool {
+        self.http.as_ref().is_none_or(|http| http.is_idle())
+    }
+
+    /// Whether an HTTP request may be begun, at once or when the server has room.
+    pub(crate) fn takes_requests(&self) -> bool {
+        self.error.is_none() && self.http.as_ref().is_some_and(|http| !http.is_going_away())
+    }
+
+    /// Whether an HTTP request may be sent before the handshake is complete.
+    pub(crate) fn takes_early_requests(&self) -> bool {
+        let http = self.http.as_ref();
+        self.quic.has_zero_rtt() && http.is_some_and(|http| http.remembers())
+    }
+
+    /// Nobody holds the connection and nothing is left to deliver.
+    pub(super) fn close_if_abandoned(&mut self, now: Instant) {
+        let done = self.sends.is_empty() && self.http_is_idle();
+        if self.orphaned && self.error.is_none() && done {
+            self.orphaned = false;
+            let (code, reason) = match (self.link.farewell(), &self.http) {
+                (Some(close), _) => (close.code, &close.reason[..]),
+                (None, Some(_)) => (clearway_http3::Code::NO_ERROR.0, &b""[..]),
+                (None, None) => (0, &b""[..]),
+            };
+            self.quic.close(now, code, reason);
+        }
+    }
+}
