@@ -44,6 +44,9 @@ impl Remains {
         // It may be what panicked, and must not be asked again.
         let observer = catch(|| quic.take_observer());
         let _ = catch(|| drop(observer));
+        let internal = TransportError::new(Code::INTERNAL_ERROR, "internal error");
+        // Letting go of what it holds may fail where the words do not.
+        let _ = catch(|| quic.abort(now, internal));
         let farewell = catch(|| farewell(quic, now)).ok().flatten();
         Self {
             error,
@@ -64,15 +67,12 @@ impl Remains {
 /// The address of a peer that the state cannot tell any more.
 const UNKNOWN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
-/// Closes with INTERNAL_ERROR. What exactly went wrong is no peer's business.
+/// What a connection that was aborted has to say: INTERNAL_ERROR. What exactly went
+/// wrong is no peer's business.
 ///
 /// A panic while packets were written may have left their numbers to be used again.
 /// That is no reuse of a nonce: those packets never left.
 fn farewell(quic: &mut Connection, now: Instant) -> Option<Farewell> {
-    quic.abort(
-        now,
-        TransportError::new(Code::INTERNAL_ERROR, "internal error"),
-    );
     let mut datagram = vec![0; FAREWELL];
     let Transmit {
         remote,

@@ -199,10 +199,9 @@ impl Connections {
             let Some(handle) = overdue else {
                 return;
             };
-            if let Some(mut state) = self.lock(handle) {
+            self.visit(handle, Stage::Timeout, |state| {
                 state.quic.expire_handshake(now);
-            }
-            self.mark_ready(handle);
+            });
         }
     }
 

@@ -96,8 +96,8 @@ impl Driver {
         self.shard.handle_timeouts(now);
         self.shard.flush(now).map_err(broken)?;
         self.shard.serve().map_err(broken)?;
-        let errors = self.intake.drain_errors(&self.shard, now).map_err(broken)?;
-        Ok(more || errors || self.shard.has_work())
+        let errors = self.intake.drain_errors(&self.shard, now);
+        Ok(more || errors.map_err(broken)? || self.shard.has_work())
     }
 
     #[cfg(feature = "testing")]
