@@ -3,7 +3,6 @@
 use core::net::SocketAddr;
 use std::time::Instant;
 
-use clearway::Connection;
 use http::{Request, StatusCode};
 use serde::Serialize;
 
@@ -37,11 +36,10 @@ struct Line {
 
 impl Entry {
     /// A request that has arrived.
-    pub(super) fn of<B>(request: &Request<B>, json: bool) -> Self {
-        let connection = request.extensions().get::<Connection>();
+    pub(super) fn of<B>(request: &Request<B>, remote: Option<SocketAddr>, json: bool) -> Self {
         let line = Line {
             event: "request",
-            remote: connection.map(Connection::remote_address),
+            remote,
             method: request.method().to_string(),
             target: request
                 .uri()

@@ -5,6 +5,7 @@ mod certificate;
 mod client;
 mod early;
 mod ending;
+mod limits;
 mod listing;
 mod place;
 mod range;
