@@ -18,10 +18,8 @@ pub(crate) struct Pieces {
     access: Access,
     /// Whose it is, among others; `None` if there are none.
     shared: Option<Shared>,
-    /// Of the next piece to read.
+    /// Of the first byte not handed out yet.
     offset: u64,
-    /// Bytes to read from there.
-    unread: u64,
     /// Bytes not handed out yet.
     left: u64,
     reading: Option<Reading>,
@@ -106,7 +104,6 @@ impl Pieces {
             access,
             shared,
             offset,
-            unread: length,
             left: length,
             reading: None,
             unsent: Unsent::default(),
@@ -138,6 +135,7 @@ impl Pieces {
                 return Poll::Ready(Some(Err(error)));
             }
         };
+        self.offset += piece.len() as u64;
         self.left -= piece.len() as u64;
         let piece = match charge {
             // Nobody asks again after the last: it is on the account until the
@@ -156,7 +154,7 @@ impl Pieces {
     /// memory for it and nobody waits for the disk. Nothing is waited for: whoever
     /// does not take this piece would hold up others.
     fn read_ahead(&mut self) {
-        if self.unread == 0 {
+        if self.left == 0 {
             return;
         }
         let Some(shared) = &self.shared else {
@@ -168,17 +166,15 @@ impl Pieces {
         if !shared.buffers.is_ample() {
             return;
         }
-        let (client, disk) = (shared.client, shared.disk.clone());
-        let (offset, unread) = (self.offset, self.unread);
         let read = self.next();
-        match disk.try_begin(client, move |abandoned| read.run(abandoned)) {
-            Some(reading) => self.reading = Some(Box::pin(flatten(reading.result()))),
-            None => (self.offset, self.unread) = (offset, unread),
-        }
+        let reading = shared
+            .disk
+            .try_begin(shared.client, move |abandoned| read.run(abandoned));
+        self.reading = reading.map(|reading| -> Reading { Box::pin(flatten(reading.result())) });
     }
 
     /// Reads the next piece, when it is this client's turn.
-    fn read_on(&mut self) -> Reading {
+    fn read_on(&self) -> Reading {
         let read = self.next();
         match self.shared.clone() {
             Some(Shared { client, disk, .. }) => {
@@ -192,20 +188,14 @@ impl Pieces {
         }
     }
 
-    /// What to read next, which is then taken as read.
-    fn next(&mut self) -> Read {
+    /// What to read next.
+    fn next(&self) -> Read {
         let buffers = self.shared.as_ref().map(|shared| shared.buffers.clone());
-        let most = buffers
-            .as_ref()
-            .map_or(LARGEST_PIECE, |buffers| buffers.piece());
-        let (offset, length) = (self.offset, self.unread.min(most));
-        self.offset += length;
-        self.unread -= length;
         Read {
             access: self.access.clone(),
             buffers,
-            offset,
-            length,
+            offset: self.offset,
+            left: self.left,
         }
     }
 }
@@ -215,7 +205,7 @@ struct Read {
     access: Access,
     buffers: Option<Arc<Buffers>>,
     offset: u64,
-    length: u64,
+    left: u64,
 }
 
 impl Read {
@@ -225,8 +215,13 @@ impl Read {
         if abandoned.get() {
             return Err(io::ErrorKind::Interrupted.into());
         }
-        let charge = self.buffers.map(|buffers| buffers.charge(self.length));
-        Ok((self.access.read(self.offset, self.length)?, charge))
+        // Not before there is a thread for it: many may wait for one, and have to
+        // know of each other.
+        let buffers = self.buffers.as_ref();
+        let most = buffers.map_or(LARGEST_PIECE, |buffers| buffers.piece());
+        let length = self.left.min(most);
+        let charge = buffers.map(|buffers| buffers.charge(length));
+        Ok((self.access.read(self.offset, length)?, charge))
     }
 }
 

@@ -201,3 +201,109 @@ impl Writer {
         Ok(served.resources.disk.run(*client, begin).await??)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::convert::Infallible;
+    use std::pin::{Pin, pin};
+    use std::task::{Context, Poll, Waker};
+    use std::time::Duration;
+
+    use http::Request;
+    use http_body::Frame;
+
+    use super::*;
+    use crate::serve::limits::{Descriptors, Resources};
+    use crate::serve::listing::Snapshots;
+    use crate::serve::root::Root;
+    use crate::serve::test_dir::TestDir;
+
+    /// Pieces that come one at a time, each only when asked for a second time.
+    struct Slow {
+        pieces: VecDeque<Bytes>,
+        ready: bool,
+    }
+
+    impl Body for Slow {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            self.ready = !self.ready;
+            if self.ready {
+                return Poll::Ready(self.pieces.pop_front().map(|piece| Ok(Frame::data(piece))));
+            }
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        }
+    }
+
+    fn served(dir: &TestDir) -> Arc<Served> {
+        Arc::new(Served {
+            root: Arc::new(Root::open(dir.path()).unwrap()),
+            resources: Resources::new(&Descriptors {
+                open_files: 1,
+                uploads: 1,
+            }),
+            snapshots: Snapshots::default(),
+            writable: true,
+            max_upload: u64::MAX,
+            json: true,
+        })
+    }
+
+    fn names(dir: &TestDir) -> Vec<String> {
+        let entries = std::fs::read_dir(dir.path()).unwrap();
+        entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect()
+    }
+
+    /// An upload of three batches is dropped after each number of polls, with the
+    /// threads given time or not; it ends whole, or leaves nothing.
+    #[tokio::test]
+    async fn upload_dropped_at_any_await_leaves_nothing() {
+        let batch = Bytes::from(vec![7; BATCH]);
+        let mut whole = 0;
+        for polls in 1..40 {
+            for pause in [Duration::ZERO, Duration::from_millis(2)] {
+                let dir = TestDir::new();
+                let served = served(&dir);
+                let (parts, ()) = Request::put("/file").body(()).unwrap().into_parts();
+                let body = Slow {
+                    pieces: vec![batch.clone(); 3].into(),
+                    ready: true,
+                };
+                let mut entry = Entry::of(&Request::new(()), None, true);
+                let mut done = false;
+                {
+                    let client = (1, None);
+                    let mut storing = pin!(store(&served, &parts, body, client, &mut entry));
+                    for _ in 0..polls {
+                        let mut cx = Context::from_waker(Waker::noop());
+                        if storing.as_mut().poll(&mut cx).is_ready() {
+                            done = true;
+                            break;
+                        }
+                        tokio::time::sleep(pause).await;
+                    }
+                }
+                // Whoever has the one permit now has waited for the other's end.
+                let permit = served.resources.uploads.acquire((2, None)).await;
+                // The name may come without anybody to hear of it.
+                let left = names(&dir);
+                assert!(
+                    left.is_empty() || left == ["file"],
+                    "after {polls} polls: {left:?}"
+                );
+                drop(permit);
+                whole += usize::from(done);
+            }
+        }
+        assert!(whole > 0, "none came to its end");
+    }
+}
