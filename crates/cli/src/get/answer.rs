@@ -4,6 +4,7 @@ use http::header::{CONTENT_RANGE, ETAG, HeaderName, LOCATION};
 use http::{Method, Response, StatusCode};
 
 use super::part::Beginning;
+use crate::printable;
 
 fn field<B>(response: &Response<B>, name: HeaderName) -> Option<&str> {
     response.headers().get(name)?.to_str().ok()
@@ -96,8 +97,8 @@ pub(super) fn elsewhere<B>(response: &Response<B>) -> Option<String> {
         return None;
     }
     let place = response.headers().get(LOCATION)?;
-    let place = String::from_utf8_lossy(place.as_bytes());
-    Some(format!("{status}: to {place:?}, which is not followed"))
+    let place = printable::short_bytes(place.as_bytes(), printable::SHOWN);
+    Some(format!("{status}: to \"{place}\", which is not followed"))
 }
 
 #[cfg(test)]

@@ -26,7 +26,12 @@ use super::tally::Waits;
 use super::upload::Reading;
 use super::writer::{Mismatch, Writer};
 use crate::failure::{Failure, Kind};
+use crate::printable;
 use crate::serve::SenderReport;
+
+/// How much of a header field is printed, in characters: more than servers usually
+/// take themselves.
+const FIELD: usize = 16 << 10;
 
 /// A transfer under way.
 pub(super) struct Transfer<'a> {
@@ -312,7 +317,7 @@ impl Transfer<'_> {
             let _ = write!(
                 head,
                 "{name}: {}\r\n",
-                String::from_utf8_lossy(value.as_bytes())
+                printable::short_bytes(value.as_bytes(), FIELD)
             );
         }
         head.push_str("\r\n");
