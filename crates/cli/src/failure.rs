@@ -4,6 +4,8 @@ use core::fmt;
 use std::error::Error;
 use std::process::ExitCode;
 
+use crate::printable;
+
 /// What the exit codes mean, for `--help`.
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
@@ -60,16 +62,21 @@ pub(crate) struct Failure {
     pub(crate) unread: bool,
 }
 
+/// Longest message, in characters: several paths, and what several addresses had to
+/// say.
+const LONGEST: usize = 8_192;
+
 /// What a shell calls the end by the signal that other tools end by when nobody
 /// reads their output any more, SIGPIPE.
 const UNREAD: u8 = 128 + 13;
 
 impl Failure {
-    /// A failure that `message` describes.
+    /// A failure that `message` describes, which is made printable.
     pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
+        let message = message.into();
         Self {
             kind,
-            message: message.into(),
+            message: printable::short(&message, LONGEST).into_owned(),
             unread: false,
         }
     }

@@ -1,7 +1,7 @@
 //! The `clearway` command.
 
 #[macro_use]
-mod say;
+mod terminal;
 
 mod demo;
 mod failure;
@@ -9,7 +9,9 @@ mod get;
 mod identity;
 mod interrupt;
 mod lab;
+mod log;
 mod output;
+mod printable;
 mod raw;
 mod relay;
 mod serve;
@@ -17,7 +19,7 @@ mod size;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{ArgAction, Parser, Subcommand};
 
 /// QUIC, and the networks to try it on.
 #[derive(Debug, Parser)]
@@ -28,6 +30,10 @@ use clap::{Parser, Subcommand};
     after_help = failure::EXIT_CODES
 )]
 struct Cli {
+    /// Say more: what goes on; twice for every detail. Warnings are said anyway. The
+    /// variables CLEARWAY_LOG and RUST_LOG say it in detail, such as clearway=debug.
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    verbose: u8,
     #[command(subcommand)]
     command: Command,
 }
@@ -55,14 +61,15 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let done = match Cli::parse().command {
+    let Cli { verbose, command } = Cli::parse();
+    let done = log::init(verbose).and_then(|()| match command {
         Command::Demo(args) => demo::command(&args),
         Command::Get(args) => get::command(args),
         Command::Lab(command) => lab::command(&command),
         Command::Raw(command) => raw::command(&command),
         Command::Relay(args) => relay::command(&args),
         Command::Serve(args) => serve::command(&args),
-    };
+    });
     match done {
         Ok(()) => ExitCode::SUCCESS,
         // Other tools say nothing either: a signal ends them.

@@ -5,6 +5,7 @@ use std::io::{self, StdoutLock, Write as _};
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::printable::is_unsafe;
 
 /// Writes to stdout by `write`, and all of it.
 ///
@@ -25,7 +26,57 @@ pub(crate) fn print(
 /// As [`print`].
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     print(|out| {
-        serde_json::to_writer(&mut *out, value)?;
+        write_json(&mut *out, value)?;
         writeln!(out)
     })
+}
+
+/// JSON in which whatever a terminal might obey is escaped; it means the same.
+///
+/// # Errors
+/// If it cannot be written.
+pub(crate) fn write_json(out: impl io::Write, value: &impl Serialize) -> io::Result<()> {
+    let mut serializer = serde_json::Serializer::with_formatter(out, Safe);
+    Ok(value.serialize(&mut serializer)?)
+}
+
+/// Writes strings without anything that [`is_unsafe`].
+struct Safe;
+
+impl serde_json::ser::Formatter for Safe {
+    fn write_string_fragment<W>(&mut self, out: &mut W, fragment: &str) -> io::Result<()>
+    where
+        W: ?Sized + io::Write,
+    {
+        let mut rest = fragment;
+        while let Some((at, c)) = rest.char_indices().find(|&(_, c)| is_unsafe(c)) {
+            let (fine, tail) = rest.split_at(at);
+            out.write_all(fine.as_bytes())?;
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                write!(out, "\\u{unit:04x}")?;
+            }
+            rest = tail.get(c.len_utf8()..).unwrap_or_default();
+        }
+        out.write_all(rest.as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_commands_no_terminal_and_means_the_same() {
+        let text = "a\u{1b}[2J\u{9b}31m\u{202e}\u{7f}\u{e0041}é\"\\";
+        let mut json = Vec::new();
+        write_json(&mut json, &text).unwrap();
+        let json = String::from_utf8(json).unwrap();
+        assert!(!json.chars().any(is_unsafe), "{json:?}");
+        assert!(
+            json.contains("\\u009b31m\\u202e\\u007f\\udb40\\udc41é"),
+            "{json}"
+        );
+        let back: String = serde_json::from_str(&json).unwrap();
+        assert_eq!(back, text);
+    }
 }

@@ -20,6 +20,7 @@ use crate::failure::{Failure, Kind};
 use crate::identity;
 use crate::raw::pattern;
 use crate::relay::{self, Relay};
+use crate::terminal;
 
 /// The network's name among the profiles.
 const PROFILE: &str = "death_spiral";
@@ -105,6 +106,7 @@ impl Stage {
     /// Downloads and fills in the report; answers why it failed, if it did.
     async fn play(self, run: &Run, recorder: &Recorder, report: &mut Report) -> Option<Failure> {
         let progress = progress(run);
+        terminal::show(&progress);
         let begun = Instant::now();
         let remote = self.relay.local_addr();
         let fetching = fetch(&self.client, remote, run.size, &progress, recorder);
@@ -112,7 +114,7 @@ impl Stage {
         // Finishing moves the bar to its end.
         let received = progress.position();
         report.set_time(begun.elapsed().as_secs_f64(), received);
-        progress.finish_and_clear();
+        terminal::clear();
         if let Some(sender) = self.site.sender() {
             self.describe_sender(sender, report);
         }

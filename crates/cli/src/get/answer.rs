@@ -4,26 +4,71 @@ use http::header::{CONTENT_RANGE, ETAG, HeaderName, LOCATION};
 use http::{Method, Response, StatusCode};
 
 use super::part::Beginning;
+use crate::printable;
 
 fn field<B>(response: &Response<B>, name: HeaderName) -> Option<&str> {
     response.headers().get(name)?.to_str().ok()
 }
 
-/// Whether a 206 brings exactly what is missing, of the same content
-/// (RFC 9110 §15.3.7.1).
-pub(super) fn continues<B>(response: &Response<B>, beginning: &Beginning) -> bool {
-    let range = || {
-        let (range, total) = field(response, CONTENT_RANGE)?
+/// What a 206 says that it brings (RFC 9110 §14.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ContentRange {
+    first: u64,
+    last: u64,
+    /// Of all of the content, if the server knows.
+    total: Option<u64>,
+}
+
+impl ContentRange {
+    /// Of a response with one range that makes sense.
+    pub(super) fn of<B>(response: &Response<B>) -> Option<Self> {
+        let mut fields = response.headers().get_all(CONTENT_RANGE).iter();
+        let (Some(field), None) = (fields.next(), fields.next()) else {
+            return None;
+        };
+        let (range, total) = field
+            .to_str()
+            .ok()?
             .strip_prefix("bytes ")?
             .split_once('/')?;
         let (first, last) = range.split_once('-')?;
-        let [first, last, total]: [u64; 3] =
-            [first.parse().ok()?, last.parse().ok()?, total.parse().ok()?];
-        Some(first == beginning.offset() && last.checked_add(1) == Some(total))
-    };
+        let total = match total {
+            "*" => None,
+            total => Some(total.parse::<u64>().ok()?),
+        };
+        let (first, last) = (first.parse::<u64>().ok()?, last.parse::<u64>().ok()?);
+        let makes_sense = first <= last && total.is_none_or(|total| last < total);
+        makes_sense.then_some(Self { first, last, total })
+    }
+
+    /// How many bytes it is; `None` is more than there can be.
+    pub(super) fn length(self) -> Option<u64> {
+        self.last.checked_sub(self.first)?.checked_add(1)
+    }
+
+    /// Whether it is all from `offset` to the end.
+    fn is_rest(self, offset: u64) -> bool {
+        self.first == offset && self.total == self.last.checked_add(1)
+    }
+
+    /// Whether a `range` field asks for it: one range that begins there. `None` if
+    /// that cannot be told, as with several ranges.
+    pub(super) fn was_asked_for(self, field: &str) -> Option<bool> {
+        let (first, last) = field.strip_prefix("bytes=")?.trim().split_once('-')?;
+        if first.is_empty() || last.contains(',') {
+            return None;
+        }
+        Some(first.parse() == Ok(self.first))
+    }
+}
+
+/// Whether a 206 brings exactly what is missing, of the same content
+/// (RFC 9110 §15.3.7.1), and how many bytes that is.
+pub(super) fn continues<B>(response: &Response<B>, beginning: &Beginning) -> Option<u64> {
+    let range = ContentRange::of(response)?;
     // A server may leave the tag out, since If-Range names it (§13.1.5).
     let same = field(response, ETAG).is_none_or(|etag| etag == beginning.etag);
-    same && range().unwrap_or(false)
+    (same && range.is_rest(beginning.offset())).then(|| range.length())?
 }
 
 /// The length of all of the content, of which a 416 has nothing that was asked
@@ -56,8 +101,8 @@ pub(super) fn elsewhere<B>(response: &Response<B>) -> Option<String> {
         return None;
     }
     let place = response.headers().get(LOCATION)?;
-    let place = String::from_utf8_lossy(place.as_bytes());
-    Some(format!("{status}: to {place:?}, which is not followed"))
+    let place = printable::short_bytes(place.as_bytes(), printable::SHOWN);
+    Some(format!("{status}: to \"{place}\", which is not followed"))
 }
 
 #[cfg(test)]
@@ -80,6 +125,44 @@ mod tests {
         ] {
             let response = response(416, "content-range", value);
             assert_eq!(total(&response), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn content_ranges_that_make_no_sense_are_none() {
+        let of = |value| ContentRange::of(&response(206, "content-range", value));
+        for (value, length, rest) in [
+            ("bytes 5-9/10", 5, true),
+            ("bytes 5-9/11", 5, false),
+            ("bytes 5-9/*", 5, false),
+            ("bytes 4-9/10", 6, false),
+        ] {
+            let range = of(value).unwrap();
+            assert_eq!(range.length(), Some(length), "{value}");
+            assert_eq!(range.is_rest(5), rest, "{value}");
+        }
+        for value in [
+            "bytes 9-5/10",
+            "bytes 5-10/10",
+            "bytes 5-9",
+            "bytes 5/10",
+            "bytes */10",
+            "bytes -5/10",
+            "lines 5-9/10",
+            "bytes 5-18446744073709551616/*",
+        ] {
+            assert_eq!(of(value), None, "{value}");
+        }
+        let all = of("bytes 0-18446744073709551615/*").unwrap();
+        assert_eq!((all.length(), all.is_rest(0)), (None, false));
+        for (asked, expected) in [
+            ("bytes=5-", Some(true)),
+            ("bytes=5-7", Some(true)),
+            ("bytes=6-", Some(false)),
+            ("bytes=-5", None),
+            ("bytes=5-6,8-9", None),
+        ] {
+            assert_eq!(of("bytes 5-9/10").unwrap().was_asked_for(asked), expected);
         }
     }
 

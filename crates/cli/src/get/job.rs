@@ -14,6 +14,7 @@ use super::destination::Destination;
 use super::temporary::names;
 use crate::failure::{Failure, Kind};
 use crate::identity;
+use crate::printable;
 
 /// One URL.
 #[derive(Clone, Debug)]
@@ -183,18 +184,29 @@ fn with_name(url: Uri, file: &Path) -> Result<Uri, Failure> {
     Uri::from_parts(parts).map_err(|_| bad())
 }
 
-/// The last part of the URL's path as a file name: never one that leads
-/// elsewhere.
+/// The last part of the URL's path as a file name: never one that leads elsewhere, is
+/// hidden, looks like an option, or is more than it seems on a terminal. Whoever made the
+/// URL chose it.
 fn remote_name(url: &Uri) -> Result<PathBuf, Failure> {
     let last = url.path().rsplit('/').next().unwrap_or_default();
     let name: Vec<u8> = percent_decode_str(last).collect();
-    let bad =
-        matches!(&name[..], b"" | b"." | b"..") || name.iter().any(|byte| matches!(byte, b'/' | 0));
-    if bad {
-        let message = format!("{url} ends with no file name; use -o");
-        return Err(Failure::new(Kind::Arguments, message));
-    }
-    Ok(OsString::from_vec(name).into())
+    let why = match &name[..] {
+        b"" => "it ends with no file name",
+        b"." | b".." => "its last part is a directory",
+        name if name.contains(&b'/') => "its last part has a slash in it",
+        [b'.', ..] => "the file would be hidden",
+        [b'-', ..] => "commands would take the file's name for an option",
+        name => match str::from_utf8(name) {
+            Err(_) => "the file's name would not be UTF-8",
+            Ok(text) if text.chars().any(printable::is_unsafe) => {
+                "the file's name would have control characters"
+            }
+            Ok(_) => return Ok(OsString::from_vec(name.to_vec()).into()),
+        },
+    };
+    let url = printable::short_bytes(url.to_string().as_bytes(), printable::SHOWN);
+    let message = format!("-O cannot name a file after {url}: {why}; name it with -o NAME");
+    Err(Failure::new(Kind::Arguments, message))
 }
 
 #[cfg(test)]
@@ -211,7 +223,15 @@ mod tests {
         for (url, expected) in [
             ("https://h/a/b.txt?x=/y", Some("b.txt")),
             ("h/a%20b", Some("a b")),
-            ("h:1/%2e%2e%2e", Some("...")),
+            ("h:1/%2e%2e%2e", None),
+            ("h/.bashrc", None),
+            ("h/-rf", None),
+            ("h/a%1b[2J", None),
+            ("h/a%0ab", None),
+            ("h/%c2%9b", None),
+            ("h/a%e2%80%aetxt", None),
+            ("h/%ff", None),
+            ("h/%c3%a9..txt", Some("é..txt")),
             ("h", None),
             ("h/a/", None),
             ("h/..", None),

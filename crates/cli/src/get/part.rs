@@ -215,6 +215,11 @@ impl Beginning {
         self.part.length - self.tail.len() as u64
     }
 
+    /// Bytes that are there.
+    pub(super) fn length(&self) -> u64 {
+        self.part.length
+    }
+
     /// Goes on after the end of what is there.
     pub(super) fn into_part(self) -> Part {
         self.part

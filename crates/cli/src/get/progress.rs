@@ -7,6 +7,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use super::Args;
 use super::destination::Destination;
 use super::job::Job;
+use crate::printable;
+use crate::terminal;
 
 /// How far all transfers together are. Clones are the same bar; without a
 /// terminal there is none.
@@ -31,6 +33,7 @@ impl Progress {
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
+        terminal::show(&bar);
         Self {
             bar,
             files: jobs.len() as u64,
@@ -54,12 +57,12 @@ impl Progress {
         }
     }
 
-    /// Says something above the bar.
+    /// Says something above the bar, in one line.
     pub(super) fn say(&self, text: &str) {
-        self.bar.suspend(|| say!("{text}"));
+        say!("{}", printable::line(text));
     }
 
     pub(super) fn clear(&self) {
-        self.bar.finish_and_clear();
+        terminal::clear();
     }
 }

@@ -8,12 +8,13 @@ use std::time::Instant;
 use bytes::Bytes;
 use clearway::Connection;
 use clearway::http::{Client, Incoming};
+use http::header::{CONTENT_RANGE, RANGE};
 use http::{Method, Response, StatusCode};
 use http_body::Body as _;
 use tokio::task::spawn_blocking;
 
 use super::Args;
-use super::answer::{continues, elsewhere, strong_tag, total, without_content};
+use super::answer::{ContentRange, continues, elsewhere, strong_tag, total, without_content};
 use super::cause::{Reach, Stop, failure, unwritable};
 use super::destination::Destination;
 use super::held::Held;
@@ -25,7 +26,12 @@ use super::tally::Waits;
 use super::upload::Reading;
 use super::writer::{Mismatch, Writer};
 use crate::failure::{Failure, Kind};
+use crate::printable;
 use crate::serve::SenderReport;
+
+/// How much of a header field is printed, in characters: more than servers usually
+/// take themselves.
+const FIELD: usize = 16 << 10;
 
 /// A transfer under way.
 pub(super) struct Transfer<'a> {
@@ -130,7 +136,7 @@ impl Transfer<'_> {
             let message = format!("{}: {status}", self.job.url);
             return Err(Failure::new(Kind::Status, message).into());
         }
-        let writer = match self.writer(held, &response) {
+        let (writer, length) = match self.writer(held, &response)? {
             Ok(writer) => writer,
             Err(why) => return Ok(Outcome::Anew(why)),
         };
@@ -140,7 +146,9 @@ impl Transfer<'_> {
             self.say(format_args!("{place}"));
         }
         let without = without_content(&method(self.args), status);
-        let outcome = self.receive(response.into_body(), writer, without).await?;
+        let outcome = self
+            .receive(response.into_body(), writer, length, without)
+            .await?;
         if let (Some(why), false, Some(path)) = (without, self.args.head, self.job.to.file()) {
             let what = if path.exists() { "kept" } else { "not written" };
             self.say(format_args!("{why}: {} {what}", self.job.to));
@@ -167,34 +175,72 @@ impl Transfer<'_> {
         Some(Outcome::Over)
     }
 
-    /// Where the content of a response goes.
+    /// Where the content of a response goes, and how long it has to be if it is a
+    /// part of something.
     ///
     /// # Errors
-    /// If it is not what was asked for: why not.
+    /// If it is a part that nobody asked for; inside, why what is there is of no use.
     fn writer(
         &mut self,
         held: Held,
         response: &Response<Incoming>,
-    ) -> Result<Writer, &'static str> {
+    ) -> Result<Result<(Writer, Option<u64>), &'static str>, Failure> {
         let (to, source) = (self.job.to.clone(), self.source(response));
         let partial = response.status() == StatusCode::PARTIAL_CONTENT;
         match held {
             Held::Beginning(beginning) if partial => {
-                if !continues(response, &beginning) {
-                    return Err("not what is there");
-                }
+                let Some(length) = continues(response, &beginning) else {
+                    return Ok(Err("not what is there"));
+                };
                 self.done.kept = beginning.offset();
-                return Ok(Writer::after(to, beginning, source));
+                let writer = Writer::after(to, beginning, source);
+                return Ok(Ok((writer, Some(length))));
             }
             Held::Whole(_) if partial => {
-                return Err("there is more than is here, perhaps of something else");
+                return Ok(Err("there is more than is here, perhaps of something else"));
             }
-            Held::Beginning(_) if response.status() == StatusCode::OK => {
+            Held::Beginning(beginning) if response.status() == StatusCode::OK => {
                 self.say(format_args!("it has changed: from the beginning"));
+                let writer = Writer::new(to, source).instead_of(&beginning);
+                return Ok(Ok((writer, None)));
+            }
+            Held::Nothing if partial => {
+                let length = self.part_asked_for(response)?;
+                return Ok(Ok((Writer::new(to, source), length)));
             }
             Held::Nothing | Held::Beginning(_) | Held::Whole(_) => {}
         }
-        Ok(Writer::new(to, source))
+        Ok(Ok((Writer::new(to, source), None)))
+    }
+
+    /// How long the content of a 206 has to be that a `range` field of the command
+    /// line asked for, if it says.
+    ///
+    /// # Errors
+    /// If there is no such field, or the part is another one: written to a file it
+    /// would look like all there is.
+    fn part_asked_for(&self, response: &Response<Incoming>) -> Result<Option<u64>, Failure> {
+        let wrong = |why: &str| {
+            let message = format!("{}: {}: {why}", self.job.url, response.status());
+            Err(Failure::new(Kind::Content, message))
+        };
+        let mut asked = self.args.header.iter().filter(|(name, _)| name == RANGE);
+        let Some((_, asked)) = asked.next() else {
+            return wrong("the server sends a part, but all of it was asked for");
+        };
+        let asked = asked.to_str().unwrap_or_default();
+        let Some(range) = ContentRange::of(response) else {
+            let several = asked.contains(',');
+            return match several && !response.headers().contains_key(CONTENT_RANGE) {
+                // Its parts say what they are (RFC 9110 §14.6).
+                true => Ok(None),
+                false => wrong("the server does not say which part it sends (content-range)"),
+            };
+        };
+        match (range.was_asked_for(asked), range.length()) {
+            (Some(false), _) | (_, None) => wrong("the server sends another part than asked for"),
+            (Some(true) | None, length) => Ok(length),
+        }
     }
 
     /// Writes the body to its destination, unless it is `without` content.
@@ -202,6 +248,7 @@ impl Transfer<'_> {
         &mut self,
         mut body: Incoming,
         mut writer: Writer,
+        length: Option<u64>,
         without: Option<&str>,
     ) -> Result<Outcome, Stop> {
         let announced = body.size_hint().exact();
@@ -215,10 +262,14 @@ impl Transfer<'_> {
                 Ok(None) => break None,
                 Err(error) => break Some(self.failure(&error)),
             };
-            let length = piece.len() as u64;
-            received += length;
-            self.done.received += length;
-            self.progress.advance(length);
+            let more = piece.len() as u64;
+            received += more;
+            self.done.received += more;
+            self.progress.advance(more);
+            if length.is_some_and(|length| received > length) {
+                let message = format!("{}: 206: more than the part it is", self.job.url);
+                break Some(Failure::new(Kind::Content, message));
+            }
             match writer.push(piece) {
                 Ok(()) if writer.is_full() => {
                     timed(&mut self.done.waits.output, writer.flush()).await?;
@@ -227,10 +278,15 @@ impl Transfer<'_> {
                 Err(Mismatch) => return Ok(Outcome::Anew("not what is there")),
             }
         };
-        let short = announced.is_some_and(|announced| received < announced);
         let broken = broken.or_else(|| {
-            let message = format!("{}: ended early", self.job.url);
-            short.then(|| Failure::new(Kind::Incomplete, message))
+            let short = |length| received < length;
+            let why = match (announced.is_some_and(short), length.is_some_and(short)) {
+                (true, _) => "ended early",
+                (false, true) => "206: less than the part it is",
+                (false, false) => return None,
+            };
+            let message = format!("{}: {why}", self.job.url);
+            Some(Failure::new(Kind::Incomplete, message))
         });
         if let Some(broken) = broken {
             return Err(broken_off(broken, received, writer).await.into());
@@ -261,7 +317,7 @@ impl Transfer<'_> {
             let _ = write!(
                 head,
                 "{name}: {}\r\n",
-                String::from_utf8_lossy(value.as_bytes())
+                printable::short_bytes(value.as_bytes(), FIELD)
             );
         }
         head.push_str("\r\n");

@@ -70,7 +70,7 @@ impl Upload {
             return Err(failure(&io::Error::other("no regular file")));
         }
         Ok(Self {
-            source: Source::File(Pieces::new(file, 0, metadata.len())),
+            source: Source::File(Pieces::of_file(file, metadata.len())),
             file: Some((path.to_owned(), reading)),
         })
     }
@@ -108,10 +108,12 @@ impl Body for Upload {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.source.left() == 0
+        self.source.left() == Some(0)
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.source.left())
+        self.source
+            .left()
+            .map_or_else(SizeHint::new, SizeHint::with_exact)
     }
 }

@@ -27,6 +27,8 @@ pub(super) struct Writer {
     gathered: usize,
     /// What the content has to begin with: it is there already.
     expected: Bytes,
+    /// Bytes of an earlier beginning that is only given up for a longer one.
+    older: u64,
 }
 
 /// What came is not what is there already.
@@ -44,7 +46,15 @@ impl Writer {
             batch: Vec::new(),
             gathered: 0,
             expected: Bytes::new(),
+            older: 0,
         }
+    }
+
+    /// Leaves this beginning of other content as it is until more than its length has
+    /// come, or all there is: a server that breaks off takes nothing away.
+    pub(super) fn instead_of(mut self, beginning: &Beginning) -> Self {
+        self.older = beginning.length();
+        self
     }
 
     /// Goes on with what is there, of the same `source`.
@@ -137,7 +147,8 @@ impl Writer {
     /// many bytes.
     pub(super) async fn abandon(mut self) -> Option<(PathBuf, u64)> {
         self.settle().await.ok()?;
-        if self.source.etag.is_some() || self.sink.is_some() {
+        let shorter = self.sink.is_none() && (self.gathered as u64) <= self.older;
+        if !shorter && (self.source.etag.is_some() || self.sink.is_some()) {
             self.flush().await.ok()?;
             self.settle().await.ok()?;
         }

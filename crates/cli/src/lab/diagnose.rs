@@ -14,6 +14,11 @@ use super::order::{Ordered, TooLate};
 use super::report;
 use crate::failure::{Failure, Kind};
 use crate::output;
+use crate::printable;
+
+/// How much of a finding is printed, in characters: there may be words of the trace
+/// in it.
+const SENTENCE: usize = 2_000;
 
 /// What a file holds.
 struct Diagnosis {
@@ -86,10 +91,13 @@ fn write(args: &Diagnose, found: &Diagnosis, out: &mut impl Write) -> io::Result
             "backward_times": found.earlier,
             "findings": found.findings,
         });
-        return writeln!(out, "{object}");
+        output::write_json(&mut *out, &object)?;
+        return writeln!(out);
     }
     for finding in &found.findings {
-        writeln!(out, "{}: {}", finding.detector, finding.sentence())?;
+        let sentence = finding.sentence();
+        let sentence = printable::short(&sentence, SENTENCE);
+        writeln!(out, "{}: {sentence}", finding.detector)?;
     }
     if found.findings.is_empty() {
         writeln!(out, "Nothing is wrong in {} events.", found.events)?;

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clearway::CongestionController;
 use clearway_links::Span;
 
+use crate::size::Size;
+
 /// What it does, for `--help`.
 pub(crate) const ABOUT: &str = "\
 Serve a directory over HTTP/3.
@@ -50,6 +52,15 @@ pub(crate) struct Args {
     /// Accept uploads (PUT): anybody who reaches the server may replace files.
     #[arg(long)]
     pub(super) writable: bool,
+    /// Largest upload taken; larger ones are answered with 413. The default is more
+    /// than most people send by hand, and less than most disks have free.
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value = "16GB",
+        requires = "writable"
+    )]
+    pub(super) max_upload: Size,
     /// Answer downloads before a returning client's handshake is complete (0-RTT):
     /// an attacker on the path may have such a request happen again.
     #[arg(long)]

@@ -3,6 +3,7 @@
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::time::Duration;
 use std::io::{self, Write as _};
+use std::sync::Arc;
 
 use clearway::http::{Code, Server};
 use clearway::{BuildError, ServerConfig, TransportConfig};
@@ -11,17 +12,16 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::Args;
 use super::certificate::Certificate;
+use super::leftovers;
+use super::limits::{Descriptors, Resources, THREADS};
+use super::listing::Snapshots;
 use super::root::Root;
-use super::site::Site;
+use super::site::{Served, Site};
 use crate::failure::{Failure, Kind};
 use crate::output::{print, print_json};
 
 /// Where clients connect to unless told.
 const PORT: u16 = 4433;
-
-/// Threads that wait for disks: enough to keep several busy, and few enough that
-/// thousands of small files do not become thousands of changes of threads.
-const READERS: usize = 16;
 
 /// How long clients are told that the server ends, if it has to end at once.
 const FAREWELL: Duration = Duration::from_millis(100);
@@ -37,7 +37,7 @@ const CLEANUP: Duration = Duration::from_secs(1);
 pub(crate) fn command(args: &Args) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
-        .max_blocking_threads(READERS)
+        .max_blocking_threads(THREADS)
         .enable_all()
         .build()?;
     let outcome = runtime.block_on(serve(args));
@@ -55,7 +55,19 @@ async fn serve(args: &Args) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
     let server = bind(args, &certificate)?;
     announce(&server, args.json)?;
-    let site = Site::new(root, args.writable, args.json);
+    let descriptors = Descriptors::raise(usize::from(args.shards));
+    let root = Arc::new(root);
+    if args.writable {
+        leftovers::sweep(&root);
+    }
+    let site = Site::new(Served {
+        root,
+        resources: Resources::new(&descriptors),
+        snapshots: Snapshots::default(),
+        writable: args.writable,
+        max_upload: args.max_upload.0,
+        json: args.json,
+    });
     // It takes no more connections as soon as the end begins, which takes longer.
     let serving = async {
         match server.serve(site).await {

@@ -8,6 +8,8 @@ use bytes::Bytes;
 use clearway::Connection;
 use http_body::{Body, Frame, SizeHint};
 
+use super::limits::Admitted;
+use super::listing::Listing;
 use super::log::Entry;
 use super::pieces::Pieces;
 use super::sender_report::SenderReport;
@@ -20,6 +22,8 @@ pub(super) struct Content {
     /// The connection to report on in a trailer.
     report_on: Option<Connection>,
     entry: Option<Entry>,
+    /// The request is under way until the body has left.
+    admitted: Option<Admitted>,
 }
 
 impl Content {
@@ -28,6 +32,7 @@ impl Content {
             source,
             report_on: None,
             entry: None,
+            admitted: None,
         }
     }
 
@@ -43,8 +48,17 @@ impl Content {
         Self::new(Source::File(pieces))
     }
 
+    pub(super) fn listing(listing: Box<Listing>) -> Self {
+        Self::new(Source::Listing(listing))
+    }
+
     pub(super) fn is_nothing(&self) -> bool {
         matches!(self.source, Source::Nothing)
+    }
+
+    /// Counts the request as under way for as long as this is sent.
+    pub(super) fn admitted(&mut self, admitted: Admitted) {
+        self.admitted = Some(admitted);
     }
 
     /// Reports on this connection when the body has been sent.
@@ -95,6 +109,8 @@ impl Body for Content {
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.source.left())
+        self.source
+            .left()
+            .map_or_else(SizeHint::new, SizeHint::with_exact)
     }
 }

@@ -1,12 +1,13 @@
 //! Answers to GET and HEAD.
 
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use http::header::{
-    ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderMap, HeaderName,
-    HeaderValue, LAST_MODIFIED, LOCATION, RANGE,
+    ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
+    HeaderMap, HeaderName, HeaderValue, LAST_MODIFIED, LOCATION, RANGE, RETRY_AFTER,
 };
 use http::{Method, Response, StatusCode, request};
 use rustix::fs::Stat;
@@ -14,11 +15,13 @@ use rustix::io::Errno;
 
 use super::conditions::{Verdict, judge, range_applies};
 use super::content::Content;
+use super::limits::{Abandoned, Client};
 use super::listing;
-use super::pieces::{Pieces, read_exactly};
+use super::pieces::{Pieces, Shared, read_exactly};
 use super::place::Place;
 use super::range::Part;
-use super::root::{Found, Root};
+use super::root::{Found, Reopen};
+use super::site::Served;
 use super::validators::Validators;
 
 /// Files up to this size are sent in one piece with the header section.
@@ -27,10 +30,42 @@ const SMALL: u64 = 64 << 10;
 /// What stands for a directory if it is there.
 const INDEX: &str = "index.html";
 
-/// Answers a GET or HEAD. Blocks on the file system.
-pub(super) fn download(root: &Root, request: &request::Parts) -> Response<Content> {
-    let mut response = look_up(root, request).unwrap_or_else(|error| status(status_of(error)));
-    if request.method == Method::HEAD {
+/// What there is at a place.
+enum Step {
+    Answer(Response<Content>),
+    /// A directory without an index.
+    List(PathBuf),
+}
+
+/// Answers a GET or HEAD.
+pub(super) async fn download(
+    served: &Arc<Served>,
+    request: request::Parts,
+    client: Client,
+) -> Response<Content> {
+    let shared = served.shared(client);
+    let head = request.method == Method::HEAD;
+    let work = {
+        let (served, shared) = (served.clone(), shared.clone());
+        move |abandoned: &Abandoned| match abandoned.get() {
+            true => Err(Errno::CANCELED),
+            false => look_up(&served, &shared, &request),
+        }
+    };
+    let found = shared.disk.run(client, work).await;
+    let answer = match found.unwrap_or(Err(Errno::IO)) {
+        Ok(Step::Answer(response)) => Ok(response),
+        // Its length is known only when it was made.
+        Ok(Step::List(_)) if head => Ok(page(Content::nothing())),
+        Ok(Step::List(path)) => match listing::begin(served, &shared, path).await {
+            Ok(listing::Begun::Whole(text)) => Ok(page(Content::whole(text))),
+            Ok(listing::Begun::Listing(listing)) => Ok(page(Content::listing(listing))),
+            Err(error) => Err(error),
+        },
+        Err(error) => Err(error),
+    };
+    let mut response = answer.unwrap_or_else(refuse);
+    if head {
         let length = http_body::Body::size_hint(response.body()).exact();
         if let Some(length @ 1..) = length {
             response.headers_mut().insert(CONTENT_LENGTH, length.into());
@@ -40,79 +75,131 @@ pub(super) fn download(root: &Root, request: &request::Parts) -> Response<Conten
     response
 }
 
-fn look_up(root: &Root, request: &request::Parts) -> Result<Response<Content>, Errno> {
-    let place = Place::of(request.uri.path()).ok_or(Errno::NOENT)?;
-    match root.find(&place.path)? {
-        Found::File(..) if place.slash => Err(Errno::NOENT),
-        Found::File(file, stat) => send(request, file, &stat, &place.path),
-        Found::Directory(_) if !place.slash => Ok(with_slash(request)),
-        Found::Directory(directory) => match root.find(&place.path.join(INDEX)) {
-            Ok(Found::File(file, stat)) => send(request, file, &stat, Path::new(INDEX)),
-            Ok(Found::Directory(_)) | Err(_) => {
-                let page = listing::page(root, &directory, &place.path)?;
-                let mut response = Response::new(Content::whole(page));
-                let html = HeaderValue::from_static("text/html; charset=utf-8");
-                let headers = response.headers_mut();
-                headers.insert(CONTENT_TYPE, html);
-                let policy = HeaderValue::from_static(listing::POLICY);
-                headers.insert(http::header::CONTENT_SECURITY_POLICY, policy);
-                Ok(response)
+/// Looks what is there. Blocks.
+fn look_up(served: &Served, shared: &Shared, request: &request::Parts) -> Result<Step, Errno> {
+    let Place { path, slash } = Place::of(request.uri.path()).ok_or(Errno::NOENT)?;
+    let root = &served.root;
+    match root.find(&path)? {
+        Found::File(..) if slash => Err(Errno::NOENT),
+        Found::File(file, stat) => Sending {
+            served,
+            shared,
+            path,
+            file,
+            stat,
+        }
+        .answer(request),
+        Found::Directory(_) if !slash => Ok(with_slash(request)),
+        Found::Directory(_) => {
+            let index = path.join(INDEX);
+            match root.find(&index) {
+                Ok(Found::File(file, stat)) => Sending {
+                    served,
+                    shared,
+                    path: index,
+                    file,
+                    stat,
+                }
+                .answer(request),
+                Ok(Found::Directory(_)) | Err(_) => return Ok(Step::List(path)),
             }
-        },
+        }
     }
+    .map(Step::Answer)
 }
 
-/// Sends a file, a part of it, or word that it is what the client has already.
-fn send(
-    request: &request::Parts,
-    file: File,
-    stat: &Stat,
-    name: &Path,
-) -> Result<Response<Content>, Errno> {
-    let length = u64::try_from(stat.st_size).map_err(|_| Errno::OVERFLOW)?;
-    let now = SystemTime::now();
-    let validators = Validators::of(stat, now);
-    let part = match judge(&request.headers, Some(&validators), true) {
-        Verdict::Failed => return Ok(status(StatusCode::PRECONDITION_FAILED)),
-        Verdict::NotModified => {
-            let mut response = Response::new(Content::nothing());
-            *response.status_mut() = StatusCode::NOT_MODIFIED;
-            describe(response.headers_mut(), &validators, now);
-            return Ok(response);
-        }
-        Verdict::Proceed => part(request, &validators, length),
-    };
-    let (code, first, count) = match part {
-        Part::Whole => (StatusCode::OK, 0, length),
-        Part::Range { first, last } => (StatusCode::PARTIAL_CONTENT, first, last - first + 1),
-        Part::Unsatisfiable => {
-            let mut response = status(StatusCode::RANGE_NOT_SATISFIABLE);
-            let range = format!("bytes */{length}");
-            put(response.headers_mut(), CONTENT_RANGE, &range);
-            describe(response.headers_mut(), &validators, now);
-            return Ok(response);
-        }
-    };
-    let content = if count <= SMALL {
-        let bytes = read_exactly(&file, first, count as usize).map_err(|_| Errno::IO)?;
-        Content::whole(bytes)
-    } else {
-        Content::file(Pieces::new(file, first, count))
-    };
+/// A directory's page.
+fn page(content: Content) -> Response<Content> {
     let mut response = Response::new(content);
-    *response.status_mut() = code;
+    let html = HeaderValue::from_static("text/html; charset=utf-8");
     let headers = response.headers_mut();
-    put(headers, CONTENT_TYPE, &content_type(name));
-    headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-    describe(headers, &validators, now);
-    if code == StatusCode::PARTIAL_CONTENT {
-        let range = format!("bytes {first}-{}/{length}", first + count - 1);
-        put(headers, CONTENT_RANGE, &range);
+    headers.insert(CONTENT_TYPE, html);
+    let policy = HeaderValue::from_static(listing::page::POLICY);
+    headers.insert(CONTENT_SECURITY_POLICY, policy);
+    response
+}
+
+/// A file that is at hand.
+struct Sending<'a> {
+    served: &'a Served,
+    shared: &'a Shared,
+    path: PathBuf,
+    file: File,
+    stat: Stat,
+}
+
+impl Sending<'_> {
+    /// Sends it, a part of it, or word that it is what the client has already.
+    fn answer(self, request: &request::Parts) -> Result<Response<Content>, Errno> {
+        let length = u64::try_from(self.stat.st_size).map_err(|_| Errno::OVERFLOW)?;
+        let now = SystemTime::now();
+        let validators = Validators::of(&self.stat, now);
+        let part = match judge(&request.headers, Some(&validators), true) {
+            Verdict::Failed => return Ok(status(StatusCode::PRECONDITION_FAILED)),
+            Verdict::NotModified => {
+                let mut response = Response::new(Content::nothing());
+                *response.status_mut() = StatusCode::NOT_MODIFIED;
+                describe(response.headers_mut(), &validators, now);
+                return Ok(response);
+            }
+            Verdict::Proceed => part(request, &validators, length),
+        };
+        let (code, first, count) = match part {
+            Part::Whole => (StatusCode::OK, 0, length),
+            Part::Range { first, last } => (StatusCode::PARTIAL_CONTENT, first, last - first + 1),
+            Part::Unsatisfiable => {
+                let mut response = status(StatusCode::RANGE_NOT_SATISFIABLE);
+                let range = format!("bytes */{length}");
+                put(response.headers_mut(), CONTENT_RANGE, &range);
+                describe(response.headers_mut(), &validators, now);
+                return Ok(response);
+            }
+        };
+        let content_type = content_type(&self.path);
+        let content = match request.method == Method::HEAD {
+            true => Content::nothing(),
+            false => self.content(first, count)?,
+        };
+        let mut response = Response::new(content);
+        *response.status_mut() = code;
+        let headers = response.headers_mut();
+        put(headers, CONTENT_TYPE, &content_type);
+        headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+        describe(headers, &validators, now);
+        if code == StatusCode::PARTIAL_CONTENT {
+            let range = format!("bytes {first}-{}/{length}", first + count - 1);
+            put(headers, CONTENT_RANGE, &range);
+        }
+        if count == 0 || request.method == Method::HEAD {
+            headers.insert(CONTENT_LENGTH, count.into());
+        }
+        Ok(response)
     }
-    if count == 0 {
-        headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
+
+    /// The `count` bytes from `first`: at once if they are few, and from a file that
+    /// stays open if there may be one more.
+    fn content(self, first: u64, count: u64) -> Result<Content, Errno> {
+        let buffers = &self.shared.buffers;
+        if count <= SMALL.min(buffers.piece()) {
+            let charge = buffers.charge(count);
+            let bytes = read_exactly(&self.file, first, count as usize).map_err(|_| Errno::IO)?;
+            return Ok(Content::whole(charge.attach(bytes)));
+        }
+        let shared = self.shared.clone();
+        let open_files = &self.served.resources.open_files;
+        let pieces = match open_files.try_acquire(shared.client) {
+            Some(permit) => Pieces::kept((self.file, permit), shared, first, count),
+            None => {
+                let file = Reopen {
+                    root: self.served.root.clone(),
+                    path: self.path,
+                    stat: self.stat,
+                };
+                Pieces::reopened(file, shared, first, count)
+            }
+        };
+        Ok(Content::file(pieces))
     }
-    Ok(response)
 }
 
 /// What is wanted of a file. Ranges are a matter of GET (RFC 9110 §14.2).
@@ -167,6 +254,22 @@ pub(super) fn status(status: StatusCode) -> Response<Content> {
     *response.status_mut() = status;
     let plain = HeaderValue::from_static("text/plain; charset=utf-8");
     response.headers_mut().insert(CONTENT_TYPE, plain);
+    response
+}
+
+/// The answer to a request that the file system or the server's limits refuse.
+pub(super) fn refuse(error: Errno) -> Response<Content> {
+    match error {
+        Errno::AGAIN | Errno::MFILE | Errno::NFILE => busy(),
+        error => status(status_of(error)),
+    }
+}
+
+/// The answer while there is too much to do: the same request may succeed soon.
+pub(super) fn busy() -> Response<Content> {
+    let mut response = status(StatusCode::SERVICE_UNAVAILABLE);
+    let headers = response.headers_mut();
+    headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
     response
 }
 

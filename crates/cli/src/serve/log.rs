@@ -3,11 +3,17 @@
 use core::net::SocketAddr;
 use std::time::Instant;
 
-use clearway::Connection;
 use http::{Request, StatusCode};
 use serde::Serialize;
 
 use crate::output::print_json;
+use crate::printable;
+
+/// How much of a request's target is logged, in characters.
+const TARGET: usize = 1_024;
+
+/// How much of its method is.
+const METHOD: usize = 32;
 
 /// One request, told when its response has been sent or broken off.
 #[derive(Debug)]
@@ -37,16 +43,15 @@ struct Line {
 
 impl Entry {
     /// A request that has arrived.
-    pub(super) fn of<B>(request: &Request<B>, json: bool) -> Self {
-        let connection = request.extensions().get::<Connection>();
+    pub(super) fn of<B>(request: &Request<B>, remote: Option<SocketAddr>, json: bool) -> Self {
         let line = Line {
             event: "request",
-            remote: connection.map(Connection::remote_address),
-            method: request.method().to_string(),
-            target: request
-                .uri()
-                .path_and_query()
-                .map_or_else(|| "-".to_owned(), |target| printable(target.as_str())),
+            remote,
+            method: printable::short(request.method().as_str(), METHOD).into_owned(),
+            target: request.uri().path_and_query().map_or_else(
+                || "-".to_owned(),
+                |target| printable::short(target.as_str(), TARGET).into_owned(),
+            ),
             status: 0,
             received: 0,
             sent: 0,
@@ -109,28 +114,5 @@ impl Drop for Entry {
             line.milliseconds,
             if line.complete { "" } else { ", broken off" }
         );
-    }
-}
-
-/// Without anything a terminal might obey.
-fn printable(text: &str) -> String {
-    text.chars()
-        .flat_map(|c| {
-            let plain = !c.is_control();
-            plain
-                .then_some(c)
-                .into_iter()
-                .chain((!plain).then(|| c.escape_default()).into_iter().flatten())
-        })
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn terminals_are_not_commanded() {
-        assert_eq!(printable("/a b\u{1b}[2Jé"), "/a b\\u{1b}[2Jé");
     }
 }

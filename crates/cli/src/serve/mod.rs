@@ -2,10 +2,11 @@
 //!
 //! A request goes through [`site`]: [`place`] makes a path of its URL, [`root`]
 //! opens it without ever leaving the directory, [`conditions`] and [`range`]
-//! decide what to answer, [`download`], [`listing`] and [`upload`] do it,
-//! [`content`] is the body that leaves, out of a [`source`] such as [`pieces`] of a
-//! file, with the [`sender_report`] as its trailer, and [`log`] tells of it. [`certificate`] is
-//! replaced while all that runs, which [`command`] starts and ends.
+//! decide what to answer, [`download`], [`listing`] and [`upload`] (into a [`half`]
+//! file; [`leftovers`] are removed) do it, [`content`] is the body that leaves, out of
+//! a [`source`] such as [`pieces`] of a file, with the [`sender_report`] as its trailer,
+//! and [`log`] tells of it. None of it takes more than [`limits`] allow.
+//! [`certificate`] is replaced while all that runs, which [`command`] starts and ends.
 
 mod args;
 mod certificate;
@@ -13,6 +14,9 @@ mod command;
 mod conditions;
 mod content;
 mod download;
+mod half;
+mod leftovers;
+mod limits;
 mod listing;
 mod log;
 mod pieces;

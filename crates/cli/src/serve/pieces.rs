@@ -7,34 +7,106 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, spawn_blocking};
 
-/// How much is read at once: large enough that changing threads for it costs
-/// little, small enough for thousands of downloads at a time.
-const PIECE: u64 = 256 << 10;
+use super::limits::{Abandoned, Buffers, Charge, Client, Disk, LARGEST_PIECE, Permit};
+use super::root::Reopen;
 
-/// A part of a file. While one piece is being sent, the next is read.
-#[derive(Debug)]
+/// A part of a file. While one piece is being sent, the next is read, if there is
+/// memory for it.
 pub(crate) struct Pieces {
-    file: Arc<File>,
-    /// Of the next piece to read.
+    access: Access,
+    /// Whose it is, among others; `None` if there are none.
+    shared: Option<Shared>,
+    /// Of the first byte not handed out yet.
     offset: u64,
-    /// Bytes to read from there.
-    unread: u64,
     /// Bytes not handed out yet.
     left: u64,
-    reading: Option<JoinHandle<io::Result<Bytes>>>,
+    reading: Option<Reading>,
+    unsent: Unsent,
 }
 
+/// The account of the two pieces handed out last: one waits in HTTP/3 for the
+/// transport, and one to get there. When another is asked for, the first has gone to
+/// the transport, whose buffers are bounded.
+#[derive(Debug, Default)]
+pub(super) struct Unsent([Option<Charge>; 2]);
+
+impl Unsent {
+    pub(super) fn push(&mut self, charge: Option<Charge>) {
+        let Self([older, newer]) = self;
+        *older = std::mem::replace(newer, charge);
+    }
+}
+
+/// What downloads share, and by whom this one is.
+#[derive(Clone, Debug)]
+pub(super) struct Shared {
+    pub(super) client: Client,
+    pub(super) disk: Arc<Disk>,
+    pub(super) buffers: Arc<Buffers>,
+}
+
+/// How the file is at hand.
+#[derive(Clone, Debug)]
+enum Access {
+    /// Open all the time.
+    Open(Arc<Kept>),
+    /// Opened for each piece: whatever its client does, it takes no descriptor
+    /// while it waits.
+    Again(Arc<Reopen>),
+}
+
+/// An open file, and the permission to keep it open, where one is needed.
+#[derive(Debug)]
+struct Kept {
+    file: File,
+    _permit: Option<Permit<Client>>,
+}
+
+/// What was read, and what it is on an account as.
+type Piece = (Bytes, Option<Charge>);
+
+type Reading = Pin<Box<dyn Future<Output = io::Result<Piece>> + Send + Sync>>;
+
 impl Pieces {
-    /// The `length` bytes from `offset`.
-    pub(crate) fn new(file: File, offset: u64, length: u64) -> Self {
+    /// The first `length` bytes of a file that is nobody else's.
+    pub(crate) fn of_file(file: File, length: u64) -> Self {
+        let kept = Kept {
+            file,
+            _permit: None,
+        };
+        Self::new(Access::Open(Arc::new(kept)), None, 0, length)
+    }
+
+    /// The `length` bytes from `offset` of a file that stays open.
+    pub(super) fn kept(
+        (file, permit): (File, Permit<Client>),
+        shared: Shared,
+        offset: u64,
+        length: u64,
+    ) -> Self {
+        let kept = Kept {
+            file,
+            _permit: Some(permit),
+        };
+        Self::new(Access::Open(Arc::new(kept)), Some(shared), offset, length)
+    }
+
+    /// The same of a file that is opened for each piece. It breaks off if another
+    /// file is there meanwhile.
+    pub(super) fn reopened(file: Reopen, shared: Shared, offset: u64, length: u64) -> Self {
+        Self::new(Access::Again(Arc::new(file)), Some(shared), offset, length)
+    }
+
+    fn new(access: Access, shared: Option<Shared>, offset: u64, length: u64) -> Self {
         Self {
-            file: Arc::new(file),
+            access,
+            shared,
             offset,
-            unread: length,
             left: length,
             reading: None,
+            unsent: Unsent::default(),
         }
     }
 
@@ -46,36 +118,137 @@ impl Pieces {
     /// The next piece; `None` after the last.
     ///
     /// # Errors
-    /// If the file cannot be read or has become shorter.
+    /// If the file cannot be read, has become shorter, or is another one.
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         if self.left == 0 {
             return Poll::Ready(None);
         }
         let mut reading = self.reading.take().unwrap_or_else(|| self.read_on());
-        let Poll::Ready(read) = Pin::new(&mut reading).poll(cx) else {
+        let Poll::Ready(read) = reading.as_mut().poll(cx) else {
             self.reading = Some(reading);
             return Poll::Pending;
         };
-        let piece = match read.map_err(io::Error::other).and_then(|read| read) {
-            Ok(piece) => piece,
+        let (piece, charge) = match read {
+            Ok(read) => read,
             Err(error) => {
                 self.left = 0;
                 return Poll::Ready(Some(Err(error)));
             }
         };
+        self.offset += piece.len() as u64;
         self.left -= piece.len() as u64;
-        if self.unread > 0 {
-            self.reading = Some(self.read_on());
-        }
+        let piece = match charge {
+            // Nobody asks again after the last: it is on the account until the
+            // client has it.
+            Some(charge) if self.left == 0 => charge.attach(piece),
+            charge => {
+                self.unsent.push(charge);
+                piece
+            }
+        };
+        self.read_ahead();
         Poll::Ready(Some(Ok(piece)))
     }
 
-    fn read_on(&mut self) -> JoinHandle<io::Result<Bytes>> {
-        let (file, offset) = (self.file.clone(), self.offset);
-        let length = self.unread.min(PIECE);
-        self.offset += length;
-        self.unread -= length;
-        tokio::task::spawn_blocking(move || read_exactly(&file, offset, length as usize))
+    /// Begins to read the next piece while this one is being sent, if there is
+    /// memory for it and nobody waits for the disk. Nothing is waited for: whoever
+    /// does not take this piece would hold up others.
+    fn read_ahead(&mut self) {
+        if self.left == 0 {
+            return;
+        }
+        let Some(shared) = &self.shared else {
+            let read = self.next();
+            let reading = spawn_blocking(move || read.run(&Abandoned::default()));
+            self.reading = Some(Box::pin(flatten(reading)));
+            return;
+        };
+        if !shared.buffers.is_ample() {
+            return;
+        }
+        let read = self.next();
+        let reading = shared
+            .disk
+            .try_begin(shared.client, move |abandoned| read.run(abandoned));
+        self.reading = reading.map(|reading| -> Reading { Box::pin(flatten(reading.result())) });
+    }
+
+    /// Reads the next piece, when it is this client's turn.
+    fn read_on(&self) -> Reading {
+        let read = self.next();
+        match self.shared.clone() {
+            Some(Shared { client, disk, .. }) => {
+                let work = move |abandoned: &Abandoned| read.run(abandoned);
+                Box::pin(flatten(async move { disk.run(client, work).await }))
+            }
+            None => {
+                let reading = spawn_blocking(move || read.run(&Abandoned::default()));
+                Box::pin(flatten(reading))
+            }
+        }
+    }
+
+    /// What to read next.
+    fn next(&self) -> Read {
+        let buffers = self.shared.as_ref().map(|shared| shared.buffers.clone());
+        Read {
+            access: self.access.clone(),
+            buffers,
+            offset: self.offset,
+            left: self.left,
+        }
+    }
+}
+
+/// A piece to read.
+struct Read {
+    access: Access,
+    buffers: Option<Arc<Buffers>>,
+    offset: u64,
+    left: u64,
+}
+
+impl Read {
+    /// Reads it. Blocks.
+    fn run(self, abandoned: &Abandoned) -> io::Result<Piece> {
+        // Its client went while it waited for its turn.
+        if abandoned.get() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        // Not before there is a thread for it: many may wait for one, and have to
+        // know of each other.
+        let buffers = self.buffers.as_ref();
+        let most = buffers.map_or(LARGEST_PIECE, |buffers| buffers.piece());
+        let length = self.left.min(most);
+        let charge = buffers.map(|buffers| buffers.charge(length));
+        Ok((self.access.read(self.offset, length)?, charge))
+    }
+}
+
+async fn flatten(
+    reading: impl Future<Output = Result<io::Result<Piece>, JoinError>>,
+) -> io::Result<Piece> {
+    reading.await.map_err(io::Error::other)?
+}
+
+impl Access {
+    fn read(&self, offset: u64, length: u64) -> io::Result<Bytes> {
+        // A piece is no larger than `LARGEST_PIECE`.
+        let length = usize::try_from(length).map_err(io::Error::other)?;
+        match self {
+            Self::Open(kept) => read_exactly(&kept.file, offset, length),
+            Self::Again(reopen) => read_exactly(&reopen.open()?, offset, length),
+        }
+    }
+}
+
+impl std::fmt::Debug for Pieces {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pieces")
+            .field("access", &self.access)
+            .field("offset", &self.offset)
+            .field("left", &self.left)
+            .finish_non_exhaustive()
     }
 }
 

@@ -1,9 +1,11 @@
 //! The directory that is served, and nothing but it.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, openat, statat};
 use rustix::io::Errno;
@@ -21,6 +23,36 @@ pub(super) struct Root(OwnedFd);
 pub(super) enum Found {
     File(File, Stat),
     Directory(OwnedFd),
+}
+
+/// A file that is opened whenever it is read, as long as it is the same one.
+#[derive(Debug)]
+pub(super) struct Reopen {
+    pub(super) root: Arc<Root>,
+    pub(super) path: PathBuf,
+    /// What it was.
+    pub(super) stat: Stat,
+}
+
+impl Reopen {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// If it cannot be opened, or was replaced or written to meanwhile: half of one
+    /// and half of another is neither.
+    pub(super) fn open(&self) -> io::Result<File> {
+        let Found::File(file, stat) = self.root.find(&self.path)? else {
+            return Err(Errno::ISDIR.into());
+        };
+        let identity = |stat: &Stat| {
+            let id = (stat.st_dev, stat.st_ino, stat.st_size);
+            (id, (stat.st_mtime, stat.st_mtime_nsec))
+        };
+        if identity(&stat) == identity(&self.stat) {
+            return Ok(file);
+        }
+        Err(io::Error::other("the file has changed while it was sent"))
+    }
 }
 
 impl Root {
@@ -72,8 +104,8 @@ impl Root {
         fstat(beneath(&self.0, path, OFlags::PATH)?)
     }
 
-    /// What an entry of a directory is: of a symbolic link what it leads to, if
-    /// that is inside.
+    /// What an entry of the directory at `path` is: of a symbolic link what it leads
+    /// to, if that is inside.
     ///
     /// # Errors
     /// If it is gone or leads outside.
@@ -81,11 +113,11 @@ impl Root {
         &self,
         directory: &OwnedFd,
         path: &Path,
-        name: &std::ffi::CStr,
+        name: &OsStr,
     ) -> Result<Stat, Errno> {
         let stat = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
-            return self.stat(path);
+            return self.stat(&path.join(name));
         }
         Ok(stat)
     }

@@ -11,63 +11,88 @@ use clearway::Connection;
 use clearway::http::{ArrivedEarly, Incoming};
 use http::header::{ALLOW, DATE, HeaderValue, TE, TRAILER, X_CONTENT_TYPE_OPTIONS};
 use http::{Method, Request, Response, StatusCode, request};
-use tokio::task::spawn_blocking;
 use tower_service::Service;
 
 use super::content::Content;
-use super::download::{download, put, status};
+use super::download::{busy, download, put, status};
+use super::limits::{Client, Resources};
+use super::listing::Snapshots;
 use super::log::Entry;
+use super::pieces::Shared;
 use super::root::Root;
 use super::sender_report;
 use super::upload::upload;
 
 /// A directory as a tower service.
 #[derive(Clone, Debug)]
-pub(super) struct Site {
-    root: Arc<Root>,
-    writable: bool,
-    json: bool,
+pub(super) struct Site(Arc<Served>);
+
+/// What is served, and what that may cost.
+#[derive(Debug)]
+pub(super) struct Served {
+    pub(super) root: Arc<Root>,
+    pub(super) resources: Resources,
+    pub(super) snapshots: Snapshots,
+    pub(super) writable: bool,
+    /// Largest upload, in bytes.
+    pub(super) max_upload: u64,
+    /// How requests are logged.
+    pub(super) json: bool,
+}
+
+impl Served {
+    /// What a download of this client needs.
+    pub(super) fn shared(&self, client: Client) -> Shared {
+        Shared {
+            client,
+            disk: self.resources.disk.clone(),
+            buffers: self.resources.buffers.clone(),
+        }
+    }
 }
 
 impl Site {
-    /// `json` is how requests are logged.
-    pub(super) fn new(root: Root, writable: bool, json: bool) -> Self {
-        Self {
-            root: Arc::new(root),
-            writable,
-            json,
-        }
+    pub(super) fn new(served: Served) -> Self {
+        Self(Arc::new(served))
     }
 
     async fn answer(self, request: Request<Incoming>) -> Response<Content> {
-        let mut entry = Entry::of(&request, self.json);
+        let Self(served) = &self;
+        let connection = request.extensions().get::<Connection>().cloned();
+        let remote = connection.as_ref().map(Connection::remote_address);
+        let client = (connection.as_ref().map_or(0, Connection::id), remote);
+        let mut entry = Entry::of(&request, remote, served.json);
+        let Some(admitted) = served.resources.admission.admit(client) else {
+            return self.conclude(busy(), entry);
+        };
         let (parts, body) = request.into_parts();
-        let report_on = wants_trailers(&parts)
-            .then(|| parts.extensions.get::<Connection>().cloned())
-            .flatten();
+        let report_on = connection.filter(|_| wants_trailers(&parts));
         let mut response = match parts.method {
-            Method::GET | Method::HEAD => {
-                let root = self.root.clone();
-                spawn_blocking(move || download(&root, &parts))
-                    .await
-                    .unwrap_or_else(|_| status(StatusCode::INTERNAL_SERVER_ERROR))
-            }
+            Method::GET | Method::HEAD => download(served, parts, client).await,
             // It must not happen again at an attacker's will (RFC 8470 §3).
             Method::PUT if parts.extensions.get::<ArrivedEarly>().is_some() => {
                 status(StatusCode::TOO_EARLY)
             }
-            Method::PUT if self.writable => upload(&self.root, &parts, body, &mut entry).await,
+            Method::PUT if served.writable => {
+                upload(served, &parts, body, client, &mut entry).await
+            }
             Method::OPTIONS => self.allow(StatusCode::NO_CONTENT),
             _ => self.allow(StatusCode::METHOD_NOT_ALLOWED),
         };
-        let headers = response.headers_mut();
-        put(headers, DATE, &httpdate::fmt_http_date(SystemTime::now()));
-        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         if report_on.is_some() && !response.body().is_nothing() {
             let headers = response.headers_mut();
             headers.insert(TRAILER, HeaderValue::from_name(sender_report::NAME));
             response.body_mut().report_on(report_on);
         }
+        response.body_mut().admitted(admitted);
+        self.conclude(response, entry)
+    }
+
+    /// What all responses have in common.
+    fn conclude(&self, mut response: Response<Content>, mut entry: Entry) -> Response<Content> {
+        let headers = response.headers_mut();
+        put(headers, DATE, &httpdate::fmt_http_date(SystemTime::now()));
+        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         entry.answered(response.status());
         response.body_mut().log(entry);
         response
@@ -80,7 +105,7 @@ impl Site {
             response = Response::new(Content::nothing());
             *response.status_mut() = code;
         }
-        let methods = if self.writable {
+        let methods = if self.0.writable {
             "GET, HEAD, OPTIONS, PUT"
         } else {
             "GET, HEAD, OPTIONS"

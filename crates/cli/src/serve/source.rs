@@ -5,6 +5,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
+use super::listing::Listing;
 use super::pieces::Pieces;
 
 /// The bytes of a body that are still to be sent.
@@ -13,6 +14,7 @@ pub(crate) enum Source {
     Nothing,
     Whole(Bytes),
     File(Pieces),
+    Listing(Box<Listing>),
 }
 
 impl Source {
@@ -25,12 +27,13 @@ impl Source {
         }
     }
 
-    /// Bytes to come.
-    pub(crate) fn left(&self) -> u64 {
+    /// Bytes to come, if that is known.
+    pub(crate) fn left(&self) -> Option<u64> {
         match self {
-            Self::Nothing => 0,
-            Self::Whole(bytes) => bytes.len() as u64,
-            Self::File(pieces) => pieces.left(),
+            Self::Nothing => Some(0),
+            Self::Whole(bytes) => Some(bytes.len() as u64),
+            Self::File(pieces) => Some(pieces.left()),
+            Self::Listing(_) => None,
         }
     }
 
@@ -48,6 +51,14 @@ impl Source {
                 let over = matches!(piece, Poll::Ready(Some(Err(_)) | None));
                 if !over && pieces.left() > 0 {
                     *self = Self::File(pieces);
+                }
+                piece
+            }
+            Self::Listing(mut listing) => {
+                let piece = listing.poll_next(cx);
+                let over = matches!(piece, Poll::Ready(Some(Err(_)) | None));
+                if !over && !listing.is_over() {
+                    *self = Self::Listing(listing);
                 }
                 piece
             }

@@ -1,39 +1,33 @@
 //! Answers to PUT: a file that is there whole or not at all.
 
-use std::collections::BTreeSet;
-use std::ffi::{CStr, OsString};
-use std::fs::File;
-use std::io::Write as _;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt as _;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use clearway::http::Incoming;
-use http::header::{CONTENT_RANGE, IF_NONE_MATCH};
+use http::header::{CONTENT_LENGTH, CONTENT_RANGE, IF_NONE_MATCH};
 use http::{Response, StatusCode, request};
-use rustix::fs::{
-    AtFlags, Dir, FlockOperation, Mode, OFlags, flock, fstat, linkat, openat, renameat, statat,
-    unlinkat,
-};
+use http_body::Body;
+use http_body_util::BodyExt as _;
 use rustix::io::Errno;
-use tokio::task::{JoinError, spawn_blocking};
+use tokio::task::{JoinError, JoinSet};
 
 use super::conditions::{Verdict, judge};
 use super::content::Content;
-use super::download::{status, status_of};
+use super::download::{refuse, status};
+use super::half::Half;
+use super::limits::Client;
 use super::log::Entry;
-use super::place::{Place, UPLOAD_PREFIX};
-use super::root::Root;
+use super::place::Place;
+use super::site::Served;
 use super::validators::Validators;
 
-/// How much of an upload is gathered for one change of threads.
+/// How much of an upload is gathered for one change of threads, and until there is
+/// a file for it: who sends a byte now and then has none.
 const BATCH: usize = 256 << 10;
 
 /// Why an upload is not stored.
-enum Refusal {
+#[derive(Debug)]
+pub(super) enum Refusal {
     Status(StatusCode),
     System(Errno),
     /// The client broke off.
@@ -54,17 +48,18 @@ impl From<JoinError> for Refusal {
 
 /// Stores the body of a PUT.
 pub(super) async fn upload(
-    root: &Arc<Root>,
+    served: &Arc<Served>,
     request: &request::Parts,
-    body: Incoming,
+    body: impl Body<Data = Bytes> + Unpin,
+    client: Client,
     entry: &mut Entry,
 ) -> Response<Content> {
-    match store(root, request, body, entry).await {
+    match store(served, request, body, client, entry).await {
         Ok(true) => empty(StatusCode::CREATED),
         Ok(false) => empty(StatusCode::NO_CONTENT),
         Err(Refusal::Status(refused)) => status(refused),
         Err(Refusal::System(Errno::ISDIR | Errno::NOTEMPTY)) => status(StatusCode::CONFLICT),
-        Err(Refusal::System(error)) => status(status_of(error)),
+        Err(Refusal::System(error)) => refuse(error),
         Err(Refusal::BrokenOff) => {
             entry.broken_off();
             status(StatusCode::BAD_REQUEST)
@@ -80,202 +75,235 @@ fn empty(status: StatusCode) -> Response<Content> {
 
 /// Stores it and answers whether there was nothing before.
 async fn store(
-    root: &Arc<Root>,
+    served: &Arc<Served>,
     request: &request::Parts,
-    mut body: Incoming,
+    mut body: impl Body<Data = Bytes> + Unpin,
+    client: Client,
     entry: &mut Entry,
 ) -> Result<bool, Refusal> {
-    // Half a file must not replace a whole one (RFC 9110 §14.5).
-    if request.headers.contains_key(CONTENT_RANGE) {
-        return Err(Refusal::Status(StatusCode::BAD_REQUEST));
-    }
-    let place = Place::of(request.uri.path()).ok_or(Refusal::Status(StatusCode::FORBIDDEN))?;
-    if place.slash {
-        return Err(Refusal::Status(StatusCode::CONFLICT));
-    }
-    let headers = request.headers.clone();
-    let only_new = headers
-        .get_all(IF_NONE_MATCH)
-        .iter()
-        .any(|value| value == "*");
-    let root = root.clone();
-    let begin = move || {
-        let current = root.stat(&place.path).ok();
-        let current = current.map(|stat| Validators::of(&stat, SystemTime::now()));
-        match judge(&headers, current.as_ref(), false) {
-            Verdict::Proceed => Half::begin(&root, &place).map_err(Refusal::System),
-            Verdict::NotModified | Verdict::Failed => {
-                Err(Refusal::Status(StatusCode::PRECONDITION_FAILED))
-            }
-        }
-    };
-    let mut writing = spawn_blocking(begin);
+    let (place, only_new) = examine(served, request)?;
+    let mut writer = Writer::begin(served, request, place, client).await?;
     let mut batch: Vec<Bytes> = Vec::new();
-    let mut gathered = 0;
-    while let Some(piece) = body.chunk().await.map_err(|_| Refusal::BrokenOff)? {
+    let (mut gathered, mut received) = (0, 0_u64);
+    while let Some(frame) = body.frame().await {
+        let Ok(piece) = frame.map_err(|_| Refusal::BrokenOff)?.into_data() else {
+            continue;
+        };
         entry.received(piece.len() as u64);
+        received = received.saturating_add(piece.len() as u64);
+        if received > served.max_upload {
+            return Err(Refusal::Status(StatusCode::PAYLOAD_TOO_LARGE));
+        }
         gathered += piece.len();
         batch.push(piece);
         // While one batch is written, the next is gathered.
         if gathered >= BATCH {
-            let half = writing.await??;
-            let full = std::mem::take(&mut batch);
-            writing = spawn_blocking(move || half.write(&full).map_err(Refusal::System));
+            writer.write(std::mem::take(&mut batch)).await?;
             gathered = 0;
         }
     }
-    let half = writing.await??;
-    let finish = move || half.write(&batch)?.finish(only_new);
-    spawn_blocking(finish).await?
+    writer.finish(batch, only_new).await
 }
 
-/// A file under a name of its own until it is whole; gone if it never is.
-struct Half {
-    /// Locked: somebody is at it.
-    file: File,
-    directory: OwnedFd,
-    /// Where it is; `None` once that name is gone.
-    temporary: Option<OsString>,
-    name: OsString,
-}
-
-impl Half {
-    fn begin(root: &Root, place: &Place) -> Result<Self, Errno> {
-        let name = place.path.file_name().ok_or(Errno::ISDIR)?.to_owned();
-        let directory = root.parent(&place.path)?;
-        tidy_once(&directory);
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let mode = Mode::from_raw_mode(0o666);
-        loop {
-            let temporary = temporary_name();
-            let opened = openat(&directory, &temporary, flags | OFlags::NOFOLLOW, mode);
-            // Left behind by a server that was killed.
-            if matches!(opened, Err(Errno::EXIST)) {
-                continue;
-            }
-            let half = Self {
-                file: opened?.into(),
-                directory: directory.try_clone().map_err(|error| errno(&error))?,
-                temporary: Some(temporary),
-                name: name.clone(),
-            };
-            if half.claim()? {
-                return Ok(half);
-            }
-        }
+/// What can be said before anything is done: where it goes, and whether nothing may
+/// be there.
+fn examine(served: &Served, request: &request::Parts) -> Result<(Place, bool), Refusal> {
+    let refused = |status| Err(Refusal::Status(status));
+    // Half a file must not replace a whole one (RFC 9110 §14.5).
+    if request.headers.contains_key(CONTENT_RANGE) {
+        return refused(StatusCode::BAD_REQUEST);
     }
-
-    /// Marks it as in use, so that nobody takes it for left behind; answers
-    /// whether nobody did before.
-    fn claim(&self) -> Result<bool, Errno> {
-        match flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) => Ok(false),
-            // Without locks nobody can find it free either.
-            Err(_) => Ok(true),
-            Ok(()) => Ok(fstat(&self.file)?.st_nlink > 0),
-        }
-    }
-
-    fn write(mut self, batch: &[Bytes]) -> Result<Self, Errno> {
-        for piece in batch {
-            self.file.write_all(piece).map_err(|error| errno(&error))?;
-        }
-        Ok(self)
-    }
-
-    /// Gives it its name, and answers whether nothing else had that name.
-    fn finish(mut self, only_new: bool) -> Result<bool, Refusal> {
-        let Some(temporary) = self.temporary.take() else {
-            return Ok(false);
-        };
-        let at = &self.directory;
-        // A second name can be given only if nothing has it: no upload at the
-        // same time is overwritten unknowingly.
-        let linked = linkat(at, &temporary, at, &self.name, AtFlags::empty());
-        let done = match linked {
-            Ok(()) => Ok(true),
-            Err(Errno::EXIST) if only_new => Err(Refusal::Status(StatusCode::PRECONDITION_FAILED)),
-            Err(error) => {
-                let renamed = renameat(at, &temporary, at, &self.name);
-                // Some file systems have no second names.
-                renamed
-                    .map(|()| error != Errno::EXIST)
-                    .map_err(Refusal::System)
-            }
-        };
-        // Renaming leaves no such name.
-        let _ = unlinkat(at, &temporary, AtFlags::empty());
-        done
-    }
-}
-
-impl Drop for Half {
-    fn drop(&mut self) {
-        if let Some(temporary) = &self.temporary {
-            let _ = unlinkat(&self.directory, temporary, AtFlags::empty());
-        }
-    }
-}
-
-fn errno(error: &std::io::Error) -> Errno {
-    Errno::from_io_error(error).unwrap_or(Errno::IO)
-}
-
-/// Removes what servers that were killed left in a directory; once, since it
-/// takes looking at all names there.
-fn tidy_once(directory: &OwnedFd) {
-    static TIDY: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
-    let opened = directory.try_clone().map(File::from);
-    let Ok(found) = opened.and_then(|opened| opened.metadata()) else {
-        return;
+    let Some(place) = Place::of(request.uri.path()) else {
+        return refused(StatusCode::FORBIDDEN);
     };
-    let mut tidy = TIDY.lock().unwrap_or_else(PoisonError::into_inner);
-    if tidy.insert((found.dev(), found.ino())) {
-        drop(tidy);
-        // The upload matters more.
-        let _ = tidy_up(directory);
+    if place.slash {
+        return refused(StatusCode::CONFLICT);
+    }
+    let announced = request.headers.get(CONTENT_LENGTH);
+    let announced = announced.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    if announced.is_some_and(|length| length > served.max_upload) {
+        return refused(StatusCode::PAYLOAD_TOO_LARGE);
+    }
+    let conditions = request.headers.get_all(IF_NONE_MATCH);
+    let only_new = conditions.iter().any(|value| value == "*");
+    Ok((place, only_new))
+}
+
+/// The file of an upload: begun when there is something to write, and written while
+/// more arrives.
+struct Writer {
+    served: Arc<Served>,
+    client: Client,
+    place: Place,
+    /// The file is in here while it is written; gone with this, it is removed.
+    writing: JoinSet<Result<Half, Refusal>>,
+}
+
+impl Writer {
+    /// Whether the upload may be.
+    async fn begin(
+        served: &Arc<Served>,
+        request: &request::Parts,
+        place: Place,
+        client: Client,
+    ) -> Result<Self, Refusal> {
+        let (root, path) = (served.root.clone(), place.path.clone());
+        let headers = request.headers.clone();
+        let judged = move |_: &_| {
+            root.parent(&path)?;
+            let current = root.stat(&path).ok();
+            let current = current.map(|stat| Validators::of(&stat, SystemTime::now()));
+            match judge(&headers, current.as_ref(), false) {
+                Verdict::Proceed => Ok(()),
+                Verdict::NotModified | Verdict::Failed => {
+                    Err(Refusal::Status(StatusCode::PRECONDITION_FAILED))
+                }
+            }
+        };
+        served.resources.disk.run(client, judged).await??;
+        Ok(Self {
+            served: served.clone(),
+            client,
+            place,
+            writing: JoinSet::new(),
+        })
+    }
+
+    /// Begins to write a batch, once the one before is written.
+    async fn write(&mut self, batch: Vec<Bytes>) -> Result<(), Refusal> {
+        let file = self.file().await?;
+        let (served, client) = (self.served.clone(), self.client);
+        self.writing.spawn(async move {
+            let write = move |_: &_| file.write(&batch).map_err(Refusal::System);
+            served.resources.disk.run(client, write).await?
+        });
+        Ok(())
+    }
+
+    /// Writes the rest and gives the file its name; answers whether nothing had it.
+    async fn finish(mut self, batch: Vec<Bytes>, only_new: bool) -> Result<bool, Refusal> {
+        let file = self.file().await?;
+        let finish = move |_: &_| file.write(&batch)?.finish(only_new);
+        let Self { served, client, .. } = &self;
+        served.resources.disk.run(*client, finish).await?
+    }
+
+    /// The file, when nothing is being written to it: a new one, when it is this
+    /// client's turn to have one, if there is none.
+    async fn file(&mut self) -> Result<Half, Refusal> {
+        if let Some(written) = self.writing.join_next().await {
+            return written?;
+        }
+        let Self { served, client, .. } = &*self;
+        let permit = served.resources.uploads.acquire(*client).await;
+        let (root, place) = (served.root.clone(), self.place.clone());
+        let begin = move |_: &_| Half::begin(&root, &place, permit);
+        Ok(served.resources.disk.run(*client, begin).await??)
     }
 }
 
-fn tidy_up(directory: &OwnedFd) -> Result<(), Errno> {
-    for entry in Dir::read_from(directory)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        if is_temporary(name.to_bytes()) {
-            // The next may be gone or somebody else's: no reason to stop.
-            let _ = remove_left_behind(directory, name);
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::convert::Infallible;
+    use std::pin::{Pin, pin};
+    use std::task::{Context, Poll, Waker};
+    use std::time::Duration;
+
+    use http::Request;
+    use http_body::Frame;
+
+    use super::*;
+    use crate::serve::limits::{Descriptors, Resources};
+    use crate::serve::listing::Snapshots;
+    use crate::serve::root::Root;
+    use crate::serve::test_dir::TestDir;
+
+    /// Pieces that come one at a time, each only when asked for a second time.
+    struct Slow {
+        pieces: VecDeque<Bytes>,
+        ready: bool,
+    }
+
+    impl Body for Slow {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            self.ready = !self.ready;
+            if self.ready {
+                return Poll::Ready(self.pieces.pop_front().map(|piece| Ok(Frame::data(piece))));
+            }
+            cx.waker().wake_by_ref();
+            Poll::Pending
         }
     }
-    Ok(())
-}
 
-/// Removes a file unless somebody is writing it: each process locks what it
-/// writes.
-fn remove_left_behind(directory: &OwnedFd, name: &CStr) -> Result<(), Errno> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = openat(directory, name, flags, Mode::empty())?;
-    // Kept to the end: who makes a file and finds it locked takes another.
-    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-    let ours = fstat(&file)?;
-    let there = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
-    if (ours.st_dev, ours.st_ino) == (there.st_dev, there.st_ino) {
-        unlinkat(directory, name, AtFlags::empty())?;
+    fn served(dir: &TestDir) -> Arc<Served> {
+        Arc::new(Served {
+            root: Arc::new(Root::open(dir.path()).unwrap()),
+            resources: Resources::new(&Descriptors {
+                open_files: 1,
+                uploads: 1,
+            }),
+            snapshots: Snapshots::default(),
+            writable: true,
+            max_upload: u64::MAX,
+            json: true,
+        })
     }
-    Ok(())
-}
 
-/// Whether [`temporary_name`] makes such names; others may be somebody's.
-fn is_temporary(name: &[u8]) -> bool {
-    let digits = |text: &[u8]| !text.is_empty() && text.iter().all(u8::is_ascii_digit);
-    let numbers = name.strip_prefix(UPLOAD_PREFIX.as_bytes());
-    let mut numbers = numbers.unwrap_or_default().splitn(2, |byte| *byte == b'.');
-    let (process, upload) = (numbers.next(), numbers.next());
-    process.is_some_and(digits) && upload.is_some_and(digits)
-}
+    fn names(dir: &TestDir) -> Vec<String> {
+        let entries = std::fs::read_dir(dir.path()).unwrap();
+        entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect()
+    }
 
-/// A name no other upload of this process has.
-fn temporary_name() -> OsString {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let number = NEXT.fetch_add(1, Relaxed);
-    format!("{UPLOAD_PREFIX}{}.{number}", std::process::id()).into()
+    /// An upload of three batches is dropped after each number of polls, with the
+    /// threads given time or not; it ends whole, or leaves nothing.
+    #[tokio::test]
+    async fn upload_dropped_at_any_await_leaves_nothing() {
+        let batch = Bytes::from(vec![7; BATCH]);
+        let mut whole = 0;
+        for polls in 1..40 {
+            for pause in [Duration::ZERO, Duration::from_millis(2)] {
+                let dir = TestDir::new();
+                let served = served(&dir);
+                let (parts, ()) = Request::put("/file").body(()).unwrap().into_parts();
+                let body = Slow {
+                    pieces: vec![batch.clone(); 3].into(),
+                    ready: true,
+                };
+                let mut entry = Entry::of(&Request::new(()), None, true);
+                let mut done = false;
+                {
+                    let client = (1, None);
+                    let mut storing = pin!(store(&served, &parts, body, client, &mut entry));
+                    for _ in 0..polls {
+                        let mut cx = Context::from_waker(Waker::noop());
+                        if storing.as_mut().poll(&mut cx).is_ready() {
+                            done = true;
+                            break;
+                        }
+                        tokio::time::sleep(pause).await;
+                    }
+                }
+                // Whoever has the one permit now has waited for the other's end.
+                let permit = served.resources.uploads.acquire((2, None)).await;
+                // The name may come without anybody to hear of it.
+                let left = names(&dir);
+                assert!(
+                    left.is_empty() || left == ["file"],
+                    "after {polls} polls: {left:?}"
+                );
+                drop(permit);
+                whole += usize::from(done);
+            }
+        }
+        assert!(whole > 0, "none came to its end");
+    }
 }

@@ -33,6 +33,92 @@ pub(crate) enum Mood {
     Untagged,
     /// Serves ranges whatever `if-range` says, and refuses those it does not have.
     Refusing,
+    /// 206, in a way that is not what was asked for.
+    Partial(Partial),
+    /// 200 with all of it, whatever is asked for, that ends after so many bytes.
+    WholeUntil(usize),
+}
+
+/// What is wrong with a 206.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Partial {
+    /// The right range, and no content.
+    Empty,
+    /// The right range, and less content than it has.
+    Short,
+    /// The right range, and more content than it has.
+    Long,
+    /// `bytes A-B/*`.
+    UnknownTotal,
+    /// A total larger than what was asked for reaches.
+    LargerTotal,
+    /// Without `content-range`.
+    NoRange,
+    /// With two of them.
+    TwoRanges,
+    /// Several ranges in one body.
+    Multipart,
+    /// From the beginning, whatever was asked for.
+    FromZero,
+    /// Ends before it begins.
+    Backwards,
+}
+
+impl Partial {
+    pub(crate) const ALL: [Self; 10] = [
+        Self::Empty,
+        Self::Short,
+        Self::Long,
+        Self::UnknownTotal,
+        Self::LargerTotal,
+        Self::NoRange,
+        Self::TwoRanges,
+        Self::Multipart,
+        Self::FromZero,
+        Self::Backwards,
+    ];
+
+    /// The answer to a request for what begins at `first`; `None` asks for all.
+    fn answer(self, content: &Bytes, first: Option<usize>) -> Response<Content> {
+        let total = content.len();
+        let first = first.unwrap_or(0);
+        let last = total - 1;
+        let right = format!("bytes {first}-{last}/{total}");
+        let mut response = Response::builder().status(206).header("etag", "\"1\"");
+        let mut body = content.slice(first..);
+        let half = body.len() / 2;
+        let ranges = match self {
+            Self::Empty => {
+                body.clear();
+                vec![right]
+            }
+            Self::Short => {
+                body.truncate(half);
+                vec![right]
+            }
+            Self::Long => {
+                body = [&body[..], b"more"].concat().into();
+                vec![right]
+            }
+            Self::UnknownTotal => vec![format!("bytes {first}-{last}/*")],
+            Self::LargerTotal => vec![format!("bytes {first}-{last}/{}", total + 1)],
+            Self::NoRange => Vec::new(),
+            Self::TwoRanges => vec![right.clone(), right],
+            Self::Multipart => {
+                response = response.header("content-type", "multipart/byteranges; boundary=x");
+                Vec::new()
+            }
+            Self::FromZero => {
+                body = content.slice(..half);
+                vec![format!("bytes 0-{}/{total}", half - 1)]
+            }
+            Self::Backwards => vec![format!("bytes {last}-{first}/{total}")],
+        };
+        for range in ranges {
+            response = response.header("content-range", range);
+        }
+        response.body(Content::unsized_of(&body)).unwrap()
+    }
 }
 
 /// A server with one file and moods.
@@ -45,8 +131,24 @@ pub(crate) struct Moody {
 
 pub(crate) struct Content {
     pieces: Vec<Bytes>,
-    length: u64,
+    /// As announced.
+    length: Option<u64>,
     mood: Mood,
+}
+
+impl Content {
+    /// Content that does not say how long it is.
+    fn unsized_of(bytes: &Bytes) -> Self {
+        Self {
+            pieces: bytes
+                .chunks(100_000)
+                .rev()
+                .map(Bytes::copy_from_slice)
+                .collect(),
+            length: None,
+            mood: Mood::Proper,
+        }
+    }
 }
 
 impl Body for Content {
@@ -66,7 +168,7 @@ impl Body for Content {
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.length)
+        self.length.map_or_else(SizeHint::new, SizeHint::with_exact)
     }
 }
 
@@ -82,6 +184,22 @@ impl Moody {
             .unwrap()
             .push((range.clone(), if_range.clone()));
         let mood = *self.mood.lock().unwrap();
+        if let Mood::Partial(partial) = mood {
+            let first = range
+                .strip_prefix("bytes=")
+                .and_then(|range| range.strip_suffix('-'));
+            return partial.answer(&self.content, first.map(|first| first.parse().unwrap()));
+        }
+        if let Mood::WholeUntil(length) = mood {
+            let content = Content {
+                mood: Mood::Reset,
+                ..Content::unsized_of(&self.content.slice(..length))
+            };
+            return Response::builder()
+                .header("etag", "\"1\"")
+                .body(content)
+                .unwrap();
+        }
         let whole = match mood {
             Mood::Liar | Mood::Changed => Bytes::from(vec![7; self.content.len()]),
             _ => self.content.clone(),
@@ -124,7 +242,7 @@ impl Moody {
         }
         let content = Content {
             pieces,
-            length,
+            length: Some(length),
             mood,
         };
         response.body(content).unwrap()
@@ -163,7 +281,7 @@ impl Moody {
 fn refusal(total: usize) -> Response<Content> {
     let content = Content {
         pieces: Vec::new(),
-        length: 0,
+        length: Some(0),
         mood: Mood::Refusing,
     };
     let range = format!("bytes */{total}");

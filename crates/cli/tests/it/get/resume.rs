@@ -5,13 +5,22 @@ use std::fs;
 use rustix::process::Signal;
 
 use crate::get::command::{expect, get, said, start};
-use crate::get::moody::{Mood, Moody, wait_for};
+use crate::get::moody::{Mood, Moody, Partial, wait_for};
 use crate::web::{TempDir, pattern, send};
 
 /// A download to `out` that goes on where one broke off.
 fn resuming<'a>(out: &'a TempDir, url: &'a str) -> [&'a str; 6] {
     let out = out.path().to_str().unwrap();
     ["-k", "-O", "-C", "--output-dir", out, url]
+}
+
+/// Leaves a beginning of some length.
+fn break_off(moody: &Moody, out: &TempDir, url: &str) {
+    moody.is(Mood::Stall);
+    let mut child = start(&resuming(out, url));
+    wait_for(&out.join("file.part"), 250_000);
+    child.kill().unwrap();
+    child.wait().unwrap();
 }
 
 #[test]
@@ -107,4 +116,107 @@ fn a_signal_ends_it_with_a_word() {
     assert_eq!(output.status.code(), Some(130));
     assert_eq!(said(&output), "error: interrupted by SIGINT\n");
     assert!(!out.join("file").exists());
+}
+
+/// What a server sends of a part that nobody asked for, or not as asked for: the
+/// whole right file, or an error and what was there before.
+#[test]
+fn partial_content_that_does_not_match_is_an_error_or_fetched_anew() {
+    let content = pattern(1_000_000);
+    let (moody, _server, url) = Moody::serve(&content);
+    for partial in Partial::ALL {
+        for before in ["nothing", "whole", "beginning"] {
+            let out = TempDir::new();
+            let arguments = resuming(&out, &url);
+            let file = out.join("file");
+            match before {
+                "whole" => fs::write(&file, &content[..700_000]).unwrap(),
+                "beginning" => {
+                    fs::write(&file, "older").unwrap();
+                    break_off(&moody, &out, &url);
+                }
+                _ => {}
+            }
+            let kept = (fs::read(&file).ok(), fs::read(out.join("file.part")).ok());
+            moody.is(Mood::Partial(partial));
+            let output = get(&arguments);
+            let text = said(&output);
+            let case = format!("{partial:?} after {before}: {text}");
+            let now = fs::read(&file).ok();
+            match output.status.code() {
+                Some(0) => assert!(now.as_deref() == Some(&content[..]), "{case}"),
+                Some(5 | 10) => {
+                    assert!(now == kept.0, "{case}");
+                    assert_eq!(
+                        text.lines().last().unwrap().matches("206").count(),
+                        1,
+                        "{case}"
+                    );
+                    let part = fs::read(out.join("file.part")).unwrap_or_default();
+                    let kept = kept.1.unwrap_or_default();
+                    assert!(
+                        part.starts_with(&kept) && content.starts_with(&part),
+                        "{case}"
+                    );
+                }
+                _ => panic!("{case}"),
+            }
+            // Nobody can take a part for the whole.
+            if before == "nothing" {
+                assert_ne!(output.status.code(), Some(0), "{case}");
+            }
+        }
+    }
+}
+
+#[test]
+fn partial_content_is_an_error_without_continue_too() {
+    let content = pattern(300_000);
+    let (moody, _server, url) = Moody::serve(&content);
+    for partial in Partial::ALL {
+        moody.is(Mood::Partial(partial));
+        let out = TempDir::new();
+        let output = expect(5, &["-k", "-o", &out.text("file"), &url]);
+        assert!(said(&output).contains("206"), "{}", said(&output));
+        assert!(out.names().is_empty(), "{partial:?}");
+        assert!(expect(5, &["-k", &url]).stdout.is_empty(), "{partial:?}");
+    }
+    // A range that was asked for is what it is, if it is as long as it says.
+    let range = ["-k", "-H", "Range: bytes=250000-", &url];
+    moody.is(Mood::Partial(Partial::UnknownTotal));
+    assert!(expect(0, &range).stdout == content[250_000..]);
+    for partial in [
+        Partial::Short,
+        Partial::Long,
+        Partial::FromZero,
+        Partial::NoRange,
+    ] {
+        moody.is(Mood::Partial(partial));
+        let out = TempDir::new();
+        let output = get(&[&["-o", &out.text("file")], &range[..]].concat());
+        assert!(matches!(output.status.code(), Some(5 | 10)), "{partial:?}");
+        assert!(out.names().is_empty(), "{partial:?}");
+    }
+}
+
+/// A server that ignores ranges and breaks off at once takes nothing away.
+#[test]
+fn a_whole_answer_that_breaks_off_keeps_the_longer_beginning() {
+    let content = pattern(1_000_000);
+    let (moody, _server, url) = Moody::serve(&content);
+    let out = TempDir::new();
+    let arguments = resuming(&out, &url);
+    break_off(&moody, &out, &url);
+    let part = fs::read(out.join("file.part")).unwrap();
+    moody.is(Mood::WholeUntil(1_000));
+    expect(10, &arguments);
+    assert!(fs::read(out.join("file.part")).unwrap() == part);
+    moody.is(Mood::Proper);
+    let output = expect(0, &arguments);
+    assert!(
+        said(&output).contains("kept from before"),
+        "{}",
+        said(&output)
+    );
+    assert!(fs::read(out.join("file")).unwrap() == content);
 }

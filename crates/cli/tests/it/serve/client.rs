@@ -1,15 +1,29 @@
 //! Asking it.
 
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
 use bytes::Bytes;
-use clearway::ClientConfig;
 use clearway::http::Client;
+use clearway::{ClientConfig, TransportConfig};
 use http::{HeaderMap, Method, Request};
+use http_body::{Body, Frame};
 use http_body_util::Full;
 
 pub(crate) const LIMIT: usize = 100 << 20;
 
 pub(crate) fn client() -> Client {
     Client::new(ClientConfig::dangerous_accept_any_certificate()).unwrap()
+}
+
+/// A client that allows its server to send nothing at all (`initial_max_data` 0).
+pub(crate) fn client_that_takes_nothing() -> Client {
+    let mut transport = TransportConfig::default();
+    transport.streams.stream_window = 0;
+    transport.streams.connection_window = 0;
+    transport.streams.receive_budget = 0;
+    let config = ClientConfig::dangerous_accept_any_certificate();
+    Client::new(config.transport(transport)).unwrap()
 }
 
 pub(crate) fn request(
@@ -49,4 +63,22 @@ pub(crate) async fn get(
     fields: &[(&str, &str)],
 ) -> (u16, HeaderMap, Bytes) {
     ask(client, Method::GET, url, fields, b"").await
+}
+
+/// So many bytes, then nothing, for ever.
+pub(crate) struct Stalling(pub(crate) Option<Bytes>);
+
+impl Body for Stalling {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        match self.0.take() {
+            Some(data) => Poll::Ready(Some(Ok(Frame::data(data)))),
+            None => Poll::Pending,
+        }
+    }
 }

@@ -7,6 +7,7 @@ mod early;
 mod ending;
 #[cfg(target_os = "linux")]
 mod icmp_flood;
+mod limits;
 mod listing;
 mod place;
 mod range;

@@ -1,15 +1,11 @@
 //! Uploads, and methods that are none.
 
 use std::fs;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::Method;
-use http_body::{Body, Frame};
 
-use crate::serve::client::{ask, client, get, request};
+use crate::serve::client::{Stalling, ask, client, get, request};
 use crate::web::{Site, TempDir, pattern};
 
 #[tokio::test]
@@ -74,24 +70,6 @@ async fn uploads_are_stored_whole() {
     );
     assert_eq!(line["complete"], true);
     assert!(site.stop().success());
-}
-
-/// So many bytes, then nothing, for ever.
-struct Stalling(Option<Bytes>);
-
-impl Body for Stalling {
-    type Data = Bytes;
-    type Error = std::convert::Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        match self.0.take() {
-            Some(data) => Poll::Ready(Some(Ok(Frame::data(data)))),
-            None => Poll::Pending,
-        }
-    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

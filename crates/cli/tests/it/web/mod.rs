@@ -95,9 +95,36 @@ pub struct Site {
 
 impl Site {
     pub fn start(dir: &Path, options: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_clearway"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--json"])
-            .arg(dir)
+        Self::spawn(
+            Command::new(env!("CARGO_BIN_EXE_clearway")),
+            Path::new("127.0.0.1:0"),
+            dir,
+            options,
+        )
+    }
+
+    /// With no more than so many open files.
+    pub fn start_with_descriptors(limit: u32, dir: &Path, options: &[&str]) -> Self {
+        let mut shell = Command::new("sh");
+        let script = format!("ulimit -n {limit} && exec \"$0\" \"$@\"");
+        shell.args(["-c", &script, env!("CARGO_BIN_EXE_clearway")]);
+        Self::spawn(shell, Path::new("127.0.0.1:0"), dir, options)
+    }
+
+    /// At an address where one was before.
+    pub fn start_at(address: &str, dir: &Path, options: &[&str]) -> Self {
+        Self::spawn(
+            Command::new(env!("CARGO_BIN_EXE_clearway")),
+            Path::new(address),
+            dir,
+            options,
+        )
+    }
+
+    fn spawn(mut command: Command, listen: &Path, dir: &Path, options: &[&str]) -> Self {
+        let mut child = command
+            .args(["serve", "--json", "--listen"])
+            .args([listen, dir])
             .args(options)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -124,6 +151,37 @@ impl Site {
     /// The next line of the access log.
     pub fn logged(&self) -> Value {
         self.lines.recv_timeout(Duration::from_secs(20)).unwrap()
+    }
+
+    fn proc(&self, name: &str) -> PathBuf {
+        Path::new("/proc")
+            .join(self.child.id().to_string())
+            .join(name)
+    }
+
+    /// How many files it has open.
+    pub fn descriptors(&self) -> usize {
+        fs::read_dir(self.proc("fd")).unwrap().count()
+    }
+
+    /// How much memory it has, in MiB (`VmRSS` of proc_pid_status(5)).
+    pub fn memory(&self) -> u64 {
+        let status = fs::read_to_string(self.proc("status")).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+        let kib = line.unwrap().split_whitespace().nth(1).unwrap();
+        kib.parse::<u64>().unwrap() / 1_024
+    }
+
+    /// How much it has computed, in hundredths of a second (`utime` and `stime` of
+    /// proc_pid_stat(5)).
+    pub fn work(&self) -> u64 {
+        let stat = fs::read_to_string(self.proc("stat")).unwrap();
+        let (_, rest) = stat.rsplit_once(") ").unwrap();
+        let fields: Vec<_> = rest.split(' ').collect();
+        [11, 12]
+            .iter()
+            .map(|&i| fields[i].parse::<u64>().unwrap())
+            .sum()
     }
 
     pub fn signal(&self, signal: Signal) {

@@ -1,0 +1,119 @@
+//! What servers that were killed left behind.
+//!
+//! A server locks each file that it writes (`flock`) under a name of the form
+//! `.clearway-upload.PROCESS.NUMBER`. The lock goes with the process: a file of such
+//! a name that is not locked is nobody's any more, and removed: all over the
+//! directory when a server begins, and in each directory before its first upload.
+
+use std::collections::BTreeSet;
+use std::ffi::{CStr, OsStr};
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::fs::{
+    AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, flock, fstat, openat, statat, unlinkat,
+};
+use rustix::io::Errno;
+
+use super::place::UPLOAD_PREFIX;
+use super::root::{Found, Root};
+
+/// Directories looked through when a server begins, at most: what is in others is
+/// removed before the first upload there.
+const MOST_DIRECTORIES: usize = 100_000;
+
+/// Removes what is left anywhere below the directory, in a thread of its own: large
+/// trees take a while. Symbolic links are not followed.
+pub(super) fn sweep(root: &Arc<Root>) {
+    let root = root.clone();
+    // Without a thread it is done before the first upload.
+    let _ = std::thread::Builder::new()
+        .name("leftovers".into())
+        .spawn(move || sweep_all(&root));
+}
+
+fn sweep_all(root: &Root) {
+    let mut left = vec![PathBuf::new()];
+    for _ in 0..MOST_DIRECTORIES {
+        let Some(path) = left.pop() else { return };
+        // Gone, or not to be read: nobody uploads there either.
+        let Ok(Found::Directory(directory)) = root.find(&path) else {
+            continue;
+        };
+        let _ = tidy_up(&directory, |name| {
+            if left.len() < MOST_DIRECTORIES {
+                left.push(path.join(name));
+            }
+        });
+    }
+}
+
+/// Removes what servers that were killed left in a directory; once, since it
+/// takes looking at all names there.
+pub(super) fn tidy_once(directory: &OwnedFd) {
+    static TIDY: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
+    let opened = directory.try_clone().map(File::from);
+    let Ok(found) = opened.and_then(|opened| opened.metadata()) else {
+        return;
+    };
+    let mut tidy = TIDY.lock().unwrap_or_else(PoisonError::into_inner);
+    if tidy.insert((found.dev(), found.ino())) {
+        drop(tidy);
+        // The upload matters more.
+        let _ = tidy_up(directory, |_| ());
+    }
+}
+
+/// Removes what is left in a directory, and tells of the directories in it.
+fn tidy_up(directory: &OwnedFd, mut below: impl FnMut(&OsStr)) -> Result<(), Errno> {
+    for entry in Dir::read_from(directory)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if is_temporary(name.to_bytes()) {
+            // The next may be gone or somebody else's: no reason to stop.
+            let _ = remove_left_behind(directory, name);
+        } else if is_directory(directory, name, entry.file_type()) {
+            below(OsStr::from_bytes(name.to_bytes()));
+        }
+    }
+    Ok(())
+}
+
+fn is_directory(directory: &OwnedFd, name: &CStr, kind: FileType) -> bool {
+    if matches!(name.to_bytes(), b"." | b"..") {
+        return false;
+    }
+    if kind != FileType::Unknown {
+        return kind == FileType::Directory;
+    }
+    let stat = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
+    stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
+}
+
+/// Removes a file unless somebody is writing it: each process locks what it
+/// writes.
+fn remove_left_behind(directory: &OwnedFd, name: &CStr) -> Result<(), Errno> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = openat(directory, name, flags, Mode::empty())?;
+    // Kept to the end: who makes a file and finds it locked takes another.
+    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    let ours = fstat(&file)?;
+    let there = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    if (ours.st_dev, ours.st_ino) == (there.st_dev, there.st_ino) {
+        unlinkat(directory, name, AtFlags::empty())?;
+    }
+    Ok(())
+}
+
+/// Whether a server makes such names; others may be somebody's.
+fn is_temporary(name: &[u8]) -> bool {
+    let digits = |text: &[u8]| !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+    let numbers = name.strip_prefix(UPLOAD_PREFIX.as_bytes());
+    let mut numbers = numbers.unwrap_or_default().splitn(2, |byte| *byte == b'.');
+    let (process, upload) = (numbers.next(), numbers.next());
+    process.is_some_and(digits) && upload.is_some_and(digits)
+}

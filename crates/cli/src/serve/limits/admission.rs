@@ -1,0 +1,101 @@
+//! How many requests are answered at a time.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::Client;
+
+/// Requests under way in all. Each costs some kilobytes even if its client takes
+/// nothing, so that this many are some 64 MiB.
+const TOTAL: usize = 8_192;
+
+/// The part of what is free that one connection may have under way: a few
+/// connections get all they ask for, thousands of them less each.
+const PART: usize = 32;
+
+/// Counts the requests under way.
+///
+/// Above [`TOTAL`], each connection may still have one, so that those who waste
+/// requests never keep out anybody else; how many connections there are is the
+/// endpoint's to bound.
+#[derive(Debug, Default)]
+pub(in crate::serve) struct Admission(Arc<Mutex<Counts>>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    total: usize,
+    each: HashMap<Client, usize>,
+}
+
+/// A request that is under way until this is dropped.
+#[derive(Debug)]
+pub(in crate::serve) struct Admitted {
+    counts: Arc<Mutex<Counts>>,
+    client: Client,
+}
+
+fn lock(counts: &Mutex<Counts>) -> MutexGuard<'_, Counts> {
+    counts.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Admission {
+    /// Lets a request in, or not: `None` is a busy server's answer.
+    pub(in crate::serve) fn admit(&self, client: Client) -> Option<Admitted> {
+        let mut counts = lock(&self.0);
+        let share = (TOTAL.saturating_sub(counts.total) / PART).max(1);
+        let count = counts.each.entry(client).or_default();
+        if *count >= share {
+            return None;
+        }
+        *count += 1;
+        counts.total += 1;
+        Some(Admitted {
+            counts: self.0.clone(),
+            client,
+        })
+    }
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        let mut counts = lock(&self.counts);
+        counts.total -= 1;
+        if let Some(count) = counts.each.get_mut(&self.client) {
+            *count -= 1;
+            if *count == 0 {
+                counts.each.remove(&self.client);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_connections_get_all_they_ask_for() {
+        let admission = Admission::default();
+        let all: Vec<_> = (0..30)
+            .flat_map(|client| (0..100).map(move |_| (client, None)))
+            .map(|client| admission.admit(client))
+            .collect();
+        assert!(all.iter().all(Option::is_some));
+    }
+
+    #[test]
+    fn many_greedy_connections_leave_one_request_to_everybody() {
+        let admission = Admission::default();
+        let mut held = Vec::new();
+        for client in 0..10_000 {
+            held.extend((0..100).map_while(|_| admission.admit((client, None))));
+        }
+        assert!(held.len() <= TOTAL + 10_000, "{}", held.len());
+        let newcomer = admission.admit((10_000, None));
+        assert!(newcomer.is_some());
+        assert!(admission.admit((10_000, None)).is_none());
+        drop((held, newcomer));
+        let counts = lock(&admission.0);
+        assert_eq!((counts.total, counts.each.len()), (0, 0));
+    }
+}

@@ -1,0 +1,156 @@
+//! The names in a directory at one moment.
+
+use std::ffi::CStr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{Dir, FileType, Stat};
+use rustix::io::Errno;
+
+use super::super::limits::{Abandoned, Buffers, Charge};
+use super::super::place::UPLOAD_PREFIX;
+
+/// Most names of a directory that are listed. A page of so many is some 6 MB.
+const MOST: usize = 100_000;
+
+/// What a name costs beside its bytes: where it is.
+const PER_NAME: u64 = size_of::<(u32, u16)>() as u64;
+
+/// File systems mark changes by the kernel's tick, 10 ms at worst; within this time
+/// of a change another one might leave no mark.
+const TICK: Duration = Duration::from_millis(100);
+
+/// The same where times are whole seconds, or even ones (FAT).
+const COARSE_TICK: Duration = Duration::from_secs(3);
+
+/// Names read between two looks at whether anybody still waits for them.
+const STRIDE: usize = 64;
+
+/// The names in a directory, sorted.
+#[derive(Debug)]
+pub(super) struct Names {
+    text: Vec<u8>,
+    /// Where each begins, and its length.
+    places: Vec<(u32, u16)>,
+    /// There are more than are listed.
+    pub(super) more: bool,
+    _charge: Charge,
+}
+
+/// Which directory, in which state: while this is the same, so are its names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Version([u64; 6]);
+
+/// Why there are no names.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Unlisted {
+    System(Errno),
+    /// Other listings have all the memory there is for them.
+    Busy,
+    /// Nobody waits for it.
+    Abandoned,
+}
+
+impl From<Errno> for Unlisted {
+    fn from(error: Errno) -> Self {
+        Self::System(error)
+    }
+}
+
+impl Names {
+    /// Reads a directory. Blocks.
+    ///
+    /// # Errors
+    /// If it cannot be read, there is no memory for it, or nobody waits for it.
+    pub(super) fn read(
+        directory: &OwnedFd,
+        memory: &Arc<Buffers>,
+        abandoned: &Abandoned,
+    ) -> Result<Self, Unlisted> {
+        let (mut text, mut places) = (Vec::new(), Vec::new());
+        let mut more = false;
+        for (i, entry) in Dir::read_from(directory)?.enumerate() {
+            if i % STRIDE == 0 && abandoned.get() {
+                return Err(Unlisted::Abandoned);
+            }
+            let entry = entry?;
+            if !may_be_listed(entry.file_name(), entry.file_type()) {
+                continue;
+            }
+            let name = entry.file_name().to_bytes();
+            let (Ok(start), Ok(length)) = (u32::try_from(text.len()), u16::try_from(name.len()))
+            else {
+                return Err(Unlisted::System(Errno::OVERFLOW));
+            };
+            if places.len() == MOST {
+                more = true;
+                break;
+            }
+            text.extend_from_slice(name);
+            places.push((start, length));
+        }
+        text.shrink_to_fit();
+        places.shrink_to_fit();
+        let bytes = text.len() as u64 + PER_NAME * places.len() as u64;
+        let charge = memory.try_charge(bytes).ok_or(Unlisted::Busy)?;
+        places.sort_unstable_by(|&a, &b| at(&text, a).cmp(at(&text, b)));
+        Ok(Self {
+            text,
+            places,
+            more,
+            _charge: charge,
+        })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// The names from `first` on.
+    pub(super) fn from(&self, first: usize) -> impl Iterator<Item = &[u8]> {
+        let places = self.places.get(first..).unwrap_or_default();
+        places.iter().map(|&place| at(&self.text, place))
+    }
+}
+
+fn at(text: &[u8], (start, length): (u32, u16)) -> &[u8] {
+    let start = start as usize;
+    text.get(start..start + usize::from(length))
+        .unwrap_or_default()
+}
+
+/// By its name, and by its type as far as the file system tells.
+fn may_be_listed(name: &CStr, kind: FileType) -> bool {
+    let name = name.to_bytes();
+    let servable = match kind {
+        FileType::RegularFile | FileType::Directory | FileType::Symlink | FileType::Unknown => true,
+        FileType::Fifo | FileType::Socket | FileType::CharacterDevice | FileType::BlockDevice => {
+            false
+        }
+    };
+    servable && !matches!(name, b"." | b"..") && !name.starts_with(UPLOAD_PREFIX.as_bytes())
+}
+
+impl Version {
+    /// Of a directory as it is at `now`; `None` while it is so new that it might
+    /// change again without a trace.
+    pub(super) fn of(stat: &Stat, now: SystemTime) -> Option<Self> {
+        let seconds = u64::try_from(stat.st_mtime).ok()?;
+        let modified = SystemTime::UNIX_EPOCH
+            .checked_add(Duration::new(seconds, stat.st_mtime_nsec as u32))?;
+        let age = now.duration_since(modified).ok()?;
+        let tick = match stat.st_mtime_nsec {
+            0 => COARSE_TICK,
+            _ => TICK,
+        };
+        (age > tick).then_some(Self([
+            stat.st_dev,
+            stat.st_ino,
+            stat.st_mtime as u64,
+            stat.st_mtime_nsec as u64,
+            stat.st_ctime as u64,
+            stat.st_ctime_nsec as u64,
+        ]))
+    }
+}
