@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Parser;
 
 use crate::attack::{KINDS, Kind, find};
+use crate::plan::Company;
 
 /// Seconds of a siege by hand, and of one in CI.
 const BY_HAND: u64 = 600;
@@ -22,9 +23,12 @@ pub(crate) struct Args {
     /// A short siege: kinds attack in groups instead of one by one.
     #[arg(long)]
     pub(crate) ci: bool,
-    /// Only this kind of attack, alone; may be given several times.
+    /// Only this kind of attack; may be given several times, for one after the other.
     #[arg(long, value_name = "NAME", value_parser = kind)]
     kind: Vec<&'static Kind>,
+    /// Those that are to attack do so together only.
+    #[arg(long)]
+    pub(crate) together: bool,
     /// The kinds of attack there are.
     #[arg(long)]
     pub(crate) list: bool,
@@ -60,12 +64,22 @@ impl Args {
         Duration::from_secs(self.seconds.unwrap_or(usual))
     }
 
-    /// The kinds that attack, and whether that is all there are.
-    pub(crate) fn kinds(&self) -> (Vec<&'static Kind>, bool) {
+    /// The kinds that attack.
+    pub(crate) fn kinds(&self) -> Vec<&'static Kind> {
         if self.kind.is_empty() {
-            (KINDS.iter().collect(), true)
+            KINDS.iter().collect()
         } else {
-            (self.kind.clone(), false)
+            self.kind.clone()
+        }
+    }
+
+    /// Who attacks with whom.
+    pub(crate) fn company(&self) -> Company {
+        match (self.together, self.kind.is_empty(), self.ci) {
+            (true, _, _) => Company::Together,
+            (false, false, _) => Company::Alone,
+            (false, true, false) => Company::AloneThenTogether,
+            (false, true, true) => Company::GroupsThenTogether,
         }
     }
 }

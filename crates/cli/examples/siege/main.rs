@@ -14,7 +14,7 @@
 //! aim at a sink, a second server on their own core, so that they cost the clients as
 //! much; in the second they aim at the server. What differs is what the attack does to
 //! the server. An attacker sends at most `--rate` packets a second of its own accord;
-//! all together share twice that.
+//! all together share four times that, which is more than their core can do.
 //!
 //! A line a step: packets and bytes sent; connections or handshakes that the server
 //! kept for attackers; requests of well-behaved clients, and how many failed; their
@@ -36,13 +36,14 @@ mod args;
 mod attack;
 mod cores;
 mod honest;
+mod panics;
 mod plan;
 mod report;
 mod server;
 mod site;
 mod slice;
 
-use std::io;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -58,22 +59,24 @@ use crate::plan::{Step, plan};
 use crate::report::{Bars, Summary, heading};
 use crate::server::{Build, build_command, has_option};
 use crate::site::Site;
-use crate::slice::{Aim, Ground};
+use crate::slice::{Aim, Ground, Rates};
 
 /// What shells report of a command that a signal ended.
 const INTERRUPTED: u8 = 128 + 2;
 
 /// What all attackers together send at most, as a multiple of what one does alone.
-const TOGETHER: u64 = 2;
+const TOGETHER: u64 = 4;
 
 fn main() -> ExitCode {
     let args = Args::parse();
     if args.list {
-        for kind in KINDS {
-            println!("{:20} {}", kind.name, kind.about);
-        }
-        return ExitCode::SUCCESS;
+        return match list() {
+            Ok(()) => ExitCode::SUCCESS,
+            // Nobody reads on.
+            Err(_) => ExitCode::FAILURE,
+        };
     }
+    panics::record();
     match besiege(&args) {
         Ok(code) => code,
         Err(error) => {
@@ -108,10 +111,10 @@ fn besiege(args: &Args) -> io::Result<ExitCode> {
         memory: args.memory << 20,
         descriptors: args.descriptors,
     };
-    let (kinds, all) = args.kinds();
-    let steps = plan(&kinds, all, args.duration(), args.ci, !args.bare);
+    let steps = plan(&args.kinds(), args.company(), args.duration(), !args.bare);
+    let mut out = io::stdout();
     if !args.json {
-        println!("{}", heading());
+        writeln!(out, "{}", heading())?;
     }
     let mut fallen = Vec::new();
     for step in &steps {
@@ -121,29 +124,30 @@ fn besiege(args: &Args) -> io::Result<ExitCode> {
             return Ok(ExitCode::from(INTERRUPTED));
         }
         if args.json {
-            println!("{}", serde_json::to_string(&summary)?);
+            writeln!(out, "{}", serde_json::to_string(&summary)?)?;
         } else {
-            println!("{}", summary.line());
+            writeln!(out, "{}", summary.line())?;
         }
         if !summary.missed.is_empty() {
             fallen.push(summary.kind);
         }
     }
-    Ok(conclude(args, steps.len(), &fallen))
+    conclude(args, steps.len(), &fallen)
 }
 
 /// A step's two slices.
 fn carry_out(ground: &Ground, step: &Step, rate: u64, bars: Bars) -> io::Result<Summary> {
-    let rate = if step.together {
+    let part = if step.together {
         (TOGETHER * rate / step.kinds.len() as u64).max(1)
     } else {
         rate
     };
+    let rates = Rates { alone: rate, part };
     let baseline = match step.baseline {
-        Some(time) => Some(ground.run(&step.kinds, Aim::Sink, time, rate)?),
+        Some(time) => Some(ground.run(&step.kinds, Aim::Sink, time, rates)?),
         None => None,
     };
-    let slice = ground.run(&step.kinds, Aim::Server, step.attack, rate)?;
+    let slice = ground.run(&step.kinds, Aim::Server, step.attack, rates)?;
     Ok(Summary::new(step, baseline.as_ref(), &slice, bars))
 }
 
@@ -165,21 +169,30 @@ fn introduce(args: &Args, cores: &Cores, has_budget: bool) {
     );
 }
 
-fn conclude(args: &Args, steps: usize, fallen: &[String]) -> ExitCode {
+/// The verdict.
+fn conclude(args: &Args, steps: usize, fallen: &[String]) -> io::Result<ExitCode> {
     let held = steps - fallen.len();
+    let mut out = io::stdout();
     if args.json {
         let verdict = serde_json::json!({ "held": held, "fallen": fallen });
-        println!("{verdict}");
+        writeln!(out, "{verdict}")?;
     } else if fallen.is_empty() {
-        println!("{held} of {steps} held");
+        writeln!(out, "{held} of {steps} held")?;
     } else {
-        println!("{held} of {steps} held; fell to {}", fallen.join(", "));
+        writeln!(out, "{held} of {steps} held; fell to {}", fallen.join(", "))?;
     }
-    if fallen.is_empty() {
+    Ok(if fallen.is_empty() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
-    }
+    })
+}
+
+fn list() -> io::Result<()> {
+    let mut out = io::stdout();
+    KINDS
+        .iter()
+        .try_for_each(|kind| writeln!(out, "{:20} {}", kind.name, kind.about))
 }
 
 /// Attackers need a socket for each source address.

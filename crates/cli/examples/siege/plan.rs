@@ -11,7 +11,7 @@ const GROUP: usize = 4;
 const TOGETHER: f64 = 0.25;
 
 /// The part of a step that is its baseline.
-const BASELINE: f64 = 0.25;
+const BASELINE: f64 = 0.33;
 
 /// What a slice takes besides: servers start, the last requests end, a newcomer asks
 /// whether the server is alive.
@@ -33,24 +33,40 @@ pub(crate) struct Step {
     pub(crate) together: bool,
 }
 
-/// Each kind alone, or in groups if it is `short`, then all of them together.
+/// Who attacks with whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Company {
+    /// One kind after the other.
+    Alone,
+    /// The same, and then all at once.
+    AloneThenTogether,
+    /// A few at a time, and then all at once.
+    GroupsThenTogether,
+    /// All at once and no more.
+    Together,
+}
+
+/// The steps of a siege.
 pub(crate) fn plan(
     kinds: &[&'static Kind],
-    together: bool,
+    company: Company,
     total: Duration,
-    short: bool,
     baseline: bool,
 ) -> Vec<Step> {
-    let group = if short { GROUP } else { 1 };
+    let (group, together) = match company {
+        Company::Alone => (1, 0.0),
+        Company::AloneThenTogether => (1, TOGETHER),
+        Company::GroupsThenTogether => (GROUP, TOGETHER),
+        Company::Together => return vec![step(kinds, total, baseline, true)],
+    };
     let groups: Vec<_> = kinds.chunks(group).collect();
-    let all = if together { TOGETHER } else { 0.0 };
-    let each = total.mul_f64((1.0 - all) / groups.len().max(1) as f64);
+    let each = total.mul_f64((1.0 - together) / groups.len().max(1) as f64);
     let mut steps: Vec<_> = groups
         .into_iter()
         .map(|kinds| step(kinds, each, baseline, false))
         .collect();
-    if together {
-        steps.push(step(kinds, total.mul_f64(all), baseline, true));
+    if together > 0.0 {
+        steps.push(step(kinds, total.mul_f64(together), baseline, true));
     }
     steps
 }

@@ -105,11 +105,11 @@ impl Summary {
             foiled: slice.tally.foiled,
             peak_memory: slice.usage.peak_memory,
             descriptors: slice.usage.descriptors,
-            server_load: slice.usage.processor.as_secs_f64() / seconds,
+            server_load: slice.usage.processor.as_secs_f64() / slice.watched.as_secs_f64(),
             attackers_load: processor.as_secs_f64() / seconds,
             alive: slice.death.is_none(),
             notes: notes(slice),
-            skipped: skipped(slice),
+            skipped: slice.skipped.clone(),
             missed: Vec::new(),
         };
         summary.missed = summary.judge(slice, bars);
@@ -119,9 +119,7 @@ impl Summary {
     /// The bars that were missed.
     fn judge(&self, slice: &Slice, bars: Bars) -> Vec<String> {
         let mut missed = Vec::new();
-        if let Some(death) = &slice.death {
-            missed.push(format!("the server is dead: {death}"));
-        }
+        missed.extend(slice.defects.iter().chain(&slice.death).cloned());
         missed.extend(
             slice
                 .complaints
@@ -268,14 +266,9 @@ fn notes(slice: &Slice) -> Vec<String> {
     notes
 }
 
-fn skipped(slice: &Slice) -> Vec<String> {
-    let each = slice.skipped.iter();
-    each.map(|(kind, why)| format!("{kind} skipped: {why}"))
-        .collect()
-}
-
 fn millis(time: Option<Duration>) -> f64 {
-    time.map_or(0.0, |time| time.as_secs_f64() * 1e3)
+    // To the microsecond.
+    time.map_or(0.0, |time| time.as_micros() as f64 / 1e3)
 }
 
 fn size(bytes: u64) -> String {

@@ -2,15 +2,15 @@
 //! use the server.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use crate::attack::{Attack, Kind, Outcome, Victims};
+use crate::attack::{Attackers, Kind, Outcome};
 use crate::cores::Cores;
 use crate::honest::{Honest, Tally, World, answers};
-use crate::server::{Build, Place, Server, Usage, watch_until};
+use crate::panics;
+use crate::server::{Build, LOOK, Place, Server, Usage, watch_until};
 use crate::site::Site;
 
 /// How long the server may take, after the attack, until a newcomer gets an answer.
@@ -18,6 +18,9 @@ const RECOVERY: Duration = Duration::from_secs(5);
 
 /// Before the attackers come the clients have connected.
 const HEAD_START: Duration = Duration::from_millis(200);
+
+/// The part of a slice that those who gather have for themselves at most.
+const GATHERING: f64 = 0.25;
 
 /// What all slices have in common.
 pub(crate) struct Ground {
@@ -37,15 +40,29 @@ pub(crate) enum Aim {
     Server,
 }
 
+/// Packets a second that attackers send of their own accord at most.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rates {
+    /// Those that are given time to gather.
+    pub(crate) alone: u64,
+    /// Each of the others.
+    pub(crate) part: u64,
+}
+
 /// What became of a slice.
 pub(crate) struct Slice {
     pub(crate) outcomes: Vec<Outcome>,
-    /// Kinds that this machine does not allow, and why.
-    pub(crate) skipped: Vec<(&'static str, String)>,
+    /// Kinds that this machine does not allow, in words.
+    pub(crate) skipped: Vec<String>,
+    /// Attackers that did not attack, so that nothing was shown, and panics of the
+    /// clients, in words.
+    pub(crate) defects: Vec<String>,
     pub(crate) tally: Tally,
     pub(crate) usage: Usage,
-    /// How long the attack lasted.
+    /// How long the attack lasted, with the last requests of the clients.
     pub(crate) elapsed: Duration,
+    /// How long the server was watched.
+    pub(crate) watched: Duration,
     /// Why the server is held to be dead, if it is.
     pub(crate) death: Option<String>,
     /// What the server said of defects.
@@ -53,13 +70,13 @@ pub(crate) struct Slice {
 }
 
 impl Ground {
-    /// Lets these kinds loose for as long, at `rate` packets a second each.
+    /// Lets these kinds loose for as long.
     pub(crate) fn run(
         &self,
         kinds: &[&'static Kind],
         aim: Aim,
         time: Duration,
-        rate: u64,
+        rates: Rates,
     ) -> io::Result<Slice> {
         let mut server = self.build.start(&self.site, &self.cores, Place::OwnCore)?;
         let sink = match aim {
@@ -70,110 +87,69 @@ impl Ground {
             Aim::Server => None,
         };
         let target = sink.as_ref().map_or(server.address, |sink| sink.address);
-        let fronts = fronts(kinds)?;
+        let mut attackers = Attackers::gather(kinds, target, rates.alone)?;
+        self.wait(time.mul_f64(GATHERING), || attackers.have_gathered());
         let honest = Honest::start(World {
             site: self.site.clone(),
             server: server.address,
             program: self.build.program.clone(),
-            relays: relays(kinds, &fronts)?,
+            relays: attackers.relays()?,
         })?;
         std::thread::sleep(HEAD_START);
-        let (attacks, mut skipped) = start(kinds, fronts, target, rate);
-        let began = Instant::now();
-        let interrupted = || self.interrupted.load(Relaxed);
-        let mut usage = watch_until(server.watch(), began + time, interrupted);
+        let (began, before) = (Instant::now(), server.usage());
+        attackers.start(kinds, target, rates.part)?;
+        let mut usage = watch_until(server.watch(), began + time, || self.is_interrupted());
+        usage.processor = usage.processor.saturating_sub(before.processor);
+        let watched = began.elapsed();
         // The last requests end under attack too.
         let tally = honest.finish();
-        let (outcomes, failed) = end(attacks);
-        skipped.extend(failed);
+        let ended = attackers.end();
         let elapsed = began.elapsed();
-        let last = server.usage();
-        usage.peak_memory = usage.peak_memory.max(last.peak_memory);
+        usage.peak_memory = usage.peak_memory.max(server.usage().peak_memory);
         let death = match aim {
-            Aim::Server if !interrupted() => self.death(&mut server),
+            Aim::Server if !self.is_interrupted() => self.death(&mut server),
             Aim::Server | Aim::Sink => None,
         };
         let complaints = server.complaints();
         drop((server, sink));
         self.site.sweep()?;
+        let mut defects = ended.defects;
+        defects.extend(panics::take());
         let mut tally = tally?;
         tally.seal();
         Ok(Slice {
-            outcomes,
-            skipped,
+            outcomes: ended.outcomes,
+            skipped: ended.skipped,
+            defects,
             tally,
             usage,
             elapsed,
+            watched,
             death,
             complaints,
         })
     }
 
+    fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Relaxed)
+    }
+
+    /// Waits for something, at most so long.
+    fn wait(&self, most: Duration, ready: impl Fn() -> bool) {
+        let deadline = Instant::now() + most;
+        while !ready() && Instant::now() < deadline && !self.is_interrupted() {
+            std::thread::sleep(LOOK);
+        }
+    }
+
     /// Why the server is dead, unless it is alive and answers.
     fn death(&self, server: &mut Server) -> Option<String> {
         if let Some(status) = server.ended() {
-            return Some(format!("it ended: {status}"));
+            return Some(format!("the server ended: {status}"));
         }
         let answered = answers(server.address, &self.site, RECOVERY);
         answered
             .err()
-            .map(|error| format!("a newcomer was not served after the attack: {error}"))
+            .map(|error| format!("the server did not serve a newcomer after the attack: {error}"))
     }
-}
-
-/// Where the victims' datagrams arrive, for each kind that has victims.
-fn fronts(kinds: &[&'static Kind]) -> io::Result<Vec<Option<UdpSocket>>> {
-    let bind = |(number, kind): (usize, &&'static Kind)| match kind.victims {
-        Victims::None => Ok(None),
-        Victims::Transfers | Victims::Handshakes => {
-            let front = UdpSocket::bind((Ipv4Addr::new(127, 3, 0, number as u8 + 1), 0))?;
-            front.set_nonblocking(true)?;
-            Ok(Some(front))
-        }
-    };
-    kinds.iter().enumerate().map(bind).collect()
-}
-
-fn relays(
-    kinds: &[&'static Kind],
-    fronts: &[Option<UdpSocket>],
-) -> io::Result<Vec<(Victims, SocketAddr)>> {
-    let pairs = kinds.iter().zip(fronts);
-    pairs
-        .filter_map(|(kind, front)| Some((kind.victims, front.as_ref()?)))
-        .map(|(victims, front)| Ok((victims, front.local_addr()?)))
-        .collect()
-}
-
-/// The attackers at work, and those that this machine does not allow.
-fn start(
-    kinds: &[&'static Kind],
-    fronts: Vec<Option<UdpSocket>>,
-    target: SocketAddr,
-    rate: u64,
-) -> (Vec<Attack>, Vec<(&'static str, String)>) {
-    let mut attacks = Vec::new();
-    let mut skipped = Vec::new();
-    for (kind, front) in kinds.iter().zip(fronts) {
-        match Attack::start(kind, target, front, rate) {
-            Ok(attack) => attacks.push(attack),
-            Err(error) => skipped.push((kind.name, error.to_string())),
-        }
-    }
-    (attacks, skipped)
-}
-
-/// What the attackers have done, and those that this machine does not allow.
-fn end(attacks: Vec<Attack>) -> (Vec<Outcome>, Vec<(&'static str, String)>) {
-    attacks.iter().for_each(Attack::halt);
-    let mut outcomes = Vec::new();
-    let mut skipped = Vec::new();
-    for attack in attacks {
-        let name = attack.name();
-        match attack.join() {
-            Ok(outcome) => outcomes.push(outcome),
-            Err(error) => skipped.push((name, error.to_string())),
-        }
-    }
-    (outcomes, skipped)
 }

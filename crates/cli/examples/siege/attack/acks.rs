@@ -119,10 +119,7 @@ impl Attacker for Acks {
     }
 
     fn note(&self) -> String {
-        format!(
-            "{} ACKs, {} connections closed for them",
-            self.acks, self.swarm.ended
-        )
+        format!("{} ACKs; {}", self.acks, self.swarm.fate())
     }
 }
 

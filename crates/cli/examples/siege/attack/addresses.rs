@@ -102,6 +102,6 @@ impl Attacker for Flap {
     }
 
     fn note(&self) -> String {
-        format!("{} moves", self.moves)
+        format!("{} moves; {}", self.moves, self.swarm.fate())
     }
 }

@@ -16,7 +16,7 @@ const CONNECTIONS: usize = 10_000;
 const SOURCES: usize = 250;
 
 /// Between two PINGs of a connection.
-const PING_EVERY: Duration = Duration::from_secs(8);
+const PING_EVERY: Duration = Duration::from_secs(15);
 
 /// Holds connections open with PINGs.
 pub(crate) struct ConnectionHolders {
@@ -46,10 +46,11 @@ impl Attacker for ConnectionHolders {
         self.swarm.established()
     }
 
+    fn has_gathered(&self) -> bool {
+        self.held() == CONNECTIONS
+    }
+
     fn note(&self) -> String {
-        format!(
-            "{} handshakes, {} ended",
-            self.swarm.completed, self.swarm.ended
-        )
+        format!("{} handshakes; {}", self.swarm.completed, self.swarm.fate())
     }
 }

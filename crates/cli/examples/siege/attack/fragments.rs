@@ -76,7 +76,11 @@ impl Attacker for Fragments {
     }
 
     fn note(&self) -> String {
-        format!("{} bytes of streams, {GAP} apart", self.fragments)
+        format!(
+            "{} bytes, {GAP} apart; {}",
+            self.fragments,
+            self.swarm.fate()
+        )
     }
 }
 
@@ -86,7 +90,8 @@ fn places(connection: &Connection) -> Vec<(u64, u64)> {
         return Vec::new();
     };
     let window = granted.initial_max_stream_data_bidi_remote;
-    let mut credit = granted.initial_max_data;
+    // The streams that HTTP/3 opens take a little of it.
+    let mut credit = granted.initial_max_data.saturating_sub(GAP);
     let mut places = Vec::new();
     for stream in 0..granted.initial_max_streams_bidi {
         let reach = window.min(credit);

@@ -62,10 +62,7 @@ impl Attacker for ControlFrames {
     }
 
     fn note(&self) -> String {
-        format!(
-            "{} frames, {} connections closed for them",
-            self.frames, self.swarm.ended
-        )
+        format!("{} frames; {}", self.frames, self.swarm.fate())
     }
 }
 
@@ -142,10 +139,7 @@ impl Attacker for IdChurn {
     }
 
     fn note(&self) -> String {
-        format!(
-            "{} retired, {} connections closed for it",
-            self.retired, self.swarm.ended
-        )
+        format!("{} retired; {}", self.retired, self.swarm.fate())
     }
 }
 
@@ -198,9 +192,6 @@ impl Attacker for KeyUpdates {
     }
 
     fn note(&self) -> String {
-        format!(
-            "{} updates, {} connections closed for them",
-            self.updates, self.swarm.ended
-        )
+        format!("{} updates; {}", self.updates, self.swarm.fate())
     }
 }

@@ -117,10 +117,7 @@ impl Attacker for Handshakes {
     }
 
     fn note(&self) -> String {
-        format!(
-            "{} handshakes, {} refused",
-            self.swarm.completed, self.swarm.ended
-        )
+        format!("{} handshakes; {}", self.swarm.completed, self.swarm.fate())
     }
 }
 
@@ -137,10 +134,10 @@ pub(crate) struct Replays {
 }
 
 /// Flights that are captured.
-const FLIGHTS: usize = 64;
+const FLIGHTS: usize = 512;
 
 /// Between two looks for a ticket.
-const TRY_EVERY: Duration = Duration::from_millis(5);
+const TRY_EVERY: Duration = Duration::from_millis(2);
 
 impl Replays {
     pub(crate) fn new(field: &Field) -> io::Result<Self> {

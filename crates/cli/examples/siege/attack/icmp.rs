@@ -75,7 +75,7 @@ impl Attacker for Icmp {
             let n = self.next;
             self.next = n.wrapping_add(1);
             let half = n / 2;
-            let (kind, code) = if n % 2 == 0 {
+            let (kind, code) = if n.is_multiple_of(2) {
                 ((half >> 8) as u8, half as u8)
             } else {
                 let kind = ERRORS[half as usize % ERRORS.len()];

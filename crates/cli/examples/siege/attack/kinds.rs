@@ -20,13 +20,11 @@ use super::{Kind, Victims};
 /// A row of the list.
 macro_rules! kind {
     ($name:literal, $about:literal, $make:expr) => {
-        kind!($name, $about, Victims::None, $make)
-    };
-    ($name:literal, $about:literal, $victims:expr, $make:expr) => {
         Kind {
             name: $name,
             about: $about,
-            victims: $victims,
+            victims: Victims::None,
+            gathers: false,
             make: |field| Ok(Box::new($make(field)?)),
         }
     };
@@ -37,18 +35,20 @@ pub(crate) const KINDS: &[Kind] = &[
     kind!(
         "flapping-addresses",
         "30 clients whose source address alternates A, B (and C); nothing returns through B or C",
-        |field| Flap::new(field)
+        Flap::new
     ),
-    kind!(
-        "spoofed-copies",
-        "copies of a client's genuine packets arrive first, and from another address",
-        Victims::Transfers,
-        |field| Relay::new(field, Meddling::Copies)
-    ),
+    Kind {
+        victims: Victims::Transfers,
+        ..kind!(
+            "spoofed-copies",
+            "copies of a client's genuine packets arrive first, and from another address",
+            |field| Relay::new(field, Meddling::Copies)
+        )
+    },
     kind!(
         "icmp",
         "ICMP of every type and code that quotes the server's datagrams (needs root)",
-        |field| Icmp::new(field)
+        Icmp::new
     ),
     kind!(
         "slow-readers",
@@ -75,15 +75,18 @@ pub(crate) const KINDS: &[Kind] = &[
         "10,000 handshakes whose ClientHello comes byte by byte",
         |field| HandshakeHolders::new(field, Content::PartialHello)
     ),
-    kind!(
-        "held-connections",
-        "10,000 established connections from 250 addresses, kept by PINGs",
-        |field| ConnectionHolders::new(field)
-    ),
+    Kind {
+        gathers: true,
+        ..kind!(
+            "held-connections",
+            "10,000 established connections from 250 addresses, kept by PINGs",
+            ConnectionHolders::new
+        )
+    },
     kind!(
         "fragments",
         "400 connections with one-byte STREAM frames 32 KiB apart, as far as credit goes",
-        |field| Fragments::new(field)
+        Fragments::new
     ),
     kind!(
         "reset-files",
@@ -108,47 +111,52 @@ pub(crate) const KINDS: &[Kind] = &[
     kind!(
         "dribbled-uploads",
         "16 connections with as many PUTs as there may be, byte by byte",
-        |field| Uploads::new(field)
+        Uploads::new
     ),
     kind!(
         "qpack-inserts",
         "16 connections that rewrite the dynamic table without end",
-        |field| Inserts::new(field)
+        Inserts::new
     ),
     kind!(
         "qpack-blocked",
         "200 connections with 16 requests each that wait for insertions, with a body behind",
-        |field| Blocked::new(field)
+        Blocked::new
     ),
     kind!(
         "dribbled-headers",
         "20 connections with as many header sections as there may be, byte by byte",
-        |field| DribbledHeaders::new(field)
+        |field| DribbledHeaders::new(field, 20, 0)
+    ),
+    kind!(
+        "stalled-headers",
+        "60 connections whose header sections stop at 50 kB, and go on byte by byte",
+        |field| DribbledHeaders::new(field, 60, 50_000)
     ),
     kind!(
         "useless-streams",
         "16 connections that open and end unidirectional streams without meaning",
-        |field| UselessStreams::new(field)
+        UselessStreams::new
     ),
     kind!(
         "control-stream",
         "15 connections with reserved frames, PRIORITY_UPDATE, MAX_PUSH_ID, GOAWAY, SETTINGS",
-        |field| ControlStreamFrames::new(field)
+        ControlStreamFrames::new
     ),
     kind!(
         "control-frames",
         "18 connections with packets full of PATH_CHALLENGE, MAX_*, *_BLOCKED, STOP_SENDING, …",
-        |field| ControlFrames::new(field)
+        ControlFrames::new
     ),
     kind!(
         "connection-ids",
         "18 connections that issue and retire connection IDs on both sides",
-        |field| IdChurn::new(field)
+        IdChurn::new
     ),
     kind!(
         "key-updates",
         "18 connections that update keys as soon as they may, or sooner",
-        |field| KeyUpdates::new(field)
+        KeyUpdates::new
     ),
     kind!(
         "acks",
@@ -158,17 +166,17 @@ pub(crate) const KINDS: &[Kind] = &[
     kind!(
         "hello-flood",
         "ClientHellos of ever new clients from 200 addresses that never answer",
-        |field| Hellos::new(field)
+        Hellos::new
     ),
     kind!(
         "handshake-flood",
         "handshakes completed, with Retry where asked for, and left alone",
-        |field| Handshakes::new(field)
+        Handshakes::new
     ),
     kind!(
         "zero-rtt-replays",
         "captured first flights with 0-RTT requests, played again from 200 addresses",
-        |field| Replays::new(field)
+        Replays::new
     ),
     kind!("garbage", "random bytes of every size", |field| {
         GarbageFlood::new(field, Garbage::Random)
@@ -183,18 +191,22 @@ pub(crate) const KINDS: &[Kind] = &[
         "1,200-byte packets of unknown versions, which ask for Version Negotiation",
         |field| GarbageFlood::new(field, Garbage::Versions)
     ),
-    kind!(
-        "forged-retry",
-        "clients' Initials are answered by forged Retry packets with tokens of every size",
-        Victims::Handshakes,
-        |field| Relay::new(field, Meddling::Retry)
-    ),
-    kind!(
-        "forged-negotiation",
-        "clients' Initials are answered by forged Version Negotiation packets",
-        Victims::Handshakes,
-        |field| Relay::new(field, Meddling::Negotiation)
-    ),
+    Kind {
+        victims: Victims::Handshakes,
+        ..kind!(
+            "forged-retry",
+            "clients' Initials are answered by forged Retry packets with tokens of every size",
+            |field| Relay::new(field, Meddling::Retry)
+        )
+    },
+    Kind {
+        victims: Victims::Handshakes,
+        ..kind!(
+            "forged-negotiation",
+            "clients' Initials are answered by forged Version Negotiation packets",
+            |field| Relay::new(field, Meddling::Negotiation)
+        )
+    },
 ];
 
 /// The kind with this name.

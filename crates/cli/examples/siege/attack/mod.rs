@@ -11,6 +11,7 @@
 
 mod acks;
 mod addresses;
+mod attackers;
 mod connection_holders;
 mod fragments;
 mod frames;
@@ -35,6 +36,7 @@ mod wire;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 
+pub(crate) use attackers::Attackers;
 pub(crate) use kinds::{KINDS, find};
 pub(crate) use runner::{Attack, Outcome};
 pub(crate) use sockets::Traffic;
@@ -51,6 +53,11 @@ pub(crate) trait Attacker {
     /// Connections or handshakes that the server keeps for it now.
     fn held(&self) -> usize {
         0
+    }
+
+    /// Whether it holds as much as it wants to.
+    fn has_gathered(&self) -> bool {
+        true
     }
 
     /// What it has achieved, for the report.
@@ -92,5 +99,8 @@ pub(crate) struct Kind {
     pub(crate) about: &'static str,
     /// Whom it attacks beside the server.
     pub(crate) victims: Victims,
+    /// Before all attack together, it is given time to gather what it holds, and its
+    /// rate stays what it is alone.
+    pub(crate) gathers: bool,
     make: fn(&mut Field) -> io::Result<Box<dyn Attacker>>,
 }

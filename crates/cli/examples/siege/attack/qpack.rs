@@ -72,7 +72,11 @@ impl Attacker for Inserts {
     }
 
     fn note(&self) -> String {
-        format!("{} bytes of instructions", self.bytes)
+        format!(
+            "{} bytes of instructions; {}",
+            self.bytes,
+            self.swarm.fate()
+        )
     }
 }
 
@@ -153,6 +157,10 @@ impl Attacker for Blocked {
     }
 
     fn note(&self) -> String {
-        format!("{} sections that wait", self.sections)
+        format!(
+            "{} sections that wait; {}",
+            self.sections,
+            self.swarm.fate()
+        )
     }
 }

@@ -70,7 +70,11 @@ impl Attacker for SlowReaders {
     }
 
     fn note(&self) -> String {
-        format!("{} GETs of which not a byte is read", self.requests)
+        format!(
+            "{} GETs, not a byte read; {}",
+            self.requests,
+            self.swarm.fate()
+        )
     }
 }
 
@@ -158,6 +162,10 @@ impl Attacker for DribblingReaders {
     }
 
     fn note(&self) -> String {
-        format!("{} bytes read, {DRIBBLE} at a time", self.read)
+        format!(
+            "{} bytes read, {DRIBBLE} at a time; {}",
+            self.read,
+            self.swarm.fate()
+        )
     }
 }

@@ -24,6 +24,9 @@ const BATCH: usize = 256;
 /// answer and comes back in that time.
 const COPY_EVERY: Duration = Duration::from_millis(400);
 
+/// Addresses that copies come from.
+const ELSEWHERE: usize = 4;
+
 /// Sizes of the tokens in forged Retry packets: also more than a packet has room
 /// for, up to what a datagram of 64 KiB holds.
 const TOKENS: [usize; 12] = [
@@ -55,8 +58,8 @@ pub(crate) struct Relay {
     server: SocketAddr,
     number: u8,
     clients: VecDeque<Client>,
-    /// Where copies come from.
-    elsewhere: UdpSocket,
+    /// Where copies come from, in turns.
+    elsewhere: Vec<UdpSocket>,
     copied: Instant,
     forged: u64,
     carried: u64,
@@ -75,7 +78,9 @@ impl Relay {
             server: field.server,
             number: field.number,
             clients: VecDeque::new(),
-            elsewhere: sockets::bind(sockets::source(field.number, 0))?,
+            elsewhere: (1..=ELSEWHERE)
+                .map(|n| sockets::bind(sockets::source(field.number, n)))
+                .collect::<io::Result<_>>()?,
             copied: Instant::now(),
             forged: 0,
             carried: 0,
@@ -129,7 +134,7 @@ impl Relay {
         if self.clients.len() == CLIENTS {
             self.clients.pop_front();
         }
-        let back = sockets::bind(sockets::source(self.number, 1))?;
+        let back = sockets::bind(sockets::source(self.number, 0))?;
         self.clients.push_back(Client { address, back });
         Ok(self.clients.len() - 1)
     }
@@ -139,7 +144,8 @@ impl Relay {
             Meddling::Copies => {
                 if self.copied.elapsed() >= COPY_EVERY && !is_initial(datagram) {
                     self.copied = Instant::now();
-                    if self.elsewhere.send_to(datagram, self.server).is_ok() {
+                    let from = &self.elsewhere[self.forged as usize % ELSEWHERE];
+                    if from.send_to(datagram, self.server).is_ok() {
                         self.forged += 1;
                         self.traffic.add(datagram.len());
                     }

@@ -16,17 +16,27 @@ const BATCH: usize = 1000;
 /// Header sections that come byte by byte, on as many streams as there may be.
 pub(crate) struct DribbledHeaders {
     swarm: Swarm<Vec<StreamId>>,
+    connections: usize,
+    /// What each section begins with at once.
+    beginning: Vec<u8>,
     sections: u64,
     bytes: u64,
 }
 
-const DRIBBLERS: usize = 20;
+/// Bytes of the field that each section ends with, and never ends.
+const ENDLESS: usize = 55_000;
 
 impl DribbledHeaders {
-    pub(crate) fn new(field: &Field) -> io::Result<Self> {
-        let sockets = Sockets::bind(field.number, 0, DRIBBLERS)?;
+    /// On so many connections, each section begins with `at_once` bytes of the field
+    /// that it never ends.
+    pub(crate) fn new(field: &Field, connections: usize, at_once: usize) -> io::Result<Self> {
+        let sockets = Sockets::bind(field.number, 0, connections)?;
+        let mut beginning = endless_section();
+        beginning.resize(beginning.len() + at_once.min(ENDLESS), b'x');
         Ok(Self {
             swarm: Swarm::new(field.server, sockets, Config::default())?,
+            connections,
+            beginning,
             sections: 0,
             bytes: 0,
         })
@@ -35,7 +45,7 @@ impl DribbledHeaders {
 
 impl Attacker for DribbledHeaders {
     fn turn(&mut self, packets: u64) {
-        self.swarm.keep(DRIBBLERS);
+        self.swarm.keep(self.connections);
         self.swarm.step();
         for _ in 0..packets {
             let Some(handle) = self.swarm.next_ready() else {
@@ -44,9 +54,10 @@ impl Attacker for DribbledHeaders {
             let Some(member) = self.swarm.get(handle) else {
                 return;
             };
-            if let Some(id) = member.request(&endless_section(), false) {
+            if let Some(id) = member.request(&self.beginning, false) {
                 member.state.push(id);
                 self.sections += 1;
+                self.bytes += self.beginning.len() as u64;
             }
             let Member {
                 connection, state, ..
@@ -69,19 +80,23 @@ impl Attacker for DribbledHeaders {
     }
 
     fn note(&self) -> String {
-        format!("{} sections, {} bytes", self.sections, self.bytes)
+        format!(
+            "{} sections, {} bytes; {}",
+            self.sections,
+            self.bytes,
+            self.swarm.fate()
+        )
     }
 }
 
-/// The beginning of a HEADERS frame of 60,000 bytes: what follows is all the value
-/// of one field.
+/// The beginning of a HEADERS frame: what follows is all the value of one field.
 fn endless_section() -> Vec<u8> {
     let mut section = http3::get_section("/");
-    http3::put_literal(&mut section, b"x-slow", &[b'x'; 55_000]);
+    http3::put_literal(&mut section, b"x-slow", &[b'x'; ENDLESS]);
     let mut out = Vec::new();
     put_varint(&mut out, http3::HEADERS);
     put_varint(&mut out, section.len() as u64);
-    out.extend_from_slice(&section[..section.len() - 55_000]);
+    out.extend_from_slice(&section[..section.len() - ENDLESS]);
     out
 }
 
@@ -120,7 +135,7 @@ impl Attacker for UselessStreams {
             };
             self.streams += 1;
             // Half of them end, the others are given up.
-            if self.streams % 2 == 0 {
+            if self.streams.is_multiple_of(2) {
                 let _ = member.connection.finish(id);
                 self.swarm.speak(handle);
             } else {
@@ -142,10 +157,7 @@ impl Attacker for UselessStreams {
     }
 
     fn note(&self) -> String {
-        format!(
-            "{} streams, {} connections closed for it",
-            self.streams, self.swarm.ended
-        )
+        format!("{} streams; {}", self.streams, self.swarm.fate())
     }
 }
 
@@ -207,10 +219,7 @@ impl Attacker for ControlStreamFrames {
     }
 
     fn note(&self) -> String {
-        format!(
-            "{} bytes of frames, {} connections closed for it",
-            self.bytes, self.swarm.ended
-        )
+        format!("{} bytes of frames; {}", self.bytes, self.swarm.fate())
     }
 }
 

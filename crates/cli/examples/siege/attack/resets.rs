@@ -138,8 +138,7 @@ impl Attacker for Resets {
     }
 
     fn note(&self) -> String {
-        let (requests, ended) = (self.requests, self.swarm.ended);
-        format!("{requests} requests given up, {ended} connections closed for it")
+        format!("{} requests given up; {}", self.requests, self.swarm.fate())
     }
 }
 

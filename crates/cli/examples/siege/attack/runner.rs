@@ -36,6 +36,7 @@ pub(crate) struct Outcome {
 pub(crate) struct Attack {
     kind: &'static Kind,
     stop: Arc<AtomicBool>,
+    gathered: Arc<AtomicBool>,
     thread: JoinHandle<io::Result<Outcome>>,
 }
 
@@ -56,12 +57,14 @@ impl Attack {
         };
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
+        let gathered = Arc::new(AtomicBool::new(false));
+        let has_gathered = gathered.clone();
         let thread = std::thread::Builder::new()
             .name(kind.name.to_owned())
             .spawn(move || {
                 cores::give_way();
                 let mut attacker = (kind.make)(&mut field)?;
-                let held = run(&mut *attacker, rate as f64, &stopped);
+                let held = run(&mut *attacker, rate as f64, &stopped, &has_gathered);
                 Ok(Outcome {
                     kind: kind.name,
                     traffic: attacker.traffic(),
@@ -70,11 +73,21 @@ impl Attack {
                     note: attacker.note(),
                 })
             })?;
-        Ok(Self { kind, stop, thread })
+        Ok(Self {
+            kind,
+            stop,
+            gathered,
+            thread,
+        })
     }
 
     pub(crate) fn name(&self) -> &'static str {
         self.kind.name
+    }
+
+    /// Whether it holds, or has held, as much as it wants to.
+    pub(crate) fn has_gathered(&self) -> bool {
+        self.gathered.load(Relaxed)
     }
 
     /// Tells it to stop, without waiting.
@@ -96,7 +109,7 @@ impl Attack {
 }
 
 /// Gives the attacker its turns until it is told to stop: the most it has held.
-fn run(attacker: &mut dyn Attacker, rate: f64, stop: &AtomicBool) -> usize {
+fn run(attacker: &mut dyn Attacker, rate: f64, stop: &AtomicBool, gathered: &AtomicBool) -> usize {
     let (mut held, mut credit, mut last) = (0, 0.0_f64, Instant::now());
     while !stop.load(Relaxed) {
         let now = Instant::now();
@@ -108,6 +121,9 @@ fn run(attacker: &mut dyn Attacker, rate: f64, stop: &AtomicBool) -> usize {
         let sent = attacker.traffic().packets - before;
         credit -= sent as f64;
         held = held.max(attacker.held());
+        if attacker.has_gathered() {
+            gathered.store(true, Relaxed);
+        }
         if sent == 0 || credit < 1.0 {
             std::thread::sleep(PAUSE);
         }

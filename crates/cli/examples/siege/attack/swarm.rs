@@ -102,9 +102,9 @@ pub(crate) struct Swarm<T> {
     /// Handshakes completed.
     pub(crate) completed: u64,
     /// Connections that ended, by the server's hand or for want of an answer.
-    pub(crate) ended: u64,
+    ended: u64,
     /// Why the last of them ended.
-    pub(crate) last_end: Option<String>,
+    last_end: Option<String>,
     swept: Wall,
     touched: Vec<Handle>,
     response: Vec<u8>,
@@ -171,6 +171,14 @@ impl<T: Default> Swarm<T> {
     /// Connections whose handshake is complete.
     pub(crate) fn established(&self) -> usize {
         self.established
+    }
+
+    /// How many connections have ended, and why the last of them did.
+    pub(crate) fn fate(&self) -> String {
+        match &self.last_end {
+            None => "no connection ended".to_owned(),
+            Some(why) => format!("{} connections ended, the last: {why}", self.ended),
+        }
     }
 
     /// Makes new connections until there are `count`, with a bounded number of

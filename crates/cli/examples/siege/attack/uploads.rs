@@ -85,6 +85,11 @@ impl Attacker for Uploads {
     }
 
     fn note(&self) -> String {
-        format!("{} PUTs begun, {} bytes of bodies", self.begun, self.bytes)
+        format!(
+            "{} PUTs begun, {} bytes of bodies; {}",
+            self.begun,
+            self.bytes,
+            self.swarm.fate()
+        )
     }
 }

@@ -40,7 +40,7 @@ const RESIDENTS: [Resident; 7] = [
     Resident::new(4, Class::Small, 25),
     Resident::new(5, Class::Large, 250),
     Resident::new(6, Class::Large, 250),
-    Resident::new(7, Class::Upload, 300),
+    Resident::new(7, Class::Upload, 120),
 ];
 
 /// Between two new clients.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Failures whose words are kept.
+/// Different failures whose words are kept.
 const REMEMBERED: usize = 3;
 
 /// What kind of request it was.
@@ -99,7 +99,7 @@ impl Tally {
     }
 
     fn remember(&mut self, failure: String) {
-        if self.failures.len() < REMEMBERED {
+        if self.failures.len() < REMEMBERED && !self.failures.contains(&failure) {
             self.failures.push(failure);
         }
     }

@@ -189,7 +189,11 @@ async fn run_command(relay: SocketAddr, world: &World) -> Result<i32, String> {
                 }
                 return match status.code() {
                     Some(code @ 0..=LAST_KNOWN_CODE) if !said.contains("panicked") => Ok(code),
-                    _ => Err(format!("clearway get: {status}: {}", said.trim())),
+                    _ => {
+                        // The words of a panic and their place; a backtrace may follow.
+                        let first: Vec<_> = said.trim().lines().take(2).collect();
+                        Err(format!("clearway get: {status}: {}", first.join(" ")))
+                    }
                 };
             }
             Ok(None) if Instant::now() < deadline => tokio::time::sleep(GLANCE).await,
