@@ -15,6 +15,7 @@ pub(crate) fn record() {
         let name = thread.name().unwrap_or("?");
         let mut panics = PANICS.lock().unwrap_or_else(PoisonError::into_inner);
         if panics.len() < REMEMBERED {
+            let panic = panic.to_string().replace('\n', " ");
             panics.push(format!("thread {name} of the siege {panic}"));
         }
     }));

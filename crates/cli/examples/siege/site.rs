@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use bytes::Bytes;
 use clearway::DevelopmentIdentity;
@@ -92,20 +92,15 @@ impl Site {
         self.served().join("uploads").join(name)
     }
 
-    /// Removes what attackers have uploaded, and what a server that was killed has
-    /// left behind: how many files there were.
-    pub(crate) fn sweep(&self) -> io::Result<usize> {
-        sweep(&self.served().join("hostile"))
+    /// Removes uploads, and what a server that was killed has left of them.
+    pub(crate) fn sweep(&self) -> io::Result<()> {
+        for folder in ["hostile", "uploads"] {
+            for entry in fs::read_dir(self.served().join(folder))? {
+                fs::remove_file(entry?.path())?;
+            }
+        }
+        Ok(())
     }
-}
-
-fn sweep(folder: &Path) -> io::Result<usize> {
-    let mut removed = 0;
-    for entry in fs::read_dir(folder)? {
-        fs::remove_file(entry?.path())?;
-        removed += 1;
-    }
-    Ok(removed)
 }
 
 impl Drop for Site {

@@ -43,6 +43,14 @@ impl Attacker for ControlFrames {
             let Some(member) = self.swarm.get(handle) else {
                 return;
             };
+            if member.state == 0 {
+                // What frames about a stream are about: the head of a frame.
+                member.request(&[0x01], false);
+                self.swarm.speak(handle);
+            }
+            let Some(member) = self.swarm.get(handle) else {
+                continue;
+            };
             let mut payload = Vec::with_capacity(PAYLOAD + 32);
             while payload.len() < PAYLOAD {
                 member.state += 1;

@@ -29,6 +29,9 @@ const HANDSHAKES: usize = 64;
 /// late, and ten thousand of them are too many to look at each turn.
 const SWEEP: Duration = Duration::from_millis(20);
 
+/// Connections that are looked at in one turn, whether they are due for a PING.
+const LOOK: usize = 1024;
+
 /// Largest train that a connection writes at once, bytes.
 const TRAIN: usize = 16 << 10;
 
@@ -349,20 +352,23 @@ impl<T: Default> Swarm<T> {
     /// Keeps established connections alive: each is made to send a PING `every` so
     /// often, at most `packets` of them now.
     pub(crate) fn refresh(&mut self, every: Duration, packets: u64) {
-        for _ in 0..packets {
+        let mut left = packets;
+        for _ in 0..LOOK.min(self.turns.len()) {
+            if left == 0 {
+                return;
+            }
             let Some(handle) = self.next_ready() else {
                 return;
             };
             let Some(member) = self.members.get_mut(&handle) else {
                 return;
             };
-            if member.pinged.elapsed() < every {
-                // Turns come in the order of the PINGs before.
-                return;
+            if member.pinged.elapsed() >= every {
+                member.pinged = Wall::now();
+                member.connection.ping();
+                self.speak(handle);
+                left -= 1;
             }
-            member.pinged = Wall::now();
-            member.connection.ping();
-            self.speak(handle);
         }
     }
 

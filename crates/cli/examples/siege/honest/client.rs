@@ -232,7 +232,7 @@ async fn put(client: &Client, port: u16, number: u64, site: &Site) -> Result<(),
     };
     let start = number as usize * 4096 % (source.content.len() - UPLOAD);
     let content: Bytes = source.content.slice(start..start + UPLOAD);
-    let name = format!("upload-{}", number % 4);
+    let name = format!("upload-{number}");
     let request = Request::builder()
         .method(Method::PUT)
         .uri(format!("https://{NAME}:{port}/uploads/{name}"))
@@ -241,8 +241,10 @@ async fn put(client: &Client, port: u16, number: u64, site: &Site) -> Result<(),
     if !response.status().is_success() {
         return Err(format!("PUT {name}: {}", response.status()).into());
     }
-    if std::fs::read(site.uploaded(&name))? != content {
+    let uploaded = site.uploaded(&name);
+    if std::fs::read(&uploaded)? != content {
         return Err(format!("{name} is not what was uploaded").into());
     }
+    std::fs::remove_file(uploaded)?;
     Ok(())
 }
