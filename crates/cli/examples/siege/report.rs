@@ -53,7 +53,18 @@ pub(crate) struct Summary {
     notes: Vec<String>,
     skipped: Vec<String>,
     /// The bars that were missed, in words; none is as it should be.
-    pub(crate) missed: Vec<String>,
+    missed: Vec<String>,
+}
+
+/// How a step ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Every bar was held.
+    Held,
+    /// At least one was missed.
+    Fell,
+    /// Nobody attacked: this machine does not allow it.
+    LeftOut,
 }
 
 /// One class of requests beside its baseline.
@@ -163,6 +174,17 @@ impl Summary {
             ));
         }
         missed
+    }
+
+    /// How it ended.
+    pub(crate) fn verdict(&self) -> Verdict {
+        if !self.missed.is_empty() {
+            Verdict::Fell
+        } else if self.packets == 0 {
+            Verdict::LeftOut
+        } else {
+            Verdict::Held
+        }
     }
 
     /// The line for people.

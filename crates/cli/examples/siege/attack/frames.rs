@@ -90,7 +90,7 @@ fn put_frame(out: &mut Vec<u8>, connection: u64, n: u64) {
         4 => out.extend(integers(&[kind::DATA_BLOCKED, n])),
         5 => out.extend(integers(&[kind::STREAM_DATA_BLOCKED, STREAM, n])),
         6 => out.extend(integers(&[kind::STOP_SENDING, STREAM, 0])),
-        7 => out.extend(integers(&[kind::RESET_STREAM, STREAM, 0, 0])),
+        7 => out.extend(integers(&[kind::RESET_STREAM, STREAM, 0, 1])),
         _ => out.extend(integers(&[kind::PING])),
     }
 }

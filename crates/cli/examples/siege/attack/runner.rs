@@ -114,7 +114,7 @@ fn run(attacker: &mut dyn Attacker, rate: f64, stop: &AtomicBool, gathered: &Ato
     while !stop.load(Relaxed) {
         let now = Instant::now();
         credit += rate * now.duration_since(last).as_secs_f64();
-        credit = credit.min(rate * CATCH_UP);
+        credit = credit.min((rate * CATCH_UP).max(1.0));
         last = now;
         let before = attacker.traffic().packets;
         attacker.turn(credit.clamp(0.0, TURN) as u64);
