@@ -1,0 +1,108 @@
+//! ICMP messages that quote what the server sent: anybody may forge one.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+
+use super::sockets::Traffic;
+use super::{Attacker, Field};
+
+/// Types that the kernel hands on to a UDP socket as an error: destination
+/// unreachable, source quench, redirect, time exceeded, parameter problem.
+const ERRORS: [u8; 5] = [3, 4, 5, 11, 12];
+
+/// Codes of destination unreachable, the type with most of them.
+const CODES: u8 = 16;
+
+/// Receivers in whose name the errors are: clients that behave well.
+const RECEIVERS: u8 = 8;
+
+/// Every type and code in turn, and every second message one that is an error to
+/// the server's socket.
+pub(crate) struct Icmp {
+    socket: Socket,
+    server: Ipv4Addr,
+    port: u16,
+    next: u32,
+    traffic: Traffic,
+}
+
+impl Icmp {
+    pub(crate) fn new(field: &Field) -> io::Result<Self> {
+        let SocketAddr::V4(server) = field.server else {
+            return Err(io::Error::other("the server must listen on IPv4"));
+        };
+        let socket = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::ICMPV4))?;
+        socket.set_nonblocking(true)?;
+        Ok(Self {
+            socket,
+            server: *server.ip(),
+            port: server.port(),
+            next: 0,
+            traffic: Traffic::default(),
+        })
+    }
+
+    /// A message that quotes a datagram from the server to one of its clients.
+    fn message(&self, kind: u8, code: u8, receiver: u8) -> Vec<u8> {
+        let mut message = vec![kind, code, 0, 0];
+        // The next hop's MTU where the datagram was too large (RFC 1191), or the
+        // byte at fault (RFC 792).
+        message.extend_from_slice(&[20, 0, 0x04, 0xd0]);
+        // The quoted IPv4 header: UDP, 28 bytes and 1,200 of payload.
+        let length = 1228_u16.to_be_bytes();
+        message.extend_from_slice(&[0x45, 0, length[0], length[1], 0, 0, 0x40, 0, 64, 17, 0, 0]);
+        message.extend_from_slice(&self.server.octets());
+        message.extend_from_slice(&[127, 1, 0, receiver]);
+        let ip_checksum = checksum(&message[8..28]).to_be_bytes();
+        message[18..20].copy_from_slice(&ip_checksum);
+        // The quoted UDP header.
+        message.extend_from_slice(&self.port.to_be_bytes());
+        message.extend_from_slice(&[0xc0, receiver]);
+        message.extend_from_slice(&1208_u16.to_be_bytes());
+        message.extend_from_slice(&[0, 0]);
+        let icmp_checksum = checksum(&message).to_be_bytes();
+        message[2..4].copy_from_slice(&icmp_checksum);
+        message
+    }
+}
+
+impl Attacker for Icmp {
+    fn turn(&mut self, packets: u64) {
+        let to = SockAddr::from(SocketAddr::from((self.server, 0)));
+        for _ in 0..packets {
+            let n = self.next;
+            self.next = n.wrapping_add(1);
+            let half = n / 2;
+            let (kind, code) = if n.is_multiple_of(2) {
+                ((half >> 8) as u8, half as u8)
+            } else {
+                let kind = ERRORS[half as usize % ERRORS.len()];
+                (kind, (half / ERRORS.len() as u32) as u8 % CODES)
+            };
+            let message = self.message(kind, code, 1 + (half % u32::from(RECEIVERS)) as u8);
+            if self.socket.send_to(&message, &to).is_ok() {
+                self.traffic.add(message.len());
+            }
+        }
+    }
+
+    fn traffic(&self) -> Traffic {
+        self.traffic
+    }
+
+    fn note(&self) -> String {
+        format!("every type and code {} times", self.next >> 17)
+    }
+}
+
+/// The Internet checksum (RFC 1071) of an even number of bytes.
+fn checksum(bytes: &[u8]) -> u16 {
+    let words = bytes.chunks_exact(2);
+    let sum: u32 = words
+        .map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])))
+        .sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    !((folded & 0xffff) + (folded >> 16)) as u16
+}

@@ -1,0 +1,464 @@
+//! Many hostile connections on one thread: genuine transport endpoints without an
+//! event loop, each of which can be made to break the protocol at any moment.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::{Duration, Instant as Wall};
+
+use clearway_quic::Instant;
+use clearway_quic::ack::ReceivedEcn;
+use clearway_quic::connection::{
+    Config, Connect, Connection, EndpointEvent, Event, Forgery, Received,
+};
+use clearway_quic::crypto::{ClientCrypto, ClientSessions, ServerName};
+use clearway_quic::endpoint::{Arrival, Endpoint, EndpointConfig, Handle};
+use clearway_quic::rng::Rng;
+use clearway_quic::stream::{Directionality, StreamEvent, StreamId};
+use clearway_quic::wire::PacketKind;
+
+use super::http3;
+use super::sockets::{Sockets, Traffic};
+use super::wire::put_varint;
+
+/// Handshakes that one attacker has under way at once, unless it wants more.
+const HANDSHAKES: usize = 64;
+
+/// Between two looks at all timers: a connection of an attacker may be a little
+/// late, and ten thousand of them are too many to look at each turn.
+const SWEEP: Duration = Duration::from_millis(20);
+
+/// Connections that are looked at in one turn, whether they are due for a PING.
+const LOOK: usize = 1024;
+
+/// Largest train that a connection writes at once, bytes.
+const TRAIN: usize = 16 << 10;
+
+/// The three streams of a client's own, once they are open.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lanes {
+    pub(crate) control: StreamId,
+    pub(crate) encoder: StreamId,
+}
+
+/// One connection and what its attacker keeps about it.
+pub(crate) struct Member<T> {
+    pub(crate) connection: Connection,
+    pub(crate) lanes: Option<Lanes>,
+    /// It takes part no more: nothing it has to say is sent.
+    pub(crate) mute: bool,
+    pub(crate) state: T,
+    socket: usize,
+    established: bool,
+    pinged: Wall,
+}
+
+impl<T> Member<T> {
+    /// Opens a request stream and writes to it, and ends it if `end`.
+    pub(crate) fn request(&mut self, bytes: &[u8], end: bool) -> Option<StreamId> {
+        let id = self.connection.open(Directionality::Bidirectional)?;
+        self.write(id, bytes);
+        if end {
+            let _ = self.connection.finish(id);
+        }
+        Some(id)
+    }
+
+    /// Writes as much as the server's credit allows: how much.
+    pub(crate) fn write(&mut self, id: StreamId, bytes: &[u8]) -> usize {
+        // Without credit, or when the server has given the stream up: nothing.
+        self.connection.write(id, bytes).unwrap_or(0)
+    }
+
+    /// Opens a unidirectional stream that begins with its type and `bytes`.
+    pub(crate) fn announce(&mut self, kind: u64, bytes: &[u8]) -> Option<StreamId> {
+        let id = self.connection.open(Directionality::Unidirectional)?;
+        let mut first = Vec::new();
+        put_varint(&mut first, kind);
+        first.extend_from_slice(bytes);
+        self.write(id, &first);
+        Some(id)
+    }
+}
+
+/// The hostile connections of one attacker.
+pub(crate) struct Swarm<T> {
+    pub(crate) sockets: Sockets,
+    server: SocketAddr,
+    endpoint: Endpoint,
+    crypto: Arc<rustls::ClientConfig>,
+    sessions: Option<Arc<ClientSessions>>,
+    began: Wall,
+    members: HashMap<Handle, Member<T>>,
+    /// Established connections in turns; those that have ended are left out when
+    /// their turn comes.
+    turns: Vec<Handle>,
+    next_turn: usize,
+    next_socket: usize,
+    established: usize,
+    handshakes: usize,
+    /// Most handshakes under way at once.
+    pub(crate) max_handshakes: usize,
+    /// Whether what the server sends on streams is read, and thrown away.
+    pub(crate) reads: bool,
+    /// Handshakes completed.
+    pub(crate) completed: u64,
+    /// Connections that ended, by the server's hand or for want of an answer.
+    ended: u64,
+    /// Why the last of them ended.
+    last_end: Option<String>,
+    swept: Wall,
+    touched: Vec<Handle>,
+    response: Vec<u8>,
+    train: Vec<u8>,
+}
+
+impl<T: Default> Swarm<T> {
+    /// A swarm towards `server` from these sockets, with these transport settings.
+    pub(crate) fn new(server: SocketAddr, sockets: Sockets, config: Config) -> io::Result<Self> {
+        Self::with_sessions(server, sockets, config, None)
+    }
+
+    /// The same, with tickets remembered.
+    pub(crate) fn with_sessions(
+        server: SocketAddr,
+        sockets: Sockets,
+        config: Config,
+        sessions: Option<Arc<ClientSessions>>,
+    ) -> io::Result<Self> {
+        // Attackers check nobody's certificate: that would only cost them time.
+        let mut crypto = ClientCrypto::dangerous_accept_any_certificate().alpn(["h3"]);
+        if let Some(sessions) = &sessions {
+            crypto = crypto.sessions(sessions.clone());
+        }
+        let crypto = crypto.build().map_err(io::Error::other)?;
+        let mut rng = Rng::from_seed(seed());
+        let config = EndpointConfig::client(Arc::new(config), &mut rng);
+        let now = Wall::now();
+        Ok(Self {
+            sockets,
+            server,
+            endpoint: Endpoint::new(config, rng),
+            crypto,
+            sessions,
+            began: now,
+            members: HashMap::new(),
+            turns: Vec::new(),
+            next_turn: 0,
+            next_socket: 0,
+            established: 0,
+            handshakes: 0,
+            max_handshakes: HANDSHAKES,
+            reads: true,
+            completed: 0,
+            ended: 0,
+            last_end: None,
+            swept: now,
+            touched: Vec::new(),
+            response: Vec::new(),
+            train: vec![0; TRAIN],
+        })
+    }
+
+    /// Time as the transport counts it.
+    pub(crate) fn now(&self) -> Instant {
+        Instant::ZERO + self.began.elapsed()
+    }
+
+    /// What was sent so far.
+    pub(crate) fn traffic(&self) -> Traffic {
+        self.sockets.traffic
+    }
+
+    /// Connections whose handshake is complete.
+    pub(crate) fn established(&self) -> usize {
+        self.established
+    }
+
+    /// How many connections have ended, and why the last of them did.
+    pub(crate) fn fate(&self) -> String {
+        match &self.last_end {
+            None => "no connection ended".to_owned(),
+            Some(why) => format!("{} connections ended, the last: {why}", self.ended),
+        }
+    }
+
+    /// Makes new connections until there are `count`, with a bounded number of
+    /// handshakes at a time.
+    pub(crate) fn keep(&mut self, count: usize) {
+        while self.members.len() < count && self.handshakes < self.max_handshakes {
+            if self.connect().is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Begins a connection from the next source address.
+    pub(crate) fn connect(&mut self) -> Option<Handle> {
+        let socket = self.next_socket;
+        self.next_socket = (socket + 1) % self.sockets.len();
+        let (handle, connection) = self.begin(self.now())?;
+        let member = Member {
+            connection,
+            lanes: None,
+            mute: false,
+            state: T::default(),
+            socket,
+            established: false,
+            pinged: Wall::now(),
+        };
+        self.members.insert(handle, member);
+        self.handshakes += 1;
+        self.speak(handle);
+        Some(handle)
+    }
+
+    fn begin(&mut self, now: Instant) -> Option<(Handle, Connection)> {
+        let connect = Connect {
+            remote: self.server,
+            local_ip: None,
+            server_name: ServerName::try_from("localhost").ok()?,
+            crypto: self.crypto.clone(),
+            sessions: self.sessions.clone(),
+        };
+        self.endpoint.connect(now, connect).ok()
+    }
+
+    /// A connection, unless it has ended.
+    pub(crate) fn get(&mut self, handle: Handle) -> Option<&mut Member<T>> {
+        self.members.get_mut(&handle)
+    }
+
+    /// The next established connection, in turns.
+    pub(crate) fn next_ready(&mut self) -> Option<Handle> {
+        while !self.turns.is_empty() {
+            self.next_turn %= self.turns.len();
+            let handle = self.turns[self.next_turn];
+            if self.members.contains_key(&handle) {
+                self.next_turn += 1;
+                return Some(handle);
+            }
+            self.turns.swap_remove(self.next_turn);
+        }
+        None
+    }
+
+    /// Takes what has arrived, serves timers that are due, and says what the
+    /// protocol asks for.
+    pub(crate) fn step(&mut self) {
+        self.receive();
+        if self.swept.elapsed() >= SWEEP {
+            self.swept = Wall::now();
+            self.sweep();
+        }
+        let mut touched = std::mem::take(&mut self.touched);
+        touched.sort_unstable();
+        touched.dedup();
+        for handle in touched.drain(..) {
+            self.speak(handle);
+        }
+        self.touched = touched;
+    }
+
+    fn receive(&mut self) {
+        let now = self.now();
+        let Self {
+            sockets,
+            endpoint,
+            members,
+            touched,
+            response,
+            ..
+        } = self;
+        sockets.receive(|_, remote, datagram| {
+            let from = Received {
+                remote,
+                local_ip: None,
+                ecn: ReceivedEcn::NotEct,
+            };
+            let Arrival::Connection(handle) = endpoint.receive(now, 0, from, datagram, response)
+            else {
+                return;
+            };
+            if let Some(member) = members.get_mut(&handle) {
+                member.connection.receive(now, from, datagram);
+                touched.push(handle);
+            }
+        });
+    }
+
+    fn sweep(&mut self) {
+        let now = self.now();
+        for (handle, member) in &mut self.members {
+            let due = member.connection.next_timeout().is_some_and(|at| at <= now);
+            if due {
+                member.connection.handle_timeout(now);
+                self.touched.push(*handle);
+            }
+        }
+    }
+
+    /// Sends what a connection has to say, unless it is mute, and sees what has
+    /// become of it.
+    pub(crate) fn speak(&mut self, handle: Handle) {
+        let now = self.now();
+        let Some(member) = self.members.get_mut(&handle) else {
+            return;
+        };
+        loop {
+            while let Some(event) = member.connection.poll_endpoint_event() {
+                self.endpoint.on_event(handle, event);
+            }
+            while let Some(event) = member.connection.poll_event() {
+                match event {
+                    Event::Connected => {
+                        greet(member);
+                        member.established = true;
+                        self.turns.push(handle);
+                        self.established += 1;
+                        self.handshakes -= 1;
+                        self.completed += 1;
+                    }
+                    Event::Stream(StreamEvent::Readable(id)) if self.reads => {
+                        discard(&mut member.connection, id);
+                    }
+                    Event::Stream(StreamEvent::Opened(kind)) if self.reads => {
+                        while let Some(id) = member.connection.accept(kind) {
+                            discard(&mut member.connection, id);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            if member.mute && member.established {
+                break;
+            }
+            let Some(sent) = member.connection.transmit(now, &mut self.train, 16) else {
+                break;
+            };
+            let segment = sent.segment.unwrap_or(sent.len);
+            for datagram in self.train[..sent.len].chunks(segment) {
+                self.sockets.send(member.socket, self.server, datagram);
+            }
+        }
+        if let Some(error) = member.connection.error() {
+            self.last_end = Some(error.to_string());
+            self.ended += 1;
+            self.forget(handle);
+        }
+    }
+
+    /// Keeps established connections alive: each is made to send a PING `every` so
+    /// often, at most `packets` of them now.
+    pub(crate) fn refresh(&mut self, every: Duration, packets: u64) {
+        let mut left = packets;
+        for _ in 0..LOOK.min(self.turns.len()) {
+            if left == 0 {
+                return;
+            }
+            let Some(handle) = self.next_ready() else {
+                return;
+            };
+            let Some(member) = self.members.get_mut(&handle) else {
+                return;
+            };
+            if member.pinged.elapsed() >= every {
+                member.pinged = Wall::now();
+                member.connection.ping();
+                self.speak(handle);
+                left -= 1;
+            }
+        }
+    }
+
+    /// The first datagrams of a new connection, with this request in 0-RTT if a
+    /// ticket allows it. They are not sent, and the connection is forgotten.
+    pub(crate) fn first_flight(&mut self, request: &[u8]) -> Vec<Vec<u8>> {
+        let now = self.now();
+        let Some((handle, mut connection)) = self.begin(now) else {
+            return Vec::new();
+        };
+        if connection.has_zero_rtt()
+            && let Some(id) = connection.open(Directionality::Bidirectional)
+        {
+            // Ended at once: the request is whole.
+            let _ = connection.write(id, request);
+            let _ = connection.finish(id);
+        }
+        let mut flight = Vec::new();
+        while let Some(sent) = connection.transmit(now, &mut self.train, 16) {
+            let segment = sent.segment.unwrap_or(sent.len);
+            flight.extend(self.train[..sent.len].chunks(segment).map(<[u8]>::to_vec));
+        }
+        self.endpoint.on_event(handle, EndpointEvent::Drained);
+        flight
+    }
+
+    /// Leaves a connection alone; the server is not told.
+    pub(crate) fn forget(&mut self, handle: Handle) {
+        if let Some(member) = self.members.remove(&handle) {
+            if member.established {
+                self.established -= 1;
+            } else {
+                self.handshakes -= 1;
+            }
+            self.endpoint.on_event(handle, EndpointEvent::Drained);
+        }
+    }
+
+    /// Sends a 1-RTT packet with this payload: genuine keys around anything.
+    pub(crate) fn forge(&mut self, handle: Handle, payload: &[u8]) {
+        if let Some(datagram) = self.sealed(handle, payload) {
+            self.send_own(handle, &datagram);
+        }
+    }
+
+    /// The same packet, for whoever sends it from another place.
+    pub(crate) fn sealed(&mut self, handle: Handle, payload: &[u8]) -> Option<Vec<u8>> {
+        let now = self.now();
+        let member = self.members.get_mut(&handle)?;
+        let forgery = Forgery::new(PacketKind::OneRtt, payload);
+        member.connection.forge(now, &forgery)
+    }
+
+    /// Sends from the connection's own address.
+    pub(crate) fn send_own(&mut self, handle: Handle, datagram: &[u8]) {
+        if let Some(member) = self.members.get(&handle) {
+            self.sockets.send(member.socket, self.server, datagram);
+        }
+    }
+
+    /// Sends from a socket that is not the connection's.
+    pub(crate) fn send_from(&mut self, socket: &UdpSocket, datagram: &[u8]) {
+        self.sockets.send_with(socket, self.server, datagram);
+    }
+}
+
+/// Reads a stream to where it has come.
+fn discard(connection: &mut Connection, id: StreamId) {
+    while let Ok(Some(_)) = connection.read_chunk(id, usize::MAX) {}
+}
+
+/// Opens the streams that HTTP/3 begins with.
+fn greet<T>(member: &mut Member<T>) {
+    let settings = http3::control_stream();
+    let control = member.connection.open(Directionality::Unidirectional);
+    if let Some(control) = control {
+        member.write(control, &settings);
+        let encoder = member.announce(http3::QPACK_ENCODER, &[]);
+        member.announce(http3::QPACK_DECODER, &[]);
+        member.lanes = encoder.map(|encoder| Lanes { control, encoder });
+    }
+}
+
+/// Connection IDs of two attackers must differ, nothing else depends on it.
+fn seed() -> [u8; 32] {
+    use std::hash::{BuildHasher as _, RandomState};
+    let mut seed = [0; 32];
+    for chunk in seed.chunks_mut(8) {
+        let random = RandomState::new().hash_one(Wall::now());
+        chunk.copy_from_slice(&random.to_be_bytes());
+    }
+    seed
+}

@@ -1,0 +1,309 @@
+//! One line for each step, and the verdict.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::attack::Traffic;
+use crate::honest::{Class, Tally};
+use crate::plan::Step;
+use crate::slice::Slice;
+
+/// How many times its baseline a median may be.
+const SLOWEST: f64 = 2.0;
+
+/// What must hold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bars {
+    /// Bytes that the server may have resident.
+    pub(crate) memory: u64,
+    /// Descriptors that it may have open; reaching the limit is a failure.
+    pub(crate) descriptors: u64,
+}
+
+/// The summary of a step.
+#[derive(Debug, Serialize)]
+pub(crate) struct Summary {
+    /// Which attackers.
+    pub(crate) kind: String,
+    packets: u64,
+    bytes: u64,
+    packets_per_second: u64,
+    /// Most connections or handshakes that the server kept for attackers.
+    held: usize,
+    /// Requests of clients that behave well.
+    done: u64,
+    failed: u64,
+    median_ms: f64,
+    p95_ms: f64,
+    /// The median over that of the baseline, for the class where it is worst.
+    ratio: Option<f64>,
+    classes: Vec<ClassSummary>,
+    victims_done: u64,
+    victims_failed: u64,
+    /// Attempts to connect that a forgery has foiled, as it may.
+    foiled: u64,
+    peak_memory: u64,
+    descriptors: usize,
+    /// Parts of a core that the server and the attackers used.
+    server_load: f64,
+    attackers_load: f64,
+    alive: bool,
+    notes: Vec<String>,
+    skipped: Vec<String>,
+    /// The bars that were missed, in words; none is as it should be.
+    missed: Vec<String>,
+}
+
+/// How a step ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Every bar was held.
+    Held,
+    /// At least one was missed.
+    Fell,
+    /// Nobody attacked: this machine does not allow it.
+    LeftOut,
+}
+
+/// One class of requests beside its baseline.
+#[derive(Debug, Serialize)]
+struct ClassSummary {
+    class: &'static str,
+    done: u64,
+    failed: u64,
+    median_ms: f64,
+    p95_ms: f64,
+    baseline_ms: Option<f64>,
+    ratio: Option<f64>,
+}
+
+impl Summary {
+    /// Of a step and its baseline.
+    pub(crate) fn new(step: &Step, baseline: Option<&Slice>, slice: &Slice, bars: Bars) -> Self {
+        let classes: Vec<_> = Class::ALL
+            .into_iter()
+            .filter_map(|class| ClassSummary::new(class, baseline.map(|b| &b.tally), &slice.tally))
+            .collect();
+        let all = slice.tally.all();
+        let traffic = slice
+            .outcomes
+            .iter()
+            .fold(Traffic::default(), |sum, one| Traffic {
+                packets: sum.packets + one.traffic.packets,
+                bytes: sum.bytes + one.traffic.bytes,
+            });
+        let seconds = slice.elapsed.as_secs_f64();
+        let processor: Duration = slice.outcomes.iter().map(|one| one.processor).sum();
+        let mut summary = Self {
+            kind: step.name.clone(),
+            packets: traffic.packets,
+            bytes: traffic.bytes,
+            packets_per_second: (traffic.packets as f64 / seconds) as u64,
+            held: slice.outcomes.iter().map(|one| one.held).sum(),
+            done: all.done(),
+            failed: all.failed,
+            median_ms: millis(all.median()),
+            p95_ms: millis(all.quantile(950)),
+            ratio: classes
+                .iter()
+                .filter_map(|class| class.ratio)
+                .reduce(f64::max),
+            classes,
+            victims_done: slice.tally.victims.done(),
+            victims_failed: slice.tally.victims.failed,
+            foiled: slice.tally.foiled,
+            peak_memory: slice.usage.peak_memory,
+            descriptors: slice.usage.descriptors,
+            server_load: slice.usage.processor.as_secs_f64() / slice.watched.as_secs_f64(),
+            attackers_load: processor.as_secs_f64() / seconds,
+            alive: slice.death.is_none(),
+            notes: notes(slice),
+            skipped: slice.skipped.clone(),
+            missed: Vec::new(),
+        };
+        summary.missed = summary.judge(slice, bars);
+        summary
+    }
+
+    /// The bars that were missed.
+    fn judge(&self, slice: &Slice, bars: Bars) -> Vec<String> {
+        let mut missed = Vec::new();
+        missed.extend(slice.defects.iter().chain(&slice.death).cloned());
+        missed.extend(
+            slice
+                .complaints
+                .iter()
+                .map(|line| format!("the server said: {line}")),
+        );
+        if self.failed > 0 {
+            missed.push(format!(
+                "{} requests of well-behaved clients failed",
+                self.failed
+            ));
+        }
+        if self.victims_failed > 0 {
+            missed.push(format!("{} victims did not survive", self.victims_failed));
+        }
+        if self.failed + self.victims_failed > 0 {
+            missed.extend(slice.tally.failures.iter().cloned());
+        }
+        for class in &self.classes {
+            if let (Some(ratio), Some(baseline)) = (class.ratio, class.baseline_ms)
+                && ratio > SLOWEST
+            {
+                missed.push(format!(
+                    "the median of {} requests is {ratio:.1} times the baseline: {:.2} ms after \
+                     {baseline:.2} ms",
+                    class.class, class.median_ms
+                ));
+            }
+        }
+        if self.peak_memory > bars.memory {
+            missed.push(format!(
+                "the server used {} MiB of {}",
+                self.peak_memory >> 20,
+                bars.memory >> 20
+            ));
+        }
+        if self.descriptors as u64 >= bars.descriptors {
+            missed.push(format!(
+                "the server used all of its {} descriptors",
+                bars.descriptors
+            ));
+        }
+        missed
+    }
+
+    /// How it ended.
+    pub(crate) fn verdict(&self) -> Verdict {
+        if !self.missed.is_empty() {
+            Verdict::Fell
+        } else if self.packets == 0 {
+            Verdict::LeftOut
+        } else {
+            Verdict::Held
+        }
+    }
+
+    /// The line for people.
+    pub(crate) fn line(&self) -> String {
+        let verdict = if self.missed.is_empty() {
+            "held"
+        } else {
+            "FELL"
+        };
+        let ratio = self
+            .ratio
+            .map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.1}"));
+        let mut line = format!(
+            "{:20} {:>9} {:>8} {:>7} {:>6} {:>6} {:>6} {:>8.2} {:>8.2} {:>6} {:>5} {:>5} {:>4.0}% \
+             {:>4.0}%  {verdict}",
+            shortened(&self.kind),
+            self.packets,
+            size(self.bytes),
+            self.packets_per_second,
+            self.held,
+            self.done,
+            self.failed,
+            self.median_ms,
+            self.p95_ms,
+            ratio,
+            self.peak_memory >> 20,
+            self.descriptors,
+            100.0 * self.server_load,
+            100.0 * self.attackers_load,
+        );
+        let each = self
+            .notes
+            .iter()
+            .chain(&self.skipped)
+            .map(|note| format!("  {note}"));
+        let missed = self.missed.iter().map(|missed| format!("  ! {missed}"));
+        for more in each.chain(missed) {
+            // Writing to a String cannot fail.
+            let _ = write!(line, "\n{more}");
+        }
+        line
+    }
+}
+
+impl ClassSummary {
+    fn new(class: Class, baseline: Option<&Tally>, tally: &Tally) -> Option<Self> {
+        let requests = tally.class(class)?;
+        let before = baseline.and_then(|baseline| baseline.class(class)?.median());
+        let ratio = requests
+            .median()
+            .zip(before)
+            .map(|(now, before)| now.as_secs_f64() / before.as_secs_f64());
+        Some(Self {
+            class: class.name(),
+            done: requests.done(),
+            failed: requests.failed,
+            median_ms: millis(requests.median()),
+            p95_ms: millis(requests.quantile(950)),
+            baseline_ms: before.map(|before| millis(Some(before))),
+            ratio,
+        })
+    }
+}
+
+/// The heading of the lines for people.
+pub(crate) fn heading() -> String {
+    format!(
+        "{:20} {:>9} {:>8} {:>7} {:>6} {:>6} {:>6} {:>8} {:>8} {:>6} {:>5} {:>5} {:>5} {:>5}",
+        "attackers",
+        "packets",
+        "bytes",
+        "pkt/s",
+        "held",
+        "done",
+        "failed",
+        "median",
+        "p95 ms",
+        "ratio",
+        "MiB",
+        "fds",
+        "serv",
+        "att"
+    )
+}
+
+fn notes(slice: &Slice) -> Vec<String> {
+    let said = slice.outcomes.iter().filter(|one| !one.note.is_empty());
+    let mut notes: Vec<_> = said
+        .map(|one| format!("{}: {}", one.kind, one.note))
+        .collect();
+    let victims = &slice.tally.victims;
+    if victims.done() + victims.failed > 0 {
+        notes.push(format!(
+            "victims: {} survived, {} did not, {} attempts to connect foiled, median {:.2} ms",
+            victims.done(),
+            victims.failed,
+            slice.tally.foiled,
+            millis(victims.median())
+        ));
+    }
+    notes
+}
+
+fn millis(time: Option<Duration>) -> f64 {
+    // To the microsecond.
+    time.map_or(0.0, |time| time.as_micros() as f64 / 1e3)
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..=9_999_999 => format!("{} kB", bytes / 1_000),
+        _ => format!("{} MB", bytes / 1_000_000),
+    }
+}
+
+/// The first kind of a group, and how many more there are.
+fn shortened(name: &str) -> String {
+    match name.split_once('+') {
+        None => name.to_owned(),
+        Some((first, rest)) => format!("{first} +{}", rest.split('+').count()),
+    }
+}
