@@ -9,6 +9,10 @@
 //! Sockets are non-blocking and know no runtime: wrap one in tokio's `AsyncFd` (it is
 //! `AsRawFd`), call [`Socket::recv`] or [`Socket::send`] until `WouldBlock`, wait again.
 //!
+//! What an error means is decided here, per system call and errno: [`SendError`] and
+//! [`RecvError`] tell a loss from a wait and both from a broken socket. Nothing that arrives
+//! from the network, ICMP of any kind included, can break a socket or switch something off.
+//!
 //! ```
 //! use clearway_udp::{Options, RecvBatch, Socket, Transmit};
 //!

@@ -31,7 +31,9 @@ impl Socket {
     }
 
     /// Takes over a socket bound elsewhere (systemd, a test). `reuse_port` and `only_v6` are
-    /// decided by then and not looked at.
+    /// decided by then and not looked at. It should not be connected: about a connected socket
+    /// Linux reports ICMP errors whether they are asked for or not, so forged ones can cost
+    /// datagrams.
     ///
     /// # Errors
     /// The system's, if it is no socket to work with.
@@ -90,8 +92,7 @@ impl Socket {
 
     /// Fills `batch` with what is waiting and returns the number of messages.
     ///
-    /// `Ok(0)` means that only errors of earlier sends were waiting: look at
-    /// [`Socket::poll_errors`] and call again.
+    /// `Ok(0)` means that only errors of earlier sends were waiting: call again.
     ///
     /// # Errors
     /// See [`RecvError`]. ICMP errors are never returned here.
@@ -103,8 +104,13 @@ impl Socket {
     /// Sends a train, in one system call if the kernel can, and cuts what it took off the front
     /// of `transmit.contents`. `Ok` means all was taken.
     ///
-    /// A train the kernel will not segment goes out datagram by datagram instead, now and from
-    /// then on ([`Socket::gso_segments`] falls to 1, [`Counters::gso_refusals`] counts).
+    /// A train the kernel will not segment goes out datagram by datagram instead, now and for a
+    /// while ([`Socket::gso_segments`] falls, [`Counters::gso_refusals`] counts): a second at
+    /// first, a minute after refusals in a row. It is believed only when the same train was
+    /// refused twice and a datagram of it sent at once.
+    ///
+    /// An error that may be an ICMP message's about another datagram is asked about again, in
+    /// the end with the kernel told to report no ICMP, so no forged one fails a send.
     ///
     /// # Errors
     /// See [`SendError`]: only `Broken` is about the socket rather than the train.
@@ -123,8 +129,9 @@ impl Socket {
     }
 
     /// The next error the network or this host reported about a datagram sent earlier, until
-    /// `None`. Cheap when there is none. Call it after a receive or send and drain it: waiting
-    /// errors take up receive buffer.
+    /// `None`. Cheap when there is none. Call it after a receive or send, a bounded number of
+    /// times: waiting errors take up receive buffer, and a stranger can send any number. Above
+    /// a thousand a second they are ignored for a second ([`Counters::icmp_pauses`]).
     ///
     /// # Errors
     /// The system's, if the socket is broken.

@@ -7,6 +7,7 @@ mod datagrams;
 mod early;
 mod failures;
 mod http;
+mod icmp_flood;
 mod interim;
 mod living;
 mod own_socket;

@@ -1,0 +1,84 @@
+//! A transfer between endpoints whose sockets are both lied to about what they have sent.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::net::SocketAddr;
+
+use clearway::udp::testing::{Flood, Forger, IcmpMessage};
+use clearway::{Connection, Endpoint};
+
+use crate::common::{Pair, client_config, pattern, server_config};
+
+const SIZE: usize = 2_000_000;
+
+/// Forged errors of every kind, as fast as they go; `None`, with a word on stderr, where the
+/// tests may not open raw sockets.
+fn flood(local: SocketAddr) -> Option<Flood> {
+    // Not an address that others use: the host remembers a path MTU for it.
+    let elsewhere = if local.is_ipv4() {
+        SocketAddr::from(([127, 9, 9, 9], 9))
+    } else {
+        "[2001:db8::9]:9".parse().unwrap()
+    };
+    match Forger::new(local, elsewhere) {
+        Ok(forger) => Some(forger.flood(IcmpMessage::all(local.ip()))),
+        Err(error) => {
+            eprintln!("skipped: forging ICMP needs a raw socket (CAP_NET_RAW): {error}");
+            None
+        }
+    }
+}
+
+async fn echo(connection: Connection) {
+    while let Ok((mut send, mut recv)) = connection.accept_bi().await {
+        tokio::io::copy(&mut recv, &mut send).await.unwrap();
+        send.finish().unwrap();
+    }
+}
+
+async fn transfer_under_flood(address: &str) {
+    let address = address.parse().unwrap();
+    let Ok(server) = Endpoint::server(address, server_config()) else {
+        eprintln!("skipped: no address {address}");
+        return;
+    };
+    let client = Endpoint::client(address, client_config()).unwrap();
+    let floods = (flood(server.local_addr()), flood(client.local_addr()));
+    let (Some(to_server), Some(to_client)) = floods else {
+        return;
+    };
+    while to_server.sent() < 100 || to_client.sent() < 100 {
+        tokio::task::yield_now().await;
+    }
+    let pair = Pair::of(server, client).await;
+    tokio::spawn(echo(pair.far.clone()));
+    let (mut send, mut recv) = pair.near.open_bi().await.unwrap();
+    let content = pattern(1, SIZE);
+    let sent = content.clone();
+    let sending = tokio::spawn(async move {
+        send.write_all(&sent).await.unwrap();
+        send.finish().unwrap();
+    });
+    assert!(recv.read_to_end(SIZE).await.unwrap() == content);
+    sending.await.unwrap();
+    for endpoint in [&pair.server, &pair.client] {
+        let socket = endpoint.counters()[0].socket;
+        assert!(socket.icmp_errors > 0, "the flood reached it");
+        assert_eq!(
+            (socket.send_drops, socket.send_too_large),
+            (0, 0),
+            "{socket:?}"
+        );
+        assert_eq!(socket.gso_refusals, 0);
+    }
+}
+
+#[tokio::test]
+async fn transfer_over_ipv4_finishes_while_both_sockets_are_flooded() {
+    transfer_under_flood("127.0.0.1:0").await;
+}
+
+#[tokio::test]
+async fn transfer_over_ipv6_finishes_while_both_sockets_are_flooded() {
+    transfer_under_flood("[::1]:0").await;
+}
