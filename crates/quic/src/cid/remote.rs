@@ -36,7 +36,7 @@ struct Retiring {
 }
 
 /// The peer's connection IDs, which path uses which, and those to be retired.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct RemoteCids {
     /// In order of their sequence numbers; at most `limit`.
     held: SmallVec<[Held; DEFAULT_LIMIT as usize]>,
@@ -221,6 +221,18 @@ impl RemoteCids {
             self.wanting.retain(|p| *p != path);
             self.wanting.extend(other);
         }
+    }
+
+    /// The path that is served first.
+    #[must_use]
+    pub fn active_path(&self) -> PathId {
+        self.active
+    }
+
+    /// The paths with a connection ID, and those that wait for one.
+    pub fn paths(&self) -> impl Iterator<Item = PathId> + '_ {
+        let held = self.held.iter().filter_map(|held| held.path);
+        held.chain(self.wanting.iter().copied())
     }
 
     /// Whether another path could get a connection ID now.

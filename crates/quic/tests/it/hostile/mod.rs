@@ -7,6 +7,7 @@
 
 mod deadlines;
 mod duel;
+pub(crate) mod duel;
 
 mod acks;
 mod addresses;
