@@ -27,12 +27,13 @@ pub(crate) fn initial(dcid: ConnectionId, token: &[u8], number: u64, frames: &[u
         number: TruncatedNumber::with_len(number, 4),
         fixed_bit: true,
     }
-    .encode(&mut w);
+    .encode(&mut w)
+    .expect("room for a header");
     w.bytes(frames);
     let padding = 1200 - TAG_LEN - w.written();
     w.zeros(padding + TAG_LEN);
     let end = w.written();
-    at.finish(&mut w, end);
+    assert!(at.finish(&mut packet, end));
     initial_keys(&dcid, Role::Client)
         .local
         .seal(number, &mut packet, at.payload_at, 4)

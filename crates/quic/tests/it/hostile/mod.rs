@@ -6,7 +6,6 @@
 //! receives: the code, the frame it names, the words.
 
 mod deadlines;
-mod duel;
 pub(crate) mod duel;
 
 mod acks;
