@@ -77,7 +77,7 @@ pub enum Removal {
     Unused,
     /// Another needed its place.
     Evicted,
-    /// It began at an address that the client has left.
+    /// The client goes elsewhere, or there from elsewhere.
     Superseded,
 }
 

@@ -192,7 +192,7 @@ impl Paths {
         let mut effects = Effects::new();
         let remote = self.active.remote;
         let to = |remote| Addresses { remote, local_ip };
-        let joining = self.take_standby(|standby| standby.purpose == Purpose::Join);
+        let joining = self.take_standby(|s| s.purpose == Purpose::Join);
         let path = self.new_path(now, pto, to(remote), 0, &mut effects);
         self.activate(now, pto, path, false, &mut effects);
         if let Some(Standby { path, .. }) = joining {
@@ -205,7 +205,7 @@ impl Paths {
 
     /// The client probes a path, and moves there once it is proven: to the
     /// server's preferred address, which gets nothing but probing packets before
-    /// (RFC 9000 §9.6.1).
+    /// (RFC 9000 §9.6.1). Replaces another such move that is not done yet.
     ///
     /// # Errors
     /// See [`MoveError`]; nothing changes.
@@ -217,7 +217,9 @@ impl Paths {
     ) -> Result<Effects, MoveError> {
         self.check_may_move()?;
         let mut effects = Effects::new();
-        self.stop_joining();
+        if let Some(Standby { path, .. }) = self.take_standby(|s| s.purpose == Purpose::Join) {
+            effects.push(removed(&path, Removal::Superseded));
+        }
         let path = self.new_path(now, pto, to, 0, &mut effects);
         self.stand_by(path, Purpose::Join, &mut effects);
         Ok(effects)
