@@ -36,7 +36,7 @@ struct Retiring {
 }
 
 /// The peer's connection IDs, which path uses which, and those to be retired.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct RemoteCids {
     /// In order of their sequence numbers; at most `limit`.
     held: SmallVec<[Held; DEFAULT_LIMIT as usize]>,

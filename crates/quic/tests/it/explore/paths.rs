@@ -1,0 +1,42 @@
+//! Every sequence of events that paths can meet, with the production types for
+//! paths and the peer's connection IDs. Loss recovery, which has to know the same
+//! paths, is a set here; `connection.rs` explores with all of a connection.
+
+mod client;
+mod network;
+mod server;
+
+use super::{Bounds, ExpectClean, explore};
+use client::ClientWorld;
+use server::{Alphabet, ServerWorld};
+
+fn server(name: &str, alphabet: Alphabet, depth: usize) {
+    let world = ServerWorld::new(alphabet);
+    explore(name, world, Bounds::to_depth(depth)).expect_clean();
+}
+
+#[test]
+fn any_packets_probes_answers_and_timeouts_at_a_server() {
+    server("validation at a server", Alphabet::VALIDATION, 8);
+}
+
+#[test]
+fn any_small_datagrams_copies_and_answers_at_a_server() {
+    server("amplification at a server", Alphabet::AMPLIFICATION, 8);
+}
+
+#[test]
+fn any_connection_ids_that_come_and_go_at_a_server() {
+    server("connection IDs at a server", Alphabet::CONNECTION_IDS, 8);
+}
+
+#[test]
+fn any_event_at_a_server() {
+    server("a server's paths", Alphabet::ALL, 5);
+}
+
+#[test]
+fn any_moves_probes_answers_and_timeouts_at_a_client() {
+    let world = ClientWorld::new();
+    explore("a client's paths", world, Bounds::to_depth(8)).expect_clean();
+}
