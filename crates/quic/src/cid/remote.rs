@@ -223,6 +223,18 @@ impl RemoteCids {
         }
     }
 
+    /// The path that is served first.
+    #[must_use]
+    pub fn active_path(&self) -> PathId {
+        self.active
+    }
+
+    /// The paths with a connection ID, and those that wait for one.
+    pub fn paths(&self) -> impl Iterator<Item = PathId> + '_ {
+        let held = self.held.iter().filter_map(|held| held.path);
+        held.chain(self.wanting.iter().copied())
+    }
+
     /// Whether another path could get a connection ID now.
     #[must_use]
     pub fn can_assign(&self) -> bool {

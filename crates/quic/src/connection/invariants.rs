@@ -1,10 +1,16 @@
 //! What must hold whenever a connection has said all it can say.
 
-use clearway_recovery::Space;
+use std::collections::BTreeSet;
+
+use clearway_recovery::{PathRecovery, Space};
 
 use super::Connection;
 use super::life::Handshake;
 use super::space::SPACES;
+use crate::cid::ConnectionId;
+use crate::cid::remote::RemoteCids;
+use crate::path::Path;
+use crate::path::paths::Paths;
 use crate::stream::Sendability;
 
 impl Connection {
@@ -20,6 +26,7 @@ impl Connection {
             return;
         }
         self.recovery.check_invariants();
+        self.check_paths();
         // Without credit only the client can move on; without a connection ID for the path nothing can be sent until the
         // peer, whose own timer runs, issues one (RFC 9000 §9.5).
         if self.is_amplification_blocked() || !self.may_speak(self.paths.active()) {
@@ -48,6 +55,38 @@ impl Connection {
                 self.paths.active(),
             );
         }
+    }
+
+    /// Loss recovery and connection IDs know the paths that there are, and no other.
+    fn check_paths(&self) {
+        let there: BTreeSet<_> = self.paths.iter().map(Path::id).collect();
+        let recovery: BTreeSet<_> = self.recovery.paths().map(PathRecovery::id).collect();
+        assert_eq!(recovery, there, "paths of loss recovery");
+        let active = self.paths.active_id();
+        assert_eq!(self.recovery.active_path(), active, "of loss recovery");
+        assert_eq!(self.remote_cids.active_path(), active, "of connection IDs");
+        for path in self.remote_cids.paths() {
+            assert!(there.contains(&path), "a connection ID for {path:?}");
+        }
+        for path in there {
+            let known = self.remote_cids.paths().filter(|each| *each == path);
+            let expected = usize::from(self.remote_cids.cid(path) != Some(ConnectionId::EMPTY));
+            assert_eq!(known.count(), expected, "connection IDs for {path:?}");
+        }
+    }
+
+    /// The paths, for tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn paths(&self) -> &Paths {
+        &self.paths
+    }
+
+    /// The connection IDs to send to, for tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn remote_cids(&self) -> &RemoteCids {
+        &self.remote_cids
     }
 
     /// Something that `transmit` left behind.

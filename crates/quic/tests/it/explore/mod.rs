@@ -42,6 +42,7 @@
 //! **Replays must be deterministic.** [`explore_by_replay`] compares fingerprints
 //! when it comes back to a state and panics if they differ.
 
+mod connection;
 mod paths;
 mod tests;
 

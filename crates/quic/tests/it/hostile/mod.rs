@@ -5,7 +5,7 @@
 //! forges packets (feature `testing`); what it hears is the CONNECTION_CLOSE it
 //! receives: the code, the frame it names, the words.
 
-mod duel;
+pub(crate) mod duel;
 
 mod acks;
 mod addresses;
