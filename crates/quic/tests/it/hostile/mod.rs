@@ -5,15 +5,14 @@
 //! forges packets (feature `testing`); what it hears is the CONNECTION_CLOSE it
 //! receives: the code, the frame it names, the words.
 
-mod deadlines;
-pub(crate) mod duel;
-
 mod acks;
 mod addresses;
 mod cids;
 mod closing;
 mod credit;
 mod crypto;
+mod deadlines;
+pub(crate) mod duel;
 mod floods;
 mod frame_types;
 mod initials;
