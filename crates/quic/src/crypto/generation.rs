@@ -57,8 +57,9 @@ impl Local {
 impl Remote {
     /// Above every packet number seen in this generation and those before.
     pub(super) fn above(&self) -> u64 {
-        self.seen
-            .map_or(self.floor, |seen| self.floor.max(seen.highest + 1))
+        self.seen.map_or(self.floor, |seen| {
+            self.floor.max(seen.highest.saturating_add(1))
+        })
     }
 
     #[inline]

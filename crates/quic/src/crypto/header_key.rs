@@ -42,19 +42,16 @@ impl HeaderKey {
         }
     }
 
-    /// The same as what rustls hands out, which [`Suite`] has made.
-    ///
-    /// # Panics
-    /// If it is of another make.
-    pub(super) fn behind(key: &dyn quic::HeaderProtectionKey) -> Self {
+    /// The same as what rustls hands out, which [`Suite`] has made; `None` if it is
+    /// of another make.
+    pub(super) fn behind(key: &dyn quic::HeaderProtectionKey) -> Option<Self> {
         let mut handover = [0; Material::LEN];
-        let asked = key.decrypt_in_place(ASKING, &mut 0, &mut handover);
-        asked.expect("all header keys are ours");
-        let material = Material::read(&mut handover).expect("written by a key of ours");
-        Self {
+        key.decrypt_in_place(ASKING, &mut 0, &mut handover).ok()?;
+        let material = Material::read(&mut handover)?;
+        Some(Self {
             cipher: Resting::new(),
             material,
-        }
+        })
     }
 
     /// Gives back the cipher's memory until the key is needed again.
@@ -69,6 +66,10 @@ impl HeaderKey {
     }
 
     #[inline]
+    #[expect(
+        clippy::expect_used,
+        reason = "only the key's length can be wrong, and `Material` holds one of the suite's length"
+    )]
     fn cipher(&self) -> &Cipher {
         self.cipher.awake(&self.material, |suite, key| {
             let cipher = Cipher::new(suite.header_cipher(), key);
@@ -220,7 +221,7 @@ mod tests {
     fn the_key_behind_the_trait_is_the_same_and_only_told_when_asked() {
         for suite in Suite::ALL {
             let ours = HeaderKey::new(suite, &[3; 32][..suite.key_len()]);
-            let mut twin = HeaderKey::behind(&ours);
+            let mut twin = HeaderKey::behind(&ours).expect("ours");
             let sample = [5; SAMPLE_LEN];
             let (mut first, mut number) = (0x43, [1, 2, 3, 4]);
             ours.encrypt_in_place(&sample, &mut first, &mut number)

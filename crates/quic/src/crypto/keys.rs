@@ -129,27 +129,35 @@ pub(super) fn seal<P: PacketKey + ?Sized, H: HeaderProtectionKey + ?Sized>(
     let (header, rest) = packet
         .split_at_mut_checked(header_len)
         .ok_or_else(too_short)?;
-    let payload_len = rest.len().checked_sub(TAG_LEN).ok_or_else(too_short)?;
-    let pn_offset = header_len.checked_sub(pn_len).ok_or_else(too_short)?;
-    if pn_offset == 0 || pn_len + payload_len < SAMPLE_OFFSET {
+    let (payload, tag_place) = rest
+        .split_last_chunk_mut::<TAG_LEN>()
+        .ok_or_else(too_short)?;
+    if pn_len.saturating_add(payload.len()) < SAMPLE_OFFSET {
         return Err(too_short());
     }
-    let (payload, tag_place) = rest.split_at_mut(payload_len);
     let tag = key
         .encrypt_in_place(pn, header, payload)
         .map_err(|_| TransportError::new(Code::INTERNAL_ERROR, "packet too long to protect"))?;
-    tag_place.copy_from_slice(tag.as_ref());
-    let (head, sample) = packet
-        .split_at_mut_checked(pn_offset + SAMPLE_OFFSET)
-        .ok_or_else(too_short)?;
-    let (first, head) = head.split_first_mut().ok_or_else(too_short)?;
+    *tag_place = *tag.as_ref().first_chunk().ok_or_else(too_short)?;
+    let pn_offset = header_len.checked_sub(pn_len).ok_or_else(too_short)?;
+    let (first, number, sample) = protected(packet, pn_offset).ok_or_else(too_short)?;
+    let number = number.get_mut(..pn_len).ok_or_else(too_short)?;
     header_key
-        .encrypt_in_place(
-            &sample[..SAMPLE_LEN],
-            first,
-            &mut head[pn_offset - 1..][..pn_len],
-        )
+        .encrypt_in_place(sample, first, number)
         .map_err(|_| too_short())
+}
+
+/// What header protection is about: the first byte, the four bytes in which the
+/// packet number is, and the sample behind them. `None` if the packet is shorter
+/// or its number starts in the first byte.
+#[inline]
+fn protected(
+    packet: &mut [u8],
+    pn_offset: usize,
+) -> Option<(&mut u8, &mut [u8; SAMPLE_OFFSET], &[u8; SAMPLE_LEN])> {
+    let (head, rest) = packet.split_at_mut_checked(pn_offset)?;
+    let (number, rest) = rest.split_first_chunk_mut()?;
+    Some((head.first_mut()?, number, rest.first_chunk()?))
 }
 
 #[inline]
@@ -158,15 +166,15 @@ pub(super) fn unprotect<H: HeaderProtectionKey + ?Sized>(
     packet: &mut [u8],
     pn_offset: usize,
 ) -> Option<Unprotected> {
-    let (head, tail) = packet.split_at_mut_checked(pn_offset.checked_add(SAMPLE_OFFSET)?)?;
-    let sample = tail.get(..SAMPLE_LEN)?;
-    let (first, head) = head.split_first_mut()?;
-    let number = head.get_mut(pn_offset.checked_sub(1)?..)?;
+    let (first, number, sample) = protected(packet, pn_offset)?;
     key.decrypt_in_place(sample, first, number).ok()?;
-    let len = usize::from(*first & 0x03) + 1;
-    let truncated = number[..len]
-        .iter()
-        .fold(0, |acc, byte| acc << 8 | u32::from(*byte));
+    let all = u32::from_be_bytes(*number);
+    let (len, truncated) = match *first & 0x03 {
+        0 => (1, all >> 24),
+        1 => (2, all >> 16),
+        2 => (3, all >> 8),
+        _ => (4, all),
+    };
     Some(Unprotected {
         first: *first,
         truncated,

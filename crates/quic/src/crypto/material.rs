@@ -33,7 +33,9 @@ impl Material {
             key: [0; MAX_KEY],
             suite,
         };
-        material.key[..key.len()].copy_from_slice(key);
+        for (place, byte) in material.key.iter_mut().zip(key) {
+            *place = *byte;
+        }
         material
     }
 
@@ -42,22 +44,23 @@ impl Material {
     }
 
     pub(super) fn key(&self) -> &[u8] {
-        &self.key[..self.suite.key_len()]
+        // No suite's key is longer.
+        self.key.get(..self.suite.key_len()).unwrap_or(&self.key)
     }
 
     /// The way out of a trait object; [`read`](Self::read) takes it back.
     pub(super) fn write(&self, out: &mut [u8; Self::LEN]) {
-        let (suite, key) = out.split_at_mut(1);
-        suite[0] = self.suite as u8;
-        key.copy_from_slice(&self.key);
+        let [suite, key @ ..] = out;
+        *suite = self.suite as u8;
+        *key = self.key;
     }
 
     /// What [`write`](Self::write) wrote, which is wiped here; `None` if it was
     /// nothing that it could have written.
     pub(super) fn read(written: &mut [u8; Self::LEN]) -> Option<Self> {
-        let (suite, key) = written.split_at(1);
-        let suite = *Suite::ALL.get(usize::from(suite[0]))?;
-        let material = Self::new(suite, &key[..suite.key_len()]);
+        let [suite, key @ ..] = &*written;
+        let suite = *Suite::ALL.get(usize::from(*suite))?;
+        let material = Self::new(suite, key.get(..suite.key_len())?);
         written.zeroize();
         Some(material)
     }

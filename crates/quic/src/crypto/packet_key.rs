@@ -37,23 +37,20 @@ impl PacketKey {
         }
     }
 
-    /// The same as what rustls hands out, which [`Suite`] has made.
-    ///
-    /// # Panics
-    /// If it is of another make.
-    pub(super) fn behind(key: &dyn quic::PacketKey) -> Self {
+    /// The same as what rustls hands out, which [`Suite`] has made; `None` if it is
+    /// of another make.
+    pub(super) fn behind(key: &dyn quic::PacketKey) -> Option<Self> {
         let mut handover = [0; HANDOVER];
-        let asked = key.decrypt_in_place_for_path(u32::MAX, ASKING, &[], &mut handover);
-        asked.expect("all packet keys are ours");
-        let (material, iv) = handover.split_first_chunk_mut().expect("the longer part");
-        let material = Material::read(material).expect("written by a key of ours");
+        key.decrypt_in_place_for_path(u32::MAX, ASKING, &[], &mut handover)
+            .ok()?;
+        let (material, iv) = handover.split_first_chunk_mut()?;
         let key = Self {
             cipher: Resting::new(),
-            material,
-            iv: iv.try_into().expect("the rest is the IV"),
+            material: Material::read(material)?,
+            iv: *iv.first_chunk()?,
         };
         handover.zeroize();
-        key
+        Some(key)
     }
 
     /// Gives back the cipher's memory until the key is needed again.
@@ -73,6 +70,10 @@ impl PacketKey {
     }
 
     #[inline]
+    #[expect(
+        clippy::expect_used,
+        reason = "only the key's length can be wrong, and `Material` holds one of the suite's length"
+    )]
     fn cipher(&self) -> &LessSafeKey {
         self.cipher.awake(&self.material, |suite, key| {
             let key = UnboundKey::new(suite.aead(), key);
@@ -167,7 +168,7 @@ mod tests {
     fn the_key_behind_the_trait_is_the_same_and_only_told_when_asked() {
         for suite in Suite::ALL {
             let ours = PacketKey::new(suite, &[3; 32][..suite.key_len()], [7; NONCE_LEN]);
-            let mut twin = PacketKey::behind(&ours);
+            let mut twin = PacketKey::behind(&ours).expect("ours");
             let mut payload = *b"a payload, as it happens";
             let tag = ours.encrypt_in_place(9, b"header", &mut payload).unwrap();
             for warm in [false, true] {

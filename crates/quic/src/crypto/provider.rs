@@ -122,6 +122,10 @@ pub(super) fn tls13(suite: Suite) -> &'static Tls13CipherSuite {
     }
 }
 
+#[expect(
+    clippy::expect_used,
+    reason = "called with the three TLS 1.3 suites of rustls by name"
+)]
 fn with_our_packet_keys(base: SupportedCipherSuite, suite: &'static Suite) -> Tls13CipherSuite {
     let base = base.tls13().expect("a TLS 1.3 suite");
     Tls13CipherSuite {

@@ -19,6 +19,7 @@ const NONCE: [u8; NONCE_LEN] = [
     0x46, 0x15, 0x99, 0xd3, 0x5d, 0x63, 0x2b, 0xf2, 0x23, 0x98, 0x25, 0xbb,
 ];
 
+#[expect(clippy::expect_used, reason = "16 bytes are the key of AES-128")]
 static CIPHER: LazyLock<LessSafeKey> = LazyLock::new(|| {
     LessSafeKey::new(UnboundKey::new(&AES_128_GCM, &KEY).expect("16 bytes for AES-128"))
 });
@@ -26,6 +27,10 @@ static CIPHER: LazyLock<LessSafeKey> = LazyLock::new(|| {
 /// The tag that ends a Retry packet. `packet` is the Retry without its tag,
 /// `original_dcid` the Destination Connection ID of the Initial it answers.
 #[must_use]
+#[expect(
+    clippy::expect_used,
+    reason = "sealing nothing beside a datagram is within every limit of the AEAD"
+)]
 pub fn retry_tag(original_dcid: &ConnectionId, packet: &[u8]) -> [u8; TAG_LEN] {
     let mut pseudo: SmallVec<[u8; 256]> = SmallVec::new();
     pseudo.push(original_dcid.len() as u8);
@@ -33,7 +38,6 @@ pub fn retry_tag(original_dcid: &ConnectionId, packet: &[u8]) -> [u8; TAG_LEN] {
     pseudo.extend_from_slice(packet);
     let mut tag = [0; TAG_LEN];
     let nonce = Nonce::assume_unique_for_key(NONCE);
-    // An empty plaintext is within every limit of the AEAD.
     let sealed = CIPHER
         .seal_in_place_separate_tag(nonce, Aad::from(&*pseudo), &mut [])
         .expect("sealing nothing cannot fail");

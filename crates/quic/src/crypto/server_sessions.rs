@@ -12,6 +12,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use rustls::server::StoresServerSessions;
 
+use crate::count::Count;
+
 /// Sessions kept by default; two are made per handshake.
 const DEFAULT_SESSIONS: usize = 32 * 1024;
 /// Bytes allowed per session on average. Without client certificates a session
@@ -55,11 +57,11 @@ impl Session {
     }
 
     fn key(&self) -> &[u8] {
-        &self.bytes[..self.key_len]
+        self.bytes.get(..self.key_len).unwrap_or_default()
     }
 
     fn value(&self) -> &[u8] {
-        &self.bytes[self.key_len..]
+        self.bytes.get(self.key_len..).unwrap_or_default()
     }
 }
 
@@ -110,44 +112,56 @@ impl Inner {
     fn insert(&mut self, key: &[u8], value: &[u8]) {
         let hash = FxBuildHasher.hash_one(key);
         self.remove(hash);
-        self.bytes += key.len() + value.len();
-        let age = self.oldest + self.by_age.len() as u64;
+        let session = Session::new(key, value);
+        self.bytes = self.bytes.saturating_add(session.bytes.len());
+        let age = self.oldest.saturating_add(self.by_age.len() as u64);
         self.ages.insert(hash, age);
-        self.by_age.push_back(Some(Session::new(key, value)));
+        self.by_age.push_back(Some(session));
     }
 
     /// Where the session under `key` is, if there is one.
     fn find(&self, key: &[u8]) -> Option<(u64, &Session)> {
         let hash = FxBuildHasher.hash_one(key);
-        let at = self.ages.get(&hash)? - self.oldest;
+        let at = self.ages.get(&hash)?.checked_sub(self.oldest)?;
         let session = self.by_age.get(at as usize)?.as_ref()?;
         (session.key() == key).then_some((hash, session))
     }
 
     fn remove(&mut self, hash: u64) -> Option<Session> {
-        let at = self.ages.remove(&hash)? - self.oldest;
+        let at = self.ages.remove(&hash)?.checked_sub(self.oldest)?;
         let session = self.by_age.get_mut(at as usize)?.take()?;
-        self.bytes -= session.bytes.len();
+        self.bytes = self.bytes.saturating_sub(session.bytes.len());
         while self.by_age.front().is_some_and(Option::is_none) {
-            self.by_age.pop_front();
-            self.oldest += 1;
+            self.pop_oldest();
         }
         Some(session)
     }
 
-    fn evict_oldest(&mut self) {
+    fn pop_oldest(&mut self) -> Option<Session> {
+        let oldest = self.by_age.pop_front()?;
+        self.oldest = self.oldest.saturating_add(1);
+        oldest
+    }
+
+    /// False if there is none.
+    fn evict_oldest(&mut self) -> bool {
         // The first is there: `remove` leaves no gap before it.
-        let oldest = self.by_age.front().and_then(Option::as_ref);
-        let hash = oldest.map(|session| FxBuildHasher.hash_one(session.key()));
-        if hash.and_then(|hash| self.remove(hash)).is_some() {
-            self.evicted += 1;
+        let Some(session) = self.pop_oldest() else {
+            return false;
+        };
+        self.bytes = self.bytes.saturating_sub(session.bytes.len());
+        self.ages.remove(&FxBuildHasher.hash_one(session.key()));
+        self.evicted.count_one();
+        while self.by_age.front().is_some_and(Option::is_none) {
+            self.pop_oldest();
         }
+        true
     }
 }
 
 impl StoresServerSessions for ServerSessions {
     fn put(&self, key: Vec<u8>, value: Vec<u8>) -> bool {
-        if self.max_sessions == 0 || key.len() + value.len() > self.max_bytes {
+        if self.max_sessions == 0 || key.len().saturating_add(value.len()) > self.max_bytes {
             return false;
         }
         let mut inner = self.lock();
@@ -159,7 +173,9 @@ impl StoresServerSessions for ServerSessions {
             || inner.bytes > self.max_bytes
             || inner.by_age.len() > most
         {
-            inner.evict_oldest();
+            if !inner.evict_oldest() {
+                break;
+            }
         }
         true
     }

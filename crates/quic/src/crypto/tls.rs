@@ -58,6 +58,10 @@ pub struct Summary {
 
 impl Summary {
     /// Bytes allocated.
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "sizes of what is in memory together"
+    )]
     pub(crate) fn memory(&self) -> usize {
         let certificates = self.peer_certificates.iter().map(|cert| cert.len());
         memory::list(&self.peer_certificates)
@@ -100,7 +104,7 @@ impl Session {
         let tls = ClientConnection::new(config, Version::V1, server_name, transport_parameters);
         let tls = tls.map_err(|error| alert::transport_error(&error, None))?;
         let mut session = Self::new(tls.into(), Role::Client);
-        session.collect();
+        session.collect()?;
         Ok(session)
     }
 
@@ -148,8 +152,9 @@ impl Session {
             ));
         }
         let result = self.tls.read_hs(data);
-        self.collect();
-        result.map_err(|error| alert::transport_error(&error, self.tls.alert()))
+        let collected = self.collect();
+        result.map_err(|error| alert::transport_error(&error, self.tls.alert()))?;
+        collected
     }
 
     /// Appends outgoing CRYPTO bytes to `out` and returns the keys that become
@@ -196,18 +201,19 @@ impl Session {
     /// Drains rustls right after every change: it would otherwise put the
     /// flights of two levels together, and the level of what comes in could
     /// not be told.
-    fn collect(&mut self) {
+    fn collect(&mut self) -> Result<(), TransportError> {
         loop {
             let mut bytes = Vec::new();
-            let keys = self.tls.write_hs(&mut bytes).map(|change| match change {
-                KeyChange::Handshake { keys } => {
+            let keys = match self.tls.write_hs(&mut bytes) {
+                None => None,
+                Some(KeyChange::Handshake { keys }) => {
                     self.read_level = Level::Handshake;
-                    KeyStep::Handshake(keys.into())
+                    Some(KeyStep::Handshake(keys.into()))
                 }
-                KeyChange::OneRtt { keys, next } => {
-                    KeyStep::OneRtt(Box::new(OneRttKeys::new(&keys, next)))
+                Some(KeyChange::OneRtt { keys, next }) => {
+                    Some(KeyStep::OneRtt(Box::new(OneRttKeys::new(&keys, next)?)))
                 }
-            });
+            };
             if bytes.is_empty() && keys.is_none() {
                 break;
             }
@@ -216,6 +222,7 @@ impl Session {
         if !self.tls.is_handshaking() {
             self.read_level = Level::OneRtt;
         }
+        Ok(())
     }
 
     /// Keys for 0-RTT packets. On a client they exist from the start if a

@@ -4,7 +4,8 @@ use crate::crypto::{
     Algorithms, ClientAuth, ClientCrypto, ClientSessions, Group, ServerCrypto, Suite, TAG_LEN,
 };
 use rustls::KeyLog;
-use rustls::pki_types::UnixTime;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::time_provider::TimeProvider;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -424,4 +425,26 @@ fn a_key_log_of_two_connections_holds_two_sets_of_secrets() {
             assert!(labels.contains(label), "{label}");
         }
     }
+}
+
+/// Settings that were built with rustls alone have packet keys which can't rest or
+/// seal in a train: an error that says so, no panic.
+#[test]
+fn settings_of_another_provider_are_refused() {
+    let authority = Authority::new();
+    let (chain, key) = authority.issue_pem("localhost");
+    let chain = CertificateDer::pem_slice_iter(chain.as_bytes()).map(Result::unwrap);
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let server = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(chain.collect(), key)
+        .unwrap();
+    let client = ClientCrypto::new(authority.roots()).build().unwrap();
+    let (mut client, mut server) = pair(&client, &Arc::new(server));
+    let error = converse(&mut client, &mut server).unwrap_err();
+    assert_eq!(error.code, Code::INTERNAL_ERROR);
+    assert!(error.reason.contains("ServerCrypto"), "{error}");
 }

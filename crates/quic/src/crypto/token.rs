@@ -208,6 +208,10 @@ impl TokenKey {
         Ok(token)
     }
 
+    #[expect(
+        clippy::expect_used,
+        reason = "a few dozen bytes are within every limit of the AEAD"
+    )]
     fn seal(
         &self,
         kind: TokenKind,
@@ -225,10 +229,10 @@ impl TokenKey {
         let start = out.len();
         put_fields(out);
         let nonce = aead::Nonce::assume_unique_for_key(nonce);
-        // A few dozen bytes are within every limit of the AEAD.
+        let fields = out.get_mut(start..).unwrap_or_default();
         let tag = self
             .key(kind, &salt)
-            .seal_in_place_separate_tag(nonce, aead::Aad::empty(), &mut out[start..])
+            .seal_in_place_separate_tag(nonce, aead::Aad::empty(), fields)
             .expect("a short plaintext can be sealed");
         out.extend_from_slice(tag.as_ref());
     }
@@ -254,6 +258,10 @@ impl TokenKey {
         Ok((kind, sealed))
     }
 
+    #[expect(
+        clippy::expect_used,
+        reason = "HKDF refuses more than 255 blocks, and this is one"
+    )]
     fn key(&self, kind: TokenKind, salt: &[u8; SALT_LEN]) -> aead::LessSafeKey {
         let info: [&[u8]; 3] = [b"address validation", &[kind.byte()], salt];
         let key = self

@@ -24,6 +24,7 @@ use super::header_key::HeaderKey;
 use super::keys::{self, Unprotected};
 use super::packet_key::PacketKey;
 use crate::Instant;
+use crate::count::Count;
 use crate::error::{Code, TransportError};
 
 /// The Key Phase bit of a short header (RFC 9000 §17.3.1).
@@ -81,17 +82,23 @@ pub struct OneRttKeys {
 
 impl OneRttKeys {
     /// From what TLS gives: the first generation and the secrets of the second.
-    #[must_use]
-    pub fn new(keys: &rustls::quic::Keys, secrets: Secrets) -> Self {
+    ///
+    /// # Errors
+    /// `INTERNAL_ERROR` if the keys are not made by a [`Suite`](super::Suite): the
+    /// TLS settings come from elsewhere than [`ClientCrypto`](super::ClientCrypto)
+    /// and [`ServerCrypto`](super::ServerCrypto).
+    pub fn new(keys: &rustls::quic::Keys, secrets: Secrets) -> Result<Self, TransportError> {
         let confidentiality_limit = keys.local.packet.confidentiality_limit();
         let integrity_limit = keys.remote.packet.integrity_limit();
-        let next = Some(receive_key(&secrets));
-        Self {
-            local_header: HeaderKey::behind(&*keys.local.header),
-            remote_header: HeaderKey::behind(&*keys.remote.header),
-            local: Local::new(PacketKey::behind(&*keys.local.packet), 0),
+        let next = Some(receive_key(&secrets)?);
+        let header = |key| HeaderKey::behind(key).ok_or_else(foreign_keys);
+        let packet = |key| PacketKey::behind(key).ok_or_else(foreign_keys);
+        Ok(Self {
+            local_header: header(&*keys.local.header)?,
+            remote_header: header(&*keys.remote.header)?,
+            local: Local::new(packet(&*keys.local.packet)?, 0),
             remote: Remote {
-                key: PacketKey::behind(&*keys.remote.packet),
+                key: packet(&*keys.remote.packet)?,
                 generation: 0,
                 floor: 0,
                 seen: None,
@@ -104,7 +111,7 @@ impl OneRttKeys {
             update_after: confidentiality_limit / 2,
             confidentiality_limit,
             integrity_limit,
-        }
+        })
     }
 
     /// The handshake is confirmed (RFC 9001 §4.1.2): updates may begin.
@@ -149,7 +156,11 @@ impl OneRttKeys {
             self.update_before_the_limit()?;
         }
         if let Some(first) = packet.first_mut() {
-            let phase = KEY_PHASE * (self.local.generation & 1) as u8;
+            let phase = if self.local.generation & 1 == 1 {
+                KEY_PHASE
+            } else {
+                0
+            };
             *first = *first & !KEY_PHASE | phase;
         }
         keys::seal(
@@ -160,7 +171,7 @@ impl OneRttKeys {
             header_len,
             pn_len,
         )?;
-        self.local.sealed += 1;
+        self.local.sealed.count_one();
         self.local.first.get_or_insert(pn);
         Ok(())
     }
@@ -170,7 +181,7 @@ impl OneRttKeys {
         // The wait of three PTOs is advice, the limit is not: only what
         // protects the peer from losing track of the keys counts here.
         match self.may_update() {
-            Ok(()) => self.advance_local(),
+            Ok(()) => self.advance_local()?,
             Err(_) if self.local.sealed >= self.confidentiality_limit => {
                 return Err(keys::confidentiality_exhausted());
             }
@@ -203,8 +214,9 @@ impl OneRttKeys {
         if self.previous.is_some() {
             return Err(UpdateRefused::TooSoon);
         }
-        self.advance_local();
-        Ok(())
+        // Does not fail: TLS makes keys as it made the first ones.
+        self.advance_local()
+            .map_err(|_| UpdateRefused::NotConfirmed)
     }
 
     fn may_update(&self) -> Result<(), UpdateRefused> {
@@ -219,12 +231,14 @@ impl OneRttKeys {
         Ok(())
     }
 
-    fn advance_local(&mut self) {
+    fn advance_local(&mut self) -> Result<(), TransportError> {
         // `may_update` and `promote` only come here while both directions are
         // of one generation: the secrets are those of the one after it.
         debug_assert_eq!(self.local.generation, self.remote.generation);
         let key = self.secrets.clone().next_packet_keys().local;
-        self.local = Local::new(PacketKey::behind(&*key), self.local.generation + 1);
+        let key = PacketKey::behind(&*key).ok_or_else(foreign_keys)?;
+        self.local = Local::new(key, self.local.generation.saturating_add(1));
+        Ok(())
     }
 
     /// The peer acknowledged `largest`, in a packet of the generation `carrier`
@@ -272,10 +286,13 @@ impl OneRttKeys {
         let which = self.select(pn, u64::from(first & KEY_PHASE != 0));
         // Before any packet, whatever its phase: the time says nothing about it.
         let (secrets, remote) = (&self.secrets, &self.remote);
-        let next = self.next.get_or_insert_with(|| {
-            remote.key.warm();
-            receive_key(secrets)
-        });
+        let next = match &mut self.next {
+            Some(next) => next,
+            none => {
+                remote.key.warm();
+                none.insert(receive_key(secrets)?)
+            }
+        };
         let key = match (which, &self.previous) {
             (Which::Current, _) => &self.remote.key,
             (Which::Previous, Some(previous)) => &previous.key,
@@ -316,7 +333,7 @@ impl OneRttKeys {
             ));
         }
         let generation = match which {
-            Which::Previous => self.remote.generation - 1,
+            Which::Previous => self.remote.generation.saturating_sub(1),
             Which::Current => self.remote.generation,
             Which::Next => {
                 self.promote()?;
@@ -324,7 +341,7 @@ impl OneRttKeys {
             }
         };
         if which == Which::Previous {
-            self.remote.floor = self.remote.floor.max(pn + 1);
+            self.remote.floor = self.remote.floor.max(pn.saturating_add(1));
         } else {
             self.remote.note(pn);
         }
@@ -345,27 +362,29 @@ impl OneRttKeys {
             if self.remote.generation > 0 && self.local.sealed == 0 {
                 return Err(update_error("keys updated twice without confirmation"));
             }
-            self.advance_local();
+            self.advance_local()?;
         }
         let promoted = self.secrets.next_packet_keys().remote;
-        let next = Some(receive_key(&self.secrets));
+        let next = Some(receive_key(&self.secrets)?);
         let floor = self.remote.above();
         let old_floor = core::mem::replace(&mut self.remote.floor, floor);
-        let fresh = core::mem::replace(&mut self.next, next)
-            .unwrap_or_else(|| Box::new(PacketKey::behind(&*promoted)));
+        let fresh = match core::mem::replace(&mut self.next, next) {
+            Some(fresh) => fresh,
+            None => Box::new(PacketKey::behind(&*promoted).ok_or_else(foreign_keys)?),
+        };
         self.previous = Some(Box::new(Previous {
             key: core::mem::replace(&mut self.remote.key, *fresh),
             floor: old_floor,
             discard_at: None,
         }));
-        self.remote.generation += 1;
+        self.remote.generation.count_one();
         self.remote.seen = None;
         Ok(())
     }
 
     #[cold]
     fn on_failed_open(&mut self) -> Result<(), TransportError> {
-        self.failed += 1;
+        self.failed.count_one();
         if self.failed > self.integrity_limit {
             return Err(TransportError::new(
                 Code::AEAD_LIMIT_REACHED,
@@ -423,11 +442,19 @@ impl OneRttKeys {
 
 /// The receive key of the generation that `secrets` are for.
 #[cold]
-fn receive_key(secrets: &Secrets) -> Box<PacketKey> {
+fn receive_key(secrets: &Secrets) -> Result<Box<PacketKey>, TransportError> {
     let key = secrets.clone().next_packet_keys().remote;
-    let key = Box::new(PacketKey::behind(&*key));
+    let key = Box::new(PacketKey::behind(&*key).ok_or_else(foreign_keys)?);
     key.warm();
-    key
+    Ok(key)
+}
+
+#[cold]
+fn foreign_keys() -> TransportError {
+    TransportError::new(
+        Code::INTERNAL_ERROR,
+        "TLS settings not made by ClientCrypto or ServerCrypto: packet keys of another make",
+    )
 }
 
 #[cfg(feature = "testing")]
@@ -435,12 +462,14 @@ impl OneRttKeys {
     /// Seals with the next generation from now on, permitted or not.
     pub fn force_update(&mut self) {
         let mut secrets = self.secrets.clone();
-        let ahead = self.local.generation - self.remote.generation;
+        let ahead = self.local.generation.saturating_sub(self.remote.generation);
         for _ in 0..ahead {
             let _ = secrets.next_packet_keys();
         }
         let key = secrets.next_packet_keys().local;
-        self.local = Local::new(PacketKey::behind(&*key), self.local.generation + 1);
+        if let Some(key) = PacketKey::behind(&*key) {
+            self.local = Local::new(key, self.local.generation.saturating_add(1));
+        }
     }
 
     /// Lowers the number of forged packets that the connection survives.

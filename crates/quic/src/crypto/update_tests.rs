@@ -212,7 +212,7 @@ fn two_updates_without_confirmation_are_an_error() {
     opens(&mut b, sealed(&mut a, 1));
     // The client goes on as if the server had answered, which it has not.
     a.promote().unwrap();
-    a.advance_local();
+    a.advance_local().unwrap();
     assert_eq!(a.generation(), 2);
     let result = open(&mut b, sealed(&mut a, 2));
     assert_eq!(code(result), Code::KEY_UPDATE_ERROR);
@@ -457,7 +457,7 @@ proptest! {
                 // Without the wait for three PTOs, to make it harder.
                 Step::Update { end } => {
                     if ends[end].keys.may_update().is_ok() {
-                        ends[end].keys.advance_local();
+                        ends[end].keys.advance_local().unwrap();
                     }
                 }
                 Step::Forget { end } => ends[end].keys.previous = None,
