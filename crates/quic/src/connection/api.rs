@@ -272,7 +272,7 @@ impl Connection {
         const OVERHEAD: usize = 1 + 4 + 16;
         let path = self.paths.active();
         let cid = self.remote_cids.cid(path.id).map_or(0, |cid| cid.len());
-        usize::from(path.mtu.current()).saturating_sub(OVERHEAD + cid)
+        usize::from(path.mtu.current()).saturating_sub(cid.saturating_add(OVERHEAD))
     }
 
     /// True once after a [`send_datagram`](Self::send_datagram) that was refused

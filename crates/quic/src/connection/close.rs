@@ -82,7 +82,7 @@ impl Connection {
 
     /// Three PTOs (RFC 9000 §10.2).
     fn drain_period(&self) -> Duration {
-        3 * self.pto_of(self.paths.active_id())
+        self.pto_of(self.paths.active_id()).saturating_mul(3)
     }
 
     /// The application hears why, once.

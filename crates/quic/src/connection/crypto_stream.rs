@@ -3,6 +3,7 @@
 //! here.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::RangeInclusive;
 
 use crate::error::{Code, TransportError};
 use crate::memory;
@@ -53,23 +54,25 @@ impl CryptoStream {
     pub(crate) fn next_to_send(&self) -> Option<(u64, usize)> {
         let send = &self.send;
         if let Some(range) = send.lost.iter().next() {
-            return Some((*range.start(), (range.end() - range.start() + 1) as usize));
+            let end = range.end().saturating_add(1);
+            return Some((*range.start(), distance(*range.start(), end)));
         }
-        let end = send.end();
-        (send.next < end).then(|| (send.next, (end - send.next) as usize))
+        let len = distance(send.next, send.end());
+        (len > 0).then_some((send.next, len))
     }
 
     /// Copies `out.len()` bytes at `offset`, which `next_to_send` named, and
     /// counts them as sent.
     pub(crate) fn take(&mut self, offset: u64, out: &mut [u8]) {
         let send = &mut self.send;
-        let end = offset + out.len() as u64;
-        let start = (offset - send.base) as usize;
+        let end = offset.saturating_add(out.len() as u64);
+        debug_assert!(send.base <= offset && end <= send.end());
+        let start = distance(send.base, offset).min(send.data.len());
         for (to, from) in out.iter_mut().zip(send.data.range(start..)) {
             *to = *from;
         }
-        if !out.is_empty() {
-            send.lost.subtract(offset..=end - 1);
+        if let Some(range) = range(offset, out.len()) {
+            send.lost.subtract(range);
         }
         send.next = send.next.max(end);
     }
@@ -77,19 +80,20 @@ impl CryptoStream {
     /// A CRYPTO frame of ours was acknowledged.
     pub(crate) fn on_acked(&mut self, offset: u64, len: usize) {
         let send = &mut self.send;
-        if len == 0 {
+        let Some(range) = range(offset, len) else {
             return;
-        }
-        let range = offset..=offset + len as u64 - 1;
+        };
         send.lost.subtract(range.clone());
         send.acked.insert_range(range);
         let first = send.acked.iter().next();
         if let Some(first) = first
             && *first.start() <= send.base
         {
-            let end = first.end() + 1;
-            send.acked.subtract(0..=end - 1);
-            send.data.drain(..end.saturating_sub(send.base) as usize);
+            let end = first.end().saturating_add(1);
+            debug_assert!(end <= send.end(), "the peer has more than was written");
+            send.acked.subtract(0..=*first.end());
+            let gone = distance(send.base, end).min(send.data.len());
+            send.data.drain(..gone);
             send.base = send.base.max(end);
         }
     }
@@ -97,11 +101,12 @@ impl CryptoStream {
     /// A CRYPTO frame of ours was lost.
     pub(crate) fn on_lost(&mut self, offset: u64, len: usize) {
         let send = &mut self.send;
-        let (start, end) = (offset.max(send.base), offset + len as u64);
-        if start >= end {
+        let start = offset.max(send.base);
+        let len = distance(start, offset.saturating_add(len as u64));
+        let Some(range) = range(start, len) else {
             return;
-        }
-        send.lost.insert_range(start..=end - 1);
+        };
+        send.lost.insert_range(range);
         for acked in send.acked.iter() {
             send.lost.subtract(acked);
         }
@@ -110,7 +115,7 @@ impl CryptoStream {
     /// Makes everything unacknowledged due again: a probe or a Retry.
     pub(crate) fn resend_all(&mut self) {
         let (base, next) = (self.send.base, self.send.next);
-        self.on_lost(base, (next - base) as usize);
+        self.on_lost(base, distance(base, next));
     }
 
     /// Whether TLS bytes wait for acknowledgement or sending.
@@ -124,27 +129,30 @@ impl CryptoStream {
     /// CRYPTO_BUFFER_EXCEEDED beyond the bound (RFC 9000 §7.5).
     pub(crate) fn on_frame(&mut self, offset: u64, data: &[u8]) -> Result<(), TransportError> {
         let receive = &mut self.receive;
-        let end = offset + data.len() as u64;
+        let end = offset.saturating_add(data.len() as u64);
         if end <= receive.read {
             return Ok(());
         }
         let exceeded = |why: &'static str| TransportError::new(Code::CRYPTO_BUFFER_EXCEEDED, why);
-        if end - receive.read > MAX_BUFFERED {
+        if end.saturating_sub(receive.read) > MAX_BUFFERED {
             return Err(exceeded(
                 "CRYPTO data more than 64 KiB ahead of what TLS has read",
             ));
         }
-        let skip = receive.read.saturating_sub(offset) as usize;
-        let (offset, data) = (offset + skip as u64, &data[skip..]);
+        let skip = distance(offset, receive.read);
+        let (offset, data) = (
+            offset.max(receive.read),
+            data.get(skip..).unwrap_or_default(),
+        );
         match receive.pieces.get(&offset) {
             Some(known) if known.len() >= data.len() => return Ok(()),
-            Some(known) => receive.buffered -= known.len(),
+            Some(known) => receive.buffered = receive.buffered.saturating_sub(known.len()),
             None if receive.pieces.len() >= MAX_PIECES => {
                 return Err(exceeded("CRYPTO data in more than 256 separate pieces"));
             }
             None => {}
         }
-        receive.buffered += data.len();
+        receive.buffered = receive.buffered.saturating_add(data.len());
         if receive.buffered as u64 > 2 * MAX_BUFFERED {
             return Err(exceeded("overlapping CRYPTO data beyond 128 KiB"));
         }
@@ -162,11 +170,11 @@ impl CryptoStream {
                 return None;
             }
             let mut piece = first.remove();
-            receive.buffered -= piece.len();
-            let skip = ((receive.read - offset) as usize).min(piece.len());
+            receive.buffered = receive.buffered.saturating_sub(piece.len());
+            let skip = distance(offset, receive.read).min(piece.len());
             piece.drain(..skip);
             if !piece.is_empty() {
-                receive.read += piece.len() as u64;
+                receive.read = receive.read.saturating_add(piece.len() as u64);
                 return Some(piece);
             }
         }
@@ -181,6 +189,10 @@ impl CryptoStream {
 
     /// Bytes allocated. A piece is charged by its length, which is its capacity:
     /// it was copied out of its packet.
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "sizes of what is in memory together"
+    )]
     pub(crate) fn memory(&self) -> usize {
         self.receive.buffered
             + memory::map(&self.receive.pieces)
@@ -204,12 +216,25 @@ impl Default for Send {
 
 impl Send {
     fn end(&self) -> u64 {
-        self.base + self.data.len() as u64
+        self.base.saturating_add(self.data.len() as u64)
     }
+}
+
+/// Bytes from one offset up to another that is not before it; none if it is.
+fn distance(from: u64, to: u64) -> usize {
+    usize::try_from(to.saturating_sub(from)).unwrap_or(usize::MAX)
+}
+
+/// The offsets of `len` bytes from `offset` on; `None` for no bytes.
+fn range(offset: u64, len: usize) -> Option<RangeInclusive<u64>> {
+    let last = (len as u64).checked_sub(1)?;
+    Some(offset..=offset.saturating_add(last))
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn sent(stream: &mut CryptoStream, max: usize) -> Option<(u64, Vec<u8>)> {
@@ -278,5 +303,50 @@ mod tests {
         }
         assert_eq!(result.unwrap_err().code, Code::CRYPTO_BUFFER_EXCEEDED);
         assert!(stream.memory() <= 2 * MAX_BUFFERED as usize);
+    }
+
+    proptest! {
+        /// Whatever is lost, acknowledged or asked for again, in whatever order:
+        /// every byte goes out until it is acknowledged, and none but those.
+        #[test]
+        fn every_byte_is_sent_until_it_is_acknowledged(
+            steps in proptest::collection::vec((0..5_u8, any::<prop::sample::Index>(), 1..40_usize), 1..120),
+        ) {
+            let mut stream = CryptoStream::default();
+            let mut written = Vec::new();
+            let mut flying: Vec<(u64, usize)> = Vec::new();
+            for (step, which, len) in steps {
+                match step {
+                    0 => {
+                        let more: Vec<_> = (written.len()..written.len() + len).map(|i| i as u8).collect();
+                        stream.write(&more);
+                        written.extend(more);
+                    }
+                    1 => if let Some((offset, bytes)) = sent(&mut stream, len) {
+                        prop_assert_eq!(&bytes[..], &written[offset as usize..][..bytes.len()]);
+                        flying.push((offset, bytes.len()));
+                    },
+                    2 | 3 if !flying.is_empty() => {
+                        let (offset, len) = flying.swap_remove(which.index(flying.len()));
+                        if step == 2 {
+                            stream.on_acked(offset, len);
+                        } else {
+                            stream.on_lost(offset, len);
+                        }
+                    }
+                    4 => stream.resend_all(),
+                    _ => {}
+                }
+            }
+            // Nothing is lost any more.
+            while let Some((offset, bytes)) = sent(&mut stream, 1000) {
+                prop_assert_eq!(&bytes[..], &written[offset as usize..][..bytes.len()]);
+                flying.push((offset, bytes.len()));
+            }
+            for (offset, len) in flying {
+                stream.on_acked(offset, len);
+            }
+            prop_assert!(!stream.has_unacked());
+        }
     }
 }

@@ -10,6 +10,7 @@ use super::{Connection, Event};
 use crate::Instant;
 use crate::ack::AckFrequency;
 use crate::cid::NewCid;
+use crate::count::Count;
 use crate::error::TransportError;
 use crate::wire::Frame;
 
@@ -63,7 +64,8 @@ impl Connection {
                 limit,
             } => self.streams.on_streams_blocked(directionality, limit),
             Frame::NewToken(token) => {
-                self.counters.oversized_tokens += u64::from(!self.tls.store_token(token));
+                let kept = self.tls.store_token(token);
+                self.counters.oversized_tokens.count(u64::from(!kept));
                 Ok(())
             }
             Frame::NewConnectionId {

@@ -76,7 +76,7 @@ impl AckFrequencyRequest {
 fn is_queued(rtt: &Rtt, before: bool) -> bool {
     let quarters = if before { QUEUED_BELOW } else { QUEUED_ABOVE };
     rtt.min()
-        .is_some_and(|least| rtt.smoothed() * 4 > least * quarters)
+        .is_some_and(|least| rtt.smoothed().saturating_mul(4) > least.saturating_mul(quarters))
 }
 
 impl Connection {
@@ -94,27 +94,28 @@ impl Connection {
             return;
         };
         let path = self.active_recovery();
-        let packets = path.window() / path.mds().max(1);
+        let packets = path.window().checked_div(path.mds()).unwrap_or(0);
         let last = self.control.ack_frequency;
         let every = path.counts_every_ack();
         // Whoever keeps the queue short by marks does not fill it with ACKs.
         let queued = !every && is_queued(path.rtt(), last.is_some_and(|request| request.queued));
-        let acks = if queued {
-            ACKS_PER_QUEUED_WINDOW
+        let packets_an_ack = if queued {
+            packets / ACKS_PER_QUEUED_WINDOW
         } else {
-            ACKS_PER_WINDOW
+            packets / ACKS_PER_WINDOW
         };
         let least = if every { 0 } else { DEFAULT_THRESHOLD };
-        let threshold = (packets / acks).clamp(least, MAX_THRESHOLD);
+        let threshold = packets_an_ack.clamp(least, MAX_THRESHOLD);
         let before = last.map_or(DEFAULT_THRESHOLD, |request| request.threshold.into());
-        if threshold == before || threshold < 2 * before && 2 * threshold > before {
+        if threshold == before || threshold / 2 < before && before / 2 < threshold {
             return;
         }
         // A quarter of the round trip, so that the last packets of a window
         // are never what the next one waits for.
-        let max_ack_delay = (path.rtt().smoothed() / 4).clamp(min, usual.max(min));
+        let quarter = path.rtt().smoothed().checked_div(4).unwrap_or_default();
+        let max_ack_delay = quarter.clamp(min, usual.max(min));
         self.control.ack_frequency = Some(AckFrequencyRequest {
-            sequence: last.map_or(0, |request| request.sequence + 1),
+            sequence: last.map_or(0, |request| request.sequence.saturating_add(1)),
             threshold: threshold as u8,
             queued,
             max_ack_delay,

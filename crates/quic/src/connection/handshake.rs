@@ -9,6 +9,7 @@ use super::life::{ConnectionError, Handshake};
 use super::peer::Peer;
 use super::{Connection, EndpointEvent, Event};
 use crate::cid::ConnectionId;
+use crate::count::Count;
 use crate::crypto::retry::retry_is_genuine;
 use crate::crypto::{KeyStep, Level, Session, initial_keys};
 use crate::error::{Code, TransportError};
@@ -218,7 +219,7 @@ impl Connection {
         }
         if self.role == Role::Server {
             self.tls.zero_rtt_accepted = Some(true);
-            let late = 3 * self.pto_of(self.paths.active_id());
+            let late = self.pto_of(self.paths.active_id()).saturating_mul(3);
             self.keys.zero_rtt_until = Some(now + late);
             return;
         }
@@ -355,7 +356,7 @@ impl Connection {
         // The integrity key is public: anyone who saw our Initial can send any
         // token, and no Initial could carry it.
         if token.len() > MAX_TOKEN_LEN {
-            self.counters.oversized_tokens += 1;
+            self.counters.oversized_tokens.count_one();
             return Err(DropReason::Overload);
         }
         if !retry_is_genuine(&self.tls.original_dcid, packet) {
@@ -405,8 +406,8 @@ impl Connection {
     }
 
     pub(crate) fn on_key_phase(&mut self, now: Instant, remote: bool) {
-        self.counters.key_updates += 1;
-        self.counters.peer_key_updates += u64::from(remote);
+        self.counters.key_updates.count_one();
+        self.counters.peer_key_updates.count(u64::from(remote));
         let phase = self.counters.key_updates;
         self.trace(now, || TraceEvent::KeyUpdated { phase, remote });
     }

@@ -147,7 +147,7 @@ impl Closing {
 
     /// A packet arrived: answer the 1st, 2nd, 4th, 8th… (RFC 9000 §10.2.1).
     pub(crate) fn on_packet(&mut self) {
-        self.received += 1;
+        self.received = self.received.saturating_add(1);
         if self.received >= self.every {
             self.received = 0;
             self.every = self.every.saturating_mul(2);

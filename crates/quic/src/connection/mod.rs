@@ -223,9 +223,15 @@ impl Connection {
     }
 
     /// Recovery's view of the active path.
+    #[expect(
+        clippy::expect_used,
+        reason = "recovery gets its first path at the start, and loses none but those that `Paths` gives up, never the active one"
+    )]
     fn active_recovery(&self) -> &PathRecovery {
-        self.recovery
-            .path(self.paths.active_id())
-            .expect("recovery has every path")
+        let active = self.recovery.path(self.paths.active_id());
+        debug_assert!(active.is_some(), "recovery has every path");
+        active
+            .or_else(|| self.recovery.paths().next())
+            .expect("recovery has a path")
     }
 }

@@ -7,6 +7,7 @@ use super::content::{Content, SentFrame};
 use super::keyring::space_of;
 use super::receive::Packet;
 use crate::Instant;
+use crate::count::Count;
 use crate::error::{Code, TransportError};
 use crate::event::TraceEvent;
 use crate::path::ecn::EcnCounts;
@@ -24,7 +25,10 @@ impl Connection {
         let space = space_of(packet.kind);
         // What the packet waited here for its keys is not the path's either
         // (RFC 9002 §5.3).
-        let delay = self.tls.peer_ack_delay(ack) + (now - packet.arrived);
+        let delay = self
+            .tls
+            .peer_ack_delay(ack)
+            .saturating_add(now - packet.arrived);
         let before = self.recovery.largest_acked(space);
         let mut outcome = core::mem::take(&mut self.outcome);
         let result = self
@@ -87,7 +91,7 @@ impl Connection {
             }
         }
         for lost in outcome.lost.drain(..) {
-            self.counters.packets_lost += u64::from(!lost.mtu_probe);
+            self.counters.packets_lost.count(u64::from(!lost.mtu_probe));
             self.trace_lost(now, &lost);
             if let Some(path) = self.paths.get_mut(lost.path) {
                 path.ecn.on_lost(u64::from(lost.ect));
@@ -106,7 +110,7 @@ impl Connection {
         if let Some(space) = outcome.pto.take() {
             self.on_pto(now, space);
         }
-        self.counters.spurious_losses += outcome.spurious;
+        self.counters.spurious_losses.count(outcome.spurious);
         outcome.clear();
         self.after_recovery(now);
     }
@@ -139,7 +143,7 @@ impl Connection {
             .ecn
             .on_ack(&mut self.spaces.get_mut(space).ecn, &report);
         if increase > 0 {
-            self.counters.ce_marks += increase;
+            self.counters.ce_marks.count(increase);
             self.recovery
                 .on_ecn_ce(largest.path, largest.index, increase, now);
         }
@@ -178,7 +182,7 @@ impl Connection {
                 let current = self.control.ack_frequency.map(|request| request.sequence);
                 self.control.ack_frequency_due |= current == Some(sequence);
             }
-            SentFrame::Datagram => self.counters.datagram_frames_lost += 1,
+            SentFrame::Datagram => self.counters.datagram_frames_lost.count_one(),
             // The next ACK frame says the same and more.
             SentFrame::Ack(_) => {}
         }
@@ -189,7 +193,7 @@ impl Connection {
     fn on_pto(&mut self, now: Instant, space: Space) {
         let id = self.paths.active_id();
         let count = self.active_recovery().pto_count();
-        self.counters.ptos += 1;
+        self.counters.ptos.count_one();
         self.trace(now, || TraceEvent::Pto { count });
         let change = self.paths.active_mut().mtu.on_pto(now, count);
         self.on_mtu_change(now, id, change);

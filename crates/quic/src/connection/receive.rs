@@ -5,6 +5,7 @@ use super::life::{Handshake, Life};
 use super::transmit::MIN_DATAGRAM;
 use super::{Connection, Received};
 use crate::ack::ReceivedPacket;
+use crate::count::Count;
 use crate::error::TransportError;
 use crate::event::{DropReason, TraceEvent};
 use crate::path::Addresses;
@@ -68,8 +69,8 @@ impl From<TransportError> for Failure {
 impl Connection {
     /// Takes in one UDP datagram, decrypting it in place.
     pub fn receive(&mut self, now: Instant, from: Received, datagram: &mut [u8]) {
-        self.counters.datagrams_received += 1;
-        self.counters.bytes_received += datagram.len() as u64;
+        self.counters.datagrams_received.count_one();
+        self.counters.bytes_received.count(datagram.len() as u64);
         match &mut self.life {
             Life::Open => {}
             Life::Closing(_) => return self.receive_while_closing(),
@@ -119,14 +120,19 @@ impl Connection {
                 Ok(header) => header,
                 Err(error) => {
                     self.drop_packet(now, (None, DropReason::Malformed));
-                    match error.packet_len() {
-                        Some(skip) => rest = &mut rest[skip..],
-                        None => break,
-                    }
+                    let Some((_, tail)) = error
+                        .packet_len()
+                        .and_then(|skip| rest.split_at_mut_checked(skip))
+                    else {
+                        break;
+                    };
+                    rest = tail;
                     continue;
                 }
             };
-            let (packet, tail) = rest.split_at_mut(header.packet_len);
+            let Some((packet, tail)) = rest.split_at_mut_checked(header.packet_len) else {
+                break;
+            };
             let dcid = header.dcid.cid(packet);
             // RFC 9000 §12.2: coalesced packets are all for one connection.
             if *first_dcid.get_or_insert(dcid) != dcid {
@@ -209,12 +215,12 @@ impl Connection {
             number,
             size: header.packet_len as u16,
             ecn: arrival.from.ecn,
-            payload: &packet[payload.clone()],
+            payload: packet.get(payload.clone()).unwrap_or_default(),
         });
         self.paths.on_authenticated(&Addresses::from(&arrival.from));
         self.on_authenticated(now, kind, header, packet);
         self.receiving_cid = header.dcid.cid(packet).unwrap_or(self.receiving_cid);
-        let payload = &packet[payload];
+        let payload = packet.get(payload).unwrap_or_default();
         self.process(
             now,
             &Packet {
@@ -281,7 +287,7 @@ impl Connection {
         header.check_reserved()?;
         Ok(Some(Plain {
             number,
-            payload: header.header_len..header.header_len + len,
+            payload: header.header_len..header.header_len.saturating_add(len),
             generation: 0,
         }))
     }
@@ -311,7 +317,7 @@ impl Connection {
         header.check_reserved()?;
         if opened.updated {
             // RFC 9001 §6.5: old keys for packets still on their way.
-            keys.retain_previous_until(now + 3 * pto);
+            keys.retain_previous_until(now + pto.saturating_mul(3));
             // Otherwise it is the answer to an update of ours.
             if keys.generation() > before {
                 self.on_key_phase(now, true);
@@ -319,7 +325,7 @@ impl Connection {
         }
         Ok(Some(Plain {
             number,
-            payload: header.header_len..header.header_len + opened.len,
+            payload: header.header_len..header.header_len.saturating_add(opened.len),
             generation: opened.generation,
         }))
     }
@@ -332,7 +338,7 @@ impl Connection {
         header: &PartialHeader,
         packet: &[u8],
     ) {
-        self.counters.packets_received += 1;
+        self.counters.packets_received.count_one();
         self.timers.on_packet_received(now);
         self.listen(now);
         match kind {
@@ -431,7 +437,7 @@ impl Connection {
     }
 
     pub(crate) fn drop_packet(&mut self, now: Instant, (kind, reason): Dropped) {
-        self.counters.packets_dropped += 1;
+        self.counters.packets_dropped.count_one();
         self.trace(now, || TraceEvent::PacketDropped { kind, reason });
     }
 }
@@ -441,5 +447,5 @@ fn first_missing(received: &RangeSet, from: u64) -> u64 {
     received
         .iter()
         .find(|range| range.contains(&from))
-        .map_or(from, |range| range.end() + 1)
+        .map_or(from, |range| range.end().saturating_add(1))
 }

@@ -45,6 +45,7 @@ impl<T: Default> Deref for Kept<T> {
 
 impl<T: Default> DerefMut for Kept<T> {
     #[inline]
+    #[expect(clippy::expect_used, reason = "made one line above")]
     fn deref_mut(&mut self) -> &mut T {
         self.0.get_or_init(Box::default);
         self.0.get_mut().expect("made above")

@@ -21,7 +21,7 @@ use crate::cid::remote::RemoteCids;
 use crate::cid::{ConnectionId, ResetToken};
 use crate::crypto::{ClientSessions, Keys, ResetKey, Session, initial_keys};
 use crate::datagram::{DatagramReceiver, DatagramSender, QueueLimits, WhenFull};
-use crate::error::TransportError;
+use crate::error::{Code, TransportError};
 use crate::path::Addresses;
 use crate::path::mtu::MtuDiscovery;
 use crate::path::paths::{MAX_PATHS, PathDefaults, Paths};
@@ -96,8 +96,10 @@ pub(crate) struct Common {
 
 impl Connection {
     pub(crate) fn connect(mut common: Common, connect: Connect) -> Result<Self, TransportError> {
-        let dcid =
-            ConnectionId::new(&common.rng.array::<INITIAL_DCID_LEN>()).expect("eight bytes fit");
+        let dcid = ConnectionId::new(&common.rng.array::<INITIAL_DCID_LEN>());
+        let dcid = dcid.ok_or_else(|| {
+            TransportError::new(Code::INTERNAL_ERROR, "connection ID of more than 20 bytes")
+        })?;
         let scid = common.generator.generate(&mut common.rng);
         let local = local_parameters(&common.config, Role::Client, scid);
         let session = Session::client(

@@ -49,8 +49,10 @@ impl Connection {
         self.silence.until = None;
         let listens = self.is_client() && self.handshake == Handshake::Confirmed;
         if listens && self.silence.asked < MOST_ASKED && self.streams.has_own_requests() {
-            let patience = PATIENCE.max(PROBE_TIMEOUTS * self.pto_of(self.paths.active_id()));
-            self.silence.until = Some(now + patience * (1 << self.silence.asked));
+            let probes = self.pto_of(self.paths.active_id());
+            let patience = PATIENCE.max(probes.saturating_mul(PROBE_TIMEOUTS));
+            let doubled = 2_u32.saturating_pow(u32::from(self.silence.asked));
+            self.silence.until = Some(now + patience.saturating_mul(doubled));
         }
     }
 
@@ -63,7 +65,7 @@ impl Connection {
         // What is in flight has a probe timeout of its own.
         let probed = self.recovery.paths().any(|path| path.in_flight() > 0);
         if !probed && self.streams.awaits_answer() {
-            self.silence.asked += 1;
+            self.silence.asked = self.silence.asked.saturating_add(1);
             self.space(Space::Data).ping = true;
         }
         true

@@ -66,8 +66,14 @@ impl PacketSpaces {
     pub(crate) fn get_mut(&mut self, space: Space) -> &mut PacketSpace {
         match space {
             Space::Data => &mut self.data,
-            Space::Initial => &mut self.early()[0],
-            Space::Handshake => &mut self.early()[1],
+            Space::Initial => {
+                let [initial, _] = self.early();
+                initial
+            }
+            Space::Handshake => {
+                let [_, handshake] = self.early();
+                handshake
+            }
         }
     }
 
@@ -84,8 +90,8 @@ impl PacketSpaces {
     pub(crate) fn get(&self, space: Space) -> Option<&PacketSpace> {
         match space {
             Space::Data => Some(&self.data),
-            Space::Initial => self.early.as_ref().map(|early| &early[0]),
-            Space::Handshake => self.early.as_ref().map(|early| &early[1]),
+            Space::Initial => self.early.as_deref().map(|[initial, _]| initial),
+            Space::Handshake => self.early.as_deref().map(|[_, handshake]| handshake),
         }
     }
 

@@ -88,6 +88,10 @@ impl Tls {
     }
 
     /// Bytes allocated, TLS itself left out: its library does not tell.
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "sizes of what is in memory together"
+    )]
     pub(crate) fn memory(&self) -> usize {
         let remembered = self.remembered.as_deref().map_or(0, |parameters| {
             let versions = parameters.version_information.as_ref();

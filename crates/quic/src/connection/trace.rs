@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use super::Connection;
 use super::outcome::kind_of;
 use super::setup::local_parameters;
+use crate::count::Count;
 use crate::event::{
     ConnectionState, LossTrigger, Metrics, MigrationState, Observer, RecoveryParameters,
     TimerChange, TimerKind, TraceEvent,
@@ -49,7 +50,7 @@ impl Trace {
         }
         let full = self.reads.len() >= MAX_READS;
         match self.reads.last_mut() {
-            Some((last, sum)) if *last == id || full => *sum += len as u64,
+            Some((last, sum)) if *last == id || full => sum.count(len as u64),
             Some(_) | None => self.reads.push((id, len as u64)),
         }
     }
@@ -289,7 +290,7 @@ impl Connection {
         let names = ["persistent_congestion", "spurious", "ecn", "loss"];
         let rose = causes.iter().zip(before).position(|(new, old)| *new > old);
         // Leaving recovery has no cause but the ACK.
-        let trigger = old.and(rose).map(|cause| names[cause]);
+        let trigger = old.and(rose).and_then(|cause| names.get(cause).copied());
         trace.tell(now, &TraceEvent::CongestionState { old, new, trigger });
     }
 
