@@ -4,6 +4,7 @@
 
 use core::time::Duration;
 
+use crate::count::Count;
 use crate::error::{Code, TransportError};
 use crate::path::ecn::EcnCounts;
 use crate::time::Instant;
@@ -144,7 +145,9 @@ impl AckPolicy {
         let ce_begins = packet.ecn == ReceivedEcn::Ce && !self.previous_ce;
         self.previous_ce = packet.ecn == ReceivedEcn::Ce;
 
-        let expected = self.largest.map_or(0, |(largest, _)| largest + 1);
+        let expected = self
+            .largest
+            .map_or(0, |(largest, _)| largest.saturating_add(1));
         self.gap |= packet.number > expected;
         if packet.number >= expected {
             self.largest = Some((packet.number, packet.at));
@@ -153,7 +156,7 @@ impl AckPolicy {
             return;
         }
 
-        self.eliciting += 1;
+        self.eliciting.count_one();
         self.waiting_since.get_or_insert(packet.at);
         self.immediate |= self.always_immediate
             || self.ce_is_urgent(packet.ecn, ce_begins)
@@ -276,9 +279,9 @@ impl AckPolicy {
     fn count(&mut self, ecn: ReceivedEcn) {
         match ecn {
             ReceivedEcn::NotEct => {}
-            ReceivedEcn::Ect0 => self.counts.ect0 += 1,
-            ReceivedEcn::Ect1 => self.counts.ect1 += 1,
-            ReceivedEcn::Ce => self.counts.ce += 1,
+            ReceivedEcn::Ect0 => self.counts.ect0.count_one(),
+            ReceivedEcn::Ect1 => self.counts.ect1.count_one(),
+            ReceivedEcn::Ce => self.counts.ce.count_one(),
         }
     }
 
@@ -304,7 +307,7 @@ impl AckPolicy {
                     return true;
                 }
                 let largest = self.largest_eliciting.map_or(number, |l| l.max(number));
-                let missing = first_missing(reported.map_or(0, |r| r + 1));
+                let missing = first_missing(reported.map_or(0, |r| r.saturating_add(1)));
                 largest.saturating_sub(missing) >= threshold
             }
         }

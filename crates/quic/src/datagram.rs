@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
+use crate::count::Count;
 use crate::error::{Code, TransportError};
 use crate::memory;
 use crate::wire::cursor::varint_len;
@@ -91,7 +92,7 @@ impl Queue {
     }
 
     fn push(&mut self, message: Bytes) {
-        self.bytes += message.len();
+        self.bytes = self.bytes.saturating_add(message.len());
         self.messages.push_back(message);
     }
 
@@ -101,20 +102,20 @@ impl Queue {
 
     /// Bytes of the messages and of the queue itself.
     fn memory(&self) -> usize {
-        self.bytes + memory::ring(&self.messages)
+        self.bytes.saturating_add(memory::ring(&self.messages))
     }
 
     fn pop(&mut self) -> Option<Bytes> {
         let message = self.messages.pop_front()?;
-        self.bytes -= message.len();
+        self.bytes = self.bytes.saturating_sub(message.len());
         Some(message)
     }
 
     /// Drops the oldest until `len` bytes have room, and answers how many.
     fn make_room(&mut self, len: usize) -> u64 {
-        let mut dropped = 0;
+        let mut dropped = 0_u64;
         while !self.has_room(len) && self.pop().is_some() {
-            dropped += 1;
+            dropped.count_one();
         }
         dropped
     }
@@ -188,7 +189,7 @@ impl DatagramSender {
                 return Err(SendDatagramError::Full);
             }
             WhenFull::Refuse => {}
-            WhenFull::DropOldest => self.dropped += self.queue.make_room(data.len()),
+            WhenFull::DropOldest => self.dropped.count(self.queue.make_room(data.len())),
         }
         // A count limit of 0 has room for nothing.
         if !self.queue.has_room(data.len()) {
@@ -205,13 +206,14 @@ impl DatagramSender {
         let max = self.max_size(full_room).unwrap_or(0);
         while self.queue.messages.front().is_some_and(|m| m.len() > max) {
             self.take_front();
-            self.dropped += 1;
+            self.dropped.count_one();
         }
         let len = self.queue.messages.front()?.len();
-        if TYPE_LEN + len > room {
+        let without_length = len.saturating_add(TYPE_LEN);
+        if without_length > room {
             return None;
         }
-        let with_length = TYPE_LEN + varint_len(len as u64) + len;
+        let with_length = without_length.saturating_add(varint_len(len as u64));
         let explicit_length = with_length <= room && with_length as u64 <= self.peer_limit;
         self.take_front().map(|data| OutgoingDatagram {
             data,
@@ -300,11 +302,11 @@ impl DatagramReceiver {
             return Err(TransportError::new(Code::PROTOCOL_VIOLATION, reason));
         }
         if data.len() > self.queue.limits.bytes || self.queue.limits.count == 0 {
-            self.dropped += 1;
+            self.dropped.count_one();
             return Ok(());
         }
         self.readable |= self.queue.messages.is_empty();
-        self.dropped += self.queue.make_room(data.len());
+        self.dropped.count(self.queue.make_room(data.len()));
         self.queue.push(data);
         Ok(())
     }

@@ -46,7 +46,7 @@ impl Code {
     /// A TLS alert as a transport error (RFC 9001 §4.8).
     #[must_use]
     pub const fn crypto(alert: u8) -> Self {
-        Self(0x100 + alert as u64)
+        Self(0x100 | alert as u64)
     }
 
     fn name(self) -> Option<&'static str> {
@@ -78,7 +78,7 @@ impl fmt::Display for Code {
         match self.name() {
             Some(name) => f.write_str(name),
             None if (0x100..0x200).contains(&self.0) => {
-                write!(f, "CRYPTO_ERROR (TLS alert {})", self.0 - 0x100)
+                write!(f, "CRYPTO_ERROR (TLS alert {})", self.0 & 0xff)
             }
             None => write!(f, "error {:#x}", self.0),
         }

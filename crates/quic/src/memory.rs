@@ -7,18 +7,18 @@ use smallvec::{Array, SmallVec};
 
 /// Bytes a ring has allocated.
 pub(crate) fn ring<T>(ring: &VecDeque<T>) -> usize {
-    ring.capacity() * size_of::<T>()
+    ring.capacity().saturating_mul(size_of::<T>())
 }
 
 /// Bytes a list has allocated.
 pub(crate) fn list<T>(list: &Vec<T>) -> usize {
-    list.capacity() * size_of::<T>()
+    list.capacity().saturating_mul(size_of::<T>())
 }
 
 /// Bytes a short list has allocated, which is none while it fits in itself.
 pub(crate) fn short_list<A: Array>(list: &SmallVec<A>) -> usize {
     if list.spilled() {
-        list.capacity() * size_of::<A::Item>()
+        list.capacity().saturating_mul(size_of::<A::Item>())
     } else {
         0
     }
@@ -27,7 +27,8 @@ pub(crate) fn short_list<A: Array>(list: &SmallVec<A>) -> usize {
 /// Bytes a hash table has allocated: it is seven eighths full at its capacity,
 /// and keeps a byte besides each entry.
 pub(crate) fn table<K, V, S>(table: &HashMap<K, V, S>) -> usize {
-    table.capacity() * 8 / 7 * (size_of::<(K, V)>() + 1)
+    let entry = size_of::<(K, V)>().saturating_add(1);
+    (table.capacity().saturating_mul(8) / 7).saturating_mul(entry)
 }
 
 /// Bytes a map has allocated, at most.
@@ -44,12 +45,13 @@ pub(crate) fn set<T>(set: &BTreeSet<T>) -> usize {
 /// and hold five at least (the root may hold fewer); a sixth of them also have
 /// twelve pointers. So an entry pays for 11/5 of itself and 29 bytes.
 const fn tree(len: usize, entry: usize) -> usize {
-    let node = 16 + 11 * entry;
+    let node = entry.saturating_mul(11).saturating_add(16);
     if len == 0 {
         0
     } else if len <= 11 {
         node
     } else {
-        len * (entry * 11 / 5 + 29)
+        let each = (entry.saturating_mul(11) / 5).saturating_add(29);
+        len.saturating_mul(each)
     }
 }

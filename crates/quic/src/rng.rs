@@ -37,7 +37,7 @@ impl Rng {
     fn draw<T>(&mut self, words: usize, draw: impl FnOnce(&mut ChaCha12Rng) -> T) -> T {
         let mut stream = ChaCha12Rng::from_seed(self.seed);
         stream.set_word_pos(u128::from(self.drawn));
-        self.drawn += words as u64;
+        self.drawn = self.drawn.saturating_add(words as u64);
         draw(&mut stream)
     }
 
@@ -49,11 +49,13 @@ impl Rng {
     /// A random bit, cheap enough for every packet.
     #[inline]
     pub fn coin(&mut self) -> bool {
-        if self.unthrown == 0 {
-            self.coins = self.u64();
-            self.unthrown = 64;
-        }
-        self.unthrown -= 1;
+        self.unthrown = match self.unthrown.checked_sub(1) {
+            Some(left) => left,
+            None => {
+                self.coins = self.u64();
+                63
+            }
+        };
         let coin = self.coins & 1 == 1;
         self.coins >>= 1;
         coin
@@ -76,9 +78,9 @@ impl Rng {
         // The high half of a 128-bit product scales 64 bits down to n. The
         // first 2^64 mod n values of the low half would give some results one
         // extra chance, so they are drawn again.
-        let surplus = if n == 0 { 0 } else { n.wrapping_neg() % n };
+        let surplus = n.wrapping_neg().checked_rem(n).unwrap_or(0);
         loop {
-            let product = u128::from(self.u64()) * u128::from(n);
+            let product = u128::from(self.u64()).saturating_mul(u128::from(n));
             if product as u64 >= surplus {
                 return (product >> 64) as u64;
             }
@@ -95,9 +97,10 @@ impl Rng {
         // Labels are short: each byte lands in a place of its own, and the
         // length tells a label from its prefix.
         seed[31] ^= label.len() as u8;
-        for (index, byte) in label.bytes().enumerate() {
-            let at = index % seed.len();
-            seed[at] = seed[at].wrapping_mul(0x95).wrapping_add(byte);
+        for piece in label.as_bytes().chunks(seed.len()) {
+            for (place, byte) in seed.iter_mut().zip(piece) {
+                *place = place.wrapping_mul(0x95).wrapping_add(*byte);
+            }
         }
         let mut derived = ChaCha12Rng::from_seed(seed);
         derived.set_stream(1);

@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 
-use super::event::slot;
 use super::halves::Stream;
 use super::recv::RecvHalf;
 use super::{Directionality, Priority, ReadError, StreamId, Streams, WriteError};
+use crate::count::Count;
 use crate::wire::cursor::VARINT_MAX;
 
 impl Streams {
@@ -13,7 +13,7 @@ impl Streams {
     /// [`StreamsAvailable`](super::StreamEvent::StreamsAvailable) will follow.
     pub fn open(&mut self, dir: Directionality) -> Option<StreamId> {
         let known = self.limits_known();
-        let local = &mut self.local[slot(dir)];
+        let local = &mut self.local[dir];
         let Some(index) = local.open() else {
             if known {
                 local.note_blocked();
@@ -28,18 +28,19 @@ impl Streams {
     /// How many more streams the peer's limit allows now.
     #[must_use]
     pub fn openable(&self, dir: Directionality) -> u64 {
-        let local = &self.local[slot(dir)];
+        let local = &self.local[dir];
         local.limit.saturating_sub(local.opened)
     }
 
     /// The next stream the peer opened, in the order of IDs.
     pub fn accept(&mut self, dir: Directionality) -> Option<StreamId> {
-        let remote = &mut self.remote[slot(dir)];
+        let remote = &mut self.remote[dir];
         if remote.accepted == remote.opened {
             return None;
         }
-        remote.accepted += 1;
-        Some(StreamId::new(self.role.peer(), dir, remote.accepted - 1))
+        let index = remote.accepted;
+        remote.accepted.count_one();
+        Some(StreamId::new(self.role.peer(), dir, index))
     }
 
     /// Buffers a copy of the front of `data` and answers how many bytes it took, at
@@ -49,7 +50,8 @@ impl Streams {
     /// See [`WriteError`].
     pub fn write(&mut self, id: StreamId, data: &[u8]) -> Result<usize, WriteError> {
         let len = self.admit_write(id, data.len())?;
-        self.with_send(id, |half| half.write(&data[..len]));
+        let taken = data.get(..len).unwrap_or(data);
+        self.with_send(id, |half| half.write(taken));
         Ok(len)
     }
 

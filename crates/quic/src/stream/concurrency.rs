@@ -1,6 +1,7 @@
 //! How many streams may be open (RFC 9000 §4.6).
 
 use super::MAX_STREAM_COUNT;
+use crate::count::Count;
 
 /// Streams of one directionality that we open.
 #[derive(Debug, Default)]
@@ -21,8 +22,9 @@ impl LocalStreams {
     /// Opens the next stream and answers its index.
     pub(super) fn open(&mut self) -> Option<u64> {
         if self.opened < self.limit {
-            self.opened += 1;
-            return Some(self.opened - 1);
+            let index = self.opened;
+            self.opened.count_one();
+            return Some(index);
         }
         self.wanted = true;
         None
@@ -95,8 +97,8 @@ impl RemoteStreams {
 
     /// Counts a stream that is over; a quarter of the limit is granted at a time.
     pub(super) fn close(&mut self) {
-        self.closed += 1;
-        let fresh = self.limit() - self.granted;
+        self.closed.count_one();
+        let fresh = self.limit().saturating_sub(self.granted);
         self.pending = fresh > 0 && fresh >= self.concurrent / 4;
     }
 
@@ -108,7 +110,8 @@ impl RemoteStreams {
     }
 
     fn limit(&self) -> u64 {
-        (self.closed + self.concurrent).min(MAX_STREAM_COUNT)
+        let limit = self.closed.saturating_add(self.concurrent);
+        limit.min(MAX_STREAM_COUNT)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::per_direction::PerDirection;
 use super::{Directionality, StreamId};
 use crate::memory;
 
@@ -34,16 +35,16 @@ pub enum StreamEvent {
 #[derive(Debug, Default)]
 pub(super) struct Events {
     queue: VecDeque<StreamEvent>,
-    opened: [bool; 2],
-    available: [bool; 2],
+    opened: PerDirection<bool>,
+    available: PerDirection<bool>,
 }
 
 impl Events {
     pub(super) fn push(&mut self, event: StreamEvent) {
         let repeated = match event {
-            StreamEvent::Opened(dir) => core::mem::replace(&mut self.opened[slot(dir)], true),
+            StreamEvent::Opened(dir) => core::mem::replace(&mut self.opened[dir], true),
             StreamEvent::StreamsAvailable(dir) => {
-                core::mem::replace(&mut self.available[slot(dir)], true)
+                core::mem::replace(&mut self.available[dir], true)
             }
             StreamEvent::Readable(_)
             | StreamEvent::Writable(_)
@@ -58,8 +59,8 @@ impl Events {
     pub(super) fn poll(&mut self) -> Option<StreamEvent> {
         let event = self.queue.pop_front()?;
         match event {
-            StreamEvent::Opened(dir) => self.opened[slot(dir)] = false,
-            StreamEvent::StreamsAvailable(dir) => self.available[slot(dir)] = false,
+            StreamEvent::Opened(dir) => self.opened[dir] = false,
+            StreamEvent::StreamsAvailable(dir) => self.available[dir] = false,
             StreamEvent::Readable(_)
             | StreamEvent::Writable(_)
             | StreamEvent::Finished(_)
@@ -81,13 +82,5 @@ impl Events {
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.queue.len()
-    }
-}
-
-/// Index into what is kept per directionality.
-pub(super) const fn slot(dir: Directionality) -> usize {
-    match dir {
-        Directionality::Bidirectional => 0,
-        Directionality::Unidirectional => 1,
     }
 }

@@ -152,7 +152,7 @@ impl Spares {
 
     /// Bytes allocated.
     pub(super) fn memory(&self) -> usize {
-        memory::list(&self.0) + self.0.len() * size_of::<Pair>()
+        memory::list(&self.0).saturating_add(self.0.len().saturating_mul(size_of::<Pair>()))
     }
 
     /// Gives all of it back.

@@ -1,7 +1,7 @@
 //! Frames of the peer. Each error closes the connection with the code RFC 9000
 //! prescribes; frames for streams that are over are ignored.
 
-use super::event::{StreamEvent, slot};
+use super::event::StreamEvent;
 use super::halves::Stream;
 use super::{Directionality, MAX_STREAM_COUNT, StreamId, Streams};
 use crate::error::{Code, TransportError};
@@ -28,7 +28,7 @@ impl Streams {
         data: &[u8],
     ) -> Result<(), TransportError> {
         self.locate(id, Half::Recv)?;
-        let credit = self.receive.granted() - self.received;
+        let credit = self.receive.granted().saturating_sub(self.received);
         let done = self.with_recv(id, |half| {
             let news = half.on_data(offset, fin, data, credit)?;
             Ok((news, half.hurry()))
@@ -56,7 +56,7 @@ impl Streams {
         final_size: u64,
     ) -> Result<(), TransportError> {
         self.locate(id, Half::Recv)?;
-        let credit = self.receive.granted() - self.received;
+        let credit = self.receive.granted().saturating_sub(self.received);
         if let Some(news) = self.with_recv(id, |half| half.on_reset(code, final_size, credit)) {
             self.book(id, news?);
         }
@@ -139,7 +139,7 @@ impl Streams {
         at: u64,
     ) -> Result<(), TransportError> {
         check_stream_count(at)?;
-        let remote = &mut self.remote[slot(dir)];
+        let remote = &mut self.remote[dir];
         remote.pending |= at < remote.granted;
         Ok(())
     }
@@ -161,11 +161,10 @@ impl Streams {
             | (Directionality::Unidirectional, true, Half::Send)
             | (Directionality::Unidirectional, false, Half::Recv) => {}
         }
-        let kind = slot(id.directionality());
         if !local {
             return self.open_remote(id);
         }
-        if id.index() >= self.local[kind].opened {
+        if id.index() >= self.local[id.directionality()].opened {
             return Err(state_error(
                 "a frame for a stream of ours that was never opened",
             ));
@@ -176,7 +175,7 @@ impl Streams {
     /// Opens a stream of the peer, and with it all of its kind before it (RFC 9000 §3).
     fn open_remote(&mut self, id: StreamId) -> Result<(), TransportError> {
         let dir = id.directionality();
-        let remote = &mut self.remote[slot(dir)];
+        let remote = &mut self.remote[dir];
         if id.index() < remote.opened {
             return Ok(());
         }
@@ -186,7 +185,7 @@ impl Streams {
                 "more streams than MAX_STREAMS",
             ));
         }
-        let fresh = remote.opened..id.index() + 1;
+        let fresh = remote.opened..id.index().saturating_add(1);
         remote.opened = fresh.end;
         for index in fresh {
             self.insert(StreamId::new(self.role.peer(), dir, index));

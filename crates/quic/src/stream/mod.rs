@@ -8,6 +8,7 @@
 //! outcome      packets acknowledged or lost
 //! halves       one stream; send, recv: its halves; state: their machines
 //! layout       how a STREAM frame uses the room in a packet
+//! per_direction   what there is once for each directionality
 //! send_buffer, assembler, ranges   bytes on their way
 //! sending      what sending halves share: credit, budget, turns (schedule)
 //! budget       what all may buffer, changed while they live
@@ -26,6 +27,7 @@ mod incoming;
 mod layout;
 mod outcome;
 mod outgoing;
+mod per_direction;
 mod ranges;
 mod recv;
 mod schedule;

@@ -1,6 +1,6 @@
 //! What became of the frames sent.
 
-use super::event::{StreamEvent, slot};
+use super::event::StreamEvent;
 use super::halves::Stream;
 use super::recv::RecvHalf;
 use super::send::SendHalf;
@@ -68,7 +68,7 @@ impl Streams {
                 self.mark(id, |control| control.credit |= again);
             }
             StreamContent::MaxStreams(dir, limit) => {
-                let remote = &mut self.remote[slot(dir)];
+                let remote = &mut self.remote[dir];
                 remote.pending |= limit == remote.granted;
             }
             StreamContent::DataBlocked(at) => self.sending.on_blocked_lost(at),
@@ -80,7 +80,7 @@ impl Streams {
                 });
             }
             StreamContent::StreamsBlocked(dir, at) => {
-                let local = &mut self.local[slot(dir)];
+                let local = &mut self.local[dir];
                 if local.blocked_at == Some(at) {
                     local.blocked_at = None;
                     local.note_blocked();

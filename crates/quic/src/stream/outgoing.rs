@@ -2,7 +2,6 @@
 
 use core::time::Duration;
 
-use super::event::slot;
 use super::halves::Stream;
 use super::layout::{CONTROL_ROOM, layout_stream};
 use super::ranges::Span;
@@ -111,7 +110,7 @@ impl Streams {
             self.write_connection_credit(w, now, rtt, contents);
         }
         for dir in BOTH {
-            let remote = &mut self.remote[slot(dir)];
+            let remote = &mut self.remote[dir];
             if remote.pending && w.remaining() >= CONTROL_ROOM {
                 let limit = remote.grant();
                 Frame::MaxStreams {
@@ -267,7 +266,7 @@ impl Streams {
             contents(StreamContent::DataBlocked(at));
         }
         for dir in BOTH {
-            let local = &mut self.local[slot(dir)];
+            let local = &mut self.local[dir];
             if local.blocked_pending && w.remaining() >= CONTROL_ROOM {
                 local.blocked_pending = false;
                 local.blocked_at = Some(local.limit);

@@ -50,7 +50,9 @@ impl RangeSet {
     /// Bytes allocated.
     pub(super) fn memory(&self) -> usize {
         let set = self.0.as_deref();
-        set.map_or(0, |set| size_of_val(set) + crate::memory::ring(&set.spans))
+        set.map_or(0, |set| {
+            size_of_val(set).saturating_add(crate::memory::ring(&set.spans))
+        })
     }
 
     /// Gives back room without spans.
@@ -113,45 +115,55 @@ struct Spans {
 }
 
 impl Spans {
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "indices of spans that are there, and offsets below 2^62"
+    )]
     fn insert(&mut self, span: Span) {
         let from = self.spans.partition_point(|s| s.end < span.start);
         let to = from + self.touching(from, span.end);
         self.count_shift(from);
-        if from == to {
-            self.bytes += span.len();
-            self.spans.insert(from, span);
-            return;
+        let (mut merged, mut before) = (span, 0);
+        for held in self.spans.range(from..to) {
+            merged.start = merged.start.min(held.start);
+            merged.end = merged.end.max(held.end);
+            before += held.len();
         }
-        let merged = Span::new(
-            self.spans[from].start.min(span.start),
-            self.spans[to - 1].end.max(span.end),
-        );
-        let before: u64 = self.spans.range(from..to).map(|s| s.len()).sum();
         self.bytes += merged.len() - before;
-        self.spans[from] = merged;
-        self.spans.drain(from + 1..to);
+        match self.spans.get_mut(from) {
+            Some(first) if from < to => {
+                *first = merged;
+                self.spans.drain(from + 1..to);
+            }
+            Some(_) | None => self.spans.insert(from, merged),
+        }
     }
 
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "indices of spans that are there, and offsets below 2^62"
+    )]
     fn remove(&mut self, span: Span) {
         let from = self.spans.partition_point(|s| s.end <= span.start);
-        let Some(&first) = self.spans.get(from) else {
-            return;
-        };
         let within = self.spans.range(from..);
         let within = within.take_while(|s| s.start < span.end);
         let cut: u64 = within
-            .map(|s| s.end.min(span.end) - s.start.max(span.start))
+            .map(|s| Span::new(s.start.max(span.start), s.end.min(span.end)).len())
             .sum();
         self.bytes -= cut;
-        if first.start < span.start {
-            self.spans[from].end = span.start;
-            if first.end > span.end {
-                self.spans.insert(from + 1, Span::new(span.end, first.end));
+        let Some(first) = self.spans.get_mut(from) else {
+            return;
+        };
+        let cut_in_two = first.start < span.start;
+        if cut_in_two {
+            let end = core::mem::replace(&mut first.end, span.start);
+            if end > span.end {
+                self.spans.insert(from + 1, Span::new(span.end, end));
                 return;
             }
         }
         self.count_shift(from);
-        let from = from + usize::from(first.start < span.start);
+        let from = from + usize::from(cut_in_two);
         let to = from
             + self
                 .spans
@@ -168,7 +180,7 @@ impl Spans {
     fn count_shift(&mut self, at: usize) {
         #[cfg(test)]
         {
-            self.shifted += at.min(self.spans.len() - at);
+            self.shifted += at.min(self.spans.len().saturating_sub(at));
         }
         #[cfg(not(test))]
         let _ = at;
@@ -180,7 +192,7 @@ impl Spans {
             return None;
         }
         self.spans.pop_front();
-        self.bytes -= first.len();
+        self.bytes = self.bytes.saturating_sub(first.len());
         Some(first.end.max(offset))
     }
 

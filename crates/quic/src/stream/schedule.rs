@@ -77,7 +77,8 @@ impl Schedule {
         if urgency == USUAL {
             &mut self.usual
         } else {
-            &mut self.others.get_or_insert_default()[urgency]
+            let others = self.others.get_or_insert_default();
+            others.get_mut(urgency).unwrap_or(&mut self.usual)
         }
     }
 
@@ -118,6 +119,10 @@ impl Schedule {
     }
 
     /// Bytes allocated.
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "sizes of what is in memory together"
+    )]
     pub(super) fn memory(&self) -> usize {
         let others = self.others.iter().flat_map(|others| others.iter());
         let levels = others.chain([&self.usual]);

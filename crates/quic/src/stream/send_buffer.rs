@@ -46,8 +46,14 @@ struct Block {
 }
 
 impl Block {
+    /// Its bytes from `offset` on, which is not before its start.
+    fn from(&self, offset: u64) -> &[u8] {
+        let skip = usize::try_from(offset.saturating_sub(self.start)).unwrap_or(usize::MAX);
+        self.storage.bytes().get(skip..).unwrap_or_default()
+    }
+
     fn end(&self) -> u64 {
-        self.start + self.storage.bytes().len() as u64
+        self.start.saturating_add(self.storage.bytes().len() as u64)
     }
 }
 
@@ -121,6 +127,10 @@ impl SendBuffer {
     }
 
     /// Bytes allocated: the blocks, and what is known of the data in them.
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "sizes of what is in memory together"
+    )]
     pub(super) fn memory(&self) -> usize {
         self.pinned + memory::ring(&self.blocks) + self.acked.memory() + self.lost.memory()
     }
@@ -134,6 +144,10 @@ impl SendBuffer {
     }
 
     /// Appends a copy.
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "sizes of what is in memory, of which the difference is that of a larger and a smaller; offsets below 2^62"
+    )]
     pub(super) fn write(&mut self, mut data: &[u8]) {
         while !data.is_empty() {
             let before = match self.blocks.back() {
@@ -153,7 +167,7 @@ impl SendBuffer {
             else {
                 return;
             };
-            let (now, later) = data.split_at(data.len().min(BLOCK - tail.len()));
+            let (now, later) = data.split_at(data.len().min(BLOCK.saturating_sub(tail.len())));
             if tail.capacity() - tail.len() < now.len() {
                 let grown = (tail.len() + now.len()).max(tail.capacity() * 2).min(BLOCK);
                 tail.reserve_exact(grown - tail.len());
@@ -170,10 +184,10 @@ impl SendBuffer {
         if chunk.len() <= COPY_UP_TO {
             return self.write(&chunk);
         }
-        self.pinned += chunk.len();
-        let len = chunk.len() as u64;
+        self.pinned = self.pinned.saturating_add(chunk.len());
+        let end = self.end.saturating_add(chunk.len() as u64);
         self.push(Storage::Shared(chunk));
-        self.end += len;
+        self.end = end;
     }
 
     fn push(&mut self, storage: Storage) {
@@ -205,7 +219,8 @@ impl SendBuffer {
     /// Notes that the `len` bytes at `offset` go out, and answers whether the frame
     /// carries the FIN.
     pub(super) fn on_sent(&mut self, offset: u64, len: u64) -> bool {
-        let end = offset + len;
+        let end = offset.saturating_add(len);
+        debug_assert!(end <= self.end, "sent what was not written");
         self.lost.remove(Span::new(offset, end));
         self.sent = self.sent.max(end);
         let fin = end == self.end && self.is_finished();
@@ -217,23 +232,27 @@ impl SendBuffer {
 
     /// Copies what was written from `offset` on into `out`.
     pub(super) fn copy_to(&self, offset: u64, out: &mut [u8]) {
-        let mut filled = 0;
+        let mut at = offset;
+        let mut rest = out;
         let first = self.blocks.partition_point(|b| b.end() <= offset);
         for block in self.blocks.range(first..) {
-            if filled == out.len() {
+            if rest.is_empty() {
                 break;
             }
-            let skip = (offset + filled as u64 - block.start) as usize;
-            let bytes = &block.storage.bytes()[skip..];
-            let len = bytes.len().min(out.len() - filled);
-            out[filled..filled + len].copy_from_slice(&bytes[..len]);
-            filled += len;
+            let held = block.from(at);
+            let len = held.len().min(rest.len());
+            let (now, later) = core::mem::take(&mut rest).split_at_mut(len);
+            if let Some(held) = held.get(..len) {
+                now.copy_from_slice(held);
+            }
+            rest = later;
+            at = at.saturating_add(len as u64);
         }
-        debug_assert_eq!(filled, out.len(), "asked for bytes that are not held");
+        debug_assert!(rest.is_empty(), "asked for bytes that are not held");
     }
 
     pub(super) fn on_acked(&mut self, offset: u64, len: u64, fin: bool) {
-        let span = Span::new(offset, (offset + len).min(self.sent));
+        let span = Span::new(offset, offset.saturating_add(len).min(self.sent));
         if fin && self.fin != Fin::Open {
             self.fin = Fin::Acked;
         }
@@ -251,7 +270,7 @@ impl SendBuffer {
 
     /// Schedules again what is not acknowledged. Harmless for what is.
     pub(super) fn on_lost(&mut self, offset: u64, len: u64, fin: bool) {
-        let end = (offset + len).min(self.sent);
+        let end = offset.saturating_add(len).min(self.sent);
         let lost = &mut self.lost;
         let span = Span::new(offset.max(self.base), end);
         if !span.is_empty() {
@@ -293,7 +312,7 @@ impl SendBuffer {
             if block.end() > self.base {
                 break;
             }
-            self.pinned -= block.storage.pinned();
+            self.pinned = self.pinned.saturating_sub(block.storage.pinned());
             self.blocks.pop_front();
         }
     }

@@ -6,6 +6,7 @@ use super::StreamId;
 use super::event::{Events, StreamEvent};
 use super::schedule::{Priority, Schedule};
 use super::send::{Allowances, PRIVATE, SendHalf, Standing};
+use crate::count::{Count, Rebook};
 use crate::memory;
 
 /// Bytes that may wait beyond the peer's MAX_DATA: about forty packets, so that new
@@ -105,22 +106,26 @@ impl Sending {
     }
 
     /// Bytes allocated: send buffers, turns, waiting writers.
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "sizes of what is in memory together"
+    )]
     pub(super) fn memory(&self) -> usize {
         self.memory + self.free.memory() + self.paid.memory() + memory::map(&self.writers)
     }
 
     /// Gives back room of a stream's buffer that holds no data.
     pub(super) fn release_memory(&mut self, half: &mut SendHalf) {
-        self.memory -= half.buffer.memory();
+        let before = half.buffer.memory();
         half.buffer.release_memory();
-        self.memory += half.buffer.memory();
+        self.memory.rebook(before, half.buffer.memory());
     }
 
     /// A stream is over and goes.
     pub(super) fn forget(&mut self, half: &SendHalf) {
         debug_assert_eq!((half.charge(), half.held(), half.ready()), (0, 0, 0));
         debug_assert_eq!(half.standing, Standing::default());
-        self.memory -= half.buffer.memory();
+        self.memory.rebook(half.buffer.memory(), 0);
     }
 
     /// Connection credit left, bytes.
@@ -137,7 +142,7 @@ impl Sending {
 
     /// Uses connection credit.
     pub(super) fn spend(&mut self, bytes: u64) {
-        self.used += bytes;
+        self.used = self.used.saturating_add(bytes);
         self.note_blocked();
     }
 
@@ -223,10 +228,10 @@ impl Sending {
         admitted: bool,
     ) {
         let after = Before::of(half);
-        self.charged = self.charged - before.charge + after.charge;
-        self.held = self.held - before.held + after.held;
-        self.ready = self.ready - before.ready + after.ready;
-        self.memory = self.memory - before.memory + after.memory;
+        self.charged.rebook(before.charge, after.charge);
+        self.held.rebook(before.held, after.held);
+        self.ready.rebook(before.ready, after.ready);
+        self.memory.rebook(before.memory, after.memory);
         let wanted = if admitted {
             half.wanted_standing()
         } else {
@@ -250,7 +255,7 @@ impl Sending {
             standing.paid,
             wanted.paid,
         );
-        self.stalled = self.stalled - usize::from(standing.stalled) + usize::from(wanted.stalled);
+        self.stalled.rebook(usize::from(standing.stalled), usize::from(wanted.stalled));
         self.note_blocked();
     }
 
@@ -309,7 +314,7 @@ impl Sending {
         if half.ticket.is_none() && !self.allowances().is_roomy() {
             half.ticket = Some(self.next_ticket);
             self.writers.insert(self.next_ticket, id);
-            self.next_ticket += 1;
+            self.next_ticket.count_one();
         }
     }
 

@@ -7,14 +7,16 @@ use rustc_hash::FxHashMap;
 
 use super::concurrency::{LocalStreams, RemoteStreams};
 use super::config::StreamLimits;
-use super::event::{Events, StreamEvent, slot};
+use super::event::{Events, StreamEvent};
 use super::halves::{Control, Halves, Spares, Stream};
+use super::per_direction::PerDirection;
 use super::recv::{Received, RecvHalf};
 use super::send::SendHalf;
 use super::sending::{Before, Sending};
 use super::window::Window;
 use super::{Config, Directionality, PeerLimits, StreamId};
 use crate::Role;
+use crate::count::{Count, Rebook};
 use crate::memory;
 use crate::time::Instant;
 
@@ -58,8 +60,8 @@ pub struct Streams {
     pub(super) config: Config,
     pub(super) streams: FxHashMap<StreamId, Stream>,
     spares: Spares,
-    pub(super) local: [LocalStreams; 2],
-    pub(super) remote: [RemoteStreams; 2],
+    pub(super) local: PerDirection<LocalStreams>,
+    pub(super) remote: PerDirection<RemoteStreams>,
     /// The peer's limits on each stream, once known.
     limits: Option<StreamLimits>,
     pub(super) sending: Sending,
@@ -93,11 +95,11 @@ impl Streams {
             role,
             streams: FxHashMap::default(),
             spares: Spares::default(),
-            local: [LocalStreams::default(), LocalStreams::default()],
-            remote: [
+            local: PerDirection::default(),
+            remote: PerDirection::new(
                 RemoteStreams::new(config.max_bidi_streams),
                 RemoteStreams::new(config.max_uni_streams),
-            ],
+            ),
             limits: None,
             sending: Sending::new(config.send_budget, config.send_limit),
             receive: Window::new(
@@ -199,6 +201,10 @@ impl Streams {
     /// Bytes allocated for streams: buffers, the streams themselves, turns, events.
     /// Walks the streams.
     #[must_use]
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "sizes of what is in memory together"
+    )]
     pub fn memory(&self) -> usize {
         self.sending.memory()
             + self.receive_memory
@@ -225,7 +231,7 @@ impl Streams {
 
     /// Whether a bidirectional stream was ever opened here.
     pub(crate) fn has_own_requests(&self) -> bool {
-        self.local[slot(Directionality::Bidirectional)].opened > 0
+        self.local[Directionality::Bidirectional].opened > 0
     }
 
     /// Whether a bidirectional stream opened here still lacks something of the peer's.
@@ -285,11 +291,11 @@ impl Streams {
     /// Whether the peer's stream limit allows frames for `id`. Only after a refused
     /// 0-RTT are there streams beyond the limit.
     fn is_admitted(&self, id: StreamId) -> bool {
-        id.initiator() != self.role || id.index() < self.local[slot(id.directionality())].limit
+        id.initiator() != self.role || id.index() < self.local[id.directionality()].limit
     }
 
     pub(super) fn raise_stream_limit(&mut self, dir: Directionality, limit: u64) {
-        let local = &mut self.local[slot(dir)];
+        let local = &mut self.local[dir];
         let old = local.raise(limit);
         let admitted = old..local.limit.min(local.opened);
         if local.take_available() {
@@ -333,7 +339,7 @@ impl Streams {
         let half = halves.recv_mut()?;
         let before = half.memory();
         let result = change(half);
-        self.receive_memory = self.receive_memory - before + half.memory();
+        self.receive_memory.rebook(before, half.memory());
         let wanted = Control {
             stop: control.stop && half.wants_stop(),
             credit: half.wants_credit() && (control.credit || half.window.is_due()),
@@ -348,7 +354,7 @@ impl Streams {
 
     /// Books what a frame changed in a receiving half.
     pub(super) fn book(&mut self, id: StreamId, news: Received) {
-        self.received += news.raised;
+        self.received.count(news.raised);
         self.progress |= news.fresh > 0;
         self.consume(news.discarded);
         if news.readable {
@@ -422,7 +428,8 @@ impl Streams {
         let Some(stream) = self.streams.remove(&id) else {
             return;
         };
-        self.receive_memory -= stream.recv().map_or(0, RecvHalf::memory);
+        let held = stream.recv().map_or(0, RecvHalf::memory);
+        self.receive_memory.rebook(held, 0);
         if let Some(half) = stream.send() {
             self.sending.forget(half);
         }
@@ -431,7 +438,7 @@ impl Streams {
         }
         self.give_back();
         if id.initiator() != self.role {
-            self.remote[slot(id.directionality())].close();
+            self.remote[id.directionality()].close();
         }
     }
 
@@ -444,7 +451,7 @@ impl Streams {
             if let Some(half) = stream.recv_mut() {
                 let before = half.memory();
                 half.release_memory();
-                self.receive_memory = self.receive_memory - before + half.memory();
+                self.receive_memory.rebook(before, half.memory());
             }
         }
         self.streams.shrink_to_fit();
@@ -474,7 +481,7 @@ impl Streams {
 impl Streams {
     /// Bidirectional streams granted to the peer so far.
     pub(super) fn remote_limit_for_test(&self) -> u64 {
-        self.remote[slot(Directionality::Bidirectional)].granted
+        self.remote[Directionality::Bidirectional].granted
     }
 
     /// Events not yet polled.

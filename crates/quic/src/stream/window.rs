@@ -81,12 +81,12 @@ impl Window {
     }
 
     pub(super) fn consume(&mut self, bytes: u64) {
-        self.consumed += bytes;
+        self.consumed = self.consumed.saturating_add(bytes);
     }
 
     /// Whether at least an eighth of the window could be granted anew.
     pub(super) fn is_due(&self) -> bool {
-        self.newest() - self.granted >= (self.size / UPDATES).max(1)
+        self.newest().saturating_sub(self.granted) >= (self.size / UPDATES).max(1)
     }
 
     /// The peer acknowledged this limit.
@@ -140,13 +140,14 @@ impl Window {
     }
 
     fn measure(&mut self, now: Instant, rtt: Duration) {
-        let read = self.consumed - self.mark.consumed;
+        let read = self.consumed.saturating_sub(self.mark.consumed);
         if read < self.size / 2 {
             return;
         }
         let elapsed = u128::from(nanos(now.saturating_since(self.mark.at)));
-        let cover = u128::from(nanos(rtt.max(MIN_COVER))) * ROUND_TRIPS;
-        if u128::from(read) * cover >= u128::from(self.size) * elapsed {
+        let cover = u128::from(nanos(rtt.max(MIN_COVER))).saturating_mul(ROUND_TRIPS);
+        let fast = u128::from(self.size).saturating_mul(elapsed);
+        if u128::from(read).saturating_mul(cover) >= fast {
             self.size = self.size.saturating_mul(2).min(self.max);
         }
         self.mark = Mark {
