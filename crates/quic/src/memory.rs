@@ -5,20 +5,30 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use smallvec::{Array, SmallVec};
 
+/// Bytes of so many items.
+#[inline]
+#[expect(
+    clippy::arithmetic_side_effects,
+    reason = "they are allocated, in half the address space at most"
+)]
+const fn allocated<T>(items: usize) -> usize {
+    items * size_of::<T>()
+}
+
 /// Bytes a ring has allocated.
 pub(crate) fn ring<T>(ring: &VecDeque<T>) -> usize {
-    ring.capacity().saturating_mul(size_of::<T>())
+    allocated::<T>(ring.capacity())
 }
 
 /// Bytes a list has allocated.
 pub(crate) fn list<T>(list: &Vec<T>) -> usize {
-    list.capacity().saturating_mul(size_of::<T>())
+    allocated::<T>(list.capacity())
 }
 
 /// Bytes a short list has allocated, which is none while it fits in itself.
 pub(crate) fn short_list<A: Array>(list: &SmallVec<A>) -> usize {
     if list.spilled() {
-        list.capacity().saturating_mul(size_of::<A::Item>())
+        allocated::<A::Item>(list.capacity())
     } else {
         0
     }

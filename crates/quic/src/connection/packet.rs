@@ -311,6 +311,7 @@ impl Connection {
 
     /// Pads, patches the length, seals, and enters the packet in the ledger.
     /// Answers its size.
+    #[inline]
     fn finish_packet(
         &mut self,
         now: Instant,

@@ -97,7 +97,7 @@ impl HeaderKey {
         }
         self.cipher()
             .new_mask(sample)
-            .map_err(|_| rustls::Error::General("header sample of a wrong length".into()))
+            .map_err(|_| sample_of_wrong_length())
     }
 
     /// Applies the mask, or takes it off: but for which first byte tells the
@@ -115,6 +115,11 @@ impl HeaderKey {
         mask_number(plain(*first), &mask[1..], number);
         Ok(())
     }
+}
+
+#[cold]
+fn sample_of_wrong_length() -> rustls::Error {
+    rustls::Error::General("header sample of a wrong length".into())
 }
 
 #[cold]

@@ -52,8 +52,13 @@ impl Block {
         self.storage.bytes().get(skip..).unwrap_or_default()
     }
 
+    #[inline]
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "bytes that were written, from an offset below 2^62"
+    )]
     fn end(&self) -> u64 {
-        self.start.saturating_add(self.storage.bytes().len() as u64)
+        self.start + self.storage.bytes().len() as u64
     }
 }
 
@@ -218,6 +223,7 @@ impl SendBuffer {
 
     /// Notes that the `len` bytes at `offset` go out, and answers whether the frame
     /// carries the FIN.
+    #[inline]
     pub(super) fn on_sent(&mut self, offset: u64, len: u64) -> bool {
         let end = offset.saturating_add(len);
         debug_assert!(end <= self.end, "sent what was not written");

@@ -167,14 +167,14 @@ impl<'a> Writer<'a> {
     /// not fit.
     #[inline]
     pub fn reserve(&mut self, len: usize) -> Option<&mut [u8]> {
-        if len > self.remaining() {
+        let start = self.written;
+        let end = start.wrapping_add(len);
+        if end < start || end > self.buffer.len() {
             self.overflow();
             return None;
         }
-        let rest = self.buffer.get_mut(self.written..)?;
-        let (place, _) = rest.split_at_mut_checked(len)?;
-        self.written = self.written.saturating_add(len);
-        Some(place)
+        self.written = end;
+        self.buffer.get_mut(start..end)
     }
 
     /// Appends bytes.
@@ -187,12 +187,13 @@ impl<'a> Writer<'a> {
 
     /// Appends an array: one check and one store.
     #[inline]
+    #[expect(clippy::arithmetic_side_effects, reason = "the end of a slice")]
     pub fn array<const N: usize>(&mut self, bytes: [u8; N]) {
         let rest = self.buffer.get_mut(self.written..);
         match rest.and_then(<[u8]>::first_chunk_mut) {
             Some(place) => {
                 *place = bytes;
-                self.written = self.written.saturating_add(N);
+                self.written += N;
             }
             None => self.overflow(),
         }

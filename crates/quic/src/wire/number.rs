@@ -61,16 +61,13 @@ impl TruncatedNumber {
     /// Reads `len` bytes, 1 to 4; `None` when fewer are left, and for another `len`.
     #[inline]
     pub fn read(reader: &mut Reader<'_>, len: usize) -> Option<Self> {
-        let value = match len {
-            1 => reader.u8()?.into(),
-            2 => reader.u16()?.into(),
-            3 => {
-                let [a, b, c] = reader.array()?;
-                u32::from_be_bytes([0, a, b, c])
-            }
-            4 => reader.u32()?,
-            _ => return None,
-        };
+        if !(1..=Self::MAX_LEN).contains(&len) {
+            return None;
+        }
+        let value = reader
+            .bytes(len)?
+            .iter()
+            .fold(0, |value: u32, &byte| value << 8 | u32::from(byte));
         Some(Self {
             value,
             len: len as u8,
