@@ -1,4 +1,4 @@
-//! Counting: counters stop at their top, which 64 bits don't reach, instead of
+//! Counters and sums. They stop at their top, which 64 bits don't reach, instead of
 //! wrapping or panicking.
 
 /// A counter.
@@ -17,5 +17,27 @@ impl Count for u64 {
     #[inline]
     fn count(&mut self, more: u64) {
         *self = self.saturating_add(more);
+    }
+}
+
+/// A sum of parts that change one at a time.
+pub(crate) trait Rebook {
+    /// One part, which was `before` in the sum, is `after` now.
+    fn rebook(&mut self, before: Self, after: Self);
+}
+
+impl Rebook for u64 {
+    #[inline]
+    fn rebook(&mut self, before: Self, after: Self) {
+        debug_assert!(before <= *self, "{before} is no part of {self}");
+        *self = self.saturating_sub(before).saturating_add(after);
+    }
+}
+
+impl Rebook for usize {
+    #[inline]
+    fn rebook(&mut self, before: Self, after: Self) {
+        debug_assert!(before <= *self, "{before} is no part of {self}");
+        *self = self.saturating_sub(before).saturating_add(after);
     }
 }

@@ -126,7 +126,8 @@ impl SendHalf {
 
     /// Bytes acknowledged, or given up by a reset.
     pub(super) fn delivered(&self) -> u64 {
-        self.buffer.base() + self.buffer.acked_ahead()
+        let base = self.buffer.base();
+        base.saturating_add(self.buffer.acked_ahead())
     }
 
     /// Bytes held that count against the connection's budget: those the peer allows.
@@ -160,7 +161,7 @@ impl SendHalf {
         let beyond = self.buffer.end().saturating_sub(self.max_data);
         let private = shared.private.saturating_sub(self.held());
         let room = if credit <= shared.room {
-            credit + PRIVATE.saturating_sub(beyond)
+            credit.saturating_add(PRIVATE.saturating_sub(beyond))
         } else {
             shared.room
         };

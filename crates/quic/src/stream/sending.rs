@@ -6,8 +6,7 @@ use super::StreamId;
 use super::event::{Events, StreamEvent};
 use super::schedule::{Priority, Schedule};
 use super::send::{Allowances, PRIVATE, SendHalf, Standing};
-use super::streams::{rebooked, rebooked_bytes};
-use crate::count::Count;
+use crate::count::{Count, Rebook};
 use crate::memory;
 
 /// Bytes that may wait beyond the peer's MAX_DATA: about forty packets, so that new
@@ -119,14 +118,14 @@ impl Sending {
     pub(super) fn release_memory(&mut self, half: &mut SendHalf) {
         let before = half.buffer.memory();
         half.buffer.release_memory();
-        self.memory = rebooked(self.memory, before, half.buffer.memory());
+        self.memory.rebook(before, half.buffer.memory());
     }
 
     /// A stream is over and goes.
     pub(super) fn forget(&mut self, half: &SendHalf) {
         debug_assert_eq!((half.charge(), half.held(), half.ready()), (0, 0, 0));
         debug_assert_eq!(half.standing, Standing::default());
-        self.memory = rebooked(self.memory, half.buffer.memory(), 0);
+        self.memory.rebook(half.buffer.memory(), 0);
     }
 
     /// Connection credit left, bytes.
@@ -229,10 +228,10 @@ impl Sending {
         admitted: bool,
     ) {
         let after = Before::of(half);
-        self.charged = rebooked_bytes(self.charged, before.charge, after.charge);
-        self.held = rebooked_bytes(self.held, before.held, after.held);
-        self.ready = rebooked_bytes(self.ready, before.ready, after.ready);
-        self.memory = rebooked(self.memory, before.memory, after.memory);
+        self.charged.rebook(before.charge, after.charge);
+        self.held.rebook(before.held, after.held);
+        self.ready.rebook(before.ready, after.ready);
+        self.memory.rebook(before.memory, after.memory);
         let wanted = if admitted {
             half.wanted_standing()
         } else {
@@ -256,11 +255,7 @@ impl Sending {
             standing.paid,
             wanted.paid,
         );
-        self.stalled = rebooked(
-            self.stalled,
-            usize::from(standing.stalled),
-            usize::from(wanted.stalled),
-        );
+        self.stalled.rebook(usize::from(standing.stalled), usize::from(wanted.stalled));
         self.note_blocked();
     }
 

@@ -16,6 +16,7 @@ use super::sending::{Before, Sending};
 use super::window::Window;
 use super::{Config, Directionality, PeerLimits, StreamId};
 use crate::Role;
+use crate::count::{Count, Rebook};
 use crate::memory;
 use crate::time::Instant;
 
@@ -338,7 +339,7 @@ impl Streams {
         let half = halves.recv_mut()?;
         let before = half.memory();
         let result = change(half);
-        self.receive_memory = rebooked(self.receive_memory, before, half.memory());
+        self.receive_memory.rebook(before, half.memory());
         let wanted = Control {
             stop: control.stop && half.wants_stop(),
             credit: half.wants_credit() && (control.credit || half.window.is_due()),
@@ -353,7 +354,7 @@ impl Streams {
 
     /// Books what a frame changed in a receiving half.
     pub(super) fn book(&mut self, id: StreamId, news: Received) {
-        self.received = self.received.saturating_add(news.raised);
+        self.received.count(news.raised);
         self.progress |= news.fresh > 0;
         self.consume(news.discarded);
         if news.readable {
@@ -428,7 +429,7 @@ impl Streams {
             return;
         };
         let held = stream.recv().map_or(0, RecvHalf::memory);
-        self.receive_memory = rebooked(self.receive_memory, held, 0);
+        self.receive_memory.rebook(held, 0);
         if let Some(half) = stream.send() {
             self.sending.forget(half);
         }
@@ -450,7 +451,7 @@ impl Streams {
             if let Some(half) = stream.recv_mut() {
                 let before = half.memory();
                 half.release_memory();
-                self.receive_memory = rebooked(self.receive_memory, before, half.memory());
+                self.receive_memory.rebook(before, half.memory());
             }
         }
         self.streams.shrink_to_fit();
@@ -474,18 +475,6 @@ impl Streams {
             self.streams.shrink_to(capacity / 2);
         }
     }
-}
-
-/// A sum in which one part changed: `before` was in it.
-pub(super) fn rebooked(sum: usize, before: usize, after: usize) -> usize {
-    debug_assert!(before <= sum, "{before} of {sum}");
-    sum.saturating_sub(before).saturating_add(after)
-}
-
-/// As [`rebooked`], of sums of stream offsets.
-pub(super) fn rebooked_bytes(sum: u64, before: u64, after: u64) -> u64 {
-    debug_assert!(before <= sum, "{before} of {sum}");
-    sum.saturating_sub(before).saturating_add(after)
 }
 
 #[cfg(test)]
