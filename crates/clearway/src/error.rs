@@ -207,7 +207,7 @@ impl From<WriteError> for io::Error {
 
 fn kind(error: &ConnectionError) -> io::ErrorKind {
     match error {
-        ConnectionError::IdleTimeout => io::ErrorKind::TimedOut,
+        ConnectionError::IdleTimeout | ConnectionError::HandshakeTimeout => io::ErrorKind::TimedOut,
         ConnectionError::Refused => io::ErrorKind::ConnectionRefused,
         ConnectionError::StatelessReset => io::ErrorKind::ConnectionReset,
         ConnectionError::LocalApplication { .. } => io::ErrorKind::NotConnected,

@@ -9,12 +9,14 @@
 //! stream/      streams, flow control, send and receive buffers, scheduling
 //! datagram     DATAGRAM frames (RFC 9221)
 //! ack          when to acknowledge what was received
+//! bucket       allowances that time refills
 //! rng          randomness, seeded by the caller
 //! connection/  one connection: receive, transmit, timers
 //! endpoint/    which connection a datagram belongs to; Retry, VN, reset, overload
 //! event        what happened, for traces
 //! ```
 pub mod ack;
+pub mod bucket;
 pub mod cid;
 pub mod connection;
 mod count;

@@ -94,7 +94,9 @@ impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         let kind = match &error {
             Error::Reset(_) | Error::Stopped(_) => io::ErrorKind::ConnectionReset,
-            Error::ConnectionLost(ConnectionError::IdleTimeout) => io::ErrorKind::TimedOut,
+            Error::ConnectionLost(
+                ConnectionError::IdleTimeout | ConnectionError::HandshakeTimeout,
+            ) => io::ErrorKind::TimedOut,
             Error::ConnectionLost(_) => io::ErrorKind::ConnectionAborted,
             Error::Malformed(_) | Error::Protocol(_) | Error::NotText => io::ErrorKind::InvalidData,
             Error::Url(..) | Error::Unsendable(_) | Error::TooLong(_) => {

@@ -192,6 +192,20 @@ impl Connections {
         });
     }
 
+    /// Ends the handshakes that take too long while there are many.
+    pub(super) fn expire_handshakes(&mut self, now: Instant) {
+        loop {
+            let overdue = self.link.endpoint().next_overdue(now);
+            let Some(handle) = overdue else {
+                return;
+            };
+            if let Some(mut state) = self.lock(handle) {
+                state.quic.expire_handshake(now);
+            }
+            self.mark_ready(handle);
+        }
+    }
+
     /// Whose datagram this is; `None` if it has been dealt with.
     pub(super) fn route(
         &mut self,

@@ -92,6 +92,7 @@ impl Driver {
         let strays = self.take_inbox(now);
         self.shard.take_copies(now, strays)?;
         let more = self.intake.turn(&mut self.shard, now)?;
+        self.shard.expire_handshakes(now);
         self.shard.handle_timeouts(now);
         self.shard.flush(now).map_err(broken)?;
         self.shard.serve().map_err(broken)?;

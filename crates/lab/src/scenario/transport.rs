@@ -27,6 +27,7 @@ pub(super) struct TransportText {
     x25519_only: Option<Leaf>,
     ecn: Option<Leaf>,
     idle_timeout: Option<Leaf>,
+    handshake_timeout: Option<Leaf>,
     initial_rtt: Option<Leaf>,
 }
 
@@ -44,6 +45,7 @@ impl TransportText {
             x25519_only: table.take_leaf(source, "x25519_only")?,
             ecn: table.take_leaf(source, "ecn")?,
             idle_timeout: table.take_leaf(source, "idle_timeout")?,
+            handshake_timeout: table.take_leaf(source, "handshake_timeout")?,
             initial_rtt: table.take_leaf(source, "initial_rtt")?,
         };
         table.finish(source, "[transport]")?;
@@ -69,6 +71,10 @@ impl TransportText {
             return Err(source.error(&leaf.span, problem, right));
         }
         config.idle_timeout = span(&self.idle_timeout)?.unwrap_or(config.idle_timeout);
+        if let Some(timeout) = span(&self.handshake_timeout)? {
+            config.handshake_timeout = timeout;
+            config.client_hello_timeout = timeout;
+        }
         config.initial_rtt = span(&self.initial_rtt)?.unwrap_or(config.initial_rtt);
         if let Some(leaf) = &self.acks {
             acks(&mut config, &substitute(leaf, variables, source)?)

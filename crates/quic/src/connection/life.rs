@@ -86,6 +86,9 @@ pub enum ConnectionError {
     StatelessReset,
     /// Nothing was heard for the idle timeout (RFC 9000 §10.1).
     IdleTimeout,
+    /// The handshake was not complete in time
+    /// ([`Config::handshake_timeout`](super::Config::handshake_timeout)).
+    HandshakeTimeout,
     /// The server speaks none of our versions (RFC 9000 §6.2).
     VersionMismatch,
     /// The server refused the connection without saying more.
@@ -107,6 +110,9 @@ impl fmt::Display for ConnectionError {
             }
             Self::StatelessReset => f.write_str("the peer lost its state (stateless reset)"),
             Self::IdleTimeout => f.write_str("nothing heard from the peer for the idle timeout"),
+            Self::HandshakeTimeout => {
+                f.write_str("the handshake with the peer was not complete in time")
+            }
             Self::VersionMismatch => f.write_str("the server speaks no QUIC version of ours"),
             Self::Refused => f.write_str("the server refused the connection"),
         }

@@ -168,6 +168,7 @@ fn words(error: &ConnectionError) -> usize {
         ConnectionError::LocalApplication { .. }
         | ConnectionError::StatelessReset
         | ConnectionError::IdleTimeout
+        | ConnectionError::HandshakeTimeout
         | ConnectionError::VersionMismatch
         | ConnectionError::Refused => 0,
     }

@@ -17,6 +17,7 @@
 //! | `transmit`, `packet`, `fill` | the way out |
 //! | `outcome` | what acknowledgements and losses mean for the frames sent |
 //! | `migration` | what follows when paths come, go, and carry data |
+//! | `deadline` | how long a handshake may take |
 //! | `timers` | everything that waits for a time |
 //! | `rest` | what a connection that went quiet gives back |
 //! | `buffers`, `activity` | what it holds for others to judge, when it was last of use |
@@ -30,6 +31,7 @@ mod close;
 mod config;
 mod content;
 mod crypto_stream;
+mod deadline;
 mod fill;
 mod frames;
 mod frequency;

@@ -9,6 +9,7 @@ use crate::error::TransportError;
 use crate::event::{DropReason, TraceEvent};
 use crate::path::Addresses;
 use crate::wire::header::{HeaderKind, OpenHeader};
+use crate::wire::reset::candidate;
 use crate::wire::{Frames, PacketKind, PartialHeader, RangeSet, frame};
 use crate::{Instant, Role};
 
@@ -81,8 +82,7 @@ impl Connection {
         self.credit_path(now, &from, datagram.len());
         // Opening a packet may overwrite the bytes that a stateless reset would
         // have its token in.
-        let token = datagram.last_chunk::<16>().copied();
-        let was_short = datagram.first().is_some_and(|first| first & 0x80 == 0);
+        let token = candidate(datagram);
         let mut authenticated = false;
         if let Err(error) =
             self.receive_packets(now, Arrival { at: now, from }, datagram, &mut authenticated)
@@ -96,10 +96,8 @@ impl Connection {
         }
         self.end_early_spaces();
         self.note_activity(now);
-        if !authenticated
-            && was_short
-            && token.is_some_and(|token| self.remote_cids.is_reset(&token))
-        {
+        // Whatever the first byte looks like (RFC 9000 §10.3).
+        if !authenticated && token.is_some_and(|token| self.remote_cids.is_reset(&token.0)) {
             self.on_stateless_reset(now);
         }
     }

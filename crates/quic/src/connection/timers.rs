@@ -98,6 +98,7 @@ impl Connection {
         [
             self.recovery.next_timeout(),
             self.timers.idle,
+            self.handshake_deadline(),
             self.timers
                 .keep_alive
                 .filter(|_| self.handshake != Handshake::Running),
@@ -124,6 +125,9 @@ impl Connection {
         }
         if !self.life.is_open() {
             return;
+        }
+        if self.handshake_deadline().is_some_and(|at| now >= at) {
+            return self.expire_handshake(now);
         }
         let mut did = self.on_idle_timeout(now);
         if !self.life.is_open() {

@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use super::overload::Verdict;
-use super::{Arrival, Attempt, Endpoint, Handle, reply};
+use super::admission::{Refusal, Verdict};
+use super::{Arrival, Attempt, Endpoint, First, Handle, reply};
 use crate::cid::ConnectionId;
 use crate::connection::{Accept, Connection, Received};
 use crate::crypto::{AddressToken, Keys, RetryToken, Token, initial_keys};
@@ -17,6 +17,18 @@ use crate::{Instant, Role};
 /// their ClientHello, which is microseconds behind.
 pub(super) const REFUSED: usize = 32;
 
+/// What of the ClientHello a first packet has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hello {
+    /// Nothing.
+    Absent,
+    /// Some of it, but not its beginning.
+    Later,
+    /// Its first byte: whatever a client splits or reorders, one packet of a flight
+    /// has it.
+    Beginning,
+}
+
 /// An Initial of a client that is not known yet, authenticated.
 #[derive(Debug)]
 pub struct Incoming {
@@ -26,8 +38,7 @@ pub struct Incoming {
     scid: ConnectionId,
     retry_scid: Option<ConnectionId>,
     validated: bool,
-    /// The ClientHello begins in it.
-    begins: bool,
+    hello: Hello,
     unix_now: u64,
     /// What it was opened with.
     keys: Box<Keys>,
@@ -57,68 +68,114 @@ impl Endpoint {
     /// §17.2.5.1).
     pub(super) fn receive_initial(
         &mut self,
-        unix_now: u64,
-        from: Received,
-        header: &PartialHeader,
-        datagram: &[u8],
+        first: &First<'_>,
         token: &[u8],
         response: &mut Vec<u8>,
-    ) -> Arrival {
+    ) -> Result<Arrival, DropReason> {
+        let First {
+            header, datagram, ..
+        } = *first;
         let (Some(dcid), Some(scid)) = (header.dcid.cid(datagram), header.scid.cid(datagram))
         else {
-            return self.drop(DropReason::Malformed);
+            return Err(DropReason::Malformed);
         };
+        // Nobody is let in and nobody is told so any more: whatever it says.
+        let closed = self.admission.closed(self.handshakes.len()).is_some();
+        if closed && !self.admission.could_refuse(first.now) {
+            return Err(self.withhold_refusal());
+        }
         // RFC 9000 §7.2: unpredictable, so eight bytes at least; and state is
         // only made for packets that open.
         let payload = Some(&dcid).filter(|dcid| dcid.len() >= 8);
         let Some((keys, payload)) = payload.and_then(|dcid| open(dcid, header, datagram)) else {
-            return self.drop(DropReason::DecryptionFailed);
+            // One to a connection ID that this server gave out before it was
+            // restarted opens with other keys.
+            return self
+                .reset_stranger(first.now, datagram, &dcid, response)
+                .map_err(|_| DropReason::DecryptionFailed);
         };
+        let hello = hello(&payload);
+        if hello == Hello::Absent {
+            self.counters.without_client_hello += 1;
+            return Err(DropReason::Unexpected);
+        }
         let mut incoming = Incoming {
-            from,
+            from: first.from,
             original_dcid: dcid,
             dcid,
             scid,
             retry_scid: None,
             validated: false,
-            begins: begins(&payload),
-            unix_now,
+            hello,
+            unix_now: first.unix_now,
             keys,
         };
         let token = self.read_token(&mut incoming, token);
+        self.decide(first.now, incoming, token, response)
+    }
+
+    /// Retry, refusal, or the application's decision.
+    fn decide(
+        &mut self,
+        now: Instant,
+        incoming: Incoming,
+        token: Result<(), TransportError>,
+        response: &mut Vec<u8>,
+    ) -> Result<Arrival, DropReason> {
         let always = self
             .config
             .server
             .as_ref()
             .is_some_and(|server| server.always_retry);
-        let ip = from.remote.ip();
-        let verdict = self.overload.judge(ip, incoming.validated, always);
+        let ip = incoming.from.remote.ip();
+        let open = self.handshakes.len();
+        let verdict = self.admission.judge(ip, incoming.validated, always, open);
         if token.is_ok() && verdict == Verdict::Accept {
             return self.hand_over(incoming);
         }
-        if !incoming.begins {
+        if incoming.hello != Hello::Beginning {
             self.counters.continued += 1;
-            return self.drop(DropReason::Unexpected);
+            return Err(DropReason::Unexpected);
         }
         match (token, verdict) {
-            (Err(error), _) => reply::close(&dcid, &scid, &error, response),
-            (Ok(()), Verdict::Refuse) => {
-                self.counters.refused += 1;
-                let error = TransportError::new(Code::CONNECTION_REFUSED, "too many handshakes");
-                reply::close(&dcid, &scid, &error, response);
+            (Err(error), _) => reply::close(&incoming.dcid, &incoming.scid, &error, response),
+            (Ok(()), Verdict::Refuse(refusal)) => {
+                if !self.admission.may_refuse(now) {
+                    return Err(self.withhold_refusal());
+                }
+                self.count_refusal(refusal);
+                let error = TransportError::new(Code::CONNECTION_REFUSED, refusal.reason());
+                reply::close(&incoming.dcid, &incoming.scid, &error, response);
             }
             (Ok(()), Verdict::Retry | Verdict::Accept) => self.write_retry(&incoming, response),
         }
-        Arrival::Respond
+        Ok(Arrival::Respond)
+    }
+
+    fn count_refusal(&mut self, refusal: Refusal) {
+        self.counters.refused += 1;
+        match refusal {
+            Refusal::Handshakes | Refusal::HandshakesOfSource => {
+                self.counters.refused_handshakes += 1;
+            }
+            Refusal::Connections | Refusal::ConnectionsOfSource => {
+                self.counters.refused_connections += 1;
+            }
+        }
+    }
+
+    fn withhold_refusal(&mut self) -> DropReason {
+        self.counters.refusals_withheld += 1;
+        DropReason::Overload
     }
 
     /// The application decides, once for each attempt.
-    fn hand_over(&mut self, incoming: Incoming) -> Arrival {
-        if !incoming.begins && self.refused.contains(&incoming.dcid) {
+    fn hand_over(&mut self, incoming: Incoming) -> Result<Arrival, DropReason> {
+        if incoming.hello != Hello::Beginning && self.refused.contains(&incoming.dcid) {
             self.counters.continued += 1;
-            return self.drop(DropReason::Unexpected);
+            return Err(DropReason::Unexpected);
         }
-        Arrival::Incoming(Box::new(incoming))
+        Ok(Arrival::Incoming(Box::new(incoming)))
     }
 
     /// What the client's token proves. A Retry token that is wrong ends the
@@ -225,14 +282,21 @@ impl Endpoint {
             preferred_address: server.preferred_address,
             crypto: server.crypto.clone(),
         };
+        let (remote, validated) = (incoming.from.remote.ip(), incoming.validated);
+        let initial_dcid = incoming.dcid;
         let common = self.common(now);
         let mut connection = Connection::accept_from(common, accept)?;
+        let counted = self.admission.begin(remote, validated);
+        let handle = self.register(&mut connection, Some(counted));
+        // After a Retry the client uses the connection ID that it gave. The one
+        // before may belong to a connection of another client, if the Retry was
+        // not ours (a server that shares our secret sent it).
+        self.routes.add(initial_dcid, handle);
         let attempt = Attempt {
-            initial_dcids: [incoming.original_dcid, incoming.dcid],
-            remote: incoming.from.remote.ip(),
+            initial_dcid,
+            began: now,
         };
-        let handle = self.register(&mut connection, Some(attempt));
-        self.overload.begin(incoming.from.remote.ip());
+        self.handshakes.begin(handle, attempt);
         self.counters.accepted += 1;
         Ok((handle, connection))
     }
@@ -270,9 +334,17 @@ fn open(
     Some((keys, packet))
 }
 
-/// Whether the ClientHello begins in it: whatever a client splits or reorders,
-/// one packet of a flight holds the first byte.
-fn begins(payload: &[u8]) -> bool {
-    Frames::new(payload)
-        .any(|frame| matches!(frame, Ok(Frame::Crypto { offset: 0, data }) if !data.is_empty()))
+/// What of the ClientHello is in a packet's frames. What follows a frame that can't
+/// be read counts for nothing: the connection would fail for it.
+fn hello(payload: &[u8]) -> Hello {
+    let mut hello = Hello::Absent;
+    for frame in Frames::new(payload) {
+        match frame {
+            Ok(Frame::Crypto { offset: 0, data }) if !data.is_empty() => return Hello::Beginning,
+            Ok(Frame::Crypto { data, .. }) if !data.is_empty() => hello = Hello::Later,
+            Ok(_) => {}
+            Err(_) => break,
+        }
+    }
+    hello
 }

@@ -12,22 +12,25 @@
 //! An endpoint owns no connection: the caller does, so that each can have a
 //! lock of its own.
 
+mod admission;
 mod config;
+mod handshakes;
 mod incoming;
-mod overload;
+mod limits;
 mod reply;
 mod route;
+mod sources;
 
 use std::collections::VecDeque;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use self::admission::{AdmissionControl, Counted};
 pub use self::config::{EndpointConfig, GeneratorFactory, ServerConfig};
+use self::handshakes::{Attempt, Handshakes};
 pub use self::incoming::Incoming;
-pub use self::overload::Limits;
-use self::overload::Overload;
+pub use self::limits::Limits;
 use self::route::Routes;
 use crate::Instant;
 use crate::cid::{ConnectionId, ResetToken};
@@ -36,8 +39,11 @@ use crate::error::TransportError;
 use crate::event::DropReason;
 use crate::memory;
 use crate::rng::Rng;
-use crate::wire::header::{HeaderKind, PartialHeader};
+use crate::wire::header::{HeaderKind, PartialHeader, Route};
 use crate::wire::{self, Version};
+
+/// Bytes of a client's first datagram, at least (RFC 9000 §14.1).
+const MIN_FIRST_DATAGRAM: usize = 1200;
 
 /// Names a connection of an endpoint; never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -65,8 +71,20 @@ pub struct EndpointCounters {
     pub accepted: u64,
     /// Retry packets sent.
     pub retries: u64,
-    /// Connections refused for overload.
+    /// Clients refused, by a limit or by the application.
     pub refused: u64,
+    /// Of those, for the number of handshakes, of all or of their source.
+    pub refused_handshakes: u64,
+    /// Of those, for the number of connections, of all or of their source.
+    pub refused_connections: u64,
+    /// Clients over a limit that were not even told so, over the rate of refusals
+    /// ([`Limits::refusals_per_second`]). Also counted in `dropped`.
+    pub refusals_withheld: u64,
+    /// Initials without any of a ClientHello, which begin nothing. Also counted in
+    /// `dropped`.
+    pub without_client_hello: u64,
+    /// Handshakes named by [`Endpoint::next_overdue`].
+    pub overdue: u64,
     /// Initials not answered because the attempt they continue was, by a Retry
     /// or a refusal. Also counted in `dropped`.
     pub continued: u64,
@@ -85,17 +103,19 @@ struct Known {
     cids: Vec<ConnectionId>,
     /// What the peer would reset it with.
     tokens: Vec<ResetToken>,
-    /// A client's, until the handshake is done.
-    attempt: Option<Box<Attempt>>,
+    /// A client's: what it counts as.
+    counted: Option<Counted>,
 }
 
-/// A handshake with a client.
-#[derive(Debug)]
-struct Attempt {
-    /// Where its first Initials go: it repeats them with the connection ID it
-    /// chose (RFC 9000 §7.2).
-    initial_dcids: [ConnectionId; 2],
-    remote: IpAddr,
+/// A datagram that begins with an Initial of a client that is not known.
+#[derive(Clone, Copy, Debug)]
+struct First<'a> {
+    now: Instant,
+    /// Wall time in seconds.
+    unix_now: u64,
+    from: Received,
+    header: &'a PartialHeader,
+    datagram: &'a [u8],
 }
 
 /// Routes datagrams to connections, both roles. Sans-I/O.
@@ -106,7 +126,8 @@ pub struct Endpoint {
     routes: Routes,
     known: FxHashMap<Handle, Known>,
     next: u64,
-    overload: Overload,
+    admission: AdmissionControl,
+    handshakes: Handshakes,
     /// Attempts that the application refused, newest last; at most
     /// [`incoming::REFUSED`].
     refused: VecDeque<ConnectionId>,
@@ -117,13 +138,14 @@ impl Endpoint {
     /// An endpoint whose every random choice comes from `rng`.
     #[must_use]
     pub fn new(config: EndpointConfig, mut rng: Rng) -> Self {
-        let limits = config.server.as_ref().map(|server| server.limits);
+        let limits = config.server.as_ref().map(|server| server.limits.clone());
         Self {
             cid_len: (config.generator)().cid_len(),
             routes: Routes::new(&mut rng),
             known: FxHashMap::default(),
             next: 0,
-            overload: Overload::new(limits.unwrap_or_default()),
+            admission: AdmissionControl::new(limits.unwrap_or_default(), &mut rng),
+            handshakes: Handshakes::default(),
             refused: VecDeque::new(),
             counters: EndpointCounters::default(),
             config,
@@ -152,7 +174,21 @@ impl Endpoint {
     /// Handshakes under way on the server side.
     #[must_use]
     pub fn handshakes(&self) -> usize {
-        self.overload.handshakes()
+        self.handshakes.len()
+    }
+
+    /// A handshake that takes longer than it may while there are many
+    /// ([`Limits::handshake_timeout_under_load`]), the oldest first, each once: end
+    /// it with [`Connection::expire_handshake`]. Ask until `None`, after each batch
+    /// of datagrams; without any there is nobody that the room is needed for.
+    pub fn next_overdue(&mut self, now: Instant) -> Option<Handle> {
+        let timeout = self.admission.limits().handshake_timeout_under_load;
+        if timeout.is_zero() || !self.admission.is_loaded(self.handshakes.staying()) {
+            return None;
+        }
+        let overdue = self.handshakes.next_overdue(now, timeout)?;
+        self.counters.overdue += 1;
+        Some(overdue)
     }
 
     /// Bytes of memory the endpoint holds beside its connections
@@ -160,15 +196,12 @@ impl Endpoint {
     #[must_use]
     pub fn memory(&self) -> usize {
         let known = self.known.values();
-        let each = known.map(|known| {
-            memory::list(&known.cids)
-                + memory::list(&known.tokens)
-                + known.attempt.as_deref().map_or(0, size_of_val)
-        });
+        let each = known.map(|known| memory::list(&known.cids) + memory::list(&known.tokens));
         each.sum::<usize>()
             + memory::table(&self.known)
             + self.routes.memory()
-            + self.overload.memory()
+            + self.admission.memory()
+            + self.handshakes.memory()
             + memory::ring(&self.refused)
     }
 
@@ -184,59 +217,86 @@ impl Endpoint {
         response: &mut Vec<u8>,
     ) -> Arrival {
         response.clear();
-        let Some(route) = wire::header::route(datagram, self.cid_len) else {
-            return self.drop(DropReason::Malformed);
-        };
-        if let Some(handle) = ConnectionId::new(route.dcid).and_then(|cid| self.routes.get(&cid)) {
+        let route = wire::header::route(datagram, self.cid_len);
+        let known = route
+            .and_then(|route| ConnectionId::new(route.dcid))
+            .and_then(|cid| self.routes.get(&cid));
+        if let Some(handle) = known {
             return Arrival::Connection(handle);
         }
-        match route.version {
-            None => match self.routes.get_reset(datagram) {
-                Some(handle) => Arrival::Connection(handle),
-                None => self.reset_stranger(now, datagram, route.dcid, response),
+        let unclaimed = match route {
+            None => Err(DropReason::Malformed),
+            Some(Route {
+                version: None,
+                dcid,
+            }) => match self.routes.get_reset(datagram) {
+                Some(handle) => return Arrival::Connection(handle),
+                None => self.reset_stranger(now, datagram, dcid, response),
             },
-            Some(version) => self.receive_long(version, unix_now, from, datagram, response),
+            Some(Route {
+                version: Some(version),
+                ..
+            }) => self.receive_long(now, version, unix_now, from, datagram, response),
+        };
+        // RFC 9000 §10.3: whatever it looks like, it may be a stateless reset.
+        match unclaimed {
+            Ok(arrival) => arrival,
+            Err(reason) => match self.routes.get_reset(datagram) {
+                Some(handle) => Arrival::Connection(handle),
+                None => {
+                    self.counters.dropped += 1;
+                    Arrival::Dropped(reason)
+                }
+            },
         }
     }
 
     fn receive_long(
         &mut self,
+        now: Instant,
         version: Version,
         unix_now: u64,
         from: Received,
         datagram: &[u8],
         response: &mut Vec<u8>,
-    ) -> Arrival {
+    ) -> Result<Arrival, DropReason> {
         if self.config.server.is_none() || version == Version::NEGOTIATION {
-            return self.drop(DropReason::Unexpected);
+            return Err(DropReason::Unexpected);
         }
+        let header =
+            PartialHeader::parse(datagram, self.cid_len).map_err(|_| DropReason::Malformed)?;
         // RFC 9000 §14.1: a client's first datagram is 1,200 bytes at least,
         // also when it is of a version we don't know (§6.1 guards the same).
-        if datagram.len() < 1200 {
-            return self.drop(DropReason::Malformed);
-        }
-        let Ok(header) = PartialHeader::parse(datagram, self.cid_len) else {
-            return self.drop(DropReason::Malformed);
-        };
+        let full = datagram.len() >= MIN_FIRST_DATAGRAM;
         match header.kind {
-            HeaderKind::UnsupportedVersion => {
+            HeaderKind::UnsupportedVersion if full => {
                 self.counters.negotiations += 1;
                 reply::negotiation(&mut self.rng, &header, datagram, response);
-                Arrival::Respond
+                Ok(Arrival::Respond)
             }
-            HeaderKind::Initial { token } => self.receive_initial(
-                unix_now,
-                from,
-                &header,
-                datagram,
-                token.of(datagram),
-                response,
-            ),
+            HeaderKind::Initial { token } if full => {
+                let first = First {
+                    now,
+                    unix_now,
+                    from,
+                    header: &header,
+                    datagram,
+                };
+                self.receive_initial(&first, token.of(datagram), response)
+            }
+            // A client in the middle of a handshake that this server has
+            // forgotten. It has a token to know the answer by once it has the
+            // server's transport parameters, as it has when it sends this.
+            HeaderKind::Handshake => {
+                self.reset_stranger(now, datagram, header.dcid.of(datagram), response)
+            }
+            HeaderKind::UnsupportedVersion | HeaderKind::Initial { .. } => {
+                Err(DropReason::Malformed)
+            }
             HeaderKind::ZeroRtt
-            | HeaderKind::Handshake
             | HeaderKind::Short { .. }
             | HeaderKind::Retry { .. }
-            | HeaderKind::VersionNegotiation { .. } => self.drop(DropReason::Unexpected),
+            | HeaderKind::VersionNegotiation { .. } => Err(DropReason::Unexpected),
         }
     }
 
@@ -279,20 +339,15 @@ impl Endpoint {
         }
     }
 
-    fn register(&mut self, connection: &mut Connection, attempt: Option<Attempt>) -> Handle {
+    fn register(&mut self, connection: &mut Connection, counted: Option<Counted>) -> Handle {
         let handle = Handle(self.next);
         self.next += 1;
-        for cid in attempt.iter().flat_map(|attempt| attempt.initial_dcids) {
-            if !cid.is_empty() {
-                self.routes.add(cid, handle);
-            }
-        }
         self.known.insert(
             handle,
             Known {
                 cids: Vec::new(),
                 tokens: Vec::new(),
-                attempt: attempt.map(Box::new),
+                counted,
             },
         );
         while let Some(event) = connection.poll_endpoint_event() {
@@ -313,32 +368,36 @@ impl Endpoint {
             }
             EndpointEvent::RemoveCid(cid) => {
                 known.cids.retain(|known| *known != cid);
-                self.routes.remove(&cid);
+                self.routes.remove(&cid, handle);
             }
             EndpointEvent::ResetTokens(tokens) => {
                 self.routes.set_tokens(handle, &known.tokens, &tokens);
                 known.tokens = tokens;
             }
-            EndpointEvent::HandshakeDone => self.end_handshake(handle),
+            EndpointEvent::HandshakeDone => self.end_handshake(handle, true),
             EndpointEvent::Drained => {
-                self.end_handshake(handle);
+                self.end_handshake(handle, false);
                 if let Some(known) = self.known.remove(&handle) {
                     for cid in &known.cids {
-                        self.routes.remove(cid);
+                        self.routes.remove(cid, handle);
                     }
                     self.routes.set_tokens(handle, &known.tokens, &[]);
+                    if let Some(counted) = known.counted {
+                        self.admission.end(counted);
+                    }
                 }
             }
         }
     }
 
-    fn end_handshake(&mut self, handle: Handle) {
+    fn end_handshake(&mut self, handle: Handle, complete: bool) {
+        let Some(attempt) = self.handshakes.end(handle) else {
+            return;
+        };
+        self.routes.remove(&attempt.initial_dcid, handle);
         let known = self.known.get_mut(&handle);
-        if let Some(attempt) = known.and_then(|known| known.attempt.take()) {
-            for cid in attempt.initial_dcids {
-                self.routes.remove(&cid);
-            }
-            self.overload.end(attempt.remote);
+        if let Some(counted) = known.and_then(|known| known.counted.as_mut()) {
+            self.admission.end_handshake(counted, complete);
         }
     }
 
@@ -350,24 +409,19 @@ impl Endpoint {
         datagram: &[u8],
         dcid: &[u8],
         response: &mut Vec<u8>,
-    ) -> Arrival {
-        let size = wire::reset::size(datagram.len());
-        let (Some(size), false) = (size, dcid.is_empty()) else {
-            return self.drop(DropReason::Unexpected);
-        };
-        if !self.overload.may_reset(now) {
+    ) -> Result<Arrival, DropReason> {
+        // Of another length it is not one of ours, so that nobody has its token.
+        let ours = dcid.len() == self.cid_len && !dcid.is_empty();
+        let size = wire::reset::size(datagram.len()).filter(|_| ours);
+        let size = size.ok_or(DropReason::Unexpected)?;
+        if !self.admission.may_reset(now) {
             self.counters.resets_withheld += 1;
-            return self.drop(DropReason::Unexpected);
+            return Err(DropReason::Unexpected);
         }
         self.counters.resets += 1;
         let token = self.config.reset_key.token(dcid);
         reply::reset(&mut self.rng, size, token, response);
-        Arrival::Respond
-    }
-
-    fn drop(&mut self, reason: DropReason) -> Arrival {
-        self.counters.dropped += 1;
-        Arrival::Dropped(reason)
+        Ok(Arrival::Respond)
     }
 }
 

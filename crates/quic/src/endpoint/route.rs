@@ -41,18 +41,18 @@ impl Routes {
         self.by_token.get(&self.disguise.token(&token.0).0).copied()
     }
 
-    /// Replaces the tokens that reset a connection.
+    /// Replaces the tokens that reset a connection. Peers choose them: one that
+    /// another connection has stays with that.
     pub(super) fn set_tokens(&mut self, handle: Handle, old: &[ResetToken], new: &[ResetToken]) {
         for token in old {
             let key = self.disguise.token(&token.0).0;
-            // Another connection of the same peer may have claimed it since.
             if self.by_token.get(&key) == Some(&handle) {
                 self.by_token.remove(&key);
             }
         }
         for token in new {
-            self.by_token
-                .insert(self.disguise.token(&token.0).0, handle);
+            let key = self.disguise.token(&token.0).0;
+            self.by_token.entry(key).or_insert(handle);
         }
     }
 
@@ -65,11 +65,17 @@ impl Routes {
         self.by_cid.get(cid).copied()
     }
 
+    /// Datagrams to `cid` are those of `handle`, unless they are another's: a client
+    /// chooses the first one, and no choice of a stranger's may redirect what
+    /// belongs to a connection.
     pub(super) fn add(&mut self, cid: ConnectionId, handle: Handle) {
-        self.by_cid.insert(cid, handle);
+        self.by_cid.entry(cid).or_insert(handle);
     }
 
-    pub(super) fn remove(&mut self, cid: &ConnectionId) {
-        self.by_cid.remove(cid);
+    /// They no longer are; those of another stay that one's.
+    pub(super) fn remove(&mut self, cid: &ConnectionId, handle: Handle) {
+        if self.by_cid.get(cid) == Some(&handle) {
+            self.by_cid.remove(cid);
+        }
     }
 }

@@ -7,12 +7,15 @@ use crate::common::{Setup, World, path};
 /// Seeds run; `HANDSHAKES` changes it.
 const SEEDS: u64 = if cfg!(debug_assertions) { 100 } else { 1000 };
 
+/// Virtual time that each handshake may take.
+const LIMIT: Duration = Duration::from_secs(120);
+
 /// Virtual time until both ends have confirmed, and the datagrams it took.
 fn handshake(setup: &Setup, seed: u64) -> Option<Duration> {
     let link = path("rate=10M delay=15ms queue=25 loss=30%", seed);
     let mut world = World::new(setup.clone(), link, seed);
     world.connect();
-    let done = world.run_until(Duration::from_secs(120), |world| {
+    let done = world.run_until(LIMIT, |world| {
         world.client.connection().is_confirmed()
             && world.server.first().is_some_and(|c| c.is_confirmed())
     });
@@ -31,8 +34,11 @@ fn thirty_percent_loss_both_ways() {
         .and_then(|n| n.parse().ok());
     // By the timers of RFC 9002 about one in a thousand has had no round trip after 30 s.
     let mut setup = Setup::new();
-    setup.client.idle_timeout = Duration::from_secs(150);
-    setup.server.idle_timeout = Duration::from_secs(150);
+    for config in [&mut setup.client, &mut setup.server] {
+        config.idle_timeout = Duration::from_secs(150);
+        config.handshake_timeout = LIMIT;
+        config.client_hello_timeout = LIMIT;
+    }
     let mut times: Vec<Duration> = (0..seeds.unwrap_or(SEEDS))
         .map(|seed| {
             let time = handshake(&setup, seed);

@@ -5,6 +5,7 @@ mod common;
 mod ack_frequency;
 mod address;
 mod bbr;
+mod buffers;
 mod credit;
 mod death_spiral;
 mod determinism;

@@ -105,6 +105,7 @@ pub(super) fn closed(error: &ConnectionError) -> Closed {
             closed(Initiator::Remote, "stateless_reset", None, false)
         }
         ConnectionError::IdleTimeout => closed(Initiator::Local, "idle_timeout", None, false),
+        ConnectionError::HandshakeTimeout => closed(Initiator::Local, "aborted", None, false),
         ConnectionError::VersionMismatch => {
             closed(Initiator::Remote, "version_mismatch", None, false)
         }

@@ -80,6 +80,11 @@ impl Host {
         let arrival = self
             .endpoint
             .receive(now, unix, from, &packet.data, &mut self.response);
+        while let Some(late) = self.endpoint.next_overdue(now) {
+            if let Some(connection) = self.connections.get_mut(&late) {
+                connection.expire_handshake(now);
+            }
+        }
         let handle = match arrival {
             Arrival::Connection(handle) => handle,
             Arrival::Incoming(incoming) if self.refusing => {

@@ -105,7 +105,7 @@ impl Setup {
                 token_key: Arc::new(TokenKey::new(&[7; 32])),
                 replay: Arc::new(Mutex::new(ReplayFilter::new(1024))),
                 always_retry: self.always_retry,
-                limits: self.limits,
+                limits: self.limits.clone(),
                 preferred_address: self.preferred.map(|v4| (Some(v4), None)),
             }),
             reset_key: Arc::new(ResetKey::new(&[9; 32])),

@@ -5,6 +5,7 @@
 //! forges packets (feature `testing`); what it hears is the CONNECTION_CLOSE it
 //! receives: the code, the frame it names, the words.
 
+mod deadlines;
 mod duel;
 
 mod acks;
@@ -15,6 +16,7 @@ mod credit;
 mod crypto;
 mod floods;
 mod frame_types;
+mod initials;
 mod keys;
 mod overload;
 mod paths;

@@ -1,0 +1,146 @@
+//! An allowance that time refills.
+
+use crate::time::{Instant, nanos};
+
+/// How an allowance refills.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// Most that are saved up, and what there is at first.
+    pub burst: u32,
+    /// How many come back in a second; 0 = none.
+    pub per_second: u32,
+}
+
+/// Counts down events of which a [`Rate`] allows so many. Only time and
+/// [`give`](Self::give) put anything back.
+#[derive(Clone, Copy, Debug)]
+pub struct TokenBucket {
+    /// Taken and not come back.
+    taken: u32,
+    /// When `taken` was last right.
+    at: Instant,
+}
+
+impl TokenBucket {
+    /// A full one.
+    #[must_use]
+    pub const fn new(now: Instant) -> Self {
+        Self { taken: 0, at: now }
+    }
+
+    /// Takes one; false if there is none.
+    pub fn take(&mut self, now: Instant, rate: Rate) -> bool {
+        self.refill(now, rate);
+        let some = self.taken < rate.burst;
+        self.taken = self.taken.saturating_add(u32::from(some));
+        some
+    }
+
+    /// Whether [`take`](Self::take) would answer true.
+    pub fn has_some(&mut self, now: Instant, rate: Rate) -> bool {
+        self.refill(now, rate);
+        self.taken < rate.burst
+    }
+
+    /// Puts `count` back; a full one stays full.
+    pub fn give(&mut self, count: u32) {
+        self.taken = self.taken.saturating_sub(count);
+    }
+
+    /// Puts back what time has earned.
+    fn refill(&mut self, now: Instant, rate: Rate) {
+        const SECOND: u64 = 1_000_000_000;
+        let elapsed = nanos(now.saturating_since(self.at));
+        let earned = u128::from(elapsed) * u128::from(rate.per_second) / u128::from(SECOND);
+        let earned = u32::try_from(earned).unwrap_or(u32::MAX);
+        if earned >= self.taken {
+            // Full: what time earns now is not saved.
+            self.taken = 0;
+            self.at = self.at.max(now);
+        } else if earned > 0 {
+            self.taken = self.taken.saturating_sub(earned);
+            // The part of the next one that has been earned already stays earned.
+            let used = u64::from(earned).saturating_mul(SECOND) / u64::from(rate.per_second.max(1));
+            self.at += core::time::Duration::from_nanos(used);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const RATE: Rate = Rate {
+        burst: 3,
+        per_second: 2,
+    };
+
+    fn at(millis: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn empties_and_refills_with_time() {
+        let mut bucket = TokenBucket::new(Instant::ZERO);
+        for expected in [true, true, true, false, false] {
+            assert_eq!(bucket.take(Instant::ZERO, RATE), expected);
+        }
+        assert!(!bucket.take(at(499), RATE));
+        assert!(bucket.take(at(500), RATE));
+        assert!(!bucket.take(at(999), RATE));
+        assert!(bucket.take(at(1_000), RATE));
+        bucket.give(1);
+        assert!(bucket.take(at(1_000), RATE) && !bucket.take(at(1_000), RATE));
+    }
+
+    #[test]
+    fn full_saves_nothing_more() {
+        let mut bucket = TokenBucket::new(Instant::ZERO);
+        bucket.give(100);
+        let taken = (0..10).filter(|_| bucket.take(at(60_000), RATE)).count();
+        assert_eq!(taken, 3);
+        // Time that goes backwards earns nothing.
+        assert!(!bucket.take(at(0), RATE));
+    }
+
+    #[test]
+    fn a_rate_of_zero_never_refills() {
+        let rate = Rate {
+            burst: 1,
+            per_second: 0,
+        };
+        let mut bucket = TokenBucket::new(Instant::ZERO);
+        assert!(bucket.take(Instant::ZERO, rate));
+        assert!(!bucket.take(at(1 << 40), rate));
+    }
+
+    proptest! {
+        /// Never more than the burst and what time allows, never much less for one who
+        /// asks all the time.
+        #[test]
+        fn takes_as_many_as_the_rate_allows(
+            burst in 1..50_u32,
+            per_second in 1..2_000_u32,
+            steps in prop::collection::vec(0..5_000_000_u64, 1..400),
+        ) {
+            let rate = Rate { burst, per_second };
+            let mut bucket = TokenBucket::new(Instant::ZERO);
+            let (mut now, mut taken) = (Instant::ZERO, 0_u128);
+            for step in steps {
+                now += Duration::from_nanos(step);
+                while bucket.take(now, rate) {
+                    taken += 1;
+                }
+            }
+            let earned = u128::from(now.as_nanos()) * u128::from(per_second) / 1_000_000_000;
+            prop_assert!(taken <= u128::from(burst) + earned);
+            // A step may earn more than is saved.
+            let most = u128::from(burst) + earned;
+            prop_assert!(taken >= u128::from(burst), "{} of {}", taken, most);
+        }
+    }
+}

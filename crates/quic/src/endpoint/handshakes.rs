@@ -1,0 +1,70 @@
+//! The handshakes with clients that are under way, oldest first.
+
+use core::ops::Bound;
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use super::Handle;
+use crate::Instant;
+use crate::cid::ConnectionId;
+use crate::memory;
+
+/// A handshake with a client.
+#[derive(Debug)]
+pub(super) struct Attempt {
+    /// Where its first Initials go: it repeats them with the connection ID it
+    /// chose (RFC 9000 §7.2), or that a Retry gave it.
+    pub(super) initial_dcid: ConnectionId,
+    pub(super) began: Instant,
+}
+
+/// Handshakes under way. Handles are given out in order, so the first is the oldest.
+#[derive(Debug, Default)]
+pub(super) struct Handshakes {
+    open: BTreeMap<Handle, Attempt>,
+    /// Up to here somebody was told that they are overdue.
+    told: Option<Handle>,
+    /// Those of them that are still open.
+    ending: usize,
+}
+
+impl Handshakes {
+    pub(super) fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    pub(super) fn begin(&mut self, handle: Handle, attempt: Attempt) {
+        self.open.insert(handle, attempt);
+    }
+
+    /// How many there are without those that were told to be overdue.
+    pub(super) fn staying(&self) -> usize {
+        self.open.len().saturating_sub(self.ending)
+    }
+
+    /// It is complete, or it failed; `None` if it was before.
+    pub(super) fn end(&mut self, handle: Handle) -> Option<Attempt> {
+        let attempt = self.open.remove(&handle)?;
+        if self.told.is_some_and(|told| handle <= told) {
+            self.ending = self.ending.saturating_sub(1);
+        }
+        Some(attempt)
+    }
+
+    /// The oldest that began `timeout` ago and was not answered here before.
+    pub(super) fn next_overdue(&mut self, now: Instant, timeout: Duration) -> Option<Handle> {
+        let after = self.told.map_or(Bound::Unbounded, Bound::Excluded);
+        let (&handle, oldest) = self.open.range((after, Bound::Unbounded)).next()?;
+        if now.saturating_since(oldest.began) < timeout {
+            return None;
+        }
+        self.told = Some(handle);
+        self.ending = self.ending.saturating_add(1);
+        Some(handle)
+    }
+
+    /// Bytes allocated.
+    pub(super) fn memory(&self) -> usize {
+        memory::map(&self.open)
+    }
+}

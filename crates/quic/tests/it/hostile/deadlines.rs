@@ -1,0 +1,231 @@
+//! Handshakes that take too long: nothing that a peer sends puts the end off.
+
+use std::time::Duration;
+
+use clearway_links::{Direction, Packet};
+use clearway_quic::Role;
+use clearway_quic::connection::{ConnectionError, Forgery};
+use clearway_quic::wire::PacketKind;
+
+use crate::common::{Setup, World, path};
+use crate::hostile::duel::{Duel, LINK, first_flight, weighed};
+
+/// When `role`'s end gives up a handshake that its peer keeps alive with PINGs of
+/// `kind` every five seconds and never completes.
+fn given_up_after(hostile: Role, kind: PacketKind, change: impl FnOnce(&mut Setup)) -> Duration {
+    let mut duel = Duel::begun(hostile, change);
+    // Of the ends' own packets only the ClientHello arrives, and what gives the
+    // hostile one the keys it needs.
+    let answers = kind == PacketKind::Handshake;
+    duel.world.filter = Some(Box::new(move |direction, _| {
+        direction == Direction::Down && answers
+    }));
+    duel.world.run_for(Duration::from_millis(100));
+    while duel.victim().error().is_none() {
+        assert!(duel.victim().is_handshaking());
+        assert!(duel.world.now.as_nanos() < 1_000_000_000_000, "for ever");
+        duel.world.run_for(Duration::from_secs(1));
+        // The hostile end outlives the victim.
+        if duel.world.now.as_nanos() / 1_000_000_000 % 5 == 0 && duel.victim().error().is_none() {
+            duel.strike(&Forgery::new(kind, &[0x01]));
+        }
+    }
+    let error = duel.victim().error().cloned();
+    assert_eq!(error, Some(ConnectionError::HandshakeTimeout));
+    assert!(duel.victim().is_drained(), "no closing state");
+    Duration::from_nanos(duel.world.now.as_nanos())
+}
+
+fn never(setup: &mut Setup) {
+    for config in [&mut setup.client, &mut setup.server] {
+        config.idle_timeout = Duration::ZERO;
+    }
+}
+
+#[test]
+fn pings_do_not_extend_a_handshake() {
+    for (hostile, kind) in [
+        (Role::Client, PacketKind::Initial),
+        (Role::Client, PacketKind::Handshake),
+        (Role::Server, PacketKind::Initial),
+    ] {
+        let after = given_up_after(hostile, kind, |setup| {
+            // The hostile end has all the time there is.
+            let patient = match hostile {
+                Role::Client => &mut setup.client,
+                Role::Server => &mut setup.server,
+            };
+            patient.handshake_timeout = Duration::ZERO;
+            never(setup);
+        });
+        assert!(
+            (60..62).contains(&after.as_secs()),
+            "{hostile:?} {kind:?}: {after:?}"
+        );
+    }
+}
+
+#[test]
+fn the_handshake_timeout_is_what_was_set() {
+    for secs in [2, 300] {
+        let after = given_up_after(Role::Client, PacketKind::Initial, |setup| {
+            setup.client.handshake_timeout = Duration::ZERO;
+            setup.server.handshake_timeout = Duration::from_secs(secs);
+            never(setup);
+        });
+        assert!((secs..secs + 2).contains(&after.as_secs()), "{after:?}");
+    }
+}
+
+#[test]
+fn a_handshake_timeout_of_zero_is_none() {
+    let mut setup = Setup::new();
+    never(&mut setup);
+    setup.client.handshake_timeout = Duration::ZERO;
+    let mut world = weighed(setup, LINK, Role::Client);
+    world.server.accepting = false;
+    world.connect();
+    world.run_for(Duration::from_secs(1_000));
+    assert_eq!(world.client.connection().error(), None);
+}
+
+#[test]
+fn a_client_without_any_answer_gives_up_at_the_handshake_timeout() {
+    let mut setup = Setup::new();
+    never(&mut setup);
+    let mut world = weighed(setup, LINK, Role::Client);
+    world.server.accepting = false;
+    world.connect();
+    world.run_for(Duration::from_secs(61));
+    let error = world.client.connection().error();
+    assert_eq!(error, Some(&ConnectionError::HandshakeTimeout));
+    assert!(world.client.endpoint.is_empty());
+}
+
+/// The deadline is the handshake's: what is complete lives on.
+#[test]
+fn a_complete_handshake_has_no_deadline() {
+    let mut setup = Setup::new();
+    setup.client.keep_alive = Some(Duration::from_secs(10));
+    let mut world = weighed(setup, LINK, Role::Server);
+    world.handshake();
+    world.run_for(Duration::from_secs(300));
+    assert_eq!(world.client.connection().error(), None);
+    assert_eq!(world.server.connection().error(), None);
+    let now = world.now;
+    world.server.connection().expire_handshake(now);
+    assert_eq!(world.server.connection().error(), None);
+}
+
+/// A ClientHello with a post-quantum key share needs two datagrams.
+#[test]
+fn half_a_client_hello_is_given_up_soon() {
+    for half in [0, 1] {
+        let mut world = weighed(Setup::new(), LINK, Role::Server);
+        let flight = first_flight(&mut world);
+        assert_eq!(flight.len(), 2);
+        world.filter = Some(Box::new(|_, _| false));
+        world.deliver(Direction::Up, flight[half].clone());
+        assert_eq!(world.server.endpoint.handshakes(), 1);
+        world.run_for(Duration::from_secs(4));
+        assert_eq!(world.server.endpoint.handshakes(), 1);
+        world.run_for(Duration::from_secs(2));
+        assert_eq!(world.server.endpoint.handshakes(), 0);
+        let error = world.server.connection().error();
+        assert_eq!(error, Some(&ConnectionError::HandshakeTimeout));
+    }
+}
+
+#[test]
+fn a_client_hello_split_and_mixed_in_any_order_completes() {
+    for order in [[0, 1], [1, 0]] {
+        let mut world = weighed(Setup::new(), LINK, Role::Server);
+        let flight = first_flight(&mut world);
+        for which in order {
+            // A second passes between both.
+            world.filter = Some(Box::new(|direction, _| direction == Direction::Down));
+            world.deliver(Direction::Up, flight[which].clone());
+            world.run_for(Duration::from_secs(1));
+        }
+        world.filter = None;
+        let done = world.run_until(Duration::from_secs(5), |world| {
+            world.client.connection().is_confirmed()
+        });
+        assert!(done, "{order:?}");
+    }
+}
+
+/// With the default deadlines, not those of the test of long handshakes.
+#[test]
+fn thirty_percent_loss_meets_the_default_deadlines() {
+    let mut late = 0;
+    for seed in 0..300 {
+        let link = path("rate=10M delay=15ms queue=25 loss=30%", seed);
+        let mut world = World::new(Setup::new(), link, seed);
+        world.connect();
+        let done = world.run_until(Duration::from_secs(60), |world| {
+            world.client.connection().is_confirmed()
+        });
+        let first = world.server.endpoint.counters().accepted;
+        assert!(first <= 1 || !done, "seed {seed}: {first} attempts");
+        late += u32::from(!done);
+    }
+    assert_eq!(late, 0);
+}
+
+/// Clients whose address is proven by a Retry fill the room under load.
+fn crowd(retry_above: usize, count: usize) -> World {
+    let mut setup = Setup::new();
+    setup.limits.retry_above = retry_above;
+    setup.always_retry = true;
+    let mut world = weighed(setup, LINK, Role::Server);
+    let meter = world.meter.as_mut().expect("weighed");
+    meter.bound = 64 << 20;
+    // Of the server's answers only Retry packets arrive.
+    world.filter = Some(Box::new(|direction, packet: &mut Packet| {
+        direction == Direction::Up || packet.data[0] & 0xb0 == 0xb0
+    }));
+    for _ in 0..count {
+        world.connect();
+    }
+    world.run_for(Duration::from_secs(1));
+    assert_eq!(world.server.endpoint.handshakes(), count);
+    world.client.connections.clear();
+    world
+}
+
+/// A newcomer makes the server look for room.
+fn knock(world: &mut World) {
+    let (from, to) = (
+        "10.7.7.7:7".parse().expect("an address"),
+        world.server.address,
+    );
+    let packet = Packet::new(from, to, vec![0xff; 20]);
+    world.deliver(Direction::Up, packet);
+    world.flush();
+}
+
+#[test]
+fn under_load_handshakes_get_ten_seconds() {
+    let mut world = crowd(20, 30);
+    world.run_for(Duration::from_secs(9));
+    knock(&mut world);
+    assert_eq!(world.server.endpoint.handshakes(), 30);
+    world.run_for(Duration::from_secs(2));
+    knock(&mut world);
+    // Until there is no load any more.
+    assert_eq!(world.server.endpoint.handshakes(), 19);
+    assert_eq!(world.server.endpoint.counters().overdue, 11);
+    let expired = world.server.connections.values();
+    let expired = expired.filter(|c| c.error() == Some(&ConnectionError::HandshakeTimeout));
+    assert_eq!(expired.count(), 11);
+}
+
+#[test]
+fn without_load_handshakes_get_a_minute() {
+    let mut world = crowd(1_000, 30);
+    world.run_for(Duration::from_secs(25));
+    knock(&mut world);
+    assert_eq!(world.server.endpoint.handshakes(), 30);
+    assert_eq!(world.server.endpoint.counters().overdue, 0);
+}

@@ -1,0 +1,138 @@
+//! Initial packets of strangers, who need no keys but those that everybody can
+//! compute: what they can make a server hold, and for how long.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use clearway_links::{Direction, Packet};
+use clearway_quic::Role;
+use clearway_quic::cid::ConnectionId;
+use clearway_quic::crypto::{RetryToken, TAG_LEN, TokenKey, initial_keys};
+use clearway_quic::rng::Rng;
+use clearway_quic::wire::header::{LongHeader, LongKind};
+use clearway_quic::wire::{Frame, PartialHeader, TruncatedNumber, Version, Writer};
+
+use crate::common::{Setup, UNIX_ORIGIN, World};
+use crate::hostile::duel::{LINK, bytes, first_flight, weighed};
+
+/// A client's Initial packet in a datagram of 1,200 bytes.
+pub(crate) fn initial(dcid: ConnectionId, token: &[u8], number: u64, frames: &[u8]) -> Vec<u8> {
+    let mut packet = vec![0; 1200];
+    let mut w = Writer::new(&mut packet);
+    let at = LongHeader {
+        kind: LongKind::Initial { token },
+        version: Version::V1,
+        dcid,
+        scid: ConnectionId::new(&[0x5c; 8]).expect("eight bytes"),
+        number: TruncatedNumber::with_len(number, 4),
+        fixed_bit: true,
+    }
+    .encode(&mut w);
+    w.bytes(frames);
+    let padding = 1200 - TAG_LEN - w.written();
+    w.zeros(padding + TAG_LEN);
+    let end = w.written();
+    at.finish(&mut w, end);
+    initial_keys(&dcid, Role::Client)
+        .local
+        .seal(number, &mut packet, at.payload_at, 4)
+        .expect("seals");
+    packet
+}
+
+pub(crate) fn cid(number: u64) -> ConnectionId {
+    ConnectionId::new(&number.to_be_bytes()).expect("eight bytes")
+}
+
+pub(crate) fn crypto(offset: u64, data: &[u8]) -> Vec<u8> {
+    bytes(&Frame::Crypto { offset, data })
+}
+
+fn send(world: &mut World, from: SocketAddr, datagram: Vec<u8>) {
+    let to = world.server.address;
+    world.deliver(Direction::Up, Packet::new(from, to, datagram));
+}
+
+fn handshakes(world: &World) -> usize {
+    world.server.endpoint.handshakes()
+}
+
+#[test]
+fn initials_without_crypto_data_are_dropped_without_state() {
+    let mut world = weighed(Setup::new(), LINK, Role::Server);
+    // PING, PADDING alone, an ACK, an empty CRYPTO frame.
+    let empty = crypto(0, b"");
+    let payloads: [&[u8]; 4] = [&[1], &[0], &[2, 0, 0, 0, 0], &empty];
+    for i in 0..4_000 {
+        let from = ([10, 9, 0, (i % 7) as u8], 4000).into();
+        let payload = payloads[i as usize % payloads.len()];
+        send(&mut world, from, initial(cid(i), &[], 0, payload));
+    }
+    assert_eq!(handshakes(&world), 0);
+    assert_eq!(world.server.connections.len(), 0);
+    assert_eq!(world.server.endpoint.counters().dropped, 4_000);
+    world.handshake();
+}
+
+/// One byte of a ClientHello and then a PING now and then, each from a client that
+/// never goes on.
+#[test]
+fn a_client_hello_that_never_ends_is_given_up() {
+    let mut world = weighed(Setup::new(), LINK, Role::Server);
+    let from: SocketAddr = ([10, 9, 0, 1], 4000).into();
+    let total = 40;
+    for i in 0..total {
+        send(&mut world, from, initial(cid(i), &[], 0, &crypto(3, b"x")));
+    }
+    assert_eq!(handshakes(&world), total as usize);
+    for round in 1..=15 {
+        world.run_for(Duration::from_secs(1));
+        for i in 0..total {
+            send(&mut world, from, initial(cid(i), &[], round, &[1]));
+        }
+    }
+    assert_eq!(handshakes(&world), 0);
+    world.handshake();
+}
+
+/// A server that shares its secret with others meets tokens of theirs, which name
+/// connection IDs that clients of its own may be using.
+#[test]
+fn a_retry_token_for_a_connection_id_in_use_unhooks_nobody() {
+    let mut world = weighed(Setup::new(), LINK, Role::Server);
+    let flight = first_flight(&mut world);
+    assert_eq!(flight.len(), 2, "a ClientHello in two datagrams");
+    let header = PartialHeader::parse(&flight[0].data, 8).expect("an Initial");
+    let original = header.dcid.cid(&flight[0].data).expect("eight bytes");
+    world.deliver(Direction::Up, flight[0].clone());
+    assert_eq!(handshakes(&world), 1);
+
+    let stranger: SocketAddr = ([10, 9, 0, 1], 4000).into();
+    let mut token = Vec::new();
+    TokenKey::new(&[7; 32]).seal_retry(
+        &RetryToken {
+            issued: UNIX_ORIGIN,
+            client: stranger,
+            original_dcid: original,
+            retry_scid: cid(9),
+        },
+        &mut Rng::from_seed([1; 32]),
+        &mut token,
+    );
+    // Its "ClientHello" is none, so that its connection ends soon.
+    let packet = initial(cid(9), &token, 0, &crypto(0, &[0xff; 64]));
+    send(&mut world, stranger, packet);
+    assert_eq!(world.server.endpoint.counters().accepted, 2);
+
+    // The rest of the client's first flight still finds its connection …
+    world.filter = Some(Box::new(|_, _| false));
+    world.deliver(Direction::Up, flight[1].clone());
+    let now = world.now;
+    let first = world.server.first().expect("the client's");
+    assert_eq!(first.stats(now).counters.packets_received, 2);
+    // … and so does a repetition after the stranger's has gone.
+    world.run_for(Duration::from_secs(4));
+    assert_eq!(world.server.endpoint.len(), 1);
+    world.deliver(Direction::Up, flight[0].clone());
+    assert_eq!(world.server.endpoint.counters().accepted, 2);
+}
