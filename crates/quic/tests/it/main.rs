@@ -21,6 +21,7 @@ mod migration;
 mod moving;
 mod operations;
 mod response;
+mod restart;
 #[cfg(feature = "specimens")]
 mod specimens;
 mod streams;

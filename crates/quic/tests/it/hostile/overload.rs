@@ -192,3 +192,97 @@ fn one_refusal_by_the_application() {
     let after = world.server.memory();
     assert!(after <= before + 1024, "{before} bytes, then {after}");
 }
+
+/// Connects `count` clients, one after the other; how many were let in.
+fn connect(world: &mut World, count: usize) -> Vec<Handle> {
+    let mut let_in = Vec::new();
+    for _ in 0..count {
+        let handle = world.connect();
+        world.run_until(Duration::from_secs(5), |world| {
+            let client = &world.client.connections[&handle];
+            client.is_confirmed() || client.error().is_some()
+        });
+        if world.client.connections[&handle].is_confirmed() {
+            let_in.push(handle);
+        }
+    }
+    let_in
+}
+
+/// Why the newest client was refused.
+fn refusal(world: &mut World) -> String {
+    match world.client.connection().error() {
+        Some(ConnectionError::PeerTransport(error)) => {
+            assert_eq!(error.code, Code::CONNECTION_REFUSED);
+            error.reason.to_string()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn connections_over_the_limit_are_refused_until_one_is_gone() {
+    let mut setup = Setup::new();
+    setup.limits.connections = 3;
+    let mut world = weighed(setup, LINK, Role::Server);
+    let let_in = connect(&mut world, 5);
+    assert_eq!(let_in.len(), 3);
+    assert_eq!(refusal(&mut world), "too many connections");
+    let counters = world.server.endpoint.counters();
+    assert_eq!((counters.refused, counters.refused_connections), (2, 2));
+    // Those that are there are served.
+    let servers: Vec<Handle> = world.server.connections.keys().copied().collect();
+    for (&client, &server) in let_in.iter().zip(&servers) {
+        progresses(&mut world, client, server);
+    }
+    let now = world.now;
+    let first = world.client.connections.get_mut(&let_in[0]);
+    first.expect("kept").close(now, 0, b"");
+    world.run_for(Duration::from_secs(3));
+    assert_eq!(world.server.endpoint.len(), 2);
+    assert_eq!(connect(&mut world, 2).len(), 1);
+}
+
+#[test]
+fn connections_of_one_source_over_its_limit_are_refused() {
+    let mut setup = Setup::new();
+    setup.limits.connections_per_source = 2;
+    let mut world = weighed(setup, LINK, Role::Server);
+    let let_in = connect(&mut world, 4);
+    assert_eq!(let_in.len(), 2);
+    assert_eq!(
+        refusal(&mut world),
+        "too many connections from this address"
+    );
+    // Another address is another source.
+    world.client.address = "10.0.1.1:5000".parse().expect("an address");
+    assert_eq!(connect(&mut world, 1).len(), 1);
+    world.client.address = "10.0.0.1:5000".parse().expect("an address");
+    let now = world.now;
+    let first = world.client.connections.get_mut(&let_in[0]);
+    first.expect("kept").close(now, 0, b"");
+    world.run_for(Duration::from_secs(3));
+    assert_eq!(connect(&mut world, 2).len(), 1);
+}
+
+#[test]
+fn connections_of_a_trusted_source_are_not_limited_by_source() {
+    let mut setup = Setup::new();
+    setup.limits.connections_per_source = 2;
+    setup.limits.trusted = vec!["10.0.0.0/24".parse().expect("a prefix")];
+    let mut world = weighed(setup, LINK, Role::Server);
+    assert_eq!(connect(&mut world, 10).len(), 10);
+}
+
+#[test]
+fn refusals_beyond_their_rate_are_withheld() {
+    let mut setup = Setup::new();
+    setup.limits.connections = 0;
+    setup.limits.refusals_per_second = 5;
+    let mut world = weighed(setup, LINK, Role::Server);
+    flood(&mut world, 100);
+    let counters = world.server.endpoint.counters();
+    assert_eq!(counters.refused_connections, 5);
+    assert_eq!(counters.refusals_withheld, 95);
+    assert_eq!(counters.dropped, 95);
+}
