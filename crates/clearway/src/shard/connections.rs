@@ -202,6 +202,7 @@ impl Connections {
             self.visit(handle, Stage::Timeout, |state| {
                 state.quic.expire_handshake(now);
             });
+            self.mark_ready(handle);
         }
     }
 

@@ -15,7 +15,7 @@ impl Connection {
             + self.datagrams_in.memory()
             + self.datagrams_out.memory()
             + crypto.sum::<usize>()
-            + self.kept_packets()
+            + self.undecryptable.memory()
     }
 
     /// Bounds from now on what streams buffer, in bytes: at most `receive` of what
@@ -35,7 +35,7 @@ impl Connection {
         self.streams.abandon();
         self.datagrams_in.abandon();
         self.datagrams_out.abandon();
-        self.undecryptable = Vec::new();
+        self.undecryptable = Default::default();
         for space in self.spaces.iter_mut() {
             space.crypto = super::crypto_stream::CryptoStream::default();
         }

@@ -94,18 +94,12 @@ impl Connection {
             ledger: self.recovery.memory(memory::short_list),
             received: spaces.clone().map(|space| space.received.memory()).sum(),
             crypto: spaces.map(|space| space.crypto.memory()).sum(),
-            undecryptable: self.kept_packets(),
+            undecryptable: self.undecryptable.memory(),
             cids: self.local_cids.memory() + self.remote_cids.memory(),
             paths: self.paths.memory(),
             handshake: self.tls.memory() + self.control.memory(),
             events: self.said(),
         }
-    }
-
-    pub(crate) fn kept_packets(&self) -> usize {
-        let packets = self.undecryptable.iter();
-        memory::list(&self.undecryptable)
-            + packets.map(|kept| kept.packet.capacity()).sum::<usize>()
     }
 
     /// What the application and the endpoint are still to hear, the reason of a

@@ -13,7 +13,7 @@
 //! | `life` | how far the handshake is, how the connection ends |
 //! | `keyring`, `space`, `crypto_stream` | keys and packet number spaces |
 //! | `tls`, `peer`, `handshake` | TLS, transport parameters, 0-RTT, Retry, Version Negotiation |
-//! | `receive`, `frames` | the way in |
+//! | `receive`, `undecryptable`, `frames` | the way in |
 //! | `transmit`, `packet`, `fill` | the way out |
 //! | `outcome` | what acknowledgements and losses mean for the frames sent |
 //! | `migration` | what follows when paths come, go, and carry data |
@@ -54,6 +54,7 @@ mod timers;
 mod tls;
 mod trace;
 mod transmit;
+mod undecryptable;
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -152,7 +153,7 @@ pub struct Connection {
     events: VecDeque<Event>,
     endpoint_events: VecDeque<EndpointEvent>,
     /// Packets whose keys don't exist yet, bounded (RFC 9001 §5.7).
-    undecryptable: Vec<receive::Undecryptable>,
+    undecryptable: undecryptable::UndecryptablePackets,
     counters: stats::Counters,
     trace: Option<Box<trace::Trace>>,
     generator: Box<dyn CidGenerator>,

@@ -14,22 +14,11 @@ use crate::wire::reset::candidate;
 use crate::wire::{Frames, PacketKind, PartialHeader, RangeSet, frame};
 use crate::{Instant, Role};
 
-/// Packets kept until their keys exist (RFC 9001 §5.7).
-const MAX_UNDECRYPTABLE: usize = 10;
-
 /// When and from where a datagram came.
 #[derive(Clone, Copy, Debug)]
-struct Arrival {
-    at: Instant,
-    from: Received,
-}
-
-/// A packet that came before its keys.
-#[derive(Debug)]
-pub(crate) struct Undecryptable {
-    arrival: Arrival,
-    kind: PacketKind,
-    pub(crate) packet: Vec<u8>,
+pub(crate) struct Arrival {
+    pub(crate) at: Instant,
+    pub(crate) from: Received,
 }
 
 /// A packet that authenticated.
@@ -103,7 +92,7 @@ impl Connection {
         }
     }
 
-    fn receive_packets(
+    pub(crate) fn receive_packets(
         &mut self,
         now: Instant,
         arrival: Arrival,
@@ -235,7 +224,7 @@ impl Connection {
     }
 
     /// Whether keys for this packet type are at hand.
-    fn can_open(&self, kind: PacketKind) -> bool {
+    pub(crate) fn can_open(&self, kind: PacketKind) -> bool {
         match kind {
             PacketKind::Initial => self.keys.initial.is_some(),
             PacketKind::Handshake => self.keys.handshake.is_some(),
@@ -392,44 +381,6 @@ impl Connection {
         );
         if packet.kind == PacketKind::OneRtt {
             self.follow_peer(now, packet, probing_only);
-        }
-        Ok(())
-    }
-
-    /// Keeps a packet whose keys are to come.
-    fn keep_for_later(&mut self, arrival: Arrival, kind: PacketKind, packet: &[u8]) -> DropReason {
-        if self.keys.is_discarded(kind) {
-            return DropReason::KeysDiscarded;
-        }
-        if kind == PacketKind::Initial || self.undecryptable.len() >= MAX_UNDECRYPTABLE {
-            return DropReason::Overload;
-        }
-        self.undecryptable.push(Undecryptable {
-            arrival,
-            kind,
-            packet: packet.to_vec(),
-        });
-        DropReason::KeysUnavailable
-    }
-
-    /// Opens the kept packets whose keys the datagram has brought: a server's
-    /// Handshake flight after its ServerHello, 0-RTT after the ClientHello.
-    fn retry_undecryptable(&mut self, now: Instant) -> Result<(), TransportError> {
-        if self.undecryptable.is_empty() {
-            return Ok(());
-        }
-        let keys = &self.keys;
-        self.undecryptable
-            .retain(|kept| !keys.is_discarded(kept.kind));
-        // Opening one may bring the keys of others.
-        while self.life.is_open()
-            && let Some(at) = self
-                .undecryptable
-                .iter()
-                .position(|kept| self.can_open(kept.kind))
-        {
-            let mut kept = self.undecryptable.remove(at);
-            self.receive_packets(now, kept.arrival, &mut kept.packet, &mut false)?;
         }
         Ok(())
     }

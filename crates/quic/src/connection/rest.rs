@@ -96,7 +96,6 @@ impl Connection {
         self.recovery.release_memory();
         self.outcome = Kept::default();
         self.probe_frames = Kept::default();
-        self.undecryptable.shrink_to_fit();
         self.events.shrink_to_fit();
         self.endpoint_events.shrink_to_fit();
         self.local_cids.release_memory();

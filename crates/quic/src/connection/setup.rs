@@ -231,7 +231,7 @@ impl Connection {
             limit: clearway_recovery::limit::Limit::Handshake,
             events: Default::default(),
             endpoint_events: Default::default(),
-            undecryptable: Vec::new(),
+            undecryptable: Default::default(),
             counters: stats::Counters::default(),
             trace: None,
             probe_frames: super::rest::Kept::default(),

@@ -165,6 +165,7 @@ impl Streams {
     /// The application took `len` bytes, or learned of the end.
     fn after_read(&mut self, id: StreamId, len: usize) {
         self.consume(len as u64);
+        self.release_if_spare(id);
         let over = self.streams.get(&id).and_then(Stream::recv);
         if over.is_some_and(|half: &RecvHalf| half.state().is_terminal()) {
             self.prune(id);

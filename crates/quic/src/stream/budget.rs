@@ -2,9 +2,60 @@
 //! other connections, and those that use much of it have to do with less.
 
 use super::halves::Stream;
+use super::recv::RecvHalf;
 use super::{StreamId, Streams};
+use crate::error::{Code, TransportError};
+
+/// Memory that the receive buffers of a connection may have to spare, bytes: two
+/// whole blocks, with which streams in bulk need few allocations. Beyond that a block
+/// is as large as what is in it calls for.
+const SPARE: usize = 64 << 10;
+
+/// Pieces of stream data that may wait for data before them, over all streams of a
+/// connection; larger windows allow more. Each takes about 150 bytes besides its own.
+const MIN_PIECES: u64 = 1_024;
+
+/// One further piece per this many bytes of the connection's window: if every second
+/// packet of the smallest size were lost, half as many would be used.
+const BYTES_PER_PIECE: u64 = 1_024;
 
 impl Streams {
+    /// How much room receive buffers may still have to spare.
+    pub(super) fn spare_room(&self) -> usize {
+        SPARE.saturating_sub(self.spared())
+    }
+
+    /// Memory of receive buffers that holds no data.
+    fn spared(&self) -> usize {
+        let held = self.receive_held;
+        held.memory.saturating_sub(held.stored)
+    }
+
+    /// The application has read from a stream: while there is more to spare than
+    /// there should be, what is empty goes.
+    pub(super) fn release_if_spare(&mut self, id: StreamId) {
+        if self.spared() > SPARE {
+            self.with_recv(id, RecvHalf::release_memory);
+        }
+    }
+
+    /// Whether the peer's data comes in more pieces than are kept track of.
+    pub(super) fn check_pieces(&self) -> Result<(), TransportError> {
+        // Of the window as the peer knows it: it may be smaller by now.
+        let window = self
+            .receive
+            .granted()
+            .saturating_sub(self.receive.consumed());
+        let most = MIN_PIECES.saturating_add(window / BYTES_PER_PIECE);
+        if self.receive_held.pieces as u64 > most {
+            return Err(TransportError::new(
+                Code::INTERNAL_ERROR,
+                "stream data in more separate pieces than are kept track of",
+            ));
+        }
+        Ok(())
+    }
+
     /// Bounds what is buffered from now on, in bytes, each way; more than the
     /// configured `receive_budget` and `send_limit` means these.
     ///
@@ -42,7 +93,7 @@ impl Streams {
     /// Memory of what the streams buffer both ways, bytes. O(1).
     #[must_use]
     pub fn buffered(&self) -> usize {
-        self.sending.buffered() + self.receive_memory
+        self.sending.buffered() + self.receive_held.memory
     }
 
     /// Forgets every stream and all they hold: nobody will read or write any more.

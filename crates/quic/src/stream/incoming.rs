@@ -29,12 +29,14 @@ impl Streams {
     ) -> Result<(), TransportError> {
         self.locate(id, Half::Recv)?;
         let credit = self.receive.granted().saturating_sub(self.received);
+        let spare = self.spare_room();
         let done = self.with_recv(id, |half| {
-            let news = half.on_data(offset, fin, data, credit)?;
+            let news = half.on_data(offset, fin, data, credit, spare)?;
             Ok((news, half.hurry()))
         });
         if let Some(done) = done {
             let (news, hurry) = done?;
+            self.check_pieces()?;
             if hurry {
                 self.hurried_streams.push(id);
             }

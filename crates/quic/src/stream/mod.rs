@@ -9,13 +9,16 @@
 //! halves       one stream; send, recv: its halves; state: their machines
 //! layout       how a STREAM frame uses the room in a packet
 //! per_direction   what there is once for each directionality
-//! send_buffer, assembler, ranges   bytes on their way
+//! send_buffer, ranges        bytes on their way out
+//! assembler, ahead, block   bytes on their way in
 //! sending      what sending halves share: credit, budget, turns (schedule)
 //! budget       what all may buffer, changed while they live
 //! window       credit we grant; concurrency: how many streams
 //! ```
+mod ahead;
 mod application;
 mod assembler;
+mod block;
 mod budget;
 mod concurrency;
 pub mod config;

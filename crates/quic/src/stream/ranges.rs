@@ -30,12 +30,9 @@ pub(super) struct RangeSet(Option<Box<Spans>>);
 
 impl RangeSet {
     /// How many spans are kept: what the set costs.
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.0.as_ref().map_or(0, |set| set.spans.len())
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// How many bytes the spans hold together.

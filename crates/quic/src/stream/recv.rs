@@ -22,13 +22,6 @@ pub enum ReadError {
     Unknown,
 }
 
-/// Gaps tolerated in any stream; larger windows tolerate more.
-const MIN_GAPS: u64 = 1_024;
-
-/// One further gap per this many bytes of window: every second packet lost at the
-/// smallest packet size needs half as many.
-const BYTES_PER_GAP: u64 = 1_024;
-
 /// What a frame changed, for the connection's accounts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Received {
@@ -40,6 +33,33 @@ pub(super) struct Received {
     pub(super) discarded: u64,
     /// Whether the application should hear of it.
     pub(super) readable: bool,
+}
+
+/// What receive buffers hold: of one half, or of all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Holding {
+    /// Bytes allocated.
+    pub(super) memory: usize,
+    /// Bytes held for the application.
+    pub(super) stored: usize,
+    /// Pieces that wait for data before them.
+    pub(super) pieces: usize,
+}
+
+impl Holding {
+    /// The same after a half that held `before` has come to hold `after`.
+    #[must_use]
+    pub(super) fn changed(self, before: Self, after: Self) -> Self {
+        let step = |all: usize, before: usize, after| {
+            debug_assert!(all >= before, "{all} in all, {before} of one");
+            all.saturating_sub(before).saturating_add(after)
+        };
+        Self {
+            memory: step(self.memory, before.memory, after.memory),
+            stored: step(self.stored, before.stored, after.stored),
+            pieces: step(self.pieces, before.pieces, after.pieces),
+        }
+    }
 }
 
 /// The receiving half.
@@ -90,21 +110,28 @@ impl RecvHalf {
         self.state
     }
 
+    /// What its buffer holds.
+    pub(super) fn holding(&self) -> Holding {
+        Holding {
+            memory: self.assembler.memory(),
+            stored: self.assembler.stored(),
+            pieces: self.assembler.pieces(),
+        }
+    }
+
     pub(super) const fn stop_code(&self) -> Option<u64> {
         self.stopped
     }
 
-    pub(super) fn memory(&self) -> usize {
-        self.assembler.memory()
-    }
-
-    /// Takes a STREAM frame. `credit` is what the connection still grants, bytes.
+    /// Takes a STREAM frame. `credit` is what the connection still grants, `spare` how
+    /// much room it has for blocks larger than need be, bytes.
     pub(super) fn on_data(
         &mut self,
         offset: u64,
         fin: bool,
         data: &[u8],
         credit: u64,
+        spare: usize,
     ) -> Result<Received, TransportError> {
         let end = offset
             .checked_add(data.len() as u64)
@@ -124,12 +151,7 @@ impl RecvHalf {
             return Ok(self.drop_data(raised));
         }
         let before = self.assembler.contiguous();
-        let fresh = self
-            .assembler
-            .insert(offset, data, self.max_gaps())
-            .map_err(|_| {
-                TransportError::new(Code::INTERNAL_ERROR, "more gaps in a stream than we track")
-            })?;
+        let fresh = self.assembler.insert(offset, data, spare) as u64;
         let arrived = self.assembler.contiguous();
         let complete = self.final_size == Some(arrived);
         if complete {
@@ -303,10 +325,6 @@ impl RecvHalf {
         news && core::mem::take(&mut self.wants_read)
     }
 
-    fn max_gaps(&self) -> usize {
-        usize::try_from(MIN_GAPS + self.window.size() / BYTES_PER_GAP).unwrap_or(usize::MAX)
-    }
-
     fn step(&mut self, step: RecvMove) {
         let next = self.state.after(step);
         debug_assert!(next.is_ok(), "{:?} in {:?}", step, self.state);
@@ -334,10 +352,10 @@ mod tests {
     #[test]
     fn the_end_is_read_once_all_data_was() {
         let mut half = half();
-        let news = half.on_data(5, true, b"world", 100).unwrap();
+        let news = half.on_data(5, true, b"world", 100, 0).unwrap();
         assert_eq!((news.raised, news.readable), (10, false));
         assert_eq!(half.read_chunk(99), Err(ReadError::Blocked));
-        assert!(half.on_data(0, false, b"hello", 90).unwrap().readable);
+        assert!(half.on_data(0, false, b"hello", 90, 0).unwrap().readable);
         assert_eq!(half.state(), RecvState::DataRecvd);
         let mut out = [0; 20];
         assert_eq!(half.read(&mut out), Ok(Some(10)));
@@ -351,25 +369,28 @@ mod tests {
     fn final_size_rules() {
         let wrong = Some(Code::FINAL_SIZE_ERROR);
         let mut known = half();
-        known.on_data(0, true, b"abc", 100).unwrap();
-        assert_eq!(code(known.on_data(3, false, b"d", 100)), wrong);
-        assert_eq!(code(known.on_data(0, true, b"ab", 100)), wrong);
+        known.on_data(0, true, b"abc", 100, 0).unwrap();
+        assert_eq!(code(known.on_data(3, false, b"d", 100, 0)), wrong);
+        assert_eq!(code(known.on_data(0, true, b"ab", 100, 0)), wrong);
         assert_eq!(code(known.on_reset(0, 4, 100)), wrong);
         assert_eq!(code(known.on_reset(0, 3, 100)), None);
         let mut early = half();
-        early.on_data(10, false, b"abc", 100).unwrap();
-        assert_eq!(code(early.on_data(0, true, b"abc", 100)), wrong);
+        early.on_data(10, false, b"abc", 100, 0).unwrap();
+        assert_eq!(code(early.on_data(0, true, b"abc", 100, 0)), wrong);
         assert_eq!(code(early.on_reset(0, 12, 100)), wrong);
     }
 
     #[test]
     fn credit_rules() {
         let over = Some(Code::FLOW_CONTROL_ERROR);
-        assert_eq!(code(half().on_data(0, false, &[0; 1_001], 5_000)), over);
-        assert_eq!(code(half().on_data(0, false, &[0; 100], 99)), over);
-        assert_eq!(code(half().on_data(0, false, &[0; 100], 100)), None);
-        assert_eq!(code(half().on_data(u64::MAX, false, &[0; 100], 99)), over);
-        assert_eq!(code(half().on_data(VARINT_MAX, false, &[0], 99)), over);
+        assert_eq!(code(half().on_data(0, false, &[0; 1_001], 5_000, 0)), over);
+        assert_eq!(code(half().on_data(0, false, &[0; 100], 99, 0)), over);
+        assert_eq!(code(half().on_data(0, false, &[0; 100], 100, 0)), None);
+        assert_eq!(
+            code(half().on_data(u64::MAX, false, &[0; 100], 99, 0)),
+            over
+        );
+        assert_eq!(code(half().on_data(VARINT_MAX, false, &[0], 99, 0)), over);
         assert_eq!(code(half().on_reset(0, 1_001, 5_000)), over);
         assert_eq!(code(half().on_reset(0, 900, 899)), over);
     }
@@ -377,26 +398,26 @@ mod tests {
     #[test]
     fn what_a_reset_leaves_unread_counts_as_consumed() {
         let mut half = half();
-        half.on_data(0, false, &[0; 100], 500).unwrap();
+        half.on_data(0, false, &[0; 100], 500, 0).unwrap();
         assert_eq!(half.read(&mut [0; 30]), Ok(Some(30)));
         let news = half.on_reset(7, 400, 500).unwrap();
         assert_eq!((news.raised, news.discarded), (300, 370));
         assert_eq!(half.read_chunk(9), Err(ReadError::Reset(7)));
         assert!(half.state().is_terminal());
-        assert_eq!(half.memory(), 0);
+        assert_eq!(half.holding().memory, 0);
     }
 
     #[test]
     fn a_stopped_stream_only_counts() {
         let mut half = half();
-        half.on_data(0, false, &[0; 100], 500).unwrap();
+        half.on_data(0, false, &[0; 100], 500, 0).unwrap();
         assert_eq!(half.stop(3), Some(100));
         assert_eq!(half.stop(3), None);
         assert!(half.wants_stop());
-        let news = half.on_data(100, false, &[0; 50], 400).unwrap();
+        let news = half.on_data(100, false, &[0; 50], 400, 0).unwrap();
         assert_eq!((news.raised, news.discarded), (50, 50));
         assert_eq!(half.read_chunk(9), Err(ReadError::Unknown));
-        half.on_data(150, true, &[], 400).unwrap();
+        half.on_data(150, true, &[], 400, 0).unwrap();
         assert_eq!(half.state(), RecvState::DataRead);
         assert!(!half.wants_stop());
     }
@@ -404,12 +425,12 @@ mod tests {
     #[test]
     fn readable_is_told_once_until_a_read_blocks() {
         let mut half = half();
-        assert!(half.on_data(0, false, b"a", 9).unwrap().readable);
-        assert!(!half.on_data(1, false, b"b", 9).unwrap().readable);
+        assert!(half.on_data(0, false, b"a", 9, 0).unwrap().readable);
+        assert!(!half.on_data(1, false, b"b", 9, 0).unwrap().readable);
         assert_eq!(half.read(&mut [0; 9]), Ok(Some(2)));
-        assert!(!half.on_data(2, false, b"c", 9).unwrap().readable);
+        assert!(!half.on_data(2, false, b"c", 9, 0).unwrap().readable);
         assert_eq!(half.read(&mut [0; 9]), Ok(Some(1)));
         assert_eq!(half.read(&mut [0; 9]), Err(ReadError::Blocked));
-        assert!(half.on_data(3, true, b"", 9).unwrap().readable);
+        assert!(half.on_data(3, true, b"", 9, 0).unwrap().readable);
     }
 }

@@ -10,7 +10,7 @@ use super::config::StreamLimits;
 use super::event::{Events, StreamEvent};
 use super::halves::{Control, Halves, Spares, Stream};
 use super::per_direction::PerDirection;
-use super::recv::{Received, RecvHalf};
+use super::recv::{Holding, Received, RecvHalf};
 use super::send::SendHalf;
 use super::sending::{Before, Sending};
 use super::window::Window;
@@ -69,8 +69,8 @@ pub struct Streams {
     pub(super) receive: Window,
     /// The sum of highest offsets received.
     pub(super) received: u64,
-    /// Memory of the receive buffers, bytes.
-    pub(super) receive_memory: usize,
+    /// What the receive buffers hold.
+    pub(super) receive_held: Holding,
     /// Bytes arrived or were acknowledged for the first time.
     pub(super) progress: bool,
     /// A MAX_DATA is to be sent.
@@ -108,7 +108,7 @@ impl Streams {
                 Instant::ZERO,
             ),
             received: 0,
-            receive_memory: 0,
+            receive_held: Holding::default(),
             progress: false,
             credit_pending: false,
             hurried: false,
@@ -207,7 +207,7 @@ impl Streams {
     )]
     pub fn memory(&self) -> usize {
         self.sending.memory()
-            + self.receive_memory
+            + self.receive_held.memory
             + memory::table(&self.streams)
             + self.streams.values().map(Stream::memory).sum::<usize>()
             + self.spares.memory()
@@ -223,7 +223,7 @@ impl Streams {
             open: self.streams.len(),
             stalled: self.sending.stalled,
             send_buffered: self.sending.buffered(),
-            receive_buffered: self.receive_memory,
+            receive_buffered: self.receive_held.memory,
             receive_window: self.receive.size(),
             consumed: self.receive.consumed(),
         }
@@ -337,9 +337,9 @@ impl Streams {
     ) -> Option<R> {
         let Stream { halves, control } = self.streams.get_mut(&id)?;
         let half = halves.recv_mut()?;
-        let before = half.memory();
+        let before = half.holding();
         let result = change(half);
-        self.receive_memory.rebook(before, half.memory());
+        self.receive_held = self.receive_held.changed(before, half.holding());
         let wanted = Control {
             stop: control.stop && half.wants_stop(),
             credit: half.wants_credit() && (control.credit || half.window.is_due()),
@@ -428,8 +428,10 @@ impl Streams {
         let Some(stream) = self.streams.remove(&id) else {
             return;
         };
-        let held = stream.recv().map_or(0, RecvHalf::memory);
-        self.receive_memory.rebook(held, 0);
+        if let Some(half) = stream.recv() {
+            let none = Holding::default();
+            self.receive_held = self.receive_held.changed(half.holding(), none);
+        }
         if let Some(half) = stream.send() {
             self.sending.forget(half);
         }
@@ -449,9 +451,9 @@ impl Streams {
                 self.sending.release_memory(half);
             }
             if let Some(half) = stream.recv_mut() {
-                let before = half.memory();
+                let before = half.holding();
                 half.release_memory();
-                self.receive_memory.rebook(before, half.memory());
+                self.receive_held = self.receive_held.changed(before, half.holding());
             }
         }
         self.streams.shrink_to_fit();

@@ -1,0 +1,172 @@
+//! Packets that came before their keys (RFC 9001 §5.7).
+
+use super::Connection;
+use super::receive::Arrival;
+use crate::Instant;
+use crate::error::TransportError;
+use crate::event::DropReason;
+use crate::wire::PacketKind;
+
+/// Packets kept until their keys exist: what a peer sends at once, ten datagrams
+/// (RFC 9002 §7.2).
+const MAX_PACKETS: usize = 10;
+
+/// Bytes of those packets: ten of them on an Ethernet path. Whoever sends them has
+/// proven nothing yet, and IP carries datagrams of 64 KiB.
+const MAX_BYTES: usize = 16 << 10;
+
+/// A packet that came before its keys.
+#[derive(Debug)]
+struct Undecryptable {
+    arrival: Arrival,
+    kind: PacketKind,
+    packet: Vec<u8>,
+}
+
+/// Packets kept until their keys exist; takes memory only while there are some.
+#[derive(Debug, Default)]
+#[expect(
+    clippy::box_collection,
+    reason = "most connections never have any: a pointer is all it should take"
+)]
+pub(crate) struct UndecryptablePackets(Option<Box<Vec<Undecryptable>>>);
+
+impl UndecryptablePackets {
+    /// Whether there is room for a packet of `len` bytes.
+    fn has_room(&self, len: usize) -> bool {
+        let kept = self.0.as_ref().map_or(0, |kept| kept.len());
+        kept < MAX_PACKETS && self.bytes().saturating_add(len) <= MAX_BYTES
+    }
+
+    fn push(&mut self, packet: Undecryptable) {
+        self.0.get_or_insert_default().push(packet);
+    }
+
+    /// Takes the first that `can_open`, and forgets those that never can be.
+    fn take(
+        &mut self,
+        is_discarded: impl Fn(PacketKind) -> bool,
+        can_open: impl Fn(PacketKind) -> bool,
+    ) -> Option<Undecryptable> {
+        let kept = self.0.as_mut()?;
+        kept.retain(|packet| !is_discarded(packet.kind));
+        let at = kept.iter().position(|packet| can_open(packet.kind));
+        let packet = at.map(|at| kept.remove(at));
+        if kept.is_empty() {
+            self.0 = None;
+        }
+        packet
+    }
+
+    fn bytes(&self) -> usize {
+        let kept = self.0.iter().flat_map(|kept| kept.iter());
+        kept.map(|packet| packet.packet.len()).sum()
+    }
+
+    /// Bytes allocated.
+    pub(crate) fn memory(&self) -> usize {
+        self.0.as_ref().map_or(0, |kept| {
+            size_of_val(&**kept) + crate::memory::list(kept) + self.bytes()
+        })
+    }
+}
+
+impl Connection {
+    /// Keeps a packet whose keys are to come.
+    pub(crate) fn keep_for_later(
+        &mut self,
+        arrival: Arrival,
+        kind: PacketKind,
+        packet: &[u8],
+    ) -> DropReason {
+        if self.keys.is_discarded(kind) {
+            return DropReason::KeysDiscarded;
+        }
+        if kind == PacketKind::Initial || !self.undecryptable.has_room(packet.len()) {
+            return DropReason::Overload;
+        }
+        self.undecryptable.push(Undecryptable {
+            arrival,
+            kind,
+            packet: packet.to_vec(),
+        });
+        DropReason::KeysUnavailable
+    }
+
+    /// Opens the kept packets whose keys the datagram has brought: a server's
+    /// Handshake flight after its ServerHello, 0-RTT after the ClientHello.
+    pub(crate) fn retry_undecryptable(&mut self, now: Instant) -> Result<(), TransportError> {
+        // Opening one may bring the keys of others.
+        while self.life.is_open()
+            && let Some(mut kept) = self.next_openable()
+        {
+            self.receive_packets(now, kept.arrival, &mut kept.packet, &mut false)?;
+        }
+        Ok(())
+    }
+
+    fn next_openable(&mut self) -> Option<Undecryptable> {
+        let mut packets = core::mem::take(&mut self.undecryptable);
+        let next = packets.take(
+            |kind| self.keys.is_discarded(kind),
+            |kind| self.can_open(kind),
+        );
+        self.undecryptable = packets;
+        next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ack::ReceivedEcn;
+    use crate::connection::Received;
+
+    fn packet(len: usize) -> Undecryptable {
+        let from = Received {
+            remote: ([192, 0, 2, 1], 1).into(),
+            local_ip: None,
+            ecn: ReceivedEcn::NotEct,
+        };
+        Undecryptable {
+            arrival: Arrival {
+                at: Instant::ZERO,
+                from,
+            },
+            kind: PacketKind::Handshake,
+            packet: vec![0; len],
+        }
+    }
+
+    /// How many packets of `len` bytes are kept.
+    fn kept(len: usize) -> usize {
+        let mut packets = UndecryptablePackets::default();
+        (0..100)
+            .take_while(|_| {
+                let room = packets.has_room(len);
+                packets.push(packet(len));
+                room
+            })
+            .count()
+    }
+
+    #[test]
+    fn packets_and_bytes_are_bounded() {
+        assert_eq!(kept(100), MAX_PACKETS);
+        assert_eq!(kept(1_452), MAX_PACKETS);
+        assert_eq!(kept(9_000), 1);
+        assert_eq!(kept(60_000), 0);
+    }
+
+    #[test]
+    fn nothing_is_kept_of_those_that_were_taken_or_can_not_be_opened() {
+        let mut packets = UndecryptablePackets::default();
+        packets.push(packet(10));
+        packets.push(packet(20));
+        assert!(packets.take(|_| false, |_| false).is_none());
+        let first = packets.take(|_| false, |_| true).unwrap();
+        assert_eq!(first.packet.len(), 10);
+        assert!(packets.take(|_| true, |_| true).is_none());
+        assert_eq!(packets.memory(), 0);
+    }
+}
