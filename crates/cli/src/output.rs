@@ -72,7 +72,10 @@ mod tests {
         write_json(&mut json, &text).unwrap();
         let json = String::from_utf8(json).unwrap();
         assert!(!json.chars().any(is_unsafe), "{json:?}");
-        assert!(json.contains("\\u009b31m\\u202e\\u007f\\udb40\\udc41é"), "{json}");
+        assert!(
+            json.contains("\\u009b31m\\u202e\\u007f\\udb40\\udc41é"),
+            "{json}"
+        );
         let back: String = serde_json::from_str(&json).unwrap();
         assert_eq!(back, text);
     }

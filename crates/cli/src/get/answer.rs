@@ -26,7 +26,11 @@ impl ContentRange {
         let (Some(field), None) = (fields.next(), fields.next()) else {
             return None;
         };
-        let (range, total) = field.to_str().ok()?.strip_prefix("bytes ")?.split_once('/')?;
+        let (range, total) = field
+            .to_str()
+            .ok()?
+            .strip_prefix("bytes ")?
+            .split_once('/')?;
         let (first, last) = range.split_once('-')?;
         let total = match total {
             "*" => None,
@@ -44,7 +48,8 @@ impl ContentRange {
 
     /// Whether it is all from `offset` to the end.
     fn is_rest(self, offset: u64) -> bool {
-        self.first == offset && self.total == self.last.checked_add(1)
+        let end = self.last.checked_add(1);
+        self.first == offset && end.is_some() && self.total == end
     }
 
     /// Whether a `range` field asks for it: one range that begins there. `None` if

@@ -36,11 +36,7 @@ impl Half {
     ///
     /// # Errors
     /// If there cannot be one.
-    pub(super) fn begin(
-        root: &Root,
-        place: &Place,
-        permit: Permit<Client>,
-    ) -> Result<Self, Errno> {
+    pub(super) fn begin(root: &Root, place: &Place, permit: Permit<Client>) -> Result<Self, Errno> {
         let name = place.path.file_name().ok_or(Errno::ISDIR)?;
         let directory = root.parent(&place.path)?;
         tidy_once(&directory);

@@ -48,13 +48,10 @@ impl Entry {
             event: "request",
             remote,
             method: printable::short(request.method().as_str(), METHOD).into_owned(),
-            target: request
-                .uri()
-                .path_and_query()
-                .map_or_else(
-                    || "-".to_owned(),
-                    |target| printable::short(target.as_str(), TARGET).into_owned(),
-                ),
+            target: request.uri().path_and_query().map_or_else(
+                || "-".to_owned(),
+                |target| printable::short(target.as_str(), TARGET).into_owned(),
+            ),
             status: 0,
             received: 0,
             sent: 0,

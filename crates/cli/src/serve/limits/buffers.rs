@@ -121,7 +121,11 @@ mod tests {
         drop(bytes);
         assert_eq!(buffers.held.load(Relaxed), 5);
         drop(rest);
-        assert_eq!(buffers.held.load(Relaxed), 0, "what was refused is not held");
+        assert_eq!(
+            buffers.held.load(Relaxed),
+            0,
+            "what was refused is not held"
+        );
         assert!(buffers.try_charge(64 << 20).is_some());
     }
 }

@@ -101,10 +101,7 @@ pub(crate) struct Running<T> {
 
 impl<T: Send + 'static> Running<T> {
     /// The thread gives the permit back, whoever waits for it.
-    fn begin(
-        permit: Permit<Client>,
-        work: impl FnOnce(&Abandoned) -> T + Send + 'static,
-    ) -> Self {
+    fn begin(permit: Permit<Client>, work: impl FnOnce(&Abandoned) -> T + Send + 'static) -> Self {
         let abandoned = Arc::new(Abandoned::default());
         let waiting = Waiting(abandoned.clone());
         let thread = spawn_blocking(move || {

@@ -33,6 +33,10 @@ pub(crate) enum Mood {
     Untagged,
     /// Serves ranges whatever `if-range` says, and refuses those it does not have.
     Refusing,
+    /// As it should, with header fields that mean to command a terminal.
+    Colourful,
+    /// A redirect to such a place.
+    Elsewhither,
     /// 206, in a way that is not what was asked for.
     Partial(Partial),
     /// 200 with all of it, whatever is asked for, that ends after so many bytes.
@@ -140,7 +144,11 @@ impl Content {
     /// Content that does not say how long it is.
     fn unsized_of(bytes: &Bytes) -> Self {
         Self {
-            pieces: bytes.chunks(100_000).rev().map(Bytes::copy_from_slice).collect(),
+            pieces: bytes
+                .chunks(100_000)
+                .rev()
+                .map(Bytes::copy_from_slice)
+                .collect(),
             length: None,
             mood: Mood::Proper,
         }
@@ -180,8 +188,20 @@ impl Moody {
             .unwrap()
             .push((range.clone(), if_range.clone()));
         let mood = *self.mood.lock().unwrap();
+        if let Mood::Colourful | Mood::Elsewhither = mood {
+            let location = [&b"https://h/\xe2\x80\xae\x9b"[..], &[b'l'; 9_000]].concat();
+            let mut response = Response::builder()
+                .header("x-title", &b"a\x9b31mb\xe2\x80\xaec\td"[..])
+                .header("x-long", "l".repeat(30_000));
+            if mood == Mood::Elsewhither {
+                response = response.status(301).header("location", location);
+            }
+            return response.body(Content::unsized_of(&self.content)).unwrap();
+        }
         if let Mood::Partial(partial) = mood {
-            let first = range.strip_prefix("bytes=").and_then(|range| range.strip_suffix('-'));
+            let first = range
+                .strip_prefix("bytes=")
+                .and_then(|range| range.strip_suffix('-'));
             return partial.answer(&self.content, first.map(|first| first.parse().unwrap()));
         }
         if let Mood::WholeUntil(length) = mood {
@@ -189,7 +209,10 @@ impl Moody {
                 mood: Mood::Reset,
                 ..Content::unsized_of(&self.content.slice(..length))
             };
-            return Response::builder().header("etag", "\"1\"").body(content).unwrap();
+            return Response::builder()
+                .header("etag", "\"1\"")
+                .body(content)
+                .unwrap();
         }
         let whole = match mood {
             Mood::Liar | Mood::Changed => Bytes::from(vec![7; self.content.len()]),

@@ -147,10 +147,17 @@ fn partial_content_that_does_not_match_is_an_error_or_fetched_anew() {
                 Some(0) => assert!(now.as_deref() == Some(&content[..]), "{case}"),
                 Some(5 | 10) => {
                     assert!(now == kept.0, "{case}");
-                    assert_eq!(text.lines().last().unwrap().matches("206").count(), 1, "{case}");
+                    assert_eq!(
+                        text.lines().last().unwrap().matches("206").count(),
+                        1,
+                        "{case}"
+                    );
                     let part = fs::read(out.join("file.part")).unwrap_or_default();
                     let kept = kept.1.unwrap_or_default();
-                    assert!(part.starts_with(&kept) && content.starts_with(&part), "{case}");
+                    assert!(
+                        part.starts_with(&kept) && content.starts_with(&part),
+                        "{case}"
+                    );
                 }
                 _ => panic!("{case}"),
             }
@@ -178,7 +185,12 @@ fn partial_content_is_an_error_without_continue_too() {
     let range = ["-k", "-H", "Range: bytes=250000-", &url];
     moody.is(Mood::Partial(Partial::UnknownTotal));
     assert!(expect(0, &range).stdout == content[250_000..]);
-    for partial in [Partial::Short, Partial::Long, Partial::FromZero, Partial::NoRange] {
+    for partial in [
+        Partial::Short,
+        Partial::Long,
+        Partial::FromZero,
+        Partial::NoRange,
+    ] {
         moody.is(Mood::Partial(partial));
         let out = TempDir::new();
         let output = get(&[&["-o", &out.text("file")], &range[..]].concat());
@@ -201,6 +213,10 @@ fn a_whole_answer_that_breaks_off_keeps_the_longer_beginning() {
     assert!(fs::read(out.join("file.part")).unwrap() == part);
     moody.is(Mood::Proper);
     let output = expect(0, &arguments);
-    assert!(said(&output).contains("kept from before"), "{}", said(&output));
+    assert!(
+        said(&output).contains("kept from before"),
+        "{}",
+        said(&output)
+    );
     assert!(fs::read(out.join("file")).unwrap() == content);
 }

@@ -8,9 +8,7 @@ use http::Method;
 use http_body_util::Full;
 use tokio::task::JoinSet;
 
-use crate::serve::client::{
-    Stalling, ask, client, client_that_takes_nothing, get, request,
-};
+use crate::serve::client::{Stalling, ask, client, client_that_takes_nothing, get, request};
 use crate::web::{Site, TempDir, pattern};
 
 /// How long to wait for what has to happen.
@@ -95,7 +93,10 @@ async fn listings_that_nobody_takes_cost_little_memory() {
     let before = {
         let (status, _, page) = get(&newcomer, &many, &[]).await;
         let page = String::from_utf8(page.to_vec()).unwrap();
-        let listed: Vec<_> = page.lines().filter(|line| line.contains("entry-")).collect();
+        let listed: Vec<_> = page
+            .lines()
+            .filter(|line| line.contains("entry-"))
+            .collect();
         assert_eq!((status, listed.len()), (200, 20_000));
         assert!(listed.is_sorted() && page.ends_with("</table></body></html>\n"));
         site.memory()
