@@ -20,6 +20,7 @@ Exit codes:
   8  the output cannot be written
   9  the server answered with an HTTP status of 400 or above
   10  the transfer broke off before its end
+  11  the server's endpoint failed, such as for a broken socket
   130  it was interrupted by a signal
   141  whoever read its output went away before the end";
 
@@ -47,6 +48,8 @@ pub(crate) enum Kind {
     Status = 9,
     /// The server or the network stopped in the middle.
     Incomplete = 10,
+    /// A server's endpoint failed while it served.
+    Endpoint = 11,
     /// A signal ended it.
     Interrupted = 130,
 }
@@ -170,6 +173,7 @@ mod tests {
             Kind::Output,
             Kind::Status,
             Kind::Incomplete,
+            Kind::Endpoint,
             Kind::Interrupted,
         ] {
             let line = format!("\n  {}  ", kind as u8);

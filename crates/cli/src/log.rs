@@ -12,6 +12,7 @@
 use std::collections::HashMap;
 use std::env;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -43,6 +44,14 @@ const VERBOSE_EVERY: Duration = Duration::from_millis(10);
 
 /// Variables that say what is logged, the first that is set.
 const VARIABLES: [&str; 2] = ["CLEARWAY_LOG", "RUST_LOG"];
+
+/// The command is over, and so is all it has to say.
+static OVER: AtomicBool = AtomicBool::new(false);
+
+/// Ends the log: what is shut down when a command is over is no trouble.
+pub(crate) fn end() {
+    OVER.store(true, Relaxed);
+}
 
 /// Begins to log.
 ///
@@ -117,8 +126,11 @@ struct Stderr;
 
 impl io::Write for Stderr {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let line_shown = printable::short_bytes(line.trim_ascii_end(), LONGEST);
-        terminal::say(format_args!("{line_shown}"));
+        if OVER.load(Relaxed) {
+            return Ok(line.len());
+        }
+        let shown = printable::short_bytes(line.trim_ascii_end(), LONGEST);
+        terminal::say(format_args!("{shown}"));
         Ok(line.len())
     }
 

@@ -120,9 +120,33 @@ impl TransportError {
     }
 }
 
+/// How much of a reason is shown, in characters.
+const SHOWN_REASON: usize = 256;
+
+/// A reason phrase as it is shown: a peer may send anything, and whoever forges an
+/// Initial packet too. What a terminal would obey is escaped as Rust escapes it, and
+/// no more than [`SHOWN_REASON`] characters are shown.
+pub(crate) struct Shown<'a>(pub(crate) &'a str);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(text) = self;
+        for c in text.chars().take(SHOWN_REASON) {
+            match c {
+                '"' | '\'' | '\\' => write!(f, "{c}")?,
+                c => write!(f, "{}", c.escape_debug())?,
+            }
+        }
+        match text.chars().skip(SHOWN_REASON).count() {
+            0 => Ok(()),
+            more => write!(f, "… ({more} more characters)"),
+        }
+    }
+}
+
 impl fmt::Display for TransportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.code, self.reason)?;
+        write!(f, "{}: {}", self.code, Shown(&self.reason))?;
         match self.frame {
             Some(frame) => write!(f, " (in frame type {frame:#x})"),
             None => Ok(()),

@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Waker;
 
-use clearway_quic::Instant;
 use clearway_quic::connection::{Connection, ConnectionError, Event};
+use clearway_quic::error::Code;
 use clearway_quic::stream::{Directionality, StreamEvent, StreamId};
+use clearway_quic::{Instant, Role};
 use rustc_hash::FxHashMap;
 
 use super::signal::{Signal, Wakes, available};
@@ -192,9 +193,30 @@ impl State {
         }
     }
 
+    /// Logs why the connection ends. A client's application hears it from what it
+    /// waits for; nobody else may hear it of a server's.
+    fn tell_of(&self, error: &ConnectionError) {
+        let violation = match error {
+            ConnectionError::Transport(error) | ConnectionError::PeerTransport(error) => {
+                error.code != Code::NO_ERROR
+            }
+            _ => false,
+        };
+        let remote = self.quic.remote_address();
+        let handshake = if self.connected { "complete" } else { "failed" };
+        if violation && self.quic.role() == Role::Server {
+            tracing::warn!(%remote, handshake, %error, "a connection ended with an error");
+        } else {
+            tracing::debug!(%remote, handshake, %error, "a connection ended");
+        }
+    }
+
     /// The connection is over: everybody who waits hears it.
     pub(crate) fn fail(&mut self, error: ConnectionError, wakes: &mut Wakes) {
-        self.error.get_or_insert_with(|| Box::new(error));
+        if self.error.is_none() {
+            self.tell_of(&error);
+            self.error = Some(Box::new(error));
+        }
         wakes.raise_all();
         self.readers
             .drain()

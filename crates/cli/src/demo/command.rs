@@ -5,6 +5,7 @@ use super::report::{picture, summary};
 use super::run::{Run, download};
 use crate::failure::Failure;
 use crate::interrupt::unless_interrupted;
+use crate::log;
 use crate::output::print_json;
 
 /// Runs the downloads one after the other.
@@ -52,6 +53,7 @@ pub(crate) fn command(args: &Args) -> Result<(), Failure> {
     if args.runs > 1 {
         say!("{}", summary(&reports));
     }
+    log::end();
     match first_failure {
         None => Ok(()),
         Some(failure) if args.runs == 1 => Err(failure),

@@ -48,7 +48,8 @@ impl ContentRange {
 
     /// Whether it is all from `offset` to the end.
     fn is_rest(self, offset: u64) -> bool {
-        self.first == offset && self.total == self.last.checked_add(1)
+        let end = self.last.checked_add(1);
+        self.first == offset && end.is_some() && self.total == end
     }
 
     /// Whether a `range` field asks for it: one range that begins there. `None` if

@@ -68,6 +68,10 @@ pub(super) fn unwritable(to: &Destination, error: &io::Error) -> Stop {
 
 /// The failure of `url`.
 pub(super) fn failure(url: impl core::fmt::Display, error: &Error) -> Failure {
+    if let Error::ConnectionLost(ConnectionError::StatelessReset) = error {
+        let what = format!("{url}: the server was restarted or has lost its memory");
+        return Failure::caused(kind(error), what, error);
+    }
     Failure::caused(kind(error), url, error)
 }
 

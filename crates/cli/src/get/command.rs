@@ -15,6 +15,7 @@ use super::summary::Summary;
 use super::trust;
 use crate::failure::{Failure, Kind};
 use crate::interrupt::unless_interrupted;
+use crate::log;
 use crate::output::print_json;
 
 /// How long servers may take to hear that we are done, and transfers cut off to
@@ -36,6 +37,7 @@ pub(crate) fn command(args: Box<Args>) -> Result<(), Failure> {
         .build()?;
     let outcome = runtime.block_on(get(Arc::from(args)));
     // Transfers cut off clean up, but an output that blocks is not waited for.
+    log::end();
     runtime.shutdown_timeout(GOODBYE);
     outcome
 }

@@ -12,6 +12,7 @@ use super::watch::Watches;
 use super::{choose, specimen, table};
 use crate::failure::Failure;
 use crate::output;
+use crate::terminal;
 
 /// Runs scenarios and judges them.
 ///
@@ -57,6 +58,7 @@ pub(super) fn execute(
     let mut rows: Vec<Row> = Vec::new();
     let mut broken = None;
     let extras = |task: &Task| watches.extras(task);
+    terminal::show(&bar);
     let settings = Settings {
         threads: extent.threads(),
         progress: &|done| bar.set_position(done as u64),
@@ -79,7 +81,7 @@ pub(super) fn execute(
         }
         broken.is_none()
     });
-    bar.finish_and_clear();
+    terminal::clear();
     let ran = Ran {
         groups,
         origins,
@@ -90,7 +92,7 @@ pub(super) fn execute(
 
 fn print_row(row: &Row) -> Result<(), Failure> {
     output::print(|out| {
-        serde_json::to_writer(&mut *out, row)?;
+        output::write_json(&mut *out, row)?;
         writeln!(out)
     })
 }

@@ -20,6 +20,7 @@ use ask::ask;
 use request::{ALPN, Request};
 
 use crate::failure::Failure;
+use crate::log;
 
 /// Runs one end until it is done.
 ///
@@ -30,8 +31,10 @@ pub(crate) fn command(command: &Command) -> Result<(), Failure> {
         .worker_threads(2)
         .enable_all()
         .build()?;
-    match command {
+    let outcome = match command {
         Command::Serve(args) => runtime.block_on(serve::serve(args)),
         Command::Get(args) => runtime.block_on(get::get(args)),
-    }
+    };
+    log::end();
+    outcome
 }

@@ -37,7 +37,7 @@ pub(super) async fn serve(args: &Serve) -> Result<(), Failure> {
         tokio::select! {
             Some(report) = closed.recv() => tell(&mut served, &report, args.json)?,
             ended = &mut serving => {
-                ended.map_err(|e| Failure::caused(Kind::Other, "cannot go on serving", &e))?;
+                ended.map_err(|e| Failure::caused(Kind::Endpoint, "cannot go on serving", &e))?;
                 break;
             }
             _ = interrupt.recv() => break,

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clearway::CongestionController;
 use clearway_links::Span;
 
+use crate::failure::EXIT_CODES;
 use crate::size::Size;
 
 /// What it does, for `--help`.
@@ -33,7 +34,7 @@ Examples:
 
 /// Options of `clearway serve`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
 pub(crate) struct Args {
     /// What to serve.
     #[arg(value_name = "DIR")]
@@ -61,6 +62,12 @@ pub(crate) struct Args {
         requires = "writable"
     )]
     pub(super) max_upload: Size,
+    /// Keep the key of Retry, address tokens and stateless resets in this file, so that
+    /// clients of a server that was killed and restarted learn of it at once instead of
+    /// waiting some 30 s. Made if it is not there: 32 random bytes that only its owner
+    /// may read.
+    #[arg(long, value_name = "FILE")]
+    pub(super) secret: Option<PathBuf>,
     /// Answer downloads before a returning client's handshake is complete (0-RTT):
     /// an attacker on the path may have such a request happen again.
     #[arg(long)]

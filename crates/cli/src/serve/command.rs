@@ -16,6 +16,7 @@ use super::leftovers;
 use super::limits::{Descriptors, Resources, THREADS};
 use super::listing::Snapshots;
 use super::root::Root;
+use super::secret;
 use super::site::{Served, Site};
 use crate::failure::{Failure, Kind};
 use crate::output::{print, print_json};
@@ -42,6 +43,7 @@ pub(crate) fn command(args: &Args) -> Result<(), Failure> {
         .build()?;
     let outcome = runtime.block_on(serve(args));
     // Uploads cut off go, but reads of a disk that hangs are not waited for.
+    crate::log::end();
     runtime.shutdown_timeout(CLEANUP);
     outcome
 }
@@ -72,7 +74,11 @@ async fn serve(args: &Args) -> Result<(), Failure> {
     let serving = async {
         match server.serve(site).await {
             Ok(()) => core::future::pending().await,
-            Err(error) => Err(Failure::caused(Kind::Other, "cannot go on serving", &error)),
+            Err(error) => Err(Failure::caused(
+                Kind::Endpoint,
+                "cannot go on serving",
+                &error,
+            )),
         }
     };
     tokio::select! {
@@ -127,9 +133,12 @@ impl Signals {
 fn bind(args: &Args, certificate: &Certificate) -> Result<Server, Failure> {
     let mut transport = TransportConfig::default();
     transport.controller = args.controller;
-    let config = ServerConfig::with_certificates(&certificate.certificates)
+    let mut config = ServerConfig::with_certificates(&certificate.certificates)
         .transport(transport)
         .early_data(args.early_data);
+    if let Some(file) = &args.secret {
+        config = config.secret(secret::load(file)?);
+    }
     let bind = |address| {
         Server::builder(address, config.clone())
             .shards(usize::from(args.shards))

@@ -6,7 +6,7 @@
 //! file; [`leftovers`] are removed) do it, [`content`] is the body that leaves, out of
 //! a [`source`] such as [`pieces`] of a file, with the [`sender_report`] as its trailer,
 //! and [`log`] tells of it. None of it takes more than [`limits`] allow.
-//! [`certificate`] is replaced while all that runs, which [`command`] starts and ends.
+//! [`secret`] outlives the server, and [`certificate`] is replaced while all that runs, which [`command`] starts and ends.
 
 mod args;
 mod certificate;
@@ -23,6 +23,7 @@ mod pieces;
 mod place;
 mod range;
 mod root;
+mod secret;
 mod sender_report;
 mod site;
 mod source;

@@ -4,7 +4,7 @@
 use core::fmt;
 
 use crate::Instant;
-use crate::error::{Code, TransportError};
+use crate::error::{Code, Shown, TransportError};
 
 /// How far the handshake is (RFC 9001 §4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -103,7 +103,7 @@ impl fmt::Display for ConnectionError {
             Self::PeerApplication { code, reason } => write!(
                 f,
                 "closed by the peer's application with code {code}: {}",
-                String::from_utf8_lossy(reason)
+                Shown(&String::from_utf8_lossy(reason))
             ),
             Self::LocalApplication { code } => {
                 write!(f, "closed by our application with code {code}")
@@ -204,6 +204,31 @@ impl Life {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reasons_of_peers_are_shown_escaped_and_cut() {
+        let reason = |reason: &[u8]| {
+            let error = ConnectionError::PeerApplication {
+                code: 7,
+                reason: reason.to_vec(),
+            };
+            error.to_string()
+        };
+        let prefix = "closed by the peer's application with code 7: ";
+        let shown = reason(b"it's \x1b[2J\n\xe2\x80\xae\x9b");
+        assert_eq!(
+            shown.strip_prefix(prefix).unwrap(),
+            "it's \\u{1b}[2J\\n\\u{202e}\u{fffd}"
+        );
+        let long = reason(&[b'x'; 60_000]);
+        assert!(
+            long.len() < 400 && long.ends_with("x… (59744 more characters)"),
+            "{long}"
+        );
+        let error = TransportError::new(Code::NO_ERROR, "\u{9b}31m".to_owned());
+        let shown = ConnectionError::PeerTransport(error).to_string();
+        assert!(shown.contains("\\u{9b}31m"), "{shown}");
+    }
 
     fn states() -> [Life; 4] {
         let close = Close::Application {

@@ -2,13 +2,14 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod answer;
-mod command;
+pub(crate) mod command;
 mod failure;
-mod moody;
+pub(crate) mod moody;
 mod names;
 mod origin;
 mod output;
 mod resume;
 mod route;
 mod secrets;
+mod terminal;
 mod upload;

@@ -33,6 +33,10 @@ pub(crate) enum Mood {
     Untagged,
     /// Serves ranges whatever `if-range` says, and refuses those it does not have.
     Refusing,
+    /// As it should, with header fields that mean to command a terminal.
+    Colourful,
+    /// A redirect to such a place.
+    Elsewhither,
     /// 206, in a way that is not what was asked for.
     Partial(Partial),
     /// 200 with all of it, whatever is asked for, that ends after so many bytes.
@@ -184,6 +188,16 @@ impl Moody {
             .unwrap()
             .push((range.clone(), if_range.clone()));
         let mood = *self.mood.lock().unwrap();
+        if let Mood::Colourful | Mood::Elsewhither = mood {
+            let location = [&b"https://h/\xe2\x80\xae\x9b"[..], &[b'l'; 9_000]].concat();
+            let mut response = Response::builder()
+                .header("x-title", &b"a\x9b31mb\xe2\x80\xaec\td"[..])
+                .header("x-long", "l".repeat(30_000));
+            if mood == Mood::Elsewhither {
+                response = response.status(301).header("location", location);
+            }
+            return response.body(Content::unsized_of(&self.content)).unwrap();
+        }
         if let Mood::Partial(partial) = mood {
             let first = range
                 .strip_prefix("bytes=")

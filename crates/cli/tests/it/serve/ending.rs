@@ -2,11 +2,16 @@
 
 use std::fs;
 use std::io::Read as _;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use rustix::process::Signal;
+use rustix::io::Errno;
+use rustix::net::{Shutdown, getsockname, shutdown};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, pidfd_getfd, pidfd_open};
 
+use crate::get::command::expect;
 use crate::web::{Site, TempDir, pattern};
 
 /// A `get` whose output nobody reads yet: its transfer is under way for as long.
@@ -79,4 +84,45 @@ fn what_cannot_be_served_is_named() {
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
         assert!(said.contains(why), "{arguments:?}: {said}");
     }
+}
+
+/// The server's own UDP socket, by another descriptor (pidfd_getfd(2)).
+fn socket_of(site: &Site) -> OwnedFd {
+    let pid = Pid::from_raw(i32::try_from(site.child.id()).unwrap()).unwrap();
+    let process = pidfd_open(pid, PidfdFlags::empty()).unwrap();
+    let port: u16 = site.url.rsplit(':').next().unwrap().parse().unwrap();
+    let is_it = |socket: &OwnedFd| {
+        let address = getsockname(socket).ok();
+        let address = address.and_then(|address| SocketAddr::try_from(address).ok());
+        address.is_some_and(|address| address.port() == port)
+    };
+    let names = fs::read_dir(format!("/proc/{}/fd", site.child.id())).unwrap();
+    let numbers = names.map(|name| name.unwrap().file_name().to_str().unwrap().parse().unwrap());
+    numbers
+        .filter_map(|number| pidfd_getfd(&process, number, PidfdGetfdFlags::empty()).ok())
+        .find(is_it)
+        .expect("descriptors of a child of ours can be copied (pidfd_getfd)")
+}
+
+#[test]
+fn broken_socket_ends_the_server_with_its_own_code_and_a_sentence() {
+    let (dir, files) = (TempDir::new(), TempDir::new());
+    dir.old_file("a", b"text");
+    let log = files.join("log");
+    let mut site = Site::start_logging(&log, dir.path(), &[]);
+    let url = format!("{}/a", site.url);
+    expect(0, &["-k", &url]);
+    // From now on nothing can be sent (EPIPE), although it says that it cannot be done
+    // to a socket without a peer (inet_shutdown() of Linux).
+    let done = shutdown(socket_of(&site), Shutdown::Write);
+    assert!(matches!(done, Ok(()) | Err(Errno::NOTCONN)), "{done:?}");
+    expect(4, &["-k", "--connect-timeout", "500ms", &url]);
+    assert_eq!(site.child.wait().unwrap().code(), Some(11));
+    let said = fs::read_to_string(log).unwrap();
+    let last = said.lines().last().unwrap();
+    assert!(
+        last.starts_with("error: cannot go on serving: the endpoint's UDP socket failed: "),
+        "{said}"
+    );
+    assert!(last.contains("Broken pipe"), "{said}");
 }

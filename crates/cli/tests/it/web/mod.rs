@@ -121,13 +121,24 @@ impl Site {
         )
     }
 
+    /// With its standard error in a file.
+    pub fn start_logging(log: &Path, dir: &Path, options: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_clearway"));
+        command.stderr(fs::File::create(log).unwrap());
+        Self::spawn_as_is(command, Path::new("127.0.0.1:0"), dir, options)
+    }
+
     fn spawn(mut command: Command, listen: &Path, dir: &Path, options: &[&str]) -> Self {
+        command.stderr(Stdio::null());
+        Self::spawn_as_is(command, listen, dir, options)
+    }
+
+    fn spawn_as_is(mut command: Command, listen: &Path, dir: &Path, options: &[&str]) -> Self {
         let mut child = command
             .args(["serve", "--json", "--listen"])
             .args([listen, dir])
             .args(options)
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
             .spawn()
             .unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
