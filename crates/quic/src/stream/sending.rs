@@ -255,7 +255,8 @@ impl Sending {
             standing.paid,
             wanted.paid,
         );
-        self.stalled.rebook(usize::from(standing.stalled), usize::from(wanted.stalled));
+        self.stalled
+            .rebook(usize::from(standing.stalled), usize::from(wanted.stalled));
         self.note_blocked();
     }
 

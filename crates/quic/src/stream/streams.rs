@@ -16,7 +16,7 @@ use super::sending::{Before, Sending};
 use super::window::Window;
 use super::{Config, Directionality, PeerLimits, StreamId};
 use crate::Role;
-use crate::count::{Count, Rebook};
+use crate::count::Count;
 use crate::memory;
 use crate::time::Instant;
 
