@@ -68,6 +68,7 @@ impl Model {
         let mut setup = Setup::new();
         for config in [&mut setup.client, &mut setup.server] {
             config.idle_timeout = Duration::from_secs(120);
+            config.handshake_timeout = Duration::from_secs(120);
             config.streams.receive_budget = 4 << 20;
         }
         // A client behind a NAT that forgot it has to speak first.
@@ -418,6 +419,9 @@ impl Model {
             // is met with a stateless reset.
             ConnectionError::PeerTransport(error) => {
                 self.closed && error.code == Code::APPLICATION_ERROR || self.no_path(error.code)
+            }
+            ConnectionError::HandshakeTimeout => {
+                !self.backed_off.is_zero() || !self.jumped.is_zero()
             }
             ConnectionError::IdleTimeout | ConnectionError::StatelessReset => {
                 self.closed || self.moved || !self.backed_off.is_zero()

@@ -273,6 +273,7 @@ impl World for Handshake {
         for connection in self.pair.client.connections.values() {
             match connection.error() {
                 None => {}
+                Some(ConnectionError::HandshakeTimeout) if self.timeouts > 0 => {}
                 // Nothing authenticates a Version Negotiation that comes first.
                 Some(ConnectionError::VersionMismatch) if self.forged == 1 => {}
                 // A Retry that the server never sent shows in its transport
@@ -285,6 +286,8 @@ impl World for Handshake {
             match connection.error() {
                 None => {}
                 Some(_) if self.forged > 0 => {}
+                // Half a ClientHello is not waited for.
+                Some(ConnectionError::HandshakeTimeout) if self.timeouts > 0 => {}
                 Some(error) => return Err(format!("the server gives up: {error}")),
             }
         }
