@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::attack::Kind;
 
 /// Size of a group in a short siege.
-const GROUP: usize = 4;
+const GROUP: usize = 5;
 
 /// Share of the whole time in which all attack together.
 const TOGETHER: f64 = 0.25;
