@@ -6,65 +6,64 @@ use std::time::Duration;
 use clap::Parser;
 
 use crate::attack::{KINDS, Kind, find};
-use crate::plan::Company;
+use crate::plan::Grouping;
 
-/// Seconds of a siege by hand, and of one in CI.
+/// Default length of a siege by hand and in CI, seconds.
 const BY_HAND: u64 = 600;
 const IN_CI: u64 = 60;
 
-/// Attacks the built `clearway serve` with everything at hand, and looks whether
-/// clients that behave well notice.
+/// Attacks the built `clearway serve` in every way we know of, and checks that
+/// well-behaved clients do not suffer.
 #[derive(Debug, Parser)]
 #[command(name = "siege")]
 pub(crate) struct Args {
-    /// How long the whole siege takes, seconds; 600 by default, 60 with --ci.
+    /// Length of the whole siege in seconds [default: 600, with --ci 60].
     #[arg(long, value_name = "SECONDS")]
     seconds: Option<u64>,
-    /// A short siege: kinds attack in groups instead of one by one.
+    /// A short siege: attackers attack in groups instead of one by one.
     #[arg(long)]
     pub(crate) ci: bool,
-    /// Only this kind of attack; may be given several times, for one after the other.
+    /// Run only this attacker; can be repeated.
     #[arg(long, value_name = "NAME", value_parser = kind)]
     kind: Vec<&'static Kind>,
-    /// Those that are to attack do so together only.
+    /// Run the attackers together only, not one after the other.
     #[arg(long)]
     pub(crate) together: bool,
-    /// The kinds of attack there are.
+    /// List the attackers.
     #[arg(long)]
     pub(crate) list: bool,
-    /// No baseline: no times are judged.
+    /// Skip the baselines; response times are then not judged.
     #[arg(long)]
     pub(crate) bare: bool,
-    /// Packets a second that an attacker sends of its own accord at most.
+    /// Most packets a second that an attacker sends of its own accord.
     #[arg(long, value_name = "PACKETS", default_value_t = 20_000)]
     pub(crate) rate: u64,
-    /// The command whose `serve` is attacked; built and taken from beside the siege by
-    /// default.
+    /// The clearway command to attack [default: the one of this build].
     #[arg(long, value_name = "FILE")]
     pub(crate) server: Option<PathBuf>,
-    /// A further argument for `clearway serve`; may be given several times.
+    /// Another argument for `clearway serve`; can be repeated.
     #[arg(long, value_name = "ARGUMENT", allow_hyphen_values = true)]
     pub(crate) server_arg: Vec<String>,
-    /// Most memory that the server may use, MiB; it is told so by --memory if it has
-    /// that option.
+    /// Most memory that the server may use, in MiB; passed on as `serve --memory` if the
+    /// server has that option.
     #[arg(long, value_name = "MEBIBYTES", default_value_t = 256)]
     pub(crate) memory: u64,
-    /// Descriptors that the server may have open (RLIMIT_NOFILE).
+    /// The server's limit of open descriptors (RLIMIT_NOFILE).
     #[arg(long, value_name = "COUNT", default_value_t = 1024)]
     pub(crate) descriptors: u64,
-    /// Print one JSON object a line.
+    /// Print each summary as a JSON object on a line of its own.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 impl Args {
-    /// How long all of it takes.
+    /// Length of the whole siege.
     pub(crate) fn duration(&self) -> Duration {
         let usual = if self.ci { IN_CI } else { BY_HAND };
         Duration::from_secs(self.seconds.unwrap_or(usual))
     }
 
-    /// The kinds that attack.
+    /// The attackers to run.
     pub(crate) fn kinds(&self) -> Vec<&'static Kind> {
         if self.kind.is_empty() {
             KINDS.iter().collect()
@@ -73,17 +72,17 @@ impl Args {
         }
     }
 
-    /// Who attacks with whom.
-    pub(crate) fn company(&self) -> Company {
+    /// How they are grouped.
+    pub(crate) fn grouping(&self) -> Grouping {
         match (self.together, self.kind.is_empty(), self.ci) {
-            (true, _, _) => Company::Together,
-            (false, false, _) => Company::Alone,
-            (false, true, false) => Company::AloneThenTogether,
-            (false, true, true) => Company::GroupsThenTogether,
+            (true, _, _) => Grouping::Together,
+            (false, false, _) => Grouping::Alone,
+            (false, true, false) => Grouping::AloneThenTogether,
+            (false, true, true) => Grouping::GroupsThenTogether,
         }
     }
 }
 
 fn kind(name: &str) -> Result<&'static Kind, String> {
-    find(name).ok_or_else(|| "unknown kind of attack; --list shows those there are".to_owned())
+    find(name).ok_or_else(|| "unknown attacker; --list shows all of them".to_owned())
 }

@@ -1,4 +1,4 @@
-//! A siege from start to end.
+//! The command: runs the plan and prints the report.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -15,28 +15,28 @@ use crate::cores::Cores;
 use crate::panics;
 use crate::plan::{Step, plan};
 use crate::report::{Bars, Summary, Verdict, heading};
-use crate::server::{Build, build_command, has_option};
+use crate::server::{ServerCommand, build_command, has_option};
 use crate::site::Site;
-use crate::slice::{Aim, Ground, Rates};
+use crate::slice::{Rates, Target, Testbed};
 
-/// What shells report of a command that a signal ended.
+/// Exit code after SIGINT, as shells report it.
 const INTERRUPTED: u8 = 128 + 2;
 
-/// What all attackers together send at most, as a multiple of what one does alone.
+/// Rate of all attackers together, as a multiple of the rate of one alone.
 const TOGETHER: u64 = 4;
 
-/// What the command line asks for: the exit code.
+/// Does what the command line asks for and returns the exit code.
 pub(crate) fn run() -> ExitCode {
     let args = Args::parse();
     if args.list {
         return match list() {
             Ok(()) => ExitCode::SUCCESS,
-            // Nobody reads on.
+            // Standard output is closed.
             Err(_) => ExitCode::FAILURE,
         };
     }
     panics::record();
-    match besiege(&args) {
+    match run_plan(&args) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("siege: {error}");
@@ -45,19 +45,19 @@ pub(crate) fn run() -> ExitCode {
     }
 }
 
-fn besiege(args: &Args) -> io::Result<ExitCode> {
+fn run_plan(args: &Args) -> io::Result<ExitCode> {
     let program = args.server.clone().map_or_else(build_command, Ok)?;
     let cores = Cores::split()?;
-    cores.keep_off()?;
+    cores.pin_to_client_cores()?;
     raise_descriptors()?;
     let mut options = args.server_arg.clone();
     let has_budget = has_option(&program, "--memory")?;
     if has_budget {
         options.extend(["--memory".to_owned(), format!("{}M", args.memory)]);
     }
-    introduce(args, &cores, has_budget);
-    let ground = Ground {
-        build: Build {
+    print_conditions(args, &cores, has_budget);
+    let testbed = Testbed {
+        command: ServerCommand {
             program,
             options,
             descriptors: args.descriptors,
@@ -70,15 +70,15 @@ fn besiege(args: &Args) -> io::Result<ExitCode> {
         memory: args.memory << 20,
         descriptors: args.descriptors,
     };
-    let steps = plan(&args.kinds(), args.company(), args.duration(), !args.bare);
+    let steps = plan(&args.kinds(), args.grouping(), args.duration(), !args.bare);
     let mut out = io::stdout();
     if !args.json {
         writeln!(out, "{}", heading())?;
     }
-    let (mut held, mut fallen) = (0, Vec::new());
+    let (mut passed, mut failed) = (0, Vec::new());
     for step in &steps {
-        let summary = carry_out(&ground, step, args.rate, bars)?;
-        if ground.interrupted.load(Relaxed) {
+        let summary = run_step(&testbed, step, args.rate, bars)?;
+        if testbed.interrupted.load(Relaxed) {
             eprintln!("siege: interrupted");
             return Ok(ExitCode::from(INTERRUPTED));
         }
@@ -88,16 +88,16 @@ fn besiege(args: &Args) -> io::Result<ExitCode> {
             writeln!(out, "{}", summary.line())?;
         }
         match summary.verdict() {
-            Verdict::Held => held += 1,
-            Verdict::Fell => fallen.push(summary.kind),
-            Verdict::LeftOut => {}
+            Verdict::Passed => passed += 1,
+            Verdict::Failed => failed.push(summary.kind),
+            Verdict::Skipped => {}
         }
     }
-    conclude(args, held, steps.len(), &fallen)
+    conclude(args, passed, steps.len(), &failed)
 }
 
-/// A step's two slices.
-fn carry_out(ground: &Ground, step: &Step, rate: u64, bars: Bars) -> io::Result<Summary> {
+/// Runs the two slices of a step.
+fn run_step(testbed: &Testbed, step: &Step, rate: u64, bars: Bars) -> io::Result<Summary> {
     let part = if step.together {
         (TOGETHER * rate / step.kinds.len() as u64).max(1)
     } else {
@@ -105,24 +105,24 @@ fn carry_out(ground: &Ground, step: &Step, rate: u64, bars: Bars) -> io::Result<
     };
     let rates = Rates { alone: rate, part };
     let baseline = match step.baseline {
-        Some(time) => Some(ground.run(&step.kinds, Aim::Sink, time, rates)?),
+        Some(time) => Some(testbed.run(&step.kinds, Target::Sink, time, rates)?),
         None => None,
     };
-    let slice = ground.run(&step.kinds, Aim::Server, step.attack, rates)?;
+    let slice = testbed.run(&step.kinds, Target::Server, step.attack, rates)?;
     Ok(Summary::new(step, baseline.as_ref(), &slice, bars))
 }
 
-/// What the figures depend on.
-fn introduce(args: &Args, cores: &Cores, has_budget: bool) {
+/// Says what the figures depend on.
+fn print_conditions(args: &Args, cores: &Cores, has_budget: bool) {
     if !cores.apart {
-        eprintln!("siege: there is a single core: the server shares it with the attackers");
+        eprintln!("siege: only one core is available: the server shares it with the attackers");
     }
     if !has_budget {
-        eprintln!("siege: this server has no option --memory, and is told no budget");
+        eprintln!("siege: this server has no --memory option: it runs without a memory budget");
     }
     eprintln!(
-        "siege: {} s, at most {} packets a second from an attacker, {} MiB and {} descriptors \
-         for the server",
+        "siege: {} s; at most {} packets per second and attacker; the server may use {} MiB \
+         and {} descriptors",
         args.duration().as_secs(),
         args.rate,
         args.memory,
@@ -130,24 +130,29 @@ fn introduce(args: &Args, cores: &Cores, has_budget: bool) {
     );
 }
 
-/// The verdict.
-fn conclude(args: &Args, held: usize, steps: usize, fallen: &[String]) -> io::Result<ExitCode> {
+/// Prints the verdict and returns the exit code.
+fn conclude(args: &Args, passed: usize, steps: usize, failed: &[String]) -> io::Result<ExitCode> {
     let mut out = io::stdout();
     if args.json {
-        let verdict = serde_json::json!({ "held": held, "fallen": fallen });
+        let verdict = serde_json::json!({ "passed": passed, "failed": failed });
         writeln!(out, "{verdict}")?;
-    } else if fallen.is_empty() {
-        writeln!(out, "{held} of {steps} held")?;
+    } else if failed.is_empty() {
+        writeln!(out, "{passed} of {steps} steps passed")?;
     } else {
-        writeln!(out, "{held} of {steps} held; fell to {}", fallen.join(", "))?;
+        writeln!(
+            out,
+            "{passed} of {steps} steps passed; failed: {}",
+            failed.join(", ")
+        )?;
     }
-    Ok(if fallen.is_empty() {
+    Ok(if failed.is_empty() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     })
 }
 
+/// Prints the kinds of attack.
 fn list() -> io::Result<()> {
     let mut out = io::stdout();
     KINDS
@@ -155,7 +160,8 @@ fn list() -> io::Result<()> {
         .try_for_each(|kind| writeln!(out, "{:20} {}", kind.name, kind.about))
 }
 
-/// Attackers need a socket for each source address.
+/// Raises our own limit of descriptors: attackers need a socket for each source
+/// address.
 fn raise_descriptors() -> io::Result<()> {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(
@@ -168,7 +174,7 @@ fn raise_descriptors() -> io::Result<()> {
     Ok(())
 }
 
-/// Set once SIGINT or SIGTERM has come.
+/// Returns a flag that SIGINT and SIGTERM set.
 fn on_signal() -> io::Result<Arc<AtomicBool>> {
     let interrupted = Arc::new(AtomicBool::new(false));
     let flag = interrupted.clone();

@@ -1,26 +1,26 @@
-//! Who runs where: the server has a core to itself, all others share the rest.
+//! Processor affinity and priority: the server has a core to itself, everybody else
+//! shares the others.
 
 use std::io;
 
 use rustix::process::setpriority_process;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// The least favourable scheduling priority: what it has runs when nobody else on
-/// the core wants to.
+/// The lowest scheduling priority.
 const LOWEST: i32 = 19;
 
-/// How the cores are shared.
+/// The cores of the server and of everybody else.
 #[derive(Clone, Debug)]
 pub(crate) struct Cores {
     server: CpuSet,
     others: CpuSet,
-    /// Whether they differ.
+    /// Whether the server has a core to itself.
     pub(crate) apart: bool,
 }
 
 impl Cores {
-    /// The first core that this process may use for the server, the rest for
-    /// everybody else; with a single core all share it.
+    /// Gives the server the first core that this process may use, everybody else the
+    /// rest. A single core is shared.
     pub(crate) fn split() -> io::Result<Self> {
         let all = sched_getaffinity(None)?;
         let mut usable = (0..CpuSet::MAX_CPU).filter(|&cpu| all.is_set(cpu));
@@ -41,21 +41,20 @@ impl Cores {
         })
     }
 
-    /// Has this thread, and those that it starts, leave the server's core alone.
-    pub(crate) fn keep_off(&self) -> io::Result<()> {
+    /// Keeps this thread, and those that it starts, off the server's core.
+    pub(crate) fn pin_to_client_cores(&self) -> io::Result<()> {
         Ok(sched_setaffinity(None, &self.others)?)
     }
 
-    /// Has this thread, and processes that it starts, run on the server's core.
-    pub(crate) fn take_server(&self) -> io::Result<()> {
+    /// Pins this thread, and processes that it starts, to the server's core.
+    pub(crate) fn pin_to_server_core(&self) -> io::Result<()> {
         Ok(sched_setaffinity(None, &self.server)?)
     }
 }
 
-/// Has this thread, and processes that it starts, run when no well-behaved client
-/// on the core wants to.
-pub(crate) fn give_way() {
-    // Lowering one's own priority is always allowed; without it the attack is only
-    // less fair to the clients.
+/// Gives this thread, and processes that it starts, the lowest priority: well-behaved
+/// clients on the same core go first.
+pub(crate) fn lower_priority() {
+    // It is always allowed to lower one's own priority.
     let _ = setpriority_process(None, LOWEST);
 }

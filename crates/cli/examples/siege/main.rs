@@ -1,36 +1,55 @@
-//! A siege: every attack that we know of against the built `clearway serve`, alone and
-//! together, while clients that behave well use it and are timed.
+//! Attacks the built `clearway serve` in every way we know of, one kind of attacker
+//! after the other and then all together, and checks that well-behaved clients do not
+//! suffer.
 //!
 //! ```sh
 //! cargo run --release -p clearway-cli --example siege                # ten minutes
-//! cargo run --release -p clearway-cli --example siege -- --ci        # one
+//! cargo run --release -p clearway-cli --example siege -- --ci        # one minute
 //! cargo run --release -p clearway-cli --example siege -- --list
 //! cargo run --release -p clearway-cli --example siege -- --kind icmp --seconds 15
 //! ```
 //!
-//! The server has a core to itself; attackers and clients share the others, where
-//! attackers run at the lowest priority: they take what the clients leave. Each step
-//! has two slices with a new server each. In the first, the baseline, the attackers
-//! aim at a sink, a second server on their own core, so that they cost the clients as
-//! much; in the second they aim at the server. What differs is what the attack does to
-//! the server. An attacker sends at most `--rate` packets a second of its own accord;
-//! all together share four times that, which is more than their core can do.
+//! # How it measures
+//! The server has a processor core to itself. Attackers and clients share the other
+//! cores; attackers run at the lowest priority, so they use what the clients leave.
 //!
-//! A line a step: packets and bytes sent; connections or handshakes that the server
-//! kept for attackers; requests of well-behaved clients, and how many failed; their
-//! median and 95th percentile; the ratio of the median to the baseline's, of the kind
-//! of request (small, large, upload, newcomer) where it is worst; the server's peak
-//! memory and descriptors; how much of a core the server and the attackers used. Below
-//! it what the attackers achieved, and each bar that was missed.
+//! Each step has two slices, each with a freshly started server. In the first slice,
+//! the baseline, the attackers attack a sink: a second server on their own core, which
+//! makes them use the same processor time as in an attack. In the second slice they
+//! attack the server. The difference is what the attack does to the server.
 //!
-//! The bars: every byte arrives, within ten seconds a request; no median is more than
-//! twice the baseline's; memory stays under `--memory` and descriptors under
-//! `--descriptors`; the server lives, and answers a newcomer within five seconds of the
-//! end of the attack; so do clients that are attacked themselves. Exit code 1 if one of
-//! them is missed, 130 after a signal.
+//! An attacker sends at most `--rate` packets a second of its own accord. All together
+//! share four times that rate, which is more than their core can do.
 //!
-//! ICMP needs root, and is left out with a sentence without it. Linux only: sources in
-//! 127.0.0.0/8, `/proc`, processor affinity.
+//! # How to read it
+//! One line for each step:
+//!
+//! | column | meaning |
+//! |---|---|
+//! | packets, bytes, pkt/s | sent by the attackers |
+//! | held | most connections or handshakes that attackers kept open at once |
+//! | done, failed | requests of well-behaved clients |
+//! | median, p95 ms | how long those requests took |
+//! | ratio | median divided by the baseline's, for the worst class of request |
+//! | MiB, fds | the server's peak memory and open descriptors |
+//! | serv, att | share of a core used by the server and by the attackers |
+//!
+//! The lines below a step say what each attacker achieved, and with `!` which
+//! requirement was missed.
+//!
+//! # What is required
+//! - Every byte arrives, and no request takes longer than ten seconds.
+//! - No class of requests (small, large, upload, newcomer) has a median of more than
+//!   twice its baseline.
+//! - The server uses at most `--memory` MiB and fewer than `--descriptors` descriptors.
+//! - The server lives, and serves a new client within five seconds of the attack's end.
+//! - Clients that are themselves attacked (forged Retry and Version Negotiation, spoofed
+//!   copies of their packets) survive; so does `clearway get`.
+//!
+//! Exit code 0 if all of that holds, 1 if not, 130 after a signal.
+//!
+//! Linux only: it uses source addresses in 127.0.0.0/8, `/proc` and processor affinity.
+//! ICMP messages can only be sent by root; without it that attack is skipped.
 
 #[cfg(target_os = "linux")]
 mod args;

@@ -1,14 +1,14 @@
-//! Panics within the siege itself: its clients are the library's, and a defect of
-//! theirs is a finding, also where somebody catches it.
+//! Panics in the siege itself: its clients are the library's, so a panic in one is a
+//! finding, even where it is caught.
 
 use std::sync::{Mutex, PoisonError};
 
-/// Panics that are kept, in words; more say nothing new.
+/// Panics that are kept between two calls of [`take`].
 const REMEMBERED: usize = 5;
 
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Keeps panics from now on, instead of printing them.
+/// Records panics from now on, instead of printing them.
 pub(crate) fn record() {
     std::panic::set_hook(Box::new(|panic| {
         let thread = std::thread::current();
@@ -21,7 +21,7 @@ pub(crate) fn record() {
     }));
 }
 
-/// Those since this was last called.
+/// Returns the panics since the last call.
 pub(crate) fn take() -> Vec<String> {
     std::mem::take(&mut PANICS.lock().unwrap_or_else(PoisonError::into_inner))
 }

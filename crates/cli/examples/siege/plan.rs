@@ -1,63 +1,63 @@
-//! Who attacks when.
+//! Who attacks when, and for how long.
 
 use std::time::Duration;
 
 use crate::attack::Kind;
 
-/// Kinds that attack together in a short siege, instead of one by one.
-const GROUP: usize = 4;
+/// Size of a group in a short siege.
+const GROUP: usize = 5;
 
-/// The part of all time in which everybody attacks at once.
+/// Share of the whole time in which all attack together.
 const TOGETHER: f64 = 0.25;
 
-/// The part of a step that is its baseline.
+/// Share of a step that its baseline takes.
 const BASELINE: f64 = 0.33;
 
-/// What a slice takes besides: servers start, the last requests end, a newcomer asks
-/// whether the server is alive.
+/// Time that a slice needs besides the attack: to start servers, to finish the last
+/// requests, to check that the server lives.
 const OVERHEAD: Duration = Duration::from_millis(400);
 
 /// The shortest slice.
 const SHORTEST: Duration = Duration::from_millis(1_000);
 
-/// One step: the same kinds at the sink, then at the server.
+/// One step: attackers attack the sink, then the server.
 #[derive(Clone)]
 pub(crate) struct Step {
     pub(crate) name: String,
     pub(crate) kinds: Vec<&'static Kind>,
-    /// How long they attack the sink; not at all without a baseline.
+    /// Time for which they attack the sink; `None` without a baseline.
     pub(crate) baseline: Option<Duration>,
-    /// How long they attack the server.
+    /// Time for which they attack the server.
     pub(crate) attack: Duration,
-    /// Whether everybody takes part.
+    /// Whether all attackers take part, and share a rate.
     pub(crate) together: bool,
 }
 
-/// Who attacks with whom.
+/// How attackers are grouped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Company {
+pub(crate) enum Grouping {
     /// One kind after the other.
     Alone,
-    /// The same, and then all at once.
+    /// One kind after the other, then all together.
     AloneThenTogether,
-    /// A few at a time, and then all at once.
+    /// A few kinds at a time, then all together.
     GroupsThenTogether,
-    /// All at once and no more.
+    /// All together only.
     Together,
 }
 
-/// The steps of a siege.
+/// Returns the steps of a siege that takes `total`.
 pub(crate) fn plan(
     kinds: &[&'static Kind],
-    company: Company,
+    grouping: Grouping,
     total: Duration,
     baseline: bool,
 ) -> Vec<Step> {
-    let (group, together) = match company {
-        Company::Alone => (1, 0.0),
-        Company::AloneThenTogether => (1, TOGETHER),
-        Company::GroupsThenTogether => (GROUP, TOGETHER),
-        Company::Together => return vec![step(kinds, total, baseline, true)],
+    let (group, together) = match grouping {
+        Grouping::Alone => (1, 0.0),
+        Grouping::AloneThenTogether => (1, TOGETHER),
+        Grouping::GroupsThenTogether => (GROUP, TOGETHER),
+        Grouping::Together => return vec![step(kinds, total, baseline, true)],
     };
     let groups: Vec<_> = kinds.chunks(group).collect();
     let each = total.mul_f64((1.0 - together) / groups.len().max(1) as f64);

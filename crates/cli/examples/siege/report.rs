@@ -1,4 +1,4 @@
-//! One line for each step, and the verdict.
+//! The summary of a step: a line for people, an object for scripts, a verdict.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -10,64 +10,64 @@ use crate::honest::{Class, Tally};
 use crate::plan::Step;
 use crate::slice::Slice;
 
-/// How many times its baseline a median may be.
-const SLOWEST: f64 = 2.0;
+/// Largest allowed ratio of a median to its baseline.
+const MAX_RATIO: f64 = 2.0;
 
-/// What must hold.
+/// What the server may use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bars {
-    /// Bytes that the server may have resident.
+    /// Largest allowed resident set, bytes.
     pub(crate) memory: u64,
-    /// Descriptors that it may have open; reaching the limit is a failure.
+    /// Its limit of open descriptors; reaching it is a failure.
     pub(crate) descriptors: u64,
 }
 
 /// The summary of a step.
 #[derive(Debug, Serialize)]
 pub(crate) struct Summary {
-    /// Which attackers.
+    /// The names of the attackers.
     pub(crate) kind: String,
     packets: u64,
     bytes: u64,
     packets_per_second: u64,
-    /// Most connections or handshakes that the server kept for attackers.
+    /// Most connections or handshakes that attackers kept open at once.
     held: usize,
-    /// Requests of clients that behave well.
+    /// Requests of well-behaved clients.
     done: u64,
     failed: u64,
     median_ms: f64,
     p95_ms: f64,
-    /// The median over that of the baseline, for the class where it is worst.
+    /// Median divided by the baseline's, for the worst class.
     ratio: Option<f64>,
     classes: Vec<ClassSummary>,
     victims_done: u64,
     victims_failed: u64,
-    /// Attempts to connect that a forgery has foiled, as it may.
-    foiled: u64,
+    /// Handshakes of victims that a forgery made fail, which is not a defect.
+    handshakes_failed: u64,
     peak_memory: u64,
     descriptors: usize,
-    /// Parts of a core that the server and the attackers used.
+    /// Shares of a core that the server and the attackers used.
     server_load: f64,
     attackers_load: f64,
     alive: bool,
     notes: Vec<String>,
     skipped: Vec<String>,
-    /// The bars that were missed, in words; none is as it should be.
+    /// Requirements that were missed.
     missed: Vec<String>,
 }
 
-/// How a step ended.
+/// The outcome of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Every bar was held.
-    Held,
+    /// Every requirement was met.
+    Passed,
     /// At least one was missed.
-    Fell,
-    /// Nobody attacked: this machine does not allow it.
-    LeftOut,
+    Failed,
+    /// This machine does not allow the attack.
+    Skipped,
 }
 
-/// One class of requests beside its baseline.
+/// One class of requests and its baseline.
 #[derive(Debug, Serialize)]
 struct ClassSummary {
     class: &'static str,
@@ -80,7 +80,7 @@ struct ClassSummary {
 }
 
 impl Summary {
-    /// Of a step and its baseline.
+    /// Summarises a step.
     pub(crate) fn new(step: &Step, baseline: Option<&Slice>, slice: &Slice, bars: Bars) -> Self {
         let classes: Vec<_> = Class::ALL
             .into_iter()
@@ -113,12 +113,12 @@ impl Summary {
             classes,
             victims_done: slice.tally.victims.done(),
             victims_failed: slice.tally.victims.failed,
-            foiled: slice.tally.foiled,
+            handshakes_failed: slice.tally.handshakes_failed,
             peak_memory: slice.usage.peak_memory,
             descriptors: slice.usage.descriptors,
             server_load: slice.usage.processor.as_secs_f64() / slice.watched.as_secs_f64(),
             attackers_load: processor.as_secs_f64() / seconds,
-            alive: slice.death.is_none(),
+            alive: slice.failure.is_none(),
             notes: notes(slice),
             skipped: slice.skipped.clone(),
             missed: Vec::new(),
@@ -127,15 +127,15 @@ impl Summary {
         summary
     }
 
-    /// The bars that were missed.
+    /// Lists the requirements that were missed.
     fn judge(&self, slice: &Slice, bars: Bars) -> Vec<String> {
         let mut missed = Vec::new();
-        missed.extend(slice.defects.iter().chain(&slice.death).cloned());
+        missed.extend(slice.defects.iter().chain(&slice.failure).cloned());
         missed.extend(
             slice
-                .complaints
+                .panics
                 .iter()
-                .map(|line| format!("the server said: {line}")),
+                .map(|line| format!("the server panicked: {line}")),
         );
         if self.failed > 0 {
             missed.push(format!(
@@ -144,17 +144,20 @@ impl Summary {
             ));
         }
         if self.victims_failed > 0 {
-            missed.push(format!("{} victims did not survive", self.victims_failed));
+            missed.push(format!(
+                "{} attacked clients did not survive",
+                self.victims_failed
+            ));
         }
         if self.failed + self.victims_failed > 0 {
             missed.extend(slice.tally.failures.iter().cloned());
         }
         for class in &self.classes {
             if let (Some(ratio), Some(baseline)) = (class.ratio, class.baseline_ms)
-                && ratio > SLOWEST
+                && ratio > MAX_RATIO
             {
                 missed.push(format!(
-                    "the median of {} requests is {ratio:.1} times the baseline: {:.2} ms after \
+                    "median of {} requests is {ratio:.1} times the baseline: {:.2} ms instead of \
                      {baseline:.2} ms",
                     class.class, class.median_ms
                 ));
@@ -162,7 +165,7 @@ impl Summary {
         }
         if self.peak_memory > bars.memory {
             missed.push(format!(
-                "the server used {} MiB of {}",
+                "the server used {} MiB, {} are allowed",
                 self.peak_memory >> 20,
                 bars.memory >> 20
             ));
@@ -176,23 +179,23 @@ impl Summary {
         missed
     }
 
-    /// How it ended.
+    /// The outcome.
     pub(crate) fn verdict(&self) -> Verdict {
         if !self.missed.is_empty() {
-            Verdict::Fell
+            Verdict::Failed
         } else if self.packets == 0 {
-            Verdict::LeftOut
+            Verdict::Skipped
         } else {
-            Verdict::Held
+            Verdict::Passed
         }
     }
 
     /// The line for people.
     pub(crate) fn line(&self) -> String {
-        let verdict = if self.missed.is_empty() {
-            "held"
-        } else {
-            "FELL"
+        let verdict = match self.verdict() {
+            Verdict::Passed => "passed",
+            Verdict::Failed => "FAILED",
+            Verdict::Skipped => "skipped",
         };
         let ratio = self
             .ratio
@@ -249,7 +252,7 @@ impl ClassSummary {
     }
 }
 
-/// The heading of the lines for people.
+/// The heading above the lines for people.
 pub(crate) fn heading() -> String {
     format!(
         "{:20} {:>9} {:>8} {:>7} {:>6} {:>6} {:>6} {:>8} {:>8} {:>6} {:>5} {:>5} {:>5} {:>5}",
@@ -257,7 +260,7 @@ pub(crate) fn heading() -> String {
         "packets",
         "bytes",
         "pkt/s",
-        "held",
+        "passed",
         "done",
         "failed",
         "median",
@@ -278,10 +281,10 @@ fn notes(slice: &Slice) -> Vec<String> {
     let victims = &slice.tally.victims;
     if victims.done() + victims.failed > 0 {
         notes.push(format!(
-            "victims: {} survived, {} did not, {} attempts to connect foiled, median {:.2} ms",
+            "attacked clients: {} requests done, {} failed, {} handshakes foiled, median {:.2} ms",
             victims.done(),
             victims.failed,
-            slice.tally.foiled,
+            slice.tally.handshakes_failed,
             millis(victims.median())
         ));
     }
@@ -300,7 +303,7 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// The first kind of a group, and how many more there are.
+/// The first name of a group, and how many more there are.
 fn shortened(name: &str) -> String {
     match name.split_once('+') {
         None => name.to_owned(),

@@ -1,4 +1,4 @@
-//! The server under siege: a process of the built command, and what it uses.
+//! The server: a process of the built command, and the resources it uses.
 
 use std::fs;
 use std::io::{self, BufRead as _, BufReader};
@@ -15,41 +15,41 @@ use serde_json::Value;
 use crate::cores::{self, Cores};
 use crate::site::Site;
 
-/// How long a server may take to say where it listens.
+/// Time within which a server has to listen.
 const START: Duration = Duration::from_secs(20);
 
-/// Lines kept of what the server says when something breaks.
+/// Lines kept of the panics that the server reports.
 const REMEMBERED: usize = 3;
 
-/// How servers are started.
+/// How to start servers.
 #[derive(Clone, Debug)]
-pub(crate) struct Build {
-    /// The command.
+pub(crate) struct ServerCommand {
+    /// The `clearway` command.
     pub(crate) program: PathBuf,
-    /// Options of `serve` beside those that the siege needs.
+    /// Further options of `serve`.
     pub(crate) options: Vec<String>,
-    /// Descriptors that the server may have open.
+    /// The limit of open descriptors.
     pub(crate) descriptors: u64,
 }
 
 /// Where a server runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// On the core that is the server's alone.
+    /// On the server's own core.
     OwnCore,
-    /// With the attackers, at their priority: it is their sink in the baseline.
+    /// On the attackers' cores, at their priority: the sink of the baseline.
     AmongAttackers,
 }
 
-/// A running server, which is ended with the value.
+/// A running server; dropping it kills the process.
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
     pub(crate) address: SocketAddr,
-    complaints: Receiver<String>,
+    panics: Receiver<String>,
 }
 
-impl Build {
+impl ServerCommand {
     /// Starts a server for `site`.
     pub(crate) fn start(&self, site: &Site, cores: &Cores, place: Place) -> io::Result<Server> {
         let mut command = Command::new(&self.program);
@@ -75,7 +75,7 @@ impl Build {
         let listening = self.limit(&child).and_then(|()| await_address(&mut child));
         match listening {
             Ok(address) => Ok(Server {
-                complaints: watch(&mut child),
+                panics: watch(&mut child),
                 child,
                 address,
             }),
@@ -101,13 +101,13 @@ fn pid(child: &Child) -> Option<Pid> {
     i32::try_from(child.id()).ok().and_then(Pid::from_raw)
 }
 
-/// Starts a process from a thread that is where the process shall be: it inherits
-/// that.
+/// Starts a process on a thread with the affinity and priority that the process is to
+/// inherit.
 fn spawn(mut command: Command, cores: Cores, place: Place) -> io::Result<Child> {
     let thread = std::thread::spawn(move || {
         match place {
-            Place::OwnCore => cores.take_server()?,
-            Place::AmongAttackers => cores::give_way(),
+            Place::OwnCore => cores.pin_to_server_core()?,
+            Place::AmongAttackers => cores::lower_priority(),
         }
         command.spawn()
     });
@@ -115,14 +115,14 @@ fn spawn(mut command: Command, cores: Cores, place: Place) -> io::Result<Child> 
     started.unwrap_or_else(|_| Err(io::Error::other("the server could not be started")))
 }
 
-/// Has a pipe hold more, so that a server that logs much need not wait for us.
+/// Enlarges a pipe, so that a server that logs much does not wait for us.
 fn widen(pipe: &impl AsFd) {
-    // A smaller one does too.
+    // The default size works as well.
     let _ = rustix::pipe::fcntl_setpipe_size(pipe, 1 << 20);
 }
 
-/// The first line of what the server prints; the access log after it is read and
-/// thrown away.
+/// Reads the address from the first line of standard output. The access log that
+/// follows is read and discarded.
 fn await_address(child: &mut Child) -> io::Result<SocketAddr> {
     let stdout = child.stdout.take();
     let stdout = stdout.ok_or_else(|| io::Error::other("the server has no standard output"))?;
@@ -132,21 +132,24 @@ fn await_address(child: &mut Child) -> io::Result<SocketAddr> {
         let mut stdout = BufReader::new(stdout);
         let mut line = String::new();
         let read = stdout.read_line(&mut line);
-        // The siege has ended if nobody listens.
+        // Nobody receives it if starting took too long.
         let _ = tell.send(read.map(|_| line));
         let _ = io::copy(&mut stdout, &mut io::sink());
     });
     let line = first.recv_timeout(START);
     let line = line.map_err(|_| io::Error::other("the server did not start in time"))??;
-    let value: Value = serde_json::from_str(&line)
-        .map_err(|_| io::Error::other(format!("the server did not start: it said {line:?}")))?;
+    let value: Value = serde_json::from_str(&line).map_err(|_| {
+        io::Error::other(format!(
+            "the server did not start: expected where it listens, found {line:?}"
+        ))
+    })?;
     let address = value["address"].as_str().unwrap_or_default();
     address.parse().map_err(io::Error::other)
 }
 
-/// Lines of standard error that tell of a defect.
+/// Collects the panics that the server reports on standard error.
 fn watch(child: &mut Child) -> Receiver<String> {
-    let (tell, complaints) = channel();
+    let (tell, panics) = channel();
     if let Some(stderr) = child.stderr.take() {
         widen(&stderr);
         std::thread::spawn(move || {
@@ -155,7 +158,7 @@ fn watch(child: &mut Child) -> Receiver<String> {
             let mut follows = false;
             while matches!(stderr.read_until(b'\n', &mut line), Ok(1..)) {
                 let text = String::from_utf8_lossy(&line);
-                // The words of a panic stand on the line after its place.
+                // The message of a panic follows on the next line.
                 if text.contains("panicked at") || follows {
                     follows = !follows;
                     if tell.send(text.trim_end().to_owned()).is_err() {
@@ -167,10 +170,10 @@ fn watch(child: &mut Child) -> Receiver<String> {
             let _ = io::copy(&mut stderr, &mut io::sink());
         });
     }
-    complaints
+    panics
 }
 
-/// What a process uses.
+/// The resources that a process uses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Usage {
     /// Largest resident set so far, bytes.
@@ -182,22 +185,22 @@ pub(crate) struct Usage {
 }
 
 impl Server {
-    /// How it ended, if it has.
+    /// The exit status, if the process has ended.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
 
-    /// What it uses now; nothing if it has ended.
+    /// Its usage now; zero if the process has ended.
     pub(crate) fn usage(&self) -> Usage {
         usage(self.child.id()).unwrap_or_default()
     }
 
-    /// What it said of defects, at most a few lines.
-    pub(crate) fn complaints(&self) -> Vec<String> {
-        self.complaints.try_iter().take(REMEMBERED).collect()
+    /// The first panics that it has reported.
+    pub(crate) fn panics(&self) -> Vec<String> {
+        self.panics.try_iter().take(REMEMBERED).collect()
     }
 
-    /// A look at the server, for whoever watches it from another thread.
+    /// Returns a function that samples the usage.
     pub(crate) fn watch(&self) -> impl Fn() -> Usage + Send + 'static {
         let process = self.child.id();
         move || usage(process).unwrap_or_default()
@@ -206,7 +209,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Ended already, perhaps.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -245,14 +248,15 @@ fn processor(folder: &Path) -> io::Result<Duration> {
     Ok(Duration::from_millis(1000 * ticks / per_second.max(1)))
 }
 
-/// Builds the command as it is shipped, without what only tests switch on, and says
-/// where it is.
+/// Builds the command as users get it, without features of tests, and returns its path.
 pub(crate) fn build_command() -> io::Result<PathBuf> {
     let example = std::env::current_exe()?;
-    let profile = example
-        .parent()
-        .and_then(Path::parent)
-        .ok_or_else(|| io::Error::other("the siege is not where cargo puts examples"))?;
+    let profile = example.parent().and_then(Path::parent).ok_or_else(|| {
+        io::Error::other(
+            "cannot find the clearway command: the siege is not in cargo's target directory; name \
+             the command with --server",
+        )
+    })?;
     let program = profile.join("clearway");
     // Set by `cargo run`.
     if let Some(cargo) = std::env::var_os("CARGO") {
@@ -283,16 +287,16 @@ pub(crate) fn build_command() -> io::Result<PathBuf> {
     }
 }
 
-/// Whether `serve` of this command has an option.
+/// Whether `serve` has this option.
 pub(crate) fn has_option(program: &Path, option: &str) -> io::Result<bool> {
     let output = Command::new(program).args(["serve", "--help"]).output()?;
     Ok(String::from_utf8_lossy(&output.stdout).contains(option))
 }
 
-/// The time between two looks at a server.
+/// Interval at which usage is sampled.
 pub(crate) const LOOK: Duration = Duration::from_millis(50);
 
-/// The most that a server used while somebody looked.
+/// Samples usage until a point in time or `stop`, and returns the maxima.
 pub(crate) fn watch_until(
     look: impl Fn() -> Usage,
     until: Instant,

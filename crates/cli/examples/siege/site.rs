@@ -1,4 +1,4 @@
-//! The folder that is served: files of known content, and one with 20,000 entries.
+//! The served directory: files of known content, and a directory with 20,000 entries.
 
 use std::fs;
 use std::io;
@@ -8,14 +8,14 @@ use bytes::Bytes;
 use clearway::DevelopmentIdentity;
 use clearway_links::Dice;
 
-/// Bytes of the small file.
+/// Size of the small file, bytes.
 const SMALL: usize = 4 << 10;
 
-/// Entries of the folder `listing`.
+/// Entries of the directory `listing`.
 const ENTRIES: usize = 20_000;
 
-/// Names the certificate is for: `clearway get` and the clients ask for the first,
-/// those who need a new connection for one below the second.
+/// Names in the certificate. Clients use the first; those that need a new connection
+/// for each request use names that the second covers.
 const NAMES: [&str; 3] = ["localhost", "*.siege.test", "127.0.0.1"];
 
 /// A file with known content.
@@ -25,7 +25,7 @@ pub(crate) struct Known {
     pub(crate) content: Bytes,
 }
 
-/// The folder, gone with the value.
+/// The directory; removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Site {
     root: PathBuf,
@@ -36,11 +36,11 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// Makes it below the system's folder for temporary files.
+    /// Creates it in the system's directory for temporary files.
     pub(crate) fn create() -> io::Result<Self> {
         let root = std::env::temp_dir().join(format!("clearway-siege-{}", std::process::id()));
         fs::create_dir(&root)?;
-        // From here on it is removed whatever happens.
+        // From here on it is removed on every way out.
         let mut site = Self {
             small: known("/small", SMALL),
             large: [("/1m", 1), ("/2m", 2), ("/4m", 4), ("/8m", 8)]
@@ -74,7 +74,7 @@ impl Site {
         Ok(())
     }
 
-    /// What the server is told to serve.
+    /// The directory to serve.
     pub(crate) fn served(&self) -> PathBuf {
         self.root.join("served")
     }
@@ -87,12 +87,12 @@ impl Site {
         self.root.join("key.pem")
     }
 
-    /// Where an upload to `/uploads/NAME` ends up.
+    /// The file that an upload to `/uploads/NAME` creates.
     pub(crate) fn uploaded(&self, name: &str) -> PathBuf {
         self.served().join("uploads").join(name)
     }
 
-    /// Removes uploads, and what a server that was killed has left of them.
+    /// Removes all uploads, also temporary files of a killed server.
     pub(crate) fn sweep(&self) -> io::Result<()> {
         for folder in ["hostile", "uploads"] {
             for entry in fs::read_dir(self.served().join(folder))? {
@@ -105,7 +105,7 @@ impl Site {
 
 impl Drop for Site {
     fn drop(&mut self) {
-        // What cannot be removed stays among the temporary files.
+        // What cannot be removed stays with the other temporary files.
         let _ = fs::remove_dir_all(&self.root);
     }
 }

@@ -1,5 +1,5 @@
-//! One slice: attackers at the server, or at the sink, while clients that behave well
-//! use the server.
+//! One slice: attackers attack the server, or the sink, while well-behaved clients use
+//! the server.
 
 use std::io;
 use std::sync::Arc;
@@ -10,107 +10,110 @@ use crate::attack::{Attackers, Kind, Outcome};
 use crate::cores::Cores;
 use crate::honest::{Honest, Tally, World, answers};
 use crate::panics;
-use crate::server::{Build, LOOK, Place, Server, Usage, watch_until};
+use crate::server::{LOOK, Place, Server, ServerCommand, Usage, watch_until};
 use crate::site::Site;
 
-/// How long the server may take, after the attack, until a newcomer gets an answer.
+/// Time within which a new client has to be served after the attack.
 const RECOVERY: Duration = Duration::from_secs(5);
 
-/// Before the attackers come the clients have connected.
+/// Head start of the clients, to connect before the attack.
 const HEAD_START: Duration = Duration::from_millis(200);
 
-/// The part of a slice that those who gather have for themselves at most.
+/// Longest part of a slice that attackers get to gather connections before the others
+/// begin.
 const GATHERING: f64 = 0.25;
 
 /// What all slices have in common.
-pub(crate) struct Ground {
-    pub(crate) build: Build,
+pub(crate) struct Testbed {
+    pub(crate) command: ServerCommand,
     pub(crate) cores: Cores,
     pub(crate) site: Arc<Site>,
-    /// A signal has come.
+    /// Set by a signal: the siege ends early.
     pub(crate) interrupted: Arc<AtomicBool>,
 }
 
-/// Whom the attackers attack.
+/// What the attackers attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Aim {
-    /// Another server, on the attackers' core.
+pub(crate) enum Target {
+    /// A second server on the attackers' core.
     Sink,
     /// The server that the clients use.
     Server,
 }
 
-/// Packets a second that attackers send of their own accord at most.
+/// Most packets a second that attackers send of their own accord.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rates {
-    /// Those that are given time to gather.
+    /// For attackers that gather connections first.
     pub(crate) alone: u64,
-    /// Each of the others.
+    /// For each of the others.
     pub(crate) part: u64,
 }
 
-/// What became of a slice.
+/// The result of a slice.
 pub(crate) struct Slice {
     pub(crate) outcomes: Vec<Outcome>,
-    /// Kinds that this machine does not allow, in words.
+    /// Attackers that this machine does not allow, and why.
     pub(crate) skipped: Vec<String>,
-    /// Attackers that did not attack, so that nothing was shown, and panics of the
-    /// clients, in words.
+    /// Attackers that did not attack, which would prove nothing, and panics of clients.
     pub(crate) defects: Vec<String>,
     pub(crate) tally: Tally,
     pub(crate) usage: Usage,
-    /// How long the attack lasted, with the last requests of the clients.
+    /// Duration of the attack, the clients' last requests included.
     pub(crate) elapsed: Duration,
-    /// How long the server was watched.
+    /// Duration over which the server's usage was sampled.
     pub(crate) watched: Duration,
-    /// Why the server is held to be dead, if it is.
-    pub(crate) death: Option<String>,
-    /// What the server said of defects.
-    pub(crate) complaints: Vec<String>,
+    /// Why the server counts as dead, if it does.
+    pub(crate) failure: Option<String>,
+    /// Panics that the server reported on standard error.
+    pub(crate) panics: Vec<String>,
 }
 
-impl Ground {
-    /// Lets these kinds loose for as long.
+impl Testbed {
+    /// Runs these attackers for `time`.
     pub(crate) fn run(
         &self,
         kinds: &[&'static Kind],
-        aim: Aim,
+        target: Target,
         time: Duration,
         rates: Rates,
     ) -> io::Result<Slice> {
-        let mut server = self.build.start(&self.site, &self.cores, Place::OwnCore)?;
-        let sink = match aim {
-            Aim::Sink => Some(
-                self.build
-                    .start(&self.site, &self.cores, Place::AmongAttackers)?,
-            ),
-            Aim::Server => None,
+        let mut server = self
+            .command
+            .start(&self.site, &self.cores, Place::OwnCore)?;
+        let sink = match target {
+            Target::Sink => Some(self.command.start(
+                &self.site,
+                &self.cores,
+                Place::AmongAttackers,
+            )?),
+            Target::Server => None,
         };
-        let target = sink.as_ref().map_or(server.address, |sink| sink.address);
-        let mut attackers = Attackers::gather(kinds, target, rates.alone)?;
+        let address = sink.as_ref().map_or(server.address, |sink| sink.address);
+        let mut attackers = Attackers::gather(kinds, address, rates.alone)?;
         self.wait(time.mul_f64(GATHERING), || attackers.have_gathered());
         let honest = Honest::start(World {
             site: self.site.clone(),
             server: server.address,
-            program: self.build.program.clone(),
+            program: self.command.program.clone(),
             relays: attackers.relays()?,
         })?;
         std::thread::sleep(HEAD_START);
         let (began, before) = (Instant::now(), server.usage());
-        attackers.start(kinds, target, rates.part)?;
+        attackers.start(kinds, address, rates.part)?;
         let mut usage = watch_until(server.watch(), began + time, || self.is_interrupted());
         usage.processor = usage.processor.saturating_sub(before.processor);
         let watched = began.elapsed();
-        // The last requests end under attack too.
+        // The last requests are under attack too.
         let tally = honest.finish();
         let ended = attackers.end();
         let elapsed = began.elapsed();
         usage.peak_memory = usage.peak_memory.max(server.usage().peak_memory);
-        let death = match aim {
-            Aim::Server if !self.is_interrupted() => self.death(&mut server),
-            Aim::Server | Aim::Sink => None,
+        let failure = match target {
+            Target::Server if !self.is_interrupted() => self.failure(&mut server),
+            Target::Server | Target::Sink => None,
         };
-        let complaints = server.complaints();
+        let panics = server.panics();
         drop((server, sink));
         self.site.sweep()?;
         let mut defects = ended.defects;
@@ -125,8 +128,8 @@ impl Ground {
             usage,
             elapsed,
             watched,
-            death,
-            complaints,
+            failure,
+            panics,
         })
     }
 
@@ -134,7 +137,7 @@ impl Ground {
         self.interrupted.load(Relaxed)
     }
 
-    /// Waits for something, at most so long.
+    /// Waits until `ready`, but no longer than `most`.
     fn wait(&self, most: Duration, ready: impl Fn() -> bool) {
         let deadline = Instant::now() + most;
         while !ready() && Instant::now() < deadline && !self.is_interrupted() {
@@ -142,14 +145,14 @@ impl Ground {
         }
     }
 
-    /// Why the server is dead, unless it is alive and answers.
-    fn death(&self, server: &mut Server) -> Option<String> {
+    /// Why the server counts as dead; `None` if it runs and serves a new client.
+    fn failure(&self, server: &mut Server) -> Option<String> {
         if let Some(status) = server.ended() {
-            return Some(format!("the server ended: {status}"));
+            return Some(format!("the server process ended: {status}"));
         }
         let answered = answers(server.address, &self.site, RECOVERY);
         answered
             .err()
-            .map(|error| format!("the server did not serve a newcomer after the attack: {error}"))
+            .map(|error| format!("the server did not serve a new client after the attack: {error}"))
     }
 }

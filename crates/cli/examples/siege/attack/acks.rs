@@ -1,4 +1,4 @@
-//! Acknowledgements that lie, repeat, or cost more to read than to write
+//! Hostile acknowledgements: optimistic, repeated, or expensive to process
 //! (RFC 9000 §21.4).
 
 use std::io;
@@ -14,32 +14,32 @@ use clearway_quic::wire::frame::kind;
 use super::sockets::{Sockets, Traffic};
 use super::swarm::Swarm;
 use super::wire::put_varint;
-use super::{Attacker, Field, http3};
+use super::{Attacker, Context, http3};
 
 const CONNECTIONS: usize = 9;
 
-/// Ranges of an ACK that has as many as it can.
+/// Most ranges in an ACK frame.
 const RANGES: u64 = 500;
 
-/// How far ahead of what has arrived an optimistic receiver acknowledges.
+/// Packets that an optimistic receiver acknowledges before they arrive.
 const AHEAD: u64 = 20;
 
-/// Downloads, and acknowledges otherwise than honest receivers do.
+/// Downloads that acknowledge dishonestly.
 pub(crate) struct Acks {
     swarm: Swarm<Download>,
     request: Vec<u8>,
     acks: u64,
 }
 
-/// How one connection's download stands.
+/// The state of a connection's download.
 #[derive(Default)]
 struct Download {
     asked: bool,
-    /// The largest packet number that has arrived.
+    /// Largest packet number received.
     largest: Arc<AtomicU64>,
 }
 
-/// Notes the largest number.
+/// Observes the largest packet number received.
 #[derive(Debug)]
 struct Largest(Arc<AtomicU64>);
 
@@ -57,14 +57,14 @@ impl Observer for Largest {
 }
 
 impl Acks {
-    pub(crate) fn new(field: &Field, path: &str) -> io::Result<Self> {
+    pub(crate) fn new(context: &Context, path: &str) -> io::Result<Self> {
         let mut config = Config::default();
-        // The server is never held back by credit.
+        // Flow control never limits the server.
         config.streams.connection_window = 1 << 40;
         config.streams.stream_window = 1 << 40;
-        let sockets = Sockets::bind(field.number, 0, CONNECTIONS)?;
+        let sockets = Sockets::bind(context.number, 0, CONNECTIONS)?;
         Ok(Self {
-            swarm: Swarm::new(field.server, sockets, config)?,
+            swarm: Swarm::new(context.server, sockets, config)?,
             request: http3::get(path),
             acks: 0,
         })
@@ -87,7 +87,7 @@ impl Attacker for Acks {
                 member.connection.set_observer(Box::new(largest));
                 while member.request(&self.request, true).is_some() {}
                 self.swarm.speak(handle);
-                // From here on nothing honest is said.
+                // From here on only forged ACKs are sent.
                 if let Some(member) = self.swarm.get(handle) {
                     member.mute = true;
                 }
@@ -99,11 +99,11 @@ impl Attacker for Acks {
             }
             self.acks += 1;
             let payload = match handle.0 % 3 {
-                // Every second packet, so that the others are lost.
+                // Every second packet, so that the others count as lost.
                 0 => gaps(largest),
-                // What has not come yet.
+                // Packets that have not arrived.
                 1 => all(largest + AHEAD),
-                // The same again and again.
+                // The same packets again and again.
                 _ => all(largest),
             };
             self.swarm.forge(handle, &payload);
@@ -119,31 +119,31 @@ impl Attacker for Acks {
     }
 
     fn note(&self) -> String {
-        format!("{} ACKs; {}", self.acks, self.swarm.fate())
+        format!("{} ACKs; {}", self.acks, self.swarm.closures())
     }
 }
 
-/// An ACK of the packets up to `largest`.
+/// An ACK frame for all packets up to `largest`.
 fn all(largest: u64) -> Vec<u8> {
     let reach = largest.min(1000);
     ack(largest, reach, 0)
 }
 
-/// An ACK of every second packet up to `largest`.
+/// An ACK frame for every second packet up to `largest`.
 fn gaps(largest: u64) -> Vec<u8> {
     let ranges = RANGES.min(largest / 2);
     ack(largest, 0, ranges)
 }
 
-/// An ACK whose first range has `first` packets below the largest, followed by
-/// `ranges` of one packet each, with one left out before each (RFC 9000 §19.3).
+/// An ACK frame with `first` packets below the largest in its first range, and `ranges`
+/// ranges of one packet, each after a gap of one packet (RFC 9000 §19.3).
 fn ack(largest: u64, first: u64, ranges: u64) -> Vec<u8> {
     let mut out = Vec::new();
     for value in [kind::ACK, largest, 0, ranges, first] {
         put_varint(&mut out, value);
     }
     for _ in 0..ranges {
-        // A gap of one packet, a range of one packet.
+        // The gap and the range, each one less than its number of packets.
         put_varint(&mut out, 0);
         put_varint(&mut out, 0);
     }

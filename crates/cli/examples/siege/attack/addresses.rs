@@ -8,28 +8,28 @@ use clearway_quic::connection::Config;
 
 use super::sockets::{self, Sockets, Traffic};
 use super::swarm::Swarm;
-use super::{Attacker, Field};
+use super::{Attacker, Context};
 
 const CONNECTIONS: usize = 30;
 
-/// Addresses that packets also come from, and through which nothing returns.
+/// Number of other source addresses; what the server sends there is not read.
 const ELSEWHERE: usize = 2;
 
-/// Between two moves of a connection that moves slowly: an address is given up as
-/// unreachable in between, now and then.
+/// Interval at which a slow connection moves: path validation fails now and then in
+/// between.
 const SLOW: Duration = Duration::from_millis(50);
 
-/// PING: it makes a packet that migrates (RFC 9000 §9.1).
+/// PING, a non-probing frame: the server follows a packet with it (RFC 9000 §9.1).
 const PING: [u8; 1] = [0x01];
 
-/// Sends genuine packets from its own address and from others in turns.
+/// Sends genuine packets from alternating source addresses.
 pub(crate) struct Flap {
     swarm: Swarm<Flapping>,
     elsewhere: Vec<UdpSocket>,
     moves: u64,
 }
 
-/// Where a connection is.
+/// The current address of a connection.
 struct Flapping {
     at: usize,
     moved: Instant,
@@ -45,13 +45,13 @@ impl Default for Flapping {
 }
 
 impl Flap {
-    pub(crate) fn new(field: &Field) -> io::Result<Self> {
-        let sockets = Sockets::bind(field.number, 0, CONNECTIONS)?;
+    pub(crate) fn new(context: &Context) -> io::Result<Self> {
+        let sockets = Sockets::bind(context.number, 0, CONNECTIONS)?;
         let elsewhere = (0..ELSEWHERE)
-            .map(|n| sockets::bind(sockets::source(field.number, CONNECTIONS + n)))
+            .map(|n| sockets::bind(sockets::source(context.number, CONNECTIONS + n)))
             .collect::<io::Result<_>>()?;
         Ok(Self {
-            swarm: Swarm::new(field.server, sockets, Config::default())?,
+            swarm: Swarm::new(context.server, sockets, Config::default())?,
             elsewhere,
             moves: 0,
         })
@@ -69,7 +69,7 @@ impl Attacker for Flap {
             let Some(member) = self.swarm.get(handle) else {
                 return;
             };
-            // A third each: A, B, A, B slowly; the same fast; A, B, C slowly.
+            // A third each: A, B, A, B slowly; A, B, A, B fast; A, B, C slowly.
             let (places, pause) = match handle.0 % 3 {
                 0 => (2, SLOW),
                 1 => (2, Duration::from_millis(1)),
@@ -102,6 +102,6 @@ impl Attacker for Flap {
     }
 
     fn note(&self) -> String {
-        format!("{} moves; {}", self.moves, self.swarm.fate())
+        format!("{} moves; {}", self.moves, self.swarm.closures())
     }
 }

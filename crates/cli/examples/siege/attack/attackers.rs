@@ -5,31 +5,31 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
 use super::{Attack, Kind, Outcome, Victims};
 
-/// Attackers at work, and what those who are not yet will need.
+/// The running attackers of a slice.
 pub(crate) struct Attackers {
     attacks: Vec<Attack>,
-    /// Where the victims' datagrams arrive, for each kind.
+    /// For each kind, the socket that attacked clients connect to.
     fronts: Vec<Option<Front>>,
 }
 
-/// Where the victims of one attacker go.
+/// The socket that the clients of one attacker connect to.
 struct Front {
     victims: Victims,
     socket: UdpSocket,
 }
 
-/// What became of attackers.
+/// The results of attackers.
 #[derive(Default)]
 pub(crate) struct Ended {
     pub(crate) outcomes: Vec<Outcome>,
-    /// Kinds that this machine does not allow, in words.
+    /// Attackers that this machine does not allow, and why.
     pub(crate) skipped: Vec<String>,
-    /// Attackers that did not attack, in words.
+    /// Attackers that did not attack, and why.
     pub(crate) defects: Vec<String>,
 }
 
 impl Attackers {
-    /// Starts those who need time to gather what they hold, if others follow.
+    /// Starts those that need time to open connections, if there are others.
     pub(crate) fn gather(
         kinds: &[&'static Kind],
         server: SocketAddr,
@@ -51,12 +51,12 @@ impl Attackers {
         Ok(this)
     }
 
-    /// Whether those who were started hold what they want.
+    /// Whether those keep as many connections open as they want to.
     pub(crate) fn have_gathered(&self) -> bool {
         self.attacks.iter().all(Attack::has_gathered)
     }
 
-    /// Where victims have to go.
+    /// The addresses that attacked clients have to connect to.
     pub(crate) fn relays(&self) -> io::Result<Vec<(Victims, SocketAddr)>> {
         let fronts = self.fronts.iter().flatten();
         fronts
@@ -85,7 +85,7 @@ impl Attackers {
         Ok(())
     }
 
-    /// Ends all of them.
+    /// Stops all of them and returns their results.
     pub(crate) fn end(self) -> Ended {
         self.attacks.iter().for_each(Attack::halt);
         let mut ended = Ended::default();
@@ -94,16 +94,16 @@ impl Attackers {
             match attack.join() {
                 Ok(outcome) => {
                     if outcome.traffic.packets == 0 {
-                        ended.defects.push(format!("{name} has not sent a packet"));
+                        ended.defects.push(format!("{name} did not send a packet"));
                     }
                     ended.outcomes.push(outcome);
                 }
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                     ended
                         .skipped
-                        .push(format!("{name} is left out: it needs root ({error})"));
+                        .push(format!("{name} was skipped: it needs root ({error})"));
                 }
-                Err(error) => ended.defects.push(format!("{name} broke down: {error}")),
+                Err(error) => ended.defects.push(format!("{name} failed: {error}")),
             }
         }
         ended

@@ -1,4 +1,4 @@
-//! Established connections that ask for nothing and stay.
+//! Established connections that send only PINGs.
 
 use std::io;
 use std::time::Duration;
@@ -7,26 +7,26 @@ use clearway_quic::connection::Config;
 
 use super::sockets::{Sockets, Traffic};
 use super::swarm::Swarm;
-use super::{Attacker, Field};
+use super::{Attacker, Context};
 
-/// Connections that one attacker wants to hold.
+/// Connections to keep open.
 const CONNECTIONS: usize = 10_000;
 
-/// Source addresses they come from.
+/// Number of source addresses.
 const SOURCES: usize = 250;
 
-/// Between two PINGs of a connection.
+/// Interval between two PINGs of a connection.
 const PING_EVERY: Duration = Duration::from_secs(15);
 
-/// Holds connections open with PINGs.
+/// Keeps connections open with PINGs.
 pub(crate) struct ConnectionHolders {
     swarm: Swarm<()>,
 }
 
 impl ConnectionHolders {
-    pub(crate) fn new(field: &Field) -> io::Result<Self> {
-        let sockets = Sockets::bind(field.number, 0, SOURCES)?;
-        let swarm = Swarm::new(field.server, sockets, Config::default())?;
+    pub(crate) fn new(context: &Context) -> io::Result<Self> {
+        let sockets = Sockets::bind(context.number, 0, SOURCES)?;
+        let swarm = Swarm::new(context.server, sockets, Config::default())?;
         Ok(Self { swarm })
     }
 }
@@ -51,6 +51,10 @@ impl Attacker for ConnectionHolders {
     }
 
     fn note(&self) -> String {
-        format!("{} handshakes; {}", self.swarm.completed, self.swarm.fate())
+        format!(
+            "{} handshakes; {}",
+            self.swarm.completed,
+            self.swarm.closures()
+        )
     }
 }

@@ -1,5 +1,5 @@
-//! Single bytes of streams, far apart: little is sent, room for all that lies
-//! between is held.
+//! Single bytes of streams, far apart: a receiver that allocates room for the gaps holds
+//! thousands of times what was sent.
 
 use std::io;
 use std::time::Duration;
@@ -9,19 +9,19 @@ use clearway_quic::connection::{Config, Connection};
 use super::sockets::{Sockets, Traffic};
 use super::swarm::Swarm;
 use super::wire::put_stream;
-use super::{Attacker, Field};
+use super::{Attacker, Context};
 
 const CONNECTIONS: usize = 400;
 
-/// Between one byte and the next.
+/// Distance between two fragments, bytes.
 const GAP: u64 = 32 << 10;
 
-/// Frames of one packet.
+/// STREAM frames in a packet.
 const FRAMES: usize = 32;
 
 const PING_EVERY: Duration = Duration::from_secs(5);
 
-/// One-byte STREAM frames 32 KiB apart, as far as the server's credit goes.
+/// Sends one-byte STREAM frames until the server's initial credit is used up.
 pub(crate) struct Fragments {
     swarm: Swarm<Sown>,
     fragments: u64,
@@ -32,10 +32,10 @@ pub(crate) struct Fragments {
 struct Sown(bool);
 
 impl Fragments {
-    pub(crate) fn new(field: &Field) -> io::Result<Self> {
-        let sockets = Sockets::bind(field.number, 0, CONNECTIONS / 4)?;
+    pub(crate) fn new(context: &Context) -> io::Result<Self> {
+        let sockets = Sockets::bind(context.number, 0, CONNECTIONS / 4)?;
         Ok(Self {
-            swarm: Swarm::new(field.server, sockets, Config::default())?,
+            swarm: Swarm::new(context.server, sockets, Config::default())?,
             fragments: 0,
         })
     }
@@ -79,18 +79,18 @@ impl Attacker for Fragments {
         format!(
             "{} bytes, {GAP} apart; {}",
             self.fragments,
-            self.swarm.fate()
+            self.swarm.closures()
         )
     }
 }
 
-/// Streams and offsets that fill the credit which the server grants at first.
+/// Streams and offsets that use up the server's initial credit.
 fn places(connection: &Connection) -> Vec<(u64, u64)> {
     let Some(granted) = connection.peer_transport_parameters() else {
         return Vec::new();
     };
     let window = granted.initial_max_stream_data_bidi_remote;
-    // The streams that HTTP/3 opens take a little of it.
+    // HTTP/3's own streams use a little of it.
     let mut credit = granted.initial_max_data.saturating_sub(GAP);
     let mut places = Vec::new();
     for stream in 0..granted.initial_max_streams_bidi {
@@ -99,7 +99,7 @@ fn places(connection: &Connection) -> Vec<(u64, u64)> {
             break;
         }
         credit -= reach;
-        // Bidirectional streams of a client are numbered in fours.
+        // Every fourth stream ID is a client's bidirectional stream.
         places.extend((1..=reach / GAP).map(|n| (4 * stream, n * GAP - 1)));
     }
     places

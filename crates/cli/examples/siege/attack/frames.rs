@@ -1,5 +1,4 @@
-//! Floods of transport frames that are legal one by one, packed as tightly as they
-//! go (RFC 9000 §19, §21.9).
+//! Floods of transport frames that are each legal (RFC 9000 §19, §21.9).
 
 use std::io;
 
@@ -9,24 +8,24 @@ use clearway_quic::wire::frame::kind;
 use super::sockets::{Sockets, Traffic};
 use super::swarm::Swarm;
 use super::wire::{integers, put_varint};
-use super::{Attacker, Field};
+use super::{Attacker, Context};
 
 const CONNECTIONS: usize = 18;
 
 /// Bytes of frames in a packet.
 const PAYLOAD: usize = 1100;
 
-/// Packets full of one type of frame, another type on each connection.
+/// Sends packets full of one type of frame; each connection has its own type.
 pub(crate) struct ControlFrames {
     swarm: Swarm<u64>,
     frames: u64,
 }
 
 impl ControlFrames {
-    pub(crate) fn new(field: &Field) -> io::Result<Self> {
-        let sockets = Sockets::bind(field.number, 0, CONNECTIONS)?;
+    pub(crate) fn new(context: &Context) -> io::Result<Self> {
+        let sockets = Sockets::bind(context.number, 0, CONNECTIONS)?;
         Ok(Self {
-            swarm: Swarm::new(field.server, sockets, Config::default())?,
+            swarm: Swarm::new(context.server, sockets, Config::default())?,
             frames: 0,
         })
     }
@@ -44,7 +43,7 @@ impl Attacker for ControlFrames {
                 return;
             };
             if member.state == 0 {
-                // What frames about a stream are about: the head of a frame.
+                // Opens the stream that some of the frames refer to.
                 member.request(&[0x01], false);
                 self.swarm.speak(handle);
             }
@@ -70,14 +69,13 @@ impl Attacker for ControlFrames {
     }
 
     fn note(&self) -> String {
-        format!("{} frames; {}", self.frames, self.swarm.fate())
+        format!("{} frames; {}", self.frames, self.swarm.closures())
     }
 }
 
-/// The `n`th frame of a connection; its number says of which type.
+/// Appends the `n`th frame of a connection, whose handle chooses the type.
 fn put_frame(out: &mut Vec<u8>, connection: u64, n: u64) {
-    // The first bidirectional stream of the client's; those of its own that
-    // HTTP/3 opens first are unidirectional.
+    // The client's first bidirectional stream.
     const STREAM: u64 = 0;
     match connection % 9 {
         0 => {
@@ -95,17 +93,17 @@ fn put_frame(out: &mut Vec<u8>, connection: u64, n: u64) {
     }
 }
 
-/// Connection IDs issued and retired as fast as it goes, on both sides.
+/// Issues and retires connection IDs of both ends as fast as possible.
 pub(crate) struct IdChurn {
     swarm: Swarm<u64>,
     retired: u64,
 }
 
 impl IdChurn {
-    pub(crate) fn new(field: &Field) -> io::Result<Self> {
-        let sockets = Sockets::bind(field.number, 0, CONNECTIONS)?;
+    pub(crate) fn new(context: &Context) -> io::Result<Self> {
+        let sockets = Sockets::bind(context.number, 0, CONNECTIONS)?;
         Ok(Self {
-            swarm: Swarm::new(field.server, sockets, Config::default())?,
+            swarm: Swarm::new(context.server, sockets, Config::default())?,
             retired: 0,
         })
     }
@@ -123,13 +121,13 @@ impl Attacker for IdChurn {
                 return;
             };
             if handle.0 % 2 == 0 {
-                // Ours: NEW_CONNECTION_ID, whose Retire Prior To makes the server
-                // answer with RETIRE_CONNECTION_ID.
+                // The client's: NEW_CONNECTION_ID with Retire Prior To, which the server
+                // has to answer with RETIRE_CONNECTION_ID.
                 member.connection.rotate_connection_ids();
                 self.retired += 1;
                 self.swarm.speak(handle);
             } else {
-                // The server's, except the first, which our packets go to.
+                // The server's, except the first, which is in use.
                 member.state += 1;
                 self.retired += 1;
                 let retire = integers(&[kind::RETIRE_CONNECTION_ID, member.state]);
@@ -147,21 +145,21 @@ impl Attacker for IdChurn {
     }
 
     fn note(&self) -> String {
-        format!("{} retired; {}", self.retired, self.swarm.fate())
+        format!("{} retired; {}", self.retired, self.swarm.closures())
     }
 }
 
-/// A key update as soon as the last is acknowledged, and one before that.
+/// Updates keys as soon as that is permitted, or sooner.
 pub(crate) struct KeyUpdates {
     swarm: Swarm<()>,
     updates: u64,
 }
 
 impl KeyUpdates {
-    pub(crate) fn new(field: &Field) -> io::Result<Self> {
-        let sockets = Sockets::bind(field.number, 0, CONNECTIONS)?;
+    pub(crate) fn new(context: &Context) -> io::Result<Self> {
+        let sockets = Sockets::bind(context.number, 0, CONNECTIONS)?;
         Ok(Self {
-            swarm: Swarm::new(field.server, sockets, Config::default())?,
+            swarm: Swarm::new(context.server, sockets, Config::default())?,
             updates: 0,
         })
     }
@@ -179,7 +177,7 @@ impl Attacker for KeyUpdates {
             let Some(member) = self.swarm.get(handle) else {
                 return;
             };
-            // One in six does not wait for its turn (RFC 9001 §6.1).
+            // Every sixth connection does so before it is permitted (RFC 9001 §6.1).
             if handle.0 % 6 == 0 {
                 member.connection.force_key_update();
                 self.updates += 1;
@@ -200,6 +198,6 @@ impl Attacker for KeyUpdates {
     }
 
     fn note(&self) -> String {
-        format!("{} updates; {}", self.updates, self.swarm.fate())
+        format!("{} updates; {}", self.updates, self.swarm.closures())
     }
 }

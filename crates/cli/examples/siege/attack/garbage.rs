@@ -1,4 +1,4 @@
-//! Datagrams that belong to nobody.
+//! Datagrams that belong to no connection.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,43 +6,42 @@ use std::net::SocketAddr;
 use clearway_links::Dice;
 
 use super::sockets::{Sockets, Traffic};
-use super::{Attacker, Field};
+use super::{Attacker, Context};
 
-/// Source addresses.
+/// Number of source addresses.
 const SOURCES: usize = 50;
 
-/// What the datagrams are.
+/// The kind of datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Garbage {
     /// Random bytes of every size.
     Random,
-    /// Short headers with unknown connection IDs: each asks for a stateless reset.
+    /// Short headers with unknown connection IDs, which provoke stateless resets.
     Strays,
-    /// Long headers of versions that nobody speaks: each asks for Version
-    /// Negotiation.
+    /// Long headers of unknown versions, which provoke Version Negotiation.
     Versions,
 }
 
-/// Sends datagrams that no connection is for.
+/// Floods the server with such datagrams.
 pub(crate) struct GarbageFlood {
     server: SocketAddr,
     sockets: Sockets,
     dice: Dice,
     garbage: Garbage,
-    /// Random bytes to cut datagrams from.
+    /// Random bytes that datagrams are cut from.
     noise: Vec<u8>,
 }
 
-/// The largest UDP payload of IPv4.
+/// Largest UDP payload over IPv4, bytes.
 const LARGEST: u64 = 65_507;
 
 impl GarbageFlood {
-    pub(crate) fn new(field: &Field, garbage: Garbage) -> io::Result<Self> {
-        let mut dice = Dice::new(field.unique, 0);
+    pub(crate) fn new(context: &Context, garbage: Garbage) -> io::Result<Self> {
+        let mut dice = Dice::new(context.unique, 0);
         let noise = (0..2 * LARGEST).map(|_| dice.below(256) as u8).collect();
         Ok(Self {
-            server: field.server,
-            sockets: Sockets::bind(field.number, 0, SOURCES)?,
+            server: context.server,
+            sockets: Sockets::bind(context.number, 0, SOURCES)?,
             dice,
             garbage,
             noise,
@@ -57,13 +56,13 @@ impl GarbageFlood {
     fn datagram(&mut self) -> Vec<u8> {
         match self.garbage {
             Garbage::Random => {
-                // Mostly as large as packets are, some as large as they can be.
+                // Most have the size of packets, some any size that UDP allows.
                 let length = match self.dice.below(100) {
                     0 => self.dice.below(LARGEST + 1),
                     _ => self.dice.below(1500),
                 };
                 let mut datagram = self.noise(length);
-                // Half of them look like an Initial of version 1.
+                // Half of them have a long header of version 1.
                 if let Some(head) = datagram.first_chunk_mut::<5>()
                     && self.dice.below(2) == 0
                 {
@@ -79,7 +78,7 @@ impl GarbageFlood {
             }
             Garbage::Versions => {
                 let mut datagram = self.noise(1200);
-                // A version without meaning (RFC 9000 §15), connection IDs of 8.
+                // A reserved version (RFC 9000 §15) and connection IDs of 8 bytes.
                 datagram[0] |= 0xc0;
                 datagram[1..6].copy_from_slice(&[0x1a, 0x2a, 0x3a, 0x4a, 8]);
                 datagram[14] = 8;

@@ -1,4 +1,4 @@
-//! Handshakes that are begun and never finished, each refreshed now and then.
+//! Handshakes that are begun, refreshed and never finished.
 
 use std::collections::HashMap;
 use std::io;
@@ -10,64 +10,64 @@ use clearway_quic::cid::ConnectionId;
 use super::initial::{self, connection_ids, initial, read_retry};
 use super::sockets::{Sockets, Traffic};
 use super::wire::put_crypto;
-use super::{Attacker, Field};
+use super::{Attacker, Context};
 
-/// Handshakes that one attacker wants to hold.
+/// Handshakes to keep open.
 const HANDSHAKES: usize = 10_000;
 
-/// Source addresses they come from.
+/// Number of source addresses.
 const SOURCES: usize = 64;
 
-/// Between two packets of a handshake that is held.
+/// Interval between two packets of an open handshake.
 const REFRESH: Duration = Duration::from_secs(4);
 
-/// How long an answer may take before a handshake counts as lost.
+/// Time without an answer after which a handshake counts as lost.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Before a handshake that was refused is begun anew.
+/// Pause before a refused handshake is begun again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Handshakes that are looked at in one turn.
+/// Handshakes checked in one turn.
 const LOOK: usize = 512;
 
 /// PING.
 const PING: [u8; 1] = [0x01];
 
-/// What the Initials carry.
+/// The content of the Initials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// PING and nothing else: no handshake at all.
+    /// PING frames only.
     Pings,
-    /// A ClientHello that says how long it is, and comes byte by byte.
+    /// PING frames and a ClientHello byte by byte.
     PartialHello,
 }
 
-/// Where a handshake stands.
+/// The state of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// To be begun.
+    /// Not begun.
     New,
-    /// An Initial went out; no answer yet.
+    /// An Initial was sent and not answered yet.
     Asked,
-    /// The first byte of a ClientHello went out, for a Retry to answer.
+    /// The first byte of a ClientHello was sent, to provoke a Retry.
     AskedForRetry,
-    /// The server has acknowledged an Initial: it holds the handshake.
+    /// The server acknowledged an Initial: it keeps the handshake.
     Held,
-    /// It holds it still, unless the last refresh is not acknowledged soon.
+    /// Kept so far; the last refresh is not acknowledged yet.
     Refreshed,
 }
 
-/// One handshake.
+/// A handshake.
 struct Slot {
     stage: Stage,
     dcid: ConnectionId,
     token: Vec<u8>,
     number: u32,
-    /// When something is to be done about it.
+    /// When to act next.
     due: Instant,
 }
 
-/// Holds handshakes open.
+/// Keeps handshakes open.
 pub(crate) struct HandshakeHolders {
     server: std::net::SocketAddr,
     sockets: Sockets,
@@ -75,7 +75,7 @@ pub(crate) struct HandshakeHolders {
     slots: Vec<Slot>,
     by_scid: HashMap<[u8; initial::CID], usize>,
     next: usize,
-    /// Makes connection IDs that were not used before.
+    /// The last connection ID used.
     ids: u64,
     held: usize,
     refusals: u64,
@@ -83,8 +83,8 @@ pub(crate) struct HandshakeHolders {
 }
 
 impl HandshakeHolders {
-    pub(crate) fn new(field: &Field, content: Content) -> io::Result<Self> {
-        let ids = field.unique;
+    pub(crate) fn new(context: &Context, content: Content) -> io::Result<Self> {
+        let ids = context.unique;
         let now = Instant::now();
         let slots = (0..HANDSHAKES)
             .map(|_| Slot {
@@ -96,8 +96,8 @@ impl HandshakeHolders {
             })
             .collect();
         Ok(Self {
-            server: field.server,
-            sockets: Sockets::bind(field.number, 0, SOURCES)?,
+            server: context.server,
+            sockets: Sockets::bind(context.number, 0, SOURCES)?,
             content,
             slots,
             by_scid: (0..HANDSHAKES).map(|n| (scid(n), n)).collect(),
@@ -117,7 +117,7 @@ impl HandshakeHolders {
         self.sockets.send(index % SOURCES, self.server, &packet);
     }
 
-    /// What the `number`th Initial of a handshake carries.
+    /// The frames of a handshake's `number`th Initial.
     fn frames(&self, number: u32) -> Vec<u8> {
         match self.content {
             Content::Pings => PING.to_vec(),
@@ -138,7 +138,7 @@ impl HandshakeHolders {
         slot.due = due;
     }
 
-    /// Does what is due about a handshake: whether a packet went out.
+    /// Acts if that is due; returns whether a packet was sent.
     fn advance(&mut self, index: usize, now: Instant) -> bool {
         if self.slots[index].due > now {
             return false;
@@ -151,7 +151,7 @@ impl HandshakeHolders {
                 self.set(index, Stage::Asked, now + PATIENCE);
             }
             Stage::Asked => {
-                // Perhaps only a ClientHello is answered, with a Retry.
+                // The server may answer only a ClientHello, with a Retry.
                 self.begin(index);
                 let mut frames = Vec::new();
                 put_crypto(&mut frames, 0, &hello_byte(0));
@@ -175,7 +175,7 @@ impl HandshakeHolders {
         slot.number = 0;
     }
 
-    /// An answer of the server's to one of the handshakes.
+    /// Processes an answer of the server to a handshake.
     fn hear(&mut self, index: usize, datagram: &[u8], now: Instant) {
         if let Some((dcid, token)) = read_retry(datagram) {
             if matches!(self.slots[index].stage, Stage::Asked | Stage::AskedForRetry) {
@@ -241,13 +241,12 @@ impl Attacker for HandshakeHolders {
     }
 }
 
-/// The connection ID by which the server addresses a handshake.
+/// The Source Connection ID of a handshake.
 fn scid(index: usize) -> [u8; initial::CID] {
     (index as u64).to_be_bytes()
 }
 
-/// A byte of a ClientHello of 60,000 bytes: type, length, and then nothing that
-/// would be looked at before the end.
+/// A byte of a ClientHello of 60,000 bytes: type, length, version, then zeros.
 fn hello_byte(at: u32) -> [u8; 1] {
     let head = [1, 0, 0xea, 0x60, 3, 3];
     [head.get(at as usize).copied().unwrap_or(0)]

@@ -1,5 +1,5 @@
-//! Handshakes by the thousand: with addresses that are never proven, with genuine
-//! ones, and with 0-RTT that is played again.
+//! Floods of handshakes: from unvalidated addresses, from validated ones, and replayed
+//! with 0-RTT.
 
 use std::io;
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use super::initial::{CID, connection_ids, hello_pieces, initial};
 use super::sockets::{Sockets, Traffic};
 use super::swarm::Swarm;
 use super::wire::put_crypto;
-use super::{Attacker, Field, http3};
+use super::{Attacker, Context, http3};
 
-/// Source addresses of a flood.
+/// Number of source addresses.
 const SOURCES: usize = 200;
 
-/// Whole ClientHellos, each as of a new client, whose answers nobody reads.
+/// Sends complete ClientHellos, each with a new connection ID, and reads no answers.
 pub(crate) struct Hellos {
     server: std::net::SocketAddr,
     sockets: Sockets,
-    /// The Source Connection ID that the ClientHello's parameters name.
+    /// The Source Connection ID named in the ClientHello's transport parameters.
     scid: Vec<u8>,
     /// The frames of each Initial.
     flight: Vec<Vec<u8>>,
@@ -29,9 +29,9 @@ pub(crate) struct Hellos {
 }
 
 impl Hellos {
-    pub(crate) fn new(field: &Field) -> io::Result<Self> {
-        let sockets = Sockets::bind(field.number, 0, 1)?;
-        let mut model = Swarm::<()>::new(field.server, sockets, Config::default())?;
+    pub(crate) fn new(context: &Context) -> io::Result<Self> {
+        let sockets = Sockets::bind(context.number, 0, 1)?;
+        let mut model = Swarm::<()>::new(context.server, sockets, Config::default())?;
         let datagrams = model.first_flight(&[]);
         let (_, scid) = datagrams
             .first()
@@ -50,11 +50,11 @@ impl Hellos {
             .filter(|frames| !frames.is_empty())
             .collect();
         Ok(Self {
-            server: field.server,
-            sockets: Sockets::bind(field.number, 1, SOURCES)?,
+            server: context.server,
+            sockets: Sockets::bind(context.number, 1, SOURCES)?,
             scid: scid.to_vec(),
             flight,
-            ids: field.unique,
+            ids: context.unique,
         })
     }
 }
@@ -82,18 +82,18 @@ impl Attacker for Hellos {
     }
 }
 
-/// Handshakes that are completed, Retry and all, and then left alone.
+/// Completes handshakes and abandons the connections.
 pub(crate) struct Handshakes {
     swarm: Swarm<()>,
 }
 
-/// Handshakes under way at once.
+/// Limit of concurrent handshakes.
 const AT_ONCE: usize = 128;
 
 impl Handshakes {
-    pub(crate) fn new(field: &Field) -> io::Result<Self> {
-        let sockets = Sockets::bind(field.number, 0, SOURCES)?;
-        let mut swarm = Swarm::new(field.server, sockets, Config::default())?;
+    pub(crate) fn new(context: &Context) -> io::Result<Self> {
+        let sockets = Sockets::bind(context.number, 0, SOURCES)?;
+        let mut swarm = Swarm::new(context.server, sockets, Config::default())?;
         swarm.max_handshakes = AT_ONCE;
         Ok(Self { swarm })
     }
@@ -101,7 +101,7 @@ impl Handshakes {
 
 impl Attacker for Handshakes {
     fn turn(&mut self, packets: u64) {
-        // Each takes four packets or so.
+        // Each takes about four packets.
         self.swarm.keep(AT_ONCE.min(packets.div_ceil(4) as usize));
         self.swarm.step();
         while self.swarm.established() > 0 {
@@ -117,11 +117,15 @@ impl Attacker for Handshakes {
     }
 
     fn note(&self) -> String {
-        format!("{} handshakes; {}", self.swarm.completed, self.swarm.fate())
+        format!(
+            "{} handshakes; {}",
+            self.swarm.completed,
+            self.swarm.closures()
+        )
     }
 }
 
-/// First flights with 0-RTT requests, captured and sent again and again.
+/// Replays captured first flights with 0-RTT requests.
 pub(crate) struct Replays {
     swarm: Swarm<()>,
     sessions: Arc<ClientSessions>,
@@ -133,31 +137,31 @@ pub(crate) struct Replays {
     tried: Instant,
 }
 
-/// Flights that are captured.
+/// Number of flights to capture.
 const FLIGHTS: usize = 512;
 
-/// Between two looks for a ticket.
+/// Interval at which a new ticket is looked for.
 const TRY_EVERY: Duration = Duration::from_millis(2);
 
 impl Replays {
-    pub(crate) fn new(field: &Field) -> io::Result<Self> {
+    pub(crate) fn new(context: &Context) -> io::Result<Self> {
         let sessions = Arc::new(ClientSessions::default());
-        let sockets = Sockets::bind(field.number, 0, 8)?;
+        let sockets = Sockets::bind(context.number, 0, 8)?;
         let known = Some(sessions.clone());
         let config = Config::default();
         Ok(Self {
-            swarm: Swarm::with_sessions(field.server, sockets, config, known)?,
+            swarm: Swarm::with_sessions(context.server, sockets, config, known)?,
             sessions,
             flights: Vec::new(),
-            from: Sockets::bind(field.number, 8, SOURCES)?,
-            server: field.server,
+            from: Sockets::bind(context.number, 8, SOURCES)?,
+            server: context.server,
             next: 0,
             replays: 0,
             tried: Instant::now(),
         })
     }
 
-    /// Makes another first flight, once a ticket is there for it.
+    /// Captures another first flight if there is a ticket for it.
     fn capture(&mut self) {
         if self.tried.elapsed() < TRY_EVERY {
             return;
@@ -170,7 +174,7 @@ impl Replays {
             let flight = self.swarm.first_flight(&http3::get("/small"));
             self.flights.push(flight);
         } else if let Some(handle) = self.swarm.next_ready() {
-            // Its tickets are used up.
+            // All its tickets were used: a new connection brings more.
             self.swarm.forget(handle);
         } else {
             self.swarm.keep(1);

@@ -1,4 +1,4 @@
-//! HTTP/3 as bytes: what a client sends on its streams (RFC 9114, RFC 9204).
+//! What HTTP/3 clients send on streams, as bytes (RFC 9114, RFC 9204).
 
 use super::wire::put_varint;
 
@@ -15,12 +15,12 @@ pub(crate) const GOAWAY: u64 = 0x07;
 pub(crate) const MAX_PUSH_ID: u64 = 0x0d;
 pub(crate) const PRIORITY_UPDATE: u64 = 0xf_0700;
 
-/// A stream or frame type without meaning (RFC 9114 §6.2.3, §7.2.8).
+/// A reserved stream or frame type (RFC 9114 §6.2.3, §7.2.8).
 pub(crate) fn reserved(n: u64) -> u64 {
     0x1f * (n % 1_000) + 0x21
 }
 
-/// The code of a request that is no longer wanted (RFC 9114 §8.1).
+/// H3_REQUEST_CANCELLED (RFC 9114 §8.1).
 pub(crate) const REQUEST_CANCELLED: u64 = 0x10c;
 
 /// Static-table indices (RFC 9204 appendix A).
@@ -38,7 +38,7 @@ pub(crate) fn put_frame(out: &mut Vec<u8>, kind: u64, payload: &[u8]) {
     out.extend_from_slice(payload);
 }
 
-/// What a control stream begins with: its type and SETTINGS without a setting.
+/// The start of a control stream: its type and empty SETTINGS.
 pub(crate) fn control_stream() -> Vec<u8> {
     let mut out = Vec::new();
     put_varint(&mut out, CONTROL);
@@ -46,17 +46,17 @@ pub(crate) fn control_stream() -> Vec<u8> {
     out
 }
 
-/// A request's HEADERS frame.
+/// The HEADERS frame of a GET.
 pub(crate) fn get(path: &str) -> Vec<u8> {
     request(METHOD_GET, path, None)
 }
 
-/// A GET that announces a body of this many bytes.
+/// The HEADERS frame of a GET with a Content-Length.
 pub(crate) fn get_with_body(path: &str, length: u64) -> Vec<u8> {
     request(METHOD_GET, path, Some(length))
 }
 
-/// An upload's HEADERS frame and the head of a DATA frame with all of its bytes.
+/// The HEADERS frame of a PUT and the header of a DATA frame with its whole body.
 pub(crate) fn put(path: &str, length: u64) -> Vec<u8> {
     let mut out = request(METHOD_PUT, path, Some(length));
     put_varint(&mut out, DATA);
@@ -70,7 +70,7 @@ fn request(method: u64, path: &str, content_length: Option<u64>) -> Vec<u8> {
     out
 }
 
-/// The field section of a GET, for those who send it in an unusual way.
+/// The field section of a GET.
 pub(crate) fn get_section(path: &str) -> Vec<u8> {
     section(METHOD_GET, path, None)
 }
@@ -88,61 +88,61 @@ fn section(method: u64, path: &str, content_length: Option<u64>) -> Vec<u8> {
     out
 }
 
-/// A field of the static table (RFC 9204 §4.5.2).
+/// Appends a field of the static table (RFC 9204 §4.5.2).
 fn put_indexed(out: &mut Vec<u8>, index: u64) {
     put_integer(out, 0xc0, 6, index);
 }
 
-/// A name of the static table with a value (RFC 9204 §4.5.4).
+/// Appends a name of the static table and a value (RFC 9204 §4.5.4).
 fn put_named(out: &mut Vec<u8>, name: u64, value: &[u8]) {
     put_integer(out, 0x50, 4, name);
     put_text(out, value);
 }
 
-/// A text that is not Huffman coded.
+/// Appends a string without Huffman coding.
 fn put_text(out: &mut Vec<u8>, text: &[u8]) {
     put_integer(out, 0, 7, text.len() as u64);
     out.extend_from_slice(text);
 }
 
-/// A field line with a name and a value of its own (RFC 9204 §4.5.6).
+/// Appends a literal name and a value (RFC 9204 §4.5.6).
 pub(crate) fn put_literal(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     put_integer(out, 0x20, 3, name.len() as u64);
     out.extend_from_slice(name);
     put_text(out, value);
 }
 
-/// A section that waits for the `inserts`th insertion into a table of 4 KiB, which
-/// never comes (RFC 9204 §4.5.1): it refers to the newest entry.
+/// A field section that requires `inserts` insertions into a dynamic table of 4 KiB
+/// (RFC 9204 §4.5.1) and refers to the last.
 pub(crate) fn blocked_section(inserts: u64) -> Vec<u8> {
-    /// Entries that fit into 4 KiB, twice (RFC 9204 §4.5.1.1).
+    /// Twice the entries that fit into 4 KiB (RFC 9204 §4.5.1.1).
     const FULL_RANGE: u64 = 2 * (4096 / 32);
     let mut out = Vec::new();
     put_integer(&mut out, 0, 8, inserts % FULL_RANGE + 1);
     put_integer(&mut out, 0, 7, 0);
-    // A field of the dynamic table, relative to the base.
+    // An indexed field of the dynamic table, relative to the base.
     put_integer(&mut out, 0x80, 6, 0);
     out
 }
 
-/// Set Dynamic Table Capacity (RFC 9204 §4.3.1).
+/// Appends Set Dynamic Table Capacity (RFC 9204 §4.3.1).
 pub(crate) fn put_capacity(out: &mut Vec<u8>, capacity: u64) {
     put_integer(out, 0x20, 5, capacity);
 }
 
-/// Insert with Literal Name (RFC 9204 §4.3.3).
+/// Appends Insert with Literal Name (RFC 9204 §4.3.3).
 pub(crate) fn put_insert(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     put_integer(out, 0x40, 5, name.len() as u64);
     out.extend_from_slice(name);
     put_text(out, value);
 }
 
-/// Duplicate (RFC 9204 §4.3.4) of the newest entry.
+/// Appends a Duplicate of the newest entry (RFC 9204 §4.3.4).
 pub(crate) fn put_duplicate(out: &mut Vec<u8>) {
     put_integer(out, 0, 5, 0);
 }
 
-/// An integer behind the flags of its first byte (RFC 7541 §5.1).
+/// Appends an integer with a prefix of `bits` bits (RFC 7541 §5.1).
 fn put_integer(out: &mut Vec<u8>, flags: u8, bits: u32, value: u64) {
     let limit = (1 << bits) - 1;
     if value < limit {

@@ -1,4 +1,4 @@
-//! ICMP messages that quote what the server sent: anybody may forge one.
+//! Forged ICMP errors about datagrams of the server.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -6,20 +6,20 @@ use std::net::{Ipv4Addr, SocketAddr};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use super::sockets::Traffic;
-use super::{Attacker, Field};
+use super::{Attacker, Context};
 
-/// Types that the kernel hands on to a UDP socket as an error: destination
-/// unreachable, source quench, redirect, time exceeded, parameter problem.
+/// Types that the kernel reports to a UDP socket: destination unreachable, source
+/// quench, redirect, time exceeded, parameter problem.
 const ERRORS: [u8; 5] = [3, 4, 5, 11, 12];
 
-/// Codes of destination unreachable, the type with most of them.
+/// Number of codes of destination unreachable, the type with the most.
 const CODES: u8 = 16;
 
-/// Receivers in whose name the errors are: clients that behave well.
+/// Number of well-behaved clients that the quoted datagrams are addressed to.
 const RECEIVERS: u8 = 8;
 
-/// Every type and code in turn, and every second message one that is an error to
-/// the server's socket.
+/// Sends every type and code in turn; every second message is one that the kernel
+/// reports to the server's socket.
 pub(crate) struct Icmp {
     socket: Socket,
     server: Ipv4Addr,
@@ -29,8 +29,8 @@ pub(crate) struct Icmp {
 }
 
 impl Icmp {
-    pub(crate) fn new(field: &Field) -> io::Result<Self> {
-        let SocketAddr::V4(server) = field.server else {
+    pub(crate) fn new(context: &Context) -> io::Result<Self> {
+        let SocketAddr::V4(server) = context.server else {
             return Err(io::Error::other("the server must listen on IPv4"));
         };
         let socket = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::ICMPV4))?;
@@ -44,11 +44,10 @@ impl Icmp {
         })
     }
 
-    /// A message that quotes a datagram from the server to one of its clients.
+    /// A message that quotes a datagram from the server to a client.
     fn message(&self, kind: u8, code: u8, receiver: u8) -> Vec<u8> {
         let mut message = vec![kind, code, 0, 0];
-        // The next hop's MTU where the datagram was too large (RFC 1191), or the
-        // byte at fault (RFC 792).
+        // The next hop's MTU (RFC 1191) or the position of the problem (RFC 792).
         message.extend_from_slice(&[20, 0, 0x04, 0xd0]);
         // The quoted IPv4 header: UDP, 28 bytes and 1,200 of payload.
         let length = 1228_u16.to_be_bytes();

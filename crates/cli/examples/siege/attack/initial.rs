@@ -1,4 +1,4 @@
-//! Initial packets without a connection behind them: their keys are public
+//! Initial packets without a connection: everybody can derive their keys
 //! (RFC 9001 §5.2).
 
 use clearway_quic::Role;
@@ -9,16 +9,16 @@ use clearway_quic::wire::{Frame, Frames};
 
 use super::wire::put_varint;
 
-/// The least that a client's Initial fills, bytes (RFC 9000 §14.1).
+/// Smallest datagram with a client's Initial, bytes (RFC 9000 §14.1).
 const LEAST: usize = 1200;
 
-/// Bytes of the packet numbers written here.
+/// Size of packet numbers, bytes.
 const NUMBER: usize = 4;
 
-/// Bytes of the connection IDs that clients of ours choose.
+/// Size of connection IDs, bytes.
 pub(crate) const CID: usize = 8;
 
-/// A client's Initial packet to `dcid` with these frames, padded and sealed.
+/// Seals a client's Initial packet with these frames, padded.
 pub(crate) fn initial(
     dcid: &[u8],
     scid: &[u8],
@@ -43,14 +43,14 @@ pub(crate) fn initial(
     packet.extend_from_slice(frames);
     packet.resize(whole, 0);
     let keys = initial_keys(dcid, Role::Client);
-    // Long enough for a sample, and far from the limit of the keys.
+    // It cannot fail: the packet is long enough for a sample.
     let sealed = keys.local.seal(number.into(), &mut packet, header, NUMBER);
     debug_assert!(sealed.is_ok());
     packet
 }
 
-/// The frames of the Initial packet that a datagram begins with, opened with the
-/// keys of `original_dcid` by the end with this role.
+/// Opens the Initial packet at the start of a datagram as the end with this role and
+/// returns its frames.
 pub(crate) fn open(original_dcid: &[u8], role: Role, datagram: &[u8]) -> Option<Vec<u8>> {
     let header = PartialHeader::parse(datagram, CID).ok()?;
     if !matches!(header.kind, HeaderKind::Initial { .. }) {
@@ -66,13 +66,13 @@ pub(crate) fn open(original_dcid: &[u8], role: Role, datagram: &[u8]) -> Option<
     Some(packet[opened.header_len..][..length].to_vec())
 }
 
-/// The connection IDs of a long header: destination, source.
+/// The destination and source connection IDs of a long header.
 pub(crate) fn connection_ids(datagram: &[u8]) -> Option<(ConnectionId, ConnectionId)> {
     let header = PartialHeader::parse(datagram, CID).ok()?;
     Some((header.dcid.cid(datagram)?, header.scid.cid(datagram)?))
 }
 
-/// What a Retry asks for: the new destination and the token.
+/// The new Destination Connection ID and the token of a Retry.
 pub(crate) fn read_retry(datagram: &[u8]) -> Option<(ConnectionId, Vec<u8>)> {
     let header = PartialHeader::parse(datagram, CID).ok()?;
     let HeaderKind::Retry { token, .. } = header.kind else {
@@ -81,13 +81,13 @@ pub(crate) fn read_retry(datagram: &[u8]) -> Option<(ConnectionId, Vec<u8>)> {
     Some((header.scid.cid(datagram)?, token.of(datagram).to_vec()))
 }
 
-/// Whether a datagram begins with a client's Initial.
+/// Whether a datagram begins with an Initial.
 pub(crate) fn is_initial(datagram: &[u8]) -> bool {
     PartialHeader::parse(datagram, CID)
         .is_ok_and(|header| matches!(header.kind, HeaderKind::Initial { .. }))
 }
 
-/// The pieces of a ClientHello in a client's Initial packet: where, what.
+/// Offsets and content of the CRYPTO frames in a client's Initial.
 pub(crate) fn hello_pieces(datagram: &[u8]) -> Option<Vec<(u64, Vec<u8>)>> {
     let (dcid, _) = connection_ids(datagram)?;
     let payload = open(&dcid, Role::Server, datagram)?;

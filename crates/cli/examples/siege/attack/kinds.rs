@@ -1,4 +1,4 @@
-//! The list of attacks.
+//! The list of attackers.
 
 use super::acks::Acks;
 use super::addresses::Flap;
@@ -17,7 +17,7 @@ use super::resets::{Pace, Reset, Resets};
 use super::uploads::Uploads;
 use super::{Kind, Victims};
 
-/// A row of the list.
+/// A kind that attacks the server only.
 macro_rules! kind {
     ($name:literal, $about:literal, $make:expr) => {
         Kind {
@@ -25,186 +25,186 @@ macro_rules! kind {
             about: $about,
             victims: Victims::None,
             gathers: false,
-            make: |field| Ok(Box::new($make(field)?)),
+            make: |context| Ok(Box::new($make(context)?)),
         }
     };
 }
 
-/// Every kind of attack there is.
+/// All kinds of attackers.
 pub(crate) const KINDS: &[Kind] = &[
     kind!(
         "flapping-addresses",
-        "30 clients whose source address alternates A, B (and C); nothing returns through B or C",
+        "30 clients whose packets alternate between two or three source addresses",
         Flap::new
     ),
     Kind {
         victims: Victims::Transfers,
         ..kind!(
             "spoofed-copies",
-            "copies of a client's genuine packets arrive first, and from another address",
-            |field| Relay::new(field, Meddling::Copies)
+            "copies of a client's packets from spoofed addresses, ahead of the packets",
+            |context| Relay::new(context, Meddling::Copies)
         )
     },
     kind!(
         "icmp",
-        "ICMP of every type and code that quotes the server's datagrams (needs root)",
+        "forged ICMP errors of every type and code (needs root)",
         Icmp::new
     ),
     kind!(
         "slow-readers",
-        "20 connections with no credit at all, as many GETs of 8 MiB as there may be, PINGs",
-        |field| SlowReaders::new(field, 20, "/8m")
+        "20 connections that grant no credit, with as many GETs of 8 MiB as allowed",
+        |context| SlowReaders::new(context, 20, "/8m")
     ),
     kind!(
         "slow-listings",
-        "6 such connections that ask for a folder of 20,000 entries",
-        |field| SlowReaders::new(field, 6, "/listing/")
+        "6 such connections, with GETs of a directory of 20,000 entries",
+        |context| SlowReaders::new(context, 6, "/listing/")
     ),
     kind!(
         "dribbling-readers",
-        "20 connections that take four bytes of each answer at a time",
-        |field| DribblingReaders::new(field, "/8m")
+        "20 connections that read four bytes of each response at a time",
+        |context| DribblingReaders::new(context, "/8m")
     ),
     kind!(
         "handshake-pings",
-        "10,000 handshakes of Initials with only a PING, refreshed, from 64 addresses",
-        |field| HandshakeHolders::new(field, Content::Pings)
+        "10,000 handshakes of Initials with only a PING, from 64 addresses",
+        |context| HandshakeHolders::new(context, Content::Pings)
     ),
     kind!(
         "partial-hellos",
-        "10,000 handshakes whose ClientHello comes byte by byte",
-        |field| HandshakeHolders::new(field, Content::PartialHello)
+        "10,000 handshakes whose ClientHello arrives byte by byte",
+        |context| HandshakeHolders::new(context, Content::PartialHello)
     ),
     Kind {
         gathers: true,
         ..kind!(
             "held-connections",
-            "10,000 established connections from 250 addresses, kept by PINGs",
+            "10,000 established connections from 250 addresses, kept open by PINGs",
             ConnectionHolders::new
         )
     },
     kind!(
         "fragments",
-        "400 connections with one-byte STREAM frames 32 KiB apart, as far as credit goes",
+        "400 connections with one-byte STREAM frames 32 KiB apart, up to the credit",
         Fragments::new
     ),
     kind!(
         "reset-files",
-        "16 connections that ask for a file and give the request up, as fast as credit allows",
-        |field| Resets::new(field, 16, "/1m", Reset::Own, Pace::UNBOUNDED)
+        "16 connections that request a file and reset, as fast as credit allows",
+        |context| Resets::new(context, 16, "/1m", Reset::Own, Pace::UNBOUNDED)
     ),
     kind!(
         "reset-listings",
-        "the same on a folder of 20,000 entries, from 4 connections",
-        |field| Resets::new(field, 4, "/listing/", Reset::Own, Pace::UNBOUNDED)
+        "4 such connections, with requests for a directory of 20,000 entries",
+        |context| Resets::new(context, 4, "/listing/", Reset::Own, Pace::UNBOUNDED)
     ),
     kind!(
         "abandoned-listings",
-        "3 connections that give up listings just slowly enough for the limits",
-        |field| Resets::new(field, 3, "/listing/", Reset::Own, Pace::WITHIN_LIMITS)
+        "3 such connections that stay just below the limits of HTTP/3",
+        |context| Resets::new(context, 3, "/listing/", Reset::Own, Pace::WITHIN_LIMITS)
     ),
     kind!(
         "made-you-reset",
-        "8 connections whose requests make the server reset them",
-        |field| Resets::new(field, 8, "/listing/", Reset::Provoked, Pace::UNBOUNDED)
+        "8 connections whose requests provoke resets by the server",
+        |context| Resets::new(context, 8, "/listing/", Reset::Provoked, Pace::UNBOUNDED)
     ),
     kind!(
         "dribbled-uploads",
-        "16 connections with as many PUTs as there may be, byte by byte",
+        "16 connections with as many PUTs as allowed, byte by byte",
         Uploads::new
     ),
     kind!(
         "qpack-inserts",
-        "16 connections that rewrite the dynamic table without end",
+        "16 connections with endless insertions into the dynamic table",
         Inserts::new
     ),
     kind!(
         "qpack-blocked",
-        "200 connections with 16 requests each that wait for insertions, with a body behind",
+        "200 connections with 16 blocked field sections each, followed by bodies",
         Blocked::new
     ),
     kind!(
         "dribbled-headers",
-        "20 connections with as many header sections as there may be, byte by byte",
-        |field| DribbledHeaders::new(field, 20, 0)
+        "20 connections with as many field sections as allowed, byte by byte",
+        |context| DribbledHeaders::new(context, 20, 0)
     ),
     kind!(
         "stalled-headers",
-        "60 connections whose header sections stop at 50 kB, and go on byte by byte",
-        |field| DribbledHeaders::new(field, 60, 50_000)
+        "60 connections with as many field sections as allowed, 50 kB at once each",
+        |context| DribbledHeaders::new(context, 60, 50_000)
     ),
     kind!(
         "useless-streams",
-        "16 connections that open and end unidirectional streams without meaning",
+        "16 connections that open and end unidirectional streams of reserved types",
         UselessStreams::new
     ),
     kind!(
         "control-stream",
-        "15 connections with reserved frames, PRIORITY_UPDATE, MAX_PUSH_ID, GOAWAY, SETTINGS",
+        "15 connections with floods of PRIORITY_UPDATE, MAX_PUSH_ID, GOAWAY, …",
         ControlStreamFrames::new
     ),
     kind!(
         "control-frames",
-        "18 connections with packets full of PATH_CHALLENGE, MAX_*, *_BLOCKED, STOP_SENDING, …",
+        "18 connections with packets full of PATH_CHALLENGE, MAX_*, *_BLOCKED, …",
         ControlFrames::new
     ),
     kind!(
         "connection-ids",
-        "18 connections that issue and retire connection IDs on both sides",
+        "18 connections that retire connection IDs of both ends",
         IdChurn::new
     ),
     kind!(
         "key-updates",
-        "18 connections that update keys as soon as they may, or sooner",
+        "18 connections that update keys as soon as permitted, or sooner",
         KeyUpdates::new
     ),
     kind!(
         "acks",
         "9 downloads with optimistic, repeated and range-rich ACKs",
-        |field| Acks::new(field, "/8m")
+        |context| Acks::new(context, "/8m")
     ),
     kind!(
         "hello-flood",
-        "ClientHellos of ever new clients from 200 addresses that never answer",
+        "complete ClientHellos from 200 addresses that read no answer",
         Hellos::new
     ),
     kind!(
         "handshake-flood",
-        "handshakes completed, with Retry where asked for, and left alone",
+        "completed handshakes from 200 addresses, whose connections are abandoned",
         Handshakes::new
     ),
     kind!(
         "zero-rtt-replays",
-        "captured first flights with 0-RTT requests, played again from 200 addresses",
+        "captured first flights with 0-RTT requests, replayed from 200 addresses",
         Replays::new
     ),
-    kind!("garbage", "random bytes of every size", |field| {
-        GarbageFlood::new(field, Garbage::Random)
+    kind!("garbage", "random bytes of every size", |context| {
+        GarbageFlood::new(context, Garbage::Random)
     }),
     kind!(
         "stray-packets",
-        "short headers with unknown connection IDs, which ask for stateless resets",
-        |field| GarbageFlood::new(field, Garbage::Strays)
+        "short headers with unknown connection IDs, which provoke stateless resets",
+        |context| GarbageFlood::new(context, Garbage::Strays)
     ),
     kind!(
         "version-probes",
-        "1,200-byte packets of unknown versions, which ask for Version Negotiation",
-        |field| GarbageFlood::new(field, Garbage::Versions)
+        "packets of unknown versions, which provoke Version Negotiation",
+        |context| GarbageFlood::new(context, Garbage::Versions)
     ),
     Kind {
         victims: Victims::Handshakes,
         ..kind!(
             "forged-retry",
-            "clients' Initials are answered by forged Retry packets with tokens of every size",
-            |field| Relay::new(field, Meddling::Retry)
+            "forged Retry packets to clients, with tokens of many sizes",
+            |context| Relay::new(context, Meddling::Retry)
         )
     },
     Kind {
         victims: Victims::Handshakes,
         ..kind!(
             "forged-negotiation",
-            "clients' Initials are answered by forged Version Negotiation packets",
-            |field| Relay::new(field, Meddling::Negotiation)
+            "forged Version Negotiation packets to clients",
+            |context| Relay::new(context, Meddling::Negotiation)
         )
     },
 ];

@@ -1,12 +1,14 @@
-//! The attackers: what there is, and one thread for each that runs.
+//! The attackers.
 //!
 //! ```text
-//! swarm sockets wire initial http3     what attackers are made of
-//! addresses icmp garbage               who needs no connection, or has two addresses
-//! handshake_holders connection_holders handshakes
-//! readers uploads resets requests qpack    HTTP/3
-//! fragments frames acks                    the transport
-//! relay                                    those between clients and the server
+//! kinds                                the list
+//! runner attackers                     a thread for each attacker; all of a slice
+//! swarm sockets wire initial http3     connections, sockets and bytes
+//! handshakes handshake_holders connection_holders     handshakes, connections
+//! readers uploads resets requests qpack               HTTP/3
+//! fragments frames acks                               the transport
+//! addresses icmp garbage                              no connection, or two addresses
+//! relay                                               on the path of clients
 //! ```
 
 mod acks;
@@ -41,21 +43,20 @@ pub(crate) use kinds::{KINDS, find};
 pub(crate) use runner::{Attack, Outcome};
 pub(crate) use sockets::Traffic;
 
-/// One attacker, on a thread of its own.
+/// An attacker; each runs on a thread of its own.
 pub(crate) trait Attacker {
-    /// Takes what has arrived and sends what is due, of its own accord at most
-    /// `packets`.
+    /// Processes what has arrived and attacks with at most `packets` packets.
     fn turn(&mut self, packets: u64);
 
     /// What it has sent so far.
     fn traffic(&self) -> Traffic;
 
-    /// Connections or handshakes that the server keeps for it now.
+    /// Connections or handshakes that it keeps open now.
     fn held(&self) -> usize {
         0
     }
 
-    /// Whether it holds as much as it wants to.
+    /// Whether it keeps as many open as it wants to.
     fn has_gathered(&self) -> bool {
         true
     }
@@ -66,41 +67,41 @@ pub(crate) trait Attacker {
     }
 }
 
-/// What an attacker is given.
+/// What an attacker needs to know.
 #[derive(Debug)]
-pub(crate) struct Field {
-    /// Whom it attacks.
+pub(crate) struct Context {
+    /// The server to attack.
     pub(crate) server: SocketAddr,
     /// Its number: its source addresses are 127.(16 + number).x.y.
     pub(crate) number: u8,
-    /// Different for every attacker that was ever started.
+    /// A number that no other attacker has, in this run or an earlier one.
     pub(crate) unique: u64,
-    /// Where its victims' datagrams arrive, if it has victims.
+    /// The socket that attacked clients connect to, if there are any.
     pub(crate) front: Option<UdpSocket>,
 }
 
-/// Who is attacked beside the server.
+/// Clients that are attacked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Victims {
-    /// Nobody.
+    /// None: only the server is attacked.
     None,
-    /// Clients whose transfers have to arrive all the same.
+    /// Clients whose transfers must succeed.
     Transfers,
-    /// Clients whose attempts to connect may fail, but who must survive that.
+    /// Clients whose handshakes may fail, but which must survive that.
     Handshakes,
 }
 
-/// A kind of attack.
+/// A kind of attacker.
 #[derive(Debug)]
 pub(crate) struct Kind {
-    /// Its name on the command line.
+    /// The name on the command line.
     pub(crate) name: &'static str,
-    /// What it does, in a line.
+    /// A line of description.
     pub(crate) about: &'static str,
-    /// Whom it attacks beside the server.
+    /// The clients that it attacks.
     pub(crate) victims: Victims,
-    /// Before all attack together, it is given time to gather what it holds, and its
-    /// rate stays what it is alone.
+    /// Before all attack together it gets time to open its connections, and it keeps the
+    /// rate that it has alone.
     pub(crate) gathers: bool,
-    make: fn(&mut Field) -> io::Result<Box<dyn Attacker>>,
+    make: fn(&mut Context) -> io::Result<Box<dyn Attacker>>,
 }

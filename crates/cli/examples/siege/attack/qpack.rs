@@ -1,5 +1,5 @@
-//! QPACK's shared state, abused: a table rewritten without end, and header sections
-//! that wait for insertions that never come.
+//! Abuse of QPACK: endless insertions, and field sections that wait for insertions that
+//! never come.
 
 use std::io;
 use std::time::Duration;
@@ -9,18 +9,18 @@ use clearway_quic::connection::Config;
 use super::sockets::{Sockets, Traffic};
 use super::swarm::Swarm;
 use super::wire::put_varint;
-use super::{Attacker, Field, http3};
+use super::{Attacker, Context, http3};
 
-/// Bytes of instructions in one turn of a connection.
+/// Size of a batch of instructions, bytes.
 const BATCH: usize = 1100;
 
-/// Rewrites the dynamic table as fast as the encoder stream goes.
+/// Fills the dynamic table again and again, as fast as flow control allows.
 pub(crate) struct Inserts {
     swarm: Swarm<Inserting>,
     bytes: u64,
 }
 
-/// What a connection has of the instructions that are to be sent.
+/// The instructions that a connection still has to send.
 #[derive(Default)]
 struct Inserting {
     begun: bool,
@@ -30,10 +30,10 @@ struct Inserting {
 const INSERTING: usize = 16;
 
 impl Inserts {
-    pub(crate) fn new(field: &Field) -> io::Result<Self> {
-        let sockets = Sockets::bind(field.number, 0, INSERTING)?;
+    pub(crate) fn new(context: &Context) -> io::Result<Self> {
+        let sockets = Sockets::bind(context.number, 0, INSERTING)?;
         Ok(Self {
-            swarm: Swarm::new(field.server, sockets, Config::default())?,
+            swarm: Swarm::new(context.server, sockets, Config::default())?,
             bytes: 0,
         })
     }
@@ -50,13 +50,15 @@ impl Attacker for Inserts {
             let Some(member) = self.swarm.get(handle) else {
                 return;
             };
-            let Some(lanes) = member.lanes else { continue };
+            let Some(http3_streams) = member.http3_streams else {
+                continue;
+            };
             if member.state.rest.is_empty() {
                 member.state.rest = instructions(!member.state.begun);
                 member.state.begun = true;
             }
             let rest = std::mem::take(&mut member.state.rest);
-            let written = member.write(lanes.encoder, &rest);
+            let written = member.write(http3_streams.encoder, &rest);
             member.state.rest = rest[written..].to_vec();
             self.bytes += written as u64;
             self.swarm.speak(handle);
@@ -75,12 +77,12 @@ impl Attacker for Inserts {
         format!(
             "{} bytes of instructions; {}",
             self.bytes,
-            self.swarm.fate()
+            self.swarm.closures()
         )
     }
 }
 
-/// A batch of instructions: an entry, and duplicates of it, a byte each.
+/// A batch of instructions: an insertion and duplicates of it, which take a byte each.
 fn instructions(first: bool) -> Vec<u8> {
     let mut out = Vec::with_capacity(BATCH);
     if first {
@@ -93,7 +95,7 @@ fn instructions(first: bool) -> Vec<u8> {
     out
 }
 
-/// Requests whose header sections wait, each with a body behind it.
+/// Sends requests whose field sections are blocked, each followed by a body.
 pub(crate) struct Blocked {
     swarm: Swarm<u64>,
     sections: u64,
@@ -101,20 +103,20 @@ pub(crate) struct Blocked {
 
 const WAITING: usize = 200;
 
-/// Streams that may wait at once by the server's SETTINGS
+/// Limit of blocked streams in the server's SETTINGS
 /// (`clearway_http3::Config::qpack_blocked_streams`).
 const STREAMS: u64 = 16;
 
-/// Bytes of body behind each section.
+/// Size of the body after each section, bytes.
 const BODY: usize = 60 << 10;
 
 const PING_EVERY: Duration = Duration::from_secs(5);
 
 impl Blocked {
-    pub(crate) fn new(field: &Field) -> io::Result<Self> {
-        let sockets = Sockets::bind(field.number, 0, WAITING / 4)?;
+    pub(crate) fn new(context: &Context) -> io::Result<Self> {
+        let sockets = Sockets::bind(context.number, 0, WAITING / 4)?;
         Ok(Self {
-            swarm: Swarm::new(field.server, sockets, Config::default())?,
+            swarm: Swarm::new(context.server, sockets, Config::default())?,
             sections: 0,
         })
     }
@@ -158,9 +160,9 @@ impl Attacker for Blocked {
 
     fn note(&self) -> String {
         format!(
-            "{} sections that wait; {}",
+            "{} blocked sections; {}",
             self.sections,
-            self.swarm.fate()
+            self.swarm.closures()
         )
     }
 }

@@ -1,5 +1,5 @@
-//! Readers that ask for much and take little: each answer that waits holds a file,
-//! a buffer, a task.
+//! Clients that ask for much and read little: each waiting response holds a file, a
+//! buffer and a task.
 
 use std::io;
 use std::time::Duration;
@@ -9,15 +9,15 @@ use clearway_quic::stream::StreamId;
 
 use super::sockets::{Sockets, Traffic};
 use super::swarm::Swarm;
-use super::{Attacker, Field, http3};
+use super::{Attacker, Context, http3};
 
-/// Between two PINGs of a connection that waits.
+/// Interval between two PINGs of a connection.
 const PING_EVERY: Duration = Duration::from_secs(5);
 
-/// Credit that a dribbling reader gives a stream at a time, bytes.
+/// Bytes that a dribbling reader reads from a stream at a time.
 const DRIBBLE: usize = 4;
 
-/// Asks for as much as it may on each connection, reads nothing, and stays.
+/// Sends as many requests as allowed, grants no credit, and keeps the connections open.
 pub(crate) struct SlowReaders {
     swarm: Swarm<()>,
     connections: usize,
@@ -26,13 +26,13 @@ pub(crate) struct SlowReaders {
 }
 
 impl SlowReaders {
-    /// `connections` of them ask for what is at `path`.
-    pub(crate) fn new(field: &Field, connections: usize, path: &str) -> io::Result<Self> {
+    /// A number of connections that ask for `path`.
+    pub(crate) fn new(context: &Context, connections: usize, path: &str) -> io::Result<Self> {
         let mut config = Config::default();
         config.streams.connection_window = 0;
         config.streams.stream_window = 0;
-        let sockets = Sockets::bind(field.number, 0, connections)?;
-        let mut swarm = Swarm::new(field.server, sockets, config)?;
+        let sockets = Sockets::bind(context.number, 0, connections)?;
+        let mut swarm = Swarm::new(context.server, sockets, config)?;
         swarm.reads = false;
         Ok(Self {
             swarm,
@@ -73,12 +73,12 @@ impl Attacker for SlowReaders {
         format!(
             "{} GETs, not a byte read; {}",
             self.requests,
-            self.swarm.fate()
+            self.swarm.closures()
         )
     }
 }
 
-/// Takes a few bytes of each answer at a time.
+/// Reads a few bytes of each response at a time.
 pub(crate) struct DribblingReaders {
     swarm: Swarm<Dribbling>,
     request: Vec<u8>,
@@ -92,21 +92,21 @@ struct Dribbling {
     next: usize,
 }
 
-/// Connections of dribbling readers.
+/// Number of connections.
 const DRIBBLERS: usize = 20;
 
-/// Streams of each that get credit in one turn.
+/// Streams of a connection that are read in one turn.
 const AT_ONCE: usize = 8;
 
 impl DribblingReaders {
-    pub(crate) fn new(field: &Field, path: &str) -> io::Result<Self> {
+    pub(crate) fn new(context: &Context, path: &str) -> io::Result<Self> {
         let mut config = Config::default();
-        // What is read is granted again, so that windows stay as small as this.
+        // Windows stay this small: credit is granted for what was read.
         config.streams.connection_window = 2048;
         config.streams.stream_window = 2 * DRIBBLE as u64;
         config.streams.receive_budget = 2048;
-        let sockets = Sockets::bind(field.number, 0, DRIBBLERS)?;
-        let mut swarm = Swarm::new(field.server, sockets, config)?;
+        let sockets = Sockets::bind(context.number, 0, DRIBBLERS)?;
+        let mut swarm = Swarm::new(context.server, sockets, config)?;
         swarm.reads = false;
         Ok(Self {
             swarm,
@@ -141,7 +141,7 @@ impl Attacker for DribblingReaders {
                         Ok(None) => {
                             member.state.streams.swap_remove(member.state.next);
                         }
-                        // Nothing has come, or the server has given it up.
+                        // Nothing has arrived.
                         Err(clearway_quic::stream::ReadError::Blocked) => {}
                         Err(_) => {
                             member.state.streams.swap_remove(member.state.next);
@@ -165,7 +165,7 @@ impl Attacker for DribblingReaders {
         format!(
             "{} bytes read, {DRIBBLE} at a time; {}",
             self.read,
-            self.swarm.fate()
+            self.swarm.closures()
         )
     }
 }

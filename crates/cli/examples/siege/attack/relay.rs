@@ -1,5 +1,5 @@
-//! A place on the path between clients that behave well and the server: their
-//! datagrams pass, and others are slipped in.
+//! An attacker on the path between clients and the server, who forwards their datagrams
+//! and adds others.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,53 +12,51 @@ use clearway_quic::crypto::retry::retry_tag;
 use super::initial::{connection_ids, is_initial};
 use super::sockets::{self, Traffic};
 use super::wire::put_varint;
-use super::{Attacker, Field};
+use super::{Attacker, Context};
 
-/// Clients that are remembered; an older one has gone.
+/// Most clients that are remembered.
 const CLIENTS: usize = 64;
 
-/// Datagrams carried in one direction in a turn.
+/// Most datagrams forwarded in one direction in a turn.
 const BATCH: usize = 256;
 
-/// Between two spoofed copies: the server asks the false address, waits for an
-/// answer and comes back in that time.
+/// Interval between two spoofed copies: long enough for the server to probe the spoofed
+/// address and to return.
 const COPY_EVERY: Duration = Duration::from_millis(400);
 
-/// Addresses that copies come from.
+/// Number of spoofed addresses.
 const ELSEWHERE: usize = 4;
 
-/// Sizes of the tokens in forged Retry packets: also more than a packet has room
-/// for, up to what a datagram of 64 KiB holds.
+/// Sizes of the tokens in forged Retry packets, also larger than fits into an Initial.
 const TOKENS: [usize; 12] = [
     1, 16, 300, 1_000, 1_100, 1_150, 1_170, 1_200, 1_350, 4_000, 16_000, 60_000,
 ];
 
-/// What is done to those who pass.
+/// What the attacker does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meddling {
-    /// A copy of a genuine packet arrives from another address, and first.
+    /// Sends a copy of a genuine packet from another address, ahead of the packet.
     Copies,
-    /// Each Initial of a client is answered by forged Retry packets, before the
-    /// server's answer.
+    /// Answers a client's Initials with forged Retry packets, ahead of the server.
     Retry,
-    /// The same with Version Negotiation.
+    /// Answers a client's Initials with forged Version Negotiation packets.
     Negotiation,
 }
 
-/// A client and the socket towards the server that stands for it.
+/// A client and the socket that represents it towards the server.
 struct Client {
     address: SocketAddr,
     back: UdpSocket,
 }
 
-/// The relay.
+/// Forwards datagrams and attacks.
 pub(crate) struct Relay {
     meddling: Meddling,
     front: UdpSocket,
     server: SocketAddr,
     number: u8,
     clients: VecDeque<Client>,
-    /// Where copies come from, in turns.
+    /// Sockets with spoofed addresses.
     elsewhere: Vec<UdpSocket>,
     copied: Instant,
     forged: u64,
@@ -69,17 +67,17 @@ pub(crate) struct Relay {
 }
 
 impl Relay {
-    pub(crate) fn new(field: &mut Field, meddling: Meddling) -> io::Result<Self> {
-        let front = field.front.take();
-        let front = front.ok_or_else(|| io::Error::other("the relay was given no socket"))?;
+    pub(crate) fn new(context: &mut Context, meddling: Meddling) -> io::Result<Self> {
+        let front = context.front.take();
+        let front = front.ok_or_else(|| io::Error::other("the relay has no socket for clients"))?;
         Ok(Self {
             meddling,
             front,
-            server: field.server,
-            number: field.number,
+            server: context.server,
+            number: context.number,
             clients: VecDeque::new(),
             elsewhere: (1..=ELSEWHERE)
-                .map(|n| sockets::bind(sockets::source(field.number, n)))
+                .map(|n| sockets::bind(sockets::source(context.number, n)))
                 .collect::<io::Result<_>>()?,
             copied: Instant::now(),
             forged: 0,
@@ -90,7 +88,7 @@ impl Relay {
         })
     }
 
-    /// Carries what clients send.
+    /// Forwards what clients send.
     fn up(&mut self) -> io::Result<()> {
         for _ in 0..BATCH {
             let Ok((length, from)) = self.front.recv_from(&mut self.buffer) else {
@@ -107,7 +105,7 @@ impl Relay {
         Ok(())
     }
 
-    /// Carries what the server sends.
+    /// Forwards what the server sends.
     fn down(&mut self) {
         for client in &self.clients {
             for _ in 0..BATCH {
@@ -122,7 +120,7 @@ impl Relay {
         }
     }
 
-    /// Which client sends from this address.
+    /// The index of the client with this address.
     fn client(&mut self, address: SocketAddr) -> io::Result<usize> {
         let known = self
             .clients
@@ -178,7 +176,7 @@ impl Relay {
 
 impl Attacker for Relay {
     fn turn(&mut self, _: u64) {
-        // What cannot be carried is lost, as on any path.
+        // What cannot be forwarded is lost, as on any path.
         let _ = self.up();
         self.down();
     }
@@ -188,11 +186,11 @@ impl Attacker for Relay {
     }
 
     fn note(&self) -> String {
-        format!("{} forged among {} carried", self.forged, self.carried)
+        format!("{} forged packets, {} forwarded", self.forged, self.carried)
     }
 }
 
-/// A Retry with a genuine tag, whose key everybody knows (RFC 9001 §5.8).
+/// A Retry with a valid integrity tag: its key is public (RFC 9001 §5.8).
 fn retry(dcid: &ConnectionId, scid: &ConnectionId, token: usize) -> Vec<u8> {
     let mut packet = long_header(0xf0, 1, scid, &[7; 8]);
     packet.resize(packet.len() + token, b't');
@@ -201,8 +199,8 @@ fn retry(dcid: &ConnectionId, scid: &ConnectionId, token: usize) -> Vec<u8> {
     packet
 }
 
-/// Version Negotiation: one version, several, hundreds, and one that the client
-/// asked for, which makes it void (RFC 9000 §6.2).
+/// Version Negotiation with one, several or hundreds of versions, or with the client's
+/// own version, which must make the client discard it (RFC 9000 §6.2).
 fn negotiation(dcid: &ConnectionId, scid: &ConnectionId, n: usize) -> Vec<u8> {
     let mut packet = long_header(0x80, 0, scid, dcid);
     let reserved = [0x0a, 0x0a, 0x0a, 0x0a];

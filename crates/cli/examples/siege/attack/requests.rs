@@ -1,4 +1,4 @@
-//! Floods of legal HTTP/3: headers byte by byte, streams and frames without meaning.
+//! Floods of legal HTTP/3: field sections byte by byte, useless streams and frames.
 
 use std::io;
 
@@ -8,33 +8,33 @@ use clearway_quic::stream::StreamId;
 use super::sockets::{Sockets, Traffic};
 use super::swarm::{Member, Swarm};
 use super::wire::{integers, put_varint};
-use super::{Attacker, Field, http3};
+use super::{Attacker, Context, http3};
 
-/// Bytes of frames in one turn of a connection.
+/// Size of a batch of frames, bytes.
 const BATCH: usize = 1000;
 
-/// Header sections that come byte by byte, on as many streams as there may be.
+/// Sends field sections byte by byte, on as many streams as allowed.
 pub(crate) struct DribbledHeaders {
     swarm: Swarm<Vec<StreamId>>,
     connections: usize,
-    /// What each section begins with at once.
+    /// The start of each section, which is sent at once.
     beginning: Vec<u8>,
     sections: u64,
     bytes: u64,
 }
 
-/// Bytes of the field that each section ends with, and never ends.
+/// Size of the last field of a section, which never ends, bytes.
 const ENDLESS: usize = 55_000;
 
 impl DribbledHeaders {
-    /// On so many connections, each section begins with `at_once` bytes of the field
-    /// that it never ends.
-    pub(crate) fn new(field: &Field, connections: usize, at_once: usize) -> io::Result<Self> {
-        let sockets = Sockets::bind(field.number, 0, connections)?;
+    /// A number of connections on which the first `at_once` bytes of the last field are
+    /// sent at once.
+    pub(crate) fn new(context: &Context, connections: usize, at_once: usize) -> io::Result<Self> {
+        let sockets = Sockets::bind(context.number, 0, connections)?;
         let mut beginning = endless_section();
         beginning.resize(beginning.len() + at_once.min(ENDLESS), b'x');
         Ok(Self {
-            swarm: Swarm::new(field.server, sockets, Config::default())?,
+            swarm: Swarm::new(context.server, sockets, Config::default())?,
             connections,
             beginning,
             sections: 0,
@@ -84,12 +84,12 @@ impl Attacker for DribbledHeaders {
             "{} sections, {} bytes; {}",
             self.sections,
             self.bytes,
-            self.swarm.fate()
+            self.swarm.closures()
         )
     }
 }
 
-/// The beginning of a HEADERS frame: what follows is all the value of one field.
+/// The start of a HEADERS frame: everything after it is the value of one field.
 fn endless_section() -> Vec<u8> {
     let mut section = http3::get_section("/");
     http3::put_literal(&mut section, b"x-slow", &[b'x'; ENDLESS]);
@@ -100,7 +100,7 @@ fn endless_section() -> Vec<u8> {
     out
 }
 
-/// Unidirectional streams of types without meaning, opened and ended.
+/// Opens and ends unidirectional streams of reserved types.
 pub(crate) struct UselessStreams {
     swarm: Swarm<()>,
     streams: u64,
@@ -109,10 +109,10 @@ pub(crate) struct UselessStreams {
 const OPENERS: usize = 16;
 
 impl UselessStreams {
-    pub(crate) fn new(field: &Field) -> io::Result<Self> {
-        let sockets = Sockets::bind(field.number, 0, OPENERS)?;
+    pub(crate) fn new(context: &Context) -> io::Result<Self> {
+        let sockets = Sockets::bind(context.number, 0, OPENERS)?;
         Ok(Self {
-            swarm: Swarm::new(field.server, sockets, Config::default())?,
+            swarm: Swarm::new(context.server, sockets, Config::default())?,
             streams: 0,
         })
     }
@@ -134,7 +134,7 @@ impl Attacker for UselessStreams {
                 continue;
             };
             self.streams += 1;
-            // Half of them end, the others are given up.
+            // Half of them are finished, the others reset.
             if self.streams.is_multiple_of(2) {
                 let _ = member.connection.finish(id);
                 self.swarm.speak(handle);
@@ -157,17 +157,17 @@ impl Attacker for UselessStreams {
     }
 
     fn note(&self) -> String {
-        format!("{} streams; {}", self.streams, self.swarm.fate())
+        format!("{} streams; {}", self.streams, self.swarm.closures())
     }
 }
 
-/// Frames on the control stream: most have no meaning or repeat what was said.
+/// Sends useless frames on the control stream.
 pub(crate) struct ControlStreamFrames {
     swarm: Swarm<Repeating>,
     bytes: u64,
 }
 
-/// What a connection has of the frames that are to be sent.
+/// The frames that a connection still has to send.
 #[derive(Default)]
 struct Repeating {
     batches: u64,
@@ -177,10 +177,10 @@ struct Repeating {
 const REPEATERS: usize = 15;
 
 impl ControlStreamFrames {
-    pub(crate) fn new(field: &Field) -> io::Result<Self> {
-        let sockets = Sockets::bind(field.number, 0, REPEATERS)?;
+    pub(crate) fn new(context: &Context) -> io::Result<Self> {
+        let sockets = Sockets::bind(context.number, 0, REPEATERS)?;
         Ok(Self {
-            swarm: Swarm::new(field.server, sockets, Config::default())?,
+            swarm: Swarm::new(context.server, sockets, Config::default())?,
             bytes: 0,
         })
     }
@@ -197,13 +197,15 @@ impl Attacker for ControlStreamFrames {
             let Some(member) = self.swarm.get(handle) else {
                 return;
             };
-            let Some(lanes) = member.lanes else { continue };
+            let Some(http3_streams) = member.http3_streams else {
+                continue;
+            };
             if member.state.rest.is_empty() {
                 member.state.batches += 1;
                 member.state.rest = frames(handle.0, member.state.batches);
             }
             let rest = std::mem::take(&mut member.state.rest);
-            let written = member.write(lanes.control, &rest);
+            let written = member.write(http3_streams.control, &rest);
             member.state.rest = rest[written..].to_vec();
             self.bytes += written as u64;
             self.swarm.speak(handle);
@@ -219,11 +221,11 @@ impl Attacker for ControlStreamFrames {
     }
 
     fn note(&self) -> String {
-        format!("{} bytes of frames; {}", self.bytes, self.swarm.fate())
+        format!("{} bytes of frames; {}", self.bytes, self.swarm.closures())
     }
 }
 
-/// The `batch`th batch of a connection's frames, all of one type.
+/// A batch of frames, all of one type, which the connection's handle chooses.
 fn frames(connection: u64, batch: u64) -> Vec<u8> {
     let mut out = Vec::with_capacity(BATCH + 16);
     let mut n = batch * BATCH as u64;
@@ -232,14 +234,14 @@ fn frames(connection: u64, batch: u64) -> Vec<u8> {
         match connection % 5 {
             0 => http3::put_frame(&mut out, http3::reserved(n), &[]),
             1 => {
-                // Of requests that may come yet (RFC 9218 §7.2).
+                // For requests that were not sent yet (RFC 9218 §7.2).
                 let mut update = integers(&[4 * (n % 100)]);
                 update.extend_from_slice(b"u=1");
                 http3::put_frame(&mut out, http3::PRIORITY_UPDATE, &update);
             }
             2 => http3::put_frame(&mut out, http3::MAX_PUSH_ID, &integers(&[n])),
             3 => http3::put_frame(&mut out, http3::GOAWAY, &integers(&[0])),
-            // Only the first is legal (RFC 9114 §7.2.4).
+            // A second SETTINGS frame is illegal (RFC 9114 §7.2.4).
             _ => http3::put_frame(&mut out, http3::SETTINGS, &[]),
         }
     }

@@ -1,5 +1,5 @@
-//! Requests that are given up at once, by the client or by what it makes the server
-//! do: the work that they began is the server's.
+//! Requests that are reset at once, by the client or, provoked by it, by the server. The
+//! server has begun to work on them.
 
 use std::io;
 use std::time::Instant;
@@ -9,34 +9,34 @@ use clearway_quic::connection::Config;
 use super::sockets::{Sockets, Traffic};
 use super::swarm::{Member, Swarm};
 use super::wire::put_varint;
-use super::{Attacker, Field, http3};
+use super::{Attacker, Context, http3};
 
-/// Who ends the stream.
+/// Who resets the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reset {
     /// The client, with RESET_STREAM and STOP_SENDING.
     Own,
-    /// The server, for a body longer than announced ("MadeYouReset").
+    /// The server, because the body is longer than announced ("MadeYouReset").
     Provoked,
 }
 
-/// How fast a connection gives up requests.
+/// Limit of resets on a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     /// At once.
     pub(crate) burst: f64,
-    /// From then on, each second.
+    /// Each second after that.
     pub(crate) per_second: f64,
 }
 
 impl Pace {
-    /// As fast as the server lets it.
+    /// As fast as stream credit allows.
     pub(crate) const UNBOUNDED: Self = Self {
         burst: f64::INFINITY,
         per_second: 0.0,
     };
 
-    /// Just below what HTTP/3 limits by default allow
+    /// Just below the default limits of HTTP/3
     /// (`clearway_http3::Limits::abandoned_burst`).
     pub(crate) const WITHIN_LIMITS: Self = Self {
         burst: 480.0,
@@ -44,7 +44,7 @@ impl Pace {
     };
 }
 
-/// Asks and gives up.
+/// Sends requests and resets them.
 pub(crate) struct Resets {
     swarm: Swarm<Budget>,
     connections: usize,
@@ -54,7 +54,7 @@ pub(crate) struct Resets {
     requests: u64,
 }
 
-/// How many requests a connection has given up.
+/// The resets of a connection.
 struct Budget {
     spent: f64,
     since: Instant,
@@ -71,13 +71,13 @@ impl Default for Budget {
 
 impl Resets {
     pub(crate) fn new(
-        field: &Field,
+        context: &Context,
         connections: usize,
         path: &str,
         reset: Reset,
         pace: Pace,
     ) -> io::Result<Self> {
-        let sockets = Sockets::bind(field.number, 0, connections)?;
+        let sockets = Sockets::bind(context.number, 0, connections)?;
         let request = match reset {
             Reset::Own => http3::get(path),
             Reset::Provoked => {
@@ -89,7 +89,7 @@ impl Resets {
             }
         };
         Ok(Self {
-            swarm: Swarm::new(field.server, sockets, Config::default())?,
+            swarm: Swarm::new(context.server, sockets, Config::default())?,
             connections,
             request,
             reset,
@@ -103,7 +103,7 @@ impl Attacker for Resets {
     fn turn(&mut self, packets: u64) {
         self.swarm.keep(self.connections);
         self.swarm.step();
-        // A request is a packet, and giving it up another.
+        // Two packets each: the request and the reset.
         for _ in 0..packets / 2 {
             let Some(handle) = self.swarm.next_ready() else {
                 return;
@@ -138,11 +138,15 @@ impl Attacker for Resets {
     }
 
     fn note(&self) -> String {
-        format!("{} requests given up; {}", self.requests, self.swarm.fate())
+        format!(
+            "{} requests reset; {}",
+            self.requests,
+            self.swarm.closures()
+        )
     }
 }
 
-/// Whether a connection may give up another request now, which it then does.
+/// Takes one reset from a connection's budget, if there is one.
 fn may_ask(member: &mut Member<Budget>, pace: Pace) -> bool {
     let budget = &mut member.state;
     let allowed = pace.burst + pace.per_second * budget.since.elapsed().as_secs_f64();

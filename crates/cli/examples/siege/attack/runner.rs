@@ -1,4 +1,4 @@
-//! A thread for each attacker, which goes no faster than it was told.
+//! A thread for each attacker, with a limit of packets per second.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -9,30 +9,30 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::{Attacker, Field, KINDS, Kind, Traffic};
+use super::{Attacker, Context, KINDS, Kind, Traffic};
 use crate::cores;
 
-/// Packets of one turn at most.
+/// Most packets of one turn.
 const TURN: f64 = 256.0;
 
-/// What an attacker that was held up may catch up with, seconds of its rate.
+/// Largest burst after a delay, in seconds of the rate.
 const CATCH_UP: f64 = 0.02;
 
-/// Between two turns of an attacker that has nothing to do.
+/// Pause of an attacker that has nothing to do.
 const PAUSE: Duration = Duration::from_micros(500);
 
-/// What an attacker has done.
+/// The result of an attacker.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
     pub(crate) kind: &'static str,
     pub(crate) traffic: Traffic,
-    /// Most connections or handshakes held at once.
+    /// Most connections or handshakes kept open at once.
     pub(crate) held: usize,
     pub(crate) processor: Duration,
     pub(crate) note: String,
 }
 
-/// An attacker at work.
+/// A running attacker.
 pub(crate) struct Attack {
     kind: &'static Kind,
     stop: Arc<AtomicBool>,
@@ -41,7 +41,7 @@ pub(crate) struct Attack {
 }
 
 impl Attack {
-    /// Lets an attacker loose on `server`, with at most `rate` packets a second.
+    /// Starts an attacker on `server`, with at most `rate` packets a second.
     pub(crate) fn start(
         kind: &'static Kind,
         server: SocketAddr,
@@ -49,7 +49,7 @@ impl Attack {
         rate: u64,
     ) -> io::Result<Self> {
         let number = KINDS.iter().position(|other| std::ptr::eq(kind, other));
-        let mut field = Field {
+        let mut field = Context {
             server,
             number: number.unwrap_or(KINDS.len()) as u8,
             unique: unique(),
@@ -62,7 +62,7 @@ impl Attack {
         let thread = std::thread::Builder::new()
             .name(kind.name.to_owned())
             .spawn(move || {
-                cores::give_way();
+                cores::lower_priority();
                 let mut attacker = (kind.make)(&mut field)?;
                 let held = run(&mut *attacker, rate as f64, &stopped, &has_gathered);
                 Ok(Outcome {
@@ -85,7 +85,7 @@ impl Attack {
         self.kind.name
     }
 
-    /// Whether it holds, or has held, as much as it wants to.
+    /// Whether it has kept as many connections open as it wants to.
     pub(crate) fn has_gathered(&self) -> bool {
         self.gathered.load(Relaxed)
     }
@@ -95,7 +95,7 @@ impl Attack {
         self.stop.store(true, Relaxed);
     }
 
-    /// Waits until it has stopped.
+    /// Stops it and returns its result.
     pub(crate) fn join(self) -> io::Result<Outcome> {
         self.halt();
         match self.thread.join() {
@@ -108,7 +108,7 @@ impl Attack {
     }
 }
 
-/// Gives the attacker its turns until it is told to stop: the most it has held.
+/// Runs the attacker until it is stopped; returns the most it has kept open.
 fn run(attacker: &mut dyn Attacker, rate: f64, stop: &AtomicBool, gathered: &AtomicBool) -> usize {
     let (mut held, mut credit, mut last) = (0, 0.0_f64, Instant::now());
     while !stop.load(Relaxed) {
@@ -131,7 +131,7 @@ fn run(attacker: &mut dyn Attacker, rate: f64, stop: &AtomicBool, gathered: &Ato
     held
 }
 
-/// Processor time that this thread has used.
+/// Processor time used by this thread.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(
@@ -140,8 +140,8 @@ fn processor_time() -> Duration {
     )
 }
 
-/// A number that no attacker of any run was given before: the clock leaves room for
-/// a million connection IDs of each.
+/// A number that no attacker had before. The clock's microseconds leave room for a
+/// million connection IDs each.
 fn unique() -> u64 {
     static STARTED: AtomicU64 = AtomicU64::new(0);
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);

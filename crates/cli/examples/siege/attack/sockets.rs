@@ -1,17 +1,17 @@
-//! Sockets with source addresses of an attacker's own, and counts of what they sent.
+//! An attacker's sockets, each with a source address of its own.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// Datagrams read from one socket before the others get their turn.
+/// Most datagrams read from a socket in one turn.
 const READS: usize = 64;
 
-/// Addresses of one attacker: 127.(16 + its number).x.y.
+/// Attackers use addresses 127.(16 + number).x.y.
 const FIRST_NET: u8 = 16;
 
-/// What was sent.
+/// Packets and bytes sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Traffic {
     pub(crate) packets: u64,
@@ -33,8 +33,7 @@ pub(crate) struct Sockets {
 }
 
 impl Sockets {
-    /// So many source addresses of the attacker with this number, from the
-    /// `first` on.
+    /// Binds sockets to `count` source addresses of an attacker, from the `first` on.
     pub(crate) fn bind(attacker: u8, first: usize, count: usize) -> io::Result<Self> {
         let sockets = (first..first + count)
             .map(|n| bind(source(attacker, n)))
@@ -50,21 +49,22 @@ impl Sockets {
         self.sockets.len()
     }
 
-    /// Sends a datagram. One that finds no room is lost, as on any network.
+    /// Sends a datagram; it is lost if the socket has no room.
     pub(crate) fn send(&mut self, socket: usize, to: SocketAddr, datagram: &[u8]) {
         if self.sockets[socket].send_to(datagram, to).is_ok() {
             self.traffic.add(datagram.len());
         }
     }
 
-    /// The same with a socket from elsewhere.
+    /// Sends a datagram from a socket that is not one of these.
     pub(crate) fn send_with(&mut self, socket: &UdpSocket, to: SocketAddr, datagram: &[u8]) {
         if socket.send_to(datagram, to).is_ok() {
             self.traffic.add(datagram.len());
         }
     }
 
-    /// Hands over what has arrived: at which socket, from whom, the datagram.
+    /// Calls `each` with every datagram received: the socket's index, the sender, the
+    /// datagram.
     pub(crate) fn receive(&mut self, mut each: impl FnMut(usize, SocketAddr, &mut [u8])) {
         let Self {
             sockets, buffer, ..
@@ -100,12 +100,12 @@ impl Sockets {
 
 /// The `n`th source address of an attacker.
 pub(crate) fn source(attacker: u8, n: usize) -> IpAddr {
-    // Neither .0 nor .255, lest a filter take it for a network's.
+    // Neither .0 nor .255, which could be taken for a network's address.
     let [high, low] = [n / 250, n % 250 + 1].map(|part| part as u8);
     Ipv4Addr::new(127, FIRST_NET + attacker, high, low).into()
 }
 
-/// A non-blocking socket at any port of this address.
+/// Binds a non-blocking socket to this address.
 pub(crate) fn bind(address: IpAddr) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind((address, 0))?;
     socket.set_nonblocking(true)?;

@@ -1,5 +1,5 @@
-//! Many hostile connections on one thread: genuine transport endpoints without an
-//! event loop, each of which can be made to break the protocol at any moment.
+//! Many hostile connections on one thread: connections of the transport without an event
+//! loop, which can be made to break the protocol at any time.
 
 use std::collections::HashMap;
 use std::io;
@@ -22,31 +22,31 @@ use super::http3;
 use super::sockets::{Sockets, Traffic};
 use super::wire::put_varint;
 
-/// Handshakes that one attacker has under way at once, unless it wants more.
+/// Default limit of concurrent handshakes.
 const HANDSHAKES: usize = 64;
 
-/// Between two looks at all timers: a connection of an attacker may be a little
-/// late, and ten thousand of them are too many to look at each turn.
+/// Interval at which all timers are checked. A hostile connection may be a little late,
+/// and checking ten thousand of them every turn would take too long.
 const SWEEP: Duration = Duration::from_millis(20);
 
-/// Connections that are looked at in one turn, whether they are due for a PING.
+/// Connections checked in one turn for being due for a PING.
 const LOOK: usize = 1024;
 
-/// Largest train that a connection writes at once, bytes.
+/// Largest train of datagrams that is written at once, bytes.
 const TRAIN: usize = 16 << 10;
 
-/// The three streams of a client's own, once they are open.
+/// The client's unidirectional streams that attackers write to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Lanes {
+pub(crate) struct Http3Streams {
     pub(crate) control: StreamId,
     pub(crate) encoder: StreamId,
 }
 
-/// One connection and what its attacker keeps about it.
+/// A connection and its attacker's state about it.
 pub(crate) struct Member<T> {
     pub(crate) connection: Connection,
-    pub(crate) lanes: Option<Lanes>,
-    /// It takes part no more: nothing it has to say is sent.
+    pub(crate) http3_streams: Option<Http3Streams>,
+    /// Nothing is sent that the connection itself wants to send, such as ACKs.
     pub(crate) mute: bool,
     pub(crate) state: T,
     socket: usize,
@@ -55,7 +55,7 @@ pub(crate) struct Member<T> {
 }
 
 impl<T> Member<T> {
-    /// Opens a request stream and writes to it, and ends it if `end`.
+    /// Opens a request stream, writes to it, and finishes it if `end`.
     pub(crate) fn request(&mut self, bytes: &[u8], end: bool) -> Option<StreamId> {
         let id = self.connection.open(Directionality::Bidirectional)?;
         self.write(id, bytes);
@@ -65,13 +65,13 @@ impl<T> Member<T> {
         Some(id)
     }
 
-    /// Writes as much as the server's credit allows: how much.
+    /// Writes as much as flow control allows and returns how much.
     pub(crate) fn write(&mut self, id: StreamId, bytes: &[u8]) -> usize {
-        // Without credit, or when the server has given the stream up: nothing.
+        // Nothing without credit, or if the server has stopped the stream.
         self.connection.write(id, bytes).unwrap_or(0)
     }
 
-    /// Opens a unidirectional stream that begins with its type and `bytes`.
+    /// Opens a unidirectional stream and writes its type and `bytes`.
     pub(crate) fn announce(&mut self, kind: u64, bytes: &[u8]) -> Option<StreamId> {
         let id = self.connection.open(Directionality::Unidirectional)?;
         let mut first = Vec::new();
@@ -91,20 +91,20 @@ pub(crate) struct Swarm<T> {
     sessions: Option<Arc<ClientSessions>>,
     began: Wall,
     members: HashMap<Handle, Member<T>>,
-    /// Established connections in turns; those that have ended are left out when
-    /// their turn comes.
+    /// Established connections, for taking turns. Closed ones are removed when it is
+    /// their turn.
     turns: Vec<Handle>,
     next_turn: usize,
     next_socket: usize,
     established: usize,
     handshakes: usize,
-    /// Most handshakes under way at once.
+    /// Limit of concurrent handshakes.
     pub(crate) max_handshakes: usize,
-    /// Whether what the server sends on streams is read, and thrown away.
+    /// Whether data that the server sends on streams is read and discarded.
     pub(crate) reads: bool,
     /// Handshakes completed.
     pub(crate) completed: u64,
-    /// Connections that ended, by the server's hand or for want of an answer.
+    /// Connections that the server closed or that timed out.
     ended: u64,
     /// Why the last of them ended.
     last_end: Option<String>,
@@ -115,19 +115,19 @@ pub(crate) struct Swarm<T> {
 }
 
 impl<T: Default> Swarm<T> {
-    /// A swarm towards `server` from these sockets, with these transport settings.
+    /// Creates a swarm that connects to `server` from these sockets.
     pub(crate) fn new(server: SocketAddr, sockets: Sockets, config: Config) -> io::Result<Self> {
         Self::with_sessions(server, sockets, config, None)
     }
 
-    /// The same, with tickets remembered.
+    /// Like [`new`](Self::new), and keeps tickets in `sessions`.
     pub(crate) fn with_sessions(
         server: SocketAddr,
         sockets: Sockets,
         config: Config,
         sessions: Option<Arc<ClientSessions>>,
     ) -> io::Result<Self> {
-        // Attackers check nobody's certificate: that would only cost them time.
+        // Verifying certificates would only cost the attacker time.
         let mut crypto = ClientCrypto::dangerous_accept_any_certificate().alpn(["h3"]);
         if let Some(sessions) = &sessions {
             crypto = crypto.sessions(sessions.clone());
@@ -161,7 +161,7 @@ impl<T: Default> Swarm<T> {
         })
     }
 
-    /// Time as the transport counts it.
+    /// The transport's current time.
     pub(crate) fn now(&self) -> Instant {
         Instant::ZERO + self.began.elapsed()
     }
@@ -171,21 +171,21 @@ impl<T: Default> Swarm<T> {
         self.sockets.traffic
     }
 
-    /// Connections whose handshake is complete.
+    /// Number of established connections.
     pub(crate) fn established(&self) -> usize {
         self.established
     }
 
-    /// How many connections have ended, and why the last of them did.
-    pub(crate) fn fate(&self) -> String {
+    /// Describes how many connections were closed, and why the last one was.
+    pub(crate) fn closures(&self) -> String {
         match &self.last_end {
-            None => "no connection ended".to_owned(),
-            Some(why) => format!("{} connections ended, the last: {why}", self.ended),
+            None => "no connection closed".to_owned(),
+            Some(why) => format!("{} connections closed, the last with \"{why}\"", self.ended),
         }
     }
 
-    /// Makes new connections until there are `count`, with a bounded number of
-    /// handshakes at a time.
+    /// Begins new connections until there are `count`, within the limit of concurrent
+    /// handshakes.
     pub(crate) fn keep(&mut self, count: usize) {
         while self.members.len() < count && self.handshakes < self.max_handshakes {
             if self.connect().is_none() {
@@ -201,7 +201,7 @@ impl<T: Default> Swarm<T> {
         let (handle, connection) = self.begin(self.now())?;
         let member = Member {
             connection,
-            lanes: None,
+            http3_streams: None,
             mute: false,
             state: T::default(),
             socket,
@@ -225,12 +225,12 @@ impl<T: Default> Swarm<T> {
         self.endpoint.connect(now, connect).ok()
     }
 
-    /// A connection, unless it has ended.
+    /// The connection, unless it was closed.
     pub(crate) fn get(&mut self, handle: Handle) -> Option<&mut Member<T>> {
         self.members.get_mut(&handle)
     }
 
-    /// The next established connection, in turns.
+    /// The next established connection, taking turns.
     pub(crate) fn next_ready(&mut self) -> Option<Handle> {
         while !self.turns.is_empty() {
             self.next_turn %= self.turns.len();
@@ -244,8 +244,8 @@ impl<T: Default> Swarm<T> {
         None
     }
 
-    /// Takes what has arrived, serves timers that are due, and says what the
-    /// protocol asks for.
+    /// Processes received datagrams and due timers, and sends what the connections want
+    /// to send.
     pub(crate) fn step(&mut self) {
         self.receive();
         if self.swept.elapsed() >= SWEEP {
@@ -299,8 +299,8 @@ impl<T: Default> Swarm<T> {
         }
     }
 
-    /// Sends what a connection has to say, unless it is mute, and sees what has
-    /// become of it.
+    /// Processes the connection's events, sends what it wants to send unless it is mute,
+    /// and removes it if it was closed.
     pub(crate) fn speak(&mut self, handle: Handle) {
         let now = self.now();
         let Some(member) = self.members.get_mut(&handle) else {
@@ -313,7 +313,7 @@ impl<T: Default> Swarm<T> {
             while let Some(event) = member.connection.poll_event() {
                 match event {
                     Event::Connected => {
-                        greet(member);
+                        open_http3_streams(member);
                         member.established = true;
                         self.turns.push(handle);
                         self.established += 1;
@@ -349,8 +349,8 @@ impl<T: Default> Swarm<T> {
         }
     }
 
-    /// Keeps established connections alive: each is made to send a PING `every` so
-    /// often, at most `packets` of them now.
+    /// Sends a PING on each established connection once per `every`, at most `packets`
+    /// of them now.
     pub(crate) fn refresh(&mut self, every: Duration, packets: u64) {
         let mut left = packets;
         for _ in 0..LOOK.min(self.turns.len()) {
@@ -372,8 +372,8 @@ impl<T: Default> Swarm<T> {
         }
     }
 
-    /// The first datagrams of a new connection, with this request in 0-RTT if a
-    /// ticket allows it. They are not sent, and the connection is forgotten.
+    /// Returns the first datagrams of a new connection without sending them, with this
+    /// request in 0-RTT if there is a ticket.
     pub(crate) fn first_flight(&mut self, request: &[u8]) -> Vec<Vec<u8>> {
         let now = self.now();
         let Some((handle, mut connection)) = self.begin(now) else {
@@ -382,7 +382,7 @@ impl<T: Default> Swarm<T> {
         if connection.has_zero_rtt()
             && let Some(id) = connection.open(Directionality::Bidirectional)
         {
-            // Ended at once: the request is whole.
+            // The request is complete.
             let _ = connection.write(id, request);
             let _ = connection.finish(id);
         }
@@ -395,7 +395,7 @@ impl<T: Default> Swarm<T> {
         flight
     }
 
-    /// Leaves a connection alone; the server is not told.
+    /// Drops a connection without telling the server.
     pub(crate) fn forget(&mut self, handle: Handle) {
         if let Some(member) = self.members.remove(&handle) {
             if member.established {
@@ -407,14 +407,14 @@ impl<T: Default> Swarm<T> {
         }
     }
 
-    /// Sends a 1-RTT packet with this payload: genuine keys around anything.
+    /// Sends a 1-RTT packet with any payload, sealed with the connection's keys.
     pub(crate) fn forge(&mut self, handle: Handle, payload: &[u8]) {
         if let Some(datagram) = self.sealed(handle, payload) {
             self.send_own(handle, &datagram);
         }
     }
 
-    /// The same packet, for whoever sends it from another place.
+    /// Returns such a packet without sending it.
     pub(crate) fn sealed(&mut self, handle: Handle, payload: &[u8]) -> Option<Vec<u8>> {
         let now = self.now();
         let member = self.members.get_mut(&handle)?;
@@ -422,37 +422,37 @@ impl<T: Default> Swarm<T> {
         member.connection.forge(now, &forgery)
     }
 
-    /// Sends from the connection's own address.
+    /// Sends a datagram from the connection's address.
     pub(crate) fn send_own(&mut self, handle: Handle, datagram: &[u8]) {
         if let Some(member) = self.members.get(&handle) {
             self.sockets.send(member.socket, self.server, datagram);
         }
     }
 
-    /// Sends from a socket that is not the connection's.
+    /// Sends a datagram from another socket.
     pub(crate) fn send_from(&mut self, socket: &UdpSocket, datagram: &[u8]) {
         self.sockets.send_with(socket, self.server, datagram);
     }
 }
 
-/// Reads a stream to where it has come.
+/// Reads and discards what has arrived on a stream.
 fn discard(connection: &mut Connection, id: StreamId) {
     while let Ok(Some(_)) = connection.read_chunk(id, usize::MAX) {}
 }
 
-/// Opens the streams that HTTP/3 begins with.
-fn greet<T>(member: &mut Member<T>) {
+/// Opens the client's control stream and QPACK streams.
+fn open_http3_streams<T>(member: &mut Member<T>) {
     let settings = http3::control_stream();
     let control = member.connection.open(Directionality::Unidirectional);
     if let Some(control) = control {
         member.write(control, &settings);
         let encoder = member.announce(http3::QPACK_ENCODER, &[]);
         member.announce(http3::QPACK_DECODER, &[]);
-        member.lanes = encoder.map(|encoder| Lanes { control, encoder });
+        member.http3_streams = encoder.map(|encoder| Http3Streams { control, encoder });
     }
 }
 
-/// Connection IDs of two attackers must differ, nothing else depends on it.
+/// A random seed: connection IDs of two attackers must differ.
 fn seed() -> [u8; 32] {
     use std::hash::{BuildHasher as _, RandomState};
     let mut seed = [0; 32];

@@ -1,4 +1,4 @@
-//! Uploads that announce much and come byte by byte.
+//! Uploads that announce a large body and send it byte by byte.
 
 use std::io;
 
@@ -7,17 +7,17 @@ use clearway_quic::stream::StreamId;
 
 use super::sockets::{Sockets, Traffic};
 use super::swarm::Swarm;
-use super::{Attacker, Field, http3};
+use super::{Attacker, Context, http3};
 
 const CONNECTIONS: usize = 16;
 
-/// Bytes that each upload announces.
+/// Announced size of an upload, bytes.
 const LENGTH: u64 = 1 << 20;
 
-/// Uploads of one connection that get a byte in one turn.
+/// Uploads of a connection that send a byte in one turn.
 const AT_ONCE: usize = 10;
 
-/// Dribbled PUTs, as many as the server lets begin.
+/// Begins as many PUTs as allowed and sends their bodies byte by byte.
 pub(crate) struct Uploads {
     swarm: Swarm<Dribbled>,
     begun: u64,
@@ -32,10 +32,10 @@ struct Dribbled {
 }
 
 impl Uploads {
-    pub(crate) fn new(field: &Field) -> io::Result<Self> {
-        let sockets = Sockets::bind(field.number, 0, CONNECTIONS)?;
+    pub(crate) fn new(context: &Context) -> io::Result<Self> {
+        let sockets = Sockets::bind(context.number, 0, CONNECTIONS)?;
         Ok(Self {
-            swarm: Swarm::new(field.server, sockets, Config::default())?,
+            swarm: Swarm::new(context.server, sockets, Config::default())?,
             begun: 0,
             bytes: 0,
         })
@@ -67,7 +67,7 @@ impl Attacker for Uploads {
                 if member.connection.write(id, b"x").is_ok() {
                     self.bytes += 1;
                 } else {
-                    // The server wants no more of it.
+                    // The server has stopped it.
                     let _ = member.connection.reset(id, http3::REQUEST_CANCELLED);
                     member.state.streams.swap_remove(member.state.next);
                 }
@@ -89,7 +89,7 @@ impl Attacker for Uploads {
             "{} PUTs begun, {} bytes of bodies; {}",
             self.begun,
             self.bytes,
-            self.swarm.fate()
+            self.swarm.closures()
         )
     }
 }

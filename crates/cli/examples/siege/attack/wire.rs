@@ -1,7 +1,5 @@
-//! Frames and integers as bytes, legal or not (RFC 9000 §16, §19).
-//!
-//! Written apart from the library's own writers: those refuse some of what a
-//! hostile peer sends.
+//! Frames and integers as bytes (RFC 9000 §16, §19), independent of the library's own
+//! writers, which refuse some of what a hostile peer sends.
 
 /// Appends a variable-length integer in its shortest form.
 pub(crate) fn put_varint(out: &mut Vec<u8>, value: u64) {
@@ -16,7 +14,7 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, value: u64) {
     out[start] |= prefix;
 }
 
-/// The bytes of several variable-length integers, which is what most frames are.
+/// Several variable-length integers: most frames are nothing else.
 pub(crate) fn integers(values: &[u64]) -> Vec<u8> {
     let mut out = Vec::with_capacity(4 * values.len());
     for &value in values {

@@ -1,4 +1,4 @@
-//! Clients of the server, with source addresses of their own.
+//! Clients of the server, each with a source address of its own.
 
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -15,16 +15,17 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use super::tally::Class;
-use super::{Ledger, World, on_schedule};
+use super::{SharedTally, World, on_schedule};
 use crate::site::{Known, Site};
 
-/// How long a request may take before it counts as failed.
+/// Timeout of a request.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What the server's certificate is for, and what all but some victims ask for.
+/// The host name that clients use, except attacked ones that need new connections.
 pub(super) const NAME: &str = "localhost";
 
-/// A client that stays: where it is, what it asks for and how often.
+/// A client with a persistent connection: the last byte of its address, what it asks
+/// for and how often.
 #[derive(Clone, Copy)]
 struct Resident {
     number: u8,
@@ -32,7 +33,7 @@ struct Resident {
     every: Duration,
 }
 
-/// Four with small files, two with large ones, one with uploads.
+/// The clients with persistent connections.
 const RESIDENTS: [Resident; 7] = [
     Resident::new(1, Class::Small, 25),
     Resident::new(2, Class::Small, 25),
@@ -43,10 +44,10 @@ const RESIDENTS: [Resident; 7] = [
     Resident::new(7, Class::Upload, 120),
 ];
 
-/// Between two new clients.
+/// Interval between two new clients.
 const NEWCOMER_EVERY: Duration = Duration::from_millis(80);
 
-/// Bytes of an upload.
+/// Size of an upload, bytes.
 const UPLOAD: usize = 256 << 10;
 
 impl Resident {
@@ -59,18 +60,18 @@ impl Resident {
     }
 }
 
-/// Where clients that stay are: 127.1.0.x.
-fn home(number: u8) -> SocketAddr {
+/// Address of a client with a persistent connection: 127.1.0.x.
+fn resident_address(number: u8) -> SocketAddr {
     (Ipv4Addr::new(127, 1, 0, number), 0).into()
 }
 
-/// Where a newcomer is: 127.1.(1 to 250).x.
-fn visitor(number: u64) -> SocketAddr {
+/// Address of a new client: 127.1.(1 to 250).x.
+fn newcomer_address(number: u64) -> SocketAddr {
     let [high, low] = [number / 250 % 250 + 1, number % 250 + 1].map(|part| part as u8);
     (Ipv4Addr::new(127, 1, high, low), 0).into()
 }
 
-/// A client that goes to `server` for the name that its certificate is for.
+/// Makes a client that connects to `server` for the name `host`.
 pub(super) fn client(
     from: SocketAddr,
     host: &str,
@@ -82,7 +83,7 @@ pub(super) fn client(
     Ok(client)
 }
 
-/// Whether a new client gets an answer within `patience`.
+/// Checks that a new client is served within `patience`.
 pub(crate) fn answers(server: SocketAddr, site: &Site, patience: Duration) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -92,7 +93,7 @@ pub(crate) fn answers(server: SocketAddr, site: &Site, patience: Duration) -> Re
         let deadline = Instant::now() + patience;
         loop {
             let asked = timeout(patience, newcomer(0, server, site)).await;
-            match asked.unwrap_or_else(|_| Err("no answer".into())) {
+            match asked.unwrap_or_else(|_| Err("timed out".into())) {
                 Ok(()) => return Ok(()),
                 Err(error) if Instant::now() >= deadline => return Err(error.to_string()),
                 Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
@@ -101,41 +102,52 @@ pub(crate) fn answers(server: SocketAddr, site: &Site, patience: Duration) -> Re
     })
 }
 
-/// All clients that behave well, as tasks.
+/// Spawns all well-behaved clients.
 pub(super) fn spawn_all(
     tasks: &mut JoinSet<()>,
     world: &World,
-    ledger: &Ledger,
+    tally: &SharedTally,
     stopped: &watch::Receiver<bool>,
 ) {
     for resident in RESIDENTS {
         tasks.spawn(stay(
             resident,
             world.clone(),
-            ledger.clone(),
+            tally.clone(),
             stopped.clone(),
         ));
     }
-    let (world, ledger, stopped) = (world.clone(), ledger.clone(), stopped.clone());
+    let (world, tally, stopped) = (world.clone(), tally.clone(), stopped.clone());
     tasks.spawn(on_schedule(NEWCOMER_EVERY, stopped, move |number| {
-        let (world, ledger) = (world.clone(), ledger.clone());
+        let (world, tally) = (world.clone(), tally.clone());
         async move {
             let request = newcomer(number, world.server, &world.site);
-            measure(&ledger, Class::Newcomer, request).await;
+            measure(&tally, Class::Newcomer, request).await;
         }
     }));
 }
 
-/// One client's requests over a connection that it keeps. After a failure it takes a
-/// new one.
-async fn stay(resident: Resident, world: World, ledger: Ledger, stopped: watch::Receiver<bool>) {
+/// Runs a client with a persistent connection. After a failure it makes a new one.
+async fn stay(
+    resident: Resident,
+    world: World,
+    tally: SharedTally,
+    stopped: watch::Receiver<bool>,
+) {
     let make = {
         let world = world.clone();
-        move || client(home(resident.number), NAME, world.server, &world.site)
+        move || {
+            client(
+                resident_address(resident.number),
+                NAME,
+                world.server,
+                &world.site,
+            )
+        }
     };
     let current = Arc::new(Mutex::new(None::<Client>));
     on_schedule(resident.every, stopped, move |number| {
-        let (world, ledger) = (world.clone(), ledger.clone());
+        let (world, tally) = (world.clone(), tally.clone());
         let (current, make) = (current.clone(), make.clone());
         async move {
             let request = async {
@@ -143,13 +155,13 @@ async fn stay(resident: Resident, world: World, ledger: Ledger, stopped: watch::
                 *lock(&current) = Some(client.clone());
                 let asked = ask(&client, resident, number, &world);
                 let outcome = timeout(PATIENCE, asked).await;
-                let outcome = outcome.unwrap_or_else(|_| Err("no answer in time".into()));
+                let outcome = outcome.unwrap_or_else(|_| Err("timed out".into()));
                 if outcome.is_err() {
                     *lock(&current) = None;
                 }
                 outcome
             };
-            measure(&ledger, resident.class, request).await;
+            measure(&tally, resident.class, request).await;
         }
     })
     .await;
@@ -159,7 +171,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The `number`th request of a client that stays.
+/// Sends the `number`th request of a client with a persistent connection.
 async fn ask(
     client: &Client,
     resident: Resident,
@@ -177,30 +189,30 @@ async fn ask(
     }
 }
 
-/// A new client that gets the small file and leaves.
+/// Gets the small file with a new client.
 async fn newcomer(number: u64, server: SocketAddr, site: &Site) -> Result<(), BoxError> {
-    let client = client(visitor(number), NAME, server, site)?;
+    let client = client(newcomer_address(number), NAME, server, site)?;
     let asked = timeout(PATIENCE, get(&client, server.port(), &site.small)).await;
-    asked.unwrap_or_else(|_| Err("no answer in time".into()))
+    asked.unwrap_or_else(|_| Err("timed out".into()))
 }
 
-/// Puts down how long a request took and how it ended.
+/// Awaits a request and adds its result to the tally.
 async fn measure(
-    ledger: &Ledger,
+    tally: &SharedTally,
     class: Class,
     request: impl Future<Output = Result<(), BoxError>>,
 ) {
     let began = Instant::now();
     let outcome = request.await.map_err(|error| error.to_string());
-    ledger.with(|tally| tally.add(class, began.elapsed(), outcome));
+    tally.with(|tally| tally.add(class, began.elapsed(), outcome));
 }
 
-/// Downloads a file and compares it byte for byte.
+/// Downloads a file and compares every byte.
 pub(super) async fn get(client: &Client, port: u16, file: &Known) -> Result<(), BoxError> {
     get_from(client, NAME, port, file).await
 }
 
-/// The same from a host with another name.
+/// Like [`get`], with another host name.
 pub(super) async fn get_from(
     client: &Client,
     host: &str,
@@ -215,17 +227,17 @@ pub(super) async fn get_from(
     let mut at = 0;
     while let Some(chunk) = response.body_mut().chunk().await? {
         if file.content.get(at..at + chunk.len()) != Some(&chunk[..]) {
-            return Err(format!("{} differs from byte {at} on", file.path).into());
+            return Err(format!("{}: content differs after byte {at}", file.path).into());
         }
         at += chunk.len();
     }
     if at != file.content.len() {
-        return Err(format!("{} ends after {at} bytes", file.path).into());
+        return Err(format!("{}: content ends after {at} bytes", file.path).into());
     }
     Ok(())
 }
 
-/// Uploads a piece of the largest file and looks at what is on the server's disk.
+/// Uploads a piece of the largest file and compares what the server stored.
 async fn put(client: &Client, port: u16, number: u64, site: &Site) -> Result<(), BoxError> {
     let Some(source) = site.large.last() else {
         return Err("there is no file to upload".into());

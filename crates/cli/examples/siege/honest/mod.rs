@@ -1,6 +1,6 @@
-//! The clients that behave well: they download, upload and arrive anew on a fixed
-//! schedule, whatever becomes of the requests before, so that a stall is felt by all
-//! that fall due during it. Every byte is compared.
+//! Well-behaved clients. They send requests on a fixed schedule, whatever becomes of
+//! earlier ones, so that every request that falls due during a stall is delayed by it.
+//! Every byte that arrives is compared.
 
 mod client;
 mod tally;
@@ -23,29 +23,29 @@ pub(crate) use tally::{Class, Tally};
 use crate::attack::Victims;
 use crate::site::Site;
 
-/// What the clients know of the world.
+/// What clients need to know.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
     pub(crate) site: Arc<Site>,
     pub(crate) server: SocketAddr,
-    /// The command whose `get` is a victim too.
+    /// The command whose `get` is attacked too.
     pub(crate) program: PathBuf,
-    /// Relays that those pass through who are attacked themselves.
+    /// Relays that attacked clients connect to.
     pub(crate) relays: Vec<(Victims, SocketAddr)>,
 }
 
-/// The clients at work.
+/// The running clients.
 pub(crate) struct Honest {
     stop: watch::Sender<bool>,
     thread: JoinHandle<io::Result<()>>,
-    tally: Ledger,
+    tally: SharedTally,
 }
 
-/// Where all clients put down what they see.
+/// The results of all clients.
 #[derive(Clone, Debug, Default)]
-struct Ledger(Arc<Mutex<Tally>>);
+struct SharedTally(Arc<Mutex<Tally>>);
 
-impl Ledger {
+impl SharedTally {
     fn with<T>(&self, change: impl FnOnce(&mut Tally) -> T) -> T {
         let mut tally = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut tally)
@@ -56,15 +56,15 @@ impl Honest {
     /// Starts all clients on a thread of their own.
     pub(crate) fn start(world: World) -> io::Result<Self> {
         let (stop, stopped) = watch::channel(false);
-        let tally = Ledger::default();
-        let ledger = tally.clone();
+        let tally = SharedTally::default();
+        let shared = tally.clone();
         let thread = std::thread::Builder::new()
             .name("honest".to_owned())
             .spawn(move || {
                 let runtime = tokio::runtime::Builder::new_current_thread()
                     .enable_all()
                     .build()?;
-                runtime.block_on(visit(world, ledger, stopped));
+                runtime.block_on(run_clients(world, shared, stopped));
                 Ok(())
             })?;
         Ok(Self {
@@ -74,22 +74,27 @@ impl Honest {
         })
     }
 
-    /// No new requests; waits for those under way, whose patience is limited.
+    /// Stops sending requests, waits for those under way, which have timeouts, and
+    /// returns the results.
     pub(crate) fn finish(self) -> io::Result<Tally> {
-        // They look at it before each request.
+        // Nobody receives it if all clients have ended.
         let _ = self.stop.send(true);
         match self.thread.join() {
             Ok(ended) => ended?,
-            Err(_) => return Err(io::Error::other("the clients that behave well panicked")),
+            Err(_) => {
+                return Err(io::Error::other(
+                    "the thread of the well-behaved clients panicked",
+                ));
+            }
         }
         Ok(self.tally.with(std::mem::take))
     }
 }
 
-/// All clients, until they are told to stop and their last requests are over.
-async fn visit(world: World, ledger: Ledger, stopped: watch::Receiver<bool>) {
+/// Runs all clients until they are stopped and their last requests are over.
+async fn run_clients(world: World, tally: SharedTally, stopped: watch::Receiver<bool>) {
     let mut clients = JoinSet::new();
-    client::spawn_all(&mut clients, &world, &ledger, &stopped);
+    client::spawn_all(&mut clients, &world, &tally, &stopped);
     for (number, (victims, relay)) in world.relays.iter().enumerate() {
         victim::spawn(
             &mut clients,
@@ -97,19 +102,19 @@ async fn visit(world: World, ledger: Ledger, stopped: watch::Receiver<bool>) {
             *victims,
             *relay,
             &world,
-            &ledger,
+            &tally,
             &stopped,
         );
     }
     while let Some(ended) = clients.join_next().await {
         if let Err(error) = ended {
-            ledger.with(|tally| tally.break_down(error.to_string()));
+            tally.with(|tally| tally.add_lost_client(error.to_string()));
         }
     }
 }
 
-/// Calls `begin` each time a request falls due, and waits for all of them once no
-/// more do.
+/// Calls `begin` at a fixed interval until stopped, then waits for the requests under
+/// way.
 async fn on_schedule<F>(
     every: Duration,
     mut stopped: watch::Receiver<bool>,
@@ -122,7 +127,7 @@ async fn on_schedule<F>(
     for number in 0.. {
         tokio::select! {
             _ = ticks.tick() => {}
-            // The sender lives until it has said so.
+            // An error means that the sender is gone: the end as well.
             _ = stopped.wait_for(|stopped| *stopped) => break,
         }
         under_way.spawn(begin(number));

@@ -1,21 +1,21 @@
-//! What the clients saw.
+//! The results of requests.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Different failures whose words are kept.
+/// Different failure messages that are kept.
 const REMEMBERED: usize = 3;
 
-/// What kind of request it was.
+/// A class of requests, judged by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Class {
-    /// 4 KiB over a connection that is kept.
+    /// GET of 4 KiB on a persistent connection.
     Small,
-    /// 1 to 8 MiB over a connection that is kept.
+    /// GET of 1 to 8 MiB on a persistent connection.
     Large,
-    /// A PUT of 256 KiB over a connection that is kept.
+    /// PUT of 256 KiB on a persistent connection.
     Upload,
-    /// 4 KiB over a new connection from a new address.
+    /// GET of 4 KiB on a new connection from a new address.
     Newcomer,
 }
 
@@ -23,7 +23,7 @@ impl Class {
     /// All of them.
     pub(crate) const ALL: [Self; 4] = [Self::Small, Self::Large, Self::Upload, Self::Newcomer];
 
-    /// Its name in reports.
+    /// The name for reports.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Small => "small",
@@ -34,10 +34,10 @@ impl Class {
     }
 }
 
-/// Requests of one class, or of victims.
+/// The requests of one class, or of attacked clients.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Requests {
-    /// How long each took, whether it failed or not; sorted by [`Tally::seal`].
+    /// How long each took, failed ones included; sorted by [`Tally::seal`].
     times: Vec<Duration>,
     pub(crate) failed: u64,
 }
@@ -47,7 +47,7 @@ impl Requests {
         self.times.len() as u64 - self.failed
     }
 
-    /// The time that this part of the requests stayed below, in thousandths.
+    /// The quantile of the times for a number of thousandths; `None` without requests.
     pub(crate) fn quantile(&self, thousandths: usize) -> Option<Duration> {
         let last = self.times.len().checked_sub(1)?;
         self.times.get(last * thousandths / 1000).copied()
@@ -58,21 +58,20 @@ impl Requests {
     }
 }
 
-/// All requests of a slice.
+/// The results of all requests of a slice.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     classes: BTreeMap<Class, Requests>,
-    /// Of those who are attacked themselves: transfers that have to arrive, or
-    /// lives that have to go on.
+    /// Requests of clients that are attacked themselves and that must succeed.
     pub(crate) victims: Requests,
-    /// Attempts to connect of victims that a forgery made fail, as it may.
-    pub(crate) foiled: u64,
-    /// The first failures in words.
+    /// Handshakes of attacked clients that failed, which a forgery may achieve.
+    pub(crate) handshakes_failed: u64,
+    /// The first different failure messages.
     pub(crate) failures: Vec<String>,
 }
 
 impl Tally {
-    /// Puts down how a request ended.
+    /// Adds a request.
     pub(crate) fn add(&mut self, class: Class, took: Duration, outcome: Result<(), String>) {
         let requests = self.classes.entry(class).or_default();
         requests.times.push(took);
@@ -82,7 +81,7 @@ impl Tally {
         }
     }
 
-    /// Puts down how a victim fared.
+    /// Adds a request of an attacked client.
     pub(crate) fn add_victim(&mut self, took: Duration, outcome: Result<(), String>) {
         self.victims.times.push(took);
         if let Err(why) = outcome {
@@ -91,8 +90,8 @@ impl Tally {
         }
     }
 
-    /// A client is no more.
-    pub(crate) fn break_down(&mut self, why: String) {
+    /// Adds a client that could not start or broke down.
+    pub(crate) fn add_lost_client(&mut self, why: String) {
         self.victims.failed += 1;
         self.victims.times.push(Duration::ZERO);
         self.remember(why);
@@ -104,7 +103,7 @@ impl Tally {
         }
     }
 
-    /// To be called once all is put down.
+    /// Sorts the times; call it after the last request.
     pub(crate) fn seal(&mut self) {
         for requests in self.classes.values_mut().chain([&mut self.victims]) {
             requests.times.sort_unstable();
@@ -116,7 +115,7 @@ impl Tally {
         self.classes.get(&class)
     }
 
-    /// All requests together.
+    /// The requests of all classes.
     pub(crate) fn all(&self) -> Requests {
         let mut all = Requests::default();
         for requests in self.classes.values() {

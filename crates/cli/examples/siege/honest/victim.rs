@@ -1,4 +1,4 @@
-//! Clients who are attacked themselves, on their way through a relay.
+//! Clients that are attacked themselves, at a relay on their path.
 
 use std::io::Read as _;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -11,93 +11,94 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use super::client::{NAME, client, get, get_from};
-use super::{Ledger, World, on_schedule};
+use super::{SharedTally, World, on_schedule};
 use crate::attack::Victims;
 use crate::site::Known;
 
-/// How long a transfer of a victim may take: its packets go astray now and then.
+/// Timeout of an attacked client's request: longer than usual, since its packets are
+/// misdirected now and then.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Between two transfers that a victim begins.
+/// Interval between two transfers.
 const TRANSFER_EVERY: Duration = Duration::from_millis(250);
 
-/// Between two attempts of a victim to connect.
+/// Pause between two handshakes.
 const ATTEMPT_EVERY: Duration = Duration::from_millis(150);
 
-/// Between two victims that are processes.
+/// Interval between two runs of `clearway get`.
 const PROCESS_EVERY: Duration = Duration::from_millis(700);
 
-/// Between two looks whether a process has ended.
-const GLANCE: Duration = Duration::from_millis(20);
+/// Interval at which a process is polled.
+const POLL: Duration = Duration::from_millis(20);
 
-/// The last of the exit codes with which `clearway get` says what went wrong.
-const LAST_KNOWN_CODE: i32 = 10;
+/// The highest documented exit code of `clearway get` without a signal.
+const LAST_EXIT_CODE: i32 = 10;
 
-/// The victims of one attacker, as tasks.
+/// Spawns the clients that one attacker attacks.
 pub(super) fn spawn(
     tasks: &mut JoinSet<()>,
     number: usize,
     victims: Victims,
     relay: SocketAddr,
     world: &World,
-    ledger: &Ledger,
+    tally: &SharedTally,
     stopped: &watch::Receiver<bool>,
 ) {
     let from = (Ipv4Addr::new(127, 2, 0, number as u8 + 1), 0).into();
-    let (world, ledger, stopped) = (world.clone(), ledger.clone(), stopped.clone());
+    let (world, tally, stopped) = (world.clone(), tally.clone(), stopped.clone());
     match victims {
         Victims::None => {}
         Victims::Transfers => {
-            tasks.spawn(transfer(from, relay, world, ledger, stopped));
+            tasks.spawn(transfer(from, relay, world, tally, stopped));
         }
         Victims::Handshakes => {
             tasks.spawn(run_commands(
                 relay,
                 world.clone(),
-                ledger.clone(),
+                tally.clone(),
                 stopped.clone(),
             ));
-            tasks.spawn(connect(from, relay, world, ledger, stopped));
+            tasks.spawn(connect(from, relay, world, tally, stopped));
         }
     }
 }
 
-/// Downloads through the relay; all has to arrive.
+/// Downloads through the relay; every transfer must succeed.
 async fn transfer(
     from: SocketAddr,
     relay: SocketAddr,
     world: World,
-    ledger: Ledger,
+    tally: SharedTally,
     stopped: watch::Receiver<bool>,
 ) {
     let client = match client(from, NAME, relay, &world.site) {
         Ok(client) => client,
-        Err(error) => return ledger.with(|tally| tally.break_down(error.to_string())),
+        Err(error) => return tally.with(|tally| tally.add_lost_client(error.to_string())),
     };
     on_schedule(TRANSFER_EVERY, stopped, move |_| {
-        let (client, world, ledger) = (client.clone(), world.clone(), ledger.clone());
+        let (client, world, tally) = (client.clone(), world.clone(), tally.clone());
         async move {
             let began = Instant::now();
             let file = &world.site.large[0];
             let outcome = patient(get(&client, relay.port(), file)).await;
-            ledger.with(|tally| tally.add_victim(began.elapsed(), outcome));
+            tally.with(|tally| tally.add_victim(began.elapsed(), outcome));
         }
     })
     .await;
 }
 
-/// Connects through the relay again and again, by one endpoint, which goes on
-/// serving a connection to the server that nobody touches.
+/// Connects through the relay again and again. The same endpoint has a direct
+/// connection to the server, which must go on working.
 async fn connect(
     from: SocketAddr,
     relay: SocketAddr,
     world: World,
-    ledger: Ledger,
+    tally: SharedTally,
     mut stopped: watch::Receiver<bool>,
 ) {
     let client = match client(from, NAME, world.server, &world.site) {
         Ok(client) => client,
-        Err(error) => return ledger.with(|tally| tally.break_down(error.to_string())),
+        Err(error) => return tally.with(|tally| tally.add_lost_client(error.to_string())),
     };
     for number in 0_u64.. {
         if *stopped.borrow_and_update() {
@@ -106,56 +107,56 @@ async fn connect(
         let small = &world.site.small;
         let began = Instant::now();
         let attempt = attempt(&client, number, relay, small).await;
-        // It may fail, since who reads the handshake may spoil it; it must not hang,
-        // and neither hurts the rest of the endpoint.
+        // Whoever sees the Initials can make a handshake fail (RFC 9000 §21.2); it must
+        // not hang, and the endpoint's other connections must not suffer.
         match attempt {
             Attempt::Succeeded => {}
-            Attempt::Foiled => ledger.with(|tally| tally.foiled += 1),
+            Attempt::Failed => tally.with(|tally| tally.handshakes_failed += 1),
             Attempt::Hung => {
-                let outcome = Err("an attempt to connect never ended".to_owned());
-                ledger.with(|tally| tally.add_victim(began.elapsed(), outcome));
+                let outcome = Err("a handshake never ended".to_owned());
+                tally.with(|tally| tally.add_victim(began.elapsed(), outcome));
             }
         }
         let began = Instant::now();
         let outcome = patient(get(&client, world.server.port(), small)).await;
-        ledger.with(|tally| tally.add_victim(began.elapsed(), outcome));
+        tally.with(|tally| tally.add_victim(began.elapsed(), outcome));
         tokio::time::sleep(ATTEMPT_EVERY).await;
     }
 }
 
-/// How an attempt to connect ended.
+/// The outcome of a handshake and a request.
 enum Attempt {
     Succeeded,
-    Foiled,
+    Failed,
     Hung,
 }
 
-/// A request to a host of its own, so that it needs a new connection.
+/// Sends a request to a host name of its own, which makes a new connection.
 async fn attempt(client: &Client, number: u64, relay: SocketAddr, file: &Known) -> Attempt {
     let host = format!("n{number}.siege.test");
     client.resolve(&host, relay.port(), [relay]);
     let request = get_from(client, &host, relay.port(), file);
     match timeout(PATIENCE, request).await {
         Ok(Ok(())) => Attempt::Succeeded,
-        Ok(Err(_)) => Attempt::Foiled,
+        Ok(Err(_)) => Attempt::Failed,
         Err(_) => Attempt::Hung,
     }
 }
 
-/// `clearway get` through the relay: it has to end, and to say how.
+/// Runs `clearway get` through the relay: it must end with a documented exit code.
 async fn run_commands(
     relay: SocketAddr,
     world: World,
-    ledger: Ledger,
+    tally: SharedTally,
     stopped: watch::Receiver<bool>,
 ) {
     on_schedule(PROCESS_EVERY, stopped, move |_| {
-        let (world, ledger) = (world.clone(), ledger.clone());
+        let (world, tally) = (world.clone(), tally.clone());
         async move {
             let began = Instant::now();
             let outcome = run_command(relay, &world).await;
-            ledger.with(|tally| {
-                tally.foiled += u64::from(matches!(outcome, Ok(1..)));
+            tally.with(|tally| {
+                tally.handshakes_failed += u64::from(matches!(outcome, Ok(1..)));
                 tally.add_victim(began.elapsed(), outcome.map(|_| ()));
             });
         }
@@ -163,7 +164,10 @@ async fn run_commands(
     .await;
 }
 
-/// One run of `clearway get`: its exit code, if it is one of those that it may have.
+/// Runs `clearway get` once and returns its exit code.
+///
+/// # Errors
+/// If it panicked, was killed by a signal, or did not end.
 async fn run_command(relay: SocketAddr, world: &World) -> Result<i32, String> {
     let port = relay.port();
     let mut child = Command::new(&world.program)
@@ -174,7 +178,7 @@ async fn run_command(relay: SocketAddr, world: &World) -> Result<i32, String> {
         .arg(format!("https://{NAME}:{port}{}", world.site.small.path))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        // A line at most, or the words of a panic: the pipe holds either.
+        // An error message or a panic fits into the pipe.
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|error| error.to_string())?;
@@ -184,19 +188,19 @@ async fn run_command(relay: SocketAddr, world: &World) -> Result<i32, String> {
             Ok(Some(status)) => {
                 let mut said = String::new();
                 if let Some(mut stderr) = child.stderr.take() {
-                    // What is no text is no panic either.
+                    // A message that is not UTF-8 is no panic.
                     let _ = stderr.read_to_string(&mut said);
                 }
                 return match status.code() {
-                    Some(code @ 0..=LAST_KNOWN_CODE) if !said.contains("panicked") => Ok(code),
+                    Some(code @ 0..=LAST_EXIT_CODE) if !said.contains("panicked") => Ok(code),
                     _ => {
-                        // The words of a panic and their place; a backtrace may follow.
+                        // The place and the message of a panic; a backtrace may follow.
                         let first: Vec<_> = said.trim().lines().take(2).collect();
                         Err(format!("clearway get: {status}: {}", first.join(" ")))
                     }
                 };
             }
-            Ok(None) if Instant::now() < deadline => tokio::time::sleep(GLANCE).await,
+            Ok(None) if Instant::now() < deadline => tokio::time::sleep(POLL).await,
             Ok(None) | Err(_) => {
                 let _ = child.kill();
                 let _ = child.wait();
@@ -206,10 +210,10 @@ async fn run_command(relay: SocketAddr, world: &World) -> Result<i32, String> {
     }
 }
 
-/// A request that may take long.
+/// Awaits a request with the long timeout.
 async fn patient(request: impl Future<Output = Result<(), BoxError>>) -> Result<(), String> {
     match timeout(PATIENCE, request).await {
         Ok(outcome) => outcome.map_err(|error| error.to_string()),
-        Err(_) => Err("no answer in time".to_owned()),
+        Err(_) => Err("timed out".to_owned()),
     }
 }
