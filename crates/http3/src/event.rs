@@ -6,6 +6,7 @@ use crate::error::{Code, ConnectionError, StreamError};
 use crate::head::{Request, Response};
 use crate::priority::Priority;
 use crate::settings::Settings;
+use crate::timeouts::Deadline;
 
 /// Something the application can act on. Those about a stream name it, so that the
 /// one who waits for it can be woken. `Readable` and `Writable` are edge-triggered:
@@ -43,7 +44,8 @@ pub enum Event {
     Readable(StreamId),
     /// A send that was `Blocked` is worth trying again.
     Writable(StreamId),
-    /// The peer gave up sending before its message could be read. Sending may go on.
+    /// The peer gave up sending before its message was read. Sending may go on; a server
+    /// whose answer has not begun can spare itself the work.
     Reset {
         /// The stream.
         stream: StreamId,
@@ -65,6 +67,14 @@ pub enum Event {
         stream: StreamId,
         /// What is wrong with it.
         error: StreamError,
+    },
+    /// The client did not send more of a request's body, or take more of a response, in
+    /// time; the stream is gone in both directions (server).
+    TimedOut {
+        /// The stream.
+        stream: StreamId,
+        /// What was missed.
+        deadline: Deadline,
     },
     /// The server has not processed the request, which can be sent on another
     /// connection (RFC 9114 §5.2); the stream is gone (client).

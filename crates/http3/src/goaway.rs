@@ -55,6 +55,11 @@ impl Goaway {
         limit.is_some_and(|limit| id.as_u64() >= limit)
     }
 
+    /// Whether a server has said which requests it takes.
+    pub(crate) fn is_final(&self) -> bool {
+        self.sent.is_some_and(|sent| sent < LARGEST_REQUEST)
+    }
+
     /// Whether either end is on its way out.
     pub(crate) fn is_going(&self) -> bool {
         self.sent.is_some() || self.received.is_some()

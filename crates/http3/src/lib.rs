@@ -3,12 +3,14 @@
 //! ```text
 //! connection/   one connection: what the application calls and hears
 //! request       one request and its response: two state machines
+//! receiving     the peer's message: what was read of it, and found in it
 //! head          header sections; validate: what makes them malformed
 //! frame reader  frames, and reading them as they come; capsule: those in bodies
 //! settings stream_kind goaway priority datagram   what the other parts carry
 //! qpack/        field compression
 //! outlet        bytes the transport has not taken yet
 //! limits        what a peer may cost
+//! timeouts      how long it may take; progress: whether it gets on
 //! event error   what the application hears, and what went wrong
 //! transport     what is asked of QUIC
 //! ```
@@ -24,13 +26,16 @@ pub mod limits;
 mod outlet;
 mod partial;
 pub mod priority;
+mod progress;
 pub mod qpack;
 mod reader;
+mod receiving;
 mod request;
 pub mod settings;
 pub mod stream_kind;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod timeouts;
 pub mod transport;
 mod validate;
 
@@ -43,4 +48,5 @@ pub use priority::Priority;
 pub use qpack::Field;
 pub use request::Body;
 pub use settings::Settings;
+pub use timeouts::{Deadline, Timeouts};
 pub use transport::Transport;

@@ -32,8 +32,8 @@ enum At {
 pub(crate) enum Item {
     /// A frame begins. Unless the caller says otherwise, its payload is skipped.
     Header(FrameHeader),
-    /// A piece of a payload that is passed on, never empty.
-    Data(Bytes),
+    /// In a payload that is passed on: [`FrameReader::content`] has it.
+    Content,
     /// A payload that was gathered.
     Payload(FrameKind, Bytes),
 }
@@ -61,6 +61,8 @@ pub(crate) struct FrameReader {
     header: Partial<{ FrameHeader::MAX_LEN }>,
     at: At,
     skipped: u64,
+    /// Bytes taken from the transport.
+    taken: u64,
 }
 
 impl Default for FrameReader {
@@ -70,6 +72,7 @@ impl Default for FrameReader {
             header: Partial::default(),
             at: At::Header,
             skipped: 0,
+            taken: 0,
         }
     }
 }
@@ -93,6 +96,42 @@ impl FrameReader {
                 return Ok(item);
             }
             self.fill(&mut read)?;
+        }
+    }
+
+    /// The next piece of a payload that is passed on, never empty.
+    pub(crate) fn content(
+        &mut self,
+        mut read: impl FnMut(usize) -> Result<Option<Bytes>, ReadError>,
+    ) -> Result<Bytes, Pause> {
+        loop {
+            let At::Pass { left: left @ 1.. } = &mut self.at else {
+                return Err(Pause::Blocked);
+            };
+            if !self.ahead.is_empty() {
+                let piece = self.ahead.split_to(at_most(*left, self.ahead.len()));
+                *left = left.saturating_sub(piece.len() as u64);
+                return Ok(piece);
+            }
+            self.fill(&mut read)?;
+        }
+    }
+
+    /// Whether the next thing is content.
+    pub(crate) fn is_passing(&self) -> bool {
+        matches!(self.at, At::Pass { left: 1.. })
+    }
+
+    /// Bytes taken from the transport so far.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Bytes held of a payload that is being gathered.
+    pub(crate) fn gathered(&self) -> usize {
+        match &self.at {
+            At::Gather { bytes, .. } => bytes.capacity(),
+            At::Header | At::Pass { .. } | At::Skip { .. } => 0,
         }
     }
 
@@ -123,21 +162,6 @@ impl FrameReader {
         true
     }
 
-    /// Whether the stream has ended here, as far as is known.
-    pub(crate) fn is_at_end(
-        &mut self,
-        mut read: impl FnMut(usize) -> Result<Option<Bytes>, ReadError>,
-    ) -> Result<bool, Pause> {
-        if !self.ahead.is_empty() || !self.is_between() {
-            return Ok(false);
-        }
-        match self.fill(&mut read) {
-            Ok(()) | Err(Pause::Blocked) => Ok(false),
-            Err(Pause::End) => Ok(true),
-            Err(other @ (Pause::Truncated | Pause::Reset(_) | Pause::Gone)) => Err(other),
-        }
-    }
-
     /// Bytes of unknown frames passed over since the last call.
     pub(crate) fn take_skipped(&mut self) -> u64 {
         core::mem::take(&mut self.skipped)
@@ -158,11 +182,7 @@ impl FrameReader {
 
     /// Bytes held.
     pub(crate) fn memory(&self) -> usize {
-        let gathered = match &self.at {
-            At::Gather { bytes, .. } => bytes.capacity(),
-            At::Header | At::Pass { .. } | At::Skip { .. } => 0,
-        };
-        self.ahead.len() + gathered
+        self.ahead.len().saturating_add(self.gathered())
     }
 
     fn is_between(&self) -> bool {
@@ -183,22 +203,15 @@ impl FrameReader {
                     return Some(Item::Header(header));
                 }
                 At::Pass { left: 0 } | At::Skip { left: 0 } => self.at = At::Header,
-                At::Pass { left } => {
-                    if self.ahead.is_empty() {
-                        return None;
-                    }
-                    let piece = self.ahead.split_to(at_most(*left, self.ahead.len()));
-                    *left -= piece.len() as u64;
-                    return Some(Item::Data(piece));
-                }
+                At::Pass { .. } => return Some(Item::Content),
                 At::Skip { left } => {
                     if self.ahead.is_empty() {
                         return None;
                     }
                     let now = at_most(*left, self.ahead.len());
                     self.ahead.advance(now);
-                    *left -= now as u64;
-                    self.skipped += now as u64;
+                    *left = left.saturating_sub(now as u64);
+                    self.skipped = self.skipped.saturating_add(now as u64);
                 }
                 At::Gather { .. } => return self.take_payload(),
             }
@@ -227,7 +240,7 @@ impl FrameReader {
             return None;
         };
         let piece = self.ahead.split_to((*left).min(self.ahead.len()));
-        *left -= piece.len();
+        *left = left.saturating_sub(piece.len());
         if *left > 0 {
             bytes.extend_from_slice(&piece);
             return None;
@@ -255,6 +268,7 @@ impl FrameReader {
         };
         match read(wanted.max(READ_AHEAD)) {
             Ok(Some(bytes)) => {
+                self.taken = self.taken.saturating_add(bytes.len() as u64);
                 self.ahead = bytes;
                 Ok(())
             }
@@ -282,7 +296,7 @@ mod tests {
         let mut reader = FrameReader::default();
         let mut items = Vec::new();
         loop {
-            let next = reader.next(|max| {
+            let mut read = |max: usize| {
                 if rest.is_empty() {
                     return if last == ReadError::Unknown {
                         Ok(None)
@@ -293,8 +307,8 @@ mod tests {
                 let (now, later) = rest.split_at(piece.min(max).min(rest.len()));
                 rest = later;
                 Ok(Some(Bytes::copy_from_slice(now)))
-            });
-            match next {
+            };
+            match reader.next(&mut read) {
                 Ok(Item::Header(header)) => {
                     match header.kind {
                         FrameKind::Data => reader.pass(),
@@ -303,11 +317,14 @@ mod tests {
                     }
                     items.push(Item::Header(header));
                 }
-                Ok(Item::Data(data)) => match items.last_mut() {
-                    Some(Item::Data(before)) => {
-                        *before = [&before[..], &data[..]].concat().into();
-                    }
-                    _ => items.push(Item::Data(data)),
+                Ok(Item::Content) => match reader.content(&mut read) {
+                    Ok(data) => match items.last_mut() {
+                        Some(Item::Payload(FrameKind::Data, before)) => {
+                            *before = [&before[..], &data[..]].concat().into();
+                        }
+                        _ => items.push(Item::Payload(FrameKind::Data, data)),
+                    },
+                    Err(pause) => return (items, pause),
                 },
                 Ok(payload) => items.push(payload),
                 Err(pause) => return (items, pause),

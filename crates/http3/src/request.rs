@@ -3,12 +3,13 @@
 use bytes::Bytes;
 use clearway_quic::Role;
 
-use crate::error::{Code, ConnectionError, StreamError};
+use crate::error::{Code, ConnectionError};
 use crate::frame::FrameKind;
 use crate::head::{Request, Response};
 use crate::outlet::Outlet;
 use crate::priority::Priority;
-use crate::reader::FrameReader;
+use crate::progress::Progress;
+use crate::receiving::Receiving;
 
 /// How far one direction is. The peer's message and ours go through the same
 /// states (RFC 9114 §4.1).
@@ -172,56 +173,67 @@ impl Asks {
     }
 }
 
+/// Whether a request has a body as far as its header section tells, whose
+/// content-length is `length` (RFC 9110 §9.3).
+pub(crate) fn has_body(request: &Request, length: Option<u64>) -> bool {
+    match length {
+        Some(length) => length > 0,
+        None => !matches!(
+            &request.method[..],
+            b"GET" | b"HEAD" | b"DELETE" | b"OPTIONS" | b"TRACE"
+        ),
+    }
+}
+
 /// A request, from the first byte of either end to the last of both.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     /// The peer's message.
-    pub(crate) receiving: Half,
+    pub(crate) receiving: Receiving,
     /// Ours.
     pub(crate) sending: Half,
     pub(crate) asks: Asks,
-    /// A section of the peer waits for the dynamic table.
-    pub(crate) waits_for_table: bool,
     /// The peer gave up before our response was complete; counted once.
     pub(crate) abandoned: bool,
+    /// The peer has all that we sent, its end included.
+    pub(crate) delivered: bool,
+    /// What we sent was reset, by either end.
+    pub(crate) reset: bool,
     /// Interim responses received.
     pub(crate) informational: u8,
     pub(crate) priority: Priority,
-    /// Content still to come, if its length is known, bytes.
-    expected: Option<u64>,
     /// Content still to be sent, if its length was announced, bytes.
     promised: Option<u64>,
-    pub(crate) reader: FrameReader,
     pub(crate) outlet: Outlet,
+    /// Whether the peer takes what we send.
+    pub(crate) progress: Progress,
 }
 
 impl Exchange {
     pub(crate) fn new(asks: Asks) -> Self {
         Self {
-            receiving: Half::Header,
+            receiving: Receiving::default(),
             sending: Half::Header,
             asks,
-            waits_for_table: false,
             abandoned: false,
+            delivered: false,
+            reset: false,
             informational: 0,
             priority: Priority::default(),
-            expected: None,
             promised: None,
-            reader: FrameReader::default(),
             outlet: Outlet::default(),
+            progress: Progress::default(),
         }
     }
 
-    /// Whether nothing is left to do.
+    /// Whether nothing is left to do, also for the application.
     pub(crate) fn is_over(&self) -> bool {
-        self.receiving == Half::Over && self.sending == Half::Over && self.outlet.is_empty()
+        self.receiving.is_over() && self.sending == Half::Over && self.outlet.is_empty()
     }
 
-    /// Moves the receiving half; callers have asked [`Half::admit`] before.
-    pub(crate) fn receive(&mut self, step: Step) {
-        let next = self.receiving.after(step);
-        debug_assert!(next.is_some(), "received {step:?} in {:?}", self.receiving);
-        self.receiving = next.unwrap_or(Half::Over);
+    /// Whether all of our message is with the transport, and not with the peer.
+    pub(crate) fn is_on_its_way(&self) -> bool {
+        self.sending == Half::Over && !self.reset && !self.delivered
     }
 
     /// Moves the sending half, if that is allowed.
@@ -231,30 +243,15 @@ impl Exchange {
         next.is_some()
     }
 
-    pub(crate) fn expect(&mut self, content: Option<u64>) {
-        self.expected = content;
+    /// Abandons what we send.
+    pub(crate) fn abort_sending(&mut self) {
+        self.send(Step::Abort);
+        self.reset = true;
+        self.outlet.clear();
     }
 
     pub(crate) fn promise(&mut self, content: Option<u64>) {
         self.promised = content;
-    }
-
-    /// A DATA frame of the peer begins.
-    pub(crate) fn on_data(&mut self, len: u64) -> Result<(), StreamError> {
-        if let Some(expected) = &mut self.expected {
-            *expected = expected.checked_sub(len).ok_or(StreamError::malformed(
-                "more content than announced or allowed",
-            ))?;
-        }
-        Ok(())
-    }
-
-    /// The peer's content is complete.
-    pub(crate) fn on_content_end(&self) -> Result<(), StreamError> {
-        match self.expected {
-            Some(1..) => Err(StreamError::malformed("less content than announced")),
-            Some(0) | None => Ok(()),
-        }
     }
 
     /// Whether `len` bytes more may be sent.
@@ -275,7 +272,7 @@ impl Exchange {
 
     /// Bytes held for it.
     pub(crate) fn memory(&self) -> usize {
-        self.reader.memory() + self.outlet.memory()
+        self.receiving.memory().saturating_add(self.outlet.memory())
     }
 }
 
@@ -372,12 +369,13 @@ mod tests {
     #[test]
     fn content_is_counted_both_ways() {
         let mut exchange = Exchange::new(Asks::Content);
-        exchange.expect(Some(10));
-        assert!(exchange.on_data(6).is_ok());
-        assert!(exchange.on_content_end().is_err());
-        assert!(exchange.on_data(5).is_err());
-        assert!(exchange.on_data(4).is_ok());
-        assert!(exchange.on_content_end().is_ok());
+        let receiving = &mut exchange.receiving;
+        receiving.expect(Some(10));
+        assert!(receiving.on_data(6).is_ok());
+        assert!(receiving.on_content_end().is_err());
+        assert!(receiving.on_data(5).is_err());
+        assert!(receiving.on_data(4).is_ok());
+        assert!(receiving.on_content_end().is_ok());
         exchange.promise(Some(3));
         assert!(exchange.may_send(3) && !exchange.may_send(4));
         exchange.on_sent(2);

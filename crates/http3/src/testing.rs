@@ -7,7 +7,7 @@ use bytes::Bytes;
 use clearway_quic::connection::Event as QuicEvent;
 use clearway_quic::datagram::SendDatagramError;
 use clearway_quic::stream::{
-    Directionality, Priority, ReadError, StreamEvent, StreamId, WriteError,
+    Directionality, Priority, ReadError, SendProgress, StreamEvent, StreamId, WriteError,
 };
 use clearway_quic::{Instant, Role};
 
@@ -242,6 +242,9 @@ impl Transport for Wire {
         if pipe.read {
             return Err(ReadError::Unknown);
         }
+        if max == 0 && pipe.reset.is_none() {
+            return Ok(Some(Bytes::new()));
+        }
         if let Some(front) = pipe.incoming.front_mut() {
             let piece = front.split_to(max.min(front.len()));
             if front.is_empty() {
@@ -255,6 +258,22 @@ impl Transport for Wire {
             None if pipe.fin => Ok(None),
             None => Err(ReadError::Blocked),
         }
+    }
+
+    /// The peer acknowledges at once all that is written.
+    fn send_progress(&self, id: StreamId) -> Option<SendProgress> {
+        let pipe = self.pipes.get(&id)?;
+        let bytes = pipe.sent.len() as u64;
+        (!pipe.aborted).then_some(SendProgress {
+            acked: bytes,
+            sent: bytes,
+            written: bytes,
+            limit: u64::MAX,
+        })
+    }
+
+    fn stream_bytes_sent(&self) -> u64 {
+        self.pipes.values().map(|pipe| pipe.sent.len() as u64).sum()
     }
 
     fn set_priority(&mut self, _id: StreamId, priority: Priority) {

@@ -5,7 +5,9 @@ use bytes::Bytes;
 use clearway_quic::Instant;
 use clearway_quic::connection::Connection;
 use clearway_quic::datagram::SendDatagramError;
-use clearway_quic::stream::{Directionality, Priority, ReadError, StreamId, WriteError};
+use clearway_quic::stream::{
+    Directionality, Priority, ReadError, SendProgress, StreamId, WriteError,
+};
 
 /// Streams and datagrams. The meaning of each method is that of the method of
 /// [`Connection`] with the same name.
@@ -44,6 +46,10 @@ pub trait Transport {
     /// # Errors
     /// See [`ReadError`].
     fn read_chunk(&mut self, id: StreamId, max: usize) -> Result<Option<Bytes>, ReadError>;
+    /// How far what was written on a stream has come.
+    fn send_progress(&self, id: StreamId) -> Option<SendProgress>;
+    /// Bytes of stream data sent so far, each counted once.
+    fn stream_bytes_sent(&self) -> u64;
     /// Changes how a stream is scheduled.
     fn set_priority(&mut self, id: StreamId, priority: Priority);
     /// Queues a DATAGRAM frame.
@@ -92,6 +98,14 @@ impl Transport for Connection {
 
     fn read_chunk(&mut self, id: StreamId, max: usize) -> Result<Option<Bytes>, ReadError> {
         Self::read_chunk(self, id, max)
+    }
+
+    fn send_progress(&self, id: StreamId) -> Option<SendProgress> {
+        Self::send_progress(self, id)
+    }
+
+    fn stream_bytes_sent(&self) -> u64 {
+        Self::stream_bytes_sent(self)
     }
 
     fn set_priority(&mut self, id: StreamId, priority: Priority) {

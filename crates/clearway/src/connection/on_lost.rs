@@ -1,12 +1,11 @@
 //! What a call on a connection that has ended answers.
 
-use std::collections::VecDeque;
 use std::task::Poll;
 
 use clearway_quic::connection::ConnectionError;
 
 use crate::http;
-use crate::http::work::Arrived;
+use crate::http::work::Arrivals;
 
 /// What a call answers when there is no connection to make it on any more.
 pub(crate) trait OnLost {
@@ -51,7 +50,7 @@ impl<T, E: From<ConnectionError>> OnLost for Poll<Result<T, E>> {
 }
 
 /// No requests follow.
-impl OnLost for Option<VecDeque<Arrived>> {
+impl OnLost for Option<Arrivals> {
     fn on_lost(_: ConnectionError) -> Self {
         None
     }

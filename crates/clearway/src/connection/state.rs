@@ -92,6 +92,23 @@ impl State {
         }
     }
 
+    /// When [`Self::handle_timeout`] has to be called next.
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+        let http = self.http.as_ref().and_then(|http| http.next_timeout());
+        let quic = self.quic.next_timeout();
+        [quic, http].into_iter().flatten().min()
+    }
+
+    /// Does what is due; [`Self::dispatch`] tells of it.
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        if self.quic.next_timeout().is_some_and(|at| at <= now) {
+            self.quic.handle_timeout(now);
+        }
+        if let Some(http) = &mut self.http {
+            http.handle_timeout(now, &mut self.quic);
+        }
+    }
+
     /// Hands the connection's events to who waits for them.
     pub(crate) fn dispatch(&mut self, now: Instant, wakes: &mut Wakes) {
         while let Some(event) = self.quic.poll_event() {

@@ -10,9 +10,9 @@ use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 
 use super::error::{BoxError, Error};
-use super::layer::Piece;
 use super::message;
 use super::stream::Stream;
+use super::view::Piece;
 
 /// The status that asks a client to send the body it has announced.
 const CONTINUE: u16 = 100;
@@ -221,6 +221,11 @@ impl Sender {
         self.unfinished = None;
     }
 
+    /// The peer does not want it.
+    pub(super) fn cancelled(mut self) {
+        self.unfinished = Some(Code::REQUEST_CANCELLED);
+    }
+
     /// Sends a body to its end.
     pub(super) async fn send<B>(self, body: B) -> Result<(), Error>
     where
@@ -228,8 +233,12 @@ impl Sender {
     {
         let mut body = pin!(body);
         loop {
-            let frame = poll_fn(|cx| poll_frame(body.as_mut(), cx)).await;
-            let Some(frame) = frame else {
+            // A body that takes its time is not waited for when nobody wants it.
+            let frame = poll_fn(|cx| match poll_frame(body.as_mut(), cx) {
+                Poll::Ready(frame) => Poll::Ready(Ok(frame)),
+                Poll::Pending => self.stream.poll_unwanted(cx).map(Err),
+            });
+            let Some(frame) = frame.await? else {
                 self.stream.finish()?;
                 break;
             };

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use clearway_http3::error as protocol;
+use clearway_http3::{Deadline, error as protocol};
 use clearway_quic::connection::ConnectionError;
 
 pub use clearway_http3::error::Code;
@@ -58,6 +58,9 @@ pub enum Error {
     /// What the peer sent is malformed or too large.
     #[error("the peer's message is malformed: {0}")]
     Malformed(protocol::StreamError),
+    /// The client kept the server waiting for too long ([`Timeouts`](super::Timeouts)).
+    #[error("timed out: {0}")]
+    TimedOut(Deadline),
     /// What was to be sent cannot be.
     #[error("cannot be sent: {0}")]
     Unsendable(protocol::SendError),
@@ -94,7 +97,8 @@ impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         let kind = match &error {
             Error::Reset(_) | Error::Stopped(_) => io::ErrorKind::ConnectionReset,
-            Error::ConnectionLost(
+            Error::TimedOut(_)
+            | Error::ConnectionLost(
                 ConnectionError::IdleTimeout | ConnectionError::HandshakeTimeout,
             ) => io::ErrorKind::TimedOut,
             Error::ConnectionLost(_) => io::ErrorKind::ConnectionAborted,

@@ -62,15 +62,19 @@
 //! | file | what it owns |
 //! |---|---|
 //! | `layer`, `work` | HTTP/3's state of a connection, who waits for what |
+//! | `view` | what handles ask of it |
 //! | `stream` | the handle of one exchange |
 //! | `body` | bodies that arrive, and sending those that leave |
 //! | `message` | the types of the `http` crate to header sections and back |
 //! | `server`, `client` | tasks |
+//! | `server_state` | what a server's connections share: places for requests |
+//! | `answer` | one request of a server and its response |
 //! | `pool` | the client's connections |
 //! | `early` | requests before the handshake is complete |
 //! | `interim` | responses before the final one |
 //! | `error` | why something failed |
 
+mod answer;
 mod body;
 mod client;
 mod early;
@@ -80,7 +84,9 @@ pub(crate) mod layer;
 mod message;
 mod pool;
 mod server;
+mod server_state;
 mod stream;
+pub(crate) mod view;
 pub(crate) mod work;
 
 /// The protocol's name in the handshake (RFC 9114 §3.1).
@@ -96,6 +102,7 @@ pub(crate) use self::layer::Layer;
 pub use self::message::Protocol;
 pub use self::pool::port;
 pub use self::server::{Server, ServerBuilder};
+pub use self::server_state::ServerCounters;
 pub use clearway_http3::error as protocol;
-/// Bounds on what a peer may cost, and sizes of compression tables.
-pub use clearway_http3::{Config, Limits};
+/// Bounds on what a peer may cost, how long it may take, and sizes of compression tables.
+pub use clearway_http3::{Config, Deadline, Limits, Timeouts};

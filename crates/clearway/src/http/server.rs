@@ -1,30 +1,23 @@
 //! Serving a tower service over HTTP/3.
 
-use std::collections::VecDeque;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use clearway_http3::Code;
-use http::header::{CONTENT_LENGTH, HeaderValue};
+use clearway_http3::{Code, Timeouts};
 use http::{Request, Response, StatusCode};
 use http_body::Body;
-use tokio::sync::Notify;
 use tower_service::Service;
 
 use super::ALPN;
-use super::body::{Incoming, Sender, poll_frame};
-use super::early::ArrivedEarly;
-use super::error::{BoxError, Error};
-use super::interim::{InterimSender, expects_continue};
-use super::message;
-use super::stream::Stream;
-use super::work::Arrived;
+use super::answer::Exchange;
+use super::body::Incoming;
+use super::error::BoxError;
+use super::server_state::{ServerCounters, ServerState};
+use super::work::Arrivals;
 use crate::config::ServerConfig;
 use crate::connection::{Connection, Counted, Signal};
 use crate::endpoint::{Endpoint, EndpointBuilder};
@@ -36,28 +29,14 @@ use crate::panic::catch;
 #[derive(Clone, Debug)]
 pub struct Server {
     endpoint: Endpoint,
-    closing: Arc<Closing>,
+    state: Arc<ServerState>,
     on_shards: bool,
 }
 
-/// Whether to wind up. Every connection waits for it for as long as it lives, so
-/// what waits has to be small.
-#[derive(Debug, Default)]
-struct Closing {
-    asked: AtomicBool,
-    news: Notify,
-}
-
-impl Closing {
-    fn ask(&self) {
-        self.asked.store(true, Ordering::Release);
-        self.news.notify_waiters();
-    }
-
-    fn was_asked(&self) -> bool {
-        self.asked.load(Ordering::Acquire)
-    }
-}
+/// Requests under way at once, over all connections, unless configured. Most wait for
+/// something and hold some kilobytes, so that this is some ten megabytes; one connection
+/// has 100 at most by default.
+const MAX_REQUESTS: usize = 10_000;
 
 /// What else a server may be told: [`Server::builder`].
 #[derive(Debug)]
@@ -65,6 +44,7 @@ impl Closing {
 pub struct ServerBuilder {
     endpoint: EndpointBuilder,
     http: clearway_http3::Config,
+    max_requests: usize,
     on_shards: bool,
 }
 
@@ -83,6 +63,7 @@ impl Server {
         ServerBuilder {
             endpoint: Endpoint::builder(address).server(config.alpn([ALPN])),
             http: clearway_http3::Config::default(),
+            max_requests: MAX_REQUESTS,
             on_shards: false,
         }
     }
@@ -99,14 +80,22 @@ impl Server {
         self.endpoint.local_addr()
     }
 
+    /// What the server counts. What its endpoint counts is with
+    /// [`Endpoint::counters`].
+    #[must_use]
+    pub fn counters(&self) -> ServerCounters {
+        self.state.counters()
+    }
+
     /// Answers every request by `service`, each in a task of its own with a clone
     /// of it, until [`shutdown`](Self::shutdown).
     ///
     /// A service that fails or panics is answered for with status 500. A body that fails
     /// or panics resets its stream, so that it never looks whole. A request whose client
-    /// gives up is dropped where it stands. Requests carry their [`Connection`] and
+    /// gives up, or misses one of the [`Timeouts`](super::Timeouts), is dropped where it
+    /// stands. Requests carry their [`Connection`] and
     /// an [`InterimSender`] among their extensions, and those that came as early
-    /// data (with [`ServerConfig::early_data`]) [`ArrivedEarly`].
+    /// data (with [`ServerConfig::early_data`]) [`ArrivedEarly`](super::ArrivedEarly).
     ///
     /// # Errors
     /// Why a shard of the endpoint ended, as [`Endpoint::accept`] says. Requests on
@@ -125,8 +114,8 @@ impl Server {
                 Some(shard) if self.on_shards => shard.clone(),
                 _ => tokio::runtime::Handle::current(),
             };
-            let closing = self.closing.clone();
-            runtime.spawn(serve_connection(connection, service.clone(), closing));
+            let state = self.state.clone();
+            runtime.spawn(serve_connection(connection, service.clone(), state));
         }
         Ok(())
     }
@@ -135,7 +124,7 @@ impl Server {
     /// [`serve`](Self::serve) returns. What is not done after `patience` is cut
     /// off.
     pub async fn shutdown(&self, patience: Duration) {
-        self.closing.ask();
+        self.state.close();
         self.endpoint.stop_accepting();
         let drained = self.endpoint.wait_idle();
         if tokio::time::timeout(patience, drained).await.is_err() {
@@ -163,9 +152,23 @@ impl ServerBuilder {
         self
     }
 
-    /// Bounds on what a client may cost, sizes of the compression tables.
+    /// Bounds on what a client may cost, deadlines, sizes of the compression tables.
     pub fn http(mut self, config: clearway_http3::Config) -> Self {
         self.http = config;
+        self
+    }
+
+    /// How long a client may keep the server waiting; part of [`http`](Self::http).
+    pub fn timeouts(mut self, timeouts: Timeouts) -> Self {
+        self.http.timeouts = timeouts;
+        self
+    }
+
+    /// Requests under way at once, over all connections; 10,000 by default. As places
+    /// become few, each connection gets fewer of them. Requests beyond it are rejected
+    /// with `H3_REQUEST_REJECTED`: they were not acted on and can be sent again.
+    pub fn max_requests(mut self, requests: usize) -> Self {
+        self.max_requests = requests;
         self
     }
 
@@ -183,14 +186,14 @@ impl ServerBuilder {
     pub fn build(self) -> Result<Server, BuildError> {
         Ok(Server {
             endpoint: self.endpoint.http(Arc::new(self.http)).build()?,
-            closing: Arc::default(),
+            state: Arc::new(ServerState::new(self.max_requests)),
             on_shards: self.on_shards,
         })
     }
 }
 
 /// Serves one client until it leaves or we wind up.
-async fn serve_connection<S, B>(connection: Connection, service: S, closing: Arc<Closing>)
+async fn serve_connection<S, B>(connection: Connection, service: S, state: Arc<ServerState>)
 where
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
     S::Error: Into<BoxError>,
@@ -199,23 +202,23 @@ where
 {
     {
         // Whoever asks after this line wakes it.
-        let mut asked = pin!(closing.news.notified());
-        while !closing.was_asked() {
+        let mut asked = pin!(state.news.notified());
+        while !state.is_closing() {
             let arrived = tokio::select! {
                 arrived = next_requests(connection.counted()) => arrived,
                 () = &mut asked => break,
             };
             let Some(arrived) = arrived else { return };
-            begin(&connection, &service, arrived);
+            begin(&state, &connection, &service, arrived);
         }
     }
     // In a place of its own: a connection takes that room when it ends, not for
     // as long as it waits.
-    Box::pin(wind_up(connection, service)).await;
+    Box::pin(wind_up(connection, service, state)).await;
 }
 
 /// Answers what still comes, until everything is answered and delivered.
-async fn wind_up<S, B>(connection: Connection, service: S)
+async fn wind_up<S, B>(connection: Connection, service: S, state: Arc<ServerState>)
 where
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
     S::Error: Into<BoxError>,
@@ -229,27 +232,34 @@ where
             () = &mut draining => return,
         };
         let Some(arrived) = arrived else { return };
-        begin(&connection, &service, arrived);
+        begin(&state, &connection, &service, arrived);
     }
 }
 
-/// Answers each request in a task of its own.
-fn begin<S, B>(connection: &Connection, service: &S, arrived: VecDeque<Arrived>)
+/// Answers each request in a task of its own, as far as there are places.
+fn begin<S, B>(state: &Arc<ServerState>, connection: &Connection, service: &S, arrived: Arrivals)
 where
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
     S::Error: Into<BoxError>,
     S::Future: Send,
     B: Body<Data: Into<Bytes> + Send, Error: Into<BoxError>> + Send + 'static,
 {
-    for request in arrived {
-        let exchange = Exchange::new(connection.counted(), connection, request);
+    let shared = connection.counted();
+    let Arrivals { requests, mut held } = arrived;
+    for request in requests {
+        let Some(permit) = state.admit(held) else {
+            shared.http(|view| view.reject(request.id));
+            continue;
+        };
+        held = held.saturating_add(1);
+        let exchange = Exchange::new(shared, connection, request, permit);
         match catch(|| service.clone()) {
             Ok(service) => {
                 tokio::spawn(exchange.run(service));
             }
             Err(panic) => {
                 tracing::error!(%panic, "the service could not be cloned");
-                let _ = refuse(exchange.sender, StatusCode::INTERNAL_SERVER_ERROR);
+                exchange.refuse(StatusCode::INTERNAL_SERVER_ERROR);
             }
         }
     }
@@ -276,194 +286,16 @@ async fn drain(connection: &Connection) {
 }
 
 /// The requests that have arrived, at least one; `None` after the last.
-fn next_requests(shared: &Counted) -> impl Future<Output = Option<VecDeque<Arrived>>> + Send {
+fn next_requests(shared: &Counted) -> impl Future<Output = Option<Arrivals>> + Send {
     shared.wait_for(Signal::Requests, |state| {
-        let arrived = state.take_requests();
-        match state.error.as_deref() {
-            _ if !arrived.is_empty() => Some(Some(arrived)),
-            Some(_) => Some(None),
-            None => None,
+        let requests = state.take_requests();
+        if !requests.is_empty() {
+            let all = state.http_view().map_or(0, |view| view.layer.held());
+            let held = all.saturating_sub(requests.len());
+            return Some(Some(Arrivals { requests, held }));
         }
+        state.error.is_some().then_some(None)
     })
-}
-
-/// A request and what is needed to answer it.
-struct Exchange {
-    request: Result<Request<Incoming>, &'static str>,
-    sender: Sender,
-    /// Answer without a body, whatever the service says.
-    bodiless: bool,
-}
-
-impl Exchange {
-    fn new(shared: &Counted, connection: &Connection, arrived: Arrived) -> Self {
-        let Arrived {
-            id,
-            head,
-            end,
-            early,
-        } = arrived;
-        let stream = Stream::new(shared.clone(), id);
-        let bodiless = head.method == "HEAD";
-        let sender = Sender::new(stream.clone(), Code::INTERNAL_ERROR);
-        let request = message::request(head, ()).map(|request| {
-            let (mut parts, ()) = request.into_parts();
-            parts.extensions.insert(connection.clone());
-            parts
-                .extensions
-                .insert(InterimSender::new(stream.downgrade()));
-            if early {
-                parts.extensions.insert(ArrivedEarly);
-            }
-            let body = (!end).then_some(stream);
-            // A server that answers without reading all is no error.
-            let body = Incoming::new(body, &parts.headers, Code::NO_ERROR)
-                .inviting(!end && expects_continue(&parts.headers));
-            Request::from_parts(parts, body)
-        });
-        Self {
-            request,
-            sender,
-            bodiless,
-        }
-    }
-
-    /// Answers, unless the client gives up first.
-    async fn run<S, B>(self, service: S)
-    where
-        S: Service<Request<Incoming>, Response = Response<B>>,
-        S::Error: Into<BoxError>,
-        B: Body<Data: Into<Bytes>, Error: Into<BoxError>>,
-    {
-        let Self {
-            request,
-            sender,
-            bodiless,
-        } = self;
-        let request = match request {
-            Ok(request) => request,
-            Err(why) => {
-                tracing::debug!(why, "a request that the http crate cannot hold");
-                let _ = refuse(sender, StatusCode::BAD_REQUEST);
-                return;
-            }
-        };
-        let response = {
-            let stream = sender.stream().clone();
-            let mut answering = pin!(answer(service, request));
-            let response = poll_fn(|cx| match catch(|| answering.as_mut().poll(cx)) {
-                Ok(Poll::Ready(response)) => Poll::Ready(Some(response)),
-                Ok(Poll::Pending) => stream.poll_cancelled(cx).map(|()| None),
-                // The service is not asked again, and its client has an answer.
-                Err(panic) => Poll::Ready(Some(Err(panic.into()))),
-            });
-            response.await
-        };
-        let sent = match response {
-            // Dropping the sender tells the client, if it still listens.
-            None => Ok(()),
-            Some(Ok(response)) => respond(sender, response, bodiless).await,
-            Some(Err(error)) => {
-                tracing::error!(%error, "the service failed");
-                refuse(sender, StatusCode::INTERNAL_SERVER_ERROR)
-            }
-        };
-        if let Err(error) = sent {
-            tracing::debug!(%error, "a response was not sent to its end");
-        }
-    }
-}
-
-async fn answer<S, B>(mut service: S, request: Request<Incoming>) -> Result<Response<B>, BoxError>
-where
-    S: Service<Request<Incoming>, Response = Response<B>>,
-    S::Error: Into<BoxError>,
-{
-    poll_fn(|cx| service.poll_ready(cx))
-        .await
-        .map_err(Into::into)?;
-    service.call(request).await.map_err(Into::into)
-}
-
-/// Answers with a status alone.
-fn refuse(sender: Sender, status: StatusCode) -> Result<(), Error> {
-    let mut head = clearway_http3::Response::new(status.as_u16());
-    head.fields
-        .push(clearway_http3::field("content-length", "0"));
-    sender.stream().respond(&head, true)?;
-    sender.done();
-    Ok(())
-}
-
-/// Sends a response: in one piece if its body is at hand.
-async fn respond<B>(sender: Sender, response: Response<B>, bodiless: bool) -> Result<(), Error>
-where
-    B: Body<Data: Into<Bytes>, Error: Into<BoxError>>,
-{
-    let (mut parts, body) = response.into_parts();
-    let bodiless = bodiless
-        || parts.status == StatusCode::NO_CONTENT
-        || parts.status == StatusCode::NOT_MODIFIED;
-    let exact = body.size_hint().exact();
-    if let Some(length) = exact
-        && !parts.status.is_informational()
-        && parts.status != StatusCode::NO_CONTENT
-        && parts.status != StatusCode::NOT_MODIFIED
-        && !(bodiless && length == 0)
-    {
-        let length = || HeaderValue::from(length);
-        parts.headers.entry(CONTENT_LENGTH).or_insert_with(length);
-    }
-    let head = message::response_head(parts);
-    if bodiless || body.is_end_stream() {
-        sender.stream().respond(&head, true)?;
-        sender.done();
-        return Ok(());
-    }
-    let mut body = pin!(body);
-    // What is there already leaves together with the head.
-    let first = poll_fn(|cx| {
-        Poll::Ready(match catch(|| poll_frame(body.as_mut(), cx)) {
-            Ok(Poll::Ready(frame)) => Ok(Some(frame)),
-            Ok(Poll::Pending) => Ok(None),
-            Err(panic) => Err(panic),
-        })
-    });
-    let first = match first.await {
-        Ok(first) => first,
-        Err(panic) => {
-            tracing::error!(%panic, "the body of a response failed");
-            return refuse(sender, StatusCode::INTERNAL_SERVER_ERROR);
-        }
-    };
-    match first {
-        Some(Some(frame)) => match frame?.into_data() {
-            Ok(data) if body.is_end_stream() => {
-                sender.stream().respond_with(&head, data.into())?;
-                sender.done();
-                return Ok(());
-            }
-            Ok(data) => {
-                sender.stream().respond(&head, false)?;
-                sender.stream().write(data.into()).await?;
-            }
-            Err(frame) => {
-                sender.stream().respond(&head, false)?;
-                if let Ok(trailers) = frame.into_trailers() {
-                    sender.stream().trailers(&message::fields(trailers))?;
-                    sender.done();
-                    return Ok(());
-                }
-            }
-        },
-        Some(None) => {
-            sender.stream().respond(&head, true)?;
-            sender.done();
-            return Ok(());
-        }
-        None => sender.stream().respond(&head, false)?,
-    }
-    sender.send(body).await
 }
 
 #[cfg(test)]

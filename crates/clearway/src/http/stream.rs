@@ -9,7 +9,7 @@ use clearway_http3::{Code, Field, Response, SendError};
 use clearway_quic::stream::StreamId;
 
 use super::error::Error;
-use super::layer::{Heard, Piece, View};
+use super::view::{Heard, Piece, View};
 use crate::connection::{Counted, OnLost};
 
 /// One exchange. When the last clone is gone, nobody cares for it any more.
@@ -62,15 +62,37 @@ impl Stream {
         self.call(|view, id| view.inform(id, head))
     }
 
+    /// Looks at the exchange, or leaves a waker; changes nothing that would have to be
+    /// sent. `None`: the connection does not speak HTTP/3, a defect of ours.
+    fn look<R>(&self, act: impl FnOnce(&mut View<'_>, StreamId) -> R) -> Option<R>
+    where
+        Option<R>: OnLost,
+    {
+        let Held { shared, id } = &*self.0;
+        shared.call(|state| state.http_view().map(|mut view| act(&mut view, *id)))
+    }
+
+    /// Whether the peer has given up on the exchange.
+    pub(super) fn is_cancelled(&self) -> bool {
+        let wanted = self.look(|view, id| view.check_wanted(id));
+        !matches!(wanted, Some(Ok(())))
+    }
+
     /// Waits until the peer has given up on the exchange.
     pub(super) fn poll_cancelled(&self, cx: &Context<'_>) -> Poll<()> {
-        self.call(|view, id| {
-            if view.is_cancelled(id, cx.waker()) {
-                Poll::Ready(())
-            } else {
-                Poll::Pending
-            }
-        })
+        match self.look(|view, id| view.poll_cancelled(id, cx.waker())) {
+            Some(Ok(())) => Poll::Pending,
+            Some(Err(_)) | None => Poll::Ready(()),
+        }
+    }
+
+    /// Waits until nobody wants what we send any more, and says why.
+    pub(super) fn poll_unwanted(&self, cx: &Context<'_>) -> Poll<Error> {
+        match self.look(|view, id| view.poll_unwanted(id, cx.waker())) {
+            Some(Ok(())) => Poll::Pending,
+            Some(Err(error)) => Poll::Ready(error),
+            None => Poll::Ready(Error::Unsendable(SendError::Unknown)),
+        }
     }
 
     pub(super) fn respond(&self, head: &Response, end: bool) -> Result<(), Error> {

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::task::Waker;
 
 use clearway_http3::error as protocol;
-use clearway_http3::{Code, Request, Response};
+use clearway_http3::{Code, Deadline, Request, Response};
 use clearway_quic::stream::StreamId;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use super::error::Error;
 
@@ -17,19 +17,16 @@ pub(super) struct Work {
     pub(super) arrived: VecDeque<Arrived>,
     /// Exchanges that somebody holds.
     pub(super) exchanges: FxHashMap<StreamId, Exchange>,
-    /// Finished by us, not yet acknowledged by the peer.
-    pub(super) undelivered: FxHashSet<StreamId>,
 }
 
 impl Work {
     pub(super) fn is_done(&self) -> bool {
-        self.arrived.is_empty() && self.exchanges.is_empty() && self.undelivered.is_empty()
+        self.arrived.is_empty() && self.exchanges.is_empty()
     }
 
     pub(super) fn shrink_to_fit(&mut self) {
         self.arrived.shrink_to_fit();
         self.exchanges.shrink_to_fit();
-        self.undelivered.shrink_to_fit();
     }
 }
 
@@ -42,6 +39,14 @@ pub(crate) struct Arrived {
     pub(crate) end: bool,
     /// It came before the handshake was complete.
     pub(crate) early: bool,
+}
+
+/// Requests that arrived.
+#[derive(Debug)]
+pub(crate) struct Arrivals {
+    pub(crate) requests: VecDeque<Arrived>,
+    /// Requests of the connection that were under way before.
+    pub(crate) held: usize,
 }
 
 /// One request and its response, while somebody holds it.
@@ -61,6 +66,7 @@ pub(super) struct Exchange {
 pub(super) enum Fate {
     Reset(Code),
     Failed(protocol::StreamError),
+    TimedOut(Deadline),
     Rejected,
 }
 
@@ -69,6 +75,7 @@ impl From<Fate> for Error {
         match fate {
             Fate::Reset(code) => Self::Reset(code),
             Fate::Failed(error) => Self::Malformed(error),
+            Fate::TimedOut(deadline) => Self::TimedOut(deadline),
             Fate::Rejected => Self::Rejected,
         }
     }

@@ -413,12 +413,7 @@ impl Connections {
                 continue;
             };
             if self.deadlines.is_due(handle, &mut entry.place, now) {
-                self.visit(handle, Stage::Timeout, |state| {
-                    // What came since may have moved the time.
-                    if state.quic.next_timeout().is_some_and(|at| at <= now) {
-                        state.quic.handle_timeout(now);
-                    }
-                });
+                self.visit(handle, Stage::Timeout, |state| state.handle_timeout(now));
             }
         }
     }
@@ -516,7 +511,7 @@ impl Connections {
             self.endpoint_events.push(event);
         }
         Rest {
-            deadline: state.quic.next_timeout(),
+            deadline: state.next_timeout(),
             usable: state.connected || state.quic.has_readable_zero_rtt(),
         }
     }

@@ -2,12 +2,13 @@
 
 use clearway_quic::stream::StreamId;
 
-use super::receive::{Pulled, too_large};
+use super::receive::truncated;
 use super::{Connection, Life};
-use crate::error::{BodyError, Fault};
-use crate::request::{Body, Half, Step};
+use crate::error::{BodyError, Code, ConnectionError};
+use crate::reader::Pause;
+use crate::receiving::Ending;
+use crate::request::{Body, Half};
 use crate::transport::Transport;
-use crate::validate;
 
 impl Connection {
     /// The next piece of the body of a request (server) or response (client), its
@@ -25,62 +26,98 @@ impl Connection {
         if matches!(self.life, Life::Failed(_)) {
             return Err(BodyError::Closed);
         }
-        match self.requests.get(&id).map(|exchange| exchange.receiving) {
-            None => return Err(BodyError::Unknown),
-            Some(Half::Header) if self.is_open() => return Ok(Body::Blocked),
-            Some(Half::Header) => return Err(BodyError::Closed),
-            Some(Half::Over) => return Ok(Body::End),
-            Some(Half::Body | Half::Tunnel | Half::Trailed) => {}
+        let Some(exchange) = self.requests.get_mut(&id) else {
+            return Err(BodyError::Unknown);
+        };
+        let receiving = &mut exchange.receiving;
+        receiving.wanted = false;
+        if receiving.half == Half::Header {
+            return self.nothing_more_now();
         }
-        match self.pull_body(quic, id) {
-            // Nothing more will come.
-            Ok(Ok(Body::Blocked)) if !self.is_open() => Err(BodyError::Closed),
-            Ok(read) => read,
-            Err(Fault::Stream(error)) => {
+        if receiving.reader.is_passing() && receiving.ending.is_none() {
+            return self.read_content(quic, id);
+        }
+        if receiving.half != Half::Over
+            && let Err(error) = self.look_ahead(quic, id)
+        {
+            return Err(self.broken(error));
+        }
+        self.read_found(quic, id)
+    }
+
+    /// What was found ahead.
+    fn read_found<T: Transport>(&mut self, quic: &mut T, id: StreamId) -> Result<Body, BodyError> {
+        let Some(exchange) = self.requests.get_mut(&id) else {
+            return Err(BodyError::Unknown);
+        };
+        let receiving = &mut exchange.receiving;
+        if let Some(fields) = receiving.trailers.take() {
+            return Ok(Body::Trailers(fields));
+        }
+        match receiving.ending {
+            Some(Ending::End) => {
+                receiving.ending = None;
+                self.retire(id);
+                Ok(Body::End)
+            }
+            Some(Ending::Reset(code)) => {
+                self.retire(id);
+                Err(BodyError::Reset(code))
+            }
+            Some(Ending::Failed(error)) => {
                 self.counters.malformed += 1;
                 self.abandon(quic, id, error.code);
+                self.charge();
                 Err(BodyError::Failed(error))
             }
-            Err(Fault::Connection(error)) => {
-                self.fail(error);
-                Err(BodyError::Closed)
+            Some(Ending::Gone) => Err(BodyError::Unknown),
+            None if receiving.half == Half::Over => Ok(Body::End),
+            None if receiving.reader.is_passing() => self.read_content(quic, id),
+            None => {
+                receiving.wanted = true;
+                self.nothing_more_now()
             }
         }
     }
 
-    fn pull_body<T: Transport>(
+    fn read_content<T: Transport>(
         &mut self,
         quic: &mut T,
         id: StreamId,
-    ) -> Result<Result<Body, BodyError>, Fault> {
-        let pulled = self.pull(quic, id)?;
+    ) -> Result<Body, BodyError> {
         let Some(exchange) = self.requests.get_mut(&id) else {
-            return Ok(Err(BodyError::Unknown));
+            return Err(BodyError::Unknown);
         };
-        Ok(match pulled {
-            Pulled::Data(data) => Ok(Body::Data(data)),
-            Pulled::Blocked => Ok(Body::Blocked),
-            Pulled::Section(fields) => {
-                exchange.on_content_end()?;
-                validate::check_trailers(&fields)?;
-                exchange.receive(Step::Trailers);
-                Ok(Body::Trailers(fields))
+        let receiving = &mut exchange.receiving;
+        match receiving.reader.content(|max| quic.read_chunk(id, max)) {
+            Ok(data) => Ok(Body::Data(data)),
+            Err(Pause::Blocked) => {
+                receiving.wanted = true;
+                self.nothing_more_now()
             }
-            Pulled::End => {
-                exchange.on_content_end()?;
-                exchange.receive(Step::End);
-                self.retire(id);
-                Ok(Body::End)
-            }
-            Pulled::Reset(code) => {
+            Err(Pause::Reset(code)) => {
+                let code = Code(code);
+                receiving.ending = Some(Ending::Reset(code));
                 self.on_peer_reset(id);
+                self.retire(id);
                 Err(BodyError::Reset(code))
             }
-            Pulled::TooLarge => {
-                self.counters.too_large += 1;
-                return Err(too_large().into());
-            }
-            Pulled::Gone => Err(BodyError::Unknown),
-        })
+            Err(Pause::Gone) => Err(BodyError::Unknown),
+            Err(Pause::End | Pause::Truncated) => Err(self.broken(truncated())),
+        }
+    }
+
+    /// Nothing has arrived, and nothing will if the connection has ended.
+    fn nothing_more_now(&self) -> Result<Body, BodyError> {
+        if self.is_open() {
+            Ok(Body::Blocked)
+        } else {
+            Err(BodyError::Closed)
+        }
+    }
+
+    fn broken(&mut self, error: ConnectionError) -> BodyError {
+        self.fail(error);
+        BodyError::Closed
     }
 }

@@ -23,23 +23,7 @@ impl Connection {
         }
         // A stream the transport does not know any more needs no reset.
         let _ = quic.reset(id, code.0);
-        exchange.send(Step::Abort);
-        exchange.outlet.clear();
-        self.retire(id);
-    }
-
-    /// Abandons what the peer sends on a stream. Sending goes on; a server that
-    /// needs no more of a request says `NO_ERROR` (RFC 9114 §4.1).
-    pub fn stop<T: Transport>(&mut self, quic: &mut T, id: StreamId, code: Code) {
-        let Some(exchange) = self.requests.get_mut(&id) else {
-            return;
-        };
-        if exchange.receiving == Half::Over {
-            return;
-        }
-        let _ = quic.stop(id, code.0);
-        exchange.receive(Step::Abort);
-        self.decoder.cancel(id.as_u64());
+        exchange.abort_sending();
         self.retire(id);
     }
 
@@ -97,6 +81,15 @@ impl Connection {
         Ok(())
     }
 
+    /// Says that a request is not taken, of which the application has seen no more than
+    /// [`Event::Request`]: it can be sent again (server; RFC 9114 §4.1.1).
+    pub fn reject<T: Transport>(&mut self, quic: &mut T, id: StreamId) {
+        if self.requests.contains_key(&id) {
+            self.counters.rejected += 1;
+            self.abandon(quic, id, Code::REQUEST_REJECTED);
+        }
+    }
+
     /// A message of the peer can't be used.
     pub(super) fn on_stream_error<T: Transport>(
         &mut self,
@@ -106,6 +99,7 @@ impl Connection {
     ) {
         self.counters.malformed += 1;
         self.abandon(quic, stream, error.code);
+        self.charge();
         // A request that never was is nobody's but ours.
         if self.role == Role::Client {
             self.events.push_back(Event::Failed { stream, error });
@@ -117,7 +111,9 @@ impl Connection {
         let _ = quic.reset(id, code.0);
         let _ = quic.stop(id, code.0);
         self.decoder.cancel(id.as_u64());
-        self.requests.remove(&id);
+        self.forget_discarded(id);
+        self.take_delivery(id);
+        self.take_request(id);
     }
 
     /// The peer reset a stream before its header section.
@@ -127,22 +123,29 @@ impl Connection {
         stream: StreamId,
         code: Code,
     ) {
-        self.on_peer_reset(stream);
         match self.role {
             // Nobody has seen the request; there is nothing to answer.
-            Role::Server => self.abandon(quic, stream, Code::REQUEST_REJECTED),
-            Role::Client => self.events.push_back(Event::Reset { stream, code }),
+            Role::Server => {
+                self.note_abandoned(stream);
+                self.abandon(quic, stream, Code::REQUEST_REJECTED);
+            }
+            Role::Client => {
+                self.on_peer_reset(stream);
+                self.events.push_back(Event::Reset { stream, code });
+                self.retire(stream);
+            }
         }
     }
 
     /// The peer reset a stream: nothing more comes, and what came may stay undecoded.
+    /// Whoever calls this tells the application, then [retires](Self::retire) it.
     pub(super) fn on_peer_reset(&mut self, id: StreamId) {
         self.decoder.cancel(id.as_u64());
         if let Some(exchange) = self.requests.get_mut(&id) {
-            exchange.receive(Step::Abort);
+            exchange.receiving.step(Step::Abort);
+            exchange.receiving.trailers = None;
         }
         self.note_abandoned(id);
-        self.retire(id);
     }
 
     /// The peer does not want what we send.
@@ -150,19 +153,40 @@ impl Connection {
         if self.lane_of(stream).is_some() {
             return self.fail(closed_critical_stream());
         }
-        let Some(exchange) = self.requests.get_mut(&stream) else {
-            return;
+        if let Some(exchange) = self.requests.get_mut(&stream) {
+            exchange.abort_sending();
+            self.events.push_back(Event::Stopped { stream, code });
+            self.note_abandoned(stream);
+            return self.retire(stream);
+        }
+        // The application is done with it, the client was not.
+        if self.take_delivery(stream) {
+            self.clock.touch();
+            self.counters.abandoned += u64::from(self.role == Role::Server);
+            self.charge();
+        }
+    }
+
+    /// The peer has all that we sent on a stream, its end included.
+    pub(super) fn on_finished(&mut self, id: StreamId) {
+        let answered = match self.requests.get_mut(&id) {
+            Some(exchange) => {
+                exchange.delivered = true;
+                !exchange.abandoned
+            }
+            None => self.take_delivery(id),
         };
-        exchange.send(Step::Abort);
-        exchange.outlet.clear();
-        self.events.push_back(Event::Stopped { stream, code });
-        self.note_abandoned(stream);
-        self.retire(stream);
+        if answered {
+            self.clock.touch();
+            // A request answered to its end makes up for one abandoned.
+            let burst = self.config.limits.abandoned_burst;
+            self.allowances.abandoned.give(1, burst);
+        }
     }
 
     /// A client that begins requests and abandons them makes work at no cost to
     /// itself; there is a rate of that beyond which it is an attack.
-    fn note_abandoned(&mut self, id: StreamId) {
+    pub(super) fn note_abandoned(&mut self, id: StreamId) {
         let Some(exchange) = self.requests.get_mut(&id) else {
             return;
         };
@@ -170,21 +194,44 @@ impl Connection {
             return;
         }
         self.counters.abandoned += 1;
-        if !self.abandoned.take() {
-            let reason = "too many requests abandoned in a short time";
-            self.fail(ConnectionError::new(Code::EXCESSIVE_LOAD, reason));
+        self.charge();
+    }
+
+    /// A request ended before its answer had arrived, by the client's doing: it reset
+    /// it, or did something for which we had to.
+    pub(super) fn charge(&mut self) {
+        if self.role == Role::Server && !self.allowances.abandoned.take() {
+            self.fail(ConnectionError::new(
+                Code::EXCESSIVE_LOAD,
+                "too many requests abandoned, malformed or refused in a short time",
+            ));
         }
     }
 
     /// Forgets a request both of whose halves are over.
     pub(super) fn retire(&mut self, id: StreamId) {
-        let over = self.requests.get(&id).is_some_and(Exchange::is_over);
-        if over
-            && let Some(exchange) = self.requests.remove(&id)
-            && !exchange.abandoned
+        if self.requests.get(&id).is_some_and(Exchange::is_over)
+            && let Some(exchange) = self.take_request(id)
+            && exchange.is_on_its_way()
         {
-            // A request served makes up for one abandoned.
-            self.abandoned.give();
+            self.lingering().delivering.insert(id, exchange.progress);
         }
+    }
+
+    fn take_request(&mut self, id: StreamId) -> Option<Exchange> {
+        let exchange = self.requests.remove(&id)?;
+        if exchange.receiving.half != Half::Header {
+            self.clock.touch();
+        }
+        if let Some(lingering) = &mut self.lingering {
+            lingering.forget_gathered(exchange.receiving.gathered);
+        }
+        Some(exchange)
+    }
+
+    /// Whether a stream waited for nothing but acknowledgments; it does no more.
+    fn take_delivery(&mut self, id: StreamId) -> bool {
+        let lingering = self.lingering.as_deref_mut();
+        lingering.is_some_and(|it| it.delivering.remove(&id).is_some())
     }
 }

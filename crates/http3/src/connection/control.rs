@@ -31,8 +31,7 @@ impl Connection {
                 Ok(Item::Header(header)) => self.on_control_header(header)?,
                 Ok(Item::Payload(kind, payload)) => self.on_control_frame(quic, kind, &payload)?,
                 // Nothing on this stream is passed on in pieces.
-                Ok(Item::Data(_)) => {}
-                Err(Pause::Blocked) => return Ok(()),
+                Ok(Item::Content) | Err(Pause::Blocked) => return Ok(()),
                 Err(Pause::End | Pause::Truncated | Pause::Reset(_) | Pause::Gone) => {
                     return Err(closed_critical_stream());
                 }

@@ -61,7 +61,7 @@ impl Connection {
                 }
             };
             let exchange = self.requests.get(&id);
-            if exchange.is_some_and(|exchange| exchange.receiving != Half::Over) {
+            if exchange.is_some_and(|exchange| exchange.receiving.half != Half::Over) {
                 return Some((id, payload));
             }
             self.counters.datagrams_dropped += 1;

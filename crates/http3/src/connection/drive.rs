@@ -94,8 +94,7 @@ impl Connection {
                 self.events.push_back(Event::RequestsAvailable);
             }
             StreamEvent::StreamsAvailable(Directionality::Unidirectional) => self.start(quic),
-            // Whether the peer has it all is of no use to HTTP.
-            StreamEvent::Finished(_) => {}
+            StreamEvent::Finished(id) => self.on_finished(id),
         }
     }
 
@@ -103,8 +102,8 @@ impl Connection {
     /// compression tables, and the end of a failed connection. To be called after
     /// each batch of events and calls, before the transport's `transmit`.
     pub fn flush<T: Transport>(&mut self, now: Instant, quic: &mut T) {
-        self.abandoned.refill(now);
-        self.idle_work.refill(now);
+        self.allowances.refill(now, &self.config.limits);
+        self.set_clock(now);
         if self.is_open() {
             self.flush_instructions(quic);
         }
@@ -118,7 +117,7 @@ impl Connection {
     pub(super) fn fail(&mut self, error: ConnectionError) {
         if self.is_open() {
             self.events.push_back(Event::Closed(error.clone()));
-            self.life = Life::Failed(error);
+            self.life = Life::Failed(Box::new(error));
         }
     }
 
@@ -133,19 +132,40 @@ impl Connection {
     /// Counts work that is of no use to us, and fails when there is too much.
     pub(super) fn note_idle_work(&mut self) -> Result<(), ConnectionError> {
         self.counters.idle_work += 1;
-        if self.idle_work.take() {
+        if self.allowances.idle_work.take() {
+            return Ok(());
+        }
+        Err(useless())
+    }
+
+    /// Counts changes of the dynamic table, and fails when there are too many for the
+    /// sections that use it.
+    pub(super) fn note_table_updates(&mut self) -> Result<(), ConnectionError> {
+        let updates = self.decoder.take_updates();
+        if self.allowances.table_updates.take_many(updates) {
             return Ok(());
         }
         Err(ConnectionError::new(
             Code::EXCESSIVE_LOAD,
-            "too many frames or streams without use",
+            "too many changes of the dynamic table for the sections that use it",
         ))
     }
 
-    fn end(&mut self) {
+    /// Counts cancelled streams, which cost nothing to send and are mostly unknown.
+    pub(super) fn note_cancellations(&mut self) -> Result<(), ConnectionError> {
+        let cancelled = self.encoder.take_cancellations();
+        self.counters.idle_work = self.counters.idle_work.saturating_add(cancelled);
+        if self.allowances.idle_work.take_many(cancelled) {
+            return Ok(());
+        }
+        Err(useless())
+    }
+
+    pub(super) fn end(&mut self) {
         self.life = Life::Closed;
         // The requests stay: what had arrived can still be read.
         self.early.clear();
+        self.lingering = None;
     }
 
     fn put_settings(&self, out: &mut Vec<u8>) {
@@ -288,6 +308,13 @@ impl Lane {
         }
         Ok(())
     }
+}
+
+fn useless() -> ConnectionError {
+    ConnectionError::new(
+        Code::EXCESSIVE_LOAD,
+        "too many frames, streams or instructions without use",
+    )
 }
 
 /// For the streams that all requests depend on.

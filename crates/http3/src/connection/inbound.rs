@@ -6,7 +6,6 @@ use clearway_quic::stream::{ReadError, StreamId};
 
 use super::Connection;
 use crate::error::{Code, ConnectionError};
-use crate::event::Event;
 use crate::qpack::QpackError;
 use crate::reader::FrameReader;
 use crate::request::Half;
@@ -166,9 +165,11 @@ impl Connection {
         bytes: &[u8],
     ) -> Result<(), ConnectionError> {
         if self.inbound.decoder == Some(id) {
-            return Ok(self.encoder.on_decoder_stream(bytes)?);
+            self.encoder.on_decoder_stream(bytes)?;
+            return self.note_cancellations();
         }
         self.decoder.on_encoder_stream(bytes)?;
+        self.note_table_updates()?;
         while let Some(id) = self.decoder.unblocked() {
             self.on_unblocked(quic, StreamId::from_wire(id));
         }
@@ -177,13 +178,16 @@ impl Connection {
 
     /// The dynamic table has what a section of this stream waited for.
     fn on_unblocked<T: Transport>(&mut self, quic: &mut T, id: StreamId) {
-        let Some(exchange) = self.requests.get_mut(&id) else {
-            return;
-        };
-        match exchange.receiving {
-            Half::Header => self.advance(quic, id),
-            Half::Body => self.events.push_back(Event::Readable(id)),
-            Half::Tunnel | Half::Trailed | Half::Over => {}
+        match self
+            .requests
+            .get(&id)
+            .map(|exchange| exchange.receiving.half)
+        {
+            Some(Half::Header) => self.advance(quic, id),
+            Some(Half::Body) => self.on_more(quic, id),
+            Some(Half::Over) | None => self.discard(quic, id),
+            // A section has no place there, so none waits.
+            Some(Half::Tunnel | Half::Trailed) => {}
         }
     }
 }

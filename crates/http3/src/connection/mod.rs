@@ -5,21 +5,26 @@
 //! inbound    the peer's unidirectional streams
 //! control    frames on its control stream
 //! receive    frames on request streams, header sections
-//! body       what the application reads
+//! body       what the application reads; discard: what it leaves unread
 //! send       what the application writes
 //! close      resets, stops, GOAWAY, failures
 //! datagrams  HTTP datagrams
+//! deadlines  what takes a client too long
 //! ```
 //!
 //! The way of a batch: every event of the transport goes into
 //! [`on_quic_event`](Connection::on_quic_event); what comes of it is polled with
 //! [`poll_event`](Connection::poll_event); the application calls what it likes;
-//! then [`flush`](Connection::flush), then the transport's `transmit`.
+//! then [`flush`](Connection::flush), then the transport's `transmit`. A server also
+//! calls [`handle_timeout`](Connection::handle_timeout) when
+//! [`next_timeout`](Connection::next_timeout) has come.
 
 mod body;
 mod close;
 mod control;
 mod datagrams;
+mod deadlines;
+mod discard;
 mod drive;
 mod inbound;
 mod receive;
@@ -35,12 +40,16 @@ use rustc_hash::FxHashMap;
 use crate::error::ConnectionError;
 use crate::event::Event;
 use crate::goaway::Goaway;
-use crate::limits::{Bucket, Counters, Limits};
+use crate::limits::{Allowances, Counters, Limits};
 use crate::outlet::Outlet;
 use crate::priority::Priority;
+use crate::progress::Progress;
 use crate::qpack::{Decoder, Encoder};
 use crate::request::Exchange;
 use crate::settings::Settings;
+use crate::timeouts::Timeouts;
+
+use discard::Discarded;
 
 pub use datagrams::DatagramError;
 
@@ -49,6 +58,8 @@ pub use datagrams::DatagramError;
 pub struct Config {
     /// Bounds on what a peer may cost.
     pub limits: Limits,
+    /// How long a client may keep a server waiting.
+    pub timeouts: Timeouts,
     /// Largest QPACK dynamic table of either direction, bytes.
     pub qpack_max_table_capacity: u64,
     /// Most streams that may wait for our dynamic table.
@@ -72,6 +83,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             limits: Limits::default(),
+            timeouts: Timeouts::default(),
             qpack_max_table_capacity: 4 << 10,
             qpack_blocked_streams: 16,
             extended_connect: false,
@@ -129,6 +141,8 @@ pub struct Connection {
     encoder: Encoder,
     decoder: Decoder,
     requests: FxHashMap<StreamId, Exchange>,
+    /// `None` while nothing of a request is left to do.
+    lingering: Option<Box<Lingering>>,
     /// The index of the first request not seen (server) or not made (client).
     next_request: u64,
     /// Priorities of requests that have not arrived.
@@ -137,12 +151,24 @@ pub struct Connection {
     /// The push IDs the peer, a client, would take; only to see it reduced.
     max_push_id: Option<u64>,
     events: VecDeque<Event>,
-    abandoned: Bucket,
-    idle_work: Bucket,
+    allowances: Allowances,
+    clock: deadlines::Clock,
     counters: Counters,
     life: Life,
     /// Frames are put together here.
     scratch: Vec<u8>,
+}
+
+/// What the application is done with, and the peer is not.
+#[derive(Debug, Default)]
+struct Lingering {
+    /// Rests of requests that nobody reads (server).
+    discarding: FxHashMap<StreamId, Discarded>,
+    /// What was sent to its end on streams that wait for its acknowledgment only.
+    delivering: FxHashMap<StreamId, Progress>,
+    /// Bytes held of field sections that have arrived in part, over all streams.
+    gathered: usize,
+    sampled: deadlines::Sampled,
 }
 
 /// Whether there is anything left to do.
@@ -150,7 +176,7 @@ pub struct Connection {
 enum Life {
     Open,
     /// Failed; the transport is closed with the next flush.
-    Failed(ConnectionError),
+    Failed(Box<ConnectionError>),
     Closed,
 }
 
@@ -159,7 +185,6 @@ impl Connection {
     /// configuration says `grease`; any number does.
     #[must_use]
     pub fn new(role: Role, config: Arc<Config>, seed: u64) -> Self {
-        let limits = &config.limits;
         Self {
             role,
             grease: seed,
@@ -175,13 +200,14 @@ impl Connection {
                 config.qpack_blocked_streams,
             ),
             requests: FxHashMap::default(),
+            lingering: None,
             next_request: 0,
             early: Vec::new(),
             goaway: Goaway::default(),
             max_push_id: None,
             events: VecDeque::new(),
-            abandoned: Bucket::new(limits.abandoned_burst, limits.abandoned_per_second),
-            idle_work: Bucket::new(limits.idle_work_burst, limits.idle_work_per_second),
+            allowances: Allowances::new(&config.limits),
+            clock: deadlines::Clock::default(),
             counters: Counters::default(),
             life: Life::Open,
             scratch: Vec::new(),
@@ -223,6 +249,13 @@ impl Connection {
         self.requests.len()
     }
 
+    /// Messages that were sent to their end on streams that are not open any more, and
+    /// that the peer has not acknowledged.
+    #[must_use]
+    pub fn undelivered(&self) -> usize {
+        self.lingering.as_ref().map_or(0, |it| it.delivering.len())
+    }
+
     /// What was refused or odd.
     #[must_use]
     pub fn counters(&self) -> Counters {
@@ -246,6 +279,7 @@ impl Connection {
             + self.decoder.memory()
             + self.requests.capacity() * (size_of::<(StreamId, Exchange)>() + 1)
             + self.requests.values().map(Exchange::memory).sum::<usize>()
+            + self.lingering.as_ref().map_or(0, |it| it.memory())
             + self.events.capacity() * size_of::<Event>()
             + self.early.capacity() * size_of::<(StreamId, Priority)>()
             + self.scratch.capacity()
@@ -260,8 +294,13 @@ impl Connection {
         }
         self.inbound.release();
         for exchange in self.requests.values_mut() {
-            exchange.reader.release();
+            exchange.receiving.reader.release();
             exchange.outlet.release();
+        }
+        let idle = self.requests.is_empty();
+        self.lingering.take_if(|it| idle && it.is_empty());
+        if let Some(lingering) = &mut self.lingering {
+            lingering.release();
         }
         self.encoder.release();
         self.decoder.release();
@@ -271,8 +310,43 @@ impl Connection {
         self.early.shrink_to_fit();
     }
 
+    fn lingering(&mut self) -> &mut Lingering {
+        self.lingering.get_or_insert_default()
+    }
+
     fn is_open(&self) -> bool {
         self.life == Life::Open
+    }
+}
+
+impl Lingering {
+    fn is_empty(&self) -> bool {
+        self.discarding.is_empty() && self.delivering.is_empty() && self.gathered == 0
+    }
+
+    /// So many bytes of an unfinished field section are held no more.
+    fn forget_gathered(&mut self, bytes: usize) {
+        self.gathered = self.gathered.saturating_sub(bytes);
+    }
+
+    /// Gives back buffers kept for reuse.
+    fn release(&mut self) {
+        for rest in self.discarding.values_mut() {
+            rest.receiving.reader.release();
+        }
+        self.discarding.shrink_to_fit();
+        self.delivering.shrink_to_fit();
+    }
+
+    fn memory(&self) -> usize {
+        size_of::<Self>()
+            + self.discarding.capacity() * (size_of::<(StreamId, Discarded)>() + 1)
+            + self
+                .discarding
+                .values()
+                .map(Discarded::memory)
+                .sum::<usize>()
+            + self.delivering.capacity() * (size_of::<(StreamId, Progress)>() + 1)
     }
 }
 

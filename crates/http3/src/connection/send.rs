@@ -350,8 +350,7 @@ impl Connection {
             return Ok(());
         };
         if let Some(exchange) = self.requests.get_mut(&id) {
-            exchange.send(Step::Abort);
-            exchange.outlet.clear();
+            exchange.abort_sending();
         }
         self.retire(id);
         Err(match error {

@@ -59,7 +59,7 @@ pub struct Decoder {
     unread: Vec<u8>,
     waiting: BTreeMap<u64, Waiting>,
     /// How many of those are not ready.
-    blocked: u64,
+    blocked: u32,
     /// Those ready that were not named yet.
     ready: VecDeque<u64>,
     /// The Known Received Count once `instructions` are read (RFC 9204 §2.1.4).
@@ -67,6 +67,8 @@ pub struct Decoder {
     instructions: BytesMut,
     /// Texts on their way into the table.
     scratch: BytesMut,
+    /// Instructions carried out and not counted by anybody.
+    updates: u32,
 }
 
 impl Decoder {
@@ -85,6 +87,7 @@ impl Decoder {
             acknowledged: 0,
             instructions: BytesMut::new(),
             scratch: BytesMut::new(),
+            updates: 0,
         }
     }
 
@@ -128,6 +131,7 @@ impl Decoder {
             self.check_lengths(instruction)?;
             let Some(end) = end else { break };
             self.carry_out(instruction, bytes)?;
+            self.updates = self.updates.saturating_add(1);
             at = end;
         }
         Ok(at)
@@ -278,7 +282,7 @@ impl Decoder {
         let blocked = required > self.table.insert_count();
         let known = self.waiting.get(&stream);
         if blocked && known.is_none_or(|waiting| waiting.ready) {
-            if self.blocked >= self.max_blocked {
+            if u64::from(self.blocked) >= self.max_blocked {
                 return Err(ErrorCode::DecompressionFailed.because(Reason::BlockedStreams));
             }
             self.blocked += 1;
@@ -344,7 +348,7 @@ impl Decoder {
     /// decoded: forgets them and tells the encoder (RFC 9204 §2.2.2.2).
     pub fn cancel(&mut self, stream_id: u64) {
         if let Some(waiting) = self.waiting.remove(&stream_id) {
-            self.blocked -= u64::from(!waiting.ready);
+            self.blocked -= u32::from(!waiting.ready);
             self.ready.retain(|&ready| ready != stream_id);
         }
         // Without a table the encoder has nothing to forget. A peer that leaves
@@ -368,10 +372,16 @@ impl Decoder {
         &mut self.instructions
     }
 
+    /// Instructions on the encoder stream carried out since the last call: a duplicate
+    /// of an entry is one byte there.
+    pub fn take_updates(&mut self) -> u64 {
+        std::mem::take(&mut self.updates).into()
+    }
+
     /// Streams that are blocked now.
     #[must_use]
     pub fn blocked_streams(&self) -> u64 {
-        self.blocked
+        self.blocked.into()
     }
 
     /// Gives back room that holds nothing.

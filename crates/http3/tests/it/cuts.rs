@@ -29,6 +29,36 @@ struct Outcome {
     closed: Option<u64>,
 }
 
+impl Heard {
+    /// Whether the application heard all of this, and perhaps more, before the
+    /// connection ended.
+    fn is_part_of(&self, other: &Self) -> bool {
+        fn part<T: PartialEq>(one: &Option<T>, other: &Option<T>) -> bool {
+            one.is_none() || one == other
+        }
+        part(&self.request, &other.request)
+            && other.body.starts_with(&self.body)
+            && part(&self.trailers, &other.trailers)
+            && self.ended <= other.ended
+    }
+}
+
+impl Outcome {
+    /// Whether the same bytes in smaller pieces may have this outcome: the same, but
+    /// what ends the connection is found later, when more of what stands before it has
+    /// been told.
+    fn agrees_in_pieces(&self, pieces: &Self) -> bool {
+        if self.closed.is_none() {
+            return self == pieces;
+        }
+        let told = |(id, heard): (&StreamId, &Heard)| match pieces.heard.get(id) {
+            Some(other) => heard.is_part_of(other),
+            None => false,
+        };
+        self.closed == pieces.closed && self.heard.iter().all(told)
+    }
+}
+
 /// A server that reads everything.
 struct Server {
     http: Connection,
@@ -175,8 +205,10 @@ proptest! {
     ) {
         let request = frames.concat();
         let whole = serve(&control, &request, &[usize::MAX]);
-        prop_assert_eq!(&whole, &serve(&control, &request, &cuts));
-        prop_assert_eq!(&whole, &serve(&control, &request, &[1]));
+        for cuts in [&cuts[..], &[1]] {
+            let pieces = serve(&control, &request, cuts);
+            prop_assert!(whole.agrees_in_pieces(&pieces), "{whole:?}\n{pieces:?}");
+        }
     }
 }
 

@@ -10,7 +10,9 @@ use clearway_recovery::limit::Limit;
 use super::Connection;
 use super::life::{ConnectionError, Handshake};
 use crate::datagram::SendDatagramError;
-use crate::stream::{Directionality, Priority, ReadError, StreamEvent, StreamId, WriteError};
+use crate::stream::{
+    Directionality, Priority, ReadError, SendProgress, StreamEvent, StreamId, WriteError,
+};
 use crate::wire::TransportParameters;
 use crate::{Instant, Role};
 
@@ -188,6 +190,19 @@ impl Connection {
     /// See [`WriteError`].
     pub fn write_chunk(&mut self, id: StreamId, data: &mut Bytes) -> Result<usize, WriteError> {
         self.streams.write_chunk(id, data)
+    }
+
+    /// How far what was written on a stream has come; `None` once there is no such
+    /// stream, or it was reset.
+    #[must_use]
+    pub fn send_progress(&self, id: StreamId) -> Option<SendProgress> {
+        self.streams.send_progress(id)
+    }
+
+    /// Bytes of stream data sent so far, each counted once.
+    #[must_use]
+    pub fn stream_bytes_sent(&self) -> u64 {
+        self.streams.bytes_sent()
     }
 
     /// Ends the stream after what has been written.

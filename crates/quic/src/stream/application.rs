@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::halves::Stream;
 use super::recv::RecvHalf;
-use super::{Directionality, Priority, ReadError, StreamId, Streams, WriteError};
+use super::{Directionality, Priority, ReadError, SendProgress, StreamId, Streams, WriteError};
 use crate::count::Count;
 use crate::wire::cursor::VARINT_MAX;
 
@@ -65,6 +65,21 @@ impl Streams {
         let taken = chunk.split_to(len);
         self.with_send(id, |half| half.write_chunk(taken));
         Ok(len)
+    }
+
+    /// How far what was written on a stream has come; `None` once there is no such
+    /// stream, or it was reset.
+    #[must_use]
+    pub fn send_progress(&self, id: StreamId) -> Option<SendProgress> {
+        let half = self.streams.get(&id).and_then(Stream::send)?;
+        half.is_active().then(|| half.progress())
+    }
+
+    /// Bytes of stream data sent so far, each counted once: what the peer's limits
+    /// together have let out.
+    #[must_use]
+    pub fn bytes_sent(&self) -> u64 {
+        self.sending.used()
     }
 
     /// Ends the stream after what was written.

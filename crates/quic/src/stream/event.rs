@@ -30,8 +30,9 @@ pub enum StreamEvent {
 }
 
 /// Events not yet polled. Per stream each kind is queued at most once: `Readable` and
-/// `Writable` need a call of the application in between, the others happen once. So
-/// the queue is bounded by the number of streams the limits allow.
+/// `Writable` need a call of the application in between, the others happen once; only a
+/// reset makes a stream `Readable` a second time. So the queue is bounded by the number
+/// of streams the limits allow.
 #[derive(Debug, Default)]
 pub(super) struct Events {
     queue: VecDeque<StreamEvent>,

@@ -49,7 +49,7 @@ pub use event::StreamEvent;
 pub use id::{Directionality, StreamId};
 pub use recv::ReadError;
 pub use schedule::Priority;
-pub use send::WriteError;
+pub use send::{SendProgress, WriteError};
 pub use streams::{Counts, Sendability, Streams};
 
 /// Most streams of a kind that an ID can number (RFC 9000 §4.6).

@@ -186,12 +186,14 @@ impl RecvHalf {
         if self.stopped.is_some() {
             self.step(RecvMove::Told);
         }
-        let stopped = self.stopped.is_some();
+        // Told also to an application that has not read what came before: work for a
+        // peer that has given up can stop at once.
+        self.wants_read = false;
         Ok(Received {
             raised,
             fresh: 0,
             discarded,
-            readable: self.wake(!stopped),
+            readable: self.stopped.is_none(),
         })
     }
 
@@ -405,6 +407,18 @@ mod tests {
         assert_eq!(half.read_chunk(9), Err(ReadError::Reset(7)));
         assert!(half.state().is_terminal());
         assert_eq!(half.holding().memory, 0);
+    }
+
+    #[test]
+    fn reset_behind_unread_data_is_told() {
+        let mut half = half();
+        assert!(half.on_data(0, false, b"unread", 99).unwrap().readable);
+        assert!(half.on_reset(7, 6, 99).unwrap().readable);
+        assert!(!half.on_reset(7, 6, 99).unwrap().readable, "told once");
+        assert_eq!(half.read_chunk(0), Err(ReadError::Reset(7)));
+        let mut stopped = RecvHalf::new(Window::new(1_000, 10_000, Instant::ZERO));
+        stopped.stop(3);
+        assert!(!stopped.on_reset(7, 0, 99).unwrap().readable);
     }
 
     #[test]

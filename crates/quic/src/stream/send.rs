@@ -59,6 +59,28 @@ pub(super) struct Standing {
     pub(super) stalled: bool,
 }
 
+/// How far what was written on a stream has come. All are offsets, bytes: `acked` ≤
+/// `sent` ≤ `written`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SendProgress {
+    /// Bytes acknowledged, those behind a loss included.
+    pub acked: u64,
+    /// Bytes sent at least once.
+    pub sent: u64,
+    /// Bytes written.
+    pub written: u64,
+    /// The peer's limit (RFC 9000 §4.1): beyond it nothing is sent.
+    pub limit: u64,
+}
+
+impl SendProgress {
+    /// Whether data waits for the peer to raise the stream's limit.
+    #[must_use]
+    pub const fn is_stalled(&self) -> bool {
+        self.sent < self.written && self.sent >= self.limit
+    }
+}
+
 /// The sending half.
 #[derive(Debug)]
 pub(super) struct SendHalf {
@@ -117,6 +139,15 @@ impl SendHalf {
         let news = limit > self.max_data;
         self.max_data = self.max_data.max(limit);
         news
+    }
+
+    pub(super) fn progress(&self) -> SendProgress {
+        SendProgress {
+            acked: self.buffer.base() + self.buffer.acked_ahead(),
+            sent: self.buffer.sent(),
+            written: self.buffer.end(),
+            limit: self.max_data,
+        }
     }
 
     /// Bytes held until acknowledged.
@@ -354,6 +385,23 @@ mod tests {
         assert_eq!(half.charge(), 50_000, "held for one kilobyte");
         half.on_acked(0, 1_000, false);
         assert_eq!(half.charge(), 0);
+    }
+
+    #[test]
+    fn progress_counts_what_is_acknowledged_behind_a_loss() {
+        let mut half = SendHalf::new(60);
+        half.write(&[0; 100]);
+        half.on_sent(0, 50);
+        assert!(!half.progress().is_stalled());
+        half.on_sent(50, 10);
+        half.on_acked(0, 10, false);
+        half.on_acked(20, 20, false);
+        let progress = half.progress();
+        assert_eq!((progress.acked, progress.sent), (30, 60));
+        assert_eq!((progress.written, progress.limit), (100, 60));
+        assert!(progress.is_stalled());
+        half.raise_max_data(61);
+        assert!(!half.progress().is_stalled());
     }
 
     #[test]

@@ -133,6 +133,11 @@ impl Sending {
         self.max_data.saturating_sub(self.used)
     }
 
+    /// The sum of offsets sent.
+    pub(super) const fn used(&self) -> u64 {
+        self.used
+    }
+
     pub(super) fn raise_max_data(&mut self, limit: u64) {
         if limit > self.max_data {
             self.max_data = limit;

@@ -43,7 +43,9 @@ pub struct Encoder {
     instructions: BytesMut,
     /// The beginning of a decoder instruction.
     unread: [u8; integer::MAX_LEN],
-    unread_len: usize,
+    unread_len: u8,
+    /// Cancellations received and not counted by anybody.
+    cancellations: u32,
 }
 
 /// A section being encoded.
@@ -76,6 +78,7 @@ impl Encoder {
             instructions: BytesMut::new(),
             unread: [0; integer::MAX_LEN],
             unread_len: 0,
+            cancellations: 0,
         }
     }
 
@@ -320,11 +323,15 @@ impl Encoder {
             let Some((&next, rest)) = bytes.split_first() else {
                 return Ok(());
             };
-            // An integer is whole or refused before this is full.
-            self.unread[self.unread_len] = next;
-            self.unread_len += 1;
             bytes = rest;
-            match DecoderInstruction::decode(&self.unread[..self.unread_len], 0) {
+            // An integer is whole or refused before this is full.
+            let Some(slot) = self.unread.get_mut(usize::from(self.unread_len)) else {
+                return Err(Reason::IntegerTooLarge);
+            };
+            *slot = next;
+            self.unread_len = self.unread_len.saturating_add(1);
+            let unread = self.unread.get(..usize::from(self.unread_len));
+            match DecoderInstruction::decode(unread.unwrap_or_default(), 0) {
                 Ok((instruction, _)) => {
                     self.unread_len = 0;
                     self.obey(instruction)?;
@@ -341,9 +348,11 @@ impl Encoder {
                     self.obey(instruction)?;
                 }
                 Err(Reason::Truncated) => {
-                    let rest = &bytes[at..];
-                    self.unread[..rest.len()].copy_from_slice(rest);
-                    self.unread_len = rest.len();
+                    let rest = bytes.get(at..).unwrap_or_default();
+                    for (slot, &byte) in self.unread.iter_mut().zip(rest) {
+                        *slot = byte;
+                        self.unread_len = self.unread_len.saturating_add(1);
+                    }
                     return Ok(());
                 }
                 Err(reason) => return Err(reason),
@@ -362,7 +371,10 @@ impl Encoder {
                 self.table.release(section.lowest);
                 self.received(section.required);
             }
-            DecoderInstruction::StreamCancellation(stream) => self.forget(stream),
+            DecoderInstruction::StreamCancellation(stream) => {
+                self.cancellations = self.cancellations.saturating_add(1);
+                self.forget(stream);
+            }
             DecoderInstruction::InsertCountIncrement(0) => return Err(Reason::ZeroIncrement),
             DecoderInstruction::InsertCountIncrement(more) => {
                 let known = self.known + more;
@@ -393,6 +405,12 @@ impl Encoder {
     /// if we reset it (RFC 9204 §2.2.2.2).
     pub fn cancel(&mut self, stream_id: u64) {
         self.forget(stream_id);
+    }
+
+    /// Cancellations on the decoder stream since the last call: any stream may be
+    /// cancelled at any time (RFC 9204 §2.2.2.2).
+    pub fn take_cancellations(&mut self) -> u64 {
+        std::mem::take(&mut self.cancellations).into()
     }
 
     /// Bytes held: the table and its indices, unacknowledged sections, unsent

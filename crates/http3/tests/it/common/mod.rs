@@ -198,14 +198,23 @@ impl Host {
     }
 
     fn next_timeout(&self) -> Option<Instant> {
-        self.quic.as_ref()?.next_timeout()
+        let http = match &self.http {
+            Application::Http(http) => http.next_timeout(),
+            Application::Raw => None,
+        };
+        let quic = self.quic.as_ref()?.next_timeout();
+        [http, quic].into_iter().flatten().min()
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        if let Some(quic) = &mut self.quic
-            && quic.next_timeout().is_some_and(|at| at <= now)
-        {
+        let Some(quic) = &mut self.quic else {
+            return;
+        };
+        if quic.next_timeout().is_some_and(|at| at <= now) {
             quic.handle_timeout(now);
+        }
+        if let Application::Http(http) = &mut self.http {
+            http.handle_timeout(now, quic);
         }
     }
 

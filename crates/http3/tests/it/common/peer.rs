@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
-use clearway_http3::{Body, BodyError, Code, Event, Field, Request, Response, SendError};
+use clearway_http3::{Body, BodyError, Code, Deadline, Event, Field, Request, Response, SendError};
 use clearway_quic::stream::StreamId;
 
 use super::Host;
@@ -21,6 +21,7 @@ pub struct Heard {
     pub stopped: Option<Code>,
     pub failed: Option<Code>,
     pub rejected: bool,
+    pub timed_out: Option<Deadline>,
 }
 
 /// An application that reads everything and writes what it was told to, as the
@@ -103,6 +104,10 @@ impl Peer {
             }
             Event::Failed { stream, error } => self.heard(stream).failed = Some(error.code),
             Event::Rejected(stream) => self.heard(stream).rejected = true,
+            Event::TimedOut { stream, deadline } => {
+                self.writing.remove(&stream);
+                self.heard(stream).timed_out = Some(deadline);
+            }
             other @ (Event::Settings(_)
             | Event::PriorityChanged { .. }
             | Event::RequestsAvailable

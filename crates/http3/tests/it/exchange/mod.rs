@@ -1,6 +1,6 @@
 //! Requests and responses between two ends of ours.
 
-mod talk;
+pub(crate) mod talk;
 
 mod bodies;
 mod endings;

@@ -3,7 +3,7 @@
 
 use clearway_http3::{Code, Event};
 use clearway_quic::Role;
-use clearway_quic::stream::StreamId;
+use clearway_quic::stream::{Directionality, StreamId};
 
 use crate::common::Setup;
 use crate::hostile::forger::*;
@@ -194,4 +194,192 @@ fn blocked_streams_are_bounded() {
     assert_eq!(duel.world.server.closed, None);
     duel.bidi(&section);
     assert_eq!(duel.closed(), Some(Code::QPACK_DECOMPRESSION_FAILED));
+}
+
+/// Every kind of control frame that may come more than once.
+#[test]
+fn repeated_control_frames_are_charged() {
+    let update = |stream: u64| [varints(&[stream]), b"u=1".to_vec()].concat();
+    let cases = [
+        ("GOAWAY", GOAWAY, varints(&[0])),
+        ("MAX_PUSH_ID", MAX_PUSH_ID, varints(&[7])),
+        ("PRIORITY_UPDATE of a request", PRIORITY_UPDATE, update(0)),
+        ("PRIORITY_UPDATE of none yet", PRIORITY_UPDATE, update(40)),
+        ("a reserved frame", RESERVED, vec![]),
+        ("a reserved frame with a payload", RESERVED, vec![7; 900]),
+    ];
+    for (what, kind, payload) in cases {
+        let mut duel = Duel::with(Role::Client, strict());
+        duel.bidi(&get());
+        duel.run();
+        let control = duel.control;
+        for _ in 0..60 {
+            duel.write(control, &frame(kind, &payload));
+        }
+        assert_eq!(duel.closed(), Some(Code::EXCESSIVE_LOAD), "{what}");
+    }
+}
+
+/// A table with one entry, and how to change it by one byte.
+fn encoder_stream(duel: &mut Duel) -> StreamId {
+    // A capacity of 4,096, and `a: b` with a literal name.
+    duel.uni(&[2, 0x3f, 0xe1, 0x1f, 0x41, b'a', 0x01, b'b'])
+}
+
+#[test]
+fn duplicates_without_end_are_charged() {
+    let mut duel = Duel::new(Role::Client);
+    let encoder = encoder_stream(&mut duel);
+    let burst = clearway_http3::Limits::default().table_updates_burst;
+    duel.write(encoder, &vec![0; burst as usize - 10]);
+    duel.run();
+    assert_eq!(duel.world.server.closed, None);
+    duel.write(encoder, &vec![0; 2 * burst as usize]);
+    assert_eq!(duel.closed(), Some(Code::EXCESSIVE_LOAD));
+}
+
+#[test]
+fn capacities_without_end_are_charged() {
+    let mut duel = Duel::new(Role::Client);
+    let encoder = encoder_stream(&mut duel);
+    for _ in 0..40 {
+        duel.write(encoder, &[0x20, 0x3f, 0xe1, 0x1f].repeat(200));
+        duel.world.run_for(core::time::Duration::from_millis(5));
+    }
+    assert_eq!(duel.closed(), Some(Code::EXCESSIVE_LOAD));
+}
+
+/// Sections that use the table make up for its changes, at any rate.
+#[test]
+fn table_updates_that_are_used_are_not_charged() {
+    let mut setup = Setup::default();
+    setup.server.limits.table_updates_burst = 32;
+    setup.server.limits.table_updates_per_second = 0;
+    let mut duel = Duel::with(Role::Client, setup);
+    let encoder = encoder_stream(&mut duel);
+    for _ in 0..200 {
+        duel.write(encoder, &[0; 16]);
+        duel.assert_serves();
+    }
+    duel.write(encoder, &[0; 33]);
+    assert_eq!(duel.closed(), Some(Code::EXCESSIVE_LOAD));
+}
+
+/// A stream may be cancelled that never was (RFC 9204 §2.2.2.2).
+#[test]
+fn cancellations_without_end_are_charged() {
+    let mut duel = Duel::with(Role::Client, strict());
+    let decoder = duel.uni(&[3]);
+    duel.write(decoder, &[0x44].repeat(40));
+    duel.run();
+    assert_eq!(duel.world.server.closed, None);
+    duel.write(decoder, &[0x44].repeat(40));
+    assert_eq!(duel.closed(), Some(Code::EXCESSIVE_LOAD));
+}
+
+/// Lengths are refused before what they announce is kept.
+#[test]
+fn huge_instructions_are_refused_by_their_lengths() {
+    let huge = [0xff, 0xff, 0xff, 0xff, 0x3f];
+    for (what, start) in [
+        ("a name", vec![0x5f]),
+        ("a value of a static name", vec![0xc1, 0x7f]),
+        ("a value of a literal name", vec![0x41, b'a', 0x7f]),
+    ] {
+        let mut duel = Duel::new(Role::Client);
+        let encoder = encoder_stream(&mut duel);
+        duel.write(encoder, &[&start[..], &huge].concat());
+        let error = Some(Code::QPACK_ENCODER_STREAM_ERROR);
+        assert_eq!(duel.closed(), error, "{what}");
+    }
+}
+
+/// Header sections in part, on all the streams there may be: what they hold together is
+/// bounded, whoever goes beyond it is rejected, and others are served.
+#[test]
+fn unfinished_header_sections_have_a_budget() {
+    let mut setup = Setup::default();
+    setup.server_quic.streams.max_bidi_streams = 1_000;
+    setup.server_quic.streams.connection_window = 32 << 20;
+    setup.server.limits.max_gathered = 256 << 10;
+    let budget = setup.server.limits.max_gathered;
+    let mut duel = Duel::with(Role::Client, setup);
+    let mut section = frame(HEADERS, &[0; 60_000]);
+    section.truncate(50_000);
+    let mut ids = Vec::new();
+    for _ in 0..100 {
+        ids.push(duel.bidi(&section));
+        duel.world.run_for(core::time::Duration::from_millis(30));
+    }
+    duel.run();
+    let http = duel.world.server.http();
+    let memory = http.memory();
+    assert!(memory < budget + (100 << 10), "{memory} bytes");
+    assert!(http.counters().rejected >= 90, "{:?}", http.counters());
+    let last = *ids.last().expect("a stream");
+    assert_eq!(duel.refusal(last).0, Some(Code::REQUEST_REJECTED));
+    duel.assert_serves();
+    // What is given up makes room.
+    for id in ids.drain(..4) {
+        let host = duel.world.client.quic();
+        let _ = host.reset(id, 0x10c);
+    }
+    duel.run();
+    let id = duel.bidi(&section);
+    assert_eq!(duel.refusal(id), (None, None));
+}
+
+/// A section dribbled over hundreds of streams, a byte each: bytes that are not there
+/// are not reserved.
+#[test]
+fn announced_header_sections_reserve_nothing() {
+    let mut setup = Setup::default();
+    setup.server_quic.streams.max_bidi_streams = 900;
+    let mut duel = Duel::with(Role::Client, setup);
+    let mut section = frame(HEADERS, &[0; 60_000]);
+    section.truncate(6);
+    for _ in 0..800 {
+        duel.bidi(&section);
+    }
+    duel.run();
+    let http = duel.world.server.http();
+    assert_eq!((http.open_requests(), http.counters().rejected), (800, 0));
+    let memory = http.memory();
+    assert!(memory < 800 * 700, "{memory} bytes");
+    duel.assert_serves();
+}
+
+/// One byte stands for a field of the static table.
+#[test]
+fn sections_of_very_many_fields_are_too_large() {
+    let limit = clearway_http3::Limits::default().max_fields;
+    for (fields, taken) in [(limit, true), (limit + 1, false)] {
+        let mut duel = Duel::new(Role::Client);
+        // GET, https, :path /, an authority; then accept: */*.
+        let mut section = vec![0, 0, 0xd1, 0xd7, 0xc1, 0x50, 0x01, b'h'];
+        section.resize(section.len() + fields - 4, 0xc0 | 29);
+        duel.whole(&frame(HEADERS, &section));
+        let told = duel.events().iter().any(|event| match event {
+            Event::Request { request, .. } => request.fields.len() == fields - 4,
+            _ => false,
+        });
+        assert_eq!(told, taken, "{fields} fields");
+        let too_large = duel.world.server.http().counters().too_large;
+        assert_eq!(too_large, u64::from(!taken));
+        duel.assert_serves();
+    }
+}
+
+/// Streams that never say what they are: as many as the transport allows, and small.
+#[test]
+fn streams_without_a_type_hold_little() {
+    let mut duel = Duel::new(Role::Client);
+    while let Some(id) = (duel.world.client.quic()).open(Directionality::Unidirectional) {
+        // The first byte of an integer of eight.
+        duel.write(id, &[0xc0]);
+    }
+    duel.run();
+    let memory = duel.world.server.http().memory();
+    assert!(memory < 8 << 10, "{memory} bytes");
+    duel.assert_serves();
 }

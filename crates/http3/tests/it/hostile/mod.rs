@@ -4,6 +4,9 @@
 mod forger;
 
 mod connection_errors;
+mod deadlines;
 mod floods;
 mod messages;
+mod resets;
 mod tolerance;
+mod unread;

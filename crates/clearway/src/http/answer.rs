@@ -1,0 +1,221 @@
+//! One request of a server: what the service makes of it, and sending that.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+
+use bytes::Bytes;
+use clearway_http3::Code;
+use http::header::{CONTENT_LENGTH, HeaderValue};
+use http::{Request, Response, StatusCode};
+use http_body::Body;
+use tower_service::Service;
+
+use super::body::{Incoming, Sender, poll_frame};
+use super::early::ArrivedEarly;
+use super::error::{BoxError, Error};
+use super::interim::{InterimSender, expects_continue};
+use super::message;
+use super::server_state::Permit;
+use super::stream::Stream;
+use super::work::Arrived;
+use crate::connection::{Connection, Counted};
+use crate::panic::catch;
+
+/// A request and what is needed to answer it.
+pub(super) struct Exchange {
+    request: Result<Request<Incoming>, &'static str>,
+    sender: Sender,
+    /// Answer without a body, whatever the service says.
+    bodiless: bool,
+    permit: Permit,
+}
+
+impl Exchange {
+    pub(super) fn new(
+        shared: &Counted,
+        connection: &Connection,
+        arrived: Arrived,
+        permit: Permit,
+    ) -> Self {
+        let Arrived {
+            id,
+            head,
+            end,
+            early,
+        } = arrived;
+        let stream = Stream::new(shared.clone(), id);
+        let bodiless = head.method == "HEAD";
+        let sender = Sender::new(stream.clone(), Code::INTERNAL_ERROR);
+        let request = message::request(head, ()).map(|request| {
+            let (mut parts, ()) = request.into_parts();
+            parts.extensions.insert(connection.clone());
+            parts
+                .extensions
+                .insert(InterimSender::new(stream.downgrade()));
+            if early {
+                parts.extensions.insert(ArrivedEarly);
+            }
+            let body = (!end).then_some(stream);
+            // A server that answers without reading all is no error.
+            let body = Incoming::new(body, &parts.headers, Code::NO_ERROR)
+                .inviting(!end && expects_continue(&parts.headers));
+            Request::from_parts(parts, body)
+        });
+        Self {
+            request,
+            sender,
+            bodiless,
+            permit,
+        }
+    }
+
+    /// Answers with a status alone.
+    pub(super) fn refuse(self, status: StatusCode) {
+        if let Err(error) = refuse(self.sender, status) {
+            tracing::debug!(%error, "a response was not sent to its end");
+        }
+    }
+
+    /// Answers, unless the client gives up first.
+    pub(super) async fn run<S, B>(self, service: S)
+    where
+        S: Service<Request<Incoming>, Response = Response<B>>,
+        S::Error: Into<BoxError>,
+        B: Body<Data: Into<Bytes>, Error: Into<BoxError>>,
+    {
+        let Self {
+            request,
+            sender,
+            bodiless,
+            permit: _permit,
+        } = self;
+        let request = match request {
+            Ok(request) => request,
+            Err(why) => {
+                tracing::debug!(why, "a request that the http crate cannot hold");
+                sender.stream().stop(Code::NO_ERROR);
+                let _ = refuse(sender, StatusCode::BAD_REQUEST);
+                return;
+            }
+        };
+        // One that was given up before it began never reaches the service.
+        if sender.stream().is_cancelled() {
+            return sender.cancelled();
+        }
+        let response = {
+            let stream = sender.stream().clone();
+            let mut answering = pin!(answer(service, request));
+            let response = poll_fn(|cx| match catch(|| answering.as_mut().poll(cx)) {
+                Ok(Poll::Ready(response)) => Poll::Ready(Some(response)),
+                Ok(Poll::Pending) => stream.poll_cancelled(cx).map(|()| None),
+                // The service is not asked again, and its client has an answer.
+                Err(panic) => Poll::Ready(Some(Err(panic.into()))),
+            });
+            response.await
+        };
+        let sent = match response {
+            None => return sender.cancelled(),
+            Some(Ok(response)) => respond(sender, response, bodiless).await,
+            Some(Err(error)) => {
+                tracing::error!(%error, "the service failed");
+                refuse(sender, StatusCode::INTERNAL_SERVER_ERROR)
+            }
+        };
+        if let Err(error) = sent {
+            tracing::debug!(%error, "a response was not sent to its end");
+        }
+    }
+}
+
+async fn answer<S, B>(mut service: S, request: Request<Incoming>) -> Result<Response<B>, BoxError>
+where
+    S: Service<Request<Incoming>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+{
+    poll_fn(|cx| service.poll_ready(cx))
+        .await
+        .map_err(Into::into)?;
+    service.call(request).await.map_err(Into::into)
+}
+
+/// Answers with a status alone.
+fn refuse(sender: Sender, status: StatusCode) -> Result<(), Error> {
+    let mut head = clearway_http3::Response::new(status.as_u16());
+    head.fields
+        .push(clearway_http3::field("content-length", "0"));
+    sender.stream().respond(&head, true)?;
+    sender.done();
+    Ok(())
+}
+
+/// Sends a response: in one piece if its body is at hand.
+async fn respond<B>(sender: Sender, response: Response<B>, bodiless: bool) -> Result<(), Error>
+where
+    B: Body<Data: Into<Bytes>, Error: Into<BoxError>>,
+{
+    let (mut parts, body) = response.into_parts();
+    let bodiless = bodiless
+        || parts.status == StatusCode::NO_CONTENT
+        || parts.status == StatusCode::NOT_MODIFIED;
+    let exact = body.size_hint().exact();
+    if let Some(length) = exact
+        && !parts.status.is_informational()
+        && parts.status != StatusCode::NO_CONTENT
+        && parts.status != StatusCode::NOT_MODIFIED
+        && !(bodiless && length == 0)
+    {
+        let length = || HeaderValue::from(length);
+        parts.headers.entry(CONTENT_LENGTH).or_insert_with(length);
+    }
+    let head = message::response_head(parts);
+    if bodiless || body.is_end_stream() {
+        sender.stream().respond(&head, true)?;
+        sender.done();
+        return Ok(());
+    }
+    let mut body = pin!(body);
+    // What is there already leaves together with the head.
+    let first = poll_fn(|cx| {
+        Poll::Ready(match catch(|| poll_frame(body.as_mut(), cx)) {
+            Ok(Poll::Ready(frame)) => Ok(Some(frame)),
+            Ok(Poll::Pending) => Ok(None),
+            Err(panic) => Err(panic),
+        })
+    });
+    let first = match first.await {
+        Ok(first) => first,
+        Err(panic) => {
+            tracing::error!(%panic, "the body of a response failed");
+            return refuse(sender, StatusCode::INTERNAL_SERVER_ERROR);
+        }
+    };
+    match first {
+        Some(Some(frame)) => match frame?.into_data() {
+            Ok(data) if body.is_end_stream() => {
+                sender.stream().respond_with(&head, data.into())?;
+                sender.done();
+                return Ok(());
+            }
+            Ok(data) => {
+                sender.stream().respond(&head, false)?;
+                sender.stream().write(data.into()).await?;
+            }
+            Err(frame) => {
+                sender.stream().respond(&head, false)?;
+                if let Ok(trailers) = frame.into_trailers() {
+                    sender.stream().trailers(&message::fields(trailers))?;
+                    sender.done();
+                    return Ok(());
+                }
+            }
+        },
+        Some(None) => {
+            sender.stream().respond(&head, true)?;
+            sender.done();
+            return Ok(());
+        }
+        None => sender.stream().respond(&head, false)?,
+    }
+    sender.send(body).await
+}

@@ -1,0 +1,114 @@
+//! What the connections of a server have in common: whether it winds up, and how many
+//! requests are under way.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use tokio::sync::Notify;
+
+/// What the connections of a server have in common. Every connection waits for the
+/// news as long as it lives, so what waits has to be small.
+#[derive(Debug)]
+pub(super) struct ServerState {
+    /// To wind up.
+    closing: AtomicBool,
+    pub(super) news: Notify,
+    /// Requests under way.
+    requests: AtomicUsize,
+    max_requests: usize,
+    /// Requests not taken because of that.
+    rejected: AtomicU64,
+}
+
+impl ServerState {
+    pub(super) fn new(max_requests: usize) -> Self {
+        Self {
+            closing: AtomicBool::new(false),
+            news: Notify::new(),
+            requests: AtomicUsize::new(0),
+            max_requests,
+            rejected: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn close(&self) {
+        self.closing.store(true, Ordering::Release);
+        self.news.notify_waiters();
+    }
+
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
+    /// Takes a request of a connection that has `held` others under way. A connection
+    /// may hold as many as there are places left: the more are taken, the fewer, so that
+    /// a crowd which holds all it can leaves room for a newcomer (the dynamic threshold
+    /// of Choudhury and Hahne, for the buffers of switches).
+    pub(super) fn admit(self: &Arc<Self>, held: usize) -> Option<Permit> {
+        let taken = self.requests.fetch_add(1, Ordering::Relaxed);
+        let permit = Permit(self.clone());
+        let left = self.max_requests.saturating_sub(taken);
+        if held < left {
+            return Some(permit);
+        }
+        self.rejected.fetch_add(1, Ordering::Relaxed);
+        None
+    }
+}
+
+/// A place among the requests under way.
+#[derive(Debug)]
+pub(super) struct Permit(Arc<ServerState>);
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.0.requests.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What a server counts ([`Server::counters`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ServerCounters {
+    /// Requests under way: being answered, or their response being sent.
+    pub requests: usize,
+    /// Requests rejected because too many were under way
+    /// ([`ServerBuilder::max_requests`]), since the server began.
+    pub rejected: u64,
+}
+
+impl ServerState {
+    pub(super) fn counters(&self) -> ServerCounters {
+        ServerCounters {
+            requests: self.requests.load(Ordering::Relaxed),
+            rejected: self.rejected.load(Ordering::Relaxed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Connections that each take all they can get leave places for another one.
+    #[test]
+    fn crowd_leaves_room_for_a_newcomer() {
+        for (connections, share) in [(1, 50), (9, 10), (99, 1)] {
+            let state = Arc::new(ServerState::new(100));
+            let mut held: Vec<Vec<Permit>> = (0..connections).map(|_| Vec::new()).collect();
+            for _ in 0..100 {
+                for permits in &mut held {
+                    permits.extend(state.admit(permits.len()));
+                }
+            }
+            let all: Vec<usize> = held.iter().map(Vec::len).collect();
+            assert!(all.iter().all(|&held| held == share), "{share}: {all:?}");
+            assert!(state.admit(0).is_some(), "{connections} connections");
+            let counters = state.counters();
+            assert_eq!(counters.requests, connections * share);
+            assert!(counters.rejected > 0);
+            held.clear();
+            assert_eq!(state.counters().requests, 0);
+        }
+    }
+}
