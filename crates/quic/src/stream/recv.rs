@@ -412,7 +412,7 @@ mod tests {
     #[test]
     fn reset_behind_unread_data_is_told() {
         let mut half = half();
-        assert!(half.on_data(0, false, b"unread", 99).unwrap().readable);
+        assert!(half.on_data(0, false, b"unread", 99, usize::MAX).unwrap().readable);
         assert!(half.on_reset(7, 6, 99).unwrap().readable);
         assert!(!half.on_reset(7, 6, 99).unwrap().readable, "told once");
         assert_eq!(half.read_chunk(0), Err(ReadError::Reset(7)));
