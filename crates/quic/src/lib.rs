@@ -5,7 +5,7 @@
 //! wire/        bytes <-> headers, frames, transport parameters
 //! crypto/      TLS session, packet keys, tokens, reset tokens, session store
 //! cid/         connection IDs: issued by us, issued by the peer, generator
-//! path/        validation, amplification, ECN, MTU of one path
+//! path/        which path is used; validation, amplification, ECN, MTU of one
 //! stream/      streams, flow control, send and receive buffers, scheduling
 //! datagram     DATAGRAM frames (RFC 9221)
 //! ack          when to acknowledge what was received

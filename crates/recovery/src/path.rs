@@ -59,6 +59,8 @@ pub(crate) struct PathSpace {
 #[derive(Debug)]
 pub struct PathRecovery {
     pub(crate) id: PathId,
+    /// No 1-RTT packet with a lower number is on it.
+    pub(crate) first_number: u64,
     pub(crate) controller: Box<dyn Controller>,
     pub(crate) mds: u64,
     pub(crate) rtt: Rtt,
@@ -97,6 +99,7 @@ impl PathRecovery {
     ) -> Self {
         Self {
             id,
+            first_number: 0,
             controller,
             mds,
             rtt: Rtt::new(config.initial_rtt),

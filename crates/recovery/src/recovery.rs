@@ -92,7 +92,8 @@ impl<F> Recovery<F> {
             self.active = id;
         }
         let limit = self.limits.current();
-        let path = PathRecovery::new(id, controller, mds, limit, &self.config, now);
+        let mut path = PathRecovery::new(id, controller, mds, limit, &self.config, now);
+        path.first_number = self.next_number(Space::Data);
         self.paths.push(path);
     }
 
@@ -310,7 +311,12 @@ impl<F> Recovery<F> {
             ledger.loss_time = None;
             ledger.lost.clear();
         }
-        let mut from = 0;
+        // What left before a path began is not on it: giving up a path that a
+        // stranger's packet made costs no walk over all that is in flight.
+        let mut from = match (space, only) {
+            (Space::Data, Some(only)) => first_number(paths, only),
+            (Space::Initial | Space::Handshake, Some(_)) | (_, None) => 0,
+        };
         while let Some((number, packet)) = ledger.sent.first_from(from) {
             from = number + 1;
             if only.is_some_and(|only| only != packet.path) {
@@ -424,4 +430,9 @@ impl<F> Recovery<F> {
     pub fn release_memory(&mut self) {
         self.spaces.release_memory();
     }
+}
+
+fn first_number(paths: &[PathRecovery], id: PathId) -> u64 {
+    let path = paths.iter().find(|path| path.id == id);
+    path.map_or(0, |path| path.first_number)
 }

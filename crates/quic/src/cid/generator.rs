@@ -1,8 +1,6 @@
 //! Where connection IDs come from: random ones, and random ones that a shard
 //! recognises as its own.
 
-use core::time::Duration;
-
 use crate::cid::id::{ConnectionId, MAX_CID_LEN};
 use crate::rng::Rng;
 
@@ -26,12 +24,6 @@ pub trait CidGenerator: core::fmt::Debug + Send {
 
     /// Length in bytes of every connection ID, 0 to 20.
     fn cid_len(&self) -> usize;
-
-    /// After how long a connection ID should be replaced, because what it
-    /// encodes expires (a rotated balancer key, say). `None`: never.
-    fn lifetime(&self) -> Option<Duration> {
-        None
-    }
 }
 
 /// Nothing but random bytes.
@@ -59,7 +51,7 @@ impl Default for RandomGenerator {
 impl CidGenerator for RandomGenerator {
     fn generate(&mut self, rng: &mut Rng) -> ConnectionId {
         let mut bytes = [0; MAX_CID_LEN];
-        let bytes = &mut bytes[..self.len];
+        let bytes = bytes.get_mut(..self.len).unwrap_or_default();
         rng.fill(bytes);
         ConnectionId::new(bytes).unwrap_or(ConnectionId::EMPTY)
     }
@@ -117,9 +109,13 @@ impl ShardKey {
     #[must_use]
     #[inline]
     pub fn mix(&self, cid: &[u8]) -> u32 {
-        let mut prefix = [0; SHARD_PREFIX_LEN];
-        let len = cid.len().min(SHARD_PREFIX_LEN);
-        prefix[..len].copy_from_slice(&cid[..len]);
+        let prefix = cid.first_chunk().copied().unwrap_or_else(|| {
+            let mut prefix = [0; SHARD_PREFIX_LEN];
+            for (to, from) in prefix.iter_mut().zip(cid) {
+                *to = *from;
+            }
+            prefix
+        });
         let words = u64::from_be_bytes(prefix);
         let (first, second) = ((words >> 32) as u32, words as u32);
 
@@ -141,7 +137,7 @@ impl core::fmt::Debug for ShardKey {
 #[must_use]
 #[inline]
 pub fn shard_of(cid: &[u8], key: &ShardKey, shards: u32) -> u32 {
-    key.mix(cid) % shards.max(1)
+    key.mix(cid).checked_rem(shards).unwrap_or(0)
 }
 
 /// Connection IDs that steer to one shard: draws from another generator until
@@ -186,10 +182,6 @@ impl<G: CidGenerator> CidGenerator for ShardGenerator<G> {
 
     fn cid_len(&self) -> usize {
         self.inner.cid_len()
-    }
-
-    fn lifetime(&self) -> Option<Duration> {
-        self.inner.lifetime()
     }
 }
 

@@ -34,7 +34,7 @@ impl ConnectionId {
 impl Deref for ConnectionId {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.len)]
+        self.bytes.get(..usize::from(self.len)).unwrap_or_default()
     }
 }
 

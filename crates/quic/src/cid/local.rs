@@ -211,14 +211,14 @@ impl LocalCids {
         if sequence > self.highest_sent {
             return violation("retires a connection ID that was never issued");
         }
-        let Some(at) = self.issued.iter().position(|c| c.sequence == sequence) else {
+        let Some(retired) = self.find(sequence).map(|issued| issued.cid) else {
             return Ok(());
         };
-        if self.issued[at].cid == *carried_by {
+        if retired == *carried_by {
             return violation("retires the connection ID that its own packet uses");
         }
-        let retired = self.issued.remove(at);
-        self.changes.push_back(RoutingChange::Remove(retired.cid));
+        self.issued.retain(|issued| issued.sequence != sequence);
+        self.changes.push_back(RoutingChange::Remove(retired));
         Ok(())
     }
 
@@ -240,7 +240,7 @@ impl LocalCids {
     /// Bytes allocated.
     #[must_use]
     pub fn memory(&self) -> usize {
-        memory::short_list(&self.issued) + memory::ring(&self.changes)
+        memory::short_list(&self.issued).saturating_add(memory::ring(&self.changes))
     }
 
     /// Those the peer may hold after it obeyed our Retire Prior To.
@@ -257,7 +257,7 @@ impl LocalCids {
 
     fn add(&mut self, cid: ConnectionId, reset_token: ResetToken, delivery: Delivery) {
         let sequence = self.next_sequence;
-        self.next_sequence += 1;
+        self.next_sequence = sequence.saturating_add(1);
         self.issued.push(Issued {
             sequence,
             cid,

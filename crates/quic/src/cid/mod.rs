@@ -1,4 +1,16 @@
 //! Connection IDs (RFC 9000 §5.1).
+
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::arithmetic_side_effects,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::unwrap_used
+    )
+)]
+
 pub mod generator;
 pub mod id;
 pub mod local;

@@ -300,9 +300,9 @@ impl RemoteCids {
     #[must_use]
     pub fn memory(&self) -> usize {
         memory::short_list(&self.held)
-            + memory::short_list(&self.seen)
-            + memory::short_list(&self.retiring)
-            + memory::short_list(&self.wanting)
+            .saturating_add(memory::short_list(&self.seen))
+            .saturating_add(memory::short_list(&self.retiring))
+            .saturating_add(memory::short_list(&self.wanting))
     }
 
     fn of(&self, path: PathId) -> Option<&Held> {
@@ -362,21 +362,23 @@ impl RemoteCids {
 
     /// Notes a number at or above `retire_prior_to`; false if seen before.
     fn see(&mut self, sequence: u64) -> Result<bool, TransportError> {
+        // Below 2^62 (RFC 9000 §16).
+        let end = sequence.saturating_add(1);
         let at = self.seen.partition_point(|r| r.1 < sequence);
         match self.seen.get_mut(at) {
             Some(r) if r.0 <= sequence && sequence < r.1 => return Ok(false),
-            Some(r) if r.1 == sequence => {
-                r.1 += 1;
-                if let Some(&(first, end)) = self.seen.get(at + 1)
-                    && first == sequence + 1
-                {
-                    self.seen[at].1 = end;
-                    self.seen.remove(at + 1);
-                }
-            }
-            Some(r) if r.0 == sequence + 1 => r.0 = sequence,
-            Some(_) | None => self.seen.insert(at, (sequence, sequence + 1)),
+            Some(r) if r.1 == sequence => r.1 = end,
+            Some(r) if r.0 == end => r.0 = sequence,
+            Some(_) | None => self.seen.insert(at, (sequence, end)),
         }
+        // The hole before the next range may be closed now.
+        self.seen.dedup_by(|next, range| {
+            let touches = range.1 == next.0;
+            if touches {
+                range.1 = next.1;
+            }
+            touches
+        });
         if self.seen.len() > MAX_HOLES {
             return Err(TransportError::new(
                 Code::PROTOCOL_VIOLATION,

@@ -5,6 +5,7 @@
 
 use core::time::Duration;
 
+use crate::count::Count;
 use crate::time::Instant;
 pub use crate::wire::frame::ack::EcnCounts;
 
@@ -79,10 +80,16 @@ pub struct EcnAck {
     pub newly_acked_ect1: u64,
 }
 
+impl EcnAck {
+    fn newly_acked(&self) -> u64 {
+        self.newly_acked_ect0.saturating_add(self.newly_acked_ect1)
+    }
+}
+
 impl SpaceEcn {
     /// Takes a report, and answers by how much each count grew.
     fn on_report(&mut self, ack: &EcnAck) -> Result<EcnCounts, EcnFailure> {
-        let marked = ack.newly_acked_ect0 + ack.newly_acked_ect1;
+        let marked = ack.newly_acked();
         let Some(counts) = ack.counts else {
             return if marked == 0 {
                 Ok(EcnCounts::default())
@@ -120,8 +127,8 @@ impl SpaceEcn {
     fn on_sent(&mut self, mark: Mark) {
         match mark {
             Mark::NotEct => {}
-            Mark::Ect0 => self.sent_ect0 += 1,
-            Mark::Ect1 => self.sent_ect1 += 1,
+            Mark::Ect0 => self.sent_ect0.count_one(),
+            Mark::Ect1 => self.sent_ect1.count_one(),
         }
     }
 }
@@ -184,9 +191,11 @@ impl PathEcn {
             return;
         }
         space.on_sent(mark);
-        self.marked_sent += 1;
+        self.marked_sent.count_one();
         if self.state == EcnState::Testing {
-            let ends = *self.testing_ends.get_or_insert(now + pto * TESTING_PTOS);
+            let ends = *self
+                .testing_ends
+                .get_or_insert(now + pto.saturating_mul(TESTING_PTOS));
             if self.marked_sent >= TESTING_PACKETS || now >= ends {
                 self.state = EcnState::Unknown;
             }
@@ -223,15 +232,15 @@ impl PathEcn {
                 return 0;
             }
         };
-        self.marked_acked += ack.newly_acked_ect0 + ack.newly_acked_ect1;
-        self.ce_seen += growth.ce;
+        self.marked_acked.count(ack.newly_acked());
+        self.ce_seen.count(growth.ce);
         self.judge();
         growth.ce
     }
 
     /// Packets of this path that were marked were declared lost.
     pub fn on_lost(&mut self, marked: u64) {
-        self.marked_lost += marked;
+        self.marked_lost.count(marked);
         self.judge();
     }
 
@@ -250,7 +259,8 @@ impl PathEcn {
             self.state = EcnState::Capable;
         } else if self.marked_acked > 0 {
             // Congestion marks some packets of ten; a broken path marks all.
-            if tested && self.marked_acked + self.marked_lost >= self.marked_sent {
+            let known = self.marked_acked.saturating_add(self.marked_lost);
+            if tested && known >= self.marked_sent {
                 self.state = EcnState::Failed(EcnFailure::AllCe);
             }
         } else if tested && self.marked_lost >= self.marked_sent {

@@ -3,6 +3,7 @@
 
 use core::time::Duration;
 
+use crate::count::Count;
 use crate::time::Instant;
 
 /// What every path must carry (RFC 9000 §14): BASE_PLPMTU and MIN_PLPMTU.
@@ -166,7 +167,7 @@ impl MtuDiscovery {
             return;
         }
         if let Phase::Searching { lost, .. } = &mut self.phase {
-            *lost += 1;
+            *lost = lost.saturating_add(1);
             if *lost >= MAX_PROBES {
                 self.too_large(now, size);
             }
@@ -187,7 +188,7 @@ impl MtuDiscovery {
         if size <= BASE_SIZE || size > self.current || part_of_burst {
             return None;
         }
-        self.bursts += 1;
+        self.bursts = self.bursts.saturating_add(1);
         self.burst_end = now;
         if self.bursts < BLACK_HOLE_BURSTS {
             return None;
@@ -257,8 +258,9 @@ impl MtuDiscovery {
             let rung = RUNGS.into_iter().find(|rung| *rung > self.current);
             return Some(rung.unwrap_or(self.high).min(self.high));
         }
-        let gap = self.high - self.current;
-        (gap >= GRANULARITY).then(|| self.current + gap.div_ceil(2))
+        let gap = self.high.saturating_sub(self.current);
+        let half = self.current.saturating_add(gap.div_ceil(2));
+        (gap >= GRANULARITY).then_some(half)
     }
 
     /// Takes note that the probe of `size` is no longer on its way; false if
@@ -294,7 +296,7 @@ impl MtuDiscovery {
     }
 
     fn too_large(&mut self, now: Instant, size: u16) {
-        self.high = size - 1;
+        self.high = size.saturating_sub(1);
         self.failed_any = true;
         self.proceed(now);
     }
@@ -320,7 +322,7 @@ impl MtuDiscovery {
         if self.current == BASE_SIZE {
             return None;
         }
-        self.black_holes += 1;
+        self.black_holes.count_one();
         self.current = BASE_SIZE;
         self.search(now, high);
         Some(BASE_SIZE)

@@ -42,8 +42,6 @@
 //! **Replays must be deterministic.** [`explore_by_replay`] compares fingerprints
 //! when it comes back to a state and panics if they differ.
 
-mod connection;
-mod paths;
 mod tests;
 
 use std::collections::HashSet;

@@ -3,3 +3,5 @@
 mod cids;
 mod handshake;
 mod key_phases;
+mod migration;
+mod paths;

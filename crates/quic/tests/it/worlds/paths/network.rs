@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clearway_quic::cid::remote::RemoteCids;
 use clearway_quic::cid::{ConnectionId, NewCid, ResetToken};
+use clearway_quic::path::amplification::Amplification;
 use clearway_quic::path::ecn::Mark;
 use clearway_quic::path::paths::{Effect, Effects, MAX_PATHS, PathDefaults, Paths, Place};
 use clearway_quic::path::validation::{ChallengeData, ValidationState};
@@ -228,11 +229,11 @@ impl Network {
             match *effect {
                 Effect::Added { id, .. } => {
                     assert!(self.recovery.insert(id), "{id:?} is there already");
-                    let client = self.paths.get(id).map(|path| path.amplification());
+                    let client = self.paths.get(id).map(Path::amplification);
                     let account = Account {
                         received: received as u64,
                         // A client is not bound by the limit (RFC 9000 §8.1).
-                        validated: client.is_some_and(|limit| limit.is_validated()),
+                        validated: client.is_some_and(Amplification::is_validated),
                         ..Account::default()
                     };
                     assert!(self.accounts.insert(id, account).is_none());

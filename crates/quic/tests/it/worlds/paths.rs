@@ -1,12 +1,12 @@
 //! Every sequence of events that paths can meet, with the production types for
 //! paths and the peer's connection IDs. Loss recovery, which has to know the same
-//! paths, is a set here; `connection.rs` explores with all of a connection.
+//! paths, is a set here; `migration.rs` explores with all of a connection.
 
 mod client;
 mod network;
 mod server;
 
-use super::{Bounds, ExpectClean, explore};
+use crate::explore::{Bounds, ExpectClean, explore};
 use client::ClientWorld;
 use server::{Alphabet, ServerWorld};
 
