@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use clearway::CongestionController;
 use clearway_links::Span;
 
+use super::bounds::Bounds;
 use crate::failure::EXIT_CODES;
-use crate::size::Size;
 
 /// What it does, for `--help`.
 pub(crate) const ABOUT: &str = "\
@@ -53,15 +53,6 @@ pub(crate) struct Args {
     /// Accept uploads (PUT): anybody who reaches the server may replace files.
     #[arg(long)]
     pub(super) writable: bool,
-    /// Largest upload taken; larger ones are answered with 413. The default is more
-    /// than most people send by hand, and less than most disks have free.
-    #[arg(
-        long,
-        value_name = "SIZE",
-        default_value = "16GB",
-        requires = "writable"
-    )]
-    pub(super) max_upload: Size,
     /// Keep the key of Retry, address tokens and stateless resets in this file, so that
     /// clients of a server that was killed and restarted learn of it at once instead of
     /// waiting some 30 s. Made if it is not there: 32 random bytes that only its owner
@@ -82,6 +73,8 @@ pub(crate) struct Args {
     /// How long requests under way may take after a signal.
     #[arg(long, value_name = "TIME", default_value = "10s")]
     pub(super) drain: Span,
+    #[command(flatten)]
+    pub(super) bounds: Bounds,
     /// Print JSON lines to stdout: where it listens, then each request.
     #[arg(long)]
     pub(super) json: bool,

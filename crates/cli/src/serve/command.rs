@@ -67,7 +67,7 @@ async fn serve(args: &Args) -> Result<(), Failure> {
         resources: Resources::new(&descriptors),
         snapshots: Snapshots::default(),
         writable: args.writable,
-        max_upload: args.max_upload.0,
+        max_upload: args.bounds.max_upload.0,
         json: args.json,
     });
     // It takes no more connections as soon as the end begins, which takes longer.
@@ -133,9 +133,9 @@ impl Signals {
 fn bind(args: &Args, certificate: &Certificate) -> Result<Server, Failure> {
     let mut transport = TransportConfig::default();
     transport.controller = args.controller;
-    let mut config = ServerConfig::with_certificates(&certificate.certificates)
-        .transport(transport)
-        .early_data(args.early_data);
+    let config = ServerConfig::with_certificates(&certificate.certificates);
+    let config = config.early_data(args.early_data);
+    let mut config = args.bounds.apply(config, transport);
     if let Some(file) = &args.secret {
         config = config.secret(secret::load(file)?);
     }

@@ -32,7 +32,7 @@ const INDEX: &str = "index.html";
 
 /// What there is at a place.
 enum Step {
-    Answer(Response<Content>),
+    Answer(Box<Response<Content>>),
     /// A directory without an index.
     List(PathBuf),
 }
@@ -54,7 +54,7 @@ pub(super) async fn download(
     };
     let found = shared.disk.run(client, work).await;
     let answer = match found.unwrap_or(Err(Errno::IO)) {
-        Ok(Step::Answer(response)) => Ok(response),
+        Ok(Step::Answer(response)) => Ok(*response),
         // Its length is known only when it was made.
         Ok(Step::List(_)) if head => Ok(page(Content::nothing())),
         Ok(Step::List(path)) => match listing::begin(served, &shared, path).await {
@@ -105,7 +105,7 @@ fn look_up(served: &Served, shared: &Shared, request: &request::Parts) -> Result
             }
         }
     }
-    .map(Step::Answer)
+    .map(|response| Step::Answer(Box::new(response)))
 }
 
 /// A directory's page.

@@ -5,10 +5,12 @@
 //! decide what to answer, [`download`], [`listing`] and [`upload`] (into a [`half`]
 //! file; [`leftovers`] are removed) do it, [`content`] is the body that leaves, out of
 //! a [`source`] such as [`pieces`] of a file, with the [`sender_report`] as its trailer,
-//! and [`log`] tells of it. None of it takes more than [`limits`] allow.
+//! and [`log`] tells of it. None of it takes more than [`limits`] and
+//! [`bounds`] allow.
 //! [`secret`] outlives the server, and [`certificate`] is replaced while all that runs, which [`command`] starts and ends.
 
 mod args;
+mod bounds;
 mod certificate;
 mod command;
 mod conditions;

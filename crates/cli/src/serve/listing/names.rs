@@ -40,7 +40,7 @@ pub(super) struct Names {
 
 /// Which directory, in which state: while this is the same, so are its names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Version([u64; 6]);
+pub(super) struct Version([i128; 6]);
 
 /// Why there are no names.
 #[derive(Debug, PartialEq, Eq)]
@@ -145,12 +145,12 @@ impl Version {
             _ => TICK,
         };
         (age > tick).then_some(Self([
-            stat.st_dev,
-            stat.st_ino,
-            stat.st_mtime as u64,
-            stat.st_mtime_nsec as u64,
-            stat.st_ctime as u64,
-            stat.st_ctime_nsec as u64,
+            stat.st_dev.into(),
+            stat.st_ino.into(),
+            stat.st_mtime.into(),
+            stat.st_mtime_nsec.into(),
+            stat.st_ctime.into(),
+            stat.st_ctime_nsec.into(),
         ]))
     }
 }

@@ -218,3 +218,28 @@ async fn uploads_larger_than_allowed_are_refused() {
     assert_eq!(dir.names(), ["a"]);
     assert_eq!(std::fs::metadata(dir.join("a")).unwrap().len(), 1_000_000);
 }
+
+#[tokio::test]
+async fn connections_of_one_source_are_bounded_unless_it_is_trusted() {
+    let dir = TempDir::new();
+    dir.old_file("small", b"text");
+    let bound = ["--max-connections-per-source", "3"];
+    for (options, expected) in [
+        (&[][..], 3),
+        (&["--trust", "10.0.0.0/8"], 3),
+        (&["--trust", "10.0.0.0/8", "--trust", "127.0.0.1"], 6),
+        (&["--trust", "127.0.0.0/8", "--max-connections", "4"], 4),
+    ] {
+        let site = Site::start(dir.path(), &[&bound, options].concat());
+        let port = site.url.rsplit(':').next().unwrap();
+        let url = format!("https://127.0.0.1:{port}/small");
+        let mut clients = Vec::new();
+        for _ in 0..6 {
+            let client = client();
+            if client.get(&url).await.is_ok() {
+                clients.push(client);
+            }
+        }
+        assert_eq!(clients.len(), expected, "{options:?}");
+    }
+}
