@@ -46,6 +46,7 @@ pub(crate) fn run() -> ExitCode {
 }
 
 fn run_plan(args: &Args) -> io::Result<ExitCode> {
+    let interrupted = on_signal()?;
     let program = args.server.clone().map_or_else(build_command, Ok)?;
     let cores = Cores::split()?;
     cores.pin_to_client_cores()?;
@@ -64,7 +65,7 @@ fn run_plan(args: &Args) -> io::Result<ExitCode> {
         },
         cores,
         site: Arc::new(Site::create()?),
-        interrupted: on_signal()?,
+        interrupted,
     };
     let bars = Bars {
         memory: args.memory << 20,

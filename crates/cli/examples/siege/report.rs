@@ -260,7 +260,7 @@ pub(crate) fn heading() -> String {
         "packets",
         "bytes",
         "pkt/s",
-        "passed",
+        "held",
         "done",
         "failed",
         "median",

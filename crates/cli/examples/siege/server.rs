@@ -258,22 +258,21 @@ pub(crate) fn build_command() -> io::Result<PathBuf> {
         )
     })?;
     let program = profile.join("clearway");
-    // Set by `cargo run`.
-    if let Some(cargo) = std::env::var_os("CARGO") {
-        let mut command = Command::new(cargo);
-        command.args([
-            "build",
-            "--quiet",
-            "--package",
-            "clearway-cli",
-            "--bin",
-            "clearway",
-        ]);
-        if profile.ends_with("release") {
-            command.arg("--release");
-        }
-        if !command.status()?.success() {
-            return Err(io::Error::other("the server could not be built"));
+    // `cargo run` says where cargo is.
+    if let (Some(cargo), Some(target)) = (std::env::var_os("CARGO"), profile.parent()) {
+        let name = match profile.file_name() {
+            Some(name) if name != "debug" => name,
+            _ => "dev".as_ref(),
+        };
+        let status = Command::new(cargo)
+            .args(["build", "--quiet", "--package", "clearway-cli"])
+            .args(["--bin", "clearway", "--profile"])
+            .arg(name)
+            .arg("--target-dir")
+            .arg(target)
+            .status()?;
+        if !status.success() {
+            return Err(io::Error::other("the clearway command could not be built"));
         }
     }
     if program.exists() {
