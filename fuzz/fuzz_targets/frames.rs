@@ -61,6 +61,7 @@ fn written_back(frame: &Frame<'_>) {
     let mut buffer = vec![0; frame.size()];
     let mut w = Writer::new(&mut buffer);
     frame.encode(&mut w);
+    assert!(!w.overflowed(), "size() of {frame:?}");
     assert_eq!(w.remaining(), 0, "size() of {frame:?}");
     let again = Frames::new(&buffer)
         .next()

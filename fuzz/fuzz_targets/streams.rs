@@ -184,6 +184,7 @@ impl End {
         let rtt = Duration::from_millis(20);
         self.streams
             .fill(&mut w, now, rtt, &mut |content| contents.push(content));
+        assert!(!w.overflowed());
         let payload = w.filled().to_vec();
         assert_eq!(payload.is_empty(), contents.is_empty());
         if !contents.is_empty() {

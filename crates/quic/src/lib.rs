@@ -15,6 +15,22 @@
 //! endpoint/    which connection a datagram belongs to; Retry, VN, reset, overload
 //! event        what happened, for traces
 //! ```
+//!
+//! Nothing that a peer sends may panic: outside of tests, what could is denied by
+//! lint, and each exception says in a line why it can't.
+
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::arithmetic_side_effects,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::unreachable,
+        clippy::unwrap_used
+    )
+)]
+
 pub mod ack;
 pub mod bucket;
 pub mod cid;

@@ -93,7 +93,7 @@ impl Streams {
         let acked = self.with_send(id, |half| {
             let before = half.delivered();
             let complete = half.on_acked(offset, len, fin);
-            (complete, half.delivered() - before)
+            (complete, half.delivered().saturating_sub(before))
         });
         let complete = acked.map(|(complete, fresh)| {
             self.progress |= fresh > 0;

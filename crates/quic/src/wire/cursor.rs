@@ -321,8 +321,10 @@ mod tests {
         }
     }
 
+    type Write = fn(&mut Writer<'_>);
+
     /// Everything that can be written, by the bytes it takes.
-    fn writes() -> Vec<(usize, fn(&mut Writer<'_>))> {
+    fn writes() -> Vec<(usize, Write)> {
         vec![
             (0, |w| w.bytes(&[])),
             (0, |w| w.zeros(0)),

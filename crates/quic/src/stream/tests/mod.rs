@@ -52,6 +52,7 @@ fn fill_at(from: &mut Streams, now: Instant, size: usize) -> Option<Packet> {
     let mut w = Writer::new(&mut buffer);
     let mut contents = Vec::new();
     from.fill(&mut w, now, RTT, &mut |content| contents.push(content));
+    assert!(!w.overflowed());
     let len = w.written();
     assert_eq!(len == 0, contents.is_empty());
     buffer.truncate(len);
@@ -67,6 +68,7 @@ fn ride(from: &mut Streams) -> Packet {
     let mut w = Writer::new(&mut bytes);
     let mut contents = Vec::new();
     from.fill_hurried(&mut w, Instant::ZERO, RTT, &mut |c| contents.push(c));
+    assert!(!w.overflowed());
     let len = w.written();
     bytes.truncate(len);
     Packet { bytes, contents }

@@ -27,7 +27,9 @@ pub(crate) const IDLE_MEMORY: usize = 512 << 10;
 /// Bytes of a frame.
 pub(crate) fn bytes(frame: &Frame<'_>) -> Vec<u8> {
     let mut out = vec![0; frame.size()];
-    frame.encode(&mut Writer::new(&mut out));
+    let mut w = Writer::new(&mut out);
+    frame.encode(&mut w);
+    assert!(!w.overflowed(), "{frame:?}");
     out
 }
 
@@ -36,6 +38,7 @@ pub(crate) fn raw(write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
     let mut out = vec![0; ROOM];
     let mut w = Writer::new(&mut out);
     write(&mut w);
+    assert!(!w.overflowed(), "more than {ROOM} bytes");
     w.filled().to_vec()
 }
 

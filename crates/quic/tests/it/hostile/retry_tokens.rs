@@ -60,6 +60,7 @@ fn retry(first: &[u8], token_len: usize) -> Vec<u8> {
             w.bytes(&cid);
         }
     }
+    assert!(!w.overflowed());
     let len = w.written();
     packet.truncate(len);
     let tag = retry_tag(&original, &packet);
