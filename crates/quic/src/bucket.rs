@@ -50,9 +50,14 @@ impl TokenBucket {
     /// Puts back what time has earned.
     fn refill(&mut self, now: Instant, rate: Rate) {
         const SECOND: u64 = 1_000_000_000;
+        #[expect(
+            clippy::arithmetic_side_effects,
+            reason = "64 bits times 64 fit 128, and a second is not zero"
+        )]
+        let earned_in =
+            |nanos: u64| u128::from(nanos) * u128::from(rate.per_second) / u128::from(SECOND);
         let elapsed = nanos(now.saturating_since(self.at));
-        let earned = u128::from(elapsed) * u128::from(rate.per_second) / u128::from(SECOND);
-        let earned = u32::try_from(earned).unwrap_or(u32::MAX);
+        let earned = u32::try_from(earned_in(elapsed)).unwrap_or(u32::MAX);
         if earned >= self.taken {
             // Full: what time earns now is not saved.
             self.taken = 0;
@@ -60,7 +65,8 @@ impl TokenBucket {
         } else if earned > 0 {
             self.taken = self.taken.saturating_sub(earned);
             // The part of the next one that has been earned already stays earned.
-            let used = u64::from(earned).saturating_mul(SECOND) / u64::from(rate.per_second.max(1));
+            let used = u64::from(earned).saturating_mul(SECOND);
+            let used = used.checked_div(u64::from(rate.per_second)).unwrap_or(0);
             self.at += core::time::Duration::from_nanos(used);
         }
     }

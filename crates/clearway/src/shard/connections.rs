@@ -51,6 +51,7 @@ struct Entry {
 }
 
 /// What is to be known of a connection after its turn.
+#[derive(Clone, Copy)]
 struct Rest {
     deadline: Option<Instant>,
     /// The application may have it.

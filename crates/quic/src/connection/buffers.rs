@@ -9,6 +9,10 @@ impl Connection {
     /// DATAGRAMs queued either way, CRYPTO data, packets whose keys are to come.
     /// O(1), unlike [`memory`](Self::memory), which counts everything else too.
     #[must_use]
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "sizes of what is in memory together"
+    )]
     pub fn buffered(&self) -> usize {
         let crypto = self.spaces.iter().map(|space| space.crypto.memory());
         self.streams.buffered()

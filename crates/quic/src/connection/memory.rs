@@ -44,6 +44,10 @@ pub struct Memory {
 impl Memory {
     /// The sum.
     #[must_use]
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "sizes of what is in memory together"
+    )]
     pub const fn total(&self) -> usize {
         let Self {
             fixed,
@@ -95,15 +99,22 @@ impl Connection {
             received: spaces.clone().map(|space| space.received.memory()).sum(),
             crypto: spaces.map(|space| space.crypto.memory()).sum(),
             undecryptable: self.undecryptable.memory(),
-            cids: self.local_cids.memory() + self.remote_cids.memory(),
+            cids: self
+                .local_cids
+                .memory()
+                .saturating_add(self.remote_cids.memory()),
             paths: self.paths.memory(),
-            handshake: self.tls.memory() + self.control.memory(),
+            handshake: self.tls.memory().saturating_add(self.control.memory()),
             events: self.said(),
         }
     }
 
     /// What the application and the endpoint are still to hear, the reason of a
     /// close, and scratch space.
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "sizes of what is in memory together"
+    )]
     fn said(&self) -> usize {
         let closing = match &self.life {
             Life::Closing(closing) => match &closing.close {

@@ -9,6 +9,7 @@ use super::rest::REST_AFTER;
 use super::space::SPACES;
 use super::{Config, Connection};
 use crate::Instant;
+use crate::count::Count;
 use crate::crypto::OneRttKeys;
 use crate::event::TraceEvent;
 use crate::wire::PacketKind;
@@ -160,7 +161,7 @@ impl Connection {
             did |= space.ack.is_due(now);
         }
         if !did {
-            self.timers.idle_wakeups += 1;
+            self.timers.idle_wakeups.count_one();
         }
     }
 
@@ -172,7 +173,8 @@ impl Connection {
         // can save the connection. Of this silence only: the agreed timeout
         // stays as it is.
         let timeout = self.timers.idle_timeout.unwrap_or_default();
-        let until = at + (3 * self.pto_of(self.paths.active_id())).saturating_sub(timeout);
+        let silence = self.pto_of(self.paths.active_id()).saturating_mul(3);
+        let until = at + silence.saturating_sub(timeout);
         if !self.timers.idle_put_off && now < until {
             self.timers.idle = Some(until);
             self.timers.idle_put_off = true;

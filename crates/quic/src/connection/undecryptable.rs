@@ -64,6 +64,10 @@ impl UndecryptablePackets {
     }
 
     /// Bytes allocated.
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "sizes of what is in memory together"
+    )]
     pub(crate) fn memory(&self) -> usize {
         self.0.as_ref().map_or(0, |kept| {
             size_of_val(&**kept) + crate::memory::list(kept) + self.bytes()

@@ -6,6 +6,7 @@ use super::admission::{Refusal, Verdict};
 use super::{Arrival, Attempt, Endpoint, First, Handle, reply};
 use crate::cid::ConnectionId;
 use crate::connection::{Accept, Connection, Received};
+use crate::count::Count;
 use crate::crypto::{AddressToken, Keys, RetryToken, Token, initial_keys};
 use crate::error::{Code, TransportError};
 use crate::event::DropReason;
@@ -96,7 +97,7 @@ impl Endpoint {
         };
         let hello = hello(&payload);
         if hello == Hello::Absent {
-            self.counters.without_client_hello += 1;
+            self.counters.without_client_hello.count_one();
             return Err(DropReason::Unexpected);
         }
         let mut incoming = Incoming {
@@ -134,7 +135,7 @@ impl Endpoint {
             return self.hand_over(incoming);
         }
         if incoming.hello != Hello::Beginning {
-            self.counters.continued += 1;
+            self.counters.continued.count_one();
             return Err(DropReason::Unexpected);
         }
         match (token, verdict) {
@@ -153,26 +154,26 @@ impl Endpoint {
     }
 
     fn count_refusal(&mut self, refusal: Refusal) {
-        self.counters.refused += 1;
+        self.counters.refused.count_one();
         match refusal {
             Refusal::Handshakes | Refusal::HandshakesOfSource => {
-                self.counters.refused_handshakes += 1;
+                self.counters.refused_handshakes.count_one();
             }
             Refusal::Connections | Refusal::ConnectionsOfSource => {
-                self.counters.refused_connections += 1;
+                self.counters.refused_connections.count_one();
             }
         }
     }
 
     fn withhold_refusal(&mut self) -> DropReason {
-        self.counters.refusals_withheld += 1;
+        self.counters.refusals_withheld.count_one();
         DropReason::Overload
     }
 
     /// The application decides, once for each attempt.
     fn hand_over(&mut self, incoming: Incoming) -> Result<Arrival, DropReason> {
         if incoming.hello != Hello::Beginning && self.refused.contains(&incoming.dcid) {
-            self.counters.continued += 1;
+            self.counters.continued.count_one();
             return Err(DropReason::Unexpected);
         }
         Ok(Arrival::Incoming(Box::new(incoming)))
@@ -221,7 +222,7 @@ impl Endpoint {
         let Some(server) = &self.config.server else {
             return;
         };
-        self.counters.retries += 1;
+        self.counters.retries.count_one();
         let retry_scid = (self.config.generator)().generate(&mut self.rng);
         let mut token = Vec::with_capacity(128);
         server.token_key.seal_retry(
@@ -297,7 +298,7 @@ impl Endpoint {
             began: now,
         };
         self.handshakes.begin(handle, attempt);
-        self.counters.accepted += 1;
+        self.counters.accepted.count_one();
         Ok((handle, connection))
     }
 
@@ -305,7 +306,7 @@ impl Endpoint {
     /// same ClientHello is then dropped.
     pub fn refuse(&mut self, incoming: &Incoming, response: &mut Vec<u8>) {
         response.clear();
-        self.counters.refused += 1;
+        self.counters.refused.count_one();
         if self.refused.len() == REFUSED {
             self.refused.pop_front();
         }
@@ -324,14 +325,13 @@ fn open(
 ) -> Option<(Box<Keys>, Vec<u8>)> {
     let keys = Box::new(initial_keys(dcid, Role::Server));
     let remote = &keys.remote;
-    let mut packet = datagram[..header.packet_len].to_vec();
+    let mut packet = datagram.get(..header.packet_len)?.to_vec();
     remote.unprotect_header(&mut packet, header.number_at)?;
     let open = OpenHeader::read(&packet, header.number_at)?;
     let number = open.number.recover(None);
     let len = remote.open(number, &mut packet, open.header_len)?;
-    packet.truncate(open.header_len + len);
-    packet.drain(..open.header_len);
-    Some((keys, packet))
+    let payload = packet.get(open.header_len..)?.get(..len)?.to_vec();
+    Some((keys, payload))
 }
 
 /// What of the ClientHello is in a packet's frames. What follows a frame that can't

@@ -35,6 +35,7 @@ use self::route::Routes;
 use crate::Instant;
 use crate::cid::{ConnectionId, ResetToken};
 use crate::connection::{Config, Connect, Connection, EndpointEvent, Received};
+use crate::count::Count;
 use crate::error::TransportError;
 use crate::event::DropReason;
 use crate::memory;
@@ -187,13 +188,17 @@ impl Endpoint {
             return None;
         }
         let overdue = self.handshakes.next_overdue(now, timeout)?;
-        self.counters.overdue += 1;
+        self.counters.overdue.count_one();
         Some(overdue)
     }
 
     /// Bytes of memory the endpoint holds beside its connections
     /// ([`Connection::memory`]): routes and counts of handshakes.
     #[must_use]
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "sizes of what is in memory together"
+    )]
     pub fn memory(&self) -> usize {
         let known = self.known.values();
         let each = known.map(|known| memory::list(&known.cids) + memory::list(&known.tokens));
@@ -244,7 +249,7 @@ impl Endpoint {
             Err(reason) => match self.routes.get_reset(datagram) {
                 Some(handle) => Arrival::Connection(handle),
                 None => {
-                    self.counters.dropped += 1;
+                    self.counters.dropped.count_one();
                     Arrival::Dropped(reason)
                 }
             },
@@ -270,7 +275,7 @@ impl Endpoint {
         let full = datagram.len() >= MIN_FIRST_DATAGRAM;
         match header.kind {
             HeaderKind::UnsupportedVersion if full => {
-                self.counters.negotiations += 1;
+                self.counters.negotiations.count_one();
                 reply::negotiation(&mut self.rng, &header, datagram, response);
                 Ok(Arrival::Respond)
             }
@@ -341,7 +346,7 @@ impl Endpoint {
 
     fn register(&mut self, connection: &mut Connection, counted: Option<Counted>) -> Handle {
         let handle = Handle(self.next);
-        self.next += 1;
+        self.next.count_one();
         self.known.insert(
             handle,
             Known {
@@ -415,10 +420,10 @@ impl Endpoint {
         let size = wire::reset::size(datagram.len()).filter(|_| ours);
         let size = size.ok_or(DropReason::Unexpected)?;
         if !self.admission.may_reset(now) {
-            self.counters.resets_withheld += 1;
+            self.counters.resets_withheld.count_one();
             return Err(DropReason::Unexpected);
         }
-        self.counters.resets += 1;
+        self.counters.resets.count_one();
         let token = self.config.reset_key.token(dcid);
         reply::reset(&mut self.rng, size, token, response);
         Ok(Arrival::Respond)

@@ -58,7 +58,7 @@ impl Routes {
 
     /// Bytes allocated.
     pub(super) fn memory(&self) -> usize {
-        memory::table(&self.by_cid) + memory::table(&self.by_token)
+        memory::table(&self.by_cid).saturating_add(memory::table(&self.by_token))
     }
 
     pub(super) fn get(&self, cid: &ConnectionId) -> Option<Handle> {

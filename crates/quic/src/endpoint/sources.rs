@@ -90,8 +90,12 @@ impl Sources {
             .accounts()
             .filter_map(|(account, share)| Some((self.counts.get(&account)?, share)))
             .fold(Usage::default(), |usage, (count, share)| Usage {
-                handshakes: usage.handshakes.max(count.handshakes / share),
-                proven: usage.proven.max(count.proven / share),
+                handshakes: usage
+                    .handshakes
+                    .max(count.handshakes.checked_div(share).unwrap_or(0)),
+                proven: usage
+                    .proven
+                    .max(count.proven.checked_div(share).unwrap_or(0)),
             })
     }
 

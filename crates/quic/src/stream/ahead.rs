@@ -64,10 +64,10 @@ impl Ahead {
             return 0;
         }
         let rest = self.continue_piece(start, data);
-        let at = start + offset(data.len() - rest.len());
+        let at = start.saturating_add(offset(data.len().saturating_sub(rest.len())));
         self.add_piece(at, rest);
-        self.stored += data.len();
-        data.len() - covered
+        self.stored = self.stored.saturating_add(data.len());
+        data.len().saturating_sub(covered)
     }
 
     /// What of `data` lies beyond the piece that starts at or before it.
@@ -75,7 +75,7 @@ impl Ahead {
         let Some((&at, before)) = self.pieces.range(..=start).next_back() else {
             return (start, data);
         };
-        let end = at + offset(before.len());
+        let end = end_of(at, before);
         let known = usize::try_from(end.saturating_sub(start)).unwrap_or(usize::MAX);
         (start.max(end), data.get(known..).unwrap_or_default())
     }
@@ -83,14 +83,14 @@ impl Ahead {
     /// What of `data` lies before the first piece that reaches beyond it. Pieces that
     /// it covers give way to it; answers their bytes as well.
     fn without_known_back<'a>(&mut self, start: u64, data: &'a [u8]) -> (&'a [u8], usize) {
-        let end = start + offset(data.len());
-        let mut covered = 0;
+        let end = start.saturating_add(offset(data.len()));
+        let mut covered = 0_usize;
         while let Some((&at, piece)) = self.pieces.range(start..end).next() {
-            if at + offset(piece.len()) > end {
-                let len = usize::try_from(at - start).unwrap_or(usize::MAX);
+            if end_of(at, piece) > end {
+                let len = usize::try_from(at.saturating_sub(start)).unwrap_or(usize::MAX);
                 return (data.get(..len).unwrap_or(data), covered);
             }
-            covered += piece.len();
+            covered = covered.saturating_add(piece.len());
             if let Some(piece) = self.pieces.remove(&at) {
                 self.forget(&piece);
             }
@@ -102,7 +102,7 @@ impl Ahead {
     /// rest.
     fn continue_piece<'a>(&mut self, start: u64, data: &'a [u8]) -> &'a [u8] {
         let before = self.pieces.range_mut(..start).next_back();
-        match before.filter(|(at, piece)| *at + offset(piece.len()) == start) {
+        match before.filter(|(at, piece)| end_of(**at, piece) == start) {
             Some((_, piece)) => piece.append(data),
             None => data,
         }
@@ -115,13 +115,13 @@ impl Ahead {
             return;
         }
         let before = self.pieces.range(..start).next_back();
-        let before = before.filter(|(at, piece)| *at + offset(piece.len()) == start);
+        let before = before.filter(|(at, piece)| end_of(**at, piece) == start);
         let run = before.map_or(0, |(_, piece)| piece.len());
         let room = run.saturating_mul(2).min(BLOCK).max(data.len()).max(LEAST);
         let mut piece = Block::with_room(room);
         let rest = piece.append(data);
         debug_assert!(rest.is_empty(), "made to fit");
-        self.charged += piece.charge();
+        self.charged = self.charged.saturating_add(piece.charge());
         self.pieces.insert(start, piece);
     }
 
@@ -129,6 +129,11 @@ impl Ahead {
         self.stored = self.stored.saturating_sub(piece.len());
         self.charged = self.charged.saturating_sub(piece.charge());
     }
+}
+
+/// The offset after the last byte of a piece.
+fn end_of(at: u64, piece: &Block) -> u64 {
+    at.saturating_add(offset(piece.len()))
 }
 
 /// A length as an offset.

@@ -1,5 +1,6 @@
 //! Received bytes of one stream, put in order.
 
+use crate::count::Count;
 use std::collections::VecDeque;
 
 use bytes::Bytes;
@@ -50,7 +51,9 @@ impl Assembler {
         let ahead = self.ahead.as_deref();
         self.charged
             .saturating_add(memory::ring(&self.ready))
-            .saturating_add(ahead.map_or(0, |ahead| size_of_val(ahead) + ahead.memory()))
+            .saturating_add(
+                ahead.map_or(0, |ahead| ahead.memory().saturating_add(size_of_val(ahead))),
+            )
     }
 
     /// Bytes held for the application.
@@ -114,7 +117,7 @@ impl Assembler {
         if piece.len() <= SMALL_PIECE {
             return self.append(piece.bytes(), spare);
         }
-        self.contiguous += piece.len() as u64;
+        self.contiguous.count(piece.len() as u64);
         self.drop_empty_back();
         self.push(piece);
     }
@@ -124,7 +127,8 @@ impl Assembler {
         loop {
             if let Some(last) = self.ready.back_mut() {
                 let rest = last.append(data);
-                self.contiguous += (data.len() - rest.len()) as u64;
+                self.contiguous
+                    .count(data.len().saturating_sub(rest.len()) as u64);
                 data = rest;
             }
             if data.is_empty() {
@@ -151,7 +155,7 @@ impl Assembler {
             // Most streams never have a second one.
             self.ready.reserve_exact(1);
         }
-        self.charged += block.charge();
+        self.charged = self.charged.saturating_add(block.charge());
         self.ready.push_back(block);
     }
 
@@ -193,7 +197,7 @@ impl Assembler {
     /// The reader moves on by `len` bytes of the front block, which goes if nothing
     /// more comes of it.
     fn advance(&mut self, len: usize) {
-        self.read += len as u64;
+        self.read.count(len as u64);
         let is_last = self.ready.len() == 1;
         let front = self.ready.front();
         if front.is_some_and(|front| front.is_empty() && !(is_last && front.room() > 0))

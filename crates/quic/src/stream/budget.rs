@@ -93,7 +93,9 @@ impl Streams {
     /// Memory of what the streams buffer both ways, bytes. O(1).
     #[must_use]
     pub fn buffered(&self) -> usize {
-        self.sending.buffered() + self.receive_held.memory
+        self.sending
+            .buffered()
+            .saturating_add(self.receive_held.memory)
     }
 
     /// Forgets every stream and all they hold: nobody will read or write any more.

@@ -318,7 +318,7 @@ impl RecvHalf {
 
     /// Counts all that was received as consumed and answers how much that adds.
     fn consume_rest(&mut self) -> u64 {
-        let rest = self.highest - self.window.consumed();
+        let rest = self.highest.saturating_sub(self.window.consumed());
         self.window.consume(rest);
         rest
     }
@@ -412,7 +412,11 @@ mod tests {
     #[test]
     fn reset_behind_unread_data_is_told() {
         let mut half = half();
-        assert!(half.on_data(0, false, b"unread", 99, usize::MAX).unwrap().readable);
+        assert!(
+            half.on_data(0, false, b"unread", 99, usize::MAX)
+                .unwrap()
+                .readable
+        );
         assert!(half.on_reset(7, 6, 99).unwrap().readable);
         assert!(!half.on_reset(7, 6, 99).unwrap().readable, "told once");
         assert_eq!(half.read_chunk(0), Err(ReadError::Reset(7)));

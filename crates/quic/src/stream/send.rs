@@ -143,7 +143,7 @@ impl SendHalf {
 
     pub(super) fn progress(&self) -> SendProgress {
         SendProgress {
-            acked: self.buffer.base() + self.buffer.acked_ahead(),
+            acked: self.buffer.base().saturating_add(self.buffer.acked_ahead()),
             sent: self.buffer.sent(),
             written: self.buffer.end(),
             limit: self.max_data,
