@@ -222,8 +222,8 @@ fn resets_are_limited_by_time() {
     world.filter = Some(Box::new(|_, _| false));
     assert_eq!(strike(&mut world, 100), 10);
     assert_eq!(strike(&mut world, 100), 0);
-    world.now = world.now + Duration::from_millis(500);
+    world.now += Duration::from_millis(500);
     assert_eq!(strike(&mut world, 100), 5);
-    world.now = world.now + Duration::from_secs(3600);
+    world.now += Duration::from_secs(3600);
     assert_eq!(strike(&mut world, 100), 10);
 }

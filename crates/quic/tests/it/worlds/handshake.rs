@@ -18,7 +18,7 @@ use clearway_quic::connection::ConnectionError;
 use clearway_quic::crypto::retry::retry_tag;
 use clearway_quic::stream::Directionality;
 
-use crate::common::{Setup, World as Pair, path};
+use crate::common::{Filter, Setup, World as Pair, path};
 use crate::explore::{Bounds, ExpectClean, World, explore_by_replay, fingerprint_of};
 
 /// Datagrams on their way in one direction; the sender's others are lost.
@@ -171,7 +171,7 @@ fn filter(
     up: &Queue,
     down: &Queue,
     sent: &Rc<RefCell<usize>>,
-) -> Box<dyn FnMut(Direction, &mut Packet) -> bool> {
+) -> Filter {
     let (up, down, sent) = (up.clone(), down.clone(), sent.clone());
     Box::new(move |direction, packet| {
         let queue = match direction {
