@@ -26,7 +26,9 @@ fn given_up_after(hostile: Role, kind: PacketKind, change: impl FnOnce(&mut Setu
         assert!(duel.world.now.as_nanos() < 1_000_000_000_000, "for ever");
         duel.world.run_for(Duration::from_secs(1));
         // The hostile end outlives the victim.
-        if (duel.world.now.as_nanos() / 1_000_000_000).is_multiple_of(5) && duel.victim().error().is_none() {
+        if (duel.world.now.as_nanos() / 1_000_000_000).is_multiple_of(5)
+            && duel.victim().error().is_none()
+        {
             duel.strike(&Forgery::new(kind, &[0x01]));
         }
     }

@@ -69,6 +69,7 @@ impl Model {
         for config in [&mut setup.client, &mut setup.server] {
             config.idle_timeout = Duration::from_secs(120);
             config.handshake_timeout = Duration::from_secs(120);
+            config.client_hello_timeout = Duration::from_secs(120);
             config.streams.receive_budget = 4 << 20;
         }
         // A client behind a NAT that forgot it has to speak first.

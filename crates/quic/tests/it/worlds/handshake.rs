@@ -167,11 +167,7 @@ impl Handshake {
     }
 }
 
-fn filter(
-    up: &Queue,
-    down: &Queue,
-    sent: &Rc<RefCell<usize>>,
-) -> Filter {
+fn filter(up: &Queue, down: &Queue, sent: &Rc<RefCell<usize>>) -> Filter {
     let (up, down, sent) = (up.clone(), down.clone(), sent.clone());
     Box::new(move |direction, packet| {
         let queue = match direction {
