@@ -140,6 +140,7 @@ pub use clearway_quic::crypto::{
     ClientCrypto, ClientSessions, ConfigError, Identity, Roots, ServerCrypto, ServerName,
     ServerSessions,
 };
+pub use clearway_quic::endpoint::Limits;
 pub use clearway_quic::event::{Observer, TraceEvent};
 pub use clearway_quic::stream::{Priority, StreamId};
 pub use clearway_quic::{Instant, Role};

@@ -4,6 +4,7 @@ mod certificates;
 mod client;
 mod fingerprint;
 mod identity;
+mod memory;
 mod native_roots;
 mod server;
 

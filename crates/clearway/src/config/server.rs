@@ -2,6 +2,7 @@
 
 use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use clearway_quic::connection::Config;
 use clearway_quic::crypto::{
@@ -10,6 +11,7 @@ use clearway_quic::crypto::{
 use clearway_quic::endpoint::{self, Limits};
 
 use super::Certificates;
+use super::memory::default_budget;
 use crate::endpoint::Doorkeeper;
 
 /// NEW_TOKEN tokens remembered as used, of one server.
@@ -18,6 +20,10 @@ const REPLAY_CAPACITY: usize = 64 * 1024;
 /// Connections that may wait for [`Endpoint::accept`](crate::Endpoint::accept)
 /// unless configured.
 const DEFAULT_BACKLOG: usize = 1024;
+
+/// How long a connection has to have done nothing before it makes room for a newcomer,
+/// unless configured: many times what a client takes between two requests of one page.
+const EVICT_IDLE_AFTER: Duration = Duration::from_secs(10);
 
 /// What to do with a client before anything is spent on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +46,8 @@ pub struct ServerConfig {
     preferred_address: Option<(Option<SocketAddrV4>, Option<SocketAddrV6>)>,
     pub(crate) doorkeeper: Option<Doorkeeper>,
     pub(crate) backlog: usize,
+    pub(crate) memory_budget: usize,
+    pub(crate) evict_idle_after: Duration,
 }
 
 impl ServerConfig {
@@ -74,6 +82,8 @@ impl ServerConfig {
             preferred_address: None,
             doorkeeper: None,
             backlog: DEFAULT_BACKLOG,
+            memory_budget: default_budget(),
+            evict_idle_after: EVICT_IDLE_AFTER,
         }
     }
 
@@ -121,7 +131,14 @@ impl ServerConfig {
         self
     }
 
-    /// Bounds on handshakes under way.
+    /// Bounds on handshakes under way and on connections, in all and of one source.
+    /// Each shard has them for itself.
+    ///
+    /// When nearly all of `limits.connections` are taken, the shard keeps a place free
+    /// for a newcomer: it closes the connection that has done nothing for longest, if
+    /// no request or stream is open on it and that for at least
+    /// [`evict_idle_after`](Self::evict_idle_after). While there is none, newcomers
+    /// are refused when all are taken.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
@@ -140,6 +157,33 @@ impl ServerConfig {
         doorkeeper: impl Fn(SocketAddr) -> Admission + Send + Sync + 'static,
     ) -> Self {
         self.doorkeeper = Some(Arc::new(doorkeeper));
+        self
+    }
+
+    /// Bytes of memory that the connections of the endpoint may take together, over
+    /// all shards: what they buffer in either direction, and what each costs besides.
+    /// By default a quarter of the memory of the machine (or of its control group), at
+    /// most 1 GiB, which is enough for 80 Gbit/s at 100 ms.
+    ///
+    /// From half of it on, each connection may buffer a share of what is left, so
+    /// that windows narrow; newcomers begin with narrow windows (except where 0-RTT
+    /// data is accepted, which forbids it, RFC 9000 §7.4.1). When it is exceeded, those
+    /// connections are closed that take the most for the longest without moving any
+    /// data, until a sixteenth is free again; their peers hear INTERNAL_ERROR, "server
+    /// out of memory". Newcomers are let in all the while.
+    ///
+    /// Not part of it is what does not grow with connections, some 3 MiB for each
+    /// shard, and what the application itself keeps.
+    pub fn memory_budget(mut self, bytes: usize) -> Self {
+        self.memory_budget = bytes;
+        self
+    }
+
+    /// How long a connection without an open request or stream has to have done
+    /// nothing before it may be closed in favour of a newcomer
+    /// ([`limits`](Self::limits)); 10 s by default.
+    pub fn evict_idle_after(mut self, idle: Duration) -> Self {
+        self.evict_idle_after = idle;
         self
     }
 
@@ -178,6 +222,7 @@ impl std::fmt::Debug for ServerConfig {
             .field("always_retry", &self.always_retry)
             .field("limits", &self.limits)
             .field("backlog", &self.backlog)
+            .field("memory_budget", &self.memory_budget)
             .finish_non_exhaustive()
     }
 }

@@ -209,7 +209,7 @@ impl Connection {
         let mut wakes = Wakes::default();
         self.shared.call(|state| {
             state.quic.close(now, code, reason.as_ref());
-            state.dispatch(now, &mut wakes);
+            state.dispatch(&self.shared.link, now, &mut wakes);
         });
         wakes.fire(&self.shared);
         self.shared.mark_dirty();

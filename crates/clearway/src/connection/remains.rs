@@ -1,9 +1,10 @@
-//! What is left of a connection whose state cannot be trusted any more.
+//! What is left of a connection that ended at once: its state cannot be trusted any
+//! more, or there is no room for it.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use clearway_quic::connection::{Connection, ConnectionError, Stats, Transmit};
-use clearway_quic::error::{Code, TransportError};
+use clearway_quic::error::TransportError;
 use clearway_quic::{Instant, Role};
 use rustls::pki_types::CertificateDer;
 
@@ -13,7 +14,7 @@ use crate::panic::catch;
 /// MTU was searched for, and what is larger is not needed.
 const FAREWELL: usize = 1500;
 
-/// A connection after a panic in it: what its handles still want to know, and what
+/// A connection after a panic in it or its eviction: what its handles still want to know, and what
 /// is left to tell the peer. The state itself is gone.
 #[derive(Debug)]
 pub(crate) struct Remains {
@@ -40,13 +41,18 @@ pub(crate) struct Farewell {
 
 impl Remains {
     /// Takes what can still be had of `quic`, whose every part may panic again.
-    pub(super) fn of(quic: &mut Connection, now: Instant, error: ConnectionError) -> Self {
+    pub(super) fn of(
+        quic: &mut Connection,
+        now: Instant,
+        error: ConnectionError,
+        said: TransportError,
+    ) -> Self {
         // It may be what panicked, and must not be asked again.
         let observer = catch(|| quic.take_observer());
         let _ = catch(|| drop(observer));
-        let internal = TransportError::new(Code::INTERNAL_ERROR, "internal error");
+        let stats = catch(|| quic.stats(now)).unwrap_or_default();
         // Letting go of what it holds may fail where the words do not.
-        let _ = catch(|| quic.abort(now, internal));
+        let _ = catch(|| quic.abort(now, said));
         let farewell = catch(|| farewell(quic, now)).ok().flatten();
         Self {
             error,
@@ -59,7 +65,7 @@ impl Remains {
             alpn: catch(|| quic.alpn().map(<[u8]>::to_vec)).unwrap_or(None),
             server_name: catch(|| quic.server_name().map(str::to_owned)).unwrap_or(None),
             certificates: catch(|| quic.peer_certificates().map(<[_]>::to_vec)).unwrap_or(None),
-            stats: catch(|| quic.stats(now)).unwrap_or_default(),
+            stats,
         }
     }
 }
@@ -67,8 +73,7 @@ impl Remains {
 /// The address of a peer that the state cannot tell any more.
 const UNKNOWN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
-/// What a connection that was aborted has to say: INTERNAL_ERROR. What exactly went
-/// wrong is no peer's business.
+/// What a connection that was aborted has to say.
 ///
 /// A panic while packets were written may have left their numbers to be used again.
 /// That is no reuse of a nonce: those packets never left.

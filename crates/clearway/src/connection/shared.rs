@@ -1,8 +1,9 @@
 //! What a connection's handles and its shard share.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use clearway_quic::Instant;
@@ -19,6 +20,12 @@ use crate::http::layer::{Layer, View};
 use crate::panic::{CaughtPanic, catch};
 use crate::shard::Link;
 
+/// Changes of what a connection buffers that are not worth counting, bytes: counting
+/// is an operation on memory that all shards write.
+const GRAIN: u32 = 4 << 10;
+
+const KIB: usize = 1 << 10;
+
 /// A connection between its handles and its shard.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -26,10 +33,12 @@ pub(crate) struct Shared {
     pub(super) bells: Bells,
     pub(crate) link: Arc<Link>,
     pub(crate) handle: Handle,
+    /// Memory counted for it, KiB.
+    counted: AtomicU32,
     /// On the shard's dirty list.
     dirty: AtomicBool,
     /// Handles that the application holds.
-    handles: AtomicUsize,
+    handles: AtomicU32,
 }
 
 /// What is under the lock.
@@ -92,12 +101,13 @@ impl Shared {
         http: Option<Box<Layer>>,
     ) -> Arc<Self> {
         Arc::new(Self {
-            slot: Mutex::new(Slot::Alive(State::new(quic, link.clone(), http))),
+            slot: Mutex::new(Slot::Alive(State::new(quic, http))),
             bells: Bells::default(),
             link,
             handle,
+            counted: AtomicU32::new(0),
             dirty: AtomicBool::new(false),
-            handles: AtomicUsize::new(0),
+            handles: AtomicU32::new(0),
         })
     }
 
@@ -152,7 +162,8 @@ impl Shared {
     fn act_at<R: OnLost>(&self, stage: Stage, act: impl FnOnce(&mut State) -> (R, bool)) -> R {
         let acted = self.visit(stage, |state| {
             let (result, changed) = act(state);
-            (result, changed && state.quic.is_transmit_due())
+            let grown = self.count_buffers(state);
+            (result, grown || changed && state.quic.is_transmit_due())
         });
         match acted {
             Ok((result, due)) => {
@@ -178,31 +189,96 @@ impl Shared {
         }
     }
 
-    /// The end of a connection by a panic.
+    /// The end of a connection by a panic. What exactly went wrong is no peer's
+    /// business.
     fn bury(
         &self,
-        mut slot: MutexGuard<'_, Slot>,
+        slot: MutexGuard<'_, Slot>,
         stage: Stage,
         panic: &CaughtPanic,
     ) -> ConnectionError {
         let error = panic.as_connection_error(stage);
+        let said = TransportError::new(Code::INTERNAL_ERROR, "internal error");
+        if let Some(peer) = self.end(slot, &error, said) {
+            self.link.count_panic();
+            tracing::error!(connection = self.handle.0, %peer, %error, "a connection is given up");
+        }
+        error
+    }
+
+    /// Ends the connection at once and drops its state: `error` for its handles, and
+    /// for its peer what is `said` in one datagram, and then nothing but stateless
+    /// resets. Answers the peer's address, if the connection was still there.
+    fn end(
+        &self,
+        mut slot: MutexGuard<'_, Slot>,
+        error: &ConnectionError,
+        said: TransportError,
+    ) -> Option<SocketAddr> {
         let mut wakes = Wakes::default();
         let Slot::Alive(state) = &mut *slot else {
-            return error;
+            return None;
         };
-        // Whatever it does first is to ring every bell.
+        // After a panic every part of it may panic again.
         let _ = catch(|| state.fail(error.clone(), &mut wakes));
-        let remains = Remains::of(&mut state.quic, self.now(), error.clone());
+        let remains = Remains::of(&mut state.quic, self.now(), error.clone(), said);
         let peer = remains.remote;
         let old = std::mem::replace(&mut *slot, Slot::Dead(Box::new(remains)));
         drop(slot);
-        // Parts of it are the application's and may panic as well.
         let _ = catch(|| drop(old));
-        self.link.count_panic();
-        tracing::error!(connection = self.handle.0, %peer, %error, "a connection is given up");
+        self.set_counted(0);
         wakes.fire(self);
         self.mark_dirty();
-        error
+        Some(peer)
+    }
+
+    /// For the shard: ends a connection for want of room. Whether it was still there.
+    pub(crate) fn evict(&self, reason: &TransportError) -> bool {
+        let error = ConnectionError::Transport(reason.clone());
+        self.end(self.lock(), &error, reason.clone()).is_some()
+    }
+
+    /// Counts what the transport buffers now, if it has changed by enough; whether it
+    /// has grown so.
+    pub(crate) fn count_buffers(&self, state: &mut State) -> bool {
+        if !self.link.budget.is_counted() {
+            return false;
+        }
+        let buffered = u32::try_from(state.quic.buffered()).unwrap_or(u32::MAX);
+        if buffered.abs_diff(state.buffered) < GRAIN {
+            return false;
+        }
+        let grown = buffered > state.buffered;
+        let others = self.counted().saturating_sub(state.buffered as usize);
+        state.buffered = buffered;
+        self.set_counted(others.saturating_add(buffered as usize));
+        grown
+    }
+
+    /// Counts the same, and what else the connection holds.
+    pub(crate) fn count_memory(&self, state: &mut State, now: Instant) {
+        let budget = &self.link.budget;
+        if budget.is_counted() {
+            let others = state.others(now, budget.is_tight());
+            self.set_counted(others.saturating_add(state.buffered as usize));
+            self.count_buffers(state);
+        }
+    }
+
+    /// Memory counted for the connection, bytes.
+    pub(crate) fn counted(&self) -> usize {
+        (self.counted.load(Ordering::Relaxed) as usize).saturating_mul(KIB)
+    }
+
+    /// Under the lock, or after the connection's end.
+    fn set_counted(&self, bytes: usize) {
+        let kib = u32::try_from(bytes.div_ceil(KIB)).unwrap_or(u32::MAX);
+        let before = self.counted();
+        self.counted.store(kib, Ordering::Relaxed);
+        let after = self.counted();
+        if before != after {
+            self.link.budget.change(before, after);
+        }
     }
 
     /// For the shard: ends a connection that cannot go on for a panic elsewhere.
@@ -211,7 +287,7 @@ impl Shared {
         self.bury(slot, stage, panic);
     }
 
-    /// For the shard: what is left to tell the peer after a panic.
+    /// For the shard: what is left to tell the peer of a connection that is gone.
     pub(crate) fn take_farewell(&self) -> Option<Farewell> {
         match &mut *self.lock() {
             Slot::Alive(_) => None,
@@ -299,9 +375,15 @@ impl Shared {
         let now = self.now();
         self.call(|state| {
             state.orphaned = true;
-            state.close_if_abandoned(now);
+            state.close_if_abandoned(&self.link, now);
         });
         self.mark_dirty();
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.set_counted(0);
     }
 }
 

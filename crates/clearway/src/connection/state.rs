@@ -1,7 +1,6 @@
 //! The connection under its lock, and who waits for what of its streams.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::task::Waker;
 
 use clearway_quic::connection::{Connection, ConnectionError, Event};
@@ -11,9 +10,20 @@ use clearway_quic::{Instant, Role};
 use rustc_hash::FxHashMap;
 
 use super::signal::{Signal, Wakes, available};
+use crate::endpoint::Share;
 use crate::http::layer::{Layer, View};
 use crate::http::work::Arrived;
-use crate::shard::Link;
+use crate::shard::{Activity, Link};
+
+/// What a connection is counted as at least, bytes: a quiet one holds 8.2 KiB, 11.2
+/// over HTTP/3, and its tables, tasks and allocations the rest.
+const QUIET: usize = 16 << 10;
+
+/// The same during its handshake, of which TLS holds some 20 KiB.
+const HANDSHAKE: usize = 40 << 10;
+
+/// What surrounds the transport and HTTP/3: locks, tables, tasks, bytes.
+const SURROUNDINGS: usize = 4 << 10;
 
 /// Waiters told at once that streams can be opened.
 const TOLD_AT_ONCE: u64 = 64;
@@ -54,7 +64,14 @@ pub(crate) struct State {
     pub(super) orphaned: bool,
     /// Streams that can be opened and that waiters were told of, by directionality.
     told: Told,
-    link: Arc<Link>,
+    /// Bytes that the transport buffered when that was last counted.
+    pub(super) buffered: u32,
+    /// Bytes of what else was held when all of it was last looked at, and the second
+    /// when that was.
+    others: u32,
+    looked: u32,
+    /// What it may buffer.
+    share: Share,
     /// Where it is to panic.
     #[cfg(feature = "testing")]
     pub(crate) fault: Option<super::Stage>,
@@ -76,7 +93,7 @@ impl Told {
 }
 
 impl State {
-    pub(super) fn new(quic: Connection, link: Arc<Link>, http: Option<Box<Layer>>) -> Self {
+    pub(super) fn new(quic: Connection, http: Option<Box<Layer>>) -> Self {
         Self {
             quic,
             error: None,
@@ -86,7 +103,10 @@ impl State {
             http,
             orphaned: false,
             told: Told::default(),
-            link,
+            buffered: 0,
+            share: Share::Whole,
+            others: 0,
+            looked: 0,
             #[cfg(feature = "testing")]
             fault: None,
         }
@@ -110,7 +130,7 @@ impl State {
     }
 
     /// Hands the connection's events to who waits for them.
-    pub(crate) fn dispatch(&mut self, now: Instant, wakes: &mut Wakes) {
+    pub(crate) fn dispatch(&mut self, link: &Link, now: Instant, wakes: &mut Wakes) {
         while let Some(event) = self.quic.poll_event() {
             if let Some(http) = &mut self.http {
                 http.on_event(&mut self.quic, &event);
@@ -137,7 +157,7 @@ impl State {
         if self.quic.take_rested() {
             self.release_memory();
         }
-        self.close_if_abandoned(now);
+        self.close_if_abandoned(link, now);
     }
 
     /// What HTTP/3 has to say is written, and whom it concerns woken.
@@ -278,12 +298,59 @@ impl State {
         self.quic.has_zero_rtt() && http.is_some_and(|http| http.remembers())
     }
 
+    /// Lets the connection buffer as much as `share` says, if that is not what it may
+    /// already.
+    pub(crate) fn set_share(&mut self, share: Share) {
+        if std::mem::replace(&mut self.share, share) != share {
+            self.quic.limit_buffers(share.bytes(), share.bytes());
+        }
+    }
+
+    /// What the connection holds beside what its transport buffers, bytes: what a
+    /// connection holds at least, or while memory is `tight` what it was last seen to
+    /// hold, which is no more than a second ago.
+    pub(super) fn others(&mut self, now: Instant, tight: bool) -> usize {
+        // Once in each second of the endpoint's.
+        let second = now.saturating_since(Instant::ZERO).as_secs();
+        let second = u32::try_from(second).unwrap_or(u32::MAX);
+        if tight && (self.others == 0 || self.looked != second) {
+            self.looked = second;
+            let http = self.http.as_ref().map_or(0, |http| http.memory());
+            let whole = self.quic.memory().saturating_add(http);
+            let others = whole.saturating_sub(self.quic.buffered());
+            let others = others.saturating_add(SURROUNDINGS);
+            self.others = u32::try_from(others).unwrap_or(u32::MAX);
+        }
+        let least = if self.quic.is_handshaking() {
+            HANDSHAKE
+        } else {
+            QUIET
+        };
+        least.max(self.others as usize)
+    }
+
+    /// What it does, for whoever has to choose which connection goes. One that has
+    /// ended, and only repeats that, is of the least use.
+    pub(crate) fn activity(&self) -> Activity {
+        if self.error.is_some() {
+            return Activity::default();
+        }
+        let streams = || match &self.http {
+            Some(http) => !http.is_idle(),
+            None => self.quic.open_streams() > 0,
+        };
+        Activity {
+            last: self.quic.last_activity(),
+            busy: !self.connected || streams(),
+        }
+    }
+
     /// Nobody holds the connection and nothing is left to deliver.
-    pub(super) fn close_if_abandoned(&mut self, now: Instant) {
+    pub(super) fn close_if_abandoned(&mut self, link: &Link, now: Instant) {
         let done = self.sends.is_empty() && self.http_is_idle();
         if self.orphaned && self.error.is_none() && done {
             self.orphaned = false;
-            let (code, reason) = match (self.link.farewell(), &self.http) {
+            let (code, reason) = match (link.farewell(), &self.http) {
                 (Some(close), _) => (close.code, &close.reason[..]),
                 (None, Some(_)) => (clearway_http3::Code::NO_ERROR.0, &b""[..]),
                 (None, None) => (0, &b""[..]),

@@ -12,7 +12,8 @@ use clearway_quic::event::Observer;
 use clearway_quic::rng::Rng;
 use clearway_udp::{DatagramSocket, Options, Socket, SteeringKey, bind_shards};
 
-use super::house::{House, ObserverFactory};
+use super::budget::Budget;
+use super::house::{Crowding, House, ObserverFactory};
 use super::shards::{CID_LEN, ShardFactory};
 use super::{Endpoint, Inner};
 use crate::config::{ClientConfig, ServerConfig};
@@ -213,7 +214,14 @@ fn prepare(
     if let Some(server) = server {
         house.backlog = server.backlog;
         house.doorkeeper.clone_from(&server.doorkeeper);
+        house.budget = Arc::new(Budget::new(server.memory_budget));
+        let evict_idle_after = server.evict_idle_after;
         let (server, config, chosen) = server.into_transport(secret)?;
+        house.crowding = Crowding {
+            connections: Some(server.limits.connections),
+            evict_idle_after,
+            newcomers: (server.crypto.max_early_data_size == 0).then(|| config.clone()),
+        };
         secret = chosen;
         transport = config;
         accepting = Some(server);

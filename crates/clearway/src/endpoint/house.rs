@@ -4,12 +4,15 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
+use std::time::Duration;
 
+use clearway_quic::connection::Config;
 use clearway_quic::endpoint::Handle;
 use clearway_quic::event::Observer;
 use clearway_quic::{Instant, Role};
 use tokio::sync::Notify;
 
+use super::budget::Budget;
 use crate::config::Admission;
 use crate::connection::{Connection, Counted};
 use crate::error::EndpointError;
@@ -37,6 +40,9 @@ pub(crate) struct House {
     pub(super) doorkeeper: Option<Doorkeeper>,
     pub(super) observers: Option<ObserverFactory>,
     pub(super) backlog: usize,
+    pub(crate) budget: Arc<Budget>,
+    /// What is done for want of room.
+    pub(crate) crowding: Crowding,
     /// Connections speak HTTP/3, like this.
     pub(super) http: Option<Arc<clearway_http3::Config>>,
 }
@@ -77,6 +83,13 @@ impl House {
         links.get(index).cloned()
     }
 
+    /// Has every shard take a turn.
+    pub(crate) fn ring_all(&self) {
+        if self.shards > 1 {
+            self.links().iter().for_each(|link| link.ring());
+        }
+    }
+
     /// No shard is started any more.
     pub(super) fn set_closed(&self) {
         self.closed.store(true, Ordering::Release);
@@ -91,11 +104,13 @@ impl House {
         self.accepts.set_failure(Some(failure));
     }
 
-    /// Whether a new client is welcome.
+    /// Whether there is room for one more connection that waits to be accepted.
+    pub(crate) fn has_backlog(&self) -> bool {
+        !self.accepts.is_full(self.backlog)
+    }
+
+    /// Whether the application welcomes a new client.
     pub(crate) fn admit(&self, remote: SocketAddr) -> Admission {
-        if self.accepts.is_full(self.backlog) {
-            return Admission::Refuse;
-        }
         self.doorkeeper
             .as_ref()
             .map_or(Admission::Accept, |doorkeeper| doorkeeper(remote))
@@ -123,6 +138,17 @@ impl House {
             quic.set_observer(observer);
         }
     }
+}
+
+/// When connections make room for others.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Crowding {
+    /// Connections of clients that a shard may have; `None` without server settings.
+    pub(crate) connections: Option<usize>,
+    /// How long one has to have been idle to be closed for a newcomer.
+    pub(crate) evict_idle_after: Duration,
+    /// What newcomers get, if they may be granted less: no ticket promises it.
+    pub(crate) newcomers: Option<Arc<Config>>,
 }
 
 /// Clients' connections on their way to the application.

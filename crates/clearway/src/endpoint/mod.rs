@@ -1,5 +1,6 @@
 //! Endpoints: binding, connecting, accepting, closing.
 
+mod budget;
 mod builder;
 mod connecting;
 mod eyeballs;
@@ -15,6 +16,7 @@ use clearway_quic::connection::{Connect, EndpointEvent};
 use clearway_quic::crypto::ServerName;
 use clearway_udp::Socket;
 
+pub(crate) use self::budget::{Budget, Share};
 pub use self::builder::EndpointBuilder;
 pub use self::connecting::{Connecting, ZeroRttAccepted};
 pub(crate) use self::eyeballs::Race;
@@ -299,6 +301,14 @@ impl Endpoint {
     #[must_use]
     pub fn open_connections(&self) -> usize {
         self.inner.house.population.count()
+    }
+
+    /// Bytes of memory that connections take now, as counted against the
+    /// [budget](ServerConfig::memory_budget); 0 on an endpoint without server settings,
+    /// which has none.
+    #[must_use]
+    pub fn memory_used(&self) -> usize {
+        self.inner.house.budget.used()
     }
 
     /// Counts of each shard.

@@ -51,7 +51,8 @@ impl ShardFactory {
         };
         let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
         let endpoint = transport::Endpoint::new(config, rng.child("shard"));
-        Arc::new(Link::new(self.clock, endpoint, socket, restarts))
+        let budget = self.house.budget.clone();
+        Arc::new(Link::new(self.clock, endpoint, socket, budget, restarts))
     }
 
     /// Starts shard `index`.

@@ -220,6 +220,13 @@ impl Layer {
         }
     }
 
+    /// Bytes of memory held, requests that nobody has taken yet included. Walks the
+    /// requests.
+    pub(crate) fn memory(&self) -> usize {
+        let work = self.work.as_deref().map_or(0, Work::memory);
+        self.h3.memory().saturating_add(work)
+    }
+
     /// No request is under way, and the peer has all that was answered.
     pub(crate) fn is_idle(&self) -> bool {
         let waits = |work: &Work| !work.arrived.is_empty();

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::task::Waker;
 
 use clearway_http3::error as protocol;
-use clearway_http3::{Code, Deadline, Request, Response};
+use clearway_http3::{Code, Deadline, Field, Request, Response};
 use clearway_quic::stream::StreamId;
 use rustc_hash::FxHashMap;
 
@@ -24,9 +24,42 @@ impl Work {
         self.arrived.is_empty() && self.exchanges.is_empty()
     }
 
+    /// Bytes allocated.
+    pub(super) fn memory(&self) -> usize {
+        let arrived: usize = self.arrived.iter().map(Arrived::memory).sum();
+        let exchanges = size_of::<(StreamId, Exchange)>().saturating_mul(self.exchanges.capacity());
+        size_of::<Self>()
+            .saturating_add(arrived)
+            .saturating_add(exchanges)
+    }
+
     pub(super) fn shrink_to_fit(&mut self) {
         self.arrived.shrink_to_fit();
         self.exchanges.shrink_to_fit();
+    }
+}
+
+impl Arrived {
+    fn memory(&self) -> usize {
+        let Request {
+            method,
+            scheme,
+            authority,
+            path,
+            protocol,
+            fields,
+        } = &self.head;
+        let pseudo = [method, scheme, authority, path, protocol];
+        let pseudo: usize = pseudo.into_iter().map(bytes::Bytes::len).sum();
+        let field = |field: &Field| {
+            size_of::<Field>()
+                .saturating_add(field.name.len())
+                .saturating_add(field.value.len())
+        };
+        let fields: usize = fields.iter().map(field).sum();
+        size_of::<Self>()
+            .saturating_add(pseudo)
+            .saturating_add(fields)
     }
 }
 

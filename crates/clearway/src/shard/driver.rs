@@ -89,6 +89,7 @@ impl Driver {
             fault.strike().map_err(broken)?;
             self.shard.set_fault(fault);
         }
+        self.shard.update_share();
         let strays = self.take_inbox(now);
         self.shard.take_copies(now, strays)?;
         let more = self.intake.turn(&mut self.shard, now)?;
@@ -96,6 +97,8 @@ impl Driver {
         self.shard.handle_timeouts(now);
         self.shard.flush(now).map_err(broken)?;
         self.shard.serve().map_err(broken)?;
+        self.shard.relieve(now);
+        self.shard.make_room(now);
         let errors = self.intake.drain_errors(&self.shard, now);
         Ok(more || errors.map_err(broken)? || self.shard.has_work())
     }

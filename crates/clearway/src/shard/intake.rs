@@ -178,7 +178,7 @@ impl Intake {
 
     /// Second pass: each connection's datagrams, under its lock, which is kept
     /// while they follow one another.
-    fn receive(&mut self, shard: &Connections, now: Instant) {
+    fn receive(&mut self, shard: &mut Connections, now: Instant) {
         let mut datagrams = self.batch.datagrams().zip(&self.routes).peekable();
         while let Some(((meta, datagram), route)) = datagrams.next() {
             let Some(shared) = route.and_then(|handle| shard.shared(handle)) else {
@@ -192,7 +192,10 @@ impl Intake {
                 {
                     state.quic.receive(now, received(meta), datagram);
                 }
+                shared.count_buffers(state);
             });
+            // A few datagrams can make many connections hold much.
+            shard.relieve(now);
         }
     }
 }

@@ -11,11 +11,14 @@ use tokio::sync::Notify;
 use super::Clock;
 use super::strays::Strays;
 use crate::connection::Shared;
+use crate::endpoint::Budget;
 use crate::error::EndpointError;
 
 /// The way to a shard from outside it.
 pub(crate) struct Link {
     pub(crate) clock: Clock,
+    /// Memory, which all shards share.
+    pub(crate) budget: Arc<Budget>,
     /// Routes and handshake accounts. The shard takes it once per batch, handles
     /// only to begin a connection.
     endpoint: Mutex<endpoint::Endpoint>,
@@ -109,6 +112,9 @@ pub(super) struct Counts {
     pub(super) icmp_errors: AtomicU64,
     pub(super) turns: AtomicU64,
     pub(super) routing_panics: AtomicU64,
+    pub(super) evicted_for_memory: AtomicU64,
+    pub(super) evicted_for_newcomers: AtomicU64,
+    pub(super) backlog_refusals: AtomicU64,
     /// Counted by handles as well.
     panics: AtomicU64,
 }
@@ -149,6 +155,15 @@ pub struct ShardCounters {
     pub panics: u64,
     /// Panics that cost a datagram: while it was found out whose it is.
     pub routing_panics: u64,
+    /// Connections closed because the memory budget was exceeded
+    /// ([`ServerConfig::memory_budget`](crate::ServerConfig::memory_budget)).
+    pub evicted_for_memory: u64,
+    /// Idle connections closed to keep a place for a newcomer
+    /// ([`ServerConfig::limits`](crate::ServerConfig::limits)).
+    pub evicted_for_newcomers: u64,
+    /// Clients refused because too many connections waited to be accepted
+    /// ([`ServerConfig::backlog`](crate::ServerConfig::backlog)).
+    pub backlog_refusals: u64,
     /// How often the shard has been [restarted], which sets its other counts to 0.
     ///
     /// [restarted]: crate::Endpoint::restart_failed_shards
@@ -160,10 +175,12 @@ impl Link {
         clock: Clock,
         endpoint: endpoint::Endpoint,
         socket: &Arc<dyn DatagramSocket>,
+        budget: Arc<Budget>,
         restarts: u64,
     ) -> Self {
         Self {
             clock,
+            budget,
             left: Mutex::default(),
             failure: OnceLock::new(),
             restarts,
@@ -223,6 +240,11 @@ impl Link {
     pub(crate) fn take_socket(&self) -> Option<Arc<dyn DatagramSocket>> {
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
         left.take()
+    }
+
+    /// Has the shard take a turn.
+    pub(crate) fn ring(&self) {
+        self.bell.notify_one();
     }
 
     /// Rings when the inbox has something.
@@ -325,6 +347,9 @@ impl Link {
             turns: get(&self.counts.turns),
             panics: get(&self.counts.panics),
             routing_panics: get(&self.counts.routing_panics),
+            evicted_for_memory: get(&self.counts.evicted_for_memory),
+            evicted_for_newcomers: get(&self.counts.evicted_for_newcomers),
+            backlog_refusals: get(&self.counts.backlog_refusals),
             restarts: self.restarts,
         }
     }

@@ -5,7 +5,10 @@
 //! | `link` | what handles and other shards may touch of it |
 //! | `driver` | the loop: what a turn does, in which order, within which bounds |
 //! | `intake` | the way in: batches, and whose each datagram is |
-//! | `connections` | its connections: found, let in, served in turns, forgotten |
+//! | `connections` | its connections, and what concerns all of them |
+//! | `arrivals` | whose a datagram is, which clients are let in |
+//! | `turn` | the turn of one connection |
+//! | `crowding` | who has to go when there is no room |
 //! | `outlet` | the way out: trains, and what the socket says to them |
 //! | `deadlines`, `alarm` | which connection waits for when; waking up then |
 //! | `strays` | datagrams on their way to the shard that owns them |
@@ -14,8 +17,10 @@
 //! | `clock` | the endpoint's time |
 
 mod alarm;
+mod arrivals;
 mod clock;
 mod connections;
+mod crowding;
 mod deadlines;
 mod driver;
 mod intake;
@@ -24,6 +29,7 @@ mod notice;
 mod outlet;
 mod population;
 mod strays;
+mod turn;
 
 use std::io;
 use std::ops::Deref;
@@ -36,6 +42,7 @@ use tokio::io::unix::AsyncFd;
 
 pub(crate) use self::clock::Clock;
 pub(crate) use self::connections::Position;
+pub(crate) use self::crowding::Activity;
 pub(crate) use self::driver::Driver;
 #[cfg(feature = "testing")]
 pub use self::link::Fault;

@@ -4,6 +4,7 @@
 mod common;
 
 mod closing;
+mod crowding;
 mod datagrams;
 mod early;
 mod failures;

@@ -213,16 +213,14 @@ async fn transport_panic_in_one_of_a_thousand_connections_ends_only_that_one() {
     }
     // In the middle of the transport, out of code of the application's.
     crowd.bomb.store(true, Ordering::Relaxed);
-    gone.push(CROWD - 1);
     let failed = crowd.everybody_asks().await;
-    assert_eq!(
-        failed.keys().copied().collect::<Vec<_>>(),
-        gone,
-        "{failed:?}"
-    );
-    let error = crowd.far(CROWD - 1).closed().await;
+    // Which of the client's came last at the server is chance.
+    let new: Vec<_> = failed.keys().filter(|name| !gone.contains(name)).collect();
+    assert_eq!((new.len(), failed.len()), (1, gone.len() + 1), "{failed:?}");
+    gone.push(*new[0]);
+    let error = crowd.far(*new[0]).closed().await;
     assert!(panicked(&error).ends_with("the observer panics"), "{error}");
-    closed_by_peer(&crowd.near[CROWD - 1].closed().await);
+    closed_by_peer(&crowd.near[*new[0]].closed().await);
 
     let counters = crowd.server.counters()[0];
     assert_eq!(counters.panics, gone.len() as u64);

@@ -165,6 +165,12 @@ impl Connection {
         self.streams.openable(directionality)
     }
 
+    /// Streams of either end that are not over. O(1).
+    #[must_use]
+    pub fn open_streams(&self) -> usize {
+        self.streams.counts().open
+    }
+
     /// Opens a stream; `None` while the peer's limit is reached (then
     /// `StreamEvent::StreamsAvailable` follows).
     pub fn open(&mut self, directionality: Directionality) -> Option<StreamId> {

@@ -1,11 +1,12 @@
 //! A client begins: token, overload, and then Retry, refusal or a connection.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use super::admission::{Refusal, Verdict};
 use super::{Arrival, Attempt, Endpoint, First, Handle, reply};
 use crate::cid::ConnectionId;
-use crate::connection::{Accept, Connection, Received};
+use crate::connection::{Accept, Config, Connection, Received};
 use crate::count::Count;
 use crate::crypto::{AddressToken, Keys, RetryToken, Token, initial_keys};
 use crate::error::{Code, TransportError};
@@ -255,6 +256,22 @@ impl Endpoint {
         now: Instant,
         incoming: Incoming,
     ) -> Result<(Handle, Connection), TransportError> {
+        let transport = self.config.transport.clone();
+        self.accept_with(now, incoming, transport)
+    }
+
+    /// Like [`accept`](Self::accept), with transport settings of its own. Where
+    /// clients may send 0-RTT data, these must grant no less than those under which
+    /// they got their tickets (RFC 9000 §7.4.1).
+    ///
+    /// # Errors
+    /// If TLS refuses its own settings.
+    pub fn accept_with(
+        &mut self,
+        now: Instant,
+        incoming: Incoming,
+        transport: Arc<Config>,
+    ) -> Result<(Handle, Connection), TransportError> {
         let Some(server) = &self.config.server else {
             return Err(TransportError::new(
                 Code::CONNECTION_REFUSED,
@@ -285,7 +302,8 @@ impl Endpoint {
         };
         let (remote, validated) = (incoming.from.remote.ip(), incoming.validated);
         let initial_dcid = incoming.dcid;
-        let common = self.common(now);
+        let mut common = self.common(now);
+        common.config = transport;
         let mut connection = Connection::accept_from(common, accept)?;
         let counted = self.admission.begin(remote, validated);
         let handle = self.register(&mut connection, Some(counted));

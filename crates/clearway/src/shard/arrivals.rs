@@ -1,0 +1,237 @@
+//! Datagrams on their way to a connection: whose they are, who is let in.
+
+use std::sync::atomic::Ordering;
+
+use clearway_quic::connection::{EndpointEvent, Received};
+use clearway_quic::endpoint::{Arrival, Endpoint, Handle, Incoming};
+use clearway_quic::{Instant, Role};
+use clearway_udp::steering;
+
+use super::Clock;
+use super::connections::Connections;
+use super::link::count;
+use super::outlet::answer;
+use super::strays::{Stray, Strays};
+use crate::config::Admission;
+use crate::connection::{Shared, Stage};
+use crate::error::EndpointError;
+use crate::panic::{CaughtPanic, catch};
+
+/// Handshakes begun per turn. At about 0.1 ms each, a flood of new clients takes
+/// no more than a few milliseconds between two looks at the live connections.
+pub(super) const CLIENTS_PER_TURN: usize = 16;
+
+/// Clients' first datagrams that wait for a turn with room.
+const WAITING_ROOM: usize = 512;
+
+/// Panics while datagrams were routed, with none in between that was routed without,
+/// after which the shard ends. A packet that makes routing panic must not end it; when
+/// every packet does, what routing works on is broken and nobody is served any more.
+const ROUTING_PANICS: u32 = 1_000;
+
+impl Connections {
+    /// The shard that owns a datagram, if it is not this one.
+    pub(super) fn owner_elsewhere(&self, datagram: &[u8]) -> Option<usize> {
+        let shards = self.house.shards();
+        if shards < 2 {
+            return None;
+        }
+        let owner = steering::shard_of(datagram, self.position.key, shards);
+        (owner != self.position.index).then_some(owner)
+    }
+
+    pub(super) fn pass_on(&self, owner: usize, from: Received, datagram: &[u8]) {
+        let taken = self
+            .house
+            .shard(owner)
+            .is_some_and(|link| link.push_stray(from, datagram));
+        count(if taken {
+            &self.link.counts.strays_passed
+        } else {
+            &self.link.counts.strays_dropped
+        });
+    }
+
+    /// Whose datagram this is; `None` if it has been dealt with.
+    pub(super) fn route(
+        &mut self,
+        endpoint: &mut Endpoint,
+        now: Instant,
+        unix_now: u64,
+        from: Received,
+        datagram: &[u8],
+    ) -> Option<Handle> {
+        #[cfg(feature = "testing")]
+        if let Some(left) = self.routing_faults.checked_sub(1) {
+            self.routing_faults = left;
+            panic!("injected into routing");
+        }
+        match endpoint.receive(now, unix_now, from, datagram, &mut self.response) {
+            Arrival::Connection(handle) => {
+                self.mark_ready(handle);
+                Some(handle)
+            }
+            Arrival::Incoming(_) if self.begun >= CLIENTS_PER_TURN => {
+                self.defer(from, datagram);
+                None
+            }
+            Arrival::Incoming(incoming) => self.let_in(endpoint, now, from, *incoming),
+            Arrival::Respond => {
+                self.answer(from);
+                None
+            }
+            Arrival::Dropped(_) => None,
+        }
+    }
+
+    #[cfg(feature = "testing")]
+    pub(super) fn set_fault(&mut self, fault: super::Fault) {
+        if let super::Fault::Routing(datagrams) = fault {
+            self.routing_faults = datagrams;
+        }
+    }
+
+    /// A datagram was routed without a panic.
+    pub(super) fn on_routed(&mut self) {
+        self.routing_panics = 0;
+    }
+
+    /// A panic while a datagram was routed costs the datagram.
+    ///
+    /// # Errors
+    /// If nothing else has happened for too long.
+    pub(super) fn on_routing_panic(&mut self, panic: CaughtPanic) -> Result<(), EndpointError> {
+        let count = &self.link.counts.routing_panics;
+        count.fetch_add(1, Ordering::Relaxed);
+        tracing::error!(%panic, "a datagram could not be routed");
+        self.routing_panics = self.routing_panics.saturating_add(1);
+        if self.routing_panics > ROUTING_PANICS {
+            return Err(EndpointError::Panicked(panic));
+        }
+        Ok(())
+    }
+
+    /// Too many handshakes for one turn.
+    fn defer(&mut self, from: Received, datagram: &[u8]) {
+        if self.waiting.len() < WAITING_ROOM {
+            count(&self.link.counts.clients_deferred);
+            self.waiting.push_back(Stray {
+                from,
+                datagram: datagram.to_vec(),
+            });
+        } else {
+            // The client will send it again.
+            count(&self.link.counts.clients_dropped);
+        }
+    }
+
+    /// Datagrams that were copied: clients who waited for this turn, strays.
+    ///
+    /// # Errors
+    /// As [`on_routing_panic`](Self::on_routing_panic).
+    pub(super) fn take_copies(
+        &mut self,
+        now: Instant,
+        mut strays: Strays,
+    ) -> Result<(), EndpointError> {
+        self.begun = 0;
+        let waiting = self.waiting.len().min(CLIENTS_PER_TURN);
+        let deferred: Vec<Stray> = self.waiting.drain(..waiting).collect();
+        for stray in deferred {
+            self.take_copy(now, stray)?;
+        }
+        while let Some(stray) = strays.pop() {
+            self.take_copy(now, stray)?;
+        }
+        Ok(())
+    }
+
+    fn take_copy(&mut self, now: Instant, mut stray: Stray) -> Result<(), EndpointError> {
+        let link = self.link.clone();
+        let unix_now = Clock::unix_seconds();
+        let Stray { from, datagram } = &mut stray;
+        let routed = catch(|| self.route(&mut link.endpoint(), now, unix_now, *from, datagram));
+        let handle = match routed {
+            Ok(handle) => {
+                self.on_routed();
+                handle
+            }
+            Err(panic) => {
+                self.on_routing_panic(panic)?;
+                None
+            }
+        };
+        if let Some(shared) = handle.and_then(|handle| self.shared(handle)) {
+            let _ = shared.visit(Stage::Receive, |state| {
+                state.quic.receive(now, *from, datagram);
+            });
+        }
+        Ok(())
+    }
+
+    /// A client begins, if the application wants one.
+    fn let_in(
+        &mut self,
+        endpoint: &mut Endpoint,
+        now: Instant,
+        from: Received,
+        incoming: Incoming,
+    ) -> Option<Handle> {
+        if self.closing.is_some() || self.admit(&incoming) == Admission::Refuse {
+            endpoint.refuse(&incoming, &mut self.response);
+            self.answer(from);
+            return None;
+        }
+        self.begun = self.begun.saturating_add(1);
+        let accepted = match self.narrow_config() {
+            Some(config) => endpoint.accept_with(now, incoming, config),
+            None => endpoint.accept(now, incoming),
+        };
+        let (handle, mut connection) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(%error, remote = %from.remote, "TLS would not begin with a client");
+                return None;
+            }
+        };
+        let (house, link) = (self.house.clone(), self.link.clone());
+        let shared = catch(move || {
+            house.observe(&mut connection);
+            let http = house.http(&connection, handle, now, None);
+            Shared::new(connection, handle, link, http)
+        });
+        match shared {
+            Ok(shared) => {
+                self.house.population.add();
+                self.insert(shared, Role::Server);
+                Some(handle)
+            }
+            Err(panic) => {
+                tracing::error!(%panic, remote = %from.remote, "a connection could not begin");
+                self.link.count_panic();
+                endpoint.on_event(handle, EndpointEvent::Drained);
+                None
+            }
+        }
+    }
+
+    /// Whether a client is welcome. An application that cannot tell has not said so.
+    fn admit(&self, incoming: &Incoming) -> Admission {
+        if !self.house.has_backlog() {
+            count(&self.link.counts.backlog_refusals);
+            return Admission::Refuse;
+        }
+        catch(|| self.house.admit(incoming.remote())).unwrap_or_else(|panic| {
+            tracing::error!(%panic, remote = %incoming.remote(), "a client could not be judged");
+            self.link.count_panic();
+            Admission::Refuse
+        })
+    }
+
+    fn answer(&self, from: Received) {
+        let socket = self.socket.get_ref();
+        if !answer(&**socket, from.remote, from.local_ip, &self.response) {
+            count(&self.link.counts.answers_dropped);
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! A connection's turn: its events are handed out, its trains sent.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use clearway_quic::connection::{EndpointEvent, Transmit};
+use clearway_quic::endpoint::Handle;
+use clearway_quic::{Instant, Role};
+
+use super::Watched;
+use super::connections::Connections;
+use super::crowding::Activity;
+use super::link::count;
+use super::outlet::{Sent, answer};
+use crate::connection::{Counted, Shared, Stage, State};
+use crate::panic::catch;
+
+/// Trains one connection may send before the others get their turn.
+const TRAINS_PER_TURN: usize = 4;
+
+/// What is to be known of a connection after its turn.
+#[derive(Clone, Copy)]
+struct Rest {
+    deadline: Option<Instant>,
+    /// The application may have it.
+    usable: bool,
+    activity: Activity,
+}
+
+/// How a turn ended.
+enum Turn {
+    Over,
+    /// The connection is gone, by a panic or for want of room.
+    Gone,
+}
+
+/// How a turn goes on.
+enum Step {
+    /// By sending this.
+    Send(Transmit),
+    /// When the socket takes what it was given before.
+    Wait(Rest),
+    /// Not: nothing more may leave now.
+    Done(Rest),
+}
+
+impl Connections {
+    /// Every ready connection gets one turn.
+    ///
+    /// # Errors
+    /// If the socket is broken.
+    pub(super) fn serve(&mut self) -> io::Result<()> {
+        for _ in 0..self.ready.len() {
+            let Some(handle) = self.ready.pop_front() else {
+                break;
+            };
+            self.serve_one(handle)?;
+        }
+        Ok(())
+    }
+
+    fn serve_one(&mut self, handle: Handle) -> io::Result<()> {
+        let Some(entry) = self.table.get_mut(&handle) else {
+            return Ok(());
+        };
+        entry.ready = false;
+        let shared = entry.shared.clone();
+        shared.clear_dirty();
+        let served = self.take_turn(&shared);
+        if let Ok(Turn::Gone) = served {
+            self.forget_gone(&shared);
+        }
+        self.release(shared);
+        served.map(|_| ())
+    }
+
+    /// The end of what is done with a connection. Who waits for the last one to end
+    /// finds nothing left of it.
+    pub(super) fn release(&mut self, shared: Arc<Shared>) {
+        // Part of it may be the application's, such as its observer.
+        if let Err(panic) = catch(|| drop(shared)) {
+            tracing::error!(%panic, "what a connection left could not be dropped");
+        }
+        for _ in 0..std::mem::take(&mut self.ended) {
+            self.house.population.remove();
+        }
+    }
+
+    /// Hands out the connection's events, sends its trains, notes its timer.
+    fn take_turn(&mut self, shared: &Arc<Shared>) -> io::Result<Turn> {
+        for _ in 0..TRAINS_PER_TURN {
+            let now = self.link.clock.now();
+            let step = shared.visit(Stage::Turn, |state| self.step(shared, state, now));
+            self.wakes.fire(shared);
+            match step {
+                Ok(Step::Send(train)) => {
+                    // The system call is long: handles need not wait for it.
+                    let sent = self.outlet.send(&**self.socket.get_ref(), &train, now);
+                    self.after_send(shared, sent)?;
+                }
+                Ok(Step::Wait(rest)) => {
+                    self.finish_turn(shared, rest);
+                    self.mark_ready(shared.handle);
+                    return Ok(Turn::Over);
+                }
+                Ok(Step::Done(rest)) => {
+                    self.finish_turn(shared, rest);
+                    return Ok(Turn::Over);
+                }
+                Err(_) => return Ok(Turn::Gone),
+            }
+        }
+        let now = self.link.clock.now();
+        let settled = shared.visit(Stage::Turn, |state| self.settle(shared, state, now));
+        let Ok(rest) = settled else {
+            return Ok(Turn::Gone);
+        };
+        self.finish_turn(shared, rest);
+        self.mark_ready(shared.handle);
+        Ok(Turn::Over)
+    }
+
+    /// One step of a turn, under the connection's lock.
+    fn step(&mut self, shared: &Shared, state: &mut State, now: Instant) -> Step {
+        state.dispatch(&self.link, now, &mut self.wakes);
+        if self.outlet.is_blocked() {
+            if state.quic.is_transmit_due() {
+                state.quic.on_scheduling_limited(now);
+            }
+            return Step::Wait(self.settle(shared, state, now));
+        }
+        let segments = self.socket.get_ref().gso_segments();
+        match state.quic.transmit(now, &mut self.outlet.train, segments) {
+            Some(train) => Step::Send(train),
+            None => {
+                state.dispatch(&self.link, now, &mut self.wakes);
+                Step::Done(self.settle(shared, state, now))
+            }
+        }
+    }
+
+    /// What is to be known of the connection after its turn.
+    fn settle(&mut self, shared: &Shared, state: &mut State, now: Instant) -> Rest {
+        state.set_share(self.crowd.share);
+        shared.count_memory(state, now);
+        while let Some(event) = state.quic.poll_endpoint_event() {
+            self.endpoint_events.push(event);
+        }
+        Rest {
+            deadline: state.next_timeout(),
+            usable: state.connected || state.quic.has_readable_zero_rtt(),
+            activity: state.activity(),
+        }
+    }
+
+    fn after_send(&mut self, shared: &Shared, sent: Sent) -> io::Result<()> {
+        let now = self.link.clock.now();
+        // If that should panic, the next step of the turn finds out.
+        let _ = match sent {
+            Sent::Taken | Sent::Dropped => return Ok(()),
+            Sent::Kept => shared.visit(Stage::Turn, |state| {
+                state.quic.on_scheduling_limited(now);
+            }),
+            Sent::TooLarge(size) => shared.visit(Stage::Turn, |state| {
+                state.quic.on_datagram_too_large(now, size);
+            }),
+            Sent::Broken(error) => return Err(error),
+        };
+        Ok(())
+    }
+
+    /// The end of a connection's turn: its timer, its routes, its announcement.
+    fn finish_turn(&mut self, shared: &Arc<Shared>, rest: Rest) {
+        let handle = shared.handle;
+        if let Some(entry) = self.table.get_mut(&handle) {
+            self.deadlines.set(handle, &mut entry.place, rest.deadline);
+            entry.activity = rest.activity;
+            if entry.unannounced && rest.usable {
+                entry.unannounced = false;
+                self.house.accepts.push(Counted::new(shared.clone()));
+            }
+        }
+        if !self.endpoint_events.is_empty() {
+            self.apply_endpoint_events(shared);
+        }
+    }
+
+    fn apply_endpoint_events(&mut self, shared: &Shared) {
+        let handle = shared.handle;
+        let drained = self.endpoint_events.contains(&EndpointEvent::Drained);
+        let (link, events) = (self.link.clone(), &mut self.endpoint_events);
+        let applied = catch(|| {
+            let mut endpoint = link.endpoint();
+            for event in events.drain(..) {
+                endpoint.on_event(handle, event);
+            }
+        });
+        self.endpoint_events.clear();
+        match applied {
+            Ok(()) if drained => self.forget(handle),
+            Ok(()) => {}
+            // Without its routes it would wait for what never reaches it.
+            Err(panic) => shared.kill(Stage::Turn, &panic),
+        }
+    }
+
+    /// The connection is gone.
+    fn forget(&mut self, handle: Handle) {
+        if let Some(entry) = self.table.remove(&handle) {
+            self.deadlines.remove(handle, entry.place);
+            self.ended = self.ended.saturating_add(1);
+            if entry.role == Role::Server {
+                self.crowd.accepted = self.crowd.accepted.saturating_sub(1);
+            }
+        }
+    }
+
+    /// The connection ended at once: its peer is told if that could still be written,
+    /// and with a stateless reset whenever it sends something from now on.
+    pub(super) fn forget_gone(&mut self, shared: &Shared) {
+        let handle = shared.handle;
+        self.endpoint_events.clear();
+        if let Some(farewell) = shared.take_farewell() {
+            let (remote, local_ip) = (farewell.remote, farewell.local_ip);
+            let socket = self.socket.get_ref();
+            if !answer(&**socket, remote, local_ip, &farewell.datagram) {
+                count(&self.link.counts.answers_dropped);
+            }
+        }
+        let link = self.link.clone();
+        let routes = catch(|| link.endpoint().on_event(handle, EndpointEvent::Drained));
+        if let Err(panic) = routes {
+            tracing::error!(%panic, "routes of a connection could not be removed");
+            self.link
+                .counts
+                .routing_panics
+                .fetch_add(1, Ordering::Relaxed);
+        }
+        self.forget(handle);
+    }
+
+    /// The socket is writable again, or should have been by now.
+    ///
+    /// # Errors
+    /// If the socket is broken.
+    pub(super) fn flush(&mut self, now: Instant) -> io::Result<()> {
+        if !self.outlet.is_blocked() {
+            return Ok(());
+        }
+        let outlet = &mut self.outlet;
+        let overdue = outlet.resend_at().is_some_and(|at| at <= now);
+        let mut offer = |socket: &Watched| match outlet.resend(&**socket, now) {
+            Sent::Kept => Err(io::ErrorKind::WouldBlock.into()),
+            // Which connection's it was is forgotten; the transport will find out by loss what
+            // does not fit.
+            Sent::Taken | Sent::Dropped | Sent::TooLarge(_) => Ok(()),
+            Sent::Broken(error) => Err(error),
+        };
+        let flushed = if overdue {
+            offer(self.socket.get_ref())
+        } else {
+            self.socket.try_io(tokio::io::Interest::WRITABLE, offer)
+        };
+        match flushed {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+}

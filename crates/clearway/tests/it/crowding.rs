@@ -1,0 +1,305 @@
+//! Servers that run out of room: in memory, or for another connection.
+
+use std::time::Duration;
+
+use clearway::{
+    ConnectError, Connection, ConnectionError, Counters, Endpoint, Limit, ServerConfig, WriteError,
+};
+
+use tokio::task::JoinSet;
+
+use crate::common::{LOOPBACK, client, pattern, server_config};
+
+const MIB: usize = 1 << 20;
+
+/// Reads nothing of unidirectional streams and echoes the others, for as long as the
+/// client stays.
+async fn hold(connection: Connection) {
+    while let Ok((mut send, mut recv)) = connection.accept_bi().await {
+        if tokio::io::copy(&mut recv, &mut send).await.is_ok() {
+            let _ = send.finish();
+        }
+    }
+}
+
+fn serve(config: ServerConfig, shards: usize) -> Endpoint {
+    let server = Endpoint::builder(LOOPBACK).server(config).shards(shards);
+    let server = server.build().unwrap();
+    let serving = server.clone();
+    tokio::spawn(async move { serving.serve(hold).await });
+    server
+}
+
+/// A client that has the server hold `bytes`, or as many as it is allowed. Returns when
+/// they have been sent, or the client can send no more, or it was thrown out.
+async fn burden(client: &Endpoint, server: &Endpoint, bytes: usize) -> Burden {
+    let connecting = client.connect(server.local_addr(), "localhost");
+    let connection = connecting.await.unwrap();
+    let mut writing = JoinSet::new();
+    for part in pattern(1, bytes).chunks(STREAM) {
+        let (connection, part) = (connection.clone(), part.to_vec());
+        writing.spawn(async move {
+            let mut send = connection.open_uni().await?;
+            let written = send.write_all(&part).await;
+            // A stream that is dropped is reset, and what it brought forgotten.
+            connection.closed().await;
+            written
+        });
+    }
+    while connection.close_reason().is_none()
+        && connection.stats().counters.bytes_sent < bytes as u64
+        && !is_blocked(&connection)
+    {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    Burden {
+        connection,
+        _writing: writing,
+    }
+}
+
+/// Whether the peer's windows have held a connection back for some time.
+fn is_blocked(connection: &Connection) -> bool {
+    connection.stats().limits.iter().any(|(limit, time)| {
+        let windows = [Limit::StreamFlowControl, Limit::ConnectionFlowControl];
+        windows.contains(limit) && *time > Duration::from_millis(20)
+    })
+}
+
+/// Bytes on each stream: less than any window.
+const STREAM: usize = 64 << 10;
+
+/// A connection whose streams the server holds unread.
+struct Burden {
+    connection: Connection,
+    _writing: JoinSet<Result<(), WriteError>>,
+}
+
+async fn ask(connection: &Connection) -> Result<(), String> {
+    let (mut send, mut recv) = connection.open_bi().await.map_err(|e| e.to_string())?;
+    send.write_all(b"hello").await.map_err(|e| e.to_string())?;
+    send.finish().map_err(|e| e.to_string())?;
+    let answer = recv.read_to_end(5).await.map_err(|e| e.to_string())?;
+    assert_eq!(answer, b"hello");
+    Ok(())
+}
+
+fn total(server: &Endpoint, count: fn(&Counters) -> u64) -> u64 {
+    server.counters().iter().map(count).sum()
+}
+
+/// A client that was thrown out: the words, or if they were lost a stateless reset.
+fn evicted(error: &ConnectionError, reason: &str) {
+    match error {
+        ConnectionError::PeerTransport(error) => assert_eq!(error.reason, reason),
+        ConnectionError::StatelessReset => {}
+        other => panic!("{other}"),
+    }
+}
+
+/// Eighty clients that have a server with 16 MiB hold 80: it never does, and who comes
+/// then is served.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_over_the_memory_budget_are_evicted_and_newcomers_get_in() {
+    for shards in [1, 2] {
+        let budget = 16 * MIB;
+        let server = serve(server_config().memory_budget(budget), shards);
+        // A handshake is as much as a connection; many at once would not be quiet.
+        let client = client();
+        let mut held = Vec::new();
+        let mut most = 0;
+        for _ in 0..80 {
+            held.push(burden(&client, &server, MIB).await);
+            most = most.max(server.memory_used());
+        }
+        // What arrives in a batch is counted connection by connection.
+        assert!(most <= budget + 2 * MIB, "{most} bytes");
+        assert!(most > budget / 2, "{most} bytes: what was to be held is");
+        assert!(total(&server, |shard| shard.evicted_for_memory) > 0);
+        let newcomer = burden(&client, &server, 1_000).await.connection;
+        ask(&newcomer).await.unwrap();
+        assert_eq!(total(&server, |shard| shard.panics), 0);
+        assert!(server.failure().is_none());
+        drop(held);
+        newcomer.close(0, b"");
+        client.wait_idle().await;
+        server.close(0, b"");
+        server.wait_idle().await;
+    }
+}
+
+/// Who moves data stays, however much that is; who holds memory and moves nothing goes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn busy_connection_survives_those_that_hold_memory_and_do_nothing() {
+    let server = serve(server_config().memory_budget(12 * MIB), 1);
+    let client = client();
+    let busy = client.connect(server.local_addr(), "localhost").await;
+    let busy = busy.unwrap();
+    let asking = tokio::spawn(async move {
+        for _ in 0..300 {
+            ask(&busy).await?;
+        }
+        Ok::<_, String>(busy)
+    });
+    let mut holders = Vec::new();
+    for _ in 0..40 {
+        holders.push(burden(&client, &server, MIB).await);
+    }
+    let busy = asking.await.unwrap().expect("served throughout");
+    assert!(busy.close_reason().is_none());
+    assert!(total(&server, |shard| shard.evicted_for_memory) > 0);
+    evicted(
+        &holders[0].connection.closed().await,
+        "server out of memory",
+    );
+}
+
+/// Connections that are as good as empty count as well: ten thousand of them are not
+/// free.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn quiet_connections_count_against_the_budget() {
+    let budget = 2 * MIB;
+    let server = serve(server_config().memory_budget(budget), 1);
+    let client = client();
+    let mut connections = Vec::new();
+    for n in 0..300 {
+        let connecting = client.connect(server.local_addr(), "localhost");
+        connections.push(connecting.await.unwrap());
+        assert!(server.memory_used() <= budget + MIB, "after {n}");
+    }
+    // 16 KiB each, in 15/16 of the budget at least.
+    let open = server.open_connections();
+    assert!((100..=128).contains(&open), "{open} connections");
+    drop(connections);
+}
+
+/// Once half of the budget is used, a newcomer's windows are a share of what is left, so
+/// that it cannot exceed the budget at one stroke.
+#[tokio::test]
+async fn newcomers_windows_are_narrow_while_memory_is_short() {
+    let server = serve(server_config().memory_budget(4 * MIB), 1);
+    let client = client();
+    let mut quiet = Vec::new();
+    while server.memory_used() < 9 * MIB / 4 {
+        let connecting = client.connect(server.local_addr(), "localhost");
+        quiet.push(connecting.await.unwrap());
+    }
+    let connecting = client.connect(server.local_addr(), "localhost");
+    let newcomer = connecting.await.unwrap();
+    let before = server.memory_used();
+    let mut send = newcomer.open_uni().await.unwrap();
+    let writing = tokio::spawn(async move { send.write_all(&pattern(1, MIB)).await });
+    while !is_blocked(&newcomer) {
+        assert_eq!(newcomer.close_reason(), None);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    // A quarter of 7/4 MiB in powers of two, not the 512 KiB that a stream begins with.
+    let window = 256 << 10;
+    let range = window..window + (64 << 10);
+    let sent = newcomer.stats().counters.bytes_sent as usize;
+    assert!(range.contains(&sent), "{sent} bytes");
+    // What the newcomer's handshake was counted for is free again.
+    let held = server.memory_used() + (24 << 10) - before;
+    assert!(range.contains(&held), "{held} bytes");
+    assert_eq!(total(&server, |shard| shard.evicted_for_memory), 0);
+    writing.abort();
+}
+
+/// The memory of connections that end is given back to the budget.
+#[tokio::test]
+async fn ended_connections_give_their_memory_back() {
+    let server = serve(server_config().memory_budget(64 * MIB), 1);
+    let client = client();
+    let mut connections = Vec::new();
+    for _ in 0..5 {
+        connections.push(burden(&client, &server, MIB).await);
+    }
+    while server.memory_used() < 5 * MIB / 2 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    for burden in &connections {
+        burden.connection.close(0, b"");
+    }
+    drop(connections);
+    client.wait_idle().await;
+    server.wait_idle().await;
+    // The last of what an application held goes with its task.
+    while server.memory_used() > 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+fn limited(connections: usize) -> ServerConfig {
+    let mut limits = clearway::Limits::default();
+    limits.connections = connections;
+    server_config()
+        .limits(limits)
+        .evict_idle_after(Duration::ZERO)
+}
+
+/// The connection that has been idle for longest makes room for a newcomer.
+#[tokio::test]
+async fn idlest_connection_is_closed_for_a_newcomer_when_the_limit_is_near() {
+    let server = serve(limited(8), 1);
+    let client = client();
+    let mut connections = Vec::new();
+    for n in 0..20 {
+        let connecting = client.connect(server.local_addr(), "localhost");
+        let connection = connecting
+            .await
+            .unwrap_or_else(|error| panic!("{n}: {error}"));
+        // The shard counts it idle after it has heard of the end of the handshake.
+        connection.handshaken().await.unwrap();
+        connections.push(connection);
+        assert!(server.open_connections() <= 8);
+    }
+    // One place is kept free, once the shard has seen that it is not.
+    for (n, connection) in connections.iter().enumerate().take(12) {
+        let error = connection.closed().await;
+        let ConnectionError::PeerTransport(said) = &error else {
+            panic!("{n}: {error}");
+        };
+        assert_eq!(said.code.to_string(), "NO_ERROR");
+        assert_eq!(said.reason, "idle, and the server is full");
+    }
+    let last = &connections[19];
+    assert!(last.close_reason().is_none());
+    assert!(total(&server, |shard| shard.evicted_for_newcomers) >= 12);
+    assert_eq!(total(&server, |shard| shard.endpoint.refused), 0);
+}
+
+/// Connections with a stream open stay, and then it is the newcomer who goes.
+#[tokio::test]
+async fn newcomer_is_refused_while_all_connections_are_busy() {
+    let server = serve(limited(4), 1);
+    let client = client();
+    let mut busy = Vec::new();
+    for _ in 0..4 {
+        let one = burden(&client, &server, 1).await;
+        ask(&one.connection).await.unwrap();
+        busy.push(one);
+    }
+    let error = client.connect(server.local_addr(), "localhost").await;
+    let error = error.unwrap_err();
+    assert!(
+        matches!(
+            &error,
+            ConnectError::Connection(ConnectionError::PeerTransport(said))
+                if said.code.to_string() == "CONNECTION_REFUSED"
+        ),
+        "{error}"
+    );
+    for one in &busy {
+        ask(&one.connection).await.unwrap();
+    }
+    assert_eq!(total(&server, |shard| shard.evicted_for_newcomers), 0);
+    // When one of them ends, there is a place again.
+    busy.pop().unwrap().connection.close(0, b"");
+    let connection = loop {
+        match client.connect(server.local_addr(), "localhost").await {
+            Ok(connection) => break connection,
+            Err(error) => assert!(error.to_string().contains("too many"), "{error}"),
+        }
+    };
+    assert!(connection.close_reason().is_none());
+}
