@@ -21,6 +21,11 @@ pub(crate) struct Bounds {
     /// shard. Fewer than a tenth of what there are leave room for others.
     #[arg(long, value_name = "COUNT", default_value_t = Limits::default().connections_per_source)]
     max_connections_per_source: usize,
+    /// Memory that connections may take together, over all shards; as it runs short, windows
+    /// narrow, then those that hold most for longest without use are closed. A quarter of
+    /// the machine's by default, at most 1 GiB.
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<Size>,
     /// Addresses that no limit per source is for, such as a balancer's: 10.0.0.0/8,
     /// 2001:db8::1. May be given several times.
     #[arg(long, value_name = "ADDR[/BITS]", value_parser = network)]
@@ -56,7 +61,11 @@ impl Bounds {
         limits.trusted.clone_from(&self.trust);
         transport.handshake_timeout = self.handshake_timeout.0;
         transport.idle_timeout = self.idle_timeout.0;
-        config.transport(transport).limits(limits)
+        let config = config.transport(transport).limits(limits);
+        match self.memory {
+            Some(Size(bytes)) => config.memory_budget(usize::try_from(bytes).unwrap_or(usize::MAX)),
+            None => config,
+        }
     }
 }
 
