@@ -229,18 +229,18 @@ async fn ended_connections_give_their_memory_back() {
     }
 }
 
-fn limited(connections: usize) -> ServerConfig {
+fn limited(connections: usize, evict_idle_after: Duration) -> ServerConfig {
     let mut limits = clearway::Limits::default();
     limits.connections = connections;
     server_config()
         .limits(limits)
-        .evict_idle_after(Duration::ZERO)
+        .evict_idle_after(evict_idle_after)
 }
 
 /// The connection that has been idle for longest makes room for a newcomer.
 #[tokio::test]
 async fn idlest_connection_is_closed_for_a_newcomer_when_the_limit_is_near() {
-    let server = serve(limited(8), 1);
+    let server = serve(limited(8, Duration::ZERO), 1);
     let client = client();
     let mut connections = Vec::new();
     for n in 0..20 {
@@ -268,16 +268,41 @@ async fn idlest_connection_is_closed_for_a_newcomer_when_the_limit_is_near() {
     assert_eq!(total(&server, |shard| shard.endpoint.refused), 0);
 }
 
-/// Connections with a stream open stay, and then it is the newcomer who goes.
+/// Connections with a stream open stay, however long they have done nothing on it.
 #[tokio::test]
-async fn newcomer_is_refused_while_all_connections_are_busy() {
-    let server = serve(limited(4), 1);
+async fn connections_with_an_open_stream_do_not_make_room() {
+    let server = serve(limited(8, Duration::ZERO), 1);
     let client = client();
     let mut busy = Vec::new();
+    for _ in 0..6 {
+        let connection = client.connect(server.local_addr(), "localhost").await;
+        let connection = connection.unwrap();
+        let mut send = connection.open_uni().await.unwrap();
+        send.write_all(b"more follows").await.unwrap();
+        // Its answer shows that what was sent before it is there.
+        ask(&connection).await.unwrap();
+        busy.push((connection, send));
+    }
+    for _ in 0..20 {
+        let connection = client.connect(server.local_addr(), "localhost").await;
+        // It is idle, and so the first to make room.
+        connection.unwrap().handshaken().await.unwrap();
+    }
+    assert!(total(&server, |shard| shard.evicted_for_newcomers) > 0);
+    for (connection, _) in &busy {
+        ask(connection).await.unwrap();
+    }
+}
+
+/// When nobody has been idle for long enough, it is the newcomer who goes.
+#[tokio::test]
+async fn newcomer_is_refused_when_no_connection_makes_room() {
+    let server = serve(limited(4, Duration::from_secs(3_600)), 1);
+    let client = client();
+    let mut connections = Vec::new();
     for _ in 0..4 {
-        let one = burden(&client, &server, 1).await;
-        ask(&one.connection).await.unwrap();
-        busy.push(one);
+        let connection = client.connect(server.local_addr(), "localhost").await;
+        connections.push(connection.unwrap());
     }
     let error = client.connect(server.local_addr(), "localhost").await;
     let error = error.unwrap_err();
@@ -289,12 +314,12 @@ async fn newcomer_is_refused_while_all_connections_are_busy() {
         ),
         "{error}"
     );
-    for one in &busy {
-        ask(&one.connection).await.unwrap();
+    for connection in &connections {
+        ask(connection).await.unwrap();
     }
     assert_eq!(total(&server, |shard| shard.evicted_for_newcomers), 0);
     // When one of them ends, there is a place again.
-    busy.pop().unwrap().connection.close(0, b"");
+    connections.pop().unwrap().close(0, b"");
     let connection = loop {
         match client.connect(server.local_addr(), "localhost").await {
             Ok(connection) => break connection,
