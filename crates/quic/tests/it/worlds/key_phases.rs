@@ -336,6 +336,6 @@ impl World for Phases {
 fn honest_ends_survive_every_order_of_key_updates() {
     // The first handshake, before the clock of the exploration.
     let _ = Arc::new(&*SECRETS);
-    let depth = if cfg!(debug_assertions) { 7 } else { 9 };
+    let depth = if cfg!(debug_assertions) { 7 } else { 8 };
     explore_by_replay("key phases", Phases::new, Bounds::to_depth(depth)).expect_clean();
 }
