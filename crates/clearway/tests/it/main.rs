@@ -6,6 +6,7 @@ mod closing;
 mod datagrams;
 mod early;
 mod failures;
+mod hostile_http;
 mod http;
 mod interim;
 mod living;
