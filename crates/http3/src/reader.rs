@@ -117,6 +117,18 @@ impl FrameReader {
         }
     }
 
+    /// Sees that the next piece of content is there, or how the stream goes on otherwise;
+    /// reads no further ahead than for a header.
+    pub(crate) fn await_content(
+        &mut self,
+        mut read: impl FnMut(usize) -> Result<Option<Bytes>, ReadError>,
+    ) -> Result<(), Pause> {
+        if self.ahead.is_empty() {
+            self.fill_with(READ_AHEAD, &mut read)?;
+        }
+        Ok(())
+    }
+
     /// Whether the next thing is content.
     pub(crate) fn is_passing(&self) -> bool {
         matches!(self.at, At::Pass { left: 1.. })
@@ -266,7 +278,15 @@ impl FrameReader {
             At::Pass { left } | At::Skip { left } => at_most(*left, usize::MAX),
             At::Gather { left, .. } => *left,
         };
-        match read(wanted.max(READ_AHEAD)) {
+        self.fill_with(wanted.max(READ_AHEAD), read)
+    }
+
+    fn fill_with(
+        &mut self,
+        max: usize,
+        read: &mut impl FnMut(usize) -> Result<Option<Bytes>, ReadError>,
+    ) -> Result<(), Pause> {
+        match read(max) {
             Ok(Some(bytes)) => {
                 self.taken = self.taken.saturating_add(bytes.len() as u64);
                 self.ahead = bytes;

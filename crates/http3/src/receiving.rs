@@ -17,7 +17,7 @@ pub(crate) enum Ending {
     Reset(Code),
     /// The rest of it is malformed, or too large.
     Failed(StreamError),
-    /// The transport knows no such stream any more.
+    /// The application left it, or the transport knows no such stream any more.
     Gone,
 }
 
@@ -54,8 +54,11 @@ impl Default for Receiving {
 
 impl Receiving {
     /// Nothing more is read.
-    pub(crate) fn over() -> Self {
-        Self::at(Half::Over)
+    pub(crate) fn left() -> Self {
+        Self {
+            ending: Some(Ending::Gone),
+            ..Self::at(Half::Over)
+        }
     }
 
     fn at(half: Half) -> Self {
@@ -76,8 +79,9 @@ impl Receiving {
     /// Whether neither the peer nor the application has anything more to do.
     pub(crate) fn is_over(&self) -> bool {
         let told = match self.ending {
-            Some(Ending::End) => false,
-            Some(Ending::Reset(_) | Ending::Failed(_) | Ending::Gone) | None => true,
+            Some(Ending::End | Ending::Failed(_)) => false,
+            // There is an event for it.
+            Some(Ending::Reset(_) | Ending::Gone) | None => true,
         };
         self.half == Half::Over && told && self.trailers.is_none()
     }

@@ -23,8 +23,11 @@ struct Pipe {
     read: bool,
     sent: Vec<u8>,
     finished: bool,
+    acked: bool,
     aborted: bool,
     stopped: Option<u64>,
+    reset_with: Option<u64>,
+    stop_with: Option<u64>,
 }
 
 /// Streams without a network. Whoever holds it plays the peer.
@@ -101,6 +104,7 @@ impl Wire {
         self.admit(id);
         if let Some(pipe) = self.pipes.get_mut(&id)
             && !pipe.aborted
+            && !pipe.acked
             && (id.initiator() == self.role || id.directionality() == Directionality::Bidirectional)
         {
             pipe.aborted = true;
@@ -108,6 +112,51 @@ impl Wire {
             let event = StreamEvent::Stopped { id, code };
             self.events.push_back(QuicEvent::Stream(event));
         }
+    }
+
+    /// The peer acknowledges all that was sent to its end.
+    pub fn feed_ack(&mut self, id: StreamId) {
+        if let Some(pipe) = self.pipes.get_mut(&id)
+            && pipe.finished
+            && !pipe.aborted
+            && !core::mem::replace(&mut pipe.acked, true)
+        {
+            let event = StreamEvent::Finished(id);
+            self.events.push_back(QuicEvent::Stream(event));
+        }
+    }
+
+    /// The code with which a stream was reset, and the one with which the peer was
+    /// asked to stop.
+    #[must_use]
+    pub fn refusal(&self, id: StreamId) -> (Option<u64>, Option<u64>) {
+        let pipe = self.pipes.get(&id);
+        pipe.map_or((None, None), |pipe| (pipe.reset_with, pipe.stop_with))
+    }
+
+    /// Where each stream stands, without what was sent on it: the same for states from
+    /// which the same follows.
+    #[must_use]
+    pub fn fingerprint(&self) -> String {
+        let pipes = self.pipes.iter().map(|(id, pipe)| {
+            let Pipe {
+                incoming,
+                fin,
+                reset,
+                read,
+                sent: _,
+                finished,
+                acked,
+                aborted,
+                stopped,
+                reset_with,
+                stop_with,
+            } = pipe;
+            let incoming: Vec<u8> = incoming.iter().flatten().copied().collect();
+            let ours = (finished, acked, aborted, stopped, reset_with, stop_with);
+            (id, incoming, (fin, reset, read), ours)
+        });
+        format!("{:?}", pipes.collect::<Vec<_>>())
     }
 
     /// The peer sends a datagram.
@@ -224,14 +273,20 @@ impl Transport for Wire {
         Ok(())
     }
 
-    fn reset(&mut self, id: StreamId, _code: u64) -> Result<(), WriteError> {
+    fn reset(&mut self, id: StreamId, code: u64) -> Result<(), WriteError> {
         let pipe = self.pipes.get_mut(&id).ok_or(WriteError::Unknown)?;
+        if !pipe.acked && !pipe.aborted {
+            pipe.reset_with = Some(code);
+        }
         pipe.aborted = true;
         Ok(())
     }
 
-    fn stop(&mut self, id: StreamId, _code: u64) -> Result<(), ReadError> {
+    fn stop(&mut self, id: StreamId, code: u64) -> Result<(), ReadError> {
         let pipe = self.pipes.get_mut(&id).ok_or(ReadError::Unknown)?;
+        if !pipe.read && !pipe.fin && pipe.reset.is_none() {
+            pipe.stop_with = Some(code);
+        }
         pipe.read = true;
         pipe.incoming.clear();
         Ok(())

@@ -8,6 +8,7 @@ mod crowding;
 mod datagrams;
 mod early;
 mod failures;
+mod hostile_http;
 mod http;
 mod icmp_flood;
 mod interim;

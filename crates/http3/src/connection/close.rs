@@ -8,6 +8,7 @@ use super::inbound::closed_critical_stream;
 use crate::error::{Code, ConnectionError, StreamError};
 use crate::event::Event;
 use crate::frame::{FrameKind, put_varint_frame};
+use crate::receiving::Ending;
 use crate::request::{Exchange, Half, Step};
 use crate::stream_kind::StreamKind;
 use crate::transport::Transport;
@@ -131,6 +132,9 @@ impl Connection {
             }
             Role::Client => {
                 self.on_peer_reset(stream);
+                if let Some(exchange) = self.requests.get_mut(&stream) {
+                    exchange.receiving.ending = Some(Ending::Reset(code));
+                }
                 self.events.push_back(Event::Reset { stream, code });
                 self.retire(stream);
             }
@@ -142,8 +146,10 @@ impl Connection {
     pub(super) fn on_peer_reset(&mut self, id: StreamId) {
         self.decoder.cancel(id.as_u64());
         if let Some(exchange) = self.requests.get_mut(&id) {
-            exchange.receiving.step(Step::Abort);
-            exchange.receiving.trailers = None;
+            let receiving = &mut exchange.receiving;
+            receiving.step(Step::Abort);
+            receiving.trailers = None;
+            receiving.waits_for_table = false;
         }
         self.note_abandoned(id);
     }

@@ -128,7 +128,11 @@ impl Connection {
         let sent = quic.stream_bytes_sent();
         let sampled = Sampled { at: now, sent };
         let before = core::mem::replace(&mut self.lingering().sampled, sampled);
-        let elapsed = now.saturating_since(before.at);
+        // A host that slept, or had no time for us, must not hold that against clients.
+        let interval = config.timeouts.interval();
+        let elapsed = now
+            .saturating_since(before.at)
+            .min(interval.saturating_mul(2));
         let moved = sent.saturating_sub(before.sent);
         let sample = Sample {
             elapsed,
@@ -271,4 +275,84 @@ fn is_stuck(moved: u64, elapsed: Duration, min_rate: u32) -> bool {
     let quota = elapsed.as_nanos().saturating_mul(min_rate.into());
     let moved = u128::from(moved);
     moved == 0 || moved.saturating_mul(second) < quota
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// Seconds for which a response that stays as it is is waited for.
+    fn waits(sent: SendProgress, more: bool, stuck: bool) -> Option<u32> {
+        let sample = Sample {
+            elapsed: SECOND,
+            timeouts: &Timeouts::default(),
+            stuck,
+        };
+        let mut progress = Progress::default();
+        (0..500).find(|_| !sample.of_response(&mut progress, sent, more))
+    }
+
+    const fn progress(acked: u64, sent: u64, written: u64, limit: u64) -> SendProgress {
+        SendProgress {
+            acked,
+            sent,
+            written,
+            limit,
+        }
+    }
+
+    #[test]
+    fn only_what_the_client_holds_up_is_waited_for() {
+        let minute = Some(60);
+        for (what, sent, more, stuck, expected) in [
+            ("all taken", progress(9, 9, 9, 99), false, true, None),
+            (
+                "no stream credit",
+                progress(5, 5, 9, 5),
+                false,
+                false,
+                minute,
+            ),
+            (
+                "no connection credit",
+                progress(5, 5, 9, 99),
+                false,
+                true,
+                minute,
+            ),
+            (
+                "its turn to come",
+                progress(5, 5, 9, 99),
+                false,
+                false,
+                None,
+            ),
+            (
+                "data not acknowledged",
+                progress(5, 9, 9, 99),
+                false,
+                false,
+                minute,
+            ),
+            (
+                "the end not acknowledged",
+                progress(9, 9, 9, 99),
+                true,
+                false,
+                minute,
+            ),
+        ] {
+            assert_eq!(waits(sent, more, stuck), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn connection_is_stuck_below_the_rate() {
+        assert!(is_stuck(0, SECOND, 0));
+        assert!(!is_stuck(1, SECOND, 0));
+        assert!(is_stuck(479, SECOND * 2, 240));
+        assert!(!is_stuck(480, SECOND * 2, 240));
+    }
 }

@@ -13,7 +13,7 @@ use crate::error::{Code, Fault, StreamError};
 use crate::event::Event;
 use crate::reader::Pause;
 use crate::receiving::{Ending, Receiving};
-use crate::request::{Half, Step};
+use crate::request::Half;
 use crate::transport::Transport;
 
 /// Bytes passed over before the client is told to stop.
@@ -61,7 +61,7 @@ impl Connection {
         };
         let receiving = &mut exchange.receiving;
         receiving.trailers = None;
-        if let Some(Ending::Failed(error)) = receiving.ending.take()
+        if let Some(Ending::Failed(error)) = receiving.ending.replace(Ending::Gone)
             && self.role == Role::Server
         {
             return self.on_malformed_rest(quic, id, error);
@@ -76,7 +76,8 @@ impl Connection {
                 return self.stop_now(quic, id, code);
             }
         }
-        let receiving = core::mem::replace(receiving, Receiving::over());
+        let mut receiving = core::mem::replace(receiving, Receiving::left());
+        receiving.ending = None;
         let rest = Discarded {
             receiving,
             left: MAX_BYTES,
@@ -92,9 +93,9 @@ impl Connection {
         self.decoder.cancel(id.as_u64());
         self.forget_discarded(id);
         if let Some(exchange) = self.requests.get_mut(&id) {
-            exchange.receiving.step(Step::Abort);
-            exchange.receiving.ending = None;
-            exchange.receiving.trailers = None;
+            let gathered = exchange.receiving.gathered;
+            exchange.receiving = Receiving::left();
+            self.lingering().forget_gathered(gathered);
         }
         self.retire(id);
     }

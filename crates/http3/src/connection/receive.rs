@@ -134,6 +134,11 @@ impl Connection {
                 return Ok(Found::Gone);
             };
             if receiving.waits_for_table {
+                // What is reset will not be decoded, and waits for nothing any more
+                // (RFC 9204 §2.2.2.2).
+                if let Err(ReadError::Reset(code)) = quic.read_chunk(id, 0) {
+                    return Ok(Found::Reset(Code(code)));
+                }
                 return self.resume_section(id);
             }
             let item = receiving.reader.next(|max| quic.read_chunk(id, max));
@@ -184,14 +189,24 @@ impl Connection {
         id: StreamId,
     ) -> Result<bool, ConnectionError> {
         while let Some(receiving) = self.receiving(id) {
-            if receiving.ending.is_some() {
+            if receiving.ending.is_some() && receiving.half == Half::Over {
                 return Ok(true);
             }
-            let found = if receiving.reader.is_passing() {
-                // A reset overtakes content.
+            let found = if receiving.ending.is_some() || receiving.reader.is_passing() {
+                // A reset overtakes content, and what is wrong with it.
                 match quic.read_chunk(id, 0) {
                     Err(ReadError::Reset(code)) => Ok(Found::Reset(Code(code))),
-                    Ok(_) | Err(ReadError::Blocked | ReadError::Unknown) => return Ok(true),
+                    _ if receiving.ending.is_some() => return Ok(true),
+                    _ => match receiving
+                        .reader
+                        .await_content(|max| quic.read_chunk(id, max))
+                    {
+                        Ok(()) => return Ok(true),
+                        Err(Pause::Blocked) => Ok(Found::Blocked),
+                        Err(Pause::Reset(code)) => Ok(Found::Reset(Code(code))),
+                        Err(Pause::Gone) => Ok(Found::Gone),
+                        Err(Pause::End | Pause::Truncated) => Err(truncated().into()),
+                    },
                 }
             } else {
                 self.find(quic, id)
@@ -216,7 +231,8 @@ impl Connection {
                     self.counters.too_large += 1;
                     return Ok(self.keep(id, Err(too_large())));
                 }
-                Found::Content => return Ok(true),
+                // Whether any of it is there is seen next.
+                Found::Content => {}
                 Found::Gone => return Ok(self.keep(id, Ok(Ending::Gone))),
                 Found::Blocked => {
                     let receiving = self.receiving(id);

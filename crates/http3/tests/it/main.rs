@@ -1,7 +1,10 @@
 //! HTTP/3 over two transports in virtual time.
 
 mod common;
+#[path = "../../../quic/tests/it/explore/mod.rs"]
+mod explore;
 
 mod cuts;
 mod exchange;
 mod hostile;
+mod worlds;

@@ -2,12 +2,16 @@
 //! deadline strikes in its time, and only whom it is for ([`clearway_http3::Timeouts`]).
 
 use core::time::Duration;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use clearway_http3::{Body, BodyError, Code, Deadline, Event, Request, Response, Timeouts};
-use clearway_quic::Role;
+use clearway_http3::testing::Wire;
+use clearway_http3::{
+    Body, BodyError, Code, Config, Connection, Deadline, Event, Request, Response, Timeouts,
+};
 use clearway_quic::connection::ConnectionError;
 use clearway_quic::stream::{Directionality, StreamId};
+use clearway_quic::{Instant, Role};
 
 use crate::common::{CALM, Setup, World, pattern};
 use crate::exchange::talk::{Talk, get as plain_get};
@@ -232,7 +236,7 @@ fn responses_that_get_no_credit_are_cut() {
         }
         duel.run();
         let held = duel.world.server.quic().memory_by_part().streams;
-        assert!(held > 20 * 4_000, "{held} bytes");
+        assert!(held > 100_000, "{held} bytes");
         duel.world.run_for(Duration::from_secs(58));
         assert_eq!(duel.world.server.http().counters().timed_out, 0);
         duel.world.run_for(Duration::from_secs(10));
@@ -351,6 +355,62 @@ fn responses_that_wait_for_others_are_not_cut() {
     for id in ids {
         assert_eq!(talk.client.heard(id).body.len(), 400_000);
     }
+}
+
+/// A client that takes one response and lets another wait for credit.
+#[test]
+fn response_without_credit_is_cut_beside_one_that_gets_on() {
+    let mut setup = alive();
+    setup.client_quic.streams.stream_window = 20_000;
+    let mut duel = Duel::with(Role::Client, setup);
+    let [taken, left] = [(); 2].map(|()| duel.whole(&get()));
+    duel.run();
+    for id in [taken, left] {
+        respond(&mut duel, id, 2 << 20);
+    }
+    let mut read = 0;
+    for _ in 0..70 {
+        let chunk = duel.world.client.quic().read_chunk(taken, 4_000);
+        read += chunk.ok().flatten().map_or(0, |bytes| bytes.len());
+        duel.world.run_for(Duration::from_secs(1));
+    }
+    assert!(read > 100_000, "{read} bytes");
+    assert_eq!(duel.world.server.http().counters().timed_out, 1);
+    assert_eq!(duel.world.server.http().undelivered(), 0);
+    assert_eq!(duel.world.server.http().open_requests(), 1);
+    assert_eq!(duel.refusal(left).0, Some(Code::REQUEST_CANCELLED));
+    assert_eq!(duel.refusal(taken).0, None);
+}
+
+/// A host that slept, or had no time for the connection, does not hold it against the
+/// client; then the deadline runs as ever.
+#[test]
+fn time_that_nobody_looked_does_not_count() {
+    let mut wire = Wire::new(Role::Server);
+    let mut config = Config::default();
+    config.timeouts.idle = None;
+    let mut http = Connection::new(Role::Server, Arc::new(config), 1);
+    http.start(&mut wire);
+    let id = wire.of_peer(Directionality::Bidirectional, 0);
+    wire.feed(id, &get()[..3]);
+    while let Some(event) = wire.poll_event() {
+        http.on_quic_event(&mut wire, &event);
+    }
+    let mut now = Instant::ZERO;
+    http.flush(now, &mut wire);
+    for hour in 1..5 {
+        now = Instant::ZERO + Duration::from_secs(3_600 * hour);
+        http.handle_timeout(now, &mut wire);
+        assert_eq!(http.open_requests(), 1, "{hour} hours");
+    }
+    let begun = now;
+    while http.open_requests() > 0 {
+        now = http.next_timeout().expect("a deadline");
+        http.handle_timeout(now, &mut wire);
+    }
+    let took = now.saturating_since(begun).as_secs();
+    assert!((30..69).contains(&took), "{took} s");
+    assert_eq!(wire.refusal(id).0, Some(Code::REQUEST_REJECTED.0));
 }
 
 /// Neither the server's silence nor a slow handler is the client's fault.

@@ -383,3 +383,22 @@ fn streams_without_a_type_hold_little() {
     assert!(memory < 8 << 10, "{memory} bytes");
     duel.assert_serves();
 }
+
+/// A stream that waits for the table and is reset waits no more (RFC 9204 §2.2.2.2):
+/// its place is another's.
+#[test]
+fn reset_of_a_stream_that_waits_for_the_table_frees_its_place() {
+    let mut duel = Duel::new(Role::Client);
+    duel.uni(&[2, 0x3f, 0xe1, 0x1f]);
+    let section = frame(HEADERS, &[0x02, 0x00, 0x80]);
+    for _ in 0..40 {
+        let id = duel.bidi(&section);
+        duel.run();
+        duel.reset(id, 0x10c);
+        duel.run();
+    }
+    let http = duel.world.server.http();
+    assert_eq!(http.counters().blocked_sections, 40);
+    assert_eq!(http.open_requests(), 0);
+    duel.assert_serves();
+}

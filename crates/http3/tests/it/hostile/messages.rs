@@ -260,3 +260,37 @@ fn header_sections_beyond_the_limit() {
         matches!(event, Event::Failed { error, .. } if error.code == Code::MESSAGE_ERROR)
     }));
 }
+
+/// A client that reads hears that its response is not whole, also when the end came
+/// before it read.
+#[test]
+fn response_shorter_than_announced_fails_the_read() {
+    let get = Request::get("localhost", "/");
+    let head = headers(&[(":status", "200"), ("content-length", "5")]);
+    for (what, bytes) in [
+        ("in one", [head.clone(), frame(DATA, b"123")].concat()),
+        (
+            "in two",
+            [head, frame(DATA, b"1"), frame(DATA, b"23")].concat(),
+        ),
+    ] {
+        let mut duel = Duel::new(Role::Server);
+        let id = duel.ask(&get);
+        duel.write(id, &bytes);
+        duel.run();
+        duel.finish(id);
+        duel.run();
+        let read = duel.read_all(id);
+        assert!(
+            matches!(read, Err(BodyError::Failed(error)) if error.code == Code::MESSAGE_ERROR),
+            "{what}: {read:?}"
+        );
+    }
+    let mut duel = Duel::new(Role::Server);
+    let id = duel.ask(&get);
+    duel.write(id, &headers(&[(":status", "200"), ("content-length", "5")]));
+    duel.run();
+    duel.finish(id);
+    let read = duel.read_all(id);
+    assert!(matches!(read, Err(BodyError::Failed(_))), "{read:?}");
+}

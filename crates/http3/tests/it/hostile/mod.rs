@@ -1,7 +1,7 @@
 //! A peer that breaks HTTP/3 on purpose, over a transport that keeps its rules:
 //! it writes what it likes on its streams, and we look at what it hears.
 
-mod forger;
+pub(crate) mod forger;
 
 mod connection_errors;
 mod deadlines;
