@@ -187,9 +187,8 @@ impl Due {
     }
 
     fn end(&mut self, n: u64) {
-        match self.kinds[n as usize] {
-            Some(CONTROL | ENCODER | DECODER) => self.close(Code::CLOSED_CRITICAL_STREAM),
-            _ => {}
+        if let Some(CONTROL | ENCODER | DECODER) = self.kinds[n as usize] {
+            self.close(Code::CLOSED_CRITICAL_STREAM);
         }
     }
 

@@ -367,7 +367,7 @@ impl World for Messages {
             .due
             .streams
             .iter()
-            .map(|it| it.has_something())
+            .map(super::grammar::Stream::has_something)
             .collect();
         self.happen(*event);
         if self.wrong.is_none() {
