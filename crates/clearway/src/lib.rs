@@ -103,6 +103,18 @@
 //! | `shard` | the event loop |
 //! | [`error`] | why something failed |
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::arithmetic_side_effects,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::unreachable,
+        clippy::unwrap_used,
+    )
+)]
+
 #[cfg(not(unix))]
 compile_error!("clearway's event loop waits on file descriptors: Unix only so far");
 
@@ -111,6 +123,15 @@ pub mod config;
 pub mod connection;
 pub mod endpoint;
 pub mod error;
+#[allow(
+    clippy::arithmetic_side_effects,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unreachable,
+    clippy::unwrap_used,
+    reason = "the module denies for itself what it can do without"
+)]
 pub mod http;
 mod panic;
 mod shard;

@@ -21,7 +21,7 @@ struct Part(usize, usize);
 
 impl Part {
     fn of(&self, whole: usize) -> usize {
-        (whole / self.1).saturating_mul(self.0)
+        (whole.checked_div(self.1).unwrap_or(0)).saturating_mul(self.0)
     }
 }
 

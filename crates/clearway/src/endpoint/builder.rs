@@ -169,7 +169,10 @@ impl EndpointBuilder {
         };
         let steering = kernel(factory.steering());
         let sockets = bind(self.place, self.shards, &factory.options, steering)?;
-        let local = sockets[0].local_addr()?;
+        let local = match sockets.first() {
+            Some(first) => first.local_addr()?,
+            None => return Err(BuildError::Shards("at least one shard is needed")),
+        };
         let links = sockets.iter().enumerate();
         let links: Vec<_> = links
             .map(|(index, socket)| factory.link(index, socket, 0))

@@ -112,7 +112,7 @@ fn in_turns(addresses: impl IntoIterator<Item = SocketAddr>) -> VecDeque<SocketA
     let six_first = addresses.peek().is_some_and(SocketAddr::is_ipv6);
     let (first, second): (Vec<_>, Vec<_>) =
         addresses.partition(|address| address.is_ipv6() == six_first);
-    let mut turns = VecDeque::with_capacity(first.len() + second.len());
+    let mut turns = VecDeque::with_capacity(first.len().saturating_add(second.len()));
     let (mut first, mut second) = (first.into_iter(), second.into_iter());
     loop {
         let pair = [first.next(), second.next()];

@@ -90,13 +90,13 @@ impl ShardFactory {
     pub(super) fn restart_failed(&self, local: SocketAddr) -> io::Result<usize> {
         let one_at_a_time = self.restarting.lock();
         let _one_at_a_time = one_at_a_time.unwrap_or_else(PoisonError::into_inner);
-        let mut restarted = 0;
+        let mut restarted = 0_usize;
         for (index, old) in self.house.links().iter().enumerate() {
             if let Some(failure) = old.failure()
                 && !self.house.is_closed()
             {
                 self.restart(index, old, &failure, local)?;
-                restarted += 1;
+                restarted = restarted.saturating_add(1);
             }
         }
         let links = self.house.links();
@@ -113,7 +113,7 @@ impl ShardFactory {
         local: SocketAddr,
     ) -> io::Result<()> {
         let socket = self.socket_after(old, failure, local)?;
-        let link = self.link(index, &socket, old.restarts() + 1);
+        let link = self.link(index, &socket, old.restarts().saturating_add(1));
         if let Err(error) = self.start(index, link.clone(), socket.clone()) {
             // For the next attempt.
             old.keep_socket(socket);

@@ -62,10 +62,7 @@ impl Connections {
         datagram: &[u8],
     ) -> Option<Handle> {
         #[cfg(feature = "testing")]
-        if let Some(left) = self.routing_faults.checked_sub(1) {
-            self.routing_faults = left;
-            panic!("injected into routing");
-        }
+        self.strike();
         match endpoint.receive(now, unix_now, from, datagram, &mut self.response) {
             Arrival::Connection(handle) => {
                 self.mark_ready(handle);
@@ -81,6 +78,15 @@ impl Connections {
                 None
             }
             Arrival::Dropped(_) => None,
+        }
+    }
+
+    #[cfg(feature = "testing")]
+    #[expect(clippy::panic, reason = "it is what a test asked for")]
+    fn strike(&mut self) {
+        if let Some(left) = self.routing_faults.checked_sub(1) {
+            self.routing_faults = left;
+            panic!("injected into routing");
         }
     }
 

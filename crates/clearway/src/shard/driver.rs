@@ -125,10 +125,9 @@ impl Driver {
         for shared in begun {
             self.shard.adopt(now, shared);
         }
-        for index in 0..self.dirty.len() {
-            self.shard.mark_ready(self.dirty[index]);
+        for handle in self.dirty.drain(..) {
+            self.shard.mark_ready(handle);
         }
-        self.dirty.clear();
         if self.abandoned {
             self.shard.refuse_clients();
         }

@@ -77,6 +77,7 @@ pub enum Fault {
 
 #[cfg(feature = "testing")]
 impl Fault {
+    #[expect(clippy::panic, reason = "it is what a test asked for")]
     pub(super) fn strike(self) -> std::io::Result<()> {
         match self {
             Self::Panic => panic!("injected into the event loop"),
@@ -121,7 +122,8 @@ pub(super) struct Counts {
 
 pub(super) fn count(counter: &AtomicU64) {
     // One writer; a total orders nothing.
-    counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    let next = counter.load(Ordering::Relaxed).wrapping_add(1);
+    counter.store(next, Ordering::Relaxed);
 }
 
 /// A shard's counts so far.

@@ -125,18 +125,20 @@ impl Outlet {
             remote: train.remote,
             local_ip: train.local_ip,
             ecn: train.ecn,
-            contents: &self.train[train.contents.clone()],
+            // Never out of bounds: it is where `transmit` wrote, or a part of that.
+            contents: self.train.get(train.contents.clone()).unwrap_or(&[]),
             segment_size: train.segment,
         };
         match socket.send(&mut transmit) {
             Ok(()) => Sent::Taken,
             Err(SendError::WouldBlock) => {
-                let start = train.contents.end - transmit.contents.len();
+                let left = transmit.contents.len();
+                let start = train.contents.end.saturating_sub(left);
                 self.kept = Some(Kept {
                     contents: start..train.contents.end,
                     ..train
                 });
-                self.waited = (self.waited * 2).clamp(FIRST_WAIT, LAST_WAIT);
+                self.waited = self.waited.saturating_mul(2).clamp(FIRST_WAIT, LAST_WAIT);
                 self.resend_at = Some(now + self.waited);
                 Sent::Kept
             }

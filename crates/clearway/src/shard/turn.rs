@@ -100,12 +100,12 @@ impl Connections {
                     self.after_send(shared, sent)?;
                 }
                 Ok(Step::Wait(rest)) => {
-                    self.finish_turn(shared, rest);
+                    self.finish_turn(shared, &rest);
                     self.mark_ready(shared.handle);
                     return Ok(Turn::Over);
                 }
                 Ok(Step::Done(rest)) => {
-                    self.finish_turn(shared, rest);
+                    self.finish_turn(shared, &rest);
                     return Ok(Turn::Over);
                 }
                 Err(_) => return Ok(Turn::Gone),
@@ -116,7 +116,7 @@ impl Connections {
         let Ok(rest) = settled else {
             return Ok(Turn::Gone);
         };
-        self.finish_turn(shared, rest);
+        self.finish_turn(shared, &rest);
         self.mark_ready(shared.handle);
         Ok(Turn::Over)
     }
@@ -171,7 +171,7 @@ impl Connections {
     }
 
     /// The end of a connection's turn: its timer, its routes, its announcement.
-    fn finish_turn(&mut self, shared: &Arc<Shared>, rest: Rest) {
+    fn finish_turn(&mut self, shared: &Arc<Shared>, rest: &Rest) {
         let handle = shared.handle;
         if let Some(entry) = self.table.get_mut(&handle) {
             self.deadlines.set(handle, &mut entry.place, rest.deadline);

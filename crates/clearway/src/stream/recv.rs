@@ -68,10 +68,10 @@ impl RecvStream {
     /// # Errors
     /// If the stream ends before, or see [`ReadError`].
     pub async fn read_exact(&mut self, buffer: &mut [u8]) -> Result<(), ReadExactError> {
-        let mut filled = 0;
-        while filled < buffer.len() {
-            match self.read(&mut buffer[filled..]).await? {
-                Some(read) => filled += read,
+        let mut filled = 0_usize;
+        while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+            match self.read(rest).await? {
+                Some(read) => filled = filled.saturating_add(read),
                 None => return Err(ReadExactError::FinishedEarly(filled)),
             }
         }
@@ -94,7 +94,7 @@ impl RecvStream {
     pub async fn read_to_end(&mut self, limit: usize) -> Result<Vec<u8>, ReadToEndError> {
         let mut all = Vec::new();
         while let Some(chunk) = self.read_chunk(PIECE).await? {
-            if chunk.len() > limit - all.len() {
+            if chunk.len() > limit.saturating_sub(all.len()) {
                 return Err(ReadToEndError::TooLong(limit));
             }
             all.extend_from_slice(&chunk);

@@ -64,7 +64,7 @@ impl SendStream {
     pub async fn write_all(&mut self, mut data: &[u8]) -> Result<(), WriteError> {
         while !data.is_empty() {
             let written = self.write(data).await?;
-            data = &data[written..];
+            data = data.get(written..).unwrap_or(&[]);
         }
         Ok(())
     }

@@ -1,4 +1,5 @@
 //! Servers that run out of room: in memory, or for another connection.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
 //! Shards that end before they should: who hears of it, and how they begin anew.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::future::IntoFuture;
 

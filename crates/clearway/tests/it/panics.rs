@@ -1,4 +1,5 @@
 //! A panic is the death of one connection: the others, its shard and its endpoint go on.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
