@@ -250,10 +250,8 @@ impl State {
 
     /// The connection is over: everybody who waits hears it.
     pub(crate) fn fail(&mut self, error: ConnectionError, wakes: &mut Wakes) {
-        if self.error.is_none() {
-            self.tell_of(&error);
-            self.error = Some(Box::new(error));
-        }
+        let first = self.error.is_none().then(|| error.clone());
+        self.error.get_or_insert_with(|| Box::new(error));
         wakes.raise_all();
         self.readers
             .drain()
@@ -264,6 +262,10 @@ impl State {
         }
         if let Some(http) = &mut self.http {
             http.fail(wakes);
+        }
+        // Last: the address of a connection in which there was a panic may not be had.
+        if let Some(error) = first {
+            self.tell_of(&error);
         }
     }
 

@@ -1,5 +1,4 @@
 //! The library over sockets on loopback.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
 
