@@ -94,7 +94,7 @@ impl Server {
     /// or panics resets its stream, so that it never looks whole. A request whose client
     /// gives up, or misses one of the [`Timeouts`](super::Timeouts), is dropped where it
     /// stands. Requests carry their [`Connection`] and
-    /// an [`InterimSender`] among their extensions, and those that came as early
+    /// an [`InterimSender`](super::InterimSender) among their extensions, and those that came as early
     /// data (with [`ServerConfig::early_data`]) [`ArrivedEarly`](super::ArrivedEarly).
     ///
     /// # Errors

@@ -66,14 +66,14 @@ impl Drop for Permit {
     }
 }
 
-/// What a server counts ([`Server::counters`]).
+/// What a server counts ([`Server::counters`](super::Server::counters)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerCounters {
     /// Requests under way: being answered, or their response being sent.
     pub requests: usize,
     /// Requests rejected because too many were under way
-    /// ([`ServerBuilder::max_requests`]), since the server began.
+    /// ([`ServerBuilder::max_requests`](super::ServerBuilder::max_requests)), since the server began.
     pub rejected: u64,
 }
 
