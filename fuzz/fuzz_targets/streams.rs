@@ -56,6 +56,7 @@ fuzz_target!(|acts: Vec<(bool, Act)>| {
         connection_window: 700,
         receive_budget: 2000,
         send_budget: 2000,
+        ..Config::default()
     };
     let mut ends = [
         End::new(Role::Client, &config),
