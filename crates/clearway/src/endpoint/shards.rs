@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use clearway_quic::cid::generator::{RandomGenerator, ShardGenerator, ShardKey};
 use clearway_quic::endpoint::{self as transport, EndpointConfig, GeneratorFactory};
@@ -12,6 +13,11 @@ use clearway_udp::{DatagramSocket, Options, Socket, SteeringKey};
 use super::house::House;
 use crate::error::EndpointError;
 use crate::shard::{Clock, Driver, Link, Position};
+
+/// Attempts to bind the address of a shard that has just failed, and the pause between
+/// two: a fifth of a second in all.
+const REBIND_ATTEMPTS: u32 = 100;
+const REBIND_PAUSE: Duration = Duration::from_millis(2);
 
 /// Bytes of the connection IDs that peers use towards us: what steering reads.
 pub(super) const CID_LEN: usize = 8;
@@ -154,7 +160,7 @@ impl ShardFactory {
                 if !shares {
                     // Two sockets at one address would need its consent.
                     drop(old);
-                    return rebind(local, &options);
+                    return rebind_soon(link, local, &options);
                 }
                 // Linux fills the place of a socket that leaves the group with the
                 // group's last (`reuseport_detach_sock` in net/core/sock_reuseport.c).
@@ -169,6 +175,25 @@ impl ShardFactory {
             }
         }
     }
+}
+
+/// The thread of the shard that failed may be about to close its own handle to the old
+/// socket, or to leave it with `link`: until then the address is in use.
+fn rebind_soon(
+    link: &Link,
+    local: SocketAddr,
+    options: &Options,
+) -> io::Result<Arc<dyn DatagramSocket>> {
+    for _ in 0..REBIND_ATTEMPTS {
+        match rebind(local, options) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                drop(link.take_socket());
+                std::thread::sleep(REBIND_PAUSE);
+            }
+            bound => return bound,
+        }
+    }
+    rebind(local, options)
 }
 
 fn rebind(local: SocketAddr, options: &Options) -> io::Result<Arc<dyn DatagramSocket>> {

@@ -89,15 +89,6 @@ fn total(server: &Endpoint, count: fn(&Counters) -> u64) -> u64 {
     server.counters().iter().map(count).sum()
 }
 
-/// A client that was thrown out: the words, or if they were lost a stateless reset.
-fn evicted(error: &ConnectionError, reason: &str) {
-    match error {
-        ConnectionError::PeerTransport(error) => assert_eq!(error.reason, reason),
-        ConnectionError::StatelessReset => {}
-        other => panic!("{other}"),
-    }
-}
-
 /// Eighty clients that have a server with 16 MiB hold 80: it never does, and who comes
 /// then is served.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -148,11 +139,20 @@ async fn busy_connection_survives_those_that_hold_memory_and_do_nothing() {
     }
     let busy = asking.await.unwrap().expect("served throughout");
     assert!(busy.close_reason().is_none());
-    assert!(total(&server, |shard| shard.evicted_for_memory) > 0);
-    evicted(
-        &holders[0].connection.closed().await,
-        "server out of memory",
-    );
+    let count = total(&server, |shard| shard.evicted_for_memory);
+    assert!(count > 0);
+    // Whose turn it was depends on when what arrived. Words may be lost on the way to a busy
+    // client, not all of them.
+    let told = |holder: &Burden| match holder.connection.close_reason() {
+        Some(ConnectionError::PeerTransport(error)) => error.reason == "server out of memory",
+        Some(error) => error == ConnectionError::StatelessReset,
+        None => false,
+    };
+    while !holders.iter().any(told) {
+        let open = |holder: &Burden| holder.connection.close_reason().is_none();
+        assert!(holders.iter().any(open), "none was told");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }
 
 /// Connections that are as good as empty count as well: ten thousand of them are not
