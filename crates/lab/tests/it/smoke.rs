@@ -230,7 +230,8 @@ fn another_stack_runs_in_the_same_network_under_its_own_name() {
 
 #[test]
 fn http3_carries_the_same_workload_for_a_little_more() {
-    let raw = &shrunk("transfer_loss", "300kB")[0];
+    // A path that loses nothing: what is sent again would hide the difference.
+    let raw = &shrunk("shallow_25", "300kB")[0];
     let mut http3 = raw.clone();
     http3.flows[0].protocol = Protocol::Http3;
     let [raw, http3] = [raw, &http3].map(|case| run_case(case, 1, Extras::default()));
