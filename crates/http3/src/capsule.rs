@@ -3,6 +3,7 @@
 use bytes::{Buf, Bytes, BytesMut};
 use clearway_quic::wire::Reader;
 
+use crate::count::Count;
 use crate::error::StreamError;
 use crate::frame::put_varint;
 use crate::partial::Partial;
@@ -87,8 +88,8 @@ impl CapsuleReader {
                 Value::Skip { left } => {
                     let now = usize::try_from(*left).unwrap_or(usize::MAX).min(body.len());
                     body.advance(now);
-                    *left -= now as u64;
-                    self.skipped += now as u64;
+                    *left = left.saturating_sub(now as u64);
+                    self.skipped.count(now as u64);
                     if *left > 0 {
                         return Ok(None);
                     }
@@ -96,7 +97,7 @@ impl CapsuleReader {
                 }
                 Value::Gather { kind, left, bytes } => {
                     let piece = body.split_to((*left).min(body.len()));
-                    *left -= piece.len();
+                    *left = left.saturating_sub(piece.len());
                     let kind = *kind;
                     if *left > 0 {
                         bytes.extend_from_slice(&piece);

@@ -18,8 +18,7 @@ pub fn decode(mut datagram: Bytes) -> Result<(StreamId, Bytes), ConnectionError>
     let mut r = Reader::new(&datagram);
     match r.varint() {
         Some(quarter) if quarter <= MAX_QUARTER => {
-            let used = datagram.len() - r.remaining();
-            datagram.advance(used);
+            datagram.advance(datagram.len().saturating_sub(r.remaining()));
             Ok((StreamId::from_wire(quarter << 2), datagram))
         }
         Some(_) => Err(wrong("a quarter stream ID beyond the largest stream")),
@@ -33,7 +32,7 @@ pub fn encode(stream: StreamId, payload: &[u8]) -> Bytes {
     let mut prefix = [0; 8];
     let mut w = Writer::new(&mut prefix);
     w.varint(stream.index());
-    let mut datagram = BytesMut::with_capacity(w.written() + payload.len());
+    let mut datagram = BytesMut::with_capacity(w.written().saturating_add(payload.len()));
     datagram.extend_from_slice(w.filled());
     datagram.extend_from_slice(payload);
     datagram.freeze()

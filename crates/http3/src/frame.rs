@@ -1,7 +1,7 @@
 //! Frames: a type, a length, a payload (RFC 9114 §7, RFC 9218 §7).
 
 use clearway_quic::wire::Reader;
-use clearway_quic::wire::cursor::varint_len;
+use clearway_quic::wire::cursor::{VARINT_MAX, varint_len};
 
 use crate::error::{Code, ConnectionError};
 
@@ -105,7 +105,8 @@ impl FrameHeader {
         let mut r = Reader::new(bytes);
         let kind = FrameKind::from_wire(r.varint()?);
         let len = r.varint()?;
-        Some((Self { kind, len }, bytes.len() - r.remaining()))
+        let size = bytes.len().saturating_sub(r.remaining());
+        Some((Self { kind, len }, size))
     }
 
     /// Appends it to `out`.
@@ -115,13 +116,20 @@ impl FrameHeader {
     }
 }
 
-/// Appends a variable-length integer in its shortest form (RFC 9000 §16).
+/// Appends a variable-length integer in its shortest form (RFC 9000 §16); in place of a
+/// value over [`VARINT_MAX`], which has none, that.
 pub fn put_varint(out: &mut Vec<u8>, value: u64) {
-    let len = varint_len(value);
-    let prefix = (len.trailing_zeros() as u8) << 6;
-    let start = out.len();
-    out.extend_from_slice(&value.to_be_bytes()[8 - len..]);
-    out[start] |= prefix;
+    match value {
+        0..=0x3f => out.push(value as u8),
+        0x40..=0x3fff => out.extend_from_slice(&(value as u16 | 0x4000).to_be_bytes()),
+        0x4000..=0x3fff_ffff => {
+            out.extend_from_slice(&(value as u32 | 0x8000_0000).to_be_bytes());
+        }
+        _ => {
+            let value = value.min(VARINT_MAX) | 0xc000_0000_0000_0000;
+            out.extend_from_slice(&value.to_be_bytes());
+        }
+    }
 }
 
 /// The payload of a frame that carries one integer and nothing else.
@@ -148,17 +156,17 @@ pub(crate) fn put_varint_frame(out: &mut Vec<u8>, kind: FrameKind, value: u64) {
 pub(crate) const HEADER_GAP: usize = 5;
 
 /// Writes the header of a frame whose payload begins at `payload` in `out`, into
-/// the [`HEADER_GAP`] before it; answers where the frame begins.
-pub(crate) fn close_gap(out: &mut [u8], payload: usize, kind: FrameKind) -> usize {
-    let len = (out.len() - payload) as u64;
+/// the [`HEADER_GAP`] before it; answers where the frame begins, or `None` if the
+/// gap is too small for its header.
+pub(crate) fn close_gap(out: &mut [u8], payload: usize, kind: FrameKind) -> Option<usize> {
+    let len = out.len().checked_sub(payload)? as u64;
     let mut header = [0; FrameHeader::MAX_LEN];
     let mut w = clearway_quic::wire::Writer::new(&mut header);
     w.varint(kind.as_u64());
     w.varint(len);
-    let size = w.written();
-    let start = payload - size;
-    out[start..payload].copy_from_slice(&header[..size]);
-    start
+    let start = payload.checked_sub(w.written())?;
+    out.get_mut(start..payload)?.copy_from_slice(w.filled());
+    Some(start)
 }
 
 #[cfg(test)]
@@ -192,6 +200,27 @@ mod tests {
     }
 
     #[test]
+    fn integer_over_62_bits_is_written_as_the_largest() {
+        for value in [VARINT_MAX, VARINT_MAX + 1, u64::MAX] {
+            let mut out = Vec::new();
+            put_varint(&mut out, value);
+            let mut r = Reader::new(&out);
+            assert_eq!(
+                (r.varint(), r.remaining()),
+                (Some(VARINT_MAX), 0),
+                "{value:#x}"
+            );
+        }
+    }
+
+    #[test]
+    fn gap_too_small_for_the_header_is_refused() {
+        let mut out = vec![0; 1 + 64];
+        assert_eq!(close_gap(&mut out, 1, FrameKind::Headers), None);
+        assert_eq!(close_gap(&mut out, 66, FrameKind::Headers), None);
+    }
+
+    #[test]
     fn one_integer_and_nothing_else() {
         let kind = FrameKind::Goaway;
         assert_eq!(only_varint(kind, &[0x40, 7]), Ok(7));
@@ -205,7 +234,7 @@ mod tests {
     fn a_gap_holds_any_header_of_a_field_section() {
         for len in [0, 63, 64, 16_383, 16_384, 70_000] {
             let mut out = vec![0; HEADER_GAP + len];
-            let start = close_gap(&mut out, HEADER_GAP, FrameKind::Headers);
+            let start = close_gap(&mut out, HEADER_GAP, FrameKind::Headers).unwrap();
             let (header, size) = FrameHeader::parse(&out[start..]).unwrap();
             assert_eq!((header.kind, header.len), (FrameKind::Headers, len as u64));
             assert_eq!(start + size, HEADER_GAP);

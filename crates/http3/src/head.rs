@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::qpack::{FIELD_OVERHEAD, Field, FieldRef};
+use crate::qpack::{self, Field, FieldRef};
 
 /// What a client asks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -129,7 +129,7 @@ impl Response {
         digits: &'a mut [u8; 3],
     ) -> impl Iterator<Item = FieldRef<'a>> + Clone {
         let status = self.status;
-        *digits = [status / 100, status / 10, status].map(|n| b'0' + (n % 10) as u8);
+        *digits = [status / 100, status / 10, status].map(|n| b'0' | (n % 10) as u8);
         let status = FieldRef::new(b":status", &digits[..]);
         core::iter::once(status).chain(lines(&self.fields))
     }
@@ -153,7 +153,7 @@ pub fn field(name: impl Into<Bytes>, value: impl Into<Bytes>) -> Field {
 /// The size of a field section (RFC 9114 §4.2.2), bytes.
 pub(crate) fn section_size<'a>(fields: impl Iterator<Item = FieldRef<'a>>) -> u64 {
     fields
-        .map(|f| (f.name.len() + f.value.len() + FIELD_OVERHEAD) as u64)
+        .map(|f| qpack::field_size(f.name, f.value) as u64)
         .sum()
 }
 

@@ -13,9 +13,28 @@
 //! timeouts      how long it may take; progress: whether it gets on
 //! event error   what the application hears, and what went wrong
 //! transport     what is asked of QUIC
+//! count byte_map partial   counters; a value for each byte; bytes of an integer
 //! ```
+//!
+//! Nothing that a peer sends may panic: outside of tests, what could is denied by
+//! lint, and each exception says in a line why it can't.
+
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::arithmetic_side_effects,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::unreachable,
+        clippy::unwrap_used
+    )
+)]
+
+mod byte_map;
 pub mod capsule;
 pub mod connection;
+mod count;
 pub mod datagram;
 pub mod error;
 pub mod event;
@@ -34,6 +53,11 @@ mod request;
 pub mod settings;
 pub mod stream_kind;
 #[cfg(feature = "testing")]
+#[allow(
+    clippy::arithmetic_side_effects,
+    clippy::indexing_slicing,
+    reason = "a stand-in for tests, which hears no peer"
+)]
 pub mod testing;
 pub mod timeouts;
 pub mod transport;

@@ -48,7 +48,7 @@ impl Outlet {
     ) -> Result<(), WriteError> {
         while self.waiting.is_empty() && !bytes.is_empty() {
             match quic.write(id, bytes) {
-                Ok(taken) => bytes = &bytes[taken..],
+                Ok(taken) => bytes = bytes.get(taken..).unwrap_or_default(),
                 Err(WriteError::Blocked) => break,
                 Err(error) => return Err(error),
             }
@@ -125,6 +125,10 @@ impl Outlet {
     }
 
     /// Bytes that wait, and the room for more.
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "sizes of what is in memory together"
+    )]
     pub(crate) fn memory(&self) -> usize {
         self.waiting.iter().map(Bytes::len).sum::<usize>()
             + self.waiting.capacity() * size_of::<Bytes>()

@@ -22,12 +22,13 @@ impl<const N: usize> Partial<N> {
     pub(crate) fn push(&mut self, byte: u8) {
         if let Some(slot) = self.bytes.get_mut(usize::from(self.len)) {
             *slot = byte;
-            self.len += 1;
+            self.len = self.len.saturating_add(1);
         }
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.len)]
+        let filled = self.bytes.get(..usize::from(self.len));
+        filled.unwrap_or_default()
     }
 
     pub(crate) fn is_empty(&self) -> bool {

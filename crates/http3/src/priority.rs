@@ -77,7 +77,7 @@ pub(crate) fn read_update(payload: &[u8]) -> Result<(StreamId, Priority), Connec
 /// Appends a PRIORITY_UPDATE frame for a request.
 pub(crate) fn put_update(out: &mut Vec<u8>, id: StreamId, priority: Priority) {
     let value = priority.to_value();
-    let len = (varint_len(id.as_u64()) + value.len()) as u64;
+    let len = varint_len(id.as_u64()).saturating_add(value.len()) as u64;
     let kind = FrameKind::PriorityUpdateRequest;
     FrameHeader { kind, len }.encode(out);
     put_varint(out, id.as_u64());
@@ -131,11 +131,13 @@ impl Members<'_> {
     }
 
     fn eat(&mut self, byte: u8) -> bool {
-        let found = self.rest.first() == Some(&byte);
-        if found {
-            self.rest = &self.rest[1..];
+        match self.rest.split_first() {
+            Some((first, rest)) if *first == byte => {
+                self.rest = rest;
+                true
+            }
+            Some(_) | None => false,
         }
-        found
     }
 
     fn skip(&mut self, any_of: &[u8]) {
@@ -204,12 +206,12 @@ impl<'a> Members<'a> {
             b'-' | b'0'..=b'9' => self.number(),
             b'"' => self.string(),
             b':' => {
-                self.rest = &self.rest[1..];
+                self.eat(b':');
                 self.take_while(|b| b.is_ascii_alphanumeric() || b"+/=".contains(b));
                 self.eat(b':').then_some(Value::Other)
             }
             b'?' => {
-                self.rest = &self.rest[1..];
+                self.eat(b'?');
                 let value = Value::Boolean(self.rest.first() == Some(&b'1'));
                 (self.eat(b'0') || self.eat(b'1')).then_some(value)
             }
@@ -233,14 +235,20 @@ impl<'a> Members<'a> {
             let decimal = digits.len() <= 12 && (1..=3).contains(&fraction);
             return decimal.then_some(Value::Other);
         }
-        let value = digits
-            .iter()
-            .fold(0_i64, |value, digit| value * 10 + i64::from(digit - b'0'));
-        Some(Value::Integer(if negative { -value } else { value }))
+        let value = digits.iter().try_fold(0_i64, |value, digit| {
+            let digit = i64::from(digit.checked_sub(b'0')?);
+            value.checked_mul(10)?.checked_add(digit)
+        })?;
+        let value = if negative {
+            value.checked_neg()?
+        } else {
+            value
+        };
+        Some(Value::Integer(value))
     }
 
     fn string(&mut self) -> Option<Value> {
-        self.rest = &self.rest[1..];
+        self.eat(b'"');
         loop {
             self.take_while(|&b| (0x20..0x7f).contains(&b) && b != b'"' && b != b'\\');
             if self.eat(b'"') {

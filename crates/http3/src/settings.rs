@@ -38,7 +38,7 @@ impl Settings {
         let pairs = self.pairs().into_iter().flatten().chain(grease);
         let len = pairs
             .clone()
-            .map(|(id, value)| (varint_len(id) + varint_len(value)) as u64)
+            .map(|(id, value)| varint_len(id).saturating_add(varint_len(value)) as u64)
             .sum();
         let kind = FrameKind::Settings;
         FrameHeader { kind, len }.encode(out);
@@ -87,8 +87,9 @@ impl Settings {
             seen.push(id);
         }
         seen.sort_unstable();
-        match seen.windows(2).find(|pair| pair[0] == pair[1]) {
-            Some(pair) => Err(wrong(format!("setting {:#x} comes twice", pair[0]))),
+        let mut pairs = seen.iter().zip(seen.iter().skip(1));
+        match pairs.find(|(id, next)| id == next) {
+            Some((id, _)) => Err(wrong(format!("setting {id:#x} comes twice"))),
             None => Ok(settings),
         }
     }
@@ -175,6 +176,7 @@ fn reduced(name: &str) -> ConnectionError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clearway_quic::wire::cursor::VARINT_MAX;
     use proptest::prelude::*;
 
     const FULL: Settings = Settings {
@@ -201,6 +203,16 @@ mod tests {
             put_varint(&mut out, value);
         }
         Settings::decode(&out).err().map(|e| e.code)
+    }
+
+    #[test]
+    fn limit_over_62_bits_is_announced_as_the_largest() {
+        let settings = Settings {
+            max_field_section_size: Some(1 << 62),
+            ..Settings::default()
+        };
+        let read = Settings::decode(&payload(&settings, None)).unwrap();
+        assert_eq!(read.max_field_section_size, Some(VARINT_MAX));
     }
 
     #[test]

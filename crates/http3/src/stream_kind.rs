@@ -1,6 +1,7 @@
 //! The first integer of a unidirectional stream (RFC 9114 §6.2, RFC 9204 §4.2).
 
 use clearway_quic::wire::Reader;
+use clearway_quic::wire::cursor::VARINT_MAX;
 
 use crate::partial::Partial;
 
@@ -55,7 +56,7 @@ impl Unidentified {
         for (used, &byte) in bytes.iter().enumerate() {
             self.0.push(byte);
             if let Some(kind) = Reader::new(self.0.bytes()).varint() {
-                return Some((StreamKind::from_wire(kind), used + 1));
+                return Some((StreamKind::from_wire(kind), used.saturating_add(1)));
             }
         }
         None
@@ -63,15 +64,30 @@ impl Unidentified {
 }
 
 /// The `n`th type, frame, setting or error reserved so that unknown ones stay
-/// possible (RFC 9114 §7.2.8).
+/// possible (RFC 9114 §7.2.8). After the last that 62 bits hold, the first follows.
 #[must_use]
+#[expect(
+    clippy::arithmetic_side_effects,
+    reason = "below 2^62, by the remainder"
+)]
 pub const fn reserved(n: u64) -> u64 {
-    0x1f * n + 0x21
+    0x1f * (n % RESERVED) + 0x21
 }
+
+/// How many reserved values there are.
+const RESERVED: u64 = (VARINT_MAX - 0x21) / 0x1f + 1;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reserved_values_start_over_after_the_last_of_62_bits() {
+        assert_eq!(reserved(RESERVED - 1), VARINT_MAX - 1);
+        assert_eq!(reserved(RESERVED), reserved(0));
+        assert!(reserved(u64::MAX) <= VARINT_MAX);
+        assert_eq!((reserved(u64::MAX) - 0x21) % 0x1f, 0);
+    }
 
     #[test]
     fn kinds_survive_the_wire() {

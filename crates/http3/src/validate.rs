@@ -5,6 +5,7 @@
 
 use bytes::Bytes;
 
+use crate::byte_map::ByteMap;
 use crate::error::StreamError;
 use crate::head::{Request, Response};
 use crate::qpack::Field;
@@ -161,7 +162,7 @@ fn check_path(request: &Request) -> Result<()> {
         return malformed(":path has a character it can't have");
     }
     let asterisk = *path == "*" && request.method == "OPTIONS";
-    if is_http(&request.scheme) && path[0] != b'/' && !asterisk {
+    if is_http(&request.scheme) && path.first() != Some(&b'/') && !asterisk {
         return malformed(":path does not begin with a slash");
     }
     Ok(())
@@ -220,7 +221,7 @@ fn check_name(name: &[u8]) -> Result<()> {
     if name.is_empty() {
         return malformed("an empty field name");
     }
-    match name.iter().find(|&&b| !NAME[usize::from(b)]) {
+    match name.iter().find(|&&b| !NAME.get(b)) {
         None => Ok(()),
         Some(b':') => malformed("a pseudo-header field out of place"),
         Some(b) if b.is_ascii_uppercase() => malformed("an uppercase field name"),
@@ -234,7 +235,7 @@ fn check_value(value: &[u8]) -> Result<()> {
     if blank(value.first()) || blank(value.last()) {
         return malformed("a field value begins or ends with a blank");
     }
-    if value.iter().all(|&b| VALUE[usize::from(b)]) {
+    if value.iter().all(|&b| VALUE.get(b)) {
         Ok(())
     } else {
         malformed("a field value has a character it can't have")
@@ -271,14 +272,14 @@ fn decimal(value: &[u8]) -> Option<u64> {
         return None;
     }
     value.iter().try_fold(0_u64, |number, byte| {
-        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
-        number.checked_mul(10)?.checked_add(digit)
+        let digit = char::from(*byte).to_digit(10)?;
+        number.checked_mul(10)?.checked_add(digit.into())
     })
 }
 
 /// RFC 9110 §5.6.2.
 fn is_token(value: &[u8]) -> bool {
-    let token = |&b: &u8| NAME[usize::from(b)] || b.is_ascii_uppercase();
+    let token = |&b: &u8| NAME.get(b) || b.is_ascii_uppercase();
     !value.is_empty() && value.iter().all(token)
 }
 
@@ -287,7 +288,11 @@ fn malformed<T>(reason: &'static str) -> Result<T> {
 }
 
 /// Characters of a lowercase `token`.
-const NAME: [bool; 256] = {
+#[expect(
+    clippy::indexing_slicing,
+    reason = "done while compiling, which fails if it panics"
+)]
+static NAME: ByteMap<bool> = {
     let mut table = [false; 256];
     let others = b"!#$%&'*+-.^_`|~";
     let mut i = 0;
@@ -301,18 +306,22 @@ const NAME: [bool; 256] = {
         table[others[i] as usize] = true;
         i += 1;
     }
-    table
+    ByteMap::new(table)
 };
 
 /// Characters of a field value: visible, blank, tab, or beyond ASCII.
-const VALUE: [bool; 256] = {
+#[expect(
+    clippy::indexing_slicing,
+    reason = "done while compiling, which fails if it panics"
+)]
+static VALUE: ByteMap<bool> = {
     let mut table = [false; 256];
     let mut i = 0;
     while i < 256 {
         table[i] = i >= 0x20 && i != 0x7f || i == 0x09;
         i += 1;
     }
-    table
+    ByteMap::new(table)
 };
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use clearway_quic::stream::StreamId;
 
 use super::receive::truncated;
 use super::{Connection, Life};
+use crate::count::Count;
 use crate::error::{BodyError, Code, ConnectionError};
 use crate::reader::Pause;
 use crate::receiving::Ending;
@@ -65,7 +66,7 @@ impl Connection {
                 Err(BodyError::Reset(code))
             }
             Some(Ending::Failed(error)) => {
-                self.counters.malformed += 1;
+                self.counters.malformed.count_one();
                 self.abandon(quic, id, error.code);
                 self.charge();
                 Err(BodyError::Failed(error))

@@ -5,6 +5,7 @@ use clearway_quic::stream::{Directionality, StreamId};
 
 use super::Connection;
 use super::inbound::closed_critical_stream;
+use crate::count::Count;
 use crate::error::{Code, ConnectionError, StreamError};
 use crate::event::Event;
 use crate::frame::{FrameKind, put_varint_frame};
@@ -75,7 +76,7 @@ impl Connection {
         let mut lost: Vec<StreamId> = self.requests.keys().copied().filter(refused).collect();
         lost.sort_unstable();
         for id in lost {
-            self.counters.rejected += 1;
+            self.counters.rejected.count_one();
             self.abandon(quic, id, Code::REQUEST_CANCELLED);
             self.events.push_back(Event::Rejected(id));
         }
@@ -86,7 +87,7 @@ impl Connection {
     /// [`Event::Request`]: it can be sent again (server; RFC 9114 §4.1.1).
     pub fn reject<T: Transport>(&mut self, quic: &mut T, id: StreamId) {
         if self.requests.contains_key(&id) {
-            self.counters.rejected += 1;
+            self.counters.rejected.count_one();
             self.abandon(quic, id, Code::REQUEST_REJECTED);
         }
     }
@@ -98,7 +99,7 @@ impl Connection {
         stream: StreamId,
         error: StreamError,
     ) {
-        self.counters.malformed += 1;
+        self.counters.malformed.count_one();
         self.abandon(quic, stream, error.code);
         self.charge();
         // A request that never was is nobody's but ours.
@@ -168,7 +169,9 @@ impl Connection {
         // The application is done with it, the client was not.
         if self.take_delivery(stream) {
             self.clock.touch();
-            self.counters.abandoned += u64::from(self.role == Role::Server);
+            self.counters
+                .abandoned
+                .count((self.role == Role::Server).into());
             self.charge();
         }
     }
@@ -199,7 +202,7 @@ impl Connection {
         if self.role == Role::Client || core::mem::replace(&mut exchange.abandoned, true) {
             return;
         }
-        self.counters.abandoned += 1;
+        self.counters.abandoned.count_one();
         self.charge();
     }
 

@@ -5,6 +5,7 @@ use clearway_quic::stream::StreamId;
 
 use super::Connection;
 use super::inbound::closed_critical_stream;
+use crate::count::Count;
 use crate::error::{Code, ConnectionError};
 use crate::event::Event;
 use crate::frame::{FrameHeader, FrameKind, only_varint};
@@ -26,7 +27,7 @@ impl Connection {
         loop {
             let reader = self.inbound.reader();
             let item = reader.next(|max| quic.read_chunk(id, max));
-            self.counters.skipped += reader.take_skipped();
+            self.counters.skipped.count(reader.take_skipped());
             match item {
                 Ok(Item::Header(header)) => self.on_control_header(header)?,
                 Ok(Item::Payload(kind, payload)) => self.on_control_frame(quic, kind, &payload)?,
@@ -177,7 +178,7 @@ impl Connection {
         } else if self.early.len() < self.config.limits.max_early_priorities {
             self.early.push((stream, priority));
         } else {
-            self.counters.priorities_dropped += 1;
+            self.counters.priorities_dropped.count_one();
         }
     }
 }

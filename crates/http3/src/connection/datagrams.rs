@@ -5,6 +5,7 @@ use clearway_quic::datagram::SendDatagramError;
 use clearway_quic::stream::StreamId;
 
 use super::Connection;
+use crate::count::Count;
 use crate::datagram;
 use crate::request::Half;
 use crate::transport::Transport;
@@ -50,7 +51,7 @@ impl Connection {
         while self.is_open() {
             let raw = quic.recv_datagram()?;
             if !self.config.datagrams {
-                self.counters.datagrams_dropped += 1;
+                self.counters.datagrams_dropped.count_one();
                 continue;
             }
             let (id, payload) = match datagram::decode(raw) {
@@ -64,7 +65,7 @@ impl Connection {
             if exchange.is_some_and(|exchange| exchange.receiving.half != Half::Over) {
                 return Some((id, payload));
             }
-            self.counters.datagrams_dropped += 1;
+            self.counters.datagrams_dropped.count_one();
         }
         None
     }

@@ -7,6 +7,7 @@ use clearway_quic::stream::{SendProgress, StreamId};
 use clearway_quic::{Instant, Role};
 
 use super::{Connection, discard};
+use crate::count::Count;
 use crate::error::Code;
 use crate::event::Event;
 use crate::progress::Progress;
@@ -184,7 +185,7 @@ impl Connection {
 
     /// The client did not get on in time.
     fn on_late<T: Transport>(&mut self, quic: &mut T, stream: StreamId, deadline: Deadline) {
-        self.counters.timed_out += 1;
+        self.counters.timed_out.count_one();
         let code = match deadline {
             Deadline::RequestHeaders => Code::REQUEST_REJECTED,
             Deadline::RequestBody => Code::REQUEST_INCOMPLETE,

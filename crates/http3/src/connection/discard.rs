@@ -8,7 +8,9 @@ use clearway_quic::Role;
 use clearway_quic::stream::StreamId;
 
 use super::Connection;
-use super::receive::{Found, too_large, truncated};
+use super::receive::{Found, truncated};
+use super::section::too_large;
+use crate::count::Count;
 use crate::error::{Code, Fault, StreamError};
 use crate::event::Event;
 use crate::reader::Pause;
@@ -192,7 +194,7 @@ impl Connection {
             self.on_stream_error(quic, stream, error);
             return self.events.push_back(Event::Failed { stream, error });
         }
-        self.counters.malformed += 1;
+        self.counters.malformed.count_one();
         self.stop_now(quic, stream, error.code);
         self.charge();
     }

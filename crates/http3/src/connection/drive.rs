@@ -6,6 +6,7 @@ use clearway_quic::stream::{Directionality, StreamEvent, StreamId, WriteError};
 use clearway_quic::{Instant, Role};
 
 use super::{Connection, Lane, Life};
+use crate::count::Count;
 use crate::error::{Code, ConnectionError, Fault};
 use crate::event::Event;
 use crate::frame::{FrameHeader, FrameKind, put_varint};
@@ -131,7 +132,7 @@ impl Connection {
 
     /// Counts work that is of no use to us, and fails when there is too much.
     pub(super) fn note_idle_work(&mut self) -> Result<(), ConnectionError> {
-        self.counters.idle_work += 1;
+        self.counters.idle_work.count_one();
         if self.allowances.idle_work.take() {
             return Ok(());
         }
@@ -154,7 +155,7 @@ impl Connection {
     /// Counts cancelled streams, which cost nothing to send and are mostly unknown.
     pub(super) fn note_cancellations(&mut self) -> Result<(), ConnectionError> {
         let cancelled = self.encoder.take_cancellations();
-        self.counters.idle_work = self.counters.idle_work.saturating_add(cancelled);
+        self.counters.idle_work.count(cancelled);
         if self.allowances.idle_work.take_many(cancelled) {
             return Ok(());
         }

@@ -42,6 +42,10 @@ impl Inbound {
         self.reader.take_if(|reader| reader.is_idle());
     }
 
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "sizes of what is in memory together"
+    )]
     pub(super) fn memory(&self) -> usize {
         let reader = self.reader.as_deref();
         reader.map_or(0, |reader| size_of_val(reader) + reader.memory())

@@ -4,7 +4,8 @@
 //! drive      events of the transport in, writes out, the end
 //! inbound    the peer's unidirectional streams
 //! control    frames on its control stream
-//! receive    frames on request streams, header sections
+//! receive    frames on request streams; section: the header sections among them
+//! message    what a header section begins; lookahead: what follows it, and its end
 //! body       what the application reads; discard: what it leaves unread
 //! send       what the application writes
 //! close      resets, stops, GOAWAY, failures
@@ -27,7 +28,10 @@ mod deadlines;
 mod discard;
 mod drive;
 mod inbound;
+mod lookahead;
+mod message;
 mod receive;
+mod section;
 mod send;
 
 use std::collections::VecDeque;
@@ -273,6 +277,10 @@ impl Connection {
 
     /// Memory held, bytes.
     #[must_use]
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "sizes of what is in memory together, less those of parts of it"
+    )]
     pub fn memory(&self) -> usize {
         size_of::<Self>() - size_of::<Encoder>() - size_of::<Decoder>()
             + self.encoder.memory()
@@ -338,6 +346,10 @@ impl Lingering {
         self.delivering.shrink_to_fit();
     }
 
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "sizes of what is in memory together"
+    )]
     fn memory(&self) -> usize {
         size_of::<Self>()
             + self.discarding.capacity() * (size_of::<(StreamId, Discarded)>() + 1)
@@ -355,6 +367,10 @@ impl Outbound {
         [&mut self.control, &mut self.encoder, &mut self.decoder]
     }
 
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "sizes of what is in memory together"
+    )]
     fn memory(&self) -> usize {
         self.control.outlet.memory() + self.encoder.outlet.memory() + self.decoder.outlet.memory()
     }

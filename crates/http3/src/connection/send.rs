@@ -8,6 +8,7 @@ use clearway_quic::Role;
 use clearway_quic::stream::{Directionality, StreamId, WriteError};
 
 use super::Connection;
+use crate::count::Count;
 use crate::error::{Code, SendError, StreamError};
 use crate::frame::{FrameHeader, FrameKind, HEADER_GAP, close_gap};
 use crate::head::{Request, Response, lines, section_size};
@@ -44,8 +45,8 @@ impl Connection {
         self.start_early(quic);
         let id = quic.open(Directionality::Bidirectional);
         let id = id.ok_or(SendError::TooManyRequests)?;
-        self.next_request = id.index() + 1;
-        self.counters.requests += 1;
+        self.next_request = id.index().saturating_add(1);
+        self.counters.requests.count_one();
         let asks = Asks::of(request);
         let mut exchange = Exchange::new(asks);
         let tunnel = asks == Asks::Tunnel;
@@ -306,6 +307,12 @@ impl Connection {
         self.scratch.resize(HEADER_GAP, 0);
         self.encoder.encode(id.as_u64(), fields, &mut self.scratch);
         let start = close_gap(&mut self.scratch, HEADER_GAP, FrameKind::Headers);
+        let Some(start) = start else {
+            return Err(SendError::TooLarge {
+                size: self.scratch.len() as u64,
+                limit: MAX_SECTION,
+            });
+        };
         let body = body.unwrap_or_default();
         let mut written = self.put_body(quic, id, body, start);
         if end && written.is_ok() {
@@ -337,10 +344,13 @@ impl Connection {
         }
         if body.len() <= SMALL {
             self.scratch.extend_from_slice(&body);
-            return exchange.outlet.write(quic, id, &self.scratch[start..]);
         }
-        exchange.outlet.write(quic, id, &self.scratch[start..])?;
-        exchange.outlet.write_chunk(quic, id, body)
+        let frames = self.scratch.get(start..).unwrap_or_default();
+        exchange.outlet.write(quic, id, frames)?;
+        if body.len() > SMALL {
+            exchange.outlet.write_chunk(quic, id, body)?;
+        }
+        Ok(())
     }
 
     /// What became of a write.

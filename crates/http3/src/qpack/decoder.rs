@@ -9,6 +9,7 @@ use super::dynamic_table::{DynamicTable, Entry};
 use super::error::{ErrorCode, QpackError, Reason};
 use super::field::{FIELD_OVERHEAD, Field};
 use super::instruction::{DecoderInstruction, EncoderInstruction, NameReference};
+use super::integer;
 use super::prefix::Prefix;
 use super::section::Section;
 use super::static_table;
@@ -77,7 +78,8 @@ impl Decoder {
     #[must_use]
     pub fn new(max_table_capacity: u64, max_blocked_streams: u64) -> Self {
         Self {
-            max_capacity: max_table_capacity,
+            // A setting says no more.
+            max_capacity: max_table_capacity.min(integer::MAX),
             max_blocked: max_blocked_streams,
             table: DynamicTable::new(),
             unread: Vec::new(),
@@ -100,8 +102,10 @@ impl Decoder {
     pub fn on_encoder_stream(&mut self, bytes: &[u8]) -> Result<(), QpackError> {
         let before = self.table.insert_count();
         let outcome = if self.unread.is_empty() {
-            self.instruct(bytes)
-                .map(|used| self.unread.extend_from_slice(&bytes[used..]))
+            self.instruct(bytes).map(|used| {
+                let rest = bytes.get(used..).unwrap_or_default();
+                self.unread.extend_from_slice(rest);
+            })
         } else {
             let mut unread = std::mem::take(&mut self.unread);
             unread.extend_from_slice(bytes);
@@ -228,7 +232,7 @@ impl Decoder {
         for (&stream, waiting) in &mut self.waiting {
             if !waiting.ready && waiting.required <= inserts {
                 waiting.ready = true;
-                self.blocked -= 1;
+                self.blocked = self.blocked.saturating_sub(1);
                 self.ready.push_back(stream);
             }
         }
@@ -285,7 +289,7 @@ impl Decoder {
             if u64::from(self.blocked) >= self.max_blocked {
                 return Err(ErrorCode::DecompressionFailed.because(Reason::BlockedStreams));
             }
-            self.blocked += 1;
+            self.blocked = self.blocked.saturating_add(1);
             self.ready.retain(|&ready| ready != stream);
         }
         let waiting = self.waiting.entry(stream).or_default();
@@ -348,7 +352,7 @@ impl Decoder {
     /// decoded: forgets them and tells the encoder (RFC 9204 §2.2.2.2).
     pub fn cancel(&mut self, stream_id: u64) {
         if let Some(waiting) = self.waiting.remove(&stream_id) {
-            self.blocked -= u32::from(!waiting.ready);
+            self.blocked = self.blocked.saturating_sub(u32::from(!waiting.ready));
             self.ready.retain(|&ready| ready != stream_id);
         }
         // Without a table the encoder has nothing to forget. A peer that leaves
@@ -364,9 +368,9 @@ impl Decoder {
     /// Count Increment, or none, stand for many (RFC 9204 §2.2.2.3).
     pub fn instructions(&mut self) -> &mut BytesMut {
         let inserts = self.table.insert_count();
-        if inserts > self.acknowledged && self.instructions.len() <= MAX_UNREAD {
-            DecoderInstruction::InsertCountIncrement(inserts - self.acknowledged)
-                .encode(&mut self.instructions);
+        let news = inserts.saturating_sub(self.acknowledged);
+        if news > 0 && self.instructions.len() <= MAX_UNREAD {
+            DecoderInstruction::InsertCountIncrement(news).encode(&mut self.instructions);
             self.acknowledged = inserts;
         }
         &mut self.instructions
@@ -399,6 +403,10 @@ impl Decoder {
 
     /// Bytes held: the table, sections kept, unfinished and unsent instructions.
     #[must_use]
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "sizes of what is in memory together"
+    )]
     pub fn memory(&self) -> usize {
         let kept: usize = (self.waiting.values())
             .map(|waiting| {

@@ -53,7 +53,7 @@ impl<N> DynamicTable<N> {
 
     /// All insertions so far, duplicates too: the next absolute index.
     pub(super) fn insert_count(&self) -> u64 {
-        self.dropped + self.entries.len() as u64
+        self.dropped.saturating_add(self.entries.len() as u64)
     }
 
     /// The absolute index of the oldest entry.
@@ -80,26 +80,28 @@ impl<N> DynamicTable<N> {
     /// The oldest entry leaves.
     pub(super) fn evict(&mut self) -> Option<Entry<N>> {
         let entry = self.entries.pop_front()?;
-        self.dropped += 1;
-        self.size -= entry.size();
+        self.dropped = self.dropped.saturating_add(1);
+        self.size = self.size.saturating_sub(entry.size());
         Some(entry)
     }
 
     /// Inserts an entry there is room for.
     pub(super) fn push(&mut self, entry: Entry<N>) {
-        debug_assert!(self.size + entry.size() <= self.capacity);
-        self.size += entry.size();
+        self.size = self.size.saturating_add(entry.size());
+        debug_assert!(
+            self.size <= self.capacity,
+            "there is no room for this entry"
+        );
         self.entries.push_back(entry);
     }
 
     /// Inserts after evicting what has to leave; `false` if it does not fit the
     /// whole table (RFC 9204 §3.2.2).
     pub(super) fn insert(&mut self, entry: Entry<N>) -> bool {
-        let size = entry.size();
-        if size > self.capacity {
+        let Some(most) = self.capacity.checked_sub(entry.size()) else {
             return false;
-        }
-        while self.size > self.capacity - size {
+        };
+        while self.size > most {
             self.evict();
         }
         self.push(entry);
@@ -124,8 +126,9 @@ impl<N> DynamicTable<N> {
 
     /// Bytes held: the texts and the room for entries.
     pub(super) fn memory(&self) -> usize {
-        let texts = self.size - self.entries.len() * field::FIELD_OVERHEAD;
-        texts + self.entries.capacity() * size_of::<Entry<N>>()
+        let overhead = self.entries.len().saturating_mul(field::FIELD_OVERHEAD);
+        let room = (self.entries.capacity()).saturating_mul(size_of::<Entry<N>>());
+        self.size.saturating_sub(overhead).saturating_add(room)
     }
 
     #[cfg(test)]

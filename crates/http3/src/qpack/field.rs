@@ -56,7 +56,7 @@ impl<'a> FieldRef<'a> {
 }
 
 /// What a field counts for, in bytes (RFC 9114 §4.2.2, RFC 9204 §3.2.1).
-pub(super) const fn size(name: &[u8], value: &[u8]) -> usize {
+pub(crate) const fn size(name: &[u8], value: &[u8]) -> usize {
     name.len()
         .saturating_add(value.len())
         .saturating_add(FIELD_OVERHEAD)

@@ -8,6 +8,7 @@
 use bytes::BufMut;
 
 use super::error::Reason;
+use crate::byte_map::ByteMap;
 
 /// The symbol that ends a string, and that no string may contain.
 const EOS: usize = 256;
@@ -42,8 +43,6 @@ const WINDOW: usize = 11;
 
 /// Everything that follows from [`LENGTHS`].
 struct Code {
-    /// Each symbol's code, in its low bits.
-    codes: [u32; 257],
     /// Symbols by code.
     symbols: [u16; 257],
     /// By length: the first code of this length.
@@ -54,12 +53,32 @@ struct Code {
     limit: [u64; MAX_BITS + 1],
 }
 
-static CODE: Code = CODE_CONST;
-const CODE_CONST: Code = canonical();
+impl Code {
+    /// The symbol whose code is the first `len` of `bits`, of which no fewer are a code.
+    fn symbol(&self, bits: u64, len: usize) -> Option<u16> {
+        if bits >> 32 >= *self.limit.get(len)? {
+            return None;
+        }
+        let code = bits.checked_shr(64_u32.checked_sub(len as u32)?)? as usize;
+        let rank = code.checked_sub(*self.first.get(len)? as usize)?;
+        let at = usize::from(*self.start.get(len)?).checked_add(rank)?;
+        self.symbols.get(at).copied()
+    }
+}
 
-const fn canonical() -> Code {
+static CODE: Code = CANONICAL.0;
+
+/// The code, and each symbol's in its low bits.
+const CANONICAL: (Code, [u32; 257]) = canonical();
+
+#[expect(
+    clippy::arithmetic_side_effects,
+    clippy::indexing_slicing,
+    reason = "done while compiling, which fails if it panics"
+)]
+const fn canonical() -> (Code, [u32; 257]) {
+    let mut codes = [0; 257];
     let mut code = Code {
-        codes: [0; 257],
         symbols: [0; 257],
         first: [0; MAX_BITS + 1],
         start: [0; MAX_BITS + 1],
@@ -72,7 +91,7 @@ const fn canonical() -> Code {
         let mut symbol = 0;
         while symbol < LENGTHS.len() {
             if LENGTHS[symbol] as usize == bits {
-                code.codes[symbol] = next;
+                codes[symbol] = next;
                 code.symbols[placed] = symbol as u16;
                 next += 1;
                 placed += 1;
@@ -83,7 +102,7 @@ const fn canonical() -> Code {
         next <<= 1;
         bits += 1;
     }
-    code
+    (code, codes)
 }
 
 /// What the next [`WINDOW`] bits begin with: one symbol or two, or a code that
@@ -97,6 +116,11 @@ struct Look {
 
 static SHORT: [Look; 1 << WINDOW] = looks();
 
+#[expect(
+    clippy::arithmetic_side_effects,
+    clippy::indexing_slicing,
+    reason = "done while compiling, which fails if it panics"
+)]
 const fn looks() -> [Look; 1 << WINDOW] {
     let none = Look {
         text: [0; 2],
@@ -108,7 +132,7 @@ const fn looks() -> [Look; 1 << WINDOW] {
     while symbol < EOS {
         let bits = LENGTHS[symbol] as usize;
         if bits <= WINDOW {
-            let from = (CODE_CONST.codes[symbol] as usize) << (WINDOW - bits);
+            let from = (CANONICAL.1[symbol] as usize) << (WINDOW - bits);
             let mut at = from;
             while at < from + (1 << (WINDOW - bits)) {
                 single[at] = Look {
@@ -140,20 +164,33 @@ const fn looks() -> [Look; 1 << WINDOW] {
 
 /// Bytes `text` takes when encoded.
 pub(super) fn encoded_len(text: &[u8]) -> usize {
-    let bits: usize = text
-        .iter()
-        .map(|&byte| usize::from(LENGTHS[usize::from(byte)]))
-        .sum();
+    let bits: usize = text.iter().map(|&byte| usize::from(BITS.get(byte))).sum();
     bits.div_ceil(8)
 }
 
+/// Bits of each byte's code.
+static BITS: ByteMap<u8> = {
+    let [bytes @ .., _eos] = LENGTHS;
+    ByteMap::new(bytes)
+};
+
+/// Each byte's code, in its low bits.
+static CODES: ByteMap<u32> = {
+    let [bytes @ .., _eos] = CANONICAL.1;
+    ByteMap::new(bytes)
+};
+
 /// Appends `text`, padded with the beginning of EOS.
+#[expect(
+    clippy::arithmetic_side_effects,
+    reason = "31 bits are held at most when 30 come, and 64 hold both"
+)]
 pub(super) fn encode(out: &mut impl BufMut, text: &[u8]) {
     // The low `held` bits of `bits` are not written yet: below 32 between symbols.
     let (mut bits, mut held) = (0_u64, 0_u32);
     for &byte in text {
-        let len = u32::from(LENGTHS[usize::from(byte)]);
-        bits = bits << len | u64::from(CODE.codes[usize::from(byte)]);
+        let len = u32::from(BITS.get(byte));
+        bits = bits << len | u64::from(CODES.get(byte));
         held += len;
         if held >= 32 {
             held -= 32;
@@ -188,6 +225,11 @@ pub(super) enum Outcome {
 
 /// Decodes `bytes` to the beginning of `out`, whose last two bytes are room to
 /// write into, not for the text.
+#[expect(
+    clippy::arithmetic_side_effects,
+    clippy::indexing_slicing,
+    reason = "places in slices; 64 bits are held at most, and a code is no longer than those held; a look sees eleven"
+)]
 pub(super) fn decode(bytes: &[u8], out: &mut [u8]) -> Result<Outcome, Reason> {
     let room = out.len().saturating_sub(2);
     let (mut written, mut at) = (0, 0);
@@ -201,8 +243,10 @@ pub(super) fn decode(bytes: &[u8], out: &mut [u8]) -> Result<Outcome, Reason> {
             at += taken;
             held += 8 * taken;
         } else {
-            while held <= 56 && at < bytes.len() {
-                bits |= u64::from(bytes[at]) << (56 - held);
+            while held <= 56
+                && let Some(&byte) = bytes.get(at)
+            {
+                bits |= u64::from(byte) << (56 - held);
                 at += 1;
                 held += 8;
             }
@@ -210,10 +254,11 @@ pub(super) fn decode(bytes: &[u8], out: &mut [u8]) -> Result<Outcome, Reason> {
         let keep = if at < bytes.len() { MAX_BITS } else { WINDOW };
         while held >= keep {
             let look = SHORT[(bits >> (64 - WINDOW)) as usize];
-            let Some(slot) = out.get_mut(written..written + 2) else {
+            let slot = out.get_mut(written..).and_then(<[u8]>::first_chunk_mut);
+            let Some(slot) = slot else {
                 return Ok(Outcome::TooLong);
             };
-            slot.copy_from_slice(&look.text);
+            *slot = look.text;
             if look.symbols > 0 {
                 written += usize::from(look.symbols);
                 bits <<= look.bits;
@@ -243,16 +288,14 @@ pub(super) fn decode(bytes: &[u8], out: &mut [u8]) -> Result<Outcome, Reason> {
 /// The symbol at the top of `bits` whose code is longer than a look, unless
 /// the string ends in it.
 fn long(bits: u64, held: usize) -> Result<Option<(u8, usize)>, Reason> {
-    let window = bits >> 32;
-    for len in WINDOW + 1..=MAX_BITS.min(held) {
-        if window < CODE.limit[len] {
-            let rank = (window >> (32 - len)) as usize - CODE.first[len] as usize;
-            let symbol = CODE.symbols[usize::from(CODE.start[len]) + rank];
+    let mut lengths = WINDOW + 1..=MAX_BITS.min(held);
+    match lengths.find_map(|len| Some((CODE.symbol(bits, len)?, len))) {
+        Some((symbol, len)) => {
             let symbol = u8::try_from(symbol).map_err(|_| Reason::HuffmanEos)?;
-            return Ok(Some((symbol, len)));
+            Ok(Some((symbol, len)))
         }
+        None => Ok(None),
     }
-    Ok(None)
 }
 
 /// The last bits: symbols as long as whole ones are there, then the padding.
@@ -262,29 +305,19 @@ fn tail(
     mut written: usize,
     out: &mut [u8],
 ) -> Result<usize, Reason> {
-    loop {
-        let mut symbol = None;
-        for len in MIN_BITS..=held.min(MAX_BITS) {
-            if bits >> 32 < CODE.limit[len] {
-                let rank = (bits >> (64 - len)) as usize - CODE.first[len] as usize;
-                symbol = Some((CODE.symbols[usize::from(CODE.start[len]) + rank], len));
-                break;
-            }
-        }
-        let Some((symbol, len)) = symbol else {
-            break;
-        };
+    while let Some((symbol, len)) =
+        (MIN_BITS..=held.min(MAX_BITS)).find_map(|len| Some((CODE.symbol(bits, len)?, len)))
+    {
         let symbol = u8::try_from(symbol).map_err(|_| Reason::HuffmanEos)?;
         if let Some(slot) = out.get_mut(written) {
             *slot = symbol;
         }
-        written += 1;
-        bits <<= len;
-        held -= len;
+        written = written.saturating_add(1);
+        bits = bits.wrapping_shl(len as u32);
+        held = held.saturating_sub(len);
     }
     // RFC 7541 §5.2: at most 7 bits, the most significant of EOS, which are ones.
-    let ones = held == 0 || bits >> (64 - held) == (1 << held) - 1;
-    if held > 7 || !ones {
+    if held > 7 || (bits.leading_ones() as usize) < held {
         Err(Reason::HuffmanPadding)
     } else {
         Ok(written)
@@ -355,7 +388,7 @@ mod tests {
             (EOS, 0x3fff_ffff, 30),
         ] {
             assert_eq!(
-                (CODE.codes[symbol], LENGTHS[symbol]),
+                (CANONICAL.1[symbol], LENGTHS[symbol]),
                 (code, bits),
                 "{symbol}"
             );

@@ -184,7 +184,7 @@ mod tests {
                     panic!("{read:?}");
                 };
                 assert_eq!(
-                    (name, value.raw(&out), end),
+                    (name, value.raw(&out).unwrap(), end),
                     (wanted, &[0, 1][..], Some(out.len()))
                 );
                 // The length is known before the text is.

@@ -10,16 +10,21 @@ pub(super) const MAX: u64 = (1 << 62) - 1;
 /// The longest encoding of [`MAX`]: the prefix, and 62 bits in groups of 7.
 pub(super) const MAX_LEN: usize = 10;
 
+/// What a prefix of `bits` bits, eight at most, holds if all are set.
+#[inline]
+const fn full(bits: u32) -> u64 {
+    !u64::MAX.wrapping_shl(bits)
+}
+
 /// Appends `value` with a prefix of `bits` bits, the bits above it from `first`.
 pub(super) fn encode(out: &mut impl BufMut, first: u8, bits: u32, value: u64) {
     debug_assert!((1..=8).contains(&bits) && value <= MAX);
-    let full = (1_u64 << bits) - 1;
-    if value < full {
+    let full = full(bits);
+    let Some(mut rest) = value.checked_sub(full) else {
         out.put_u8(first | value as u8);
         return;
-    }
+    };
     out.put_u8(first | full as u8);
-    let mut rest = value - full;
     while rest >= 0x80 {
         out.put_u8(rest as u8 | 0x80);
         rest >>= 7;
@@ -30,9 +35,13 @@ pub(super) fn encode(out: &mut impl BufMut, first: u8, bits: u32, value: u64) {
 /// Reads the integer whose prefix is the low `bits` bits of the byte at `at`,
 /// and where it ends.
 #[inline]
+#[expect(
+    clippy::arithmetic_side_effects,
+    reason = "the place after a byte of a slice"
+)]
 pub(super) fn decode(bytes: &[u8], at: usize, bits: u32) -> Result<(u64, usize), Reason> {
     let &first = bytes.get(at).ok_or(Reason::Truncated)?;
-    let full = (1_u64 << bits) - 1;
+    let full = full(bits);
     let prefix = u64::from(first) & full;
     if prefix < full {
         return Ok((prefix, at + 1));
@@ -40,6 +49,10 @@ pub(super) fn decode(bytes: &[u8], at: usize, bits: u32) -> Result<(u64, usize),
     decode_long(bytes, at, full)
 }
 
+#[expect(
+    clippy::arithmetic_side_effects,
+    reason = "nine places after one in a slice; 63 bits and a byte"
+)]
 fn decode_long(bytes: &[u8], at: usize, full: u64) -> Result<(u64, usize), Reason> {
     let mut value = 0_u64;
     for group in 1..MAX_LEN {

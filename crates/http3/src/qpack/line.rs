@@ -20,9 +20,10 @@ pub(super) enum Reference {
 impl Reference {
     /// How a section of this Base refers to the entry with `absolute` index.
     pub(super) fn dynamic(absolute: u64, base: u64) -> Self {
-        match base.checked_sub(absolute + 1) {
+        let below = base.checked_sub(absolute);
+        match below.and_then(|below| below.checked_sub(1)) {
             Some(relative) => Self::Relative(relative),
-            None => Self::PostBase(absolute - base),
+            None => Self::PostBase(absolute.saturating_sub(base)),
         }
     }
 }
@@ -171,7 +172,7 @@ mod tests {
                         panic!("{out:x?}");
                     };
                     assert_eq!(
-                        (name, sensitive, value.raw(&out)),
+                        (name, sensitive, value.raw(&out).unwrap()),
                         (reference, never, &[0_u8][..])
                     );
                 }
@@ -193,7 +194,7 @@ mod tests {
                 panic!("{out:x?}");
             };
             assert_eq!(
-                (name.raw(&out), value.raw(&out)),
+                (name.raw(&out).unwrap(), value.raw(&out).unwrap()),
                 (&[1_u8, 2][..], &[3_u8][..])
             );
             assert_eq!((sensitive, name.huffman), (never, false));

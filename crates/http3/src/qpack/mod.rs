@@ -42,4 +42,5 @@ mod tests;
 pub use decoder::{Decoded, Decoder};
 pub use encoder::Encoder;
 pub use error::{ErrorCode, QpackError, Reason};
+pub(crate) use field::size as field_size;
 pub use field::{FIELD_OVERHEAD, Field, FieldRef};

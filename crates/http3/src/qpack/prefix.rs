@@ -14,9 +14,12 @@ pub(super) struct Prefix {
     pub(super) base: u64,
 }
 
+/// What an entry without a name and a value counts, bytes (RFC 9204 §3.2.1).
+const SMALLEST_ENTRY: u64 = field::FIELD_OVERHEAD as u64;
+
 /// The most entries a table of `max_capacity` bytes can have (RFC 9204 §4.5.1.1).
 pub(super) const fn max_entries(max_capacity: u64) -> u64 {
-    max_capacity / field::FIELD_OVERHEAD as u64
+    max_capacity / SMALLEST_ENTRY
 }
 
 impl Prefix {
@@ -26,12 +29,21 @@ impl Prefix {
             out.put_slice(&[0, 0]);
             return;
         }
-        let full_range = 2 * max_entries(max_capacity);
-        integer::encode(out, 0, 8, self.required % full_range + 1);
-        if self.base >= self.required {
-            integer::encode(out, 0, 7, self.base - self.required);
-        } else {
-            integer::encode(out, 0x80, 7, self.required - self.base - 1);
+        let full_range = max_entries(max_capacity).saturating_mul(2);
+        // A table without room has no entry that could be required.
+        let wrapped = self.required.checked_rem(full_range);
+        integer::encode(
+            out,
+            0,
+            8,
+            wrapped.map_or(0, |count| count.saturating_add(1)),
+        );
+        match self.base.checked_sub(self.required) {
+            Some(above) => integer::encode(out, 0, 7, above),
+            None => {
+                let below = self.required.saturating_sub(self.base);
+                integer::encode(out, 0x80, 7, below.saturating_sub(1));
+            }
         }
     }
 
@@ -40,11 +52,16 @@ impl Prefix {
         let mut bytes = [0; 2 * integer::MAX_LEN];
         let mut room = &mut bytes[..];
         self.encode(max_capacity, &mut room);
-        let len = 2 * integer::MAX_LEN - room.len();
-        if len == 2 {
-            out[begin..begin + 2].copy_from_slice(&bytes[..2]);
-        } else {
-            out.splice(begin..begin + 2, bytes[..len].iter().copied());
+        let left = room.len();
+        let written = bytes.get(..bytes.len().saturating_sub(left));
+        let written = written.unwrap_or_default();
+        let end = begin.saturating_add(2);
+        match out.get_mut(begin..end) {
+            Some(place) if place.len() == written.len() => place.copy_from_slice(written),
+            Some(_) => {
+                out.splice(begin..end, written.iter().copied());
+            }
+            None => debug_assert!(false, "there are no two bytes at {begin}"),
         }
     }
 
@@ -58,8 +75,10 @@ impl Prefix {
         let (encoded, at) = integer::decode(bytes, 0, 8)?;
         let (delta, end) = integer::decode(bytes, at, 7)?;
         let required = required(encoded, max_entries(max_capacity), inserts)?;
-        let base = if bytes[at] & 0x80 == 0 {
-            required + delta
+        let sign = bytes.get(at).ok_or(Reason::Truncated)?;
+        let base = if sign & 0x80 == 0 {
+            // Of 63 bits at most.
+            required.saturating_add(delta)
         } else {
             // RFC 9204 §4.5.1.2: a negative Base is invalid.
             (required.checked_sub(delta))
@@ -75,12 +94,16 @@ fn required(encoded: u64, max_entries: u64, inserts: u64) -> Result<u64, Reason>
     if encoded == 0 {
         return Ok(0);
     }
-    let full_range = 2 * max_entries;
+    let full_range = max_entries.saturating_mul(2);
     if encoded > full_range {
         return Err(Reason::RequiredInsertCount);
     }
-    let max_value = inserts + max_entries;
-    let required = max_value / full_range * full_range + encoded - 1;
+    let max_value = inserts.saturating_add(max_entries);
+    let wrapped = max_value.checked_rem(full_range);
+    let wrapped = wrapped.ok_or(Reason::RequiredInsertCount)?;
+    let required = (max_value.saturating_sub(wrapped))
+        .saturating_add(encoded)
+        .saturating_sub(1);
     let required = if required > max_value {
         // It wrapped one time fewer, if it can have.
         required

@@ -37,7 +37,7 @@ impl Section {
             texts: BytesMut::new(),
         };
         // A line has a byte at least.
-        let lines = self.bytes.len() - self.lines_at;
+        let lines = self.bytes.len().saturating_sub(self.lines_at);
         let mut fields = Some(Vec::with_capacity(lines.min(USUAL_FIELDS)));
         let mut at = self.lines_at;
         while at < self.bytes.len() {
@@ -161,19 +161,20 @@ impl Reader<'_> {
     /// A text of a field that has `name` bytes besides, or `None` if it is past
     /// the limit.
     fn text(&mut self, literal: Literal, name: usize, end: usize) -> Result<Option<Bytes>, Reason> {
-        let Some(limit) = self.left.checked_sub(name + FIELD_OVERHEAD) else {
+        let Some(limit) = self.left.checked_sub(name.saturating_add(FIELD_OVERHEAD)) else {
             return Ok(None);
         };
         let bytes = &self.section.bytes;
         if !literal.huffman {
-            let fits = literal.len <= limit;
-            return Ok(fits.then(|| bytes.slice(literal.start..literal.start + literal.len)));
+            let range = literal.range(bytes)?;
+            return Ok((literal.len <= limit).then(|| bytes.slice(range)));
         }
         if self.texts.capacity() == 0 {
             // For this one and all that can follow.
-            let coded = literal.len + (bytes.len() - end);
-            self.texts
-                .reserve(huffman::decoded_len(coded).1.min(limit) + 2);
+            let follows = bytes.len().saturating_sub(end);
+            let coded = literal.len.saturating_add(follows);
+            let text = huffman::decoded_len(coded).1.min(limit);
+            self.texts.reserve(text.saturating_add(2));
         }
         let whole = literal.append(bytes, limit, &mut self.texts)?;
         Ok(whole.then(|| self.texts.split().freeze()))

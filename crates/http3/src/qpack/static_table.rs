@@ -145,39 +145,34 @@ pub(super) fn find(name: &[u8], value: &[u8]) -> Match {
     let Some(slot) = slot(name) else {
         return Match::None;
     };
-    let group = NAMES.slots[slot];
-    let members = &NAMES.members[usize::from(group.start)..usize::from(group.end)];
+    let members = NAMES.members_in(slot);
     let Some(&first) = members.first() else {
         return Match::None;
     };
-    if ENTRIES[usize::from(first)].0.as_bytes() != name {
+    let entry = |index: u8| ENTRIES.get(usize::from(index));
+    if entry(first).is_none_or(|entry| entry.0.as_bytes() != name) {
         return Match::None;
     }
     members
         .iter()
-        .find(|&&index| ENTRIES[usize::from(index)].1.as_bytes() == value)
+        .find(|&&index| entry(index).is_some_and(|entry| entry.1.as_bytes() == value))
         .map_or(Match::Name(first), |&index| Match::Field(index))
 }
 
 /// Slots of the perfect hash over the 52 names.
 const SLOTS: usize = 128;
 
-/// Shortest name in the table.
-const MIN_NAME: usize = 3;
-
 /// Where a name would stand. The factors were searched for so that no two names
 /// of the table meet; compiling fails if they do.
 const fn slot(name: &[u8]) -> Option<usize> {
-    let len = name.len();
-    if len < MIN_NAME {
+    // The shortest name in the table has three bytes.
+    let ([first, ..], [.., third_last, _, last]) = (name, name) else {
         return None;
-    }
-    let (first, third_last, last) = (name[0], name[len - 3], name[len - 1]);
-    let hash = len
-        .wrapping_mul(75)
-        .wrapping_add(first as usize * 41)
-        .wrapping_add(third_last as usize * 146)
-        .wrapping_add(last as usize * 204);
+    };
+    let hash = (name.len().wrapping_mul(75))
+        .wrapping_add((*first as usize).wrapping_mul(41))
+        .wrapping_add((*third_last as usize).wrapping_mul(146))
+        .wrapping_add((*last as usize).wrapping_mul(204));
     Some(hash % SLOTS)
 }
 
@@ -194,8 +189,24 @@ struct Names {
     members: [u8; LEN],
 }
 
+impl Names {
+    /// The indices of the name in this slot; none in one that is empty.
+    fn members_in(&self, slot: usize) -> &[u8] {
+        let group = self.slots.get(slot);
+        group
+            .and_then(|group| self.members.get(group.start.into()..group.end.into()))
+            .unwrap_or_default()
+    }
+}
+
 static NAMES: Names = names();
 
+#[expect(
+    clippy::arithmetic_side_effects,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "done while compiling, which fails if it panics"
+)]
 const fn names() -> Names {
     let mut names = Names {
         slots: [Group { start: 0, end: 0 }; SLOTS],
@@ -229,6 +240,11 @@ const fn names() -> Names {
     names
 }
 
+#[expect(
+    clippy::arithmetic_side_effects,
+    clippy::indexing_slicing,
+    reason = "done while compiling, which fails if it panics"
+)]
 const fn first_of(name: &[u8]) -> usize {
     let mut index = 0;
     while !same(ENTRIES_CONST[index].0.as_bytes(), name) {
@@ -237,6 +253,11 @@ const fn first_of(name: &[u8]) -> usize {
     index
 }
 
+#[expect(
+    clippy::arithmetic_side_effects,
+    clippy::indexing_slicing,
+    reason = "done while compiling, which fails if it panics"
+)]
 const fn same(a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() {
         return false;

@@ -1,5 +1,7 @@
 //! String literals (RFC 9204 §4.1.2, RFC 7541 §5.2).
 
+use core::ops::Range;
+
 use bytes::{BufMut, BytesMut};
 
 use super::error::Reason;
@@ -7,6 +9,10 @@ use super::{huffman, integer};
 
 /// Appends a string literal with a `bits`-bit prefix, the bits above it from
 /// `first`; with the Huffman code where that is shorter.
+#[expect(
+    clippy::arithmetic_side_effects,
+    reason = "prefixes have four to eight bits"
+)]
 pub(super) fn encode(out: &mut impl BufMut, first: u8, bits: u32, text: &[u8]) {
     let coded = huffman::encoded_len(text);
     if coded < text.len() {
@@ -33,9 +39,14 @@ pub(super) struct Literal {
 
 impl Literal {
     /// Reads the head of the `bits`-bit prefix string literal at `at`.
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "prefixes have four to eight bits"
+    )]
     pub(super) fn head(bytes: &[u8], at: usize, bits: u32) -> Result<Self, Reason> {
+        let &first = bytes.get(at).ok_or(Reason::Truncated)?;
         let (len, start) = integer::decode(bytes, at, bits - 1)?;
-        let huffman = bytes[at] & 1 << (bits - 1) != 0;
+        let huffman = first & 1 << (bits - 1) != 0;
         let len = usize::try_from(len).map_err(|_| Reason::IntegerTooLarge)?;
         Ok(Self {
             huffman,
@@ -60,9 +71,14 @@ impl Literal {
         }
     }
 
-    /// Its bytes as sent; all of them have come.
-    pub(super) fn raw(self, bytes: &[u8]) -> &[u8] {
-        &bytes[self.start..self.start + self.len]
+    /// Where it is, if all of it is within `bytes`.
+    pub(super) fn range(self, bytes: &[u8]) -> Result<Range<usize>, Reason> {
+        Ok(self.start..self.end(bytes)?)
+    }
+
+    /// Its bytes as sent, if all of them have come.
+    pub(super) fn raw(self, bytes: &[u8]) -> Result<&[u8], Reason> {
+        bytes.get(self.range(bytes)?).ok_or(Reason::Truncated)
     }
 
     /// Appends the text to `out` unless it is longer than `limit`: then nothing
@@ -73,7 +89,7 @@ impl Literal {
         limit: usize,
         out: &mut BytesMut,
     ) -> Result<bool, Reason> {
-        let raw = self.raw(bytes);
+        let raw = self.raw(bytes)?;
         if !self.huffman {
             if raw.len() > limit {
                 return Ok(false);
@@ -86,14 +102,16 @@ impl Literal {
             return Ok(false);
         }
         let start = out.len();
-        out.resize(start + max.min(limit) + 2, 0);
-        let outcome = huffman::decode(raw, &mut out[start..]);
+        let room = max.min(limit).saturating_add(2);
+        out.resize(start.saturating_add(room), 0);
+        let room = out.get_mut(start..).unwrap_or_default();
+        let outcome = huffman::decode(raw, room);
         let (written, whole) = match outcome {
             Ok(huffman::Outcome::Whole(written)) => (written, Ok(true)),
             Ok(huffman::Outcome::TooLong) => (0, Ok(false)),
             Err(reason) => (0, Err(reason)),
         };
-        out.truncate(start + written);
+        out.truncate(start.saturating_add(written));
         whole
     }
 }

@@ -203,7 +203,7 @@ impl Encoder {
                     field.value,
                     static_name,
                     hashes,
-                    LARGEST_SHARE,
+                    self.table.capacity() / LARGEST_SHARE,
                     draft,
                 )?
             }
@@ -224,7 +224,8 @@ impl Encoder {
             Some(absolute) => absolute,
             None if self.history.note(hashes.name) => {
                 let hashes = Hashes::of(field.name, b"");
-                self.insert(field.name, b"", None, hashes, LARGEST_NAME_SHARE, draft)?
+                let largest = self.table.capacity() / LARGEST_NAME_SHARE;
+                self.insert(field.name, b"", None, hashes, largest, draft)?
             }
             None => return None,
         };
@@ -244,7 +245,7 @@ impl Encoder {
         if !allowed {
             return None;
         }
-        draft.required = draft.required.max(absolute + 1);
+        draft.required = draft.required.max(absolute.saturating_add(1));
         draft.lowest = draft.lowest.min(absolute);
         Some(absolute)
     }
@@ -264,11 +265,11 @@ impl Encoder {
         value: &[u8],
         static_name: Option<u8>,
         hashes: Hashes,
-        largest_share: usize,
+        largest: usize,
         draft: &Draft,
     ) -> Option<u64> {
         let size = field::size(name, value);
-        if size > self.table.capacity() / largest_share || !self.may_insert(size, draft) {
+        if size > largest || !self.may_insert(size, draft) {
             return None;
         }
         let out = &mut self.instructions;
@@ -277,7 +278,7 @@ impl Encoder {
             static_table::name(index.into())?
         } else if let Some(absolute) = self.table.find_name(hashes, name) {
             // The entry may leave for this one (RFC 9204 §3.2.2).
-            let from_newest = self.table.insert_count() - 1 - absolute;
+            let from_newest = self.table.below_newest(absolute)?;
             instruction::encode_insert_named(out, NameReference::FromNewest(from_newest), value);
             self.table.get(absolute)?.0.clone()
         } else {
@@ -297,7 +298,7 @@ impl Encoder {
             return None;
         }
         let (name, value) = (name.clone(), value.clone());
-        let from_newest = self.table.insert_count() - 1 - absolute;
+        let from_newest = self.table.below_newest(absolute)?;
         instruction::encode_duplicate(&mut self.instructions, from_newest);
         Some(self.table.insert(name, value, hashes))
     }
@@ -377,7 +378,7 @@ impl Encoder {
             }
             DecoderInstruction::InsertCountIncrement(0) => return Err(Reason::ZeroIncrement),
             DecoderInstruction::InsertCountIncrement(more) => {
-                let known = self.known + more;
+                let known = self.known.saturating_add(more);
                 if known > self.table.insert_count() {
                     return Err(Reason::IncrementPastInserted);
                 }
@@ -416,6 +417,10 @@ impl Encoder {
     /// Bytes held: the table and its indices, unacknowledged sections, unsent
     /// instructions.
     #[must_use]
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "sizes of what is in memory together"
+    )]
     pub fn memory(&self) -> usize {
         size_of::<Self>()
             + self.table.memory()

@@ -52,7 +52,7 @@ impl Outstanding {
     /// A section was encoded; `known` is the Known Received Count.
     pub(super) fn sent(&mut self, stream: u64, section: SentSection, known: u64) {
         self.streams.entry(stream).or_default().push(section);
-        self.sections += 1;
+        self.sections = self.sections.saturating_add(1);
         if section.required <= known {
             return;
         }
@@ -69,14 +69,14 @@ impl Outstanding {
         if sections.is_empty() {
             self.streams.remove(&stream);
         }
-        self.sections -= 1;
+        self.sections = self.sections.saturating_sub(1);
         Some(section)
     }
 
     /// All sections of a stream will not be decoded.
     pub(super) fn cancelled(&mut self, stream: u64) -> SmallVec<[SentSection; 1]> {
         let sections = self.streams.remove(&stream).unwrap_or_default();
-        self.sections -= sections.len();
+        self.sections = self.sections.saturating_sub(sections.len());
         self.risked.retain(|&(id, _)| id != stream);
         sections
     }
@@ -97,6 +97,10 @@ impl Outstanding {
         self.risked.shrink_to_fit();
     }
 
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "sizes of what is in memory together"
+    )]
     pub(super) fn memory(&self) -> usize {
         self.streams.capacity() * (size_of::<(u64, SmallVec<[SentSection; 1]>)>() + 1)
             + self.sections * size_of::<SentSection>()

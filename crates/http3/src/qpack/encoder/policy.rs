@@ -48,6 +48,10 @@ const STEADY_INDICES: [u8; 26] = [
 ];
 
 /// [`STEADY_INDICES`] by index.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "done while compiling, which fails if it panics"
+)]
 static STEADY: [bool; static_table::LEN] = {
     let mut steady = [false; static_table::LEN];
     let mut at = 0;
@@ -62,6 +66,10 @@ const COOKIE: u8 = 5;
 const SET_COOKIE: u8 = 14;
 const AUTHORIZATION: u8 = 84;
 
+fn is_steady(index: u8) -> bool {
+    STEADY.get(usize::from(index)) == Some(&true)
+}
+
 /// What a field is worth; `name` is the static table's first index of its name.
 pub(super) fn worth(name: Option<u8>, field: &FieldRef<'_>) -> Worth {
     let secret = match name {
@@ -72,7 +80,7 @@ pub(super) fn worth(name: Option<u8>, field: &FieldRef<'_>) -> Worth {
     };
     if field.sensitive || secret {
         Worth::Never
-    } else if name.is_some_and(|index| STEADY[usize::from(index)]) {
+    } else if name.is_some_and(is_steady) {
         Worth::AtOnce
     } else {
         Worth::Repeated
@@ -101,8 +109,8 @@ impl History {
         if self.slots.is_empty() {
             self.slots = vec![0; SLOTS].into();
         }
-        let slot = &mut self.slots[hash as usize % SLOTS];
-        std::mem::replace(slot, hash) == hash
+        let slot = self.slots.get_mut(hash as usize % SLOTS);
+        slot.is_some_and(|slot| std::mem::replace(slot, hash) == hash)
     }
 
     pub(super) fn memory(&self) -> usize {

@@ -90,6 +90,12 @@ impl Table {
         self.entries.insert_count()
     }
 
+    /// An absolute index as one from the newest entry down (RFC 9204 §3.2.5); `None` if
+    /// there is no such entry yet.
+    pub(super) fn below_newest(&self, absolute: u64) -> Option<u64> {
+        self.insert_count().checked_sub(1)?.checked_sub(absolute)
+    }
+
     /// The newest entry that is this field.
     pub(super) fn find(&self, hashes: Hashes, name: &[u8], value: &[u8]) -> Option<u64> {
         let &absolute = self.fields.get(&hashes.field)?;
@@ -116,7 +122,8 @@ impl Table {
         let Some(entry) = self.entries.get(absolute) else {
             return true;
         };
-        self.inserted - entry.note.begin > (capacity - capacity / DRAINING_SHARE) as u64
+        let since = self.inserted.saturating_sub(entry.note.begin);
+        since > capacity.saturating_sub(capacity / DRAINING_SHARE) as u64
     }
 
     /// Whether an entry of this size can be inserted: what has to leave for it is
@@ -134,8 +141,8 @@ impl Table {
             if entry.note.holds > 0 || oldest >= pins.known.min(pins.lowest) {
                 return false;
             }
-            left -= entry.size();
-            oldest += 1;
+            left = left.saturating_sub(entry.size());
+            oldest = oldest.saturating_add(1);
         }
         true
     }
@@ -143,7 +150,8 @@ impl Table {
     /// Inserts an entry there is room for, and says its absolute index.
     pub(super) fn insert(&mut self, name: Bytes, value: Bytes, hashes: Hashes) -> u64 {
         let size = field::size(&name, &value);
-        while self.entries.size() + size > self.capacity() {
+        let most = self.capacity().saturating_sub(size);
+        while self.entries.size() > most {
             self.evict();
         }
         let absolute = self.entries.insert_count();
@@ -153,7 +161,7 @@ impl Table {
             holds: 0,
         };
         self.entries.push(Entry { name, value, note });
-        self.inserted += size as u64;
+        self.inserted = self.inserted.saturating_add(size as u64);
         self.fields.insert(hashes.field, absolute);
         // An older name is more likely to be acknowledged, a draining one of no use.
         let older = self.names.get(&hashes.name);
@@ -180,14 +188,14 @@ impl Table {
     /// An outstanding section refers to this entry and to none older.
     pub(super) fn hold(&mut self, lowest: u64) {
         if let Some(entry) = self.entries.get_mut(lowest) {
-            entry.note.holds += 1;
+            entry.note.holds = entry.note.holds.saturating_add(1);
         }
     }
 
     /// That section is outstanding no more.
     pub(super) fn release(&mut self, lowest: u64) {
         if let Some(entry) = self.entries.get_mut(lowest) {
-            entry.note.holds -= 1;
+            entry.note.holds = entry.note.holds.saturating_sub(1);
         }
     }
 
@@ -198,6 +206,10 @@ impl Table {
         self.names.shrink_to_fit();
     }
 
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "sizes of what is in memory together"
+    )]
     pub(super) fn memory(&self) -> usize {
         let slot = size_of::<(u64, u64)>() + 1;
         self.entries.memory() + (self.fields.capacity() + self.names.capacity()) * slot

@@ -1,0 +1,130 @@
+//! Messages whose header section has been decoded.
+
+use clearway_quic::Role;
+use clearway_quic::stream::StreamId;
+
+use super::Connection;
+use crate::count::Count;
+use crate::error::{Code, Fault, StreamError};
+use crate::event::Event;
+use crate::head::{Request, Response, find};
+use crate::priority::Priority;
+use crate::progress::Progress;
+use crate::qpack::Field;
+use crate::receiving::Ending;
+use crate::request::{Asks, Step, has_body};
+use crate::transport::Transport;
+use crate::validate;
+
+impl Connection {
+    /// A header section has been decoded.
+    pub(super) fn on_header<T: Transport>(
+        &mut self,
+        quic: &mut T,
+        id: StreamId,
+        fields: Vec<Field>,
+    ) -> Result<(), Fault> {
+        match self.role {
+            Role::Server => self.on_request(quic, id, validate::request(fields)?),
+            Role::Client => self.on_response(quic, id, validate::response(fields)?),
+        }
+    }
+
+    fn on_request<T: Transport>(
+        &mut self,
+        quic: &mut T,
+        stream: StreamId,
+        request: Request,
+    ) -> Result<(), Fault> {
+        if !request.protocol.is_empty() && !self.config.extended_connect {
+            return Err(StreamError::malformed(":protocol, which was not offered").into());
+        }
+        let length = validate::content_length(&request.fields)?;
+        let priority = self.take_priority(stream, &request);
+        let Some(exchange) = self.requests.get_mut(&stream) else {
+            return Ok(());
+        };
+        exchange.asks = Asks::of(&request);
+        exchange.priority = priority;
+        quic.set_priority(stream, priority.into());
+        let receiving = &mut exchange.receiving;
+        receiving.progress = Progress::default();
+        if exchange.asks == Asks::Tunnel {
+            receiving.step(Step::Connect);
+        } else {
+            receiving.step(Step::Header);
+            receiving.expect(length);
+            receiving.has_body = has_body(&request, length);
+        }
+        self.look_ahead(quic, stream)?;
+        let ending = self.take_ending(stream)?;
+        if let Some(Ending::Reset(_)) = ending {
+            // Nobody has seen the request; there is nothing to answer.
+            self.abandon(quic, stream, Code::REQUEST_REJECTED);
+            return Ok(());
+        }
+        self.counters.requests.count_one();
+        self.clock.touch();
+        self.events.push_back(Event::Request {
+            stream,
+            request,
+            end: ending == Some(Ending::End),
+        });
+        self.retire(stream);
+        Ok(())
+    }
+
+    fn on_response<T: Transport>(
+        &mut self,
+        quic: &mut T,
+        stream: StreamId,
+        response: Response,
+    ) -> Result<(), Fault> {
+        let Some(exchange) = self.requests.get_mut(&stream) else {
+            return Ok(());
+        };
+        if response.is_informational() {
+            exchange.receiving.step(Step::Interim);
+            exchange.informational = exchange.informational.saturating_add(1);
+            self.counters.informational.count_one();
+            if exchange.informational > self.config.limits.max_informational {
+                let reason = "too many interim responses";
+                return Err(StreamError::new(Code::EXCESSIVE_LOAD, reason).into());
+            }
+            let event = Event::Informational { stream, response };
+            self.events.push_back(event);
+            return Ok(());
+        }
+        let asks = exchange.asks;
+        let step = asks.step(&response);
+        let receiving = &mut exchange.receiving;
+        if step != Step::Connect {
+            let length = validate::content_length(&response.fields)?;
+            receiving.expect(asks.content(&response, length));
+        }
+        receiving.step(step);
+        self.look_ahead(quic, stream)?;
+        let ending = self.take_ending(stream)?;
+        self.events.push_back(Event::Response {
+            stream,
+            response,
+            end: ending == Some(Ending::End),
+        });
+        if let Some(Ending::Reset(code)) = ending {
+            self.events.push_back(Event::Reset { stream, code });
+        }
+        self.retire(stream);
+        Ok(())
+    }
+
+    /// What PRIORITY_UPDATE said before, else what the request says
+    /// (RFC 9218 §7).
+    fn take_priority(&mut self, id: StreamId, request: &Request) -> Priority {
+        match self.early.iter().position(|(early, _)| *early == id) {
+            Some(at) => self.early.swap_remove(at).1,
+            None => find(&request.fields, b"priority")
+                .map(|value| Priority::parse(value))
+                .unwrap_or_default(),
+        }
+    }
+}
