@@ -69,8 +69,10 @@ pub struct Breakdown {
     start: Option<u64>,
     now: u64,
     current: Option<Limit>,
-    /// By limit, and last the time for which none was told.
-    spent: [u64; Limit::ALL.len() + 1],
+    /// By limit.
+    spent: [u64; Limit::ALL.len()],
+    /// For which none was told.
+    unknown: u64,
 }
 
 impl Breakdown {
@@ -95,10 +97,14 @@ impl Breakdown {
         if self.start == Some(to) && self.now == 0 {
             self.now = to;
         }
-        let slot = self
-            .current
-            .map_or(Limit::ALL.len(), |limit| limit as usize);
-        self.spent[slot] += to.saturating_sub(self.now);
+        let passed = to.saturating_sub(self.now);
+        let spent = match self.current {
+            Some(limit) => self.spent.get_mut(limit as usize),
+            None => Some(&mut self.unknown),
+        };
+        if let Some(spent) = spent {
+            *spent = spent.saturating_add(passed);
+        }
         self.now = self.now.max(to);
     }
 
@@ -112,6 +118,7 @@ impl Breakdown {
 
     /// Nanoseconds for which `limit` was the reason.
     #[must_use]
+    #[expect(clippy::indexing_slicing, reason = "it has a place for each limit")]
     pub const fn spent(&self, limit: Limit) -> u64 {
         self.spent[limit as usize]
     }
@@ -119,18 +126,24 @@ impl Breakdown {
     /// Nanoseconds of the whole trace.
     #[must_use]
     pub fn life(&self) -> u64 {
-        self.now - self.start.unwrap_or(self.now)
+        self.now.saturating_sub(self.start.unwrap_or(self.now))
     }
 
     /// Nanoseconds by what a person calls it; sums to [`Self::life`].
     #[must_use]
     pub fn shares(&self) -> Vec<(Share, u64)> {
-        let mut shares = Share::ALL.map(|share| (share, 0));
-        for limit in Limit::ALL {
-            shares[Share::of(limit) as usize].1 += self.spent(limit);
-        }
-        shares[Share::Unknown as usize].1 = self.spent[Limit::ALL.len()];
-        shares.to_vec()
+        let of = |share: Share| {
+            let limits = Limit::ALL.into_iter();
+            let own = limits.filter(|limit| Share::of(*limit) == share);
+            let unknown = if share == Share::Unknown {
+                self.unknown
+            } else {
+                0
+            };
+            let spent = own.map(|limit| self.spent(limit));
+            (share, spent.fold(unknown, u64::saturating_add))
+        };
+        Share::ALL.map(of).to_vec()
     }
 
     /// Tenths of a percent by what a person calls it; sums to 1,000 exactly
@@ -150,9 +163,9 @@ impl Breakdown {
         let given: u64 = parts.iter().map(|(_, whole, _)| whole).sum();
         if life > 0 {
             parts.sort_by_key(|(share, _, rest)| (core::cmp::Reverse(*rest), *share));
-            let missing = usize::try_from(1_000 - given).unwrap_or(0);
+            let missing = usize::try_from(1_000_u64.saturating_sub(given)).unwrap_or(0);
             for (_, whole, _) in parts.iter_mut().take(missing) {
-                *whole += 1;
+                *whole = whole.saturating_add(1);
             }
             parts.sort_by_key(|(share, ..)| *share);
         }

@@ -36,6 +36,24 @@
 //! fields without a map per event, allocates a tree per event where ours writes
 //! into one buffer, and reads nothing but what it wrote itself; a reader for
 //! seven stacks needs its own decoding anyway.
+//!
+//! # Files from anybody
+//!
+//! Nothing in a file may panic, whoever made it: outside of tests, what could is denied
+//! by lint, and each exception says in a line why it can't. A sum or a duration that no
+//! number holds is the largest number.
+
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::arithmetic_side_effects,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::unreachable,
+        clippy::unwrap_used
+    )
+)]
 
 pub mod breakdown;
 pub mod detect;

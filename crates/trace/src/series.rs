@@ -98,12 +98,12 @@ impl Series {
     pub fn push(&mut self, track: Track, time: u64, value: u64) {
         self.end = self.end.max(time);
         let points = self.tracks.entry(track).or_default();
-        if points.last().is_some_and(|last| last.value == value) && points.len() > 1 {
-            // A run keeps its ends.
-            let before = points[points.len() - 2].value;
-            if before == value {
-                points.pop();
-            }
+        // A run keeps its ends.
+        if let [.., before, last] = points.as_slice()
+            && before.value == value
+            && last.value == value
+        {
+            points.pop();
         }
         points.push(Point { time, value });
         if points.len() >= MAX_POINTS {
@@ -159,13 +159,15 @@ impl Series {
     #[must_use]
     pub fn columns(&self, track: Track, from: u64, to: u64, count: usize) -> Vec<Option<Column>> {
         let points = self.points(track);
-        let width = (to.saturating_sub(from) / count.max(1) as u64).max(1);
+        let width = to.saturating_sub(from).checked_div(count as u64);
+        let width = width.unwrap_or(1).max(1);
         let mut at = points.partition_point(|point| point.time < from);
-        let mut held = at.checked_sub(1).map(|before| points[before].value);
+        let before = at.checked_sub(1).and_then(|before| points.get(before));
+        let mut held = before.map(|point| point.value);
         (0..count as u64)
             .map(|index| {
-                let time = from + index * width;
-                let end = time + width;
+                let time = from.saturating_add(index.saturating_mul(width));
+                let end = time.saturating_add(width);
                 let mut column = held.map(|value| Column {
                     time,
                     min: value,
@@ -184,7 +186,7 @@ impl Series {
                     known.max = known.max.max(value);
                     known.last = value;
                     held = Some(value);
-                    at += 1;
+                    at = at.saturating_add(1);
                 }
                 column
             })
@@ -194,7 +196,7 @@ impl Series {
 
 /// Merges neighbours: of each four points the extremes stay, in their order.
 fn thin(points: &mut Vec<Point>) {
-    let mut kept = Vec::with_capacity(points.len() / 2 + 2);
+    let mut kept = Vec::with_capacity((points.len() / 2).saturating_add(2));
     for four in points.chunks(4) {
         let (Some(low), Some(high)) = (
             four.iter().min_by_key(|point| point.value),
@@ -237,7 +239,7 @@ impl Sink for Series {
                 self.flight = metrics.bytes_in_flight.unwrap_or(self.flight);
             }
             EventData::PacketSent(packet) if packet.counts_in_flight() == Some(true) => {
-                self.flight += packet.size.unwrap_or(0);
+                self.flight = self.flight.saturating_add(packet.size.unwrap_or(0));
                 self.push(Track::InFlight, time, self.flight);
             }
             EventData::PacketLost {

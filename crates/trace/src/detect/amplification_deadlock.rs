@@ -39,7 +39,7 @@ impl AmplificationDeadlock {
             return;
         }
         let since = view.limit_since.max(view.last_received.unwrap_or(0));
-        if view.now - since > PATIENCE {
+        if view.now.saturating_sub(since) > PATIENCE {
             self.told = true;
             let finding = Finding::new(
                 Detector::AmplificationDeadlock,
@@ -47,7 +47,7 @@ impl AmplificationDeadlock {
                 view.now,
                 Severity::Error,
             )
-            .with("nothing heard for", span(view.now - since));
+            .with("nothing heard for", span(view.now.saturating_sub(since)));
             out.push(finding);
         }
     }

@@ -2,7 +2,7 @@
 //! down: it grew while nobody used it (RFC 9002 §7.8). BBR's follows its model
 //! instead of its flight, so it is not meant.
 
-use super::spell::Spell;
+use super::spell::{Spell, lasted};
 use super::view::{News, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
 use crate::event::Event;
@@ -38,7 +38,8 @@ impl Detect for ApplimitedInflation {
             let settled = view.metrics.ssthresh.unwrap_or(0);
             self.largest = view.flight.unwrap_or(0).max(window).max(settled);
         }
-        let bound = self.largest.max(view.initial_window) * 2 + SLACK * view.mds;
+        let twice = self.largest.max(view.initial_window).saturating_mul(2);
+        let bound = twice.saturating_add(view.datagrams(SLACK));
         let holds = window > bound;
         if let Some(span) = self.spell.update(holds, view.now) {
             self.judge(view, span, out);
@@ -58,7 +59,7 @@ impl Detect for ApplimitedInflation {
 impl ApplimitedInflation {
     fn judge(&self, view: &View, (t0, t1): (u64, u64), out: &mut Findings) {
         let Some(srtt) = view.srtt() else { return };
-        if t1 - t0 >= ROUNDS * srtt {
+        if lasted((t0, t1)) >= srtt.saturating_mul(ROUNDS) {
             let (window, largest) = self.worst;
             let finding = Finding::new(Detector::ApplimitedInflation, t0, t1, Severity::Error)
                 .with("window", window)

@@ -1,6 +1,6 @@
 //! The bytes in flight told are not the sum over the packets in flight.
 
-use super::spell::Spell;
+use super::spell::{Spell, lasted};
 use super::view::{News, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
 use crate::event::{Event, EventData, Metrics};
@@ -57,7 +57,7 @@ impl Detect for BifDesync {
 
 fn differs(view: &View, told: u64, sum: u64) -> bool {
     let by = told.abs_diff(sum);
-    by > SLACK * view.mds && by > told.max(sum) / 4
+    by > view.datagrams(SLACK) && by > told.max(sum) / 4
 }
 
 impl BifDesync {
@@ -76,7 +76,7 @@ impl BifDesync {
     }
 
     fn judge_sums(&self, (t0, t1): (u64, u64), out: &mut Findings) {
-        if t1 - t0 > INSTANT {
+        if lasted((t0, t1)) > INSTANT {
             let (told, sum) = self.sum_worst;
             let finding = Finding::new(Detector::BifDesync, t0, t1, Severity::Error)
                 .with("told of all paths", told)
@@ -87,7 +87,7 @@ impl BifDesync {
 
     fn judge(&self, view: &View, (t0, t1): (u64, u64), out: &mut Findings) {
         let Some(srtt) = view.srtt() else { return };
-        if t1 - t0 >= ROUNDS * srtt {
+        if lasted((t0, t1)) >= srtt.saturating_mul(ROUNDS) {
             let (told, sum) = self.worst;
             let finding = Finding::new(Detector::BifDesync, t0, t1, Severity::Error)
                 .with("told", told)

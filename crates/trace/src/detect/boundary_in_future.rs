@@ -42,10 +42,10 @@ impl Detect for BoundaryInFuture {
 /// controller keeps a time.
 fn ahead(metrics: &Metrics, now: u64) -> Option<(u64, &'static str)> {
     if let (Some(boundary), Some(next)) = (metrics.extra("boundary"), metrics.extra("next_index")) {
-        return (boundary > next).then(|| (boundary - next, "packets"));
+        return (boundary > next).then(|| (boundary.saturating_sub(next), "packets"));
     }
     let start = metrics.extra("recovery_start")?;
-    (start > now).then(|| (start - now, "ns"))
+    (start > now).then(|| (start.saturating_sub(now), "ns"))
 }
 
 impl BoundaryInFuture {

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use super::spell::Spell;
+use super::spell::{Spell, lasted};
 use super::view::{News, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
 use crate::event::Event;
@@ -103,7 +103,7 @@ impl BwCollapse {
         }
         let mut rates: Vec<u64> = self.bins.iter().copied().collect();
         rates.sort_unstable();
-        rates.get(rates.len() * 9 / 10).copied()
+        rates.get(rates.len().saturating_mul(9) / 10).copied()
     }
 
     /// Two in a hundred lost explain a lower estimate.
@@ -112,12 +112,12 @@ impl BwCollapse {
         let lost = since(view.metrics.lost, self.lost);
         let delivered = since(view.metrics.delivered, self.delivered);
         lost.zip(delivered)
-            .is_some_and(|(lost, delivered)| lost * 50 >= delivered.max(1))
+            .is_some_and(|(lost, delivered)| lost.saturating_mul(50) >= delivered.max(1))
     }
 
     fn judge_low(&self, view: &View, (t0, t1): (u64, u64), out: &mut Findings) {
         // One round may sample something odd.
-        if t1 - t0 > 4 * view.srtt().unwrap_or(0) {
+        if lasted((t0, t1)) > view.srtt().unwrap_or(0).saturating_mul(4) {
             out.push(finding(t0, t1, self.said_low, "below half of it"));
         }
     }
@@ -125,7 +125,7 @@ impl BwCollapse {
     fn judge_high(&self, (t0, t1): (u64, u64), out: &mut Findings) {
         // A maximum lives for two cycles of probing by design: while others
         // pause, or a start-up grows, it is right to be above what was usual.
-        if t1 - t0 > TWO_CYCLES {
+        if lasted((t0, t1)) > TWO_CYCLES {
             out.push(finding(t0, t1, self.said_high, "above twice of it"));
         }
     }

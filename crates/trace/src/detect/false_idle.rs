@@ -44,7 +44,7 @@ impl Detect for FalseIdle {
         }
         let (at, quiet) = core::mem::replace(&mut self.before, (view.now, view.is_quiet()));
         if quiet {
-            self.paused += view.now - at;
+            self.paused = self.paused.saturating_add(view.now.saturating_sub(at));
         }
         let before = self.last_ack;
         self.last_ack = view.last_ack;
@@ -66,7 +66,7 @@ impl Detect for FalseIdle {
             return;
         };
         let idle = view.now.saturating_sub(ack.max(told));
-        if moved > idle + SLACK {
+        if moved > idle.saturating_add(SLACK) {
             let finding = Finding::new(Detector::FalseIdle, told, view.now, Severity::Error)
                 .with("curve moved by", span(moved))
                 .with("nothing acknowledged for", span(idle));
@@ -88,8 +88,8 @@ impl FalseIdle {
         };
         // One that begins anew goes back.
         let ran = now.saturating_sub(before);
-        let busy = (view.now - told).saturating_sub(paused);
-        if paused > LONG && ran > busy + paused / 2 {
+        let busy = (view.now.saturating_sub(told)).saturating_sub(paused);
+        if paused > LONG && ran > busy.saturating_add(paused / 2) {
             let finding = Finding::new(Detector::FalseIdle, told, view.now, Severity::Error)
                 .with("nothing to send for", span(paused))
                 .with("the curve went on by", span(ran));

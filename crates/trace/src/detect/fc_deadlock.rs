@@ -38,7 +38,7 @@ impl Detect for FcDeadlock {
                     self.on_sent(view, frame);
                 }
             }
-            EventData::StreamDataRead { len, .. } => self.read += len,
+            EventData::StreamDataRead { len, .. } => self.read = self.read.saturating_add(*len),
             EventData::DataBlockedUpdated { reason } => {
                 let credit = matches!(
                     reason,
@@ -94,8 +94,8 @@ impl FcDeadlock {
 
     fn judge(&mut self, view: &View, out: &mut Findings) {
         let Some(srtt) = view.srtt() else { return };
-        let patience = (ROUNDS * srtt).max(LEAST);
-        let over = |since: &u64| view.now - since > patience;
+        let patience = srtt.saturating_mul(ROUNDS).max(LEAST);
+        let over = |since: &u64| view.now.saturating_sub(*since) > patience;
         if self.told {
             return;
         }
@@ -104,7 +104,7 @@ impl FcDeadlock {
         {
             self.told = true;
             let finding = Finding::new(Detector::FcDeadlock, since, view.now, Severity::Warning)
-                .with("no credit for", span(view.now - since))
+                .with("no credit for", span(view.now.saturating_sub(since)))
                 .with("in flight", 0_u64);
             out.push(finding);
         } else if let Some(since) = self.peer_blocked.filter(over)
@@ -112,7 +112,7 @@ impl FcDeadlock {
         {
             self.told = true;
             let finding = Finding::new(Detector::FcDeadlock, since, view.now, Severity::Error)
-                .with("the peer waits for", span(view.now - since))
+                .with("the peer waits for", span(view.now.saturating_sub(since)))
                 .with("read since", self.read);
             out.push(finding);
         }

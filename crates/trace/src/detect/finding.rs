@@ -83,7 +83,7 @@ impl Finding {
     #[must_use]
     pub fn sentence(&self) -> String {
         let from = seconds(self.t0);
-        let when = if self.t1 - self.t0 < 1_000_000 {
+        let when = if self.t1.saturating_sub(self.t0) < 1_000_000 {
             format!("At {from} s")
         } else {
             format!("From {from} s to {} s", seconds(self.t1))

@@ -2,7 +2,7 @@
 //!
 //! This is what the idle-time bug of CUBIC comes down to, whichever form it takes.
 
-use super::spell::Spell;
+use super::spell::{Spell, lasted};
 use super::view::{News, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
 use crate::event::Event;
@@ -22,7 +22,8 @@ pub(super) struct FloorPinned {
 
 impl Detect for FloorPinned {
     fn on_event(&mut self, view: &View, news: &News, _event: &Event, out: &mut Findings) {
-        self.acks += u64::from(news.acked.is_some_and(|acked| acked.packets > 0));
+        let some = news.acked.is_some_and(|acked| acked.packets > 0);
+        self.acks = self.acks.saturating_add(some.into());
         if !news.metrics
             && !news.lost
             && !news.pto
@@ -35,7 +36,7 @@ impl Detect for FloorPinned {
         let trouble = news.lost || news.pto || news.marked || news.path;
         let low = view
             .window()
-            .is_some_and(|window| window <= view.floor() + view.mds);
+            .is_some_and(|window| window <= view.floor().saturating_add(view.mds));
         let meant = view.is_fixed() || view.state.as_deref() == Some("probe_rtt");
         let holds = low && !trouble && view.waits_for_network() == Some(true) && !meant;
         let began = self.spell.since().is_none();
@@ -61,11 +62,14 @@ impl FloorPinned {
     fn judge(&self, view: &View, (t0, t1): (u64, u64), out: &mut Findings) {
         let Some(srtt) = view.srtt() else { return };
         // Between two probe timeouts nobody answers, so nothing can grow.
-        if t1 - t0 >= ROUNDS * srtt && self.acks >= ACKS {
+        if lasted((t0, t1)) >= srtt.saturating_mul(ROUNDS) && self.acks >= ACKS {
             let finding = Finding::new(Detector::FloorPinned, t0, t1, Severity::Error)
                 .with("window", self.worst)
                 .with("minimum window", view.floor())
-                .with("round trips", (t1 - t0) / srtt);
+                .with(
+                    "round trips",
+                    lasted((t0, t1)).checked_div(srtt).unwrap_or(0),
+                );
             out.push(finding);
         }
     }

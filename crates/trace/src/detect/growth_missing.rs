@@ -5,7 +5,7 @@
 
 use clearway_recovery::limit::Limit;
 
-use super::spell::Spell;
+use super::spell::{Spell, lasted};
 use super::view::{News, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
 use crate::event::Event;
@@ -28,7 +28,8 @@ pub(super) struct GrowthMissing {
 
 impl Detect for GrowthMissing {
     fn on_event(&mut self, view: &View, news: &News, _event: &Event, out: &mut Findings) {
-        self.acks += u64::from(news.acked.is_some_and(|acked| acked.packets > 0));
+        let some = news.acked.is_some_and(|acked| acked.packets > 0);
+        self.acks = self.acks.saturating_add(some.into());
         let Some(window) = view.window() else { return };
         let trouble = news.lost || news.pto || news.marked || news.path;
         let recovering = view
@@ -63,10 +64,13 @@ impl Detect for GrowthMissing {
 impl GrowthMissing {
     fn judge(&self, view: &View, (t0, t1): (u64, u64), out: &mut Findings) {
         let Some(srtt) = view.srtt() else { return };
-        if t1 - t0 >= (ROUNDS * srtt).max(PLATEAU) && self.acks >= ACKS {
+        if lasted((t0, t1)) >= srtt.saturating_mul(ROUNDS).max(PLATEAU) && self.acks >= ACKS {
             let finding = Finding::new(Detector::GrowthMissing, t0, t1, Severity::Error)
                 .with("window", self.window)
-                .with("round trips", (t1 - t0) / srtt);
+                .with(
+                    "round trips",
+                    lasted((t0, t1)).checked_div(srtt).unwrap_or(0),
+                );
             out.push(finding);
         }
     }

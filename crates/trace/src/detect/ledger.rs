@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::event::{Frame, Packet, PacketType, Space};
+use crate::event::{BySpace, Frame, Packet, PacketType, Space};
 
 /// Packets remembered per space. A trace with more in flight is not accounted.
 const MAX_PACKETS: usize = 1 << 17;
@@ -66,7 +66,7 @@ struct SpaceLedger {
 /// Everything that was sent.
 #[derive(Clone, Debug)]
 pub(super) struct Ledger {
-    spaces: [SpaceLedger; 3],
+    spaces: BySpace<SpaceLedger>,
     /// Bytes in flight of the path in use.
     in_flight: u64,
     /// Bytes in flight of all paths.
@@ -109,7 +109,8 @@ impl SpaceLedger {
                 .is_some_and(|sent| sent.fate != Fate::Outstanding)
         {
             let gone = self.packets.pop_front();
-            self.losses_forgotten += u64::from(gone.is_some_and(|sent| sent.fate == Fate::Lost));
+            let lost = gone.is_some_and(|sent| sent.fate == Fate::Lost);
+            self.losses_forgotten = self.losses_forgotten.saturating_add(lost.into());
         }
     }
 }
@@ -134,7 +135,7 @@ impl Ledger {
             self.complete = false;
             return;
         };
-        let ledger = &mut self.spaces[space.index()];
+        let ledger = self.spaces.get_mut(space);
         if ledger
             .packets
             .back()
@@ -159,8 +160,8 @@ impl Ledger {
             mtu_probe: packet.mtu_probe,
         });
         if in_flight {
-            self.in_flight += size;
-            self.on_all_paths += size;
+            self.in_flight = self.in_flight.saturating_add(size);
+            self.on_all_paths = self.on_all_paths.saturating_add(size);
         }
         ledger.prune();
         if ledger.packets.len() > MAX_PACKETS {
@@ -181,7 +182,7 @@ impl Ledger {
             path,
             ..
         } = self;
-        let ledger = &mut spaces[space.index()];
+        let ledger = spaces.get_mut(space);
         let mut acked = Acked::default();
         for &(from, to) in ranges {
             let start = ledger.position(from);
@@ -198,13 +199,13 @@ impl Ledger {
                         if sent.in_flight && sent.path == *path {
                             *in_flight = in_flight.saturating_sub(sent.size);
                         }
-                        acked.packets += 1;
-                        acked.bytes += sent.size;
+                        acked.packets = acked.packets.saturating_add(1);
+                        acked.bytes = acked.bytes.saturating_add(sent.size);
                         acked.largest = acked.largest.max(Some(sent.number));
                     }
                     Fate::Lost | Fate::Withdrawn => {
                         sent.fate = Fate::Spurious;
-                        acked.spurious += 1;
+                        acked.spurious = acked.spurious.saturating_add(1);
                         acked.largest = acked.largest.max(Some(sent.number));
                     }
                     Fate::Acked | Fate::Spurious | Fate::Forgotten => {}
@@ -223,7 +224,7 @@ impl Ledger {
     ) -> Option<Sent> {
         let space = kind.space()?;
         let path = self.path;
-        let sent = self.spaces[space.index()].find(number)?;
+        let sent = self.spaces.get_mut(space).find(number)?;
         if sent.fate != Fate::Outstanding {
             return None;
         }
@@ -245,7 +246,7 @@ impl Ledger {
     /// The keys of a space are gone, and with them what is in flight there.
     pub(super) fn on_discarded(&mut self, space: Space) {
         let path = self.path;
-        for sent in &mut self.spaces[space.index()].packets {
+        for sent in &mut self.spaces.get_mut(space).packets {
             if sent.fate == Fate::Outstanding {
                 sent.fate = Fate::Forgotten;
                 if sent.in_flight {
@@ -260,26 +261,27 @@ impl Ledger {
 
     /// Packets go elsewhere from now on: another path, another account.
     pub(super) fn on_path(&mut self) {
-        self.path += 1;
+        self.path = self.path.saturating_add(1);
         self.in_flight = 0;
     }
 
     /// Lost packets whose late ACKs would go unseen.
     pub(super) fn losses_forgotten(&self) -> u64 {
-        self.spaces.iter().map(|space| space.losses_forgotten).sum()
+        let forgotten = self.spaces.each().map(|space| space.losses_forgotten);
+        forgotten.into_iter().fold(0, u64::saturating_add)
     }
 
     /// The newest number sent in each space.
-    pub(super) fn newest(&self) -> [Option<u64>; 3] {
-        [0, 1, 2].map(|space| {
-            let last = self.spaces[space].packets.back();
+    pub(super) fn newest(&self) -> BySpace<Option<u64>> {
+        self.spaces.map(|space| {
+            let last = space.packets.back();
             last.map(|sent| sent.number)
         })
     }
 
     /// Packets of the 1-RTT space, oldest first.
     pub(super) fn data(&self) -> impl DoubleEndedIterator<Item = &Sent> {
-        self.spaces[Space::Data.index()].packets.iter()
+        self.spaces.get(Space::Data).packets.iter()
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::view::{News, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
-use crate::event::{Event, EventData, Frame, Metrics};
+use crate::event::{BySpace, Event, EventData, Frame, Metrics};
 
 #[derive(Debug, Default)]
 pub(super) struct MultiCut {
@@ -11,7 +11,7 @@ pub(super) struct MultiCut {
     events: Option<u64>,
     undone: Option<u64>,
     /// Of the last reduction: when, and the newest packet sent in each space.
-    last: Option<(u64, [Option<u64>; 3])>,
+    last: Option<(u64, BySpace<Option<u64>>)>,
 }
 
 impl Detect for MultiCut {
@@ -28,7 +28,7 @@ impl Detect for MultiCut {
         if cuts > 1 || (cuts == 1 && since.is_some()) {
             let t0 = since.unwrap_or(view.now);
             let finding = Finding::new(Detector::MultiCut, t0, view.now, Severity::Error)
-                .with("reductions", cuts + u64::from(since.is_some()))
+                .with("reductions", cuts.saturating_add(since.is_some().into()))
                 .with("slow start threshold", metrics.ssthresh.unwrap_or(0));
             out.push(finding);
         }
@@ -79,7 +79,7 @@ impl MultiCut {
         let Some(space) = packet.kind.space() else {
             return;
         };
-        let boundary = newest[space.index()];
+        let boundary = *newest.get(space);
         let later = packet.frames().iter().any(|frame| match frame {
             Frame::Ack { ranges, .. } => ranges.iter().any(|(_, to)| Some(*to) > boundary),
             _ => false,

@@ -26,8 +26,11 @@ impl Detect for PacingStall {
     fn on_event(&mut self, view: &View, news: &News, _event: &Event, out: &mut Findings) {
         if let Some(size) = news.sent {
             self.judge(view, view.now, out);
-            let apart = self.previous.is_none_or(|at| view.now - at > TRAIN);
-            self.train = if apart { size } else { self.train + size };
+            let apart = self
+                .previous
+                .is_none_or(|at| view.now.saturating_sub(at) > TRAIN);
+            let train = if apart { 0 } else { self.train };
+            self.train = train.saturating_add(size);
             self.previous = Some(view.now);
             self.since = None;
         }
@@ -53,7 +56,7 @@ fn may_send(view: &View) -> bool {
     let (Some(window), Some(flight)) = (view.window(), view.flight) else {
         return false;
     };
-    let room = window >= flight + view.mds;
+    let room = window >= flight.saturating_add(view.mds);
     match view.limit {
         Some(Limit::Pacing) => room,
         Some(Limit::Congestion) => room && flight == 0,
@@ -79,11 +82,17 @@ impl PacingStall {
             return;
         }
         // The train is paid for, then two datagrams more (a coarse timer).
-        let bits = u128::from(self.train + 2 * view.mds) * 8;
-        let due = u64::try_from(bits * 1_000_000_000 / u128::from(rate.max(1))).unwrap_or(u64::MAX);
-        if now - since > due.saturating_add(LATE) {
+        let bytes = u128::from(self.train.saturating_add(view.datagrams(2)));
+        // Eight bits a byte, a thousand million nanoseconds a second.
+        let due = bytes
+            .saturating_mul(8_000_000_000)
+            .checked_div(rate.max(1).into());
+        let due = due.and_then(|due| u64::try_from(due).ok());
+        let due = due.unwrap_or(u64::MAX);
+        let silent = now.saturating_sub(since);
+        if silent > due.saturating_add(LATE) {
             let finding = Finding::new(Detector::PacingStall, since, now, Severity::Error)
-                .with("nothing sent for", span(now - since))
+                .with("nothing sent for", span(silent))
                 .with("pacing explains", span(due))
                 .with("pacing rate in bit/s", rate);
             out.push(finding);

@@ -28,14 +28,16 @@ impl Detect for PacingStarved {
         };
         self.srtt = self.srtt.max(srtt);
         // Half of it, in bit/s: the RTT is told in pieces of a millisecond.
-        let bits = u128::from(view.initial_window) * 8;
-        let least = bits * 1_000_000_000 / u128::from(self.srtt) / 2;
-        if u128::from(rate) >= least {
+        let bytes = u128::from(view.initial_window);
+        let full = bytes
+            .saturating_mul(8_000_000_000)
+            .checked_div(self.srtt.into());
+        if full.is_none_or(|full| u128::from(rate) >= full / 2) {
             self.since = None;
             return;
         }
         let since = *self.since.get_or_insert(view.now);
-        if view.now - since > 2 * self.srtt && !self.told {
+        if view.now.saturating_sub(since) > self.srtt.saturating_mul(2) && !self.told {
             self.told = true;
             let finding = Finding::new(Detector::PacingStarved, since, view.now, Severity::Error)
                 .with("pacing rate in bit/s", rate)

@@ -38,7 +38,8 @@ impl Detect for PersistentFalse {
         let Some(pto) = view.pto() else { return };
         let longest = longest_run(view);
         // The estimator may have moved between the losses and now.
-        if longest < PTOS * pto * 3 / 4 {
+        let three = pto.saturating_mul(PTOS);
+        if longest < three.saturating_sub(three / 4) {
             let finding = Finding::new(
                 Detector::PersistentFalse,
                 view.now,
@@ -46,7 +47,7 @@ impl Detect for PersistentFalse {
                 Severity::Error,
             )
             .with("losses span", span(longest))
-            .with("three probe timeouts are", span(PTOS * pto));
+            .with("three probe timeouts are", span(three));
             out.push(finding);
         }
     }
@@ -62,7 +63,7 @@ fn longest_run(view: &View) -> u64 {
         match sent.fate {
             Fate::Lost => {
                 let first = *first.get_or_insert(sent.time);
-                longest = longest.max(sent.time - first);
+                longest = longest.max(sent.time.saturating_sub(first));
             }
             Fate::Acked | Fate::Spurious => first = None,
             Fate::Outstanding | Fate::Forgotten | Fate::Withdrawn => {}

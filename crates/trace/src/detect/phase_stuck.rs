@@ -36,7 +36,9 @@ impl Detect for PhaseStuck {
             return;
         };
         let bandwidth = view.metrics.extra("max_bw").unwrap_or(0);
-        if phase == Phase::Up && bandwidth > self.max_bw + self.max_bw / 64 || view.is_quiet() {
+        if phase == Phase::Up && bandwidth > self.max_bw.saturating_add(self.max_bw / 64)
+            || view.is_quiet()
+        {
             // It found more, or had nothing to probe with: the count starts anew.
             self.phase = Some((phase, view.now, round));
             self.max_bw = bandwidth;
@@ -86,17 +88,20 @@ impl PhaseStuck {
         out: &mut Findings,
     ) {
         let Some(srtt) = view.srtt() else { return };
-        let lasted = view.now - since;
+        let lasted = view.now.saturating_sub(since);
         // Rounds are counted by the controller, or by the clock.
         let counted = view.metrics.extra("round_count").zip(began);
-        let rounds = counted.map_or(lasted / srtt, |(now, began)| now.saturating_sub(began));
+        let rounds = match counted {
+            Some((now, began)) => now.saturating_sub(began),
+            None => lasted.checked_div(srtt).unwrap_or(0),
+        };
         let stuck = match phase {
-            Phase::Drain => rounds > DRAIN_ROUNDS && lasted > DRAIN_ROUNDS * srtt,
+            Phase::Drain => rounds > DRAIN_ROUNDS && lasted > srtt.saturating_mul(DRAIN_ROUNDS),
             Phase::Up => rounds > UP_ROUNDS,
             Phase::Down => {
                 let wait = view.metrics.extra("probe_wait").unwrap_or(LONGEST_WAIT);
                 // In silence nothing can end.
-                lasted > wait + 2 * srtt && rounds > DOWN_ROUNDS
+                lasted > wait.saturating_add(srtt.saturating_mul(2)) && rounds > DOWN_ROUNDS
             }
         };
         if stuck {

@@ -28,7 +28,11 @@ impl Detect for PtoStorm {
             self.acked = true;
         }
         if let Some((_, last, _)) = self.storm {
-            let calm = view.now - last > 2 * ROUNDS * view.srtt().unwrap_or(100_000_000);
+            let rounds = view
+                .srtt()
+                .unwrap_or(100_000_000)
+                .saturating_mul(2 * ROUNDS);
+            let calm = view.now.saturating_sub(last) > rounds;
             let over = news.acked.is_some_and(|acked| acked.packets > 0);
             if calm || (over && !news.pto) {
                 self.end(out);
@@ -47,12 +51,15 @@ impl Detect for PtoStorm {
             self.acks.pop_front();
         }
         let count = view.metrics.pto_count.unwrap_or(0);
-        let span = view.now - self.last[0];
+        let first = self.last.front().copied().unwrap_or(view.now);
+        let span = view.now.saturating_sub(first);
         let unanswered = self.acks.iter().skip(1).all(|acked| !acked);
-        let dense = view.srtt().is_some_and(|srtt| span <= ROUNDS * srtt);
+        let dense = view
+            .srtt()
+            .is_some_and(|srtt| span <= srtt.saturating_mul(ROUNDS));
         if self.last.len() == MANY && (unanswered || dense) || count >= MANY as u64 {
-            let (t0, _, ptos) = self.storm.unwrap_or((self.last[0], 0, 2));
-            self.storm = Some((t0, view.now, ptos + 1));
+            let (t0, _, ptos) = self.storm.unwrap_or((first, 0, 2));
+            self.storm = Some((t0, view.now, ptos.saturating_add(1)));
         }
     }
 

@@ -49,11 +49,14 @@ impl RecoveryFlap {
         if flips.len() < FLIPS {
             return;
         }
-        let mut gaps: Vec<u64> = flips.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        let pairs = flips.iter().zip(flips.iter().skip(1));
+        let mut gaps: Vec<u64> = pairs.map(|(at, next)| next.saturating_sub(*at)).collect();
         gaps.sort_unstable();
-        let median = gaps[gaps.len() / 2];
-        if (srtt / 2..=srtt * 8 / 5).contains(&median) {
-            let (t0, t1) = (flips[0], flips[flips.len() - 1]);
+        let median = gaps.get(gaps.len() / 2);
+        let (Some(&median), Some(&t0), Some(&t1)) = (median, flips.first(), flips.last()) else {
+            return;
+        };
+        if (srtt / 2..=srtt.saturating_mul(8) / 5).contains(&median) {
             let finding = Finding::new(Detector::RecoveryFlap, t0, t1, Severity::Error)
                 .with("flips", flips.len())
                 .with("median gap", span(median))

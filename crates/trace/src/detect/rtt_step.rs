@@ -3,7 +3,7 @@
 //! not) then uses less than the path has.
 
 use super::finding::span;
-use super::spell::Spell;
+use super::spell::{Spell, lasted};
 use super::view::{News, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
 use crate::event::{Event, EventData};
@@ -46,8 +46,8 @@ impl Detect for RttStep {
         };
         // One that is the controller's own ages, and needs no allowance.
         let prompt = own.is_some() || view.waits_for_network() == Some(true);
-        let late = JITTER + if prompt { 0 } else { ACK_DELAY };
-        let holds = latest > min + min / 2 + late;
+        let late = if prompt { JITTER } else { JITTER + ACK_DELAY };
+        let holds = latest > min.saturating_add(min / 2).saturating_add(late);
         if let Some(span) = self.spell.update(holds, view.now) {
             self.judge(view, span, out);
             self.samples = 0;
@@ -60,8 +60,10 @@ impl Detect for RttStep {
                 latest.min(self.least)
             };
             self.min = min;
-            let empty = view.flight.is_some_and(|flight| flight <= EMPTY * view.mds);
-            self.samples += u32::from(empty && news.metrics);
+            let empty = view
+                .flight
+                .is_some_and(|flight| flight <= view.datagrams(EMPTY));
+            self.samples = self.samples.saturating_add((empty && news.metrics).into());
         }
     }
 
@@ -75,7 +77,7 @@ impl Detect for RttStep {
 impl RttStep {
     fn judge(&self, view: &View, (t0, t1): (u64, u64), out: &mut Findings) {
         let Some(srtt) = view.srtt() else { return };
-        if self.samples >= SAMPLES && t1 - t0 >= (ROUNDS * srtt).max(LEAST) {
+        if self.samples >= SAMPLES && lasted((t0, t1)) >= srtt.saturating_mul(ROUNDS).max(LEAST) {
             let finding = Finding::new(Detector::RttStep, t0, t1, Severity::Warning)
                 .with("minimum RTT", span(self.min))
                 .with("least since", span(self.least));

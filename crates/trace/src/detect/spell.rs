@@ -6,6 +6,11 @@ pub(super) struct Spell {
     since: Option<u64>,
 }
 
+/// How long a stretch lasted, from and to.
+pub(super) const fn lasted((from, to): (u64, u64)) -> u64 {
+    to.saturating_sub(from)
+}
+
 impl Spell {
     /// Whether `holds` at `now`; answers the stretch that ended with it, from
     /// and to.

@@ -20,12 +20,13 @@ pub(super) struct SpuriousStorm {
 
 impl Detect for SpuriousStorm {
     fn on_event(&mut self, view: &View, news: &News, _event: &Event, out: &mut Findings) {
-        if view.now >= self.since + SECOND {
+        if view.now.saturating_sub(self.since) >= SECOND {
             self.close(out);
             self.since = view.now;
         }
-        self.lost += u64::from(news.lost);
-        self.late += news.acked.map_or(0, |acked| acked.spurious);
+        self.lost = self.lost.saturating_add(news.lost.into());
+        let late = news.acked.map_or(0, |acked| acked.spurious);
+        self.late = self.late.saturating_add(late);
     }
 
     fn finish(&mut self, view: &View, out: &mut Findings) {
@@ -43,9 +44,11 @@ impl SpuriousStorm {
             core::mem::take(&mut self.late),
         );
         // Late ACKs of losses of the second before have no losses beside them.
-        if late >= MANY && late * 5 >= lost {
+        if late >= MANY && late.saturating_mul(5) >= lost {
             let (t0, _, losses, spurious) = self.storm.unwrap_or((self.since, 0, 0, 0));
-            self.storm = Some((t0, self.since + SECOND, losses + lost, spurious + late));
+            let until = self.since.saturating_add(SECOND);
+            let losses = losses.saturating_add(lost);
+            self.storm = Some((t0, until, losses, spurious.saturating_add(late)));
         } else if lost > 0 {
             self.end(out);
         }

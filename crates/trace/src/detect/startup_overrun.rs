@@ -3,11 +3,11 @@
 
 use super::view::{News, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
-use crate::event::Event;
+use crate::event::{Event, Space};
 
 /// What a round may lose: 2 % (BBRLossThresh), or fewer than six ranges
 /// (BBRStartupFullLossCnt).
-const TOLERATED_PERCENT: u64 = 2;
+const TOLERATED_PERCENT: u128 = 2;
 const RANGES: u64 = 6;
 /// Rounds in a row: the one in which losses begin and a full one of recovery are
 /// within the rule, since its rounds need not be the ones counted here.
@@ -26,8 +26,9 @@ struct Tally {
 
 impl Tally {
     fn is_heavy(self) -> bool {
-        let all = self.acked + self.lost;
-        self.ranges >= RANGES && self.lost * 100 > all * TOLERATED_PERCENT
+        let all = u128::from(self.acked).saturating_add(self.lost.into());
+        let lost = u128::from(self.lost).saturating_mul(100);
+        self.ranges >= RANGES && lost > all.saturating_mul(TOLERATED_PERCENT)
     }
 }
 
@@ -51,23 +52,24 @@ impl Detect for StartupOverrun {
         }
         if let Some((number, size)) = news.loss {
             let adjacent = |newest: u64| number.abs_diff(newest) <= 1;
-            self.round.ranges += u64::from(!self.round.newest.is_some_and(adjacent));
+            let another = !self.round.newest.is_some_and(adjacent);
+            self.round.ranges = self.round.ranges.saturating_add(another.into());
             self.round.newest = Some(number);
-            self.round.lost += size;
+            self.round.lost = self.round.lost.saturating_add(size);
         }
         let Some(acked) = news.acked else { return };
-        self.round.acked += acked.bytes;
+        self.round.acked = self.round.acked.saturating_add(acked.bytes);
         if acked.largest <= self.end {
             return;
         }
-        self.end = view.ledger.newest()[2];
+        self.end = *view.ledger.newest().get(Space::Data);
         let round = core::mem::take(&mut self.round);
         if !round.is_heavy() {
             (self.heavy, self.lost, self.began) = (0, 0, view.now);
             return;
         }
-        self.heavy += 1;
-        self.lost += round.lost;
+        self.heavy = self.heavy.saturating_add(1);
+        self.lost = self.lost.saturating_add(round.lost);
         if self.heavy >= ROUNDS && !self.told {
             self.told = true;
             let (from, now) = (self.began, view.now);

@@ -27,11 +27,13 @@ impl Detect for StartupStuck {
             self.began = view.now;
             self.told = false;
         } else if view.waits_for_network() == Some(true) {
-            self.spent += view.now - self.last;
+            self.spent = self
+                .spent
+                .saturating_add(view.now.saturating_sub(self.last));
         }
         self.last = view.now;
         let Some(srtt) = view.srtt() else { return };
-        if self.spent > ROUNDS * srtt && !self.told {
+        if self.spent > srtt.saturating_mul(ROUNDS) && !self.told {
             self.told = true;
             let finding = Finding::new(
                 Detector::StartupStuck,
@@ -39,7 +41,7 @@ impl Detect for StartupStuck {
                 view.now,
                 Severity::Error,
             )
-            .with("rounds", self.spent / srtt)
+            .with("rounds", self.spent.checked_div(srtt).unwrap_or(0))
             .with("window", view.window().unwrap_or(0));
             out.push(finding);
         }

@@ -19,8 +19,9 @@ pub(super) struct UndoUnproven {
 
 impl Detect for UndoUnproven {
     fn on_event(&mut self, view: &View, news: &News, event: &Event, out: &mut Findings) {
-        self.losses += u64::from(news.lost);
-        self.proofs += news.acked.map_or(0, |acked| acked.spurious);
+        self.losses = self.losses.saturating_add(news.lost.into());
+        let proofs = news.acked.map_or(0, |acked| acked.spurious);
+        self.proofs = self.proofs.saturating_add(proofs);
         if news.path {
             self.undone = None;
         }
@@ -37,7 +38,8 @@ impl Detect for UndoUnproven {
         let proofs = core::mem::take(&mut self.proofs);
         let losses = core::mem::take(&mut self.losses);
         let remembered = view.ledger.losses_forgotten();
-        let unseen = remembered - core::mem::replace(&mut self.forgotten, remembered);
+        let known = core::mem::replace(&mut self.forgotten, remembered);
+        let unseen = remembered.saturating_sub(known);
         // What the ledger has forgotten may have been the proof.
         if proofs > 0 || unseen > 0 || view.ledger.in_flight().is_none() {
             return;

@@ -4,7 +4,7 @@ use clearway_recovery::limit::Limit;
 
 use super::Profile;
 use super::ledger::{Acked, Ledger};
-use crate::event::{Event, EventData, Frame, Metrics, Role, TimerChange, TimerKind};
+use crate::event::{BySpace, Event, EventData, Frame, Metrics, Role, TimerChange, TimerKind};
 
 /// A datagram size assumed until the trace says one (RFC 9000 §14).
 const DEFAULT_MDS: u64 = 1200;
@@ -58,7 +58,7 @@ pub(super) struct View {
     pub(super) ledger: Ledger,
     /// Bytes in flight: as told last, plus what left since.
     pub(super) flight: Option<u64>,
-    ce: [u64; 3],
+    ce: BySpace<u64>,
     pto_count: u64,
     /// This trace tells expiries of its timer, so counts need no guessing.
     tells_timers: bool,
@@ -88,7 +88,7 @@ impl View {
             last_trouble: None,
             ledger: Ledger::default(),
             flight: None,
-            ce: [0; 3],
+            ce: BySpace::default(),
             pto_count: 0,
             tells_timers: false,
             confirmed: false,
@@ -109,13 +109,23 @@ impl View {
     /// BBR.
     pub(super) fn floor(&self) -> u64 {
         let datagrams = if self.is_bbr() { 4 } else { 2 };
-        self.min_window.unwrap_or(datagrams * self.mds)
+        self.min_window.unwrap_or(self.datagrams(datagrams))
+    }
+
+    /// Bytes of so many full datagrams.
+    pub(super) fn datagrams(&self, count: u64) -> u64 {
+        self.mds.saturating_mul(count)
     }
 
     /// A probe timeout without backoff (RFC 9002 §6.2.1).
     pub(super) fn pto(&self) -> Option<u64> {
         let variance = self.metrics.rtt_variance?;
-        Some(self.srtt()? + (4 * variance).max(1_000_000) + 25_000_000)
+        let spread = variance.saturating_mul(4).max(1_000_000);
+        Some(
+            self.srtt()?
+                .saturating_add(spread)
+                .saturating_add(25_000_000),
+        )
     }
 
     /// Whether the controller is one that models bandwidth.
@@ -149,7 +159,7 @@ impl View {
             }),
             None if self.tells_limits => None,
             None => {
-                let full = self.flight? + self.mds > self.window()?;
+                let full = self.flight?.saturating_add(self.mds) > self.window()?;
                 full.then_some(true)
             }
         }
@@ -178,7 +188,7 @@ impl View {
                     news.sent = packet.size;
                     self.last_sent = Some(self.now);
                     let size = packet.size.unwrap_or(0);
-                    self.flight = self.flight.map(|flight| flight + size);
+                    self.flight = self.flight.map(|flight| flight.saturating_add(size));
                     if !packet.mtu_probe {
                         self.mds = self.mds.max(size.min(9_000));
                     }
@@ -232,7 +242,8 @@ impl View {
                 self.controller = named.or(self.controller.take());
                 self.mds = it.max_datagram_size.unwrap_or(self.mds);
                 self.min_window = it.minimum_congestion_window.or(self.min_window);
-                self.initial_window = it.initial_congestion_window.unwrap_or(10 * self.mds);
+                let window = it.initial_congestion_window;
+                self.initial_window = window.unwrap_or(self.datagrams(10));
             }
             EventData::RecoveryMetricsUpdated(it) => self.on_metrics(it, &mut news),
             EventData::CongestionStateUpdated { new, .. } => {
@@ -268,13 +279,13 @@ impl View {
             Frame::Ack { ecn, .. } => {
                 let acked = self.ledger.on_ack(kind, frame);
                 let sum = news.acked.get_or_insert_default();
-                sum.packets += acked.packets;
-                sum.bytes += acked.bytes;
-                sum.spurious += acked.spurious;
+                sum.packets = sum.packets.saturating_add(acked.packets);
+                sum.bytes = sum.bytes.saturating_add(acked.bytes);
+                sum.spurious = sum.spurious.saturating_add(acked.spurious);
                 sum.largest = sum.largest.max(acked.largest);
                 self.last_ack = Some(self.now);
                 if let (Some([_, _, ce]), Some(space)) = (ecn, kind.space()) {
-                    let known = &mut self.ce[space.index()];
+                    let known = self.ce.get_mut(space);
                     news.marked |= *ce > *known;
                     *known = (*ce).max(*known);
                 }

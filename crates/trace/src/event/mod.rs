@@ -18,6 +18,7 @@ use clearway_recovery::limit::Limit;
 pub use self::connection::{Closed, Initiator, Parameters, Role, Started};
 pub use self::frame::{AckRanges, Frame};
 pub use self::metrics::{Metrics, RecoveryParameters};
+pub(crate) use self::packet::BySpace;
 pub use self::packet::{Packet, PacketType, Space};
 
 /// A word of the schema: ours are static, a file's are not.

@@ -44,6 +44,45 @@ impl Space {
     }
 }
 
+/// One of something for each space.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct BySpace<T> {
+    initial: T,
+    handshake: T,
+    data: T,
+}
+
+impl<T> BySpace<T> {
+    pub(crate) const fn get(&self, space: Space) -> &T {
+        match space {
+            Space::Initial => &self.initial,
+            Space::Handshake => &self.handshake,
+            Space::Data => &self.data,
+        }
+    }
+
+    pub(crate) const fn get_mut(&mut self, space: Space) -> &mut T {
+        match space {
+            Space::Initial => &mut self.initial,
+            Space::Handshake => &mut self.handshake,
+            Space::Data => &mut self.data,
+        }
+    }
+
+    pub(crate) const fn each(&self) -> [&T; 3] {
+        [&self.initial, &self.handshake, &self.data]
+    }
+
+    /// What `of` makes of each.
+    pub(crate) fn map<U>(&self, of: impl Fn(&T) -> U) -> BySpace<U> {
+        BySpace {
+            initial: of(&self.initial),
+            handshake: of(&self.handshake),
+            data: of(&self.data),
+        }
+    }
+}
+
 impl PacketType {
     /// As qlog names it.
     #[must_use]

@@ -158,6 +158,10 @@ fn now() -> Option<String> {
 }
 
 /// Milliseconds since 1970 in RFC 3339 (civil-from-days, proleptic Gregorian).
+#[expect(
+    clippy::arithmetic_side_effects,
+    reason = "parts of 64 bits of milliseconds, and no part is less than what is taken off it"
+)]
 fn rfc3339(millis: u64) -> String {
     let (days, rest) = (millis / 86_400_000, millis % 86_400_000);
     let shifted = days + 719_468;

@@ -1,6 +1,6 @@
 //! JSON written piece by piece into a buffer that is reused.
 
-use core::fmt::Write as _;
+use std::io::Write as _;
 
 /// Appends JSON to a buffer; commas take care of themselves.
 #[derive(Debug)]
@@ -36,10 +36,7 @@ impl<'a> Json<'a> {
                 b'\\' => self.out.extend_from_slice(b"\\\\"),
                 b'\n' => self.out.extend_from_slice(b"\\n"),
                 0..0x20 => {
-                    let digit = |nibble: u8| b"0123456789abcdef"[usize::from(nibble)];
-                    self.out.extend_from_slice(b"\\u00");
-                    self.out.push(digit(byte >> 4));
-                    self.out.push(digit(byte & 15));
+                    let _ = write!(self.out, "\\u{byte:04x}");
                 }
                 _ => self.out.push(byte),
             }
@@ -49,17 +46,19 @@ impl<'a> Json<'a> {
 
     fn number(&mut self, value: u64) {
         let mut digits = [0; 20];
-        let mut at = digits.len();
         let mut rest = value;
-        loop {
-            at -= 1;
-            digits[at] = b'0' + (rest % 10) as u8;
+        let mut count = 0_usize;
+        for digit in digits.iter_mut().rev() {
+            *digit = b'0' | (rest % 10) as u8;
             rest /= 10;
+            count = count.saturating_add(1);
             if rest == 0 {
                 break;
             }
         }
-        self.out.extend_from_slice(&digits[at..]);
+        let unused = digits.len().saturating_sub(count);
+        self.out
+            .extend_from_slice(digits.get(unused..).unwrap_or_default());
     }
 
     /// Nanoseconds as milliseconds, exactly.
@@ -67,10 +66,18 @@ impl<'a> Json<'a> {
         self.number(nanos / 1_000_000);
         let fraction = nanos % 1_000_000;
         if fraction > 0 {
-            let mut text = Digits::default();
-            let _ = write!(text, "{fraction:06}");
+            let mut digits = [0; 6];
+            let mut rest = fraction;
+            for digit in digits.iter_mut().rev() {
+                *digit = b'0' | (rest % 10) as u8;
+                rest /= 10;
+            }
+            let mut shown = &digits[..];
+            while let [front @ .., b'0'] = shown {
+                shown = front;
+            }
             self.out.push(b'.');
-            self.out.extend_from_slice(text.trimmed());
+            self.out.extend_from_slice(shown);
         }
     }
 
@@ -158,31 +165,6 @@ impl<'a> Json<'a> {
         fill(self);
         self.out.push(close);
         self.first = false;
-    }
-}
-
-/// Six digits on the stack.
-#[derive(Default)]
-struct Digits {
-    bytes: [u8; 6],
-    len: usize,
-}
-
-impl Digits {
-    fn trimmed(&self) -> &[u8] {
-        let digits = &self.bytes[..self.len];
-        let zeros = digits.iter().rev().take_while(|&&digit| digit == b'0');
-        &digits[..digits.len() - zeros.count()]
-    }
-}
-
-impl core::fmt::Write for Digits {
-    fn write_str(&mut self, text: &str) -> core::fmt::Result {
-        let room = self.bytes.get_mut(self.len..self.len + text.len());
-        room.ok_or(core::fmt::Error)?
-            .copy_from_slice(text.as_bytes());
-        self.len += text.len();
-        Ok(())
     }
 }
 

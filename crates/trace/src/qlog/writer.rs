@@ -119,13 +119,19 @@ impl<W: Write> Writer<W> {
         core::mem::take(&mut self.output)
     }
 
+    /// Bytes the output has not taken yet.
+    fn waiting(&self) -> usize {
+        self.buffer.len().saturating_sub(self.done)
+    }
+
     fn push_out(&mut self) {
         while self.failed.is_none() && self.done < self.buffer.len() {
-            match self.output.write(&self.buffer[self.done..]) {
+            let rest = self.buffer.get(self.done..).unwrap_or_default();
+            match self.output.write(rest) {
                 Ok(0) => self.failed = Some(io::ErrorKind::WriteZero),
                 Ok(len) => {
-                    self.done += len;
-                    self.stats.bytes += len as u64;
+                    self.done = self.done.saturating_add(len).min(self.buffer.len());
+                    self.stats.bytes = self.stats.bytes.saturating_add(len as u64);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -145,18 +151,18 @@ impl<W: Write> Writer<W> {
         self.buffer.push(0x1e);
         encode::event(&mut self.buffer, event, self.dialect);
         self.buffer.push(b'\n');
-        self.stats.written += 1;
+        self.stats.written = self.stats.written.saturating_add(1);
     }
 }
 
 impl<W: Write> Sink for Writer<W> {
     fn event(&mut self, event: &Event) {
-        if self.buffer.len() - self.done >= BOUND {
+        if self.waiting() >= BOUND {
             self.push_out();
         }
-        if self.failed.is_some() || self.buffer.len() - self.done >= BOUND {
-            self.gap += 1;
-            self.stats.dropped += 1;
+        if self.failed.is_some() || self.waiting() >= BOUND {
+            self.gap = self.gap.saturating_add(1);
+            self.stats.dropped = self.stats.dropped.saturating_add(1);
             return;
         }
         if self.gap > 0 {
@@ -171,7 +177,7 @@ impl<W: Write> Sink for Writer<W> {
             event.data,
             EventData::ConnectionClosed(_) | EventData::ConnectionStateUpdated { .. }
         );
-        if turn || self.buffer.len() - self.done >= BATCH {
+        if turn || self.waiting() >= BATCH {
             self.push_out();
         }
         if self.done > BOUND {

@@ -93,7 +93,10 @@ impl<S: Sink> Recorder<S> {
     /// Which streams wait for credit is seen from the frames that say so.
     fn blocked_streams(&mut self, time: u64, sent: bool) {
         for at in 0..self.frames.len() {
-            let (stream, reason) = match self.frames[at] {
+            let Some(frame) = self.frames.get(at) else {
+                return;
+            };
+            let (stream, reason) = match *frame {
                 Frame::StreamDataBlocked { stream, .. } if sent => {
                     if self.blocked.len() >= MAX_BLOCKED || !self.blocked.insert(stream) {
                         continue;
@@ -203,7 +206,9 @@ impl<S: Sink> Recorder<S> {
                 self.started(time, started, recovery);
             }
             TraceEvent::ParametersSet { remote, parameters } => {
-                self.exponents[usize::from(remote)] = parameters.ack_delay_exponent;
+                let [local, peer] = &mut self.exponents;
+                let exponent = if remote { peer } else { local };
+                *exponent = parameters.ack_delay_exponent;
                 let initiator = if remote {
                     Initiator::Remote
                 } else {

@@ -10,7 +10,7 @@ use clearway_quic::wire::TransportParameters;
 use crate::event::{Closed, Initiator, Name, Parameters};
 
 pub(super) fn hex(bytes: &[u8]) -> String {
-    let mut out = String::with_capacity(bytes.len() * 2);
+    let mut out = String::with_capacity(bytes.len().saturating_mul(2));
     for byte in bytes {
         let _ = write!(out, "{byte:02x}");
     }
@@ -20,7 +20,7 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 /// `SlowStart` to `slow_start`: states of controllers to come are named as they
 /// name themselves.
 pub(super) fn snake(name: &str) -> String {
-    let mut out = String::with_capacity(name.len() + 4);
+    let mut out = String::with_capacity(name.len().saturating_add(4));
     for (at, letter) in name.chars().enumerate() {
         if letter.is_ascii_uppercase() && at > 0 {
             out.push('_');

@@ -91,7 +91,7 @@ impl Chart<'_> {
         bands(&mut out, series, findings, &scale);
         grid(&mut out, self.unit, &scale);
         for line in self.lines {
-            let columns = series.columns(line.track, 0, series.end() + 1, COLUMNS);
+            let columns = series.columns(line.track, 0, series.end().saturating_add(1), COLUMNS);
             draw(&mut out, line, &columns, &scale);
         }
         if self.events {
@@ -118,7 +118,7 @@ impl Chart<'_> {
         for (at, line) in self.lines.iter().enumerate() {
             let comma = if at > 0 { "," } else { "" };
             let _ = write!(out, "{comma}{{\"name\":\"{}\",\"values\":[", line.name);
-            let columns = series.columns(line.track, 0, series.end() + 1, COLUMNS);
+            let columns = series.columns(line.track, 0, series.end().saturating_add(1), COLUMNS);
             for (at, column) in columns.iter().enumerate() {
                 let comma = if at > 0 { "," } else { "" };
                 match column {
@@ -256,19 +256,21 @@ fn nice(value: u64, unit: Unit) -> f64 {
 
 /// A value with its unit, for people.
 pub(super) fn amount(value: f64, unit: Unit) -> String {
-    let (steps, base): (&[&str], f64) = match unit {
-        Unit::Bytes => (&["B", "kB", "MB", "GB", "TB"], 1e3),
-        Unit::Nanos => (&["ns", "µs", "ms", "s"], 1e3),
-        Unit::BitsPerSecond => (&["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"], 1e3),
+    let (mut name, larger): (&str, &[&str]) = match unit {
+        Unit::Bytes => ("B", &["kB", "MB", "GB", "TB"]),
+        Unit::Nanos => ("ns", &["µs", "ms", "s"]),
+        Unit::BitsPerSecond => ("bit/s", &["kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"]),
     };
     let mut scaled = value;
-    let mut step = 0;
-    while scaled >= base && step + 1 < steps.len() {
-        scaled /= base;
-        step += 1;
+    for next in larger {
+        if scaled < 1e3 {
+            break;
+        }
+        scaled /= 1e3;
+        name = next;
     }
     let digits = usize::from(scaled < 10.0 && scaled.fract() > 0.001);
-    format!("{scaled:.digits$} {}", steps[step])
+    format!("{scaled:.digits$} {name}")
 }
 
 #[cfg(test)]

@@ -8,18 +8,22 @@ pub(super) struct Escaped<'a>(pub(super) &'a str);
 
 impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut rest = self.0;
-        while let Some(at) = rest.find(['&', '<', '>', '"', '\'']) {
-            f.write_str(&rest[..at])?;
-            f.write_str(match rest.as_bytes()[at] {
-                b'&' => "&amp;",
-                b'<' => "&lt;",
-                b'>' => "&gt;",
-                b'"' => "&quot;",
-                _ => "&#39;",
-            })?;
-            rest = &rest[at + 1..];
+        for piece in self.0.split_inclusive(['&', '<', '>', '"', '\'']) {
+            let mut letters = piece.chars();
+            let entity = match letters.next_back() {
+                Some('&') => "&amp;",
+                Some('<') => "&lt;",
+                Some('>') => "&gt;",
+                Some('"') => "&quot;",
+                Some('\'') => "&#39;",
+                Some(_) | None => {
+                    f.write_str(piece)?;
+                    continue;
+                }
+            };
+            f.write_str(letters.as_str())?;
+            f.write_str(entity)?;
         }
-        f.write_str(rest)
+        Ok(())
     }
 }

@@ -121,10 +121,14 @@ fn states(out: &mut String, series: &Series) {
     }
     out.push_str("<h2>Controller</h2><div class=lane>");
     let end = series.end().max(1);
-    let shown = &states[..states.len().min(MAX_STATES)];
+    let shown = states.get(..MAX_STATES).unwrap_or(states);
     for (at, state) in shown.iter().enumerate() {
-        let until = shown.get(at + 1).map_or(end, |next| next.time);
+        let until = shown
+            .get(at.saturating_add(1))
+            .map_or(end, |next| next.time);
         let lasted = until.saturating_sub(state.time);
+        let share = u128::from(lasted).saturating_mul(10_000);
+        let share = share.checked_div(end.into()).unwrap_or(0).max(1);
         let class = match state.text.as_str() {
             "slow_start" | "startup" | "conservative_slow_start" => "start",
             "recovery" | "drain" | "probe_rtt" => "recovery",
@@ -133,7 +137,7 @@ fn states(out: &mut String, series: &Series) {
         let _ = write!(
             out,
             "<div class=\"{class}\" style=\"flex-grow:{}\" title=\"{} from {:.3} s to {:.3} s\"></div>",
-            (lasted * 10_000 / end).max(1),
+            share,
             Escaped(&state.text),
             state.time as f64 / 1e9,
             until as f64 / 1e9

@@ -3,5 +3,6 @@
 #[path = "../../../quic/tests/it/common/mod.rs"]
 mod common;
 
+mod extreme;
 mod healthy;
 mod roundtrip;

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use clearway_recovery::limit::Limit;
 use serde_json::Value;
 
-use crate::event::{Event, EventData, Frame, Metrics, Name, Packet, PacketType};
+use crate::event::{BySpace, Event, EventData, Frame, Metrics, Name, Packet, PacketType, Space};
 
 /// Packets remembered per space; more than any window in use.
 const MAX_PACKETS: usize = 1 << 16;
@@ -30,9 +30,9 @@ pub(super) struct Counted {
     tells: bool,
     /// Whether it names lost packets after all.
     names_losses: bool,
-    spaces: [Outstanding; 3],
+    spaces: BySpace<Outstanding>,
     /// The space of the last ACK.
-    acked: usize,
+    acked: Option<Space>,
     /// What the flag said last, and what was made of it.
     flag: Option<bool>,
     app_limited: Option<bool>,
@@ -72,7 +72,7 @@ impl Counted {
         if packet.counts_in_flight() == Some(false) {
             return;
         }
-        let numbers = &mut self.spaces[space.index()].numbers;
+        let numbers = &mut self.spaces.get_mut(space).numbers;
         if numbers.len() == MAX_PACKETS {
             numbers.pop_front();
         }
@@ -89,8 +89,8 @@ impl Counted {
             let Frame::Ack { ranges, .. } = frame else {
                 continue;
             };
-            self.acked = space.index();
-            let outstanding = &mut self.spaces[self.acked];
+            self.acked = Some(space);
+            let outstanding = self.spaces.get_mut(space);
             let within = |number: &u64| ranges.iter().any(|(a, b)| (*a..=*b).contains(number));
             outstanding.numbers.retain(|number| !within(number));
             let largest = ranges.iter().map(|(_, to)| *to).max();
@@ -118,15 +118,16 @@ impl Counted {
         if self.names_losses {
             return;
         }
-        let kinds = [
-            PacketType::Initial,
-            PacketType::Handshake,
-            PacketType::OneRtt,
-        ];
+        let Some(space) = self.acked else { return };
+        let kind = match space {
+            Space::Initial => PacketType::Initial,
+            Space::Handshake => PacketType::Handshake,
+            Space::Data => PacketType::OneRtt,
+        };
         let Outstanding {
             numbers,
             largest_acked,
-        } = &mut self.spaces[self.acked];
+        } = self.spaces.get_mut(space);
         for _ in 0..count {
             let oldest = numbers.front().copied();
             let Some(number) = oldest.filter(|oldest| Some(*oldest) < *largest_acked) else {
@@ -134,7 +135,7 @@ impl Counted {
             };
             numbers.pop_front();
             told.push(EventData::PacketLost {
-                kind: kinds[self.acked],
+                kind,
                 number,
                 size: None,
                 mtu_probe: false,

@@ -47,11 +47,11 @@ impl Problems {
     /// trace, whatever the reason.
     #[must_use]
     pub const fn unreadable(&self) -> u64 {
-        self.bad_records + self.senseless_events
+        self.bad_records.saturating_add(self.senseless_events)
     }
 
     fn bad(&mut self, offset: u64) {
-        self.bad_records += 1;
+        self.bad_records = self.bad_records.saturating_add(1);
         if self.offsets.len() < MAX_OFFSETS {
             self.offsets.push(offset);
         }
@@ -200,19 +200,22 @@ impl<R: Read> Reader<R> {
                 continue;
             };
             let Some(mut event) = decode::event(&value, &self.header) else {
-                self.problems.senseless_events += 1;
+                count(&mut self.problems.senseless_events, true);
                 continue;
             };
-            if matches!(event.data, crate::event::EventData::Other { .. }) {
-                self.problems.other_events += 1;
-            }
+            let other = matches!(event.data, crate::event::EventData::Other { .. });
+            count(&mut self.problems.other_events, other);
             let (time, earlier) = self.times.place(&self.header, event.time);
             event.time = time;
-            self.problems.earlier_events += u64::from(earlier);
+            count(&mut self.problems.earlier_events, earlier);
             self.ahead.extend(self.counted.before(&value, &event));
             self.ahead.push_back(event);
         }
     }
+}
+
+fn count(counter: &mut u64, one: bool) {
+    *counter = counter.saturating_add(one.into());
 }
 
 /// A record as JSON; cut-off and overlong ones are none.

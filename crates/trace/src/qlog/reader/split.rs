@@ -7,6 +7,11 @@ use super::ReadError;
 /// Bytes of one record; a longer one is skipped and counted.
 pub(super) const MAX_RECORD: usize = 4 << 20;
 
+/// Bytes of headers in one document: each trace in it is told with all that stands before
+/// its events, so that a long text and many empty traces would take for ever. What comes
+/// after counts as bad records.
+const MAX_HEADERS: usize = 64 * MAX_RECORD;
+
 /// Containers within each other in one file, and more than any trace has.
 const MAX_DEPTH: usize = 64;
 
@@ -69,6 +74,8 @@ struct Scan {
     /// Everything outside of events, which is the header.
     header: Record,
     header_told: bool,
+    /// Bytes of headers told so far.
+    told: usize,
 }
 
 impl<R: Read> Splitter<R> {
@@ -137,8 +144,8 @@ impl<R: Read> Splitter<R> {
     /// Lines, if the first line is a whole object and another follows.
     fn lines_or_contained(&mut self) -> io::Result<Shape> {
         // A header fits; a contained file's first line rarely ends so soon.
-        while self.chunk.len() - self.at < 4 * CHUNK && self.more()? {}
-        let rest = &self.chunk[self.at..];
+        while self.rest().len() < 4 * CHUNK && self.more()? {}
+        let rest = self.rest();
         let Some(end) = rest.iter().position(|&byte| byte == b'\n') else {
             return Ok(Shape::Contained);
         };
@@ -157,14 +164,15 @@ impl<R: Read> Splitter<R> {
         if self.ended {
             return Ok(false);
         }
-        self.chunk.drain(..self.at);
+        self.chunk.drain(..self.at.min(self.chunk.len()));
         self.at = 0;
         let before = self.chunk.len();
-        self.chunk.resize(before + CHUNK, 0);
+        self.chunk.resize(before.saturating_add(CHUNK), 0);
         loop {
-            match self.input.read(&mut self.chunk[before..]) {
+            let room = self.chunk.get_mut(before..).unwrap_or_default();
+            match self.input.read(room) {
                 Ok(len) => {
-                    self.chunk.truncate(before + len);
+                    self.chunk.truncate(before.saturating_add(len));
                     self.ended = len == 0;
                     return Ok(len > 0);
                 }
@@ -185,8 +193,17 @@ impl<R: Read> Splitter<R> {
     }
 
     fn take_byte(&mut self) {
-        self.at += 1;
-        self.offset += 1;
+        self.take(1);
+    }
+
+    fn take(&mut self, bytes: usize) {
+        self.at = self.at.saturating_add(bytes);
+        self.offset = self.offset.saturating_add(bytes as u64);
+    }
+
+    /// What was read and not taken.
+    fn rest(&self) -> &[u8] {
+        self.chunk.get(self.at..).unwrap_or_default()
     }
 
     /// A record that this byte ends. The first is the header.
@@ -198,14 +215,13 @@ impl<R: Read> Splitter<R> {
             };
             let mut found = false;
             while !found && (self.at < self.chunk.len() || self.more()?) {
-                let rest = &self.chunk[self.at..];
+                let rest = self.rest();
                 let len = rest.iter().position(|&byte| byte == end);
                 found = len.is_some();
-                let part = &rest[..len.unwrap_or(rest.len())];
+                let part = len.and_then(|len| rest.get(..len)).unwrap_or(rest);
                 extend(&mut record, part);
-                let taken = part.len() + usize::from(found);
-                self.at += taken;
-                self.offset += taken as u64;
+                let taken = part.len().saturating_add(found.into());
+                self.take(taken);
             }
             if !found && record.bytes.is_empty() {
                 return Ok(None);
@@ -214,7 +230,7 @@ impl<R: Read> Splitter<R> {
                 continue;
             }
             record.event = self.count > 0;
-            self.count += 1;
+            self.count = self.count.saturating_add(1);
             return Ok(Some(record));
         }
     }
@@ -225,7 +241,7 @@ impl<R: Read> Splitter<R> {
             let starts = self.scan.starts_event(byte);
             if starts && !self.scan.header_told {
                 self.scan.header_told = true;
-                return Ok(Some(self.scan.header_so_far()));
+                return Ok(Some(self.scan.header_so_far(self.offset)));
             }
             if starts {
                 return self.read_element().map(Some);
@@ -264,7 +280,7 @@ impl<R: Read> Splitter<R> {
             }
             match byte {
                 b'"' => in_string = true,
-                b'{' | b'[' => depth += 1,
+                b'{' | b'[' => depth = depth.saturating_add(1),
                 b'}' | b']' => {
                     depth = depth.saturating_sub(1);
                     if depth == 0 {
@@ -281,11 +297,10 @@ impl<R: Read> Splitter<R> {
 
 /// Appends up to the bound.
 fn extend(record: &mut Record, part: &[u8]) {
-    let room = MAX_RECORD - record.bytes.len();
+    let room = MAX_RECORD.saturating_sub(record.bytes.len());
     record.damaged |= part.len() > room;
-    record
-        .bytes
-        .extend_from_slice(&part[..part.len().min(room)]);
+    let kept = part.get(..room).unwrap_or(part);
+    record.bytes.extend_from_slice(kept);
 }
 
 impl Scan {
@@ -342,13 +357,44 @@ impl Scan {
         self.key = None;
     }
 
-    /// The header as far as it goes, with what is open closed.
-    fn header_so_far(&self) -> Record {
+    /// The header as far as it goes, with what is open closed; without its bytes once
+    /// headers were too much.
+    fn header_so_far(&mut self, offset: u64) -> Record {
+        self.told = self.told.saturating_add(self.header.bytes.len());
+        if self.told > MAX_HEADERS {
+            return Record {
+                offset,
+                damaged: true,
+                ..Record::default()
+            };
+        }
         let mut record = self.header.clone();
         for open in self.stack.iter().rev() {
             let close = if *open == b'{' { b'}' } else { b']' };
             extend(&mut record, &[close]);
         }
         record
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_of_many_empty_traces_are_told_up_to_a_bound() {
+        let title = "x".repeat(MAX_RECORD / 2);
+        let traces = vec![r#"{"events":[{}]}"#; 200].join(",");
+        let file = format!(r#"{{"title":"{title}","traces":[{traces}]}}"#);
+        let mut splitter = Splitter::new(file.as_bytes()).unwrap();
+        let (mut told, mut damaged, mut events) = (0, 0, 0);
+        while let Some(record) = splitter.next().unwrap() {
+            events += usize::from(record.event);
+            damaged += usize::from(record.damaged);
+            told += record.bytes.len();
+        }
+        assert_eq!(events, 200);
+        assert!(told <= MAX_HEADERS + MAX_RECORD, "{told} bytes");
+        assert!((70..80).contains(&damaged), "{damaged} headers not told");
     }
 }
