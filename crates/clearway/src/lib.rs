@@ -123,15 +123,6 @@ pub mod config;
 pub mod connection;
 pub mod endpoint;
 pub mod error;
-#[allow(
-    clippy::arithmetic_side_effects,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unreachable,
-    clippy::unwrap_used,
-    reason = "not yet: its sites are still to be gone through"
-)]
 pub mod http;
 mod panic;
 mod shard;

@@ -164,9 +164,11 @@ where
         && parts.status != StatusCode::NO_CONTENT
         && parts.status != StatusCode::NOT_MODIFIED
         && !(bodiless && length == 0)
+        && !parts.headers.contains_key(CONTENT_LENGTH)
     {
-        let length = || HeaderValue::from(length);
-        parts.headers.entry(CONTENT_LENGTH).or_insert_with(length);
+        let length = HeaderValue::from(length);
+        // A map that is full stays without: the length tells no more than the end.
+        let _ = parts.headers.try_insert(CONTENT_LENGTH, length);
     }
     let head = message::response_head(parts);
     if bodiless || body.is_end_stream() {

@@ -83,7 +83,7 @@ impl Incoming {
         let mut whole = BytesMut::new();
         let mut last = first;
         loop {
-            if last.len() > limit - whole.len() {
+            if last.len() > limit.saturating_sub(whole.len()) {
                 return Err(Error::TooLong(limit));
             }
             let next = self.chunk().await?;

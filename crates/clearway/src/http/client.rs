@@ -179,7 +179,9 @@ impl Client {
                 Err(error) => error,
             };
             match resort(way, error, manner.repeatable).await {
-                Resort::Again(_) if body.is_some() && attempt < ATTEMPTS => attempt += 1,
+                Resort::Again(_) if body.is_some() && attempt < ATTEMPTS => {
+                    attempt = attempt.saturating_add(1);
+                }
                 Resort::Again(error) | Resort::Over(error) => return Err(error),
             }
         }

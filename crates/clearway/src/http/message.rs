@@ -195,7 +195,7 @@ fn join_cookies(headers: &mut HeaderMap) -> Result<(), &'static str> {
         .map(HeaderValue::as_bytes)
         .collect();
     let whole = HeaderValue::from_bytes(&crumbs.join(&b"; "[..])).map_err(|_| "a cookie")?;
-    headers.insert(header::COOKIE, whole);
+    (headers.try_insert(header::COOKIE, whole)).map_err(|_| TOO_MANY_FIELDS)?;
     Ok(())
 }
 
@@ -208,9 +208,12 @@ pub(super) fn response<B>(head: ResponseHead, body: B) -> Result<Response<B>, &'
     Ok(response)
 }
 
+/// More than a [`HeaderMap`] holds, which is three quarters of 32,768.
+const TOO_MANY_FIELDS: &str = "there are too many fields";
+
 /// Fields that arrived.
 pub(super) fn header_map(fields: Vec<Field>) -> Result<HeaderMap, &'static str> {
-    let mut headers = HeaderMap::with_capacity(fields.len());
+    let mut headers = HeaderMap::try_with_capacity(fields.len()).map_err(|_| TOO_MANY_FIELDS)?;
     for field in fields {
         let name = HeaderName::from_bytes(&field.name).map_err(|_| "a field name is no token")?;
         let mut value = HeaderValue::from_maybe_shared(field.value)
@@ -218,7 +221,7 @@ pub(super) fn header_map(fields: Vec<Field>) -> Result<HeaderMap, &'static str> 
         value.set_sensitive(field.sensitive);
         headers
             .try_append(name, value)
-            .map_err(|_| "there are too many fields")?;
+            .map_err(|_| TOO_MANY_FIELDS)?;
     }
     Ok(headers)
 }
@@ -251,6 +254,22 @@ mod tests {
             assert_eq!(back.uri().authority().unwrap().as_str(), authority);
             assert_eq!(back.version(), Version::HTTP_3);
         }
+    }
+
+    /// [`Limits::max_fields`](clearway_http3::Limits::max_fields) may allow more.
+    #[test]
+    fn section_with_more_fields_than_a_map_holds_is_refused() {
+        let section = |fields| {
+            let field = |n| clearway_http3::field(format!("f{n}"), "v");
+            (0..fields).map(field).collect::<Vec<_>>()
+        };
+        assert_eq!(header_map(section(24_576)).unwrap().len(), 24_576);
+        assert_eq!(header_map(section(24_577)), Err(TOO_MANY_FIELDS));
+        let head = RequestHead {
+            fields: section(40_000),
+            ..RequestHead::get("a", "/")
+        };
+        assert!(request(head, ()).is_err());
     }
 
     #[test]
