@@ -153,6 +153,9 @@ pub(crate) struct Allowances {
     refilled: Instant,
 }
 
+/// Time whose earnings are added at once.
+const AT_ONCE: Duration = Duration::from_millis(1);
+
 impl Allowances {
     pub(crate) fn new(limits: &Limits) -> Self {
         Self {
@@ -163,9 +166,13 @@ impl Allowances {
         }
     }
 
-    /// Adds what the time since the last call has earned.
+    /// Adds what the time since it last did so has earned, once that is a millisecond:
+    /// it is called for every request, several times.
     pub(crate) fn refill(&mut self, now: Instant, limits: &Limits) {
         let elapsed = now.saturating_since(self.refilled);
+        if elapsed < AT_ONCE {
+            return;
+        }
         self.refilled = self.refilled.max(now);
         let (burst, rate) = (limits.abandoned_burst, limits.abandoned_per_second);
         self.abandoned.refill(elapsed, burst, rate);

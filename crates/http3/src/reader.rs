@@ -117,16 +117,9 @@ impl FrameReader {
         }
     }
 
-    /// Sees that the next piece of content is there, or how the stream goes on otherwise;
-    /// reads no further ahead than for a header.
-    pub(crate) fn await_content(
-        &mut self,
-        mut read: impl FnMut(usize) -> Result<Option<Bytes>, ReadError>,
-    ) -> Result<(), Pause> {
-        if self.ahead.is_empty() {
-            self.fill_with(READ_AHEAD, &mut read)?;
-        }
-        Ok(())
+    /// Whether a piece of content is here, read from the transport.
+    pub(crate) fn holds_content(&self) -> bool {
+        self.is_passing() && !self.ahead.is_empty()
     }
 
     /// Whether the next thing is content.

@@ -315,6 +315,17 @@ impl Transport for Wire {
         }
     }
 
+    fn peek(&mut self, id: StreamId) -> Result<bool, ReadError> {
+        let pipe = self.pipes.get(&id).ok_or(ReadError::Unknown)?;
+        match pipe.reset {
+            _ if pipe.read => Err(ReadError::Unknown),
+            _ if !pipe.incoming.is_empty() => Ok(true),
+            Some(code) => Err(ReadError::Reset(code)),
+            None if pipe.fin => Ok(false),
+            None => Err(ReadError::Blocked),
+        }
+    }
+
     /// The peer acknowledges at once all that is written.
     fn send_progress(&self, id: StreamId) -> Option<SendProgress> {
         let pipe = self.pipes.get(&id)?;

@@ -46,6 +46,11 @@ pub trait Transport {
     /// # Errors
     /// See [`ReadError`].
     fn read_chunk(&mut self, id: StreamId, max: usize) -> Result<Option<Bytes>, ReadError>;
+    /// Whether there is data to read; `false` = the stream has ended.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    fn peek(&mut self, id: StreamId) -> Result<bool, ReadError>;
     /// How far what was written on a stream has come.
     fn send_progress(&self, id: StreamId) -> Option<SendProgress>;
     /// Bytes of stream data sent so far, each counted once.
@@ -98,6 +103,10 @@ impl Transport for Connection {
 
     fn read_chunk(&mut self, id: StreamId, max: usize) -> Result<Option<Bytes>, ReadError> {
         Self::read_chunk(self, id, max)
+    }
+
+    fn peek(&mut self, id: StreamId) -> Result<bool, ReadError> {
+        Self::peek(self, id)
     }
 
     fn send_progress(&self, id: StreamId) -> Option<SendProgress> {

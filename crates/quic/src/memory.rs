@@ -5,6 +5,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use smallvec::{Array, SmallVec};
 
+/// Longest ring that is kept for reuse when what it was for is over, items.
+pub(crate) const KEPT_RING: usize = 4;
+
 /// Bytes of so many items.
 #[inline]
 #[expect(

@@ -154,11 +154,12 @@ impl Connection {
     /// See [`SendDatagramError`]; when `Full`,
     /// [`send_datagram_wait`](Self::send_datagram_wait) waits instead.
     pub fn send_datagram(&self, data: Bytes) -> Result<(), SendDatagramError> {
-        self.shared.act(|state| {
+        self.shared.write_if(|state| {
             if let Some(error) = state.error.as_deref() {
-                return Err(error.clone().into());
+                return (Err(error.clone().into()), false);
             }
-            Ok(state.quic.send_datagram(data)?)
+            let sent = state.quic.send_datagram(data);
+            (sent.map_err(SendDatagramError::from), true)
         })
     }
 
@@ -178,7 +179,7 @@ impl Connection {
             }
         };
         self.shared.wait_for(Signal::DatagramRoom, attempt).await?;
-        self.shared.act(|_| ());
+        self.shared.write_if(|_| ((), true));
         Ok(())
     }
 

@@ -156,15 +156,28 @@ impl Shared {
 
     /// The same if something can have come of it, as `act` says.
     pub(crate) fn act_if<R: OnLost>(&self, act: impl FnOnce(&mut State) -> (R, bool)) -> R {
-        self.act_at(Stage::Call, act)
+        self.act_at(Stage::Call, |state| {
+            let (result, changed) = act(state);
+            (result, changed && state.quic.is_transmit_due())
+        })
     }
 
-    fn act_at<R: OnLost>(&self, stage: Stage, act: impl FnOnce(&mut State) -> (R, bool)) -> R {
-        let acted = self.visit(stage, |state| {
+    /// The same for what can make the connection buffer more.
+    pub(crate) fn write_if<R: OnLost>(&self, act: impl FnOnce(&mut State) -> (R, bool)) -> R {
+        self.write_at(Stage::Call, act)
+    }
+
+    fn write_at<R: OnLost>(&self, stage: Stage, act: impl FnOnce(&mut State) -> (R, bool)) -> R {
+        self.act_at(stage, |state| {
             let (result, changed) = act(state);
-            let grown = self.count_buffers(state);
+            let grown = self.count_growth(state);
             (result, grown || changed && state.quic.is_transmit_due())
-        });
+        })
+    }
+
+    /// The same; `act` says whether the shard has to look.
+    fn act_at<R: OnLost>(&self, stage: Stage, act: impl FnOnce(&mut State) -> (R, bool)) -> R {
+        let acted = self.visit(stage, act);
         match acted {
             Ok((result, due)) => {
                 if due {
@@ -255,6 +268,16 @@ impl Shared {
         grown
     }
 
+    /// The same after a call of the application, if that made it buffer more: cheaper,
+    /// for there are several calls to a request.
+    fn count_growth(&self, state: &mut State) -> bool {
+        if !self.link.budget.is_counted() {
+            return false;
+        }
+        let payload = u32::try_from(state.quic.buffered_payload()).unwrap_or(u32::MAX);
+        payload.saturating_sub(state.buffered) >= GRAIN && self.count_buffers(state)
+    }
+
     /// Counts the same, and what else the connection holds.
     pub(crate) fn count_memory(&self, state: &mut State, now: Instant) {
         let budget = &self.link.budget;
@@ -320,7 +343,7 @@ impl Shared {
     pub(crate) fn http<R: OnLost>(&self, act: impl FnOnce(&mut View<'_>) -> R) -> R {
         let now = self.now();
         let mut wakes = Wakes::default();
-        let result = self.act_at(Stage::Http, |state| {
+        let result = self.write_at(Stage::Http, |state| {
             let Some(mut view) = state.http_view() else {
                 return (R::on_lost(no_http()), false);
             };

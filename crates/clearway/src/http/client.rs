@@ -259,8 +259,16 @@ where
 {
     let shared = connection.counted();
     let end = !manner.tunnel && body.as_ref().is_none_or(Body::is_end_stream);
+    let mut refused = false;
     let begin = shared.wait_for(Signal::RequestRoom, |state| {
-        state.http_view()?.request(head, end)
+        let mut view = state.http_view()?;
+        // It was checked when it was first tried.
+        if refused && view.has_no_room() {
+            return None;
+        }
+        let begun = view.request(head, end);
+        refused = begun.is_none();
+        begun
     });
     let (id, early) = begin.await?;
     // What was put under the lock is sent, and what it caused is told.

@@ -255,7 +255,8 @@ where
         let exchange = Exchange::new(shared, connection, request, permit);
         match catch(|| service.clone()) {
             Ok(service) => {
-                tokio::spawn(exchange.run(service));
+                // In a box: the runtime moves a task several times while it makes it.
+                tokio::spawn(Box::pin(exchange.run(service)));
             }
             Err(panic) => {
                 tracing::error!(%panic, "the service could not be cloned");

@@ -4,7 +4,7 @@ use std::task::Waker;
 
 use clearway_http3::{Code, Request, Response, SendError};
 use clearway_quic::connection::{self as quic, ConnectionError};
-use clearway_quic::stream::StreamId;
+use clearway_quic::stream::{Directionality, StreamId};
 
 use super::error::Error;
 use super::layer::Layer;
@@ -71,6 +71,14 @@ impl View<'_> {
             Err(SendError::TooManyRequests) => None,
             Err(error) => Some(self.sent(Err(error))),
         }
+    }
+
+    /// Whether all that keeps a request from being made is the peer's limit on streams.
+    /// Asks to be told when that is raised.
+    pub(crate) fn has_no_room(&mut self) -> bool {
+        let open = self.cause().is_none() && !self.layer.is_going_away();
+        open && self.quic.openable(Directionality::Bidirectional) == 0
+            && self.quic.open(Directionality::Bidirectional).is_none()
     }
 
     /// The next interim response, or the final one; `None` before it has arrived.

@@ -192,7 +192,7 @@ impl SendStream {
         cx: &Context<'_>,
         write: impl FnOnce(&mut Connection, StreamId) -> Result<usize, TransportWriteError>,
     ) -> Poll<Result<usize, WriteError>> {
-        self.shared.act_if(|state| {
+        self.shared.write_if(|state| {
             if let Some(error) = self.obstacle(state) {
                 return (Poll::Ready(Err(error)), false);
             }

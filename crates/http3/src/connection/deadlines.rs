@@ -32,19 +32,20 @@ pub(super) struct Clock {
     active: Instant,
     /// When the connection closes.
     close_at: Instant,
+    /// Between two samples of requests under way.
+    interval: Duration,
 }
 
-impl Default for Clock {
-    fn default() -> Self {
+impl Clock {
+    pub(super) fn new(timeouts: &Timeouts) -> Self {
         Self {
             next: NEVER,
             active: NEVER,
             close_at: NEVER,
+            interval: timeouts.interval(),
         }
     }
-}
 
-impl Clock {
     /// A request begins or ends.
     pub(super) fn touch(&mut self) {
         self.active = NEVER;
@@ -113,7 +114,7 @@ impl Connection {
         let look = if lingers || !self.requests.is_empty() {
             let sampled = &mut self.lingering.get_or_insert_default().sampled.at;
             *sampled = now.min(*sampled);
-            *sampled + timeouts.interval()
+            *sampled + clock.interval
         } else {
             if let Some(lingering) = &mut self.lingering {
                 lingering.sampled.at = NEVER;
@@ -130,7 +131,7 @@ impl Connection {
         let sampled = Sampled { at: now, sent };
         let before = core::mem::replace(&mut self.lingering().sampled, sampled);
         // A host that slept, or had no time for us, must not hold that against clients.
-        let interval = config.timeouts.interval();
+        let interval = self.clock.interval;
         let elapsed = now
             .saturating_since(before.at)
             .min(interval.saturating_mul(2));

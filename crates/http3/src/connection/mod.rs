@@ -211,7 +211,7 @@ impl Connection {
             max_push_id: None,
             events: VecDeque::new(),
             allowances: Allowances::new(&config.limits),
-            clock: deadlines::Clock::default(),
+            clock: deadlines::Clock::new(&config.timeouts),
             counters: Counters::default(),
             life: Life::Open,
             scratch: Vec::new(),

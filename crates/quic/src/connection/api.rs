@@ -260,6 +260,16 @@ impl Connection {
         chunk
     }
 
+    /// Whether a stream has data to read, without reading it; `false` = the stream has
+    /// ended. After `Blocked` a [`Readable`](crate::stream::StreamEvent::Readable)
+    /// follows, as after a read.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub fn peek(&mut self, id: StreamId) -> Result<bool, ReadError> {
+        self.streams.peek(id)
+    }
+
     /// Changes how a stream is scheduled against others; nothing happens if it
     /// has ended.
     pub fn set_priority(&mut self, id: StreamId, priority: Priority) {

@@ -15,11 +15,19 @@ impl Connection {
     )]
     pub fn buffered(&self) -> usize {
         let crypto = self.spaces.iter().map(|space| space.crypto.memory());
-        self.streams.buffered()
-            + self.datagrams_in.memory()
-            + self.datagrams_out.memory()
-            + crypto.sum::<usize>()
-            + self.undecryptable.memory()
+        self.buffered_payload() + crypto.sum::<usize>() + self.undecryptable.memory()
+    }
+
+    /// The part of it that is stream data and DATAGRAMs, which is nearly all and what a
+    /// call of the application can change.
+    #[must_use]
+    #[inline]
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "sizes of what is in memory together"
+    )]
+    pub fn buffered_payload(&self) -> usize {
+        self.streams.buffered() + self.datagrams_in.memory() + self.datagrams_out.memory()
     }
 
     /// Bounds from now on what streams buffer, in bytes: at most `receive` of what

@@ -164,6 +164,22 @@ impl Streams {
         result
     }
 
+    /// Whether there is data to read, without reading it; `false` = the stream has
+    /// ended.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub fn peek(&mut self, id: StreamId) -> Result<bool, ReadError> {
+        let half = self.streams.get_mut(&id).and_then(Stream::recv_mut);
+        let peeked = half.ok_or(ReadError::Unknown)?.peek();
+        // Only who hears of a reset changes more than that he waits.
+        if let Err(ReadError::Reset(_)) = peeked {
+            self.with_recv(id, |_| ());
+            self.prune(id);
+        }
+        peeked
+    }
+
     /// How many of `len` bytes may be written now.
     fn admit_write(&mut self, id: StreamId, len: usize) -> Result<usize, WriteError> {
         let half = self.streams.get_mut(&id).and_then(Stream::send_mut);

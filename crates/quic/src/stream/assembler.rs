@@ -15,6 +15,10 @@ pub(super) const BLOCK: usize = 32 << 10;
 /// Smallest block, bytes: of a hundred thousand tiny streams each has one.
 const FIRST: usize = 64;
 
+/// Smallest block of a stream that goes on, if it may have room to spare, bytes: the
+/// rest of a small message often comes with the next packet.
+const PACKET: usize = 1_500;
+
 /// Pieces up to this size that waited for others are copied behind those rather than
 /// kept as they are, bytes: the application reads few large chunks, not many tiny
 /// ones.
@@ -46,6 +50,19 @@ impl Assembler {
         self.contiguous
     }
 
+    /// Becomes empty and new, and keeps its list of blocks if that is short.
+    pub(super) fn let_go(&mut self) {
+        let mut ready = core::mem::take(&mut self.ready);
+        ready.clear();
+        if ready.capacity() > memory::KEPT_RING {
+            ready = VecDeque::new();
+        }
+        *self = Self {
+            ready,
+            ..Self::default()
+        };
+    }
+
     /// Bytes allocated.
     pub(super) fn memory(&self) -> usize {
         let ahead = self.ahead.as_deref();
@@ -66,6 +83,11 @@ impl Assembler {
     /// Separate allocations that wait for data before them.
     pub(super) fn pieces(&self) -> usize {
         self.ahead.as_ref().map_or(0, |ahead| ahead.len())
+    }
+
+    /// Whether something can be read now.
+    pub(super) const fn is_readable(&self) -> bool {
+        self.unread() > 0
     }
 
     const fn unread(&self) -> u64 {
@@ -147,7 +169,8 @@ impl Assembler {
             return BLOCK;
         }
         let held = usize::try_from(self.unread()).unwrap_or(usize::MAX);
-        held.saturating_add(len).clamp(FIRST, BLOCK)
+        let least = if spare >= PACKET { PACKET } else { FIRST };
+        held.saturating_add(len).clamp(least, BLOCK)
     }
 
     fn push(&mut self, block: Block) {

@@ -2,6 +2,7 @@
 
 use super::recv::RecvHalf;
 use super::send::SendHalf;
+use super::window::Window;
 use crate::memory;
 
 /// Control frames a stream has to send.
@@ -128,14 +129,15 @@ impl Stream {
 pub(super) struct Spares(Vec<Box<Pair>>);
 
 impl Spares {
-    /// Room with `pair` in it.
-    pub(super) fn take(&mut self, pair: Pair) -> Box<Pair> {
+    /// The halves of a new stream: what the peer's limit and our window are at first.
+    pub(super) fn take(&mut self, max_data: u64, window: Window) -> Box<Pair> {
         match self.0.pop() {
-            Some(mut room) => {
-                *room = pair;
-                room
+            Some(mut pair) => {
+                pair.0.renew(max_data);
+                pair.1.renew(window);
+                pair
             }
-            None => Box::new(pair),
+            None => Box::new((SendHalf::new(max_data), RecvHalf::new(window))),
         }
     }
 
@@ -152,7 +154,15 @@ impl Spares {
 
     /// Bytes allocated.
     pub(super) fn memory(&self) -> usize {
-        memory::list(&self.0).saturating_add(self.0.len().saturating_mul(size_of::<Pair>()))
+        let pairs = self.0.iter().map(|pair| {
+            let rings = pair
+                .0
+                .buffer
+                .memory()
+                .saturating_add(pair.1.holding().memory);
+            size_of::<Pair>().saturating_add(rings)
+        });
+        memory::list(&self.0).saturating_add(pairs.sum())
     }
 
     /// Gives all of it back.

@@ -101,9 +101,18 @@ impl RecvHalf {
         }
     }
 
-    /// Frees what it buffered; it is over.
+    /// Becomes the half of another stream, in the room of this one.
+    pub(super) fn renew(&mut self, window: Window) {
+        let assembler = core::mem::take(&mut self.assembler);
+        *self = Self {
+            assembler,
+            ..Self::new(window)
+        };
+    }
+
+    /// Frees what it buffered, but for what [`renew`](Self::renew) can use; it is over.
     pub(super) fn let_go(&mut self) {
-        self.assembler = Assembler::default();
+        self.assembler.let_go();
     }
 
     pub(super) const fn state(&self) -> RecvState {
@@ -151,6 +160,8 @@ impl RecvHalf {
             return Ok(self.drop_data(raised));
         }
         let before = self.assembler.contiguous();
+        // Room to spare is for what is to come.
+        let spare = if fin { 0 } else { spare };
         let fresh = self.assembler.insert(offset, data, spare) as u64;
         let arrived = self.assembler.contiguous();
         let complete = self.final_size == Some(arrived);
@@ -252,6 +263,17 @@ impl RecvHalf {
         };
         self.window.consume(chunk.len() as u64);
         Ok(Some(chunk))
+    }
+
+    /// Whether there is data to read; false at the end.
+    pub(super) fn peek(&mut self) -> Result<bool, ReadError> {
+        self.check_readable()?;
+        let data = self.assembler.is_readable();
+        if data || self.state == RecvState::DataRecvd {
+            return Ok(data);
+        }
+        self.wants_read = true;
+        Err(ReadError::Blocked)
     }
 
     fn check_readable(&mut self) -> Result<(), ReadError> {

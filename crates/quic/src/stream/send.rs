@@ -117,9 +117,18 @@ impl SendHalf {
         }
     }
 
-    /// Frees what it buffered; it is over.
+    /// Becomes the half of another stream, in the room of this one.
+    pub(super) fn renew(&mut self, max_data: u64) {
+        let buffer = core::mem::replace(&mut self.buffer, SendBuffer::new());
+        *self = Self {
+            buffer,
+            ..Self::new(max_data)
+        };
+    }
+
+    /// Frees what it buffered, but for what [`renew`](Self::renew) can use; it is over.
     pub(super) fn let_go(&mut self) {
-        self.buffer = SendBuffer::new();
+        self.buffer.let_go();
     }
 
     pub(super) const fn state(&self) -> SendState {
@@ -151,6 +160,7 @@ impl SendHalf {
     }
 
     /// Bytes held until acknowledged.
+    #[inline]
     pub(super) fn held(&self) -> u64 {
         self.buffer.end().saturating_sub(self.buffer.base())
     }
@@ -169,6 +179,7 @@ impl SendHalf {
     /// each time that a retransmission is lost too; but never more than half, so
     /// that a peer which acknowledges all but one byte does not make us hold more
     /// than twice the budget.
+    #[inline]
     pub(super) fn charge(&self) -> u64 {
         let held = self
             .buffer
@@ -179,11 +190,13 @@ impl SendHalf {
     }
 
     /// Bytes that stream credit lets out and that were never sent.
+    #[inline]
     pub(super) fn ready(&self) -> u64 {
         if !self.is_active() {
             return 0;
         }
-        self.next_paid().len()
+        let paid = self.buffer.end().min(self.max_data);
+        paid.saturating_sub(self.buffer.sent())
     }
 
     /// Bytes that may be written now.
@@ -257,6 +270,7 @@ impl SendHalf {
     }
 
     /// Data or its end is still to be delivered, or may still be written.
+    #[inline]
     pub(super) fn is_active(&self) -> bool {
         match self.state {
             SendState::Ready | SendState::Sending | SendState::DataSent => true,
@@ -270,6 +284,7 @@ impl SendHalf {
     }
 
     /// New data that stream credit allows.
+    #[inline]
     pub(super) fn next_paid(&self) -> Span {
         let sent = self.buffer.sent();
         Span::new(sent, self.buffer.end().min(self.max_data).max(sent))
@@ -323,6 +338,7 @@ impl SendHalf {
     }
 
     /// Where the stream should stand with the scheduler.
+    #[inline]
     pub(super) fn wanted_standing(&self) -> Standing {
         if !self.is_active() {
             return Standing::default();

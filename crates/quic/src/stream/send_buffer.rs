@@ -107,6 +107,19 @@ impl SendBuffer {
         }
     }
 
+    /// Becomes empty and new, and keeps its list of blocks if that is short.
+    pub(super) fn let_go(&mut self) {
+        let mut blocks = core::mem::take(&mut self.blocks);
+        blocks.clear();
+        if blocks.capacity() > memory::KEPT_RING {
+            blocks = VecDeque::new();
+        }
+        *self = Self {
+            blocks,
+            ..Self::new()
+        };
+    }
+
     pub(super) const fn base(&self) -> u64 {
         self.base
     }

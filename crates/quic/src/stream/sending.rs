@@ -18,7 +18,7 @@ const BEYOND_CREDIT: u64 = 4 * PRIVATE;
 const PRIVATE_WITHOUT_CREDIT: u64 = PRIVATE / 4;
 
 /// The accounts of one sending half before it changes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Before {
     charge: u64,
     held: u64,
@@ -27,6 +27,7 @@ pub(super) struct Before {
 }
 
 impl Before {
+    #[inline]
     pub(super) fn of(half: &SendHalf) -> Self {
         Self {
             charge: half.charge(),
@@ -119,6 +120,11 @@ impl Sending {
         let before = half.buffer.memory();
         half.buffer.release_memory();
         self.memory.rebook(before, half.buffer.memory());
+    }
+
+    /// A stream begins, maybe in the room of another.
+    pub(super) fn admit(&mut self, half: &SendHalf) {
+        self.memory.rebook(0, half.buffer.memory());
     }
 
     /// A stream is over and goes.
@@ -233,10 +239,12 @@ impl Sending {
         admitted: bool,
     ) {
         let after = Before::of(half);
-        self.charged.rebook(before.charge, after.charge);
-        self.held.rebook(before.held, after.held);
-        self.ready.rebook(before.ready, after.ready);
-        self.memory.rebook(before.memory, after.memory);
+        if after != before {
+            self.charged.rebook(before.charge, after.charge);
+            self.held.rebook(before.held, after.held);
+            self.ready.rebook(before.ready, after.ready);
+            self.memory.rebook(before.memory, after.memory);
+        }
         let wanted = if admitted {
             half.wanted_standing()
         } else {

@@ -259,21 +259,26 @@ impl Streams {
     pub(super) fn insert(&mut self, id: StreamId) {
         let local = id.initiator() == self.role;
         let both = id.directionality() == Directionality::Bidirectional;
-        let send = || SendHalf::new(self.initial_send_limit(id));
-        let recv = || {
+        let max_data = self.initial_send_limit(id);
+        let window = || {
             // As announced, whatever the limit is now: that can't be taken back.
             let size = self.config.stream_window;
             let mut window = Window::new(size, size, self.now);
             window.limit(0, self.receive.max());
-            RecvHalf::new(window)
+            window
         };
         let halves = if both {
-            let pair = (send(), recv());
-            Halves::Both(self.spares.take(pair))
+            let window = window();
+            let pair = self.spares.take(max_data, window);
+            // A list of blocks that is used again is allocated already.
+            self.sending.admit(&pair.0);
+            let none = Holding::default();
+            self.receive_held = self.receive_held.changed(none, pair.1.holding());
+            Halves::Both(pair)
         } else if local {
-            Halves::Send(Box::new(send()))
+            Halves::Send(Box::new(SendHalf::new(max_data)))
         } else {
-            Halves::Recv(Box::new(recv()))
+            Halves::Recv(Box::new(RecvHalf::new(window())))
         };
         self.streams.insert(id, Stream::new(halves));
     }
