@@ -32,23 +32,38 @@ pub(super) struct Clock {
     active: Instant,
     /// When the connection closes.
     close_at: Instant,
-    /// Between two samples of requests under way.
-    interval: Duration,
 }
 
-impl Clock {
-    pub(super) fn new(timeouts: &Timeouts) -> Self {
+impl Default for Clock {
+    fn default() -> Self {
         Self {
             next: NEVER,
             active: NEVER,
             close_at: NEVER,
-            interval: timeouts.interval(),
         }
     }
+}
 
+impl Clock {
     /// A request begins or ends.
     pub(super) fn touch(&mut self) {
         self.active = NEVER;
+    }
+}
+
+/// What lies between two samples, of which there are a few to the shortest deadline.
+/// In milliseconds, because there is one in each connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Interval(u16);
+
+impl Interval {
+    pub(super) fn of(timeouts: &Timeouts) -> Self {
+        let millis = timeouts.interval().as_millis();
+        Self(u16::try_from(millis).unwrap_or(u16::MAX))
+    }
+
+    fn get(self) -> Duration {
+        Duration::from_millis(self.0.into())
     }
 }
 
@@ -114,7 +129,7 @@ impl Connection {
         let look = if lingers || !self.requests.is_empty() {
             let sampled = &mut self.lingering.get_or_insert_default().sampled.at;
             *sampled = now.min(*sampled);
-            *sampled + clock.interval
+            *sampled + self.interval.get()
         } else {
             if let Some(lingering) = &mut self.lingering {
                 lingering.sampled.at = NEVER;
@@ -131,7 +146,7 @@ impl Connection {
         let sampled = Sampled { at: now, sent };
         let before = core::mem::replace(&mut self.lingering().sampled, sampled);
         // A host that slept, or had no time for us, must not hold that against clients.
-        let interval = self.clock.interval;
+        let interval = self.interval.get();
         let elapsed = now
             .saturating_since(before.at)
             .min(interval.saturating_mul(2));

@@ -157,6 +157,7 @@ pub struct Connection {
     events: VecDeque<Event>,
     allowances: Allowances,
     clock: deadlines::Clock,
+    interval: deadlines::Interval,
     counters: Counters,
     life: Life,
     /// Frames are put together here.
@@ -211,7 +212,8 @@ impl Connection {
             max_push_id: None,
             events: VecDeque::new(),
             allowances: Allowances::new(&config.limits),
-            clock: deadlines::Clock::new(&config.timeouts),
+            clock: deadlines::Clock::default(),
+            interval: deadlines::Interval::of(&config.timeouts),
             counters: Counters::default(),
             life: Life::Open,
             scratch: Vec::new(),
