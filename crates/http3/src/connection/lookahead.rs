@@ -7,7 +7,6 @@ use super::receive::{Found, truncated};
 use super::section::too_large;
 use crate::count::Count;
 use crate::error::{Code, ConnectionError, Fault, StreamError};
-use crate::reader::Pause;
 use crate::receiving::Ending;
 use crate::request::Half;
 use crate::transport::Transport;
@@ -32,19 +31,20 @@ impl Connection {
             }
             let found = if receiving.ending.is_some() || receiving.reader.is_passing() {
                 // A reset overtakes content, and what is wrong with it.
-                match quic.read_chunk(id, 0) {
+                // Who has something to read first does not wait for more.
+                let has = receiving.ending.is_some() || receiving.reader.holds_content();
+                let next = if has {
+                    quic.read_chunk(id, 0).map(|_| true)
+                } else {
+                    quic.peek(id)
+                };
+                match next {
                     Err(ReadError::Reset(code)) => Ok(Found::Reset(Code(code))),
-                    _ if receiving.ending.is_some() => return Ok(true),
-                    _ => match receiving
-                        .reader
-                        .await_content(|max| quic.read_chunk(id, max))
-                    {
-                        Ok(()) => return Ok(true),
-                        Err(Pause::Blocked) => Ok(Found::Blocked),
-                        Err(Pause::Reset(code)) => Ok(Found::Reset(Code(code))),
-                        Err(Pause::Gone) => Ok(Found::Gone),
-                        Err(Pause::End | Pause::Truncated) => Err(truncated().into()),
-                    },
+                    Ok(true) => return Ok(true),
+                    Err(ReadError::Blocked | ReadError::Unknown) if has => return Ok(true),
+                    Ok(false) => Err(truncated().into()),
+                    Err(ReadError::Blocked) => Ok(Found::Blocked),
+                    Err(ReadError::Unknown) => Ok(Found::Gone),
                 }
             } else {
                 self.find(quic, id)
