@@ -9,7 +9,7 @@
 //! settings stream_kind goaway priority datagram   what the other parts carry
 //! qpack/        field compression
 //! outlet        bytes the transport has not taken yet
-//! limits        what a peer may cost
+//! limits        what a peer may cost; memory: what tables allocate
 //! timeouts      how long it may take; progress: whether it gets on
 //! event error   what the application hears, and what went wrong
 //! transport     what is asked of QUIC
@@ -42,6 +42,7 @@ pub mod frame;
 mod goaway;
 pub mod head;
 pub mod limits;
+mod memory;
 mod outlet;
 mod partial;
 pub mod priority;

@@ -45,6 +45,7 @@ use crate::error::ConnectionError;
 use crate::event::Event;
 use crate::goaway::Goaway;
 use crate::limits::{Allowances, Counters, Limits};
+use crate::memory;
 use crate::outlet::Outlet;
 use crate::priority::Priority;
 use crate::progress::Progress;
@@ -287,7 +288,7 @@ impl Connection {
         size_of::<Self>() - size_of::<Encoder>() - size_of::<Decoder>()
             + self.encoder.memory()
             + self.decoder.memory()
-            + self.requests.capacity() * (size_of::<(StreamId, Exchange)>() + 1)
+            + memory::table(&self.requests)
             + self.requests.values().map(Exchange::memory).sum::<usize>()
             + self.lingering.as_ref().map_or(0, |it| it.memory())
             + self.events.capacity() * size_of::<Event>()
@@ -354,13 +355,13 @@ impl Lingering {
     )]
     fn memory(&self) -> usize {
         size_of::<Self>()
-            + self.discarding.capacity() * (size_of::<(StreamId, Discarded)>() + 1)
+            + memory::table(&self.discarding)
             + self
                 .discarding
                 .values()
                 .map(Discarded::memory)
                 .sum::<usize>()
-            + self.delivering.capacity() * (size_of::<(StreamId, Progress)>() + 1)
+            + memory::table(&self.delivering)
     }
 }
 

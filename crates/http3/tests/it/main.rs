@@ -7,4 +7,5 @@ mod explore;
 mod cuts;
 mod exchange;
 mod hostile;
+mod memory;
 mod worlds;

@@ -178,3 +178,39 @@ fn words(error: &ConnectionError) -> usize {
         | ConnectionError::Refused => 0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn total_is_the_sum_of_all_parts() {
+        let parts = Memory {
+            fixed: 1,
+            streams: 1 << 1,
+            datagrams_in: 1 << 2,
+            datagrams_out: 1 << 3,
+            ledger: 1 << 4,
+            received: 1 << 5,
+            crypto: 1 << 6,
+            undecryptable: 1 << 7,
+            cids: 1 << 8,
+            paths: 1 << 9,
+            handshake: 1 << 10,
+            events: 1 << 11,
+        };
+        assert_eq!(parts.total(), (1 << 12) - 1);
+    }
+
+    /// The words of a peer's close are kept until the application hears them.
+    #[test]
+    fn words_of_a_close_are_counted() {
+        let error = ConnectionError::PeerApplication {
+            code: 7,
+            reason: vec![b'a'; 300],
+        };
+        assert_eq!(event(&Event::Closed(error)), 300);
+        assert_eq!(event(&Event::Closed(ConnectionError::IdleTimeout)), 0);
+        assert_eq!(event(&Event::Connected), 0);
+    }
+}

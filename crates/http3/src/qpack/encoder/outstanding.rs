@@ -4,6 +4,8 @@
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use crate::memory;
+
 /// Sections with references that wait for their acknowledgment at most. Beyond
 /// it sections are encoded without any (RFC 9204 §7.3), so a peer that never
 /// acknowledges costs no more memory.
@@ -102,7 +104,7 @@ impl Outstanding {
         reason = "sizes of what is in memory together"
     )]
     pub(super) fn memory(&self) -> usize {
-        self.streams.capacity() * (size_of::<(u64, SmallVec<[SentSection; 1]>)>() + 1)
+        memory::table(&self.streams)
             + self.sections * size_of::<SentSection>()
             + self.risked.capacity() * size_of::<(u64, u64)>()
     }

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use foldhash::fast::FixedState;
 use rustc_hash::FxHashMap;
 
+use crate::memory;
 use crate::qpack::dynamic_table::{DynamicTable, Entry};
 use crate::qpack::field;
 
@@ -211,8 +212,7 @@ impl Table {
         reason = "sizes of what is in memory together"
     )]
     pub(super) fn memory(&self) -> usize {
-        let slot = size_of::<(u64, u64)>() + 1;
-        self.entries.memory() + (self.fields.capacity() + self.names.capacity()) * slot
+        self.entries.memory() + memory::table(&self.fields) + memory::table(&self.names)
     }
 
     #[cfg(test)]

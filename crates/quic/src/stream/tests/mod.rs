@@ -2,6 +2,7 @@
 
 mod credit;
 mod limits;
+mod memory;
 mod sharing;
 mod survival;
 
