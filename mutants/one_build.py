@@ -6,7 +6,8 @@
 cargo-mutants builds and tests once per mutant, which takes days for a crate of this size. Here
 every sampled mutant is compiled into one copy of the crate, each behind a check of the
 environment variable CLEARWAY_MUTANT. Each test then runs once to find out which mutants it
-reaches, and each mutant is run by the tests that reach it, cheapest first, until one fails.
+reaches, and each mutant is run by the tests that reach it, cheapest first, until one fails:
+first the unit tests, then, if it lives, those of the integration binary.
 
 A mutant is *caught* if a test fails, *timeout* if a test needs far more processor time than
 without it (also caught), *missed* if all pass, *unreached* if no test comes by (also missed),
@@ -299,9 +300,15 @@ def run(binary, names, cwd, limit, **env):
     return status, usage.ru_utime + usage.ru_stime
 
 
-def reach(binaries, cwd, scratch, jobs, heavy):
-    """By mutant, the tests that reach it, cheapest first."""
-    tests = [(binary, name) for binary in binaries for name in tests_of(binary, cwd)]
+def reach(binary, cwd, scratch, args):
+    """By mutant, the tests of this binary that reach it, cheapest first."""
+    kept = scratch / f"{pathlib.Path(binary).name}.reached.json"
+    if args.built and kept.exists():
+        reached = json.loads(kept.read_text(), object_pairs_hook=lambda pairs: {
+            int(number): [tuple(test) for test in tests] for number, tests in pairs})
+        return reached
+    tests = [(binary, name) for name in tests_of(binary, cwd)
+             if not (args.skip and re.search(args.skip, name))]
     reached = collections.defaultdict(list)
 
     def trace(numbered):
@@ -315,17 +322,18 @@ def reach(binaries, cwd, scratch, jobs, heavy):
         path.unlink(missing_ok=True)
         return (binary, name, seconds, numbers)
 
-    with ThreadPoolExecutor(jobs) as pool:
+    with ThreadPoolExecutor(args.jobs) as pool:
         for binary, name, seconds, numbers in pool.map(trace, enumerate(tests)):
             if seconds is None:
                 print(f"{name} fails without any mutant: left out")
-            elif seconds > heavy:
+            elif seconds > args.heavy:
                 print(f"{name} takes {seconds:.0f} s: left out")
             else:
                 for number in numbers:
                     reached[number].append((seconds, binary, name))
     for list_ in reached.values():
         list_.sort()
+    kept.write_text(json.dumps(reached))
     return reached
 
 
@@ -341,7 +349,7 @@ def judge(number, tests, cwd):
             total += tests[at][0]
             names.append(tests[at][2])
             at += 1
-        status, _ = run(binary, names, cwd, 10 + 8 * total, CLEARWAY_MUTANT=str(number))
+        status, _ = run(binary, names, cwd, 2 + 8 * total, CLEARWAY_MUTANT=str(number))
         if status is None:
             return "timeout", names[-1]
         if status != 0:
@@ -357,6 +365,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--heavy", type=float, default=5.0,
                         help="leave tests out that take longer than so many seconds")
+    parser.add_argument("--skip", help="tests (a regular expression) that are left out")
     parser.add_argument("--exclude", default=r"specimen|testing\.rs|forge\.rs|invariants\.rs|tests?\.rs$|/tests/",
                         help="files (a regular expression) whose mutants are not drawn")
     parser.add_argument("--scratch", type=pathlib.Path,
@@ -376,26 +385,39 @@ def main():
     else:
         binaries, chosen, refused = prepare(args.package, folder, args, scratch)
         state.write_text(json.dumps([binaries, chosen, refused]))
+        for kept in scratch.glob("*.reached.json"):
+            kept.unlink()  # of another build
     if args.build_only:
         return
     cwd = scratch / "copy" / folder
     os.environ["CARGO_MANIFEST_DIR"] = str(cwd)
-    reached = reach(binaries, cwd, scratch, args.jobs, args.heavy)
-    results = {}
-    with ThreadPoolExecutor(args.jobs) as pool:
-        work = lambda entry: (entry, judge(entry[0], reached.get(entry[0], []), cwd))
-        for done, ((number, mutant), (verdict, test)) in enumerate(pool.map(work, chosen), 1):
-            results[mutant["name"]] = {"verdict": verdict, "test": test}
-            if verdict in ("missed", "unreached"):
-                print(f"{verdict}: {mutant['name']}", flush=True)
-            if done % 25 == 0:
-                print(f"{done} of {len(chosen)}", flush=True)
+    results, pending = {}, chosen
+    # Unit tests first: most mutants end there, and the others cost more.
+    for binary in sorted(binaries, key=lambda path: pathlib.Path(path).name.startswith("it-")):
+        reached = reach(binary, cwd, scratch, args)
+        left = []
+        with ThreadPoolExecutor(args.jobs) as pool:
+            work = lambda entry: (entry, judge(entry[0], reached.get(entry[0], []), cwd))
+            for (number, mutant), (verdict, test) in pool.map(work, pending):
+                name = mutant["name"]
+                if verdict in ("caught", "timeout"):
+                    results[name] = {"verdict": verdict, "test": test}
+                else:
+                    left.append((number, mutant))
+                    if results.get(name, {}).get("verdict") != "missed":
+                        results[name] = {"verdict": verdict, "test": None}
+                if args.out:  # what there is so far
+                    args.out.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
+        pending = left
+        print(f"{len(pending)} of {len(chosen)} are left after {pathlib.Path(binary).name}",
+              flush=True)
+    for name, result in sorted(results.items()):
+        if result["verdict"] in ("missed", "unreached"):
+            print(f"{result['verdict']}: {name}")
     counts = collections.Counter(result["verdict"] for result in results.values())
     caught = counts["caught"] + counts["timeout"]
     print(f"{caught} of {len(chosen)} caught: {100 * caught / max(1, len(chosen)):.1f} %; "
           f"{dict(counts)}; not compiled: {len(refused)}")
-    if args.out:
-        args.out.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
 
 
 if __name__ == "__main__":

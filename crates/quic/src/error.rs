@@ -155,3 +155,50 @@ impl fmt::Display for TransportError {
 }
 
 impl std::error::Error for TransportError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The table of RFC 9000 §20.1 (and RFC 9001 §6 for the last but one).
+    #[test]
+    fn codes_are_shown_by_their_registered_names() {
+        let names = [
+            "NO_ERROR",
+            "INTERNAL_ERROR",
+            "CONNECTION_REFUSED",
+            "FLOW_CONTROL_ERROR",
+            "STREAM_LIMIT_ERROR",
+            "STREAM_STATE_ERROR",
+            "FINAL_SIZE_ERROR",
+            "FRAME_ENCODING_ERROR",
+            "TRANSPORT_PARAMETER_ERROR",
+            "CONNECTION_ID_LIMIT_ERROR",
+            "PROTOCOL_VIOLATION",
+            "INVALID_TOKEN",
+            "APPLICATION_ERROR",
+            "CRYPTO_BUFFER_EXCEEDED",
+            "KEY_UPDATE_ERROR",
+            "AEAD_LIMIT_REACHED",
+            "NO_VIABLE_PATH",
+        ];
+        for (code, name) in (0..).zip(names) {
+            assert_eq!(Code(code).to_string(), name);
+        }
+    }
+
+    #[test]
+    fn other_codes_are_shown_as_alerts_or_numbers() {
+        for (code, shown) in [
+            (0x11, "error 0x11"),
+            (0xff, "error 0xff"),
+            (0x100, "CRYPTO_ERROR (TLS alert 0)"),
+            (0x178, "CRYPTO_ERROR (TLS alert 120)"),
+            (0x1ff, "CRYPTO_ERROR (TLS alert 255)"),
+            (0x200, "error 0x200"),
+        ] {
+            assert_eq!(Code(code).to_string(), shown);
+        }
+        assert_eq!(Code::crypto(120), Code(0x178));
+    }
+}

@@ -5,6 +5,7 @@ mod common;
 mod explore;
 
 mod cuts;
+mod edges;
 mod exchange;
 mod hostile;
 mod memory;

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use clearway_http3::frame::put_varint;
+use clearway_http3::qpack::{Encoder, FieldRef};
 use clearway_http3::testing::Wire;
 use clearway_http3::{Code, Config, Connection, Event, Request, Response, field};
 use clearway_quic::stream::{Directionality, StreamId};
@@ -12,19 +13,23 @@ use clearway_quic::{Instant, Role};
 use crate::hostile::forger::{DATA, HEADERS, PRIORITY_UPDATE, frame, get};
 
 /// One end, and the transport in memory where we play the other.
-struct End {
-    http: Connection,
-    wire: Wire,
+pub(crate) struct End {
+    pub(crate) http: Connection,
+    pub(crate) wire: Wire,
 }
 
 /// SETTINGS with a table of 4096 bytes and 16 streams that may wait for it.
 const SETTINGS: [u8; 8] = [0x00, 0x04, 0x05, 0x01, 0x50, 0x00, 0x07, 0x10];
 
 impl End {
-    fn new(role: Role) -> Self {
+    pub(crate) fn new(role: Role) -> Self {
+        Self::with(role, Config::default())
+    }
+
+    pub(crate) fn with(role: Role, config: Config) -> Self {
         let config = Config {
             grease: false,
-            ..Config::default()
+            ..config
         };
         let http = Connection::new(role, Arc::new(config), 1);
         let mut this = Self {
@@ -40,12 +45,12 @@ impl End {
         this
     }
 
-    fn uni(&self, index: u64) -> StreamId {
+    pub(crate) fn uni(&self, index: u64) -> StreamId {
         self.wire.of_peer(Directionality::Unidirectional, index)
     }
 
     /// Everything that happened is worked off.
-    fn turn(&mut self) -> Vec<Event> {
+    pub(crate) fn turn(&mut self) -> Vec<Event> {
         while let Some(event) = self.wire.poll_event() {
             self.http.on_quic_event(&mut self.wire, &event);
         }
@@ -70,7 +75,7 @@ impl End {
     }
 }
 
-fn request(n: u64) -> StreamId {
+pub(crate) fn request(n: u64) -> StreamId {
     StreamId::new(Role::Client, Directionality::Bidirectional, n)
 }
 
@@ -165,6 +170,28 @@ fn memory_counts_the_table_of_the_encoder_and_sections_it_must_remember() {
     }
     client.turn();
     client.assert_reports_what_it_holds("encoder", 150 * 100);
+}
+
+/// As many sections of one stream as may wait for their acknowledgment.
+#[test]
+fn memory_counts_sections_of_one_stream_that_wait_for_acknowledgment() {
+    let mut encoder = Encoder::new(4096);
+    encoder.set_peer_limits(4096, 16).expect("limits");
+    let mut section = Vec::new();
+    for _ in 0..4_000 {
+        section.clear();
+        let field = FieldRef::new(b"x-field", b"a value that repeats itself");
+        encoder.encode(0, [field].into_iter(), &mut section);
+    }
+    let reported = encoder.memory() - size_of::<Encoder>();
+    let freed = allocation_counter::measure(|| drop(encoder)).bytes_current;
+    let held = usize::try_from(-freed).expect("dropping frees");
+    assert!(held > 4_000 * 16, "{held} bytes held");
+    let slack = 1_024 + held / 16;
+    assert!(
+        reported + slack >= held && reported <= held + slack,
+        "{reported} bytes reported, {held} held"
+    );
 }
 
 #[test]
