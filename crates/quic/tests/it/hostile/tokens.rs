@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use clearway_links::{Direction, Packet};
 use clearway_quic::Role;
+use clearway_quic::cid::ConnectionId;
 use clearway_quic::connection::ConnectionError;
-use clearway_quic::crypto::{AddressToken, TokenKey};
+use clearway_quic::crypto::{AddressToken, RetryToken, TokenKey};
 use clearway_quic::error::Code;
 use clearway_quic::rng::Rng;
 use clearway_quic::stream::Directionality;
@@ -194,4 +195,31 @@ fn tokens_of_another_key_another_address_or_long_ago() {
     assert!(is_asked(&expired, 1), "expired");
     let future = address_token(ours, UNIX_ORIGIN + month, here);
     assert!(is_asked(&future, 1), "from the future");
+}
+
+/// A genuine Retry token that is sent to another connection ID than the Retry named
+/// (RFC 9000 §8.1.2): the attempt ends, as with any Retry token that is wrong.
+#[test]
+fn retry_token_sent_to_another_connection_id_is_refused() {
+    let mut setup = Setup::new();
+    setup.always_retry = true;
+    let sessions = setup.sessions.clone();
+    let mut world = weighed(setup, LINK, Role::Server);
+    let cid = |byte| ConnectionId::new(&[byte; 8]).expect("eight bytes");
+    let token = RetryToken {
+        issued: UNIX_ORIGIN,
+        client: world.client.address,
+        original_dcid: cid(1),
+        retry_scid: cid(2),
+    };
+    let mut sealed = Vec::new();
+    let mut rng = Rng::from_seed([5; 32]);
+    TokenKey::new(&[7; 32]).seal_retry(&token, &mut rng, &mut sealed);
+    sessions.put_token(&server_name(), sealed);
+    world.connect();
+    world.run_for(Duration::from_millis(100));
+    assert_eq!(world.server.endpoint.counters().accepted, 0);
+    let (code, words) = refusal(&mut world).expect("closed");
+    assert_eq!(code, Code::INVALID_TOKEN);
+    assert_eq!(words, "the Retry token belongs to another connection ID");
 }
