@@ -181,7 +181,7 @@ fn memory_counts_sections_of_one_stream_that_wait_for_acknowledgment() {
     for _ in 0..4_000 {
         section.clear();
         let field = FieldRef::new(b"x-field", b"a value that repeats itself");
-        encoder.encode(0, [field].into_iter(), &mut section);
+        encoder.encode(0, [field], &mut section);
     }
     let reported = encoder.memory() - size_of::<Encoder>();
     let freed = allocation_counter::measure(|| drop(encoder)).bytes_current;
