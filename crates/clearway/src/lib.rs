@@ -133,7 +133,9 @@ pub use config::{Certificates, ClientConfig, DevelopmentIdentity, Fingerprint, S
 pub use connection::Connection;
 #[cfg(feature = "testing")]
 pub use connection::Stage;
-pub use endpoint::{Connecting, Counters, Endpoint, EndpointBuilder, ZeroRttAccepted};
+pub use endpoint::{
+    Connecting, Counters, Endpoint, EndpointBuilder, MemoryAccount, MemoryCharge, ZeroRttAccepted,
+};
 pub use error::{
     BuildError, ConnectAnyError, ConnectError, EndpointError, ReadError, ReadExactError,
     ReadToEndError, SendDatagramError, WriteError,

@@ -173,7 +173,8 @@ impl ServerConfig {
     /// out of memory". Newcomers are let in all the while.
     ///
     /// Not part of it is what does not grow with connections, some 3 MiB for each
-    /// shard, and what the application itself keeps.
+    /// shard, and what the application itself keeps, unless it charges that to
+    /// [`Endpoint::memory_account`](crate::Endpoint::memory_account).
     pub fn memory_budget(mut self, bytes: usize) -> Self {
         self.memory_budget = bytes;
         self

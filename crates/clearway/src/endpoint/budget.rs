@@ -1,5 +1,6 @@
 //! Memory that the connections of an endpoint share.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Least that a connection may buffer each way, bytes, however short memory is: with
@@ -31,6 +32,46 @@ impl Part {
 pub(crate) struct Budget {
     limit: usize,
     used: AtomicUsize,
+}
+
+/// An endpoint's memory budget
+/// ([`ServerConfig::memory_budget`](crate::ServerConfig::memory_budget)), for what the
+/// application itself holds on behalf of clients.
+///
+/// What is charged counts like what connections hold: windows narrow and connections are
+/// closed for it. Bound it on its own as well, since closing connections does not free
+/// it by itself. Clones are the same account. The default one belongs to no endpoint.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryAccount(Arc<Budget>);
+
+/// Memory of the application, counted until this is dropped.
+#[derive(Debug)]
+pub struct MemoryCharge {
+    account: MemoryAccount,
+    bytes: usize,
+}
+
+impl MemoryAccount {
+    pub(super) fn new(budget: &Arc<Budget>) -> Self {
+        Self(budget.clone())
+    }
+
+    /// Counts `bytes` against the budget until the result is dropped. Never fails and
+    /// never waits: a budget that is exceeded is the shards' to relieve.
+    #[must_use = "what is dropped is not counted any more"]
+    pub fn charge(&self, bytes: usize) -> MemoryCharge {
+        self.0.change(0, bytes);
+        MemoryCharge {
+            account: self.clone(),
+            bytes,
+        }
+    }
+}
+
+impl Drop for MemoryCharge {
+    fn drop(&mut self) {
+        self.account.0.change(self.bytes, 0);
+    }
 }
 
 /// How much a connection may buffer each way: as much as its settings say, or at most
@@ -194,6 +235,16 @@ mod tests {
         assert_eq!(used(160, 160).excess(), 0);
         assert_eq!(used(160, 161).excess(), 11);
         assert_eq!(Budget::unlimited().excess(), 0);
+    }
+
+    #[test]
+    fn charges_of_the_application_count_until_they_are_dropped() {
+        let budget = Arc::new(Budget::new(160));
+        let account = MemoryAccount::new(&budget);
+        let charges = [account.charge(100), account.clone().charge(61)];
+        assert_eq!((budget.used(), budget.excess()), (161, 11));
+        drop(charges);
+        assert_eq!((budget.used(), budget.excess()), (0, 0));
     }
 
     #[test]

@@ -17,6 +17,7 @@ use clearway_quic::crypto::ServerName;
 use clearway_udp::Socket;
 
 pub(crate) use self::budget::{Budget, Share};
+pub use self::budget::{MemoryAccount, MemoryCharge};
 pub use self::builder::EndpointBuilder;
 pub use self::connecting::{Connecting, ZeroRttAccepted};
 pub(crate) use self::eyeballs::Race;
@@ -309,6 +310,13 @@ impl Endpoint {
     #[must_use]
     pub fn memory_used(&self) -> usize {
         self.inner.house.budget.used()
+    }
+
+    /// Returns the endpoint's memory budget, to count what the application holds for
+    /// clients against it.
+    #[must_use]
+    pub fn memory_account(&self) -> MemoryAccount {
+        MemoryAccount::new(&self.inner.house.budget)
     }
 
     /// Counts of each shard.

@@ -206,6 +206,31 @@ async fn newcomers_windows_are_narrow_while_memory_is_short() {
     writing.abort();
 }
 
+/// What the application charges narrows and evicts like what connections hold.
+#[tokio::test]
+async fn memory_charged_by_the_application_evicts_connections_that_do_nothing() {
+    let server = serve(server_config().memory_budget(4 * MIB), 1);
+    let client = client();
+    let mut quiet = Vec::new();
+    for _ in 0..32 {
+        let connecting = client.connect(server.local_addr(), "localhost");
+        quiet.push(connecting.await.unwrap());
+    }
+    assert_eq!(total(&server, |shard| shard.evicted_for_memory), 0);
+    let before = server.memory_used();
+    let charge = server.memory_account().charge(15 * MIB / 4);
+    assert_eq!(server.memory_used(), before + 15 * MIB / 4);
+    // Each newcomer gives the shard a turn.
+    while total(&server, |shard| shard.evicted_for_memory) < 16 {
+        let connecting = client.connect(server.local_addr(), "localhost");
+        quiet.extend(connecting.await);
+    }
+    let open = server.open_connections();
+    assert!(open <= 32, "{open} connections");
+    drop(charge);
+    assert!(server.memory_used() <= MIB);
+}
+
 /// The memory of connections that end is given back to the budget.
 #[tokio::test]
 async fn ended_connections_give_their_memory_back() {

@@ -4,6 +4,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
 
 use clap::Parser as _;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -24,6 +25,17 @@ const INTERRUPTED: u8 = 128 + 2;
 
 /// Rate of all attackers together, as a multiple of the rate of one alone.
 const TOGETHER: u64 = 4;
+
+/// Most runs of a step in which only times were missed.
+const RUNS: usize = 3;
+
+/// Medians up to this are never too long in CI, whatever the baseline: of four clients
+/// on a machine four times slower than a desktop that other jobs use too, its scheduler
+/// takes as much at times, and a stall by an attack takes longer.
+const BRIEF_IN_CI: Duration = Duration::from_millis(50);
+
+/// The same by hand: five of its slices are all that the scheduler can take.
+const BRIEF: Duration = Duration::from_millis(5);
 
 /// Does what the command line asks for and returns the exit code.
 pub(crate) fn run() -> ExitCode {
@@ -54,7 +66,7 @@ fn run_plan(args: &Args) -> io::Result<ExitCode> {
     let mut options = args.server_arg.clone();
     let has_budget = has_option(&program, "--memory")?;
     if has_budget {
-        options.extend(["--memory".to_owned(), format!("{}M", args.memory)]);
+        options.extend(["--memory".to_owned(), format!("{}MiB", args.memory)]);
     }
     print_conditions(args, &cores, has_budget);
     let testbed = Testbed {
@@ -70,6 +82,7 @@ fn run_plan(args: &Args) -> io::Result<ExitCode> {
     let bars = Bars {
         memory: args.memory << 20,
         descriptors: args.descriptors,
+        brief: if args.ci { BRIEF_IN_CI } else { BRIEF },
     };
     let steps = plan(&args.kinds(), args.grouping(), args.duration(), !args.bare);
     let mut out = io::stdout();
@@ -97,7 +110,8 @@ fn run_plan(args: &Args) -> io::Result<ExitCode> {
     conclude(args, passed, steps.len(), &failed)
 }
 
-/// Runs the two slices of a step.
+/// Runs the two slices of a step; once or twice more if only times were missed, after
+/// which all samples are judged together.
 fn run_step(testbed: &Testbed, step: &Step, rate: u64, bars: Bars) -> io::Result<Summary> {
     let part = if step.together {
         (TOGETHER * rate / step.kinds.len() as u64).max(1)
@@ -105,11 +119,26 @@ fn run_step(testbed: &Testbed, step: &Step, rate: u64, bars: Bars) -> io::Result
         rate
     };
     let rates = Rates { alone: rate, part };
-    let baseline = match step.baseline {
-        Some(time) => Some(testbed.run(&step.kinds, Target::Sink, time, rates)?),
-        None => None,
+    let run = || {
+        let baseline = match step.baseline {
+            Some(time) => Some(testbed.run(&step.kinds, Target::Sink, time, rates)?),
+            None => None,
+        };
+        let slice = testbed.run(&step.kinds, Target::Server, step.attack, rates)?;
+        io::Result::Ok((baseline, slice))
     };
-    let slice = testbed.run(&step.kinds, Target::Server, step.attack, rates)?;
+    let (mut baseline, mut slice) = run()?;
+    for _ in 1..RUNS {
+        let summary = Summary::new(step, baseline.as_ref(), &slice, bars);
+        if !summary.is_only_slow() || testbed.interrupted.load(Relaxed) {
+            break;
+        }
+        let (again, more) = run()?;
+        if let (Some(baseline), Some(again)) = (&mut baseline, again) {
+            baseline.merge(again);
+        }
+        slice.merge(more);
+    }
     Ok(Summary::new(step, baseline.as_ref(), &slice, bars))
 }
 

@@ -9,7 +9,6 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde_json::Value;
 
 use crate::cores::{self, Cores};
@@ -52,8 +51,15 @@ pub(crate) struct Server {
 impl ServerCommand {
     /// Starts a server for `site`.
     pub(crate) fn start(&self, site: &Site, cores: &Cores, place: Place) -> io::Result<Server> {
-        let mut command = Command::new(&self.program);
+        // Before it starts: it divides what it finds.
+        let mut command = Command::new("sh");
         command
+            .arg("-c")
+            .arg(format!(
+                "ulimit -n {} && exec \"$0\" \"$@\"",
+                self.descriptors
+            ))
+            .arg(&self.program)
             .arg("serve")
             .arg(site.served())
             .args([
@@ -72,8 +78,7 @@ impl ServerCommand {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let mut child = spawn(command, cores.clone(), place)?;
-        let listening = self.limit(&child).and_then(|()| await_address(&mut child));
-        match listening {
+        match await_address(&mut child) {
             Ok(address) => Ok(Server {
                 panics: watch(&mut child),
                 child,
@@ -86,19 +91,6 @@ impl ServerCommand {
             }
         }
     }
-
-    fn limit(&self, child: &Child) -> io::Result<()> {
-        let limit = Rlimit {
-            current: Some(self.descriptors),
-            maximum: Some(self.descriptors),
-        };
-        prlimit(pid(child), Resource::Nofile, limit)?;
-        Ok(())
-    }
-}
-
-fn pid(child: &Child) -> Option<Pid> {
-    i32::try_from(child.id()).ok().and_then(Pid::from_raw)
 }
 
 /// Starts a process on a thread with the affinity and priority that the process is to
@@ -106,7 +98,10 @@ fn pid(child: &Child) -> Option<Pid> {
 fn spawn(mut command: Command, cores: Cores, place: Place) -> io::Result<Child> {
     let thread = std::thread::spawn(move || {
         match place {
-            Place::OwnCore => cores.pin_to_server_core()?,
+            Place::OwnCore => {
+                cores.pin_to_server_core()?;
+                cores::raise_priority();
+            }
             Place::AmongAttackers => cores::lower_priority(),
         }
         command.spawn()

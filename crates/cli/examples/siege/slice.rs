@@ -69,6 +69,35 @@ pub(crate) struct Slice {
     pub(crate) panics: Vec<String>,
 }
 
+impl Slice {
+    /// Adds another run of the same attackers: times and traffic of both, the larger
+    /// use of memory and descriptors.
+    pub(crate) fn merge(&mut self, other: Self) {
+        for more in other.outcomes {
+            let same = self.outcomes.iter_mut().find(|one| one.kind == more.kind);
+            let Some(one) = same else {
+                self.outcomes.push(more);
+                continue;
+            };
+            one.traffic.packets += more.traffic.packets;
+            one.traffic.bytes += more.traffic.bytes;
+            one.held = one.held.max(more.held);
+            one.processor += more.processor;
+            one.note = more.note;
+        }
+        self.skipped = other.skipped;
+        self.defects.extend(other.defects);
+        self.tally.merge(other.tally);
+        self.usage.peak_memory = self.usage.peak_memory.max(other.usage.peak_memory);
+        self.usage.descriptors = self.usage.descriptors.max(other.usage.descriptors);
+        self.usage.processor += other.usage.processor;
+        self.elapsed += other.elapsed;
+        self.watched += other.watched;
+        self.failure = self.failure.take().or(other.failure);
+        self.panics.extend(other.panics);
+    }
+}
+
 impl Testbed {
     /// Runs these attackers for `time`.
     pub(crate) fn run(

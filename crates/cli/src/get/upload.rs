@@ -70,7 +70,7 @@ impl Upload {
             return Err(failure(&io::Error::other("no regular file")));
         }
         Ok(Self {
-            source: Source::File(Pieces::of_file(file, metadata.len())),
+            source: Source::File(Box::new(Pieces::of_file(file, metadata.len()))),
             file: Some((path.to_owned(), reading)),
         })
     }

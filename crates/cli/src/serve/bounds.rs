@@ -7,6 +7,7 @@ use clearway::{ServerConfig, TransportConfig};
 use clearway_links::Span;
 use ipnet::IpNet;
 
+use super::limits::Memory;
 use crate::size::Size;
 
 /// Options that bound what clients may take.
@@ -21,9 +22,11 @@ pub(crate) struct Bounds {
     /// shard. Fewer than a tenth of what there are leave room for others.
     #[arg(long, value_name = "COUNT", default_value_t = Limits::default().connections_per_source)]
     max_connections_per_source: usize,
-    /// Memory that connections may take together, over all shards; as it runs short, windows
-    /// narrow, then those that hold most for longest without use are closed. A quarter of
-    /// the machine's by default, at most 1 GiB.
+    /// Memory that the whole process may take: 16 MiB, 3 MiB for each shard, a quarter of
+    /// the rest for the allocator, and what remains for connections, requests and what is
+    /// read for them. As that runs short, windows narrow, then the connections that hold
+    /// most for longest without use are closed. By default clients get a quarter of the
+    /// machine's memory, at most 1 GiB, and the process takes some more.
     #[arg(long, value_name = "SIZE")]
     memory: Option<Size>,
     /// Addresses that no limit per source is for, such as a balancer's: 10.0.0.0/8,
@@ -54,6 +57,7 @@ impl Bounds {
         &self,
         config: ServerConfig,
         mut transport: TransportConfig,
+        memory: &Memory,
     ) -> ServerConfig {
         let mut limits = Limits::default();
         limits.connections = self.max_connections;
@@ -62,10 +66,21 @@ impl Bounds {
         transport.handshake_timeout = self.handshake_timeout.0;
         transport.idle_timeout = self.idle_timeout.0;
         let config = config.transport(transport).limits(limits);
-        match self.memory {
-            Some(Size(bytes)) => config.memory_budget(usize::try_from(bytes).unwrap_or(usize::MAX)),
+        match memory.counted {
+            Some(bytes) => config.memory_budget(bytes),
             None => config,
         }
+    }
+
+    /// How memory is divided.
+    ///
+    /// # Errors
+    /// If there is too little.
+    pub(super) fn memory(&self, shards: u16) -> Result<Memory, String> {
+        self.memory.map_or_else(
+            || Ok(Memory::default()),
+            |Size(bytes)| Memory::divide(bytes, shards),
+        )
     }
 }
 

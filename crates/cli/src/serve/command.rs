@@ -13,7 +13,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::Args;
 use super::certificate::Certificate;
 use super::leftovers;
-use super::limits::{Descriptors, Resources, THREADS};
+use super::limits::{Descriptors, Memory, Resources, THREADS};
 use super::listing::Snapshots;
 use super::root::Root;
 use super::secret;
@@ -55,7 +55,9 @@ async fn serve(args: &Args) -> Result<(), Failure> {
     })?;
     let certificate = Certificate::load(args)?;
     let mut signals = Signals::new()?;
-    let server = bind(args, &certificate)?;
+    let memory = args.bounds.memory(args.shards);
+    let memory = memory.map_err(|message| Failure::new(Kind::Arguments, message))?;
+    let server = bind(args, &certificate, &memory)?;
     announce(&server, args.json)?;
     let descriptors = Descriptors::raise(usize::from(args.shards));
     let root = Arc::new(root);
@@ -64,7 +66,7 @@ async fn serve(args: &Args) -> Result<(), Failure> {
     }
     let site = Site::new(Served {
         root,
-        resources: Resources::new(&descriptors),
+        resources: Resources::new(&descriptors, &memory, &server.endpoint().memory_account()),
         snapshots: Snapshots::default(),
         writable: args.writable,
         max_upload: args.bounds.max_upload.0,
@@ -130,12 +132,12 @@ impl Signals {
     }
 }
 
-fn bind(args: &Args, certificate: &Certificate) -> Result<Server, Failure> {
+fn bind(args: &Args, certificate: &Certificate, memory: &Memory) -> Result<Server, Failure> {
     let mut transport = TransportConfig::default();
     transport.controller = args.controller;
     let config = ServerConfig::with_certificates(&certificate.certificates);
     let config = config.early_data(args.early_data);
-    let mut config = args.bounds.apply(config, transport);
+    let mut config = args.bounds.apply(config, transport, memory);
     if let Some(file) = &args.secret {
         config = config.secret(secret::load(file)?);
     }

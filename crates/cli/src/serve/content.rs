@@ -45,7 +45,7 @@ impl Content {
     }
 
     pub(super) fn file(pieces: Pieces) -> Self {
-        Self::new(Source::File(pieces))
+        Self::new(Source::File(Box::new(pieces)))
     }
 
     pub(super) fn listing(listing: Box<Listing>) -> Self {

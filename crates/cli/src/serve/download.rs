@@ -179,9 +179,11 @@ impl Sending<'_> {
     /// The `count` bytes from `first`: at once if they are few, and from a file that
     /// stays open if there may be one more.
     fn content(self, first: u64, count: u64) -> Result<Content, Errno> {
-        let buffers = &self.shared.buffers;
-        if count <= SMALL.min(buffers.piece()) {
-            let charge = buffers.charge(count);
+        let Shared {
+            client, buffers, ..
+        } = self.shared;
+        if count <= SMALL.min(buffers.piece(*client)) {
+            let charge = buffers.charge(*client, count);
             let bytes = read_exactly(&self.file, first, count as usize).map_err(|_| Errno::IO)?;
             return Ok(Content::whole(charge.attach(bytes)));
         }

@@ -163,7 +163,7 @@ impl Pieces {
             self.reading = Some(Box::pin(flatten(reading)));
             return;
         };
-        if !shared.buffers.is_ample() {
+        if !shared.buffers.is_ample(shared.client) {
             return;
         }
         let read = self.next();
@@ -190,10 +190,10 @@ impl Pieces {
 
     /// What to read next.
     fn next(&self) -> Read {
-        let buffers = self.shared.as_ref().map(|shared| shared.buffers.clone());
+        let shared = self.shared.as_ref();
         Read {
             access: self.access.clone(),
-            buffers,
+            account: shared.map(|shared| (shared.buffers.clone(), shared.client)),
             offset: self.offset,
             left: self.left,
         }
@@ -203,7 +203,7 @@ impl Pieces {
 /// A piece to read.
 struct Read {
     access: Access,
-    buffers: Option<Arc<Buffers>>,
+    account: Option<(Arc<Buffers>, Client)>,
     offset: u64,
     left: u64,
 }
@@ -217,10 +217,10 @@ impl Read {
         }
         // Not before there is a thread for it: many may wait for one, and have to
         // know of each other.
-        let buffers = self.buffers.as_ref();
-        let most = buffers.map_or(LARGEST_PIECE, |buffers| buffers.piece());
+        let account = self.account.as_ref();
+        let most = account.map_or(LARGEST_PIECE, |(buffers, client)| buffers.piece(*client));
         let length = self.left.min(most);
-        let charge = buffers.map(|buffers| buffers.charge(length));
+        let charge = account.map(|(buffers, client)| buffers.charge(*client, length));
         Ok((self.access.read(self.offset, length)?, charge))
     }
 }

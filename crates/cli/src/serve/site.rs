@@ -68,7 +68,12 @@ impl Site {
         let (parts, body) = request.into_parts();
         let report_on = connection.filter(|_| wants_trailers(&parts));
         let mut response = match parts.method {
-            Method::GET | Method::HEAD => download(served, parts, client).await,
+            Method::GET | Method::HEAD => {
+                // Of no use. That it is malformed comes out now, which ends a request,
+                // and not when all work for it is done.
+                drop(body);
+                download(served, parts, client).await
+            }
             // It must not happen again at an attacker's will (RFC 8470 §3).
             Method::PUT if parts.extensions.get::<ArrivedEarly>().is_some() => {
                 status(StatusCode::TOO_EARLY)

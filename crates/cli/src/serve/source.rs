@@ -13,7 +13,7 @@ use super::pieces::Pieces;
 pub(crate) enum Source {
     Nothing,
     Whole(Bytes),
-    File(Pieces),
+    File(Box<Pieces>),
     Listing(Box<Listing>),
 }
 

@@ -210,11 +210,12 @@ mod tests {
     use std::task::{Context, Poll, Waker};
     use std::time::Duration;
 
+    use clearway::MemoryAccount;
     use http::Request;
     use http_body::Frame;
 
     use super::*;
-    use crate::serve::limits::{Descriptors, Resources};
+    use crate::serve::limits::{Descriptors, Memory, Resources};
     use crate::serve::listing::Snapshots;
     use crate::serve::root::Root;
     use crate::serve::test_dir::TestDir;
@@ -245,10 +246,14 @@ mod tests {
     fn served(dir: &TestDir) -> Arc<Served> {
         Arc::new(Served {
             root: Arc::new(Root::open(dir.path()).unwrap()),
-            resources: Resources::new(&Descriptors {
-                open_files: 1,
-                uploads: 1,
-            }),
+            resources: Resources::new(
+                &Descriptors {
+                    open_files: 1,
+                    uploads: 1,
+                },
+                &Memory::default(),
+                &MemoryAccount::default(),
+            ),
             snapshots: Snapshots::default(),
             writable: true,
             max_upload: u64::MAX,

@@ -21,6 +21,7 @@ pub(crate) use client::answers;
 pub(crate) use tally::{Class, Tally};
 
 use crate::attack::Victims;
+use crate::cores;
 use crate::site::Site;
 
 /// What clients need to know.
@@ -61,6 +62,7 @@ impl Honest {
         let thread = std::thread::Builder::new()
             .name("honest".to_owned())
             .spawn(move || {
+                cores::raise_priority();
                 let runtime = tokio::runtime::Builder::new_current_thread()
                     .enable_all()
                     .build()?;

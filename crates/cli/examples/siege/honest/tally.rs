@@ -53,6 +53,11 @@ impl Requests {
         self.times.get(last * thousandths / 1000).copied()
     }
 
+    fn merge(&mut self, other: Self) {
+        self.times.extend(other.times);
+        self.failed += other.failed;
+    }
+
     pub(crate) fn median(&self) -> Option<Duration> {
         self.quantile(500)
     }
@@ -101,6 +106,19 @@ impl Tally {
         if self.failures.len() < REMEMBERED && !self.failures.contains(&failure) {
             self.failures.push(failure);
         }
+    }
+
+    /// Adds the results of another slice.
+    pub(crate) fn merge(&mut self, other: Self) {
+        for (class, requests) in other.classes {
+            self.classes.entry(class).or_default().merge(requests);
+        }
+        self.victims.merge(other.victims);
+        self.handshakes_failed += other.handshakes_failed;
+        for failure in other.failures {
+            self.remember(failure);
+        }
+        self.seal();
     }
 
     /// Sorts the times; call it after the last request.

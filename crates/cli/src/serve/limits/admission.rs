@@ -3,11 +3,16 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use clearway::{MemoryAccount, MemoryCharge};
+
 use super::Client;
 
-/// Requests under way in all. Each costs some kilobytes even if its client takes
-/// nothing, so that this many are some 64 MiB.
+/// Requests under way in all, which are 64 MiB.
 const TOTAL: usize = 8_192;
+
+/// What a request costs even if its client takes nothing, bytes: its task, its
+/// response, its path, its line of the log.
+const REQUEST: usize = 8 << 10;
 
 /// The part of what is free that one connection may have under way: a few
 /// connections get all they ask for, thousands of them less each.
@@ -19,7 +24,10 @@ const PART: usize = 32;
 /// requests never keep out anybody else; how many connections there are is the
 /// endpoint's to bound.
 #[derive(Debug, Default)]
-pub(in crate::serve) struct Admission(Arc<Mutex<Counts>>);
+pub(in crate::serve) struct Admission {
+    counts: Arc<Mutex<Counts>>,
+    memory: MemoryAccount,
+}
 
 #[derive(Debug, Default)]
 struct Counts {
@@ -32,6 +40,7 @@ struct Counts {
 pub(in crate::serve) struct Admitted {
     counts: Arc<Mutex<Counts>>,
     client: Client,
+    _memory: MemoryCharge,
 }
 
 fn lock(counts: &Mutex<Counts>) -> MutexGuard<'_, Counts> {
@@ -39,9 +48,17 @@ fn lock(counts: &Mutex<Counts>) -> MutexGuard<'_, Counts> {
 }
 
 impl Admission {
+    /// Admits requests whose memory counts against this account.
+    pub(super) fn new(memory: MemoryAccount) -> Self {
+        Self {
+            counts: Arc::default(),
+            memory,
+        }
+    }
+
     /// Lets a request in, or not: `None` is a busy server's answer.
     pub(in crate::serve) fn admit(&self, client: Client) -> Option<Admitted> {
-        let mut counts = lock(&self.0);
+        let mut counts = lock(&self.counts);
         let share = (TOTAL.saturating_sub(counts.total) / PART).max(1);
         let count = counts.each.entry(client).or_default();
         if *count >= share {
@@ -50,8 +67,9 @@ impl Admission {
         *count += 1;
         counts.total += 1;
         Some(Admitted {
-            counts: self.0.clone(),
+            counts: self.counts.clone(),
             client,
+            _memory: self.memory.charge(REQUEST),
         })
     }
 }
@@ -95,7 +113,7 @@ mod tests {
         assert!(newcomer.is_some());
         assert!(admission.admit((10_000, None)).is_none());
         drop((held, newcomer));
-        let counts = lock(&admission.0);
+        let counts = lock(&admission.counts);
         assert_eq!((counts.total, counts.each.len()), (0, 0));
     }
 }

@@ -1,9 +1,13 @@
 //! Memory for what clients have yet to take.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use clearway::{MemoryAccount, MemoryCharge};
+
+use super::Client;
 
 /// How much of a file is read at once: large enough that changing threads for it
 /// costs little.
@@ -12,60 +16,111 @@ pub(crate) const LARGEST_PIECE: u64 = 256 << 10;
 /// What a download gets when memory is short, in bytes: a page.
 pub(crate) const SMALLEST_PIECE: u64 = 4 << 10;
 
-/// The part of what is free that one piece may be.
-const PART: u64 = 64;
+/// A client may hold what there is, divided by the number of clients that hold
+/// anything, and by so many more: who comes first does not get all of it. Nothing is
+/// taken back when others come, so `n` clients hold at most `ln(1 + n/4)` times what
+/// there is, besides pieces of the smallest size.
+const TO_COME: u64 = 4;
 
-/// An account of bytes that are held. It does not make anybody wait: the fuller it
-/// is, the smaller pieces become, so that everybody goes on.
+/// The part of what a client may still hold that one piece may be.
+const PART: u64 = 2;
+
+/// An account of bytes that are held, by client. It does not make anybody wait: the
+/// more a client holds, and the more clients there are, the smaller are its pieces, so
+/// that everybody goes on. What others hold makes no piece smaller, so that a client
+/// with a few downloads is no slower beside those that ask for much and take nothing.
 #[derive(Debug)]
 pub(crate) struct Buffers {
     total: u64,
     held: AtomicU64,
+    each: Mutex<HashMap<Client, u64>>,
+    /// The server's, which all of it counts against.
+    memory: MemoryAccount,
 }
 
 /// Bytes on the account, until they are dropped.
 #[derive(Debug)]
 pub(crate) struct Charge {
     buffers: Arc<Buffers>,
+    /// Nobody's if they serve everybody.
+    client: Option<Client>,
     bytes: u64,
+    _memory: MemoryCharge,
 }
 
 impl Buffers {
     /// An account for this many bytes.
-    pub(crate) fn new(total: u64) -> Self {
+    pub(crate) fn new(total: u64, memory: MemoryAccount) -> Self {
         Self {
             total,
             held: AtomicU64::new(0),
+            each: Mutex::default(),
+            memory,
         }
     }
 
-    fn free(&self) -> u64 {
-        self.total.saturating_sub(self.held.load(Relaxed))
+    fn lock(&self) -> MutexGuard<'_, HashMap<Client, u64>> {
+        self.each.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How large the next piece may be, in bytes.
-    pub(crate) fn piece(&self) -> u64 {
-        (self.free() / PART).clamp(SMALLEST_PIECE, LARGEST_PIECE)
+    /// What the client holds, and what it may hold now.
+    fn standing(&self, client: Client) -> (u64, u64) {
+        let each = self.lock();
+        let held = each.get(&client).copied();
+        let clients = each.len() + usize::from(held.is_none());
+        let most = self.total / (TO_COME + clients as u64);
+        (held.unwrap_or_default(), most)
     }
 
-    /// Whether there is room to read what nobody has asked for yet.
-    pub(crate) fn is_ample(&self) -> bool {
-        self.free() > self.total / 2
+    /// How large the next piece for this client may be, in bytes.
+    pub(crate) fn piece(&self, client: Client) -> u64 {
+        let (held, most) = self.standing(client);
+        let piece = most.saturating_sub(held) / PART;
+        piece.clamp(SMALLEST_PIECE, LARGEST_PIECE)
     }
 
-    /// Enters bytes, however many there are already.
-    pub(crate) fn charge(self: &Arc<Self>, bytes: u64) -> Charge {
+    /// Whether there is room to read what the client has not asked for yet.
+    pub(crate) fn is_ample(&self, client: Client) -> bool {
+        let (held, most) = self.standing(client);
+        held < most / 2
+    }
+
+    /// Enters bytes for this client, however many there are already.
+    pub(crate) fn charge(self: &Arc<Self>, client: Client, bytes: u64) -> Charge {
+        *self.lock().entry(client).or_default() += bytes;
+        self.enter(Some(client), bytes)
+    }
+
+    /// Enters bytes that serve everybody, if there is room.
+    pub(crate) fn try_charge(self: &Arc<Self>, bytes: u64) -> Option<Charge> {
+        let charge = self.enter(None, bytes);
+        (self.held.load(Relaxed) <= self.total).then_some(charge)
+    }
+
+    fn enter(self: &Arc<Self>, client: Option<Client>, bytes: u64) -> Charge {
         self.held.fetch_add(bytes, Relaxed);
         Charge {
             buffers: self.clone(),
+            client,
             bytes,
+            _memory: self
+                .memory
+                .charge(usize::try_from(bytes).unwrap_or(usize::MAX)),
         }
     }
 
-    /// Enters bytes if there is room.
-    pub(crate) fn try_charge(self: &Arc<Self>, bytes: u64) -> Option<Charge> {
-        let charge = self.charge(bytes);
-        (self.held.load(Relaxed) <= self.total).then_some(charge)
+    fn take_back(&self, client: Option<Client>, bytes: u64) {
+        self.held.fetch_sub(bytes, Relaxed);
+        let Some(client) = client else {
+            return;
+        };
+        let mut each = self.lock();
+        if let Some(held) = each.get_mut(&client) {
+            *held -= bytes;
+            if *held == 0 {
+                each.remove(&client);
+            }
+        }
     }
 }
 
@@ -94,7 +149,7 @@ impl Charge {
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        self.buffers.held.fetch_sub(self.bytes, Relaxed);
+        self.buffers.take_back(self.client, self.bytes);
     }
 }
 
@@ -102,21 +157,33 @@ impl Drop for Charge {
 mod tests {
     use super::*;
 
+    const MIB: u64 = 1 << 20;
+
+    fn client(number: u64) -> Client {
+        (number, None)
+    }
+
+    /// Has a client begin this many downloads, each with two pieces.
+    fn download(buffers: &Arc<Buffers>, number: u64, downloads: usize) -> Vec<Charge> {
+        (0..2 * downloads)
+            .map(|_| buffers.charge(client(number), buffers.piece(client(number))))
+            .collect()
+    }
+
     #[test]
     fn pieces_get_smaller_and_never_stop() {
-        let buffers = Arc::new(Buffers::new(64 << 20));
-        assert_eq!(buffers.piece(), LARGEST_PIECE);
-        let mut charges = Vec::new();
-        for _ in 0..5_000 {
-            charges.push(buffers.charge(buffers.piece()));
-        }
-        assert_eq!(buffers.piece(), SMALLEST_PIECE);
+        let buffers = Arc::new(Buffers::new(64 * MIB, MemoryAccount::default()));
+        assert_eq!(buffers.piece(client(1)), LARGEST_PIECE);
+        let charges = download(&buffers, 1, 2_500);
+        assert_eq!(buffers.piece(client(1)), SMALLEST_PIECE);
         let held = buffers.held.load(Relaxed);
-        let worst = (64 << 20) + 5_000 * SMALLEST_PIECE;
+        let worst = 64 * MIB / TO_COME + 5_000 * SMALLEST_PIECE;
         assert!(held <= worst, "{held}");
-        assert!(buffers.try_charge(64 << 20).is_none());
+        assert!(buffers.try_charge(64 * MIB).is_none());
         drop(charges);
-        let bytes = buffers.charge(5).attach(Bytes::from_static(b"bytes"));
+        let bytes = buffers
+            .charge(client(1), 5)
+            .attach(Bytes::from_static(b"bytes"));
         let rest = bytes.slice(3..);
         drop(bytes);
         assert_eq!(buffers.held.load(Relaxed), 5);
@@ -126,6 +193,41 @@ mod tests {
             0,
             "what was refused is not held"
         );
-        assert!(buffers.try_charge(64 << 20).is_some());
+        assert!(buffers.lock().is_empty());
+        assert!(buffers.try_charge(64 * MIB).is_some());
+    }
+
+    #[test]
+    fn client_with_one_download_gets_large_pieces_beside_greedy_ones() {
+        for (total, greedy, least) in [
+            (64 * MIB, 20, LARGEST_PIECE),
+            (22 * MIB, 20, LARGEST_PIECE),
+            (64 * MIB, 100, LARGEST_PIECE),
+            (22 * MIB, 100, 64 << 10),
+        ] {
+            let buffers = Arc::new(Buffers::new(total, MemoryAccount::default()));
+            let held: Vec<_> = (1..=greedy)
+                .map(|number| download(&buffers, number, 100))
+                .collect();
+            let piece = buffers.piece(client(0));
+            assert!(piece >= least, "{piece} bytes beside {greedy} clients");
+            let first = buffers.charge(client(0), piece / 2);
+            assert!(buffers.is_ample(client(0)), "beside {greedy} clients");
+            drop((held, first));
+        }
+    }
+
+    #[test]
+    fn many_clients_hold_little_more_than_there_is() {
+        let buffers = Arc::new(Buffers::new(64 * MIB, MemoryAccount::default()));
+        let held: Vec<_> = (0..1_000)
+            .map(|number| download(&buffers, number, 1))
+            .collect();
+        let bytes = buffers.held.load(Relaxed);
+        // ln(1 + 1,000/4) is 5.5.
+        let most = 64 * MIB * 11 / 2 + 2_000 * SMALLEST_PIECE;
+        assert!(bytes <= most, "{} MiB", bytes >> 20);
+        drop(held);
+        assert_eq!(buffers.held.load(Relaxed), 0);
     }
 }

@@ -11,14 +11,18 @@ mod buffers;
 mod descriptors;
 mod disk;
 mod fair;
+mod memory;
 
 use std::sync::Arc;
+
+use clearway::MemoryAccount;
 
 pub(super) use admission::{Admission, Admitted};
 pub(crate) use buffers::{Buffers, Charge, LARGEST_PIECE};
 pub(super) use descriptors::Descriptors;
 pub(crate) use disk::{Abandoned, Disk, THREADS};
 pub(crate) use fair::{FairSemaphore, Permit};
+pub(super) use memory::Memory;
 
 /// Who uses something: one connection, at one address.
 ///
@@ -26,15 +30,6 @@ pub(crate) use fair::{FairSemaphore, Permit};
 /// that both together are unique. A client that moves counts as another one, which
 /// it could be by a second connection as well.
 pub(crate) type Client = (u64, Option<core::net::SocketAddr>);
-
-/// Bytes of files and listings that wait for clients, and that downloads may hold
-/// before they get smaller pieces: 64 MiB is two pieces each for a hundred downloads
-/// at full speed, and more than any disk needs.
-const BUFFERED: u64 = 64 << 20;
-
-/// Bytes of file names that listings under way may hold: some sixty directories of
-/// 20,000 entries each.
-const LISTED: u64 = 32 << 20;
 
 /// Directories read at once. More of them would take the disk from downloads.
 const READINGS: usize = 2;
@@ -57,13 +52,13 @@ pub(super) struct Resources {
 }
 
 impl Resources {
-    /// Divides what there is.
-    pub(super) fn new(descriptors: &Descriptors) -> Self {
+    /// Divides what there is. What is held of it counts against `account`.
+    pub(super) fn new(descriptors: &Descriptors, memory: &Memory, account: &MemoryAccount) -> Self {
         Self {
-            admission: Admission::default(),
+            admission: Admission::new(account.clone()),
             disk: Arc::default(),
-            buffers: Arc::new(Buffers::new(BUFFERED)),
-            names: Arc::new(Buffers::new(LISTED)),
+            buffers: Arc::new(Buffers::new(memory.buffered, account.clone())),
+            names: Arc::new(Buffers::new(memory.listed, account.clone())),
             open_files: FairSemaphore::new(descriptors.open_files, descriptors.open_files / 8),
             uploads: FairSemaphore::new(descriptors.uploads, descriptors.uploads.div_ceil(8)),
             readings: FairSemaphore::new(READINGS, 1),

@@ -161,7 +161,7 @@ async fn make(under_way: Arc<UnderWay>, shared: Shared, first: usize) -> io::Res
             names,
         } = &*under_way;
         let directory = open(&served.root, path)?;
-        let enough = BIT.min(buffers.piece());
+        let enough = BIT.min(buffers.piece(client));
         let mut text = String::new();
         if first == 0 {
             page::begin(&mut text, path);
@@ -183,7 +183,7 @@ async fn make(under_way: Arc<UnderWay>, shared: Shared, first: usize) -> io::Res
             page::end(&mut text, names.more.then_some(names.len()));
         }
         Ok(Bit {
-            charge: buffers.charge(text.len() as u64),
+            charge: buffers.charge(client, text.len() as u64),
             text: text.into(),
             next,
         })

@@ -218,3 +218,53 @@ fn ten_thousand_silent_streams_do_not_stand_in_the_way() {
     assert_eq!(packets.len(), 1);
     assert!(client.sending.paid.is_empty() && client.control.is_empty());
 }
+
+/// A peer that grants all credit and acknowledges all but the first packet of each
+/// stream: what lies above the holes is held, so it counts, also when the limit is set
+/// while the connection is at work.
+#[test]
+fn data_acknowledged_above_holes_counts_against_the_send_limit() {
+    let unlimited = Config {
+        stream_window: 1 << 40,
+        connection_window: 1 << 40,
+        receive_budget: 1 << 40,
+        ..Config::default()
+    };
+    let (mut client, _) = pair(unlimited);
+    client.set_send_window_hint(1 << 30);
+    let ids: Vec<_> = (0..100).map(|_| client.open(BIDI).unwrap()).collect();
+    let mut holes = Vec::new();
+    let mut taken = 0;
+    for limit in [4 << 20, 8 << 20, 2 << 20] {
+        client.limit_buffers(u64::MAX, limit);
+        let before = taken;
+        loop {
+            let written: usize = ids
+                .iter()
+                .map(|&id| client.write(id, &[7; 16 << 10]).unwrap_or(0))
+                .sum();
+            taken += written as u64;
+            while let Some(packet) = fill(&mut client) {
+                for content in packet.contents {
+                    match content {
+                        StreamContent::Data { offset: 0, .. } => holes.push(content),
+                        content => client.on_acked(&content),
+                    }
+                }
+            }
+            if written == 0 {
+                break;
+            }
+        }
+        assert_eq!(taken, before.max(limit));
+        // Blocks that are not full yet besides.
+        let most = taken as usize + ids.len() * (64 << 10);
+        assert!(client.buffered() <= most, "{} bytes", client.buffered());
+    }
+    for content in holes {
+        client.on_acked(&content);
+    }
+    assert!(client.buffered() < 256 << 10, "{} bytes", client.buffered());
+    let told = events(&mut client);
+    assert!(!told.is_empty(), "writers hear of the room");
+}

@@ -1,0 +1,101 @@
+//! How the memory that the server may take is divided.
+
+/// Bytes of files and listings that wait for clients, and that downloads may hold
+/// before they get smaller pieces: 64 MiB is two pieces each for a hundred downloads
+/// at full speed, and more than any disk needs.
+const BUFFERED: u64 = 64 << 20;
+
+/// Bytes of file names that listings under way may hold: some sixty directories of
+/// 20,000 entries each.
+const LISTED: u64 = 32 << 20;
+
+/// What the process takes without clients: its code, its threads, TLS, the allocator.
+const PROCESS: u64 = 16 << 20;
+
+/// What each shard takes without connections: buffers of its socket and tables.
+const PER_SHARD: u64 = 3 << 20;
+
+/// The part of the rest that stays free for what nobody counts: memory that was given
+/// back and that the allocator keeps, or whose neighbours are in use.
+const ALLOCATOR: u64 = 4;
+
+/// Least that may be left for clients: a thousand quiet connections.
+const LEAST: u64 = 16 << 20;
+
+/// Bytes for each purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::serve) struct Memory {
+    /// What is counted: connections, requests and both of the others. `None` is the
+    /// library's default.
+    pub(in crate::serve) counted: Option<usize>,
+    /// Of that, at most so much for pieces of files and listings.
+    pub(in crate::serve) buffered: u64,
+    /// Of that, at most so much for names in listings.
+    pub(in crate::serve) listed: u64,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self {
+            counted: None,
+            buffered: BUFFERED,
+            listed: LISTED,
+        }
+    }
+}
+
+impl Memory {
+    /// Divides what the whole process may take, so that it stays below it.
+    ///
+    /// # Errors
+    /// If that leaves too little for clients; says how much is needed.
+    pub(in crate::serve) fn divide(total: u64, shards: u16) -> Result<Self, String> {
+        let fixed = PROCESS + PER_SHARD * u64::from(shards);
+        let counted = total.saturating_sub(fixed) / ALLOCATOR * (ALLOCATOR - 1);
+        if counted < LEAST {
+            let needed = fixed + (LEAST / (ALLOCATOR - 1) + 1) * ALLOCATOR;
+            return Err(format!(
+                "--memory is too small for {shards} shard(s): expected at least {} MiB",
+                needed.div_ceil(1 << 20)
+            ));
+        }
+        Ok(Self {
+            counted: Some(usize::try_from(counted).unwrap_or(usize::MAX)),
+            buffered: (counted / 8).min(BUFFERED),
+            listed: (counted / 16).min(LISTED),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn parts_stay_below_the_whole_and_leave_room_for_ten_thousand_connections() {
+        let memory = Memory::divide(256 * MIB, 1).expect("enough");
+        let counted = memory.counted.expect("bounded") as u64;
+        assert!(counted + PROCESS + PER_SHARD < 256 * MIB * 7 / 8);
+        assert!(counted > 10_000 * (16 << 10), "{counted}");
+        assert_eq!(memory.buffered, counted / 8);
+        assert_eq!(memory.listed, counted / 16);
+        let large = Memory::divide(64 << 30, 8).expect("enough");
+        assert_eq!((large.buffered, large.listed), (BUFFERED, LISTED));
+    }
+
+    #[test]
+    fn too_little_is_refused_with_how_much_is_needed() {
+        for shards in [1, 2, 1024] {
+            let error = Memory::divide(MIB, shards).expect_err("too little");
+            let needed = error.rsplit(' ').nth(1).and_then(|word| word.parse().ok());
+            let needed: u64 = needed.expect("a number of MiB");
+            assert!(Memory::divide(needed * MIB, shards).is_ok(), "{error}");
+            assert!(
+                Memory::divide((needed - 1) * MIB, shards).is_err(),
+                "{error}"
+            );
+        }
+    }
+}
