@@ -86,7 +86,7 @@ fn applied(
             offset,
             fin,
             data,
-        } => streams.on_stream(id, offset, fin, data),
+        } => streams.on_stream(id, offset, fin, data).map(|_| ()),
         Frame::ResetStream {
             id,
             code,

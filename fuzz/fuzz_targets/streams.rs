@@ -207,7 +207,7 @@ impl End {
                     offset,
                     fin,
                     data,
-                } => self.streams.on_stream(id, offset, fin, data),
+                } => self.streams.on_stream(id, offset, fin, data).map(|_| ()),
                 Frame::ResetStream {
                     id,
                     code,

@@ -6,6 +6,7 @@ use clearway_recovery::congestion::{self, Algorithm, SlowStart};
 use clearway_recovery::controller::{Controller, Ect};
 
 use crate::ack::DEFAULT_ACK_THRESHOLD;
+use crate::bucket::Rate;
 use crate::path::ecn::Mark;
 use crate::stream;
 
@@ -61,6 +62,18 @@ pub struct Config {
     pub active_connection_id_limit: u64,
     /// Whether the peer may migrate (RFC 9000 §9.1).
     pub allow_migration: bool,
+    /// How much work the peer may ask for by frames that transfer no new data: control
+    /// frames, and STREAM frames that are empty or repeat what is known. In units of
+    /// about one stream looked up: most frames cost one, PATH_CHALLENGE four,
+    /// RETIRE_CONNECTION_ID eight. Beyond it the connection ends with
+    /// PROTOCOL_VIOLATION (RFC 9000 §21.9). Beside time, useful work pays for more: a
+    /// unit for 64 new bytes of stream data either way, eight for a stream that opens.
+    ///
+    /// 40,000 at once is a few milliseconds of a core, of the order of some
+    /// handshakes, which an attacker can have as well. 4,000 a second is less than a
+    /// thousandth of a core, and many times what an honest peer sends over a
+    /// connection that transfers nothing.
+    pub unproductive_work: Rate,
     /// Reserved versions, transport parameters and the QUIC bit, to keep the
     /// extension points open (RFC 9287, RFC 9000 §18.1).
     pub grease: bool,
@@ -114,6 +127,10 @@ impl Default for Config {
             datagram_buffer: 1 << 20,
             active_connection_id_limit: 8,
             allow_migration: true,
+            unproductive_work: Rate {
+                burst: 40_000,
+                per_second: 4_000,
+            },
             grease: true,
             key_update_after: None,
             #[cfg(feature = "specimens")]

@@ -5,13 +5,25 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::RangeInclusive;
 
+use clearway_recovery::Space;
+
 use crate::error::{Code, TransportError};
 use crate::memory;
 use crate::wire::RangeSet;
 
-/// Bytes beyond the read position that we buffer. RFC 9000 §7.5 asks for at
-/// least 4,096; a certificate chain with post-quantum shares wants more.
-pub(crate) const MAX_BUFFERED: u64 = 64 * 1024;
+/// Bytes beyond the read position that are buffered in a packet number space; RFC 9000
+/// §7.5 asks for at least 4,096.
+const fn max_buffered(space: Space) -> u64 {
+    match space {
+        // Anybody can send these. A ClientHello with a post-quantum key share takes 2 KiB,
+        // and longer ones only have to come in order.
+        Space::Initial => 16 << 10,
+        // Certificate chains, with post-quantum signatures of some KiB each.
+        Space::Handshake => 64 << 10,
+        // Session tickets, of some hundred bytes each.
+        Space::Data => 16 << 10,
+    }
+}
 
 /// Out-of-order pieces kept at most: smaller pieces than this count implies are
 /// an attack, since a flight is a few dozen packets.
@@ -41,7 +53,16 @@ struct Send {
 struct Receive {
     read: u64,
     pieces: BTreeMap<u64, Vec<u8>>,
-    buffered: usize,
+}
+
+impl Receive {
+    /// Bytes held; walks the pieces.
+    fn buffered(&self) -> usize {
+        self.pieces
+            .values()
+            .map(Vec::len)
+            .fold(0, usize::saturating_add)
+    }
 }
 
 impl CryptoStream {
@@ -123,20 +144,27 @@ impl CryptoStream {
         !self.send.data.is_empty()
     }
 
-    /// Takes in a CRYPTO frame.
+    /// Takes in a CRYPTO frame of this stream's `space`.
     ///
     /// # Errors
     /// CRYPTO_BUFFER_EXCEEDED beyond the bound (RFC 9000 §7.5).
-    pub(crate) fn on_frame(&mut self, offset: u64, data: &[u8]) -> Result<(), TransportError> {
+    pub(crate) fn on_frame(
+        &mut self,
+        space: Space,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<(), TransportError> {
         let receive = &mut self.receive;
         let end = offset.saturating_add(data.len() as u64);
-        if end <= receive.read {
+        if end <= receive.read || data.is_empty() {
             return Ok(());
         }
-        let exceeded = |why: &'static str| TransportError::new(Code::CRYPTO_BUFFER_EXCEEDED, why);
-        if end.saturating_sub(receive.read) > MAX_BUFFERED {
-            return Err(exceeded(
-                "CRYPTO data more than 64 KiB ahead of what TLS has read",
+        let exceeded = |why: String| Err(TransportError::new(Code::CRYPTO_BUFFER_EXCEEDED, why));
+        let max = max_buffered(space);
+        if end.saturating_sub(receive.read) > max {
+            let max = max >> 10;
+            return exceeded(format!(
+                "CRYPTO data more than {max} KiB ahead of what TLS has read"
             ));
         }
         let skip = distance(offset, receive.read);
@@ -144,17 +172,20 @@ impl CryptoStream {
             offset.max(receive.read),
             data.get(skip..).unwrap_or_default(),
         );
-        match receive.pieces.get(&offset) {
-            Some(known) if known.len() >= data.len() => return Ok(()),
-            Some(known) => receive.buffered = receive.buffered.saturating_sub(known.len()),
-            None if receive.pieces.len() >= MAX_PIECES => {
-                return Err(exceeded("CRYPTO data in more than 256 separate pieces"));
-            }
-            None => {}
+        let known = receive.pieces.get(&offset).map_or(0, Vec::len);
+        if known > 0 && known >= data.len() {
+            return Ok(());
         }
-        receive.buffered = receive.buffered.saturating_add(data.len());
-        if receive.buffered as u64 > 2 * MAX_BUFFERED {
-            return Err(exceeded("overlapping CRYPTO data beyond 128 KiB"));
+        if known == 0 && receive.pieces.len() >= MAX_PIECES {
+            return exceeded(format!(
+                "CRYPTO data in more than {MAX_PIECES} separate pieces"
+            ));
+        }
+        let buffered = receive.buffered().saturating_sub(known);
+        let max = max.saturating_mul(2);
+        if buffered.saturating_add(data.len()) as u64 > max {
+            let max = max >> 10;
+            return exceeded(format!("overlapping CRYPTO data beyond {max} KiB"));
         }
         receive.pieces.insert(offset, data.to_vec());
         Ok(())
@@ -170,7 +201,6 @@ impl CryptoStream {
                 return None;
             }
             let mut piece = first.remove();
-            receive.buffered = receive.buffered.saturating_sub(piece.len());
             let skip = distance(offset, receive.read).min(piece.len());
             piece.drain(..skip);
             if !piece.is_empty() {
@@ -194,7 +224,7 @@ impl CryptoStream {
         reason = "sizes of what is in memory together"
     )]
     pub(crate) fn memory(&self) -> usize {
-        self.receive.buffered
+        self.receive.buffered()
             + memory::map(&self.receive.pieces)
             + memory::ring(&self.send.data)
             + self.send.lost.memory()
@@ -276,7 +306,7 @@ mod tests {
             (0, b"abc"),
             (6, b"g"),
         ] {
-            stream.on_frame(offset, data).unwrap();
+            stream.on_frame(Space::Initial, offset, data).unwrap();
         }
         let mut read = Vec::new();
         while let Some(piece) = stream.read() {
@@ -284,25 +314,48 @@ mod tests {
         }
         assert_eq!(read, b"abcdefg");
         assert!(stream.receive.pieces.is_empty());
-        stream.on_frame(0, b"abcdefg").unwrap();
+        stream.on_frame(Space::Initial, 0, b"abcdefg").unwrap();
         assert_eq!(stream.read(), None);
-        assert_eq!(stream.receive.buffered, 0);
+        assert_eq!(stream.receive.buffered(), 0);
     }
 
     #[test]
     fn crypto_flood_is_bounded() {
-        let mut stream = CryptoStream::default();
-        let err = stream.on_frame(MAX_BUFFERED, b"x").unwrap_err();
-        assert_eq!(err.code, Code::CRYPTO_BUFFER_EXCEEDED);
-        let mut result = Ok(());
-        for i in 0..1000 {
-            result = stream.on_frame(2 * i + 1, b"x");
-            if result.is_err() {
-                break;
+        for (space, max) in [
+            (Space::Initial, 16 << 10),
+            (Space::Handshake, 64 << 10),
+            (Space::Data, 16 << 10),
+        ] {
+            let mut stream = CryptoStream::default();
+            let err = stream.on_frame(space, max, b"x").unwrap_err();
+            assert_eq!(err.code, Code::CRYPTO_BUFFER_EXCEEDED);
+            stream.on_frame(space, max - 1, b"x").unwrap();
+            // Separate pieces, then pieces that overlap.
+            for (step, len) in [(2, 1), (1, 1_000)] {
+                let mut stream = CryptoStream::default();
+                let data = vec![0; len];
+                let refused = (0..1_000)
+                    .find_map(|i| stream.on_frame(space, step * i + 1, &data).err())
+                    .expect("a bound");
+                assert_eq!(refused.code, Code::CRYPTO_BUFFER_EXCEEDED);
+                assert!(stream.receive.buffered() as u64 <= 2 * max);
             }
         }
-        assert_eq!(result.unwrap_err().code, Code::CRYPTO_BUFFER_EXCEEDED);
-        assert!(stream.memory() <= 2 * MAX_BUFFERED as usize);
+    }
+
+    /// Any length is taken as long as it comes in order.
+    #[test]
+    fn crypto_data_in_order_has_no_bound_of_its_own() {
+        let mut stream = CryptoStream::default();
+        for i in 0..100 {
+            let offset = i * 1_000;
+            stream
+                .on_frame(Space::Initial, offset, &[7; 1_000])
+                .unwrap();
+            assert_eq!(stream.read().map(|piece| piece.len()), Some(1_000));
+        }
+        let before = stream.on_frame(Space::Initial, 100_000 + (16 << 10), b"x");
+        assert!(before.is_err(), "ahead of what was read");
     }
 
     proptest! {

@@ -34,8 +34,11 @@ impl Connection {
                 fin,
                 data,
             } => {
-                self.silence.on_data();
-                self.streams.on_stream(id, offset, fin, data)
+                self.end_silence();
+                if self.streams.on_stream(id, offset, fin, data)? {
+                    return Ok(());
+                }
+                self.charge_repeat(now, data.len())
             }
             Frame::ResetStream {
                 id,

@@ -34,7 +34,7 @@ impl Connection {
         data: &[u8],
     ) -> Result<(), TransportError> {
         let crypto = &mut self.space(space).crypto;
-        crypto.on_frame(offset, data)?;
+        crypto.on_frame(space, offset, data)?;
         let level = level_of(space);
         while let Some(bytes) = self.space(space).crypto.read() {
             match &mut self.tls.session {

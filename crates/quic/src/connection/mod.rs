@@ -18,6 +18,7 @@
 //! | `outcome` | what acknowledgements and losses mean for the frames sent |
 //! | `migration` | what follows when paths come, go, and carry data |
 //! | `deadline` | how long a handshake may take |
+//! | `work` | how much work a peer may ask for without progress |
 //! | `timers` | everything that waits for a time |
 //! | `rest` | what a connection that went quiet gives back |
 //! | `buffers`, `activity` | what it holds for others to judge, when it was last of use |
@@ -55,6 +56,7 @@ mod tls;
 mod trace;
 mod transmit;
 mod undecryptable;
+mod work;
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -155,6 +157,8 @@ pub struct Connection {
     /// Packets whose keys don't exist yet, bounded (RFC 9001 §5.7).
     undecryptable: undecryptable::UndecryptablePackets,
     counters: stats::Counters,
+    /// What frames without progress may still cost.
+    work: work::WorkBudget,
     trace: Option<Box<trace::Trace>>,
     generator: Box<dyn CidGenerator>,
     reset_key: Arc<ResetKey>,
@@ -162,7 +166,6 @@ pub struct Connection {
     probe_frames: rest::Kept<Vec<SentFrame>>,
     /// It has given back its memory, and nobody was told.
     rested: bool,
-    silence: silence::Silence,
     last_activity: Instant,
     /// Destination Connection ID of the packet being processed.
     receiving_cid: ConnectionId,

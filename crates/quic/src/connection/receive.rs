@@ -11,7 +11,7 @@ use crate::event::{DropReason, TraceEvent};
 use crate::path::Addresses;
 use crate::wire::header::{HeaderKind, OpenHeader};
 use crate::wire::reset::candidate;
-use crate::wire::{Frames, PacketKind, PartialHeader, RangeSet, frame};
+use crate::wire::{Frame, Frames, PacketKind, PartialHeader, RangeSet, frame};
 use crate::{Instant, Role};
 
 /// When and from where a datagram came.
@@ -355,13 +355,16 @@ impl Connection {
         frame::check_not_empty(packet.payload)?;
         let mut ack_eliciting = false;
         let mut probing_only = true;
+        let mut acks: u32 = 0;
         for frame in Frames::new(packet.payload) {
             let frame = frame?;
             frame.check_allowed(packet.kind, self.role.peer())?;
             ack_eliciting |= frame.is_ack_eliciting();
             probing_only &= frame.is_probing();
             let kind = frame.frame_type();
-            self.on_frame(now, packet, &frame)
+            acks = acks.saturating_add(u32::from(matches!(frame, Frame::Ack(_))));
+            self.charge_frame(now, &frame, acks <= 1)
+                .and_then(|()| self.on_frame(now, packet, &frame))
                 .map_err(|error| error.in_frame(kind))?;
             if !self.life.is_open() {
                 return Ok(());

@@ -13,6 +13,7 @@ use super::life::{Handshake, Life};
 use super::space::{PacketSpace, PacketSpaces};
 use super::timers::Timers;
 use super::tls::{Memory, Tls};
+use super::work::WorkBudget;
 use super::{Config, Connection, stats};
 use crate::ack::AckPolicy;
 use crate::cid::generator::CidGenerator;
@@ -233,10 +234,10 @@ impl Connection {
             endpoint_events: Default::default(),
             undecryptable: Default::default(),
             counters: stats::Counters::default(),
+            work: WorkBudget::new(now, config.unproductive_work),
             trace: None,
             probe_frames: super::rest::Kept::default(),
             rested: false,
-            silence: super::silence::Silence::default(),
             last_activity: now,
             receiving_cid: ConnectionId::EMPTY,
             error: None,

@@ -27,45 +27,34 @@ const PROBE_TIMEOUTS: u32 = 3;
 /// PINGs since stream data last arrived, each after twice the silence before.
 const MOST_ASKED: u8 = 4;
 
-/// The client's watch over the peer's silence.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Silence {
-    /// It counts as silence then.
-    pub(crate) until: Option<Instant>,
-    /// PINGs since stream data last arrived.
-    asked: u8,
-}
-
-impl Silence {
-    /// Stream data arrived: the peer has our address.
-    pub(crate) fn on_data(&mut self) {
-        self.asked = 0;
-    }
-}
-
 impl Connection {
+    /// Stream data arrived: the peer has our address.
+    pub(crate) fn end_silence(&mut self) {
+        self.timers.asked_in_silence = 0;
+    }
+
     /// A packet arrived: the silence begins anew.
     pub(crate) fn listen(&mut self, now: Instant) {
-        self.silence.until = None;
+        self.timers.silence = None;
         let listens = self.is_client() && self.handshake == Handshake::Confirmed;
-        if listens && self.silence.asked < MOST_ASKED && self.streams.has_own_requests() {
+        if listens && self.timers.asked_in_silence < MOST_ASKED && self.streams.has_own_requests() {
             let probes = self.pto_of(self.paths.active_id());
             let patience = PATIENCE.max(probes.saturating_mul(PROBE_TIMEOUTS));
-            let doubled = 2_u32.saturating_pow(u32::from(self.silence.asked));
-            self.silence.until = Some(now + patience.saturating_mul(doubled));
+            let doubled = 2_u32.saturating_pow(u32::from(self.timers.asked_in_silence));
+            self.timers.silence = Some(now + patience.saturating_mul(doubled));
         }
     }
 
     /// Asks if it is time to; true if it was time.
     pub(crate) fn on_silence(&mut self, now: Instant) -> bool {
-        if self.silence.until.is_none_or(|at| now < at) {
+        if self.timers.silence.is_none_or(|at| now < at) {
             return false;
         }
-        self.silence.until = None;
+        self.timers.silence = None;
         // What is in flight has a probe timeout of its own.
         let probed = self.recovery.paths().any(|path| path.in_flight() > 0);
         if !probed && self.streams.awaits_answer() {
-            self.silence.asked = self.silence.asked.saturating_add(1);
+            self.timers.asked_in_silence = self.timers.asked_in_silence.saturating_add(1);
             self.space(Space::Data).ping = true;
         }
         true

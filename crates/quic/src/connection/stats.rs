@@ -88,6 +88,9 @@ pub struct Stats {
     pub stream_memory: usize,
     /// Times a timer fired with nothing to do.
     pub idle_wakeups: u64,
+    /// What the peer's frames without new data have cost, in the units of
+    /// [`Config::unproductive_work`](super::Config::unproductive_work).
+    pub unproductive_work: u32,
 }
 
 impl Default for Stats {
@@ -107,6 +110,7 @@ impl Default for Stats {
             limits: Vec::new(),
             stream_memory: 0,
             idle_wakeups: 0,
+            unproductive_work: 0,
         }
     }
 }
@@ -173,6 +177,7 @@ impl Connection {
             limits: self.recovery.limits().breakdown(now).collect(),
             stream_memory: self.streams.memory(),
             idle_wakeups: self.timers.idle_wakeups,
+            unproductive_work: self.work.charged(),
         }
     }
 }

@@ -29,6 +29,10 @@ pub(crate) struct Timers {
     pub(crate) pacing: Option<Instant>,
     /// The connection has been silent for so long that it rests.
     pub(crate) rest: Option<Instant>,
+    /// It counts as silence then.
+    pub(crate) silence: Option<Instant>,
+    /// PINGs sent into the silence since stream data last arrived.
+    pub(crate) asked_in_silence: u8,
     /// An ack-eliciting packet has left since the last packet arrived: only
     /// the first restarts the idle timer (RFC 9000 §10.1).
     sent_since_received: bool,
@@ -46,6 +50,8 @@ impl Timers {
             keep_alive: None,
             pacing: None,
             rest: None,
+            silence: None,
+            asked_in_silence: 0,
             sent_since_received: false,
             idle_wakeups: 0,
         }
@@ -105,7 +111,7 @@ impl Connection {
                 .filter(|_| self.handshake != Handshake::Running),
             self.timers.pacing,
             self.timers.rest,
-            self.silence.until,
+            self.timers.silence,
             self.keys.zero_rtt_until,
             self.paths.next_timeout(|path| self.may_speak(path)),
             keys,

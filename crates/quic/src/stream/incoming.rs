@@ -14,7 +14,7 @@ enum Half {
 }
 
 impl Streams {
-    /// STREAM (RFC 9000 §19.8).
+    /// STREAM (RFC 9000 §19.8). Answers whether it brought bytes that had not arrived.
     ///
     /// # Errors
     /// `FLOW_CONTROL_ERROR`, `FINAL_SIZE_ERROR`, `STREAM_LIMIT_ERROR`,
@@ -26,7 +26,7 @@ impl Streams {
         offset: u64,
         fin: bool,
         data: &[u8],
-    ) -> Result<(), TransportError> {
+    ) -> Result<bool, TransportError> {
         self.locate(id, Half::Recv)?;
         let credit = self.receive.granted().saturating_sub(self.received);
         let spare = self.spare_room();
@@ -34,16 +34,18 @@ impl Streams {
             let news = half.on_data(offset, fin, data, credit, spare)?;
             Ok((news, half.hurry()))
         });
-        if let Some(done) = done {
-            let (news, hurry) = done?;
-            self.check_pieces()?;
-            if hurry {
-                self.hurried_streams.push(id);
-            }
-            self.book(id, news);
-            self.hurried |= self.receive.is_short(self.received);
+        let Some(done) = done else {
+            return Ok(false);
+        };
+        let (news, hurry) = done?;
+        self.check_pieces()?;
+        if hurry {
+            self.hurried_streams.push(id);
         }
-        Ok(())
+        let is_new = news.fresh > 0 || news.raised > 0;
+        self.book(id, news);
+        self.hurried |= self.receive.is_short(self.received);
+        Ok(is_new)
     }
 
     /// RESET_STREAM (RFC 9000 §19.4).

@@ -229,6 +229,19 @@ impl Streams {
         }
     }
 
+    /// Bytes of stream data that the peer has sent at most, by the highest offsets and
+    /// final sizes it told.
+    pub(crate) const fn bytes_announced(&self) -> u64 {
+        self.received
+    }
+
+    /// Streams opened so far, by either end.
+    pub(crate) fn opened(&self) -> u64 {
+        let local = self.local.iter().map(|streams| streams.opened);
+        let remote = self.remote.iter().map(|streams| streams.opened);
+        local.chain(remote).fold(0, u64::saturating_add)
+    }
+
     /// Whether a bidirectional stream was ever opened here.
     pub(crate) fn has_own_requests(&self) -> bool {
         self.local[Directionality::Bidirectional].opened > 0

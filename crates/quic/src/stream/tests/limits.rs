@@ -27,7 +27,7 @@ fn frames_for_the_wrong_stream_close_the_connection() {
     assert_eq!(code(server.on_stop_sending(theirs, 1)), wrong);
     assert_eq!(code(server.on_max_stream_data(theirs, 1)), wrong);
     for result in [
-        server.on_stream(never, 0, false, b"x"),
+        server.on_stream(never, 0, false, b"x").map(|_| ()),
         server.on_reset_stream(never, 0, 0),
         server.on_stop_sending(never, 0),
         server.on_max_stream_data(never, 1),

@@ -127,6 +127,7 @@ fn deliver_stream(to: &mut Streams, kind: u64, r: &mut Reader<'_>) -> Result<(),
         r.varint().unwrap() as usize
     };
     to.on_stream(id, offset, kind & 1 != 0, r.bytes(len).unwrap())
+        .map(|_| ())
 }
 
 /// Carries everything `from` has to send to `to`; answers the packets.

@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
+use clearway_links::{Direction, Packet};
 use clearway_quic::Role;
 use clearway_quic::connection::Forgery;
 use clearway_quic::error::Code;
 use clearway_quic::wire::frame::kind;
 use clearway_quic::wire::{Frame, PacketKind};
 
-use crate::hostile::duel::{Duel, IDLE_MEMORY, bytes};
+use crate::common::Setup;
+use crate::hostile::duel::{Duel, IDLE_MEMORY, LINK, bytes, weighed};
+use crate::hostile::initials::{cid, crypto, initial};
 
 /// Twice what is buffered beyond the read position.
 const BUFFERED: usize = 128 << 10;
@@ -33,6 +36,25 @@ fn far_ahead_of_what_was_read() {
         kind::CRYPTO,
         "CRYPTO data more than 64 KiB ahead of what TLS has read",
     );
+}
+
+/// Anybody can send Initial packets, so that little of them is kept.
+#[test]
+fn initial_crypto_data_far_ahead_closes_the_connection() {
+    for (ahead, refused) in [((16 << 10) - 1, false), (16 << 10, true)] {
+        let mut world = weighed(Setup::new(), LINK, Role::Server);
+        let frame = crypto(ahead, b"x");
+        let packet = initial(cid(1), &[], 0, &frame);
+        let from = world.client.address;
+        let to = world.server.address;
+        world.deliver(Direction::Up, Packet::new(from, to, packet));
+        let connection = world.server.connections.values().next().expect("accepted");
+        let error = connection.error().map(ToString::to_string);
+        assert_eq!(error.is_some(), refused, "{ahead}: {error:?}");
+        if let Some(error) = error {
+            assert!(error.contains("more than 16 KiB ahead"), "{error}");
+        }
+    }
 }
 
 /// Up to a thousand pieces, by offset and data, until the victim has had enough.

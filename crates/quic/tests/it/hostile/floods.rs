@@ -335,29 +335,6 @@ fn datagrams_nobody_fetches() {
     duel.still_serves();
 }
 
-/// Frames that ask for an answer each: blocked reports, pings, credit updates.
-#[test]
-fn small_frames_by_the_thousand() {
-    let id = client_bidi(0).as_u64();
-    for frame in [
-        fields(&[kind::PING]),
-        fields(&[kind::DATA_BLOCKED, 1]),
-        fields(&[kind::STREAM_DATA_BLOCKED, id, 1]),
-        fields(&[kind::STREAMS_BLOCKED_BIDI, 1]),
-        fields(&[kind::MAX_DATA, 1]),
-        fields(&[kind::MAX_STREAM_DATA, id, 1]),
-        fields(&[kind::IMMEDIATE_ACK]),
-    ] {
-        let mut duel = Duel::new(Role::Client);
-        let payload = frame.repeat(1000 / frame.len());
-        for _ in 0..500 {
-            duel.say(&payload);
-        }
-        duel.world.run_for(Duration::from_secs(1));
-        duel.still_serves();
-    }
-}
-
 /// NEW_TOKEN without end: the client keeps eight a server, and nothing of them
 /// in the connection.
 #[test]

@@ -22,3 +22,4 @@ mod paths;
 mod preferred;
 mod retry_tokens;
 mod tokens;
+mod work;

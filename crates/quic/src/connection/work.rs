@@ -1,0 +1,222 @@
+//! Work that a peer asks for without moving the connection on.
+//!
+//! A datagram holds hundreds of small frames. Each is legal, and makes us look a stream
+//! up, wake a writer, queue an answer or make a connection ID; together they cost us
+//! many times what it costs to send them (RFC 9000 §21.9: "implementations SHOULD track
+//! cost of processing relative to progress and treat excessive quantities of any
+//! non-productive packets as indicative of an attack").
+//!
+//! So every frame has a [`Price`], and the connection has a budget to pay it from. Time
+//! fills the budget, and so does useful work: stream data that arrives or leaves for
+//! the first time, and streams that are opened. An honest peer's control frames
+//! come with such work. Where the budget is empty, the connection ends.
+//!
+//! Frames with data pay nothing and count nothing: what they have achieved is read off
+//! the streams only when the budget has run out.
+
+use super::Connection;
+use crate::Instant;
+use crate::bucket::Rate;
+use crate::error::{Code, TransportError};
+use crate::wire::Frame;
+
+/// Bytes of new stream data that pay for one unit. A full packet pays for some twenty
+/// units, which is about the work that the packet itself was.
+const BYTES_PER_UNIT: u64 = 64;
+
+/// What a stream that is opened counts for, in bytes of stream data: eight units, for
+/// its end, reset, stop, credit and blocked frames. How many streams a peer may open
+/// follows what the application takes (RFC 9000 §4.6).
+const STREAM_WORTH: u64 = 8 * BYTES_PER_UNIT;
+
+/// STREAM frames that repeat at least so many bytes are free: few of them fit into a
+/// packet, and a sender that takes a delay for a loss repeats a whole window of them.
+const LARGE_REPEAT: usize = 128;
+
+/// What a frame costs, in units: one is about the work of looking a stream up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Price {
+    /// It carries data of the application's, or there can't be many of it.
+    Free,
+    /// Free if it brings something new or is [large](LARGE_REPEAT), otherwise one unit.
+    FreeIfNew,
+    /// The first in a packet is free, since most packets have one; further ones cost
+    /// so many units.
+    FirstFree(u32),
+    /// Always so many units.
+    Units(u32),
+}
+
+impl Price {
+    /// The price of a frame. Every type has its arm: a new one does not compile until
+    /// somebody decides what it costs.
+    pub(crate) const fn of(frame: &Frame<'_>) -> Self {
+        match frame {
+            // A run of PADDING is one frame, and what separates runs is charged.
+            Frame::Padding { .. } => Self::Free,
+            // They carry data. What a slow application drops of them is in order
+            // (RFC 9221 §5), and their queue is bounded.
+            Frame::Datagram(_) => Self::Free,
+            // Nothing follows it.
+            Frame::ConnectionClose { .. } | Frame::ApplicationClose { .. } => Self::Free,
+            Frame::Stream { .. } => Self::FreeIfNew,
+            Frame::Ack(_) => Self::FirstFree(4),
+            Frame::Ping
+            | Frame::MaxData(_)
+            | Frame::MaxStreamData { .. }
+            | Frame::MaxStreams { .. }
+            | Frame::DataBlocked { .. }
+            | Frame::StreamDataBlocked { .. }
+            | Frame::StreamsBlocked { .. }
+            | Frame::PathResponse(_)
+            | Frame::HandshakeDone
+            | Frame::AckFrequency { .. }
+            | Frame::ImmediateAck => Self::Units(1),
+            // An event for the application, a frame in answer, or a call of TLS.
+            Frame::ResetStream { .. } | Frame::StopSending { .. } | Frame::Crypto { .. } => {
+                Self::Units(2)
+            }
+            // An answer in a datagram of its own, or something to keep.
+            Frame::PathChallenge(_) | Frame::NewToken(_) | Frame::NewConnectionId { .. } => {
+                Self::Units(4)
+            }
+            // A new connection ID with its token, and two changes of the routes.
+            Frame::RetireConnectionId { .. } => Self::Units(8),
+        }
+    }
+}
+
+/// Time is counted in steps of 2^26 ns, about 67 ms: 32 bits of them are nine years.
+const TICK_BITS: u32 = 26;
+
+/// What frames without progress may still cost. Every connection has one for as long as
+/// it lives, so it is kept small.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WorkBudget {
+    /// Units charged since the connection began.
+    charged: u32,
+    /// Units that are left.
+    left: u32,
+    /// When it was last filled, in ticks.
+    filled: u32,
+    /// The useful work that had been done by then, in units, modulo 2^32.
+    paid: u32,
+}
+
+impl WorkBudget {
+    /// A full one.
+    pub(crate) fn new(now: Instant, rate: Rate) -> Self {
+        Self {
+            charged: 0,
+            left: rate.burst,
+            filled: ticks(now),
+            paid: 0,
+        }
+    }
+
+    /// Units charged since the connection began, up to 2^32 - 1.
+    pub(crate) const fn charged(&self) -> u32 {
+        self.charged
+    }
+
+    /// Charges `units`; false, and nothing is taken, if so many are not left.
+    pub(crate) const fn charge(&mut self, units: u32) -> bool {
+        let Some(left) = self.left.checked_sub(units) else {
+            return false;
+        };
+        self.left = left;
+        self.charged = self.charged.saturating_add(units);
+        true
+    }
+
+    /// Adds what time and useful work, `useful` bytes since the connection began, have
+    /// earned since the last time, up to [`Rate::burst`].
+    pub(crate) fn fill(&mut self, now: Instant, useful: u64, rate: Rate) {
+        let (now, paid) = (ticks(now), (useful / BYTES_PER_UNIT) as u32);
+        let elapsed = now.saturating_sub(self.filled);
+        let by_time = u64::from(elapsed).saturating_mul(rate.per_second.into());
+        let by_time = by_time
+            .saturating_mul(1 << TICK_BITS)
+            .checked_div(1_000_000_000)
+            .unwrap_or(0);
+        // The sum falls when 0-RTT is refused: what was sent counts no more.
+        let by_work = paid.wrapping_sub(self.paid).cast_signed().max(0);
+        let by_time = u32::try_from(by_time).unwrap_or(u32::MAX);
+        let earned = by_time.saturating_add(by_work.unsigned_abs());
+        self.left = self.left.saturating_add(earned).min(rate.burst);
+        self.filled = self.filled.max(now);
+        self.paid = paid;
+    }
+}
+
+fn ticks(now: Instant) -> u32 {
+    (now.as_nanos() >> TICK_BITS) as u32
+}
+
+impl Connection {
+    /// Charges what a frame costs before anything is known of what it brings.
+    /// `is_first_ack` tells whether an ACK frame is the first of its packet.
+    ///
+    /// # Errors
+    /// See [`charge`](Self::charge).
+    pub(crate) fn charge_frame(
+        &mut self,
+        now: Instant,
+        frame: &Frame<'_>,
+        is_first_ack: bool,
+    ) -> Result<(), TransportError> {
+        match Price::of(frame) {
+            Price::Free | Price::FreeIfNew => Ok(()),
+            Price::FirstFree(_) if is_first_ack => Ok(()),
+            Price::FirstFree(units) | Price::Units(units) => self.charge(now, units),
+        }
+    }
+
+    /// Charges a STREAM frame that brought nothing new: empty, or a repetition.
+    ///
+    /// # Errors
+    /// See [`charge`](Self::charge).
+    pub(crate) fn charge_repeat(&mut self, now: Instant, len: usize) -> Result<(), TransportError> {
+        if len >= LARGE_REPEAT {
+            return Ok(());
+        }
+        self.charge(now, 1)
+    }
+
+    /// Takes `units` from the budget.
+    ///
+    /// # Errors
+    /// PROTOCOL_VIOLATION if it is empty. RFC 9000 §21.9 allows to end the connection
+    /// and names no code, and none of §20.1 is about load. INTERNAL_ERROR would send
+    /// whoever reads the peer's log to look for a fault of ours.
+    fn charge(&mut self, now: Instant, units: u32) -> Result<(), TransportError> {
+        if self.work.charge(units) {
+            return Ok(());
+        }
+        let useful = self.useful_work();
+        let rate = self.config.unproductive_work;
+        self.work.fill(now, useful, rate);
+        if self.work.charge(units) {
+            return Ok(());
+        }
+        Err(TransportError::new(
+            Code::PROTOCOL_VIOLATION,
+            "too many frames that transfer no new data",
+        ))
+    }
+
+    /// What has been achieved since the connection began, in bytes of stream data.
+    fn useful_work(&self) -> u64 {
+        // A RESET_STREAM may tell of any number of bytes; no more came than came.
+        let announced = self.streams.bytes_announced();
+        let arrived = announced.min(self.counters.bytes_received);
+        let streams = self.streams.opened().saturating_mul(STREAM_WORTH);
+        arrived
+            .saturating_add(self.streams.bytes_sent())
+            .saturating_add(streams)
+    }
+}
+
+#[cfg(test)]
+#[path = "work_tests.rs"]
+mod tests;

@@ -1,0 +1,389 @@
+//! Frames that ask for work and move nothing on, packed hundreds to a datagram
+//! (RFC 9000 §21.9), and honest patterns that look alike.
+
+use std::time::Duration;
+
+use clearway_quic::Role;
+use clearway_quic::cid::{ConnectionId, ResetToken};
+use clearway_quic::connection::Config;
+use clearway_quic::error::Code;
+use clearway_quic::stream::{Directionality, StreamId};
+use clearway_quic::wire::frame::kind;
+use clearway_quic::wire::{Frame, Writer};
+
+use crate::hostile::duel::{Duel, bytes, client_bidi, fields, raw};
+
+const REASON: &str = "too many frames that transfer no new data";
+
+/// Bytes of frames in one forged packet.
+const PAYLOAD: usize = 1_100;
+
+/// What a duel has earned beside the burst when it begins, a second after its handshake,
+/// and what the last frame may be charged beyond.
+const EARNED: u64 = 4_200;
+
+fn burst() -> u64 {
+    Config::default().unproductive_work.burst.into()
+}
+
+fn client_uni(index: u64) -> StreamId {
+    StreamId::new(Role::Client, Directionality::Unidirectional, index)
+}
+
+/// What the victim has been asked to do.
+fn charged(duel: &mut Duel) -> u64 {
+    let now = duel.world.now;
+    u64::from(duel.victim().stats(now).unproductive_work)
+}
+
+/// Fills packets with frames that `write` makes from ever new numbers until the victim
+/// ends the connection: after the burst and what one packet holds.
+#[track_caller]
+fn flood(mut duel: Duel, frame_type: u64, mut write: impl FnMut(&mut Writer<'_>, u64)) {
+    let mut number = 0;
+    // A burst of the cheapest frame takes fewer packets than bytes of it.
+    for _ in 0..burst() {
+        let payload = raw(|w| {
+            while w.filled().len() < PAYLOAD {
+                write(w, number);
+                number += 1;
+            }
+        });
+        duel.say(&payload);
+        if duel.victim().error().is_some() {
+            break;
+        }
+    }
+    let (spent, most) = (charged(&mut duel), burst() + EARNED);
+    assert!(
+        (burst()..=most).contains(&spent),
+        "{spent} units for {frame_type:#x}"
+    );
+    duel.closed_with(Code::PROTOCOL_VIOLATION, frame_type, REASON);
+}
+
+/// The frames that say the same each time.
+#[test]
+fn flood_of_repeated_frames_ends_the_connection() {
+    let id = client_bidi(0).as_u64();
+    for frame in [
+        vec![kind::PING],
+        vec![kind::RESET_STREAM, id, 1, 0],
+        vec![kind::STOP_SENDING, id, 1],
+        vec![kind::MAX_DATA, 1],
+        vec![kind::MAX_STREAM_DATA, id, 1],
+        vec![kind::MAX_STREAMS_BIDI, 1],
+        vec![kind::MAX_STREAMS_UNI, 1],
+        vec![kind::DATA_BLOCKED, 1],
+        vec![kind::STREAM_DATA_BLOCKED, id, 1],
+        vec![kind::STREAMS_BLOCKED_BIDI, 1],
+        vec![kind::STREAMS_BLOCKED_UNI, 1],
+        vec![kind::IMMEDIATE_ACK],
+    ] {
+        let repeated = fields(&frame);
+        flood(Duel::new(Role::Client), frame[0], |w, _| w.bytes(&repeated));
+    }
+    flood(Duel::new(Role::Server), kind::HANDSHAKE_DONE, |w, _| {
+        w.varint(kind::HANDSHAKE_DONE);
+    });
+}
+
+/// The frames that say something else each time.
+#[test]
+fn flood_of_changing_frames_ends_the_connection() {
+    let frames: [(u64, fn(u64) -> Frame<'static>); 8] = [
+        (kind::MAX_DATA, |n| Frame::MaxData((1 << 30) + n)),
+        (kind::MAX_STREAM_DATA, |n| Frame::MaxStreamData {
+            id: client_bidi(n % 8),
+            limit: (1 << 30) + n,
+        }),
+        (kind::MAX_STREAMS_BIDI, |n| Frame::MaxStreams {
+            directionality: Directionality::Bidirectional,
+            limit: 1_000 + n,
+        }),
+        (kind::PATH_CHALLENGE, |n| {
+            Frame::PathChallenge(n.to_be_bytes())
+        }),
+        (kind::PATH_RESPONSE, |n| {
+            Frame::PathResponse(n.to_be_bytes())
+        }),
+        (kind::STREAM_DATA_BLOCKED, |n| Frame::StreamDataBlocked {
+            id: client_bidi(n % 8),
+            limit: n,
+        }),
+        (kind::STREAMS_BLOCKED_UNI, |n| Frame::StreamsBlocked {
+            directionality: Directionality::Unidirectional,
+            limit: n,
+        }),
+        (kind::ACK_FREQUENCY, |n| Frame::AckFrequency {
+            sequence: n,
+            ack_eliciting_threshold: 1 + n % 9,
+            request_max_ack_delay: 25_000,
+            reordering_threshold: n % 3,
+        }),
+    ];
+    for (frame_type, frame) in frames {
+        flood(Duel::new(Role::Client), frame_type, |w, n| {
+            frame(n).encode(w)
+        });
+    }
+    flood(Duel::new(Role::Server), kind::NEW_TOKEN, |w, n| {
+        Frame::NewToken(&n.to_be_bytes()).encode(w);
+    });
+}
+
+/// STREAM and CRYPTO frames without data, and with data that is there.
+#[test]
+fn flood_of_empty_and_repeated_data_ends_the_connection() {
+    for data in [&b""[..], b"x", &[7; 127]] {
+        let mut duel = Duel::new(Role::Client);
+        let stream = Frame::Stream {
+            id: client_bidi(0),
+            offset: 0,
+            fin: false,
+            data,
+        };
+        duel.say(&bytes(&stream));
+        flood(duel, kind::STREAM, |w, _| stream.encode(w));
+        // Of a server, whose tickets have arrived.
+        let crypto = Frame::Crypto { offset: 0, data };
+        flood(Duel::new(Role::Server), kind::CRYPTO, |w, _| {
+            crypto.encode(w)
+        });
+    }
+}
+
+/// Frames for streams that are over, which are ignored one by one.
+#[test]
+fn flood_of_frames_for_a_finished_stream_ends_the_connection() {
+    let mut duel = Duel::new(Role::Client);
+    let id = client_uni(0);
+    let whole = Frame::Stream {
+        id,
+        offset: 0,
+        fin: true,
+        data: b"x",
+    };
+    duel.say(&bytes(&whole));
+    assert_eq!(duel.victim().read(id, &mut [0; 8]), Ok(Some(1)));
+    assert_eq!(duel.victim().read(id, &mut [0; 8]), Ok(None));
+    flood(duel, kind::STREAM | kind::STREAM_FIN, |w, _| {
+        whole.encode(w);
+    });
+}
+
+/// One ACK frame in a packet is what honest packets have; hundreds are not.
+#[test]
+fn flood_of_ack_frames_ends_the_connection() {
+    let ack = [kind::ACK as u8, 0, 0, 0, 0];
+    flood(Duel::new(Role::Client), kind::ACK, |w, _| w.bytes(&ack));
+    let mut duel = Duel::new(Role::Client);
+    let before = charged(&mut duel);
+    for _ in 0..1_000 {
+        duel.say(&ack);
+    }
+    assert_eq!(charged(&mut duel), before, "one a packet is free");
+    duel.still_serves();
+}
+
+/// A connection ID that is given again and again, or retired again and again.
+#[test]
+fn flood_of_repeated_connection_ids_ends_the_connection() {
+    let given = Frame::NewConnectionId {
+        sequence: 7,
+        retire_prior_to: 0,
+        cid: ConnectionId::new(&[0xcc; 8]).expect("eight bytes"),
+        reset_token: ResetToken([7; 16]),
+    };
+    let retired = Frame::RetireConnectionId { sequence: 1 };
+    for frame in [given, retired] {
+        let duel = Duel::new(Role::Client);
+        flood(duel, frame.frame_type(), |w, _| frame.encode(w));
+    }
+}
+
+/// After a flood that stopped in time, time forgives.
+#[test]
+fn pause_after_a_flood_earns_a_new_budget() {
+    let mut duel = Duel::new(Role::Client);
+    let pings = [kind::PING as u8; PAYLOAD];
+    for _ in 0..4 {
+        for _ in 0..burst() * 9 / 10 / PAYLOAD as u64 {
+            duel.say(&pings);
+        }
+        assert_eq!(duel.victim().error(), None);
+        duel.world.run_for(Duration::from_secs(11));
+    }
+    duel.still_serves();
+}
+
+/// A flood below the rate that time allows goes on, and is no more than that.
+#[test]
+fn thousand_pings_a_second_are_served() {
+    let mut duel = Duel::new(Role::Client);
+    for _ in 0..60_000 {
+        duel.say(&[kind::PING as u8]);
+        duel.world.run_for(Duration::from_millis(1));
+    }
+    assert!(charged(&mut duel) > burst());
+    duel.still_serves();
+}
+
+/// A path that is asked about every 10 ms for ten minutes, by a client that moves along
+/// a road with a bad network.
+#[test]
+fn challenges_without_end_at_an_honest_pace_are_answered() {
+    let mut duel = Duel::new(Role::Client);
+    for n in 0..60_000_u64 {
+        duel.say(&bytes(&Frame::PathChallenge(n.to_be_bytes())));
+        duel.world.run_for(Duration::from_millis(10));
+    }
+    duel.still_serves();
+}
+
+/// 10,000 requests a second, each given up at once: the application that takes them is
+/// what bounds them.
+#[test]
+fn tiny_requests_that_are_reset_are_served() {
+    let mut duel = Duel::with(Role::Client, |setup| {
+        setup.server.streams.max_bidi_streams = 1_000;
+    });
+    let mut opened = 0;
+    while opened < 30_000 {
+        for _ in 0..10 {
+            if let Some(id) = duel.hostile().open(Directionality::Bidirectional) {
+                duel.hostile().write(id, b"?").expect("fresh");
+                duel.hostile().reset(id, 1).expect("fresh");
+                duel.hostile().stop(id, 1).expect("fresh");
+                opened += 1;
+            }
+        }
+        duel.world.run_for(Duration::from_millis(1));
+        while let Some(id) = duel.victim().accept(Directionality::Bidirectional) {
+            let _ = duel.victim().read(id, &mut [0; 8]);
+            let _ = duel.victim().reset(id, 2);
+        }
+        assert_eq!(duel.victim().error(), None, "request {opened}");
+    }
+    assert!(charged(&mut duel) > 2 * burst());
+    assert!(duel.world.now < clearway_quic::Instant::ZERO + Duration::from_secs(5));
+    duel.still_serves();
+}
+
+/// A fast download whose reader grants new credit in every packet, for the connection
+/// and for two streams.
+#[test]
+fn credit_in_every_packet_of_a_download_is_served() {
+    let mut duel = Duel::new(Role::Client);
+    duel.bound(8 << 20);
+    let ids: Vec<StreamId> = (0..2)
+        .map(|_| {
+            let hostile = duel.hostile();
+            let id = hostile
+                .open(Directionality::Bidirectional)
+                .expect("fresh connection");
+            hostile.write(id, b"?").expect("fresh stream");
+            id
+        })
+        .collect();
+    duel.world.run_for(Duration::from_millis(50));
+    let (mut read, mut limit) = (0, 1);
+    while charged(&mut duel) < 2 * burst() {
+        for &id in &ids {
+            while let Ok(1..) = duel.victim().write(id, &[0; 65_536]) {}
+        }
+        duel.world.run_for(Duration::from_millis(1));
+        let mut packets = 0;
+        for &id in &ids {
+            while let Ok(Some(chunk)) = duel.hostile().read_chunk(id, 1_200) {
+                read += chunk.len();
+                packets += 1;
+            }
+        }
+        assert!(read < 100 << 20, "{read} bytes");
+        for _ in 0..packets {
+            limit += 1;
+            let mut payload = fields(&[kind::MAX_DATA, limit]);
+            for id in &ids {
+                payload.extend(fields(&[kind::MAX_STREAM_DATA, id.as_u64(), limit]));
+            }
+            duel.say(&payload);
+            assert_eq!(duel.victim().error(), None, "after {read} bytes");
+        }
+    }
+    duel.world.run_for(Duration::from_secs(5));
+    assert_eq!(duel.victim().error(), None);
+}
+
+/// One byte a frame, a new one each time, costs nothing: it is slow, and it is data.
+#[test]
+fn single_new_bytes_are_free() {
+    let mut duel = Duel::new(Role::Client);
+    let before = charged(&mut duel);
+    let id = client_bidi(0);
+    for packet in 0..1_000 {
+        let payload = raw(|w| {
+            for part in 0..100 {
+                Frame::Stream {
+                    id,
+                    offset: packet * 100 + part,
+                    fin: false,
+                    data: b"x",
+                }
+                .encode(w);
+            }
+        });
+        duel.say(&payload);
+    }
+    assert_eq!(charged(&mut duel), before);
+    duel.still_serves();
+}
+
+/// A sender that takes a delay for a loss repeats its whole window.
+#[test]
+fn whole_windows_sent_twice_are_served() {
+    let mut duel = Duel::new(Role::Client);
+    let before = charged(&mut duel);
+    for _ in 0..60_000 {
+        duel.say(&bytes(&Frame::Stream {
+            id: client_bidi(0),
+            offset: 0,
+            fin: false,
+            data: &[0; 1_100],
+        }));
+    }
+    assert_eq!(charged(&mut duel), before);
+    duel.still_serves();
+}
+
+/// Neither a RESET_STREAM with a large final size nor single bytes far apart count as
+/// much data: what pays is bytes that arrived.
+#[test]
+fn final_sizes_earn_nothing() {
+    let mut duel = Duel::new(Role::Client);
+    let window = Config::default().streams.stream_window;
+    let mut index = 0;
+    while duel.victim().error().is_none() {
+        assert!(index < 10_000, "every reset earns more than it costs");
+        let id = client_uni(index);
+        let mut payload = fields(&[kind::RESET_STREAM, id.as_u64(), 1, window]);
+        payload.extend([kind::PING as u8; PAYLOAD]);
+        duel.say(&payload);
+        while let Some(id) = duel.victim().accept(Directionality::Unidirectional) {
+            let _ = duel.victim().read(id, &mut [0; 8]);
+        }
+        duel.world.run_for(Duration::from_millis(10));
+        index += 1;
+    }
+    duel.closed_with(Code::PROTOCOL_VIOLATION, kind::PING, REASON);
+}
+
+/// A server application may allow more, or less.
+#[test]
+fn smaller_budget_ends_the_connection_sooner() {
+    let mut duel = Duel::with(Role::Client, |setup| {
+        setup.server.unproductive_work.burst = 500;
+    });
+    duel.say(&[kind::PING as u8; 1_000]);
+    duel.closed_with(Code::PROTOCOL_VIOLATION, kind::PING, REASON);
+}
