@@ -127,6 +127,7 @@ pub mod http;
 mod panic;
 mod shard;
 pub mod stream;
+mod warnings;
 
 pub use application::Application;
 pub use config::{Certificates, ClientConfig, DevelopmentIdentity, Fingerprint, ServerConfig};

@@ -14,6 +14,7 @@ use crate::endpoint::Share;
 use crate::http::layer::{Layer, View};
 use crate::http::work::Arrived;
 use crate::shard::{Activity, Link};
+use crate::warnings;
 
 /// What a connection is counted as at least, bytes: a quiet one holds 8.2 KiB, 11.2
 /// over HTTP/3, and its tables, tasks and allocations the rest.
@@ -231,7 +232,8 @@ impl State {
     }
 
     /// Logs why the connection ends. A client's application hears it from what it
-    /// waits for; nobody else may hear it of a server's.
+    /// waits for; nobody else may hear it of a server's. Clients cause these, so that
+    /// warnings are [bounded](warnings::about_client).
     fn tell_of(&self, error: &ConnectionError) {
         let violation = match error {
             ConnectionError::Transport(error) | ConnectionError::PeerTransport(error) => {
@@ -241,10 +243,15 @@ impl State {
         };
         let remote = self.quic.remote_address();
         let handshake = if self.connected { "complete" } else { "failed" };
-        if violation && self.quic.role() == Role::Server {
-            tracing::warn!(%remote, handshake, %error, "a connection ended with an error");
-        } else {
-            tracing::debug!(%remote, handshake, %error, "a connection ended");
+        let warns = violation && self.quic.role() == Role::Server;
+        match warns.then(warnings::about_client).flatten() {
+            Some(0) => {
+                tracing::warn!(%remote, handshake, %error, "a connection ended with an error");
+            }
+            Some(more) => {
+                tracing::warn!(%remote, handshake, %error, more, "a connection ended with an error, like others before that were not told");
+            }
+            None => tracing::debug!(%remote, handshake, %error, "a connection ended"),
         }
     }
 

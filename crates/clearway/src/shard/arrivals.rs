@@ -16,6 +16,7 @@ use crate::config::Admission;
 use crate::connection::{Shared, Stage};
 use crate::error::EndpointError;
 use crate::panic::{CaughtPanic, catch};
+use crate::warnings;
 
 /// Handshakes begun per turn. At about 0.1 ms each, a flood of new clients takes
 /// no more than a few milliseconds between two looks at the live connections.
@@ -196,7 +197,13 @@ impl Connections {
         let (handle, mut connection) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                tracing::warn!(%error, remote = %from.remote, "TLS would not begin with a client");
+                let remote = from.remote;
+                match warnings::about_client() {
+                    Some(more) => {
+                        tracing::warn!(%error, %remote, more, "TLS would not begin with a client");
+                    }
+                    None => tracing::debug!(%error, %remote, "TLS would not begin with a client"),
+                }
                 return None;
             }
         };
