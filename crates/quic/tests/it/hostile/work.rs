@@ -22,6 +22,9 @@ const PAYLOAD: usize = 1_100;
 /// and what the last frame may be charged beyond.
 const EARNED: u64 = 4_200;
 
+/// Makes the frame of a number.
+type MakeFrame = fn(u64) -> Frame<'static>;
+
 fn burst() -> u64 {
     Config::default().unproductive_work.burst.into()
 }
@@ -91,7 +94,7 @@ fn flood_of_repeated_frames_ends_the_connection() {
 /// The frames that say something else each time.
 #[test]
 fn flood_of_changing_frames_ends_the_connection() {
-    let frames: [(u64, fn(u64) -> Frame<'static>); 8] = [
+    let frames: [(u64, MakeFrame); 8] = [
         (kind::MAX_DATA, |n| Frame::MaxData((1 << 30) + n)),
         (kind::MAX_STREAM_DATA, |n| Frame::MaxStreamData {
             id: client_bidi(n % 8),
@@ -124,7 +127,7 @@ fn flood_of_changing_frames_ends_the_connection() {
     ];
     for (frame_type, frame) in frames {
         flood(Duel::new(Role::Client), frame_type, |w, n| {
-            frame(n).encode(w)
+            frame(n).encode(w);
         });
     }
     flood(Duel::new(Role::Server), kind::NEW_TOKEN, |w, n| {
@@ -148,7 +151,7 @@ fn flood_of_empty_and_repeated_data_ends_the_connection() {
         // Of a server, whose tickets have arrived.
         let crypto = Frame::Crypto { offset: 0, data };
         flood(Duel::new(Role::Server), kind::CRYPTO, |w, _| {
-            crypto.encode(w)
+            crypto.encode(w);
         });
     }
 }
