@@ -8,16 +8,25 @@ use clearway_quic::Instant;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     origin: std::time::Instant,
+    /// Tells the time that its thread has set by hand.
+    #[cfg(test)]
+    manual: bool,
 }
 
 impl Clock {
     pub(crate) fn start() -> Self {
         Self {
             origin: std::time::Instant::now(),
+            #[cfg(test)]
+            manual: false,
         }
     }
 
     pub(crate) fn now(&self) -> Instant {
+        #[cfg(test)]
+        if self.manual {
+            return MANUAL.get();
+        }
         Instant::ZERO + self.origin.elapsed()
     }
 
@@ -31,5 +40,31 @@ impl Clock {
         SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
             .map_or(0, |since| since.as_secs())
+    }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// What manual clocks of this thread say.
+    static MANUAL: std::cell::Cell<Instant> = const { std::cell::Cell::new(Instant::ZERO) };
+}
+
+#[cfg(test)]
+impl Clock {
+    /// A clock that stands still until [`set`](Self::set).
+    pub(crate) fn manual() -> Self {
+        Self {
+            manual: true,
+            ..Self::start()
+        }
+    }
+
+    pub(crate) fn is_manual(&self) -> bool {
+        self.manual
+    }
+
+    /// The time for every manual clock of this thread.
+    pub(crate) fn set(now: Instant) {
+        MANUAL.set(now);
     }
 }

@@ -9,9 +9,8 @@ use clearway_quic::error::{Code, TransportError};
 use clearway_quic::{Instant, Role};
 use clearway_udp::SteeringKey;
 use rustc_hash::FxHashMap;
-use tokio::io::unix::AsyncFd;
 
-use super::Watched;
+use super::WatchedSocket;
 use super::crowding::{Activity, Crowd};
 use super::deadlines::{Deadlines, Place};
 use super::link::{CloseAll, Link};
@@ -46,7 +45,7 @@ pub(crate) struct Position {
 /// A shard without its receive buffers.
 pub(super) struct Connections {
     pub(super) link: Arc<Link>,
-    pub(super) socket: AsyncFd<Watched>,
+    pub(super) socket: WatchedSocket,
     pub(super) outlet: Outlet,
     pub(super) deadlines: Deadlines,
     pub(super) crowd: Crowd,
@@ -75,7 +74,7 @@ pub(super) struct Connections {
 impl Connections {
     pub(super) fn new(
         link: Arc<Link>,
-        socket: AsyncFd<Watched>,
+        socket: WatchedSocket,
         house: Arc<House>,
         position: Position,
     ) -> Self {
@@ -195,7 +194,7 @@ impl Connections {
     }
 
     /// Every connection gets a turn, clients on a new path.
-    pub(super) fn move_to(&mut self, now: Instant, socket: AsyncFd<Watched>) {
+    pub(super) fn move_to(&mut self, now: Instant, socket: WatchedSocket) {
         self.socket = socket;
         self.outlet.forget();
         let handles: Vec<Handle> = self.table.keys().copied().collect();

@@ -11,13 +11,10 @@ use super::connections::{Connections, Position};
 use super::intake::Intake;
 use super::link::{Link, count};
 use super::strays::Strays;
-use super::{Watched, watch};
+use super::{WatchedSocket, watch_socket};
 use crate::endpoint::House;
 use crate::error::EndpointError;
 use crate::panic::{CaughtPanic, catch};
-
-/// What the runtime watches a socket for.
-const BOTH: Interest = Interest::READABLE.add(Interest::WRITABLE);
 
 /// Runs one shard.
 pub(crate) struct Driver {
@@ -49,17 +46,23 @@ impl Driver {
         position: Position,
     ) -> io::Result<Self> {
         link.set_runtime(tokio::runtime::Handle::current());
-        let intake = Intake::new(&*socket);
-        let alarm = Alarm::new(link.clock);
-        let socket = watch(Watched(socket), BOTH)?;
-        Ok(Self {
+        Ok(Self::watching(link, watch_socket(socket)?, house, position))
+    }
+
+    fn watching(
+        link: Arc<Link>,
+        socket: WatchedSocket,
+        house: Arc<House>,
+        position: Position,
+    ) -> Self {
+        Self {
+            intake: Intake::new(&**socket.get_ref()),
+            alarm: Alarm::new(link.clock),
             shard: Connections::new(link, socket, house, position),
-            intake,
-            alarm,
             abandoned: false,
             dirty: Vec::new(),
             outcome: Outcome::Running,
-        })
+        }
     }
 
     /// Until the endpoint is given up and its connections have ended, or something
@@ -135,7 +138,7 @@ impl Driver {
             self.shard.close_all(now, close);
         }
         if let Some(socket) = socket {
-            match watch(Watched(socket), BOTH) {
+            match watch_socket(socket) {
                 Ok(socket) => self.shard.move_to(now, socket),
                 Err(error) => tracing::error!(%error, "staying on the old socket"),
             }

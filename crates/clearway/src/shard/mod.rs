@@ -25,6 +25,8 @@ mod deadlines;
 mod driver;
 mod intake;
 mod link;
+#[cfg(test)]
+mod manual;
 mod notice;
 mod outlet;
 mod population;
@@ -66,6 +68,20 @@ impl AsRawFd for Watched {
     fn as_raw_fd(&self) -> RawFd {
         self.0.descriptor().as_raw_fd()
     }
+}
+
+/// A socket and its readiness.
+#[cfg(not(test))]
+type WatchedSocket = AsyncFd<Watched>;
+#[cfg(test)]
+use self::manual::WatchedSocket;
+
+/// Has the runtime watch a socket.
+fn watch_socket(socket: Arc<dyn DatagramSocket>) -> io::Result<WatchedSocket> {
+    let socket = watch(Watched(socket), Interest::READABLE | Interest::WRITABLE)?;
+    #[cfg(test)]
+    let socket = WatchedSocket::Runtime(socket);
+    Ok(socket)
 }
 
 /// Has the runtime watch a descriptor.

@@ -1,0 +1,85 @@
+//! A socket whose readiness a test sets by hand, as an edge of the kernel's would.
+
+use std::future::pending;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clearway_udp::DatagramSocket;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use super::Watched;
+
+/// What `AsyncFd` is outside of tests.
+pub(super) enum WatchedSocket {
+    Runtime(AsyncFd<Watched>),
+    Manual(Watched, Readiness),
+}
+
+/// What the runtime would have heard of a socket and nobody has used up yet.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Readiness {
+    pub(super) readable: Arc<AtomicBool>,
+    pub(super) writable: Arc<AtomicBool>,
+}
+
+impl Readiness {
+    /// Whether there is any of `interest`.
+    fn has(&self, interest: Interest) -> bool {
+        let readable = interest.is_readable() && self.readable.load(Ordering::Acquire);
+        let writable = interest.is_writable() && self.writable.load(Ordering::Acquire);
+        readable || writable
+    }
+
+    fn clear(&self, interest: Interest) {
+        if interest.is_readable() {
+            self.readable.store(false, Ordering::Release);
+        }
+        if interest.is_writable() {
+            self.writable.store(false, Ordering::Release);
+        }
+    }
+}
+
+impl WatchedSocket {
+    pub(super) fn manual(socket: Arc<dyn DatagramSocket>, readiness: Readiness) -> Self {
+        Self::Manual(Watched(socket), readiness)
+    }
+
+    pub(super) fn get_ref(&self) -> &Watched {
+        match self {
+            Self::Runtime(socket) => socket.get_ref(),
+            Self::Manual(socket, _) => socket,
+        }
+    }
+
+    /// As `AsyncFd::try_io`: not without readiness, which is used up if `act` would block.
+    pub(super) fn try_io<R>(
+        &self,
+        interest: Interest,
+        act: impl FnOnce(&Watched) -> io::Result<R>,
+    ) -> io::Result<R> {
+        let (socket, readiness) = match self {
+            Self::Runtime(socket) => return socket.try_io(interest, act),
+            Self::Manual(socket, readiness) => (socket, readiness),
+        };
+        if !readiness.has(interest) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let done = act(socket);
+        if matches!(&done, Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
+            readiness.clear(interest);
+        }
+        done
+    }
+
+    /// Waits for readiness. Whoever sets it by hand asks again.
+    pub(super) async fn ready(&self, interest: Interest) -> io::Result<()> {
+        match self {
+            Self::Runtime(socket) => socket.ready(interest).await.map(|_| ()),
+            Self::Manual(_, readiness) if readiness.has(interest) => Ok(()),
+            Self::Manual(..) => pending().await,
+        }
+    }
+}
