@@ -27,6 +27,8 @@ mod event;
 mod halves;
 pub mod id;
 mod incoming;
+#[cfg(feature = "testing")]
+mod inspection;
 mod layout;
 mod outcome;
 mod outgoing;

@@ -346,3 +346,43 @@ fn move_in(schedule: &mut Schedule, id: StreamId, priority: Priority, was: bool,
         schedule.remove(id, priority);
     }
 }
+
+#[cfg(feature = "testing")]
+impl Sending {
+    /// Whether the accounts are the sums over `halves`, which are all there are.
+    pub(super) fn check_accounts<'a>(
+        &self,
+        halves: impl Iterator<Item = &'a SendHalf>,
+    ) -> Result<(), String> {
+        let (mut sums, mut stalled) = ([0_u64; 3], 0_usize);
+        let mut memory = 0_usize;
+        for half in halves {
+            let Before {
+                charge,
+                held,
+                ready,
+                memory: each,
+            } = Before::of(half);
+            for (sum, part) in sums.iter_mut().zip([charge, held, ready]) {
+                *sum = sum.saturating_add(part);
+            }
+            memory = memory.saturating_add(each);
+            stalled = stalled.saturating_add(usize::from(half.standing.stalled));
+        }
+        let counted = [self.charged, self.held, self.ready];
+        if (sums, memory, stalled) != (counted, self.memory, self.stalled) {
+            return Err(format!(
+                "charged, held, ready {sums:?}, memory {memory}, stalled {stalled}; \
+                 the connection counts {counted:?}, {}, {}",
+                self.memory, self.stalled
+            ));
+        }
+        if self.used > self.max_data {
+            return Err(format!(
+                "{} bytes sent of {} allowed",
+                self.used, self.max_data
+            ));
+        }
+        Ok(())
+    }
+}

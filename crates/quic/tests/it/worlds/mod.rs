@@ -5,3 +5,4 @@ mod handshake;
 mod key_phases;
 mod migration;
 mod paths;
+mod streams;
