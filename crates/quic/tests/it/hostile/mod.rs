@@ -15,7 +15,7 @@ mod deadlines;
 pub(crate) mod duel;
 mod floods;
 mod frame_types;
-mod initials;
+pub(crate) mod initials;
 mod keys;
 mod overload;
 mod paths;

@@ -5,4 +5,5 @@ mod handshake;
 mod key_phases;
 mod migration;
 mod paths;
+mod routes;
 mod streams;
