@@ -54,7 +54,7 @@ enum Slot {
 }
 
 /// What is done with a connection, as its last error says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[cfg_attr(
     not(feature = "testing"),

@@ -238,6 +238,25 @@ fn prepare(
     Ok((house, config))
 }
 
+/// What a shard on `socket` is made of, for tests that run it by hand.
+#[cfg(test)]
+pub(crate) fn shard_parts(
+    server: ServerConfig,
+    clock: Clock,
+    socket: &Arc<dyn DatagramSocket>,
+) -> (Arc<House>, Arc<crate::shard::Link>) {
+    let mut rng = Rng::from_seed([5; 32]);
+    let prepared = prepare(Some(server), None, &mut rng);
+    let (mut house, config) = prepared.expect("server settings");
+    house.shards = 1;
+    let endpoint = clearway_quic::endpoint::Endpoint::new(config, rng);
+    let budget = house.budget.clone();
+    let link = crate::shard::Link::new(clock, endpoint, socket, budget, 0);
+    let link = Arc::new(link);
+    house.set_links(vec![link.clone()]);
+    (Arc::new(house), link)
+}
+
 fn bind(
     place: Place,
     shards: usize,

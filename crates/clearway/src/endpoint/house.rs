@@ -140,6 +140,14 @@ impl House {
     }
 }
 
+#[cfg(test)]
+impl House {
+    /// The next connection that waits to be accepted.
+    pub(crate) fn next_accepted(&self) -> Option<Connection> {
+        self.accepts.take()?.ok()?
+    }
+}
+
 /// When connections make room for others.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Crowding {

@@ -19,6 +19,8 @@ use clearway_udp::Socket;
 pub(crate) use self::budget::{Budget, Share};
 pub use self::budget::{MemoryAccount, MemoryCharge};
 pub use self::builder::EndpointBuilder;
+#[cfg(test)]
+pub(crate) use self::builder::shard_parts;
 pub use self::connecting::{Connecting, ZeroRttAccepted};
 pub(crate) use self::eyeballs::Race;
 pub(crate) use self::house::{Doorkeeper, House};

@@ -18,9 +18,9 @@ use crate::panic::{CaughtPanic, catch};
 
 /// Runs one shard.
 pub(crate) struct Driver {
-    shard: Connections,
-    intake: Intake,
-    alarm: Alarm,
+    pub(super) shard: Connections,
+    pub(super) intake: Intake,
+    pub(super) alarm: Alarm,
     abandoned: bool,
     /// Exchanged with the inbox's, so that neither is allocated again.
     dirty: Vec<clearway_quic::endpoint::Handle>,
@@ -49,7 +49,7 @@ impl Driver {
         Ok(Self::watching(link, watch_socket(socket)?, house, position))
     }
 
-    fn watching(
+    pub(super) fn watching(
         link: Arc<Link>,
         socket: WatchedSocket,
         house: Arc<House>,
@@ -71,7 +71,7 @@ impl Driver {
         self.outcome = Outcome::Ended(self.until_done().await);
     }
 
-    async fn until_done(&mut self) -> Result<(), EndpointError> {
+    pub(super) async fn until_done(&mut self) -> Result<(), EndpointError> {
         loop {
             match catch(|| self.turn()) {
                 Ok(Ok(true)) => tokio::task::yield_now().await,
@@ -147,7 +147,7 @@ impl Driver {
     }
 
     /// Sleeps until there is something to do.
-    async fn wait(&mut self) {
+    pub(super) async fn wait(&mut self) {
         self.alarm.set(self.shard.deadlines.next());
         self.alarm.set(self.shard.outlet.resend_at());
         self.alarm.set(self.intake.retry_at());
@@ -168,6 +168,14 @@ impl Driver {
 /// An error after which the socket is of no use.
 pub(super) fn broken(error: io::Error) -> EndpointError {
     EndpointError::Socket(Arc::new(error))
+}
+
+#[cfg(test)]
+impl Driver {
+    /// What follows when [`until_done`](Self::until_done) has ended so.
+    pub(super) fn end(mut self, ended: Result<(), EndpointError>) {
+        self.outcome = Outcome::Ended(ended);
+    }
 }
 
 impl Drop for Driver {

@@ -32,6 +32,8 @@ mod outlet;
 mod population;
 mod strays;
 mod turn;
+#[cfg(test)]
+mod world;
 
 use std::io;
 use std::ops::Deref;

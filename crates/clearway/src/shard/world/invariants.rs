@@ -1,0 +1,130 @@
+//! What holds in every state, and at the end.
+
+use std::time::Duration;
+
+use clearway_quic::Instant;
+
+use super::app::App;
+use super::{Driver, Shard};
+use crate::connection::Stage;
+
+impl Shard {
+    /// Everything that has work to do has something that will wake the loop for it.
+    pub(super) fn check_wakes(&self, driver: &Driver) -> Result<(), String> {
+        let shard = &driver.shard;
+        let alarm = driver.alarm.armed();
+        let alarmed = |at: Instant| at > self.now && alarm.is_some_and(|alarm| alarm <= at);
+        let blocked = shard.outlet.is_blocked();
+        if blocked && !shard.outlet.resend_at().is_some_and(alarmed) {
+            return Err("a train waits for the socket, and no alarm will offer it again".into());
+        }
+        let arrived = self.socket.queues().arrived.len();
+        if arrived > 0 && !driver.intake.retry_at().is_some_and(alarmed) {
+            return Err(format!(
+                "{arrived} datagrams wait, and nothing will fetch them"
+            ));
+        }
+        if !shard.waiting.is_empty() || !self.link.inbox().dirty.is_empty() {
+            return Err("the inbox was left as it was".into());
+        }
+        for (handle, entry) in &shard.table {
+            let queued = shard.ready.iter().filter(|ready| *ready == handle).count();
+            if queued != usize::from(entry.ready) {
+                return Err(format!("{handle:?} is queued {queued} times"));
+            }
+            // No panic is asked for at this stage.
+            let looked = entry.shared.visit(Stage::Http, |state| {
+                // What an end has left unsaid stays so.
+                let due = state.error.is_none() && state.quic.is_transmit_due();
+                (due, state.next_timeout())
+            });
+            // A connection that is over by a panic or an eviction goes with its turn.
+            let Ok((due, timeout)) = looked else {
+                if !(entry.ready && blocked) {
+                    return Err(format!("{handle:?} is gone and still there"));
+                }
+                continue;
+            };
+            if (due || entry.ready) && !(entry.ready && blocked) {
+                return Err(format!("{handle:?} has something to send and no turn"));
+            }
+            if timeout.is_some_and(|at| !alarmed(at)) {
+                return Err(format!(
+                    "{handle:?} waits for {timeout:?}, the alarm for {alarm:?}"
+                ));
+            }
+            if timeout.is_none() && !entry.ready {
+                return Err(format!("{handle:?} waits for nothing"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What is counted is what is there.
+    pub(super) fn check_counts(&self) -> Result<(), String> {
+        let table = self.driver.as_ref().map(|driver| &driver.shard.table);
+        let there = table.map_or(0, |table| table.len());
+        let accepted = self.driver.as_ref().map_or(0, |d| d.shard.crowd.accepted);
+        let known = self.link.endpoint().len();
+        let population = self.house.population.count();
+        let routes_gone = self.driver.is_some() && known != there;
+        if population != there || accepted != there || routes_gone {
+            return Err(format!(
+                "{there} connections, {population} counted, {accepted} as accepted, \
+                 {known} with routes"
+            ));
+        }
+        let counted = table.map(|table| table.values().map(|each| each.shared.counted()).sum());
+        let used = self.link.budget.used();
+        let held = self.apps.iter().any(|app| app.connection.is_some());
+        let ended = self.driver.is_none() && held;
+        if !ended && self.apps_hold_nothing_else() && used != counted.unwrap_or(0) {
+            return Err(format!("{used} bytes counted, of connections {counted:?}"));
+        }
+        Ok(())
+    }
+
+    /// No handle keeps a connection that the shard has forgotten.
+    fn apps_hold_nothing_else(&self) -> bool {
+        let held = self.apps.iter().filter(|app| app.connection.is_some());
+        let there = self.driver.as_ref().map_or(0, |d| d.shard.table.len());
+        held.count() <= there
+    }
+
+    /// All goes well from here, and the application lets go: nothing is left.
+    pub(super) fn run_to_end(mut self) -> Result<(), String> {
+        {
+            let mut queues = self.socket.queues();
+            queues.full = false;
+            queues.fault = None;
+        }
+        self.signal_writable();
+        self.apps.iter_mut().for_each(App::drop_all);
+        self.link.abandon();
+        self.settle();
+        for _ in 0..400 {
+            if self.driver.is_none() {
+                break;
+            }
+            for n in 0..self.peers.len() {
+                self.hear(n);
+            }
+            match self.alarm() {
+                Some(at) => self.now = self.now.max(at),
+                None => self.now = self.now + Duration::from_millis(10),
+            }
+            self.settle();
+        }
+        if self.driver.is_some() {
+            return Err("the loop does not end".into());
+        }
+        if self.ended == Some(true) && self.link.endpoint().len() > 0 {
+            return Err("routes are left".into());
+        }
+        let left = (self.house.population.count(), self.link.budget.used());
+        if left != (0, 0) {
+            return Err(format!("connections, bytes still counted: {left:?}"));
+        }
+        self.broken.map_or(Ok(()), Err)
+    }
+}

@@ -1,0 +1,477 @@
+//! The shard's view of its connections, explored: the production event loop, turn by
+//! turn, with a socket in memory and a clock that stands still, every sequence of
+//! arrivals, full buffers, errors of the socket, timers, calls of the application,
+//! panics, evictions and ends.
+//!
+//! After each event the loop runs until it sleeps. Then whatever has work to do has
+//! something that will wake the loop for it; no task of the application sleeps on
+//! what has happened; and what is counted is what is there.
+
+mod app;
+mod events;
+#[path = "../../../../quic/tests/it/explore/mod.rs"]
+mod explore;
+mod invariants;
+mod peer;
+mod socket;
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use clearway_quic::Instant;
+use clearway_quic::connection::Config;
+use clearway_udp::{DatagramSocket, SteeringKey};
+
+use self::app::App;
+use self::events::Event;
+use self::explore::{Bounds, ExpectClean, World, explore_by_replay, fingerprint_of};
+use self::peer::Peer;
+use self::socket::{Fault, MemorySocket};
+use super::manual::{Readiness, WatchedSocket};
+use super::{Clock, Driver, Link, Position};
+use crate::connection::Stage;
+use crate::endpoint::{House, shard_parts};
+use crate::error::EndpointError;
+use crate::{ClientConfig, DevelopmentIdentity, ServerConfig};
+
+const SERVER: SocketAddr = SocketAddr::new(
+    std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2)),
+    443,
+);
+
+/// Turns without an end mean a busy loop.
+const MAX_TURNS: usize = 200;
+
+/// Memory of an endpoint that has room for all that happens here.
+const BUDGET: usize = 10 << 20;
+
+/// Faults of the socket, and panics, in one sequence.
+const FAULTS: u8 = 2;
+
+/// What of the alphabet is explored, and with how many connections.
+#[derive(Clone)]
+struct Scope {
+    clients: usize,
+    keep: fn(&Event) -> bool,
+    /// States from which all is known to end well.
+    ends_well: Rc<RefCell<HashSet<Vec<u8>>>>,
+}
+
+impl Scope {
+    fn new(clients: usize, keep: fn(&Event) -> bool) -> Self {
+        Self {
+            clients,
+            keep,
+            ends_well: Rc::default(),
+        }
+    }
+}
+
+struct Shard {
+    scope: Scope,
+    driver: Option<Driver>,
+    link: Arc<Link>,
+    house: Arc<House>,
+    socket: Arc<MemorySocket>,
+    readiness: Readiness,
+    now: Instant,
+    peers: Vec<Peer>,
+    apps: Vec<App>,
+    closing: bool,
+    abandoned: bool,
+    faults: u8,
+    /// How the loop ended.
+    ended: Option<bool>,
+    broken: Option<String>,
+    log: Vec<Event>,
+}
+
+fn identity() -> &'static DevelopmentIdentity {
+    static IDENTITY: OnceLock<DevelopmentIdentity> = OnceLock::new();
+    IDENTITY.get_or_init(|| DevelopmentIdentity::generate(["localhost"]).expect("an identity"))
+}
+
+fn server_config() -> ServerConfig {
+    let identity = identity();
+    let config = ServerConfig::with_identity(identity.certificate_pem(), identity.key_pem());
+    let config = config.expect("server settings").memory_budget(BUDGET);
+    config.transport(transport())
+}
+
+/// Without packets that nothing in a world asks for.
+fn transport() -> Config {
+    let mut config = Config::default();
+    config.mtu_discovery = false;
+    config.grease = false;
+    config
+}
+
+fn client_config() -> &'static ClientConfig {
+    static CONFIG: OnceLock<ClientConfig> = OnceLock::new();
+    CONFIG.get_or_init(|| {
+        let config = ClientConfig::with_roots(identity().certificate_pem());
+        config.expect("client settings").transport(transport())
+    })
+}
+
+impl Shard {
+    /// With clients whose handshakes are complete.
+    fn new(scope: &Scope) -> Self {
+        let socket = Arc::new(MemorySocket::new());
+        let (clock, readiness) = (Clock::manual(), Readiness::default());
+        let now = Instant::ZERO + Duration::from_secs(1);
+        Clock::set(now);
+        let shared: Arc<dyn DatagramSocket> = socket.clone();
+        let (house, link) = shard_parts(server_config(), clock, &shared);
+        let position = Position {
+            index: 0,
+            key: SteeringKey { k0: 1, k1: 2 },
+        };
+        let watched = WatchedSocket::manual(shared, readiness.clone());
+        let driver = Driver::watching(link.clone(), watched, house.clone(), position);
+        let mut shard = Self {
+            scope: scope.clone(),
+            driver: Some(driver),
+            link,
+            house,
+            socket,
+            readiness,
+            now,
+            peers: Vec::new(),
+            apps: Vec::new(),
+            closing: false,
+            abandoned: false,
+            faults: 0,
+            ended: None,
+            broken: None,
+            log: Vec::new(),
+        };
+        shard.signal_writable();
+        for n in 0..scope.clients {
+            shard.connect(n as u8);
+        }
+        shard
+    }
+
+    fn connect(&mut self, n: u8) {
+        let peer = Peer::new(n, self.now, SERVER, client_config());
+        self.peers.push(peer);
+        let n = usize::from(n);
+        for _ in 0..10 {
+            self.hear(n);
+            self.wait(Duration::from_millis(30));
+        }
+        let accepted = self.house.next_accepted();
+        self.apps
+            .push(App::new(accepted.expect("a handshake completes")));
+        self.settle();
+    }
+
+    fn fail(&mut self, what: impl Into<String>) {
+        let what = what.into();
+        self.broken.get_or_insert(what);
+    }
+
+    fn signal_writable(&self) {
+        let writable = &self.readiness.writable;
+        writable.store(true, std::sync::atomic::Ordering::Release);
+    }
+
+    fn signal_readable(&self) {
+        let readable = &self.readiness.readable;
+        readable.store(true, std::sync::atomic::Ordering::Release);
+    }
+
+    fn wait(&mut self, duration: Duration) {
+        self.now = self.now + duration;
+        Clock::set(self.now);
+        self.settle();
+    }
+
+    /// A client receives what waits for it; what it sends arrives.
+    fn hear(&mut self, n: usize) {
+        let (now, Some(peer)) = (self.now, self.peers.get_mut(n)) else {
+            return;
+        };
+        peer.hear(now, SERVER);
+        let from = peer.address;
+        let datagrams = peer.flush(now);
+        if !datagrams.is_empty() {
+            let arrived = datagrams.into_iter().map(|datagram| (from, datagram));
+            self.socket.queues().arrived.extend(arrived);
+            self.signal_readable();
+        }
+        self.settle();
+    }
+
+    /// The loop runs until it sleeps, and the tasks that it woke with it.
+    fn settle(&mut self) {
+        Clock::set(self.now);
+        for _ in 0..MAX_TURNS {
+            let looped = self.run_loop();
+            let mut woken = false;
+            for app in &mut self.apps {
+                match app.poll() {
+                    Ok(progress) => woken |= progress,
+                    Err(what) => self.broken = self.broken.take().or(Some(what)),
+                }
+            }
+            self.sort_sent();
+            // A task may have given the loop something to do; it would be rung for.
+            if !looped && !woken {
+                return;
+            }
+        }
+        self.fail("the loop never sleeps");
+    }
+
+    /// The loop wakes up if something wakes it, and works until it sleeps again; whether
+    /// it did.
+    fn run_loop(&mut self) -> bool {
+        let Some(driver) = &mut self.driver else {
+            return false;
+        };
+        let flag = app::Flag::new();
+        let waker = Waker::from(flag.clone());
+        let mut context = Context::from_waker(&waker);
+        if pin!(driver.wait()).poll(&mut context).is_pending() {
+            return false;
+        }
+        for _ in 0..MAX_TURNS {
+            let polled = pin!(driver.until_done()).poll(&mut context);
+            match polled {
+                Poll::Pending if flag.take() => {}
+                Poll::Pending => return true,
+                Poll::Ready(ended) => {
+                    self.end(ended);
+                    return true;
+                }
+            }
+        }
+        self.fail("the loop never sleeps");
+        false
+    }
+
+    fn end(&mut self, ended: Result<(), EndpointError>) {
+        self.ended = Some(ended.is_ok());
+        if let Some(driver) = self.driver.take() {
+            driver.end(ended);
+        }
+    }
+
+    /// What was sent is on its way to whom it is for.
+    fn sort_sent(&mut self) {
+        let sent = std::mem::take(&mut self.socket.queues().sent);
+        for (to, datagram) in sent {
+            match self.peers.iter_mut().find(|peer| peer.address == to) {
+                Some(peer) => peer.inbox.push_back(datagram),
+                None => self.broken = Some(format!("a datagram to {to}")),
+            }
+        }
+    }
+
+    fn alarm(&self) -> Option<Instant> {
+        self.driver.as_ref()?.alarm.armed()
+    }
+}
+
+impl World for Shard {
+    type Event = Event;
+
+    fn events(&self) -> Vec<Event> {
+        if self.driver.is_none() {
+            return Vec::new();
+        }
+        let mut events = vec![Event::MemoryIsShort];
+        let full = self.socket.queues().full;
+        if full {
+            events.extend([Event::Writable, Event::WritableUnsaid]);
+        } else {
+            events.push(Event::Full);
+        }
+        if self.alarm().is_some() {
+            events.push(Event::Alarm);
+        }
+        if self.faults < FAULTS {
+            let faults = [
+                Fault::Dropped,
+                Fault::TooLarge,
+                Fault::SendBroken,
+                Fault::Unavailable,
+                Fault::ReceiveBroken,
+            ];
+            events.extend(faults.map(Event::Fails));
+        }
+        events.extend((!self.closing).then_some(Event::CloseAll));
+        events.extend((!self.abandoned).then_some(Event::Abandon));
+        for (n, app) in self.apps.iter().enumerate() {
+            events.push(Event::Arrives(n));
+            if !self.peers[n].inbox.is_empty() {
+                events.extend([Event::Hears(n), Event::IsLost(n)]);
+            }
+            if app.connection.is_none() {
+                continue;
+            }
+            events.extend([
+                Event::Writes(n),
+                Event::Reads(n),
+                Event::Closes(n),
+                Event::Drops(n),
+            ]);
+            // The stage `Http` is none of a connection without HTTP/3.
+            let stages = [Stage::Receive, Stage::Timeout, Stage::Turn, Stage::Call];
+            if self.faults < FAULTS {
+                events.extend(stages.map(|stage| Event::Panics(n, stage)));
+            }
+        }
+        events.retain(self.scope.keep);
+        events
+    }
+
+    fn apply(&mut self, event: &Event) {
+        self.log.push(*event);
+        Clock::set(self.now);
+        self.apply_to_network(*event);
+        self.apply_to_app(*event);
+        self.settle();
+    }
+
+    fn check(&self) -> Result<(), String> {
+        Clock::set(self.now);
+        if let Some(broken) = &self.broken {
+            return Err(broken.clone());
+        }
+        if let Some(driver) = &self.driver {
+            self.check_wakes(driver)?;
+        }
+        self.check_counts()?;
+        self.apps.iter().try_for_each(App::check_end)?;
+        let state = self.fingerprint();
+        if self.scope.ends_well.borrow().contains(&state) {
+            return Ok(());
+        }
+        let mut again = Self::new(&self.scope);
+        self.log.iter().for_each(|event| again.apply(event));
+        let end = again.run_to_end();
+        Clock::set(self.now);
+        self.scope.ends_well.borrow_mut().insert(state);
+        end.map_err(|what| format!("if all goes well from here: {what}"))
+    }
+
+    fn fingerprint(&self) -> Vec<u8> {
+        Clock::set(self.now);
+        let until = |at: Instant| at.saturating_since(self.now).as_millis();
+        let driver = self.driver.as_ref().map(|driver| {
+            let mut entries: Vec<_> = driver.shard.table.iter().collect();
+            entries.sort_by_key(|(handle, _)| **handle);
+            let entries: Vec<_> = entries
+                .into_iter()
+                .map(|(handle, entry)| {
+                    let inside = entry.shared.visit(Stage::Http, |state| {
+                        let stats = state.quic.stats(self.now);
+                        let streams = (state.quic.open_streams(), state.quic.buffered());
+                        let timeout = state.next_timeout().map(until);
+                        let fault = state.fault.map(|stage| stage.to_string());
+                        (stats.in_flight, streams, timeout, fault)
+                    });
+                    (*handle, entry.ready, entry.unannounced, inside.ok())
+                })
+                .collect();
+            let blocked = driver.shard.outlet.is_blocked();
+            (entries, blocked, driver.alarm.armed().map(until))
+        });
+        let apps: Vec<_> = self.apps.iter().map(App::summary).collect();
+        let peers: Vec<_> = self
+            .peers
+            .iter()
+            .map(|peer| {
+                let stats = peer.connection.stats(self.now);
+                let error = peer.connection.error().map(ToString::to_string);
+                (peer.inbox.len(), stats.in_flight, error)
+            })
+            .collect();
+        let queues = self.socket.queues();
+        let flags = (self.closing, self.abandoned, self.faults, self.ended);
+        fingerprint_of(&(
+            driver,
+            apps,
+            peers,
+            (queues.full, queues.fault, queues.arrived.len()),
+            flags,
+        ))
+    }
+}
+
+fn explore(name: &str, scope: &Scope, debug: usize, release: usize) {
+    let depth = if cfg!(debug_assertions) {
+        debug
+    } else {
+        release
+    };
+    explore_by_replay(name, || Shard::new(scope), Bounds::to_depth(depth)).expect_clean();
+}
+
+#[test]
+fn no_order_of_events_leaves_a_connection_asleep_with_work_to_do() {
+    explore("a shard", &Scope::new(1, |_| true), 3, 4);
+}
+
+#[test]
+fn no_order_of_events_of_two_connections_leaves_one_asleep_with_work_to_do() {
+    explore("a shard of two connections", &Scope::new(2, |_| true), 2, 3);
+}
+
+#[test]
+fn no_order_of_full_buffers_and_lost_edges_silences_a_shard() {
+    let keep = |event: &Event| match event {
+        Event::Full
+        | Event::Writable
+        | Event::WritableUnsaid
+        | Event::Alarm
+        | Event::Arrives(_)
+        | Event::Hears(_)
+        | Event::Writes(_)
+        | Event::Reads(_)
+        | Event::Fails(Fault::Unavailable | Fault::Dropped) => true,
+        Event::Fails(_)
+        | Event::IsLost(_)
+        | Event::Closes(_)
+        | Event::Drops(_)
+        | Event::Panics(..)
+        | Event::MemoryIsShort
+        | Event::CloseAll
+        | Event::Abandon => false,
+    };
+    explore("a shard whose socket is full", &Scope::new(1, keep), 4, 5);
+}
+
+#[test]
+fn no_order_of_ends_leaves_a_connection_counted_or_a_task_asleep() {
+    let keep = |event: &Event| match event {
+        Event::Full
+        | Event::Alarm
+        | Event::Hears(_)
+        | Event::Writes(_)
+        | Event::Closes(_)
+        | Event::Drops(_)
+        | Event::Panics(_, Stage::Turn)
+        | Event::MemoryIsShort
+        | Event::CloseAll
+        | Event::Abandon => true,
+        Event::Fails(_)
+        | Event::Writable
+        | Event::WritableUnsaid
+        | Event::Arrives(_)
+        | Event::Reads(_)
+        | Event::IsLost(_)
+        | Event::Panics(..) => false,
+    };
+    explore("a shard whose connections end", &Scope::new(1, keep), 4, 5);
+}

@@ -1,0 +1,97 @@
+//! A client of the shard's: the transport alone, driven by hand.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use clearway_quic::Instant;
+use clearway_quic::ack::ReceivedEcn;
+use clearway_quic::connection::{Connect, Connection, Received};
+use clearway_quic::crypto::ServerName;
+use clearway_quic::endpoint::{Arrival, Endpoint, EndpointConfig};
+use clearway_quic::rng::Rng;
+use clearway_quic::stream::{Directionality, StreamId};
+
+use crate::ClientConfig;
+
+pub(super) struct Peer {
+    pub(super) address: SocketAddr,
+    endpoint: Endpoint,
+    pub(super) connection: Connection,
+    /// What the server sent it and it has not received yet.
+    pub(super) inbox: VecDeque<Vec<u8>>,
+    stream: Option<StreamId>,
+}
+
+impl Peer {
+    pub(super) fn new(n: u8, now: Instant, server: SocketAddr, config: &ClientConfig) -> Self {
+        let mut rng = Rng::from_seed([n; 32]);
+        let settings = EndpointConfig::client(config.transport_config(), &mut rng);
+        let mut endpoint = Endpoint::new(settings, rng);
+        let connect = Connect {
+            remote: server,
+            local_ip: None,
+            server_name: ServerName::try_from("localhost").expect("a name"),
+            crypto: config.tls().expect("TLS settings"),
+            sessions: None,
+        };
+        let (_, connection) = endpoint.connect(now, connect).expect("begins");
+        Self {
+            address: SocketAddr::from(([10, 0, 0, 10 + n], 5000)),
+            endpoint,
+            connection,
+            inbox: VecDeque::new(),
+            stream: None,
+        }
+    }
+
+    /// Receives what waits for it.
+    pub(super) fn hear(&mut self, now: Instant, server: SocketAddr) {
+        let from = Received {
+            remote: server,
+            local_ip: None,
+            ecn: ReceivedEcn::NotEct,
+        };
+        while let Some(mut datagram) = self.inbox.pop_front() {
+            let mut response = Vec::new();
+            let arrival = self
+                .endpoint
+                .receive(now, 0, from, &datagram, &mut response);
+            if let Arrival::Connection(_) = arrival {
+                self.connection.receive(now, from, &mut datagram);
+            }
+        }
+        while let Some(event) = self.connection.poll_endpoint_event() {
+            self.endpoint
+                .on_event(clearway_quic::endpoint::Handle(0), event);
+        }
+        while self.connection.poll_event().is_some() {}
+        while let Some(id) = self.connection.accept(Directionality::Unidirectional) {
+            // Reads nothing: the server meets its limits.
+            let _ = id;
+        }
+    }
+
+    /// Writes a few bytes on its one stream.
+    pub(super) fn write(&mut self) {
+        if self.stream.is_none() {
+            self.stream = self.connection.open(Directionality::Bidirectional);
+        }
+        if let Some(id) = self.stream {
+            // Refused once the connection or the stream is over.
+            let _ = self.connection.write(id, b"abc");
+        }
+    }
+
+    /// What it sends now.
+    pub(super) fn flush(&mut self, now: Instant) -> Vec<Vec<u8>> {
+        if self.connection.next_timeout().is_some_and(|at| at <= now) {
+            self.connection.handle_timeout(now);
+        }
+        let mut datagrams = Vec::new();
+        let mut buffer = vec![0; 1_500];
+        while let Some(transmit) = self.connection.transmit(now, &mut buffer, 1) {
+            datagrams.push(buffer.get(..transmit.len).expect("written").to_vec());
+        }
+        datagrams
+    }
+}

@@ -1,0 +1,132 @@
+//! A socket in memory that is full, fails and turns writable when it is told to.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Mutex, MutexGuard};
+
+use clearway_udp::{
+    Counters, DatagramSocket, DropKind, IcmpError, Meta, RecvBatch, RecvError, Report, SendError,
+    Transmit,
+};
+
+/// How the next call fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Fault {
+    /// What is sent is thrown away.
+    Dropped,
+    /// It is larger than the first link takes.
+    TooLarge,
+    /// Nothing will be sent any more.
+    SendBroken,
+    /// Receiving fails for now.
+    Unavailable,
+    /// Nothing will be received any more.
+    ReceiveBroken,
+}
+
+impl Fault {
+    fn is_of_send(self) -> bool {
+        match self {
+            Self::Dropped | Self::TooLarge | Self::SendBroken => true,
+            Self::Unavailable | Self::ReceiveBroken => false,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Queues {
+    /// To be received: from where, what.
+    pub(super) arrived: VecDeque<(SocketAddr, Vec<u8>)>,
+    /// Sent: to where, what.
+    pub(super) sent: VecDeque<(SocketAddr, Vec<u8>)>,
+    pub(super) full: bool,
+    pub(super) fault: Option<Fault>,
+}
+
+#[derive(Debug)]
+pub(super) struct MemorySocket {
+    queues: Mutex<Queues>,
+    report: Report,
+    /// What it would be if it were one.
+    descriptor: UdpSocket,
+}
+
+impl MemorySocket {
+    pub(super) fn new() -> Self {
+        Self {
+            queues: Mutex::default(),
+            report: Report::default(),
+            descriptor: UdpSocket::bind("127.0.0.1:0").expect("a socket"),
+        }
+    }
+
+    pub(super) fn queues(&self) -> MutexGuard<'_, Queues> {
+        self.queues.lock().expect("no panic under this lock")
+    }
+}
+
+impl DatagramSocket for MemorySocket {
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(SocketAddr::from(([10, 0, 0, 2], 443)))
+    }
+
+    fn report(&self) -> &Report {
+        &self.report
+    }
+
+    fn counters(&self) -> Counters {
+        Counters::default()
+    }
+
+    fn gso_segments(&self) -> usize {
+        1
+    }
+
+    fn recv(&self, batch: &mut RecvBatch) -> Result<usize, RecvError> {
+        batch.clear();
+        let mut queues = self.queues();
+        match queues.fault.take_if(|fault| !fault.is_of_send()) {
+            Some(Fault::ReceiveBroken) => {
+                return Err(RecvError::Broken(io::Error::other("broken on purpose")));
+            }
+            Some(_) => return Err(RecvError::Unavailable(io::Error::other("for now"))),
+            None => {}
+        }
+        while !batch.is_full()
+            && let Some((from, datagram)) = queues.arrived.pop_front()
+        {
+            assert!(batch.push(Meta::new(from), &datagram));
+        }
+        if batch.is_empty() {
+            Err(RecvError::WouldBlock)
+        } else {
+            Ok(batch.len())
+        }
+    }
+
+    fn send(&self, transmit: &mut Transmit<'_>) -> Result<(), SendError> {
+        let mut queues = self.queues();
+        match queues.fault.take_if(|fault| fault.is_of_send()) {
+            Some(Fault::Dropped) => return Err(SendError::Dropped(DropKind::Unreachable)),
+            Some(Fault::TooLarge) => return Err(SendError::TooLarge),
+            Some(_) => return Err(SendError::Broken(io::Error::other("broken on purpose"))),
+            None => {}
+        }
+        if queues.full {
+            return Err(SendError::WouldBlock);
+        }
+        let datagram = transmit.contents.to_vec();
+        queues.sent.push_back((transmit.remote, datagram));
+        Ok(())
+    }
+
+    fn poll_errors(&self) -> io::Result<Option<IcmpError>> {
+        Ok(None)
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
