@@ -14,9 +14,10 @@ use std::time::Duration;
 
 use clearway_links::{Direction, Packet};
 use clearway_quic::cid::ConnectionId;
-use clearway_quic::connection::ConnectionError;
+use clearway_quic::connection::{Connection, ConnectionError};
 use clearway_quic::crypto::retry::retry_tag;
 use clearway_quic::stream::Directionality;
+use clearway_quic::wire::retry::MAX_TOKEN_LEN;
 
 use crate::common::{Filter, Setup, World as Pair, path};
 use crate::explore::{Bounds, ExpectClean, World, explore_by_replay, fingerprint_of};
@@ -69,6 +70,8 @@ struct Handshake {
     first: Option<Packet>,
     timeouts: u8,
     forged: u8,
+    /// Bytes of the token of a forged Retry.
+    forged_token: Option<usize>,
     received: usize,
     sent: Rc<RefCell<usize>>,
 }
@@ -108,6 +111,7 @@ impl Handshake {
             first,
             timeouts: 0,
             forged: 0,
+            forged_token: None,
             received: 0,
             sent,
         }
@@ -255,6 +259,7 @@ impl World for Handshake {
             }
             Event::ForgedRetry(len) => {
                 self.forged = 2;
+                self.forged_token = Some(len);
                 self.forge(0xf0, 1, Some(len));
             }
         }
@@ -286,6 +291,15 @@ impl World for Handshake {
                 Some(ConnectionError::HandshakeTimeout) if self.timeouts > 0 => {}
                 Some(error) => return Err(format!("the server gives up: {error}")),
             }
+        }
+        // A token that no Initial can carry would silence the client for ever.
+        let oversized = self.forged_token.is_some_and(|len| len > MAX_TOKEN_LEN);
+        let retried = |client: &Connection| client.retried();
+        if oversized
+            && !self.pair.setup.always_retry
+            && self.pair.client.connections.values().any(retried)
+        {
+            return Err("the client takes a Retry whose token fits no Initial".into());
         }
         // Without Retry nothing is validated before the client's Handshake packet.
         let validated = self

@@ -483,6 +483,6 @@ impl World for Routes {
 #[test]
 fn every_route_leads_to_its_owner_or_nowhere() {
     let setup = Setup::new();
-    let depth = if cfg!(debug_assertions) { 6 } else { 7 };
+    let depth = if cfg!(debug_assertions) { 5 } else { 6 };
     explore_by_replay("routes", || Routes::new(&setup), Bounds::to_depth(depth)).expect_clean();
 }
