@@ -1,6 +1,6 @@
 //! What tests want to know of streams and nobody else.
 
-use super::recv::Holding;
+use super::recv::{Holding, RecvHalf};
 use super::send::SendHalf;
 use super::state::{RecvState, SendState};
 use super::{StreamId, Streams};
@@ -12,7 +12,7 @@ impl Streams {
     pub fn states(&self, id: StreamId) -> Option<(Option<SendState>, Option<RecvState>)> {
         let stream = self.streams.get(&id)?;
         let sending = stream.send().map(SendHalf::state);
-        let receiving = stream.recv().map(|half| half.state());
+        let receiving = stream.recv().map(RecvHalf::state);
         Some((sending, receiving))
     }
 

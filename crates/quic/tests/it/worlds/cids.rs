@@ -52,6 +52,8 @@ struct Ids {
     news: Vec<NewCid>,
     /// Sequence numbers, and the ID that the packet was sent to.
     retires: Vec<(u64, ConnectionId)>,
+    /// Sequence numbers of those that were sent and not acknowledged.
+    owed: BTreeSet<u64>,
     paths: BTreeSet<PathId>,
     active: PathId,
     log: Vec<Event>,
@@ -76,6 +78,7 @@ impl Ids {
             routed: BTreeSet::new(),
             news: Vec::new(),
             retires: Vec::new(),
+            owed: BTreeSet::new(),
             paths: BTreeSet::from([PATHS[0]]),
             active: PATHS[0],
             log: Vec::new(),
@@ -121,6 +124,7 @@ impl Ids {
                 "an honest RETIRE_CONNECTION_ID is refused: {error}"
             ));
         }
+        self.owed.remove(&sequence);
         self.user.on_retire_acked(sequence);
     }
 
@@ -129,6 +133,7 @@ impl Ids {
         if let Some(cid) = self.user.cid(self.active)
             && let Some(sequence) = self.user.next_retire()
         {
+            self.owed.insert(sequence);
             self.retires.push((sequence, cid));
         }
     }
@@ -236,6 +241,10 @@ impl World for Ids {
             if !used.insert(cid.to_vec()) {
                 return Err(format!("two paths send to {cid:?}"));
             }
+        }
+        let under_way = |n: &u64| self.retires.iter().any(|(sequence, _)| sequence == n);
+        if !self.owed.iter().all(under_way) && !self.user.has_frames() {
+            return Err("a RETIRE_CONNECTION_ID is lost and not repeated".into());
         }
         // Someone has to be able to speak, or nothing can ever change again.
         let stuck = self.user.cid(self.active).is_none()
