@@ -180,7 +180,7 @@ impl App {
             return Err(format!("{} sleeps on after: {reason}", sleeper.name));
         }
         let mut context = Context::from_waker(Waker::noop());
-        let mut ends = |name: &str, call: Task| match call.as_mut_poll(&mut context) {
+        let mut ends = |name: &str, mut call: Task| match call.is_ready_at_once(&mut context) {
             true => Ok(()),
             false => Err(format!("{name} waits after: {reason}")),
         };
@@ -229,11 +229,11 @@ impl App {
 
 /// Polling once.
 trait PollOnce {
-    fn as_mut_poll(self, context: &mut Context<'_>) -> bool;
+    fn is_ready_at_once(&mut self, context: &mut Context<'_>) -> bool;
 }
 
 impl PollOnce for Task {
-    fn as_mut_poll(mut self, context: &mut Context<'_>) -> bool {
+    fn is_ready_at_once(&mut self, context: &mut Context<'_>) -> bool {
         self.as_mut().poll(context) == Poll::Ready(())
     }
 }

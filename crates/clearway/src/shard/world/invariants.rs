@@ -63,7 +63,7 @@ impl Shard {
     /// What is counted is what is there.
     pub(super) fn check_counts(&self) -> Result<(), String> {
         let table = self.driver.as_ref().map(|driver| &driver.shard.table);
-        let there = table.map_or(0, |table| table.len());
+        let there = table.map_or(0, std::collections::HashMap::len);
         let accepted = self.driver.as_ref().map_or(0, |d| d.shard.crowd.accepted);
         let known = self.link.endpoint().len();
         let population = self.house.population.count();
@@ -111,14 +111,14 @@ impl Shard {
             }
             match self.alarm() {
                 Some(at) => self.now = self.now.max(at),
-                None => self.now = self.now + Duration::from_millis(10),
+                None => self.now += Duration::from_millis(10),
             }
             self.settle();
         }
         if self.driver.is_some() {
             return Err("the loop does not end".into());
         }
-        if self.ended == Some(true) && self.link.endpoint().len() > 0 {
+        if self.ended == Some(true) && !self.link.endpoint().is_empty() {
             return Err("routes are left".into());
         }
         let left = (self.house.population.count(), self.link.budget.used());

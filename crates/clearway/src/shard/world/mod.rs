@@ -190,7 +190,7 @@ impl Shard {
     }
 
     fn wait(&mut self, duration: Duration) {
-        self.now = self.now + duration;
+        self.now += duration;
         Clock::set(self.now);
         self.settle();
     }

@@ -330,10 +330,8 @@ impl Pair {
         for _ in 0..ROUND_TRIPS {
             if self.writable && self.sending.written < WRITTEN {
                 self.write(PIECE);
-            } else if self.sending.is_active() && !self.sending.finished {
-                if self.writable {
-                    self.finish();
-                }
+            } else if self.writable && self.sending.is_active() && !self.sending.finished {
+                self.finish();
             }
             while self.readable && self.end.is_none() && self.broken.is_none() {
                 self.read(100);
