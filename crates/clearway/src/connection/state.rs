@@ -248,8 +248,8 @@ impl State {
             Some(0) => {
                 tracing::warn!(%remote, handshake, %error, "a connection ended with an error");
             }
-            Some(more) => {
-                tracing::warn!(%remote, handshake, %error, more, "a connection ended with an error, like others before that were not told");
+            Some(left_out) => {
+                tracing::warn!(%remote, handshake, %error, left_out, "a connection ended with an error");
             }
             None => tracing::debug!(%remote, handshake, %error, "a connection ended"),
         }

@@ -199,8 +199,8 @@ impl Connections {
             Err(error) => {
                 let remote = from.remote;
                 match warnings::about_client() {
-                    Some(more) => {
-                        tracing::warn!(%error, %remote, more, "TLS would not begin with a client");
+                    Some(left_out) => {
+                        tracing::warn!(%error, %remote, left_out, "TLS would not begin with a client");
                     }
                     None => tracing::debug!(%error, %remote, "TLS would not begin with a client"),
                 }
