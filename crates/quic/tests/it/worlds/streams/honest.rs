@@ -205,7 +205,7 @@ impl Pair {
                 fin,
                 data,
             } => (
-                self.reader.on_stream(id, offset, fin, data),
+                self.reader.on_stream(id, offset, fin, data).map(drop),
                 self.receiving.on_stream(offset, data.len() as u64, fin),
             ),
             Frame::ResetStream {

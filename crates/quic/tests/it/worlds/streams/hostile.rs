@@ -244,7 +244,7 @@ impl Victim {
                 } else {
                     self.receiving.on_stream(from, to - from, fin)
                 };
-                self.judge(done, expected);
+                self.judge(done.map(drop), expected);
             }
             Event::Reset(final_size) => {
                 let done = self.streams.on_reset_stream(id, 7, final_size);
