@@ -13,7 +13,8 @@ use crate::{Counters, IcmpError, RecvBatch, RecvError, Report, SendError, Socket
 /// promises:
 /// - No call blocks.
 /// - After `WouldBlock` the descriptor turns readable, or writable, once calling again is of
-///   use. A loop that waits for an edge hears of it no other way.
+///   use, and reports an error when there is one to read. A loop that waits for an edge hears
+///   of it no other way.
 /// - [`RecvError::Broken`] and [`SendError::Broken`] are for a socket that will not work again:
 ///   the loop ends on either.
 /// - Nothing that a stranger sends makes it say so.
@@ -46,6 +47,10 @@ pub trait DatagramSocket: fmt::Debug + Send + Sync {
     /// # Errors
     /// See [`SendError`].
     fn send(&self, transmit: &mut Transmit<'_>) -> Result<(), SendError>;
+
+    /// The descriptor has an error to report (`EPOLLERR`), so that
+    /// [`poll_errors`](Self::poll_errors) has to look; see [`Socket::expect_errors`].
+    fn expect_errors(&self);
 
     /// The next error reported about a datagram sent earlier; see [`Socket::poll_errors`].
     ///
@@ -82,6 +87,10 @@ impl DatagramSocket for Socket {
 
     fn send(&self, transmit: &mut Transmit<'_>) -> Result<(), SendError> {
         self.send(transmit)
+    }
+
+    fn expect_errors(&self) {
+        self.expect_errors();
     }
 
     fn poll_errors(&self) -> io::Result<Option<IcmpError>> {

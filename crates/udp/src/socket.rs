@@ -128,6 +128,15 @@ impl Socket {
         self.backend.send_many(transmits)
     }
 
+    /// Has the next [`poll_errors`](Self::poll_errors) look, though no call has met an error.
+    ///
+    /// For event loops, whenever the descriptor reports an error (`EPOLLERR`) and before they
+    /// sleep again. Errors that nobody reads take up the receive buffer, and a full one takes
+    /// no datagrams: a socket that only waits for those would wait for ever.
+    pub fn expect_errors(&self) {
+        self.backend.expect_errors();
+    }
+
     /// The next error the network or this host reported about a datagram sent earlier, until
     /// `None`. Cheap when there is none. Call it after a receive or send, a bounded number of
     /// times: waiting errors take up receive buffer, and a stranger can send any number. Above

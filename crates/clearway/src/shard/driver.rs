@@ -151,11 +151,11 @@ impl Driver {
         self.alarm.set(self.shard.deadlines.next());
         self.alarm.set(self.shard.outlet.resend_at());
         self.alarm.set(self.intake.retry_at());
-        let interest = if self.shard.outlet.is_blocked() {
-            Interest::READABLE | Interest::WRITABLE
-        } else {
-            Interest::READABLE
-        };
+        // Errors wake it because a buffer full of them takes no datagrams.
+        let mut interest = Interest::READABLE | Interest::ERROR;
+        if self.shard.outlet.is_blocked() {
+            interest = interest | Interest::WRITABLE;
+        }
         tokio::select! {
             biased;
             _ = self.shard.socket.ready(interest) => {}

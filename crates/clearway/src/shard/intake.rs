@@ -127,6 +127,11 @@ impl Intake {
     /// # Errors
     /// If the socket is broken.
     pub(super) fn drain_errors(&mut self, shard: &Connections, now: Instant) -> io::Result<bool> {
+        // Taken note of before they are read, so that one that comes meanwhile is another edge.
+        let _ = shard.socket.try_io(Interest::ERROR, |socket| {
+            socket.expect_errors();
+            Err::<(), _>(io::ErrorKind::WouldBlock.into())
+        });
         for _ in 0..ERRORS_PER_TURN {
             let Some(error) = shard.socket.get_ref().poll_errors()? else {
                 return Ok(false);

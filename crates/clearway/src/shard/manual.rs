@@ -22,6 +22,7 @@ pub(super) enum WatchedSocket {
 pub(super) struct Readiness {
     pub(super) readable: Arc<AtomicBool>,
     pub(super) writable: Arc<AtomicBool>,
+    pub(super) error: Arc<AtomicBool>,
 }
 
 impl Readiness {
@@ -29,7 +30,8 @@ impl Readiness {
     fn has(&self, interest: Interest) -> bool {
         let readable = interest.is_readable() && self.readable.load(Ordering::Acquire);
         let writable = interest.is_writable() && self.writable.load(Ordering::Acquire);
-        readable || writable
+        let error = interest.is_error() && self.error.load(Ordering::Acquire);
+        readable || writable || error
     }
 
     fn clear(&self, interest: Interest) {
@@ -38,6 +40,9 @@ impl Readiness {
         }
         if interest.is_writable() {
             self.writable.store(false, Ordering::Release);
+        }
+        if interest.is_error() {
+            self.error.store(false, Ordering::Release);
         }
     }
 }

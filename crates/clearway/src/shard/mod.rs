@@ -80,7 +80,8 @@ use self::manual::WatchedSocket;
 
 /// Has the runtime watch a socket.
 fn watch_socket(socket: Arc<dyn DatagramSocket>) -> io::Result<WatchedSocket> {
-    let socket = watch(Watched(socket), Interest::READABLE | Interest::WRITABLE)?;
+    let interest = Interest::READABLE | Interest::WRITABLE | Interest::ERROR;
+    let socket = watch(Watched(socket), interest)?;
     #[cfg(test)]
     let socket = WatchedSocket::Runtime(socket);
     Ok(socket)

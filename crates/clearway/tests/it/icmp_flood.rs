@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use clearway::udp::testing::{Flood, Forger, IcmpMessage};
 use clearway::{Connection, Endpoint};
@@ -62,8 +63,11 @@ async fn transfer_under_flood(address: &str) {
     assert!(recv.read_to_end(SIZE).await.unwrap() == content);
     sending.await.unwrap();
     for endpoint in [&pair.server, &pair.client] {
-        let socket = endpoint.counters()[0].socket;
-        assert!(socket.icmp_errors > 0, "the flood reached it");
+        let counters = &endpoint.counters()[0];
+        let socket = counters.socket;
+        // Those that calls met, and those that were read before any did.
+        let heard = socket.icmp_errors + counters.icmp_errors;
+        assert!(heard > 0, "the flood reached it");
         assert_eq!(
             (socket.send_drops, socket.send_too_large),
             (0, 0),
@@ -81,4 +85,24 @@ async fn transfer_over_ipv4_finishes_while_both_sockets_are_flooded() {
 #[tokio::test]
 async fn transfer_over_ipv6_finishes_while_both_sockets_are_flooded() {
     transfer_under_flood("[::1]:0").await;
+}
+
+/// Errors fill the receive buffer of a server that nobody calls, and a full one takes no
+/// datagrams: unless it reads them, nobody reaches it ever again.
+#[tokio::test]
+async fn idle_server_answers_after_a_flood_that_fills_its_receive_buffer() {
+    let server = Endpoint::server("127.0.0.1:0".parse().unwrap(), server_config()).unwrap();
+    let Some(flood) = flood(server.local_addr()) else {
+        return;
+    };
+    // Each takes more than half a kilobyte, and no system grants more than a few megabytes.
+    while flood.sent() < 40_000 {
+        tokio::task::yield_now().await;
+    }
+    drop(flood);
+    let client = Endpoint::client("127.0.0.1:0".parse().unwrap(), client_config()).unwrap();
+    let connecting = Pair::of(server, client);
+    let pair = tokio::time::timeout(Duration::from_secs(60), connecting).await;
+    let pair = pair.expect("a client reaches the server");
+    assert!(pair.server.counters()[0].socket.icmp_pauses > 0);
 }

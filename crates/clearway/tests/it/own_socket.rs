@@ -120,6 +120,8 @@ impl DatagramSocket for Local {
         }
     }
 
+    fn expect_errors(&self) {}
+
     fn poll_errors(&self) -> io::Result<Option<IcmpError>> {
         Ok(None)
     }
@@ -201,6 +203,10 @@ impl DatagramSocket for Pestered {
 
     fn send(&self, transmit: &mut Transmit<'_>) -> Result<(), SendError> {
         self.socket.send(transmit)
+    }
+
+    fn expect_errors(&self) {
+        self.socket.expect_errors();
     }
 
     fn poll_errors(&self) -> io::Result<Option<IcmpError>> {

@@ -311,7 +311,11 @@ impl Engine {
 fn receive(socket: &Socket, batch: &mut RecvBatch) -> io::Result<bool> {
     let received = match socket.recv(batch) {
         Ok(_) => true,
-        Err(RecvError::WouldBlock | RecvError::Unavailable(_)) => false,
+        Err(RecvError::WouldBlock | RecvError::Unavailable(_)) => {
+            // It was called for something.
+            socket.expect_errors();
+            false
+        }
         Err(RecvError::Broken(error)) => return Err(error),
     };
     // What the network reports about datagrams sent is the stacks' business,

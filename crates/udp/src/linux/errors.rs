@@ -48,6 +48,10 @@ impl Backend {
         let _ = self.socket.take_error();
     }
 
+    pub(crate) fn expect_errors(&self) {
+        self.errors_waiting.store(true, Ordering::Relaxed);
+    }
+
     pub(crate) fn poll_errors(&self) -> io::Result<Option<IcmpError>> {
         if !self.errors_waiting.load(Ordering::Relaxed) {
             return Ok(None);

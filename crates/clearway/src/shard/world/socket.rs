@@ -122,6 +122,8 @@ impl DatagramSocket for MemorySocket {
         Ok(())
     }
 
+    fn expect_errors(&self) {}
+
     fn poll_errors(&self) -> io::Result<Option<IcmpError>> {
         Ok(None)
     }

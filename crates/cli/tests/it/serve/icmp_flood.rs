@@ -46,7 +46,8 @@ fn downloads_arrive_and_the_server_lives_under_a_flood_of_any_icmp_error() {
         let Some(flood) = flood(&site, &messages) else {
             return;
         };
-        while flood.sent() < 100 {
+        // So many that they would fill the receive buffer of a server that does not read them.
+        while flood.sent() < 20_000 {
             std::thread::yield_now();
         }
         let output = Command::new(env!("CARGO_BIN_EXE_clearway"))
