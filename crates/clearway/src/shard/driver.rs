@@ -154,7 +154,7 @@ impl Driver {
         // Errors wake it because a buffer full of them takes no datagrams.
         let mut interest = Interest::READABLE | Interest::ERROR;
         if self.shard.outlet.is_blocked() {
-            interest = interest | Interest::WRITABLE;
+            interest |= Interest::WRITABLE;
         }
         tokio::select! {
             biased;
