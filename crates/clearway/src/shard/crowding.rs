@@ -30,6 +30,31 @@ const BETWEEN_FRUITLESS: Duration = Duration::from_millis(10);
 /// newcomer in its handshake is not the first to go.
 const AT_WORK: Duration = Duration::from_millis(1);
 
+/// A connection that has moved data within this time is at work, and goes after all that
+/// have not: it may wait for a packet to be sent again, or for its turn on a busy machine.
+/// Otherwise a download that pauses would go before thousands of connections that hold
+/// little each, do nothing, and are what the memory went to.
+const REST: Duration = Duration::from_secs(2);
+
+/// How much a connection deserves to go when memory is short; the most deserving first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Waste {
+    rests: bool,
+    /// Bytes × microseconds.
+    cost: u128,
+}
+
+impl Waste {
+    /// Of a connection that holds `bytes` and has moved no data for a time of `idle`.
+    fn of(idle: Duration, bytes: usize) -> Self {
+        let time = idle.saturating_add(AT_WORK).as_micros();
+        Self {
+            rests: idle >= REST,
+            cost: time.saturating_mul(bytes as u128),
+        }
+    }
+}
+
 /// What a shard remembers of its want of room.
 #[derive(Debug, Default)]
 pub(super) struct Crowd {
@@ -89,8 +114,8 @@ impl Connections {
     }
 
     /// Closes connections while the endpoint's memory budget is exceeded: those first
-    /// that take the most for the longest without moving any data. Each shard frees
-    /// its part of what is too much.
+    /// that take the most for the longest without moving any data, and those that are at
+    /// work last. Each shard frees its part of what is too much.
     ///
     /// Goes through all connections, which the sixteenth of the budget pays for that
     /// is free afterwards.
@@ -108,8 +133,7 @@ impl Connections {
             let bytes = entry.shared.counted();
             own = own.saturating_add(bytes);
             let idle = now.saturating_since(entry.activity.last);
-            let idle = idle.saturating_add(AT_WORK).as_micros();
-            costs.push((idle.saturating_mul(bytes as u128), *handle, bytes));
+            costs.push((Waste::of(idle, bytes), *handle, bytes));
         }
         let goal = part(excess, own, used);
         let mut freed = 0_usize;
@@ -211,6 +235,22 @@ fn part(excess: usize, own: usize, used: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn connections_at_work_go_last_and_else_those_that_waste_most() {
+        let waste = |millis, kib: usize| Waste::of(Duration::from_millis(millis), kib << 10);
+        let order = [
+            waste(60_000, 100),
+            waste(10_000, 100),
+            waste(10_000, 16),
+            waste(2_000, 16),
+            waste(1_999, 8_192),
+            waste(500, 8_192),
+            waste(0, 8_192),
+            waste(0, 16),
+        ];
+        assert!(order.windows(2).all(|pair| pair[0] > pair[1]), "{order:?}");
+    }
 
     #[test]
     fn each_shard_frees_its_part_rounded_up() {
