@@ -3,6 +3,7 @@
 use core::net::IpAddr;
 
 use clearway::config::Limits;
+use clearway::http::Timeouts;
 use clearway::{ServerConfig, TransportConfig};
 use clearway_links::Span;
 use ipnet::IpNet;
@@ -40,6 +41,27 @@ pub(crate) struct Bounds {
     /// Close connections on which nothing was heard for so long; 0s never does.
     #[arg(long, value_name = "TIME", default_value = "30s")]
     idle_timeout: Span,
+    /// How long a request's headers may take to arrive, from their first byte on; 0s does
+    /// not limit it. As nginx's client_header_timeout.
+    #[arg(long, value_name = "TIME", default_value = "60s")]
+    header_timeout: Span,
+    /// How long an upload may send nothing; 0s does not limit it. As nginx's
+    /// client_body_timeout.
+    #[arg(long, value_name = "TIME", default_value = "60s")]
+    body_timeout: Span,
+    /// How long a client may take nothing of a response that waits for it; 0s does not
+    /// limit it. As nginx's send_timeout.
+    #[arg(long, value_name = "TIME", default_value = "60s")]
+    response_timeout: Span,
+    /// Bytes a second that uploads have to send and clients to take of a response, on
+    /// average over five times the timeout: one byte now and then would hold a request
+    /// for ever. 0 asks for none. The default is that of IIS and Kestrel.
+    #[arg(long, value_name = "BYTES", default_value_t = Timeouts::default().min_rate)]
+    min_rate: u32,
+    /// Close connections without a request under way for so long, even if they show that
+    /// they are there; 0s never does. As nginx's keepalive_timeout.
+    #[arg(long, value_name = "TIME", default_value = "75s")]
+    keepalive_timeout: Span,
     /// Largest upload taken; larger ones are answered with 413. The default is more
     /// than most people send by hand, and less than most disks have free.
     #[arg(
@@ -52,6 +74,25 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
+    /// Connections at a time, over all shards.
+    pub(super) fn connections(&self, shards: u16) -> usize {
+        self.max_connections.saturating_mul(shards.into())
+    }
+
+    /// How long a client may keep the server waiting.
+    pub(super) fn timeouts(&self) -> Timeouts {
+        let limit = |span: Span| Some(span.0).filter(|limit| !limit.is_zero());
+        Timeouts {
+            request_headers: limit(self.header_timeout),
+            request_body: limit(self.body_timeout),
+            response: limit(self.response_timeout),
+            min_rate: self.min_rate,
+            idle: limit(self.keepalive_timeout),
+            // `--drain` says how long the end may take.
+            drain: None,
+        }
+    }
+
     /// With these limits.
     pub(super) fn apply(
         &self,
@@ -110,5 +151,61 @@ mod tests {
             let read = network(text).ok().map(|network| network.to_string());
             assert_eq!(read.as_deref(), network_shown, "{text}");
         }
+    }
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        bounds: Bounds,
+    }
+
+    fn timeouts(options: &[&str]) -> Timeouts {
+        let words = ["serve"].iter().chain(options);
+        let line = <Line as clap::Parser>::try_parse_from(words).unwrap();
+        line.bounds.timeouts()
+    }
+
+    /// The defaults of the help are those of the library, each option sets its own
+    /// timeout, and zero is none.
+    #[test]
+    fn each_option_sets_its_timeout() {
+        assert_eq!(timeouts(&[]), Timeouts::default());
+        let second = Some(core::time::Duration::from_secs(1));
+        for (time, expected) in [("1s", second), ("0s", None)] {
+            let default = Timeouts::default;
+            for (option, changed) in [
+                (
+                    "--header-timeout",
+                    Timeouts {
+                        request_headers: expected,
+                        ..default()
+                    },
+                ),
+                (
+                    "--body-timeout",
+                    Timeouts {
+                        request_body: expected,
+                        ..default()
+                    },
+                ),
+                (
+                    "--response-timeout",
+                    Timeouts {
+                        response: expected,
+                        ..default()
+                    },
+                ),
+                (
+                    "--keepalive-timeout",
+                    Timeouts {
+                        idle: expected,
+                        ..default()
+                    },
+                ),
+            ] {
+                assert_eq!(timeouts(&[option, time]), changed, "{option}");
+            }
+        }
+        assert_eq!(timeouts(&["--min-rate", "7"]).min_rate, 7);
     }
 }

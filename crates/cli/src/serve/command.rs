@@ -13,7 +13,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::Args;
 use super::certificate::Certificate;
 use super::leftovers;
-use super::limits::{Descriptors, Memory, Resources, THREADS};
+use super::limits::{Descriptors, Memory, Resources, THREADS, most_requests};
 use super::listing::Snapshots;
 use super::root::Root;
 use super::secret;
@@ -144,6 +144,8 @@ fn bind(args: &Args, certificate: &Certificate, memory: &Memory) -> Result<Serve
     let bind = |address| {
         Server::builder(address, config.clone())
             .shards(usize::from(args.shards))
+            .timeouts(args.bounds.timeouts())
+            .max_requests(most_requests(args.bounds.connections(args.shards)))
             .build()
     };
     let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, PORT));

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use clearway::MemoryAccount;
 
-pub(super) use admission::{Admission, Admitted};
+pub(super) use admission::{Admission, Admitted, most_requests};
 pub(crate) use buffers::{Buffers, Charge, LARGEST_PIECE};
 pub(super) use descriptors::Descriptors;
 pub(crate) use disk::{Abandoned, Disk, THREADS};

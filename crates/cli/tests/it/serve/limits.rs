@@ -243,3 +243,31 @@ async fn connections_of_one_source_are_bounded_unless_it_is_trusted() {
         assert_eq!(clients.len(), expected, "{options:?}");
     }
 }
+
+/// Its temporary file goes with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn upload_that_stalls_ends_after_the_body_timeout() {
+    let dir = TempDir::new();
+    let site = Site::start(dir.path(), &["--writable", "--body-timeout", "300ms"]);
+    let client = client();
+    let url = format!("{}/a", site.url);
+    let body = Stalling(Some(Bytes::from(pattern(300_000))));
+    let request = request(Method::PUT, &url, &[]).body(body).unwrap();
+    let answered = tokio::time::timeout(PATIENCE, client.request(request)).await;
+    let complete = matches!(answered.expect("it ends"), Ok(answer) if answer.status() == 201);
+    assert!(!complete, "an upload that did not end");
+    until("tidy", || dir.names().is_empty()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn response_that_nobody_takes_ends_after_the_response_timeout() {
+    let dir = TempDir::new();
+    dir.old_file("large", &pattern(1 << 20));
+    let site = Site::start(dir.path(), &["--response-timeout", "300ms"]);
+    let greedy = client_that_takes_nothing();
+    let _requests = begin(&greedy, &format!("{}/large", site.url), 3);
+    for _ in 0..3 {
+        // Told by the server when it gives the response up.
+        assert_eq!(site.logged()["complete"], false);
+    }
+}
