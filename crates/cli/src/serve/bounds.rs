@@ -156,13 +156,13 @@ mod tests {
     #[derive(clap::Parser)]
     struct Line {
         #[command(flatten)]
-        bounds: Bounds,
+        serve: crate::serve::Args,
     }
 
     fn timeouts(options: &[&str]) -> Timeouts {
-        let words = ["serve"].iter().chain(options);
+        let words = ["serve", "."].iter().chain(options);
         let line = <Line as clap::Parser>::try_parse_from(words).unwrap();
-        line.bounds.timeouts()
+        line.serve.bounds.timeouts()
     }
 
     /// The defaults of the help are those of the library, each option sets its own

@@ -12,10 +12,10 @@ use crate::serve::client::{Stalling, ask, client, client_that_takes_nothing, get
 use crate::web::{Site, TempDir, pattern};
 
 /// How long to wait for what has to happen.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits until something holds.
-async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(super) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let waiting = async {
         while !holds() {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -26,7 +26,7 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// Begins many requests that nothing comes of.
-fn begin(client: &Client, url: &str, count: usize) -> JoinSet<()> {
+pub(super) fn begin(client: &Client, url: &str, count: usize) -> JoinSet<()> {
     let mut requests = JoinSet::new();
     for _ in 0..count {
         let (client, url) = (client.clone(), url.to_owned());
@@ -241,33 +241,5 @@ async fn connections_of_one_source_are_bounded_unless_it_is_trusted() {
             }
         }
         assert_eq!(clients.len(), expected, "{options:?}");
-    }
-}
-
-/// Its temporary file goes with it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn upload_that_stalls_ends_after_the_body_timeout() {
-    let dir = TempDir::new();
-    let site = Site::start(dir.path(), &["--writable", "--body-timeout", "300ms"]);
-    let client = client();
-    let url = format!("{}/a", site.url);
-    let body = Stalling(Some(Bytes::from(pattern(300_000))));
-    let request = request(Method::PUT, &url, &[]).body(body).unwrap();
-    let answered = tokio::time::timeout(PATIENCE, client.request(request)).await;
-    let complete = matches!(answered.expect("it ends"), Ok(answer) if answer.status() == 201);
-    assert!(!complete, "an upload that did not end");
-    until("tidy", || dir.names().is_empty()).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn response_that_nobody_takes_ends_after_the_response_timeout() {
-    let dir = TempDir::new();
-    dir.old_file("large", &pattern(1 << 20));
-    let site = Site::start(dir.path(), &["--response-timeout", "300ms"]);
-    let greedy = client_that_takes_nothing();
-    let _requests = begin(&greedy, &format!("{}/large", site.url), 3);
-    for _ in 0..3 {
-        // Told by the server when it gives the response up.
-        assert_eq!(site.logged()["complete"], false);
     }
 }

@@ -15,5 +15,6 @@ mod range;
 mod secret;
 mod sender_report;
 mod shards;
+mod timeouts;
 mod upload;
 mod validators;

@@ -61,13 +61,12 @@ async fn uploads_are_stored_whole() {
     assert_eq!(dir.names(), ["new", "sub"]);
     assert_eq!(fs::read(dir.join("new")).unwrap(), b"");
     assert_eq!(fs::read_dir(dir.join("sub")).unwrap().count(), 1);
-    let line = site.logged();
+    // A line may come after that of the next request, which did not wait for it.
+    let first_two = [site.logged(), site.logged()];
+    let line = first_two.iter().find(|line| line["status"] == 201).unwrap();
     assert_eq!(line["method"], "PUT");
     assert_eq!(line["target"], "/sub/a%20b");
-    assert_eq!(
-        (&line["status"], &line["received"]),
-        (&201.into(), &3_000_000.into())
-    );
+    assert_eq!(line["received"], 3_000_000);
     assert_eq!(line["complete"], true);
     assert!(site.stop().success());
 }
