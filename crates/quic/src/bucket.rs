@@ -1,4 +1,6 @@
-//! An allowance that time refills.
+//! Allowances that time refills.
+
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::time::{Instant, nanos};
 
@@ -49,7 +51,6 @@ impl TokenBucket {
 
     /// Puts back what time has earned.
     fn refill(&mut self, now: Instant, rate: Rate) {
-        const SECOND: u64 = 1_000_000_000;
         #[expect(
             clippy::arithmetic_side_effects,
             reason = "64 bits times 64 fit 128, and a second is not zero"
@@ -69,6 +70,52 @@ impl TokenBucket {
             let used = used.checked_div(u64::from(rate.per_second)).unwrap_or(0);
             self.at += core::time::Duration::from_nanos(used);
         }
+    }
+}
+
+/// Nanoseconds in a second.
+const SECOND: u64 = 1_000_000_000;
+
+/// Counts down events of which several threads may cause so many a second together, and
+/// as many at once after a pause.
+///
+/// One number says when the allowance will be whole again, and each event moves that
+/// further away (the generic cell rate algorithm of ITU-T I.371). One that is empty is
+/// only read.
+#[derive(Debug)]
+pub struct SharedTokenBucket {
+    /// Nanoseconds.
+    whole_at: AtomicU64,
+    /// Nanoseconds that one event takes to come back; `None` = there are none.
+    interval: Option<u64>,
+}
+
+impl SharedTokenBucket {
+    /// A full one, for a number of events that is small beside a billion.
+    #[must_use]
+    pub fn new(per_second: u32) -> Self {
+        Self {
+            whole_at: AtomicU64::new(0),
+            interval: SECOND.checked_div(per_second.into()).map(|i| i.max(1)),
+        }
+    }
+
+    /// Takes one; false if there is none.
+    pub fn take(&self, now: Instant) -> bool {
+        let taken = |whole_at| self.after_one(whole_at, now);
+        self.whole_at.fetch_update(Relaxed, Relaxed, taken).is_ok()
+    }
+
+    /// Whether [`take`](Self::take) would answer true.
+    pub fn has_some(&self, now: Instant) -> bool {
+        self.after_one(self.whole_at.load(Relaxed), now).is_some()
+    }
+
+    /// When it is whole again after one more event; `None` if there is none.
+    fn after_one(&self, whole_at: u64, now: Instant) -> Option<u64> {
+        let now = now.as_nanos();
+        let next = whole_at.max(now).checked_add(self.interval?)?;
+        (next <= now.saturating_add(SECOND)).then_some(next)
     }
 }
 
@@ -124,7 +171,44 @@ mod tests {
         assert!(!bucket.take(at(1 << 40), rate));
     }
 
+    #[test]
+    fn shared_bucket_without_a_rate_is_always_empty() {
+        let bucket = SharedTokenBucket::new(0);
+        assert!(!bucket.has_some(at(5)) && !bucket.take(at(5)));
+    }
+
+    #[test]
+    fn shared_bucket_is_full_at_first_and_after_a_pause() {
+        let bucket = SharedTokenBucket::new(3);
+        for now in [at(0), at(1_000), at(1 << 40)] {
+            let taken = (0..10).filter(|_| bucket.take(now)).count();
+            assert_eq!(taken, 3, "{now:?}");
+            // Time that goes backwards earns nothing.
+            assert!(!bucket.has_some(at(0)));
+        }
+    }
+
     proptest! {
+        /// A second's worth at once, then as many as the rate allows.
+        #[test]
+        fn shared_bucket_gives_as_many_as_the_rate_allows(
+            per_second in 1..20_000_u32,
+            steps in prop::collection::vec(0..5_000_000_u64, 1..200),
+        ) {
+            let bucket = SharedTokenBucket::new(per_second);
+            let (mut now, mut taken) = (Instant::ZERO, 0_u64);
+            for step in steps {
+                while bucket.has_some(now) {
+                    prop_assert!(bucket.take(now));
+                    taken += 1;
+                }
+                prop_assert!(!bucket.take(now));
+                let interval = 1_000_000_000 / u64::from(per_second);
+                prop_assert_eq!(taken, (now.as_nanos() + 1_000_000_000) / interval);
+                now += Duration::from_nanos(step);
+            }
+        }
+
         /// Never more than the burst and what time allows, never much less for one who
         /// asks all the time.
         #[test]

@@ -131,11 +131,11 @@ impl ServerConfig {
         self
     }
 
-    /// Bounds on handshakes under way and on connections, in all and of one source.
-    /// Each shard has them for itself.
+    /// Bounds on handshakes under way and on connections, in all and of one source, over
+    /// all shards of the endpoint.
     ///
-    /// When nearly all of `limits.connections` are taken, the shard keeps a place free
-    /// for a newcomer: it closes the connection that has done nothing for longest, if
+    /// When nearly all of `limits.connections` are taken, the shards keep a place free
+    /// for a newcomer: they close the connection that has done nothing for longest, if
     /// no request or stream is open on it and that for at least
     /// [`evict_idle_after`](Self::evict_idle_after). While there is none, newcomers
     /// are refused when all are taken.

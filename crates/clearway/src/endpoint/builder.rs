@@ -7,7 +7,7 @@ use clearway_quic::Role;
 use clearway_quic::cid::generator::{RandomGenerator, ShardKey};
 use clearway_quic::connection::Config;
 use clearway_quic::crypto::ResetKey;
-use clearway_quic::endpoint::EndpointConfig;
+use clearway_quic::endpoint::{AdmissionControl, EndpointConfig};
 use clearway_quic::event::Observer;
 use clearway_quic::rng::Rng;
 use clearway_udp::{DatagramSocket, Options, Socket, SteeringKey, bind_shards};
@@ -220,8 +220,9 @@ fn prepare(
         house.budget = Arc::new(Budget::new(server.memory_budget));
         let evict_idle_after = server.evict_idle_after;
         let (server, config, chosen) = server.into_transport(secret)?;
+        let admission = AdmissionControl::new(server.limits.clone(), rng);
         house.crowding = Crowding {
-            connections: Some(server.limits.connections),
+            admission: Some(Arc::new(admission)),
             evict_idle_after,
             newcomers: (server.crypto.max_early_data_size == 0).then(|| config.clone()),
         };
@@ -249,7 +250,7 @@ pub(crate) fn shard_parts(
     let prepared = prepare(Some(server), None, &mut rng);
     let (mut house, config) = prepared.expect("server settings");
     house.shards = 1;
-    let endpoint = clearway_quic::endpoint::Endpoint::new(config, rng);
+    let endpoint = house.routing(config, rng);
     let budget = house.budget.clone();
     let link = crate::shard::Link::new(clock, endpoint, socket, budget, 0);
     let link = Arc::new(link);

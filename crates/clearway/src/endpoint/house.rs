@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 
 use clearway_quic::connection::Config;
-use clearway_quic::endpoint::Handle;
+use clearway_quic::endpoint::{self as transport, AdmissionControl, EndpointConfig, Handle};
 use clearway_quic::event::Observer;
+use clearway_quic::rng::Rng;
 use clearway_quic::{Instant, Role};
 use tokio::sync::Notify;
 
@@ -71,6 +72,14 @@ impl House {
             Some(_) | None => return Err(link),
         }
         Ok(())
+    }
+
+    /// What routes the datagrams of a shard: limits hold for all of them together.
+    pub(super) fn routing(&self, config: EndpointConfig, rng: Rng) -> transport::Endpoint {
+        match &self.crowding.admission {
+            Some(admission) => transport::Endpoint::with_admission(config, admission.clone(), rng),
+            None => transport::Endpoint::new(config, rng),
+        }
     }
 
     pub(crate) fn shards(&self) -> usize {
@@ -151,8 +160,8 @@ impl House {
 /// When connections make room for others.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Crowding {
-    /// Connections of clients that a shard may have; `None` without server settings.
-    pub(crate) connections: Option<usize>,
+    /// Counts the clients of all shards; `None` without server settings.
+    pub(crate) admission: Option<Arc<AdmissionControl>>,
     /// How long one has to have been idle to be closed for a newcomer.
     pub(crate) evict_idle_after: Duration,
     /// What newcomers get, if they may be granted less: no ticket promises it.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clearway_quic::cid::generator::{RandomGenerator, ShardGenerator, ShardKey};
-use clearway_quic::endpoint::{self as transport, EndpointConfig, GeneratorFactory};
+use clearway_quic::endpoint::{EndpointConfig, GeneratorFactory};
 use clearway_quic::rng::Rng;
 use clearway_udp::{DatagramSocket, Options, Socket, SteeringKey};
 
@@ -56,7 +56,7 @@ impl ShardFactory {
             ..self.config.clone()
         };
         let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
-        let endpoint = transport::Endpoint::new(config, rng.child("shard"));
+        let endpoint = self.house.routing(config, rng.child("shard"));
         let budget = self.house.budget.clone();
         Arc::new(Link::new(self.clock, endpoint, socket, budget, restarts))
     }

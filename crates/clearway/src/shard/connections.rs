@@ -161,9 +161,6 @@ impl Connections {
     pub(super) fn insert(&mut self, shared: Arc<Shared>, role: Role) {
         let handle = shared.handle;
         let accepted = role == Role::Server;
-        if accepted {
-            self.crowd.accepted = self.crowd.accepted.saturating_add(1);
-        }
         self.table.insert(
             handle,
             Entry {
@@ -253,6 +250,8 @@ impl Connections {
             let _ = catch(|| drop(entry));
             self.house.population.remove();
         }
+        // Handles that are left hold the link, and must hold nobody's place.
+        let _ = catch(|| self.link.endpoint().forget_all());
         if let Err(failure) = ended {
             self.house.on_shard_failed(failure);
         }

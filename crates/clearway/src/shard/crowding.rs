@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clearway_quic::connection::Config;
-use clearway_quic::endpoint::Handle;
+use clearway_quic::endpoint::{AdmissionControl, Handle};
 use clearway_quic::error::{Code, TransportError};
 use clearway_quic::{Instant, Role};
 
@@ -58,8 +58,6 @@ impl Waste {
 /// What a shard remembers of its want of room.
 #[derive(Debug, Default)]
 pub(super) struct Crowd {
-    /// Connections of clients.
-    pub(super) accepted: usize,
     /// How much each connection may buffer now.
     pub(super) share: Share,
     /// Settings for newcomers who get no more than that.
@@ -155,12 +153,28 @@ impl Connections {
     /// Keeps places free for newcomers while nearly all are taken, by closing the
     /// connections that have been idle for longest.
     pub(super) fn make_room(&mut self, now: Instant) {
-        let Some(limit) = self.house.crowding.connections else {
+        let Some(admission) = &self.house.crowding.admission else {
             return;
         };
+        let limit = admission.limits().connections;
         let spare = (limit / 64).clamp(1, CLIENTS_PER_TURN);
-        let wanted = self.crowd.accepted.saturating_add(spare);
-        for _ in limit..wanted {
+        let surplus = |all: &AdmissionControl| {
+            let wanted = all.connections().saturating_add(spare);
+            wanted.saturating_sub(limit)
+        };
+        if surplus(admission) == 0 {
+            return;
+        }
+        let admission = admission.clone();
+        if self.begun > 0 {
+            // Others may sleep on connections that are idler.
+            self.house.ring_all();
+        }
+        for _ in 0..surplus(&admission) {
+            // Other shards make room for the same newcomers.
+            if surplus(&admission) == 0 {
+                return;
+            }
             let Some(handle) = self.next_idle(now) else {
                 return;
             };

@@ -4,9 +4,9 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use clearway_quic::Instant;
 use clearway_quic::connection::{EndpointEvent, Transmit};
 use clearway_quic::endpoint::Handle;
-use clearway_quic::{Instant, Role};
 
 use super::Watched;
 use super::connections::Connections;
@@ -210,9 +210,6 @@ impl Connections {
         if let Some(entry) = self.table.remove(&handle) {
             self.deadlines.remove(handle, entry.place);
             self.ended = self.ended.saturating_add(1);
-            if entry.role == Role::Server {
-                self.crowd.accepted = self.crowd.accepted.saturating_sub(1);
-            }
         }
     }
 

@@ -11,6 +11,7 @@ mod hostile_http;
 mod http;
 mod icmp_flood;
 mod interim;
+mod limits;
 mod living;
 mod own_socket;
 mod panics;

@@ -15,12 +15,12 @@ use crate::size::Size;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Limits")]
 pub(crate) struct Bounds {
-    /// Connections at a time, of each shard; the next are refused. A quiet one holds
+    /// Connections at a time, over all shards; the next are refused. A quiet one holds
     /// some 10 KiB.
     #[arg(long, value_name = "COUNT", default_value_t = Limits::default().connections)]
-    max_connections: usize,
-    /// Connections of one IPv4 address or IPv6 prefix of 56 bits at a time, of each
-    /// shard. Fewer than a tenth of what there are leave room for others.
+    pub(super) max_connections: usize,
+    /// Connections of one IPv4 address or IPv6 prefix of 56 bits at a time, over all
+    /// shards. Fewer than a tenth of --max-connections leave room for others.
     #[arg(long, value_name = "COUNT", default_value_t = Limits::default().connections_per_source)]
     max_connections_per_source: usize,
     /// Memory that the whole process may take: 16 MiB, 3 MiB for each shard, a quarter of
@@ -74,11 +74,6 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// Connections at a time, over all shards.
-    pub(super) fn connections(&self, shards: u16) -> usize {
-        self.max_connections.saturating_mul(shards.into())
-    }
-
     /// How long a client may keep the server waiting.
     pub(super) fn timeouts(&self) -> Timeouts {
         let limit = |span: Span| Some(span.0).filter(|limit| !limit.is_zero());

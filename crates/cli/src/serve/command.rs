@@ -145,7 +145,7 @@ fn bind(args: &Args, certificate: &Certificate, memory: &Memory) -> Result<Serve
         Server::builder(address, config.clone())
             .shards(usize::from(args.shards))
             .timeouts(args.bounds.timeouts())
-            .max_requests(most_requests(args.bounds.connections(args.shards)))
+            .max_requests(most_requests(args.bounds.max_connections))
             .build()
     };
     let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, PORT));

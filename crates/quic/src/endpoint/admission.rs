@@ -1,21 +1,22 @@
 //! Handshakes cost much and prove little, and connections are held for long: how
 //! many at once, from whom.
 
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use super::limits::Limits;
-use super::sources::{Source, Sources};
+use super::sources::{Source, Sources, Usage};
 use crate::Instant;
-use crate::bucket::{Rate, TokenBucket};
+use crate::bucket::SharedTokenBucket;
 use crate::rng::Rng;
 
 /// How many times [`Limits::per_source`] handshakes of one source are refused.
 const REFUSE_SOURCE: usize = 8;
 
-/// What to do with a client's first Initial.
+/// What a client is answered that is not let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    Accept,
+pub(super) enum Denial {
     Retry,
     Refuse(Refusal),
 }
@@ -41,142 +42,153 @@ impl Refusal {
     }
 }
 
-/// What a connection of a client counts as.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Counted {
-    /// `None` = trusted: on nobody's account.
-    source: Option<Source>,
-    /// Its address is proven, and counted as such.
-    proven: bool,
-}
-
-/// Who is let in.
+/// Who is let in, by how many connections clients have and how many of their
+/// handshakes are under way.
+///
+/// Each [`Endpoint`](super::Endpoint) has one of its own unless several are
+/// [given](super::Endpoint::with_admission) the same: then its [`Limits`] hold for all
+/// of them together, as for the shards of a server that has one endpoint for each
+/// thread. A lock is taken when a client's connection begins, when its handshake is
+/// over and when it ends, and never for a packet of a connection.
 #[derive(Debug)]
-pub(super) struct AdmissionControl {
+pub struct AdmissionControl {
     limits: Limits,
     sources: Sources,
     /// Clients' connections, handshakes included.
-    connections: usize,
-    resets: TokenBucket,
-    refusals: TokenBucket,
+    connections: AtomicUsize,
+    /// Handshakes under way.
+    handshakes: AtomicUsize,
+    /// Those of them that were not told to be overdue.
+    staying: AtomicUsize,
+    resets: SharedTokenBucket,
+    refusals: SharedTokenBucket,
 }
 
 impl AdmissionControl {
-    pub(super) fn new(limits: Limits, rng: &mut Rng) -> Self {
+    /// Nobody is there yet. What sources are hashed with comes from `rng`.
+    #[must_use]
+    pub fn new(limits: Limits, rng: &mut Rng) -> Self {
         Self {
+            resets: SharedTokenBucket::new(limits.resets_per_second),
+            refusals: SharedTokenBucket::new(limits.refusals_per_second),
             limits,
             sources: Sources::new(rng),
-            connections: 0,
-            resets: TokenBucket::new(Instant::ZERO),
-            refusals: TokenBucket::new(Instant::ZERO),
+            connections: AtomicUsize::new(0),
+            handshakes: AtomicUsize::new(0),
+            staying: AtomicUsize::new(0),
         }
     }
 
-    pub(super) fn limits(&self) -> &Limits {
+    /// The bounds.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
         &self.limits
     }
 
+    /// Clients' connections, handshakes and clients about to be accepted among them.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.connections.load(Relaxed)
+    }
+
+    /// Handshakes of clients under way, clients about to be accepted among them.
+    #[must_use]
+    pub fn handshakes(&self) -> usize {
+        self.handshakes.load(Relaxed)
+    }
+
     /// Bytes allocated.
-    pub(super) fn memory(&self) -> usize {
+    #[must_use]
+    pub fn memory(&self) -> usize {
         self.sources.memory()
     }
 
     /// The limit that lets nobody in now, whoever it is.
-    pub(super) fn closed(&self, handshakes: usize) -> Option<Refusal> {
-        if self.connections >= self.limits.connections {
+    pub(super) fn closed(&self) -> Option<Refusal> {
+        if self.connections() >= self.limits.connections {
             Some(Refusal::Connections)
-        } else if handshakes >= self.limits.refuse_above {
+        } else if self.handshakes() >= self.limits.refuse_above {
             Some(Refusal::Handshakes)
         } else {
             None
         }
     }
 
-    /// Whether so many handshakes are load.
-    pub(super) fn is_loaded(&self, handshakes: usize) -> bool {
-        handshakes >= self.limits.retry_above
+    /// Whether there are so many handshakes that they get less time.
+    pub(super) fn is_loaded(&self) -> bool {
+        self.staying.load(Relaxed) >= self.limits.retry_above
     }
 
-    /// What to do with a client, while `handshakes` are open.
-    pub(super) fn judge(
-        &self,
+    /// Lets a client in: its connection and its handshake count from now on, until what
+    /// this returns is dropped.
+    ///
+    /// # Errors
+    /// What to answer instead.
+    pub(super) fn admit(
+        self: &Arc<Self>,
         ip: IpAddr,
         validated: bool,
         always_retry: bool,
-        handshakes: usize,
-    ) -> Verdict {
-        if let Some(refusal) = self.closed(handshakes) {
-            return Verdict::Refuse(refusal);
+    ) -> Result<Admitted, Denial> {
+        if let Some(refusal) = self.closed() {
+            return Err(Denial::Refuse(refusal));
         }
-        let usage = self.source_of(ip).map(|source| self.sources.usage(source));
-        let usage = usage.unwrap_or_default();
-        let Limits {
-            per_source,
-            connections_per_source,
-            ..
-        } = self.limits;
-        if usage.proven >= connections_per_source {
-            Verdict::Refuse(Refusal::ConnectionsOfSource)
-        } else if usage.handshakes >= per_source.saturating_mul(REFUSE_SOURCE) {
-            Verdict::Refuse(Refusal::HandshakesOfSource)
-        } else if !validated
-            && (always_retry || self.is_loaded(handshakes) || usage.handshakes >= per_source)
-        {
-            Verdict::Retry
-        } else {
-            Verdict::Accept
-        }
-    }
-
-    /// A client is let in, and its handshake begins.
-    pub(super) fn begin(&mut self, ip: IpAddr, validated: bool) -> Counted {
-        self.connections = self.connections.saturating_add(1);
+        let retry = always_retry || self.handshakes() >= self.limits.retry_above;
+        let enter = |usage| {
+            self.judge(usage, validated, retry)?;
+            self.take_place().map_err(Denial::Refuse)
+        };
         let source = self.source_of(ip);
-        if let Some(source) = source {
-            self.sources.begin_handshake(source);
-            if validated {
-                self.sources.begin_proven(source);
-            }
+        match source {
+            Some(source) => self.sources.begin(source, validated, enter)?,
+            None => enter(Usage::default())?,
         }
-        Counted {
+        Ok(Admitted {
+            control: self.clone(),
             source,
             proven: validated,
+            handshake: Handshake::UnderWay,
+        })
+    }
+
+    /// What to do with a client whose source has this much.
+    fn judge(&self, usage: Usage, validated: bool, retry: bool) -> Result<(), Denial> {
+        let per_source = self.limits.per_source;
+        if usage.proven >= self.limits.connections_per_source {
+            Err(Denial::Refuse(Refusal::ConnectionsOfSource))
+        } else if usage.handshakes >= per_source.saturating_mul(REFUSE_SOURCE) {
+            Err(Denial::Refuse(Refusal::HandshakesOfSource))
+        } else if !validated && (retry || usage.handshakes >= per_source) {
+            Err(Denial::Retry)
+        } else {
+            Ok(())
         }
     }
 
-    /// The handshake is over; `complete` proves the address.
-    pub(super) fn end_handshake(&mut self, counted: &mut Counted, complete: bool) {
-        let Some(source) = counted.source else {
-            return;
-        };
-        if complete && !counted.proven {
-            counted.proven = true;
-            self.sources.begin_proven(source);
+    /// Counts a connection and its handshake. Where several endpoints do so at once,
+    /// only one gets the last place.
+    fn take_place(&self) -> Result<(), Refusal> {
+        if !raise(&self.connections, self.limits.connections) {
+            return Err(Refusal::Connections);
         }
-        self.sources.end_handshake(source);
-    }
-
-    /// The connection is gone, and its handshake with it.
-    pub(super) fn end(&mut self, counted: Counted) {
-        self.connections = self.connections.saturating_sub(1);
-        if let Some(source) = counted.source.filter(|_| counted.proven) {
-            self.sources.end_proven(source);
+        if !raise(&self.handshakes, self.limits.refuse_above) {
+            lower(&self.connections);
+            return Err(Refusal::Handshakes);
         }
+        raise(&self.staying, usize::MAX);
+        Ok(())
     }
 
-    pub(super) fn may_reset(&mut self, now: Instant) -> bool {
-        self.resets
-            .take(now, per_second(self.limits.resets_per_second))
+    pub(super) fn may_reset(&self, now: Instant) -> bool {
+        self.resets.take(now)
     }
 
-    pub(super) fn may_refuse(&mut self, now: Instant) -> bool {
-        let rate = per_second(self.limits.refusals_per_second);
-        self.refusals.take(now, rate)
+    pub(super) fn may_refuse(&self, now: Instant) -> bool {
+        self.refusals.take(now)
     }
 
-    pub(super) fn could_refuse(&mut self, now: Instant) -> bool {
-        let rate = per_second(self.limits.refusals_per_second);
-        self.refusals.has_some(now, rate)
+    pub(super) fn could_refuse(&self, now: Instant) -> bool {
+        self.refusals.has_some(now)
     }
 
     /// On whose account an address is; `None` if it is trusted.
@@ -187,11 +199,83 @@ impl AdmissionControl {
     }
 }
 
-fn per_second(per_second: u32) -> Rate {
-    Rate {
-        burst: per_second,
-        per_second,
+/// How far the handshake of a client that was let in has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Handshake {
+    UnderWay,
+    /// It was told to be overdue, and is about to end.
+    Overdue,
+    Complete,
+}
+
+/// A client that counts until this is dropped: from before its connection is made to
+/// when that is gone.
+#[derive(Debug)]
+pub(super) struct Admitted {
+    control: Arc<AdmissionControl>,
+    /// `None` = trusted: on nobody's account.
+    source: Option<Source>,
+    /// Its address is proven, and counted as such.
+    proven: bool,
+    handshake: Handshake,
+}
+
+impl Admitted {
+    /// The handshake is complete, which proves the address.
+    pub(super) fn complete_handshake(&mut self) {
+        self.leave_handshakes();
+        if let Some(source) = self.source
+            && self.handshake != Handshake::Complete
+        {
+            let prove = !self.proven;
+            self.control.sources.complete_handshake(source, prove);
+            self.proven = true;
+        }
+        self.handshake = Handshake::Complete;
     }
+
+    /// The handshake is about to be ended because it takes too long.
+    pub(super) fn set_overdue(&mut self) {
+        if self.handshake == Handshake::UnderWay {
+            lower(&self.control.staying);
+            self.handshake = Handshake::Overdue;
+        }
+    }
+
+    /// The totals of handshakes go down.
+    fn leave_handshakes(&self) {
+        match self.handshake {
+            Handshake::UnderWay => {
+                lower(&self.control.staying);
+                lower(&self.control.handshakes);
+            }
+            Handshake::Overdue => lower(&self.control.handshakes),
+            Handshake::Complete => {}
+        }
+    }
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        self.leave_handshakes();
+        lower(&self.control.connections);
+        if let Some(source) = self.source {
+            let handshake = self.handshake != Handshake::Complete;
+            self.control.sources.end(source, handshake, self.proven);
+        }
+    }
+}
+
+/// Adds one unless that would be more than `most`; whether it did.
+fn raise(count: &AtomicUsize, most: usize) -> bool {
+    let raised = |now: usize| now.checked_add(1).filter(|raised| *raised <= most);
+    count.fetch_update(Relaxed, Relaxed, raised).is_ok()
+}
+
+/// Takes one away.
+fn lower(count: &AtomicUsize) {
+    let lowered = |now: usize| Some(now.saturating_sub(1));
+    let _ = count.fetch_update(Relaxed, Relaxed, lowered);
 }
 
 #[cfg(test)]

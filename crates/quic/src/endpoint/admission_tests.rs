@@ -2,8 +2,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::*;
 
-fn control(limits: Limits) -> AdmissionControl {
-    AdmissionControl::new(limits, &mut Rng::from_seed([1; 32]))
+fn control(limits: Limits) -> Arc<AdmissionControl> {
+    Arc::new(AdmissionControl::new(limits, &mut Rng::from_seed([1; 32])))
 }
 
 fn ip(last: u8) -> IpAddr {
@@ -14,36 +14,63 @@ fn v6(network: u16, site: u8, host: u16) -> IpAddr {
     Ipv6Addr::new(0x2001, 0xdb8, network, u16::from(site) << 8, 0, 0, 0, host).into()
 }
 
-/// Lets `count` clients in that never finish; answers what they count as.
-fn begin(control: &mut AdmissionControl, ip: IpAddr, count: usize) -> Vec<Counted> {
-    (0..count).map(|_| control.begin(ip, false)).collect()
+/// What a client is answered that is not let in.
+fn judge(
+    control: &Arc<AdmissionControl>,
+    ip: IpAddr,
+    validated: bool,
+    always_retry: bool,
+) -> Result<(), Denial> {
+    control.admit(ip, validated, always_retry).map(drop)
+}
+
+/// Lets `count` clients in that never finish, without proof of their addresses and
+/// without a Retry for that.
+fn begin(control: &Arc<AdmissionControl>, ip: IpAddr, count: usize) -> Vec<Admitted> {
+    let one = |_| {
+        let mut admitted = control.admit(ip, true, false).expect("within the limits");
+        admitted.proven = false;
+        if let Some(source) = admitted.source {
+            control.sources.end(source, false, true);
+        }
+        admitted
+    };
+    (0..count).map(one).collect()
 }
 
 /// Lets `count` clients in whose handshakes are complete.
-fn establish(control: &mut AdmissionControl, ip: IpAddr, count: usize) -> Vec<Counted> {
-    let mut all = begin(control, ip, count);
-    for counted in &mut all {
-        control.end_handshake(counted, true);
-    }
-    all
+fn establish(control: &Arc<AdmissionControl>, ip: IpAddr, count: usize) -> Vec<Admitted> {
+    let one = |_| {
+        let mut admitted = control.admit(ip, false, false).expect("within the limits");
+        admitted.complete_handshake();
+        admitted
+    };
+    (0..count).map(one).collect()
 }
+
+fn assert_nothing_counts(control: &AdmissionControl) {
+    assert!(control.sources.is_empty());
+    assert_eq!((control.connections(), control.handshakes()), (0, 0));
+    assert_eq!(control.staying.load(Relaxed), 0);
+}
+
+const OF_SOURCE: Result<(), Denial> = Err(Denial::Refuse(Refusal::ConnectionsOfSource));
 
 #[test]
 fn one_source_cannot_use_up_the_handshakes_of_others() {
-    let mut control = control(Limits::default());
-    for open in 0..256 {
-        assert_eq!(control.judge(ip(1), false, false, open), Verdict::Accept);
-        control.begin(ip(1), false);
-    }
-    assert_eq!(control.judge(ip(1), false, false, 256), Verdict::Retry);
-    assert_eq!(control.judge(ip(1), true, false, 256), Verdict::Accept);
-    assert_eq!(control.judge(ip(2), false, false, 256), Verdict::Accept);
-    let mut counted = control.begin(ip(2), false);
-    control.end_handshake(&mut counted, false);
-    control.end(counted);
-    begin(&mut control, ip(1), 7 * 256);
-    let refused = Verdict::Refuse(Refusal::HandshakesOfSource);
-    assert_eq!(control.judge(ip(1), true, false, 500), refused);
+    let control = control(Limits::default());
+    let mut open = begin(&control, ip(1), 256);
+    assert_eq!(judge(&control, ip(1), false, false), Err(Denial::Retry));
+    assert_eq!(judge(&control, ip(1), true, false), Ok(()));
+    assert_eq!(judge(&control, ip(2), false, false), Ok(()));
+    // In all there are too few for a Retry to everybody.
+    open.truncate(0);
+    open.extend(begin(&control, ip(1), 8 * 256));
+    let refused = Err(Denial::Refuse(Refusal::HandshakesOfSource));
+    assert_eq!(judge(&control, ip(1), true, false), refused);
+    assert_eq!(judge(&control, ip(2), true, false), Ok(()));
+    drop(open);
+    assert_nothing_counts(&control);
 }
 
 #[test]
@@ -53,100 +80,112 @@ fn above_the_budget_addresses_are_validated_then_refused() {
         refuse_above: 20,
         ..Limits::default()
     });
-    assert_eq!(control.judge(ip(9), false, false, 9), Verdict::Accept);
-    assert_eq!(control.judge(ip(9), false, true, 9), Verdict::Retry);
-    assert_eq!(control.judge(ip(9), false, false, 10), Verdict::Retry);
-    assert_eq!(control.judge(ip(9), true, false, 19), Verdict::Accept);
-    let refused = Verdict::Refuse(Refusal::Handshakes);
-    assert_eq!(control.judge(ip(9), true, false, 20), refused);
+    let mut open = begin(&control, ip(9), 9);
+    assert_eq!(judge(&control, ip(9), false, false), Ok(()));
+    assert_eq!(judge(&control, ip(9), false, true), Err(Denial::Retry));
+    open.extend(begin(&control, ip(9), 1));
+    assert_eq!(judge(&control, ip(9), false, false), Err(Denial::Retry));
+    open.extend(begin(&control, ip(9), 9));
+    assert_eq!(judge(&control, ip(9), true, false), Ok(()));
+    open.extend(begin(&control, ip(9), 1));
+    let refused = Err(Denial::Refuse(Refusal::Handshakes));
+    assert_eq!(judge(&control, ip(9), true, false), refused);
+    // Established ones are no handshakes any more.
+    open.iter_mut().for_each(Admitted::complete_handshake);
+    assert_eq!(judge(&control, ip(9), false, false), Ok(()));
+    assert_eq!((control.connections(), control.handshakes()), (20, 0));
+}
+
+#[test]
+fn handshakes_told_to_be_overdue_are_no_load_but_still_count() {
+    let control = control(Limits {
+        retry_above: 3,
+        ..Limits::default()
+    });
+    let mut open = begin(&control, ip(1), 3);
+    assert!(control.is_loaded());
+    open[0].set_overdue();
+    open[0].set_overdue();
+    assert!(!control.is_loaded());
+    assert_eq!(control.handshakes(), 3);
+    open[0].complete_handshake();
+    open[0].complete_handshake();
+    assert_eq!((control.connections(), control.handshakes()), (3, 2));
+    drop(open);
+    assert_nothing_counts(&control);
 }
 
 #[test]
 fn connections_are_bounded_in_all_and_by_source() {
-    let mut control = control(Limits {
+    let control = control(Limits {
         connections: 30,
         connections_per_source: 10,
         ..Limits::default()
     });
-    let first = establish(&mut control, ip(1), 10);
-    let refused = Verdict::Refuse(Refusal::ConnectionsOfSource);
-    assert_eq!(control.judge(ip(1), true, false, 0), refused);
-    assert_eq!(control.judge(ip(1), false, true, 0), refused);
-    assert_eq!(control.judge(ip(2), false, false, 0), Verdict::Accept);
-    let second = establish(&mut control, ip(2), 10);
-    let third = begin(&mut control, ip(3), 10);
-    let refused = Verdict::Refuse(Refusal::Connections);
-    assert_eq!(control.judge(ip(4), true, false, 0), refused);
-    for counted in first.into_iter().chain(second) {
-        control.end(counted);
-    }
-    for mut counted in third {
-        control.end_handshake(&mut counted, false);
-        control.end(counted);
-    }
-    assert_eq!(control.judge(ip(1), false, false, 0), Verdict::Accept);
-    assert!(control.sources.is_empty());
-    assert_eq!(control.connections, 0);
+    let first = establish(&control, ip(1), 10);
+    assert_eq!(judge(&control, ip(1), true, false), OF_SOURCE);
+    assert_eq!(judge(&control, ip(1), false, true), OF_SOURCE);
+    assert_eq!(judge(&control, ip(2), false, false), Ok(()));
+    let second = establish(&control, ip(2), 10);
+    let third = begin(&control, ip(3), 10);
+    let refused = Err(Denial::Refuse(Refusal::Connections));
+    assert_eq!(judge(&control, ip(4), true, false), refused);
+    drop((first, second, third));
+    assert_eq!(judge(&control, ip(1), false, false), Ok(()));
+    assert_nothing_counts(&control);
 }
 
 /// Whoever spoofs an address must not use up what its owner may have.
 #[test]
 fn handshakes_without_proof_do_not_count_as_connections_of_a_source() {
-    let mut control = control(Limits {
+    let control = control(Limits {
         connections_per_source: 10,
         ..Limits::default()
     });
-    begin(&mut control, ip(1), 200);
-    assert_eq!(control.judge(ip(1), false, false, 200), Verdict::Accept);
+    let mut open = begin(&control, ip(1), 200);
+    assert_eq!(judge(&control, ip(1), false, false), Ok(()));
     for _ in 0..10 {
-        control.begin(ip(1), true);
+        open.push(control.admit(ip(1), true, false).expect("a place"));
     }
-    let refused = Verdict::Refuse(Refusal::ConnectionsOfSource);
-    assert_eq!(control.judge(ip(1), true, false, 210), refused);
+    assert_eq!(judge(&control, ip(1), true, false), OF_SOURCE);
 }
 
 #[test]
 fn ipv6_counts_by_56_bits_and_sixteenfold_by_48() {
-    let mut control = control(Limits {
+    let control = control(Limits {
         connections_per_source: 10,
         ..Limits::default()
     });
-    let refused = Verdict::Refuse(Refusal::ConnectionsOfSource);
+    let mut open = Vec::new();
     for host in 0..10 {
-        establish(&mut control, v6(1, 1, host), 1);
+        open.extend(establish(&control, v6(1, 1, host), 1));
     }
-    assert_eq!(control.judge(v6(1, 1, 99), false, false, 0), refused);
-    assert_eq!(
-        control.judge(v6(1, 2, 99), false, false, 0),
-        Verdict::Accept
-    );
+    assert_eq!(judge(&control, v6(1, 1, 99), false, false), OF_SOURCE);
+    assert_eq!(judge(&control, v6(1, 2, 99), false, false), Ok(()));
     for site in 2..=16 {
-        establish(&mut control, v6(1, site, 0), 10);
+        open.extend(establish(&control, v6(1, site, 0), 10));
     }
-    assert_eq!(control.judge(v6(1, 99, 0), false, false, 0), refused);
-    assert_eq!(
-        control.judge(v6(2, 99, 0), false, false, 0),
-        Verdict::Accept
-    );
+    assert_eq!(judge(&control, v6(1, 99, 0), false, false), OF_SOURCE);
+    assert_eq!(judge(&control, v6(2, 99, 0), false, false), Ok(()));
 }
 
 #[test]
 fn an_ipv4_address_mapped_into_ipv6_is_the_same_source() {
-    let mut control = control(Limits {
+    let control = control(Limits {
         connections_per_source: 1,
         ..Limits::default()
     });
-    establish(&mut control, ip(1), 1);
+    let _open = establish(&control, ip(1), 1);
     let mapped = Ipv4Addr::new(192, 0, 2, 1).to_ipv6_mapped();
-    let verdict = control.judge(mapped.into(), false, false, 0);
-    assert_eq!(verdict, Verdict::Refuse(Refusal::ConnectionsOfSource));
+    assert_eq!(judge(&control, mapped.into(), false, false), OF_SOURCE);
 }
 
 #[test]
 fn trusted_sources_are_bound_by_the_totals_only() {
-    let mut control = control(Limits {
+    let control = control(Limits {
         connections: 5_000,
         connections_per_source: 10,
+        retry_above: 5_000,
         trusted: vec![
             "192.0.2.0/28".parse().expect("a prefix"),
             "2001:db8:7::/48".parse().expect("a prefix"),
@@ -154,29 +193,65 @@ fn trusted_sources_are_bound_by_the_totals_only() {
         ..Limits::default()
     });
     let mapped = Ipv4Addr::new(192, 0, 2, 3).to_ipv6_mapped();
+    let mut open = Vec::new();
     for address in [ip(1), mapped.into(), v6(7, 1, 1)] {
-        establish(&mut control, address, 100);
-        begin(&mut control, address, 1_000);
-        assert_eq!(control.judge(address, false, false, 0), Verdict::Accept);
+        open.extend(establish(&control, address, 100));
+        open.extend(begin(&control, address, 1_000));
+        assert_eq!(judge(&control, address, false, false), Ok(()));
     }
     assert!(control.sources.is_empty());
-    establish(&mut control, ip(17), 10);
-    let refused = Verdict::Refuse(Refusal::ConnectionsOfSource);
-    assert_eq!(control.judge(ip(17), false, false, 0), refused);
-    begin(&mut control, ip(1), 5_000);
-    let refused = Verdict::Refuse(Refusal::Connections);
-    assert_eq!(control.judge(ip(1), true, false, 0), refused);
+    open.extend(establish(&control, ip(17), 10));
+    assert_eq!(judge(&control, ip(17), false, false), OF_SOURCE);
+    open.extend(begin(&control, ip(1), 5_000 - open.len()));
+    let refused = Err(Denial::Refuse(Refusal::Connections));
+    assert_eq!(judge(&control, ip(1), true, false), refused);
 }
 
 #[test]
 fn resets_and_refusals_have_rates() {
-    let mut control = control(Limits::default());
-    let count = |allowed: &mut dyn FnMut() -> bool| (0..5_000).filter(|_| allowed()).count();
-    assert_eq!(count(&mut || control.may_reset(Instant::ZERO)), 1_000);
-    assert_eq!(count(&mut || control.may_refuse(Instant::ZERO)), 1_000);
+    let control = control(Limits::default());
+    let count = |allowed: &dyn Fn() -> bool| (0..5_000).filter(|_| allowed()).count();
+    assert_eq!(count(&|| control.may_reset(Instant::ZERO)), 1_000);
+    assert_eq!(count(&|| control.may_refuse(Instant::ZERO)), 1_000);
     let later = Instant::from_nanos(100_000_000);
-    assert_eq!(count(&mut || control.may_reset(later)), 100);
+    assert_eq!(count(&|| control.may_reset(later)), 100);
     assert!(control.could_refuse(later));
-    assert_eq!(count(&mut || control.may_refuse(later)), 100);
+    assert_eq!(count(&|| control.may_refuse(later)), 100);
     assert!(!control.could_refuse(later));
+}
+
+/// Threads that all want the last places: never more than there are, and all of them are
+/// given out.
+#[test]
+fn places_are_given_out_once_among_threads() {
+    let control = control(Limits {
+        connections: 100,
+        connections_per_source: 40,
+        ..Limits::default()
+    });
+    let taken: Vec<usize> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4_u8)
+            .map(|n| {
+                let control = &control;
+                scope.spawn(move || {
+                    let mut held = Vec::new();
+                    // Each takes from every source, and gives back some.
+                    for round in 0..2_000_usize {
+                        let source = ip(((round + usize::from(n)) % 4) as u8);
+                        held.extend(control.admit(source, true, false));
+                        assert!(control.connections() <= 100);
+                        if round % 7 == 0 && round < 1_500 {
+                            held.pop();
+                        }
+                    }
+                    held
+                })
+            })
+            .collect();
+        let joined = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
+        let held: Vec<Vec<Admitted>> = joined.map(|held| held.expect("no panic")).collect();
+        held.iter().map(Vec::len).collect()
+    });
+    assert_eq!(taken.iter().sum::<usize>(), 100, "{taken:?}");
+    assert_nothing_counts(&control);
 }

@@ -23,7 +23,7 @@ pub struct ServerConfig {
     pub replay: Arc<Mutex<ReplayFilter>>,
     /// Validate every address by Retry, not only under load.
     pub always_retry: bool,
-    /// Bounds on handshakes.
+    /// Bounds on handshakes and connections.
     pub limits: Limits,
     /// Addresses clients should move to (RFC 9000 §9.6).
     pub preferred_address: Option<(Option<SocketAddrV4>, Option<SocketAddrV6>)>,

@@ -24,8 +24,6 @@ pub(super) struct Handshakes {
     open: BTreeMap<Handle, Attempt>,
     /// Up to here somebody was told that they are overdue.
     told: Option<Handle>,
-    /// Those of them that are still open.
-    ending: usize,
 }
 
 impl Handshakes {
@@ -37,18 +35,9 @@ impl Handshakes {
         self.open.insert(handle, attempt);
     }
 
-    /// How many there are without those that were told to be overdue.
-    pub(super) fn staying(&self) -> usize {
-        self.open.len().saturating_sub(self.ending)
-    }
-
     /// It is complete, or it failed; `None` if it was before.
     pub(super) fn end(&mut self, handle: Handle) -> Option<Attempt> {
-        let attempt = self.open.remove(&handle)?;
-        if self.told.is_some_and(|told| handle <= told) {
-            self.ending = self.ending.saturating_sub(1);
-        }
-        Some(attempt)
+        self.open.remove(&handle)
     }
 
     /// The oldest that began `timeout` ago and was not answered here before.
@@ -59,7 +48,6 @@ impl Handshakes {
             return None;
         }
         self.told = Some(handle);
-        self.ending = self.ending.saturating_add(1);
         Some(handle)
     }
 

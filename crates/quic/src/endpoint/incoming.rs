@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::admission::{Refusal, Verdict};
+use super::admission::{Admitted, Denial, Refusal};
 use super::{Arrival, Attempt, Endpoint, First, Handle, reply};
 use crate::cid::ConnectionId;
 use crate::connection::{Accept, Config, Connection, Received};
@@ -31,9 +31,17 @@ enum Hello {
     Beginning,
 }
 
-/// An Initial of a client that is not known yet, authenticated.
+/// A client that begins, and is within the [limits](super::Limits): it has a place until
+/// this is dropped, and its connection keeps it.
 #[derive(Debug)]
 pub struct Incoming {
+    initial: OpenedInitial,
+    admitted: Admitted,
+}
+
+/// An Initial of a client that is not known yet, authenticated.
+#[derive(Debug)]
+struct OpenedInitial {
     from: Received,
     original_dcid: ConnectionId,
     dcid: ConnectionId,
@@ -50,13 +58,13 @@ impl Incoming {
     /// The client's address.
     #[must_use]
     pub fn remote(&self) -> SocketAddr {
-        self.from.remote
+        self.initial.from.remote
     }
 
     /// Whether a token proved that address.
     #[must_use]
     pub fn is_validated(&self) -> bool {
-        self.validated
+        self.initial.validated
     }
 }
 
@@ -82,7 +90,7 @@ impl Endpoint {
             return Err(DropReason::Malformed);
         };
         // Nobody is let in and nobody is told so any more: whatever it says.
-        let closed = self.admission.closed(self.handshakes.len()).is_some();
+        let closed = self.admission.closed().is_some();
         if closed && !self.admission.could_refuse(first.now) {
             return Err(self.withhold_refusal());
         }
@@ -101,7 +109,7 @@ impl Endpoint {
             self.counters.without_client_hello.count_one();
             return Err(DropReason::Unexpected);
         }
-        let mut incoming = Incoming {
+        let mut initial = OpenedInitial {
             from: first.from,
             original_dcid: dcid,
             dcid,
@@ -112,46 +120,49 @@ impl Endpoint {
             unix_now: first.unix_now,
             keys,
         };
-        let token = self.read_token(&mut incoming, token);
-        self.decide(first.now, incoming, token, response)
+        let token = self.read_token(&mut initial, token);
+        self.decide(first.now, initial, token, response)
     }
 
     /// Retry, refusal, or the application's decision.
     fn decide(
         &mut self,
         now: Instant,
-        incoming: Incoming,
+        initial: OpenedInitial,
         token: Result<(), TransportError>,
         response: &mut Vec<u8>,
     ) -> Result<Arrival, DropReason> {
-        let always = self
-            .config
-            .server
-            .as_ref()
-            .is_some_and(|server| server.always_retry);
-        let ip = incoming.from.remote.ip();
-        let open = self.handshakes.len();
-        let verdict = self.admission.judge(ip, incoming.validated, always, open);
-        if token.is_ok() && verdict == Verdict::Accept {
-            return self.hand_over(incoming);
-        }
-        if incoming.hello != Hello::Beginning {
+        let denied = match token {
+            Ok(()) => match self.admit(&initial) {
+                Ok(admitted) => return self.hand_over(initial, admitted),
+                Err(denial) => Ok(denial),
+            },
+            Err(error) => Err(error),
+        };
+        if initial.hello != Hello::Beginning {
             self.counters.continued.count_one();
             return Err(DropReason::Unexpected);
         }
-        match (token, verdict) {
-            (Err(error), _) => reply::close(&incoming.dcid, &incoming.scid, &error, response),
-            (Ok(()), Verdict::Refuse(refusal)) => {
+        match denied {
+            Err(error) => reply::close(&initial.dcid, &initial.scid, &error, response),
+            Ok(Denial::Refuse(refusal)) => {
                 if !self.admission.may_refuse(now) {
                     return Err(self.withhold_refusal());
                 }
                 self.count_refusal(refusal);
                 let error = TransportError::new(Code::CONNECTION_REFUSED, refusal.reason());
-                reply::close(&incoming.dcid, &incoming.scid, &error, response);
+                reply::close(&initial.dcid, &initial.scid, &error, response);
             }
-            (Ok(()), Verdict::Retry | Verdict::Accept) => self.write_retry(&incoming, response),
+            Ok(Denial::Retry) => self.write_retry(&initial, response),
         }
         Ok(Arrival::Respond)
+    }
+
+    fn admit(&self, initial: &OpenedInitial) -> Result<Admitted, Denial> {
+        let server = self.config.server.as_ref();
+        let always_retry = server.is_some_and(|server| server.always_retry);
+        let ip = initial.from.remote.ip();
+        self.admission.admit(ip, initial.validated, always_retry)
     }
 
     fn count_refusal(&mut self, refusal: Refusal) {
@@ -172,17 +183,26 @@ impl Endpoint {
     }
 
     /// The application decides, once for each attempt.
-    fn hand_over(&mut self, incoming: Incoming) -> Result<Arrival, DropReason> {
-        if incoming.hello != Hello::Beginning && self.refused.contains(&incoming.dcid) {
+    fn hand_over(
+        &mut self,
+        initial: OpenedInitial,
+        admitted: Admitted,
+    ) -> Result<Arrival, DropReason> {
+        if initial.hello != Hello::Beginning && self.refused.contains(&initial.dcid) {
             self.counters.continued.count_one();
             return Err(DropReason::Unexpected);
         }
+        let incoming = Incoming { initial, admitted };
         Ok(Arrival::Incoming(Box::new(incoming)))
     }
 
     /// What the client's token proves. A Retry token that is wrong ends the
     /// attempt (RFC 9000 §8.1.3); any other that is wrong counts as none.
-    fn read_token(&mut self, incoming: &mut Incoming, token: &[u8]) -> Result<(), TransportError> {
+    fn read_token(
+        &mut self,
+        initial: &mut OpenedInitial,
+        token: &[u8],
+    ) -> Result<(), TransportError> {
         let Some(server) = &self.config.server else {
             return Ok(());
         };
@@ -191,25 +211,25 @@ impl Endpoint {
         }
         match server
             .token_key
-            .open(token, incoming.unix_now, incoming.from.remote)
+            .open(token, initial.unix_now, initial.from.remote)
         {
             Ok(Token::Retry(retry)) => {
-                if retry.retry_scid != incoming.dcid {
+                if retry.retry_scid != initial.dcid {
                     return Err(TransportError::new(
                         Code::INVALID_TOKEN,
                         "the Retry token belongs to another connection ID",
                     ));
                 }
-                incoming.original_dcid = retry.original_dcid;
-                incoming.retry_scid = Some(retry.retry_scid);
-                incoming.validated = true;
+                initial.original_dcid = retry.original_dcid;
+                initial.retry_scid = Some(retry.retry_scid);
+                initial.validated = true;
             }
             Ok(Token::Address(address)) => {
                 let mut replay = server
                     .replay
                     .lock()
                     .unwrap_or_else(std::sync::PoisonError::into_inner);
-                incoming.validated = replay.admit(&address);
+                initial.validated = replay.admit(&address);
             }
             Err(error) if error.is_invalid_retry() => {
                 return Err(TransportError::new(Code::INVALID_TOKEN, error.to_string()));
@@ -219,7 +239,7 @@ impl Endpoint {
         Ok(())
     }
 
-    fn write_retry(&mut self, incoming: &Incoming, response: &mut Vec<u8>) {
+    fn write_retry(&mut self, initial: &OpenedInitial, response: &mut Vec<u8>) {
         let Some(server) = &self.config.server else {
             return;
         };
@@ -228,9 +248,9 @@ impl Endpoint {
         let mut token = Vec::with_capacity(128);
         server.token_key.seal_retry(
             &RetryToken {
-                issued: incoming.unix_now,
-                client: incoming.from.remote,
-                original_dcid: incoming.dcid,
+                issued: initial.unix_now,
+                client: initial.from.remote,
+                original_dcid: initial.dcid,
                 retry_scid,
             },
             &mut self.rng,
@@ -238,9 +258,9 @@ impl Endpoint {
         );
         let random = self.rng.u64() as u8;
         reply::retry(
-            incoming.scid,
+            initial.scid,
             retry_scid,
-            &incoming.dcid,
+            &initial.dcid,
             &token,
             random,
             response,
@@ -272,6 +292,7 @@ impl Endpoint {
         incoming: Incoming,
         transport: Arc<Config>,
     ) -> Result<(Handle, Connection), TransportError> {
+        let Incoming { initial, admitted } = incoming;
         let Some(server) = &self.config.server else {
             return Err(TransportError::new(
                 Code::CONNECTION_REFUSED,
@@ -281,32 +302,30 @@ impl Endpoint {
         let mut new_token = Vec::with_capacity(64);
         server.token_key.seal_address(
             &AddressToken {
-                issued: incoming.unix_now,
-                ip: incoming.from.remote.ip(),
+                issued: initial.unix_now,
+                ip: initial.from.remote.ip(),
                 id: self.rng.array(),
             },
             &mut self.rng,
             &mut new_token,
         );
         let accept = Accept {
-            remote: incoming.from.remote,
-            local_ip: incoming.from.local_ip,
-            original_dcid: incoming.original_dcid,
-            initial_keys: incoming.keys,
-            retry_scid: incoming.retry_scid,
-            scid: incoming.scid,
-            validated: incoming.validated,
+            remote: initial.from.remote,
+            local_ip: initial.from.local_ip,
+            original_dcid: initial.original_dcid,
+            initial_keys: initial.keys,
+            retry_scid: initial.retry_scid,
+            scid: initial.scid,
+            validated: initial.validated,
             new_token: Some(new_token),
             preferred_address: server.preferred_address,
             crypto: server.crypto.clone(),
         };
-        let (remote, validated) = (incoming.from.remote.ip(), incoming.validated);
-        let initial_dcid = incoming.dcid;
+        let initial_dcid = initial.dcid;
         let mut common = self.common(now);
         common.config = transport;
         let mut connection = Connection::accept_from(common, accept)?;
-        let counted = self.admission.begin(remote, validated);
-        let handle = self.register(&mut connection, Some(counted));
+        let handle = self.register(&mut connection, Some(admitted));
         // After a Retry the client uses the connection ID that it gave. The one
         // before may belong to a connection of another client, if the Retry was
         // not ours (a server that shares our secret sent it).
@@ -328,9 +347,10 @@ impl Endpoint {
         if self.refused.len() == REFUSED {
             self.refused.pop_front();
         }
-        self.refused.push_back(incoming.dcid);
+        self.refused.push_back(incoming.initial.dcid);
         let error = TransportError::new(Code::CONNECTION_REFUSED, "refused by the application");
-        reply::close(&incoming.dcid, &incoming.scid, &error, response);
+        let OpenedInitial { dcid, scid, .. } = &incoming.initial;
+        reply::close(dcid, scid, &error, response);
     }
 }
 

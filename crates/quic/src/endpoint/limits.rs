@@ -4,8 +4,8 @@ use core::time::Duration;
 
 use ipnet::IpNet;
 
-/// Bounds on the clients of one [`Endpoint`](super::Endpoint). A server of several
-/// endpoints, one for each core, has as many times as much.
+/// Bounds on the clients of one [`Endpoint`](super::Endpoint), or of all endpoints that
+/// share an [`AdmissionControl`](super::AdmissionControl) together.
 ///
 /// A *source* is an IPv4 address, or an IPv6 prefix of 56 bits, which is what one
 /// customer of a provider typically holds. Sixteen times as much as to a source is

@@ -26,7 +26,8 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use self::admission::{AdmissionControl, Counted};
+pub use self::admission::AdmissionControl;
+use self::admission::Admitted;
 pub use self::config::{EndpointConfig, GeneratorFactory, ServerConfig};
 use self::handshakes::{Attempt, Handshakes};
 pub use self::incoming::Incoming;
@@ -104,8 +105,8 @@ struct Known {
     cids: Vec<ConnectionId>,
     /// What the peer would reset it with.
     tokens: Vec<ResetToken>,
-    /// A client's: what it counts as.
-    counted: Option<Counted>,
+    /// A client's: it counts as long as this is here.
+    admitted: Option<Admitted>,
 }
 
 /// A datagram that begins with an Initial of a client that is not known.
@@ -127,7 +128,7 @@ pub struct Endpoint {
     routes: Routes,
     known: FxHashMap<Handle, Known>,
     next: u64,
-    admission: AdmissionControl,
+    admission: Arc<AdmissionControl>,
     handshakes: Handshakes,
     /// Attempts that the application refused, newest last; at most
     /// [`incoming::REFUSED`].
@@ -140,12 +141,24 @@ impl Endpoint {
     #[must_use]
     pub fn new(config: EndpointConfig, mut rng: Rng) -> Self {
         let limits = config.server.as_ref().map(|server| server.limits.clone());
+        let admission = AdmissionControl::new(limits.unwrap_or_default(), &mut rng);
+        Self::with_admission(config, Arc::new(admission), rng)
+    }
+
+    /// Like [`new`](Self::new), with limits that hold for all endpoints that are given
+    /// the same `admission` together. Those of [`ServerConfig::limits`] do not count.
+    #[must_use]
+    pub fn with_admission(
+        config: EndpointConfig,
+        admission: Arc<AdmissionControl>,
+        mut rng: Rng,
+    ) -> Self {
         Self {
             cid_len: (config.generator)().cid_len(),
             routes: Routes::new(&mut rng),
             known: FxHashMap::default(),
             next: 0,
-            admission: AdmissionControl::new(limits.unwrap_or_default(), &mut rng),
+            admission,
             handshakes: Handshakes::default(),
             refused: VecDeque::new(),
             counters: EndpointCounters::default(),
@@ -178,22 +191,32 @@ impl Endpoint {
         self.handshakes.len()
     }
 
+    /// Who is let in, here and at the endpoints that share it.
+    #[must_use]
+    pub fn admission(&self) -> &Arc<AdmissionControl> {
+        &self.admission
+    }
+
     /// A handshake that takes longer than it may while there are many
     /// ([`Limits::handshake_timeout_under_load`]), the oldest first, each once: end
     /// it with [`Connection::expire_handshake`]. Ask until `None`, after each batch
     /// of datagrams; without any there is nobody that the room is needed for.
     pub fn next_overdue(&mut self, now: Instant) -> Option<Handle> {
         let timeout = self.admission.limits().handshake_timeout_under_load;
-        if timeout.is_zero() || !self.admission.is_loaded(self.handshakes.staying()) {
+        if timeout.is_zero() || !self.admission.is_loaded() {
             return None;
         }
         let overdue = self.handshakes.next_overdue(now, timeout)?;
         self.counters.overdue.count_one();
+        if let Some(admitted) = self.admitted(overdue) {
+            admitted.set_overdue();
+        }
         Some(overdue)
     }
 
     /// Bytes of memory the endpoint holds beside its connections
-    /// ([`Connection::memory`]): routes and counts of handshakes.
+    /// ([`Connection::memory`]) and what it may share ([`AdmissionControl::memory`]):
+    /// routes and handshakes.
     #[must_use]
     #[expect(
         clippy::arithmetic_side_effects,
@@ -205,7 +228,6 @@ impl Endpoint {
         each.sum::<usize>()
             + memory::table(&self.known)
             + self.routes.memory()
-            + self.admission.memory()
             + self.handshakes.memory()
             + memory::ring(&self.refused)
     }
@@ -344,7 +366,7 @@ impl Endpoint {
         }
     }
 
-    fn register(&mut self, connection: &mut Connection, counted: Option<Counted>) -> Handle {
+    fn register(&mut self, connection: &mut Connection, admitted: Option<Admitted>) -> Handle {
         let handle = Handle(self.next);
         self.next.count_one();
         self.known.insert(
@@ -352,7 +374,7 @@ impl Endpoint {
             Known {
                 cids: Vec::new(),
                 tokens: Vec::new(),
-                counted,
+                admitted,
             },
         );
         while let Some(event) = connection.poll_endpoint_event() {
@@ -379,30 +401,40 @@ impl Endpoint {
                 self.routes.set_tokens(handle, &known.tokens, &tokens);
                 known.tokens = tokens;
             }
-            EndpointEvent::HandshakeDone => self.end_handshake(handle, true),
+            EndpointEvent::HandshakeDone => {
+                self.end_handshake(handle);
+                if let Some(admitted) = self.admitted(handle) {
+                    admitted.complete_handshake();
+                }
+            }
             EndpointEvent::Drained => {
-                self.end_handshake(handle, false);
+                self.end_handshake(handle);
                 if let Some(known) = self.known.remove(&handle) {
                     for cid in &known.cids {
                         self.routes.remove(cid, handle);
                     }
                     self.routes.set_tokens(handle, &known.tokens, &[]);
-                    if let Some(counted) = known.counted {
-                        self.admission.end(counted);
-                    }
                 }
             }
         }
     }
 
-    fn end_handshake(&mut self, handle: Handle, complete: bool) {
-        let Some(attempt) = self.handshakes.end(handle) else {
-            return;
-        };
-        self.routes.remove(&attempt.initial_dcid, handle);
-        let known = self.known.get_mut(&handle);
-        if let Some(counted) = known.and_then(|known| known.counted.as_mut()) {
-            self.admission.end_handshake(counted, complete);
+    /// Forgets every connection: nobody serves them any more. Clients of them no longer
+    /// count.
+    pub fn forget_all(&mut self) {
+        let handles: Vec<Handle> = self.known.keys().copied().collect();
+        for handle in handles {
+            self.on_event(handle, EndpointEvent::Drained);
+        }
+    }
+
+    fn admitted(&mut self, handle: Handle) -> Option<&mut Admitted> {
+        self.known.get_mut(&handle)?.admitted.as_mut()
+    }
+
+    fn end_handshake(&mut self, handle: Handle) {
+        if let Some(attempt) = self.handshakes.end(handle) {
+            self.routes.remove(&attempt.initial_dcid, handle);
         }
     }
 

@@ -1,7 +1,9 @@
 //! Connections and handshakes by where they come from.
 
+use core::hash::BuildHasher as _;
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use foldhash::fast::FixedState;
 
@@ -12,8 +14,11 @@ use crate::rng::Rng;
 /// of them, and a provider may give it to one site or to many customers.
 const NETWORK_SHARE: usize = 16;
 
-/// Entries for which the table never shrinks.
-const SMALL_TABLE: usize = 64;
+/// Tables of their own locks: several for each of the threads that most servers have.
+const TABLES: usize = 16;
+
+/// Entries for which a table never shrinks.
+const SMALL_TABLE: usize = 8;
 
 /// Where a connection comes from: it is where it began. A client that migrates
 /// (RFC 9000 §9) stays on the account of its first address, since every address of
@@ -71,21 +76,109 @@ pub(super) struct Usage {
     pub(super) proven: usize,
 }
 
-/// Counts by source. As large as there are connections, at most twice; clients
-/// choose the keys, so the hash is keyed.
+/// Counts by source, in several tables with a lock for each, so that endpoints that
+/// share them seldom wait for each other. As large as there are connections, at most
+/// twice; clients choose the keys, so the hashes are keyed.
 #[derive(Debug)]
 pub(super) struct Sources {
-    counts: HashMap<Account, Count, FixedState>,
+    tables: [Mutex<Table>; TABLES],
+    /// Says in which table a source is.
+    choice: FixedState,
 }
 
 impl Sources {
     pub(super) fn new(rng: &mut Rng) -> Self {
+        let choice = FixedState::with_seed(rng.u64());
+        let mut table = || {
+            let hasher = FixedState::with_seed(rng.u64());
+            Mutex::new(Table {
+                counts: HashMap::with_hasher(hasher),
+            })
+        };
         Self {
-            counts: HashMap::with_hasher(FixedState::with_seed(rng.u64())),
+            tables: core::array::from_fn(|_| table()),
+            choice,
         }
     }
 
-    pub(super) fn usage(&self, source: Source) -> Usage {
+    /// A client of this source begins a handshake, if `enter` lets it with what the
+    /// source has now. A `proven` address is counted as such.
+    ///
+    /// # Errors
+    /// Those of `enter`; then nothing has changed.
+    pub(super) fn begin<E>(
+        &self,
+        source: Source,
+        proven: bool,
+        enter: impl FnOnce(Usage) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut table = self.table(source);
+        enter(table.usage(source))?;
+        table.change(source, |count| {
+            count.handshakes = count.handshakes.saturating_add(1);
+            count.proven = count.proven.saturating_add(proven.into());
+        });
+        Ok(())
+    }
+
+    /// A handshake is complete; `prove` if that is what proves the address.
+    pub(super) fn complete_handshake(&self, source: Source, prove: bool) {
+        self.table(source).change(source, |count| {
+            count.handshakes = count.handshakes.saturating_sub(1);
+            count.proven = count.proven.saturating_add(prove.into());
+        });
+    }
+
+    /// A connection is gone that counted as a handshake, as one of a proven address, or
+    /// both.
+    pub(super) fn end(&self, source: Source, handshake: bool, proven: bool) {
+        self.table(source).change(source, |count| {
+            count.handshakes = count.handshakes.saturating_sub(handshake.into());
+            count.proven = count.proven.saturating_sub(proven.into());
+        });
+    }
+
+    /// Bytes allocated.
+    pub(super) fn memory(&self) -> usize {
+        let tables = self.tables.iter();
+        let each = tables.map(|table| memory::table(&lock(table).counts));
+        each.fold(0, usize::saturating_add)
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.tables
+            .iter()
+            .all(|table| lock(table).counts.is_empty())
+    }
+
+    /// The table in which all accounts of a source are.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "a remainder is less than what it was divided by"
+    )]
+    fn table(&self, source: Source) -> MutexGuard<'_, Table> {
+        let hash = match source {
+            Source::V4(address) => self.choice.hash_one(address),
+            // Without the seventh byte: prefixes of one network share its account.
+            Source::V6([a, b, c, d, e, f, _]) => self.choice.hash_one([a, b, c, d, e, f]),
+        };
+        lock(&self.tables[hash as usize % TABLES])
+    }
+}
+
+/// A panic elsewhere leaves counts that are right: nothing in here panics.
+fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
+    table.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[derive(Debug)]
+struct Table {
+    counts: HashMap<Account, Count, FixedState>,
+}
+
+impl Table {
+    fn usage(&self, source: Source) -> Usage {
         source
             .accounts()
             .filter_map(|(account, share)| Some((self.counts.get(&account)?, share)))
@@ -97,30 +190,6 @@ impl Sources {
                     .proven
                     .max(count.proven.checked_div(share).unwrap_or(0)),
             })
-    }
-
-    pub(super) fn begin_handshake(&mut self, source: Source) {
-        self.change(source, |count| {
-            count.handshakes = count.handshakes.saturating_add(1);
-        });
-    }
-
-    pub(super) fn end_handshake(&mut self, source: Source) {
-        self.change(source, |count| {
-            count.handshakes = count.handshakes.saturating_sub(1);
-        });
-    }
-
-    pub(super) fn begin_proven(&mut self, source: Source) {
-        self.change(source, |count| {
-            count.proven = count.proven.saturating_add(1);
-        });
-    }
-
-    pub(super) fn end_proven(&mut self, source: Source) {
-        self.change(source, |count| {
-            count.proven = count.proven.saturating_sub(1);
-        });
     }
 
     fn change(&mut self, source: Source, change: impl Fn(&mut Count)) {
@@ -141,15 +210,5 @@ impl Sources {
         if capacity > SMALL_TABLE && self.counts.len() < capacity / 8 {
             self.counts.shrink_to(capacity / 2);
         }
-    }
-
-    /// Bytes allocated.
-    pub(super) fn memory(&self) -> usize {
-        memory::table(&self.counts)
-    }
-
-    #[cfg(test)]
-    pub(super) fn is_empty(&self) -> bool {
-        self.counts.is_empty()
     }
 }

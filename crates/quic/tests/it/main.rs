@@ -22,6 +22,7 @@ mod moving;
 mod operations;
 mod response;
 mod restart;
+mod shards;
 #[cfg(feature = "specimens")]
 mod specimens;
 mod streams;

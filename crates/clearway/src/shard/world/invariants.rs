@@ -64,7 +64,8 @@ impl Shard {
     pub(super) fn check_counts(&self) -> Result<(), String> {
         let table = self.driver.as_ref().map(|driver| &driver.shard.table);
         let there = table.map_or(0, std::collections::HashMap::len);
-        let accepted = self.driver.as_ref().map_or(0, |d| d.shard.crowd.accepted);
+        let admission = self.house.crowding.admission.as_ref();
+        let accepted = admission.map_or(0, |admission| admission.connections());
         let known = self.link.endpoint().len();
         let population = self.house.population.count();
         let routes_gone = self.driver.is_some() && known != there;

@@ -220,7 +220,7 @@ async fn uploads_larger_than_allowed_are_refused() {
 }
 
 #[tokio::test]
-async fn connections_of_one_source_are_bounded_unless_it_is_trusted() {
+async fn connections_are_bounded_in_all_and_by_source_unless_it_is_trusted() {
     let dir = TempDir::new();
     dir.old_file("small", b"text");
     let bound = ["--max-connections-per-source", "3"];
@@ -229,6 +229,19 @@ async fn connections_of_one_source_are_bounded_unless_it_is_trusted() {
         (&["--trust", "10.0.0.0/8"], 3),
         (&["--trust", "10.0.0.0/8", "--trust", "127.0.0.1"], 6),
         (&["--trust", "127.0.0.0/8", "--max-connections", "4"], 4),
+        // Wherever the kernel has them land.
+        (&["--shards", "4"], 3),
+        (
+            &[
+                "--shards",
+                "4",
+                "--trust",
+                "127.0.0.0/8",
+                "--max-connections",
+                "4",
+            ],
+            4,
+        ),
     ] {
         let site = Site::start(dir.path(), &[&bound, options].concat());
         let port = site.url.rsplit(':').next().unwrap();

@@ -110,7 +110,8 @@ impl Host {
     /// Bytes of memory of everything here, routes included.
     pub fn memory(&self) -> usize {
         let connections = self.connections.values().map(Connection::memory);
-        self.endpoint.memory() + connections.sum::<usize>()
+        let counts = self.endpoint.admission().memory();
+        self.endpoint.memory() + counts + connections.sum::<usize>()
     }
 
     pub(super) fn next_timeout(&self) -> Option<Instant> {

@@ -97,7 +97,7 @@ impl Setup {
         Arc::new(move || Box::new(RandomGenerator::new(len)))
     }
 
-    pub(super) fn server_endpoint(&self) -> EndpointConfig {
+    pub fn server_endpoint(&self) -> EndpointConfig {
         EndpointConfig {
             transport: Arc::new(self.server.clone()),
             server: Some(ServerConfig {

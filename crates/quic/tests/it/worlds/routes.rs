@@ -34,8 +34,8 @@ const ACCEPTED: u64 = 3;
 const PENDING: usize = 2;
 
 /// Handshakes from which on a Retry is demanded, and from which on all are refused.
-const RETRY_ABOVE: usize = 1;
-const REFUSE_ABOVE: usize = 2;
+const RETRY_ABOVE: usize = 2;
+const REFUSE_ABOVE: usize = 3;
 
 /// Connections of one source that proved its address.
 const PER_SOURCE: usize = 2;
@@ -231,9 +231,15 @@ impl Routes {
 
     /// Whether a client that has to be looked at is handed to the application.
     fn is_welcome(&self, client: u8, proof: Proof) -> bool {
-        let proven = |life: &&Life| life.client == client && life.proven;
-        let crowded = self.live.values().filter(proven).count() >= PER_SOURCE;
-        let open = self.handshakes();
+        let lives = self.live.values().map(|life| (life.client, life.proven));
+        // Who waits for the application has a place already.
+        let waiting = self
+            .pending
+            .iter()
+            .map(|(_, who, _, proven)| (*who, *proven));
+        let of_source = lives.chain(waiting).filter(|each| *each == (client, true));
+        let crowded = of_source.count() >= PER_SOURCE;
+        let open = self.handshakes() + self.pending.len();
         match proof {
             _ if open >= REFUSE_ABOVE || crowded => false,
             Proof::None => open < RETRY_ABOVE,
