@@ -4,6 +4,7 @@
 mod answer;
 pub(crate) mod command;
 mod failure;
+mod forged;
 pub(crate) mod moody;
 mod names;
 mod origin;

@@ -7,7 +7,7 @@ use crate::get::moody::{Mood, Moody, wait_for};
 use crate::web::{Site, TempDir, pattern};
 
 /// What no terminal obeys: text, and the ends of lines.
-fn assert_printable(text: &str) {
+pub(super) fn assert_printable(text: &str) {
     let bad = text.chars().find(|&c| {
         c.is_control() && !matches!(c, '\n' | '\r')
             || matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
