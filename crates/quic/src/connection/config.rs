@@ -63,7 +63,9 @@ pub struct Config {
     /// Whether the peer may migrate (RFC 9000 §9.1).
     pub allow_migration: bool,
     /// How much work the peer may ask for by frames that transfer no new data: control
-    /// frames, and STREAM frames that are empty or repeat what is known. In units of
+    /// frames, STREAM frames that are empty or repeat what is known, small DATAGRAM
+    /// frames that are dropped because nobody reads them, and ACK frames of more than
+    /// 64 ranges that acknowledge nothing new. In units of
     /// about one stream looked up: most frames cost one, PATH_CHALLENGE four,
     /// RETIRE_CONNECTION_ID eight. Beyond it the connection ends with
     /// PROTOCOL_VIOLATION (RFC 9000 §21.9). Beside time, useful work pays for more: a

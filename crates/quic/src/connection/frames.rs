@@ -6,7 +6,7 @@ use clearway_recovery::Space;
 use super::keyring::space_of;
 use super::life::{ConnectionError, Handshake};
 use super::receive::Packet;
-use super::{Connection, Event};
+use super::{Connection, Event, work};
 use crate::Instant;
 use crate::ack::AckFrequency;
 use crate::cid::NewCid;
@@ -155,8 +155,11 @@ impl Connection {
 
     fn on_datagram_frame(&mut self, now: Instant, data: &[u8]) -> Result<(), TransportError> {
         let frame_len = Frame::Datagram(data).size();
-        self.datagrams_in
-            .on_frame(Bytes::copy_from_slice(data), frame_len)?;
+        let data = Bytes::copy_from_slice(data);
+        let dropped = self
+            .datagrams_in
+            .on_frame(data, frame_len, work::LARGE_DATA)?;
+        self.charge_dropped(now, dropped)?;
         self.last_activity = now;
         if self.datagrams_in.take_readable() {
             self.events.push_back(Event::DatagramReceived);

@@ -49,8 +49,12 @@ impl Connection {
         if before.is_none_or(|before| ack.largest > before) {
             self.check_ecn(now, space, ack, &outcome);
         }
+        let nothing_new = outcome.acked.is_empty() && outcome.spurious == 0;
         self.apply(now, &mut outcome);
         self.outcome = outcome;
+        if nothing_new {
+            self.charge_ranges(now, ack.range_count())?;
+        }
         Ok(())
     }
 

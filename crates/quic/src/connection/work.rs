@@ -11,8 +11,8 @@
 //! the first time, and streams that are opened. An honest peer's control frames
 //! come with such work. Where the budget is empty, the connection ends.
 //!
-//! Frames with data pay nothing and count nothing: what they have achieved is read off
-//! the streams only when the budget has run out.
+//! Frames with new data pay nothing and count nothing: what they have achieved is read
+//! off the streams only when the budget has run out.
 
 use super::Connection;
 use crate::Instant;
@@ -30,18 +30,31 @@ const BYTES_PER_UNIT: u64 = 64;
 const STREAM_WORTH: u64 = 8 * BYTES_PER_UNIT;
 
 /// STREAM frames that repeat at least so many bytes are free: few of them fit into a
-/// packet, and a sender that takes a delay for a loss repeats a whole window of them.
-const LARGE_REPEAT: usize = 128;
+/// packet, and a sender that takes a delay for a loss repeats a whole window of them. So
+/// are DATAGRAM frames of so many bytes that the application is too slow for.
+pub(crate) const LARGE_DATA: usize = 128;
+
+/// Ranges of an ACK frame that are free: about as many as receivers keep whose packets
+/// are lost one by one.
+const FREE_RANGES: u64 = 64;
+
+/// So many ranges make a unit. Each is two integers and a look at packets of which
+/// nothing is known any more.
+const RANGES_PER_UNIT: u64 = 8;
 
 /// What a frame costs, in units: one is about the work of looking a stream up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Price {
     /// It carries data of the application's, or there can't be many of it.
     Free,
-    /// Free if it brings something new or is [large](LARGE_REPEAT), otherwise one unit.
+    /// Free if it brings something new or is [large](LARGE_DATA), otherwise one unit.
     FreeIfNew,
+    /// Free unless it is dropped before the application takes it: then one unit, or
+    /// none if it is [large](LARGE_DATA).
+    FreeIfTaken,
     /// The first in a packet is free, since most packets have one; further ones cost
-    /// so many units.
+    /// so many units. What acknowledges nothing new costs more if it has more than
+    /// [`FREE_RANGES`].
     FirstFree(u32),
     /// Always so many units.
     Units(u32),
@@ -54,9 +67,8 @@ impl Price {
         match frame {
             // A run of PADDING is one frame, and what separates runs is charged.
             Frame::Padding { .. } => Self::Free,
-            // They carry data. What a slow application drops of them is in order
-            // (RFC 9221 §5), and their queue is bounded.
-            Frame::Datagram(_) => Self::Free,
+            // Their queue is bounded, and the oldest go first (RFC 9221 §5).
+            Frame::Datagram(_) => Self::FreeIfTaken,
             // Nothing follows it.
             Frame::ConnectionClose { .. } | Frame::ApplicationClose { .. } => Self::Free,
             Frame::Stream { .. } => Self::FreeIfNew,
@@ -166,7 +178,7 @@ impl Connection {
         is_first_ack: bool,
     ) -> Result<(), TransportError> {
         match Price::of(frame) {
-            Price::Free | Price::FreeIfNew => Ok(()),
+            Price::Free | Price::FreeIfNew | Price::FreeIfTaken => Ok(()),
             Price::FirstFree(_) if is_first_ack => Ok(()),
             Price::FirstFree(units) | Price::Units(units) => self.charge(now, units),
         }
@@ -177,10 +189,41 @@ impl Connection {
     /// # Errors
     /// See [`charge`](Self::charge).
     pub(crate) fn charge_repeat(&mut self, now: Instant, len: usize) -> Result<(), TransportError> {
-        if len >= LARGE_REPEAT {
+        if len >= LARGE_DATA {
             return Ok(());
         }
         self.charge(now, 1)
+    }
+
+    /// Charges so many small messages that nobody took before others needed the room.
+    ///
+    /// # Errors
+    /// See [`charge`](Self::charge).
+    pub(crate) fn charge_dropped(
+        &mut self,
+        now: Instant,
+        messages: u32,
+    ) -> Result<(), TransportError> {
+        if messages == 0 {
+            return Ok(());
+        }
+        self.charge(now, messages)
+    }
+
+    /// Charges an ACK frame of so many ranges that acknowledged nothing new.
+    ///
+    /// # Errors
+    /// See [`charge`](Self::charge).
+    pub(crate) fn charge_ranges(
+        &mut self,
+        now: Instant,
+        ranges: u64,
+    ) -> Result<(), TransportError> {
+        if ranges <= FREE_RANGES {
+            return Ok(());
+        }
+        let units = ranges.div_ceil(RANGES_PER_UNIT);
+        self.charge(now, u32::try_from(units).unwrap_or(u32::MAX))
     }
 
     /// Takes `units` from the budget.

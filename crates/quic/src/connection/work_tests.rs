@@ -105,7 +105,7 @@ proptest! {
 /// A frame of every type that RFC 9000 table 3, RFC 9221 and the ACK frequency extension
 /// name, with the price it has.
 fn priced() -> Vec<(Frame<'static>, Price)> {
-    use Price::{FirstFree, Free, FreeIfNew, Units};
+    use Price::{FirstFree, Free, FreeIfNew, FreeIfTaken, Units};
     let id = StreamId::new(Role::Client, Directionality::Bidirectional, 0);
     let stream = |fin| Frame::Stream {
         id,
@@ -135,7 +135,7 @@ fn priced() -> Vec<(Frame<'static>, Price)> {
         (decoded(&[0x1c, 0, 0, 0]), Free),
         (decoded(&[0x1d, 0, 0]), Free),
         (Frame::HandshakeDone, Units(1)),
-        (Frame::Datagram(b"x"), Free),
+        (Frame::Datagram(b"x"), FreeIfTaken),
         (decoded(&[0x40, 0xaf, 0, 1, 1, 1]), Units(1)),
         (Frame::ImmediateAck, Units(1)),
     ];

@@ -20,7 +20,7 @@ fn ack(largest: u64, first: u64) -> Vec<u8> {
 
 /// Acknowledges these numbers, ascending and no two of them neighbours, each as
 /// a range of its own.
-fn ack_each(numbers: &[u64]) -> Vec<u8> {
+pub(crate) fn ack_each(numbers: &[u64]) -> Vec<u8> {
     let (largest, rest) = numbers.split_last().expect("at least one");
     raw(|w| {
         for value in [kind::ACK, *largest, 0, rest.len() as u64, 0] {

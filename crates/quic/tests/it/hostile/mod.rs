@@ -11,6 +11,7 @@ mod cids;
 mod closing;
 mod credit;
 mod crypto;
+mod datagrams;
 mod deadlines;
 pub(crate) mod duel;
 mod floods;

@@ -11,7 +11,8 @@ use clearway_quic::stream::{Directionality, StreamId};
 use clearway_quic::wire::frame::kind;
 use clearway_quic::wire::{Frame, Writer};
 
-use crate::hostile::duel::{Duel, bytes, client_bidi, fields, raw};
+use crate::hostile::acks::ack_each;
+use crate::hostile::duel::{Duel, Numbers, bytes, client_bidi, fields, raw};
 
 const REASON: &str = "too many frames that transfer no new data";
 
@@ -34,7 +35,7 @@ fn client_uni(index: u64) -> StreamId {
 }
 
 /// What the victim has been asked to do.
-fn charged(duel: &mut Duel) -> u64 {
+pub(super) fn charged(duel: &mut Duel) -> u64 {
     let now = duel.world.now;
     u64::from(duel.victim().stats(now).unproductive_work)
 }
@@ -42,7 +43,7 @@ fn charged(duel: &mut Duel) -> u64 {
 /// Fills packets with frames that `write` makes from ever new numbers until the victim
 /// ends the connection: after the burst and what one packet holds.
 #[track_caller]
-fn flood(mut duel: Duel, frame_type: u64, mut write: impl FnMut(&mut Writer<'_>, u64)) {
+pub(super) fn flood(mut duel: Duel, frame_type: u64, mut write: impl FnMut(&mut Writer<'_>, u64)) {
     let mut number = 0;
     // A burst of the cheapest frame takes fewer packets than bytes of it.
     for _ in 0..burst() {
@@ -187,6 +188,95 @@ fn flood_of_ack_frames_ends_the_connection() {
     }
     assert_eq!(charged(&mut duel), before, "one a packet is free");
     duel.still_serves();
+}
+
+/// An ACK frame as large as a packet, of packets that have been acknowledged.
+#[test]
+fn flood_of_ack_ranges_that_acknowledge_nothing_new_ends_the_connection() {
+    let (mut duel, _, acked) = duel_with_acked_packets(547);
+    let ack = ack_each(&acked);
+    let before = charged(&mut duel);
+    duel.say(&ack);
+    assert_eq!(charged(&mut duel), before + 547_u64.div_ceil(8));
+    // One fits into a packet, so that time pays for some of them.
+    let mut frames = 1;
+    while duel.victim().error().is_none() {
+        assert!(frames < 2_000, "{} units", charged(&mut duel));
+        duel.say(&ack);
+        frames += 1;
+    }
+    let spent = charged(&mut duel);
+    assert!((burst()..2 * burst()).contains(&spent), "{spent} units");
+    duel.closed_with(Code::PROTOCOL_VIOLATION, kind::ACK, REASON);
+}
+
+/// As many as a receiver on a bad path may have, again and again.
+#[test]
+fn repeated_ack_frames_of_64_ranges_are_free() {
+    let (mut duel, _, acked) = duel_with_acked_packets(65);
+    let before = charged(&mut duel);
+    for _ in 0..10_000 {
+        duel.say(&ack_each(&acked[1..]));
+    }
+    assert_eq!(charged(&mut duel), before);
+    duel.say(&ack_each(&acked));
+    assert_eq!(charged(&mut duel), before + 9);
+    duel.still_serves();
+}
+
+/// However many ranges there are: each frame has one packet more.
+#[test]
+fn ack_frames_of_many_ranges_are_free_while_they_acknowledge_something_new() {
+    let (mut duel, numbers, mut acked) = duel_with_acked_packets(300);
+    let newest = || numbers.sent().last().copied().expect("it has sent");
+    let mut frames = 0;
+    for _ in 0..500 {
+        let known = newest();
+        duel.world.run_for(Duration::from_millis(5));
+        duel.victim().write(client_bidi(0), b"x").expect("credit");
+        duel.world.flush();
+        // It is ahead of the honest one, which takes a round trip.
+        if newest() > known {
+            acked.push(newest());
+            let before = charged(&mut duel);
+            duel.say(&ack_each(&acked));
+            assert_eq!(charged(&mut duel), before);
+            acked.pop();
+            frames += 1;
+        }
+    }
+    assert!(frames > 200, "{frames} frames");
+    duel.world.run_for(Duration::from_secs(1));
+    duel.still_serves();
+}
+
+/// A duel whose victim has sent packets that were acknowledged: `count` of them, no two
+/// of them neighbours, ascending.
+fn duel_with_acked_packets(count: usize) -> (Duel, Numbers, Vec<u64>) {
+    let mut duel = Duel::new(Role::Client);
+    let numbers = Numbers::default();
+    duel.victim().set_observer(Box::new(numbers.clone()));
+    let opened = duel.hostile().open(Directionality::Bidirectional);
+    assert_eq!(opened, Some(client_bidi(0)));
+    duel.hostile()
+        .write(client_bidi(0), b"?")
+        .expect("fresh stream");
+    duel.world.run_for(Duration::from_millis(50));
+    // Small packets: all of them are read.
+    for _ in 0..3 * count {
+        duel.victim().write(client_bidi(0), b"x").expect("credit");
+        duel.world.flush();
+        duel.world.run_for(Duration::from_millis(1));
+    }
+    duel.world.run_for(Duration::from_secs(5));
+    let mut acked: Vec<u64> = Vec::new();
+    for number in numbers.sent() {
+        if acked.len() < count && acked.last().is_none_or(|last| number > last + 1) {
+            acked.push(number);
+        }
+    }
+    assert_eq!(acked.len(), count);
+    (duel, numbers, acked)
 }
 
 /// A connection ID that is given again and again, or retired again and again.

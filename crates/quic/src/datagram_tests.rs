@@ -1,0 +1,148 @@
+use super::*;
+use proptest::prelude::*;
+
+const SMALL: QueueLimits = QueueLimits {
+    bytes: 100,
+    count: 4,
+};
+
+fn message(n: u8, len: usize) -> Bytes {
+    Bytes::from(vec![n; len])
+}
+
+fn sender(when_full: WhenFull) -> DatagramSender {
+    let mut sender = DatagramSender::new(SMALL, when_full);
+    sender.set_peer_limit(65_535);
+    sender
+}
+
+#[test]
+fn a_peer_without_support_is_told_apart() {
+    let mut sender = DatagramSender::new(SMALL, WhenFull::Refuse);
+    assert_eq!(sender.max_size(1_000), None);
+    assert_eq!(
+        sender.send(message(0, 1), 1_000),
+        Err(SendDatagramError::Unsupported)
+    );
+}
+
+#[test]
+fn too_large_names_the_largest() {
+    let mut sender = sender(WhenFull::Refuse);
+    let too_large = |max| Err(SendDatagramError::TooLarge { max });
+    assert_eq!(sender.send(message(0, 50), 50), too_large(49));
+    assert_eq!(sender.send(message(0, 49), 50), Ok(()));
+    assert_eq!(sender.send(message(0, 101), 1_000), too_large(100));
+    sender.set_peer_limit(20);
+    assert_eq!(sender.send(message(0, 20), 1_000), too_large(19));
+    assert_eq!(sender.send(message(0, 19), 1_000), Ok(()));
+}
+
+#[test]
+fn a_refused_caller_is_woken_once() {
+    let mut sender = sender(WhenFull::Refuse);
+    sender.send(message(1, 60), 1_000).unwrap();
+    assert!(!sender.take_writable());
+    assert_eq!(
+        sender.send(message(2, 60), 1_000),
+        Err(SendDatagramError::Full)
+    );
+    assert!(!sender.take_writable());
+    assert_eq!(sender.pop(1_000, 1_000).unwrap().data, message(1, 60));
+    assert!(sender.take_writable());
+    assert!(!sender.take_writable());
+    sender.send(message(3, 60), 1_000).unwrap();
+    sender.pop(1_000, 1_000).unwrap();
+    assert!(!sender.take_writable(), "nobody was refused since");
+    assert_eq!(sender.dropped(), 0);
+}
+
+#[test]
+fn the_newest_survive_and_the_rest_is_counted() {
+    let mut sender = sender(WhenFull::DropOldest);
+    for n in 0..7 {
+        sender.send(message(n, 10), 1_000).unwrap();
+    }
+    sender.send(message(7, 75), 1_000).unwrap();
+    assert_eq!(sender.dropped(), 5);
+    let left: Vec<_> = core::iter::from_fn(|| sender.pop(1_000, 1_000))
+        .map(|d| d.data[0])
+        .collect();
+    assert_eq!(left, [5, 6, 7]);
+    assert!(sender.is_empty());
+}
+
+#[test]
+fn the_length_is_left_out_where_it_would_not_fit() {
+    let mut sender = sender(WhenFull::Refuse);
+    for n in 0..3 {
+        sender.send(message(n, 30), 1_000).unwrap();
+    }
+    assert_eq!(sender.pop(30, 1_000), None, "type and data need 31");
+    assert!(!sender.pop(31, 1_000).unwrap().explicit_length);
+    assert!(sender.pop(32, 1_000).unwrap().explicit_length);
+    sender.set_peer_limit(31);
+    assert!(!sender.pop(500, 1_000).unwrap().explicit_length);
+}
+
+#[test]
+fn a_shrunken_path_does_not_block_the_queue() {
+    let mut sender = sender(WhenFull::Refuse);
+    sender.send(message(1, 50), 1_000).unwrap();
+    sender.send(message(2, 10), 1_000).unwrap();
+    assert_eq!(sender.pop(20, 40).unwrap().data, message(2, 10));
+    assert_eq!(sender.dropped(), 1);
+}
+
+#[test]
+fn received_frames_obey_what_we_announced() {
+    let mut none = DatagramReceiver::new(SMALL, 0);
+    let error = none.on_frame(message(0, 0), 1, 0).unwrap_err();
+    assert_eq!(error.code, Code::PROTOCOL_VIOLATION);
+    let mut some = DatagramReceiver::new(SMALL, 20);
+    assert_eq!(some.on_frame(message(0, 19), 20, 0), Ok(0));
+    let error = some.on_frame(message(0, 20), 21, 0).unwrap_err();
+    assert_eq!(error.code, Code::PROTOCOL_VIOLATION);
+}
+
+#[test]
+fn a_slow_reader_loses_the_oldest() {
+    let mut receiver = DatagramReceiver::new(SMALL, 65_535);
+    for n in 0..6 {
+        let dropped = receiver.on_frame(message(n, 0), 1, 1);
+        assert_eq!(dropped, Ok(u32::from(n >= 4)), "{n}");
+    }
+    assert!(receiver.take_readable());
+    assert!(!receiver.take_readable());
+    assert_eq!(receiver.dropped(), 2);
+    assert_eq!(receiver.on_frame(message(9, 101), 102, 101), Ok(0));
+    assert_eq!(receiver.on_frame(message(9, 101), 102, 102), Ok(1));
+    assert_eq!(receiver.dropped(), 4, "it fits no queue of this size");
+    assert_eq!(receiver.queue.messages.len(), 4, "and displaces none");
+    while receiver.recv().is_some() {}
+    receiver.on_frame(message(9, 1), 2, 0).unwrap();
+    assert!(receiver.take_readable());
+}
+
+proptest! {
+    #[test]
+    fn bounded_and_every_message_accounted_for(
+        sizes in proptest::collection::vec(0..120_usize, 0..100),
+        read_every in 1..9_usize,
+    ) {
+        let mut receiver = DatagramReceiver::new(SMALL, 65_535);
+        let mut read = 0;
+        for (n, size) in sizes.iter().enumerate() {
+            let before = receiver.dropped();
+            let small = receiver.on_frame(message(0, *size), size + 1, 60).unwrap();
+            prop_assert!(u64::from(small) <= receiver.dropped() - before);
+            prop_assert!(receiver.queue.bytes <= SMALL.bytes);
+            prop_assert!(receiver.queue.messages.len() <= SMALL.count);
+            if n % read_every == 0 && receiver.recv().is_some() {
+                read += 1;
+            }
+        }
+        let waiting = receiver.queue.messages.len() as u64;
+        prop_assert_eq!(read + waiting + receiver.dropped(), sizes.len() as u64);
+    }
+}
