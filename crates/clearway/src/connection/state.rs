@@ -350,6 +350,7 @@ impl State {
         };
         Activity {
             last: self.quic.last_activity(),
+            moved: self.quic.stream_bytes_moved(),
             busy: !self.connected || streams(),
         }
     }

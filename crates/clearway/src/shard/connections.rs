@@ -171,6 +171,7 @@ impl Connections {
                 unannounced: accepted,
                 activity: Activity {
                     last: self.link.clock.now(),
+                    moved: 0,
                     busy: true,
                 },
             },

@@ -36,6 +36,11 @@ const AT_WORK: Duration = Duration::from_millis(1);
 /// little each, do nothing, and are what the memory went to.
 const REST: Duration = Duration::from_secs(2);
 
+/// Among those at work, so many bytes moved in all are worth as much as nothing held: a
+/// download in full swing holds megabytes, and so does a client that has just begun to ask
+/// for much and to take nothing.
+const WORTH: u64 = 16 << 10;
+
 /// How much a connection deserves to go when memory is short; the most deserving first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Waste {
@@ -45,12 +50,16 @@ struct Waste {
 }
 
 impl Waste {
-    /// Of a connection that holds `bytes` and has moved no data for a time of `idle`.
-    fn of(idle: Duration, bytes: usize) -> Self {
+    /// Of a connection that holds `bytes`, has moved no data for a time of `idle`, and
+    /// `moved` so many bytes before.
+    fn of(idle: Duration, bytes: usize, moved: u64) -> Self {
+        let rests = idle >= REST;
         let time = idle.saturating_add(AT_WORK).as_micros();
+        let merit = if rests { 0 } else { moved / WORTH };
+        let merit = u128::from(merit).saturating_add(1);
         Self {
-            rests: idle >= REST,
-            cost: time.saturating_mul(bytes as u128),
+            rests,
+            cost: (time.saturating_mul(bytes as u128)).div_ceil(merit),
         }
     }
 }
@@ -75,6 +84,8 @@ pub(super) struct Crowd {
 pub(crate) struct Activity {
     /// When it last moved data.
     pub(crate) last: Instant,
+    /// Bytes of stream data moved either way.
+    pub(crate) moved: u64,
     /// Its handshake, a request or a stream is open.
     pub(crate) busy: bool,
 }
@@ -131,7 +142,8 @@ impl Connections {
             let bytes = entry.shared.counted();
             own = own.saturating_add(bytes);
             let idle = now.saturating_since(entry.activity.last);
-            costs.push((Waste::of(idle, bytes), *handle, bytes));
+            let waste = Waste::of(idle, bytes, entry.activity.moved);
+            costs.push((waste, *handle, bytes));
         }
         let goal = part(excess, own, used);
         let mut freed = 0_usize;
@@ -234,7 +246,11 @@ impl Entry {
     }
 
     fn is_idle(&self, now: Instant, patience: Duration) -> bool {
-        let Activity { last, busy } = self.activity;
+        let Activity {
+            last,
+            busy,
+            moved: _,
+        } = self.activity;
         self.is_server() && !busy && now.saturating_since(last) >= patience
     }
 }
@@ -252,16 +268,21 @@ mod tests {
 
     #[test]
     fn connections_at_work_go_last_and_else_those_that_waste_most() {
-        let waste = |millis, kib: usize| Waste::of(Duration::from_millis(millis), kib << 10);
+        let waste = |millis, kib: usize, moved: u64| {
+            Waste::of(Duration::from_millis(millis), kib << 10, moved << 10)
+        };
         let order = [
-            waste(60_000, 100),
-            waste(10_000, 100),
-            waste(10_000, 16),
-            waste(2_000, 16),
-            waste(1_999, 8_192),
-            waste(500, 8_192),
-            waste(0, 8_192),
-            waste(0, 16),
+            waste(60_000, 100, 0),
+            // What it moved before it came to rest is past.
+            waste(10_000, 100, 1 << 20),
+            waste(10_000, 16, 0),
+            waste(2_000, 16, 0),
+            waste(1_999, 8_192, 0),
+            waste(500, 8_192, 0),
+            waste(500, 16, 0),
+            // A download in full swing.
+            waste(500, 8_192, 64 << 10),
+            waste(0, 16, 0),
         ];
         assert!(order.windows(2).all(|pair| pair[0] > pair[1]), "{order:?}");
     }

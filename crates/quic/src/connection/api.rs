@@ -211,6 +211,13 @@ impl Connection {
         self.streams.bytes_sent()
     }
 
+    /// Bytes of stream data that reached their reader so far, either way: those that the
+    /// application has read, and those sent that nothing is waited for any more.
+    #[must_use]
+    pub fn stream_bytes_moved(&self) -> u64 {
+        self.streams.bytes_moved()
+    }
+
     /// Ends the stream after what has been written.
     ///
     /// # Errors

@@ -82,6 +82,13 @@ impl Streams {
         self.sending.used()
     }
 
+    /// Bytes that the application has read, and bytes sent that are not held any more;
+    /// what is held and was never sent counts as if it had been.
+    pub(crate) fn bytes_moved(&self) -> u64 {
+        let delivered = self.sending.used().saturating_sub(self.sending.held());
+        self.receive.consumed().saturating_add(delivered)
+    }
+
     /// Ends the stream after what was written.
     ///
     /// # Errors

@@ -101,6 +101,11 @@ impl Sending {
         self.charged
     }
 
+    /// Bytes that were written and are not acknowledged.
+    pub(super) const fn held(&self) -> u64 {
+        self.held
+    }
+
     /// Memory of the send buffers, bytes.
     pub(super) const fn buffered(&self) -> usize {
         self.memory
