@@ -92,7 +92,8 @@ impl Attacker for Icmp {
     }
 
     fn note(&self) -> String {
-        format!("every type and code {} times", self.next >> 17)
+        let kinds = (self.next / 2).min(1 << 16);
+        format!("{} errors, of {kinds} of the 65,536 types and codes", self.next)
     }
 }
 
