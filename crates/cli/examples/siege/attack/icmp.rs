@@ -93,7 +93,10 @@ impl Attacker for Icmp {
 
     fn note(&self) -> String {
         let kinds = (self.next / 2).min(1 << 16);
-        format!("{} errors, of {kinds} of the 65,536 types and codes", self.next)
+        format!(
+            "{} errors, of {kinds} of the 65,536 types and codes",
+            self.next
+        )
     }
 }
 
