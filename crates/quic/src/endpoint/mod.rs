@@ -140,9 +140,10 @@ impl Endpoint {
     /// An endpoint whose every random choice comes from `rng`.
     #[must_use]
     pub fn new(config: EndpointConfig, mut rng: Rng) -> Self {
+        let routes = Routes::new(&mut rng);
         let limits = config.server.as_ref().map(|server| server.limits.clone());
         let admission = AdmissionControl::new(limits.unwrap_or_default(), &mut rng);
-        Self::with_admission(config, Arc::new(admission), rng)
+        Self::with_parts(config, routes, Arc::new(admission), rng)
     }
 
     /// Like [`new`](Self::new), with limits that hold for all endpoints that are given
@@ -153,9 +154,19 @@ impl Endpoint {
         admission: Arc<AdmissionControl>,
         mut rng: Rng,
     ) -> Self {
+        let routes = Routes::new(&mut rng);
+        Self::with_parts(config, routes, admission, rng)
+    }
+
+    fn with_parts(
+        config: EndpointConfig,
+        routes: Routes,
+        admission: Arc<AdmissionControl>,
+        rng: Rng,
+    ) -> Self {
         Self {
             cid_len: (config.generator)().cid_len(),
-            routes: Routes::new(&mut rng),
+            routes,
             known: FxHashMap::default(),
             next: 0,
             admission,

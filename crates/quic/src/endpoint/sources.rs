@@ -88,16 +88,16 @@ pub(super) struct Sources {
 
 impl Sources {
     pub(super) fn new(rng: &mut Rng) -> Self {
-        let choice = FixedState::with_seed(rng.u64());
-        let mut table = || {
-            let hasher = FixedState::with_seed(rng.u64());
+        let secret = rng.u64();
+        let hasher = |number: u64| FixedState::with_seed(secret.wrapping_add(number));
+        let table = |number| {
             Mutex::new(Table {
-                counts: HashMap::with_hasher(hasher),
+                counts: HashMap::with_hasher(hasher(number)),
             })
         };
         Self {
-            tables: core::array::from_fn(|_| table()),
-            choice,
+            tables: core::array::from_fn(|index| table(index as u64)),
+            choice: hasher(u64::MAX),
         }
     }
 
