@@ -124,6 +124,7 @@ pub mod connection;
 pub mod endpoint;
 pub mod error;
 pub mod http;
+mod notice;
 mod panic;
 mod shard;
 pub mod stream;

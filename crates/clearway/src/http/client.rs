@@ -263,7 +263,7 @@ where
     let begin = shared.wait_for(Signal::RequestRoom, |state| {
         let mut view = state.http_view()?;
         // It was checked when it was first tried.
-        if refused && view.has_no_room() {
+        if refused && view.waits_for_room() {
             return None;
         }
         let begun = view.request(head, end);

@@ -75,7 +75,7 @@ impl View<'_> {
 
     /// Whether all that keeps a request from being made is the peer's limit on streams.
     /// Asks to be told when that is raised.
-    pub(crate) fn has_no_room(&mut self) -> bool {
+    pub(crate) fn waits_for_room(&mut self) -> bool {
         let open = self.cause().is_none() && !self.layer.is_going_away();
         open && self.quic.openable(Directionality::Bidirectional) == 0
             && self.quic.open(Directionality::Bidirectional).is_none()

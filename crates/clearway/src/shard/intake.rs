@@ -13,10 +13,10 @@ use tokio::io::Interest;
 use super::connections::Connections;
 use super::driver::broken;
 use super::link::count;
-use super::notice::Notice;
 use super::{Clock, Watched};
 use crate::connection::Stage;
 use crate::error::EndpointError;
+use crate::notice::Notice;
 use crate::panic::catch;
 
 /// Receive calls per turn: enough to amortise a turn, few enough that sending
@@ -112,8 +112,8 @@ impl Intake {
             None | Some(RecvError::WouldBlock) => {}
             Some(RecvError::Unavailable(error)) => {
                 self.retry_at = Some(now + PAUSE);
-                if let Some(times) = self.failures.happened(now) {
-                    tracing::debug!(times, "receiving failed for now: {error}");
+                if let Some(left_out) = self.failures.happened(now) {
+                    tracing::debug!(left_out, "receiving failed for now: {error}");
                 }
             }
             Some(RecvError::Broken(error)) => return Err(error),
@@ -137,8 +137,8 @@ impl Intake {
                 return Ok(false);
             };
             count(&shard.link.counts.icmp_errors);
-            if let Some(times) = self.icmp.happened(now) {
-                tracing::debug!(remote = %error.remote, kind = ?error.kind, times, "ICMP errors");
+            if let Some(left_out) = self.icmp.happened(now) {
+                tracing::debug!(remote = %error.remote, kind = ?error.kind, left_out, "ICMP errors");
             }
         }
         Ok(true)

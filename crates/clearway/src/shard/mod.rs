@@ -12,7 +12,6 @@
 //! | `outlet` | the way out: trains, and what the socket says to them |
 //! | `deadlines`, `alarm` | which connection waits for when; waking up then |
 //! | `strays` | datagrams on their way to the shard that owns them |
-//! | `notice` | log lines at a limited rate |
 //! | `population` | how many connections are alive, over all shards |
 //! | `clock` | the endpoint's time |
 
@@ -27,7 +26,6 @@ mod intake;
 mod link;
 #[cfg(test)]
 mod manual;
-mod notice;
 mod outlet;
 mod population;
 mod strays;

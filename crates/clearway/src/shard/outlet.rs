@@ -10,7 +10,7 @@ use clearway_quic::connection::Transmit;
 use clearway_quic::path::ecn::Mark;
 use clearway_udp::{DatagramSocket, Ecn, MAX_TRAIN, SendError};
 
-use super::notice::Notice;
+use crate::notice::Notice;
 
 /// How long a train waits for the socket to be writable before it is offered unasked. The
 /// kernel says "try again" for one reason that no edge follows (an IPsec association under
@@ -146,9 +146,9 @@ impl Outlet {
                 Sent::TooLarge(train.segment.unwrap_or(transmit.contents.len()))
             }
             Err(SendError::Dropped(kind)) => {
-                if let Some(times) = self.drops.happened(now) {
+                if let Some(left_out) = self.drops.happened(now) {
                     let error = SendError::Dropped(kind);
-                    tracing::debug!(remote = %train.remote, times, "a train was not sent: {error}");
+                    tracing::debug!(remote = %train.remote, left_out, "a train was not sent: {error}");
                 }
                 Sent::Dropped
             }
