@@ -285,10 +285,10 @@ impl State {
         })
     }
 
-    /// The HTTP requests that have arrived.
-    pub(crate) fn take_requests(&mut self) -> VecDeque<Arrived> {
+    /// The HTTP requests that have arrived, at most so many.
+    pub(crate) fn take_requests(&mut self, most: usize) -> VecDeque<Arrived> {
         let http = self.http.as_deref_mut();
-        http.map(Layer::take_arrived).unwrap_or_default()
+        http.map(|http| http.take_arrived(most)).unwrap_or_default()
     }
 
     /// Whether no HTTP request is under way or undelivered.

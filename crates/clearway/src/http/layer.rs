@@ -245,17 +245,23 @@ impl Layer {
         self.h3.is_going_away()
     }
 
-    /// The requests that wait to be taken.
-    pub(crate) fn take_arrived(&mut self) -> VecDeque<Arrived> {
+    /// The requests that have waited longest to be taken, at most so many.
+    pub(crate) fn take_arrived(&mut self, most: usize) -> VecDeque<Arrived> {
         let Some(work) = &mut self.work else {
             return VecDeque::new();
         };
-        let arrived = std::mem::take(&mut work.arrived);
+        let later = work.arrived.split_off(most.min(work.arrived.len()));
+        let arrived = std::mem::replace(&mut work.arrived, later);
         let held = arrived
             .iter()
             .map(|request| (request.id, Exchange::default()));
         work.exchanges.extend(held);
         arrived
+    }
+
+    /// Whether requests wait to be taken.
+    pub(crate) fn has_arrived(&self) -> bool {
+        self.work.as_ref().is_some_and(|work| !work.arrived.is_empty())
     }
 
     /// Requests that somebody holds.

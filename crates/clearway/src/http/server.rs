@@ -38,6 +38,10 @@ pub struct Server {
 /// has 100 at most by default.
 const MAX_REQUESTS: usize = 10_000;
 
+/// Requests of one connection that are begun before the runtime's other tasks get their
+/// turn, so that a client with a hundred of them does not hold up one with a single one.
+const REQUESTS_PER_TURN: usize = 4;
+
 /// What else a server may be told: [`Server::builder`].
 #[derive(Debug)]
 #[must_use]
@@ -209,7 +213,11 @@ where
                 () = &mut asked => break,
             };
             let Some(arrived) = arrived else { return };
+            let more = arrived.more;
             begin(&state, &connection, &service, arrived);
+            if more {
+                tokio::task::yield_now().await;
+            }
         }
     }
     // In a place of its own: a connection takes that room when it ends, not for
@@ -232,7 +240,11 @@ where
             () = &mut draining => return,
         };
         let Some(arrived) = arrived else { return };
+        let more = arrived.more;
         begin(&state, &connection, &service, arrived);
+        if more {
+            tokio::task::yield_now().await;
+        }
     }
 }
 
@@ -245,7 +257,9 @@ where
     B: Body<Data: Into<Bytes> + Send, Error: Into<BoxError>> + Send + 'static,
 {
     let shared = connection.counted();
-    let Arrivals { requests, mut held } = arrived;
+    let Arrivals {
+        requests, mut held, ..
+    } = arrived;
     for request in requests {
         let Some(permit) = state.admit(held) else {
             shared.http(|view| view.reject(request.id));
@@ -289,11 +303,17 @@ async fn drain(connection: &Connection) {
 /// The requests that have arrived, at least one; `None` after the last.
 fn next_requests(shared: &Counted) -> impl Future<Output = Option<Arrivals>> + Send {
     shared.wait_for(Signal::Requests, |state| {
-        let requests = state.take_requests();
+        let requests = state.take_requests(REQUESTS_PER_TURN);
         if !requests.is_empty() {
-            let all = state.http_view().map_or(0, |view| view.layer.held());
+            let (all, more) = state.http_view().map_or((0, false), |view| {
+                (view.layer.held(), view.layer.has_arrived())
+            });
             let held = all.saturating_sub(requests.len());
-            return Some(Some(Arrivals { requests, held }));
+            return Some(Some(Arrivals {
+                requests,
+                held,
+                more,
+            }));
         }
         state.error.is_some().then_some(None)
     })

@@ -80,6 +80,8 @@ pub(crate) struct Arrivals {
     pub(crate) requests: VecDeque<Arrived>,
     /// Requests of the connection that were under way before.
     pub(crate) held: usize,
+    /// Others wait to be taken.
+    pub(crate) more: bool,
 }
 
 /// One request and its response, while somebody holds it.

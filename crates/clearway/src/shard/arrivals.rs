@@ -18,12 +18,9 @@ use crate::error::EndpointError;
 use crate::panic::{CaughtPanic, catch};
 use crate::warnings;
 
-/// Handshakes begun per turn. At about 0.1 ms each, a flood of new clients takes
-/// no more than a few milliseconds between two looks at the live connections.
-pub(super) const CLIENTS_PER_TURN: usize = 16;
-
-/// Clients' first datagrams that wait for a turn with room.
-const WAITING_ROOM: usize = 512;
+/// Handshakes begun per turn. At some 0.2 ms each, a flood of new clients takes less than
+/// a millisecond between two looks at the live connections.
+const CLIENTS_PER_TURN: usize = 4;
 
 /// Panics while datagrams were routed, with none in between that was routed without,
 /// after which the shard ends. A packet that makes routing panic must not end it; when
@@ -62,6 +59,20 @@ impl Connections {
         from: Received,
         datagram: &[u8],
     ) -> Option<Handle> {
+        let room = self.begun < CLIENTS_PER_TURN && self.newcomers.is_empty();
+        self.route_with(endpoint, now, unix_now, from, datagram, room)
+    }
+
+    /// The same; a client may begin only if there is `room`.
+    fn route_with(
+        &mut self,
+        endpoint: &mut Endpoint,
+        now: Instant,
+        unix_now: u64,
+        from: Received,
+        datagram: &[u8],
+        room: bool,
+    ) -> Option<Handle> {
         #[cfg(feature = "testing")]
         self.strike();
         match endpoint.receive(now, unix_now, from, datagram, &mut self.response) {
@@ -69,11 +80,11 @@ impl Connections {
                 self.mark_ready(handle);
                 Some(handle)
             }
-            Arrival::Incoming(_) if self.begun >= CLIENTS_PER_TURN => {
-                self.defer(from, datagram);
+            Arrival::Incoming(incoming) if room => self.let_in(endpoint, now, from, *incoming),
+            Arrival::Incoming(_) => {
+                self.defer(endpoint, now, from, datagram);
                 None
             }
-            Arrival::Incoming(incoming) => self.let_in(endpoint, now, from, *incoming),
             Arrival::Respond => {
                 self.answer(from);
                 None
@@ -119,45 +130,63 @@ impl Connections {
     }
 
     /// Too many handshakes for one turn.
-    fn defer(&mut self, from: Received, datagram: &[u8]) {
-        if self.waiting.len() < WAITING_ROOM {
+    fn defer(&mut self, endpoint: &Endpoint, now: Instant, from: Received, datagram: &[u8]) {
+        let source = endpoint.admission().source_of(from.remote.ip());
+        let stray = Stray {
+            from,
+            datagram: datagram.to_vec(),
+        };
+        if self.newcomers.push(now, source, stray) {
             count(&self.link.counts.clients_deferred);
-            self.waiting.push_back(Stray {
-                from,
-                datagram: datagram.to_vec(),
-            });
         } else {
             // The client will send it again.
             count(&self.link.counts.clients_dropped);
         }
     }
 
-    /// Datagrams that were copied: clients who waited for this turn, strays.
+    /// Datagrams that other shards passed on.
     ///
     /// # Errors
     /// As [`on_routing_panic`](Self::on_routing_panic).
-    pub(super) fn take_copies(
+    pub(super) fn take_strays(
         &mut self,
         now: Instant,
         mut strays: Strays,
     ) -> Result<(), EndpointError> {
-        self.begun = 0;
-        let waiting = self.waiting.len().min(CLIENTS_PER_TURN);
-        let deferred: Vec<Stray> = self.waiting.drain(..waiting).collect();
-        for stray in deferred {
-            self.take_copy(now, stray)?;
-        }
         while let Some(stray) = strays.pop() {
-            self.take_copy(now, stray)?;
+            let room = self.begun < CLIENTS_PER_TURN && self.newcomers.is_empty();
+            self.take_copy(now, stray, room)?;
         }
         Ok(())
     }
 
-    fn take_copy(&mut self, now: Instant, mut stray: Stray) -> Result<(), EndpointError> {
+    /// Clients that waited begin, as far as this turn has room.
+    ///
+    /// # Errors
+    /// As [`on_routing_panic`](Self::on_routing_panic).
+    pub(super) fn welcome(&mut self, now: Instant) -> Result<(), EndpointError> {
+        while self.begun < CLIENTS_PER_TURN
+            && let Some(stray) = self.newcomers.pop()
+        {
+            self.take_copy(now, stray, true)?;
+        }
+        self.begun = 0;
+        Ok(())
+    }
+
+    fn take_copy(
+        &mut self,
+        now: Instant,
+        mut stray: Stray,
+        room: bool,
+    ) -> Result<(), EndpointError> {
         let link = self.link.clone();
         let unix_now = Clock::unix_seconds();
         let Stray { from, datagram } = &mut stray;
-        let routed = catch(|| self.route(&mut link.endpoint(), now, unix_now, *from, datagram));
+        let routed = catch(|| {
+            let mut endpoint = link.endpoint();
+            self.route_with(&mut endpoint, now, unix_now, *from, datagram, room)
+        });
         let handle = match routed {
             Ok(handle) => {
                 self.on_routed();
@@ -168,7 +197,11 @@ impl Connections {
                 None
             }
         };
-        if let Some(shared) = handle.and_then(|handle| self.shared(handle)) {
+        let Some(handle) = handle else { return Ok(()) };
+        if self.backlog.has(handle) {
+            // Not before what arrived earlier.
+            self.keep(handle, *from, datagram);
+        } else if let Some(shared) = self.shared(handle) {
             let _ = shared.visit(Stage::Receive, |state| {
                 state.quic.receive(now, *from, datagram);
             });
@@ -190,6 +223,9 @@ impl Connections {
             return None;
         }
         self.begun = self.begun.saturating_add(1);
+        if let Some(source) = endpoint.admission().source_of(from.remote.ip()) {
+            self.newcomers.has_begun(now, source);
+        }
         let accepted = match self.narrow_config() {
             Some(config) => endpoint.accept_with(now, incoming, config),
             None => endpoint.accept(now, incoming),

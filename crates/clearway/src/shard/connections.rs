@@ -1,6 +1,5 @@
 //! The connections of a shard: found, let in, served in turns, forgotten.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use clearway_quic::connection::{ConnectionError, EndpointEvent};
@@ -11,11 +10,13 @@ use clearway_udp::SteeringKey;
 use rustc_hash::FxHashMap;
 
 use super::WatchedSocket;
+use super::backlog::Backlog;
 use super::crowding::{Activity, Crowd};
 use super::deadlines::{Deadlines, Place};
 use super::link::{CloseAll, Link};
 use super::outlet::Outlet;
-use super::strays::Stray;
+use super::newcomers::Newcomers;
+use super::turns::{Account, Turns};
 use crate::connection::{Shared, Stage, State, Wakes};
 use crate::endpoint::House;
 use crate::error::EndpointError;
@@ -27,8 +28,8 @@ pub(super) struct Entry {
     pub(super) shared: Arc<Shared>,
     /// Our role in it.
     pub(super) role: Role,
-    /// In the queue for a turn.
-    pub(super) ready: bool,
+    /// What it has used of the loop's time.
+    pub(super) account: Account,
     pub(super) place: Place,
     /// A client's, not yet handed to the application.
     pub(super) unannounced: bool,
@@ -52,13 +53,15 @@ pub(super) struct Connections {
     pub(super) house: Arc<House>,
     pub(super) position: Position,
     pub(super) table: FxHashMap<Handle, Entry>,
-    pub(super) ready: VecDeque<Handle>,
+    pub(super) turns: Turns,
+    pub(super) backlog: Backlog,
+    /// Bytes of the backlog that are counted against the memory budget.
+    pub(super) backlog_counted: usize,
     pub(super) wakes: Wakes,
     pub(super) endpoint_events: Vec<EndpointEvent>,
     /// Answers that need no connection.
     pub(super) response: Vec<u8>,
-    /// Clients for a later turn.
-    pub(super) waiting: VecDeque<Stray>,
+    pub(super) newcomers: Newcomers,
     /// Handshakes begun in this turn.
     pub(super) begun: usize,
     pub(super) closing: Option<CloseAll>,
@@ -87,11 +90,13 @@ impl Connections {
             house,
             position,
             table: FxHashMap::default(),
-            ready: VecDeque::new(),
+            turns: Turns::default(),
+            backlog: Backlog::default(),
+            backlog_counted: 0,
             wakes: Wakes::default(),
             endpoint_events: Vec::new(),
             response: Vec::with_capacity(1500),
-            waiting: VecDeque::new(),
+            newcomers: Newcomers::new(u64::from(position.key.k0) << 32 | u64::from(position.key.k1)),
             begun: 0,
             closing: None,
             ended: 0,
@@ -107,7 +112,7 @@ impl Connections {
 
     /// Whether something can be done without waiting.
     pub(super) fn has_work(&self) -> bool {
-        !self.waiting.is_empty() || !self.ready.is_empty() && !self.outlet.is_blocked()
+        !self.newcomers.is_empty() || !self.turns.is_empty() && !self.outlet.is_blocked()
     }
 
     pub(super) fn shared(&self, handle: Handle) -> Option<&Shared> {
@@ -126,10 +131,8 @@ impl Connections {
 
     /// The connection gets a turn.
     pub(super) fn mark_ready(&mut self, handle: Handle) {
-        if let Some(entry) = self.table.get_mut(&handle)
-            && !std::mem::replace(&mut entry.ready, true)
-        {
-            self.ready.push_back(handle);
+        if let Some(entry) = self.table.get_mut(&handle) {
+            self.turns.push(handle, &mut entry.account);
         }
     }
 
@@ -165,7 +168,7 @@ impl Connections {
             handle,
             Entry {
                 shared,
-                ready: true,
+                account: Account::default(),
                 role,
                 place: Place::default(),
                 unannounced: accepted,
@@ -176,7 +179,7 @@ impl Connections {
                 },
             },
         );
-        self.ready.push_back(handle);
+        self.mark_ready(handle);
     }
 
     /// Timers whose time has come.
@@ -251,6 +254,8 @@ impl Connections {
             let _ = catch(|| drop(entry));
             self.house.population.remove();
         }
+        self.backlog = Backlog::default();
+        self.count_backlog();
         // Handles that are left hold the link, and must hold nobody's place.
         let _ = catch(|| self.link.endpoint().forget_all());
         if let Err(failure) = ended {

@@ -9,10 +9,12 @@ use clearway_quic::endpoint::{AdmissionControl, Handle};
 use clearway_quic::error::{Code, TransportError};
 use clearway_quic::{Instant, Role};
 
-use super::arrivals::CLIENTS_PER_TURN;
 use super::connections::{Connections, Entry};
 use super::link::count;
 use crate::endpoint::Share;
+
+/// Most places that are kept free for newcomers.
+const SPARE_PLACES: usize = 16;
 
 /// Idle connections found at once. Looking for them goes through all connections, so
 /// what it finds has to last for a while.
@@ -169,7 +171,7 @@ impl Connections {
             return;
         };
         let limit = admission.limits().connections;
-        let spare = (limit / 64).clamp(1, CLIENTS_PER_TURN);
+        let spare = (limit / 64).clamp(1, SPARE_PLACES);
         let surplus = |all: &AdmissionControl| {
             let wanted = all.connections().saturating_add(spare);
             wanted.saturating_sub(limit)

@@ -94,8 +94,9 @@ impl Driver {
         }
         self.shard.update_share();
         let strays = self.take_inbox(now);
-        self.shard.take_copies(now, strays)?;
+        self.shard.take_strays(now, strays)?;
         let more = self.intake.turn(&mut self.shard, now)?;
+        self.shard.welcome(now)?;
         self.shard.expire_handshakes(now);
         self.shard.handle_timeouts(now);
         self.shard.flush(now).map_err(broken)?;

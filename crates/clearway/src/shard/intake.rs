@@ -23,6 +23,13 @@ use crate::panic::catch;
 /// and timers get theirs.
 const BATCHES_PER_TURN: usize = 4;
 
+/// The same while connections wait for their turns. What arrives for them is only put
+/// aside, and the rest of what the socket holds may be for those who need not wait.
+const BATCHES_WHILE_WAITING: usize = 32;
+
+/// Time after which no further call follows.
+const INTAKE_TIME: Duration = Duration::from_millis(1);
+
 /// Messages per receive call.
 const SLOTS: usize = 16;
 
@@ -65,12 +72,16 @@ impl Intake {
         shard: &mut Connections,
         now: Instant,
     ) -> Result<bool, EndpointError> {
-        for _ in 0..BATCHES_PER_TURN {
+        for batches in 1..=BATCHES_WHILE_WAITING {
             let more = self.fill(shard, now).map_err(broken)?;
             self.route(shard, now)?;
-            self.receive(shard, now);
+            let at = self.receive(shard, now);
             if !more {
                 return Ok(false);
+            }
+            let enough = batches >= BATCHES_PER_TURN && !shard.is_crowded();
+            if enough || at.saturating_since(now) >= INTAKE_TIME {
+                break;
             }
         }
         Ok(true)
@@ -182,11 +193,18 @@ impl Intake {
     }
 
     /// Second pass: each connection's datagrams, under its lock, which is kept
-    /// while they follow one another.
-    fn receive(&mut self, shard: &mut Connections, now: Instant) {
+    /// while they follow one another. Those of a connection that has to wait are put
+    /// aside. Returns the time afterwards.
+    fn receive(&mut self, shard: &mut Connections, now: Instant) -> Instant {
+        let mut at = shard.link.clock.now();
         let mut datagrams = self.batch.datagrams().zip(&self.routes).peekable();
         while let Some(((meta, datagram), route)) = datagrams.next() {
-            let Some(shared) = route.and_then(|handle| shard.shared(handle)) else {
+            let Some(handle) = *route else { continue };
+            if shard.has_to_wait(handle) {
+                shard.keep(handle, received(meta), datagram);
+                continue;
+            }
+            let Some(shared) = shard.shared(handle) else {
                 continue;
             };
             // A connection that ends here notices in the turn that it gets for this.
@@ -199,9 +217,11 @@ impl Intake {
                 }
                 shared.count_buffers(state);
             });
+            at = shard.charge(handle, at, 0);
             // A few datagrams can make many connections hold much.
             shard.relieve(now);
         }
+        at
     }
 }
 

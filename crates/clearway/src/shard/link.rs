@@ -109,6 +109,8 @@ pub(super) struct Counts {
     pub(super) strays_dropped: AtomicU64,
     pub(super) clients_deferred: AtomicU64,
     pub(super) clients_dropped: AtomicU64,
+    pub(super) datagrams_deferred: AtomicU64,
+    pub(super) datagrams_dropped: AtomicU64,
     pub(super) answers_dropped: AtomicU64,
     pub(super) icmp_errors: AtomicU64,
     pub(super) turns: AtomicU64,
@@ -144,6 +146,11 @@ pub struct ShardCounters {
     pub clients_deferred: u64,
     /// New clients not served because too many waited already.
     pub clients_dropped: u64,
+    /// Datagrams that had to wait, because their connection had used its share of the
+    /// loop's time and others waited for theirs.
+    pub datagrams_deferred: u64,
+    /// Datagrams dropped because too many waited so.
+    pub datagrams_dropped: u64,
     /// Answers (Retry, Version Negotiation, refusals, resets) that the socket did
     /// not take.
     pub answers_dropped: u64,
@@ -344,6 +351,8 @@ impl Link {
             strays_dropped: get(&self.counts.strays_dropped),
             clients_deferred: get(&self.counts.clients_deferred),
             clients_dropped: get(&self.counts.clients_dropped),
+            datagrams_deferred: get(&self.counts.datagrams_deferred),
+            datagrams_dropped: get(&self.counts.datagrams_dropped),
             answers_dropped: get(&self.counts.answers_dropped),
             icmp_errors: get(&self.counts.icmp_errors),
             turns: get(&self.counts.turns),

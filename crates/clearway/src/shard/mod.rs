@@ -7,7 +7,10 @@
 //! | `intake` | the way in: batches, and whose each datagram is |
 //! | `connections` | its connections, and what concerns all of them |
 //! | `arrivals` | whose a datagram is, which clients are let in |
+//! | `turns` | whose turn it is |
 //! | `turn` | the turn of one connection |
+//! | `backlog` | datagrams that wait for the turn of their connection |
+//! | `newcomers` | clients that wait to begin |
 //! | `crowding` | who has to go when there is no room |
 //! | `outlet` | the way out: trains, and what the socket says to them |
 //! | `deadlines`, `alarm` | which connection waits for when; waking up then |
@@ -17,6 +20,7 @@
 
 mod alarm;
 mod arrivals;
+mod backlog;
 mod clock;
 mod connections;
 mod crowding;
@@ -26,10 +30,12 @@ mod intake;
 mod link;
 #[cfg(test)]
 mod manual;
+mod newcomers;
 mod outlet;
 mod population;
 mod strays;
 mod turn;
+mod turns;
 #[cfg(test)]
 mod world;
 

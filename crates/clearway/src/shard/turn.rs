@@ -3,9 +3,10 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use clearway_quic::Instant;
-use clearway_quic::connection::{EndpointEvent, Transmit};
+use clearway_quic::connection::{EndpointEvent, Received, Transmit};
 use clearway_quic::endpoint::Handle;
 
 use super::Watched;
@@ -13,11 +14,20 @@ use super::connections::Connections;
 use super::crowding::Activity;
 use super::link::count;
 use super::outlet::{Sent, answer};
+use super::strays::Stray;
+use super::turns::{Due, QUANTUM};
 use crate::connection::{Counted, Shared, Stage, State};
 use crate::panic::catch;
 
 /// Trains one connection may send before the others get their turn.
 const TRAINS_PER_TURN: usize = 4;
+
+/// Time for the connections that are within their quantum, before the socket is looked at
+/// again: who has just sent something may be one of them.
+const PROMPT_TIME: Duration = Duration::from_millis(2);
+
+/// Time for those that wait for their turn in the round.
+const ROUND_TIME: Duration = Duration::from_micros(600);
 
 /// What is to be known of a connection after its turn.
 #[derive(Clone, Copy)]
@@ -46,33 +56,124 @@ enum Step {
 }
 
 impl Connections {
-    /// Every ready connection gets one turn.
+    /// Connections get their turns: those within their quantum one each, then those that
+    /// wait for the round, as far as the time goes.
     ///
     /// # Errors
     /// If the socket is broken.
     pub(super) fn serve(&mut self) -> io::Result<()> {
-        for _ in 0..self.ready.len() {
-            let Some(handle) = self.ready.pop_front() else {
+        let began = self.link.clock.now();
+        let mut at = began;
+        for _ in 0..self.turns.prompt() {
+            if at.saturating_since(began) >= PROMPT_TIME {
+                break;
+            }
+            let Some(handle) = self.turns.pop_prompt() else {
                 break;
             };
-            self.serve_one(handle)?;
+            at = self.serve_if_due(handle, at)?;
         }
+        let began = at;
+        while !self.outlet.is_blocked()
+            && at.saturating_since(began) < ROUND_TIME
+            && let Some(handle) = self.turns.pop_round()
+        {
+            at = self.serve_if_due(handle, at)?;
+        }
+        self.turns.end_round_if_idle();
+        self.count_backlog();
         Ok(())
     }
 
-    fn serve_one(&mut self, handle: Handle) -> io::Result<()> {
+    /// Serves a connection that was queued, unless it owes too much; the time afterwards.
+    fn serve_if_due(&mut self, handle: Handle, at: Instant) -> io::Result<Instant> {
         let Some(entry) = self.table.get_mut(&handle) else {
-            return Ok(());
+            return Ok(at);
         };
-        entry.ready = false;
+        if self.turns.popped(handle, &mut entry.account) == Due::Later {
+            return Ok(at);
+        }
+        let before = entry.activity.moved;
         let shared = entry.shared.clone();
         shared.clear_dirty();
+        self.receive_backlog(&shared);
         let served = self.take_turn(&shared);
         if let Ok(Turn::Gone) = served {
             self.forget_gone(&shared);
         }
         self.release(shared);
-        served.map(|_| ())
+        served?;
+        let moved = self.table.get(&handle).map(|entry| entry.activity.moved);
+        let at = self.charge(handle, at, moved.map_or(0, |now| now.saturating_sub(before)));
+        if self.backlog.has(handle) {
+            self.mark_ready(handle);
+        }
+        Ok(at)
+    }
+
+    /// A connection was worked on since `from`, and `moved` stream data meanwhile; the time.
+    pub(super) fn charge(&mut self, handle: Handle, from: Instant, moved: u64) -> Instant {
+        let now = self.link.clock.now();
+        if let Some(entry) = self.table.get_mut(&handle) {
+            let time = now.saturating_since(from);
+            self.turns.charge(&mut entry.account, time, moved);
+        }
+        now
+    }
+
+    /// Whether connections wait for their turns, so that what arrives for them is put aside.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.turns.waiting() > 0
+    }
+
+    /// Whether what has arrived for a connection has to wait for its turn.
+    pub(super) fn has_to_wait(&mut self, handle: Handle) -> bool {
+        if self.backlog.has(handle) {
+            return true;
+        }
+        let entry = self.table.get_mut(&handle);
+        entry.is_some_and(|entry| self.turns.should_wait(&mut entry.account))
+    }
+
+    /// Puts a datagram aside until its connection, which is queued, has its turn.
+    pub(super) fn keep(&mut self, handle: Handle, from: Received, datagram: &[u8]) {
+        let kept = self.backlog.push(handle, from, datagram);
+        count(if kept {
+            &self.link.counts.datagrams_deferred
+        } else {
+            &self.link.counts.datagrams_dropped
+        });
+    }
+
+    /// What was put aside for a connection reaches it, a quantum's worth at most.
+    fn receive_backlog(&mut self, shared: &Shared) {
+        let Some(mut queue) = self.backlog.take(shared.handle) else {
+            return;
+        };
+        let clock = self.link.clock;
+        let began = clock.now();
+        // A connection that ends here notices in its turn.
+        let _ = shared.visit(Stage::Receive, |state| {
+            let mut now = began;
+            while now.saturating_since(began) < QUANTUM
+                && let Some(Stray { from, mut datagram }) = queue.pop()
+            {
+                state.quic.receive(now, from, &mut datagram);
+                now = clock.now();
+            }
+            shared.count_buffers(state);
+        });
+        self.backlog.put_back(shared.handle, queue);
+        self.relieve(began);
+    }
+
+    /// What waits counts against the memory budget.
+    pub(super) fn count_backlog(&mut self) {
+        let bytes = self.backlog.bytes();
+        let before = std::mem::replace(&mut self.backlog_counted, bytes);
+        if before != bytes {
+            self.link.budget.change(before, bytes);
+        }
     }
 
     /// The end of what is done with a connection. Who waits for the last one to end
@@ -209,6 +310,7 @@ impl Connections {
     fn forget(&mut self, handle: Handle) {
         if let Some(entry) = self.table.remove(&handle) {
             self.deadlines.remove(handle, entry.place);
+            self.backlog.take(handle);
             self.ended = self.ended.saturating_add(1);
         }
     }

@@ -191,8 +191,9 @@ impl AdmissionControl {
         self.refusals.has_some(now)
     }
 
-    /// On whose account an address is; `None` if it is trusted.
-    fn source_of(&self, ip: IpAddr) -> Option<Source> {
+    /// On whose account an address is; `None` if it is trusted ([`Limits::trusted`]).
+    #[must_use]
+    pub fn source_of(&self, ip: IpAddr) -> Option<Source> {
         let ip = ip.to_canonical();
         let trusted = self.limits.trusted.iter().any(|net| net.contains(&ip));
         (!trusted).then(|| Source::of(ip))

@@ -33,6 +33,7 @@ use self::handshakes::{Attempt, Handshakes};
 pub use self::incoming::Incoming;
 pub use self::limits::Limits;
 use self::route::Routes;
+pub use self::sources::Source;
 use crate::Instant;
 use crate::cid::{ConnectionId, ResetToken};
 use crate::connection::{Config, Connect, Connection, EndpointEvent, Received};

@@ -24,14 +24,18 @@ const SMALL_TABLE: usize = 8;
 /// (RFC 9000 §9) stays on the account of its first address, since every address of
 /// it was validated and a count that moved could be moved onto others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Source {
+pub enum Source {
+    /// An address.
     V4([u8; 4]),
-    /// The first 56 bits.
+    /// The first 56 bits of an address.
     V6([u8; 7]),
 }
 
 impl Source {
-    pub(super) fn of(ip: IpAddr) -> Self {
+    /// Where a client with this address comes from. Addresses of IPv4 that are mapped
+    /// into IPv6 are those of IPv4.
+    #[must_use]
+    pub fn of(ip: IpAddr) -> Self {
         match ip.to_canonical() {
             IpAddr::V4(v4) => Self::V4(v4.octets()),
             IpAddr::V6(v6) => {

@@ -24,12 +24,13 @@ impl Shard {
                 "{arrived} datagrams wait, and nothing will fetch them"
             ));
         }
-        if !shard.waiting.is_empty() || !self.link.inbox().dirty.is_empty() {
+        if !shard.newcomers.is_empty() || !self.link.inbox().dirty.is_empty() {
             return Err("the inbox was left as it was".into());
         }
         for (handle, entry) in &shard.table {
-            let queued = shard.ready.iter().filter(|ready| *ready == handle).count();
-            if queued != usize::from(entry.ready) {
+            let ready = entry.account.is_queued();
+            let queued = shard.turns.times_queued(*handle);
+            if queued != usize::from(ready) {
                 return Err(format!("{handle:?} is queued {queued} times"));
             }
             // No panic is asked for at this stage.
@@ -40,12 +41,12 @@ impl Shard {
             });
             // A connection that is over by a panic or an eviction goes with its turn.
             let Ok((due, timeout)) = looked else {
-                if !(entry.ready && blocked) {
+                if !(ready && blocked) {
                     return Err(format!("{handle:?} is gone and still there"));
                 }
                 continue;
             };
-            if (due || entry.ready) && !(entry.ready && blocked) {
+            if (due || ready) && !(ready && blocked) {
                 return Err(format!("{handle:?} has something to send and no turn"));
             }
             if timeout.is_some_and(|at| !alarmed(at)) {
@@ -53,7 +54,7 @@ impl Shard {
                     "{handle:?} waits for {timeout:?}, the alarm for {alarm:?}"
                 ));
             }
-            if timeout.is_none() && !entry.ready {
+            if timeout.is_none() && !ready {
                 return Err(format!("{handle:?} waits for nothing"));
             }
         }
