@@ -15,6 +15,7 @@ use super::certificate::Certificate;
 use super::leftovers;
 use super::limits::{Descriptors, Memory, Resources, THREADS, most_requests};
 use super::listing::Snapshots;
+use super::priority;
 use super::root::Root;
 use super::secret;
 use super::site::{Served, Site};
@@ -37,8 +38,9 @@ const CLEANUP: Duration = Duration::from_secs(1);
 /// or somebody did not want to wait for the end.
 pub(crate) fn command(args: &Args) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
+        .worker_threads(handler_threads())
         .max_blocking_threads(THREADS)
+        .on_thread_start(priority::of_handler_thread)
         .enable_all()
         .build()?;
     let outcome = runtime.block_on(serve(args));
@@ -46,6 +48,11 @@ pub(crate) fn command(args: &Args) -> Result<(), Failure> {
     crate::log::end();
     runtime.shutdown_timeout(CLEANUP);
     outcome
+}
+
+/// Threads for handlers: two, unless there are fewer processors.
+fn handler_threads() -> usize {
+    std::thread::available_parallelism().map_or(2, |processors| processors.get().min(2))
 }
 
 async fn serve(args: &Args) -> Result<(), Failure> {

@@ -6,7 +6,7 @@
 //! file; [`leftovers`] are removed) do it, [`content`] is the body that leaves, out of
 //! a [`source`] such as [`pieces`] of a file, with the [`sender_report`] as its trailer,
 //! and [`log`] tells of it. None of it takes more than [`limits`] and
-//! [`bounds`] allow.
+//! [`bounds`] allow, and [`priority`] says which thread goes first.
 //! [`secret`] outlives the server, and [`certificate`] is replaced while all that runs, which [`command`] starts and ends.
 
 mod args;
@@ -23,6 +23,7 @@ mod listing;
 mod log;
 mod pieces;
 mod place;
+mod priority;
 mod range;
 mod root;
 mod secret;

@@ -8,6 +8,7 @@ use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 
 use super::Client;
 use super::fair::{FairSemaphore, Permit};
+use crate::serve::priority;
 
 /// Threads that wait for disks: enough to keep several busy, and few enough that
 /// thousands of small files do not become thousands of changes of threads.
@@ -105,6 +106,7 @@ impl<T: Send + 'static> Running<T> {
         let abandoned = Arc::new(Abandoned::default());
         let waiting = Waiting(abandoned.clone());
         let thread = spawn_blocking(move || {
+            priority::of_disk_thread();
             let _permit = permit;
             work(&abandoned)
         });
