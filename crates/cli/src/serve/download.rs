@@ -17,10 +17,10 @@ use super::conditions::{Verdict, judge, range_applies};
 use super::content::Content;
 use super::limits::{Abandoned, Client};
 use super::listing;
-use super::pieces::{Pieces, Shared, read_exactly};
+use super::pieces::{Pieces, Shared, read_cached, read_exactly};
 use super::place::Place;
 use super::range::Part;
-use super::root::{Found, Reopen};
+use super::root::{Found, Patience, Reopen};
 use super::site::Served;
 use super::validators::Validators;
 
@@ -45,15 +45,18 @@ pub(super) async fn download(
 ) -> Response<Content> {
     let shared = served.shared(client);
     let head = request.method == Method::HEAD;
-    let work = {
-        let (served, shared) = (served.clone(), shared.clone());
-        move |abandoned: &Abandoned| match abandoned.get() {
+    // What the kernel has in memory is not worth a change of threads.
+    let mut found = look_up(served, &shared, &request, Patience::None);
+    if matches!(found, Err(Errno::AGAIN)) {
+        let (served, of) = (served.clone(), shared.clone());
+        let work = move |abandoned: &Abandoned| match abandoned.get() {
             true => Err(Errno::CANCELED),
-            false => look_up(&served, &shared, &request),
-        }
-    };
-    let found = shared.disk.run(client, work).await;
-    let answer = match found.unwrap_or(Err(Errno::IO)) {
+            false => look_up(&served, &of, &request, Patience::ForDisk),
+        };
+        let looked = shared.disk.run(client, work).await;
+        found = looked.unwrap_or(Err(Errno::IO));
+    }
+    let answer = match found {
         Ok(Step::Answer(response)) => Ok(*response),
         // Its length is known only when it was made.
         Ok(Step::List(_)) if head => Ok(page(Content::nothing())),
@@ -75,11 +78,19 @@ pub(super) async fn download(
     response
 }
 
-/// Looks what is there. Blocks.
-fn look_up(served: &Served, shared: &Shared, request: &request::Parts) -> Result<Step, Errno> {
+/// Looks what is there.
+///
+/// # Errors
+/// If it must not be read, or as [`Root::find`](super::root::Root::find).
+fn look_up(
+    served: &Served,
+    shared: &Shared,
+    request: &request::Parts,
+    patience: Patience,
+) -> Result<Step, Errno> {
     let Place { path, slash } = Place::of(request.uri.path()).ok_or(Errno::NOENT)?;
     let root = &served.root;
-    match root.find(&path)? {
+    match root.find(&path, patience)? {
         Found::File(..) if slash => Err(Errno::NOENT),
         Found::File(file, stat) => Sending {
             served,
@@ -87,20 +98,23 @@ fn look_up(served: &Served, shared: &Shared, request: &request::Parts) -> Result
             path,
             file,
             stat,
+            patience,
         }
         .answer(request),
         Found::Directory(_) if !slash => Ok(with_slash(request)),
         Found::Directory(_) => {
             let index = path.join(INDEX);
-            match root.find(&index) {
+            match root.find(&index, patience) {
                 Ok(Found::File(file, stat)) => Sending {
                     served,
                     shared,
                     path: index,
                     file,
                     stat,
+                    patience,
                 }
                 .answer(request),
+                Err(Errno::AGAIN) if patience == Patience::None => Err(Errno::AGAIN),
                 Ok(Found::Directory(_)) | Err(_) => return Ok(Step::List(path)),
             }
         }
@@ -126,6 +140,7 @@ struct Sending<'a> {
     path: PathBuf,
     file: File,
     stat: Stat,
+    patience: Patience,
 }
 
 impl Sending<'_> {
@@ -184,7 +199,14 @@ impl Sending<'_> {
         } = self.shared;
         if count <= SMALL.min(buffers.piece(*client)) {
             let charge = buffers.charge(*client, count);
-            let bytes = read_exactly(&self.file, first, count as usize).map_err(|_| Errno::IO)?;
+            let bytes = match self.patience {
+                Patience::None => read_cached(&self.file, first, count as usize)
+                    .filter(|bytes| bytes.len() as u64 == count)
+                    .ok_or(Errno::AGAIN)?,
+                Patience::ForDisk => {
+                    read_exactly(&self.file, first, count as usize).map_err(|_| Errno::IO)?
+                }
+            };
             return Ok(Content::whole(charge.attach(bytes)));
         }
         let shared = self.shared.clone();

@@ -20,7 +20,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::place::UPLOAD_PREFIX;
-use super::root::{Found, Root};
+use super::root::{Found, Patience, Root};
 
 /// Directories looked through when a server begins, at most: what is in others is
 /// removed before the first upload there.
@@ -41,7 +41,7 @@ fn sweep_all(root: &Root) {
     for _ in 0..MOST_DIRECTORIES {
         let Some(path) = left.pop() else { return };
         // Gone, or not to be read: nobody uploads there either.
-        let Ok(Found::Directory(directory)) = root.find(&path) else {
+        let Ok(Found::Directory(directory)) = root.find(&path, Patience::ForDisk) else {
             continue;
         };
         let _ = tidy_up(&directory, |name| {

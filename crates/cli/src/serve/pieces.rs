@@ -23,6 +23,9 @@ pub(crate) struct Pieces {
     /// Bytes not handed out yet.
     left: u64,
     reading: Option<Reading>,
+    /// Not all of the file is in the kernel's memory: it is read by threads that may
+    /// block.
+    cold: bool,
     unsent: Unsent,
 }
 
@@ -106,6 +109,7 @@ impl Pieces {
             offset,
             left: length,
             reading: None,
+            cold: false,
             unsent: Unsent::default(),
         }
     }
@@ -123,16 +127,21 @@ impl Pieces {
         if self.left == 0 {
             return Poll::Ready(None);
         }
-        let mut reading = self.reading.take().unwrap_or_else(|| self.read_on());
-        let Poll::Ready(read) = reading.as_mut().poll(cx) else {
-            self.reading = Some(reading);
-            return Poll::Pending;
-        };
-        let (piece, charge) = match read {
-            Ok(read) => read,
-            Err(error) => {
-                self.left = 0;
-                return Poll::Ready(Some(Err(error)));
+        let (piece, charge) = match self.read_cached() {
+            Some(piece) => piece,
+            None => {
+                let mut reading = self.reading.take().unwrap_or_else(|| self.read_on());
+                let Poll::Ready(read) = reading.as_mut().poll(cx) else {
+                    self.reading = Some(reading);
+                    return Poll::Pending;
+                };
+                match read {
+                    Ok(read) => read,
+                    Err(error) => {
+                        self.left = 0;
+                        return Poll::Ready(Some(Err(error)));
+                    }
+                }
             }
         };
         self.offset += piece.len() as u64;
@@ -146,8 +155,30 @@ impl Pieces {
                 piece
             }
         };
-        self.read_ahead();
+        if self.cold {
+            self.read_ahead();
+        }
         Poll::Ready(Some(Ok(piece)))
+    }
+
+    /// The next piece, or the beginning of it, if the kernel has it in memory: reading
+    /// that is no more than a copy, and cheaper than to have another thread do it.
+    fn read_cached(&mut self) -> Option<Piece> {
+        let Access::Open(kept) = &self.access else {
+            return None;
+        };
+        if self.cold {
+            return None;
+        }
+        let shared = self.shared.as_ref();
+        let most = shared.map_or(LARGEST_PIECE, |shared| shared.buffers.piece(shared.client));
+        // No piece is larger than `LARGEST_PIECE`.
+        let piece = read_cached(&kept.file, self.offset, self.left.min(most) as usize);
+        self.cold = piece.is_none();
+        let piece = piece?;
+        let charge = |shared: &Shared| shared.buffers.charge(shared.client, piece.len() as u64);
+        let charge = shared.map(charge);
+        Some((piece, charge))
     }
 
     /// Begins to read the next piece while this one is being sent, if there is
@@ -250,6 +281,25 @@ impl std::fmt::Debug for Pieces {
             .field("left", &self.left)
             .finish_non_exhaustive()
     }
+}
+
+/// As many of so many bytes from there as the kernel has in memory; `None` if it has not
+/// even the first, or cannot say.
+pub(super) fn read_cached(file: &File, offset: u64, length: usize) -> Option<Bytes> {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::io::{ReadWriteFlags, preadv2};
+        let mut piece = vec![0; length];
+        let room = &mut [io::IoSliceMut::new(&mut piece)];
+        let read = preadv2(file, room, offset, ReadWriteFlags::NOWAIT).unwrap_or(0);
+        if read > 0 {
+            piece.truncate(read);
+            return Some(piece.into());
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (file, offset, length);
+    None
 }
 
 /// So many bytes from there.

@@ -34,14 +34,23 @@ pub(super) struct Reopen {
     pub(super) stat: Stat,
 }
 
+/// Whether the file system may be waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Patience {
+    /// Not at all: what is not in the kernel's memory is [`Errno::AGAIN`].
+    None,
+    /// As long as it takes, on a thread that may block.
+    ForDisk,
+}
+
 impl Reopen {
-    /// Opens it.
+    /// Opens it. Blocks.
     ///
     /// # Errors
     /// If it cannot be opened, or was replaced or written to meanwhile: half of one
     /// and half of another is neither.
     pub(super) fn open(&self) -> io::Result<File> {
-        let Found::File(file, stat) = self.root.find(&self.path)? else {
+        let Found::File(file, stat) = self.root.find(&self.path, Patience::ForDisk)? else {
             return Err(Errno::ISDIR.into());
         };
         let identity = |stat: &Stat| {
@@ -69,11 +78,11 @@ impl Root {
     ///
     /// # Errors
     /// If there is nothing of either kind, or it is outside, or must not be
-    /// read.
-    pub(super) fn find(&self, path: &Path) -> Result<Found, Errno> {
+    /// read; or [`Errno::AGAIN`] if that cannot be known without waiting.
+    pub(super) fn find(&self, path: &Path, patience: Patience) -> Result<Found, Errno> {
         // Opening a pipe must not wait for its writer.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let opened = beneath(&self.0, path, flags)?;
+        let opened = beneath(&self.0, path, flags, patience)?;
         let stat = fstat(&opened)?;
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => Ok(Found::File(opened.into(), stat)),
@@ -93,7 +102,8 @@ impl Root {
     /// If there is no such directory, or it is outside.
     pub(super) fn parent(&self, path: &Path) -> Result<OwnedFd, Errno> {
         let parent = path.parent().unwrap_or(Path::new(""));
-        beneath(&self.0, parent, OFlags::RDONLY | OFlags::DIRECTORY)
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        beneath(&self.0, parent, flags, Patience::ForDisk)
     }
 
     /// What is at `path`, which is not opened for reading.
@@ -101,7 +111,7 @@ impl Root {
     /// # Errors
     /// As [`find`](Self::find).
     pub(super) fn stat(&self, path: &Path) -> Result<Stat, Errno> {
-        fstat(beneath(&self.0, path, OFlags::PATH)?)
+        fstat(beneath(&self.0, path, OFlags::PATH, Patience::ForDisk)?)
     }
 
     /// What an entry of the directory at `path` is: of a symbolic link what it leads
@@ -124,7 +134,12 @@ impl Root {
 }
 
 /// Opens `path` relative to `directory`, without leaving it.
-fn beneath(directory: &OwnedFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+fn beneath(
+    directory: &OwnedFd,
+    path: &Path,
+    flags: OFlags,
+    patience: Patience,
+) -> Result<OwnedFd, Errno> {
     #[cfg(target_os = "linux")]
     {
         use rustix::fs::{ResolveFlags, openat2};
@@ -133,7 +148,8 @@ fn beneath(directory: &OwnedFd, path: &Path, flags: OFlags) -> Result<OwnedFd, E
         } else {
             path
         };
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let mut resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        resolve.set(ResolveFlags::CACHED, patience == Patience::None);
         match openat2(
             directory,
             name,
@@ -143,8 +159,13 @@ fn beneath(directory: &OwnedFd, path: &Path, flags: OFlags) -> Result<OwnedFd, E
         ) {
             // A kernel before 5.6, or a sandbox that does not know the call.
             Err(Errno::NOSYS) => {}
+            // A kernel before 5.12 does not know what "cached" means.
+            Err(Errno::INVAL) if patience == Patience::None => return Err(Errno::AGAIN),
             opened => return opened,
         }
+    }
+    if patience == Patience::None {
+        return Err(Errno::AGAIN);
     }
     step_by_step(directory, path, flags)
 }
@@ -212,7 +233,7 @@ mod tests {
     fn links_are_followed_inside_and_nowhere_else() {
         let dir = tree();
         let root = Root::open(&dir.path().join("root")).unwrap();
-        let read = |name: &str| content(root.find(Path::new(name)));
+        let read = |name: &str| content(root.find(Path::new(name), Patience::ForDisk));
         for inside in ["sub/file", "inside", "sub/back"] {
             assert_eq!(read(inside).as_deref(), Some("content"), "{inside}");
         }
@@ -226,7 +247,10 @@ mod tests {
             "loop",
             "missing",
         ] {
-            assert!(root.find(Path::new(outside)).is_err(), "{outside}");
+            for patience in [Patience::None, Patience::ForDisk] {
+                let found = root.find(Path::new(outside), patience);
+                assert!(found.is_err(), "{outside}");
+            }
             assert!(root.stat(Path::new(outside)).is_err(), "{outside}");
         }
         for outside in ["out/new", "etc/new", "../new"] {
@@ -253,6 +277,6 @@ mod tests {
         let pipe = dir.path().join("pipe");
         rustix::fs::mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).unwrap();
         let root = Root::open(dir.path()).unwrap();
-        assert_eq!(root.find(Path::new("pipe")).unwrap_err(), Errno::NOENT);
+        assert_eq!(root.find(Path::new("pipe"), Patience::ForDisk).unwrap_err(), Errno::NOENT);
     }
 }

@@ -24,7 +24,7 @@ use self::names::{Names, Unlisted, Version};
 pub(super) use self::snapshots::Snapshots;
 use super::limits::{Abandoned, Charge};
 use super::pieces::{Shared, Unsent};
-use super::root::{Found, Root};
+use super::root::{Found, Patience, Root};
 use super::site::Served;
 
 /// How much of a page is made at once, in bytes, unless memory is short; and then
@@ -141,7 +141,7 @@ fn read(served: &Served, path: &Path, abandoned: &Abandoned) -> Result<Arc<Names
 }
 
 fn open(root: &Root, path: &Path) -> Result<OwnedFd, Errno> {
-    match root.find(path)? {
+    match root.find(path, Patience::ForDisk)? {
         Found::Directory(directory) => Ok(directory),
         Found::File(..) => Err(Errno::NOTDIR),
     }
