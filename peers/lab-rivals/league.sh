@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the league and puts its tables into docs/league.md, below the part that is
+# Runs the league and puts its tables into docs/measurements/league.md, below the part that is
 # written by hand, which ends before the line `Versions:`.
 #
 #   peers/lab-rivals/league.sh [OPTION…]      as of `lab-rivals league`; --ci --seeds 1
@@ -9,7 +9,7 @@
 set -euo pipefail
 
 peers=$(cd "$(dirname "$0")/.." && pwd)
-document=$peers/../docs/league.md
+document=$peers/../docs/measurements/league.md
 [ $# -gt 0 ] || set -- --ci --seeds 1
 tables=$(mktemp)
 trap 'rm -f "$tables" "$tables.new"' EXIT

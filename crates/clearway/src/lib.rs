@@ -15,7 +15,11 @@
 //! # let serving = tokio::spawn(async move {
 //! server.serve(async |connection: Connection| {
 //!     while let Ok((mut send, mut recv)) = connection.accept_bi().await {
-//!         tokio::spawn(async move { tokio::io::copy(&mut recv, &mut send).await });
+//!         tokio::spawn(async move {
+//!             tokio::io::copy(&mut recv, &mut send).await?;
+//!             send.finish()?; // dropped without it, the stream would be reset
+//!             Ok::<(), std::io::Error>(())
+//!         });
 //!     }
 //! }).await?;
 //! # Ok::<(), clearway::EndpointError>(())
@@ -23,8 +27,10 @@
 //! # let config = clearway::ClientConfig::with_roots(identity.certificate_pem())?.alpn(["echo"]);
 //! # let client = Endpoint::client("127.0.0.1:0".parse()?, config)?;
 //! # let connection = client.connect(address, "localhost").await?;
-//! # let (mut send, _recv) = connection.open_bi().await?;
+//! # let (mut send, mut recv) = connection.open_bi().await?;
 //! # send.write_all(b"x").await?;
+//! # send.finish()?;
+//! # assert_eq!(recv.read_to_end(10).await?, b"x");
 //! # closing.close(0, b"");
 //! # serving.await??;
 //! # Ok(())
@@ -123,6 +129,8 @@ pub mod config;
 pub mod connection;
 pub mod endpoint;
 pub mod error;
+#[cfg(doctest)]
+mod guide;
 pub mod http;
 mod notice;
 mod panic;

@@ -64,7 +64,7 @@ struct Options {
     /// One JSON object, to stdout.
     #[arg(long)]
     json: bool,
-    /// Markdown, as `docs/league.md` has it.
+    /// Markdown, as `docs/measurements/league.md` has it.
     #[arg(long, conflicts_with = "json")]
     markdown: bool,
 }

@@ -1,4 +1,4 @@
-//! The league as text for terminals and for `docs/league.md`.
+//! The league as text for terminals and for `docs/measurements/league.md`.
 
 use std::fmt::Write as _;
 

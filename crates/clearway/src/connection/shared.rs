@@ -1,4 +1,8 @@
 //! What a connection's handles and its shard share.
+//!
+//! Lock order (all of it is in CONTRIBUTING.md, "Lock order"): under a connection's lock only
+//! leaves are taken, such as its shard's inbox; never the shard's routes, never another
+//! connection's. Tasks are woken and connections dropped after it is released.
 
 use std::fmt;
 use std::net::SocketAddr;

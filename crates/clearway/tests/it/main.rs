@@ -7,6 +7,7 @@ mod crowding;
 mod datagrams;
 mod early;
 mod failures;
+mod guide;
 mod hostile_http;
 mod http;
 mod icmp_flood;
