@@ -7,8 +7,8 @@ use bytes::Bytes;
 use clearway_http3::frame::put_varint;
 use clearway_http3::testing::Wire;
 use clearway_http3::{
-    Body, BodyError, Code, Config, Connection, Deadline, Event, Limits, Priority, Request,
-    Response, SendError, Timeouts,
+    BodyError, Code, Config, Connection, Deadline, Event, Priority, Request, Response, SendError,
+    Timeouts,
 };
 use clearway_quic::stream::{Directionality, StreamId};
 use clearway_quic::{Instant, Role};
@@ -39,79 +39,6 @@ fn reset_within_data_that_is_being_read_ends_the_body_with_its_code() {
     assert_eq!(body, Err(BodyError::Reset(Code(0x10c))));
     server.turn();
     assert_eq!(server.http.error(), None);
-}
-
-/// An end over a transport that tells of a reset behind what had arrived before it.
-fn end_told_of_data_first(role: Role) -> End {
-    let mut end = End::new(role);
-    end.wire.data_before_reset = true;
-    end
-}
-
-#[test]
-fn request_that_is_reset_behind_its_header_section_is_rejected_unseen() {
-    for data in [false, true] {
-        let mut server = end_told_of_data_first(Role::Server);
-        server.wire.feed(request(0), &get());
-        if data {
-            server.wire.feed(request(0), &[DATA as u8]);
-        }
-        server.wire.feed_reset(request(0), 0x10c);
-        assert_eq!(server.turn(), [], "{data}");
-        let refusal = server.wire.refusal(request(0));
-        assert_eq!(refusal, (Some(Code::REQUEST_REJECTED.0), None));
-        let counters = server.http.counters();
-        assert_eq!((counters.abandoned, counters.requests), (1, 0));
-        assert_eq!(server.http.open_requests(), 0);
-    }
-}
-
-/// With content before the reset the request is one, whose body ends early.
-#[test]
-fn request_that_is_reset_behind_content_is_told_of_both() {
-    let mut server = end_told_of_data_first(Role::Server);
-    server.wire.feed(request(0), &headers(&fields("POST")));
-    server.wire.feed(request(0), &frame(DATA, &[7; 5])[..2]);
-    server.wire.feed(request(0), &[7; 2]);
-    server.wire.feed_reset(request(0), 0x10c);
-    let heard = server.turn();
-    assert!(matches!(heard[0], Event::Request { end: false, .. }));
-    let (http, wire) = (&mut server.http, &mut server.wire);
-    let body = http.read_body(wire, request(0));
-    assert_eq!(body, Ok(Body::Data(Bytes::from_static(&[7, 7]))));
-    let body = http.read_body(wire, request(0));
-    assert_eq!(body, Err(BodyError::Reset(Code(0x10c))));
-    assert_eq!(http.counters().abandoned, 1);
-}
-
-#[test]
-fn response_that_is_reset_behind_its_header_section_is_told_with_the_reset() {
-    for data in [false, true] {
-        let mut client = end_told_of_data_first(Role::Client);
-        let get = Request::get("h", "/");
-        let (http, wire) = (&mut client.http, &mut client.wire);
-        let id = http.request(wire, &get, true).expect("a request");
-        client.wire.feed(id, &ok());
-        if data {
-            client.wire.feed(id, &frame(DATA, &[7; 5])[..2]);
-        }
-        client.wire.feed_reset(id, 0x10c);
-        let heard = client.turn();
-        assert!(
-            matches!(
-                heard[..],
-                [
-                    Event::Response { end: false, .. },
-                    Event::Reset {
-                        code: Code(0x10c),
-                        ..
-                    }
-                ]
-            ),
-            "{heard:?}"
-        );
-        assert_eq!(client.http.open_requests(), 0);
-    }
 }
 
 #[test]
@@ -260,44 +187,6 @@ fn rest_of_a_request_with_a_section_too_large_is_malformed_without_harm() {
     server.turn();
     server.wire.feed(request(1), &get());
     assert_eq!(server.turn().len(), 1);
-}
-
-/// What was begun cannot be sent again elsewhere, unlike a request that nobody has seen.
-#[test]
-fn trailers_and_responses_beyond_the_budget_of_sections_in_part_fail() {
-    let config = || Config {
-        limits: Limits {
-            max_gathered: 1_000,
-            ..Limits::default()
-        },
-        ..Config::default()
-    };
-    let mut section = frame(HEADERS, &[0; 3_000]);
-    section.truncate(2_000);
-
-    let mut server = End::with(Role::Server, config());
-    server.wire.feed(request(0), &headers(&fields("POST")));
-    server.turn();
-    server.wire.feed(request(0), &section);
-    server.turn();
-    let (http, wire) = (&mut server.http, &mut server.wire);
-    let Err(BodyError::Failed(error)) = http.read_body(wire, request(0)) else {
-        panic!("trailers beyond the budget are taken");
-    };
-    assert_eq!(error.code, Code::EXCESSIVE_LOAD);
-    assert_eq!(http.counters().rejected, 1);
-
-    let mut client = End::with(Role::Client, config());
-    let (http, wire) = (&mut client.http, &mut client.wire);
-    let get = Request::get("h", "/");
-    let id = http.request(wire, &get, true).expect("a request");
-    wire.feed(id, &section);
-    let heard = client.turn();
-    let [Event::Failed { error, .. }] = &heard[..] else {
-        panic!("{heard:?}");
-    };
-    assert_eq!(error.code, Code::EXCESSIVE_LOAD);
-    assert_eq!(client.http.counters().rejected, 1);
 }
 
 #[test]

@@ -135,7 +135,7 @@ fn ranges_in_any_order_count_each_byte_once() {
     for (from, to, bytes) in new {
         assert_eq!(arrivals.on_stream(from, to, false).bytes, bytes);
     }
-    assert_eq!(arrivals.ranges, [0..9]);
+    assert_eq!(arrivals.ranges, [Range { start: 0, end: 9 }]);
     assert_eq!(arrivals.on_stream(9, 9, true), News::default());
     assert!(arrivals.over);
 }
