@@ -170,8 +170,8 @@ pub use clearway_quic::stream::{Priority, StreamId};
 pub use clearway_quic::{Instant, Role};
 /// Congestion controllers to choose from, and how their slow start ends.
 pub use clearway_recovery::congestion::{Algorithm as CongestionController, SlowStart};
-/// Why a connection is not sending.
-pub use clearway_recovery::limit::Limit;
+/// Why a connection is not sending, and who can change that.
+pub use clearway_recovery::limit::{Limit, LimitGroup};
 /// A directory that gets a qlog file for each connection.
 pub use clearway_trace::qlog::QlogDir;
 /// Sockets below the endpoint, for whoever brings a [`DatagramSocket`](udp::DatagramSocket) of

@@ -19,7 +19,6 @@ use clearway_quic::path::ecn::Mark;
 use clearway_quic::rng::Rng;
 use clearway_quic::stream::StreamId;
 use clearway_recovery::congestion::Algorithm;
-use clearway_recovery::limit::Limit;
 
 use super::identity::Pair;
 use super::streams::Streams;
@@ -387,11 +386,7 @@ impl Stack for Clearway {
             congestion_events: stats.metrics.congestion_events,
             persistent_events: stats.metrics.persistent_events,
             key_updates: counters.key_updates,
-            limits: stats
-                .limits
-                .iter()
-                .map(|&(limit, spent)| (limit_name(limit), spent))
-                .collect(),
+            limits: stats.limits,
             has_nothing_to_send: !quic.is_handshaking() && stats.in_flight == 0,
         }
     }
@@ -408,21 +403,6 @@ impl Stack for Clearway {
 fn floor(controller: &str, mtu: u16) -> u64 {
     let datagrams = if controller.starts_with("bbr") { 4 } else { 2 };
     datagrams * u64::from(mtu)
-}
-
-/// The limit's name in qlog's style.
-const fn limit_name(limit: Limit) -> &'static str {
-    match limit {
-        Limit::Handshake => "handshake",
-        Limit::Amplification => "amplification",
-        Limit::Congestion => "congestion",
-        Limit::Pacing => "pacing",
-        Limit::Scheduling => "scheduling",
-        Limit::ConnectionFlowControl => "connection_flow_control",
-        Limit::StreamFlowControl => "stream_flow_control",
-        Limit::StreamLimit => "stream_limit",
-        Limit::Application => "application",
-    }
 }
 
 impl fmt::Debug for Clearway {

@@ -23,7 +23,7 @@ pub(super) struct Clock {
 impl Clock {
     /// The reason for not sending changed.
     pub(super) fn on_limit(&mut self, limit: Limit, now: Instant) {
-        match (self.since, runs_under(limit)) {
+        match (self.since, limit.runs_growth_clock()) {
             (None, true) => {
                 self.since = Some(now);
                 self.first.get_or_insert(now);
@@ -47,22 +47,6 @@ impl Clock {
     pub(super) fn stood(&self, now: Instant) -> u64 {
         self.first
             .map_or(0, |first| nanos(now - first).saturating_sub(self.read(now)))
-    }
-}
-
-/// Whether a limit is the network's. Pacing is: the window's rate is in full use
-/// (RFC 9002 §7.8). The receiver's credit and the application are not
-/// (RFC 9438 §5.8), nor is a host that does not take the datagrams.
-fn runs_under(limit: Limit) -> bool {
-    match limit {
-        Limit::Congestion | Limit::Pacing => true,
-        Limit::Handshake
-        | Limit::Amplification
-        | Limit::Scheduling
-        | Limit::ConnectionFlowControl
-        | Limit::StreamFlowControl
-        | Limit::StreamLimit
-        | Limit::Application => false,
     }
 }
 

@@ -1,6 +1,6 @@
 //! What every detector needs to know of the connection at an event.
 
-use clearway_recovery::limit::Limit;
+use clearway_recovery::limit::{Limit, LimitGroup};
 
 use super::Profile;
 use super::ledger::{Acked, Ledger};
@@ -147,16 +147,7 @@ impl View {
     /// does not allow to tell. Without reasons told, a full window tells.
     pub(super) fn waits_for_network(&self) -> Option<bool> {
         match self.limit {
-            Some(limit) => Some(match limit {
-                Limit::Congestion | Limit::Pacing => true,
-                Limit::Handshake
-                | Limit::Amplification
-                | Limit::Scheduling
-                | Limit::ConnectionFlowControl
-                | Limit::StreamFlowControl
-                | Limit::StreamLimit
-                | Limit::Application => false,
-            }),
+            Some(limit) => Some(limit.group() == LimitGroup::Network),
             None if self.tells_limits => None,
             None => {
                 let full = self.flight?.saturating_add(self.mds) > self.window()?;

@@ -12,7 +12,7 @@ use crate::event::{
     Closed, Event, EventData, Initiator, Metrics, Name, Packet, PacketType, Parameters,
     RecoveryParameters, Started, TimerChange, TimerKind,
 };
-use crate::qlog::encode::{DROPPED, reason_name};
+use crate::qlog::encode::DROPPED;
 
 /// An event whose time is as the file has it; `None` if it makes no sense.
 pub(super) fn event(value: &Value, header: &Header) -> Option<Event> {
@@ -352,10 +352,7 @@ fn blocked(it: &Value) -> Option<Option<Limit>> {
         "unblocked" => Some(None),
         "blocked" => {
             let reason = text(it, &["reason"])?;
-            let known = Limit::ALL
-                .into_iter()
-                .find(|limit| reason_name(*limit) == reason);
-            known.map(Some)
+            Limit::from_qlog_name(&reason).map(Some)
         }
         _ => None,
     }
