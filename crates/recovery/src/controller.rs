@@ -144,7 +144,6 @@ pub struct Spurious {
 
 /// Where a controller is, as qlog's `congestion_state_updated` names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum State {
     /// Exponential growth.
     SlowStart,
@@ -170,10 +169,80 @@ pub enum State {
     ProbeRtt,
 }
 
+impl State {
+    /// All states.
+    pub const ALL: [Self; 11] = [
+        Self::SlowStart,
+        Self::ConservativeSlowStart,
+        Self::CongestionAvoidance,
+        Self::Recovery,
+        Self::Startup,
+        Self::Drain,
+        Self::ProbeBwDown,
+        Self::ProbeBwCruise,
+        Self::ProbeBwRefill,
+        Self::ProbeBwUp,
+        Self::ProbeRtt,
+    ];
+
+    /// Returns its name in qlog and other machine-readable output.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::SlowStart => "slow_start",
+            Self::ConservativeSlowStart => "conservative_slow_start",
+            Self::CongestionAvoidance => "congestion_avoidance",
+            Self::Recovery => "recovery",
+            Self::Startup => "startup",
+            Self::Drain => "drain",
+            Self::ProbeBwDown => "probe_bw_down",
+            Self::ProbeBwCruise => "probe_bw_cruise",
+            Self::ProbeBwRefill => "probe_bw_refill",
+            Self::ProbeBwUp => "probe_bw_up",
+            Self::ProbeRtt => "probe_rtt",
+        }
+    }
+}
+
+/// How a controller decides on its window: what an observer may expect of it,
+/// whatever its name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum WindowPolicy {
+    /// The window grows while it is used and comes down on congestion (RFC 9002
+    /// §7): NewReno, CUBIC, Prague.
+    #[default]
+    Reactive,
+    /// The window follows a model of the path, which the controller probes on its
+    /// own: BBR. A window that is full and does not grow is no fault.
+    Model,
+    /// The window never moves.
+    Constant,
+}
+
+impl WindowPolicy {
+    /// All policies.
+    pub const ALL: [Self; 3] = [Self::Reactive, Self::Model, Self::Constant];
+
+    /// Returns its name in traces.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Reactive => "reactive",
+            Self::Model => "model",
+            Self::Constant => "constant",
+        }
+    }
+
+    /// Returns the policy of this [`name`](Self::name).
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|policy| policy.name() == name)
+    }
+}
+
 /// A controller's model of the path. Rates are bytes per second, volumes bytes;
 /// `None` = no bound, or not yet known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Model {
     /// Largest delivery rate of the last two probing cycles.
     pub max_bw: u64,
@@ -280,6 +349,10 @@ pub trait Controller: Send + Debug {
     fn ecn(&self) -> Ect {
         Ect::Ect0
     }
+    /// How it decides on its window: constant over a controller's life.
+    fn window_policy(&self) -> WindowPolicy {
+        WindowPolicy::Reactive
+    }
     /// Where it is.
     fn state(&self) -> State;
     /// What it shows of itself.
@@ -300,4 +373,36 @@ pub trait Controller: Send + Debug {
     }
     /// Its name, as `--controller` takes it.
     fn name(&self) -> &'static str;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `CongestionAvoidance` as `congestion_avoidance`.
+    fn snake_case(name: &str) -> String {
+        let mut out = String::new();
+        for letter in name.chars() {
+            if letter.is_ascii_uppercase() && !out.is_empty() {
+                out.push('_');
+            }
+            out.push(letter.to_ascii_lowercase());
+        }
+        out
+    }
+
+    #[test]
+    fn state_names_are_the_variants_in_snake_case() {
+        for state in State::ALL {
+            assert_eq!(state.name(), snake_case(&format!("{state:?}")));
+        }
+    }
+
+    #[test]
+    fn window_policies_are_found_by_name() {
+        for policy in WindowPolicy::ALL {
+            assert_eq!(WindowPolicy::from_name(policy.name()), Some(policy));
+        }
+        assert_eq!(WindowPolicy::from_name("bbr"), None);
+    }
 }

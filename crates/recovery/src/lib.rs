@@ -57,6 +57,8 @@ pub mod rate;
 pub mod recovery;
 pub mod rtt;
 pub mod space;
+#[cfg(feature = "specimens")]
+pub mod specimens;
 mod spurious;
 pub mod time;
 mod verdict;
@@ -69,8 +71,12 @@ pub use outcome::{AckError, Outcome};
 pub use packet::SentInfo;
 pub use path::{Gate, PathId, PathRecovery};
 pub use pto::PtoContext;
-pub use recovery::{Config, Recovery};
+pub use recovery::Config;
+#[cfg(not(feature = "specimens"))]
+pub use recovery::Recovery;
 pub use space::Space;
+#[cfg(feature = "specimens")]
+pub use specimens::Recovery;
 
 /// The worked example of CONTRIBUTING.md compiles and runs.
 #[cfg(doctest)]

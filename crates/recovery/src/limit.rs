@@ -343,7 +343,10 @@ mod tests {
             assert_eq!(row[1] == "runs", limit.runs_growth_clock(), "{limit:?}");
             assert_eq!(row[2] == "yes", limit.uses_window(), "{limit:?}");
             assert_eq!(row[3] == "yes", limit.is_application(), "{limit:?}");
-            assert_eq!(row[4].trim_end_matches('|').trim(), format!("{:?}", limit.group()));
+            assert_eq!(
+                row[4].trim_end_matches('|').trim(),
+                format!("{:?}", limit.group())
+            );
         }
     }
 

@@ -7,8 +7,6 @@
 
 use core::time::Duration;
 
-#[cfg(feature = "specimens")]
-use crate::congestion::Specimen;
 use crate::time::{Instant, nanos};
 
 /// Largest train: what one segmentation-offload call takes.
@@ -70,18 +68,6 @@ pub(crate) struct Pacer {
     at: Instant,
     /// The credit was used up and a train has not come together since.
     gathering: bool,
-    #[cfg(feature = "specimens")]
-    flaw: Flaw,
-}
-
-/// The wrong variants of the pacer.
-#[cfg(feature = "specimens")]
-#[derive(Clone, Debug, Default)]
-struct Flaw {
-    /// `pacer-spin`: when the last train left, from which its deadlines count.
-    last_train: Option<Instant>,
-    /// `tokenbucket-startup`: bytes in the bucket, which only ACKs refill.
-    tokens: Option<u64>,
 }
 
 impl Pacer {
@@ -91,23 +77,7 @@ impl Pacer {
             credit: i128::from(initial_window(mds)) * BILLION,
             at: now,
             gathering: false,
-            #[cfg(feature = "specimens")]
-            flaw: Flaw::default(),
         }
-    }
-
-    /// With a bug, if it is a pacer's.
-    #[cfg(feature = "specimens")]
-    pub(crate) fn with_flaw(mut self, specimen: Option<Specimen>, mds: u64) -> Self {
-        self.flaw.last_train = (specimen == Some(Specimen::PacerSpin)).then_some(self.at);
-        self.flaw.tokens = (specimen == Some(Specimen::TokenbucketStartup)).then_some(10 * mds);
-        self
-    }
-
-    /// An ACK arrived: the bucket gets a packet.
-    #[cfg(feature = "specimens")]
-    pub(crate) fn refill_by_ack(&mut self, mds: u64) {
-        self.flaw.tokens = self.flaw.tokens.map(|tokens| (tokens + mds).min(10 * mds));
     }
 
     /// Bytes that may leave now (at least `mds`), or when to ask again: later
@@ -120,26 +90,12 @@ impl Pacer {
         room: u64,
         now: Instant,
     ) -> Result<u64, Instant> {
-        #[cfg(feature = "specimens")]
-        if let Some(tokens) = self.flaw.tokens {
-            let bytes = tokens.min(room);
-            // No clock refills it, so no time is worth waiting for.
-            return if bytes >= mds {
-                Ok(bytes)
-            } else {
-                Err(now + Duration::from_secs(3_600))
-            };
-        }
         self.refill(shape, now);
         let train = shape.train.min(room);
         let needed = if self.gathering { train } else { mds };
         let missing = i128::from(needed) * BILLION - self.credit;
         if missing <= 0 {
             self.gathering = false;
-            #[cfg(feature = "specimens")]
-            if let Some(last) = &mut self.flaw.last_train {
-                *last = now;
-            }
             let bytes = u64::try_from(self.credit / BILLION).unwrap_or(0);
             return Ok(bytes.min(train));
         }
@@ -147,11 +103,6 @@ impl Pacer {
         let missing = (i128::from(train) * BILLION - self.credit).max(1);
         let wait = missing.unsigned_abs().div_ceil(u128::from(shape.rate));
         let wait = u64::try_from(wait).unwrap_or(u64::MAX);
-        #[cfg(feature = "specimens")]
-        if let Some(last) = self.flaw.last_train {
-            // What has come together since then is counted twice.
-            return Err(last + Duration::from_nanos(wait));
-        }
         Err(self.at + Duration::from_nanos(wait))
     }
 
@@ -165,10 +116,6 @@ impl Pacer {
     /// Bytes left, asked for or not. Debt stops at a train's length: probes
     /// must not silence what follows them.
     pub(crate) fn charge(&mut self, bytes: u64) {
-        #[cfg(feature = "specimens")]
-        if let Some(tokens) = &mut self.flaw.tokens {
-            *tokens = tokens.saturating_sub(bytes);
-        }
         let floor = -i128::from(MAX_TRAIN) * BILLION;
         self.credit = (self.credit - i128::from(bytes) * BILLION).max(floor);
     }

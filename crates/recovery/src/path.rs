@@ -2,8 +2,6 @@
 
 use core::time::Duration;
 
-#[cfg(feature = "specimens")]
-use crate::congestion::Specimen;
 use crate::controller::{
     Congestion, CongestionCause, Controller, LostPacket, SendIndex, Sent, Spurious, State,
 };
@@ -84,8 +82,6 @@ pub struct PathRecovery {
     /// would not tell: on a short path ACKs are faster than timers.
     grown: Option<SendIndex>,
     trusted: bool,
-    #[cfg(feature = "specimens")]
-    specimen: Option<Specimen>,
 }
 
 impl PathRecovery {
@@ -116,14 +112,9 @@ impl PathRecovery {
             ack: AckTally::default(),
             loss: LossTally::default(),
             window_used: WindowUsed::default(),
-            #[cfg(not(feature = "specimens"))]
             pacer: Pacer::new(mds, now),
-            #[cfg(feature = "specimens")]
-            pacer: Pacer::new(mds, now).with_flaw(config.specimen, mds),
             grown: None,
             trusted: false,
-            #[cfg(feature = "specimens")]
-            specimen: config.specimen,
         }
     }
 
@@ -307,36 +298,11 @@ impl PathRecovery {
         if !packet.in_flight {
             return;
         }
-        #[cfg(feature = "specimens")]
-        if self.specimen == Some(Specimen::BifDesync) && self.in_flight < packet.bytes() {
-            return;
-        }
         self.in_flight -= packet.bytes();
         self.packets_in_flight -= 1;
         if packet.ack_eliciting {
             self.spaces[space.index()].ack_eliciting -= 1;
         }
-    }
-
-    /// Another path became the active one; the bugs that belong to that moment.
-    #[cfg(feature = "specimens")]
-    pub(crate) fn flawed_migration(&mut self) {
-        match self.specimen {
-            Some(Specimen::BifDesync) => {
-                (self.in_flight, self.packets_in_flight) = (0, 0);
-                for space in &mut self.spaces {
-                    space.ack_eliciting = 0;
-                }
-            }
-            Some(Specimen::MigrationRttReset) => self.rtt = Rtt::reset_too_low(),
-            Some(_) | None => {}
-        }
-    }
-
-    /// An ACK arrived, for the pacer that counts them.
-    #[cfg(feature = "specimens")]
-    pub(crate) fn flawed_ack(&mut self) {
-        self.pacer.refill_by_ack(self.mds);
     }
 
     /// A packet is newly acknowledged.

@@ -126,10 +126,6 @@ impl<F> Recovery<F> {
         if self.context.amplification_blocked {
             return None;
         }
-        #[cfg(feature = "specimens")]
-        if self.config.specimen == Some(crate::congestion::Specimen::PtoUnarmed) {
-            return self.pto_in_flight();
-        }
         self.pto_in_flight().or_else(|| self.pto_against_deadlock())
     }
 

@@ -29,7 +29,7 @@ pub struct Config {
     pub persistent_congestion_threshold: u32,
     /// A known bug, to be found by somebody's detector.
     #[cfg(feature = "specimens")]
-    pub specimen: Option<crate::congestion::Specimen>,
+    pub specimen: Option<crate::specimens::Specimen>,
 }
 
 impl Default for Config {
@@ -115,17 +115,6 @@ impl<F> Recovery<F> {
         };
         self.active = id;
         self.limits.set(limit, now);
-        #[cfg(feature = "specimens")]
-        for path in &mut self.paths {
-            path.flawed_migration();
-        }
-    }
-
-    /// What `retransmit-all-on-migration` does at a migration: declares lost
-    /// whatever is in flight on the path.
-    #[cfg(feature = "specimens")]
-    pub fn lose_in_flight(&mut self, id: PathId, out: &mut Outcome<F>) {
-        self.hand_back(Space::Data, LossCause::PathRemoved, Some(id), out);
     }
 
     /// The path that sends.
@@ -284,7 +273,7 @@ impl<F> Recovery<F> {
     }
 
     /// Hands a space's packets back, those of one path or all.
-    fn hand_back(
+    pub(crate) fn hand_back(
         &mut self,
         space: Space,
         cause: LossCause,

@@ -37,14 +37,6 @@ impl Rtt {
         }
     }
 
-    /// What `migration-rtt-reset` takes for a measurement: no path is as short.
-    #[cfg(feature = "specimens")]
-    pub(crate) fn reset_too_low() -> Self {
-        let mut rtt = Self::new(GRANULARITY);
-        rtt.sample(GRANULARITY, Duration::ZERO, Instant::ZERO);
-        rtt
-    }
-
     /// The last sample; before the first one the initial RTT.
     #[must_use]
     pub const fn latest(&self) -> Duration {

@@ -346,8 +346,6 @@ impl<F> Recovery<F> {
             let Some((largest_index, largest_sent_time)) = path.ack.largest else {
                 continue;
             };
-            #[cfg(feature = "specimens")]
-            path.flawed_ack();
             let rtt = path.rtt;
             let min = rtt.min();
             let delivery = path.rate.delivery();

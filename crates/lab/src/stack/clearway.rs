@@ -18,7 +18,7 @@ use clearway_quic::event::{Observer, TraceEvent};
 use clearway_quic::path::ecn::Mark;
 use clearway_quic::rng::Rng;
 use clearway_quic::stream::StreamId;
-use clearway_recovery::congestion::Algorithm;
+use clearway_recovery::congestion::CongestionControl;
 
 use super::identity::Pair;
 use super::streams::Streams;
@@ -72,11 +72,11 @@ pub struct ClearwayFactory {
 }
 
 impl ClearwayFactory {
-    /// Default settings with this controller.
+    /// Default settings with this congestion control.
     #[must_use]
-    pub fn with_controller(algorithm: Algorithm) -> Self {
+    pub fn with_controller(controller: impl Into<CongestionControl>) -> Self {
         let mut this = Self::default();
-        this.config.controller = algorithm;
+        this.config.controller = controller.into();
         this
     }
 }
@@ -371,7 +371,7 @@ impl Stack for Clearway {
         let counters = stats.counters;
         Figures {
             window: stats.window,
-            floor: floor(stats.controller, stats.mtu),
+            floor: stats.min_window,
             in_flight: stats.in_flight,
             pacing_rate: stats.pacing_rate,
             smoothed_rtt: stats.smoothed_rtt,
@@ -396,13 +396,6 @@ impl Stack for Clearway {
             live.quic.check_invariants();
         }
     }
-}
-
-/// The least window: two datagrams (RFC 9002 §7.2), for BBR four
-/// (draft-ietf-ccwg-bbr, `BBR.MinPipeCwnd`).
-fn floor(controller: &str, mtu: u16) -> u64 {
-    let datagrams = if controller.starts_with("bbr") { 4 } else { 2 };
-    datagrams * u64::from(mtu)
 }
 
 impl fmt::Debug for Clearway {

@@ -1,6 +1,8 @@
 //! A window that nothing moves, for tests and measurements.
 
-use crate::controller::{Ack, Congestion, Controller, Metrics, Sent, Spurious, State};
+use crate::controller::{
+    Ack, Congestion, Controller, Metrics, Sent, Spurious, State, WindowPolicy,
+};
 use crate::limit::Limit;
 use crate::time::Instant;
 
@@ -56,6 +58,10 @@ impl Controller for FixedWindow {
 
     fn pacing_rate(&self) -> Option<u64> {
         None
+    }
+
+    fn window_policy(&self) -> WindowPolicy {
+        WindowPolicy::Constant
     }
 
     fn state(&self) -> State {

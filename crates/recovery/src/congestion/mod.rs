@@ -74,6 +74,7 @@ mod classic;
 mod clock;
 mod cube;
 mod cubic;
+mod factory;
 mod fixed;
 mod flight;
 mod hystart;
@@ -82,9 +83,7 @@ mod newreno;
 mod prague;
 mod prr;
 #[cfg(feature = "specimens")]
-pub mod specimen;
-#[cfg(not(feature = "specimens"))]
-mod specimen;
+pub(crate) mod specimens;
 
 #[cfg(test)]
 mod sim;
@@ -97,10 +96,8 @@ use core::str::FromStr;
 use classic::Classic;
 
 use crate::controller::Controller;
-use specimen::Variant;
 
-#[cfg(feature = "specimens")]
-pub use specimen::{Specimen, build_specimen};
+pub use factory::{CongestionControl, ControllerFactory, NewPath};
 
 /// Seed of controllers that are built without one.
 const DEFAULT_SEED: u64 = 0;
@@ -182,7 +179,7 @@ controllers! {
     /// Prague for L4S: marks packets ECT(1) (RFC 9331).
     Prague "prague" |slow, mds, _| Box::new(prague::Prague::new(slow, mds));
     /// BBR, version 3 (draft-ietf-ccwg-bbr).
-    Bbr "bbr" |_, mds, seed| Box::new(bbr::Bbr::new(mds, seed, Variant::default()));
+    Bbr "bbr" |_, mds, seed| Box::new(bbr::Bbr::new(mds, seed));
 }
 
 /// How the first slow start of a path ends.

@@ -33,19 +33,6 @@ impl MaxBwFilter {
             self.previous = core::mem::take(&mut self.current);
         }
     }
-
-    /// Specimen `max-filter-same-round`: both slots expire together.
-    pub(super) fn expire_all(&mut self, latest: u64) {
-        *self = Self {
-            previous: 0,
-            current: latest,
-        };
-    }
-
-    /// Specimen `amnesia-after-outage`: nothing is remembered.
-    pub(super) fn forget(&mut self) {
-        *self = Self::default();
-    }
 }
 
 /// BBR.min_rtt and the schedule of ProbeRTT (§5.3.4.3), which share samples.
@@ -79,12 +66,6 @@ impl MinRtt {
     /// BBR.probe_rtt_expired, as of the last update.
     pub(super) fn is_probe_due(self) -> bool {
         self.probe_expired
-    }
-
-    /// Specimen `bootstrap-rtt-poison`: a guess taken for a sample.
-    pub(super) fn poison(&mut self, guess: Duration) {
-        self.min = Some(guess);
-        self.probe_min = Some(guess);
     }
 
     /// A ProbeRTT has just been done.

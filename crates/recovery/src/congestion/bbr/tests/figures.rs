@@ -7,7 +7,6 @@ use super::super::filters::{ExtraAcked, MinRtt};
 use super::super::phase::Phase;
 use super::super::{Bbr, INFINITE};
 use super::sim::{App, Link, MDS, Sim};
-use crate::congestion::specimen::Variant;
 use crate::controller::Controller;
 use crate::time::{Instant, nanos};
 
@@ -23,7 +22,7 @@ fn shown(bbr: &Bbr, name: &str) -> Option<u64> {
 
 #[test]
 fn bounds_are_shown_only_where_there_are_any() {
-    let mut bbr = Bbr::new(MDS, 1, Variant::default());
+    let mut bbr = Bbr::new(MDS, 1);
     assert_eq!(shown(&bbr, "inflight_longterm"), None);
     assert_eq!(shown(&bbr, "bw_shortterm"), None);
     assert_eq!(bbr.inflight_longterm, INFINITE);

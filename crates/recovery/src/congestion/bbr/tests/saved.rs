@@ -7,13 +7,12 @@ use super::super::Bbr;
 use super::super::phase::Phase;
 use super::super::undo::{Probing, Undo};
 use super::sim::{App, Link, MDS, Sim};
-use crate::congestion::specimen::Variant;
 use crate::controller::{Controller, Spurious};
 use crate::time::Instant;
 
 /// In `phase`, with a full pipe, after a loss that ended a probe proved none.
 fn undone(was_probing: Probing, phase: Phase) -> Bbr {
-    let mut bbr = Bbr::new(MDS, 1, Variant::default());
+    let mut bbr = Bbr::new(MDS, 1);
     bbr.full_pipe.reached = true;
     bbr.phase = phase;
     bbr.undo = Undo {
@@ -50,7 +49,7 @@ fn up_ended_by_a_spurious_loss_is_repeated() {
 #[test]
 fn the_window_saved_is_the_last_good_one() {
     let saved = |recovering, phase| {
-        let mut bbr = Bbr::new(MDS, 1, Variant::default());
+        let mut bbr = Bbr::new(MDS, 1);
         (bbr.cwnd, bbr.prior_cwnd) = (50_000, 100_000);
         (bbr.recovering, bbr.phase) = (recovering, phase);
         bbr.save_cwnd();
@@ -72,7 +71,7 @@ fn without_a_loss_there_is_no_recovery() {
 /// The minimal window a second: a rate of nothing would never be risen from.
 #[test]
 fn the_pacing_rate_has_a_floor() {
-    let mut bbr = Bbr::new(MDS, 1, Variant::default());
+    let mut bbr = Bbr::new(MDS, 1);
     bbr.full_pipe.reached = true;
     bbr.bw = 1;
     bbr.set_pacing_rate_with_gain(bbr.pacing_gain());
