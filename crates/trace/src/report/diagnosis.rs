@@ -42,11 +42,15 @@ fn limit(breakdown: &Breakdown) -> String {
     };
     let percent = permille / 10;
     match share {
-        Share::Of(LimitGroup::Handshake) => format!("It spent {percent} % of its time in the handshake."),
+        Share::Of(LimitGroup::Handshake) => {
+            format!("It spent {percent} % of its time in the handshake.")
+        }
         Share::Of(LimitGroup::Network) => {
             format!("It waited for the network {percent} % of the time, as a bulk transfer should.")
         }
-        Share::Of(LimitGroup::Host) => format!("This host did not take what was ready {percent} % of the time."),
+        Share::Of(LimitGroup::Host) => {
+            format!("This host did not take what was ready {percent} % of the time.")
+        }
         Share::Of(LimitGroup::FlowControl) => format!(
             "It waited for the receiver {percent} % of the time: its windows are too small, or its application reads too slowly."
         ),

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use clearway_recovery::controller::WindowPolicy;
 use clearway_recovery::limit::Limit;
 use serde_json::Value;
 
@@ -399,6 +400,7 @@ fn recovery_parameters(it: &Value) -> EventData {
     let thousandths = |value: &Value| time(value, 1_000);
     EventData::RecoveryParametersSet(Box::new(RecoveryParameters {
         controller: word(it, &["controller", "congestion_control", "cc"]),
+        window_policy: text(it, &["window_policy"]).and_then(|name| WindowPolicy::from_name(&name)),
         reordering_threshold: u64_of(it, &["reordering_threshold"]),
         time_threshold: it.get("time_threshold").and_then(thousandths),
         initial_rtt: ms(it, &["initial_rtt"]),
