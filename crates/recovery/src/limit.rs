@@ -253,7 +253,7 @@ pub struct LimitClock {
 }
 
 impl LimitClock {
-    /// Starts at `now` with the first reason.
+    /// Creates a clock that starts at `now` with the first limit.
     #[must_use]
     pub const fn new(limit: Limit, now: Instant) -> Self {
         Self {
@@ -264,25 +264,25 @@ impl LimitClock {
         }
     }
 
-    /// The reason at this instant.
+    /// Returns the current limit.
     #[must_use]
     pub const fn current(&self) -> Limit {
         self.current
     }
 
-    /// When the accounts begin.
+    /// Returns when the clock was started.
     #[must_use]
     pub const fn started(&self) -> Instant {
         self.started
     }
 
-    /// When the current reason began.
+    /// Returns when the current limit began.
     #[must_use]
     pub const fn since(&self) -> Instant {
         self.since
     }
 
-    /// The reason from `now` on; whether it is another one.
+    /// Sets the limit from `now` on. Returns whether it is another one than before.
     pub fn set(&mut self, limit: Limit, now: Instant) -> bool {
         if limit == self.current {
             return false;
@@ -294,7 +294,7 @@ impl LimitClock {
         true
     }
 
-    /// Time for which `limit` has been the reason, up to `now`.
+    /// Returns the time for which `limit` has been the reason, up to `now`.
     #[must_use]
     pub fn spent(&self, limit: Limit, now: Instant) -> Duration {
         let running = if limit == self.current {
@@ -305,14 +305,14 @@ impl LimitClock {
         Duration::from_nanos(self.spent[limit as usize] + running)
     }
 
-    /// Time for which each limit has been the reason, up to `now`.
+    /// Returns the time for which each limit has been the reason, up to `now`.
     pub fn breakdown(&self, now: Instant) -> impl Iterator<Item = (Limit, Duration)> {
         Limit::ALL
             .map(|limit| (limit, self.spent(limit, now)))
             .into_iter()
     }
 
-    /// The time since the start: what the breakdown sums to.
+    /// Returns the time since the start, which is the sum of the breakdown.
     #[must_use]
     pub fn life(&self, now: Instant) -> Duration {
         now.max(self.since) - self.started
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn time_goes_to_the_reason_that_held() {
+    fn time_is_charged_to_the_current_limit() {
         let mut clock = LimitClock::new(Limit::Handshake, at(10));
         assert!(clock.set(Limit::Congestion, at(25)));
         assert!(!clock.set(Limit::Congestion, at(30)));
@@ -392,7 +392,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_parts_sum_to_the_whole_life(
+        fn breakdown_sums_to_the_life_of_the_clock(
             start in 0_u64..1 << 40,
             // Now and then a clock reading is older than the one before.
             steps in prop::collection::vec((0_usize..9, -50_i64..1 << 30), 0..60),

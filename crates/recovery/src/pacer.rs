@@ -7,19 +7,13 @@
 
 use core::time::Duration;
 
+use crate::congestion::initial_window;
 use crate::time::{Instant, nanos};
 
 /// Largest train: what one segmentation-offload call takes.
 pub const MAX_TRAIN: u64 = 64 * 1024;
 
 const BILLION: i128 = 1_000_000_000;
-
-/// The initial window (RFC 9002 §7.2), which is also the longest burst a path is
-/// trusted with before it has carried more.
-#[must_use]
-pub fn initial_window(mds: u64) -> u64 {
-    (10 * mds).min((2 * mds).max(14_720))
-}
 
 /// What the pacer hands out now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +31,8 @@ impl Shape {
     /// draft-ietf-ccwg-bbr §5.6.3), of two packets at least (so that one ACK
     /// answers them).
     ///
-    /// `trusted` is a path that has delivered a packet sent under a window larger
+    /// The initial window (RFC 9002 §7.2) is also the longest burst of a path that has
+    /// not carried more. `trusted` is a path that has delivered a packet sent under a window larger
     /// than the initial one; others get bursts up to that only. `measured` is a path with an
     /// RTT sample: before it, the rate is a guess and the initial window leaves
     /// in one burst (§7.7 allows it), so no handshake waits for a guess.
@@ -162,14 +157,6 @@ mod tests {
     }
 
     #[test]
-    fn the_initial_window_is_the_text_of_rfc_9002_7_2() {
-        assert_eq!(initial_window(1200), 12_000);
-        assert_eq!(initial_window(1472), 14_720);
-        assert_eq!(initial_window(1500), 14_720);
-        assert_eq!(initial_window(9000), 18_000);
-    }
-
-    #[test]
     fn ten_gigabits_are_exact() {
         let rate = 1_250_000_000;
         let (sent, largest, _) = run(rate, Duration::from_secs(1), Duration::ZERO);
@@ -207,7 +194,7 @@ mod tests {
     /// clamp(rate × 1 ms, 2 packets, 64 KB), and at most the initial window
     /// until the path has shown more.
     #[test]
-    fn a_train_is_what_the_formula_says() {
+    fn train_length_follows_the_formula() {
         for mds in [1_200, 1_452, 8_952] {
             for rate in [
                 1,
@@ -238,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_divides_nothing_does_not_drift() {
+    fn rate_with_fractional_nanoseconds_does_not_drift() {
         let rate = 1_234_567;
         let (sent, _, _) = run(rate, Duration::from_secs(600), Duration::ZERO);
         assert!(sent.abs_diff(rate * 600) <= 4 * MDS, "{sent}");
@@ -318,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_used_up_credit_gathers_a_whole_train() {
+    fn exhausted_credit_waits_for_a_whole_train() {
         let shape = shape(10_000_000, MDS, true, true);
         let mut pacer = Pacer::new(MDS, Instant::ZERO);
         pacer.charge(initial_window(MDS));
@@ -344,7 +331,7 @@ mod tests {
 
     /// Probes that did not ask are paid for by what follows (RFC 9002 §7.7).
     #[test]
-    fn debt_is_made_up_for() {
+    fn debt_is_paid_back_before_the_next_train() {
         let mut pacer = Pacer::new(MDS, Instant::ZERO);
         pacer.charge(initial_window(MDS) + 10 * MDS);
         let shape = shape(1_000_000, MDS, true, true);
@@ -355,7 +342,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_gate_opens_when_it_said(
+        fn gate_opens_at_the_returned_deadline(
             rate in 1_u64..2_000_000_000,
             mds in 1200_u64..9000,
             trusted: bool,

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use crate::common::{Setup, World, download, path};
 use clearway_links::{LinkConfig, Path};
-use clearway_recovery::congestion::Algorithm;
 
 fn link(spec: &str) -> LinkConfig {
     spec.parse().expect("a link")
@@ -30,8 +29,7 @@ fn data_per_ack(mut world: World, total: usize) -> f64 {
 fn acks_that_fill_a_narrow_way_back_become_rarer() {
     for controller in ["bbr", "cubic", "newreno"] {
         let mut setup = Setup::new();
-        let algorithm: Algorithm = controller.parse().expect("a controller");
-        setup.server.controller = algorithm.into();
+        setup.server.controller = controller.parse().expect("a controller");
         let up = link("rate=100k delay=1ms queue=20");
         let down = link("rate=10M delay=1ms queue=70");
         let mut world = World::new(setup, Path::new(up, down, 1), 1);

@@ -93,7 +93,7 @@ impl<L: Law> Classic<L> {
 
     /// Marks ask for this window: it comes down to it at once and slow start
     /// ends, but nothing is missing that recovery would have to wait for.
-    pub(super) fn ease(&mut self, window: u64) {
+    pub(super) fn reduce_to(&mut self, window: u64) {
         self.confirm();
         self.untouched = false;
         self.recovery = None;
@@ -162,7 +162,7 @@ impl<L: Law> Classic<L> {
     }
 
     /// More losses or marks of the event that the window has answered.
-    fn more_of_the_same(&mut self, event: &Congestion) {
+    fn continue_event(&mut self, event: &Congestion) {
         match event.cause {
             CongestionCause::EcnCe => self.undo = None,
             CongestionCause::Loss => {
@@ -278,7 +278,7 @@ impl<L: Law> Controller for Classic<L> {
         } else if event.largest_index >= self.boundary {
             self.reduce(event);
         } else {
-            self.more_of_the_same(event);
+            self.continue_event(event);
         }
     }
 

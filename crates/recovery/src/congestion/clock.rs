@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn it_runs_only_while_congestion_or_pacing_limited() {
+    fn clock_runs_only_while_congestion_or_pacing_limited() {
         let stops = [
             Limit::Handshake,
             Limit::Amplification,
@@ -81,12 +81,12 @@ mod tests {
     }
 
     #[test]
-    fn it_starts_stopped() {
+    fn clock_starts_stopped() {
         assert_eq!(Clock::default().read(ms(5_000)), 0);
     }
 
     #[test]
-    fn a_flicker_of_no_length_loses_no_time() {
+    fn limit_changes_without_duration_lose_no_time() {
         let (mut steady, mut flickering) = (Clock::default(), Clock::default());
         steady.on_limit(Limit::Congestion, ms(0));
         for round in 0..1_000 {
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_it_stood_counts_from_its_first_start() {
+    fn stopped_time_counts_from_the_first_start() {
         let mut clock = Clock::default();
         assert_eq!(clock.stood(ms(5)), 0);
         clock.on_limit(Limit::Congestion, ms(10));

@@ -2,9 +2,10 @@
 //! application brings.
 
 use core::fmt::{self, Debug};
+use core::str::FromStr;
 use std::sync::Arc;
 
-use super::{Algorithm, SlowStart, build_seeded};
+use super::{Algorithm, AlgorithmError, SlowStart, build_seeded};
 use crate::controller::Controller;
 
 /// What is known of a path when its controller is built.
@@ -39,6 +40,7 @@ pub trait ControllerFactory: Debug + Send + Sync {
 /// assert_eq!(default.to_string(), "cubic");
 /// let bbr = CongestionControl::from(Algorithm::Bbr);
 /// assert_eq!(bbr.to_string(), "bbr");
+/// assert!("bbr".parse::<CongestionControl>().is_ok());
 /// ```
 #[derive(Clone, Debug)]
 pub enum CongestionControl {
@@ -76,6 +78,15 @@ impl Default for CongestionControl {
 impl From<Algorithm> for CongestionControl {
     fn from(algorithm: Algorithm) -> Self {
         Self::Algorithm(algorithm)
+    }
+}
+
+impl FromStr for CongestionControl {
+    type Err = AlgorithmError;
+
+    /// Parses the name of one of our algorithms.
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        name.parse().map(Self::Algorithm)
     }
 }
 
@@ -124,6 +135,8 @@ mod tests {
             let control = CongestionControl::from(*algorithm);
             assert_eq!(control.to_string(), algorithm.to_string());
             assert_eq!(control.build(&PATH).name(), control.to_string());
+            let parsed: CongestionControl = control.to_string().parse().unwrap();
+            assert_eq!(parsed.to_string(), control.to_string());
         }
     }
 }

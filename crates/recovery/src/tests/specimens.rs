@@ -3,8 +3,8 @@
 use core::time::Duration;
 
 use super::harness::{BYTES, Fixed, MS, PATH, at};
+use crate::congestion::initial_window;
 use crate::outcome::{LossCause, Outcome};
-use crate::pacer::initial_window;
 use crate::specimens::Specimen;
 use crate::{Config, Gate, PathId, PtoContext, Recovery, SentInfo, Space};
 

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_without_samples_does_not_age_the_filter() {
+    fn cycle_without_samples_keeps_max_bw() {
         let mut filter = MaxBwFilter::default();
         filter.update(100);
         for _ in 0..10 {
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_within_the_slack_renews_the_minimum_without_raising_it() {
+    fn sample_within_slack_refreshes_min_rtt_without_raising_it() {
         let mut filter = MinRtt::new(at(0));
         filter.update(Some(MS * 30), MS, at(20));
         filter.update(Some(MS * 31), MS, at(4_000));
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn extra_acked_is_what_comes_beyond_the_rate() {
+    fn extra_acked_is_the_excess_over_the_delivery_rate() {
         // 1 MB/s; every 10 ms come 10,000 bytes at once.
         let mut filter = ExtraAcked::new(at(0));
         for tick in 1..50 {

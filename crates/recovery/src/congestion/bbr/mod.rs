@@ -1,7 +1,7 @@
 //! BBR, version 3 (draft-ietf-ccwg-bbr): a model of the path instead of a
 //! reaction to loss. Sections cited here are the draft's.
 //!
-//! | room         | holds                                          | source          |
+//! | module       | holds                                          | source          |
 //! |--------------|------------------------------------------------|-----------------|
 //! | `phase`      | where the flow is                              | §5.1            |
 //! | `gains`      | the constants                                  | §2, §5.6.1      |

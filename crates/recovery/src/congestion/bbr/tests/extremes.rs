@@ -186,7 +186,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn whatever_is_reported_the_answers_are_sane_and_repeatable(
+    fn arbitrary_acks_and_losses_keep_window_and_rate_sane(
         rtt in prop_oneof![10_u64..1_000, 1_000_u64..2_000_000],
         seed: u64,
         steps in prop::collection::vec(steps(), 1..300),
@@ -196,7 +196,7 @@ proptest! {
     }
 
     #[test]
-    fn no_path_holds_it_up(
+    fn every_path_is_filled_to_more_than_half(
         kbit in prop_oneof![64_u64..1_000, 1_000_u64..100_000],
         rtt in prop_oneof![1_u64..20, 20_u64..300],
         queue in 2_u64..50,
@@ -219,7 +219,7 @@ proptest! {
 }
 
 #[test]
-fn one_seed_one_history_and_seeds_differ() {
+fn same_seed_gives_same_history_and_other_seeds_differ() {
     let history = |seed| {
         let bbr = Bbr::new(MDS, seed);
         let mut sim = Sim::with(Box::new(bbr), Link::new(20, 60, 200), App::Bulk, 1);

@@ -28,7 +28,7 @@ fn undone(was_probing: Probing, phase: Phase) -> Bbr {
 }
 
 #[test]
-fn startup_ended_by_a_spurious_loss_goes_on() {
+fn startspurious_loss_in_up_leads_to_refill() {
     let bbr = undone(Probing::Startup, Phase::Drain);
     assert_eq!(bbr.phase, Phase::Startup);
     assert!(!bbr.full_pipe.reached);
@@ -38,7 +38,7 @@ fn startup_ended_by_a_spurious_loss_goes_on() {
 }
 
 #[test]
-fn up_ended_by_a_spurious_loss_is_repeated() {
+fn spurious_loss_in_up_leads_to_refill() {
     assert_eq!(undone(Probing::Up, Phase::Down).phase, Phase::Refill);
     assert_eq!(undone(Probing::Up, Phase::Up).phase, Phase::Up);
     assert_eq!(undone(Probing::Up, Phase::ProbeRtt).phase, Phase::ProbeRtt);
@@ -47,7 +47,7 @@ fn up_ended_by_a_spurious_loss_is_repeated() {
 /// BBRSaveCwnd(): a window already cut by recovery or ProbeRTT is none to go
 /// back to.
 #[test]
-fn the_window_saved_is_the_last_good_one() {
+fn saved_cwnd_is_the_last_one_outside_recovery_and_probe_rtt() {
     let saved = |recovering, phase| {
         let mut bbr = Bbr::new(MDS, 1);
         (bbr.cwnd, bbr.prior_cwnd) = (50_000, 100_000);
