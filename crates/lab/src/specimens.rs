@@ -1,7 +1,7 @@
 //! Known bugs of other stacks, each in a network that shows it (feature
 //! `specimens`). A detector that never saw its disease is not a detector.
 
-pub use clearway_recovery::congestion::Specimen;
+pub use clearway_recovery::specimens::Specimen;
 use clearway_trace::{Detector, Finding};
 
 use crate::measure::Outcome;

@@ -2,62 +2,36 @@
 
 use core::fmt;
 
-use clearway_recovery::limit::Limit;
+use clearway_recovery::limit::{Limit, LimitGroup};
 
 use crate::event::{Event, EventData};
 use crate::sink::Sink;
 
-/// What a person calls the limits.
+/// A part of a connection's time, as reports show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Share {
-    /// The handshake was not over.
-    Handshake,
-    /// The network: the congestion window or the pacer.
-    Network,
-    /// This host did not take what was ready.
-    Host,
-    /// The receiver: its windows and stream limits.
-    FlowControl,
-    /// There was nothing to send.
-    Application,
+    /// A limit of this group held.
+    Of(LimitGroup),
     /// The trace does not say.
     Unknown,
 }
 
 impl Share {
-    /// All of them, in the order of a bar.
+    /// All shares, in the order in which reports show them.
     pub const ALL: [Self; 6] = [
-        Self::Handshake,
-        Self::Network,
-        Self::Host,
-        Self::FlowControl,
-        Self::Application,
+        Self::Of(LimitGroup::Handshake),
+        Self::Of(LimitGroup::Network),
+        Self::Of(LimitGroup::Host),
+        Self::Of(LimitGroup::FlowControl),
+        Self::Of(LimitGroup::Application),
         Self::Unknown,
     ];
 
-    /// What a limit means to a person (the table of `recovery::limit`).
+    /// Returns its name in a word or two.
     #[must_use]
-    pub const fn of(limit: Limit) -> Self {
-        match limit {
-            Limit::Handshake | Limit::Amplification => Self::Handshake,
-            Limit::Congestion | Limit::Pacing => Self::Network,
-            Limit::Scheduling => Self::Host,
-            Limit::ConnectionFlowControl | Limit::StreamFlowControl | Limit::StreamLimit => {
-                Self::FlowControl
-            }
-            Limit::Application => Self::Application,
-        }
-    }
-
-    /// In a word or two.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
-            Self::Handshake => "handshake",
-            Self::Network => "network",
-            Self::Host => "this host",
-            Self::FlowControl => "flow control",
-            Self::Application => "application",
+            Self::Of(group) => group.label(),
             Self::Unknown => "not told",
         }
     }
@@ -129,24 +103,24 @@ impl Breakdown {
         self.now.saturating_sub(self.start.unwrap_or(self.now))
     }
 
-    /// Nanoseconds by what a person calls it; sums to [`Self::life`].
+    /// Nanoseconds by share; sums to [`Self::life`].
     #[must_use]
     pub fn shares(&self) -> Vec<(Share, u64)> {
         let of = |share: Share| {
-            let limits = Limit::ALL.into_iter();
-            let own = limits.filter(|limit| Share::of(*limit) == share);
-            let unknown = if share == Share::Unknown {
-                self.unknown
-            } else {
-                0
+            let spent = match share {
+                Share::Of(group) => Limit::ALL
+                    .into_iter()
+                    .filter(|limit| limit.group() == group)
+                    .map(|limit| self.spent(limit))
+                    .fold(0, u64::saturating_add),
+                Share::Unknown => self.unknown,
             };
-            let spent = own.map(|limit| self.spent(limit));
-            (share, spent.fold(unknown, u64::saturating_add))
+            (share, spent)
         };
         Share::ALL.map(of).to_vec()
     }
 
-    /// Tenths of a percent by what a person calls it; sums to 1,000 exactly
+    /// Tenths of a percent by share; sums to 1,000 exactly
     /// unless nothing was seen (largest remainders are rounded up).
     #[must_use]
     pub fn permille(&self) -> Vec<(Share, u64)> {
@@ -192,7 +166,7 @@ impl fmt::Display for Breakdown {
         for (at, (share, permille)) in parts.iter().enumerate() {
             let comma = if at > 0 { ", " } else { "" };
             let (whole, tenth) = (permille / 10, permille % 10);
-            write!(f, "{comma}{whole}.{tenth} % {}", share.name())?;
+            write!(f, "{comma}{whole}.{tenth} % {}", share.label())?;
         }
         Ok(())
     }

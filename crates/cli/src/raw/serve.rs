@@ -75,7 +75,7 @@ fn tell(served: &mut Served, report: &Closed, json: bool) -> Result<(), Failure>
 
 fn bind(args: &Serve) -> Result<Endpoint, Failure> {
     let mut transport = TransportConfig::default();
-    transport.controller = args.controller;
+    transport.controller = args.controller.into();
     let config = certificate(args)?
         .alpn([ALPN])
         .transport(transport)

@@ -74,7 +74,7 @@ fn several_runs_are_summed_up() {
 #[test]
 fn bad_input_is_refused_by_name() {
     for (options, expected) in [
-        (["--controller", "reno"], "there are newreno, cubic"),
+        (["--controller", "reno"], "expected newreno, cubic"),
         (["--runs", "0"], "'--runs <COUNT>'"),
         (["--size", "ten"], "such as 10MB"),
         (["--seed", "one"], "--seed"),

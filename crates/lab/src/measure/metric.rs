@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use clearway_links::Time;
+use clearway_recovery::limit::LimitGroup;
 
 use super::outcome::{Bulk, FlowOutcome, Outcome, Sample};
 use super::statistics::{jain, percentile};
@@ -119,14 +120,14 @@ metrics! {
     amplification Number "most a server sent, over what it had received, before it knew the address" |run| {
         Some(run.amplification_permille as f64 / 1e3)
     };
-    flow_controlled Share "time in which the peer's credit was the limit" |run| {
-        limits(run, &["connection_flow_control", "stream_flow_control"])
+    flow_controlled Share "time in which the peer's windows or stream limits were the limit" |run| {
+        limits(run, LimitGroup::FlowControl)
     };
     app_limited Share "time in which the application was the limit" |run| {
-        limits(run, &["application"])
+        limits(run, LimitGroup::Application)
     };
     window_limited Share "time in which window or pacer was the limit" |run| {
-        limits(run, &["congestion", "pacing"])
+        limits(run, LimitGroup::Network)
     };
     response Number "mean window over CUBIC's response function at the loss seen" response;
 }
@@ -354,17 +355,17 @@ fn jobs(run: &Outcome) -> Option<Vec<f64>> {
     (!times.is_empty()).then_some(times)
 }
 
-fn limits(run: &Outcome, names: &[&str]) -> Option<f64> {
-    let (mut named, mut all) = (Duration::ZERO, Duration::ZERO);
+fn limits(run: &Outcome, group: LimitGroup) -> Option<f64> {
+    let (mut part, mut all) = (Duration::ZERO, Duration::ZERO);
     for flow in run.bulk_flows() {
-        for (name, time) in &flow.sender().limits {
+        for (limit, time) in &flow.sender().limits {
             all += *time;
-            if names.contains(name) {
-                named += *time;
+            if limit.group() == group {
+                part += *time;
             }
         }
     }
-    (!all.is_zero()).then(|| named.as_secs_f64() / all.as_secs_f64())
+    (!all.is_zero()).then(|| part.as_secs_f64() / all.as_secs_f64())
 }
 
 /// max(1.054 (RTT/p)^¾, √(1.5/p)) packets (RFC 9438 §5.2 with C = 0.4 and

@@ -186,7 +186,7 @@ fn factory(
 ) -> ClearwayFactory {
     let mut config = case.transport.clone();
     // Plans only hold controllers that exist.
-    config.controller = controller.parse().unwrap_or(Algorithm::Cubic);
+    config.controller = controller.parse().unwrap_or(Algorithm::Cubic).into();
     ClearwayFactory {
         config,
         tls: Tls {

@@ -128,7 +128,7 @@ impl Scenario {
         let known = |leaf: &&Leaf| !is_known(&leaf.text);
         if let Some(leaf) = self.bars.controllers().find(known) {
             let problem = format!("[pass.{}] is for no controller", leaf.text);
-            return Err(source.error(&leaf.span, problem, suggest(&leaf.text, KNOWN)));
+            return Err(source.error(&leaf.span, problem, suggest(&leaf.text, Algorithm::NAMES)));
         }
         for size in [Size::Full, Size::Ci] {
             for variables in self.grids[slot(size)].assignments() {
@@ -265,11 +265,8 @@ const fn slot(size: Size) -> usize {
 /// Seeds of a scenario at most.
 const MOST_SEEDS: u32 = 1_000_000;
 
-/// Controllers that have or will have a name in the catalogue.
-const KNOWN: &[&str] = &["newreno", "cubic", "bbr", "prague"];
-
 fn is_known(name: &str) -> bool {
-    KNOWN.contains(&name) || name.parse::<Algorithm>().is_ok()
+    name.parse::<Algorithm>().is_ok()
 }
 
 /// Checks a controller's name.
@@ -282,7 +279,7 @@ pub(super) fn known_controller(
         return Ok(());
     }
     let problem = format!("no controller is called {name:?}");
-    Err(source.error(&leaf.span, problem, suggest(name, KNOWN)))
+    Err(source.error(&leaf.span, problem, suggest(name, Algorithm::NAMES)))
 }
 
 fn text(

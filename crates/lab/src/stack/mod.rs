@@ -17,6 +17,7 @@ use bytes::Bytes;
 use clearway_links::{Packet, Time};
 
 pub use clearway_quic::event::Observer;
+use clearway_recovery::limit::Limit;
 
 pub use clearway::{Clearway, ClearwayFactory, Observers, Watch, Watcher};
 pub use identity::{Certificates, Tls};
@@ -87,8 +88,8 @@ pub struct Figures {
     pub persistent_events: u64,
     /// Key updates.
     pub key_updates: u64,
-    /// How long each reason for not sending held, by qlog's names.
-    pub limits: Vec<(&'static str, Duration)>,
+    /// How long each reason for not sending held; empty if the stack does not tell.
+    pub limits: Vec<(Limit, Duration)>,
     /// Whether its last reason for not sending was that there was nothing to
     /// send.
     pub has_nothing_to_send: bool,

@@ -11,6 +11,7 @@ use clearway_lab::measure::metric;
 use clearway_lab::run::{Extras, Group, Plan, Row, Settings, Task, judge, run_all, run_case};
 use clearway_lab::scenario::{Case, Scenario, Size, find};
 use clearway_lab::stack::{Birth, Clearway, ClearwayFactory, Protocol, Role, Stack, StackFactory};
+use clearway_recovery::congestion::Algorithm;
 
 /// The catalogue's scenario with a transfer of this size.
 fn shrunk(name: &str, bytes: &str) -> Vec<Case> {
@@ -211,7 +212,7 @@ impl StackFactory for Rival {
 #[test]
 fn another_stack_runs_in_the_same_network_under_its_own_name() {
     let case = &shrunk("transfer_loss", "300kB")[0];
-    let controller = "fixed:20000".parse().unwrap();
+    let controller: Algorithm = "fixed:20000".parse().unwrap();
     let rival = Rival(ClearwayFactory::with_controller(controller));
     let extras = Extras {
         stack: Some(Rc::new(rival)),

@@ -2,6 +2,8 @@
 //! down: it grew while nobody used it (RFC 9002 §7.8). BBR's follows its model
 //! instead of its flight, so it is not meant.
 
+use clearway_recovery::controller::WindowPolicy;
+
 use super::spell::{Spell, lasted};
 use super::view::{News, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
@@ -27,7 +29,7 @@ impl Detect for ApplimitedInflation {
             *self = Self::default();
         }
         self.largest = self.largest.max(view.flight.unwrap_or(0));
-        if !news.metrics || view.is_bbr() || view.is_fixed() {
+        if !news.metrics || view.window_policy() != WindowPolicy::Reactive {
             return;
         }
         let Some(window) = view.window() else { return };

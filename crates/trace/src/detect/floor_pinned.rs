@@ -2,6 +2,8 @@
 //!
 //! This is what the idle-time bug of CUBIC comes down to, whichever form it takes.
 
+use clearway_recovery::controller::WindowPolicy;
+
 use super::spell::{Spell, lasted};
 use super::view::{News, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
@@ -37,7 +39,8 @@ impl Detect for FloorPinned {
         let low = view
             .window()
             .is_some_and(|window| window <= view.floor().saturating_add(view.mds));
-        let meant = view.is_fixed() || view.state.as_deref() == Some("probe_rtt");
+        let constant = view.window_policy() == WindowPolicy::Constant;
+        let meant = constant || view.state.as_deref() == Some("probe_rtt");
         let holds = low && !trouble && view.waits_for_network() == Some(true) && !meant;
         let began = self.spell.since().is_none();
         if let Some(span) = self.spell.update(holds, view.now) {

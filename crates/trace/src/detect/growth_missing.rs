@@ -3,6 +3,7 @@
 //! BBR's window rests while its model holds, a fixed window always, and CUBIC's at
 //! its plateau: none of them is meant.
 
+use clearway_recovery::controller::WindowPolicy;
 use clearway_recovery::limit::Limit;
 
 use super::spell::{Spell, lasted};
@@ -40,8 +41,7 @@ impl Detect for GrowthMissing {
             && !trouble
             && !recovering
             && window == self.window
-            && !view.is_bbr()
-            && !view.is_fixed();
+            && view.window_policy() == WindowPolicy::Reactive;
         // Pacing between two full windows interrupts nothing.
         let pauses = view.limit == Some(Limit::Pacing) && window == self.window && !trouble;
         let began = self.spell.since().is_none();

@@ -1,5 +1,7 @@
 //! The page's first sentence.
 
+use clearway_recovery::limit::LimitGroup;
+
 use crate::breakdown::{Breakdown, Share};
 use crate::detect::{Detector, Finding, Severity};
 
@@ -40,15 +42,19 @@ fn limit(breakdown: &Breakdown) -> String {
     };
     let percent = permille / 10;
     match share {
-        Share::Handshake => format!("It spent {percent} % of its time in the handshake."),
-        Share::Network => {
+        Share::Of(LimitGroup::Handshake) => {
+            format!("It spent {percent} % of its time in the handshake.")
+        }
+        Share::Of(LimitGroup::Network) => {
             format!("It waited for the network {percent} % of the time, as a bulk transfer should.")
         }
-        Share::Host => format!("This host did not take what was ready {percent} % of the time."),
-        Share::FlowControl => format!(
+        Share::Of(LimitGroup::Host) => {
+            format!("This host did not take what was ready {percent} % of the time.")
+        }
+        Share::Of(LimitGroup::FlowControl) => format!(
             "It waited for the receiver {percent} % of the time: its windows are too small, or its application reads too slowly."
         ),
-        Share::Application => {
+        Share::Of(LimitGroup::Application) => {
             format!("The application had nothing to send {percent} % of the time.")
         }
         Share::Unknown => {
