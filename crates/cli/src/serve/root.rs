@@ -277,6 +277,9 @@ mod tests {
         let pipe = dir.path().join("pipe");
         rustix::fs::mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).unwrap();
         let root = Root::open(dir.path()).unwrap();
-        assert_eq!(root.find(Path::new("pipe"), Patience::ForDisk).unwrap_err(), Errno::NOENT);
+        assert_eq!(
+            root.find(Path::new("pipe"), Patience::ForDisk).unwrap_err(),
+            Errno::NOENT
+        );
     }
 }
