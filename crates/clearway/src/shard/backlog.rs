@@ -57,6 +57,11 @@ impl Backlog {
         self.queues.contains_key(&handle)
     }
 
+    /// Whether nothing waits for anybody.
+    pub(super) fn is_empty(&self) -> bool {
+        self.queues.is_empty()
+    }
+
     /// Takes out what waits for the connection.
     pub(super) fn take(&mut self, handle: Handle) -> Option<Queue> {
         if self.queues.is_empty() {

@@ -25,7 +25,9 @@ impl Clock {
     pub(crate) fn now(&self) -> Instant {
         #[cfg(test)]
         if self.manual {
-            return MANUAL.get();
+            let now = MANUAL.get();
+            MANUAL.set(now + STEP.get());
+            return now;
         }
         Instant::ZERO + self.origin.elapsed()
     }
@@ -47,6 +49,8 @@ impl Clock {
 thread_local! {
     /// What manual clocks of this thread say.
     static MANUAL: std::cell::Cell<Instant> = const { std::cell::Cell::new(Instant::ZERO) };
+    /// How far each look moves them.
+    static STEP: std::cell::Cell<Duration> = const { std::cell::Cell::new(Duration::ZERO) };
 }
 
 #[cfg(test)]
@@ -61,6 +65,11 @@ impl Clock {
 
     pub(crate) fn is_manual(&self) -> bool {
         self.manual
+    }
+
+    /// Every look at a manual clock of this thread takes so long from now on.
+    pub(crate) fn set_step(step: Duration) {
+        STEP.set(step);
     }
 
     /// The time for every manual clock of this thread.

@@ -62,6 +62,8 @@ pub(super) struct Connections {
     /// Answers that need no connection.
     pub(super) response: Vec<u8>,
     pub(super) newcomers: Newcomers,
+    /// The socket had more to give when it was last looked at.
+    pub(super) pressed: bool,
     /// Handshakes begun in this turn.
     pub(super) begun: usize,
     pub(super) closing: Option<CloseAll>,
@@ -99,6 +101,7 @@ impl Connections {
             newcomers: Newcomers::new(
                 u64::from(position.key.k0) << 32 | u64::from(position.key.k1),
             ),
+            pressed: false,
             begun: 0,
             closing: None,
             ended: 0,

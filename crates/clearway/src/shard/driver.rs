@@ -84,7 +84,7 @@ impl Driver {
     }
 
     /// One bounded turn; whether there is more to do at once.
-    fn turn(&mut self) -> Result<bool, EndpointError> {
+    pub(super) fn turn(&mut self) -> Result<bool, EndpointError> {
         count(&self.shard.link.counts.turns);
         let now = self.shard.link.clock.now();
         #[cfg(feature = "testing")]
@@ -96,6 +96,7 @@ impl Driver {
         let strays = self.take_inbox(now);
         self.shard.take_strays(now, strays)?;
         let more = self.intake.turn(&mut self.shard, now)?;
+        self.shard.pressed = more;
         self.shard.welcome(now)?;
         self.shard.expire_handshakes(now);
         self.shard.handle_timeouts(now);

@@ -127,7 +127,7 @@ impl Connections {
 
     /// Whether connections wait for their turns, so that what arrives for them is put aside.
     pub(super) fn is_crowded(&self) -> bool {
-        self.turns.waiting() > 0
+        self.turns.waiting() > 0 || !self.backlog.is_empty()
     }
 
     /// Whether what has arrived for a connection has to wait for its turn.
@@ -136,7 +136,7 @@ impl Connections {
             return true;
         }
         let entry = self.table.get_mut(&handle);
-        entry.is_some_and(|entry| self.turns.should_wait(&mut entry.account))
+        entry.is_some_and(|entry| self.turns.should_wait(&mut entry.account, self.pressed))
     }
 
     /// Puts a datagram aside until its connection, which is queued, has its turn.

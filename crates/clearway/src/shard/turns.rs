@@ -108,12 +108,13 @@ impl Turns {
     }
 
     /// Whether a datagram of the connection should wait for its turn: it has used its
-    /// quantum, and others wait too.
-    pub(super) fn should_wait(&self, account: &mut Account) -> bool {
+    /// quantum, and others wait too, or may do so behind it in the socket if that is
+    /// `pressed`.
+    pub(super) fn should_wait(&self, account: &mut Account, pressed: bool) -> bool {
         let own = |queue| usize::from(account.queue == Some(queue));
         let alone =
             self.prompt.len() <= own(Queue::Prompt) && self.round.len() <= own(Queue::Round);
-        !alone && (account.queue == Some(Queue::Round) || !self.has_quantum(account))
+        (pressed || !alone) && (account.queue == Some(Queue::Round) || !self.has_quantum(account))
     }
 
     /// The next connection to be served as soon as possible.
@@ -259,7 +260,8 @@ mod tests {
         let mut of = Loop::of(1);
         for _ in 0..100 {
             of.charge(0, TENTH * 10, 0);
-            assert!(!of.turns.should_wait(&mut of.accounts[0]));
+            assert!(!of.turns.should_wait(&mut of.accounts[0], false));
+            assert!(of.turns.should_wait(&mut of.accounts[0], true));
             of.push(0);
             let handle = of.turns.pop_prompt().or_else(|| of.turns.pop_round());
             assert_eq!(of.due(handle.unwrap()), Due::Now);
@@ -300,11 +302,11 @@ mod tests {
             of.push(n);
         }
         of.charge(2, TENTH * 10, 0);
-        assert!(of.turns.should_wait(&mut of.accounts[2]));
+        assert!(of.turns.should_wait(&mut of.accounts[2], false));
         of.serve_round(TENTH * 10);
         of.serve_round(TENTH * 10);
         of.serve_round(TENTH * 10);
-        assert!(!of.turns.should_wait(&mut of.accounts[2]));
+        assert!(!of.turns.should_wait(&mut of.accounts[2], false));
     }
 
     #[test]
@@ -313,7 +315,7 @@ mod tests {
         of.charge(0, TENTH * 10, 0);
         of.turns.end_round_if_idle();
         of.push(1);
-        assert!(!of.turns.should_wait(&mut of.accounts[0]));
+        assert!(!of.turns.should_wait(&mut of.accounts[0], false));
     }
 
     #[test]
@@ -324,10 +326,10 @@ mod tests {
         for _ in 0..79 {
             of.charge(0, TENTH, enough);
         }
-        assert!(!of.turns.should_wait(&mut of.accounts[0]));
+        assert!(!of.turns.should_wait(&mut of.accounts[0], false));
         of.charge(0, TENTH, enough);
         of.charge(0, TENTH, enough);
-        assert!(of.turns.should_wait(&mut of.accounts[0]));
+        assert!(of.turns.should_wait(&mut of.accounts[0], false));
     }
 
     #[test]
@@ -337,8 +339,8 @@ mod tests {
         of.charge(0, Duration::from_secs(100), 0);
         of.charge(0, Duration::from_secs(100), 0);
         of.turns.end_round_if_idle();
-        assert!(of.turns.should_wait(&mut of.accounts[0]));
+        assert!(of.turns.should_wait(&mut of.accounts[0], false));
         of.turns.end_round_if_idle();
-        assert!(!of.turns.should_wait(&mut of.accounts[0]));
+        assert!(!of.turns.should_wait(&mut of.accounts[0], false));
     }
 }

@@ -11,6 +11,7 @@ mod app;
 mod events;
 #[path = "../../../../quic/tests/it/explore/mod.rs"]
 mod explore;
+mod fairness;
 mod invariants;
 mod peer;
 mod socket;

@@ -1,0 +1,78 @@
+//! What one connection sends delays another by little, however long each step takes.
+
+use std::time::Duration;
+
+use super::{Scope, Shard};
+use crate::connection::Stage;
+use crate::shard::Clock;
+
+/// Time that each look at the clock takes: what a costly packet does.
+const STEP: Duration = Duration::from_micros(100);
+
+/// Datagrams of the connection that floods.
+const FLOOD: usize = 250;
+
+impl Shard {
+    /// What a client sends now waits in the socket, so many times.
+    fn send(&mut self, n: usize, times: usize) {
+        let peer = &mut self.peers[n];
+        peer.write();
+        let from = peer.address;
+        let datagrams = peer.flush(self.now);
+        let [datagram] = &datagrams[..] else {
+            panic!("{} datagrams", datagrams.len());
+        };
+        let copies = std::iter::repeat_n((from, datagram.clone()), times);
+        self.socket.queues().arrived.extend(copies);
+        self.signal_readable();
+    }
+
+    /// Packets that have reached the server's end of each connection.
+    fn received(&self) -> Vec<u64> {
+        let driver = self.driver.as_ref().expect("runs");
+        let mut entries: Vec<_> = driver.shard.table.iter().collect();
+        entries.sort_by_key(|(handle, _)| **handle);
+        let received = |shared: &crate::connection::Shared| {
+            shared.visit(Stage::Call, |state| {
+                let counters = state.quic.stats(self.now).counters;
+                counters.packets_received + counters.packets_dropped
+            })
+        };
+        let all = entries.iter().map(|(_, entry)| received(&entry.shared));
+        all.map(|count| count.expect("alive")).collect()
+    }
+}
+
+#[test]
+fn datagram_behind_a_flood_of_another_connection_does_not_wait_for_all_of_it() {
+    let mut shard = Shard::new(&Scope::new(2, |_| true));
+    let before = shard.received();
+    shard.send(0, FLOOD);
+    shard.send(1, 1);
+    let mut driver = shard.driver.take().expect("runs");
+    Clock::set(shard.now);
+    Clock::set_step(STEP);
+    let mut turns = 0;
+    let mut more = true;
+    let (mut flood, mut other) = (0, 0);
+    while other == 0 && more {
+        more = driver.turn().expect("the loop goes on");
+        turns += 1;
+        shard.driver = Some(driver);
+        let received = shard.received();
+        (flood, other) = (received[0] - before[0], received[1] - before[1]);
+        driver = shard.driver.take().expect("runs");
+    }
+    // The rest reaches it all the same.
+    while more {
+        more = driver.turn().expect("the loop goes on");
+    }
+    Clock::set_step(Duration::ZERO);
+    shard.driver = Some(driver);
+    assert_eq!(other, 1, "after {turns} turns");
+    assert!(
+        flood <= FLOOD as u64 / 2,
+        "{flood} datagrams of the flood before it"
+    );
+    assert_eq!(shard.received()[0] - before[0], FLOOD as u64);
+}
