@@ -324,7 +324,7 @@ impl Connection {
     /// anyway.
     #[must_use]
     pub fn is_transmit_due(&self) -> bool {
-        match self.limit {
+        match self.recovery.limits().current() {
             Limit::Amplification | Limit::Congestion | Limit::Pacing | Limit::Scheduling => false,
             Limit::Handshake
             | Limit::ConnectionFlowControl

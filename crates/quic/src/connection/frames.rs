@@ -76,12 +76,15 @@ impl Connection {
                 retire_prior_to,
                 cid,
                 reset_token,
-            } => self.remote_cids.on_new(NewCid {
-                sequence,
-                retire_prior_to,
-                cid,
-                reset_token,
-            }),
+            } => {
+                let new = NewCid {
+                    sequence,
+                    retire_prior_to,
+                    cid,
+                    reset_token,
+                };
+                self.remote_cids.on_new(new, self.paths.active_id())
+            }
             Frame::RetireConnectionId { sequence } => {
                 self.local_cids.on_retire(sequence, &self.receiving_cid)?;
                 self.issue_cids();

@@ -170,8 +170,9 @@ impl Connection {
             self.remote_cids.set_first_reset_token(token);
         }
         if let Some(preferred) = &peer.preferred_address {
+            let active = self.paths.active_id();
             self.remote_cids
-                .on_preferred(preferred.cid, preferred.reset_token)?;
+                .on_preferred(preferred.cid, preferred.reset_token, active)?;
         }
         self.local_cids
             .set_peer_limit(peer.active_connection_id_limit);

@@ -26,6 +26,7 @@ use crate::count::Count;
 use crate::event::{MigrationState, TraceEvent};
 use crate::path::paths::{Effect, Effects, MoveError, Removal};
 use crate::path::{Addresses, scope};
+use crate::wire::MIN_MTU;
 
 /// A migration that can't be done now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -231,7 +232,7 @@ impl Connection {
     /// A controller for a new path.
     fn add_recovery_path(&mut self, now: Instant, id: PathId) {
         let mds = self.paths.get(id).map(|path| path.mtu.current());
-        let mds = u64::from(mds.unwrap_or(crate::path::mtu::BASE_SIZE));
+        let mds = u64::from(mds.unwrap_or(MIN_MTU));
         let seed = self.rng.child("congestion").u64();
         let controller = self.config.build_controller(mds, seed);
         self.recovery.add_path(id, controller, mds, now);
@@ -254,10 +255,12 @@ impl Connection {
     /// Data goes to path `id` from now on.
     fn send_on(&mut self, now: Instant, id: PathId, remote: SocketAddr) {
         self.remote_cids.set_active(id);
+        let limit = self.recovery.limits().current();
         self.recovery.set_active_path(id, now);
         self.counters.migrations.count_one();
         self.events.push_back(Event::PathChanged { remote });
         self.trace_path_changed(now);
+        self.trace_limit(now, limit);
         self.trace_migration(now, MigrationState::MigrationStarted, remote);
     }
 

@@ -14,7 +14,7 @@
 //! | `keyring`, `space`, `crypto_stream` | keys and packet number spaces |
 //! | `tls`, `peer`, `handshake` | TLS, transport parameters, 0-RTT, Retry, Version Negotiation |
 //! | `receive`, `undecryptable`, `frames` | the way in |
-//! | `transmit`, `packet`, `fill` | the way out |
+//! | `transmit`, `packet`, `fill`, `skips` | the way out |
 //! | `outcome` | what acknowledgements and losses mean for the frames sent |
 //! | `migration` | what follows when paths come, go, and carry data |
 //! | `deadline` | how long a handshake may take |
@@ -49,6 +49,7 @@ mod receive;
 mod rest;
 mod setup;
 mod silence;
+mod skips;
 mod space;
 mod stats;
 mod timers;
@@ -62,7 +63,6 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use clearway_recovery::limit::Limit;
 use clearway_recovery::{Outcome, PathRecovery, Recovery, Space};
 
 pub use self::api::{Event, UpdateKeysError};
@@ -150,8 +150,8 @@ pub struct Connection {
     datagrams_out: DatagramSender,
     datagrams_in: DatagramReceiver,
     control: fill::Control,
+    skips: skips::SkippedNumbers,
     timers: Timers,
-    limit: Limit,
     events: VecDeque<Event>,
     endpoint_events: VecDeque<EndpointEvent>,
     /// Packets whose keys don't exist yet, bounded (RFC 9001 §5.7).

@@ -12,7 +12,7 @@ pub use self::forge::Forgery;
 use super::Connection;
 use super::content::{Content, SentFrame};
 use super::space::SPACES;
-use super::transmit::{MIN_DATAGRAM, MIN_PACKET};
+use super::transmit::MIN_PACKET;
 use crate::Instant;
 use crate::cid::ConnectionId;
 use crate::count::Count;
@@ -21,7 +21,7 @@ use crate::error::{Code, TransportError};
 use crate::event::TraceEvent;
 use crate::path::ecn::Mark;
 use crate::wire::header::{HeaderPositions, LongHeader, LongKind, ShortHeader};
-use crate::wire::{PacketKind, TruncatedNumber, Writer};
+use crate::wire::{MIN_MTU, PacketKind, TruncatedNumber, Writer};
 
 /// Bytes that packet number and payload have together at least (RFC 9001 §5.4.2).
 const MIN_PAYLOAD: usize = 4;
@@ -165,7 +165,7 @@ impl Connection {
             if draft.expand
                 || (kind == PacketKind::Initial && (self.is_client() || draft.ack_eliciting))
             {
-                expand = MIN_DATAGRAM.min(room);
+                expand = usize::from(MIN_MTU).min(room);
             }
             let used = len.saturating_add(draft.size(filled));
             let left = room.saturating_sub(used);
@@ -431,12 +431,9 @@ impl Connection {
         if space != Space::Data {
             return;
         }
-        if self.recovery.next_number(space) == self.tls.next_skip {
+        let next = self.recovery.next_number(space);
+        if self.skips.leaves_out(next, &mut self.rng) {
             self.recovery.skip_number(space);
-            let widest = 1_u64 << self.tls.skips.min(20);
-            let gap = self.rng.below(widest).saturating_add(128);
-            self.tls.skips = self.tls.skips.saturating_add(1);
-            self.tls.next_skip = self.recovery.next_number(space).saturating_add(gap);
         }
     }
 

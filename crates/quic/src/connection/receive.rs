@@ -2,7 +2,6 @@
 
 use super::keyring::space_of;
 use super::life::{Handshake, Life};
-use super::transmit::MIN_DATAGRAM;
 use super::{Connection, Received};
 use crate::ack::ReceivedPacket;
 use crate::count::Count;
@@ -11,7 +10,7 @@ use crate::event::{DropReason, TraceEvent};
 use crate::path::Addresses;
 use crate::wire::header::{HeaderKind, OpenHeader};
 use crate::wire::reset::candidate;
-use crate::wire::{Frame, Frames, PacketKind, PartialHeader, RangeSet, frame};
+use crate::wire::{Frame, Frames, MIN_MTU, PacketKind, PartialHeader, RangeSet, frame};
 use crate::{Instant, Role};
 
 /// When and from where a datagram came.
@@ -170,7 +169,7 @@ impl Connection {
             }
         };
         let dropped = |reason| Failure::Dropped((Some(kind), reason));
-        if kind == PacketKind::Initial && !self.is_client() && datagram_len < MIN_DATAGRAM {
+        if kind == PacketKind::Initial && !self.is_client() && datagram_len < usize::from(MIN_MTU) {
             // RFC 9000 §14.1, not only for the first: each buys three times
             // its size in answers.
             return Err(dropped(DropReason::Malformed));

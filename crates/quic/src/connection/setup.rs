@@ -10,6 +10,7 @@ use rustls::pki_types::ServerName;
 use super::fill::Control;
 use super::keyring::Keyring;
 use super::life::{Handshake, Life};
+use super::skips::SkippedNumbers;
 use super::space::{PacketSpace, PacketSpaces};
 use super::timers::Timers;
 use super::tls::{Memory, Tls};
@@ -228,8 +229,8 @@ impl Connection {
             datagrams_out: DatagramSender::new(queue, WhenFull::Refuse),
             datagrams_in: DatagramReceiver::new(queue, datagram_frame_size(&config)),
             control: Control::default(),
+            skips: SkippedNumbers::new(),
             timers: Timers::new(now, &config),
-            limit: clearway_recovery::limit::Limit::Handshake,
             events: Default::default(),
             endpoint_events: Default::default(),
             undecryptable: Default::default(),

@@ -12,9 +12,6 @@ use crate::crypto::{ClientSessions, Session, Summary};
 use crate::memory;
 use crate::wire::{TransportParameters, Version};
 
-/// Packets between two deliberately unused packet numbers, at first.
-const FIRST_SKIP: u64 = 200;
-
 /// The TLS side of a connection, and what the handshake agreed on.
 #[derive(Debug)]
 pub(crate) struct Tls {
@@ -41,9 +38,6 @@ pub(crate) struct Tls {
     pub(crate) zero_rtt_accepted: Option<bool>,
     /// Clear the QUIC bit at random: the peer offered it (RFC 9287).
     pub(crate) grease_quic_bit: bool,
-    /// The packet number to leave out next, and how many have been.
-    pub(crate) next_skip: u64,
-    pub(crate) skips: u32,
     pub(crate) summary: Summary,
     /// Where NEW_TOKEN tokens go (client).
     pub(super) memory: Option<Box<Memory>>,
@@ -79,8 +73,6 @@ impl Tls {
             remembered: None,
             zero_rtt_accepted: None,
             grease_quic_bit: false,
-            next_skip: FIRST_SKIP,
-            skips: 0,
             summary: Summary::default(),
             memory: None,
             scratch: Vec::new(),

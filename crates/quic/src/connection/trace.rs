@@ -2,6 +2,7 @@
 
 use clearway_recovery::PathRecovery;
 use clearway_recovery::controller::State;
+use clearway_recovery::limit::Limit;
 use clearway_recovery::outcome::{LossCause, Lost};
 use clearway_recovery::pto::Pending;
 use smallvec::SmallVec;
@@ -144,9 +145,17 @@ impl Connection {
         self.trace_peer_parameters(now);
         let attempted = ConnectionState::Attempted;
         self.tell(now, &TraceEvent::StateChanged(attempted));
-        let limit = self.limit;
+        let limit = self.recovery.limits().current();
         self.tell(now, &TraceEvent::Limit(limit));
         self.trace_controller(now);
+    }
+
+    /// The reason for not sending may be another than `before`.
+    pub(super) fn trace_limit(&mut self, now: Instant, before: Limit) {
+        let limit = self.recovery.limits().current();
+        if limit != before {
+            self.trace(now, || TraceEvent::Limit(limit));
+        }
     }
 
     /// The application took `len` bytes off stream `id`.

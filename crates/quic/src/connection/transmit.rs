@@ -11,14 +11,10 @@ use super::packet::{Permit, Shape};
 use super::space::SPACES;
 use crate::Instant;
 use crate::crypto::OneRttKeys;
-use crate::event::TraceEvent;
 use crate::path::Path;
 use crate::path::ecn::Mark;
 use crate::stream::Sendability;
-
-/// Datagrams that carry an Initial or validate a path fill this many bytes
-/// (RFC 9000 §14.1, §8.2.1).
-pub(crate) const MIN_DATAGRAM: usize = 1200;
+use crate::wire::MIN_MTU;
 
 /// Room that holds a short header with the longest connection ID, both path
 /// frames and the tag.
@@ -131,7 +127,7 @@ impl Connection {
     fn permit(&mut self, now: Instant, id: PathId) -> Permit {
         if self.paths.active().busy
             && self.active_recovery().in_flight() == 0
-            && self.limit == Limit::Application
+            && self.recovery.limits().current() == Limit::Application
             && self.wants_data()
         {
             self.recovery.restart_from_idle(id, now);
@@ -180,7 +176,7 @@ impl Connection {
             .inactive()
             .find(|path| path.has_frames_due(now) && self.may_speak(path))?;
         let id = path.id;
-        let size = MIN_DATAGRAM
+        let size = usize::from(MIN_MTU)
             .min(buffer.len())
             .min(in_memory(path.amplification.available()));
         let slot = buffer.get_mut(..size)?;
@@ -198,7 +194,7 @@ impl Connection {
     /// not even be answered with PATH_CHALLENGE.
     pub(crate) fn is_amplification_blocked(&self) -> bool {
         let least = match self.handshake {
-            Handshake::Running => MIN_DATAGRAM,
+            Handshake::Running => usize::from(MIN_MTU),
             Handshake::Complete | Handshake::Confirmed => MIN_PACKET,
         };
         self.paths.active().amplification.available() < least as u64
@@ -252,7 +248,7 @@ impl Connection {
             .is_some()
             && self.wants_data();
         // What little is left of the credit may not hold the next frame.
-        if self.paths.active().amplification.available() < MIN_DATAGRAM as u64 {
+        if self.paths.active().amplification.available() < u64::from(MIN_MTU) {
             return Limit::Amplification;
         }
         if wants_crypto || wants_data {
@@ -268,12 +264,9 @@ impl Connection {
     }
 
     fn set_limit(&mut self, now: Instant, limit: Limit) {
-        let id = self.paths.active_id();
-        self.recovery.set_limit(id, limit, now);
-        if self.limit != limit {
-            self.limit = limit;
-            self.trace(now, || TraceEvent::Limit(limit));
-        }
+        let before = self.recovery.limits().current();
+        self.recovery.set_limit(self.paths.active_id(), limit, now);
+        self.trace_limit(now, before);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Packets into every room: whatever the credit, the buffer and the connection
 //! IDs, a packet fits or does not leave.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use clearway_recovery::congestion::Algorithm;
@@ -17,6 +17,7 @@ use crate::crypto::testing::configs;
 use crate::crypto::{ReplayFilter, ResetKey, TokenKey};
 use crate::endpoint::{Arrival, Endpoint, EndpointConfig, Limits, ServerConfig};
 use crate::error::{Code, TransportError};
+use crate::event::{Observer, TraceEvent};
 use crate::path::amplification::Amplification;
 use crate::rng::Rng;
 use crate::stream::Directionality;
@@ -348,13 +349,13 @@ fn header_that_does_not_fit_leaves_nothing_to_send() {
         assert_eq!(pair.client.error(), None);
         match sent {
             Some(sent) => {
-                assert_eq!(sent.len, MIN_DATAGRAM, "{token_len}");
+                assert_eq!(sent.len, usize::from(MIN_MTU), "{token_len}");
                 fitted = token_len;
             }
             None => assert!(token_len > 1100, "{token_len}"),
         }
     }
-    assert!((1100..MIN_DATAGRAM).contains(&fitted), "{fitted}");
+    assert!((1100..usize::from(MIN_MTU)).contains(&fitted), "{fitted}");
 }
 
 /// A defect of ours ends one connection, whose peer hears of it at once.
@@ -402,4 +403,54 @@ fn everything_in_every_room(pair: &mut Pair, role: Role, mut look: impl FnMut(&m
         }
     });
     assert!(sent_in > MOST / 4, "{sent_in} datagrams");
+}
+
+/// Keeps the last reason for not sending that it heard of.
+#[derive(Debug)]
+struct LastLimit(Arc<Mutex<Option<Limit>>>);
+
+impl Observer for LastLimit {
+    fn on_event(&mut self, _: Instant, event: &TraceEvent<'_>) {
+        if let TraceEvent::Limit(limit) = event {
+            *self.0.lock().expect("one thread") = Some(*limit);
+        }
+    }
+}
+
+/// The reason that time is counted for.
+fn counted_limit(end: &Connection, now: Instant) -> Option<Limit> {
+    let at = |time| end.stats(time).limits;
+    let later = at(now + core::time::Duration::from_millis(1));
+    let grown = at(now).into_iter().zip(later);
+    grown.filter(|(a, b)| a != b).map(|(a, _)| a.0).next()
+}
+
+/// A path that the connection returns to has a reason of its own: traces hear of it, and
+/// add up to what the connection counts.
+#[test]
+fn limit_event_follows_a_return_to_the_old_path() {
+    let mut pair = Pair::new(8, 8, Stage::Confirmed);
+    let last = Arc::new(Mutex::new(None));
+    pair.exchange(Role::Server);
+    pair.client.set_observer(Box::new(LastLimit(last.clone())));
+    pair.exchange(Role::Client);
+    let old = pair.client.paths().active_id();
+    let mut now = pair.now;
+    assert_eq!(counted_limit(&pair.client, now), Some(Limit::Application));
+    let elsewhere = [192, 0, 2, 9].into();
+    pair.client.migrate(now, Some(elsewhere)).expect("migrates");
+    assert_ne!(pair.client.paths().active_id(), old);
+    pair.client.on_scheduling_limited(now);
+    // Nobody answers there.
+    for _ in 0..100 {
+        if pair.client.paths().active_id() == old {
+            break;
+        }
+        now += core::time::Duration::from_millis(100);
+        pair.client.handle_timeout(now);
+    }
+    assert_eq!(pair.client.paths().active_id(), old);
+    let counted = counted_limit(&pair.client, now);
+    assert_eq!(counted, Some(Limit::Application));
+    assert_eq!(*last.lock().expect("one thread"), counted);
 }

@@ -7,6 +7,7 @@
 //! header_key       hide and reveal packet numbers
 //! resting          a cipher that comes and goes beside its material
 //! material         what both keys are made of, at rest
+//! handover         our keys back out of rustls's trait objects
 //! keys             both keys of a direction, both directions of a level
 //! initial, retry   keys and tags that everybody can compute
 //! update, generation   1-RTT keys: phases, limits
@@ -27,6 +28,7 @@ pub mod client_sessions;
 mod common_settings;
 pub mod config_error;
 mod generation;
+mod handover;
 pub mod header_key;
 pub mod identity;
 pub mod initial;

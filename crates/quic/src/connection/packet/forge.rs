@@ -7,7 +7,7 @@ use crate::Instant;
 use crate::connection::Connection;
 use crate::connection::keyring::space_of;
 use crate::crypto::TAG_LEN;
-use crate::wire::{PacketKind, TruncatedNumber};
+use crate::wire::{MIN_MTU, PacketKind, TruncatedNumber};
 
 /// Largest header: first byte, version, two connection IDs, a token of up to
 /// 800 bytes, length, packet number.
@@ -35,7 +35,10 @@ impl<'a> Forgery<'a> {
     /// An otherwise ordinary packet with this payload.
     #[must_use]
     pub fn new(kind: PacketKind, payload: &'a [u8]) -> Self {
-        let pad_to = if kind == PacketKind::Initial { 1200 } else { 0 };
+        let pad_to = match kind {
+            PacketKind::Initial => usize::from(MIN_MTU),
+            PacketKind::ZeroRtt | PacketKind::Handshake | PacketKind::OneRtt => 0,
+        };
         Self {
             kind,
             payload,
