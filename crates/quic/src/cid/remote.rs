@@ -80,7 +80,7 @@ impl RemoteCids {
 
     /// Client: replaces the connection ID of the handshake, by that of a Retry
     /// packet or by the source of the server's first packet (RFC 9000 §7.2).
-    pub fn replace_first(&mut self, cid: ConnectionId) {
+    pub(crate) fn replace_first(&mut self, cid: ConnectionId) {
         self.zero_length = cid.is_empty();
         if let Some(first) = self.held.iter_mut().find(|c| c.sequence == 0) {
             first.cid = cid;
@@ -102,7 +102,7 @@ impl RemoteCids {
     /// # Errors
     /// TRANSPORT_PARAMETER_ERROR if it is empty or the server's connection IDs
     /// are (RFC 9000 §18.2).
-    pub fn on_preferred(
+    pub(crate) fn on_preferred(
         &mut self,
         cid: ConnectionId,
         reset_token: ResetToken,
@@ -269,14 +269,14 @@ impl RemoteCids {
     /// connection ID that we sent to and have not retired, and with no other
     /// (RFC 9000 §10.3.1).
     #[must_use]
-    pub fn is_reset(&self, tail: &[u8; 16]) -> bool {
+    pub(crate) fn is_reset(&self, tail: &[u8; 16]) -> bool {
         self.reset_tokens()
             .fold(Choice::from(0), |found, token| found | token.0.ct_eq(tail))
             .into()
     }
 
     /// Whether [`RemoteCids::reset_tokens`] may have changed since last asked.
-    pub fn take_tokens_changed(&mut self) -> bool {
+    pub(crate) fn take_tokens_changed(&mut self) -> bool {
         core::mem::take(&mut self.tokens_changed)
     }
 

@@ -11,6 +11,8 @@ use crate::Role;
 use crate::ack::ReceivedEcn;
 use crate::cid::generator::RandomGenerator;
 use crate::connection::frequency::AckFrequencyRequest;
+use crate::connection::life::Handshake;
+use crate::connection::space::SPACES;
 use crate::connection::{Config, Connect, ConnectionError, Received};
 use crate::crypto::provider::Algorithms;
 use crate::crypto::testing::configs;
@@ -21,7 +23,7 @@ use crate::event::{Observer, TraceEvent};
 use crate::path::amplification::Amplification;
 use crate::rng::Rng;
 use crate::stream::Directionality;
-use crate::wire::{PacketKind, PartialHeader};
+use crate::wire::{MIN_MTU, PacketKind, PartialHeader};
 
 /// Largest credit and buffer tried, bytes.
 const MOST: usize = 1500;
@@ -224,8 +226,8 @@ fn close_in_every_room(pair: &mut Pair, role: Role, stage: Stage) {
     let mut smallest = None;
     every_room(|amplification, buffer, room| {
         let end = pair.end(role);
-        end.paths.active_mut().amplification = amplification;
-        let Life::Closing(closing) = &mut end.life else {
+        end.network.paths.active_mut().amplification = amplification;
+        let Life::Closing(closing) = &mut end.life.state else {
             panic!("closing");
         };
         closing.due = true;
@@ -240,8 +242,8 @@ fn close_in_every_room(pair: &mut Pair, role: Role, stage: Stage) {
     assert!(smallest.is_some());
     // What left last opens at the other end.
     let end = pair.end(role);
-    end.paths.active_mut().amplification = Amplification::validated();
-    if let Life::Closing(closing) = &mut end.life {
+    end.network.paths.active_mut().amplification = Amplification::validated();
+    if let Life::Closing(closing) = &mut end.life.state {
         closing.due = true;
     }
     if stage != Stage::Handshake || role == Role::Server {
@@ -254,26 +256,26 @@ fn close_in_every_room(pair: &mut Pair, role: Role, stage: Stage) {
 /// Everything that can be due is, again and again.
 fn make_everything_due(end: &mut Connection, now: Instant, round: usize) {
     for space in SPACES {
-        if end.keys.sending_kind(space, end.is_client()).is_none() {
+        if end.keys.sending_kind(space).is_none() {
             continue;
         }
-        let state = end.space(space);
+        let state = end.frames.spaces.get_mut(space);
         state.ping = true;
         state.crypto.resend_all();
         state.ack.on_immediate_ack();
     }
-    if end.handshake != Handshake::Confirmed {
+    if end.life.handshake != Handshake::Confirmed {
         return;
     }
-    end.local_cids.rotate();
+    end.frames.local_cids.rotate();
     end.issue_cids();
     if end.role() == Role::Server {
-        end.control.handshake_done = true;
-        end.control.new_token = Some(vec![7; round].into());
-        end.control.new_token_due = true;
+        end.frames.control.handshake_done = true;
+        end.frames.control.new_token = Some(vec![7; round].into());
+        end.frames.control.new_token_due = true;
     }
-    end.control.ack_frequency_due = true;
-    let path = end.paths.active_mut();
+    end.frames.control.ack_frequency_due = true;
+    let path = end.network.paths.active_mut();
     path.responses.on_challenge([7; 8]);
     path.validation.start(now, core::time::Duration::ZERO);
     for len in [
@@ -323,7 +325,7 @@ fn ack_of_many_ranges_fits_any_credit_and_buffer() {
         for role in [Role::Client, Role::Server] {
             let mut pair = Pair::new(20, 20, stage);
             for space in SPACES {
-                let state = pair.end(role).space(space);
+                let state = pair.end(role).frames.spaces.get_mut(space);
                 for gap in 0..100 {
                     state.received.insert((gap + 1) << (20 + gap % 30));
                 }
@@ -344,7 +346,11 @@ fn header_that_does_not_fit_leaves_nothing_to_send() {
         pair.now += core::time::Duration::from_millis(500);
         let now = pair.now;
         pair.client.tls.token = vec![7; token_len];
-        pair.client.space(clearway_recovery::Space::Initial).ping = true;
+        pair.client
+            .frames
+            .spaces
+            .get_mut(clearway_recovery::Space::Initial)
+            .ping = true;
         let sent = pair.client.transmit(now, &mut buffer, 1);
         assert_eq!(pair.client.error(), None);
         match sent {
@@ -362,7 +368,7 @@ fn header_that_does_not_fit_leaves_nothing_to_send() {
 #[test]
 fn frame_without_encoding_closes_connection_with_internal_error() {
     let mut pair = Pair::new(8, 8, Stage::Confirmed);
-    let control = &mut pair.server.control;
+    let control = &mut pair.server.frames.control;
     control.ack_frequency = Some(AckFrequencyRequest::without_encoding());
     control.ack_frequency_due = true;
     pair.exchange(Role::Server);
@@ -384,7 +390,7 @@ fn everything_in_every_room(pair: &mut Pair, role: Role, mut look: impl FnMut(&m
         let now = pair.now;
         let end = pair.end(role);
         make_everything_due(end, now, round);
-        end.paths.active_mut().amplification = amplification;
+        end.network.paths.active_mut().amplification = amplification;
         let mut left = room;
         for _ in 0..20 {
             let end = pair.end(role);
@@ -392,7 +398,7 @@ fn everything_in_every_room(pair: &mut Pair, role: Role, mut look: impl FnMut(&m
             assert_eq!(end.error(), None, "in {room} bytes");
             let Some(sent) = sent else { break };
             assert!(sent.len <= buffer.len());
-            if !end.paths.active().amplification.is_validated() {
+            if !end.network.paths.active().amplification.is_validated() {
                 left = left.checked_sub(sent.len).expect("within the credit");
             }
             let segment = sent.segment.unwrap_or(sent.len);

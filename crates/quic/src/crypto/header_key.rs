@@ -22,7 +22,7 @@ const PN_LEN_BITS: u8 = 0x03;
 const MAX_PN_LEN: usize = 4;
 
 /// A header protection key.
-pub struct HeaderKey {
+pub(crate) struct HeaderKey {
     cipher: Resting<Box<Cipher>>,
     material: Material,
 }
@@ -33,7 +33,7 @@ impl HeaderKey {
     /// # Panics
     /// If `key` is not [`Suite::key_len`] bytes long.
     #[must_use]
-    pub fn new(suite: Suite, key: &[u8]) -> Self {
+    pub(crate) fn new(suite: Suite, key: &[u8]) -> Self {
         Self {
             cipher: Resting::new(),
             material: Material::new(suite, key),

@@ -11,7 +11,7 @@ use super::resting::Resting;
 use super::suite::Suite;
 
 /// A packet protection key and its IV.
-pub struct PacketKey {
+pub(crate) struct PacketKey {
     cipher: Resting<LessSafeKey>,
     material: Material,
     iv: [u8; NONCE_LEN],
@@ -23,7 +23,7 @@ impl PacketKey {
     /// # Panics
     /// If `key` is not [`Suite::key_len`] bytes long.
     #[must_use]
-    pub fn new(suite: Suite, key: &[u8], iv: [u8; NONCE_LEN]) -> Self {
+    pub(crate) fn new(suite: Suite, key: &[u8], iv: [u8; NONCE_LEN]) -> Self {
         Self {
             cipher: Resting::new(),
             material: Material::new(suite, key),

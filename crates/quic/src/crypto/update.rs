@@ -28,7 +28,7 @@ use crate::count::Count;
 use crate::error::{Code, TransportError};
 
 /// The Key Phase bit of a short header (RFC 9000 §17.3.1).
-pub const KEY_PHASE: u8 = 0x04;
+pub(crate) const KEY_PHASE: u8 = 0x04;
 
 /// Sealed packets kept in reserve below the confidentiality limit, so that a
 /// connection which cannot update its keys can still say why it closes.
@@ -195,7 +195,7 @@ impl OneRttKeys {
     ///
     /// # Errors
     /// `AEAD_LIMIT_REACHED`.
-    pub fn check_limits(&self) -> Result<(), TransportError> {
+    pub(crate) fn check_limits(&self) -> Result<(), TransportError> {
         let worn = self.confidentiality_limit.saturating_sub(CLOSING_RESERVE);
         if self.local.sealed >= worn && self.may_update().is_err() {
             return Err(keys::confidentiality_exhausted());
@@ -399,7 +399,7 @@ impl OneRttKeys {
     ///
     /// # Errors
     /// `AEAD_LIMIT_REACHED`.
-    pub fn note_failed_open(&mut self) -> Result<(), TransportError> {
+    pub(crate) fn note_failed_open(&mut self) -> Result<(), TransportError> {
         self.on_failed_open()
     }
 
@@ -460,7 +460,7 @@ fn foreign_keys() -> TransportError {
 #[cfg(feature = "testing")]
 impl OneRttKeys {
     /// Seals with the next generation from now on, permitted or not.
-    pub fn force_update(&mut self) {
+    pub(crate) fn force_update(&mut self) {
         let mut secrets = self.secrets.clone();
         let ahead = self.local.generation.saturating_sub(self.remote.generation);
         for _ in 0..ahead {

@@ -32,6 +32,7 @@ pub use self::config::{EndpointConfig, GeneratorFactory, ServerConfig};
 use self::handshakes::{Attempt, Handshakes};
 pub use self::incoming::Incoming;
 pub use self::limits::Limits;
+pub use self::route::Handle;
 use self::route::Routes;
 pub use self::sources::Source;
 use crate::Instant;
@@ -44,10 +45,6 @@ use crate::memory;
 use crate::rng::Rng;
 use crate::wire::header::{HeaderKind, PartialHeader, Route};
 use crate::wire::{self, MIN_MTU, Version};
-
-/// Names a connection of an endpoint; never used again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Handle(pub u64);
 
 /// What became of a datagram.
 #[derive(Debug)]

@@ -125,7 +125,7 @@ impl MtuDiscovery {
     }
 
     /// The size of the probe to send now, if one is due. One at a time.
-    pub fn next_probe(&mut self, now: Instant) -> Option<u16> {
+    pub(crate) fn next_probe(&mut self, now: Instant) -> Option<u16> {
         self.handle_timeout(now);
         let Phase::Searching {
             in_flight: None, ..
@@ -142,7 +142,7 @@ impl MtuDiscovery {
     }
 
     /// A probe of the size that [`MtuDiscovery::next_probe`] named has left.
-    pub fn on_probe_sent(&mut self) {
+    pub(crate) fn on_probe_sent(&mut self) {
         let size = self.candidate();
         if let Phase::Searching { in_flight, .. } = &mut self.phase {
             *in_flight = size;
@@ -150,7 +150,7 @@ impl MtuDiscovery {
     }
 
     /// A probe of `size` was acknowledged.
-    pub fn on_probe_acked(&mut self, now: Instant, size: u16) -> Option<u16> {
+    pub(crate) fn on_probe_acked(&mut self, now: Instant, size: u16) -> Option<u16> {
         self.on_packet_acked(size);
         if !self.settle(size) || size <= self.current || size > self.high {
             return None;
@@ -161,7 +161,7 @@ impl MtuDiscovery {
     }
 
     /// A probe of `size` was declared lost.
-    pub fn on_probe_lost(&mut self, now: Instant, size: u16) {
+    pub(crate) fn on_probe_lost(&mut self, now: Instant, size: u16) {
         if !self.settle(size) || self.candidate() != Some(size) {
             return;
         }
@@ -174,7 +174,7 @@ impl MtuDiscovery {
     }
 
     /// A packet in a datagram of `size`, not a probe, was acknowledged.
-    pub fn on_packet_acked(&mut self, size: u16) {
+    pub(crate) fn on_packet_acked(&mut self, size: u16) {
         if size > MIN_MTU {
             self.bursts = 0;
         }
@@ -205,7 +205,7 @@ impl MtuDiscovery {
 
     /// The socket refused a datagram of `size` (EMSGSIZE): the local interface
     /// is smaller, no probe needs to be lost to learn that.
-    pub fn on_send_refused(&mut self, now: Instant, size: u16) -> Option<u16> {
+    pub(crate) fn on_send_refused(&mut self, now: Instant, size: u16) -> Option<u16> {
         if size <= self.current {
             return self.fall_back(now, size.saturating_sub(1));
         }

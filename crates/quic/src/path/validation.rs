@@ -139,14 +139,14 @@ impl PathValidation {
 
     /// Whether a PATH_CHALLENGE is to be sent now. Like ACKs, it is not paced.
     #[must_use]
-    pub fn challenge_due(&self, now: Instant) -> bool {
+    pub(crate) fn challenge_due(&self, now: Instant) -> bool {
         self.is_running() && now >= self.next_challenge
     }
 
     /// The content of the PATH_CHALLENGE that now leaves in a datagram of
     /// `datagram_size` bytes; fresh each time. Pad it to 1,200 bytes unless the
     /// amplification limit forbids.
-    pub fn send_challenge(
+    pub(crate) fn send_challenge(
         &mut self,
         now: Instant,
         datagram_size: usize,
