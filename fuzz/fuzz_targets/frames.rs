@@ -112,12 +112,15 @@ fn applied(
             retire_prior_to,
             cid,
             reset_token,
-        } => cids.on_new(NewCid {
-            sequence,
-            retire_prior_to,
-            cid,
-            reset_token,
-        }),
+        } => {
+            let new = NewCid {
+                sequence,
+                retire_prior_to,
+                cid,
+                reset_token,
+            };
+            cids.on_new(new, PathId(0))
+        }
         Frame::Padding { .. }
         | Frame::Ping
         | Frame::Ack(_)

@@ -100,7 +100,7 @@ impl LocalCids {
     /// # Errors
     /// INTERNAL_ERROR if sequence number 1 is taken or our connection IDs are
     /// empty: both would be mistakes of ours.
-    pub fn issue_preferred(
+    pub(crate) fn issue_preferred(
         &mut self,
         cid: ConnectionId,
         reset_token: ResetToken,

@@ -46,8 +46,6 @@ pub struct RemoteCids {
     retiring: SmallVec<[Retiring; 1]>,
     /// Paths without a connection ID, in the order in which they get one.
     wanting: SmallVec<[PathId; 2]>,
-    /// Served first when connection IDs are short.
-    active: PathId,
     retire_prior_to: u64,
     limit: u64,
     zero_length: bool,
@@ -73,7 +71,6 @@ impl RemoteCids {
             seen: SmallVec::from_slice(&[(0, 1)]),
             retiring: SmallVec::new(),
             wanting: SmallVec::new(),
-            active: path,
             retire_prior_to: 0,
             limit: limit.max(2),
             zero_length: first.is_empty(),
@@ -83,7 +80,7 @@ impl RemoteCids {
 
     /// Client: replaces the connection ID of the handshake, by that of a Retry
     /// packet or by the source of the server's first packet (RFC 9000 §7.2).
-    pub fn replace_first(&mut self, cid: ConnectionId) {
+    pub(crate) fn replace_first(&mut self, cid: ConnectionId) {
         self.zero_length = cid.is_empty();
         if let Some(first) = self.held.iter_mut().find(|c| c.sequence == 0) {
             first.cid = cid;
@@ -105,10 +102,11 @@ impl RemoteCids {
     /// # Errors
     /// TRANSPORT_PARAMETER_ERROR if it is empty or the server's connection IDs
     /// are (RFC 9000 §18.2).
-    pub fn on_preferred(
+    pub(crate) fn on_preferred(
         &mut self,
         cid: ConnectionId,
         reset_token: ResetToken,
+        active: PathId,
     ) -> Result<(), TransportError> {
         if self.zero_length || cid.is_empty() {
             return Err(TransportError::new(
@@ -116,17 +114,18 @@ impl RemoteCids {
                 "preferred_address with an empty connection ID",
             ));
         }
-        self.on_new(NewCid {
+        let new = NewCid {
             sequence: 1,
             retire_prior_to: 0,
             cid,
             reset_token,
-        })
+        };
+        self.on_new(new, active)
     }
 
     /// A NEW_CONNECTION_ID frame (RFC 9000 §5.1.2, §19.15). Paths whose
-    /// connection ID it retires get fresh ones, the active path first; a path
-    /// left over has none until more arrive.
+    /// connection ID it retires get fresh ones, `active`, the one that carries data,
+    /// first; a path left over has none until more arrive.
     ///
     /// # Errors
     /// - PROTOCOL_VIOLATION: we send to an empty connection ID, or a number, a
@@ -134,7 +133,7 @@ impl RemoteCids {
     /// - FRAME_ENCODING_ERROR: Retire Prior To above the number, or empty.
     /// - CONNECTION_ID_LIMIT_ERROR: more than we allowed, or more to retire
     ///   than we keep track of.
-    pub fn on_new(&mut self, new: NewCid) -> Result<(), TransportError> {
+    pub fn on_new(&mut self, new: NewCid, active: PathId) -> Result<(), TransportError> {
         self.check(&new)?;
         if new.retire_prior_to > self.retire_prior_to {
             self.retire_before(new.retire_prior_to);
@@ -151,7 +150,7 @@ impl RemoteCids {
             };
             self.held.insert(at, held);
         }
-        self.serve_wanting();
+        self.serve_wanting(active);
         self.check_limits()
     }
 
@@ -175,7 +174,7 @@ impl RemoteCids {
     pub fn assign(&mut self, path: PathId) -> Option<ConnectionId> {
         if self.cid(path).is_none() && !self.wanting.contains(&path) {
             self.wanting.push(path);
-            self.serve_wanting();
+            self.serve_wanting(path);
         }
         self.cid(path)
     }
@@ -211,7 +210,6 @@ impl RemoteCids {
     /// has to hear us must not be the one that waits, or neither end could
     /// ever say what the other waits for (RFC 9000 §9.3).
     pub fn set_active(&mut self, path: PathId) {
-        self.active = path;
         if self.cid(path).is_some() {
             return;
         }
@@ -221,12 +219,6 @@ impl RemoteCids {
             self.wanting.retain(|p| *p != path);
             self.wanting.extend(other);
         }
-    }
-
-    /// The path that is served first.
-    #[must_use]
-    pub fn active_path(&self) -> PathId {
-        self.active
     }
 
     /// The paths with a connection ID, and those that wait for one.
@@ -277,14 +269,14 @@ impl RemoteCids {
     /// connection ID that we sent to and have not retired, and with no other
     /// (RFC 9000 §10.3.1).
     #[must_use]
-    pub fn is_reset(&self, tail: &[u8; 16]) -> bool {
+    pub(crate) fn is_reset(&self, tail: &[u8; 16]) -> bool {
         self.reset_tokens()
             .fold(Choice::from(0), |found, token| found | token.0.ct_eq(tail))
             .into()
     }
 
     /// Whether [`RemoteCids::reset_tokens`] may have changed since last asked.
-    pub fn take_tokens_changed(&mut self) -> bool {
+    pub(crate) fn take_tokens_changed(&mut self) -> bool {
         core::mem::take(&mut self.tokens_changed)
     }
 
@@ -406,14 +398,14 @@ impl RemoteCids {
         self.seen.retain(|r| r.0 < r.1);
     }
 
-    /// Hands unused connection IDs to the paths without one.
-    fn serve_wanting(&mut self) {
+    /// Hands unused connection IDs to the paths without one, `first` before others.
+    fn serve_wanting(&mut self, first: PathId) {
         while !self.wanting.is_empty() {
             let Some(free) = self.held.iter_mut().find(|c| c.path.is_none()) else {
                 return;
             };
-            let first = self.wanting.iter().position(|p| *p == self.active);
-            free.path = Some(self.wanting.remove(first.unwrap_or(0)));
+            let at = self.wanting.iter().position(|p| *p == first);
+            free.path = Some(self.wanting.remove(at.unwrap_or(0)));
             self.tokens_changed = true;
         }
     }

@@ -27,7 +27,7 @@ fn new(sequence: u64, retire_prior_to: u64) -> NewCid {
 fn holding(count: u64) -> RemoteCids {
     let mut cids = RemoteCids::new(cid(0), A, 4);
     for n in 1..count {
-        cids.on_new(new(n, 0)).unwrap();
+        cids.on_new(new(n, 0), A).unwrap();
     }
     cids
 }
@@ -55,18 +55,18 @@ fn the_handshake_replaces_the_first() {
 fn more_than_the_limit_is_an_error() {
     let mut cids = holding(4);
     assert_eq!(
-        code(cids.on_new(new(4, 0))),
+        code(cids.on_new(new(4, 0), A)),
         Code::CONNECTION_ID_LIMIT_ERROR
     );
     // Retiring first makes room (RFC 9000 §5.1.2).
     let mut cids = holding(4);
-    assert_eq!(cids.on_new(new(4, 1)), Ok(()));
+    assert_eq!(cids.on_new(new(4, 1), A), Ok(()));
 }
 
 #[test]
 fn duplicates_are_harmless_and_conflicts_are_not() {
     let mut cids = holding(3);
-    assert_eq!(cids.on_new(new(2, 0)), Ok(()));
+    assert_eq!(cids.on_new(new(2, 0), A), Ok(()));
     assert_eq!(cids.unused(), 2);
     let conflicts = [
         NewCid {
@@ -87,14 +87,14 @@ fn duplicates_are_harmless_and_conflicts_are_not() {
         },
     ];
     for conflict in conflicts {
-        assert_eq!(code(cids.on_new(conflict)), Code::PROTOCOL_VIOLATION);
+        assert_eq!(code(cids.on_new(conflict, A)), Code::PROTOCOL_VIOLATION);
     }
-    assert_eq!(code(cids.on_new(new(3, 4))), Code::FRAME_ENCODING_ERROR);
+    assert_eq!(code(cids.on_new(new(3, 4), A)), Code::FRAME_ENCODING_ERROR);
     let empty = NewCid {
         cid: ConnectionId::EMPTY,
         ..new(3, 0)
     };
-    assert_eq!(code(cids.on_new(empty)), Code::FRAME_ENCODING_ERROR);
+    assert_eq!(code(cids.on_new(empty, A)), Code::FRAME_ENCODING_ERROR);
 }
 
 #[test]
@@ -104,9 +104,9 @@ fn an_empty_peer_serves_every_path_and_may_not_issue() {
     cids.release(B);
     assert!(!cids.switch(A));
     assert_eq!(cids.next_retire(), None);
-    assert_eq!(code(cids.on_new(new(1, 0))), Code::PROTOCOL_VIOLATION);
+    assert_eq!(code(cids.on_new(new(1, 0), A)), Code::PROTOCOL_VIOLATION);
     assert_eq!(
-        code(cids.on_preferred(cid(1), token(1))),
+        code(cids.on_preferred(cid(1), token(1), A)),
         Code::TRANSPORT_PARAMETER_ERROR
     );
 }
@@ -114,11 +114,11 @@ fn an_empty_peer_serves_every_path_and_may_not_issue() {
 #[test]
 fn the_preferred_address_is_number_one() {
     let mut cids = holding(1);
-    cids.on_preferred(cid(1), token(1)).unwrap();
+    cids.on_preferred(cid(1), token(1), A).unwrap();
     assert_eq!(cids.assign(B), Some(cid(1)));
     assert_eq!(cids.sequence(B), Some(1));
     assert_eq!(
-        code(holding(1).on_preferred(ConnectionId::EMPTY, token(1))),
+        code(holding(1).on_preferred(ConnectionId::EMPTY, token(1), A)),
         Code::TRANSPORT_PARAMETER_ERROR
     );
 }
@@ -140,7 +140,7 @@ fn migration_trap_new_cid_per_path() {
     cids.release(B);
     assert_eq!(cids.cid(fourth), None, "a used one is not handed on");
     assert_eq!(retired(&mut cids), [1]);
-    cids.on_new(new(3, 0)).unwrap();
+    cids.on_new(new(3, 0), A).unwrap();
     assert_eq!(cids.cid(fourth), Some(cid(3)), "served on arrival");
 }
 
@@ -162,7 +162,7 @@ fn a_late_copy_of_a_retired_one_is_not_used_again() {
     cids.release(A);
     assert_eq!(retired(&mut cids), [1]);
     cids.on_retire_acked(1);
-    cids.on_new(new(1, 0)).unwrap();
+    cids.on_new(new(1, 0), A).unwrap();
     assert_eq!(cids.unused(), 1);
     assert_eq!(cids.assign(A), Some(cid(2)));
 }
@@ -172,23 +172,23 @@ fn retire_prior_to_moves_every_path_the_active_one_first() {
     let mut cids = holding(3);
     cids.assign(B);
     cids.set_active(B);
-    cids.on_new(new(3, 3)).unwrap();
+    cids.on_new(new(3, 3), B).unwrap();
     assert_eq!(cids.cid(B), Some(cid(3)));
     assert_eq!(cids.cid(A), None);
     assert_eq!(retired(&mut cids), [0, 1, 2]);
-    cids.on_new(new(4, 0)).unwrap();
+    cids.on_new(new(4, 0), B).unwrap();
     assert_eq!(cids.cid(A), Some(cid(4)));
 }
 
 #[test]
 fn a_number_below_retire_prior_to_is_retired_on_arrival() {
     let mut cids = holding(1);
-    cids.on_new(new(5, 4)).unwrap();
+    cids.on_new(new(5, 4), A).unwrap();
     assert_eq!(retired(&mut cids), [0]);
-    cids.on_new(new(2, 0)).unwrap();
+    cids.on_new(new(2, 0), A).unwrap();
     assert_eq!(cids.unused(), 0);
     assert_eq!(retired(&mut cids), [2]);
-    cids.on_new(new(2, 0)).unwrap();
+    cids.on_new(new(2, 0), A).unwrap();
     assert_eq!(retired(&mut cids), [], "one is on its way");
     cids.on_retire_lost(2);
     assert_eq!(retired(&mut cids), [2]);
@@ -204,7 +204,7 @@ fn retire_abuse_is_bounded() {
     let mut accepted = 0;
     let failed = loop {
         accepted += 1;
-        match cids.on_new(new(accepted, accepted)) {
+        match cids.on_new(new(accepted, accepted), A) {
             Ok(()) => assert!(accepted <= 16),
             Err(error) => break error,
         }
@@ -212,7 +212,7 @@ fn retire_abuse_is_bounded() {
     assert_eq!(failed.code, Code::CONNECTION_ID_LIMIT_ERROR);
     // One jump over 2^61 numbers retires only what we hold.
     let mut cids = holding(4);
-    cids.on_new(new(1 << 61, 1 << 61)).unwrap();
+    cids.on_new(new(1 << 61, 1 << 61), A).unwrap();
     assert_eq!(retired(&mut cids), [0, 1, 2, 3]);
 }
 
@@ -221,7 +221,7 @@ fn numbers_with_holes_are_bounded() {
     let mut cids = holding(1);
     let failed = (1..200)
         .map(|n| {
-            let result = cids.on_new(new(2 * n, 0));
+            let result = cids.on_new(new(2 * n, 0), A);
             assert!(cids.seen.len() <= MAX_HOLES + 1);
             cids.switch(A);
             if let Some(sequence) = cids.next_retire() {
@@ -287,11 +287,12 @@ proptest! {
         let mut received = BTreeSet::from([0]);
         let mut retired = BTreeSet::new();
         let mut acked = BTreeSet::new();
+        let mut active = A;
         for step in steps {
             match step {
                 Step::New(sequence, prior) => {
                     received.insert(sequence);
-                    if cids.on_new(new(sequence, prior)).is_err() {
+                    if cids.on_new(new(sequence, prior), active).is_err() {
                         return Ok(());
                     }
                 }
@@ -302,7 +303,10 @@ proptest! {
                 Step::Switch(path) => {
                     cids.switch(PathId(path));
                 }
-                Step::Activate(path) => cids.set_active(PathId(path)),
+                Step::Activate(path) => {
+                    active = PathId(path);
+                    cids.set_active(active);
+                }
                 Step::Send => {
                     if let Some(sequence) = cids.next_retire() {
                         prop_assert!(received.contains(&sequence));
@@ -346,7 +350,7 @@ fn migration_trap_the_active_path_takes_the_last_connection_id() {
     cids.set_active(PathId(1));
     assert_eq!(cids.cid(PathId(1)), Some(cid(0)));
     assert_eq!(cids.cid(PathId(0)), None);
-    cids.on_new(new(1, 0)).unwrap();
+    cids.on_new(new(1, 0), PathId(1)).unwrap();
     assert_eq!(
         cids.cid(PathId(0)),
         Some(cid(1)),

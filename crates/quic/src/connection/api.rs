@@ -1,101 +1,55 @@
 //! What the application calls and hears.
 
 use bytes::Bytes;
-use core::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use clearway_recovery::Space;
 use clearway_recovery::limit::Limit;
 
-use super::Connection;
-use super::life::{ConnectionError, Handshake};
+use super::life::{ConnectionError, Handshake, Life};
+use super::migration::MigrateError;
+use super::{Connection, Event, UpdateKeysError};
 use crate::datagram::SendDatagramError;
-use crate::stream::{
-    Directionality, Priority, ReadError, SendProgress, StreamEvent, StreamId, WriteError,
-};
+use crate::stream::{Directionality, Priority, ReadError, SendProgress, StreamId, WriteError};
 use crate::wire::TransportParameters;
 use crate::{Instant, Role};
-
-/// What happened that the application may want to know. Edge-triggered: an
-/// event is not repeated until something new happens.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// The handshake is complete: keys, ALPN and certificates are known.
-    Connected,
-    /// Both ends know that it is (RFC 9001 §4.1.2).
-    Confirmed,
-    /// Something of a stream.
-    Stream(StreamEvent),
-    /// `recv_datagram` has something.
-    DatagramReceived,
-    /// Packets go to another address now.
-    PathChanged {
-        /// The peer's address.
-        remote: SocketAddr,
-    },
-    /// The server refused 0-RTT: what was written is sent again in 1-RTT.
-    ZeroRttRejected,
-    /// The connection has ended; said once.
-    Closed(ConnectionError),
-}
-
-/// A key update that can't begin now (RFC 9001 §6.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum UpdateKeysError {
-    /// The handshake is not confirmed.
-    HandshakeNotConfirmed,
-    /// The last update is not acknowledged yet.
-    TooSoon,
-}
-
-impl fmt::Display for UpdateKeysError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::HandshakeNotConfirmed => "the handshake is not confirmed yet",
-            Self::TooSoon => "the last key update is not acknowledged yet",
-        })
-    }
-}
-
-impl std::error::Error for UpdateKeysError {}
 
 impl Connection {
     /// The next event, until there is none.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events
+        self.reports
+            .events
             .pop_front()
-            .or_else(|| self.streams.poll_event().map(Event::Stream))
+            .or_else(|| self.frames.streams.poll_event().map(Event::Stream))
     }
 
     /// Whether TLS is still running.
     #[must_use]
     pub fn is_handshaking(&self) -> bool {
-        self.handshake == Handshake::Running
+        self.life.handshake == Handshake::Running
     }
 
     /// Whether both ends know that the handshake is complete.
     #[must_use]
     pub fn is_confirmed(&self) -> bool {
-        self.handshake == Handshake::Confirmed
+        self.life.handshake == Handshake::Confirmed
     }
 
     /// Why the connection ended, if it has.
     #[must_use]
     pub fn error(&self) -> Option<&ConnectionError> {
-        self.error.as_deref()
+        self.life.error.as_deref()
     }
 
     /// Whether the endpoint may forget the connection.
     #[must_use]
     pub fn is_drained(&self) -> bool {
-        matches!(self.life, super::life::Life::Drained)
+        matches!(self.life.state, Life::Drained)
     }
 
     /// The peer's address on the active path.
     #[must_use]
     pub fn remote_address(&self) -> SocketAddr {
-        self.paths.active().remote
+        self.network.paths.active().remote
     }
 
     /// The application protocol both ends agreed on.
@@ -120,7 +74,7 @@ impl Connection {
     /// their encoding by each call.
     #[must_use]
     pub fn peer_transport_parameters(&self) -> Option<TransportParameters> {
-        self.tls.peer.as_ref()?.parameters(self.role.peer())
+        self.tls.peer_parameters(self.role)
     }
 
     /// Whether TLS resumed an earlier session; false until it is known.
@@ -140,7 +94,7 @@ impl Connection {
     #[must_use]
     pub fn has_readable_zero_rtt(&self) -> bool {
         self.role == Role::Server
-            && self.handshake == Handshake::Running
+            && self.life.handshake == Handshake::Running
             && self.keys.zero_rtt.is_some()
     }
 
@@ -157,28 +111,37 @@ impl Connection {
         self.tls.retried()
     }
 
+    /// When stream data or a DATAGRAM last arrived for the first time, or was
+    /// acknowledged for the first time; before that, when the handshake was complete,
+    /// and before that, when the connection began. A packet that moves none of it,
+    /// such as a PING, an ACK of one or a repetition, does not count.
+    #[must_use]
+    pub fn last_activity(&self) -> Instant {
+        self.last_activity
+    }
+
     /// How many streams of this kind could be opened now: so many of those that
     /// wait for one need waking on `StreamEvent::StreamsAvailable`, not all.
     #[must_use]
     pub fn openable(&self, directionality: Directionality) -> u64 {
-        self.streams.openable(directionality)
+        self.frames.streams.openable(directionality)
     }
 
     /// Streams of either end that are not over. O(1).
     #[must_use]
     pub fn open_streams(&self) -> usize {
-        self.streams.counts().open
+        self.frames.streams.counts().open
     }
 
     /// Opens a stream; `None` while the peer's limit is reached (then
     /// `StreamEvent::StreamsAvailable` follows).
     pub fn open(&mut self, directionality: Directionality) -> Option<StreamId> {
-        self.streams.open(directionality)
+        self.frames.streams.open(directionality)
     }
 
     /// The next stream the peer opened.
     pub fn accept(&mut self, directionality: Directionality) -> Option<StreamId> {
-        self.streams.accept(directionality)
+        self.frames.streams.accept(directionality)
     }
 
     /// Takes as much of `data` as the buffer allows; answers how much.
@@ -186,7 +149,7 @@ impl Connection {
     /// # Errors
     /// See [`WriteError`]; `Blocked` is followed by `StreamEvent::Writable`.
     pub fn write(&mut self, id: StreamId, data: &[u8]) -> Result<usize, WriteError> {
-        self.streams.write(id, data)
+        self.frames.streams.write(id, data)
     }
 
     /// Like [`write`](Self::write) without a copy; advances `data`.
@@ -194,27 +157,27 @@ impl Connection {
     /// # Errors
     /// See [`WriteError`].
     pub fn write_chunk(&mut self, id: StreamId, data: &mut Bytes) -> Result<usize, WriteError> {
-        self.streams.write_chunk(id, data)
+        self.frames.streams.write_chunk(id, data)
     }
 
     /// How far what was written on a stream has come; `None` once there is no such
     /// stream, or it was reset.
     #[must_use]
     pub fn send_progress(&self, id: StreamId) -> Option<SendProgress> {
-        self.streams.send_progress(id)
+        self.frames.streams.send_progress(id)
     }
 
     /// Bytes of stream data sent so far, each counted once.
     #[must_use]
     pub fn stream_bytes_sent(&self) -> u64 {
-        self.streams.bytes_sent()
+        self.frames.streams.bytes_sent()
     }
 
     /// Bytes of stream data that reached their reader so far, either way: those that the
     /// application has read, and those sent that nothing is waited for any more.
     #[must_use]
     pub fn stream_bytes_moved(&self) -> u64 {
-        self.streams.bytes_moved()
+        self.frames.streams.bytes_moved()
     }
 
     /// Ends the stream after what has been written.
@@ -222,7 +185,7 @@ impl Connection {
     /// # Errors
     /// See [`WriteError`].
     pub fn finish(&mut self, id: StreamId) -> Result<(), WriteError> {
-        self.streams.finish(id)
+        self.frames.streams.finish(id)
     }
 
     /// Abandons sending (RESET_STREAM); a code over 2^62 - 1, which has no encoding,
@@ -231,7 +194,7 @@ impl Connection {
     /// # Errors
     /// See [`WriteError`].
     pub fn reset(&mut self, id: StreamId, code: u64) -> Result<(), WriteError> {
-        self.streams.reset(id, code)
+        self.frames.streams.reset(id, code)
     }
 
     /// Abandons receiving (STOP_SENDING); the code as in [`reset`](Self::reset).
@@ -239,7 +202,7 @@ impl Connection {
     /// # Errors
     /// See [`ReadError`].
     pub fn stop(&mut self, id: StreamId, code: u64) -> Result<(), ReadError> {
-        self.streams.stop(id, code)
+        self.frames.streams.stop(id, code)
     }
 
     /// Reads into `buffer`; `None` = the stream has ended.
@@ -247,9 +210,9 @@ impl Connection {
     /// # Errors
     /// See [`ReadError`]; `Blocked` is followed by `StreamEvent::Readable`.
     pub fn read(&mut self, id: StreamId, buffer: &mut [u8]) -> Result<Option<usize>, ReadError> {
-        let read = self.streams.read(id, buffer);
+        let read = self.frames.streams.read(id, buffer);
         if let Ok(Some(len)) = read {
-            self.trace_read(id, len);
+            self.reports.trace.read(id, len);
         }
         read
     }
@@ -259,9 +222,9 @@ impl Connection {
     /// # Errors
     /// See [`ReadError`].
     pub fn read_chunk(&mut self, id: StreamId, max: usize) -> Result<Option<Bytes>, ReadError> {
-        let chunk = self.streams.read_chunk(id, max);
+        let chunk = self.frames.streams.read_chunk(id, max);
         if let Ok(Some(bytes)) = &chunk {
-            self.trace_read(id, bytes.len());
+            self.reports.trace.read(id, bytes.len());
         }
         chunk
     }
@@ -273,13 +236,13 @@ impl Connection {
     /// # Errors
     /// See [`ReadError`].
     pub fn peek(&mut self, id: StreamId) -> Result<bool, ReadError> {
-        self.streams.peek(id)
+        self.frames.streams.peek(id)
     }
 
     /// Changes how a stream is scheduled against others; nothing happens if it
     /// has ended.
     pub fn set_priority(&mut self, id: StreamId, priority: Priority) {
-        self.streams.set_priority(id, priority);
+        self.frames.streams.set_priority(id, priority);
     }
 
     /// Queues a DATAGRAM frame (RFC 9221).
@@ -287,35 +250,27 @@ impl Connection {
     /// # Errors
     /// If the peer takes none, it is too large, or the queue is full.
     pub fn send_datagram(&mut self, data: Bytes) -> Result<(), SendDatagramError> {
-        let room = self.datagram_room();
-        self.datagrams_out.send(data, room)
+        let room = self.network.datagram_room(&self.frames);
+        self.frames.datagrams_out.send(data, room)
     }
 
     /// The next DATAGRAM received.
     pub fn recv_datagram(&mut self) -> Option<Bytes> {
-        self.datagrams_in.recv()
+        self.frames.datagrams_in.recv()
     }
 
     /// Largest DATAGRAM that fits a packet of the active path now; `None` if
     /// the peer takes none.
     #[must_use]
     pub fn max_datagram_size(&self) -> Option<usize> {
-        self.datagrams_out.max_size(self.datagram_room())
-    }
-
-    /// Room for frames in a full packet of the active path.
-    pub(crate) fn datagram_room(&self) -> usize {
-        /// First byte, packet number, tag.
-        const OVERHEAD: usize = 1 + 4 + 16;
-        let path = self.paths.active();
-        let cid = self.remote_cids.cid(path.id).map_or(0, |cid| cid.len());
-        usize::from(path.mtu.current()).saturating_sub(cid.saturating_add(OVERHEAD))
+        let room = self.network.datagram_room(&self.frames);
+        self.frames.datagrams_out.max_size(room)
     }
 
     /// True once after a [`send_datagram`](Self::send_datagram) that was refused
     /// for a full queue could be tried again.
     pub fn take_datagram_writable(&mut self) -> bool {
-        self.datagrams_out.take_writable()
+        self.frames.datagrams_out.take_writable()
     }
 
     /// Whether what the application just did calls for a `transmit`: false
@@ -324,19 +279,19 @@ impl Connection {
     /// anyway.
     #[must_use]
     pub fn is_transmit_due(&self) -> bool {
-        match self.limit {
+        match self.network.limit() {
             Limit::Amplification | Limit::Congestion | Limit::Pacing | Limit::Scheduling => false,
             Limit::Handshake
             | Limit::ConnectionFlowControl
             | Limit::StreamFlowControl
             | Limit::StreamLimit
-            | Limit::Application => self.wants_data(),
+            | Limit::Application => self.frames.want_data(),
         }
     }
 
     /// Sends a PING, whose acknowledgement shows that the peer is there.
     pub fn ping(&mut self) {
-        self.space(Space::Data).ping = true;
+        self.frames.ping();
     }
 
     /// Begins a new key phase (RFC 9001 §6.1).
@@ -344,7 +299,8 @@ impl Connection {
     /// # Errors
     /// See [`UpdateKeysError`].
     pub fn update_keys(&mut self, now: Instant) -> Result<(), UpdateKeysError> {
-        if self.handshake != Handshake::Confirmed {
+        self.begin_trace(now);
+        if self.life.handshake != Handshake::Confirmed {
             return Err(UpdateKeysError::HandshakeNotConfirmed);
         }
         let Some(keys) = &mut self.keys.one_rtt else {
@@ -352,13 +308,47 @@ impl Connection {
         };
         keys.initiate_update(now)
             .map_err(|_| UpdateKeysError::TooSoon)?;
-        self.on_key_phase(now, false);
+        self.reports.key_phase(now, false);
         Ok(())
+    }
+
+    /// Moves the client to another local address at once, for a host whose old
+    /// address is gone or going: takes a fresh connection ID, sends from there
+    /// from now on, and validates the path meanwhile (RFC 9000 §9.2). If nothing
+    /// answers, the connection returns to the last path that worked. See
+    /// [`probe`](Self::probe) for when the old path still works.
+    ///
+    /// # Errors
+    /// See [`MigrateError`]; the connection goes on as before.
+    pub fn migrate(&mut self, now: Instant, local_ip: Option<IpAddr>) -> Result<(), MigrateError> {
+        self.begin_trace(now);
+        let (network, mut cx, outcome) = self.network_parts(now);
+        network.migrate(&mut cx, outcome, local_ip)
+    }
+
+    /// Validates the path from another local address, and moves the client there
+    /// once the server has answered (RFC 9000 §9.1). Until then data goes where
+    /// it went; if nothing answers, that is all that happens. A later call, and
+    /// the move to a preferred address, replace the one before.
+    ///
+    /// # Errors
+    /// See [`MigrateError`]; the connection goes on as before.
+    pub fn probe(&mut self, now: Instant, local_ip: IpAddr) -> Result<(), MigrateError> {
+        self.begin_trace(now);
+        let (network, mut cx, outcome) = self.network_parts(now);
+        network.probe(&mut cx, outcome, local_ip)
+    }
+
+    /// A datagram of `size` bytes was refused by the host as too large.
+    pub fn on_datagram_too_large(&mut self, now: Instant, size: usize) {
+        self.begin_trace(now);
+        let reports = &mut self.reports;
+        self.network.on_datagram_too_large(now, size, reports);
     }
 
     /// Retires the connection IDs in use and issues others.
     pub fn rotate_connection_ids(&mut self) {
-        self.local_cids.rotate();
+        self.frames.local_cids.rotate();
         self.issue_cids();
     }
 }

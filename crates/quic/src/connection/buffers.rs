@@ -1,6 +1,6 @@
 //! What a connection buffers, for whoever shares memory out among many.
 
-use super::rest::Kept;
+use super::kept::Kept;
 use super::{Connection, Event};
 
 impl Connection {
@@ -14,7 +14,7 @@ impl Connection {
         reason = "sizes of what is in memory together"
     )]
     pub fn buffered(&self) -> usize {
-        let crypto = self.spaces.iter().map(|space| space.crypto.memory());
+        let crypto = self.frames.spaces.iter().map(|space| space.crypto.memory());
         self.buffered_payload() + crypto.sum::<usize>() + self.undecryptable.memory()
     }
 
@@ -27,7 +27,9 @@ impl Connection {
         reason = "sizes of what is in memory together"
     )]
     pub fn buffered_payload(&self) -> usize {
-        self.streams.buffered() + self.datagrams_in.memory() + self.datagrams_out.memory()
+        self.frames.streams.buffered()
+            + self.frames.datagrams_in.memory()
+            + self.frames.datagrams_out.memory()
     }
 
     /// Bounds from now on what streams buffer, in bytes: at most `receive` of what
@@ -39,26 +41,21 @@ impl Connection {
     /// used up the peer may still send more than `receive`. Windows grow again by
     /// themselves when the bound is lifted. Walks the open streams.
     pub fn limit_buffers(&mut self, receive: usize, send: usize) {
-        self.streams.limit_buffers(receive as u64, send as u64);
+        self.frames
+            .streams
+            .limit_buffers(receive as u64, send as u64);
     }
 
     /// Frees all that only an open connection needs.
-    pub(crate) fn let_go(&mut self) {
-        self.streams.abandon();
-        self.datagrams_in.abandon();
-        self.datagrams_out.abandon();
+    pub(super) fn let_go(&mut self) {
+        self.frames.abandon();
         self.undecryptable = Default::default();
-        for space in self.spaces.iter_mut() {
-            space.crypto = super::crypto_stream::CryptoStream::default();
-        }
-        self.recovery.abandon();
+        self.network.recovery.abandon();
         self.outcome = Kept::default();
-        self.probe_frames = Kept::default();
-        self.control = super::fill::Control::default();
-        self.tls.session = None;
-        self.tls.scratch = Vec::new();
-        self.events
+        self.tls.free();
+        self.reports
+            .events
             .retain(|event| matches!(event, Event::Closed(_)));
-        self.events.shrink_to_fit();
+        self.reports.events.shrink_to_fit();
     }
 }

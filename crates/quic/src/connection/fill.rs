@@ -2,13 +2,10 @@
 
 use clearway_recovery::Space;
 
-use super::Connection;
 use super::content::SentFrame;
-use super::frequency::AckFrequencyRequest;
-use super::packet::{Draft, Permit, Shape};
-use crate::Instant;
+use super::control::push;
+use super::packet::{Draft, PacketWriter, Permit, Shape};
 use crate::cid::id::MAX_CID_LEN;
-use crate::stream::Sendability;
 use crate::wire::frame::{ack, data};
 use crate::wire::{Frame, PacketKind, Writer};
 
@@ -25,49 +22,17 @@ const NEW_CONNECTION_ID_MAX: usize = 1 + 8 + 8 + 1 + MAX_CID_LEN + 16;
 /// Type and number (RFC 9000 §19.16).
 const RETIRE_CONNECTION_ID_MAX: usize = 1 + 8;
 
-/// Control frames of the connection itself that wait to be sent.
-#[derive(Debug, Default)]
-pub(crate) struct Control {
-    pub(crate) handshake_done: bool,
-    /// A NEW_TOKEN for the client, until acknowledged.
-    pub(crate) new_token: Option<Box<[u8]>>,
-    pub(crate) new_token_due: bool,
-    pub(crate) ack_frequency: Option<AckFrequencyRequest>,
-    pub(crate) ack_frequency_due: bool,
-}
-
-impl Control {
-    /// Bytes allocated.
-    pub(crate) fn memory(&self) -> usize {
-        self.new_token.as_ref().map_or(0, |token| token.len())
-    }
-
-    fn is_due(&self) -> bool {
-        self.handshake_done || self.new_token_due || self.ack_frequency_due
-    }
-}
-
-impl Connection {
-    /// Whether 0-RTT or 1-RTT frames wait that the window and the pacer decide on.
-    pub(crate) fn wants_data(&self) -> bool {
-        self.control.is_due()
-            || self.local_cids.has_frames()
-            || self.remote_cids.has_frames()
-            || !self.datagrams_out.is_empty()
-            || matches!(self.streams.sendability(), Sendability::Ready)
-    }
-
+impl PacketWriter<'_> {
     /// Writes the frames of one packet into `w`.
-    pub(crate) fn fill(
+    pub(super) fn fill(
         &mut self,
-        now: Instant,
         draft: &mut Draft,
         w: &mut Writer<'_>,
         permit: Permit,
         shape: Shape,
     ) {
         if shape == Shape::Close {
-            return self.fill_close(draft.kind, w);
+            return self.life.fill_close(draft.kind, w);
         }
         if shape == Shape::MtuProbe {
             Frame::Ping.encode(w);
@@ -76,29 +41,29 @@ impl Connection {
         }
         let ordinary = matches!(shape, Shape::Train | Shape::Linked);
         if ordinary && draft.kind != PacketKind::ZeroRtt {
-            self.fill_ack(now, draft, w);
+            self.fill_ack(draft, w);
         }
         if draft.kind == PacketKind::OneRtt {
-            self.fill_path_frames(now, draft, w);
+            self.fill_path_frames(draft, w);
         }
         if shape == Shape::PathFrames {
             return;
         }
-        let probing = self.space(draft.space).probes > 0;
+        let probing = self.frames.spaces.get_mut(draft.space).probes > 0;
         if permit.is_open() || probing {
             if draft.kind != PacketKind::ZeroRtt {
                 self.fill_crypto(draft, w);
             }
             if draft.space == Space::Data {
-                self.fill_data(now, draft, w);
+                self.fill_data(draft, w);
             }
         }
         // While something else asks for one, its ACK does as well: a peer that
         // acknowledges nothing is not asked again and again.
         let lonely = w.written() > 0
-            && self.space(draft.space).since_eliciting >= PING_AMONG_ACKS
-            && !self.recovery.has_unacked(draft.space);
-        let state = self.space(draft.space);
+            && self.frames.spaces.get_mut(draft.space).since_eliciting >= PING_AMONG_ACKS
+            && !self.network.recovery.has_unacked(draft.space);
+        let state = self.frames.spaces.get_mut(draft.space);
         if !draft.ack_eliciting
             && (probing || lonely || (state.ping && permit.is_open()))
             && w.remaining() > 0
@@ -108,9 +73,9 @@ impl Connection {
         }
     }
 
-    fn fill_ack(&mut self, now: Instant, draft: &mut Draft, w: &mut Writer<'_>) {
+    fn fill_ack(&mut self, draft: &mut Draft, w: &mut Writer<'_>) {
         let exponent = self.tls.ack_delay_exponent;
-        let state = self.space(draft.space);
+        let state = self.frames.spaces.get_mut(draft.space);
         // Whoever asks whether it is heard says again what it heard: the ACKs that said
         // so are never repeated, and may be what got lost. Not in a handshake: its peer
         // may lack a first RTT sample, and would take the wait for the path's.
@@ -121,7 +86,7 @@ impl Connection {
         let Some(largest) = state.received.max() else {
             return;
         };
-        let delay = (state.ack.ack_delay(now).as_micros() as u64) >> exponent;
+        let delay = (state.ack.ack_delay(self.now).as_micros() as u64) >> exponent;
         let ecn = state.ack.ecn_counts();
         if ack::encode(w, state.received.iter().rev(), delay, ecn) > 0 {
             state.ack.on_ack_sent();
@@ -129,8 +94,8 @@ impl Connection {
         }
     }
 
-    fn fill_path_frames(&mut self, now: Instant, draft: &mut Draft, w: &mut Writer<'_>) {
-        let Some(path) = self.paths.get_mut(draft.path) else {
+    fn fill_path_frames(&mut self, draft: &mut Draft, w: &mut Writer<'_>) {
+        let Some(path) = self.network.paths.get_mut(draft.path) else {
             return;
         };
         // Room for a challenge is left, which is what gets the path on.
@@ -142,7 +107,7 @@ impl Connection {
             draft.expand = true;
         }
         if w.remaining() >= PATH_FRAME_LEN
-            && let Some(data) = path.next_challenge(now, &mut self.rng)
+            && let Some(data) = path.next_challenge(self.now, self.rng)
         {
             Frame::PathChallenge(data).encode(w);
             draft.ack_eliciting = true;
@@ -151,7 +116,7 @@ impl Connection {
     }
 
     fn fill_crypto(&mut self, draft: &mut Draft, w: &mut Writer<'_>) {
-        let crypto = &mut self.space(draft.space).crypto;
+        let crypto = &mut self.frames.spaces.get_mut(draft.space).crypto;
         while let Some((offset, len)) = crypto.next_to_send() {
             let header = data::crypto_header_size(offset, len);
             let len = len.min(w.remaining().saturating_sub(header));
@@ -170,13 +135,14 @@ impl Connection {
         }
     }
 
-    fn fill_data(&mut self, now: Instant, draft: &mut Draft, w: &mut Writer<'_>) {
+    fn fill_data(&mut self, draft: &mut Draft, w: &mut Writer<'_>) {
         if draft.kind == PacketKind::OneRtt {
-            self.fill_control(draft, w);
+            let control = &mut self.frames.control;
+            control.fill(w, |frame| draft.push(frame));
             self.fill_cids(draft, w);
         }
-        let full_room = self.datagram_room();
-        while let Some(datagram) = self.datagrams_out.pop(w.remaining(), full_room) {
+        let full_room = self.network.datagram_room(self.frames);
+        while let Some(datagram) = self.frames.datagrams_out.pop(w.remaining(), full_room) {
             let len = datagram.explicit_length.then_some(datagram.data.len());
             data::encode_datagram_header(w, len);
             w.bytes(&datagram.data);
@@ -185,39 +151,19 @@ impl Connection {
                 return;
             }
         }
-        let rtt = self.active_recovery().rtt().smoothed();
+        let rtt = self.network.active_recovery().rtt().smoothed();
         let mut push = |content| draft.push(SentFrame::Stream(content));
         if w.written() > 0 {
-            self.streams.fill_hurried(w, now, rtt, &mut push);
+            self.frames
+                .streams
+                .fill_hurried(w, self.now, rtt, &mut push);
         }
-        self.streams.fill(w, now, rtt, &mut push);
-    }
-
-    fn fill_control(&mut self, draft: &mut Draft, w: &mut Writer<'_>) {
-        let control = &mut self.control;
-        if control.handshake_done && push(w, &Frame::HandshakeDone) {
-            control.handshake_done = false;
-            draft.push(SentFrame::HandshakeDone);
-        }
-        if let Some(token) = &control.new_token
-            && control.new_token_due
-            && push(w, &Frame::NewToken(token))
-        {
-            control.new_token_due = false;
-            draft.push(SentFrame::NewToken);
-        }
-        if let Some(request) = control.ack_frequency
-            && control.ack_frequency_due
-            && push(w, &request.frame())
-        {
-            control.ack_frequency_due = false;
-            draft.push(SentFrame::AckFrequency(request.sequence));
-        }
+        self.frames.streams.fill(w, self.now, rtt, &mut push);
     }
 
     fn fill_cids(&mut self, draft: &mut Draft, w: &mut Writer<'_>) {
         while w.remaining() >= NEW_CONNECTION_ID_MAX {
-            let Some(issue) = self.local_cids.next_to_send() else {
+            let Some(issue) = self.frames.local_cids.next_to_send() else {
                 break;
             };
             push(
@@ -232,20 +178,11 @@ impl Connection {
             draft.push(SentFrame::NewConnectionId(issue.sequence));
         }
         while w.remaining() >= RETIRE_CONNECTION_ID_MAX {
-            let Some(sequence) = self.remote_cids.next_retire() else {
+            let Some(sequence) = self.frames.remote_cids.next_retire() else {
                 break;
             };
             push(w, &Frame::RetireConnectionId { sequence });
             draft.push(SentFrame::RetireConnectionId(sequence));
         }
     }
-}
-
-/// Writes `frame` if it fits.
-fn push(w: &mut Writer<'_>, frame: &Frame<'_>) -> bool {
-    let fits = frame.size() <= w.remaining();
-    if fits {
-        frame.encode(w);
-    }
-    fits
 }

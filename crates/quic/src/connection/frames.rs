@@ -3,21 +3,23 @@
 use bytes::Bytes;
 use clearway_recovery::Space;
 
+use super::arrival::Packet;
 use super::keyring::space_of;
 use super::life::{ConnectionError, Handshake};
-use super::receive::Packet;
-use super::{Connection, Event, work};
+use super::work::{self, UsefulWork};
+use super::{Connection, Event};
 use crate::Instant;
 use crate::ack::AckFrequency;
 use crate::cid::NewCid;
 use crate::count::Count;
 use crate::error::TransportError;
 use crate::wire::Frame;
+use crate::wire::frame::Ack;
 
 impl Connection {
     /// Acts on one frame. Every frame type has its arm: a new one does not
     /// compile until somebody decides what it does.
-    pub(crate) fn on_frame(
+    pub(super) fn on_frame(
         &mut self,
         now: Instant,
         packet: &Packet<'_>,
@@ -26,7 +28,7 @@ impl Connection {
         let space = space_of(packet.kind);
         match *frame {
             Frame::Padding { .. } | Frame::Ping => Ok(()),
-            Frame::Ack(ref ack) => self.on_ack_frame(now, packet, ack),
+            Frame::Ack(ref ack) => self.on_ack(now, packet, ack),
             Frame::Crypto { offset, data } => self.on_crypto(now, space, offset, data),
             Frame::Stream {
                 id,
@@ -34,41 +36,47 @@ impl Connection {
                 fin,
                 data,
             } => {
-                self.end_silence();
-                if self.streams.on_stream(id, offset, fin, data)? {
+                self.timers.silence.end();
+                if self.frames.streams.on_stream(id, offset, fin, data)? {
                     return Ok(());
                 }
-                self.charge_repeat(now, data.len())
+                self.charge(now, work::price_of_repeat(data.len()))
             }
             Frame::ResetStream {
                 id,
                 code,
                 final_size,
-            } => self.streams.on_reset_stream(id, code, final_size),
-            Frame::StopSending { id, code } => self.streams.on_stop_sending(id, code),
+            } => self.frames.streams.on_reset_stream(id, code, final_size),
+            Frame::StopSending { id, code } => self.frames.streams.on_stop_sending(id, code),
             Frame::MaxData(limit) => {
-                self.streams.on_max_data(limit);
+                self.frames.streams.on_max_data(limit);
                 Ok(())
             }
-            Frame::MaxStreamData { id, limit } => self.streams.on_max_stream_data(id, limit),
+            Frame::MaxStreamData { id, limit } => self.frames.streams.on_max_stream_data(id, limit),
             Frame::MaxStreams {
                 directionality,
                 limit,
-            } => self.streams.on_max_streams(directionality, limit),
+            } => self.frames.streams.on_max_streams(directionality, limit),
             Frame::DataBlocked { limit } => {
-                self.streams.on_data_blocked(limit);
+                self.frames.streams.on_data_blocked(limit);
                 Ok(())
             }
             Frame::StreamDataBlocked { id, limit } => {
-                self.streams.on_stream_data_blocked(id, limit)
+                self.frames.streams.on_stream_data_blocked(id, limit)
             }
             Frame::StreamsBlocked {
                 directionality,
                 limit,
-            } => self.streams.on_streams_blocked(directionality, limit),
+            } => self
+                .frames
+                .streams
+                .on_streams_blocked(directionality, limit),
             Frame::NewToken(token) => {
                 let kept = self.tls.store_token(token);
-                self.counters.oversized_tokens.count(u64::from(!kept));
+                self.reports
+                    .counters
+                    .oversized_tokens
+                    .count(u64::from(!kept));
                 Ok(())
             }
             Frame::NewConnectionId {
@@ -76,23 +84,32 @@ impl Connection {
                 retire_prior_to,
                 cid,
                 reset_token,
-            } => self.remote_cids.on_new(NewCid {
-                sequence,
-                retire_prior_to,
-                cid,
-                reset_token,
-            }),
+            } => {
+                let new = NewCid {
+                    sequence,
+                    retire_prior_to,
+                    cid,
+                    reset_token,
+                };
+                self.frames
+                    .remote_cids
+                    .on_new(new, self.network.paths.active_id())
+            }
             Frame::RetireConnectionId { sequence } => {
-                self.local_cids.on_retire(sequence, &self.receiving_cid)?;
+                self.frames
+                    .local_cids
+                    .on_retire(sequence, &self.receiving_cid)?;
                 self.issue_cids();
                 Ok(())
             }
             Frame::PathChallenge(data) => {
-                self.on_path_challenge(now, packet, data);
+                let (network, mut cx, outcome) = self.network_parts(now);
+                network.on_path_challenge(&mut cx, outcome, packet, data);
                 Ok(())
             }
             Frame::PathResponse(data) => {
-                self.on_path_response(now, data);
+                let (network, mut cx, outcome) = self.network_parts(now);
+                network.on_path_response(&mut cx, outcome, data);
                 Ok(())
             }
             Frame::ConnectionClose {
@@ -131,7 +148,9 @@ impl Connection {
                 request_max_ack_delay,
                 reordering_threshold,
             } => self
-                .space(Space::Data)
+                .frames
+                .spaces
+                .get_mut(Space::Data)
                 .ack
                 .on_ack_frequency(AckFrequency {
                     sequence,
@@ -141,14 +160,45 @@ impl Connection {
                 })
                 .map(|_| ()),
             Frame::ImmediateAck => {
-                self.space(Space::Data).ack.on_immediate_ack();
+                let space = self.frames.spaces.get_mut(Space::Data);
+                space.ack.on_immediate_ack();
                 Ok(())
             }
         }
     }
 
+    fn on_ack(
+        &mut self,
+        now: Instant,
+        packet: &Packet<'_>,
+        ack: &Ack<'_>,
+    ) -> Result<(), TransportError> {
+        let (network, mut cx, outcome) = self.network_parts(now);
+        if network.on_ack(&mut cx, outcome, packet, ack)? {
+            return Ok(());
+        }
+        self.charge(now, work::price_of_ranges(ack.range_count()))
+    }
+
+    /// Charges work that the peer asked for without progress.
+    ///
+    /// # Errors
+    /// PROTOCOL_VIOLATION if the budget is empty.
+    #[inline]
+    pub(super) fn charge(&mut self, now: Instant, units: u32) -> Result<(), TransportError> {
+        if units == 0 {
+            return Ok(());
+        }
+        let useful = UsefulWork {
+            streams: &self.frames.streams,
+            bytes_received: self.reports.counters.bytes_received,
+        };
+        self.work
+            .pay(now, units, self.config.unproductive_work, useful)
+    }
+
     fn on_handshake_done(&mut self, now: Instant) {
-        if self.handshake == Handshake::Complete {
+        if self.life.handshake == Handshake::Complete {
             self.confirm(now);
         }
     }
@@ -157,12 +207,13 @@ impl Connection {
         let frame_len = Frame::Datagram(data).size();
         let data = Bytes::copy_from_slice(data);
         let dropped = self
+            .frames
             .datagrams_in
             .on_frame(data, frame_len, work::LARGE_DATA)?;
-        self.charge_dropped(now, dropped)?;
+        self.charge(now, dropped)?;
         self.last_activity = now;
-        if self.datagrams_in.take_readable() {
-            self.events.push_back(Event::DatagramReceived);
+        if self.frames.datagrams_in.take_readable() {
+            self.reports.events.push_back(Event::DatagramReceived);
         }
         Ok(())
     }

@@ -12,10 +12,10 @@
 
 use core::time::Duration;
 
+use clearway_recovery::PathRecovery;
 use clearway_recovery::rtt::Rtt;
 
-use super::Connection;
-use super::life::Handshake;
+use super::peer::Peer;
 use crate::wire::Frame;
 
 /// ACKs we want per window.
@@ -79,23 +79,12 @@ fn is_queued(rtt: &Rtt, before: bool) -> bool {
         .is_some_and(|least| rtt.smoothed().saturating_mul(4) > least.saturating_mul(quarters))
 }
 
-impl Connection {
-    /// Asks anew when the window has halved or doubled since the last request.
-    pub(crate) fn ask_ack_frequency(&mut self) {
-        if !self.config.ack_frequency || self.handshake != Handshake::Confirmed {
-            return;
-        }
-        let Some((min, usual)) = self
-            .tls
-            .peer
-            .as_ref()
-            .and_then(|peer| Some((peer.min_ack_delay()?, peer.max_ack_delay())))
-        else {
-            return;
-        };
-        let path = self.active_recovery();
+impl AckFrequencyRequest {
+    /// What to ask of `peer` after `last`, if the window of `path`, which carries data,
+    /// has halved or doubled since then.
+    pub(super) fn after(last: Option<Self>, peer: &Peer, path: &PathRecovery) -> Option<Self> {
+        let (min, usual) = (peer.min_ack_delay()?, peer.max_ack_delay());
         let packets = path.window().checked_div(path.mds()).unwrap_or(0);
-        let last = self.control.ack_frequency;
         let every = path.counts_every_ack();
         // Whoever keeps the queue short by marks does not fill it with ACKs.
         let queued = !every && is_queued(path.rtt(), last.is_some_and(|request| request.queued));
@@ -108,20 +97,22 @@ impl Connection {
         let threshold = packets_an_ack.clamp(least, MAX_THRESHOLD);
         let before = last.map_or(DEFAULT_THRESHOLD, |request| request.threshold.into());
         if threshold == before || threshold / 2 < before && before / 2 < threshold {
-            return;
+            return None;
         }
         // A quarter of the round trip, so that the last packets of a window
         // are never what the next one waits for.
         let quarter = path.rtt().smoothed().checked_div(4).unwrap_or_default();
-        let max_ack_delay = quarter.clamp(min, usual.max(min));
-        self.control.ack_frequency = Some(AckFrequencyRequest {
+        Some(Self {
             sequence: last.map_or(0, |request| request.sequence.saturating_add(1)),
             threshold: threshold as u8,
             queued,
-            max_ack_delay,
+            max_ack_delay: quarter.clamp(min, usual.max(min)),
             reordering: path.packet_threshold().min(3) as u8,
-        });
-        self.control.ack_frequency_due = true;
-        self.recovery.set_max_ack_delay(usual.max(max_ack_delay));
+        })
+    }
+
+    /// The longest that the peer then holds an acknowledgement back.
+    pub(super) fn longest_ack_delay(&self, peer: &Peer) -> Duration {
+        peer.max_ack_delay().max(self.max_ack_delay)
     }
 }

@@ -3,97 +3,57 @@
 
 use core::time::Duration;
 
-use clearway_recovery::{PtoContext, Space};
+use clearway_recovery::Space;
 
 use super::life::{ConnectionError, Handshake};
+use super::parameters::limits_of;
 use super::peer::Peer;
 use super::{Connection, EndpointEvent, Event};
 use crate::cid::ConnectionId;
 use crate::count::Count;
+use crate::crypto::initial_keys;
 use crate::crypto::retry::retry_is_genuine;
-use crate::crypto::{KeyStep, Level, Session, initial_keys};
 use crate::error::{Code, TransportError};
 use crate::event::{ConnectionState, DropReason, TraceEvent};
-use crate::stream::PeerLimits;
 use crate::wire::retry::MAX_TOKEN_LEN;
-use crate::wire::transport_parameters::HandshakeCids;
-use crate::wire::{PacketKind, PartialHeader, Reader, TransportParameters, Version};
+use crate::wire::{PartialHeader, Reader, TransportParameters, Version};
 use crate::{Instant, Role};
 
-/// TLS alerts (RFC 8446 §6).
-const UNEXPECTED_MESSAGE: u8 = 10;
+/// TLS alert (RFC 8446 §6).
 const MISSING_EXTENSION: u8 = 109;
 
 impl Connection {
     /// A CRYPTO frame arrived.
-    pub(crate) fn on_crypto(
+    pub(super) fn on_crypto(
         &mut self,
         now: Instant,
         space: Space,
         offset: u64,
         data: &[u8],
     ) -> Result<(), TransportError> {
-        let crypto = &mut self.space(space).crypto;
+        let crypto = &mut self.frames.spaces.get_mut(space).crypto;
         crypto.on_frame(space, offset, data)?;
-        let level = level_of(space);
-        while let Some(bytes) = self.space(space).crypto.read() {
-            match &mut self.tls.session {
-                // A level that is complete takes nothing more (RFC 9001 §4.1.3).
-                Some(session) => session.read(level, &bytes)?,
-                // RFC 9001 §6: TLS KeyUpdate is forbidden, and nothing else is
-                // ours to receive after the handshake.
-                None => {
-                    return Err(TransportError::new(
-                        Code::crypto(UNEXPECTED_MESSAGE),
-                        "TLS message after the handshake",
-                    ));
-                }
-            }
+        while let Some(bytes) = self.frames.spaces.get_mut(space).crypto.read() {
+            self.tls.read(space, &bytes)?;
             self.drive_tls(now)?;
         }
         Ok(())
     }
 
-    /// Moves bytes and keys out of TLS.
-    pub(crate) fn drive_tls(&mut self, now: Instant) -> Result<(), TransportError> {
-        loop {
-            let Some(session) = &mut self.tls.session else {
-                return Ok(());
-            };
-            let mut bytes = core::mem::take(&mut self.tls.scratch);
-            bytes.clear();
-            let space = space_of_level(session.write_level());
-            let step = session.next(&mut bytes);
-            let done = step.is_none() && bytes.is_empty();
-            self.space(space).crypto.write(&bytes);
-            self.tls.scratch = bytes;
-            match step {
-                None if done => break,
-                None => {}
-                Some(KeyStep::Handshake(keys)) => {
-                    self.keys.handshake = Some(Box::new(keys));
-                    let kind = PacketKind::Handshake;
-                    self.trace(now, || TraceEvent::KeysInstalled { kind });
-                }
-                Some(KeyStep::OneRtt(mut keys)) => {
-                    if let Some(packets) = self.config.key_update_after {
-                        keys.set_update_after(packets);
-                    }
-                    self.keys.one_rtt = Some(*keys);
-                    let kind = PacketKind::OneRtt;
-                    self.trace(now, || TraceEvent::KeysInstalled { kind });
-                }
-            }
+    /// Moves bytes and keys out of TLS, and the handshake on.
+    pub(super) fn drive_tls(&mut self, now: Instant) -> Result<(), TransportError> {
+        if self.tls.session.is_none() {
+            return Ok(());
         }
+        let spaces = &mut self.frames.spaces;
+        let (keys, reports) = (&mut self.keys, &mut self.reports);
+        self.tls
+            .drain(now, self.config.key_update_after, spaces, keys, reports);
         self.take_peer_parameters(now)?;
         self.take_early_keys();
         self.sync_recovery(now);
-        let finished = self
-            .tls
-            .session
-            .as_deref()
-            .is_some_and(|session| !session.is_handshaking());
-        if self.handshake == Handshake::Running && finished && self.keys.one_rtt.is_some() {
+        let finished = self.tls.has_finished() && self.keys.one_rtt.is_some();
+        if self.life.handshake == Handshake::Running && finished {
             self.complete(now)?;
         }
         Ok(())
@@ -101,21 +61,18 @@ impl Connection {
 
     /// A server can open 0-RTT packets once the ClientHello has been read.
     fn take_early_keys(&mut self) {
-        if self.role == Role::Client
-            || self.keys.zero_rtt.is_some()
-            || self.keys.zero_rtt_discarded
-            || self.handshake != Handshake::Running
+        if self.role == Role::Server
+            && self.life.handshake == Handshake::Running
+            && self.keys.awaits_zero_rtt()
+            && let Some(session) = &self.tls.session
         {
-            return;
-        }
-        if let Some(session) = &self.tls.session {
             self.keys.zero_rtt = session.early_keys();
         }
     }
 
     /// Applies what a client remembers of the server, so that it can write
     /// before the handshake (RFC 9000 §7.4.1).
-    pub(crate) fn start_zero_rtt(&mut self) {
+    pub(super) fn start_zero_rtt(&mut self) {
         let Some(session) = &self.tls.session else {
             return;
         };
@@ -130,60 +87,39 @@ impl Connection {
         };
         let remembered = remembered.remembered_for_0rtt();
         self.keys.zero_rtt = Some(keys);
-        self.streams.set_peer_limits(limits_of(&remembered));
+        self.frames.streams.set_peer_limits(limits_of(&remembered));
         self.tls.remembered = Some(Box::new(remembered));
     }
 
     /// Transport parameters have arrived inside TLS (RFC 9000 §7.4).
     fn take_peer_parameters(&mut self, now: Instant) -> Result<(), TransportError> {
-        if self.tls.peer.is_some() {
-            return Ok(());
-        }
-        let Some(bytes) = self
-            .tls
-            .session
-            .as_deref()
-            .and_then(Session::peer_transport_parameters)
-        else {
+        let Some(peer) = self.tls.take_peer_parameters(self.role)? else {
             return Ok(());
         };
-        let peer = TransportParameters::decode(bytes, self.role.peer())?;
-        peer.authenticate(
-            self.role.peer(),
-            &HandshakeCids {
-                initial_source: self.tls.peer_cid.unwrap_or(ConnectionId::EMPTY),
-                original_destination: self.tls.original_dcid,
-                retry_source: self.tls.retry_scid,
-            },
-        )?;
-        if let Some(remembered) = self.tls.remembered.take()
-            && self
-                .tls
-                .session
-                .as_deref()
-                .is_some_and(Session::early_data_accepted)
-        {
-            peer.check_not_reduced(&remembered)?;
-        }
-        self.streams.set_peer_limits(limits_of(&peer));
+        self.frames.streams.set_peer_limits(limits_of(&peer));
         if let Some(token) = peer.stateless_reset_token {
-            self.remote_cids.set_first_reset_token(token);
+            self.frames.remote_cids.set_first_reset_token(token);
         }
         if let Some(preferred) = &peer.preferred_address {
-            self.remote_cids
-                .on_preferred(preferred.cid, preferred.reset_token)?;
+            let active = self.network.paths.active_id();
+            self.frames
+                .remote_cids
+                .on_preferred(preferred.cid, preferred.reset_token, active)?;
         }
-        self.local_cids
+        self.frames
+            .local_cids
             .set_peer_limit(peer.active_connection_id_limit);
         self.tls.grease_quic_bit = self.config.grease && peer.grease_quic_bit;
         self.timers.agree_on_idle(now, peer.max_idle_timeout);
-        self.recovery
+        self.network
+            .recovery
             .set_max_ack_delay(Duration::from_millis(peer.max_ack_delay));
-        self.datagrams_out
+        self.frames
+            .datagrams_out
             .set_peer_limit(peer.max_datagram_frame_size);
         let max_payload = peer.max_udp_payload_size;
         self.tls.peer = Some(Peer::new(&peer));
-        self.paths.set_peer_limit(max_payload);
+        self.network.paths.set_peer_limit(max_payload);
         self.trace_peer_parameters(now);
         Ok(())
     }
@@ -196,16 +132,15 @@ impl Connection {
                 "no transport parameters in the TLS handshake",
             ));
         }
-        self.handshake = Handshake::Complete;
+        self.life.handshake = Handshake::Complete;
         self.tls.fill_summary();
         self.trace_complete(now);
         self.last_activity = now;
         self.finish_zero_rtt(now);
-        self.events.push_back(Event::Connected);
+        self.reports.events.push_back(Event::Connected);
         self.issue_cids();
         if self.role == Role::Server {
-            self.control.handshake_done = true;
-            self.control.new_token_due = self.control.new_token.is_some();
+            self.frames.control.on_handshake_done();
             self.confirm(now);
         }
         self.sync_recovery(now);
@@ -219,127 +154,105 @@ impl Connection {
         }
         if self.role == Role::Server {
             self.tls.zero_rtt_accepted = Some(true);
-            let late = self.pto_of(self.paths.active_id()).saturating_mul(3);
+            let late = self.network.pto().saturating_mul(3);
             self.keys.zero_rtt_until = Some(now + late);
             return;
         }
-        let accepted = self
-            .tls
-            .session
-            .as_deref()
-            .is_some_and(Session::early_data_accepted);
+        let accepted = self.tls.takes_early_data();
         self.tls.zero_rtt_accepted = Some(accepted);
         self.keys.discard_zero_rtt();
         if accepted {
             return;
         }
         // RFC 9001 §4.6.2: everything that rested on 0-RTT starts anew.
-        let mut outcome = core::mem::take(&mut self.outcome);
-        self.recovery.on_zero_rtt_rejected(now, &mut outcome);
-        for lost in &outcome.lost {
-            self.trace_lost(now, lost);
+        let (network, mut cx, outcome) = self.network_parts(now);
+        network.forget_zero_rtt(&mut cx, outcome);
+        self.frames.streams.on_zero_rtt_rejected();
+        if let Some(peer) = &self.tls.peer_parameters(self.role) {
+            self.frames.streams.set_peer_limits(limits_of(peer));
         }
-        outcome.clear();
-        self.outcome = outcome;
-        self.streams.on_zero_rtt_rejected();
-        if let Some(peer) = &self.peer_transport_parameters() {
-            self.streams.set_peer_limits(limits_of(peer));
-        }
-        self.events.push_back(Event::ZeroRttRejected);
+        self.reports.events.push_back(Event::ZeroRttRejected);
     }
 
     /// Both ends know that the handshake is complete (RFC 9001 §4.1.2).
-    pub(crate) fn confirm(&mut self, now: Instant) {
-        self.handshake = Handshake::Confirmed;
-        self.trace(now, || {
-            TraceEvent::StateChanged(ConnectionState::HandshakeConfirmed)
-        });
-        self.discard_keys(now, PacketKind::Handshake);
+    pub(super) fn confirm(&mut self, now: Instant) {
+        self.life.handshake = Handshake::Confirmed;
+        self.reports.state(now, ConnectionState::HandshakeConfirmed);
+        self.discard_keys(now, Space::Handshake);
         if let Some(keys) = &mut self.keys.one_rtt {
             keys.on_handshake_confirmed();
         }
         self.sync_recovery(now);
-        self.paths.on_confirmed(now);
-        self.endpoint_events.push_back(EndpointEvent::HandshakeDone);
-        self.events.push_back(Event::Confirmed);
-        self.free_tls();
-        if self.is_client() {
-            self.move_to_preferred_address(now);
+        self.network.on_confirmed(now, self.tls.peer.as_ref());
+        self.reports
+            .endpoint_events
+            .push_back(EndpointEvent::HandshakeDone);
+        self.reports.events.push_back(Event::Confirmed);
+        match self.role {
+            // It still takes tickets in.
+            Role::Client => {
+                let (network, mut cx, outcome) = self.network_parts(now);
+                network.move_to_preferred_address(&mut cx, outcome);
+            }
+            Role::Server => self.tls.free(),
         }
     }
 
-    /// A server expects nothing more of TLS once its tickets are in the CRYPTO
-    /// stream; a client still takes tickets in.
-    fn free_tls(&mut self) {
-        if self.role == Role::Server {
-            self.tls.session = None;
-            self.tls.scratch = Vec::new();
+    /// The peer's transport parameters are in force.
+    fn trace_peer_parameters(&mut self, now: Instant) {
+        if self.reports.trace.is_on()
+            && let Some(parameters) = &self.tls.peer_parameters(self.role)
+        {
+            let remote = true;
+            let event = || TraceEvent::ParametersSet { remote, parameters };
+            self.reports.trace(now, event);
         }
     }
 
-    /// Drops the keys of a packet type and everything that waited in its space
-    /// (RFC 9001 §4.9).
-    pub(crate) fn discard_keys(&mut self, now: Instant, kind: PacketKind) {
-        let space = match kind {
-            PacketKind::Initial => {
-                self.keys.initial_discarded = true;
-                if self.keys.initial.take().is_none() {
-                    return;
-                }
-                Space::Initial
-            }
-            PacketKind::Handshake => {
-                self.keys.handshake_discarded = true;
-                if self.keys.handshake.take().is_none() {
-                    return;
-                }
-                Space::Handshake
-            }
-            PacketKind::ZeroRtt | PacketKind::OneRtt => return,
-        };
-        self.recovery.discard_space(space, now);
-        let state = self.space(space);
-        state.crypto = super::crypto_stream::CryptoStream::default();
-        state.probes = 0;
-        state.ping = false;
-        self.trace(now, || TraceEvent::KeysDiscarded { kind });
+    /// The application protocol is chosen, and the handshake is complete.
+    fn trace_complete(&mut self, now: Instant) {
+        self.reports.state(now, ConnectionState::HandshakeComplete);
+        if let Some(alpn) = &self.tls.summary.alpn {
+            self.reports.trace(now, || TraceEvent::AlpnChosen(alpn));
+        }
     }
 
-    /// Tells recovery what its timers depend on (RFC 9002 §6.2.1, §6.2.2.1).
-    pub(crate) fn sync_recovery(&mut self, now: Instant) {
-        let context = PtoContext {
-            handshake_confirmed: self.handshake == Handshake::Confirmed,
-            has_handshake_keys: self.keys.handshake.is_some(),
-            peer_completed_address_validation: !self.is_client()
-                || self.handshake == Handshake::Confirmed
-                || self.recovery.largest_acked(Space::Handshake).is_some(),
-            amplification_blocked: self.is_amplification_blocked(),
-        };
-        self.recovery.set_handshake_state(context, now);
+    /// Drops the keys of the Initial or the Handshake space and everything that waited in
+    /// it (RFC 9001 §4.9).
+    pub(super) fn discard_keys(&mut self, now: Instant, space: Space) {
+        let (keys, frames) = (&mut self.keys, &mut self.frames);
+        self.network
+            .discard_space(now, space, keys, frames, &mut self.reports);
+    }
+
+    pub(super) fn sync_recovery(&mut self, now: Instant) {
+        let progress = self.progress();
+        self.network.sync(now, progress);
     }
 
     /// The server's first packet bounds the round trip, even if the ACK of
     /// ours was lost: it can't have come sooner. Not a sample, but a better
     /// guess than 333 ms, which after a loss cost a second (RFC 9002 §6.2.2).
-    pub(crate) fn guess_round_trip(&mut self, now: Instant) {
-        let waited = now - self.recovery.limits().started();
-        if self.tls.peer_cid.is_none() && waited < self.active_recovery().rtt().smoothed() {
-            self.recovery
-                .set_initial_rtt(self.paths.active_id(), waited);
+    pub(super) fn guess_round_trip(&mut self, now: Instant) {
+        let waited = now - self.network.recovery.limits().started();
+        if self.tls.peer_cid.is_none() && waited < self.network.active_recovery().rtt().smoothed() {
+            self.network
+                .recovery
+                .set_initial_rtt(self.network.paths.active_id(), waited);
         }
     }
 
     /// The server's first Initial names the connection ID it wants
     /// (RFC 9000 §7.2).
-    pub(crate) fn on_server_cid(&mut self, scid: ConnectionId) {
+    pub(super) fn on_server_cid(&mut self, scid: ConnectionId) {
         if self.tls.peer_cid.is_none() {
             self.tls.peer_cid = Some(scid);
-            self.remote_cids.replace_first(scid);
+            self.frames.remote_cids.replace_first(scid);
         }
     }
 
     /// A Retry: start again with its token and connection ID (RFC 9000 §17.2.5).
-    pub(crate) fn on_retry(
+    pub(super) fn on_retry(
         &mut self,
         now: Instant,
         packet: &[u8],
@@ -356,7 +269,7 @@ impl Connection {
         // The integrity key is public: anyone who saw our Initial can send any
         // token, and no Initial could carry it.
         if token.len() > MAX_TOKEN_LEN {
-            self.counters.oversized_tokens.count_one();
+            self.reports.counters.oversized_tokens.count_one();
             return Err(DropReason::Overload);
         }
         if !retry_is_genuine(&self.tls.original_dcid, packet) {
@@ -364,15 +277,19 @@ impl Connection {
         }
         self.tls.retry_scid = Some(scid);
         self.tls.token = token.to_vec();
-        self.remote_cids.replace_first(scid);
+        self.frames.remote_cids.replace_first(scid);
         self.keys.initial = Some(Box::new(initial_keys(&scid, Role::Client)));
-        self.withdraw(now, |recovery, outcome| recovery.on_retry(now, outcome));
-        self.space(Space::Initial).crypto.resend_all();
+        let (network, mut cx, outcome) = self.network_parts(now);
+        network.withdraw(&mut cx, outcome, |recovery, out| {
+            recovery.on_retry(now, out);
+        });
+        let space = self.frames.spaces.get_mut(Space::Initial);
+        space.crypto.resend_all();
         Ok(())
     }
 
     /// The server speaks other versions (RFC 9000 §6.2).
-    pub(crate) fn on_version_negotiation(
+    pub(super) fn on_version_negotiation(
         &mut self,
         now: Instant,
         header: &PartialHeader,
@@ -396,47 +313,5 @@ impl Connection {
         }
         self.end_silently(now, ConnectionError::VersionMismatch);
         Ok(())
-    }
-
-    pub(crate) fn peer_max_ack_delay(&self) -> Duration {
-        match (&self.tls.peer, self.handshake) {
-            (Some(peer), Handshake::Confirmed) => peer.max_ack_delay(),
-            _ => Duration::ZERO,
-        }
-    }
-
-    pub(crate) fn on_key_phase(&mut self, now: Instant, remote: bool) {
-        self.counters.key_updates.count_one();
-        self.counters.peer_key_updates.count(u64::from(remote));
-        let phase = self.counters.key_updates;
-        self.trace(now, || TraceEvent::KeyUpdated { phase, remote });
-    }
-}
-
-/// What the peer's parameters allow our streams.
-fn limits_of(peer: &TransportParameters) -> PeerLimits {
-    PeerLimits {
-        max_data: peer.initial_max_data,
-        bidi_local: peer.initial_max_stream_data_bidi_local,
-        bidi_remote: peer.initial_max_stream_data_bidi_remote,
-        uni: peer.initial_max_stream_data_uni,
-        streams_bidi: peer.initial_max_streams_bidi,
-        streams_uni: peer.initial_max_streams_uni,
-    }
-}
-
-fn level_of(space: Space) -> Level {
-    match space {
-        Space::Initial => Level::Initial,
-        Space::Handshake => Level::Handshake,
-        Space::Data => Level::OneRtt,
-    }
-}
-
-fn space_of_level(level: Level) -> Space {
-    match level {
-        Level::Initial => Space::Initial,
-        Level::Handshake => Space::Handshake,
-        Level::OneRtt => Space::Data,
     }
 }

@@ -6,6 +6,7 @@ use clearway_recovery::{PathRecovery, Space};
 
 use super::Connection;
 use super::life::Handshake;
+use super::network::may_speak;
 use super::space::SPACES;
 use crate::cid::ConnectionId;
 use crate::cid::remote::RemoteCids;
@@ -25,52 +26,62 @@ impl Connection {
         if !self.life.is_open() {
             return;
         }
-        self.recovery.check_invariants();
+        self.network.recovery.check_invariants();
         self.check_paths();
         // Without credit only the client can move on; without a connection ID for the path nothing can be sent until the
         // peer, whose own timer runs, issues one (RFC 9000 §9.5).
-        if self.is_amplification_blocked() || !self.may_speak(self.paths.active()) {
+        let blocked = self.network.is_amplification_blocked(self.life.handshake);
+        if blocked || !may_speak(self.network.paths.active(), &self.frames) {
             return;
         }
         // What a server sends after its flight has no timer (RFC 9002 §6.2.1)
         // until the client, whose timer runs, has finished the handshake.
-        if !self.is_client() && self.handshake == Handshake::Running {
+        if !self.is_client() && self.life.handshake == Handshake::Running {
             return;
         }
         if let Some(what) = self.waiting() {
             // What credit is left on a new path may be too little for the next
             // frame; its validation, which ends either way, moves on from there.
-            let validating = self.paths.active().validation.deadline().is_some();
+            let validating = self.network.paths.active().validation.deadline().is_some();
             assert!(
                 validating
-                    || self.recovery.next_timeout().is_some()
+                    || self.network.recovery.next_timeout().is_some()
                     || self.timers.pacing.is_some(),
                 "{:?}: {what} waits and no timer will send it: {:?}, {:?}, \
                  {} of {} bytes in flight, path {:?}",
                 self.role,
-                self.handshake,
-                self.limit,
-                self.active_recovery().in_flight(),
-                self.active_recovery().window(),
-                self.paths.active(),
+                self.life.handshake,
+                self.network.limit(),
+                self.network.active_recovery().in_flight(),
+                self.network.active_recovery().window(),
+                self.network.paths.active(),
             );
         }
     }
 
     /// Loss recovery and connection IDs know the paths that there are, and no other.
     fn check_paths(&self) {
-        let there: BTreeSet<_> = self.paths.iter().map(Path::id).collect();
-        let recovery: BTreeSet<_> = self.recovery.paths().map(PathRecovery::id).collect();
+        let there: BTreeSet<_> = self.network.paths.iter().map(Path::id).collect();
+        let recovery: BTreeSet<_> = self
+            .network
+            .recovery
+            .paths()
+            .map(PathRecovery::id)
+            .collect();
         assert_eq!(recovery, there, "paths of loss recovery");
-        let active = self.paths.active_id();
-        assert_eq!(self.recovery.active_path(), active, "of loss recovery");
-        assert_eq!(self.remote_cids.active_path(), active, "of connection IDs");
-        for path in self.remote_cids.paths() {
+        let active = self.network.paths.active_id();
+        assert_eq!(
+            self.network.recovery.active_path(),
+            active,
+            "of loss recovery"
+        );
+        for path in self.frames.remote_cids.paths() {
             assert!(there.contains(&path), "a connection ID for {path:?}");
         }
         for path in there {
-            let known = self.remote_cids.paths().filter(|each| *each == path);
-            let expected = usize::from(self.remote_cids.cid(path) != Some(ConnectionId::EMPTY));
+            let known = self.frames.remote_cids.paths().filter(|each| *each == path);
+            let expected =
+                usize::from(self.frames.remote_cids.cid(path) != Some(ConnectionId::EMPTY));
             assert_eq!(known.count(), expected, "connection IDs for {path:?}");
         }
     }
@@ -79,21 +90,21 @@ impl Connection {
     #[doc(hidden)]
     #[must_use]
     pub fn paths(&self) -> &Paths {
-        &self.paths
+        &self.network.paths
     }
 
     /// The connection IDs to send to, for tests.
     #[doc(hidden)]
     #[must_use]
     pub fn remote_cids(&self) -> &RemoteCids {
-        &self.remote_cids
+        &self.frames.remote_cids
     }
 
     /// Something that `transmit` left behind.
     fn waiting(&self) -> Option<&'static str> {
         SPACES.into_iter().find_map(|space| {
-            self.keys.sending_kind(space, self.is_client())?;
-            let state = self.spaces.get(space)?;
+            self.keys.sending_kind(space)?;
+            let state = self.frames.spaces.get(space)?;
             if state.crypto.next_to_send().is_some() {
                 return Some("CRYPTO");
             }
@@ -103,18 +114,18 @@ impl Connection {
             if state.ping {
                 return Some("PING");
             }
-            (space == Space::Data && self.wants_data()).then(|| self.waiting_data())
+            (space == Space::Data && self.frames.want_data()).then(|| self.waiting_data())
         })
     }
 
     fn waiting_data(&self) -> &'static str {
-        if self.local_cids.has_frames() {
+        if self.frames.local_cids.has_frames() {
             "NEW_CONNECTION_ID"
-        } else if self.remote_cids.has_frames() {
+        } else if self.frames.remote_cids.has_frames() {
             "RETIRE_CONNECTION_ID"
-        } else if !self.datagrams_out.is_empty() {
+        } else if !self.frames.datagrams_out.is_empty() {
             "DATAGRAM"
-        } else if matches!(self.streams.sendability(), Sendability::Ready) {
+        } else if matches!(self.frames.streams.sendability(), Sendability::Ready) {
             "a stream"
         } else {
             "a control frame"

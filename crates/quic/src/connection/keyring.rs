@@ -1,53 +1,265 @@
-//! The keys of a connection, by packet type, and when each is dropped
-//! (RFC 9001 §4.9).
+//! The keys of a connection, by packet type: what they seal and open, and when each is
+//! dropped (RFC 9001 §4.9).
+
+use core::ops::Range;
 
 use clearway_recovery::Space;
 
-use crate::Instant;
+use super::life::Handshake;
 use crate::crypto::{Direction, Keys, OneRttKeys};
+use crate::error::{Code, TransportError};
 use crate::wire::PacketKind;
+use crate::wire::header::OpenHeader;
+use crate::{Instant, Role};
 
 /// Every key the connection holds now.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Keyring {
-    pub(crate) initial: Option<Box<Keys>>,
+    role: Role,
+    pub(super) initial: Option<Box<Keys>>,
     /// The client seals with it, the server opens with it.
-    pub(crate) zero_rtt: Option<Direction>,
+    pub(super) zero_rtt: Option<Direction>,
     /// When a server drops them: late 0-RTT packets may come until then
     /// (RFC 9001 §4.9.3).
-    pub(crate) zero_rtt_until: Option<Instant>,
-    pub(crate) handshake: Option<Box<Keys>>,
-    pub(crate) one_rtt: Option<OneRttKeys>,
+    pub(super) zero_rtt_until: Option<Instant>,
+    pub(super) handshake: Option<Box<Keys>>,
+    pub(super) one_rtt: Option<OneRttKeys>,
     /// Initial keys existed and are gone.
-    pub(crate) initial_discarded: bool,
+    initial_discarded: bool,
     /// Handshake keys existed and are gone.
-    pub(crate) handshake_discarded: bool,
+    handshake_discarded: bool,
     /// 0-RTT keys existed and are gone, or were refused.
-    pub(crate) zero_rtt_discarded: bool,
+    zero_rtt_discarded: bool,
+}
+
+/// A packet that opened.
+pub(crate) struct Opened {
+    pub(super) number: u64,
+    /// Where its payload is in the packet.
+    pub(super) payload: Range<usize>,
+    /// Key generation that opened it (1-RTT), for ACKs in it.
+    pub(super) generation: u64,
+    /// It is the first of its generation. The keys before are still there, until
+    /// [`Keyring::retain_previous_until`].
+    pub(super) update: Option<KeyUpdate>,
+}
+
+/// A key update that a packet of the peer's brought.
+pub(crate) enum KeyUpdate {
+    /// The peer began it.
+    Initiated,
+    /// The peer answers one of ours.
+    Answered,
 }
 
 impl Keyring {
+    pub(super) fn new(role: Role) -> Self {
+        Self {
+            role,
+            initial: None,
+            zero_rtt: None,
+            zero_rtt_until: None,
+            handshake: None,
+            one_rtt: None,
+            initial_discarded: false,
+            handshake_discarded: false,
+            zero_rtt_discarded: false,
+        }
+    }
+
     /// The packet type that a packet of `space` would have now; `None` if it
     /// can't be sealed.
-    pub(crate) fn sending_kind(&self, space: Space, is_client: bool) -> Option<PacketKind> {
+    #[inline]
+    pub(super) fn sending_kind(&self, space: Space) -> Option<PacketKind> {
         match space {
             Space::Initial => self.initial.as_ref().map(|_| PacketKind::Initial),
             Space::Handshake => self.handshake.as_ref().map(|_| PacketKind::Handshake),
             Space::Data if self.one_rtt.is_some() => Some(PacketKind::OneRtt),
-            Space::Data if is_client && self.zero_rtt.is_some() => Some(PacketKind::ZeroRtt),
+            Space::Data if self.role == Role::Client && self.zero_rtt.is_some() => {
+                Some(PacketKind::ZeroRtt)
+            }
             Space::Data => None,
         }
     }
 
+    /// Whether packets of this type can be opened now.
+    #[inline]
+    pub(super) fn can_open(&self, kind: PacketKind, handshake: Handshake) -> bool {
+        match kind {
+            PacketKind::Initial => self.initial.is_some(),
+            PacketKind::Handshake => self.handshake.is_some(),
+            PacketKind::ZeroRtt => self.role == Role::Server && self.zero_rtt.is_some(),
+            // RFC 9001 §5.7: a server must not process 1-RTT packets before
+            // the handshake is complete.
+            PacketKind::OneRtt => {
+                self.one_rtt.is_some()
+                    && (self.role == Role::Client || handshake != Handshake::Running)
+            }
+        }
+    }
+
+    /// Removes the protection of a packet whose number starts at `number_at`, in a space
+    /// where `largest` is the largest number received; `None` = not authentic.
+    ///
+    /// # Errors
+    /// PROTOCOL_VIOLATION for reserved bits, KEY_UPDATE_ERROR for keys out of order,
+    /// AEAD_LIMIT_REACHED after too many packets that were not authentic.
+    pub(super) fn open(
+        &mut self,
+        kind: PacketKind,
+        number_at: usize,
+        largest: Option<u64>,
+        packet: &mut [u8],
+    ) -> Result<Option<Opened>, TransportError> {
+        let direction = match kind {
+            PacketKind::Initial => self.initial.as_ref().map(|keys| &keys.remote),
+            PacketKind::Handshake => self.handshake.as_ref().map(|keys| &keys.remote),
+            PacketKind::ZeroRtt => self.zero_rtt.as_ref(),
+            PacketKind::OneRtt => return self.open_one_rtt(number_at, largest, packet),
+        };
+        let Some(direction) = direction else {
+            return Ok(None);
+        };
+        let header = direction
+            .unprotect_header(packet, number_at)
+            .and_then(|_| OpenHeader::read(packet, number_at));
+        let Some(header) = header else {
+            return Ok(None);
+        };
+        let number = header.number.recover(largest);
+        let Some(len) = direction.open(number, packet, header.header_len) else {
+            // RFC 9001 §6.6: the limit is the connection's, across all keys.
+            if let Some(keys) = &mut self.one_rtt {
+                keys.note_failed_open()?;
+            }
+            return Ok(None);
+        };
+        header.check_reserved()?;
+        Ok(Some(Opened {
+            number,
+            payload: header.header_len..header.header_len.saturating_add(len),
+            generation: 0,
+            update: None,
+        }))
+    }
+
+    fn open_one_rtt(
+        &mut self,
+        number_at: usize,
+        largest: Option<u64>,
+        packet: &mut [u8],
+    ) -> Result<Option<Opened>, TransportError> {
+        let Some(keys) = &mut self.one_rtt else {
+            return Ok(None);
+        };
+        let header = keys
+            .unprotect_header(packet, number_at)
+            .and_then(|_| OpenHeader::read(packet, number_at));
+        let Some(header) = header else {
+            return Ok(None);
+        };
+        let number = header.number.recover(largest);
+        let before = keys.generation();
+        let Some(opened) = keys.open(number, packet, header.header_len)? else {
+            return Ok(None);
+        };
+        header.check_reserved()?;
+        let update = match (opened.updated, keys.generation() > before) {
+            (false, _) => None,
+            (true, true) => Some(KeyUpdate::Initiated),
+            (true, false) => Some(KeyUpdate::Answered),
+        };
+        Ok(Some(Opened {
+            number,
+            payload: header.header_len..header.header_len.saturating_add(opened.len),
+            generation: opened.generation,
+            update,
+        }))
+    }
+
+    /// Keeps the 1-RTT keys before an update for packets still on their way
+    /// (RFC 9001 §6.5).
+    pub(super) fn retain_previous_until(&mut self, until: Instant) {
+        if let Some(keys) = &mut self.one_rtt {
+            keys.retain_previous_until(until);
+        }
+    }
+
+    /// Seals a packet in place; its header ends in a number of `number_len` bytes.
+    ///
+    /// # Errors
+    /// AEAD_LIMIT_REACHED; INTERNAL_ERROR without keys or for a packet too short.
+    #[inline]
+    pub(super) fn seal(
+        &mut self,
+        kind: PacketKind,
+        number: u64,
+        packet: &mut [u8],
+        header_len: usize,
+        number_len: usize,
+    ) -> Result<(), TransportError> {
+        let direction = match kind {
+            PacketKind::Initial => self.initial.as_ref().map(|keys| &keys.local),
+            PacketKind::Handshake => self.handshake.as_ref().map(|keys| &keys.local),
+            PacketKind::ZeroRtt => self.zero_rtt.as_ref(),
+            PacketKind::OneRtt => {
+                let keys = self.one_rtt.as_mut().ok_or_else(no_keys)?;
+                return keys.seal(number, packet, header_len, number_len);
+            }
+        };
+        direction
+            .ok_or_else(no_keys)?
+            .seal(number, packet, header_len, number_len)
+    }
+
+    /// The Key Phase bit of 1-RTT packets (RFC 9001 §6).
+    #[inline]
+    pub(super) fn key_phase(&self) -> bool {
+        let keys = self.one_rtt.as_ref();
+        keys.is_some_and(|keys| keys.generation() & 1 == 1)
+    }
+
+    /// The 1-RTT keys wear out and can't be updated (RFC 9001 §6.6): to be asked while
+    /// enough packets are left to say so.
+    ///
+    /// # Errors
+    /// AEAD_LIMIT_REACHED.
+    #[inline]
+    pub(super) fn check_limits(&self) -> Result<(), TransportError> {
+        self.one_rtt
+            .as_ref()
+            .map_or(Ok(()), OneRttKeys::check_limits)
+    }
+
+    /// Drops the Initial or the Handshake keys; false if there are none.
+    pub(super) fn discard(&mut self, space: Space) -> bool {
+        match space {
+            Space::Initial => {
+                self.initial_discarded = true;
+                self.initial.take().is_some()
+            }
+            Space::Handshake => {
+                self.handshake_discarded = true;
+                self.handshake.take().is_some()
+            }
+            Space::Data => false,
+        }
+    }
+
     /// No 0-RTT packet is sealed or opened any more.
-    pub(crate) fn discard_zero_rtt(&mut self) {
+    pub(super) fn discard_zero_rtt(&mut self) {
         self.zero_rtt = None;
         self.zero_rtt_until = None;
         self.zero_rtt_discarded = true;
     }
 
+    /// Whether 0-RTT keys may still come.
+    pub(super) fn awaits_zero_rtt(&self) -> bool {
+        self.zero_rtt.is_none() && !self.zero_rtt_discarded
+    }
+
     /// Whether packets of this type can never be opened any more.
-    pub(crate) fn is_discarded(&self, kind: PacketKind) -> bool {
+    pub(super) fn is_discarded(&self, kind: PacketKind) -> bool {
         match kind {
             PacketKind::Initial => self.initial_discarded,
             PacketKind::Handshake => self.handshake_discarded,
@@ -55,13 +267,53 @@ impl Keyring {
             PacketKind::OneRtt => false,
         }
     }
+
+    /// Whether Initial and Handshake keys are gone for good.
+    #[inline]
+    pub(super) fn early_are_discarded(&self) -> bool {
+        self.initial_discarded && self.handshake_discarded
+    }
+
+    /// When old keys are dropped: 0-RTT ones, and those before a key update.
+    pub(super) fn next_timeouts(&self) -> [Option<Instant>; 2] {
+        let previous = self.one_rtt.as_ref().and_then(OneRttKeys::discard_at);
+        [self.zero_rtt_until, previous]
+    }
+
+    /// Drops the keys before a key update if it is time to; true if it was.
+    pub(super) fn discard_previous(&mut self, now: Instant) -> bool {
+        if let Some(keys) = &mut self.one_rtt
+            && keys.discard_at().is_some_and(|at| now >= at)
+        {
+            keys.discard_previous(now);
+            return true;
+        }
+        false
+    }
+}
+
+fn no_keys() -> TransportError {
+    TransportError::new(
+        Code::INTERNAL_ERROR,
+        "a packet was started without its keys",
+    )
 }
 
 /// The packet number space of a packet type (RFC 9000 §12.3).
+#[inline]
 pub(crate) fn space_of(kind: PacketKind) -> Space {
     match kind {
         PacketKind::Initial => Space::Initial,
         PacketKind::Handshake => Space::Handshake,
         PacketKind::ZeroRtt | PacketKind::OneRtt => Space::Data,
+    }
+}
+
+/// The packet type that a space is shown as where it has two.
+pub(crate) fn kind_of(space: Space) -> PacketKind {
+    match space {
+        Space::Initial => PacketKind::Initial,
+        Space::Handshake => PacketKind::Handshake,
+        Space::Data => PacketKind::OneRtt,
     }
 }

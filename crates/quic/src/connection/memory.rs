@@ -89,22 +89,26 @@ impl Connection {
     /// The same by what holds it.
     #[must_use]
     pub fn memory_by_part(&self) -> Memory {
-        let spaces = self.spaces.iter();
+        let spaces = self.frames.spaces.iter();
         Memory {
             fixed: size_of::<Self>(),
-            streams: self.streams.memory(),
-            datagrams_in: self.datagrams_in.memory(),
-            datagrams_out: self.datagrams_out.memory(),
-            ledger: self.recovery.memory(memory::short_list),
+            streams: self.frames.streams.memory(),
+            datagrams_in: self.frames.datagrams_in.memory(),
+            datagrams_out: self.frames.datagrams_out.memory(),
+            ledger: self.network.recovery.memory(memory::short_list),
             received: spaces.clone().map(|space| space.received.memory()).sum(),
             crypto: spaces.map(|space| space.crypto.memory()).sum(),
             undecryptable: self.undecryptable.memory(),
             cids: self
+                .frames
                 .local_cids
                 .memory()
-                .saturating_add(self.remote_cids.memory()),
-            paths: self.paths.memory(),
-            handshake: self.tls.memory().saturating_add(self.control.memory()),
+                .saturating_add(self.frames.remote_cids.memory()),
+            paths: self.network.paths.memory(),
+            handshake: self
+                .tls
+                .memory()
+                .saturating_add(self.frames.control.memory()),
             events: self.said(),
         }
     }
@@ -116,29 +120,30 @@ impl Connection {
         reason = "sizes of what is in memory together"
     )]
     fn said(&self) -> usize {
-        let closing = match &self.life {
+        let closing = match &self.life.state {
             Life::Closing(closing) => match &closing.close {
                 Close::Transport(error) => error.reason.len(),
                 Close::Application { reason, .. } => reason.capacity(),
             },
             Life::Open | Life::Draining { .. } | Life::Drained => 0,
         };
-        let events: usize = self.events.iter().map(event).sum();
-        let endpoint: usize = self.endpoint_events.iter().map(endpoint_event).sum();
-        memory::ring(&self.events)
-            + memory::ring(&self.endpoint_events)
+        let events: usize = self.reports.events.iter().map(event).sum();
+        let endpoint: usize = self
+            .reports
+            .endpoint_events
+            .iter()
+            .map(endpoint_event)
+            .sum();
+        memory::ring(&self.reports.events)
+            + memory::ring(&self.reports.endpoint_events)
             + events
             + endpoint
             + closing
-            + self.error.as_deref().map_or(0, words)
+            + self.life.error.as_deref().map_or(0, words)
             + self
                 .outcome
                 .get()
                 .map_or(0, |outcome| size_of_val(outcome) + outcome.memory())
-            + self
-                .probe_frames
-                .get()
-                .map_or(0, |frames| size_of_val(frames) + memory::list(frames))
     }
 }
 

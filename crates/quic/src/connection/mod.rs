@@ -8,65 +8,87 @@
 //! timers:    one next_timeout(), one handle_timeout(now)
 //! ```
 //!
-//! | file | what it owns |
+//! A [`Connection`] is put together of parts. Each part is in a file of its own, with
+//! methods that borrow what they need and know nothing of the connection:
+//!
+//! | part | file | what it owns |
+//! |---|---|---|
+//! | `Lifecycle` | `lifecycle`, `life` | how far the handshake is, how the connection ends |
+//! | `Tls` | `tls`, `peer`, `parameters` | TLS, and what the handshake agreed on |
+//! | `Keyring` | `keyring` | keys: what opens and seals packets |
+//! | `Network` | `network` | paths and loss recovery |
+//! | | `migration` | what follows when paths come, go, answer, carry data |
+//! | | `delivery` | what acknowledgements, losses and probe timeouts mean |
+//! | `FrameOwners` | `owners`, `space`, `crypto_stream`, `control`, `frequency` | what frames carry |
+//! | `PacketWriter` | `train`, `packet`, `fill`, `skips` | the way out (borrows all of the above for a train) |
+//! | `Timers` | `timers`, `silence` | deadlines that no other part owns |
+//! | `Reports` | `reports`, `trace`, `counters`, `events` | what others hear |
+//! | `WorkBudget` | `work` | how much work a peer may ask for without progress |
+//! | `UndecryptablePackets` | `undecryptable` | packets that came before their keys |
+//!
+//! The rest puts them together:
+//!
+//! | file | what happens in it |
 //! |---|---|
-//! | `life` | how far the handshake is, how the connection ends |
-//! | `keyring`, `space`, `crypto_stream` | keys and packet number spaces |
-//! | `tls`, `peer`, `handshake` | TLS, transport parameters, 0-RTT, Retry, Version Negotiation |
-//! | `receive`, `undecryptable`, `frames` | the way in |
-//! | `transmit`, `packet`, `fill` | the way out |
-//! | `outcome` | what acknowledgements and losses mean for the frames sent |
-//! | `migration` | what follows when paths come, go, and carry data |
-//! | `deadline` | how long a handshake may take |
-//! | `work` | how much work a peer may ask for without progress |
-//! | `timers` | everything that waits for a time |
-//! | `rest` | what a connection that went quiet gives back |
-//! | `buffers`, `activity` | what it holds for others to judge, when it was last of use |
-//! | `api`, `stats`, `memory` | what the application calls and reads |
-//! | `trace` | what observers are told |
+//! | `setup` | a connection begins |
+//! | `receive`, `frames` | the way in, and which part each frame goes to |
+//! | `handshake` | TLS, transport parameters, 0-RTT, Retry, Version Negotiation |
+//! | `transmit`, `timeouts`, `close`, `rest` | the other calls from outside |
+//! | `api`, `observe`, `stats`, `memory`, `buffers`, `invariants` | what callers ask and are told |
 
-mod activity;
 mod api;
+mod arrival;
 mod buffers;
 mod close;
 mod config;
 mod content;
+mod control;
+mod counters;
 mod crypto_stream;
-mod deadline;
+mod delivery;
+mod events;
 mod fill;
 mod frames;
 mod frequency;
 mod handshake;
 mod invariants;
+mod kept;
 mod keyring;
 mod life;
+mod lifecycle;
 mod memory;
 mod migration;
-mod outcome;
+mod network;
+mod observe;
+mod owners;
 mod packet;
+mod parameters;
 mod peer;
 mod receive;
+mod reports;
 mod rest;
 mod setup;
 mod silence;
+mod skips;
 mod space;
 mod stats;
+mod timeouts;
 mod timers;
 mod tls;
 mod trace;
+mod train;
 mod transmit;
 mod undecryptable;
 mod work;
 
-use std::collections::VecDeque;
-use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use clearway_recovery::limit::Limit;
-use clearway_recovery::{Outcome, PathRecovery, Recovery, Space};
+use clearway_recovery::Outcome;
 
-pub use self::api::{Event, UpdateKeysError};
+pub use self::arrival::Received;
 pub use self::config::Config;
+pub use self::counters::Counters;
+pub use self::events::{EndpointEvent, Event, UpdateKeysError};
 pub use self::life::ConnectionError;
 pub use self::memory::Memory;
 pub use self::migration::MigrateError;
@@ -74,54 +96,29 @@ pub use self::migration::MigrateError;
 pub use self::packet::Forgery;
 pub(crate) use self::setup::Common;
 pub use self::setup::{Accept, Connect};
-pub use self::stats::{Counters, PathStats, Stats};
-pub use self::transmit::Transmit;
+pub use self::stats::{PathStats, Stats};
+pub use self::train::Transmit;
 
-use self::content::{Content, SentFrame};
+use self::content::Content;
+use self::kept::Kept;
 use self::keyring::Keyring;
-use self::life::{Handshake, Life};
-use self::space::{PacketSpace, PacketSpaces};
+use self::life::Handshake;
+use self::lifecycle::Lifecycle;
+use self::network::{Context, Network, Progress};
+use self::owners::FrameOwners;
+use self::reports::Reports;
+use self::skips::SkippedNumbers;
 use self::timers::Timers;
 use self::tls::Tls;
+use self::undecryptable::UndecryptablePackets;
+use self::work::WorkBudget;
 use crate::Instant;
 use crate::Role;
-use crate::ack::ReceivedEcn;
+use crate::cid::ConnectionId;
 use crate::cid::generator::CidGenerator;
-use crate::cid::local::{LocalCids, RoutingChange};
-use crate::cid::remote::RemoteCids;
-use crate::cid::{ConnectionId, ResetToken};
+use crate::cid::local::RoutingChange;
 use crate::crypto::ResetKey;
-use crate::datagram::{DatagramReceiver, DatagramSender};
-use crate::path::paths::Paths;
 use crate::rng::Rng;
-use crate::stream::Streams;
-
-/// Where a received datagram came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Received {
-    /// The sender's address.
-    pub remote: SocketAddr,
-    /// The local address it was sent to, where the platform tells.
-    pub local_ip: Option<IpAddr>,
-    /// Its ECN mark.
-    pub ecn: ReceivedEcn,
-}
-
-/// What the endpoint has to do for a connection: keep its routes true.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum EndpointEvent {
-    /// Datagrams to this connection ID are this connection's.
-    AddCid(ConnectionId),
-    /// They no longer are.
-    RemoveCid(ConnectionId),
-    /// Datagrams that end in one of these are the peer's stateless resets of
-    /// this connection; replaces those said before (RFC 9000 §10.3.1).
-    ResetTokens(Vec<ResetToken>),
-    /// The handshake is complete: it no longer counts against the budget.
-    HandshakeDone,
-    /// The connection is over; forget it.
-    Drained,
-}
 
 /// A QUIC connection, either role, sans-I/O.
 ///
@@ -135,42 +132,27 @@ pub struct Connection {
     role: Role,
     config: Arc<Config>,
     rng: Rng,
-    handshake: Handshake,
-    life: Life,
+    life: Lifecycle,
     tls: Tls,
     keys: Keyring,
-    spaces: PacketSpaces,
-    recovery: Recovery<Content>,
+    network: Network,
+    frames: FrameOwners,
     /// Reused for every ACK and timer, so that neither allocates.
-    outcome: rest::Kept<Outcome<Content>>,
-    paths: Paths,
-    local_cids: LocalCids,
-    remote_cids: RemoteCids,
-    streams: Streams,
-    datagrams_out: DatagramSender,
-    datagrams_in: DatagramReceiver,
-    control: fill::Control,
+    outcome: Kept<Outcome<Content>>,
+    skips: SkippedNumbers,
     timers: Timers,
-    limit: Limit,
-    events: VecDeque<Event>,
-    endpoint_events: VecDeque<EndpointEvent>,
+    reports: Reports,
     /// Packets whose keys don't exist yet, bounded (RFC 9001 §5.7).
-    undecryptable: undecryptable::UndecryptablePackets,
-    counters: stats::Counters,
+    undecryptable: UndecryptablePackets,
     /// What frames without progress may still cost.
-    work: work::WorkBudget,
-    trace: Option<Box<trace::Trace>>,
+    work: WorkBudget,
     generator: Box<dyn CidGenerator>,
     reset_key: Arc<ResetKey>,
-    /// Frames of the packets that a probe repeats; reused.
-    probe_frames: rest::Kept<Vec<SentFrame>>,
     /// It has given back its memory, and nobody was told.
     rested: bool,
     last_activity: Instant,
     /// Destination Connection ID of the packet being processed.
     receiving_cid: ConnectionId,
-    /// Handed to the application once.
-    error: Option<Box<ConnectionError>>,
 }
 
 impl Connection {
@@ -184,28 +166,53 @@ impl Connection {
         self.role == Role::Client
     }
 
-    fn space(&mut self, space: Space) -> &mut PacketSpace {
-        self.spaces.get_mut(space)
+    fn progress(&self) -> Progress {
+        Progress {
+            role: self.role,
+            handshake: self.life.handshake,
+            has_handshake_keys: self.keys.handshake.is_some(),
+        }
+    }
+
+    /// The network, what its events may concern besides, and memory for what recovery
+    /// finds.
+    #[inline]
+    fn network_parts(
+        &mut self,
+        now: Instant,
+    ) -> (&mut Network, Context<'_>, &mut Kept<Outcome<Content>>) {
+        let context = Context {
+            now,
+            role: self.role,
+            handshake: self.life.handshake,
+            config: &self.config,
+            peer: self.tls.peer.as_ref(),
+            rng: &mut self.rng,
+            keys: &mut self.keys,
+            frames: &mut self.frames,
+            reports: &mut self.reports,
+        };
+        (&mut self.network, context, &mut self.outcome)
     }
 
     /// Keeps the peer supplied with connection IDs, and the endpoint's routes
     /// true (RFC 9000 §5.1.1).
     fn issue_cids(&mut self) {
-        if self.handshake != Handshake::Running {
+        if self.life.handshake != Handshake::Running {
             let Self {
-                local_cids,
+                frames,
                 generator,
                 reset_key,
                 rng,
                 ..
             } = self;
-            local_cids.replenish(|| {
+            frames.local_cids.replenish(|| {
                 let cid = generator.generate(rng);
                 (cid, reset_key.token(&cid))
             });
         }
-        while let Some(change) = self.local_cids.routing_change() {
-            self.endpoint_events.push_back(match change {
+        while let Some(change) = self.frames.local_cids.routing_change() {
+            self.reports.endpoint_events.push_back(match change {
                 RoutingChange::Add(cid) => EndpointEvent::AddCid(cid),
                 RoutingChange::Remove(cid) => EndpointEvent::RemoveCid(cid),
             });
@@ -214,30 +221,18 @@ impl Connection {
 
     /// What the endpoint has to do, until there is nothing.
     pub fn poll_endpoint_event(&mut self) -> Option<EndpointEvent> {
-        self.endpoint_events
+        self.reports
+            .endpoint_events
             .pop_front()
             .or_else(|| self.new_reset_tokens())
     }
 
     /// The peer's tokens, if they are not those that the endpoint knows.
     fn new_reset_tokens(&mut self) -> Option<EndpointEvent> {
-        if !self.remote_cids.take_tokens_changed() || self.is_drained() {
+        if !self.frames.remote_cids.take_tokens_changed() || self.is_drained() {
             return None;
         }
-        let tokens = self.remote_cids.reset_tokens().collect();
+        let tokens = self.frames.remote_cids.reset_tokens().collect();
         Some(EndpointEvent::ResetTokens(tokens))
-    }
-
-    /// Recovery's view of the active path.
-    #[expect(
-        clippy::expect_used,
-        reason = "recovery gets its first path at the start, and loses none but those that `Paths` gives up, never the active one"
-    )]
-    fn active_recovery(&self) -> &PathRecovery {
-        let active = self.recovery.path(self.paths.active_id());
-        debug_assert!(active.is_some(), "recovery has every path");
-        active
-            .or_else(|| self.recovery.paths().next())
-            .expect("recovery has a path")
     }
 }

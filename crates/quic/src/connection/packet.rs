@@ -9,19 +9,27 @@ use clearway_recovery::{PathId, SentInfo, Space};
 #[cfg(feature = "testing")]
 pub use self::forge::Forgery;
 
-use super::Connection;
+use super::Config;
 use super::content::{Content, SentFrame};
+use super::keyring::Keyring;
+use super::lifecycle::Lifecycle;
+use super::network::{MIN_PACKET, Network};
+use super::owners::FrameOwners;
+use super::reports::Reports;
+use super::skips::SkippedNumbers;
 use super::space::SPACES;
-use super::transmit::{MIN_DATAGRAM, MIN_PACKET};
-use crate::Instant;
+use super::timers::Timers;
+use super::tls::Tls;
 use crate::cid::ConnectionId;
 use crate::count::Count;
 use crate::crypto::TAG_LEN;
 use crate::error::{Code, TransportError};
 use crate::event::TraceEvent;
 use crate::path::ecn::Mark;
+use crate::rng::Rng;
 use crate::wire::header::{HeaderPositions, LongHeader, LongKind, ShortHeader};
-use crate::wire::{PacketKind, TruncatedNumber, Writer};
+use crate::wire::{MIN_MTU, PacketKind, TruncatedNumber, Writer};
+use crate::{Instant, Role};
 
 /// Bytes that packet number and payload have together at least (RFC 9001 §5.4.2).
 const MIN_PAYLOAD: usize = 4;
@@ -106,22 +114,39 @@ impl Draft {
     }
 }
 
-impl Connection {
+/// Writes packets: what of the connection that takes.
+pub(crate) struct PacketWriter<'a> {
+    pub(super) now: Instant,
+    pub(super) role: Role,
+    pub(super) config: &'a Config,
+    pub(super) rng: &'a mut Rng,
+    pub(super) life: &'a Lifecycle,
+    pub(super) tls: &'a Tls,
+    pub(super) keys: &'a mut Keyring,
+    pub(super) network: &'a mut Network,
+    pub(super) frames: &'a mut FrameOwners,
+    pub(super) skips: &'a mut SkippedNumbers,
+    pub(super) timers: &'a mut Timers,
+    pub(super) reports: &'a mut Reports,
+    /// Why a packet could not be written. Nothing more is, and the connection has to end.
+    pub(super) failed: Option<TransportError>,
+}
+
+impl PacketWriter<'_> {
     /// Fills `slot` with one datagram for path `id`; answers its length, 0 if
     /// nothing was due.
     pub(crate) fn write_datagram(
         &mut self,
-        now: Instant,
         id: PathId,
         slot: &mut [u8],
         permit: &mut Permit,
         shape: Shape,
     ) -> usize {
-        if self.remote_cids.cid(id).is_none() {
+        if self.frames.remote_cids.cid(id).is_none() {
             // The peer retired it and has not sent another yet.
             return 0;
         }
-        if shape != Shape::Close && !self.life.is_open() {
+        if self.failed.is_some() {
             // The datagram before could not be written.
             return 0;
         }
@@ -138,10 +163,10 @@ impl Connection {
             } else {
                 MIN_PACKET_ROOM
             };
-            if rest.len() < least || !(owed || self.wants(space, now, id, *permit, shape)) {
+            if rest.len() < least || !(owed || self.wants(space, id, *permit, shape)) {
                 continue;
             }
-            let Some(kind) = self.keys.sending_kind(space, self.is_client()) else {
+            let Some(kind) = self.keys.sending_kind(space) else {
                 continue;
             };
             // The longest headers do not fit into what little credit or room there
@@ -153,9 +178,9 @@ impl Connection {
                 continue;
             };
             let mut body = Writer::new(payload);
-            self.fill(now, &mut draft, &mut body, *permit, shape);
+            self.fill(&mut draft, &mut body, *permit, shape);
             if body.overflowed() {
-                self.fail(now, overflow());
+                self.failed = Some(overflow());
                 break;
             }
             let filled = body.written();
@@ -163,16 +188,17 @@ impl Connection {
                 continue;
             }
             if draft.expand
-                || (kind == PacketKind::Initial && (self.is_client() || draft.ack_eliciting))
+                || (kind == PacketKind::Initial
+                    && (self.role == Role::Client || draft.ack_eliciting))
             {
-                expand = MIN_DATAGRAM.min(room);
+                expand = usize::from(MIN_MTU).min(room);
             }
             let used = len.saturating_add(draft.size(filled));
             let left = room.saturating_sub(used);
             let more = spaces
                 .as_slice()
                 .iter()
-                .any(|&later| self.wants(later, now, id, *permit, shape));
+                .any(|&later| self.wants(later, id, *permit, shape));
             let target = if shape == Shape::MtuProbe {
                 room
             } else if more && left >= MIN_PACKET_ROOM {
@@ -186,7 +212,7 @@ impl Connection {
                 expand
             };
             let padding = target.saturating_sub(used);
-            match self.finish_packet(now, draft, rest, filled, padding, shape) {
+            match self.finish_packet(draft, rest, filled, padding, shape) {
                 Ok(size) => {
                     permit.spend(size);
                     rest = core::mem::take(&mut rest)
@@ -194,7 +220,7 @@ impl Connection {
                         .unwrap_or_default();
                 }
                 Err(error) => {
-                    self.fail(now, error);
+                    self.failed = Some(error);
                     break;
                 }
             }
@@ -207,37 +233,38 @@ impl Connection {
     }
 
     /// Whether `space` has something that may leave now.
-    fn wants(&self, space: Space, now: Instant, id: PathId, permit: Permit, shape: Shape) -> bool {
-        let Some(kind) = self.keys.sending_kind(space, self.is_client()) else {
+    fn wants(&self, space: Space, id: PathId, permit: Permit, shape: Shape) -> bool {
+        let Some(kind) = self.keys.sending_kind(space) else {
             return false;
         };
         match shape {
             Shape::Train | Shape::Linked => {}
             Shape::PathFrames | Shape::MtuProbe => return space == Space::Data,
-            Shape::Close => return self.closes_in(space),
+            Shape::Close => return self.life.closes_in(kind),
         }
         let early = kind == PacketKind::ZeroRtt;
-        let Some(state) = self.spaces.get(space) else {
+        let Some(state) = self.frames.spaces.get(space) else {
             return false;
         };
         let path_frames = kind == PacketKind::OneRtt
             && self
+                .network
                 .paths
                 .get(id)
-                .is_some_and(|path| path.has_frames_due(now));
-        if state.probes > 0 || (!early && state.ack.is_due(now)) || path_frames {
+                .is_some_and(|path| path.has_frames_due(self.now));
+        if state.probes > 0 || (!early && state.ack.is_due(self.now)) || path_frames {
             return true;
         }
         permit.is_open()
             && (state.ping
                 || (!early && state.crypto.next_to_send().is_some())
-                || (space == Space::Data && self.wants_data()))
+                || (space == Space::Data && self.frames.want_data()))
     }
 
     /// Whether data is left for the datagram after one of `used` bytes.
     fn has_more_data(&self, kind: PacketKind, permit: Permit, used: usize) -> bool {
         let allowed = matches!(permit, Permit::Bytes(bytes) if bytes > used as u64);
-        kind == PacketKind::OneRtt && allowed && self.wants_data()
+        kind == PacketKind::OneRtt && allowed && self.frames.want_data()
     }
 
     fn start_packet(
@@ -247,13 +274,13 @@ impl Connection {
         id: PathId,
         slot: &mut [u8],
     ) -> Option<Draft> {
-        let number = self.recovery.next_number(space);
-        let truncated = TruncatedNumber::new(number, self.recovery.largest_acked(space));
+        let number = self.network.recovery.next_number(space);
+        let truncated = TruncatedNumber::new(number, self.network.recovery.largest_acked(space));
         self.write_header(kind, space, id, number, truncated, slot)
     }
 
     /// `None` if the header does not fit.
-    fn write_header(
+    pub(super) fn write_header(
         &mut self,
         kind: PacketKind,
         space: Space,
@@ -263,7 +290,11 @@ impl Connection {
         slot: &mut [u8],
     ) -> Option<Draft> {
         let fixed_bit = !(self.tls.grease_quic_bit && self.rng.coin());
-        let dcid = self.remote_cids.cid(id).unwrap_or(ConnectionId::EMPTY);
+        let dcid = self
+            .frames
+            .remote_cids
+            .cid(id)
+            .unwrap_or(ConnectionId::EMPTY);
         let mut writer = Writer::new(slot);
         let long = match kind {
             PacketKind::Initial => Some(LongKind::Initial {
@@ -285,11 +316,7 @@ impl Connection {
             .encode(&mut writer)?,
             None => ShortHeader {
                 spin: false,
-                key_phase: self
-                    .keys
-                    .one_rtt
-                    .as_ref()
-                    .is_some_and(|keys| keys.generation() & 1 == 1),
+                key_phase: self.keys.key_phase(),
                 dcid,
                 number: truncated,
                 fixed_bit,
@@ -312,9 +339,8 @@ impl Connection {
     /// Pads, patches the length, seals, and enters the packet in the ledger.
     /// Answers its size.
     #[inline]
-    fn finish_packet(
+    pub(super) fn finish_packet(
         &mut self,
-        now: Instant,
         draft: Draft,
         slot: &mut [u8],
         filled: usize,
@@ -338,10 +364,11 @@ impl Connection {
         let in_flight = draft.ack_eliciting || (padding > 0 && shape != Shape::Close);
         // Sealing would hide the frames.
         let ecn = self
+            .network
             .paths
             .get(draft.path)
             .map_or(Mark::NotEct, |path| path.train_mark);
-        self.trace(now, || TraceEvent::PacketSent {
+        self.reports.trace(self.now, || TraceEvent::PacketSent {
             kind: draft.kind,
             number: draft.number,
             size: size as u16,
@@ -354,57 +381,35 @@ impl Connection {
                 .and_then(|payload| payload.get(..filled))
                 .unwrap_or_default(),
         });
-        self.seal(&draft, packet)?;
-        self.on_packet_sent(now, draft, size, in_flight, shape);
+        let (header_len, number_len) = (draft.at.payload_at, draft.number_len);
+        self.keys
+            .seal(draft.kind, draft.number, packet, header_len, number_len)?;
+        self.on_packet_sent(draft, size, in_flight, shape);
         Ok(size)
     }
 
-    fn seal(&mut self, draft: &Draft, packet: &mut [u8]) -> Result<(), TransportError> {
-        let (number, header_len, number_len) =
-            (draft.number, draft.at.payload_at, draft.number_len);
-        let keys = &mut self.keys;
-        let direction = match draft.kind {
-            PacketKind::Initial => keys.initial.as_ref().map(|keys| &keys.local),
-            PacketKind::Handshake => keys.handshake.as_ref().map(|keys| &keys.local),
-            PacketKind::ZeroRtt => keys.zero_rtt.as_ref(),
-            PacketKind::OneRtt => {
-                let keys = keys.one_rtt.as_mut().ok_or_else(no_keys)?;
-                return keys.seal(number, packet, header_len, number_len);
-            }
-        };
-        direction
-            .ok_or_else(no_keys)?
-            .seal(number, packet, header_len, number_len)
-    }
-
-    fn on_packet_sent(
-        &mut self,
-        now: Instant,
-        draft: Draft,
-        size: usize,
-        in_flight: bool,
-        shape: Shape,
-    ) {
-        let pto = self.pto_of(draft.path);
+    fn on_packet_sent(&mut self, draft: Draft, size: usize, in_flight: bool, shape: Shape) {
+        let now = self.now;
+        let pto = self.network.pto_of(draft.path);
         let mut ect = false;
-        if let Some(path) = self.paths.get_mut(draft.path) {
+        if let Some(path) = self.network.paths.get_mut(draft.path) {
             let mark = path.train_mark;
             ect = mark != Mark::NotEct;
             path.busy |= draft.ack_eliciting;
-            let space = self.spaces.get_mut(draft.space);
+            let space = self.frames.spaces.get_mut(draft.space);
             path.ecn.on_sent(&mut space.ecn, mark, now, pto);
         }
-        let state = self.space(draft.space);
+        let state = self.frames.spaces.get_mut(draft.space);
         if draft.ack_eliciting {
             state.probes = state.probes.saturating_sub(1);
             state.ping = false;
             state.since_eliciting = 0;
-            self.timers.on_ack_eliciting_sent(now, &self.config);
+            self.timers.on_ack_eliciting_sent(now, self.config);
         } else {
             state.since_eliciting = state.since_eliciting.saturating_add(1);
         }
-        self.counters.packets_sent.count_one();
-        self.recovery.on_sent(
+        self.reports.counters.packets_sent.count_one();
+        self.network.recovery.on_sent(
             SentInfo {
                 space: draft.space,
                 path: draft.path,
@@ -419,9 +424,11 @@ impl Connection {
             draft.content,
         );
         self.skip_a_number(draft.space);
-        if draft.kind == PacketKind::Handshake && self.is_client() {
+        if draft.kind == PacketKind::Handshake && self.role == Role::Client {
             // RFC 9001 §4.9.1: the client's first Handshake packet ends Initial.
-            self.discard_keys(now, PacketKind::Initial);
+            let (keys, frames) = (&mut *self.keys, &mut *self.frames);
+            self.network
+                .discard_space(now, Space::Initial, keys, frames, self.reports);
         }
     }
 
@@ -431,19 +438,16 @@ impl Connection {
         if space != Space::Data {
             return;
         }
-        if self.recovery.next_number(space) == self.tls.next_skip {
-            self.recovery.skip_number(space);
-            let widest = 1_u64 << self.tls.skips.min(20);
-            let gap = self.rng.below(widest).saturating_add(128);
-            self.tls.skips = self.tls.skips.saturating_add(1);
-            self.tls.next_skip = self.recovery.next_number(space).saturating_add(gap);
+        let next = self.network.recovery.next_number(space);
+        if self.skips.leaves_out(next, self.rng) {
+            self.network.recovery.skip_number(space);
         }
     }
 
     fn on_datagram_sent(&mut self, id: PathId, len: usize) {
-        self.counters.datagrams_sent.count_one();
-        self.counters.bytes_sent.count(len as u64);
-        if let Some(path) = self.paths.get_mut(id) {
+        self.reports.counters.datagrams_sent.count_one();
+        self.reports.counters.bytes_sent.count(len as u64);
+        if let Some(path) = self.network.paths.get_mut(id) {
             path.on_sent(len);
         }
     }
@@ -455,12 +459,5 @@ fn overflow() -> TransportError {
     TransportError::new(
         Code::INTERNAL_ERROR,
         "a packet did not fit into its datagram",
-    )
-}
-
-fn no_keys() -> TransportError {
-    TransportError::new(
-        Code::INTERNAL_ERROR,
-        "a packet was started without its keys",
     )
 }

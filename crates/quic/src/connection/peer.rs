@@ -1,9 +1,12 @@
 //! What is kept of the peer's transport parameters.
 
 use core::time::Duration;
+use std::net::SocketAddr;
 
 use crate::Role;
 use crate::wire::TransportParameters;
+use crate::wire::frame::Ack;
+use crate::wire::transport_parameters::DEFAULT_ACK_DELAY_EXPONENT;
 
 /// The peer's transport parameters: those asked for after the handshake at hand,
 /// all of them as they are encoded, which takes a third of what they do in memory.
@@ -51,9 +54,31 @@ impl Peer {
         Duration::from_millis(self.max_ack_delay.into())
     }
 
+    /// The same in milliseconds.
+    pub(super) fn max_ack_delay_millis(&self) -> u16 {
+        self.max_ack_delay
+    }
+
     /// Its ACK Delay fields count in two to the power of this, microseconds.
-    pub(super) fn ack_delay_exponent(&self) -> u8 {
+    fn ack_delay_exponent(&self) -> u8 {
         self.ack_delay_exponent
+    }
+
+    /// How long it says that it held an acknowledgement back, also before its parameters
+    /// are known (RFC 9000 §18.2).
+    pub(super) fn ack_delay(peer: Option<&Self>, ack: &Ack<'_>) -> Duration {
+        let exponent = peer.map_or(DEFAULT_ACK_DELAY_EXPONENT, Self::ack_delay_exponent);
+        Duration::from_micros(ack.delay_micros(exponent))
+    }
+
+    /// Where a server would rather be.
+    pub(super) fn preferred_address(&self, v6: bool) -> Option<SocketAddr> {
+        let preferred = self.parameters(Role::Server)?.preferred_address?;
+        if v6 {
+            preferred.v6.map(SocketAddr::V6)
+        } else {
+            preferred.v4.map(SocketAddr::V4)
+        }
     }
 
     /// Whether it forbids to migrate.

@@ -1,49 +1,22 @@
 //! The way in: datagram, coalesced packets, header, payload.
 
-use super::keyring::space_of;
-use super::life::{Handshake, Life};
-use super::transmit::MIN_DATAGRAM;
-use super::{Connection, Received};
+use clearway_recovery::Space;
+
+use super::Connection;
+use super::arrival::{Arrival, Packet, Received};
+use super::keyring::{KeyUpdate, Opened, space_of};
+use super::life::{ConnectionError, Life};
+use super::reports::Dropped;
+use super::work::Price;
+use crate::Instant;
 use crate::ack::ReceivedPacket;
 use crate::count::Count;
 use crate::error::TransportError;
 use crate::event::{DropReason, TraceEvent};
 use crate::path::Addresses;
-use crate::wire::header::{HeaderKind, OpenHeader};
+use crate::wire::header::HeaderKind;
 use crate::wire::reset::candidate;
-use crate::wire::{Frame, Frames, PacketKind, PartialHeader, RangeSet, frame};
-use crate::{Instant, Role};
-
-/// When and from where a datagram came.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Arrival {
-    pub(crate) at: Instant,
-    pub(crate) from: Received,
-}
-
-/// A packet that authenticated.
-pub(crate) struct Packet<'a> {
-    pub(crate) kind: PacketKind,
-    pub(crate) number: u64,
-    /// Key generation that opened it (1-RTT), for ACKs in it.
-    pub(crate) generation: u64,
-    pub(crate) payload: &'a [u8],
-    /// Size of the datagram it came in, in bytes.
-    pub(crate) datagram_len: usize,
-    /// When it arrived: before now if it waited for its keys.
-    pub(crate) arrived: Instant,
-    pub(crate) from: Received,
-}
-
-/// Why a packet was not processed without that being anybody's error.
-type Dropped = (Option<PacketKind>, DropReason);
-
-/// What opening a packet gave.
-struct Plain {
-    number: u64,
-    payload: core::ops::Range<usize>,
-    generation: u64,
-}
+use crate::wire::{Frame, Frames, MIN_MTU, PacketKind, PartialHeader, RangeSet, frame};
 
 enum Failure {
     Dropped(Dropped),
@@ -59,17 +32,25 @@ impl From<TransportError> for Failure {
 impl Connection {
     /// Takes in one UDP datagram, decrypting it in place.
     pub fn receive(&mut self, now: Instant, from: Received, datagram: &mut [u8]) {
-        self.counters.datagrams_received.count_one();
-        self.counters.bytes_received.count(datagram.len() as u64);
-        match &mut self.life {
+        self.begin_trace(now);
+        self.reports.counters.datagrams_received.count_one();
+        self.reports
+            .counters
+            .bytes_received
+            .count(datagram.len() as u64);
+        match self.life.state {
             Life::Open => {}
-            Life::Closing(_) => return self.receive_while_closing(),
+            Life::Closing(_) => return self.life.on_datagram_while_closing(),
             Life::Draining { .. } | Life::Drained => return,
         }
-        if self.is_unwelcome(&from) {
-            return self.drop_packet(now, (None, DropReason::Unexpected));
+        let progress = self.progress();
+        if self
+            .network
+            .is_unwelcome(&from, progress, self.config.allow_migration)
+        {
+            return self.reports.dropped(now, (None, DropReason::Unexpected));
         }
-        self.credit_path(now, &from, datagram.len());
+        self.network.credit(now, progress, &from, datagram.len());
         // Opening a packet may overwrite the bytes that a stateless reset would
         // have its token in.
         let token = candidate(datagram);
@@ -85,14 +66,16 @@ impl Connection {
             return;
         }
         self.end_early_spaces();
-        self.note_activity(now);
+        if self.frames.streams.take_progress() {
+            self.last_activity = now;
+        }
         // Whatever the first byte looks like (RFC 9000 §10.3).
-        if !authenticated && token.is_some_and(|token| self.remote_cids.is_reset(&token.0)) {
-            self.on_stateless_reset(now);
+        if !authenticated && token.is_some_and(|token| self.frames.remote_cids.is_reset(&token.0)) {
+            self.on_peer_close(now, ConnectionError::StatelessReset);
         }
     }
 
-    pub(crate) fn receive_packets(
+    fn receive_packets(
         &mut self,
         now: Instant,
         arrival: Arrival,
@@ -106,7 +89,7 @@ impl Connection {
             let header = match PartialHeader::parse(rest, self.generator.cid_len()) {
                 Ok(header) => header,
                 Err(error) => {
-                    self.drop_packet(now, (None, DropReason::Malformed));
+                    self.reports.dropped(now, (None, DropReason::Malformed));
                     let Some((_, tail)) = error
                         .packet_len()
                         .and_then(|skip| rest.split_at_mut_checked(skip))
@@ -123,18 +106,33 @@ impl Connection {
             let dcid = header.dcid.cid(packet);
             // RFC 9000 §12.2: coalesced packets are all for one connection.
             if *first_dcid.get_or_insert(dcid) != dcid {
-                self.drop_packet(now, (header.kind.packet(), DropReason::Unexpected));
+                self.reports
+                    .dropped(now, (header.kind.packet(), DropReason::Unexpected));
                 break;
             }
             match self.receive_packet(now, arrival, datagram_len, &header, packet) {
                 Ok(()) => *authenticated = true,
-                Err(Failure::Dropped(dropped)) => self.drop_packet(now, dropped),
+                Err(Failure::Dropped(dropped)) => self.reports.dropped(now, dropped),
                 Err(Failure::Fatal(error)) => return Err(error),
             }
             if !self.life.is_open() {
                 break;
             }
             rest = tail;
+        }
+        Ok(())
+    }
+
+    /// Opens the kept packets whose keys the datagram has brought: a server's
+    /// Handshake flight after its ServerHello, 0-RTT after the ClientHello.
+    fn retry_undecryptable(&mut self, now: Instant) -> Result<(), TransportError> {
+        // Opening one may bring the keys of others.
+        while self.life.is_open()
+            && let Some(mut kept) = self
+                .undecryptable
+                .next_openable(&self.keys, self.life.handshake)
+        {
+            self.receive_packets(now, kept.arrival, &mut kept.packet, &mut false)?;
         }
         Ok(())
     }
@@ -170,7 +168,7 @@ impl Connection {
             }
         };
         let dropped = |reason| Failure::Dropped((Some(kind), reason));
-        if kind == PacketKind::Initial && !self.is_client() && datagram_len < MIN_DATAGRAM {
+        if kind == PacketKind::Initial && !self.is_client() && datagram_len < usize::from(MIN_MTU) {
             // RFC 9000 §14.1, not only for the first: each buys three times
             // its size in answers.
             return Err(dropped(DropReason::Malformed));
@@ -182,29 +180,32 @@ impl Connection {
         if kind != PacketKind::OneRtt && !self.tls.is_from_peer(header.scid.cid(packet)) {
             return Err(dropped(DropReason::Unexpected));
         }
-        if !self.can_open(kind) {
-            let reason = self.keep_for_later(arrival, kind, packet);
-            return Err(dropped(reason));
+        if !self.keys.can_open(kind, self.life.handshake) {
+            let kept = &mut self.undecryptable;
+            return Err(dropped(kept.keep(arrival, kind, packet, &self.keys)));
         }
-        let Plain {
+        let Opened {
             number,
             payload,
             generation,
+            ..
         } = self
-            .unseal(now, kind, header.number_at, packet)?
+            .unprotect(now, kind, header.number_at, packet)?
             .ok_or_else(|| dropped(DropReason::DecryptionFailed))?;
-        let state = self.space(space_of(kind));
+        let state = self.frames.spaces.get_mut(space_of(kind));
         if state.received.is_seen(number) {
             return Err(dropped(DropReason::Duplicate));
         }
-        self.trace(now, || TraceEvent::PacketReceived {
+        self.reports.trace(now, || TraceEvent::PacketReceived {
             kind,
             number,
             size: header.packet_len as u16,
             ecn: arrival.from.ecn,
             payload: packet.get(payload.clone()).unwrap_or_default(),
         });
-        self.paths.on_authenticated(&Addresses::from(&arrival.from));
+        self.network
+            .paths
+            .on_authenticated(&Addresses::from(&arrival.from));
         self.on_authenticated(now, kind, header, packet);
         self.receiving_cid = header.dcid.cid(packet).unwrap_or(self.receiving_cid);
         let payload = packet.get(payload).unwrap_or_default();
@@ -223,98 +224,31 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether keys for this packet type are at hand.
-    pub(crate) fn can_open(&self, kind: PacketKind) -> bool {
-        match kind {
-            PacketKind::Initial => self.keys.initial.is_some(),
-            PacketKind::Handshake => self.keys.handshake.is_some(),
-            PacketKind::ZeroRtt => self.role == Role::Server && self.keys.zero_rtt.is_some(),
-            // RFC 9001 §5.7: a server must not process 1-RTT packets before
-            // the handshake is complete.
-            PacketKind::OneRtt => {
-                self.keys.one_rtt.is_some()
-                    && (self.is_client() || self.handshake != Handshake::Running)
-            }
-        }
-    }
-
     /// Removes protection; `None` = not authentic.
-    fn unseal(
+    fn unprotect(
         &mut self,
         now: Instant,
         kind: PacketKind,
         number_at: usize,
         packet: &mut [u8],
-    ) -> Result<Option<Plain>, TransportError> {
-        let largest = self.space(space_of(kind)).received.max();
-        let keys = &mut self.keys;
-        let direction = match kind {
-            PacketKind::Initial => keys.initial.as_ref().map(|keys| &keys.remote),
-            PacketKind::Handshake => keys.handshake.as_ref().map(|keys| &keys.remote),
-            PacketKind::ZeroRtt => keys.zero_rtt.as_ref(),
-            PacketKind::OneRtt => return self.unseal_one_rtt(now, number_at, largest, packet),
-        };
-        let Some(direction) = direction else {
-            return Ok(None);
-        };
-        let header = direction
-            .unprotect_header(packet, number_at)
-            .and_then(|_| OpenHeader::read(packet, number_at));
-        let Some(header) = header else {
-            return Ok(None);
-        };
-        let number = header.number.recover(largest);
-        let Some(len) = direction.open(number, packet, header.header_len) else {
-            // RFC 9001 §6.6: the limit is the connection's, across all keys.
-            if let Some(keys) = &mut self.keys.one_rtt {
-                keys.note_failed_open()?;
-            }
-            return Ok(None);
-        };
-        header.check_reserved()?;
-        Ok(Some(Plain {
-            number,
-            payload: header.header_len..header.header_len.saturating_add(len),
-            generation: 0,
-        }))
-    }
-
-    fn unseal_one_rtt(
-        &mut self,
-        now: Instant,
-        number_at: usize,
-        largest: Option<u64>,
-        packet: &mut [u8],
-    ) -> Result<Option<Plain>, TransportError> {
-        let pto = self.pto_of(self.paths.active_id());
-        let Some(keys) = &mut self.keys.one_rtt else {
-            return Ok(None);
-        };
-        let header = keys
-            .unprotect_header(packet, number_at)
-            .and_then(|_| OpenHeader::read(packet, number_at));
-        let Some(header) = header else {
-            return Ok(None);
-        };
-        let number = header.number.recover(largest);
-        let before = keys.generation();
-        let Some(opened) = keys.open(number, packet, header.header_len)? else {
-            return Ok(None);
-        };
-        header.check_reserved()?;
-        if opened.updated {
+    ) -> Result<Option<Opened>, TransportError> {
+        let space = self.frames.spaces.get_mut(space_of(kind));
+        let largest = space.received.max();
+        let opened = self.keys.open(kind, number_at, largest, packet)?;
+        if let Some(Opened {
+            update: Some(update),
+            ..
+        }) = &opened
+        {
             // RFC 9001 §6.5: old keys for packets still on their way.
-            keys.retain_previous_until(now + pto.saturating_mul(3));
-            // Otherwise it is the answer to an update of ours.
-            if keys.generation() > before {
-                self.on_key_phase(now, true);
+            let late = self.network.pto().saturating_mul(3);
+            self.keys.retain_previous_until(now + late);
+            match update {
+                KeyUpdate::Initiated => self.reports.key_phase(now, true),
+                KeyUpdate::Answered => {}
             }
         }
-        Ok(Some(Plain {
-            number,
-            payload: header.header_len..header.header_len.saturating_add(opened.len),
-            generation: opened.generation,
-        }))
+        Ok(opened)
     }
 
     /// What an authenticated packet proves, whatever it carries.
@@ -325,7 +259,7 @@ impl Connection {
         header: &PartialHeader,
         packet: &[u8],
     ) {
-        self.counters.packets_received.count_one();
+        self.reports.counters.packets_received.count_one();
         self.timers.on_packet_received(now);
         self.listen(now);
         match kind {
@@ -339,8 +273,8 @@ impl Connection {
                 // The client has our Handshake keys, so it received at the
                 // address it claims (RFC 9000 §8.1), and Initial is over
                 // (RFC 9001 §4.9.1).
-                self.paths.on_address_validated();
-                self.discard_keys(now, PacketKind::Initial);
+                self.network.paths.on_address_validated();
+                self.discard_keys(now, Space::Initial);
             }
             PacketKind::Initial
             | PacketKind::ZeroRtt
@@ -363,14 +297,15 @@ impl Connection {
             probing_only &= frame.is_probing();
             let kind = frame.frame_type();
             acks = acks.saturating_add(u32::from(matches!(frame, Frame::Ack(_))));
-            self.charge_frame(now, &frame, acks <= 1)
+            let units = Price::of(&frame).in_advance(acks <= 1);
+            self.charge(now, units)
                 .and_then(|()| self.on_frame(now, packet, &frame))
                 .map_err(|error| error.in_frame(kind))?;
             if !self.life.is_open() {
                 return Ok(());
             }
         }
-        let state = self.space(space);
+        let state = self.frames.spaces.get_mut(space);
         state.received.insert(packet.number);
         let received = &state.received;
         state.ack.on_packet(
@@ -382,15 +317,11 @@ impl Connection {
             },
             |from| first_missing(received, from),
         );
-        if packet.kind == PacketKind::OneRtt {
-            self.follow_peer(now, packet, probing_only);
+        if packet.kind == PacketKind::OneRtt && !probing_only && !self.is_client() {
+            let (network, mut cx, outcome) = self.network_parts(now);
+            network.on_non_probing(&mut cx, outcome, packet);
         }
         Ok(())
-    }
-
-    pub(crate) fn drop_packet(&mut self, now: Instant, (kind, reason): Dropped) {
-        self.counters.packets_dropped.count_one();
-        self.trace(now, || TraceEvent::PacketDropped { kind, reason });
     }
 }
 

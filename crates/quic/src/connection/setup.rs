@@ -7,14 +7,19 @@ use std::sync::Arc;
 use clearway_recovery::Recovery;
 use rustls::pki_types::ServerName;
 
-use super::fill::Control;
+use super::control::Control;
 use super::keyring::Keyring;
-use super::life::{Handshake, Life};
+use super::lifecycle::Lifecycle;
+use super::network::Network;
+use super::owners::FrameOwners;
+use super::parameters::{MIN_ACK_DELAY_US, datagram_frame_size, local_parameters};
+use super::reports::Reports;
+use super::skips::SkippedNumbers;
 use super::space::{PacketSpace, PacketSpaces};
 use super::timers::Timers;
 use super::tls::{Memory, Tls};
 use super::work::WorkBudget;
-use super::{Config, Connection, stats};
+use super::{Config, Connection};
 use crate::ack::AckPolicy;
 use crate::cid::generator::CidGenerator;
 use crate::cid::local::LocalCids;
@@ -31,10 +36,6 @@ use crate::stream::Streams;
 use crate::wire::TransportParameters;
 use crate::wire::transport_parameters::PreferredAddress;
 use crate::{Instant, Role};
-
-/// Shortest delay a peer may ask of our acknowledgements, in microseconds
-/// (`min_ack_delay`, draft-ietf-quic-ack-frequency §3).
-const MIN_ACK_DELAY_US: u64 = 1_000;
 
 /// Connection IDs we keep issued, if the peer takes as many: one in use, one for
 /// each path that may be probed at once. More would only fill both ends' tables.
@@ -154,12 +155,13 @@ impl Connection {
             accept.validated,
         );
         if let Some(preferred) = preferred {
-            this.local_cids
+            this.frames
+                .local_cids
                 .issue_preferred(preferred.cid, preferred.reset_token)?;
         }
         this.tls.set_peer_cid(accept.scid);
         this.keys.initial = Some(accept.initial_keys);
-        this.control.new_token = accept.new_token.map(Vec::into_boxed_slice);
+        this.frames.control.new_token = accept.new_token.map(Vec::into_boxed_slice);
         this.issue_cids();
         Ok(this)
     }
@@ -209,38 +211,33 @@ impl Connection {
         };
         let mut this = Self {
             role,
-            handshake: Handshake::Running,
-            life: Life::Open,
-            keys: Keyring::default(),
-            spaces: PacketSpaces::new(PacketSpace::new(
-                AckPolicy::delayed(
-                    config.max_ack_delay,
-                    Duration::from_micros(MIN_ACK_DELAY_US),
-                )
-                .with_threshold(config.ack_threshold),
-            )),
-            recovery,
-            outcome: super::rest::Kept::default(),
-            paths,
-            local_cids: LocalCids::new(tls.local_cid, token, ISSUED_CIDS),
-            remote_cids: RemoteCids::new(dcid, id, config.active_connection_id_limit),
-            streams: Streams::new(role, config.streams.clone()),
-            datagrams_out: DatagramSender::new(queue, WhenFull::Refuse),
-            datagrams_in: DatagramReceiver::new(queue, datagram_frame_size(&config)),
-            control: Control::default(),
+            life: Lifecycle::new(),
+            keys: Keyring::new(role),
+            network: Network::new(paths, recovery),
+            frames: FrameOwners {
+                spaces: PacketSpaces::new(PacketSpace::new(
+                    AckPolicy::delayed(
+                        config.max_ack_delay,
+                        Duration::from_micros(MIN_ACK_DELAY_US),
+                    )
+                    .with_threshold(config.ack_threshold),
+                )),
+                streams: Streams::new(role, config.streams.clone()),
+                datagrams_in: DatagramReceiver::new(queue, datagram_frame_size(&config)),
+                datagrams_out: DatagramSender::new(queue, WhenFull::Refuse),
+                local_cids: LocalCids::new(tls.local_cid, token, ISSUED_CIDS),
+                remote_cids: RemoteCids::new(dcid, id, config.active_connection_id_limit),
+                control: Control::default(),
+            },
+            outcome: Default::default(),
+            skips: SkippedNumbers::new(),
             timers: Timers::new(now, &config),
-            limit: clearway_recovery::limit::Limit::Handshake,
-            events: Default::default(),
-            endpoint_events: Default::default(),
+            reports: Reports::default(),
             undecryptable: Default::default(),
-            counters: stats::Counters::default(),
             work: WorkBudget::new(now, config.unproductive_work),
-            trace: None,
-            probe_frames: super::rest::Kept::default(),
             rested: false,
             last_activity: now,
             receiving_cid: ConnectionId::EMPTY,
-            error: None,
             tls,
             config,
             rng,
@@ -256,40 +253,6 @@ impl Connection {
     #[must_use]
     pub fn local_cid(&self) -> ConnectionId {
         self.tls.local_cid
-    }
-}
-
-fn datagram_frame_size(config: &Config) -> u64 {
-    if config.datagram_buffer == 0 {
-        0
-    } else {
-        65_535
-    }
-}
-
-pub(super) fn local_parameters(
-    config: &Config,
-    role: Role,
-    scid: ConnectionId,
-) -> TransportParameters {
-    let limits = config.streams.initial_limits();
-    TransportParameters {
-        max_idle_timeout: config.idle_timeout.as_millis() as u64,
-        max_udp_payload_size: u64::from(config.max_udp_payload),
-        initial_max_data: limits.max_data,
-        initial_max_stream_data_bidi_local: limits.bidi_local,
-        initial_max_stream_data_bidi_remote: limits.bidi_remote,
-        initial_max_stream_data_uni: limits.uni,
-        initial_max_streams_bidi: limits.streams_bidi,
-        initial_max_streams_uni: limits.streams_uni,
-        max_ack_delay: config.max_ack_delay.as_millis() as u64,
-        disable_active_migration: role == Role::Server && !config.allow_migration,
-        active_connection_id_limit: config.active_connection_id_limit,
-        initial_source_connection_id: Some(scid),
-        max_datagram_frame_size: datagram_frame_size(config),
-        grease_quic_bit: config.grease,
-        min_ack_delay: config.ack_frequency.then_some(MIN_ACK_DELAY_US),
-        ..TransportParameters::default()
     }
 }
 

@@ -11,10 +11,6 @@
 
 use core::time::Duration;
 
-use clearway_recovery::Space;
-
-use super::Connection;
-use super::life::Handshake;
 use crate::Instant;
 
 /// Shortest silence that is met with a PING: answers mostly come sooner.
@@ -27,36 +23,46 @@ const PROBE_TIMEOUTS: u32 = 3;
 /// PINGs since stream data last arrived, each after twice the silence before.
 const MOST_ASKED: u8 = 4;
 
-impl Connection {
+/// The silence of a peer that has something to answer.
+#[derive(Debug, Default)]
+pub(crate) struct Silence {
+    /// It counts as silence then.
+    at: Option<Instant>,
+    /// PINGs sent into the silence since stream data last arrived.
+    asked: u8,
+}
+
+impl Silence {
+    /// When it is met with a PING.
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        self.at
+    }
+
     /// Stream data arrived: the peer has our address.
-    pub(crate) fn end_silence(&mut self) {
-        self.timers.asked_in_silence = 0;
+    #[inline]
+    pub(super) fn end(&mut self) {
+        self.asked = 0;
     }
 
-    /// A packet arrived: the silence begins anew.
-    pub(crate) fn listen(&mut self, now: Instant) {
-        self.timers.silence = None;
-        let listens = self.is_client() && self.handshake == Handshake::Confirmed;
-        if listens && self.timers.asked_in_silence < MOST_ASKED && self.streams.has_own_requests() {
-            let probes = self.pto_of(self.paths.active_id());
-            let patience = PATIENCE.max(probes.saturating_mul(PROBE_TIMEOUTS));
-            let doubled = 2_u32.saturating_pow(u32::from(self.timers.asked_in_silence));
-            self.timers.silence = Some(now + patience.saturating_mul(doubled));
+    /// A packet arrived: the silence begins anew, if the connection `listens`: to be told
+    /// of one that never does costs nothing. `pto` is that of the active path.
+    #[inline]
+    pub(super) fn begin(&mut self, now: Instant, listens: bool, pto: impl FnOnce() -> Duration) {
+        self.at = None;
+        if listens && self.asked < MOST_ASKED {
+            let patience = PATIENCE.max(pto().saturating_mul(PROBE_TIMEOUTS));
+            let doubled = 2_u32.saturating_pow(u32::from(self.asked));
+            self.at = Some(now + patience.saturating_mul(doubled));
         }
     }
 
-    /// Asks if it is time to; true if it was time.
-    pub(crate) fn on_silence(&mut self, now: Instant) -> bool {
-        if self.timers.silence.is_none_or(|at| now < at) {
-            return false;
-        }
-        self.timers.silence = None;
-        // What is in flight has a probe timeout of its own.
-        let probed = self.recovery.paths().any(|path| path.in_flight() > 0);
-        if !probed && self.streams.awaits_answer() {
-            self.timers.asked_in_silence = self.timers.asked_in_silence.saturating_add(1);
-            self.space(Space::Data).ping = true;
-        }
-        true
+    /// Whether it has lasted long enough, which ends it.
+    pub(super) fn is_over(&mut self, now: Instant) -> bool {
+        self.at.take_if(|at| now >= *at).is_some()
+    }
+
+    /// A PING was sent into it.
+    pub(super) fn on_asked(&mut self) {
+        self.asked = self.asked.saturating_add(1);
     }
 }

@@ -7,56 +7,9 @@ use clearway_recovery::controller::{Metrics, State};
 use clearway_recovery::limit::Limit;
 
 use super::Connection;
+use super::counters::Counters;
 use crate::Instant;
 use crate::path::ecn::EcnState;
-
-/// Counts since the connection began.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Counters {
-    /// UDP datagrams sent.
-    pub datagrams_sent: u64,
-    /// UDP payload bytes sent.
-    pub bytes_sent: u64,
-    /// QUIC packets sent.
-    pub packets_sent: u64,
-    /// UDP datagrams received.
-    pub datagrams_received: u64,
-    /// UDP payload bytes received.
-    pub bytes_received: u64,
-    /// QUIC packets that authenticated.
-    pub packets_received: u64,
-    /// QUIC packets not processed, for whatever reason.
-    pub packets_dropped: u64,
-    /// Tokens not used because they are too long: in a Retry over
-    /// [`retry::MAX_TOKEN_LEN`](crate::wire::retry::MAX_TOKEN_LEN), which was
-    /// discarded, or in a NEW_TOKEN frame over
-    /// [`client_sessions::MAX_TOKEN_LEN`](crate::crypto::client_sessions::MAX_TOKEN_LEN).
-    pub oversized_tokens: u64,
-    /// Packets declared lost (MTU probes aside).
-    pub packets_lost: u64,
-    /// Of those, acknowledged after all.
-    pub spurious_losses: u64,
-    /// Probe timeouts.
-    pub ptos: u64,
-    /// DATAGRAM frames in lost packets.
-    pub datagram_frames_lost: u64,
-    /// Times the active path changed.
-    pub migrations: u64,
-    /// Times the maximum datagram size changed.
-    pub mtu_changes: u64,
-    /// CE marks the peer reported.
-    pub ce_marks: u64,
-    /// Paths given up because more were probed than are kept.
-    pub paths_evicted: u64,
-    /// PATH_CHALLENGE frames that went without an answer because more came than
-    /// are kept.
-    pub unanswered_challenges: u64,
-    /// Key updates, either side's.
-    pub key_updates: u64,
-    /// Of those, the peer's.
-    pub peer_key_updates: u64,
-}
 
 /// A connection's figures at one moment. Sizes are bytes, rates bytes per second.
 #[derive(Clone, Debug)]
@@ -145,9 +98,9 @@ pub struct PathStats {
 impl Connection {
     /// The figures of every path now, the active one's among them.
     pub fn path_stats(&self, now: Instant) -> impl Iterator<Item = PathStats> {
-        let active = self.paths.active_id();
-        self.paths.iter().filter_map(move |path| {
-            let recovery = self.recovery.path(path.id)?;
+        let active = self.network.paths.active_id();
+        self.network.paths.iter().filter_map(move |path| {
+            let recovery = self.network.recovery.path(path.id)?;
             Some(PathStats {
                 remote: path.remote,
                 active: path.id == active,
@@ -165,21 +118,21 @@ impl Connection {
     /// The connection's figures now.
     #[must_use]
     pub fn stats(&self, now: Instant) -> Stats {
-        let path = self.active_recovery();
+        let path = self.network.active_recovery();
         Stats {
-            counters: self.counters,
+            counters: self.reports.counters,
             smoothed_rtt: path.rtt().smoothed(),
             min_rtt: path.rtt().min(),
             window: path.window(),
             min_window: path.controller().min_window(),
             in_flight: path.in_flight(),
             pacing_rate: path.pacing_rate(),
-            mtu: self.paths.active().mtu.current(),
+            mtu: self.network.paths.active().mtu.current(),
             controller: path.controller().name(),
             state: path.controller().state(),
             metrics: path.controller().metrics(),
-            limits: self.recovery.limits().breakdown(now).collect(),
-            stream_memory: self.streams.memory(),
+            limits: self.network.recovery.limits().breakdown(now).collect(),
+            stream_memory: self.frames.streams.memory(),
             idle_wakeups: self.timers.idle_wakeups,
             unproductive_work: self.work.charged(),
         }

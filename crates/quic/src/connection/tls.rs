@@ -1,19 +1,25 @@
 //! The TLS side of a connection, and what the handshake agreed on.
 
-use core::time::Duration;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
+use clearway_recovery::Space;
+
+use super::keyring::Keyring;
 use super::peer::Peer;
-use crate::Role;
+use super::reports::Reports;
+use super::space::PacketSpaces;
 use crate::cid::ConnectionId;
 use crate::crypto::client_sessions::MAX_TOKEN_LEN;
-use crate::crypto::{ClientSessions, Session, Summary};
+use crate::crypto::{ClientSessions, KeyStep, Level, Session, Summary};
+use crate::error::{Code, TransportError};
+use crate::event::TraceEvent;
 use crate::memory;
-use crate::wire::{TransportParameters, Version};
+use crate::wire::transport_parameters::HandshakeCids;
+use crate::wire::{PacketKind, TransportParameters, Version};
+use crate::{Instant, Role};
 
-/// Packets between two deliberately unused packet numbers, at first.
-const FIRST_SKIP: u64 = 200;
+/// TLS alert (RFC 8446 §6).
+const UNEXPECTED_MESSAGE: u8 = 10;
 
 /// The TLS side of a connection, and what the handshake agreed on.
 #[derive(Debug)]
@@ -41,9 +47,6 @@ pub(crate) struct Tls {
     pub(crate) zero_rtt_accepted: Option<bool>,
     /// Clear the QUIC bit at random: the peer offered it (RFC 9287).
     pub(crate) grease_quic_bit: bool,
-    /// The packet number to leave out next, and how many have been.
-    pub(crate) next_skip: u64,
-    pub(crate) skips: u32,
     pub(crate) summary: Summary,
     /// Where NEW_TOKEN tokens go (client).
     pub(super) memory: Option<Box<Memory>>,
@@ -79,12 +82,116 @@ impl Tls {
             remembered: None,
             zero_rtt_accepted: None,
             grease_quic_bit: false,
-            next_skip: FIRST_SKIP,
-            skips: 0,
             summary: Summary::default(),
             memory: None,
             scratch: Vec::new(),
         }
+    }
+
+    /// Moves what TLS has into CRYPTO streams and keys.
+    pub(super) fn drain(
+        &mut self,
+        now: Instant,
+        key_update_after: Option<u64>,
+        spaces: &mut PacketSpaces,
+        keys: &mut Keyring,
+        reports: &mut Reports,
+    ) {
+        let Some(session) = &mut self.session else {
+            return;
+        };
+        loop {
+            self.scratch.clear();
+            let space = space_of_level(session.write_level());
+            let step = session.next(&mut self.scratch);
+            let done = step.is_none() && self.scratch.is_empty();
+            spaces.get_mut(space).crypto.write(&self.scratch);
+            let kind = match step {
+                None if done => return,
+                None => continue,
+                Some(KeyStep::Handshake(new)) => {
+                    keys.handshake = Some(Box::new(new));
+                    PacketKind::Handshake
+                }
+                Some(KeyStep::OneRtt(mut new)) => {
+                    if let Some(packets) = key_update_after {
+                        new.set_update_after(packets);
+                    }
+                    keys.one_rtt = Some(*new);
+                    PacketKind::OneRtt
+                }
+            };
+            reports.trace(now, || TraceEvent::KeysInstalled { kind });
+        }
+    }
+
+    /// Bytes of a CRYPTO stream, in order, that arrived in `space`.
+    ///
+    /// # Errors
+    /// A TLS alert; `unexpected_message` after TLS is over.
+    pub(super) fn read(&mut self, space: Space, bytes: &[u8]) -> Result<(), TransportError> {
+        match &mut self.session {
+            // A level that is complete takes nothing more (RFC 9001 §4.1.3).
+            Some(session) => session.read(level_of(space), bytes),
+            // RFC 9001 §6: TLS KeyUpdate is forbidden, and nothing else is
+            // ours to receive after the handshake.
+            None => Err(TransportError::new(
+                Code::crypto(UNEXPECTED_MESSAGE),
+                "TLS message after the handshake",
+            )),
+        }
+    }
+
+    /// Whether TLS has finished here.
+    pub(super) fn has_finished(&self) -> bool {
+        let session = self.session.as_deref();
+        session.is_some_and(|session| !session.is_handshaking())
+    }
+
+    /// Whether the server takes 0-RTT data, as far as TLS knows.
+    pub(super) fn takes_early_data(&self) -> bool {
+        let session = self.session.as_deref();
+        session.is_some_and(Session::early_data_accepted)
+    }
+
+    /// Reads and checks the peer's transport parameters if TLS has them and they were not
+    /// read yet (RFC 9000 §7.3, §7.4).
+    ///
+    /// # Errors
+    /// TRANSPORT_PARAMETER_ERROR; PROTOCOL_VIOLATION if they are lower than those that
+    /// 0-RTT data was sent under.
+    pub(super) fn take_peer_parameters(
+        &mut self,
+        role: Role,
+    ) -> Result<Option<TransportParameters>, TransportError> {
+        if self.peer.is_some() {
+            return Ok(None);
+        }
+        let session = self.session.as_deref();
+        let Some(bytes) = session.and_then(Session::peer_transport_parameters) else {
+            return Ok(None);
+        };
+        let peer = TransportParameters::decode(bytes, role.peer())?;
+        peer.authenticate(
+            role.peer(),
+            &HandshakeCids {
+                initial_source: self.peer_cid.unwrap_or(ConnectionId::EMPTY),
+                original_destination: self.original_dcid,
+                retry_source: self.retry_scid,
+            },
+        )?;
+        if let Some(remembered) = self.remembered.take()
+            && self.takes_early_data()
+        {
+            peer.check_not_reduced(&remembered)?;
+        }
+        Ok(Some(peer))
+    }
+
+    /// A server expects nothing more of TLS once its tickets are in the CRYPTO stream.
+    pub(super) fn free(&mut self) {
+        self.session = None;
+        self.scratch = Vec::new();
     }
 
     /// Bytes allocated, TLS itself left out: its library does not tell.
@@ -140,28 +247,30 @@ impl Tls {
         true
     }
 
-    pub(crate) fn peer_ack_delay(&self, ack: &crate::wire::frame::ack::Ack<'_>) -> Duration {
-        let exponent = self.peer.as_ref().map_or(3, Peer::ack_delay_exponent);
-        Duration::from_micros(ack.delay_micros(exponent))
-    }
-
-    pub(crate) fn peer_disables_migration(&self) -> bool {
-        self.peer.as_ref().is_some_and(Peer::disables_migration)
-    }
-
-    /// Where the server would rather be.
-    pub(crate) fn preferred_address(&self, v6: bool) -> Option<SocketAddr> {
-        let peer = self.peer.as_ref()?.parameters(Role::Server)?;
-        let preferred = peer.preferred_address?;
-        if v6 {
-            preferred.v6.map(SocketAddr::V6)
-        } else {
-            preferred.v4.map(SocketAddr::V4)
-        }
+    /// The peer's transport parameters, once they have arrived, for an end in the role of
+    /// `role`; read anew from their encoding.
+    pub(super) fn peer_parameters(&self, role: Role) -> Option<TransportParameters> {
+        self.peer.as_ref()?.parameters(role.peer())
     }
 
     pub(super) fn fill_summary(&mut self) {
         let Some(session) = &self.session else { return };
         self.summary = session.summary();
+    }
+}
+
+fn level_of(space: Space) -> Level {
+    match space {
+        Space::Initial => Level::Initial,
+        Space::Handshake => Level::Handshake,
+        Space::Data => Level::OneRtt,
+    }
+}
+
+fn space_of_level(level: Level) -> Space {
+    match level {
+        Level::Initial => Space::Initial,
+        Level::Handshake => Space::Handshake,
+        Level::OneRtt => Space::Data,
     }
 }

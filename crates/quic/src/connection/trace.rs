@@ -1,22 +1,20 @@
-//! What observers are told, and when: nothing is built unless one is set.
+//! What the observer is told, and when: nothing is built unless one is set.
 
-use clearway_recovery::PathRecovery;
 use clearway_recovery::controller::State;
+use clearway_recovery::limit::Limit;
 use clearway_recovery::outcome::{LossCause, Lost};
 use clearway_recovery::pto::Pending;
+use clearway_recovery::{PathRecovery, Recovery};
 use smallvec::SmallVec;
 
-use super::Connection;
-use super::outcome::kind_of;
-use super::setup::local_parameters;
+use super::keyring::kind_of;
+use crate::Instant;
 use crate::count::Count;
 use crate::event::{
-    ConnectionState, LossTrigger, Metrics, MigrationState, Observer, RecoveryParameters,
-    TimerChange, TimerKind, TraceEvent,
+    LossTrigger, Metrics, MigrationState, Observer, TimerChange, TimerKind, TraceEvent,
 };
 use crate::path::ecn::EcnState;
 use crate::stream::StreamId;
-use crate::{Instant, Role};
 
 /// Controller figures that fit without an allocation.
 type Internals = SmallVec<[(&'static str, u64); 24]>;
@@ -24,12 +22,15 @@ type Internals = SmallVec<[(&'static str, u64); 24]>;
 /// Reads remembered until there is an event to tell them with.
 const MAX_READS: usize = 64;
 
+/// The observer, if there is one. Most connections have none.
+#[derive(Debug, Default)]
+pub(crate) struct Trace(Option<Box<Sink>>);
+
 /// The observer, and what it was last shown, so that it hears of changes only.
-/// Most connections have none.
 #[derive(Debug)]
-pub(super) struct Trace {
+struct Sink {
     observer: Box<dyn Observer>,
-    started: bool,
+    begun: bool,
     controller: Option<State>,
     /// Congestion events, undone ones, collapses and CE marks so far.
     causes: [u64; 4],
@@ -39,8 +40,13 @@ pub(super) struct Trace {
     reads: SmallVec<[(u64, u64); 2]>,
 }
 
-impl Trace {
+impl Sink {
+    /// Tells an event, and before it what was read since the last one.
     fn tell(&mut self, now: Instant, event: &TraceEvent<'_>) {
+        for (id, len) in core::mem::take(&mut self.reads) {
+            let read = TraceEvent::StreamRead { id, len };
+            self.observer.on_event(now, &read);
+        }
         self.observer.on_event(now, event);
     }
 
@@ -54,21 +60,14 @@ impl Trace {
             Some(_) | None => self.reads.push((id, len as u64)),
         }
     }
-
-    /// Another path, another controller: nothing of it was shown.
-    fn forget_path(&mut self) {
-        self.controller = None;
-        self.causes = [0; 4];
-        self.ecn = None;
-    }
 }
 
-impl Connection {
-    /// Installs a trace sink. It sees everything from now on.
-    pub fn set_observer(&mut self, observer: Box<dyn Observer>) {
-        self.trace = Some(Box::new(Trace {
+impl Trace {
+    /// Sets an observer. It sees everything from now on.
+    pub(super) fn set(&mut self, observer: Box<dyn Observer>) {
+        self.0 = Some(Box::new(Sink {
             observer,
-            started: false,
+            begun: false,
             controller: None,
             causes: [0; 4],
             ecn: None,
@@ -77,120 +76,49 @@ impl Connection {
         }));
     }
 
-    /// Takes the trace sink away: nothing is traced any more.
-    pub fn take_observer(&mut self) -> Option<Box<dyn Observer>> {
-        Some(self.trace.take()?.observer)
+    /// Takes the observer away.
+    pub(super) fn take(&mut self) -> Option<Box<dyn Observer>> {
+        Some(self.0.take()?.observer)
     }
 
-    pub(super) fn trace<'e>(&mut self, now: Instant, event: impl FnOnce() -> TraceEvent<'e>) {
-        if self.trace.is_some() {
-            self.trace_start(now);
-            self.tell(now, &event());
-        }
+    /// Whether there is an observer.
+    #[inline]
+    pub(super) fn is_on(&self) -> bool {
+        self.0.is_some()
     }
 
-    fn tell(&mut self, now: Instant, event: &TraceEvent<'_>) {
-        if let Some(trace) = &mut self.trace {
-            trace.tell(now, event);
-        }
+    /// Whether there is an observer that was not told yet whose events it will see.
+    #[inline]
+    pub(super) fn is_to_begin(&self) -> bool {
+        self.0.as_ref().is_some_and(|sink| !sink.begun)
     }
 
-    /// What comes before any event: who this is, once; what was read since the
-    /// last one.
-    fn trace_start(&mut self, now: Instant) {
-        let Some(trace) = &mut self.trace else { return };
-        let reads = core::mem::take(&mut trace.reads);
-        if !core::mem::replace(&mut trace.started, true) {
-            self.trace_beginning(now);
-        }
-        for (id, len) in reads {
-            self.tell(now, &TraceEvent::StreamRead { id, len });
+    /// Tells one of the events that come before any other.
+    pub(super) fn begin(&mut self, now: Instant, event: &TraceEvent<'_>) {
+        if let Some(sink) = &mut self.0 {
+            sink.begun = true;
+            sink.observer.on_event(now, event);
         }
     }
 
-    fn trace_beginning(&mut self, now: Instant) {
-        let path = self.paths.active();
-        let recovery = self.active_recovery();
-        let config = self.recovery.config();
-        let event = TraceEvent::Started {
-            role: self.role,
-            local: path.local_ip,
-            remote: path.remote,
-            original_dcid: self.tls.original_dcid,
-            local_cid: self.tls.local_cid,
-            recovery: RecoveryParameters {
-                controller: recovery.controller().name(),
-                window_policy: recovery.controller().window_policy(),
-                initial_rtt: config.initial_rtt,
-                packet_threshold: config.packet_threshold,
-                time_threshold_eighths: config.time_threshold_eighths,
-                persistent_congestion_threshold: config.persistent_congestion_threshold,
-                max_datagram_size: recovery.mds(),
-                initial_window: recovery.window(),
-                min_window: recovery.controller().min_window(),
-            },
-        };
-        self.tell(now, &event);
-        // Not kept for it: made anew from what made them.
-        let mut parameters = local_parameters(&self.config, self.role, self.tls.local_cid);
-        if self.role == Role::Server {
-            parameters.original_destination_connection_id = Some(self.tls.original_dcid);
+    /// Tells an event, which is built only if somebody hears it.
+    #[inline]
+    pub(super) fn tell<'e>(&mut self, now: Instant, event: impl FnOnce() -> TraceEvent<'e>) {
+        if let Some(sink) = &mut self.0 {
+            debug_assert!(sink.begun, "calls from outside begin the trace");
+            sink.tell(now, &event());
         }
-        let parameters = &parameters;
-        let remote = false;
-        let event = TraceEvent::ParametersSet { remote, parameters };
-        self.tell(now, &event);
-        // An observer installed later has missed the peer's.
-        self.trace_peer_parameters(now);
-        let attempted = ConnectionState::Attempted;
-        self.tell(now, &TraceEvent::StateChanged(attempted));
-        let limit = self.limit;
-        self.tell(now, &TraceEvent::Limit(limit));
-        self.trace_controller(now);
     }
 
     /// The application took `len` bytes off stream `id`.
-    pub(super) fn trace_read(&mut self, id: StreamId, len: usize) {
-        if let Some(trace) = &mut self.trace {
-            trace.on_read(id.as_u64(), len);
+    pub(super) fn read(&mut self, id: StreamId, len: usize) {
+        if let Some(sink) = &mut self.0 {
+            sink.on_read(id.as_u64(), len);
         }
     }
 
-    /// The peer's transport parameters are in force.
-    pub(super) fn trace_peer_parameters(&mut self, now: Instant) {
-        if self.trace.as_ref().is_none_or(|trace| !trace.started) {
-            return;
-        }
-        if let Some(parameters) = &self.peer_transport_parameters() {
-            let remote = true;
-            self.tell(now, &TraceEvent::ParametersSet { remote, parameters });
-        }
-    }
-
-    /// The application protocol is chosen, and the handshake is complete.
-    pub(super) fn trace_complete(&mut self, now: Instant) {
-        self.trace(now, || {
-            TraceEvent::StateChanged(ConnectionState::HandshakeComplete)
-        });
-        let Self { trace, tls, .. } = self;
-        if let (Some(trace), Some(alpn)) = (trace, &tls.summary.alpn)
-            && trace.started
-        {
-            trace.tell(now, &TraceEvent::AlpnChosen(alpn));
-        }
-    }
-
-    /// The connection has ended, for the reason kept.
-    pub(super) fn trace_end(&mut self, now: Instant) {
-        self.trace_start(now);
-        let Self { trace, error, .. } = self;
-        if let (Some(trace), Some(error)) = (trace, error) {
-            trace.tell(now, &TraceEvent::Closed(error));
-        }
-    }
-
-    pub(super) fn trace_lost<F>(&mut self, now: Instant, lost: &Lost<F>) {
-        self.trace(now, || TraceEvent::PacketLost {
+    pub(super) fn lost<F>(&mut self, now: Instant, lost: &Lost<F>) {
+        self.tell(now, || TraceEvent::PacketLost {
             kind: kind_of(lost.space),
             number: lost.number,
             size: lost.size,
@@ -204,86 +132,66 @@ impl Connection {
     }
 
     /// A change of path got further.
-    pub(super) fn trace_migration(
+    pub(super) fn migration(
         &mut self,
         now: Instant,
         state: MigrationState,
         remote: std::net::SocketAddr,
     ) {
-        self.trace(now, || TraceEvent::Migration { state, remote });
+        self.tell(now, || TraceEvent::Migration { state, remote });
     }
 
-    /// Packets go elsewhere, under another controller.
-    pub(super) fn trace_path_changed(&mut self, now: Instant) {
-        let remote = self.paths.active().remote;
-        if let Some(trace) = &mut self.trace {
-            trace.forget_path();
+    /// The reason for not sending is `limit` after `before`.
+    pub(super) fn limit(&mut self, now: Instant, before: Limit, limit: Limit) {
+        if limit != before {
+            self.tell(now, || TraceEvent::Limit(limit));
         }
-        self.trace(now, || TraceEvent::PathChanged { remote });
-        self.trace_recovery(now);
     }
 
-    /// The figures of recovery may have changed.
-    pub(super) fn trace_recovery(&mut self, now: Instant) {
-        if self.trace.is_none() {
-            return;
+    /// Another path, another controller: nothing of it was shown.
+    pub(super) fn forget_path(&mut self) {
+        if let Some(sink) = &mut self.0 {
+            sink.controller = None;
+            sink.causes = [0; 4];
+            sink.ecn = None;
         }
-        self.trace_start(now);
-        self.trace_metrics(now);
-        self.trace_controller(now);
-        self.trace_ecn(now);
-        self.trace_timer(now);
     }
 
-    fn trace_metrics(&mut self, now: Instant) {
+    /// The figures of recovery may have changed. `path` is the one that carries data.
+    pub(super) fn recovery<F>(
+        &mut self,
+        now: Instant,
+        recovery: &Recovery<F>,
+        path: &PathRecovery,
+        ecn: EcnState,
+        ce_marks: u64,
+    ) {
+        let Some(sink) = &mut self.0 else { return };
         let mut internals = Internals::new();
-        let path = self.active_recovery();
         let controller = path.controller();
         controller.internals(now, &mut |name, value| internals.push((name, value)));
         internals.push(("next_index", path.next_index()));
-        let all_paths = self.recovery.paths().map(PathRecovery::in_flight).sum();
+        let all_paths = recovery.paths().map(PathRecovery::in_flight).sum();
         internals.push(("in_flight_on_all_paths", all_paths));
-        let shown = controller.metrics();
-        let sample = path.delivery_rate();
-        let rtt = path.rtt();
-        let nanos = crate::time::nanos;
-        let metrics = Metrics {
-            window: path.window(),
-            in_flight: path.in_flight(),
-            packets_in_flight: path.packets_in_flight(),
-            ssthresh: shown.ssthresh,
-            smoothed_rtt: nanos(rtt.smoothed()),
-            min_rtt: rtt.min().map(nanos),
-            latest_rtt: rtt.has_sample().then(|| nanos(rtt.latest())),
-            rtt_variance: nanos(rtt.variance()),
-            pto_count: path.pto_count(),
-            pacing_rate: path.pacing_rate(),
-            delivery_rate: sample.map(|sample| sample.delivery_rate),
-            app_limited: sample.is_some_and(|sample| sample.app_limited),
-            delivered: path.delivered(),
-            lost: path.lost(),
-            congestion_events: shown.congestion_events,
-            spurious_events: shown.spurious_events,
-            persistent_events: shown.persistent_events,
-            internals: &internals,
-        };
-        if let Some(trace) = &mut self.trace {
-            trace.tell(now, &TraceEvent::Metrics(metrics));
-        }
+        let metrics = metrics(path, &internals);
+        sink.tell(now, &TraceEvent::Metrics(metrics));
+        self.controller(now, path, ce_marks);
+        self.ecn(now, ecn);
+        self.timer(now, recovery.pending());
     }
 
-    fn trace_controller(&mut self, now: Instant) {
-        let controller = self.active_recovery().controller();
-        let (new, shown) = (controller.state(), controller.metrics());
+    /// The controller's state may have changed.
+    pub(super) fn controller(&mut self, now: Instant, path: &PathRecovery, ce_marks: u64) {
+        let Some(sink) = &mut self.0 else { return };
+        let (new, shown) = (path.controller().state(), path.controller().metrics());
         let causes = [
             shown.persistent_events,
             shown.spurious_events,
-            self.counters.ce_marks,
+            ce_marks,
             shown.congestion_events,
         ];
-        let Some(trace) = &mut self.trace else { return };
-        let old = trace.controller.replace(new);
-        let before = core::mem::replace(&mut trace.causes, causes);
+        let old = sink.controller.replace(new);
+        let before = core::mem::replace(&mut sink.causes, causes);
         let collapsed = causes[0] > before[0];
         if old == Some(new) && !collapsed {
             return;
@@ -292,45 +200,72 @@ impl Connection {
         let rose = causes.iter().zip(before).position(|(new, old)| *new > old);
         // Leaving recovery has no cause but the ACK.
         let trigger = old.and(rose).and_then(|cause| names.get(cause).copied());
-        trace.tell(now, &TraceEvent::CongestionState { old, new, trigger });
+        let event = TraceEvent::CongestionState { old, new, trigger };
+        sink.observer.on_event(now, &event);
     }
 
-    fn trace_ecn(&mut self, now: Instant) {
-        let new = self.paths.active().ecn.state();
-        let Some(trace) = &mut self.trace else { return };
-        let old = trace.ecn.replace(new);
+    fn ecn(&mut self, now: Instant, new: EcnState) {
+        let Some(sink) = &mut self.0 else { return };
+        let old = sink.ecn.replace(new);
         if old != Some(new) {
-            trace.tell(now, &TraceEvent::EcnState { old, new });
+            sink.tell(now, &TraceEvent::EcnState { old, new });
         }
     }
 
-    fn trace_timer(&mut self, now: Instant) {
-        let Some(trace) = &mut self.trace else { return };
-        let (kind, change) = match self.recovery.pending() {
+    fn timer(&mut self, now: Instant, pending: Option<(Instant, Pending)>) {
+        let Some(sink) = &mut self.0 else { return };
+        let (kind, change) = match pending {
             Some((at, pending)) => {
-                let kind = match pending {
-                    Pending::Loss => TimerKind::Loss,
-                    Pending::Pto => TimerKind::Pto,
-                };
-                trace.timer = Some(kind);
+                let kind = kind_of_timer(pending);
+                sink.timer = Some(kind);
                 (kind, TimerChange::Set(at - now))
             }
-            None => match trace.timer.take() {
+            None => match sink.timer.take() {
                 Some(kind) => (kind, TimerChange::Cancelled),
                 None => return,
             },
         };
-        trace.tell(now, &TraceEvent::Timer { kind, change });
+        sink.tell(now, &TraceEvent::Timer { kind, change });
     }
 
     /// The recovery timer is about to be served.
-    pub(super) fn trace_timer_expired(&mut self, now: Instant) {
-        let kind = match self.recovery.pending() {
-            Some((_, Pending::Loss)) => TimerKind::Loss,
-            Some((_, Pending::Pto)) => TimerKind::Pto,
-            None => return,
-        };
-        let change = TimerChange::Expired;
-        self.trace(now, || TraceEvent::Timer { kind, change });
+    pub(super) fn timer_expired(&mut self, now: Instant, pending: Option<(Instant, Pending)>) {
+        let Some((_, pending)) = pending else { return };
+        let (kind, change) = (kind_of_timer(pending), TimerChange::Expired);
+        self.tell(now, || TraceEvent::Timer { kind, change });
+    }
+}
+
+fn metrics<'a>(path: &PathRecovery, internals: &'a [(&'static str, u64)]) -> Metrics<'a> {
+    let shown = path.controller().metrics();
+    let sample = path.delivery_rate();
+    let rtt = path.rtt();
+    let nanos = crate::time::nanos;
+    Metrics {
+        window: path.window(),
+        in_flight: path.in_flight(),
+        packets_in_flight: path.packets_in_flight(),
+        ssthresh: shown.ssthresh,
+        smoothed_rtt: nanos(rtt.smoothed()),
+        min_rtt: rtt.min().map(nanos),
+        latest_rtt: rtt.has_sample().then(|| nanos(rtt.latest())),
+        rtt_variance: nanos(rtt.variance()),
+        pto_count: path.pto_count(),
+        pacing_rate: path.pacing_rate(),
+        delivery_rate: sample.map(|sample| sample.delivery_rate),
+        app_limited: sample.is_some_and(|sample| sample.app_limited),
+        delivered: path.delivered(),
+        lost: path.lost(),
+        congestion_events: shown.congestion_events,
+        spurious_events: shown.spurious_events,
+        persistent_events: shown.persistent_events,
+        internals,
+    }
+}
+
+fn kind_of_timer(pending: Pending) -> TimerKind {
+    match pending {
+        Pending::Loss => TimerKind::Loss,
+        Pending::Pto => TimerKind::Pto,
     }
 }

@@ -1,7 +1,7 @@
 //! Packets into every room: whatever the credit, the buffer and the connection
 //! IDs, a packet fits or does not leave.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use clearway_recovery::congestion::Algorithm;
@@ -11,16 +11,19 @@ use crate::Role;
 use crate::ack::ReceivedEcn;
 use crate::cid::generator::RandomGenerator;
 use crate::connection::frequency::AckFrequencyRequest;
+use crate::connection::life::Handshake;
+use crate::connection::space::SPACES;
 use crate::connection::{Config, Connect, ConnectionError, Received};
 use crate::crypto::provider::Algorithms;
 use crate::crypto::testing::configs;
 use crate::crypto::{ReplayFilter, ResetKey, TokenKey};
 use crate::endpoint::{Arrival, Endpoint, EndpointConfig, Limits, ServerConfig};
 use crate::error::{Code, TransportError};
+use crate::event::{Observer, TraceEvent};
 use crate::path::amplification::Amplification;
 use crate::rng::Rng;
 use crate::stream::Directionality;
-use crate::wire::{PacketKind, PartialHeader};
+use crate::wire::{MIN_MTU, PacketKind, PartialHeader};
 
 /// Largest credit and buffer tried, bytes.
 const MOST: usize = 1500;
@@ -223,8 +226,8 @@ fn close_in_every_room(pair: &mut Pair, role: Role, stage: Stage) {
     let mut smallest = None;
     every_room(|amplification, buffer, room| {
         let end = pair.end(role);
-        end.paths.active_mut().amplification = amplification;
-        let Life::Closing(closing) = &mut end.life else {
+        end.network.paths.active_mut().amplification = amplification;
+        let Life::Closing(closing) = &mut end.life.state else {
             panic!("closing");
         };
         closing.due = true;
@@ -239,8 +242,8 @@ fn close_in_every_room(pair: &mut Pair, role: Role, stage: Stage) {
     assert!(smallest.is_some());
     // What left last opens at the other end.
     let end = pair.end(role);
-    end.paths.active_mut().amplification = Amplification::validated();
-    if let Life::Closing(closing) = &mut end.life {
+    end.network.paths.active_mut().amplification = Amplification::validated();
+    if let Life::Closing(closing) = &mut end.life.state {
         closing.due = true;
     }
     if stage != Stage::Handshake || role == Role::Server {
@@ -253,26 +256,26 @@ fn close_in_every_room(pair: &mut Pair, role: Role, stage: Stage) {
 /// Everything that can be due is, again and again.
 fn make_everything_due(end: &mut Connection, now: Instant, round: usize) {
     for space in SPACES {
-        if end.keys.sending_kind(space, end.is_client()).is_none() {
+        if end.keys.sending_kind(space).is_none() {
             continue;
         }
-        let state = end.space(space);
+        let state = end.frames.spaces.get_mut(space);
         state.ping = true;
         state.crypto.resend_all();
         state.ack.on_immediate_ack();
     }
-    if end.handshake != Handshake::Confirmed {
+    if end.life.handshake != Handshake::Confirmed {
         return;
     }
-    end.local_cids.rotate();
+    end.frames.local_cids.rotate();
     end.issue_cids();
     if end.role() == Role::Server {
-        end.control.handshake_done = true;
-        end.control.new_token = Some(vec![7; round].into());
-        end.control.new_token_due = true;
+        end.frames.control.handshake_done = true;
+        end.frames.control.new_token = Some(vec![7; round].into());
+        end.frames.control.new_token_due = true;
     }
-    end.control.ack_frequency_due = true;
-    let path = end.paths.active_mut();
+    end.frames.control.ack_frequency_due = true;
+    let path = end.network.paths.active_mut();
     path.responses.on_challenge([7; 8]);
     path.validation.start(now, core::time::Duration::ZERO);
     for len in [
@@ -322,7 +325,7 @@ fn ack_of_many_ranges_fits_any_credit_and_buffer() {
         for role in [Role::Client, Role::Server] {
             let mut pair = Pair::new(20, 20, stage);
             for space in SPACES {
-                let state = pair.end(role).space(space);
+                let state = pair.end(role).frames.spaces.get_mut(space);
                 for gap in 0..100 {
                     state.received.insert((gap + 1) << (20 + gap % 30));
                 }
@@ -343,25 +346,29 @@ fn header_that_does_not_fit_leaves_nothing_to_send() {
         pair.now += core::time::Duration::from_millis(500);
         let now = pair.now;
         pair.client.tls.token = vec![7; token_len];
-        pair.client.space(clearway_recovery::Space::Initial).ping = true;
+        pair.client
+            .frames
+            .spaces
+            .get_mut(clearway_recovery::Space::Initial)
+            .ping = true;
         let sent = pair.client.transmit(now, &mut buffer, 1);
         assert_eq!(pair.client.error(), None);
         match sent {
             Some(sent) => {
-                assert_eq!(sent.len, MIN_DATAGRAM, "{token_len}");
+                assert_eq!(sent.len, usize::from(MIN_MTU), "{token_len}");
                 fitted = token_len;
             }
             None => assert!(token_len > 1100, "{token_len}"),
         }
     }
-    assert!((1100..MIN_DATAGRAM).contains(&fitted), "{fitted}");
+    assert!((1100..usize::from(MIN_MTU)).contains(&fitted), "{fitted}");
 }
 
 /// A defect of ours ends one connection, whose peer hears of it at once.
 #[test]
 fn frame_without_encoding_closes_connection_with_internal_error() {
     let mut pair = Pair::new(8, 8, Stage::Confirmed);
-    let control = &mut pair.server.control;
+    let control = &mut pair.server.frames.control;
     control.ack_frequency = Some(AckFrequencyRequest::without_encoding());
     control.ack_frequency_due = true;
     pair.exchange(Role::Server);
@@ -383,7 +390,7 @@ fn everything_in_every_room(pair: &mut Pair, role: Role, mut look: impl FnMut(&m
         let now = pair.now;
         let end = pair.end(role);
         make_everything_due(end, now, round);
-        end.paths.active_mut().amplification = amplification;
+        end.network.paths.active_mut().amplification = amplification;
         let mut left = room;
         for _ in 0..20 {
             let end = pair.end(role);
@@ -391,7 +398,7 @@ fn everything_in_every_room(pair: &mut Pair, role: Role, mut look: impl FnMut(&m
             assert_eq!(end.error(), None, "in {room} bytes");
             let Some(sent) = sent else { break };
             assert!(sent.len <= buffer.len());
-            if !end.paths.active().amplification.is_validated() {
+            if !end.network.paths.active().amplification.is_validated() {
                 left = left.checked_sub(sent.len).expect("within the credit");
             }
             let segment = sent.segment.unwrap_or(sent.len);
@@ -402,4 +409,54 @@ fn everything_in_every_room(pair: &mut Pair, role: Role, mut look: impl FnMut(&m
         }
     });
     assert!(sent_in > MOST / 4, "{sent_in} datagrams");
+}
+
+/// Keeps the last reason for not sending that it heard of.
+#[derive(Debug)]
+struct LastLimit(Arc<Mutex<Option<Limit>>>);
+
+impl Observer for LastLimit {
+    fn on_event(&mut self, _: Instant, event: &TraceEvent<'_>) {
+        if let TraceEvent::Limit(limit) = event {
+            *self.0.lock().expect("one thread") = Some(*limit);
+        }
+    }
+}
+
+/// The reason that time is counted for.
+fn counted_limit(end: &Connection, now: Instant) -> Option<Limit> {
+    let at = |time| end.stats(time).limits;
+    let later = at(now + core::time::Duration::from_millis(1));
+    let grown = at(now).into_iter().zip(later);
+    grown.filter(|(a, b)| a != b).map(|(a, _)| a.0).next()
+}
+
+/// A path that the connection returns to has a reason of its own: traces hear of it, and
+/// add up to what the connection counts.
+#[test]
+fn limit_event_follows_a_return_to_the_old_path() {
+    let mut pair = Pair::new(8, 8, Stage::Confirmed);
+    let last = Arc::new(Mutex::new(None));
+    pair.exchange(Role::Server);
+    pair.client.set_observer(Box::new(LastLimit(last.clone())));
+    pair.exchange(Role::Client);
+    let old = pair.client.paths().active_id();
+    let mut now = pair.now;
+    assert_eq!(counted_limit(&pair.client, now), Some(Limit::Application));
+    let elsewhere = [192, 0, 2, 9].into();
+    pair.client.migrate(now, Some(elsewhere)).expect("migrates");
+    assert_ne!(pair.client.paths().active_id(), old);
+    pair.client.on_scheduling_limited(now);
+    // Nobody answers there.
+    for _ in 0..100 {
+        if pair.client.paths().active_id() == old {
+            break;
+        }
+        now += core::time::Duration::from_millis(100);
+        pair.client.handle_timeout(now);
+    }
+    assert_eq!(pair.client.paths().active_id(), old);
+    let counted = counted_limit(&pair.client, now);
+    assert_eq!(counted, Some(Limit::Application));
+    assert_eq!(*last.lock().expect("one thread"), counted);
 }

@@ -1,9 +1,8 @@
 //! Packets that came before their keys (RFC 9001 §5.7).
 
-use super::Connection;
-use super::receive::Arrival;
-use crate::Instant;
-use crate::error::TransportError;
+use super::arrival::Arrival;
+use super::keyring::Keyring;
+use super::life::Handshake;
 use crate::event::DropReason;
 use crate::wire::PacketKind;
 
@@ -17,10 +16,10 @@ const MAX_BYTES: usize = 16 << 10;
 
 /// A packet that came before its keys.
 #[derive(Debug)]
-struct Undecryptable {
-    arrival: Arrival,
+pub(crate) struct Undecryptable {
+    pub(super) arrival: Arrival,
     kind: PacketKind,
-    packet: Vec<u8>,
+    pub(super) packet: Vec<u8>,
 }
 
 /// Packets kept until their keys exist; takes memory only while there are some.
@@ -36,6 +35,41 @@ impl UndecryptablePackets {
     fn has_room(&self, len: usize) -> bool {
         let kept = self.0.as_ref().map_or(0, |kept| kept.len());
         kept < MAX_PACKETS && self.bytes().saturating_add(len) <= MAX_BYTES
+    }
+
+    /// Keeps a packet whose keys are to come; says why it is not processed now.
+    pub(super) fn keep(
+        &mut self,
+        arrival: Arrival,
+        kind: PacketKind,
+        packet: &[u8],
+        keys: &Keyring,
+    ) -> DropReason {
+        if keys.is_discarded(kind) {
+            return DropReason::KeysDiscarded;
+        }
+        if kind == PacketKind::Initial || !self.has_room(packet.len()) {
+            return DropReason::Overload;
+        }
+        self.push(Undecryptable {
+            arrival,
+            kind,
+            packet: packet.to_vec(),
+        });
+        DropReason::KeysUnavailable
+    }
+
+    /// Takes the next packet whose keys have come.
+    #[inline]
+    pub(super) fn next_openable(
+        &mut self,
+        keys: &Keyring,
+        handshake: Handshake,
+    ) -> Option<Undecryptable> {
+        self.take(
+            |kind| keys.is_discarded(kind),
+            |kind| keys.can_open(kind, handshake),
+        )
     }
 
     fn push(&mut self, packet: Undecryptable) {
@@ -75,54 +109,10 @@ impl UndecryptablePackets {
     }
 }
 
-impl Connection {
-    /// Keeps a packet whose keys are to come.
-    pub(crate) fn keep_for_later(
-        &mut self,
-        arrival: Arrival,
-        kind: PacketKind,
-        packet: &[u8],
-    ) -> DropReason {
-        if self.keys.is_discarded(kind) {
-            return DropReason::KeysDiscarded;
-        }
-        if kind == PacketKind::Initial || !self.undecryptable.has_room(packet.len()) {
-            return DropReason::Overload;
-        }
-        self.undecryptable.push(Undecryptable {
-            arrival,
-            kind,
-            packet: packet.to_vec(),
-        });
-        DropReason::KeysUnavailable
-    }
-
-    /// Opens the kept packets whose keys the datagram has brought: a server's
-    /// Handshake flight after its ServerHello, 0-RTT after the ClientHello.
-    pub(crate) fn retry_undecryptable(&mut self, now: Instant) -> Result<(), TransportError> {
-        // Opening one may bring the keys of others.
-        while self.life.is_open()
-            && let Some(mut kept) = self.next_openable()
-        {
-            self.receive_packets(now, kept.arrival, &mut kept.packet, &mut false)?;
-        }
-        Ok(())
-    }
-
-    fn next_openable(&mut self) -> Option<Undecryptable> {
-        let mut packets = core::mem::take(&mut self.undecryptable);
-        let next = packets.take(
-            |kind| self.keys.is_discarded(kind),
-            |kind| self.can_open(kind),
-        );
-        self.undecryptable = packets;
-        next
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Instant;
     use crate::ack::ReceivedEcn;
     use crate::connection::Received;
 

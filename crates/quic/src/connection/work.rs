@@ -14,10 +14,10 @@
 //! Frames with new data pay nothing and count nothing: what they have achieved is read
 //! off the streams only when the budget has run out.
 
-use super::Connection;
 use crate::Instant;
 use crate::bucket::Rate;
 use crate::error::{Code, TransportError};
+use crate::stream::Streams;
 use crate::wire::Frame;
 
 /// Bytes of new stream data that pay for one unit. A full packet pays for some twenty
@@ -165,81 +165,45 @@ fn ticks(now: Instant) -> u32 {
     (now.as_nanos() >> TICK_BITS) as u32
 }
 
-impl Connection {
-    /// Charges what a frame costs before anything is known of what it brings.
-    /// `is_first_ack` tells whether an ACK frame is the first of its packet.
-    ///
-    /// # Errors
-    /// See [`charge`](Self::charge).
-    pub(crate) fn charge_frame(
-        &mut self,
-        now: Instant,
-        frame: &Frame<'_>,
-        is_first_ack: bool,
-    ) -> Result<(), TransportError> {
-        match Price::of(frame) {
-            Price::Free | Price::FreeIfNew | Price::FreeIfTaken => Ok(()),
-            Price::FirstFree(_) if is_first_ack => Ok(()),
-            Price::FirstFree(units) | Price::Units(units) => self.charge(now, units),
-        }
-    }
+/// What has been achieved since the connection began, read only when the budget has
+/// run out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UsefulWork<'a> {
+    pub(super) streams: &'a Streams,
+    pub(super) bytes_received: u64,
+}
 
-    /// Charges a STREAM frame that brought nothing new: empty, or a repetition.
-    ///
-    /// # Errors
-    /// See [`charge`](Self::charge).
-    pub(crate) fn charge_repeat(&mut self, now: Instant, len: usize) -> Result<(), TransportError> {
-        if len >= LARGE_DATA {
-            return Ok(());
-        }
-        self.charge(now, 1)
+impl UsefulWork<'_> {
+    /// In bytes of stream data.
+    fn bytes(&self) -> u64 {
+        // A RESET_STREAM may tell of any number of bytes; no more came than came.
+        let arrived = self.streams.bytes_announced().min(self.bytes_received);
+        let streams = self.streams.opened().saturating_mul(STREAM_WORTH);
+        arrived
+            .saturating_add(self.streams.bytes_sent())
+            .saturating_add(streams)
     }
+}
 
-    /// Charges so many small messages that nobody took before others needed the room.
-    ///
-    /// # Errors
-    /// See [`charge`](Self::charge).
-    pub(crate) fn charge_dropped(
-        &mut self,
-        now: Instant,
-        messages: u32,
-    ) -> Result<(), TransportError> {
-        if messages == 0 {
-            return Ok(());
-        }
-        self.charge(now, messages)
-    }
-
-    /// Charges an ACK frame of so many ranges that acknowledged nothing new.
-    ///
-    /// # Errors
-    /// See [`charge`](Self::charge).
-    pub(crate) fn charge_ranges(
-        &mut self,
-        now: Instant,
-        ranges: u64,
-    ) -> Result<(), TransportError> {
-        if ranges <= FREE_RANGES {
-            return Ok(());
-        }
-        let units = ranges.div_ceil(RANGES_PER_UNIT);
-        self.charge(now, u32::try_from(units).unwrap_or(u32::MAX))
-    }
-
-    /// Takes `units` from the budget.
+impl WorkBudget {
+    /// Takes `units` from the budget, which time at `rate` and `useful` work fill.
     ///
     /// # Errors
     /// PROTOCOL_VIOLATION if it is empty. RFC 9000 §21.9 allows to end the connection
     /// and names no code, and none of §20.1 is about load. INTERNAL_ERROR would send
     /// whoever reads the peer's log to look for a fault of ours.
-    fn charge(&mut self, now: Instant, units: u32) -> Result<(), TransportError> {
-        if self.work.charge(units) {
+    pub(super) fn pay(
+        &mut self,
+        now: Instant,
+        units: u32,
+        rate: Rate,
+        useful: UsefulWork<'_>,
+    ) -> Result<(), TransportError> {
+        if self.charge(units) {
             return Ok(());
         }
-        let useful = self.useful_work();
-        let rate = self.config.unproductive_work;
-        self.work.fill(now, useful, rate);
-        if self.work.charge(units) {
+        self.fill(now, useful.bytes(), rate);
+        if self.charge(units) {
             return Ok(());
         }
         Err(TransportError::new(
@@ -247,17 +211,31 @@ impl Connection {
             "too many frames that transfer no new data",
         ))
     }
+}
 
-    /// What has been achieved since the connection began, in bytes of stream data.
-    fn useful_work(&self) -> u64 {
-        // A RESET_STREAM may tell of any number of bytes; no more came than came.
-        let announced = self.streams.bytes_announced();
-        let arrived = announced.min(self.counters.bytes_received);
-        let streams = self.streams.opened().saturating_mul(STREAM_WORTH);
-        arrived
-            .saturating_add(self.streams.bytes_sent())
-            .saturating_add(streams)
+impl Price {
+    /// Units charged before anything is known of what the frame brings.
+    pub(super) const fn in_advance(self, is_first_ack: bool) -> u32 {
+        match self {
+            Self::Free | Self::FreeIfNew | Self::FreeIfTaken => 0,
+            Self::FirstFree(_) if is_first_ack => 0,
+            Self::FirstFree(units) | Self::Units(units) => units,
+        }
     }
+}
+
+/// Units of a STREAM frame with `len` bytes that brought nothing new: empty, or a
+/// repetition.
+pub(super) const fn price_of_repeat(len: usize) -> u32 {
+    if len >= LARGE_DATA { 0 } else { 1 }
+}
+
+/// Units of an ACK frame of so many ranges that acknowledged nothing new.
+pub(super) fn price_of_ranges(ranges: u64) -> u32 {
+    if ranges <= FREE_RANGES {
+        return 0;
+    }
+    u32::try_from(ranges.div_ceil(RANGES_PER_UNIT)).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

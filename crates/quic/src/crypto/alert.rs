@@ -14,7 +14,7 @@ pub(super) struct Refused(pub(super) String);
 /// The transport error for a TLS failure (RFC 9001 §4.8). `alert` is what TLS
 /// would have sent.
 #[must_use]
-pub fn transport_error(error: &Error, alert: Option<AlertDescription>) -> TransportError {
+pub(crate) fn transport_error(error: &Error, alert: Option<AlertDescription>) -> TransportError {
     let alert = alert.unwrap_or_else(|| alert_for(error));
     TransportError::new(Code::crypto(u8::from(alert)), reason(error))
 }
@@ -38,7 +38,7 @@ fn alert_for(error: &Error) -> AlertDescription {
 
 /// The cause in words.
 #[must_use]
-pub fn reason(error: &Error) -> Cow<'static, str> {
+pub(crate) fn reason(error: &Error) -> Cow<'static, str> {
     match error {
         Error::InvalidCertificate(problem) => certificate(problem),
         Error::NoCertificatesPresented => "the peer showed no certificate".into(),

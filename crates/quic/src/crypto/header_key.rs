@@ -4,6 +4,7 @@
 use aws_lc_rs::aead::quic::HeaderProtectionKey as Cipher;
 use rustls::quic;
 
+use super::handover;
 use super::keys::SAMPLE_LEN;
 use super::material::Material;
 use super::resting::Resting;
@@ -20,11 +21,8 @@ const PN_LEN_BITS: u8 = 0x03;
 /// Longest packet number on the wire, in bytes.
 const MAX_PN_LEN: usize = 4;
 
-/// The sample by which [`HeaderKey::behind`] asks: no packet's is empty.
-const ASKING: &[u8] = &[];
-
 /// A header protection key.
-pub struct HeaderKey {
+pub(crate) struct HeaderKey {
     cipher: Resting<Box<Cipher>>,
     material: Material,
 }
@@ -35,7 +33,7 @@ impl HeaderKey {
     /// # Panics
     /// If `key` is not [`Suite::key_len`] bytes long.
     #[must_use]
-    pub fn new(suite: Suite, key: &[u8]) -> Self {
+    pub(crate) fn new(suite: Suite, key: &[u8]) -> Self {
         Self {
             cipher: Resting::new(),
             material: Material::new(suite, key),
@@ -44,13 +42,10 @@ impl HeaderKey {
 
     /// The same as what rustls hands out, which [`Suite`] has made; `None` if it is
     /// of another make.
-    pub(super) fn behind(key: &dyn quic::HeaderProtectionKey) -> Option<Self> {
-        let mut handover = [0; Material::LEN];
-        key.decrypt_in_place(ASKING, &mut 0, &mut handover).ok()?;
-        let material = Material::read(&mut handover)?;
+    pub(super) fn from_rustls(key: &dyn quic::HeaderProtectionKey) -> Option<Self> {
         Some(Self {
             cipher: Resting::new(),
-            material,
+            material: handover::ask_header_key(key)?,
         })
     }
 
@@ -75,19 +70,6 @@ impl HeaderKey {
             let cipher = Cipher::new(suite.header_cipher(), key);
             Box::new(cipher.expect("a key of the suite's length"))
         })
-    }
-
-    /// Answers [`behind`](Self::behind); everybody else gave a packet number that
-    /// is too long.
-    #[cold]
-    fn tell(&self, sample: &[u8], handover: &mut [u8]) -> Result<(), rustls::Error> {
-        match handover.try_into() {
-            Ok(handover) if sample == ASKING => {
-                self.material.write(handover);
-                Ok(())
-            }
-            Ok(_) | Err(_) => Err(number_too_long()),
-        }
     }
 
     #[inline]
@@ -166,7 +148,11 @@ impl quic::HeaderProtectionKey for HeaderKey {
         packet_number: &mut [u8],
     ) -> Result<(), rustls::Error> {
         if packet_number.len() > MAX_PN_LEN {
-            return self.tell(sample, packet_number);
+            return if handover::answer_header_key(sample, packet_number, &self.material) {
+                Ok(())
+            } else {
+                Err(number_too_long())
+            };
         }
         self.flip(sample, first, packet_number, |flipped| flipped)
     }
@@ -178,6 +164,7 @@ impl quic::HeaderProtectionKey for HeaderKey {
 
 #[cfg(test)]
 mod tests {
+    use super::super::handover::{MATERIAL_LEN, NO_SAMPLE};
     use super::*;
     use rustls::quic::HeaderProtectionKey as _;
 
@@ -226,7 +213,7 @@ mod tests {
     fn the_key_behind_the_trait_is_the_same_and_only_told_when_asked() {
         for suite in Suite::ALL {
             let ours = HeaderKey::new(suite, &[3; 32][..suite.key_len()]);
-            let mut twin = HeaderKey::behind(&ours).expect("ours");
+            let mut twin = HeaderKey::from_rustls(&ours).expect("ours");
             let sample = [5; SAMPLE_LEN];
             let (mut first, mut number) = (0x43, [1, 2, 3, 4]);
             ours.encrypt_in_place(&sample, &mut first, &mut number)
@@ -238,12 +225,12 @@ mod tests {
             assert!(twin.is_warm());
             twin.rest();
             assert!(!twin.is_warm());
-            let mut told = [0; Material::LEN];
+            let mut told = [0; MATERIAL_LEN];
             let tell = |sample: &[u8], told: &mut [u8]| ours.decrypt_in_place(sample, &mut 0, told);
             assert!(tell(&sample, &mut told).is_err());
-            assert!(tell(ASKING, &mut told[1..]).is_err());
-            assert!(ours.encrypt_in_place(ASKING, &mut 0, &mut told).is_err());
-            assert_eq!(told, [0; Material::LEN]);
+            assert!(tell(NO_SAMPLE, &mut told[1..]).is_err());
+            assert!(ours.encrypt_in_place(NO_SAMPLE, &mut 0, &mut told).is_err());
+            assert_eq!(told, [0; MATERIAL_LEN]);
         }
     }
 }

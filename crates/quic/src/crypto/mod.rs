@@ -7,6 +7,7 @@
 //! header_key       hide and reveal packet numbers
 //! resting          a cipher that comes and goes beside its material
 //! material         what both keys are made of, at rest
+//! handover         our keys back out of rustls's trait objects
 //! keys             both keys of a direction, both directions of a level
 //! initial, retry   keys and tags that everybody can compute
 //! update, generation   1-RTT keys: phases, limits
@@ -21,31 +22,32 @@
 //! keys are given an [`Instant`](crate::Instant). (rustls asks its own time
 //! provider when it checks certificates and tickets; both configurations let
 //! the caller replace it.)
-pub mod alert;
-pub mod client_config;
+mod alert;
+mod client_config;
 pub mod client_sessions;
 mod common_settings;
-pub mod config_error;
+mod config_error;
 mod generation;
-pub mod header_key;
-pub mod identity;
-pub mod initial;
-pub mod keys;
+mod handover;
+mod header_key;
+mod identity;
+mod initial;
+mod keys;
 mod material;
-pub mod packet_key;
+mod packet_key;
 pub mod provider;
-pub mod replay;
-pub mod reset;
+mod replay;
+mod reset;
 mod resting;
 pub mod retry;
-pub mod server_config;
+mod server_config;
 pub mod server_sessions;
-pub mod suite;
+mod suite;
 #[cfg(test)]
 pub(crate) mod testing;
-pub mod tls;
+mod tls;
 pub mod token;
-pub mod update;
+mod update;
 
 pub use client_config::{ClientCrypto, Roots};
 pub use client_sessions::ClientSessions;

@@ -4,20 +4,14 @@ use aws_lc_rs::aead::{Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use rustls::quic;
 use zeroize::Zeroize;
 
+use super::handover;
 use super::keys::TAG_LEN;
 use super::material::Material;
 use super::resting::Resting;
 use super::suite::Suite;
 
-/// What [`PacketKey::behind`] hands over: the material, then the IV.
-const HANDOVER: usize = Material::LEN + NONCE_LEN;
-
-/// The packet number of that call. No packet has it (RFC 9000 §12.3), and none
-/// is opened by path ID here.
-const ASKING: u64 = u64::MAX;
-
 /// A packet protection key and its IV.
-pub struct PacketKey {
+pub(crate) struct PacketKey {
     cipher: Resting<LessSafeKey>,
     material: Material,
     iv: [u8; NONCE_LEN],
@@ -29,7 +23,7 @@ impl PacketKey {
     /// # Panics
     /// If `key` is not [`Suite::key_len`] bytes long.
     #[must_use]
-    pub fn new(suite: Suite, key: &[u8], iv: [u8; NONCE_LEN]) -> Self {
+    pub(crate) fn new(suite: Suite, key: &[u8], iv: [u8; NONCE_LEN]) -> Self {
         Self {
             cipher: Resting::new(),
             material: Material::new(suite, key),
@@ -39,18 +33,13 @@ impl PacketKey {
 
     /// The same as what rustls hands out, which [`Suite`] has made; `None` if it is
     /// of another make.
-    pub(super) fn behind(key: &dyn quic::PacketKey) -> Option<Self> {
-        let mut handover = [0; HANDOVER];
-        key.decrypt_in_place_for_path(u32::MAX, ASKING, &[], &mut handover)
-            .ok()?;
-        let (material, iv) = handover.split_first_chunk_mut()?;
-        let key = Self {
+    pub(super) fn from_rustls(key: &dyn quic::PacketKey) -> Option<Self> {
+        let (material, iv) = handover::ask_packet_key(key)?;
+        Some(Self {
             cipher: Resting::new(),
-            material: Material::read(material)?,
-            iv: *iv.first_chunk()?,
-        };
-        handover.zeroize();
-        Some(key)
+            material,
+            iv,
+        })
     }
 
     /// Gives back the cipher's memory until the key is needed again.
@@ -128,22 +117,15 @@ impl quic::PacketKey for PacketKey {
             .map_err(|_| rustls::Error::DecryptError)
     }
 
-    /// Answers `PacketKey::behind`; there are no multipath packets to open.
+    /// Answers [`PacketKey::from_rustls`]; there are no multipath packets to open.
     fn decrypt_in_place_for_path<'a>(
         &self,
         _path_id: u32,
         packet_number: u64,
         _header: &[u8],
-        handover: &'a mut [u8],
+        buffer: &'a mut [u8],
     ) -> Result<&'a [u8], rustls::Error> {
-        match handover.split_first_chunk_mut() {
-            Some((material, iv)) if packet_number == ASKING && iv.len() == NONCE_LEN => {
-                self.material.write(material);
-                iv.copy_from_slice(&self.iv);
-                Ok(handover)
-            }
-            Some(_) | None => Err(rustls::Error::DecryptError),
-        }
+        handover::answer_packet_key(packet_number, buffer, &self.material, &self.iv)
     }
 
     fn tag_len(&self) -> usize {
@@ -161,6 +143,7 @@ impl quic::PacketKey for PacketKey {
 
 #[cfg(test)]
 mod tests {
+    use super::super::handover::{NO_PACKET, PACKET_KEY_LEN};
     use super::*;
     use rustls::quic::PacketKey as _;
 
@@ -168,7 +151,7 @@ mod tests {
     fn the_key_behind_the_trait_is_the_same_and_only_told_when_asked() {
         for suite in Suite::ALL {
             let ours = PacketKey::new(suite, &[3; 32][..suite.key_len()], [7; NONCE_LEN]);
-            let mut twin = PacketKey::behind(&ours).expect("ours");
+            let mut twin = PacketKey::from_rustls(&ours).expect("ours");
             let mut payload = *b"a payload, as it happens";
             let tag = ours.encrypt_in_place(9, b"header", &mut payload).unwrap();
             for warm in [false, true] {
@@ -179,16 +162,16 @@ mod tests {
             }
             twin.rest();
             assert!(!twin.is_warm());
-            let mut told = [0; HANDOVER];
+            let mut told = [0; PACKET_KEY_LEN];
             assert!(
                 ours.decrypt_in_place_for_path(u32::MAX, 9, &[], &mut told)
                     .is_err()
             );
             assert!(
-                ours.decrypt_in_place_for_path(0, ASKING, &[], &mut told[1..])
+                ours.decrypt_in_place_for_path(0, NO_PACKET, &[], &mut told[1..])
                     .is_err()
             );
-            assert_eq!(told, [0; HANDOVER]);
+            assert_eq!(told, [0; PACKET_KEY_LEN]);
         }
     }
 }

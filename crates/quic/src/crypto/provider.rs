@@ -3,11 +3,15 @@
 
 use std::sync::{Arc, LazyLock};
 
+use aws_lc_rs::aead::NONCE_LEN;
 use rustls::crypto::aws_lc_rs::{cipher_suite, default_provider, kx_group};
+use rustls::crypto::cipher::{AeadKey, Iv};
 use rustls::crypto::{CryptoProvider, SupportedKxGroup};
-use rustls::{CipherSuiteCommon, SupportedCipherSuite, Tls13CipherSuite};
+use rustls::{CipherSuiteCommon, SupportedCipherSuite, Tls13CipherSuite, quic};
 
 use super::config_error::ConfigError;
+use super::header_key::HeaderKey;
+use super::packet_key::PacketKey;
 use super::suite::Suite;
 
 /// A key exchange.
@@ -98,6 +102,22 @@ impl Algorithms {
             kx_groups: self.groups.iter().map(|group| group.supported()).collect(),
             ..default_provider()
         }))
+    }
+}
+
+impl quic::Algorithm for Suite {
+    fn packet_key(&self, key: AeadKey, iv: Iv) -> Box<dyn quic::PacketKey> {
+        let mut bytes = [0; NONCE_LEN];
+        bytes.copy_from_slice(iv.as_ref());
+        Box::new(PacketKey::new(*self, key.as_ref(), bytes))
+    }
+
+    fn header_protection_key(&self, key: AeadKey) -> Box<dyn quic::HeaderProtectionKey> {
+        Box::new(HeaderKey::new(*self, key.as_ref()))
+    }
+
+    fn aead_key_len(&self) -> usize {
+        self.key_len()
     }
 }
 

@@ -1,11 +1,6 @@
 //! The AEADs of QUIC (RFC 9001 §5.3) and how often a key of each may be used.
 
 use aws_lc_rs::aead;
-use rustls::crypto::cipher::{AeadKey, Iv};
-use rustls::quic;
-
-use super::header_key::HeaderKey;
-use super::packet_key::PacketKey;
 
 /// A packet-protection algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -65,21 +60,5 @@ impl Suite {
             Self::Aes256Gcm => &aead::quic::AES_256,
             Self::ChaCha20Poly1305 => &aead::quic::CHACHA20,
         }
-    }
-}
-
-impl quic::Algorithm for Suite {
-    fn packet_key(&self, key: AeadKey, iv: Iv) -> Box<dyn quic::PacketKey> {
-        let mut bytes = [0; aead::NONCE_LEN];
-        bytes.copy_from_slice(iv.as_ref());
-        Box::new(PacketKey::new(*self, key.as_ref(), bytes))
-    }
-
-    fn header_protection_key(&self, key: AeadKey) -> Box<dyn quic::HeaderProtectionKey> {
-        Box::new(HeaderKey::new(*self, key.as_ref()))
-    }
-
-    fn aead_key_len(&self) -> usize {
-        self.key_len()
     }
 }

@@ -258,7 +258,7 @@ impl Session {
     /// On a client with early keys: the transport parameters of the earlier
     /// connection, which bound what may be sent in 0-RTT (RFC 9000 §7.4.1).
     #[must_use]
-    pub fn remembered_transport_parameters(&self) -> Option<&[u8]> {
+    pub(crate) fn remembered_transport_parameters(&self) -> Option<&[u8]> {
         if self.role == Role::Server || !self.is_handshaking() || self.early_keys().is_none() {
             return None;
         }

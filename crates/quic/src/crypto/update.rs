@@ -28,7 +28,7 @@ use crate::count::Count;
 use crate::error::{Code, TransportError};
 
 /// The Key Phase bit of a short header (RFC 9000 §17.3.1).
-pub const KEY_PHASE: u8 = 0x04;
+pub(crate) const KEY_PHASE: u8 = 0x04;
 
 /// Sealed packets kept in reserve below the confidentiality limit, so that a
 /// connection which cannot update its keys can still say why it closes.
@@ -91,8 +91,8 @@ impl OneRttKeys {
         let confidentiality_limit = keys.local.packet.confidentiality_limit();
         let integrity_limit = keys.remote.packet.integrity_limit();
         let next = Some(receive_key(&secrets)?);
-        let header = |key| HeaderKey::behind(key).ok_or_else(foreign_keys);
-        let packet = |key| PacketKey::behind(key).ok_or_else(foreign_keys);
+        let header = |key| HeaderKey::from_rustls(key).ok_or_else(foreign_keys);
+        let packet = |key| PacketKey::from_rustls(key).ok_or_else(foreign_keys);
         Ok(Self {
             local_header: header(&*keys.local.header)?,
             remote_header: header(&*keys.remote.header)?,
@@ -195,7 +195,7 @@ impl OneRttKeys {
     ///
     /// # Errors
     /// `AEAD_LIMIT_REACHED`.
-    pub fn check_limits(&self) -> Result<(), TransportError> {
+    pub(crate) fn check_limits(&self) -> Result<(), TransportError> {
         let worn = self.confidentiality_limit.saturating_sub(CLOSING_RESERVE);
         if self.local.sealed >= worn && self.may_update().is_err() {
             return Err(keys::confidentiality_exhausted());
@@ -236,7 +236,7 @@ impl OneRttKeys {
         // of one generation: the secrets are those of the one after it.
         debug_assert_eq!(self.local.generation, self.remote.generation);
         let key = self.secrets.clone().next_packet_keys().local;
-        let key = PacketKey::behind(&*key).ok_or_else(foreign_keys)?;
+        let key = PacketKey::from_rustls(&*key).ok_or_else(foreign_keys)?;
         self.local = Local::new(key, self.local.generation.saturating_add(1));
         Ok(())
     }
@@ -370,7 +370,7 @@ impl OneRttKeys {
         let old_floor = core::mem::replace(&mut self.remote.floor, floor);
         let fresh = match core::mem::replace(&mut self.next, next) {
             Some(fresh) => fresh,
-            None => Box::new(PacketKey::behind(&*promoted).ok_or_else(foreign_keys)?),
+            None => Box::new(PacketKey::from_rustls(&*promoted).ok_or_else(foreign_keys)?),
         };
         self.previous = Some(Box::new(Previous {
             key: core::mem::replace(&mut self.remote.key, *fresh),
@@ -399,7 +399,7 @@ impl OneRttKeys {
     ///
     /// # Errors
     /// `AEAD_LIMIT_REACHED`.
-    pub fn note_failed_open(&mut self) -> Result<(), TransportError> {
+    pub(crate) fn note_failed_open(&mut self) -> Result<(), TransportError> {
         self.on_failed_open()
     }
 
@@ -444,7 +444,7 @@ impl OneRttKeys {
 #[cold]
 fn receive_key(secrets: &Secrets) -> Result<Box<PacketKey>, TransportError> {
     let key = secrets.clone().next_packet_keys().remote;
-    let key = Box::new(PacketKey::behind(&*key).ok_or_else(foreign_keys)?);
+    let key = Box::new(PacketKey::from_rustls(&*key).ok_or_else(foreign_keys)?);
     key.warm();
     Ok(key)
 }
@@ -460,14 +460,14 @@ fn foreign_keys() -> TransportError {
 #[cfg(feature = "testing")]
 impl OneRttKeys {
     /// Seals with the next generation from now on, permitted or not.
-    pub fn force_update(&mut self) {
+    pub(crate) fn force_update(&mut self) {
         let mut secrets = self.secrets.clone();
         let ahead = self.local.generation.saturating_sub(self.remote.generation);
         for _ in 0..ahead {
             let _ = secrets.next_packet_keys();
         }
         let key = secrets.next_packet_keys().local;
-        if let Some(key) = PacketKey::behind(&*key) {
+        if let Some(key) = PacketKey::from_rustls(&*key) {
             self.local = Local::new(key, self.local.generation.saturating_add(1));
         }
     }

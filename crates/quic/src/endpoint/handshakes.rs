@@ -4,7 +4,7 @@ use core::ops::Bound;
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use super::Handle;
+use super::route::Handle;
 use crate::Instant;
 use crate::cid::ConnectionId;
 use crate::memory;

@@ -32,6 +32,7 @@ pub use self::config::{EndpointConfig, GeneratorFactory, ServerConfig};
 use self::handshakes::{Attempt, Handshakes};
 pub use self::incoming::Incoming;
 pub use self::limits::Limits;
+pub use self::route::Handle;
 use self::route::Routes;
 pub use self::sources::Source;
 use crate::Instant;
@@ -43,14 +44,7 @@ use crate::event::DropReason;
 use crate::memory;
 use crate::rng::Rng;
 use crate::wire::header::{HeaderKind, PartialHeader, Route};
-use crate::wire::{self, Version};
-
-/// Bytes of a client's first datagram, at least (RFC 9000 §14.1).
-const MIN_FIRST_DATAGRAM: usize = 1200;
-
-/// Names a connection of an endpoint; never used again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Handle(pub u64);
+use crate::wire::{self, MIN_MTU, Version};
 
 /// What became of a datagram.
 #[derive(Debug)]
@@ -306,7 +300,7 @@ impl Endpoint {
             PartialHeader::parse(datagram, self.cid_len).map_err(|_| DropReason::Malformed)?;
         // RFC 9000 §14.1: a client's first datagram is 1,200 bytes at least,
         // also when it is of a version we don't know (§6.1 guards the same).
-        let full = datagram.len() >= MIN_FIRST_DATAGRAM;
+        let full = datagram.len() >= usize::from(MIN_MTU);
         match header.kind {
             HeaderKind::UnsupportedVersion if full => {
                 self.counters.negotiations.count_one();

@@ -9,11 +9,13 @@ use crate::error::TransportError;
 use crate::rng::Rng;
 use crate::wire::header::{LongHeader, LongKind, PartialHeader};
 use crate::wire::retry::Retry;
-use crate::wire::{TruncatedNumber, Version, Writer, frame, negotiation, reset as wire_reset};
+use crate::wire::{
+    MIN_MTU, TruncatedNumber, Version, Writer, frame, negotiation, reset as wire_reset,
+};
 
 /// Room for any of these packets before its tag: a Retry token is the longest
-/// part, and no answer may be larger than the 1,200 bytes that it answers.
-const ROOM: usize = 1200 - TAG_LEN;
+/// part, and no answer may be larger than the datagram that it answers.
+const ROOM: usize = MIN_MTU as usize - TAG_LEN;
 
 /// What is written is the response; nothing if it did not fit into [`ROOM`].
 fn write(response: &mut Vec<u8>, encode: impl FnOnce(&mut Writer<'_>)) {

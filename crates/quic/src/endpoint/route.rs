@@ -4,12 +4,15 @@ use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
 
-use super::Handle;
 use crate::cid::{ConnectionId, ResetToken};
 use crate::crypto::ResetKey;
 use crate::memory;
 use crate::rng::Rng;
 use crate::wire::reset::candidate;
+
+/// Names a connection of an endpoint; never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Handle(pub u64);
 
 /// The routing table. Clients choose the connection IDs of their first packets,
 /// so the hash is keyed.

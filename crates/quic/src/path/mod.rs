@@ -34,9 +34,10 @@ use self::amplification::Amplification;
 use self::ecn::{Mark, PathEcn};
 use self::mtu::MtuDiscovery;
 use self::paths::PathDefaults;
-use self::validation::{ChallengeData, EXPANDED_SIZE, PathResponses, PathValidation, Proof};
+use self::validation::{ChallengeData, PathResponses, PathValidation, Proof};
 use crate::Instant;
 use crate::rng::Rng;
+use crate::wire::MIN_MTU;
 
 /// Where a datagram came from, and where it came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,7 +134,7 @@ impl Path {
             return None;
         }
         let credit = usize::try_from(self.amplification.available()).unwrap_or(usize::MAX);
-        let size = EXPANDED_SIZE.min(credit);
+        let size = usize::from(MIN_MTU).min(credit);
         Some(self.validation.send_challenge(now, size, rng))
     }
 

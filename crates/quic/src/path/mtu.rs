@@ -1,13 +1,12 @@
 //! The largest datagram that a path carries: DPLPMTUD (RFC 8899, RFC 9000
-//! §14.3). All sizes are UDP payloads in bytes.
+//! §14.3). All sizes are UDP payloads in bytes. [`MIN_MTU`] is what RFC 8899 calls
+//! BASE_PLPMTU and MIN_PLPMTU.
 
 use core::time::Duration;
 
 use crate::count::Count;
 use crate::time::Instant;
-
-/// What every path must carry (RFC 9000 §14): BASE_PLPMTU and MIN_PLPMTU.
-pub const BASE_SIZE: u16 = 1200;
+use crate::wire::MIN_MTU;
 
 /// Largest UDP payload there is (RFC 9000 §18.2).
 pub const MAX_SIZE: u16 = 65_527;
@@ -73,7 +72,7 @@ pub struct MtuDiscovery {
     /// A size failed in this search: halve instead of climbing.
     failed_any: bool,
     phase: Phase,
-    /// Loss bursts since a packet above [`BASE_SIZE`] was acknowledged.
+    /// Loss bursts since a packet above [`MIN_MTU`] was acknowledged.
     bursts: u8,
     /// Packets sent up to here belong to the last burst.
     burst_end: Instant,
@@ -81,12 +80,12 @@ pub struct MtuDiscovery {
 }
 
 impl MtuDiscovery {
-    /// A new path, with datagrams of [`BASE_SIZE`]; never to exceed `cap`.
+    /// A new path, with datagrams of [`MIN_MTU`]; never to exceed `cap`.
     #[must_use]
     pub fn new(cap: u16) -> Self {
-        let limit = cap.clamp(BASE_SIZE, MAX_SIZE);
+        let limit = cap.clamp(MIN_MTU, MAX_SIZE);
         Self {
-            current: BASE_SIZE,
+            current: MIN_MTU,
             high: limit,
             limit,
             failed_any: false,
@@ -101,7 +100,7 @@ impl MtuDiscovery {
     /// refuse, RFC 9000 §18.2).
     pub fn set_peer_limit(&mut self, max_udp_payload_size: u64) {
         let peer = u16::try_from(max_udp_payload_size).unwrap_or(MAX_SIZE);
-        self.limit = self.limit.min(peer).max(BASE_SIZE);
+        self.limit = self.limit.min(peer).max(MIN_MTU);
         self.high = self.high.min(self.limit);
         self.current = self.current.min(self.limit);
     }
@@ -126,7 +125,7 @@ impl MtuDiscovery {
     }
 
     /// The size of the probe to send now, if one is due. One at a time.
-    pub fn next_probe(&mut self, now: Instant) -> Option<u16> {
+    pub(crate) fn next_probe(&mut self, now: Instant) -> Option<u16> {
         self.handle_timeout(now);
         let Phase::Searching {
             in_flight: None, ..
@@ -143,7 +142,7 @@ impl MtuDiscovery {
     }
 
     /// A probe of the size that [`MtuDiscovery::next_probe`] named has left.
-    pub fn on_probe_sent(&mut self) {
+    pub(crate) fn on_probe_sent(&mut self) {
         let size = self.candidate();
         if let Phase::Searching { in_flight, .. } = &mut self.phase {
             *in_flight = size;
@@ -151,7 +150,7 @@ impl MtuDiscovery {
     }
 
     /// A probe of `size` was acknowledged.
-    pub fn on_probe_acked(&mut self, now: Instant, size: u16) -> Option<u16> {
+    pub(crate) fn on_probe_acked(&mut self, now: Instant, size: u16) -> Option<u16> {
         self.on_packet_acked(size);
         if !self.settle(size) || size <= self.current || size > self.high {
             return None;
@@ -162,7 +161,7 @@ impl MtuDiscovery {
     }
 
     /// A probe of `size` was declared lost.
-    pub fn on_probe_lost(&mut self, now: Instant, size: u16) {
+    pub(crate) fn on_probe_lost(&mut self, now: Instant, size: u16) {
         if !self.settle(size) || self.candidate() != Some(size) {
             return;
         }
@@ -175,8 +174,8 @@ impl MtuDiscovery {
     }
 
     /// A packet in a datagram of `size`, not a probe, was acknowledged.
-    pub fn on_packet_acked(&mut self, size: u16) {
-        if size > BASE_SIZE {
+    pub(crate) fn on_packet_acked(&mut self, size: u16) {
+        if size > MIN_MTU {
             self.bursts = 0;
         }
     }
@@ -185,7 +184,7 @@ impl MtuDiscovery {
     /// declared lost. Answers the new size if this reveals a black hole.
     pub fn on_packet_lost(&mut self, now: Instant, size: u16, sent: Instant) -> Option<u16> {
         let part_of_burst = self.bursts > 0 && sent <= self.burst_end;
-        if size <= BASE_SIZE || size > self.current || part_of_burst {
+        if size <= MIN_MTU || size > self.current || part_of_burst {
             return None;
         }
         self.bursts = self.bursts.saturating_add(1);
@@ -206,7 +205,7 @@ impl MtuDiscovery {
 
     /// The socket refused a datagram of `size` (EMSGSIZE): the local interface
     /// is smaller, no probe needs to be lost to learn that.
-    pub fn on_send_refused(&mut self, now: Instant, size: u16) -> Option<u16> {
+    pub(crate) fn on_send_refused(&mut self, now: Instant, size: u16) -> Option<u16> {
         if size <= self.current {
             return self.fall_back(now, size.saturating_sub(1));
         }
@@ -216,9 +215,9 @@ impl MtuDiscovery {
 
     /// An ICMP message says that `size` is the largest UDP payload. The caller
     /// has checked that it quotes a packet of this path (RFC 9000 §14.2.1); a
-    /// claim below [`BASE_SIZE`] is ignored, and none ever raises the size.
+    /// claim below [`MIN_MTU`] is ignored, and none ever raises the size.
     pub fn on_packet_too_big(&mut self, now: Instant, size: u16) -> Option<u16> {
-        if size < BASE_SIZE {
+        if size < MIN_MTU {
             return None;
         }
         if size < self.current {
@@ -319,13 +318,13 @@ impl MtuDiscovery {
     /// carries, and look again up to `high`.
     fn fall_back(&mut self, now: Instant, high: u16) -> Option<u16> {
         self.bursts = 0;
-        if self.current == BASE_SIZE {
+        if self.current == MIN_MTU {
             return None;
         }
         self.black_holes.count_one();
-        self.current = BASE_SIZE;
+        self.current = MIN_MTU;
         self.search(now, high);
-        Some(BASE_SIZE)
+        Some(MIN_MTU)
     }
 }
 

@@ -32,7 +32,7 @@ fn run(mtu: &mut MtuDiscovery, now: Instant, path: u16) -> Vec<u16> {
 fn nothing_is_probed_before_the_handshake_is_confirmed() {
     let mut mtu = MtuDiscovery::new(DEFAULT_CAP);
     assert_eq!(mtu.next_probe(at(0)), None);
-    assert_eq!(mtu.current(), BASE_SIZE);
+    assert_eq!(mtu.current(), MIN_MTU);
     mtu.start(at(0));
     assert_eq!(mtu.next_probe(at(0)), Some(1452));
 }
@@ -120,8 +120,8 @@ fn three_bursts_of_loss_are_a_black_hole_one_burst_is_not() {
 
     mtu.on_packet_acked(1200); // small ones get through: proves nothing
     assert_eq!(mtu.on_packet_lost(at(6), 1200, at(5)), None);
-    assert_eq!(mtu.on_packet_lost(at(6), 1452, at(5)), Some(BASE_SIZE));
-    assert_eq!((mtu.current(), mtu.black_holes()), (BASE_SIZE, 1));
+    assert_eq!(mtu.on_packet_lost(at(6), 1452, at(5)), Some(MIN_MTU));
+    assert_eq!((mtu.current(), mtu.black_holes()), (MIN_MTU, 1));
     let tried = run(&mut mtu, at(6), 1280);
     assert_eq!(tried[0], 1452, "it may have been congestion after all");
     assert!((1264..=1280).contains(&mtu.current()));
@@ -135,7 +135,7 @@ fn three_ptos_in_a_row_are_a_black_hole() {
     assert_eq!(mtu.on_pto(at(0), 5), None, "already at the base");
     run(&mut mtu, at(0), 1452);
     assert_eq!(mtu.on_pto(at(1), 2), None);
-    assert_eq!(mtu.on_pto(at(2), 3), Some(BASE_SIZE));
+    assert_eq!(mtu.on_pto(at(2), 3), Some(MIN_MTU));
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn a_refused_send_is_an_immediate_answer() {
     // The interface changed under a size that worked.
     let mut mtu = started(DEFAULT_CAP);
     run(&mut mtu, at(0), 1452);
-    assert_eq!(mtu.on_send_refused(at(1), 1452), Some(BASE_SIZE));
+    assert_eq!(mtu.on_send_refused(at(1), 1452), Some(MIN_MTU));
     assert_eq!(mtu.next_probe(at(1)), Some(1451));
 }
 
@@ -162,7 +162,7 @@ fn an_icmp_message_lowers_and_never_raises() {
     assert_eq!(mtu.on_packet_too_big(at(0), 1400), None);
     assert_eq!(mtu.on_probe_acked(at(0), 1452), None, "no longer asked");
     assert_eq!(run(&mut mtu, at(0), 1400), [1400]);
-    assert_eq!(mtu.on_packet_too_big(at(1), 1320), Some(BASE_SIZE));
+    assert_eq!(mtu.on_packet_too_big(at(1), 1320), Some(MIN_MTU));
     assert_eq!(run(&mut mtu, at(1), 1320), [1320]);
     assert_eq!(mtu.on_packet_too_big(at(1), 100), None);
     assert_eq!(mtu.current(), 1320);
@@ -183,7 +183,7 @@ enum Step {
 proptest! {
     /// Every path's search ends within a step of the truth.
     #[test]
-    fn finds_the_mtu_of_any_path(path in BASE_SIZE..=MAX_SIZE, cap in BASE_SIZE..=MAX_SIZE) {
+    fn finds_the_mtu_of_any_path(path in MIN_MTU..=MAX_SIZE, cap in MIN_MTU..=MAX_SIZE) {
         let mut mtu = started(cap);
         let tried = run(&mut mtu, at(0), path);
         let best = path.min(cap);
@@ -230,7 +230,7 @@ proptest! {
                 }
                 Step::Wait(secs) => now += secs,
             }
-            prop_assert!((BASE_SIZE..=limit).contains(&mtu.current()));
+            prop_assert!((MIN_MTU..=limit).contains(&mtu.current()));
             // Never waiting for a probe that is not on its way.
             if let Phase::Searching { in_flight: Some(size), .. } = mtu.phase {
                 prop_assert_eq!(probe, Some(size));

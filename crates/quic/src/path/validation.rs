@@ -8,13 +8,10 @@ use smallvec::SmallVec;
 use crate::memory;
 use crate::rng::Rng;
 use crate::time::Instant;
+use crate::wire::MIN_MTU;
 
 /// The unpredictable content of a PATH_CHALLENGE (RFC 9000 §19.17).
 pub type ChallengeData = [u8; 8];
-
-/// Size below which a datagram with a challenge proves the address but not
-/// that the path carries QUIC (RFC 9000 §8.2.1).
-pub const EXPANDED_SIZE: usize = 1200;
 
 /// PTOs after which validation is given up (RFC 9000 §8.2.4).
 const ABANDON_AFTER_PTOS: u32 = 3;
@@ -43,6 +40,8 @@ const MAX_OUTSTANDING: usize = 4;
 #[derive(Clone, Copy, Debug)]
 struct Challenge {
     data: ChallengeData,
+    /// In a datagram of full size: its answer proves that the path carries QUIC, not
+    /// only the address (RFC 9000 §8.2.1).
     expanded: bool,
 }
 
@@ -140,14 +139,14 @@ impl PathValidation {
 
     /// Whether a PATH_CHALLENGE is to be sent now. Like ACKs, it is not paced.
     #[must_use]
-    pub fn challenge_due(&self, now: Instant) -> bool {
+    pub(crate) fn challenge_due(&self, now: Instant) -> bool {
         self.is_running() && now >= self.next_challenge
     }
 
     /// The content of the PATH_CHALLENGE that now leaves in a datagram of
     /// `datagram_size` bytes; fresh each time. Pad it to 1,200 bytes unless the
     /// amplification limit forbids.
-    pub fn send_challenge(
+    pub(crate) fn send_challenge(
         &mut self,
         now: Instant,
         datagram_size: usize,
@@ -159,7 +158,7 @@ impl PathValidation {
         }
         self.outstanding.push(Challenge {
             data,
-            expanded: datagram_size >= EXPANDED_SIZE,
+            expanded: datagram_size >= usize::from(MIN_MTU),
         });
         self.next_challenge = now + self.pto;
         data

@@ -31,3 +31,8 @@ pub use packet::PacketKind;
 pub use ranges::RangeSet;
 pub use transport_parameters::TransportParameters;
 pub use version::Version;
+
+/// The UDP payload, in bytes, that every QUIC path carries and every endpoint takes: the
+/// smallest allowed maximum datagram size (RFC 9000 §14). Datagrams that carry an Initial
+/// (§14.1) or validate a path (§8.2.1) are padded to it.
+pub const MIN_MTU: u16 = 1200;

@@ -21,9 +21,6 @@ use crate::error::{Code, TransportError};
 /// §18.2).
 pub const MAX_UDP_PAYLOAD: u64 = 65_527;
 
-/// Smallest UDP payload every QUIC endpoint receives, in bytes (RFC 9000 §14).
-pub const MIN_UDP_PAYLOAD: u64 = 1200;
-
 /// `ack_delay_exponent` where none is sent (RFC 9000 §18.2).
 pub const DEFAULT_ACK_DELAY_EXPONENT: u8 = 3;
 

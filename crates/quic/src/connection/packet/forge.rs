@@ -7,7 +7,7 @@ use crate::Instant;
 use crate::connection::Connection;
 use crate::connection::keyring::space_of;
 use crate::crypto::TAG_LEN;
-use crate::wire::{PacketKind, TruncatedNumber};
+use crate::wire::{MIN_MTU, PacketKind, TruncatedNumber};
 
 /// Largest header: first byte, version, two connection IDs, a token of up to
 /// 800 bytes, length, packet number.
@@ -35,7 +35,10 @@ impl<'a> Forgery<'a> {
     /// An otherwise ordinary packet with this payload.
     #[must_use]
     pub fn new(kind: PacketKind, payload: &'a [u8]) -> Self {
-        let pad_to = if kind == PacketKind::Initial { 1200 } else { 0 };
+        let pad_to = match kind {
+            PacketKind::Initial => usize::from(MIN_MTU),
+            PacketKind::ZeroRtt | PacketKind::Handshake | PacketKind::OneRtt => 0,
+        };
         Self {
             kind,
             payload,
@@ -63,15 +66,17 @@ impl Connection {
             return None;
         }
         for _ in 0..forgery.skip {
-            self.recovery.skip_number(space);
+            self.network.recovery.skip_number(space);
         }
-        let number = self.recovery.next_number(space);
+        let number = self.network.recovery.next_number(space);
         // Four bytes: then even an empty payload gives a whole sample.
         let truncated = TruncatedNumber::with_len(number, 4);
-        let path = self.paths.active_id();
+        self.begin_trace(now);
+        let path = self.network.paths.active_id();
+        let mut writer = self.writer(now);
         let room = payload.len().saturating_add(HEADER_ROOM + TAG_LEN);
         let mut packet = vec![0; room.max(forgery.pad_to)];
-        let draft = self.write_header(kind, space, path, number, truncated, &mut packet)?;
+        let draft = writer.write_header(kind, space, path, number, truncated, &mut packet)?;
         *packet.first_mut()? ^= forgery.flip;
         if kind != PacketKind::OneRtt {
             // First byte, version, then both IDs behind their lengths.
@@ -82,15 +87,8 @@ impl Connection {
         place.copy_from_slice(payload);
         let used = draft.size(payload.len());
         let padding = forgery.pad_to.saturating_sub(used);
-        let size = self
-            .finish_packet(
-                now,
-                draft,
-                &mut packet,
-                payload.len(),
-                padding,
-                Shape::Train,
-            )
+        let size = writer
+            .finish_packet(draft, &mut packet, payload.len(), padding, Shape::Train)
             .ok()?;
         packet.truncate(size);
         Some(packet)

@@ -245,7 +245,7 @@ impl Paths {
     }
 
     /// The path that carries data.
-    pub fn active_mut(&mut self) -> &mut Path {
+    pub(crate) fn active_mut(&mut self) -> &mut Path {
         &mut self.active
     }
 
@@ -278,7 +278,7 @@ impl Paths {
     }
 
     /// All paths but the active one.
-    pub fn inactive(&self) -> impl Iterator<Item = &Path> {
+    pub(crate) fn inactive(&self) -> impl Iterator<Item = &Path> {
         let fallback = match &self.standing {
             Standing::Proven => None,
             Standing::OnTrial { fallback } => Some(&**fallback),

@@ -22,7 +22,7 @@ impl Paths {
 
     /// The handshake showed that the peer receives at the address it claims
     /// (RFC 9000 §8.1).
-    pub fn on_address_validated(&mut self) {
+    pub(crate) fn on_address_validated(&mut self) {
         self.active.amplification.validate();
     }
 
@@ -44,7 +44,7 @@ impl Paths {
 
     /// A packet from there authenticated and is no copy: what the datagram says
     /// of our own address is true.
-    pub fn on_authenticated(&mut self, from: &Addresses) {
+    pub(crate) fn on_authenticated(&mut self, from: &Addresses) {
         if let Some(path) = self.find_mut(from)
             && path.local_ip.is_none()
         {
@@ -229,7 +229,7 @@ impl Paths {
     ///
     /// # Errors
     /// See [`MoveError`].
-    pub fn check_may_move(&self) -> Result<(), MoveError> {
+    pub(crate) fn check_may_move(&self) -> Result<(), MoveError> {
         match (self.role, self.confirmed) {
             (Role::Server, _) => Err(MoveError::NotClient),
             (Role::Client, false) => Err(MoveError::NotConfirmed),

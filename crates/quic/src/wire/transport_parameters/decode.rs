@@ -3,14 +3,14 @@
 use smallvec::SmallVec;
 
 use super::{
-    MAX_ACK_DELAY_EXPONENT, MAX_ACK_DELAY_LIMIT, MIN_ACTIVE_CONNECTION_ID_LIMIT, MIN_UDP_PAYLOAD,
-    PreferredAddress, TransportParameters, VersionInformation, id, invalid,
+    MAX_ACK_DELAY_EXPONENT, MAX_ACK_DELAY_LIMIT, MIN_ACTIVE_CONNECTION_ID_LIMIT, PreferredAddress,
+    TransportParameters, VersionInformation, id, invalid,
 };
 use crate::Role;
 use crate::cid::{ConnectionId, ResetToken};
 use crate::error::TransportError;
 use crate::stream::MAX_STREAM_COUNT;
-use crate::wire::Reader;
+use crate::wire::{MIN_MTU, Reader};
 
 impl TransportParameters {
     /// Reads the extension that the peer in the role of `sender` put into its
@@ -53,7 +53,7 @@ impl TransportParameters {
             id::MAX_IDLE_TIMEOUT => self.max_idle_timeout = integer(value)?,
             id::STATELESS_RESET_TOKEN => self.stateless_reset_token = Some(reset_token(value)?),
             id::MAX_UDP_PAYLOAD_SIZE => {
-                self.max_udp_payload_size = at_least(value, MIN_UDP_PAYLOAD)?;
+                self.max_udp_payload_size = at_least(value, MIN_MTU.into())?;
             }
             id::INITIAL_MAX_DATA => self.initial_max_data = integer(value)?,
             id::INITIAL_MAX_STREAM_DATA_BIDI_LOCAL => {

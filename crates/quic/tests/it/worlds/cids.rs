@@ -107,7 +107,7 @@ impl Ids {
     }
 
     fn new_arrives(&mut self, new: NewCid) {
-        if let Err(error) = self.user.on_new(new) {
+        if let Err(error) = self.user.on_new(new, self.active) {
             self.broken = Some(format!("an honest NEW_CONNECTION_ID is refused: {error}"));
         }
         self.issuer.on_acked(new.sequence);

@@ -187,7 +187,7 @@ impl Network {
             cid: cid(sequence),
             reset_token: ResetToken([sequence as u8; 16]),
         };
-        if let Err(error) = self.cids.on_new(new) {
+        if let Err(error) = self.cids.on_new(new, self.paths.active_id()) {
             self.closed = Some(error.to_string());
         }
     }

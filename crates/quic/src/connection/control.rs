@@ -1,0 +1,87 @@
+//! Frames of the connection itself: HANDSHAKE_DONE, NEW_TOKEN, ACK_FREQUENCY.
+
+use super::content::SentFrame;
+use super::frequency::AckFrequencyRequest;
+use crate::wire::{Frame, Writer};
+
+/// Control frames of the connection itself that wait to be sent.
+#[derive(Debug, Default)]
+pub(crate) struct Control {
+    pub(crate) handshake_done: bool,
+    /// A NEW_TOKEN for the client, until acknowledged.
+    pub(crate) new_token: Option<Box<[u8]>>,
+    pub(crate) new_token_due: bool,
+    pub(crate) ack_frequency: Option<AckFrequencyRequest>,
+    pub(crate) ack_frequency_due: bool,
+}
+
+impl Control {
+    /// Bytes allocated.
+    pub(crate) fn memory(&self) -> usize {
+        self.new_token.as_ref().map_or(0, |token| token.len())
+    }
+
+    pub(super) fn is_due(&self) -> bool {
+        self.handshake_done || self.new_token_due || self.ack_frequency_due
+    }
+
+    /// Asks the peer to acknowledge otherwise.
+    pub(super) fn ask(&mut self, request: AckFrequencyRequest) {
+        self.ack_frequency = Some(request);
+        self.ack_frequency_due = true;
+    }
+
+    /// HANDSHAKE_DONE and a NEW_TOKEN, for the client.
+    pub(super) fn on_handshake_done(&mut self) {
+        self.handshake_done = true;
+        self.new_token_due = self.new_token.is_some();
+    }
+
+    /// Writes what is due, as far as it fits.
+    pub(super) fn fill(&mut self, w: &mut Writer<'_>, mut sent: impl FnMut(SentFrame)) {
+        if self.handshake_done && push(w, &Frame::HandshakeDone) {
+            self.handshake_done = false;
+            sent(SentFrame::HandshakeDone);
+        }
+        if let Some(token) = &self.new_token
+            && self.new_token_due
+            && push(w, &Frame::NewToken(token))
+        {
+            self.new_token_due = false;
+            sent(SentFrame::NewToken);
+        }
+        if let Some(request) = self.ack_frequency
+            && self.ack_frequency_due
+            && push(w, &request.frame())
+        {
+            self.ack_frequency_due = false;
+            sent(SentFrame::AckFrequency(request.sequence));
+        }
+    }
+
+    /// NEW_TOKEN was acknowledged. A copy declared lost may have made it due again.
+    pub(super) fn on_token_acked(&mut self) {
+        self.new_token = None;
+        self.new_token_due = false;
+    }
+
+    /// NEW_TOKEN was lost.
+    pub(super) fn on_token_lost(&mut self) {
+        self.new_token_due = self.new_token.is_some();
+    }
+
+    /// ACK_FREQUENCY of this sequence number was lost.
+    pub(super) fn on_ack_frequency_lost(&mut self, sequence: u64) {
+        let current = self.ack_frequency.map(|request| request.sequence);
+        self.ack_frequency_due |= current == Some(sequence);
+    }
+}
+
+/// Writes `frame` if it fits.
+pub(super) fn push(w: &mut Writer<'_>, frame: &Frame<'_>) -> bool {
+    let fits = frame.size() <= w.remaining();
+    if fits {
+        frame.encode(w);
+    }
+    fits
+}

@@ -1,0 +1,222 @@
+//! What acknowledgements, losses and probe timeouts mean for the packets sent.
+
+use clearway_recovery::{Outcome, Recovery, Space};
+
+use super::arrival::Packet;
+use super::content::Content;
+use super::frequency::AckFrequencyRequest;
+use super::keyring::space_of;
+use super::life::Handshake;
+use super::network::{Context, Network};
+use super::peer::Peer;
+use crate::count::Count;
+use crate::error::{Code, TransportError};
+use crate::event::TraceEvent;
+use crate::path::ecn::EcnCounts;
+use crate::wire::PacketKind;
+use crate::wire::frame::Ack;
+
+impl Network {
+    /// An ACK frame arrived in `packet`; answers whether it brought something new.
+    ///
+    /// # Errors
+    /// PROTOCOL_VIOLATION if it acknowledges what was never sent, KEY_UPDATE_ERROR if it
+    /// came under older keys than what it acknowledges.
+    pub(super) fn on_ack(
+        &mut self,
+        cx: &mut Context<'_>,
+        outcome: &mut Outcome<Content>,
+        packet: &Packet<'_>,
+        ack: &Ack<'_>,
+    ) -> Result<bool, TransportError> {
+        let space = space_of(packet.kind);
+        // What the packet waited here for its keys is not the path's either
+        // (RFC 9002 §5.3).
+        let delay = Peer::ack_delay(cx.peer, ack).saturating_add(cx.now - packet.arrived);
+        let before = self.recovery.largest_acked(space);
+        self.recovery
+            .on_ack(space, ack.ranges(), delay, cx.now, outcome)
+            .map_err(|error| TransportError::new(Code::PROTOCOL_VIOLATION, error.to_string()))?;
+        if packet.kind == PacketKind::OneRtt
+            && let Some(keys) = &mut cx.keys.one_rtt
+            && let Err(error) = keys.on_ack(ack.largest, packet.generation)
+        {
+            outcome.clear();
+            return Err(error);
+        }
+        if before.is_none_or(|before| ack.largest > before) {
+            self.check_ecn(cx, space, ack, outcome);
+        }
+        let news = !outcome.acked.is_empty() || outcome.spurious > 0;
+        self.apply(cx, outcome);
+        Ok(news)
+    }
+
+    /// Serves the timer of loss recovery; false if it was not due.
+    pub(super) fn on_recovery_timeout(
+        &mut self,
+        cx: &mut Context<'_>,
+        outcome: &mut Outcome<Content>,
+    ) {
+        let pending = self.recovery.pending();
+        cx.reports.trace.timer_expired(cx.now, pending);
+        self.recovery.on_timeout(cx.now, outcome);
+        self.apply(cx, outcome);
+    }
+
+    /// Has recovery give packets up, and sends anew what they carried. That they
+    /// are gone says nothing of the path.
+    pub(super) fn withdraw(
+        &mut self,
+        cx: &mut Context<'_>,
+        outcome: &mut Outcome<Content>,
+        give_up: impl FnOnce(&mut Recovery<Content>, &mut Outcome<Content>),
+    ) {
+        give_up(&mut self.recovery, outcome);
+        for lost in outcome.lost.drain(..) {
+            cx.reports.trace.lost(cx.now, &lost);
+            for frame in lost.content {
+                let counters = &mut cx.reports.counters;
+                cx.frames.on_lost(lost.space, &frame, counters);
+            }
+        }
+        outcome.clear();
+    }
+
+    /// The server refused 0-RTT: its packets are gone, and their frames with them
+    /// (RFC 9001 §4.6.2).
+    pub(super) fn forget_zero_rtt(&mut self, cx: &mut Context<'_>, outcome: &mut Outcome<Content>) {
+        self.recovery.on_zero_rtt_rejected(cx.now, outcome);
+        for lost in &outcome.lost {
+            cx.reports.trace.lost(cx.now, lost);
+        }
+        outcome.clear();
+    }
+
+    /// Applies what recovery found and empties it.
+    pub(super) fn apply(&mut self, cx: &mut Context<'_>, outcome: &mut Outcome<Content>) {
+        let now = cx.now;
+        for acked in outcome.acked.drain(..) {
+            if let Some(path) = self.paths.get_mut(acked.path) {
+                // Larger than in use: only a probe was.
+                let change = if acked.size > path.mtu.current() {
+                    path.mtu.on_probe_acked(now, acked.size)
+                } else {
+                    path.mtu.on_packet_acked(acked.size);
+                    None
+                };
+                self.on_mtu_change(now, acked.path, change, cx.reports);
+            }
+            for frame in acked.content {
+                cx.frames.on_acked(acked.space, &frame);
+            }
+        }
+        for lost in outcome.lost.drain(..) {
+            let counters = &mut cx.reports.counters;
+            counters.packets_lost.count(u64::from(!lost.mtu_probe));
+            cx.reports.trace.lost(now, &lost);
+            if let Some(path) = self.paths.get_mut(lost.path) {
+                path.ecn.on_lost(u64::from(lost.ect));
+                let change = if lost.mtu_probe {
+                    path.mtu.on_probe_lost(now, lost.size);
+                    None
+                } else {
+                    path.mtu.on_packet_lost(now, lost.size, lost.sent)
+                };
+                self.on_mtu_change(now, lost.path, change, cx.reports);
+            }
+            for frame in lost.content {
+                let counters = &mut cx.reports.counters;
+                cx.frames.on_lost(lost.space, &frame, counters);
+            }
+        }
+        if let Some(space) = outcome.pto.take() {
+            self.on_pto(cx, space);
+        }
+        cx.reports.counters.spurious_losses.count(outcome.spurious);
+        outcome.clear();
+        self.follow_window(cx);
+    }
+
+    /// Buffers and the peer's ACKs follow the window; traces see the new figures.
+    fn follow_window(&mut self, cx: &mut Context<'_>) {
+        let path = self.active_recovery();
+        cx.frames.streams.set_send_window_hint(path.window());
+        if cx.config.ack_frequency
+            && cx.handshake == Handshake::Confirmed
+            && let Some(peer) = cx.peer
+        {
+            let last = cx.frames.control.ack_frequency;
+            if let Some(request) = AckFrequencyRequest::after(last, peer, path) {
+                let longest = request.longest_ack_delay(peer);
+                cx.frames.control.ask(request);
+                self.recovery.set_max_ack_delay(longest);
+            }
+        }
+        self.trace(cx.now, cx.reports);
+    }
+
+    /// Validates ECN on the path of the newest acknowledged packet, and tells
+    /// the controller of new CE marks (RFC 9000 §13.4.2.1).
+    fn check_ecn(
+        &mut self,
+        cx: &mut Context<'_>,
+        space: Space,
+        ack: &Ack<'_>,
+        outcome: &Outcome<Content>,
+    ) {
+        let Some(largest) = outcome.newly_acked.largest else {
+            return;
+        };
+        let Some(path) = self.paths.get_mut(largest.path) else {
+            return;
+        };
+        let counts = ack.ecn.map(|ecn| EcnCounts {
+            ect0: ecn.ect0,
+            ect1: ecn.ect1,
+            ce: ecn.ce,
+        });
+        // All paths of a connection have the same controller, so the same mark.
+        let report = path.ecn.report(counts, outcome.newly_acked.ect);
+        let space = cx.frames.spaces.get_mut(space);
+        let increase = path.ecn.on_ack(&mut space.ecn, &report);
+        if increase > 0 {
+            cx.reports.counters.ce_marks.count(increase);
+            self.recovery
+                .on_ecn_ce(largest.path, largest.index, increase, cx.now);
+        }
+    }
+
+    /// The probe timer fired: two ack-eliciting packets, carrying what is most
+    /// likely missing (RFC 9002 §6.2.4).
+    fn on_pto(&mut self, cx: &mut Context<'_>, space: Space) {
+        let now = cx.now;
+        let count = self.active_recovery().pto_count();
+        cx.reports.counters.ptos.count_one();
+        cx.reports.trace(now, || TraceEvent::Pto { count });
+        let active = self.paths.active_mut();
+        let (id, change) = (active.id, active.mtu.on_pto(now, count));
+        self.on_mtu_change(now, id, change, cx.reports);
+        let frames = &mut *cx.frames;
+        frames.spaces.get_mut(space).probes = 2;
+        // Initial and Handshake are coalesced, so a probe of one carries the
+        // other's missing bytes too: under loss, two datagrams would each have
+        // to arrive.
+        for each in [Space::Initial, Space::Handshake] {
+            if cx.keys.sending_kind(each).is_some() {
+                let state = frames.spaces.get_mut(each);
+                if state.crypto.has_unacked() {
+                    state.crypto.resend_all();
+                    state.probes = state.probes.max(1);
+                }
+            }
+        }
+        if space == Space::Data {
+            for (_, content) in self.recovery.unacked(space).take(2) {
+                for frame in content {
+                    frames.on_lost(space, frame, &mut cx.reports.counters);
+                }
+            }
+        }
+    }
+}

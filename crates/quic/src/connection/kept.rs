@@ -1,0 +1,40 @@
+//! Memory kept for reuse, until the connection rests.
+
+use core::ops::{Deref, DerefMut};
+use std::sync::OnceLock;
+
+/// Something kept for reuse: made when first needed, small to take out and put
+/// back, and given back by a connection that rests.
+#[derive(Debug)]
+pub(crate) struct Kept<T>(OnceLock<Box<T>>);
+
+impl<T> Default for Kept<T> {
+    fn default() -> Self {
+        Self(OnceLock::new())
+    }
+}
+
+impl<T> Kept<T> {
+    /// What is kept, if it was made.
+    pub(crate) fn get(&self) -> Option<&T> {
+        self.0.get().map(Box::as_ref)
+    }
+}
+
+impl<T: Default> Deref for Kept<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        self.0.get_or_init(Box::default)
+    }
+}
+
+impl<T: Default> DerefMut for Kept<T> {
+    #[inline]
+    #[expect(clippy::expect_used, reason = "made one line above")]
+    fn deref_mut(&mut self) -> &mut T {
+        self.0.get_or_init(Box::default);
+        self.0.get_mut().expect("made above")
+    }
+}

@@ -1,0 +1,70 @@
+//! What an observer is told before anything else: whose events it will see.
+
+use super::Connection;
+use super::parameters::local_parameters;
+use crate::event::{ConnectionState, Observer, RecoveryParameters, TraceEvent};
+use crate::{Instant, Role};
+
+impl Connection {
+    /// Installs a trace sink. It sees everything from now on.
+    pub fn set_observer(&mut self, observer: Box<dyn Observer>) {
+        self.reports.trace.set(observer);
+    }
+
+    /// Takes the trace sink away: nothing is traced any more.
+    pub fn take_observer(&mut self) -> Option<Box<dyn Observer>> {
+        self.reports.trace.take()
+    }
+
+    /// Begins the trace of a new observer. Every call from outside that may have
+    /// something to tell does this first: an observer is set without a time.
+    #[inline]
+    pub(super) fn begin_trace(&mut self, now: Instant) {
+        if self.reports.trace.is_to_begin() {
+            self.introduce(now);
+        }
+    }
+
+    #[cold]
+    fn introduce(&mut self, now: Instant) {
+        let path = self.network.paths.active();
+        let recovery = self.network.active_recovery();
+        let config = self.network.recovery.config();
+        let started = TraceEvent::Started {
+            role: self.role,
+            local: path.local_ip,
+            remote: path.remote,
+            original_dcid: self.tls.original_dcid,
+            local_cid: self.tls.local_cid,
+            recovery: RecoveryParameters {
+                controller: recovery.controller().name(),
+                window_policy: recovery.controller().window_policy(),
+                initial_rtt: config.initial_rtt,
+                packet_threshold: config.packet_threshold,
+                time_threshold_eighths: config.time_threshold_eighths,
+                persistent_congestion_threshold: config.persistent_congestion_threshold,
+                max_datagram_size: recovery.mds(),
+                initial_window: recovery.window(),
+                min_window: recovery.controller().min_window(),
+            },
+        };
+        let trace = &mut self.reports.trace;
+        trace.begin(now, &started);
+        // Not kept for it: made anew from what made them.
+        let mut parameters = local_parameters(&self.config, self.role, self.tls.local_cid);
+        if self.role == Role::Server {
+            parameters.original_destination_connection_id = Some(self.tls.original_dcid);
+        }
+        let (remote, parameters) = (false, &parameters);
+        trace.begin(now, &TraceEvent::ParametersSet { remote, parameters });
+        // An observer installed later has missed the peer's.
+        if let Some(parameters) = &self.tls.peer_parameters(self.role) {
+            let remote = true;
+            trace.begin(now, &TraceEvent::ParametersSet { remote, parameters });
+        }
+        let attempted = ConnectionState::Attempted;
+        trace.begin(now, &TraceEvent::StateChanged(attempted));
+        trace.begin(now, &TraceEvent::Limit(self.network.limit()));
+        trace.controller(now, recovery, self.reports.counters.ce_marks);
+    }
+}

@@ -1,0 +1,114 @@
+//! The owners of what frames carry: they say what waits to be sent, and hear whether it
+//! arrived.
+
+use clearway_recovery::Space;
+
+use super::content::SentFrame;
+use super::control::Control;
+use super::counters::Counters;
+use super::crypto_stream::CryptoStream;
+use super::space::PacketSpaces;
+use crate::cid::local::LocalCids;
+use crate::cid::remote::RemoteCids;
+use crate::count::Count;
+use crate::datagram::{DatagramReceiver, DatagramSender};
+use crate::stream::{Sendability, Streams};
+
+/// Whatever frames carry.
+#[derive(Debug)]
+pub(crate) struct FrameOwners {
+    /// CRYPTO data, and acknowledgements.
+    pub(super) spaces: PacketSpaces,
+    pub(super) streams: Streams,
+    pub(super) datagrams_in: DatagramReceiver,
+    pub(super) datagrams_out: DatagramSender,
+    pub(super) local_cids: LocalCids,
+    pub(super) remote_cids: RemoteCids,
+    pub(super) control: Control,
+}
+
+impl FrameOwners {
+    /// Whether 0-RTT or 1-RTT frames wait that the window and the pacer decide on.
+    #[inline]
+    pub(super) fn want_data(&self) -> bool {
+        self.control.is_due()
+            || self.local_cids.has_frames()
+            || self.remote_cids.has_frames()
+            || !self.datagrams_out.is_empty()
+            || matches!(self.streams.sendability(), Sendability::Ready)
+    }
+
+    /// A frame of a packet in `space` arrived.
+    #[inline]
+    pub(super) fn on_acked(&mut self, space: Space, frame: &SentFrame) {
+        match *frame {
+            SentFrame::Stream(ref content) => self.streams.on_acked(content),
+            SentFrame::Crypto { offset, len } => {
+                let crypto = &mut self.spaces.get_mut(space).crypto;
+                crypto.on_acked(offset, usize::from(len));
+            }
+            SentFrame::NewConnectionId(sequence) => self.local_cids.on_acked(sequence),
+            SentFrame::RetireConnectionId(sequence) => self.remote_cids.on_retire_acked(sequence),
+            SentFrame::NewToken => self.control.on_token_acked(),
+            SentFrame::Ack(largest) => self.spaces.get_mut(space).received.remove_below(largest),
+            SentFrame::Datagram => self.streams.note_progress(),
+            SentFrame::HandshakeDone | SentFrame::AckFrequency(_) => {}
+        }
+    }
+
+    /// A frame of a packet in `space` was lost, or is taken as lost.
+    #[inline]
+    pub(super) fn on_lost(&mut self, space: Space, frame: &SentFrame, counters: &mut Counters) {
+        match *frame {
+            SentFrame::Stream(ref content) => self.streams.on_lost(content),
+            SentFrame::Crypto { offset, len } => {
+                let crypto = &mut self.spaces.get_mut(space).crypto;
+                crypto.on_lost(offset, usize::from(len));
+            }
+            SentFrame::NewConnectionId(sequence) => self.local_cids.on_lost(sequence),
+            SentFrame::RetireConnectionId(sequence) => self.remote_cids.on_retire_lost(sequence),
+            SentFrame::HandshakeDone => self.control.handshake_done = true,
+            SentFrame::NewToken => self.control.on_token_lost(),
+            SentFrame::AckFrequency(sequence) => self.control.on_ack_frequency_lost(sequence),
+            SentFrame::Datagram => counters.datagram_frames_lost.count_one(),
+            // The next ACK frame says the same and more.
+            SentFrame::Ack(_) => {}
+        }
+    }
+
+    /// The keys of `space` are gone, and with them what waited in it (RFC 9001 §4.9).
+    pub(super) fn discard_space(&mut self, space: Space) {
+        let state = self.spaces.get_mut(space);
+        state.crypto = CryptoStream::default();
+        state.probes = 0;
+        state.ping = false;
+    }
+
+    /// A PING is due.
+    pub(super) fn ping(&mut self) {
+        self.spaces.get_mut(Space::Data).ping = true;
+    }
+
+    /// Frees all that only an open connection needs.
+    pub(super) fn abandon(&mut self) {
+        self.streams.abandon();
+        self.datagrams_in.abandon();
+        self.datagrams_out.abandon();
+        for space in self.spaces.iter_mut() {
+            space.crypto = CryptoStream::default();
+        }
+        self.control = Control::default();
+    }
+
+    /// Gives back the memory that is held for reuse.
+    pub(super) fn release_memory(&mut self) {
+        for space in self.spaces.iter_mut() {
+            space.received.release_memory();
+            space.crypto.release_memory();
+        }
+        self.local_cids.release_memory();
+        self.streams.release_memory();
+        self.datagrams_in.release_memory();
+        self.datagrams_out.release_memory();
+    }
+}

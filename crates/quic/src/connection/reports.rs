@@ -1,0 +1,51 @@
+//! What others hear of a connection: the application, the endpoint, the observer, and
+//! whoever reads its counters.
+
+use std::collections::VecDeque;
+
+use super::counters::Counters;
+use super::events::{EndpointEvent, Event};
+use super::trace::Trace;
+use crate::Instant;
+use crate::count::Count;
+use crate::event::{ConnectionState, DropReason, TraceEvent};
+use crate::wire::PacketKind;
+
+/// Why a packet was not processed without that being anybody's error.
+pub(crate) type Dropped = (Option<PacketKind>, DropReason);
+
+/// What others hear.
+#[derive(Debug, Default)]
+pub(crate) struct Reports {
+    /// For the application, until it polls.
+    pub(super) events: VecDeque<Event>,
+    /// For the endpoint, until it polls.
+    pub(super) endpoint_events: VecDeque<EndpointEvent>,
+    pub(super) counters: Counters,
+    pub(super) trace: Trace,
+}
+
+impl Reports {
+    /// Tells the observer an event, which is built only if there is one.
+    #[inline]
+    pub(super) fn trace<'e>(&mut self, now: Instant, event: impl FnOnce() -> TraceEvent<'e>) {
+        self.trace.tell(now, event);
+    }
+
+    pub(super) fn state(&mut self, now: Instant, state: ConnectionState) {
+        self.trace(now, || TraceEvent::StateChanged(state));
+    }
+
+    pub(super) fn dropped(&mut self, now: Instant, (kind, reason): Dropped) {
+        self.counters.packets_dropped.count_one();
+        self.trace(now, || TraceEvent::PacketDropped { kind, reason });
+    }
+
+    /// A key phase begins, the peer's doing if `remote`.
+    pub(super) fn key_phase(&mut self, now: Instant, remote: bool) {
+        self.counters.key_updates.count_one();
+        self.counters.peer_key_updates.count(u64::from(remote));
+        let phase = self.counters.key_updates;
+        self.trace(now, || TraceEvent::KeyUpdated { phase, remote });
+    }
+}

@@ -1,0 +1,73 @@
+//! Packet numbers left out on purpose (RFC 9000 §21.4).
+
+use crate::rng::Rng;
+
+/// The first packet number that is left out.
+const FIRST: u64 = 200;
+
+/// Packet numbers between two that are left out, at least.
+const LEAST_GAP: u64 = 128;
+
+/// The most that chance adds to the gap is two to the power of this.
+const WIDEST_GAP_BITS: u32 = 20;
+
+/// Which 1-RTT packet number is left out next: a peer that acknowledges it has
+/// acknowledged what it never received. The gaps are random, and ever wider.
+#[derive(Debug)]
+pub(crate) struct SkippedNumbers {
+    next: u64,
+    skipped: u32,
+}
+
+impl SkippedNumbers {
+    pub(crate) fn new() -> Self {
+        Self {
+            next: FIRST,
+            skipped: 0,
+        }
+    }
+
+    /// Whether `number` is to be left out; if so the one after it is chosen.
+    #[inline]
+    pub(crate) fn leaves_out(&mut self, number: u64, rng: &mut Rng) -> bool {
+        let is_left_out = number == self.next;
+        if is_left_out {
+            self.choose_after(number, rng);
+        }
+        is_left_out
+    }
+
+    #[cold]
+    fn choose_after(&mut self, number: u64, rng: &mut Rng) {
+        let widest = 1_u64 << self.skipped.min(WIDEST_GAP_BITS);
+        let gap = rng.below(widest).saturating_add(LEAST_GAP);
+        self.skipped = self.skipped.saturating_add(1);
+        self.next = number.saturating_add(1).saturating_add(gap);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_are_random_and_ever_wider() {
+        let (mut skips, mut rng) = (SkippedNumbers::new(), Rng::from_seed([1; 32]));
+        let left_out: Vec<_> = (0..4_000_000)
+            .filter(|&number| skips.leaves_out(number, &mut rng))
+            .collect();
+        assert_eq!(left_out[..2], [FIRST, FIRST + 1 + LEAST_GAP]);
+        let gaps: Vec<_> = left_out
+            .windows(2)
+            .map(|pair| pair[1] - pair[0] - 1)
+            .collect();
+        for (skipped, gap) in gaps.iter().enumerate() {
+            let widest = 1 << skipped.min(WIDEST_GAP_BITS as usize);
+            assert!(
+                (LEAST_GAP..LEAST_GAP + widest).contains(gap),
+                "{skipped}: {gap}"
+            );
+        }
+        assert!(gaps.len() < 40, "{} numbers of four million", gaps.len());
+    }
+}

@@ -1,0 +1,191 @@
+//! Everything that waits for a time: one `next_timeout`, one `handle_timeout`.
+
+use super::Connection;
+use super::life::{ConnectionError, Handshake};
+use super::network::may_speak;
+use super::space::SPACES;
+use crate::count::Count;
+use crate::event::TraceEvent;
+use crate::wire::PacketKind;
+use crate::{Instant, Role};
+
+impl Connection {
+    /// When [`handle_timeout`](Self::handle_timeout) has to be called next;
+    /// `None` = only a datagram or the application can move the connection.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Instant> {
+        if !self.life.is_open() {
+            return self.life.state.until();
+        }
+        // Without credit or connection ID an ACK leaves when those arrive.
+        let blocked = self.network.is_amplification_blocked(self.life.handshake);
+        let speaks = !blocked && may_speak(self.network.paths.active(), &self.frames);
+        let acks = SPACES
+            .into_iter()
+            .filter(|&space| speaks && self.keys.sending_kind(space).is_some())
+            .filter_map(|space| self.frames.spaces.get(space)?.ack.next_timeout());
+        let [zero_rtt, previous] = self.keys.next_timeouts();
+        [
+            self.network.recovery.next_timeout(),
+            self.timers.idle,
+            self.handshake_deadline(),
+            self.timers
+                .keep_alive
+                .filter(|_| self.life.handshake != Handshake::Running),
+            self.timers.pacing,
+            self.timers.rest,
+            self.timers.silence.next_timeout(),
+            zero_rtt,
+            self.network
+                .paths
+                .next_timeout(|path| may_speak(path, &self.frames)),
+            previous,
+        ]
+        .into_iter()
+        .flatten()
+        .chain(acks)
+        .min()
+    }
+
+    /// Does what is due at `now`. Harmless when nothing is.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.begin_trace(now);
+        if let Some(until) = self.life.state.until() {
+            if now >= until {
+                self.life.on_drained(now, &mut self.reports);
+            }
+            return;
+        }
+        if !self.life.is_open() {
+            return;
+        }
+        if self.handshake_deadline().is_some_and(|at| now >= at) {
+            return self.expire_handshake(now);
+        }
+        let mut did = self.on_idle_timeout(now);
+        if !self.life.is_open() {
+            return;
+        }
+        did |= self.on_recovery_timeout(now);
+        did |= self.on_keep_alive(now);
+        did |= self.on_path_timeouts(now);
+        did |= self.on_rest_timeout(now);
+        did |= self.on_silence(now);
+        if self.timers.pacing.is_some_and(|at| now >= at) {
+            self.timers.pacing = None;
+            did = true;
+        }
+        if self.keys.zero_rtt_until.is_some_and(|at| now >= at) {
+            self.keys.discard_zero_rtt();
+            self.reports.trace(now, || TraceEvent::KeysDiscarded {
+                kind: PacketKind::ZeroRtt,
+            });
+            did = true;
+        }
+        did |= self.keys.discard_previous(now);
+        for space in self.frames.spaces.iter_mut() {
+            space.ack.handle_timeout(now);
+            did |= space.ack.is_due(now);
+        }
+        if !did {
+            self.timers.idle_wakeups.count_one();
+        }
+    }
+
+    fn on_idle_timeout(&mut self, now: Instant) -> bool {
+        let Some(at) = self.timers.idle.filter(|&at| now >= at) else {
+            return false;
+        };
+        if self.timers.put_idle_off(now, at, self.network.pto()) {
+            return true;
+        }
+        // Silent: the peer has given up too, or will.
+        self.end_silently(now, ConnectionError::IdleTimeout);
+        true
+    }
+
+    fn on_recovery_timeout(&mut self, now: Instant) -> bool {
+        if self
+            .network
+            .recovery
+            .next_timeout()
+            .is_none_or(|at| now < at)
+        {
+            return false;
+        }
+        let (network, mut cx, outcome) = self.network_parts(now);
+        network.on_recovery_timeout(&mut cx, outcome);
+        true
+    }
+
+    fn on_path_timeouts(&mut self, now: Instant) -> bool {
+        let due = self.network.is_path_timer_due(now);
+        if due {
+            let (network, mut cx, outcome) = self.network_parts(now);
+            network.on_path_timeout(&mut cx, outcome);
+        }
+        due
+    }
+
+    /// A packet arrived: a client that waits for answers listens again.
+    #[inline]
+    pub(super) fn listen(&mut self, now: Instant) {
+        let listens = self.is_client()
+            && self.life.handshake == Handshake::Confirmed
+            && self.frames.streams.has_own_requests();
+        let silence = &mut self.timers.silence;
+        silence.begin(now, listens, || self.network.pto());
+    }
+
+    /// Asks into the silence if it is time to; true if it was time.
+    fn on_silence(&mut self, now: Instant) -> bool {
+        if !self.timers.silence.is_over(now) {
+            return false;
+        }
+        // What is in flight has a probe timeout of its own.
+        if self.is_quiet() && self.frames.streams.awaits_answer() {
+            self.timers.silence.on_asked();
+            self.frames.ping();
+        }
+        true
+    }
+
+    fn on_keep_alive(&mut self, now: Instant) -> bool {
+        if self.timers.keep_alive.is_none_or(|at| now < at) {
+            return false;
+        }
+        self.timers.keep_alive = self.config.keep_alive.map(|period| now + period);
+        self.frames.ping();
+        true
+    }
+
+    /// When the handshake is given up, while it runs.
+    /// Nothing that the peer sends extends it.
+    fn handshake_deadline(&self) -> Option<Instant> {
+        if self.life.handshake != Handshake::Running {
+            return None;
+        }
+        let began = self.network.recovery.limits().started();
+        let waits_for_hello = self.role == Role::Server && self.keys.handshake.is_none();
+        let hello = Some(self.config.client_hello_timeout).filter(|_| waits_for_hello);
+        [hello, Some(self.config.handshake_timeout)]
+            .into_iter()
+            .flatten()
+            .filter(|timeout| !timeout.is_zero())
+            .map(|timeout| began + timeout)
+            .min()
+    }
+
+    /// Gives up a handshake that takes too long, without a word to the peer, whose
+    /// own deadline ends it: whoever waits for many handshakes at once has no
+    /// room for the closing state of each. Does nothing once it is complete.
+    ///
+    /// An endpoint names those that are [overdue](crate::endpoint::Endpoint::next_overdue)
+    /// under load; what [`Config`](super::Config) sets needs no call.
+    pub fn expire_handshake(&mut self, now: Instant) {
+        self.begin_trace(now);
+        if self.life.handshake == Handshake::Running && self.life.is_open() {
+            self.end_silently(now, ConnectionError::HandshakeTimeout);
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! The way out: which path, how many datagrams, how large, and why no more.
+
+use std::net::{IpAddr, SocketAddr};
+
+use clearway_recovery::limit::Limit;
+use clearway_recovery::{Gate, PathId, Space};
+
+use super::life::Handshake;
+use super::network::may_speak;
+use super::packet::{PacketWriter, Permit, Shape};
+use super::space::SPACES;
+use crate::path::ecn::Mark;
+use crate::stream::Sendability;
+use crate::wire::MIN_MTU;
+
+/// A train that [`Connection::transmit`](super::Connection::transmit) wrote into the caller's buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// Where it goes.
+    pub remote: SocketAddr,
+    /// The local address to send from, if one is known.
+    pub local_ip: Option<IpAddr>,
+    /// The ECN mark of every datagram in it.
+    pub ecn: Mark,
+    /// Bytes written, over all datagrams.
+    pub len: usize,
+    /// Size of each datagram but the last; `None` if there is one datagram.
+    pub segment: Option<usize>,
+}
+
+impl PacketWriter<'_> {
+    fn is_blocked(&self) -> bool {
+        self.network.is_amplification_blocked(self.life.handshake)
+    }
+
+    /// CONNECTION_CLOSE in every space whose keys the peer may have (RFC 9000 §10.2.3).
+    pub(super) fn write_close(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
+        let id = self.network.paths.active_id();
+        self.network.paths.active_mut().begin_train();
+        let path = self.network.paths.active();
+        let size = usize::from(path.mtu.current()).min(buffer.len());
+        let credit = in_memory(path.amplification.available());
+        let mut permit = Permit::Closed;
+        let slot = buffer.get_mut(..size.min(credit))?;
+        let len = self.write_datagram(id, slot, &mut permit, Shape::Close);
+        self.finish_train(id, len, None)
+    }
+
+    /// PATH_CHALLENGE and PATH_RESPONSE on paths other than the active one: a
+    /// datagram of its own each, never paced.
+    pub(super) fn write_path_frames(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
+        let path = self
+            .network
+            .paths
+            .inactive()
+            .find(|path| path.has_frames_due(self.now) && may_speak(path, self.frames))?;
+        let id = path.id;
+        let size = usize::from(MIN_MTU)
+            .min(buffer.len())
+            .min(in_memory(path.amplification.available()));
+        let slot = buffer.get_mut(..size)?;
+        if let Some(path) = self.network.paths.get_mut(id) {
+            path.begin_train();
+        }
+        let mut permit = Permit::Closed;
+        let len = self.write_datagram(id, slot, &mut permit, Shape::PathFrames);
+        self.finish_train(id, len, None)
+    }
+
+    /// A datagram larger than the path is known to carry (RFC 9000 §14.4). It goes
+    /// before the data: a sender that always has some would else never find room
+    /// for it, and send small datagrams for as long as the transfer lasts.
+    pub(super) fn write_mtu_probe(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
+        if self.life.handshake != Handshake::Confirmed {
+            return None;
+        }
+        let id = self.network.paths.active_id();
+        if !self.network.paths.is_proven()
+            || !matches!(self.network.recovery.gate(id, self.now), Gate::Open { .. })
+        {
+            return None;
+        }
+        let size = usize::from(self.network.paths.active_mut().mtu.next_probe(self.now)?);
+        let slot = buffer.get_mut(..size)?;
+        self.network.paths.active_mut().mtu.on_probe_sent();
+        self.network.paths.active_mut().begin_train();
+        let mut permit = Permit::Closed;
+        let len = self.write_datagram(id, slot, &mut permit, Shape::MtuProbe);
+        self.finish_train(id, len, None)
+    }
+
+    /// Whatever is due on the active path, in datagrams of one size.
+    pub(super) fn write_train(
+        &mut self,
+        buffer: &mut [u8],
+        max_datagrams: usize,
+    ) -> Option<Transmit> {
+        let id = self.network.paths.active_id();
+        self.network.paths.active_mut().begin_train();
+        let mut permit = self.permit(id);
+        let mut written = 0;
+        let mut segment = None;
+        for following in (0..max_datagrams.max(1)).rev() {
+            let size =
+                segment.unwrap_or_else(|| usize::from(self.network.paths.active().mtu.current()));
+            let Some(rest) = buffer.get_mut(written..) else {
+                break;
+            };
+            let room = rest.len();
+            if room < size || self.is_blocked() {
+                break;
+            }
+            let credit = self.network.paths.active().amplification.available();
+            let Some(slot) = rest.get_mut(..size.min(in_memory(credit))) else {
+                break;
+            };
+            let shape = if following > 0 && room >= size.saturating_mul(2) {
+                Shape::Linked
+            } else {
+                Shape::Train
+            };
+            let len = self.write_datagram(id, slot, &mut permit, shape);
+            if len == 0 {
+                break;
+            }
+            written = written.saturating_add(len);
+            segment.get_or_insert(len);
+            if Some(len) != segment || len < size {
+                break;
+            }
+        }
+        self.finish_train(id, written, segment)
+    }
+
+    /// What may leave now: everything, or only what no window holds back.
+    fn permit(&mut self, id: PathId) -> Permit {
+        if self.network.paths.active().busy
+            && self.network.active_recovery().in_flight() == 0
+            && self.network.limit() == Limit::Application
+            && self.frames.want_data()
+        {
+            self.network.recovery.restart_from_idle(id, self.now);
+            self.network.paths.active_mut().busy = false;
+        }
+        match self.network.recovery.gate(id, self.now) {
+            Gate::Open { bytes } => {
+                self.timers.pacing = None;
+                Permit::Bytes(bytes)
+            }
+            Gate::Congestion => {
+                self.timers.pacing = None;
+                Permit::Closed
+            }
+            Gate::Pacing { until } => {
+                self.timers.pacing = Some(until);
+                Permit::Closed
+            }
+        }
+    }
+
+    fn finish_train(&self, id: PathId, written: usize, segment: Option<usize>) -> Option<Transmit> {
+        if written == 0 {
+            return None;
+        }
+        let path = self.network.paths.get(id)?;
+        Some(Transmit {
+            remote: path.remote,
+            local_ip: path.local_ip,
+            ecn: path.train_mark,
+            len: written,
+            segment: segment.filter(|&size| size < written),
+        })
+    }
+
+    /// The one reason for not sending (spec of `Limit` for the order).
+    pub(super) fn limit(&self) -> Limit {
+        let blocked = self
+            .timers
+            .pacing
+            .map_or(Limit::Congestion, |_| Limit::Pacing);
+        let wants_crypto = SPACES.into_iter().any(|space| {
+            let state = self.frames.spaces.get(space);
+            self.keys.sending_kind(space).is_some()
+                && state.is_some_and(|state| state.crypto.next_to_send().is_some())
+        });
+        let wants_data = self.keys.sending_kind(Space::Data).is_some() && self.frames.want_data();
+        // What little is left of the credit may not hold the next frame.
+        if self.network.paths.active().amplification.available() < u64::from(MIN_MTU) {
+            return Limit::Amplification;
+        }
+        if wants_crypto || wants_data {
+            return blocked;
+        }
+        if self.life.handshake == Handshake::Running {
+            return Limit::Handshake;
+        }
+        match self.frames.streams.sendability() {
+            Sendability::Ready => blocked,
+            Sendability::Blocked(limit) => limit,
+        }
+    }
+}
+
+/// A size that may be more than memory has.
+fn in_memory(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
