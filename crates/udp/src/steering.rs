@@ -138,7 +138,7 @@ pub fn bind_shards(
     if shards == 0 || cid_len < MIXED {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            "steering takes at least one shard and connection IDs of at least 8 bytes",
+            "steering requires at least one shard and connection IDs of at least 8 bytes",
         ));
     }
     platform::bind_group(addr, shards, options, key)
@@ -182,7 +182,9 @@ mod platform {
             Ok(()) => sockets
                 .iter_mut()
                 .for_each(|socket| socket.backend_mut().set_steered()),
-            Err(error) => tracing::warn!(%error, "the kernel will not steer by connection ID"),
+            Err(error) => {
+                tracing::warn!(%error, "the kernel does not support steering by connection ID");
+            }
         }
         Ok(sockets)
     }
@@ -236,7 +238,7 @@ mod tests {
     ];
 
     #[test]
-    fn vectors() {
+    fn steering_test_vectors() {
         for (bytes, key, expected) in VECTORS {
             assert_eq!(
                 mix(bytes, key),
@@ -248,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn every_shard_gets_its_share() {
+    fn connection_ids_spread_evenly_over_shards() {
         for shards in [2, 3, 7, 16] {
             let mut load = vec![0usize; shards];
             for n in 0..16_000u64 {
@@ -265,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn both_header_forms_find_the_same_id() {
+    fn long_and_short_headers_steer_to_the_same_shard() {
         let cid = [0x83, 0x94, 0xc8, 0xf0, 0x3e, 0x51, 0x57, 0x08];
         let owner = shard_of_cid(&cid, KEY, 5);
         let long = [&[0xc3, 0, 0, 0, 1, 8][..], &cid, &[0; 20]].concat();
@@ -275,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn too_short_and_no_shards_are_shard_0() {
+    fn short_datagrams_and_zero_shards_go_to_shard_0() {
         let datagram = [0x43, 1, 2, 3, 4, 5, 6, 7, 8];
         for len in 0..datagram.len() {
             assert_eq!(shard_of(&datagram[..len], KEY, 1000), 0);
@@ -285,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn senseless_groups_are_refused() {
+    fn invalid_shard_groups_are_rejected() {
         let addr = ([127, 0, 0, 1], 0).into();
         let options = Options::default();
         for (shards, cid_len) in [(0, 8), (2, 7)] {

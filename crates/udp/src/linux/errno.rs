@@ -35,7 +35,7 @@ pub enum Call {
 
 /// What an errno of `sendmsg` or `sendmmsg` means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sending {
+pub(crate) enum SendErrno {
     /// Nothing happened: call again at once.
     Again,
     /// The send buffer is full: wait until the socket is writable.
@@ -57,7 +57,7 @@ pub(crate) enum Sending {
 
 /// What an errno of `recvmmsg` means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Receiving {
+pub(crate) enum RecvErrno {
     /// Nothing happened: call again at once.
     Again,
     /// Nothing waits: wait until the socket is readable.
@@ -72,7 +72,7 @@ pub(crate) enum Receiving {
 
 /// What an errno of reading the error queue means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reading {
+pub(crate) enum ErrorQueueErrno {
     /// Nothing happened: call again at once.
     Again,
     /// The queue is empty.
@@ -85,7 +85,7 @@ pub(crate) enum Reading {
 
 /// What an errno of setting an option means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Setting {
+pub(crate) enum SetOptionErrno {
     /// The socket does without.
     NotGranted,
     /// The descriptor is none.
@@ -94,64 +94,64 @@ pub(crate) enum Setting {
 
 /// `sendmsg`, and `sendmmsg`, which stops at the first message that fails and returns its
 /// errno only if no message went before.
-pub(crate) fn sending(errno: i32) -> Sending {
+pub(crate) fn sending(errno: i32) -> SendErrno {
     match errno {
         // No signal interrupts a call that does not wait, but a tracer or a filter may.
-        libc::EINTR => Sending::Again,
+        libc::EINTR => SendErrno::Again,
         // sock_alloc_send_pskb: more bytes are queued than SO_SNDBUF. xfrm_lookup: an IPsec
         // association is under negotiation, and no edge tells when it is done, so waiting
         // for one has to be bounded.
-        libc::EAGAIN => Sending::Wait,
+        libc::EAGAIN => SendErrno::Wait,
         // net_xmit_errno: a queueing discipline threw it away; alloc_skb: no memory. Neither
         // is followed by an edge when it has passed, so it is a loss and not a wait.
-        libc::ENOBUFS | libc::ENOMEM => Sending::Lost(DropKind::NoBuffers),
+        libc::ENOBUFS | libc::ENOMEM => SendErrno::Lost(DropKind::NoBuffers),
         // nf_hook: netfilter's DROP in OUTPUT; a cgroup's BPF program; IPsec policy "block".
-        libc::EPERM => Sending::Lost(DropKind::Forbidden),
+        libc::EPERM => SendErrno::Lost(DropKind::Forbidden),
         // dev_queue_xmit: the interface is down. ip_cmsg_send, ip6_datagram_send_ctl: there
         // is none of that index any more. A tunnel device without a far end says ENXIO.
-        libc::ENETDOWN | libc::ENODEV | libc::ENXIO => Sending::Lost(DropKind::Unreachable),
+        libc::ENETDOWN | libc::ENODEV | libc::ENXIO => SendErrno::Lost(DropKind::Unreachable),
         // udp_sendmsg, udpv6_sendmsg: not an address of this socket's family.
-        libc::EAFNOSUPPORT => Sending::Lost(DropKind::Unreachable),
+        libc::EAFNOSUPPORT => SendErrno::Lost(DropKind::Unreachable),
         // ip6_route_output: the source address has gone.
-        libc::EADDRNOTAVAIL => Sending::Lost(DropKind::NoSuchSource),
+        libc::EADDRNOTAVAIL => SendErrno::Lost(DropKind::NoSuchSource),
         // ICMP 3/0, 3/6, 3/9, 3/11; ICMPv6 1/0; ip_route_output: no route.
-        libc::ENETUNREACH => Sending::Doubtful(DropKind::Unreachable),
+        libc::ENETUNREACH => SendErrno::Doubtful(DropKind::Unreachable),
         // ICMP 3/1, 3/10, 3/12 to 3/15, 11; ICMPv6 1/2, 1/3, 3; fib_props: an "unreachable"
         // route; a neighbour that does not answer.
-        libc::EHOSTUNREACH => Sending::Doubtful(DropKind::Unreachable),
+        libc::EHOSTUNREACH => SendErrno::Doubtful(DropKind::Unreachable),
         // ICMP only: 3/2, 3/5, 3/7, 3/8; parameter problems and ICMPv6 of unassigned types.
         // UDP's own EOPNOTSUPP is for MSG_OOB, which is not used.
         libc::ENOPROTOOPT | libc::EOPNOTSUPP | libc::EHOSTDOWN | libc::ENONET | libc::EPROTO => {
-            Sending::Doubtful(DropKind::Unreachable)
+            SendErrno::Doubtful(DropKind::Unreachable)
         }
         // ICMP only: 3/3, ICMPv6 1/4.
-        libc::ECONNREFUSED => Sending::Doubtful(DropKind::Refused),
+        libc::ECONNREFUSED => SendErrno::Doubtful(DropKind::Refused),
         // ICMPv6 1/1, 1/5, 1/6; fib_props: a "prohibit" route; udp_sendmsg: broadcast.
-        libc::EACCES => Sending::Doubtful(DropKind::Forbidden),
+        libc::EACCES => SendErrno::Doubtful(DropKind::Forbidden),
         // udp_sendmsg: over 65,535 bytes; ip_append_data: larger than the interface's MTU
         // under "don't fragment"; udp_send_skb: the same of a train's segments (since 6.14,
         // EINVAL before); ICMP 3/4, ICMPv6 2.
-        libc::EMSGSIZE => Sending::TooLarge,
+        libc::EMSGSIZE => SendErrno::TooLarge,
         // udp_send_skb: more segments than UDP_MAX_SEGMENTS, no checksums, segments larger
         // than the MTU (before 6.14). Of single datagrams too: udp_sendmsg, port 0;
         // ip_route_output: a source address that is not this host's; a "blackhole" route.
-        libc::EINVAL => Sending::Objection,
+        libc::EINVAL => SendErrno::Objection,
         // udp_send_skb: the route's interface computes no checksums (before 6.11), or it is
         // an IPsec one: no train passes there. Not known of single datagrams.
-        libc::EIO => Sending::Objection,
+        libc::EIO => SendErrno::Objection,
         // Not a descriptor, not a socket; sock_alloc_send_pskb: shut down for sending; a
         // system call filter.
-        libc::EBADF | libc::ENOTSOCK | libc::EPIPE | libc::ENOSYS => Sending::Broken,
-        _ => Sending::Unexplained,
+        libc::EBADF | libc::ENOTSOCK | libc::EPIPE | libc::ENOSYS => SendErrno::Broken,
+        _ => SendErrno::Unexplained,
     }
 }
 
 /// `recvmmsg`.
-pub(crate) fn receiving(errno: i32) -> Receiving {
+pub(crate) fn receiving(errno: i32) -> RecvErrno {
     match errno {
-        libc::EINTR => Receiving::Again,
+        libc::EINTR => RecvErrno::Again,
         // __skb_recv_udp: the queue is empty, or held only what failed its checksum.
-        libc::EAGAIN => Receiving::Wait,
+        libc::EAGAIN => RecvErrno::Wait,
         // ICMP's, as in `sending`. `do_recvmmsg` looks for one before it receives.
         libc::ECONNREFUSED
         | libc::EHOSTUNREACH
@@ -162,36 +162,36 @@ pub(crate) fn receiving(errno: i32) -> Receiving {
         | libc::ENOPROTOOPT
         | libc::EOPNOTSUPP
         | libc::EPROTO
-        | libc::EACCES => Receiving::Queued,
+        | libc::EACCES => RecvErrno::Queued,
         // udp_abort: an administrator's `ss --kill`. The error comes once; the socket keeps
         // its port and goes on.
-        libc::ECONNABORTED => Receiving::Queued,
+        libc::ECONNABORTED => RecvErrno::Queued,
         // Not a descriptor, not a socket; a system call filter.
-        libc::EBADF | libc::ENOTSOCK | libc::ENOSYS => Receiving::Broken,
+        libc::EBADF | libc::ENOTSOCK | libc::ENOSYS => RecvErrno::Broken,
         // ENOMEM and ENOBUFS pass. `do_recvmmsg` also keeps an error that stopped it in the
         // middle (EFAULT, say) for the next call, so the next but one may do better.
-        _ => Receiving::Unavailable,
+        _ => RecvErrno::Unavailable,
     }
 }
 
 /// `recvmsg` with `MSG_ERRQUEUE`: ip_recv_error, ipv6_recv_error.
-pub(crate) fn reading(errno: i32) -> Reading {
+pub(crate) fn reading(errno: i32) -> ErrorQueueErrno {
     match errno {
-        libc::EINTR => Reading::Again,
-        libc::EAGAIN => Reading::Empty,
-        libc::EBADF | libc::ENOTSOCK => Reading::Broken,
+        libc::EINTR => ErrorQueueErrno::Again,
+        libc::EAGAIN => ErrorQueueErrno::Empty,
+        libc::EBADF | libc::ENOTSOCK => ErrorQueueErrno::Broken,
         // Nothing else is known. What cannot be read must still not pile up: it counts
         // against the receive buffer.
-        _ => Reading::Unreadable,
+        _ => ErrorQueueErrno::Unreadable,
     }
 }
 
 /// `setsockopt` of something a socket can do without: an older kernel says ENOPROTOOPT, a
 /// sandbox EPERM, EOPNOTSUPP or ENOSYS, an address family EINVAL.
-pub(crate) fn setting(errno: i32) -> Setting {
+pub(crate) fn setting(errno: i32) -> SetOptionErrno {
     match errno {
-        libc::EBADF | libc::ENOTSOCK => Setting::Broken,
-        _ => Setting::NotGranted,
+        libc::EBADF | libc::ENOTSOCK => SetOptionErrno::Broken,
+        _ => SetOptionErrno::NotGranted,
     }
 }
 
@@ -275,7 +275,7 @@ Queued: 13 64 71 90 92 95 101 103 111 112 113
 
     /// `icmp_err_convert` and `icmpv6_err_convert`: what a stranger's ICMP can make calls say.
     #[test]
-    fn no_errno_of_an_icmp_error_ends_anything() {
+    fn errnos_of_icmp_errors_are_never_fatal() {
         for errno in [
             libc::ENETUNREACH,
             libc::EHOSTUNREACH,
@@ -290,10 +290,10 @@ Queued: 13 64 71 90 92 95 101 103 111 112 113
         ] {
             let sent = sending(errno);
             assert!(
-                matches!(sent, Sending::Doubtful(_) | Sending::TooLarge),
+                matches!(sent, SendErrno::Doubtful(_) | SendErrno::TooLarge),
                 "{errno}: {sent:?}"
             );
-            assert_eq!(receiving(errno), Receiving::Queued, "{errno}");
+            assert_eq!(receiving(errno), RecvErrno::Queued, "{errno}");
         }
     }
 }
