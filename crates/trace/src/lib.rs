@@ -64,7 +64,7 @@ pub mod report;
 pub mod series;
 pub mod sink;
 
-pub use breakdown::{Breakdown, Share};
+pub use breakdown::{Breakdown, WaitReason};
 pub use detect::{Detector, Detectors, Finding, Profile, Severity};
 pub use event::{Event, EventData};
 pub use recorder::Recorder;

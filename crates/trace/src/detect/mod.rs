@@ -35,6 +35,7 @@ mod applimited_inflation;
 mod bif_desync;
 mod boundary_in_future;
 mod bw_collapse;
+mod condition;
 mod detector;
 mod false_idle;
 mod fc_deadlock;
@@ -50,7 +51,6 @@ mod phase_stuck;
 mod pto_storm;
 mod recovery_flap;
 mod rtt_step;
-mod spell;
 mod spurious_storm;
 mod startup_overrun;
 mod startup_stuck;
@@ -59,7 +59,7 @@ mod testing;
 mod undo_unproven;
 mod view;
 
-/// A transfer as it should be, made by hand, for tests elsewhere.
+/// A handmade trace of a healthy transfer, for tests elsewhere.
 #[cfg(test)]
 pub(crate) fn healthy_transfer() -> Vec<Event> {
     testing::healthy().events
@@ -68,25 +68,25 @@ pub(crate) fn healthy_transfer() -> Vec<Event> {
 pub use self::detector::{Detector, UnknownDetector};
 pub use self::finding::{Evidence, Finding, Severity};
 
-use self::view::{News, View};
+use self::view::{EventEffects, View};
 use crate::event::{Event, Role};
 use crate::sink::Sink;
 
-/// Findings kept of one detector; more of the same say nothing new.
+/// Maximum number of findings per detector; more of the same add nothing.
 const MAX_FINDINGS: usize = 64;
 
 /// What is known of a connection besides its trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
-    /// Whose trace it is, if the trace does not say.
+    /// The end that recorded the trace, if the trace does not say.
     pub role: Option<Role>,
-    /// The controller's name, if the trace does not say.
+    /// The name of the controller, if the trace does not say.
     pub controller: Option<String>,
-    /// The smallest window in bytes, if the trace does not say.
+    /// The minimum window in bytes, if the trace does not say.
     pub min_window: Option<u64>,
 }
 
-/// Where findings go.
+/// Collects findings.
 #[derive(Debug, Default)]
 struct Findings(Vec<Finding>);
 
@@ -99,12 +99,12 @@ impl Findings {
     }
 }
 
-/// One disease.
+/// The state machine of one detector.
 trait Detect: Send + core::fmt::Debug {
-    /// `event` happened; `view` has taken it in, and `news` says what it meant.
-    fn on_event(&mut self, view: &View, news: &News, event: &Event, out: &mut Findings);
+    /// Processes `event`. `view` already includes it, and `effects` summarises what it changed.
+    fn on_event(&mut self, view: &View, effects: &EventEffects, event: &Event, out: &mut Findings);
 
-    /// Nothing more comes.
+    /// Processes the end of the trace.
     fn finish(&mut self, view: &View, out: &mut Findings);
 }
 
@@ -117,7 +117,7 @@ pub struct Detectors {
 }
 
 impl Detectors {
-    /// For one connection.
+    /// Creates the detectors for one connection.
     #[must_use]
     pub fn new(profile: &Profile) -> Self {
         Self {
@@ -149,22 +149,21 @@ impl Detectors {
         }
     }
 
-    /// Takes an event in.
+    /// Processes an event.
     pub fn on_event(&mut self, event: &Event) {
-        let news = self.view.on_event(event);
+        let effects = self.view.on_event(event);
         for each in &mut self.all {
-            each.on_event(&self.view, &news, event, &mut self.findings);
+            each.on_event(&self.view, &effects, event, &mut self.findings);
         }
     }
 
-    /// What was found so far, without what still goes on.
+    /// The findings so far, without conditions that still hold.
     #[must_use]
     pub fn so_far(&self) -> &[Finding] {
         &self.findings.0
     }
 
-    /// The trace ends at `now` (nanoseconds of the trace): everything found, by
-    /// time.
+    /// Ends the trace at `now` (nanoseconds of the trace); returns all findings in order of time.
     #[must_use]
     pub fn finish(mut self, now: u64) -> Vec<Finding> {
         self.view.now = self.view.now.max(now);
@@ -183,7 +182,7 @@ impl Sink for Detectors {
     }
 }
 
-/// Everything found in a whole trace.
+/// The findings of a whole trace.
 #[must_use]
 pub fn examine(profile: &Profile, events: &[Event]) -> Vec<Finding> {
     let mut detectors = Detectors::new(profile);

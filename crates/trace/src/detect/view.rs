@@ -1,4 +1,4 @@
-//! What every detector needs to know of the connection at an event.
+//! The state of the connection at an event, as all detectors need it.
 
 use clearway_recovery::limit::Limit;
 
@@ -6,29 +6,29 @@ use super::Profile;
 use super::ledger::{Acked, Ledger};
 use crate::event::{BySpace, Event, EventData, Frame, Metrics, Role, TimerChange, TimerKind};
 
-/// A datagram size assumed until the trace says one (RFC 9000 §14).
+/// The datagram size assumed until the trace gives one (RFC 9000 §14).
 const DEFAULT_MDS: u64 = 1200;
 
-/// What happened with this event, in the terms detectors are written in.
+/// What an event changed, in the terms that detectors use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct News {
-    /// A packet counted in flight left.
+pub(super) struct EventEffects {
+    /// A packet that counts in flight was sent.
     pub(super) sent: Option<u64>,
-    /// ACK frames arrived, and brought this.
+    /// The effect of ACK frames that arrived.
     pub(super) acked: Option<Acked>,
-    /// A packet was lost, no MTU probe and none withdrawn.
+    /// A packet was lost, other than MTU probes and withdrawn packets.
     pub(super) lost: bool,
-    /// Its number and size, where they are known.
+    /// Its number and size, if known.
     pub(super) loss: Option<(u64, u64)>,
-    /// A probe timeout.
+    /// A probe timeout expired.
     pub(super) pto: bool,
     /// The peer reported new CE marks.
     pub(super) marked: bool,
-    /// Metrics were told.
+    /// Metrics were reported.
     pub(super) metrics: bool,
-    /// Packets go elsewhere.
+    /// Packets are sent on another path from now on.
     pub(super) path: bool,
-    /// The controller said where it is.
+    /// The controller's state was reported.
     pub(super) state: bool,
 }
 
@@ -42,10 +42,10 @@ pub(super) struct View {
     pub(super) min_window: Option<u64>,
     pub(super) initial_window: u64,
     pub(super) metrics: Metrics,
-    /// The reason for not sending; `None` if it is not said.
+    /// The limit on sending; `None` if it is not recorded.
     pub(super) limit: Option<Limit>,
     pub(super) limit_since: u64,
-    /// Whether the trace tells the reasons at all.
+    /// Whether the trace records limits at all.
     pub(super) tells_limits: bool,
     pub(super) state: Option<String>,
     pub(super) state_since: u64,
@@ -56,11 +56,11 @@ pub(super) struct View {
     /// The last loss, CE mark, PTO or change of path.
     pub(super) last_trouble: Option<u64>,
     pub(super) ledger: Ledger,
-    /// Bytes in flight: as told last, plus what left since.
+    /// Bytes in flight: as last reported, plus what was sent since.
     pub(super) flight: Option<u64>,
     ce: BySpace<u64>,
     pto_count: u64,
-    /// This trace tells expiries of its timer, so counts need no guessing.
+    /// Whether the trace records expired timers, so that they need not be inferred from counts.
     tells_timers: bool,
     pub(super) confirmed: bool,
     pub(super) closed: bool,
@@ -105,14 +105,13 @@ impl View {
         self.metrics.congestion_window
     }
 
-    /// The minimum window: told, or two datagrams (RFC 9002 §7.2), four for
-    /// BBR.
+    /// The minimum window: as recorded, or else two datagrams (RFC 9002 §7.2), four for BBR.
     pub(super) fn floor(&self) -> u64 {
         let datagrams = if self.is_bbr() { 4 } else { 2 };
         self.min_window.unwrap_or(self.datagrams(datagrams))
     }
 
-    /// Bytes of so many full datagrams.
+    /// The size of this many full datagrams, in bytes.
     pub(super) fn datagrams(&self, count: u64) -> u64 {
         self.mds.saturating_mul(count)
     }
@@ -128,7 +127,7 @@ impl View {
         )
     }
 
-    /// Whether the controller is one that models bandwidth.
+    /// Whether the controller models bandwidth.
     pub(super) fn is_bbr(&self) -> bool {
         let named = self.controller.as_deref().is_some_and(is_bbr_name);
         named
@@ -137,14 +136,14 @@ impl View {
             })
     }
 
-    /// Whether the window never moves by design.
+    /// Whether the window is fixed by design.
     pub(super) fn is_fixed(&self) -> bool {
         let name = self.controller.as_deref().unwrap_or("");
         name.starts_with("fixed")
     }
 
-    /// Whether data wait that the network is the limit of; `None` if the trace
-    /// does not allow to tell. Without reasons told, a full window tells.
+    /// Whether data is waiting for the network; `None` if the trace does not allow an answer.
+    /// Without recorded limits, a full window counts as such.
     pub(super) fn waits_for_network(&self) -> Option<bool> {
         match self.limit {
             Some(limit) => Some(match limit {
@@ -165,15 +164,15 @@ impl View {
         }
     }
 
-    /// Whether the application or credit, not the network, is the limit.
+    /// Whether the application or flow control, not the network, is the limit.
     pub(super) fn is_quiet(&self) -> bool {
         self.waits_for_network() == Some(false)
     }
 
-    /// Takes an event in and says what it meant.
-    pub(super) fn on_event(&mut self, event: &Event) -> News {
+    /// Processes an event and returns what it changed.
+    pub(super) fn on_event(&mut self, event: &Event) -> EventEffects {
         self.now = self.now.max(event.time);
-        let mut news = News::default();
+        let mut effects = EventEffects::default();
         match &event.data {
             EventData::ConnectionStarted(started) => self.role = self.role.or(started.role),
             EventData::ConnectionClosed(_) => self.closed = true,
@@ -185,7 +184,7 @@ impl View {
             EventData::PacketSent(packet) => {
                 self.ledger.on_sent(self.now, packet);
                 if packet.counts_in_flight() != Some(false) {
-                    news.sent = packet.size;
+                    effects.sent = packet.size;
                     self.last_sent = Some(self.now);
                     let size = packet.size.unwrap_or(0);
                     self.flight = self.flight.map(|flight| flight.saturating_add(size));
@@ -197,7 +196,7 @@ impl View {
             EventData::PacketReceived(packet) => {
                 self.last_received = Some(self.now);
                 for frame in packet.frames() {
-                    self.on_frame(packet.kind, frame, &mut news);
+                    self.on_frame(packet.kind, frame, &mut effects);
                 }
             }
             EventData::PacketLost {
@@ -210,9 +209,9 @@ impl View {
                 let withdrawn = trigger.as_deref() == Some("withdrawn");
                 let sent = self.ledger.on_lost(*kind, *number, withdrawn);
                 let probe = *mtu_probe || sent.is_some_and(|sent| sent.mtu_probe);
-                news.lost = !withdrawn && !probe;
-                news.loss = sent
-                    .filter(|_| news.lost)
+                effects.lost = !withdrawn && !probe;
+                effects.loss = sent
+                    .filter(|_| effects.lost)
                     .map(|sent| (sent.number, sent.size));
             }
             EventData::KeyDiscarded { kind } => {
@@ -221,7 +220,7 @@ impl View {
                 }
             }
             EventData::TupleAssigned { .. } => {
-                news.path = true;
+                effects.path = true;
                 self.ledger.on_path();
                 self.metrics = Metrics::default();
                 self.flight = None;
@@ -235,7 +234,7 @@ impl View {
             }
             EventData::TimerUpdated { kind, change } => {
                 self.tells_timers = true;
-                news.pto = (*kind, *change) == (Some(TimerKind::Pto), TimerChange::Expired);
+                effects.pto = (*kind, *change) == (Some(TimerKind::Pto), TimerChange::Expired);
             }
             EventData::RecoveryParametersSet(it) => {
                 let named = it.controller.as_deref().map(str::to_owned);
@@ -245,9 +244,9 @@ impl View {
                 let window = it.initial_congestion_window;
                 self.initial_window = window.unwrap_or(self.datagrams(10));
             }
-            EventData::RecoveryMetricsUpdated(it) => self.on_metrics(it, &mut news),
+            EventData::RecoveryMetricsUpdated(it) => self.on_metrics(it, &mut effects),
             EventData::CongestionStateUpdated { new, .. } => {
-                news.state = true;
+                effects.state = true;
                 self.state = Some(new.as_ref().to_owned());
                 self.state_since = self.now;
             }
@@ -265,20 +264,25 @@ impl View {
             | EventData::EventsDropped { .. }
             | EventData::Other { .. } => {}
         }
-        if news.lost {
+        if effects.lost {
             self.last_loss = Some(self.now);
         }
-        if news.lost || news.pto || news.marked || news.path {
+        if effects.lost || effects.pto || effects.marked || effects.path {
             self.last_trouble = Some(self.now);
         }
-        news
+        effects
     }
 
-    fn on_frame(&mut self, kind: crate::event::PacketType, frame: &Frame, news: &mut News) {
+    fn on_frame(
+        &mut self,
+        kind: crate::event::PacketType,
+        frame: &Frame,
+        effects: &mut EventEffects,
+    ) {
         match frame {
             Frame::Ack { ecn, .. } => {
                 let acked = self.ledger.on_ack(kind, frame);
-                let sum = news.acked.get_or_insert_default();
+                let sum = effects.acked.get_or_insert_default();
                 sum.packets = sum.packets.saturating_add(acked.packets);
                 sum.bytes = sum.bytes.saturating_add(acked.bytes);
                 sum.spurious = sum.spurious.saturating_add(acked.spurious);
@@ -286,7 +290,7 @@ impl View {
                 self.last_ack = Some(self.now);
                 if let (Some([_, _, ce]), Some(space)) = (ecn, kind.space()) {
                     let known = self.ce.get_mut(space);
-                    news.marked |= *ce > *known;
+                    effects.marked |= *ce > *known;
                     *known = (*ce).max(*known);
                 }
             }
@@ -295,11 +299,11 @@ impl View {
         }
     }
 
-    fn on_metrics(&mut self, new: &Metrics, news: &mut News) {
-        news.metrics = true;
+    fn on_metrics(&mut self, new: &Metrics, effects: &mut EventEffects) {
+        effects.metrics = true;
         if let Some(count) = new.pto_count {
-            // Where expiries are told, the count only repeats them.
-            news.pto = !self.tells_timers && count > self.pto_count;
+            // If expired timers are recorded, the count only repeats them.
+            effects.pto = !self.tells_timers && count > self.pto_count;
             self.pto_count = count;
         }
         let known = &mut self.metrics;

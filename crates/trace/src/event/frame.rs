@@ -1,4 +1,4 @@
-//! Frames in summary: what they concern, not what they carry.
+//! Summaries of frames, without the data they carry.
 
 use clearway_quic::stream::Directionality;
 use smallvec::SmallVec;
@@ -11,41 +11,41 @@ pub type AckRanges = SmallVec<[(u64, u64); 2]>;
 /// A frame. Sizes, offsets and limits are bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Frame {
-    /// PADDING, a run of them.
+    /// A run of PADDING.
     Padding {
-        /// How many bytes.
+        /// Number of bytes.
         len: u64,
     },
     /// PING.
     Ping,
     /// ACK.
     Ack {
-        /// How long it was held back, in nanoseconds.
+        /// The acknowledgement delay, in nanoseconds.
         delay: Option<u64>,
-        /// What it acknowledges.
+        /// The packet numbers it acknowledges.
         ranges: AckRanges,
         /// Counts of ECT(0), ECT(1) and CE.
         ecn: Option<[u64; 3]>,
     },
     /// RESET_STREAM.
     ResetStream {
-        /// Which stream.
+        /// Stream ID.
         stream: u64,
-        /// The application's code.
+        /// Application error code.
         code: u64,
-        /// How many bytes the stream had.
+        /// Final size of the stream.
         final_size: u64,
     },
     /// STOP_SENDING.
     StopSending {
-        /// Which stream.
+        /// Stream ID.
         stream: u64,
-        /// The application's code.
+        /// Application error code.
         code: u64,
     },
     /// CRYPTO.
     Crypto {
-        /// Of the first byte.
+        /// Offset of the first byte.
         offset: u64,
         /// Bytes.
         len: u64,
@@ -57,13 +57,13 @@ pub enum Frame {
     },
     /// STREAM.
     Stream {
-        /// Which stream.
+        /// Stream ID.
         stream: u64,
-        /// Of the first byte.
+        /// Offset of the first byte.
         offset: u64,
         /// Bytes.
         len: u64,
-        /// Whether the stream ends behind them.
+        /// Whether FIN is set.
         fin: bool,
     },
     /// MAX_DATA.

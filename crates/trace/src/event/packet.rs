@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_stacks_spelling_of_a_type_is_understood() {
+    fn packet_type_names_of_every_stack_parse() {
         for kind in [
             PacketType::Initial,
             PacketType::Handshake,
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn acks_alone_are_neither_eliciting_nor_in_flight_and_padding_is_half() {
+    fn ack_only_is_not_in_flight_and_padding_is_in_flight_only() {
         let mut packet = Packet::new(PacketType::OneRtt, 1, 40);
         assert_eq!(packet.ack_eliciting(), None);
         assert_eq!(packet.counts_in_flight(), None);

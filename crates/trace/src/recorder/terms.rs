@@ -1,4 +1,4 @@
-//! The transport's terms in qlog's words.
+//! Translates the transport's terms to qlog's.
 
 use core::fmt::Write as _;
 
@@ -17,8 +17,7 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     out
 }
 
-/// `SlowStart` to `slow_start`: states of controllers to come are named as they
-/// name themselves.
+/// `SlowStart` to `slow_start`: states of future controllers are named after their variants.
 pub(super) fn snake(name: &str) -> String {
     let mut out = String::with_capacity(name.len().saturating_add(4));
     for (at, letter) in name.chars().enumerate() {
@@ -140,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_states_become_qlogs() {
+    fn controller_states_map_to_qlog_names() {
         assert_eq!(snake("SlowStart"), "slow_start");
         assert_eq!(snake("ProbeBwUp"), "probe_bw_up");
         assert_eq!(snake("Recovery"), "recovery");

@@ -1,4 +1,4 @@
-//! Loss recovery and congestion control.
+//! Encoding of loss recovery and congestion control.
 
 use crate::event::{Metrics, RecoveryParameters, TimerChange, TimerKind};
 use crate::qlog::json::Json;
