@@ -50,7 +50,7 @@ pub(super) struct Part {
 
 /// A beginning to go on with.
 #[derive(Debug)]
-pub(super) struct Beginning {
+pub(super) struct ResumePoint {
     part: Part,
     pub(super) etag: String,
     /// The end of what is there.
@@ -125,7 +125,10 @@ impl Part {
     pub(super) fn finish(mut self) -> io::Result<()> {
         let [part, about] = names(&self.path);
         if !is_at(&self.file, &part)? {
-            let message = format!("{} is another file meanwhile", part.display());
+            let message = format!(
+                "{} was replaced by another file during the download",
+                part.display()
+            );
             return Err(io::Error::other(message));
         }
         if let Some(mode) = mode(&self.path)? {
@@ -169,7 +172,7 @@ impl Drop for Part {
     }
 }
 
-impl Beginning {
+impl ResumePoint {
     /// What is there of `url` for `path`, if anything.
     ///
     /// # Errors
@@ -265,7 +268,12 @@ fn open(part: &Path) -> io::Result<(File, bool)> {
 /// Opens the part's file for this process alone: two downloads in one file would
 /// be none.
 fn lock(path: &Path, mut how: OpenOptions) -> io::Result<File> {
-    let taken = || io::Error::new(io::ErrorKind::WouldBlock, "another download writes there");
+    let taken = || {
+        io::Error::new(
+            io::ErrorKind::WouldBlock,
+            "another download is writing to this file",
+        )
+    };
     // Where a link leads is not ours, and opening a pipe must not wait.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = how.custom_flags(flags.bits().cast_signed()).open(path)?;
@@ -290,7 +298,7 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
 
 fn in_the_way(file: &Path) -> io::Error {
     let message = format!(
-        "{} is in the way and not of a download that can be gone on with; move it or use another -o",
+        "{} exists and does not belong to a download that can be resumed; move it or choose another -o",
         file.display()
     );
     io::Error::new(io::ErrorKind::AlreadyExists, message)
@@ -325,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_beginning_is_gone_on_with_and_leaves_one_file() {
+    fn resumed_download_leaves_only_the_finished_file() {
         let dir = TestDir::new();
         let path = dir.path().join("a");
         let long = Bytes::from(vec![7; 100_000]);
@@ -336,7 +344,7 @@ mod tests {
         assert_eq!((kept, length), (dir.path().join("a.part"), 100_003));
         assert_eq!(files(&dir), ["a.part", "a.part.json"]);
 
-        let beginning = Beginning::find(&path, "https://h/a").unwrap().unwrap();
+        let beginning = ResumePoint::find(&path, "https://h/a").unwrap().unwrap();
         assert_eq!(beginning.etag, "\"1\"");
         assert_eq!(beginning.offset(), 100_003 - OVERLAP);
         assert!(beginning.tail.ends_with(b"\x07xyz"));
@@ -349,28 +357,28 @@ mod tests {
     }
 
     #[test]
-    fn beginnings_of_something_else_are_not_used() {
+    fn partial_file_of_other_content_is_not_resumed() {
         let dir = TestDir::new();
         let path = dir.path().join("a");
-        assert!(Beginning::find(&path, "https://h/a").unwrap().is_none());
+        assert!(ResumePoint::find(&path, "https://h/a").unwrap().is_none());
         let mut part = Part::create(&path, Some(&source())).unwrap();
         part.write(&[Bytes::from_static(b"x")]).unwrap();
         part.abandon();
-        assert!(Beginning::find(&path, "https://h/b").unwrap().is_none());
-        assert!(Beginning::find(&path, "https://h/a").unwrap().is_some());
+        assert!(ResumePoint::find(&path, "https://h/b").unwrap().is_none());
+        assert!(ResumePoint::find(&path, "https://h/a").unwrap().is_some());
         fs::write(dir.path().join("a.part.json"), "nonsense").unwrap();
-        assert!(Beginning::find(&path, "https://h/a").unwrap().is_none());
+        assert!(ResumePoint::find(&path, "https://h/a").unwrap().is_none());
     }
 
     #[test]
-    fn one_download_at_a_time_writes_there() {
+    fn second_download_to_the_same_file_is_rejected() {
         let dir = TestDir::new();
         let path = dir.path().join("a");
         let mut part = Part::create(&path, Some(&source())).unwrap();
         part.write(&[Bytes::from_static(b"x")]).unwrap();
         for second in [
             Part::create(&path, None).map(drop),
-            Beginning::find(&path, "https://h/a").map(drop),
+            ResumePoint::find(&path, "https://h/a").map(drop),
         ] {
             assert_eq!(second.unwrap_err().kind(), io::ErrorKind::WouldBlock);
         }
@@ -381,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_resumed_is_not_kept() {
+    fn partial_file_without_strong_etag_is_removed() {
         let dir = TestDir::new();
         let mut part = Part::create(&dir.path().join("a"), None).unwrap();
         part.write(&[Bytes::from_static(b"x")]).unwrap();
@@ -390,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_somebody_elses_is_left_alone() {
+    fn unrelated_file_with_part_name_is_left_alone() {
         let dir = TestDir::new();
         let path = dir.path().join("a");
         let [part, about] = names(&path);
@@ -427,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_put_in_its_place_does_not_get_its_name() {
+    fn file_swapped_during_download_is_not_renamed() {
         let dir = TestDir::new();
         let path = dir.path().join("a");
         let [part, _] = names(&path);
@@ -446,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn dropped_before_the_first_byte_nothing_is_left() {
+    fn part_dropped_before_first_byte_leaves_no_file() {
         let dir = TestDir::new();
         let part = Part::create(&dir.path().join("a"), Some(&source())).unwrap();
         assert_eq!(files(&dir), ["a.part", "a.part.json"]);

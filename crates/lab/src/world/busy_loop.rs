@@ -1,4 +1,4 @@
-//! A world in which time stands still.
+//! Detection of busy loops.
 
 use core::fmt;
 
@@ -6,25 +6,25 @@ use clearway_links::Time;
 
 use super::NodeId;
 
-/// The hosts keep acting without time passing: a defect of one of them.
+/// Hosts keep acting without time advancing: a defect of one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Busy {
-    /// When.
+pub struct BusyLoop {
+    /// The time.
     pub at: Time,
-    /// The host whose timer is due again at once; `None` if it is a link's.
+    /// The host whose timer is due again at once; `None` if it is a link.
     pub host: Option<NodeId>,
-    /// How often something was due at that moment.
+    /// The number of events at that time.
     pub calls: u32,
 }
 
-impl fmt::Display for Busy {
+impl fmt::Display for BusyLoop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "the hosts keep acting at {} without time passing",
+            "busy loop: the hosts keep acting at {} without time advancing",
             self.at
         )
     }
 }
 
-impl std::error::Error for Busy {}
+impl std::error::Error for BusyLoop {}

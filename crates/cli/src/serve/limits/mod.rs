@@ -18,9 +18,9 @@ use std::sync::Arc;
 use clearway::MemoryAccount;
 
 pub(super) use admission::{Admission, Admitted, most_requests};
-pub(crate) use buffers::{Buffers, Charge, LARGEST_PIECE};
+pub(crate) use buffers::{BufferCharge, Buffers, LARGEST_PIECE};
 pub(super) use descriptors::Descriptors;
-pub(crate) use disk::{Abandoned, Disk, THREADS};
+pub(crate) use disk::{CancelFlag, Disk, THREADS};
 pub(crate) use fair::{FairSemaphore, Permit};
 pub(super) use memory::Memory;
 

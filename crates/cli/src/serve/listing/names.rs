@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{Dir, FileType, Stat};
 use rustix::io::Errno;
 
-use super::super::limits::{Abandoned, Buffers, Charge};
-use super::super::place::UPLOAD_PREFIX;
+use super::super::limits::{BufferCharge, Buffers, CancelFlag};
+use super::super::site_path::UPLOAD_PREFIX;
 
 /// Most names of a directory that are listed. A page of so many is some 6 MB.
 const MOST: usize = 100_000;
@@ -35,7 +35,7 @@ pub(super) struct Names {
     places: Vec<(u32, u16)>,
     /// There are more than are listed.
     pub(super) more: bool,
-    _charge: Charge,
+    _charge: BufferCharge,
 }
 
 /// Which directory, in which state: while this is the same, so are its names.
@@ -44,15 +44,15 @@ pub(super) struct Version([i128; 6]);
 
 /// Why there are no names.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Unlisted {
+pub(super) enum ListingError {
     System(Errno),
     /// Other listings have all the memory there is for them.
     Busy,
     /// Nobody waits for it.
-    Abandoned,
+    CancelFlag,
 }
 
-impl From<Errno> for Unlisted {
+impl From<Errno> for ListingError {
     fn from(error: Errno) -> Self {
         Self::System(error)
     }
@@ -66,13 +66,13 @@ impl Names {
     pub(super) fn read(
         directory: &OwnedFd,
         memory: &Arc<Buffers>,
-        abandoned: &Abandoned,
-    ) -> Result<Self, Unlisted> {
+        abandoned: &CancelFlag,
+    ) -> Result<Self, ListingError> {
         let (mut text, mut places) = (Vec::new(), Vec::new());
         let mut more = false;
         for (i, entry) in Dir::read_from(directory)?.enumerate() {
             if i % STRIDE == 0 && abandoned.get() {
-                return Err(Unlisted::Abandoned);
+                return Err(ListingError::CancelFlag);
             }
             let entry = entry?;
             if !may_be_listed(entry.file_name(), entry.file_type()) {
@@ -81,7 +81,7 @@ impl Names {
             let name = entry.file_name().to_bytes();
             let (Ok(start), Ok(length)) = (u32::try_from(text.len()), u16::try_from(name.len()))
             else {
-                return Err(Unlisted::System(Errno::OVERFLOW));
+                return Err(ListingError::System(Errno::OVERFLOW));
             };
             if places.len() == MOST {
                 more = true;
@@ -93,7 +93,7 @@ impl Names {
         text.shrink_to_fit();
         places.shrink_to_fit();
         let bytes = text.len() as u64 + PER_NAME * places.len() as u64;
-        let charge = memory.try_charge(bytes).ok_or(Unlisted::Busy)?;
+        let charge = memory.try_charge(bytes).ok_or(ListingError::Busy)?;
         places.sort_unstable_by(|&a, &b| at(&text, a).cmp(at(&text, b)));
         Ok(Self {
             text,

@@ -261,7 +261,7 @@ fn forged_initial_is_discarded_or_ends_the_download_with_a_printable_error() {
         (
             "nothing but a PING",
             sealed(vec![0x01]),
-            Error("cannot connect: no answer in 3s"),
+            Error("cannot connect: no answer within 3s"),
         ),
         (
             "an Initial with the keys of another connection ID",

@@ -66,9 +66,9 @@ pub(crate) async fn get(
 }
 
 /// So many bytes, then nothing, for ever.
-pub(crate) struct Stalling(pub(crate) Option<Bytes>);
+pub(crate) struct StallingBody(pub(crate) Option<Bytes>);
 
-impl Body for Stalling {
+impl Body for StallingBody {
     type Data = Bytes;
     type Error = std::convert::Infallible;
 

@@ -36,7 +36,7 @@ fn flood(site: &Site, messages: &[IcmpMessage]) -> Option<Flood> {
 }
 
 #[test]
-fn downloads_arrive_and_the_server_lives_under_a_flood_of_any_icmp_error() {
+fn downloads_complete_under_a_flood_of_any_icmp_error() {
     let dir = TempDir::new();
     let content = pattern(SIZE);
     dir.old_file("large", &content);

@@ -8,7 +8,7 @@ use http::Method;
 use http_body_util::Full;
 use tokio::task::JoinSet;
 
-use crate::serve::client::{Stalling, ask, client, client_that_takes_nothing, get, request};
+use crate::serve::client::{StallingBody, ask, client, client_that_takes_nothing, get, request};
 use crate::web::{Site, TempDir, pattern};
 
 /// How long to wait for what has to happen.
@@ -39,7 +39,7 @@ pub(super) fn begin(client: &Client, url: &str, count: usize) -> JoinSet<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn downloads_that_take_nothing_leave_files_and_memory_to_others() {
+async fn stalled_downloads_leave_files_and_memory_to_others() {
     let dir = TempDir::new();
     let content = pattern(1 << 20);
     dir.old_file("large", &content);
@@ -85,7 +85,7 @@ fn crowded(entries: usize) -> TempDir {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn listings_that_nobody_takes_cost_little_memory() {
+async fn unread_listings_use_little_memory() {
     let dir = crowded(20_000);
     let site = Site::start(dir.path(), &[]);
     let many = format!("{}/many/", site.url);
@@ -115,7 +115,7 @@ async fn listings_that_nobody_takes_cost_little_memory() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn listings_that_are_abandoned_at_once_are_not_made() {
+async fn abandoned_listings_are_not_generated() {
     let dir = crowded(20_000);
     let site = Site::start(dir.path(), &[]);
     let [many, small, last] =
@@ -153,7 +153,7 @@ fn dribble(client: &Client, url: &str, count: usize, bytes: usize) -> JoinSet<()
     let mut uploads = JoinSet::new();
     let content = Bytes::from(pattern(bytes));
     for n in 0..count {
-        let body = Stalling(Some(content.clone()));
+        let body = StallingBody(Some(content.clone()));
         let request = request(Method::PUT, &format!("{url}{n}"), &[]).body(body);
         let (client, request) = (client.clone(), request.unwrap());
         uploads.spawn(async move {
@@ -165,7 +165,7 @@ fn dribble(client: &Client, url: &str, count: usize, bytes: usize) -> JoinSet<()
 
 /// Small ones have no file before they are whole, and large ones take turns.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn dribbled_uploads_leave_files_to_others_and_nothing_behind() {
+async fn slow_uploads_leave_files_to_others_and_no_leftovers() {
     for (limit, clients, each, bytes) in [(1_024, 11, 100, 10), (256, 4, 30, 300_000)] {
         let dir = TempDir::new();
         let site = Site::start_with_descriptors(limit, dir.path(), &["--writable"]);
@@ -201,7 +201,7 @@ async fn dribbled_uploads_leave_files_to_others_and_nothing_behind() {
 }
 
 #[tokio::test]
-async fn uploads_larger_than_allowed_are_refused() {
+async fn upload_above_the_size_limit_is_rejected() {
     let dir = TempDir::new();
     let site = Site::start(dir.path(), &["--writable", "--max-upload", "1MB"]);
     let client = client();
@@ -220,7 +220,7 @@ async fn uploads_larger_than_allowed_are_refused() {
 }
 
 #[tokio::test]
-async fn connections_are_bounded_in_all_and_by_source_unless_it_is_trusted() {
+async fn connections_are_limited_in_total_and_per_untrusted_source() {
     let dir = TempDir::new();
     dir.old_file("small", b"text");
     let bound = ["--max-connections-per-source", "3"];
