@@ -217,7 +217,7 @@ async fn fetch(
     Err(Failure::new(Kind::Content, message))
 }
 
-/// The live line on stderr; nothing where stderr is no terminal.
+/// The progress bar on stderr; hidden unless it is a terminal.
 fn progress(run: &Run) -> ProgressBar {
     let template = "{prefix} {elapsed_precise} [{bar:30}] {decimal_bytes}/{decimal_total_bytes} \
                     {decimal_bytes_per_sec}, {msg}";

@@ -14,7 +14,7 @@ pub(crate) const ABOUT: &str = "\
 Put a network with loss, delay and a bottleneck between two UDP programs.
 
 Clients send to --listen; the relay forwards to --to from one socket per client address and \
-forwards the replies. Each client has its own link in each direction, whose clock starts with \
+carries the replies back. Each client has its own link in each direction, whose clock starts with \
 its first datagram: loss windows, steps and rebinds count from there.
 
 A link consists of, in this order: policer, queue and its management (--aqm), serialiser (--rate or \

@@ -1,6 +1,6 @@
 //! Scenarios as data: the network between two hosts, the flows over it, and the required results.
 //!
-//! A scenario is a TOML file. Those of the catalogue are built into the library ([`catalogue`]);
+//! A scenario is a TOML file. Those of the catalogue are built into the library ([`catalogue()`]);
 //! others are read with [`Scenario::parse`]. Errors give the file, the line, and what to write
 //! instead.
 

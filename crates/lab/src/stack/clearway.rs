@@ -297,7 +297,7 @@ impl Stack for Clearway {
             local_ip: None,
             server_name: SERVER_NAME
                 .try_into()
-                .map_err(|_| "the lab's server name is no name".to_owned())?,
+                .map_err(|_| "invalid server name".to_owned())?,
             crypto: self.tls.client.clone(),
             sessions: None,
         };

@@ -73,49 +73,49 @@ pub enum Frame {
     },
     /// MAX_STREAM_DATA.
     MaxStreamData {
-        /// Which stream.
+        /// Stream ID.
         stream: u64,
         /// The limit.
         limit: u64,
     },
     /// MAX_STREAMS.
     MaxStreams {
-        /// Which kind.
+        /// The direction of the streams.
         kind: Directionality,
         /// The limit.
         limit: u64,
     },
     /// DATA_BLOCKED.
     DataBlocked {
-        /// At which limit.
+        /// The limit at which it is blocked.
         limit: u64,
     },
     /// STREAM_DATA_BLOCKED.
     StreamDataBlocked {
-        /// Which stream.
+        /// Stream ID.
         stream: u64,
-        /// At which limit.
+        /// The limit at which it is blocked.
         limit: u64,
     },
     /// STREAMS_BLOCKED.
     StreamsBlocked {
-        /// Which kind.
+        /// The direction of the streams.
         kind: Directionality,
-        /// At which limit.
+        /// The limit at which it is blocked.
         limit: u64,
     },
     /// NEW_CONNECTION_ID.
     NewConnectionId {
-        /// Its number.
+        /// Sequence number.
         sequence: u64,
-        /// Older ones are to be retired.
+        /// Retire Prior To: IDs with smaller sequence numbers are retired.
         retire_prior_to: u64,
         /// In hex.
         cid: String,
     },
     /// RETIRE_CONNECTION_ID.
     RetireConnectionId {
-        /// Its number.
+        /// Sequence number.
         sequence: u64,
     },
     /// PATH_CHALLENGE.
@@ -124,11 +124,11 @@ pub enum Frame {
     PathResponse,
     /// CONNECTION_CLOSE of either kind.
     ConnectionClose {
-        /// Whether the code is the application's.
+        /// Whether it is an application error code.
         application: bool,
-        /// The code.
+        /// The error code.
         code: u64,
-        /// In words.
+        /// The reason phrase.
         reason: String,
     },
     /// HANDSHAKE_DONE.
@@ -140,12 +140,12 @@ pub enum Frame {
     },
     /// ACK_FREQUENCY.
     AckFrequency {
-        /// Its number.
+        /// Sequence number.
         sequence: u64,
     },
     /// IMMEDIATE_ACK.
     ImmediateAck,
-    /// A frame that is not ours to know.
+    /// A frame that this crate does not know.
     Unknown {
         /// As the trace names it.
         name: Name,
@@ -153,7 +153,7 @@ pub enum Frame {
 }
 
 impl Frame {
-    /// An ACK of these ranges, nothing else known.
+    /// An ACK of these ranges, with nothing else known.
     pub fn ack(ranges: impl IntoIterator<Item = (u64, u64)>) -> Self {
         Self::Ack {
             delay: None,
@@ -193,7 +193,7 @@ impl Frame {
         }
     }
 
-    /// Whether a packet with it has to be acknowledged (RFC 9002 §2).
+    /// Whether a packet with it is ack-eliciting (RFC 9002 §2).
     #[must_use]
     pub const fn is_ack_eliciting(&self) -> bool {
         match self {

@@ -1,4 +1,4 @@
-//! Answers that bring no content, or not the content.
+//! Responses without content, or with other content.
 
 use std::fs;
 
@@ -70,7 +70,7 @@ fn complete_file_is_not_fetched_again() {
     let asked = faulty.asked.lock().unwrap().last().cloned();
     assert_eq!(asked, Some(("bytes=7-".into(), String::new())));
 
-    // Neither what is longer nor what is shorter is what it was.
+    // Neither longer nor shorter content is the same.
     for there in ["longer content", "short"] {
         fs::write(&file, there).unwrap();
         let output = expect(0, &arguments);
@@ -80,7 +80,7 @@ fn complete_file_is_not_fetched_again() {
         assert_eq!(fs::read(&file).unwrap(), b"content");
         assert_eq!(out.names(), ["file"]);
     }
-    // Nor is anything lost of what there was if the new one does not come.
+    // The existing file is kept if the new content does not arrive.
     fs::write(&file, "old").unwrap();
     faulty.behave(Behaviour::Reset);
     expect(10, &arguments);

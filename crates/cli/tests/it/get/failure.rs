@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Failures and their exit codes.
 
 use std::fs;
 use std::net::UdpSocket;

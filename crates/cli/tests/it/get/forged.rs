@@ -1,7 +1,7 @@
-//! Packets that anybody can forge who sees a client's first ones: the keys of Initials
-//! and of Retry are public, and Version Negotiation has none (RFC 9001 §5.2, §5.8).
+//! Packets that anyone can forge who sees a client's first ones: the keys of Initials and of Retry
+//! are public, and Version Negotiation has no keys (RFC 9001 §5.2, §5.8).
 //!
-//! An attacker stands in front of a genuine server and is always faster.
+//! An attacker sits between client and server and is always faster.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,4 @@
-//! Several URLs, some of which cannot be.
+//! Several URLs, some of which fail.
 
 use std::fs;
 use std::net::UdpSocket;
@@ -76,7 +76,7 @@ fn unwritable_file_stops_only_its_own_url() {
     assert_eq!(out.names(), ["first", "last"]);
 }
 
-/// A full disk is everybody's, as a closed standard output is.
+/// A full disk affects all transfers, as a closed standard output does.
 #[test]
 fn full_output_device_stops_all_urls() {
     let dir = TempDir::new();

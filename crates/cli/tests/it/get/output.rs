@@ -1,4 +1,4 @@
-//! Where what comes goes.
+//! Destinations of downloads.
 
 use std::fs;
 use std::io::Write as _;

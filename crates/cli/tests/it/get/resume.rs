@@ -1,4 +1,4 @@
-//! Downloads that break off, and going on with them.
+//! Interrupted downloads, and resuming them.
 
 use std::fs;
 
@@ -8,13 +8,13 @@ use crate::get::command::{expect, get, said, start};
 use crate::get::faulty_server::{Behaviour, FaultyServer, InvalidPartial, wait_for};
 use crate::web::{TempDir, pattern, send};
 
-/// A download to `out` that goes on where one broke off.
+/// A download to `out` that resumes.
 fn resuming<'a>(out: &'a TempDir, url: &'a str) -> [&'a str; 6] {
     let out = out.path().to_str().unwrap();
     ["-k", "-O", "-C", "--output-dir", out, url]
 }
 
-/// Leaves a beginning of some length.
+/// Leaves a partial file of some length.
 fn break_off(faulty: &FaultyServer, out: &TempDir, url: &str) {
     faulty.behave(Behaviour::Stall);
     let mut child = start(&resuming(out, url));
@@ -74,7 +74,7 @@ fn changed_content_is_never_appended_to_partial_file() {
         faulty.behave(behaviour);
         let output = expect(0, &arguments);
         assert!(said(&output).contains("starting over"), "{}", said(&output));
-        // Even where the difference shows in what came only.
+        // Even if the difference shows only in the data received.
         assert!(!said(&output).contains("bytes resumed"), "{behaviour:?}");
         let got = fs::read(out.join("file")).unwrap();
         let expected = match behaviour {
@@ -98,7 +98,7 @@ fn server_lost_mid_transfer_has_its_own_exit_code() {
     let output = child.wait_with_output().unwrap();
     let text = said(&output);
     assert_eq!(output.status.code(), Some(10), "{text}");
-    // What was on its way when the server went may be lost with it.
+    // Data in flight when the server went away may be lost.
     let kept = fs::metadata(out.join("file.part")).unwrap().len();
     assert!((500_000..=1_000_000).contains(&kept), "{text}");
     assert!(
@@ -122,8 +122,8 @@ fn signal_ends_download_with_message_and_exit_code() {
     assert!(!out.join("file").exists());
 }
 
-/// What a server sends of a part that nobody asked for, or not as asked for: the
-/// whole right file, or an error and what was there before.
+/// Responses to a range that was not requested, or differs from the request: the result is the
+/// whole correct file, or an error and the previous file.
 #[test]
 fn mismatched_206_is_an_error_or_restarts_the_download() {
     let content = pattern(1_000_000);
@@ -165,7 +165,7 @@ fn mismatched_206_is_an_error_or_restarts_the_download() {
                 }
                 _ => panic!("{case}"),
             }
-            // Nobody can take a part for the whole.
+            // A partial response is never taken for the whole file.
             if before == "nothing" {
                 assert_ne!(output.status.code(), Some(0), "{case}");
             }
@@ -185,7 +185,7 @@ fn unrequested_206_is_an_error() {
         assert!(out.names().is_empty(), "{partial:?}");
         assert!(expect(5, &["-k", &url]).stdout.is_empty(), "{partial:?}");
     }
-    // A range that was asked for is what it is, if it is as long as it says.
+    // A requested range is accepted if it has the length it declares.
     let range = ["-k", "-H", "Range: bytes=250000-", &url];
     faulty.behave(Behaviour::InvalidPartial(InvalidPartial::UnknownTotal));
     assert!(expect(0, &range).stdout == content[250_000..]);
@@ -203,7 +203,7 @@ fn unrequested_206_is_an_error() {
     }
 }
 
-/// A server that ignores ranges and breaks off at once takes nothing away.
+/// A server that ignores ranges and breaks off at once must not cost the existing data.
 #[test]
 fn truncated_full_response_keeps_the_longer_partial_file() {
     let content = pattern(1_000_000);

@@ -1,4 +1,4 @@
-//! Servers elsewhere than their names say.
+//! `--resolve` and `--connect-to`.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! The connection's secrets, for who records it.
+//! The TLS key log.
 
 use std::fs;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! What peers say never commands a terminal.
+//! Text from peers never reaches a terminal unescaped.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! What is sent.
+//! Uploads.
 
 use std::fs::{self, File};
 use std::time::Duration;
@@ -30,14 +30,14 @@ fn upload_is_stored_by_the_server() {
     assert!(said(&refused).contains("405 Method Not Allowed"));
 }
 
-/// So many bytes of nothing, which take no space here.
+/// A sparse file of this many bytes.
 fn sparse(dir: &TempDir, name: &str, length: u64) -> (File, String) {
     let file = File::create(dir.join(name)).unwrap();
     file.set_len(length).unwrap();
     (file, dir.text(name))
 }
 
-/// Waits until so much of an upload is at the server, and answers under what name.
+/// Waits until this much of an upload is at the server, and returns the temporary name.
 fn half_there(site_dir: &TempDir, length: u64) -> String {
     loop {
         let names = site_dir.names().into_iter();

@@ -1,4 +1,4 @@
-//! What `clearway lab diagnose` says of files that are not what they should be.
+//! `clearway lab diagnose` on unusual files.
 
 use std::fs;
 use std::process::Output;
@@ -118,6 +118,6 @@ fn traces_of_both_ends_in_one_file_are_diagnosed_separately() {
     );
     let output = diagnose("both", &text, &["--json"]);
     assert_eq!(json(&output)["events"], 800);
-    // The second begins at zero again, which is no time that goes backwards.
+    // The second trace begins at zero again, which does not count as backward.
     assert_eq!(json(&output)["backward_times"], 0);
 }

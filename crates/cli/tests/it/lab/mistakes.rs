@@ -1,4 +1,4 @@
-//! What is wrong with a scenario or a command line is said before anything runs.
+//! Errors in scenarios and options are reported before anything runs.
 
 use std::fs;
 
@@ -80,7 +80,7 @@ fn changed(name: &str, changes: &[(&str, &str)]) -> String {
     file.to_str().unwrap().to_owned()
 }
 
-/// What is said of arguments that make no sense.
+/// The message for invalid arguments.
 fn refused(arguments: &[&str]) -> String {
     let output = clearway(arguments);
     let words = stderr(&output);

@@ -1,4 +1,4 @@
-//! What fell short is seen again by the command that is printed.
+//! The printed replay commands reproduce missed bars.
 
 use std::fs;
 use std::process::{Command, Output};

@@ -1,4 +1,4 @@
-//! How it begins and ends.
+//! Startup and shutdown.
 
 use std::fs;
 use std::io::Read as _;
@@ -55,7 +55,7 @@ fn second_signal_ends_the_server_at_once() {
     std::thread::sleep(Duration::from_millis(100));
     site.signal(Signal::TERM);
     assert_eq!(site.child.wait().unwrap().code(), Some(130));
-    // The client hears of it, and does not take half for the whole.
+    // The client is notified, and does not take half of the file for the whole.
     stdout.read_to_end(&mut Vec::new()).unwrap();
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);

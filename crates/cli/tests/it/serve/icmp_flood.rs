@@ -1,4 +1,4 @@
-//! `clearway serve` while somebody lies to it about the datagrams it has sent.
+//! `clearway serve` under floods of forged ICMP errors.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -1,4 +1,4 @@
-//! What the person who runs it reads.
+//! The server's log.
 
 use std::fs;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Parts of files.
+//! Range requests.
 
 use http::Method;
 

@@ -1,4 +1,4 @@
-//! What outlives a server.
+//! The secret file.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -89,7 +89,7 @@ fn restarted_server_with_its_secret_resets_a_waiting_download() {
     let output = child.wait_with_output().unwrap();
     let text = said(&output);
     assert_eq!(output.status.code(), Some(10), "{text}");
-    // Not that it heard nothing for the idle timeout.
+    // Rather than waiting for the idle timeout.
     assert!(
         text.contains("the server lost the connection's state"),
         "{text}"

@@ -1,4 +1,4 @@
-//! What the sender waited for.
+//! The sender's report in the trailers.
 
 use bytes::Bytes;
 use clearway::http::Incoming;

@@ -1,4 +1,4 @@
-//! What can be reached.
+//! Paths that can and cannot be reached.
 
 use std::fs;
 use std::os::unix::fs::symlink;

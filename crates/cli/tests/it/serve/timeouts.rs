@@ -1,4 +1,4 @@
-//! How long a client may keep the server waiting, as the options say.
+//! Timeouts for slow clients.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ async fn request_whose_headers_dribble_is_rejected_after_the_header_timeout() {
     // HEADERS of 16,383 bytes, the field section's prefix, `:method: GET` and so on.
     send.write_all(&[0x01, 0x7f, 0xff, 0, 0]).await.unwrap();
     let dribbling = async {
-        // Until the server wants no more.
+        // Until the server rejects the request.
         while send.write_all(&[0xd1]).await.is_ok() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

@@ -1,4 +1,4 @@
-//! Uploads, and methods that are none.
+//! Uploads, and unsupported methods.
 
 use std::fs;
 use std::time::Duration;

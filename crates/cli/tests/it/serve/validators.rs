@@ -1,4 +1,4 @@
-//! What a client has already.
+//! Conditional requests.
 
 use std::fs;
 

@@ -223,7 +223,11 @@ fn negative_values_are_counted() {
         r#"{"time":6,"name":"quic:mtu_upd"#,
     ]);
     let (events, _, problems) = read(&text);
-    assert_eq!(events.len(), 2, "the first, and a threshold that is none");
+    assert_eq!(
+        events.len(),
+        2,
+        "the first, and one with an unset threshold"
+    );
     assert_eq!((problems.bad_records, problems.senseless_events), (1, 5));
     assert_eq!(problems.unreadable(), 6);
 }
