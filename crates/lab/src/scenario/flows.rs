@@ -331,7 +331,7 @@ impl Reader<'_> {
             match units::bytes(&text) {
                 Ok(0) => {
                     let problem = format!("invalid size {text:?}: must be greater than zero");
-                    let help = "expected at least 1 byte, or no such setting";
+                    let help = "expected at least 1 byte, or omit the setting";
                     Err(self.source.error(&leaf.span, problem, help))
                 }
                 Ok(bytes) => Ok(bytes),

@@ -90,7 +90,7 @@ impl BifDesync {
         if lasted((t0, t1)) >= srtt.saturating_mul(ROUNDS) {
             let (told, sum) = self.worst;
             let finding = Finding::new(Detector::BifDesync, t0, t1, Severity::Error)
-                .with("told", told)
+                .with("reported", told)
                 .with("sum over packets", sum);
             out.push(finding);
         }
