@@ -18,10 +18,10 @@ use super::content::Content;
 use super::limits::{CancelFlag, Client};
 use super::listing;
 use super::pieces::{Pieces, Shared, read_cached, read_exactly};
-use super::site_path::SitePath;
 use super::range::Part;
 use super::root::{Lookup, LookupMode, ReopenedFile};
 use super::site::SiteState;
+use super::site_path::SitePath;
 use super::validators::Validators;
 
 /// Files up to this size are sent in one piece with the header section.

@@ -19,8 +19,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::site_path::UPLOAD_PREFIX;
 use super::root::{Lookup, LookupMode, Root};
+use super::site_path::UPLOAD_PREFIX;
 
 /// Maximum number of directories searched when a server starts: files in others are removed before
 /// the first upload there.

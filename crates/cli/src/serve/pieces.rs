@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use tokio::task::{JoinError, spawn_blocking};
 
-use super::limits::{CancelFlag, Buffers, BufferCharge, Client, Disk, LARGEST_PIECE, Permit};
+use super::limits::{BufferCharge, Buffers, CancelFlag, Client, Disk, LARGEST_PIECE, Permit};
 use super::root::ReopenedFile;
 
 /// A part of a file. While one piece is sent, the next is read, if there is memory for it.

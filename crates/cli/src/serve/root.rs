@@ -276,6 +276,10 @@ mod tests {
         let pipe = dir.path().join("pipe");
         rustix::fs::mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).unwrap();
         let root = Root::open(dir.path()).unwrap();
-        assert_eq!(root.find(Path::new("pipe"), LookupMode::MayBlock).unwrap_err(), Errno::NOENT);
+        assert_eq!(
+            root.find(Path::new("pipe"), LookupMode::MayBlock)
+                .unwrap_err(),
+            Errno::NOENT
+        );
     }
 }

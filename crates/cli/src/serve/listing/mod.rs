@@ -20,9 +20,9 @@ use bytes::Bytes;
 use rustix::fs::fstat;
 use rustix::io::Errno;
 
-use self::names::{Names, ListingError, Version};
+use self::names::{ListingError, Names, Version};
 pub(super) use self::snapshots::Snapshots;
-use super::limits::{CancelFlag, BufferCharge};
+use super::limits::{BufferCharge, CancelFlag};
 use super::pieces::{Shared, UnsentPieces};
 use super::root::{Lookup, LookupMode, Root};
 use super::site::SiteState;
@@ -113,7 +113,11 @@ pub(super) async fn begin(
 }
 
 /// The names in a directory, from the cache or read now. Blocks.
-fn read(served: &SiteState, path: &Path, abandoned: &CancelFlag) -> Result<Arc<Names>, ListingError> {
+fn read(
+    served: &SiteState,
+    path: &Path,
+    abandoned: &CancelFlag,
+) -> Result<Arc<Names>, ListingError> {
     if abandoned.get() {
         return Err(ListingError::CancelFlag);
     }
