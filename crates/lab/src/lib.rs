@@ -53,12 +53,12 @@
 //! # echo_completes_over_a_lossy_path();
 //! ```
 //!
-//! The seed is the 7: the same test is the same run, and `world.digest()` tells two
-//! apart. `ClearwayFactory::with_controller` takes another controller, `tls.protocol`
-//! of a factory makes streams HTTP/3's requests; `conn.sleep` lets virtual time pass.
-//! A client that is a state machine already can be an [`app::Application`] itself.
+//! The seed is the 7: the same seed gives the same run, and `world.digest()` identifies
+//! it. `ClearwayFactory::with_controller` selects another controller, and `tls.protocol`
+//! of a factory carries streams as HTTP/3 requests; `conn.sleep` sleeps in virtual time.
+//! A client that is a state machine already can implement [`app::Application`] itself.
 //!
-//! # A controller through the catalogue
+//! # Running a controller through the catalogue
 //!
 //! ```no_run
 //! use clearway_lab::run::{Plan, Settings, run_all};
@@ -74,7 +74,7 @@
 //!
 //! # Another stack
 //!
-//! Any stack that takes bytes and time and gives bytes and time can be plugged
+//! Any sans-I/O stack can be plugged
 //! in: implement [`stack::Stack`] and [`stack::StackFactory`], and hand the
 //! factory to a run by [`run::RunObservers::stack`].
 pub mod app;

@@ -1,7 +1,7 @@
 //! Steering of datagrams to shards, by one rule in the kernel and in user space.
 //!
 //! A server's shards each own a socket of one `SO_REUSEPORT` group. The kernel hands a datagram
-//! to the socket that [`shard_of`] names; so does whoever finds a datagram in the wrong place.
+//! to the socket that [`shard_of`] names; a shard forwards a misdirected datagram by the same rule.
 //! The rule reads the first eight bytes of the destination connection ID, wherever the header
 //! form puts it (RFC 8999 §5.1, §5.2), and mixes them with a key: a connection ID that was drawn
 //! until it mixes to its owner's shard does not show the shard to anyone without the key

@@ -230,7 +230,7 @@ time_max = { value = "2s", over = "median" }
         scenario.cases(Size::Full, "cubic").unwrap().remove(0)
     }
 
-    /// Runs that took so many seconds, from seed 7 on.
+    /// Runs that took these numbers of seconds, from seed 7 on.
     fn rows(times: &[f64]) -> Vec<Row> {
         let row = |(seed, &time)| Row {
             scenario: "mine".to_owned(),

@@ -1,16 +1,16 @@
-//! Diseases that a trace can show.
+//! Detectors of problems that a trace can show.
 //!
 //! Each detector is a small state machine over one `View` of the connection,
-//! fed with live events or with any qlog. What a trace does not tell, a detector
-//! does not guess: it stays silent. S is the smoothed RTT, F the minimum window,
+//! fed with live events or with any qlog. If a trace does not record what a
+//! detector needs, the detector stays silent. S is the smoothed RTT, F the minimum window,
 //! M the maximum datagram size.
 //!
-//! | detector | says | needs |
+//! | detector | condition | needs |
 //! |---|---|---|
 //! | `floor_pinned` | window ≤ F + M for ≥ 20 S, data waiting, no loss, CE or PTO | window, RTT |
 //! | `recovery_flap` | ≥ 8 recovery ↔ avoidance flips, median gap 0.5–1.6 S, no loss | congestion states, RTT |
-//! | `boundary_in_future` | the end of recovery lies ahead of what was sent | extra `boundary` and `next_index`, or `recovery_start` |
-//! | `false_idle` | curve moved by more than now − last ACK + 1 ms while data waited; or not moved over a pause; or begun anew without a reduction | extra `epoch_shift` and `t`, ACK frames |
+//! | `boundary_in_future` | the end of recovery lies beyond the packets sent so far | extra `boundary` and `next_index`, or `recovery_start` |
+//! | `false_idle` | curve moved by more than now − last ACK + 1 ms while data waited; or not moved over a pause; or restarted without a reduction | extra `epoch_shift` and `t`, ACK frames |
 //! | `multi_cut` | > 1 reduction with nothing sent and acknowledged between | ssthresh or `congestion_events`, ACK frames |
 //! | `growth_missing` | ≥ 10 S and ≥ 1 s congestion-limited, no loss, window unmoved | window, RTT, reasons |
 //! | `pacing_stall` | room ≥ M, data waiting, no send for longer than rate × (burst + 2 M) and 5 ms | reasons, window, pacing rate |
@@ -20,15 +20,15 @@
 //! | `pto_storm` | 3 PTOs in a row, or 3 in 10 S while ACKs arrive | timers or `pto_count` |
 //! | `spurious_storm` | ≥ 20 % of losses later acknowledged, ≥ 5 in a second | losses, ACK frames |
 //! | `applimited_inflation` | window > 2 × largest flight since the last reduction | window, in flight |
-//! | `bif_desync` | bytes in flight told ≠ the sum over packets | frames, sizes, in flight |
-//! | `amplification_deadlock` | blocked by amplification, nothing heard | reasons |
+//! | `bif_desync` | reported bytes in flight ≠ the sum over packets | frames, sizes, in flight |
+//! | `amplification_deadlock` | blocked by amplification, nothing received | reasons |
 //! | `persistent_false` | persistent congestion without losses over 3 PTO | `persistent_events` or its trigger, losses, ACK frames |
 //! | `rtt_step` | samples at an empty pipe far above the minimum RTT | RTTs, in flight |
-//! | `fc_deadlock` | blocked on credit > 5 S, everything acknowledged, no MAX_*; or the receiver read and said none | reasons or *_BLOCKED frames |
+//! | `fc_deadlock` | blocked on credit > 5 S, everything acknowledged, no MAX_*; or the receiver read and sent none | reasons or *_BLOCKED frames |
 //! | `undo_unproven` | an undo without a packet that was declared lost and acknowledged since the last one | `spurious_events`, losses, ACK frames |
 //! | `startup_overrun` | Startup through ≥ 3 rounds in a row of > 2 % and ≥ 6 ranges lost | BBR's states, losses, ACK frames |
 //! | `pacing_starved` | Startup for > 2 S at less than half the initial window per RTT | BBR's states, pacing rate, RTT |
-//! | `busy_timer` | something is due more than 10,000 times without time passing | virtual time: the lab's world finds it, a trace cannot |
+//! | `busy_timer` | something is due more than 10,000 times without time passing | virtual time: found by the lab's world, not from a trace |
 
 mod amplification_deadlock;
 mod applimited_inflation;

@@ -72,7 +72,7 @@ pub(super) fn line(page: &mut String, name: &[u8], size: Option<u64>) {
     );
 }
 
-/// The end of the page, which says so if there are more entries than `listed`.
+/// The end of the page, with a note if there are more entries than `listed`.
 pub(super) fn end(page: &mut String, listed: Option<usize>) {
     page.push_str("</table>");
     if let Some(listed) = listed {
