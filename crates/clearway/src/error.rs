@@ -45,6 +45,14 @@ pub enum BuildError {
     /// Shards were asked for in a way that cannot be.
     #[error("{0}")]
     Shards(&'static str),
+    /// Connection IDs of this length cannot be told apart or steered to shards.
+    #[error("connection IDs of {len} bytes: expected {least} to 20 bytes")]
+    ConnectionIdLength {
+        /// What the generator said.
+        len: usize,
+        /// The least that this endpoint can do with: 8 with several shards.
+        least: usize,
+    },
 }
 
 /// A connection that did not come about.

@@ -170,8 +170,24 @@ pub use clearway_quic::stream::{Priority, StreamId};
 pub use clearway_quic::{Instant, Role};
 /// Congestion controllers to choose from, and how their slow start ends.
 pub use clearway_recovery::congestion::{Algorithm as CongestionController, SlowStart};
-/// Why a connection is not sending.
-pub use clearway_recovery::limit::Limit;
+/// What a congestion controller of your own is made of
+/// ([`ClientConfig::congestion_control`], [`ServerConfig::congestion_control`]).
+pub mod congestion {
+    pub use clearway_recovery::congestion::{
+        CongestionControl, ControllerFactory, NewPath, initial_window, min_window,
+    };
+    pub use clearway_recovery::controller::*;
+    pub use clearway_recovery::rate::{Delivery, RateSample};
+}
+/// What a connection-ID generator of your own is made of
+/// ([`EndpointBuilder::connection_ids`]).
+pub mod connection_id {
+    pub use clearway_quic::cid::ConnectionId;
+    pub use clearway_quic::cid::generator::{CidGenerator, RandomGenerator};
+    pub use clearway_quic::rng::Rng;
+}
+/// Why a connection is not sending, and who can change that.
+pub use clearway_recovery::limit::{Limit, LimitGroup};
 /// A directory that gets a qlog file for each connection.
 pub use clearway_trace::qlog::QlogDir;
 /// Sockets below the endpoint, for whoever brings a [`DatagramSocket`](udp::DatagramSocket) of

@@ -202,6 +202,8 @@ pub(crate) struct Exchange {
     /// Interim responses received.
     pub(crate) informational: u8,
     pub(crate) priority: Priority,
+    /// PRIORITY_UPDATE has said so, and what the header section says does not count.
+    pub(crate) reprioritized: bool,
     /// Content still to be sent, if its length was announced, bytes.
     promised: Option<u64>,
     pub(crate) outlet: Outlet,
@@ -220,10 +222,17 @@ impl Exchange {
             reset: false,
             informational: 0,
             priority: Priority::default(),
+            reprioritized: false,
             promised: None,
             outlet: Outlet::default(),
             progress: Progress::default(),
         }
+    }
+
+    /// PRIORITY_UPDATE has arrived.
+    pub(crate) fn reprioritize(&mut self, priority: Priority) {
+        self.priority = priority;
+        self.reprioritized = true;
     }
 
     /// Whether nothing is left to do, also for the application.

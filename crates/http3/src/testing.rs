@@ -44,6 +44,9 @@ pub struct Wire {
     pub take: usize,
     /// Streams of each kind we may open.
     pub streams: u64,
+    /// A reset is told behind what had arrived before it, as RFC 9000 §3.2 lets a
+    /// transport do; else it overtakes that, as it does in `quic`.
+    pub data_before_reset: bool,
     /// The code and reason the connection was closed with.
     pub closed: Option<(u64, Vec<u8>)>,
 }
@@ -62,6 +65,7 @@ impl Wire {
             datagrams: VecDeque::new(),
             take: usize::MAX,
             streams: 1 << 16,
+            data_before_reset: false,
             closed: None,
         }
     }
@@ -92,8 +96,11 @@ impl Wire {
 
     /// The peer resets the stream.
     pub fn feed_reset(&mut self, id: StreamId, code: u64) {
+        let data_before_reset = self.data_before_reset;
         if let Some(pipe) = self.receiving(id) {
-            pipe.incoming.clear();
+            if !data_before_reset {
+                pipe.incoming.clear();
+            }
             pipe.reset = Some(code);
             self.readable(id);
         }

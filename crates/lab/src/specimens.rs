@@ -1,7 +1,7 @@
 //! Known bugs of other stacks, each with a network that shows it (feature `specimens`). They prove
 //! that the detectors find what they are made for.
 
-pub use clearway_recovery::congestion::Specimen;
+pub use clearway_recovery::specimens::Specimen;
 use clearway_trace::{Detector, Finding};
 
 use crate::measure::Outcome;

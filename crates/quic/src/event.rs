@@ -9,7 +9,7 @@ use core::fmt::Debug;
 use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
 
-use clearway_recovery::controller::State;
+use clearway_recovery::controller::{State, WindowPolicy};
 use clearway_recovery::limit::Limit;
 
 use crate::ack::ReceivedEcn;
@@ -109,6 +109,8 @@ pub enum TimerChange {
 pub struct RecoveryParameters {
     /// The controller's name.
     pub controller: &'static str,
+    /// How it decides on its window.
+    pub window_policy: WindowPolicy,
     /// RTT assumed before the first sample.
     pub initial_rtt: Duration,
     /// Reordering threshold in packets.
@@ -169,8 +171,10 @@ pub struct Metrics<'a> {
 }
 
 /// One thing that happened.
+///
+/// Whoever matches on it should do so without a catch-all arm: a kind that is added
+/// then asks for its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum TraceEvent<'a> {
     /// The first event an observer sees: which connection this is.
     Started {

@@ -1,8 +1,8 @@
-//! What a congestion controller is told, and what it answers.
+//! The interface of congestion controllers: what they are told, and what they return.
 //!
-//! A controller is fed with facts and never guesses: it reads no clock, never
-//! infers idleness from bytes in flight, and keeps no timestamp as a recovery
-//! boundary. The boundary is a [`SendIndex`].
+//! A controller is told facts and does not guess: it reads no clock, does not
+//! infer from bytes in flight that the connection was idle, and keeps no timestamp
+//! as a recovery boundary. The boundary is a [`SendIndex`].
 
 use core::fmt::Debug;
 use core::time::Duration;
@@ -52,7 +52,7 @@ pub struct Ack<'a> {
     pub in_flight_before: u64,
     /// Bytes in flight after this ACK and the losses it proves.
     pub in_flight_after: u64,
-    /// Bytes declared lost by this ACK (already told by `on_congestion`).
+    /// Bytes declared lost by this ACK (already reported by `on_congestion`).
     pub lost_bytes: u64,
     /// Bytes, of those acknowledged, whose packets left while the window or the
     /// pacer was the limit: growth is justified by these only (RFC 9438 §5.8,
@@ -71,18 +71,18 @@ pub struct Ack<'a> {
     pub delivery: Delivery,
 }
 
-/// One packet in flight was declared lost. Told before the [`Congestion`] it is
+/// One packet in flight was declared lost. Reported before the [`Congestion`] it is
 /// part of, in the order of the packet numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct LostPacket {
-    /// When it was found out.
+    /// When it was detected.
     pub now: Instant,
     /// Its position in the path's send order.
     pub index: SendIndex,
     /// Its size in bytes, as counted in flight.
     pub bytes: u64,
     /// The congestion event it is part of, by its boundary: what
-    /// [`Spurious::event`] names if it proves to be none.
+    /// [`Spurious::event`] names if the event proves to be spurious.
     pub event: SendIndex,
     /// Bytes in flight just after it left.
     pub tx_in_flight: u64,
@@ -103,10 +103,10 @@ pub enum CongestionCause {
     EcnCe,
 }
 
-/// Packets lost or marked, told once per ACK frame or loss timer.
+/// Packets were lost or marked; reported once per ACK frame or loss timer.
 #[derive(Clone, Copy, Debug)]
 pub struct Congestion {
-    /// When it was found out.
+    /// When it was detected.
     pub now: Instant,
     /// Loss or mark.
     pub cause: CongestionCause,
@@ -142,9 +142,8 @@ pub struct Spurious {
     pub event: SendIndex,
 }
 
-/// Where a controller is, as qlog's `congestion_state_updated` names it.
+/// The state of a controller, as in qlog's `congestion_state_updated`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum State {
     /// Exponential growth.
     SlowStart,
@@ -170,10 +169,80 @@ pub enum State {
     ProbeRtt,
 }
 
-/// A controller's model of the path. Rates are bytes per second, volumes bytes;
-/// `None` = no bound, or not yet known.
+impl State {
+    /// All states.
+    pub const ALL: [Self; 11] = [
+        Self::SlowStart,
+        Self::ConservativeSlowStart,
+        Self::CongestionAvoidance,
+        Self::Recovery,
+        Self::Startup,
+        Self::Drain,
+        Self::ProbeBwDown,
+        Self::ProbeBwCruise,
+        Self::ProbeBwRefill,
+        Self::ProbeBwUp,
+        Self::ProbeRtt,
+    ];
+
+    /// Returns its name in qlog and other machine-readable output.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::SlowStart => "slow_start",
+            Self::ConservativeSlowStart => "conservative_slow_start",
+            Self::CongestionAvoidance => "congestion_avoidance",
+            Self::Recovery => "recovery",
+            Self::Startup => "startup",
+            Self::Drain => "drain",
+            Self::ProbeBwDown => "probe_bw_down",
+            Self::ProbeBwCruise => "probe_bw_cruise",
+            Self::ProbeBwRefill => "probe_bw_refill",
+            Self::ProbeBwUp => "probe_bw_up",
+            Self::ProbeRtt => "probe_rtt",
+        }
+    }
+}
+
+/// How a controller decides on its window: what an observer may expect of it,
+/// whatever its name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum WindowPolicy {
+    /// The window grows while it is used and comes down on congestion (RFC 9002
+    /// §7): NewReno, CUBIC, Prague.
+    #[default]
+    Reactive,
+    /// The window follows a model of the path, which the controller probes on its
+    /// own: BBR. A window that is full and does not grow is no fault.
+    Model,
+    /// The window never moves.
+    Constant,
+}
+
+impl WindowPolicy {
+    /// All policies.
+    pub const ALL: [Self; 3] = [Self::Reactive, Self::Model, Self::Constant];
+
+    /// Returns its name in traces.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Reactive => "reactive",
+            Self::Model => "model",
+            Self::Constant => "constant",
+        }
+    }
+
+    /// Returns the policy of this [`name`](Self::name).
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|policy| policy.name() == name)
+    }
+}
+
+/// A controller's model of the path. Rates are in bytes per second, volumes in bytes;
+/// `None` means no bound, or not known yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Model {
     /// Largest delivery rate of the last two probing cycles.
     pub max_bw: u64,
@@ -206,7 +275,7 @@ pub enum Ect {
     Ect1,
 }
 
-/// What a controller shows of itself, for traces and statistics.
+/// The figures of a controller for traces and statistics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Metrics {
     /// Slow start threshold in bytes; `None` = not yet set.
@@ -252,42 +321,51 @@ pub trait Controller: Send + Debug {
         let _ = bytes;
     }
 
-    /// Whether the controller itself holds the flow back, so that rate samples
+    /// Returns whether the controller itself holds the flow back, so that rate samples
     /// of what is now in flight are marked application-limited (BBR's ProbeRTT).
     fn marks_app_limited(&self) -> bool {
         false
     }
-    /// Congestion window in bytes.
+    /// Returns the congestion window in bytes.
     fn window(&self) -> u64;
-    /// The smallest window this controller ever answers with.
+    /// Returns the smallest window in bytes that [`window`](Self::window) ever
+    /// returns.
     fn min_window(&self) -> u64;
-    /// Pacing rate in bytes per second; `None` lets the pacer derive it from
-    /// window and smoothed RTT (RFC 9002 §7.7).
+    /// Returns the pacing rate in bytes per second. `None`, or 0, lets the pacer derive
+    /// it from window and smoothed RTT (RFC 9002 §7.7).
     fn pacing_rate(&self) -> Option<u64>;
-    /// Trains in which the pacing rate is handed out, a second: of 1 ms each,
-    /// unless bursts as short as that would already be felt by the queue.
+    /// Returns into how many bursts a second the pacing rate is divided: 1,000 of 1 ms
+    /// each by default. More for a controller whose queue is so short that bursts of
+    /// 1 ms fill it.
     fn trains_per_second(&self) -> u64 {
         1_000
     }
 
-    /// Whether each packet's acknowledgement counts, however small the window: an
-    /// ACK for two lets two leave at once, which a shallow threshold marks.
+    /// Returns whether the peer should acknowledge every packet, however small the
+    /// window: an ACK for two packets lets two leave at once, which a shallow marking
+    /// threshold marks.
     fn counts_every_ack(&self) -> bool {
         false
     }
-    /// How packets are to be marked, where ECN is in use: constant over a
-    /// controller's life.
+    /// Returns how packets are marked where ECN is in use. Constant over a controller's
+    /// life. [`Ect::Ect1`] is only for controllers that answer marks by their share
+    /// (RFC 9331 §4.1).
     fn ecn(&self) -> Ect {
         Ect::Ect0
     }
-    /// Where it is.
+    /// Returns how it decides on its window. Constant over a controller's life.
+    /// Detectors judge a window by it.
+    fn window_policy(&self) -> WindowPolicy {
+        WindowPolicy::Reactive
+    }
+    /// Returns its state.
     fn state(&self) -> State;
-    /// What it shows of itself.
+    /// Returns its figures for traces and statistics.
     fn metrics(&self) -> Metrics;
-    /// What else it wants seen: `show` is called with a name and a value for
-    /// each of its figures at `now`, for traces and detectors. Called only where
-    /// somebody looks. Sizes are bytes, rates bytes per second, times
-    /// nanoseconds, gains in thousandths. Names that detectors know:
+    /// Shows further figures to traces and detectors: calls `show` with a name and a
+    /// value for each of them at `now`. Called only while a trace is recorded. Sizes
+    /// are in bytes, rates in bytes per second, times in nanoseconds, gains in
+    /// thousandths. Names that detectors know:
     /// `boundary` (a send index: the recovery boundary), `next_index`,
     /// `recovery_start` (a time, where a controller keeps one), `epoch_shift`
     /// (time by which the growth curve was moved so far), `w_max`, `k`,
@@ -298,6 +376,38 @@ pub trait Controller: Send + Debug {
     fn internals(&self, now: Instant, show: &mut dyn FnMut(&'static str, u64)) {
         let _ = (now, show);
     }
-    /// Its name, as `--controller` takes it.
+    /// Returns its name, as `--controller` takes it and traces show it.
     fn name(&self) -> &'static str;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `CongestionAvoidance` as `congestion_avoidance`.
+    fn snake_case(name: &str) -> String {
+        let mut out = String::new();
+        for letter in name.chars() {
+            if letter.is_ascii_uppercase() && !out.is_empty() {
+                out.push('_');
+            }
+            out.push(letter.to_ascii_lowercase());
+        }
+        out
+    }
+
+    #[test]
+    fn state_names_are_the_variants_in_snake_case() {
+        for state in State::ALL {
+            assert_eq!(state.name(), snake_case(&format!("{state:?}")));
+        }
+    }
+
+    #[test]
+    fn window_policies_are_found_by_name() {
+        for policy in WindowPolicy::ALL {
+            assert_eq!(WindowPolicy::from_name(policy.name()), Some(policy));
+        }
+        assert_eq!(WindowPolicy::from_name("bbr"), None);
+    }
 }

@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "bytes in flight")]
-    fn a_byte_too_many_in_flight_is_noticed() {
+    fn extra_byte_in_flight_is_detected() {
         let mut recovery = data();
         recovery.paths[0].in_flight += 1;
         recovery.check_invariants();
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "packets of")]
-    fn a_packet_too_many_in_flight_is_noticed() {
+    fn extra_packet_in_flight_is_detected() {
         let mut recovery = data();
         recovery.paths[0].packets_in_flight += 1;
         recovery.check_invariants();
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "ack-eliciting of Data")]
-    fn a_miscounted_ack_eliciting_packet_is_noticed() {
+    fn miscounted_ack_eliciting_packet_is_detected() {
         let mut recovery = data();
         recovery.paths[0].spaces[Space::Data.index()].ack_eliciting = 0;
         recovery.check_invariants();
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "n < ledger.next")]
-    fn an_acknowledgment_of_the_future_is_noticed() {
+    fn largest_acked_beyond_sent_is_detected() {
         let mut recovery = data();
         recovery.spaces[Space::Data.index()].largest_acked = Some(1);
         recovery.check_invariants();
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "is never lost")]
-    fn a_packet_of_no_path_is_noticed() {
+    fn packet_without_path_is_detected() {
         let mut recovery = data();
         let mut stray = packet();
         (stray.path, stray.in_flight) = (PathId(7), false);
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "Data is discarded")]
-    fn a_packet_without_keys_is_noticed() {
+    fn packet_in_discarded_space_is_detected() {
         let mut recovery = data();
         recovery.spaces[Space::Data.index()].discarded = true;
         recovery.check_invariants();

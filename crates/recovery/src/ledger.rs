@@ -245,7 +245,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn one_retained_packet_over_a_million_numbers_stays_small() {
+    fn one_retained_packet_over_a_million_numbers_keeps_memory_small() {
         let mut ledger = Ledger::new();
         ledger.push(0, 0_u64);
         for number in 1..1_000_000 {
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn wide_ranges_cost_what_they_hold() {
+    fn removing_a_wide_range_costs_only_its_items() {
         let mut ledger = Ledger::new();
         ledger.push(5, 'a');
         ledger.push(1 << 60, 'b');
@@ -392,7 +392,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_map(ops in prop::collection::vec(op(), 1..400)) {
+        fn ledger_behaves_like_a_map(ops in prop::collection::vec(op(), 1..400)) {
             let mut ledger = Ledger::new();
             let mut model = BTreeMap::new();
             let mut next = 0_u64;

@@ -1,8 +1,14 @@
 //! Loss detection and congestion control for QUIC (RFC 9002, RFC 9438), with
 //! no TLS, no I/O, no clock and no floating point; usable alone.
 //!
-//! A [`Recovery`] holds what a connection sent until its fate is known. Bytes in
-//! flight, the reordering thresholds, the one timer: each fact has one owner.
+//! A [`Recovery`] holds what a connection sent until it is acknowledged, lost or
+//! discarded. Bytes in flight, the reordering thresholds, the one timer: each fact
+//! has one owner.
+//!
+//! The controller of a path is built by a
+//! [`CongestionControl`](congestion::CongestionControl): one of
+//! [`Algorithm`](congestion::Algorithm), or one of your own behind a
+//! [`ControllerFactory`](congestion::ControllerFactory).
 //!
 //! ```text
 //!             gate ──► may a train leave?        window − in flight, then the pacer
@@ -21,7 +27,7 @@
 //!                on_timeout ──► lost, or a probe timeout
 //! ```
 //!
-//! | room            | holds                                    | source             |
+//! | module          | holds                                    | source             |
 //! |-----------------|------------------------------------------|--------------------|
 //! | [`recovery`]    | the facade                               | RFC 9002           |
 //! | [`rtt`]         | round-trip time                          | RFC 9002 §5        |
@@ -32,7 +38,7 @@
 //! | `verdict`       | acknowledged, late or lost               | RFC 9002 A.7, A.10 |
 //! | [`pto`]         | the timer                                | RFC 9002 §6.2      |
 //! | `persistent`    | persistent congestion                    | RFC 9002 §7.6      |
-//! | `spurious`      | losses that prove spurious               | RFC 9438 §4.9.2    |
+//! | `spurious`      | losses that prove to be spurious         | RFC 9438 §4.9.2    |
 //! | [`path`]        | in flight, gate, controller              | RFC 9000 §9.4      |
 //! | [`pacer`]       | spreading the window over the round trip | RFC 9002 §7.7      |
 //! | [`rate`]        | delivery rate                            | BBR draft §4.1     |
@@ -41,6 +47,9 @@
 //! | [`controller`]  | what a controller is told, and answers   | RFC 9002 §7        |
 //! | [`congestion`]  | NewReno, CUBIC, Prague, BBR, a fixed one | RFC 9438, drafts   |
 //! | [`outcome`]     | what the connection gets back            |                    |
+//!
+//! With the feature `specimens` there are wrong variants of controllers and of
+//! [`Recovery`], to prove detectors with: each is a wrapper around the right one.
 pub mod congestion;
 pub mod controller;
 mod invariants;
@@ -57,6 +66,8 @@ pub mod rate;
 pub mod recovery;
 pub mod rtt;
 pub mod space;
+#[cfg(feature = "specimens")]
+pub mod specimens;
 mod spurious;
 pub mod time;
 mod verdict;
@@ -69,8 +80,12 @@ pub use outcome::{AckError, Outcome};
 pub use packet::SentInfo;
 pub use path::{Gate, PathId, PathRecovery};
 pub use pto::PtoContext;
-pub use recovery::{Config, Recovery};
+pub use recovery::Config;
+#[cfg(not(feature = "specimens"))]
+pub use recovery::Recovery;
 pub use space::Space;
+#[cfg(feature = "specimens")]
+pub use specimens::Recovery;
 
 /// The worked example of CONTRIBUTING.md compiles and runs.
 #[cfg(doctest)]

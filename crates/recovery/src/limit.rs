@@ -1,32 +1,34 @@
 //! Why a connection is not sending: one reason at a time.
 //!
-//! One record, three readers. What a reason means to each is one table:
+//! What a reason is called, which group it belongs to and what it means to the
+//! controller and the rate estimator is said here and nowhere else:
 //!
-//! | limit                 | CUBIC's clock | window used | app-limited | user sees    |
-//! |-----------------------|---------------|-------------|-------------|--------------|
-//! | Handshake             | stands        | no          | no          | handshake    |
-//! | Amplification         | stands        | no          | no          | handshake    |
-//! | Congestion            | runs          | yes         | no          | network      |
-//! | Pacing                | runs          | yes         | no          | network      |
-//! | Scheduling            | stands        | yes         | no          | this host    |
-//! | ConnectionFlowControl | stands        | no          | no          | flow control |
-//! | StreamFlowControl     | stands        | no          | no          | flow control |
-//! | StreamLimit           | stands        | no          | no          | flow control |
-//! | Application           | stands        | no          | yes         | application  |
+//! | limit                 | growth clock | window used | app-limited | group       |
+//! |-----------------------|--------------|-------------|-------------|-------------|
+//! | Handshake             | stopped      | no          | no          | Handshake   |
+//! | Amplification         | stopped      | no          | no          | Handshake   |
+//! | Congestion            | runs         | yes         | no          | Network     |
+//! | Pacing                | runs         | yes         | no          | Network     |
+//! | Scheduling            | stopped      | yes         | no          | Host        |
+//! | ConnectionFlowControl | stopped      | no          | no          | FlowControl |
+//! | StreamFlowControl     | stopped      | no          | no          | FlowControl |
+//! | StreamLimit           | stopped      | no          | no          | FlowControl |
+//! | Application           | stopped      | no          | yes         | Application |
 //!
-//! CUBIC grows by the time for which the window was the limit (RFC 9438 §5.8);
-//! pacing is no under-utilisation (RFC 9002 §7.8), nor is a host that would not
-//! take what the window allowed; the delivery rate is marked only where the
-//! application was the limit, for the peer's flow control counts as the network.
+//! CUBIC grows by the time for which the window was the limit (RFC 9438 §5.8).
+//! Neither pacing (RFC 9002 §7.8) nor a host that did not take what the window
+//! allowed leaves the window unused. The delivery rate is marked only where the
+//! application was the limit, because the peer's flow control counts as the network.
+//! The stream limit is flow control, as in RFC 9000 §4.6.
 
+use core::fmt;
 use core::time::Duration;
 
 use crate::time::{Instant, nanos};
 
 /// The one reason a connection is not sending at this instant.
 ///
-/// The names follow qlog's `connection_data_blocked_updated` reasons. The
-/// precedence (decided by the send path, which knows) is: amplification, then
+/// The precedence (decided by the send path, which knows) is: amplification, then
 /// congestion, pacing, scheduling while something is sendable within credit;
 /// otherwise connection credit, stream credit, stream limit, application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,7 +40,7 @@ pub enum Limit {
     Amplification,
     /// The congestion window is full.
     Congestion,
-    /// The window has room, the pacer says not yet.
+    /// The window has room, but the pacer has not released the next train yet.
     Pacing,
     /// The socket or the host did not take what we had ready.
     Scheduling,
@@ -46,10 +48,61 @@ pub enum Limit {
     ConnectionFlowControl,
     /// Everything sendable waits for stream credit.
     StreamFlowControl,
-    /// The application waits for permission to open a stream.
+    /// The application waits for permission to open a stream (RFC 9000 §4.6).
     StreamLimit,
     /// The application had nothing to send while window and pacer were open.
     Application,
+}
+
+/// Who can remove a [`Limit`]: what a report tells a user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum LimitGroup {
+    /// The handshake or the validation of the peer's address was not over.
+    Handshake,
+    /// The network: the congestion window or the pacer.
+    Network,
+    /// This host did not take what was ready.
+    Host,
+    /// The receiver: its flow-control windows and stream limits.
+    FlowControl,
+    /// There was nothing to send.
+    Application,
+}
+
+impl LimitGroup {
+    /// All groups, in the order in which reports show them.
+    pub const ALL: [Self; 5] = [
+        Self::Handshake,
+        Self::Network,
+        Self::Host,
+        Self::FlowControl,
+        Self::Application,
+    ];
+
+    /// Returns its name as a key in JSON and other machine-readable output.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Handshake => "handshake",
+            Self::Network => "network",
+            Self::Host => "host",
+            Self::FlowControl => "flow_control",
+            Self::Application => "application",
+        }
+    }
+
+    /// Returns its name as reports show it to a person.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Handshake => "handshake",
+            Self::Network => "network",
+            Self::Host => "this host",
+            Self::FlowControl => "flow control",
+            Self::Application => "application",
+        }
+    }
 }
 
 impl Limit {
@@ -66,8 +119,71 @@ impl Limit {
         Self::Application,
     ];
 
-    /// Whether the time spent here is time in which the window may grow
-    /// (CUBIC's t, RFC 9438 §4.2 and §5.8).
+    /// Returns its name as a key in JSON and other machine-readable output.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Handshake => "handshake",
+            Self::Amplification => "amplification",
+            Self::Congestion => "congestion",
+            Self::Pacing => "pacing",
+            Self::Scheduling => "scheduling",
+            Self::ConnectionFlowControl => "connection_flow_control",
+            Self::StreamFlowControl => "stream_flow_control",
+            Self::StreamLimit => "stream_limit",
+            Self::Application => "application",
+        }
+    }
+
+    /// Returns the limit of this [`name`](Self::name).
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|limit| limit.name() == name)
+    }
+
+    /// Returns its `BlockedReason` in qlog's `connection_data_blocked_updated`
+    /// (draft-ietf-quic-qlog-quic-events). `handshake` is an extension.
+    #[must_use]
+    pub const fn qlog_name(self) -> &'static str {
+        match self {
+            Self::Amplification => "amplification_protection",
+            Self::Congestion => "congestion_control",
+            Self::StreamLimit => "stream_id",
+            Self::Handshake
+            | Self::Pacing
+            | Self::Scheduling
+            | Self::ConnectionFlowControl
+            | Self::StreamFlowControl
+            | Self::Application => self.name(),
+        }
+    }
+
+    /// Returns the limit of this [`qlog_name`](Self::qlog_name).
+    #[must_use]
+    pub fn from_qlog_name(name: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|limit| limit.qlog_name() == name)
+    }
+
+    /// Returns who can remove it.
+    #[must_use]
+    pub const fn group(self) -> LimitGroup {
+        match self {
+            Self::Handshake | Self::Amplification => LimitGroup::Handshake,
+            Self::Congestion | Self::Pacing => LimitGroup::Network,
+            Self::Scheduling => LimitGroup::Host,
+            Self::ConnectionFlowControl | Self::StreamFlowControl | Self::StreamLimit => {
+                LimitGroup::FlowControl
+            }
+            Self::Application => LimitGroup::Application,
+        }
+    }
+
+    /// Returns whether the window may grow by the time spent here (CUBIC's t, RFC 9438
+    /// §4.2 and §5.8). While pacing, the rate of the window is in full use (RFC 9002
+    /// §7.8); the receiver's credit, the application and a host that does not take
+    /// the datagrams leave the window unused.
     #[must_use]
     pub const fn runs_growth_clock(self) -> bool {
         match self {
@@ -82,7 +198,7 @@ impl Limit {
         }
     }
 
-    /// Whether a train that ended here had used the window (RFC 9002 §7.8).
+    /// Returns whether a train that ended here had used the window (RFC 9002 §7.8).
     #[must_use]
     pub const fn uses_window(self) -> bool {
         match self {
@@ -96,7 +212,7 @@ impl Limit {
         }
     }
 
-    /// Whether delivery-rate samples are marked application-limited
+    /// Returns whether delivery-rate samples are marked application-limited
     /// (draft-ietf-ccwg-bbr §4.1.1.4).
     #[must_use]
     pub const fn is_application(self) -> bool {
@@ -114,6 +230,18 @@ impl Limit {
     }
 }
 
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl fmt::Display for LimitGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.label())
+    }
+}
+
 /// How long each limit was the reason: exact, and summing to the whole life.
 #[derive(Clone, Debug)]
 pub struct LimitClock {
@@ -125,7 +253,7 @@ pub struct LimitClock {
 }
 
 impl LimitClock {
-    /// Starts at `now` with the first reason.
+    /// Creates a clock that starts at `now` with the first limit.
     #[must_use]
     pub const fn new(limit: Limit, now: Instant) -> Self {
         Self {
@@ -136,25 +264,25 @@ impl LimitClock {
         }
     }
 
-    /// The reason at this instant.
+    /// Returns the current limit.
     #[must_use]
     pub const fn current(&self) -> Limit {
         self.current
     }
 
-    /// When the accounts begin.
+    /// Returns when the clock was started.
     #[must_use]
     pub const fn started(&self) -> Instant {
         self.started
     }
 
-    /// When the current reason began.
+    /// Returns when the current limit began.
     #[must_use]
     pub const fn since(&self) -> Instant {
         self.since
     }
 
-    /// The reason from `now` on; whether it is another one.
+    /// Sets the limit from `now` on. Returns whether it is another one than before.
     pub fn set(&mut self, limit: Limit, now: Instant) -> bool {
         if limit == self.current {
             return false;
@@ -166,7 +294,7 @@ impl LimitClock {
         true
     }
 
-    /// Time for which `limit` has been the reason, up to `now`.
+    /// Returns the time for which `limit` has been the reason, up to `now`.
     #[must_use]
     pub fn spent(&self, limit: Limit, now: Instant) -> Duration {
         let running = if limit == self.current {
@@ -177,14 +305,14 @@ impl LimitClock {
         Duration::from_nanos(self.spent[limit as usize] + running)
     }
 
-    /// Time for which each limit has been the reason, up to `now`.
+    /// Returns the time for which each limit has been the reason, up to `now`.
     pub fn breakdown(&self, now: Instant) -> impl Iterator<Item = (Limit, Duration)> {
         Limit::ALL
             .map(|limit| (limit, self.spent(limit, now)))
             .into_iter()
     }
 
-    /// The time since the start: what the breakdown sums to.
+    /// Returns the time since the start, which is the sum of the breakdown.
     #[must_use]
     pub fn life(&self, now: Instant) -> Duration {
         now.max(self.since) - self.started
@@ -201,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_of_the_documentation_is_the_code() {
+    fn documented_table_matches_the_predicates() {
         let source = include_str!("limit.rs");
         let rows: Vec<Vec<&str>> = source
             .lines()
@@ -215,6 +343,29 @@ mod tests {
             assert_eq!(row[1] == "runs", limit.runs_growth_clock(), "{limit:?}");
             assert_eq!(row[2] == "yes", limit.uses_window(), "{limit:?}");
             assert_eq!(row[3] == "yes", limit.is_application(), "{limit:?}");
+            assert_eq!(
+                row[4].trim_end_matches('|').trim(),
+                format!("{:?}", limit.group())
+            );
+        }
+    }
+
+    #[test]
+    fn names_differ_and_are_found_again() {
+        for limit in Limit::ALL {
+            assert_eq!(Limit::from_name(limit.name()), Some(limit));
+            assert_eq!(Limit::from_qlog_name(limit.qlog_name()), Some(limit));
+            assert_eq!(limit.to_string(), limit.name());
+        }
+        assert_eq!(Limit::from_name("stream_id"), None);
+        assert_eq!(Limit::from_qlog_name("stream_limit"), None);
+    }
+
+    #[test]
+    fn every_group_has_a_limit_and_its_own_slot() {
+        for (slot, group) in LimitGroup::ALL.into_iter().enumerate() {
+            assert_eq!(group as usize, slot);
+            assert!(Limit::ALL.iter().any(|limit| limit.group() == group));
         }
     }
 
@@ -226,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn time_goes_to_the_reason_that_held() {
+    fn time_is_charged_to_the_current_limit() {
         let mut clock = LimitClock::new(Limit::Handshake, at(10));
         assert!(clock.set(Limit::Congestion, at(25)));
         assert!(!clock.set(Limit::Congestion, at(30)));
@@ -241,7 +392,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_parts_sum_to_the_whole_life(
+        fn breakdown_sums_to_the_life_of_the_clock(
             start in 0_u64..1 << 40,
             // Now and then a clock reading is older than the one before.
             steps in prop::collection::vec((0_usize..9, -50_i64..1 << 30), 0..60),

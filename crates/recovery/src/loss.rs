@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn thresholds_return_when_reordering_is_gone() {
+    fn thresholds_return_after_reordering_ends() {
         let mut thresholds = Thresholds::new(3, 9);
         thresholds.on_spurious(99);
         thresholds.on_late();

@@ -128,13 +128,13 @@ impl<F> Default for Outcome<F> {
 }
 
 impl<F> Outcome<F> {
-    /// An empty one.
+    /// Creates an empty outcome.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Bytes that it keeps for the next event.
+    /// Returns the bytes that it keeps allocated for the next event.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.acked.capacity() * size_of::<Acked<F>>()

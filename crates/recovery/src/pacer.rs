@@ -7,21 +7,13 @@
 
 use core::time::Duration;
 
-#[cfg(feature = "specimens")]
-use crate::congestion::Specimen;
+use crate::congestion::initial_window;
 use crate::time::{Instant, nanos};
 
 /// Largest train: what one segmentation-offload call takes.
 pub const MAX_TRAIN: u64 = 64 * 1024;
 
 const BILLION: i128 = 1_000_000_000;
-
-/// The initial window (RFC 9002 §7.2), which is also the longest burst a path is
-/// trusted with before it has carried more.
-#[must_use]
-pub fn initial_window(mds: u64) -> u64 {
-    (10 * mds).min((2 * mds).max(14_720))
-}
 
 /// What the pacer hands out now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +31,8 @@ impl Shape {
     /// draft-ietf-ccwg-bbr §5.6.3), of two packets at least (so that one ACK
     /// answers them).
     ///
-    /// `trusted` is a path that has delivered a packet sent under a window larger
+    /// The initial window (RFC 9002 §7.2) is also the longest burst of a path that has
+    /// not carried more. `trusted` is a path that has delivered a packet sent under a window larger
     /// than the initial one; others get bursts up to that only. `measured` is a path with an
     /// RTT sample: before it, the rate is a guess and the initial window leaves
     /// in one burst (§7.7 allows it), so no handshake waits for a guess.
@@ -70,18 +63,6 @@ pub(crate) struct Pacer {
     at: Instant,
     /// The credit was used up and a train has not come together since.
     gathering: bool,
-    #[cfg(feature = "specimens")]
-    flaw: Flaw,
-}
-
-/// The wrong variants of the pacer.
-#[cfg(feature = "specimens")]
-#[derive(Clone, Debug, Default)]
-struct Flaw {
-    /// `pacer-spin`: when the last train left, from which its deadlines count.
-    last_train: Option<Instant>,
-    /// `tokenbucket-startup`: bytes in the bucket, which only ACKs refill.
-    tokens: Option<u64>,
 }
 
 impl Pacer {
@@ -91,23 +72,7 @@ impl Pacer {
             credit: i128::from(initial_window(mds)) * BILLION,
             at: now,
             gathering: false,
-            #[cfg(feature = "specimens")]
-            flaw: Flaw::default(),
         }
-    }
-
-    /// With a bug, if it is a pacer's.
-    #[cfg(feature = "specimens")]
-    pub(crate) fn with_flaw(mut self, specimen: Option<Specimen>, mds: u64) -> Self {
-        self.flaw.last_train = (specimen == Some(Specimen::PacerSpin)).then_some(self.at);
-        self.flaw.tokens = (specimen == Some(Specimen::TokenbucketStartup)).then_some(10 * mds);
-        self
-    }
-
-    /// An ACK arrived: the bucket gets a packet.
-    #[cfg(feature = "specimens")]
-    pub(crate) fn refill_by_ack(&mut self, mds: u64) {
-        self.flaw.tokens = self.flaw.tokens.map(|tokens| (tokens + mds).min(10 * mds));
     }
 
     /// Bytes that may leave now (at least `mds`), or when to ask again: later
@@ -120,26 +85,12 @@ impl Pacer {
         room: u64,
         now: Instant,
     ) -> Result<u64, Instant> {
-        #[cfg(feature = "specimens")]
-        if let Some(tokens) = self.flaw.tokens {
-            let bytes = tokens.min(room);
-            // No clock refills it, so no time is worth waiting for.
-            return if bytes >= mds {
-                Ok(bytes)
-            } else {
-                Err(now + Duration::from_secs(3_600))
-            };
-        }
         self.refill(shape, now);
         let train = shape.train.min(room);
         let needed = if self.gathering { train } else { mds };
         let missing = i128::from(needed) * BILLION - self.credit;
         if missing <= 0 {
             self.gathering = false;
-            #[cfg(feature = "specimens")]
-            if let Some(last) = &mut self.flaw.last_train {
-                *last = now;
-            }
             let bytes = u64::try_from(self.credit / BILLION).unwrap_or(0);
             return Ok(bytes.min(train));
         }
@@ -147,11 +98,6 @@ impl Pacer {
         let missing = (i128::from(train) * BILLION - self.credit).max(1);
         let wait = missing.unsigned_abs().div_ceil(u128::from(shape.rate));
         let wait = u64::try_from(wait).unwrap_or(u64::MAX);
-        #[cfg(feature = "specimens")]
-        if let Some(last) = self.flaw.last_train {
-            // What has come together since then is counted twice.
-            return Err(last + Duration::from_nanos(wait));
-        }
         Err(self.at + Duration::from_nanos(wait))
     }
 
@@ -165,10 +111,6 @@ impl Pacer {
     /// Bytes left, asked for or not. Debt stops at a train's length: probes
     /// must not silence what follows them.
     pub(crate) fn charge(&mut self, bytes: u64) {
-        #[cfg(feature = "specimens")]
-        if let Some(tokens) = &mut self.flaw.tokens {
-            *tokens = tokens.saturating_sub(bytes);
-        }
         let floor = -i128::from(MAX_TRAIN) * BILLION;
         self.credit = (self.credit - i128::from(bytes) * BILLION).max(floor);
     }
@@ -215,14 +157,6 @@ mod tests {
     }
 
     #[test]
-    fn the_initial_window_is_the_text_of_rfc_9002_7_2() {
-        assert_eq!(initial_window(1200), 12_000);
-        assert_eq!(initial_window(1472), 14_720);
-        assert_eq!(initial_window(1500), 14_720);
-        assert_eq!(initial_window(9000), 18_000);
-    }
-
-    #[test]
     fn ten_gigabits_are_exact() {
         let rate = 1_250_000_000;
         let (sent, largest, _) = run(rate, Duration::from_secs(1), Duration::ZERO);
@@ -260,7 +194,7 @@ mod tests {
     /// clamp(rate × 1 ms, 2 packets, 64 KB), and at most the initial window
     /// until the path has shown more.
     #[test]
-    fn a_train_is_what_the_formula_says() {
+    fn train_length_follows_the_formula() {
         for mds in [1_200, 1_452, 8_952] {
             for rate in [
                 1,
@@ -291,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_divides_nothing_does_not_drift() {
+    fn rate_with_fractional_nanoseconds_does_not_drift() {
         let rate = 1_234_567;
         let (sent, _, _) = run(rate, Duration::from_secs(600), Duration::ZERO);
         assert!(sent.abs_diff(rate * 600) <= 4 * MDS, "{sent}");
@@ -371,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_used_up_credit_gathers_a_whole_train() {
+    fn exhausted_credit_waits_for_a_whole_train() {
         let shape = shape(10_000_000, MDS, true, true);
         let mut pacer = Pacer::new(MDS, Instant::ZERO);
         pacer.charge(initial_window(MDS));
@@ -397,7 +331,7 @@ mod tests {
 
     /// Probes that did not ask are paid for by what follows (RFC 9002 §7.7).
     #[test]
-    fn debt_is_made_up_for() {
+    fn debt_is_paid_back_before_the_next_train() {
         let mut pacer = Pacer::new(MDS, Instant::ZERO);
         pacer.charge(initial_window(MDS) + 10 * MDS);
         let shape = shape(1_000_000, MDS, true, true);
@@ -408,7 +342,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_gate_opens_when_it_said(
+        fn gate_opens_at_the_returned_deadline(
             rate in 1_u64..2_000_000_000,
             mds in 1200_u64..9000,
             trusted: bool,

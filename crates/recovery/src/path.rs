@@ -2,15 +2,14 @@
 
 use core::time::Duration;
 
-#[cfg(feature = "specimens")]
-use crate::congestion::Specimen;
+use crate::congestion::initial_window;
 use crate::controller::{
     Congestion, CongestionCause, Controller, LostPacket, SendIndex, Sent, Spurious, State,
 };
 use crate::limit::{Limit, LimitClock};
 use crate::loss::Thresholds;
 use crate::outcome::Outcome;
-use crate::pacer::{Pacer, Shape, initial_window};
+use crate::pacer::{Pacer, Shape};
 use crate::packet::{Packet, SentInfo};
 use crate::persistent::PersistentCongestion;
 use crate::pto::backed_off;
@@ -30,9 +29,9 @@ pub struct PathId(pub u32);
 /// Whether a train may leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {
-    /// Yes, of so many bytes in flight: at least one full packet.
+    /// Yes: at least one full packet.
     Open {
-        /// Bytes this train may have.
+        /// Bytes in flight that this train may have at most.
         bytes: u64,
     },
     /// No: the window has no room for a full packet.
@@ -84,8 +83,6 @@ pub struct PathRecovery {
     /// would not tell: on a short path ACKs are faster than timers.
     grown: Option<SendIndex>,
     trusted: bool,
-    #[cfg(feature = "specimens")]
-    specimen: Option<Specimen>,
 }
 
 impl PathRecovery {
@@ -116,30 +113,25 @@ impl PathRecovery {
             ack: AckTally::default(),
             loss: LossTally::default(),
             window_used: WindowUsed::default(),
-            #[cfg(not(feature = "specimens"))]
             pacer: Pacer::new(mds, now),
-            #[cfg(feature = "specimens")]
-            pacer: Pacer::new(mds, now).with_flaw(config.specimen, mds),
             grown: None,
             trusted: false,
-            #[cfg(feature = "specimens")]
-            specimen: config.specimen,
         }
     }
 
-    /// Which path it is.
+    /// Returns the number of the path.
     #[must_use]
     pub const fn id(&self) -> PathId {
         self.id
     }
 
-    /// Its round-trip time.
+    /// Returns its round-trip time.
     #[must_use]
     pub const fn rtt(&self) -> &Rtt {
         &self.rtt
     }
 
-    /// Congestion window in bytes.
+    /// Returns the congestion window in bytes.
     #[must_use]
     pub fn window(&self) -> u64 {
         self.controller.window()
@@ -151,81 +143,82 @@ impl PathRecovery {
         self.controller.counts_every_ack()
     }
 
-    /// Bytes in flight.
+    /// Returns the bytes in flight.
     #[must_use]
     pub const fn in_flight(&self) -> u64 {
         self.in_flight
     }
 
-    /// Packets in flight.
+    /// Returns the number of packets in flight.
     #[must_use]
     pub const fn packets_in_flight(&self) -> u64 {
         self.packets_in_flight
     }
 
-    /// Probe timeouts in a row.
+    /// Returns the number of probe timeouts in a row.
     #[must_use]
     pub const fn pto_count(&self) -> u32 {
         self.pto_count
     }
 
-    /// Maximum datagram size in bytes.
+    /// Returns the maximum datagram size in bytes of UDP payload.
     #[must_use]
     pub const fn mds(&self) -> u64 {
         self.mds
     }
 
-    /// Its controller.
+    /// Returns its controller.
     #[must_use]
     pub fn controller(&self) -> &dyn Controller {
         self.controller.as_ref()
     }
 
-    /// The index the next packet on this path will get.
+    /// Returns the index that the next packet on this path gets.
     #[must_use]
     pub const fn next_index(&self) -> SendIndex {
         self.next_index
     }
 
-    /// The last valid delivery-rate sample.
+    /// Returns the last valid delivery-rate sample.
     #[must_use]
     pub const fn delivery_rate(&self) -> Option<&RateSample> {
         self.rate.latest()
     }
 
-    /// Bytes delivered on this path so far.
+    /// Returns the bytes delivered on this path so far.
     #[must_use]
     pub const fn delivered(&self) -> u64 {
         self.rate.delivered()
     }
 
-    /// Bytes lost on this path so far, spurious losses included.
+    /// Returns the bytes lost on this path so far, spurious losses included.
     #[must_use]
     pub const fn lost(&self) -> u64 {
         self.rate.lost()
     }
 
-    /// Why it was not sending, and for how long.
+    /// Returns why it was not sending, and for how long.
     #[must_use]
     pub const fn limits(&self) -> &LimitClock {
         &self.limits
     }
 
-    /// The packet threshold as adapted to this path's reordering.
+    /// Returns the packet threshold, adapted to this path's reordering.
     #[must_use]
     pub const fn packet_threshold(&self) -> u64 {
         self.thresholds.packets()
     }
 
-    /// The time threshold as adapted, in eighths of an RTT.
+    /// Returns the time threshold, adapted to this path's reordering, in eighths of an
+    /// RTT.
     #[must_use]
     pub const fn time_threshold_eighths(&self) -> u32 {
         self.thresholds.eighths()
     }
 
-    /// Pacing rate in bytes per second: the controller's, or the window over
-    /// the round trip times 5/4, or 2 while it doubles each round (RFC 9002
-    /// §7.7: N small, but enough that the pacer never is what holds it back).
+    /// Returns the pacing rate in bytes per second: the controller's, or the window over
+    /// the round trip times 5/4, or times 2 while it doubles each round (RFC 9002 §7.7:
+    /// small, but large enough that the pacer does not slow the growth).
     #[must_use]
     pub fn pacing_rate(&self) -> u64 {
         if let Some(rate) = self.controller.pacing_rate().filter(|rate| *rate > 0) {
@@ -249,8 +242,8 @@ impl PathRecovery {
         u64::try_from(rate).unwrap_or(u64::MAX).max(1)
     }
 
-    /// The current PTO with backoff (RFC 9002 §6.2.1). The peer delays only
-    /// ACKs of 1-RTT packets.
+    /// Returns the current PTO with backoff (RFC 9002 §6.2.1). The peer delays only ACKs
+    /// of 1-RTT packets.
     #[must_use]
     pub fn pto(&self, space: Space, max_ack_delay: Duration) -> Duration {
         let delay = match space {
@@ -307,36 +300,11 @@ impl PathRecovery {
         if !packet.in_flight {
             return;
         }
-        #[cfg(feature = "specimens")]
-        if self.specimen == Some(Specimen::BifDesync) && self.in_flight < packet.bytes() {
-            return;
-        }
         self.in_flight -= packet.bytes();
         self.packets_in_flight -= 1;
         if packet.ack_eliciting {
             self.spaces[space.index()].ack_eliciting -= 1;
         }
-    }
-
-    /// Another path became the active one; the bugs that belong to that moment.
-    #[cfg(feature = "specimens")]
-    pub(crate) fn flawed_migration(&mut self) {
-        match self.specimen {
-            Some(Specimen::BifDesync) => {
-                (self.in_flight, self.packets_in_flight) = (0, 0);
-                for space in &mut self.spaces {
-                    space.ack_eliciting = 0;
-                }
-            }
-            Some(Specimen::MigrationRttReset) => self.rtt = Rtt::reset_too_low(),
-            Some(_) | None => {}
-        }
-    }
-
-    /// An ACK arrived, for the pacer that counts them.
-    #[cfg(feature = "specimens")]
-    pub(crate) fn flawed_ack(&mut self) {
-        self.pacer.refill_by_ack(self.mds);
     }
 
     /// A packet is newly acknowledged.
@@ -459,7 +427,7 @@ impl PathRecovery {
     }
 
     /// The controller has heard of an ACK: it may hold the flow back itself.
-    pub(crate) fn mark_held_back(&mut self) {
+    pub(crate) fn mark_if_held_back(&mut self) {
         if self.controller.marks_app_limited() {
             self.rate.mark_app_limited(self.in_flight);
         }

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_found_once() {
+    fn persistent_congestion_is_found_once() {
         let mut path = PersistentCongestion::default();
         path.on_lost(0, at(0), SECOND * 6);
         assert!(path.on_lost(1, at(7), SECOND * 6));
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_counts_as_acknowledged() {
+    fn forgotten_packets_count_as_acknowledged() {
         let mut path = PersistentCongestion::default();
         path.on_lost(0, at(0), SECOND * 6);
         for index in 1..1000 {
@@ -193,7 +193,7 @@ mod tests {
 
     /// The oldest stretch that is forgotten ends at 2: from 3 on all is known.
     #[test]
-    fn what_follows_the_forgotten_is_still_known() {
+    fn packets_after_the_forgotten_ones_are_kept() {
         let mut acked = Acked::default();
         for index in 1..=33 {
             acked.insert(index * 2);
@@ -230,7 +230,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn stretches_know_what_was_acknowledged(
+        fn acknowledged_packet_between_two_is_never_missed(
             indices in prop::collection::vec(0_u64..120, 0..200),
             queries in prop::collection::vec((0_u64..130, 0_u64..130), 20),
         ) {

@@ -16,7 +16,7 @@ use crate::verdict::AckTally;
 /// later; the idle timeout ends a connection that gets nothing back.
 const MAX_PERIOD: Duration = Duration::from_secs(60);
 
-/// What the connection knows and the timer depends on.
+/// What the timer depends on and only the connection knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PtoContext {
     /// The handshake is confirmed (RFC 9001 §4.1.2): 1-RTT packets are probed
@@ -59,14 +59,14 @@ pub enum Pending {
 }
 
 impl<F> Recovery<F> {
-    /// When [`Self::on_timeout`] has to be called. It may lie in the past when
-    /// the caller woke late.
+    /// Returns when [`Self::on_timeout`] has to be called. The time may be in the past
+    /// when the caller woke late.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         self.timer().map(|(deadline, _)| deadline)
     }
 
-    /// What [`Self::next_timeout`] waits for, for traces.
+    /// Returns when and what the timer is set for, for traces.
     #[must_use]
     pub fn pending(&self) -> Option<(Instant, Pending)> {
         self.timer().map(|(deadline, timer)| match timer {
@@ -75,7 +75,7 @@ impl<F> Recovery<F> {
         })
     }
 
-    /// The deadline may have passed. Calling early or twice is harmless.
+    /// Does what is due at `now`. Calling it early or twice is harmless.
     pub fn on_timeout(&mut self, now: Instant, out: &mut Outcome<F>) {
         self.forget_expired(now);
         let lost = out.lost.len();
@@ -125,10 +125,6 @@ impl<F> Recovery<F> {
         }
         if self.context.amplification_blocked {
             return None;
-        }
-        #[cfg(feature = "specimens")]
-        if self.config.specimen == Some(crate::congestion::Specimen::PtoUnarmed) {
-            return self.pto_in_flight();
         }
         self.pto_in_flight().or_else(|| self.pto_against_deadlock())
     }
@@ -189,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cap_shortens_no_first_period() {
+    fn cap_does_not_shorten_the_first_period() {
         let period = Duration::from_secs(90);
         assert_eq!(backed_off(period, 0), period);
         assert_eq!(backed_off(period, 5), period);

@@ -83,31 +83,31 @@ pub struct Estimator {
 }
 
 impl Estimator {
-    /// Nothing delivered yet.
+    /// Creates an estimator of a path that has delivered nothing yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Bytes delivered so far.
+    /// Returns the bytes delivered so far.
     #[must_use]
     pub const fn delivered(&self) -> u64 {
         self.delivered
     }
 
-    /// Bytes declared lost so far.
+    /// Returns the bytes declared lost so far.
     #[must_use]
     pub const fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// The last valid sample.
+    /// Returns the last valid sample.
     #[must_use]
     pub const fn latest(&self) -> Option<&RateSample> {
         self.latest.as_ref()
     }
 
-    /// Whether a bubble is in the pipe: what leaves now is marked.
+    /// Returns whether packets that leave now are marked application-limited.
     #[must_use]
     pub const fn is_app_limited(&self) -> bool {
         self.app_limited != 0

@@ -12,7 +12,7 @@ use crate::space::{Space, Spaces};
 use crate::time::Instant;
 use crate::verdict::lost;
 
-/// What RFC 9002 leaves to choose.
+/// The parameters that RFC 9002 leaves open. The defaults are the RFC's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     /// RTT assumed before the first sample (RFC 9002 §6.2.2, kInitialRtt).
@@ -27,9 +27,9 @@ pub struct Config {
     pub max_ack_delay: Duration,
     /// PTOs that losses have to span (§7.6.1, kPersistentCongestionThreshold).
     pub persistent_congestion_threshold: u32,
-    /// A known bug, to be found by somebody's detector.
+    /// A known bug to run with, for detectors to find.
     #[cfg(feature = "specimens")]
-    pub specimen: Option<crate::congestion::Specimen>,
+    pub specimen: Option<crate::specimens::Specimen>,
 }
 
 impl Default for Config {
@@ -62,7 +62,7 @@ pub struct Recovery<F> {
 }
 
 impl<F> Recovery<F> {
-    /// Without paths yet; the connection's life begins at `now`.
+    /// Creates the recovery of a connection that begins at `now`, without paths yet.
     #[must_use]
     pub fn new(mut config: Config, now: Instant) -> Self {
         config.packet_threshold = config.packet_threshold.max(3);
@@ -97,9 +97,9 @@ impl<F> Recovery<F> {
         self.paths.push(path);
     }
 
-    /// Gives a path up: what is in flight on it is handed back as lost, without
-    /// a congestion signal. Meant for a path that is known to be dead; after a
-    /// migration its packets are better left to arrive.
+    /// Removes a path. What is in flight on it is returned as lost, without a
+    /// congestion signal. For a path that is known to be dead: after a migration,
+    /// leave the old path for its packets to arrive.
     pub fn remove_path(&mut self, id: PathId, out: &mut Outcome<F>) {
         for space in Space::ALL {
             self.hand_back(space, LossCause::PathRemoved, Some(id), out);
@@ -115,32 +115,21 @@ impl<F> Recovery<F> {
         };
         self.active = id;
         self.limits.set(limit, now);
-        #[cfg(feature = "specimens")]
-        for path in &mut self.paths {
-            path.flawed_migration();
-        }
     }
 
-    /// What `retransmit-all-on-migration` does at a migration: declares lost
-    /// whatever is in flight on the path.
-    #[cfg(feature = "specimens")]
-    pub fn lose_in_flight(&mut self, id: PathId, out: &mut Outcome<F>) {
-        self.hand_back(Space::Data, LossCause::PathRemoved, Some(id), out);
-    }
-
-    /// The path that sends.
+    /// Returns the path that sends.
     #[must_use]
     pub const fn active_path(&self) -> PathId {
         self.active
     }
 
-    /// A path.
+    /// Returns a path, or `None` if there is none of this number.
     #[must_use]
     pub fn path(&self, id: PathId) -> Option<&PathRecovery> {
         self.paths.iter().find(|path| path.id == id)
     }
 
-    /// All paths.
+    /// Returns all paths.
     pub fn paths(&self) -> impl Iterator<Item = &PathRecovery> {
         self.paths.iter()
     }
@@ -155,39 +144,39 @@ impl<F> Recovery<F> {
         self.paths.iter().position(|path| path.id == id)
     }
 
-    /// The choices made at the start, with the peer's max_ack_delay.
+    /// Returns the configuration, with the peer's max_ack_delay.
     #[must_use]
     pub const fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Why the connection was not sending, and for how long: the active path's
-    /// reasons, over the connection's life.
+    /// Returns why the connection was not sending, and for how long: the active path's
+    /// limits, over the connection's life.
     #[must_use]
     pub const fn limits(&self) -> &LimitClock {
         &self.limits
     }
 
-    /// The number the next packet of a space gets.
+    /// Returns the number that the next packet of a space gets.
     #[must_use]
     pub fn next_number(&self, space: Space) -> u64 {
         self.spaces[space.index()].next
     }
 
-    /// Leaves a number unused, so that a peer which acknowledges what it never
-    /// received is found out (RFC 9000 §21.4).
+    /// Leaves a number unused, to detect a peer that acknowledges packets it has not
+    /// received (RFC 9000 §21.4).
     pub fn skip_number(&mut self, space: Space) {
         self.spaces[space.index()].skip();
     }
 
-    /// The largest number acknowledged: what packet numbers are shortened
-    /// against (RFC 9000 §17.1).
+    /// Returns the largest number acknowledged, relative to which packet numbers are
+    /// truncated (RFC 9000 §17.1).
     #[must_use]
     pub fn largest_acked(&self, space: Space) -> Option<u64> {
         self.spaces[space.index()].largest_acked
     }
 
-    /// A packet left. Returns its place in the path's send order.
+    /// Records a packet that was sent. Returns its place in the path's send order.
     pub fn on_sent(&mut self, info: SentInfo, content: F) -> SendIndex {
         debug_assert!(!info.ack_eliciting || info.in_flight, "RFC 9002 §2");
         debug_assert!(
@@ -219,8 +208,8 @@ impl<F> Recovery<F> {
         index
     }
 
-    /// Ack-eliciting packets in flight, oldest first: what a probe may repeat
-    /// when there is nothing new (RFC 9002 §6.2.4).
+    /// Returns the ack-eliciting packets in flight, oldest first: what a probe may
+    /// repeat when there is nothing new to send (RFC 9002 §6.2.4).
     pub fn unacked(&self, space: Space) -> impl Iterator<Item = (u64, &F)> {
         self.spaces[space.index()]
             .sent
@@ -229,7 +218,7 @@ impl<F> Recovery<F> {
             .map(|(number, packet)| (number, &packet.content))
     }
 
-    /// Whether any ack-eliciting packet of a space is in flight.
+    /// Returns whether any ack-eliciting packet of a space is in flight.
     #[must_use]
     pub fn has_unacked(&self, space: Space) -> bool {
         self.paths
@@ -237,8 +226,8 @@ impl<F> Recovery<F> {
             .any(|path| path.spaces[space.index()].ack_eliciting > 0)
     }
 
-    /// The keys of Initial or Handshake packets are gone (RFC 9002 §6.2.2 and
-    /// §6.4): nothing of the space can be acknowledged or lost any more.
+    /// Discards the Initial or Handshake space together with its keys (RFC 9002 §6.2.2
+    /// and §6.4): nothing of the space can be acknowledged or lost any more.
     pub fn discard_space(&mut self, space: Space, now: Instant) {
         debug_assert!(space != Space::Data, "1-RTT keys stay");
         if self.spaces[space.index()].discarded {
@@ -250,8 +239,8 @@ impl<F> Recovery<F> {
         self.restart_timers(now);
     }
 
-    /// A Retry came: the server kept nothing (RFC 9002 §6.3). Initial and 0-RTT
-    /// packets are handed back; their numbers are not used again (RFC 9000
+    /// Returns all Initial and 0-RTT packets after a Retry, because the server has kept
+    /// nothing (RFC 9002 §6.3). Their numbers are not used again (RFC 9000
     /// §17.2.5.3).
     pub fn on_retry(&mut self, now: Instant, out: &mut Outcome<F>) {
         self.hand_back(Space::Initial, LossCause::NotAccepted, None, out);
@@ -259,15 +248,15 @@ impl<F> Recovery<F> {
         self.restart_timers(now);
     }
 
-    /// The server rejected 0-RTT: all its packets are handed back, without a
-    /// congestion signal (RFC 9002 §6.4). Comes before any 1-RTT packet is sent.
+    /// Returns all 0-RTT packets after the server has rejected them, without a
+    /// congestion signal (RFC 9002 §6.4). Call it before any 1-RTT packet is sent.
     pub fn on_zero_rtt_rejected(&mut self, now: Instant, out: &mut Outcome<F>) {
         self.hand_back(Space::Data, LossCause::NotAccepted, None, out);
         self.restart_timers(now);
     }
 
-    /// Forgets every packet sent and gives back their memory: the connection is over,
-    /// and no fate of theirs matters any more. Packet numbers go on.
+    /// Forgets every packet sent and releases the memory: for a connection that has
+    /// ended. Packet numbers go on.
     pub fn abandon(&mut self) {
         for space in Space::ALL {
             self.take_out(space, None, |_, _| {});
@@ -283,8 +272,8 @@ impl<F> Recovery<F> {
         self.deadlock_since = self.deadlock_since.map(|_| now);
     }
 
-    /// Hands a space's packets back, those of one path or all.
-    fn hand_back(
+    /// Returns a space's packets, those of one path or all.
+    pub(crate) fn hand_back(
         &mut self,
         space: Space,
         cause: LossCause,
@@ -340,7 +329,7 @@ impl<F> Recovery<F> {
         }
     }
 
-    /// What the connection knows and the timer depends on has changed.
+    /// Updates what the timer depends on and only the connection knows.
     pub fn set_handshake_state(&mut self, context: PtoContext, now: Instant) {
         if context != self.context {
             self.context = context;
@@ -348,20 +337,20 @@ impl<F> Recovery<F> {
         }
     }
 
-    /// The peer's max_ack_delay is known, or changed (ACK_FREQUENCY).
+    /// Sets the peer's max_ack_delay, when it is known or has changed (ACK_FREQUENCY).
     pub fn set_max_ack_delay(&mut self, max_ack_delay: Duration) {
         self.config.max_ack_delay = max_ack_delay;
     }
 
-    /// A better guess of a path's RTT before its first sample, for instance
-    /// from a Retry, a resumed session or a PATH_CHALLENGE (RFC 9002 §6.2.2).
+    /// Sets the RTT that is assumed before a path's first sample, for instance from a
+    /// Retry, a resumed session or a PATH_CHALLENGE (RFC 9002 §6.2.2).
     pub fn set_initial_rtt(&mut self, path: PathId, rtt: Duration) {
         if let Some(path) = self.path_mut(path) {
             path.rtt.set_initial(rtt);
         }
     }
 
-    /// The peer's CE count rose by `increase` with an ACK that passed ECN
+    /// Reports that the peer's CE count rose by `increase` with an ACK that passed ECN
     /// validation (RFC 9000 §13.4.2.1, RFC 9002 §7.1). Call after
     /// [`Self::on_ack`], with the path and index of its
     /// [`largest`](crate::outcome::NewlyAcked::largest).
@@ -377,17 +366,16 @@ impl<F> Recovery<F> {
         }
     }
 
-    /// A path carries datagrams of another size.
+    /// Sets the maximum datagram size of a path, in bytes of UDP payload.
     pub fn set_mds(&mut self, path: PathId, mds: u64) {
         if let Some(path) = self.path_mut(path) {
             path.set_mds(mds);
         }
     }
 
-    /// The send path stopped sending (the end of a train) or resumed, and this
-    /// is the one reason. To be called at the end of every train, also when the
-    /// reason is the same as before: the packets since the last call are the
-    /// train it judges.
+    /// Sets the reason why the send path has stopped, or that it has resumed. Call it at
+    /// the end of every train, also when the reason is the same as before: it applies
+    /// to the packets sent since the last call.
     pub fn set_limit(&mut self, path: PathId, limit: Limit, now: Instant) {
         let active = path == self.active;
         if let Some(path) = self.path_mut(path) {
@@ -398,24 +386,25 @@ impl<F> Recovery<F> {
         }
     }
 
-    /// The connection sends again after everything had been acknowledged and
-    /// nothing waited.
+    /// Tells the controller that the connection sends again after everything had been
+    /// acknowledged and nothing waited to be sent.
     pub fn restart_from_idle(&mut self, path: PathId, now: Instant) {
         if let Some(path) = self.path_mut(path) {
             path.controller.restart_from_idle(now);
         }
     }
 
-    /// Whether a train of packets in flight may leave. Packets with only ACKs,
-    /// and probes after a PTO, do not ask (RFC 9002 §7.5, §7.7).
+    /// Returns whether a train of packets that count in flight may leave. Packets with
+    /// only ACKs, and probes after a PTO, are sent without asking (RFC 9002 §7.5,
+    /// §7.7).
     pub fn gate(&mut self, path: PathId, now: Instant) -> Gate {
         self.path_mut(path)
             .map_or(Gate::Congestion, |path| path.gate(now))
     }
 
-    /// Bytes allocated: packets sent, losses remembered, paths. `content` is
-    /// what a packet's content has allocated besides its own size. Walks every
-    /// packet in flight, so not for every packet.
+    /// Returns the bytes allocated for packets sent, losses remembered and paths.
+    /// `content` returns what a packet's content has allocated besides its own size.
+    /// Walks every packet in flight: too slow to be called for every packet.
     #[must_use]
     pub fn memory(&self, content: impl Fn(&F) -> usize) -> usize {
         let spaces = self.spaces.memory(&content);
@@ -426,7 +415,7 @@ impl<F> Recovery<F> {
         spaces + paths.sum::<usize>() + self.paths.capacity() * size_of::<PathRecovery>()
     }
 
-    /// Gives back what is held for reuse, for a connection that goes quiet.
+    /// Releases the memory that is held for reuse, for a connection that goes quiet.
     pub fn release_memory(&mut self) {
         self.spaces.release_memory();
     }

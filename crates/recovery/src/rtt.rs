@@ -24,7 +24,8 @@ pub struct Rtt {
 }
 
 impl Rtt {
-    /// No sample yet: `initial` stands in (RFC 9002 §5.3, §6.2.2).
+    /// Creates an estimate without samples, which assumes `initial` (RFC 9002 §5.3,
+    /// §6.2.2).
     #[must_use]
     pub fn new(initial: Duration) -> Self {
         Self {
@@ -37,52 +38,44 @@ impl Rtt {
         }
     }
 
-    /// What `migration-rtt-reset` takes for a measurement: no path is as short.
-    #[cfg(feature = "specimens")]
-    pub(crate) fn reset_too_low() -> Self {
-        let mut rtt = Self::new(GRANULARITY);
-        rtt.sample(GRANULARITY, Duration::ZERO, Instant::ZERO);
-        rtt
-    }
-
-    /// The last sample; before the first one the initial RTT.
+    /// Returns the last sample; before the first one the initial RTT.
     #[must_use]
     pub const fn latest(&self) -> Duration {
         self.latest
     }
 
-    /// Exponentially weighted mean; before the first sample the initial RTT.
+    /// Returns the exponentially weighted mean; before the first sample the initial RTT.
     #[must_use]
     pub const fn smoothed(&self) -> Duration {
         self.smoothed
     }
 
-    /// Mean deviation (rttvar).
+    /// Returns the mean deviation (rttvar).
     #[must_use]
     pub const fn variance(&self) -> Duration {
         self.variance
     }
 
-    /// The smallest sample. `None` before the first one: a placeholder that is
-    /// taken for a minimum never goes away again.
+    /// Returns the smallest sample. `None` before the first one, because a placeholder
+    /// smaller than every sample would stay for ever.
     #[must_use]
     pub const fn min(&self) -> Option<Duration> {
         self.min
     }
 
-    /// Whether any sample has been taken.
+    /// Returns whether any sample has been taken.
     #[must_use]
     pub const fn has_sample(&self) -> bool {
         self.first_sample.is_some()
     }
 
-    /// When the first sample was taken.
+    /// Returns when the first sample was taken.
     #[must_use]
     pub const fn first_sample(&self) -> Option<Instant> {
         self.first_sample
     }
 
-    /// smoothed_rtt + max(4·rttvar, kGranularity): the PTO without the peer's
+    /// Returns smoothed_rtt + max(4·rttvar, kGranularity): the PTO without the peer's
     /// delay and without backoff (RFC 9002 §6.2.1).
     #[must_use]
     pub fn pto(&self) -> Duration {
@@ -90,8 +83,8 @@ impl Rtt {
             .saturating_add(self.variance.saturating_mul(4).max(GRANULARITY))
     }
 
-    /// max(smoothed_rtt, latest_rtt): the base of the time threshold
-    /// (RFC 9002 §6.1.2).
+    /// Returns max(smoothed_rtt, latest_rtt), the base of the time threshold (RFC 9002
+    /// §6.1.2).
     #[must_use]
     pub fn conservative(&self) -> Duration {
         self.smoothed.max(self.latest)
@@ -207,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn the_peers_delay_is_taken_off_while_plausible() {
+    fn plausible_ack_delay_is_subtracted() {
         let mut rtt = sampled(MS * 100);
         rtt.sample(MS * 140, MS * 24, NOW);
         assert_eq!(rtt.smoothed(), Duration::from_micros(102_000));
@@ -261,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ack_that_was_held_back_for_longer_than_a_probe_waits_is_left_out() {
+    fn ack_delayed_longer_than_the_pto_is_not_sampled() {
         let mut rtt = sampled(MS * 20);
         assert_eq!(rtt.pto(), MS * 60);
         let late = |rtt: &mut Rtt, delay| rtt.leave_out_repeat(MS * 1020, delay, MS * 25);
@@ -275,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_is_always_late_is_waited_for() {
+    fn always_late_peer_is_sampled_again() {
         let mut rtt = sampled(MS * 20);
         let mut taken = 0;
         for _ in 0..40 {

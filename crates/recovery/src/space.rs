@@ -72,7 +72,7 @@ impl<F> SpaceLedger<F> {
     }
 
     /// As it is left when its keys are gone.
-    const fn over() -> Self {
+    const fn discarded() -> Self {
         let mut ledger = Self::new();
         ledger.discarded = true;
         ledger
@@ -214,7 +214,7 @@ impl<F> Index<usize> for Spaces<F> {
     fn index(&self, space: usize) -> &SpaceLedger<F> {
         match &self.early {
             Some(early) if space < early.len() => &early[space],
-            None if space < Space::Data.index() => const { &SpaceLedger::over() },
+            None if space < Space::Data.index() => const { &SpaceLedger::discarded() },
             Some(_) | None => &self.data,
         }
     }
@@ -226,7 +226,7 @@ impl<F> IndexMut<usize> for Spaces<F> {
         if space == Space::Data.index() {
             return &mut self.data;
         }
-        let over = || Box::new([const { SpaceLedger::over() }; 2]);
+        let over = || Box::new([const { SpaceLedger::discarded() }; 2]);
         &mut self.early.get_or_insert_with(over)[space]
     }
 }

@@ -283,7 +283,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_undone_event_shields_nothing() {
+    fn loss_before_the_boundary_of_an_undone_event_is_a_new_event() {
         let mut events = CongestionEvents::default();
         events.on_lost(3, 10);
         assert!(events.on_acked(10));

@@ -16,26 +16,26 @@ impl Instant {
     /// Later than everything; 584 years after the origin.
     pub const FAR_FUTURE: Self = Self(u64::MAX);
 
-    /// From nanoseconds since the origin.
+    /// Creates an instant from nanoseconds since the origin.
     #[must_use]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// Nanoseconds since the origin.
+    /// Returns the nanoseconds since the origin.
     #[must_use]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// Time since `earlier`, zero if `earlier` is later.
+    /// Returns the time since `earlier`, or zero if `earlier` is later.
     #[must_use]
     pub fn saturating_since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 }
 
-/// Nanoseconds of a duration, saturating at 584 years.
+/// Returns a duration in nanoseconds, at most 584 years.
 #[must_use]
 pub fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_end_of_time_is_passed() {
+    fn arithmetic_saturates_at_both_ends_of_time() {
         let second = Duration::from_secs(1);
         assert_eq!(Instant::from_nanos(1) - second, Instant::ZERO);
         assert_eq!(Instant::FAR_FUTURE + second, Instant::FAR_FUTURE);

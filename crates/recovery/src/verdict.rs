@@ -83,8 +83,8 @@ fn path_of(paths: &mut [PathRecovery], id: PathId) -> Option<&mut PathRecovery> 
 }
 
 impl<F> Recovery<F> {
-    /// An ACK frame arrived in `space`. Its `ranges` come as in the frame:
-    /// descending, apart from each other. `ack_delay` is the frame's, decoded.
+    /// Processes an ACK frame of `space`. `ranges` are in the frame's order: descending
+    /// and apart from each other. `ack_delay` is the frame's, decoded.
     ///
     /// # Errors
     /// [`AckError`] if it acknowledges a packet that was never sent: the
@@ -111,7 +111,7 @@ impl<F> Recovery<F> {
             .largest
             .filter(|newest| largest == Some(newest.number) && summary.ack_eliciting);
         let sample = sample.filter(|newest| self.sample_rtt(space, newest, ack_delay, now, out));
-        self.widen_late();
+        self.widen_time_thresholds();
         // Also if nothing is new: late packets may have moved the thresholds,
         // and with them the timer.
         self.detect_losses(space, now, out);
@@ -346,8 +346,6 @@ impl<F> Recovery<F> {
             let Some((largest_index, largest_sent_time)) = path.ack.largest else {
                 continue;
             };
-            #[cfg(feature = "specimens")]
-            path.flawed_ack();
             let rtt = path.rtt;
             let min = rtt.min();
             let delivery = path.rate.delivery();
@@ -369,11 +367,11 @@ impl<F> Recovery<F> {
                 rate: rate.as_ref(),
                 delivery,
             });
-            path.mark_held_back();
+            path.mark_if_held_back();
         }
     }
 
-    fn widen_late(&mut self) {
+    fn widen_time_thresholds(&mut self) {
         for path in &mut self.paths {
             if path.ack.late {
                 path.thresholds.on_late();

@@ -72,7 +72,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_train_is_what_left_since_the_last_mark() {
+    fn mark_covers_packets_since_the_last_mark() {
         let mut used = WindowUsed::default();
         used.mark(10, true);
         used.mark(12, false);
@@ -105,7 +105,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bounded_and_never_more_than_the_truth(
+        fn merged_marks_never_claim_more_use_than_there_was(
             trains in prop::collection::vec((1_u64..5, any::<bool>()), 0..400),
         ) {
             let mut used = WindowUsed::default();

@@ -2,62 +2,36 @@
 
 use core::fmt;
 
-use clearway_recovery::limit::Limit;
+use clearway_recovery::limit::{Limit, LimitGroup};
 
 use crate::event::{Event, EventData};
 use crate::sink::Sink;
 
-/// The limits, grouped as users see them.
+/// What a connection waited for, as reports show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WaitReason {
-    /// The handshake was not complete.
-    Handshake,
-    /// The network: the congestion window or the pacer.
-    Network,
-    /// This host: data that could be sent was not taken.
-    Host,
-    /// The receiver: its flow-control windows and stream limits.
-    FlowControl,
-    /// The application had nothing to send.
-    Application,
+    /// A limit of this group.
+    Of(LimitGroup),
     /// The trace does not record the limit.
     Unknown,
 }
 
 impl WaitReason {
-    /// All reasons, in the order in which a bar shows them.
+    /// All reasons, in the order in which reports show them.
     pub const ALL: [Self; 6] = [
-        Self::Handshake,
-        Self::Network,
-        Self::Host,
-        Self::FlowControl,
-        Self::Application,
+        Self::Of(LimitGroup::Handshake),
+        Self::Of(LimitGroup::Network),
+        Self::Of(LimitGroup::Host),
+        Self::Of(LimitGroup::FlowControl),
+        Self::Of(LimitGroup::Application),
         Self::Unknown,
     ];
 
-    /// The reason that a limit belongs to (the table of `recovery::limit`).
-    #[must_use]
-    pub const fn of(limit: Limit) -> Self {
-        match limit {
-            Limit::Handshake | Limit::Amplification => Self::Handshake,
-            Limit::Congestion | Limit::Pacing => Self::Network,
-            Limit::Scheduling => Self::Host,
-            Limit::ConnectionFlowControl | Limit::StreamFlowControl | Limit::StreamLimit => {
-                Self::FlowControl
-            }
-            Limit::Application => Self::Application,
-        }
-    }
-
     /// The name that users see.
     #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
-            Self::Handshake => "handshake",
-            Self::Network => "network",
-            Self::Host => "this host",
-            Self::FlowControl => "flow control",
-            Self::Application => "application",
+            Self::Of(group) => group.label(),
             Self::Unknown => "unknown",
         }
     }
@@ -132,15 +106,15 @@ impl Breakdown {
     #[must_use]
     pub fn shares(&self) -> Vec<(WaitReason, u64)> {
         let of = |share: WaitReason| {
-            let limits = Limit::ALL.into_iter();
-            let own = limits.filter(|limit| WaitReason::of(*limit) == share);
-            let unknown = if share == WaitReason::Unknown {
-                self.unknown
-            } else {
-                0
+            let spent = match share {
+                WaitReason::Of(group) => Limit::ALL
+                    .into_iter()
+                    .filter(|limit| limit.group() == group)
+                    .map(|limit| self.spent(limit))
+                    .fold(0, u64::saturating_add),
+                WaitReason::Unknown => self.unknown,
             };
-            let spent = own.map(|limit| self.spent(limit));
-            (share, spent.fold(unknown, u64::saturating_add))
+            (share, spent)
         };
         WaitReason::ALL.map(of).to_vec()
     }
@@ -191,7 +165,7 @@ impl fmt::Display for Breakdown {
         for (at, (share, permille)) in parts.iter().enumerate() {
             let comma = if at > 0 { ", " } else { "" };
             let (whole, tenth) = (permille / 10, permille % 10);
-            write!(f, "{comma}{whole}.{tenth} % {}", share.name())?;
+            write!(f, "{comma}{whole}.{tenth} % {}", share.label())?;
         }
         Ok(())
     }

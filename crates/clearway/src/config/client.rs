@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use clearway_quic::connection::Config;
 use clearway_quic::crypto::{ClientCrypto, ClientSessions, ConfigError, Identity, Roots};
+use clearway_recovery::congestion::CongestionControl;
 
 use super::fingerprint::Fingerprint;
 use super::native_roots::{NativeRootsError, native_roots};
@@ -116,6 +117,85 @@ impl ClientConfig {
     /// Stream counts, windows, timeouts, the congestion controller.
     pub fn transport(mut self, transport: Config) -> Self {
         self.transport = Arc::new(transport);
+        self
+    }
+
+    /// Congestion control of every path, in place of what
+    /// [`transport`](Self::transport) has said so far: one of ours
+    /// ([`CongestionController`](crate::CongestionController)), or one of your own.
+    /// CUBIC by default, which shares a bottleneck fairly with what most hosts run.
+    ///
+    /// ```
+    /// use clearway::congestion::{
+    ///     Ack, Congestion, CongestionControl, Controller, ControllerFactory, Metrics, NewPath,
+    ///     Sent, Spurious, State, WindowPolicy,
+    /// };
+    /// use clearway::{ClientConfig, CongestionController, Instant, Limit};
+    ///
+    /// /// A window of so many datagrams, whatever happens. For private links only.
+    /// #[derive(Debug)]
+    /// struct Constant {
+    ///     datagrams: u64,
+    ///     mds: u64,
+    /// }
+    ///
+    /// impl Controller for Constant {
+    ///     fn on_sent(&mut self, _: &Sent) {}
+    ///     fn on_ack(&mut self, _: &Ack<'_>) {}
+    ///     fn on_congestion(&mut self, _: &Congestion) {}
+    ///     fn on_spurious(&mut self, _: &Spurious) {}
+    ///     fn on_limit(&mut self, _: Limit, _: Instant) {}
+    ///     fn restart_from_idle(&mut self, _: Instant) {}
+    ///     fn on_mds(&mut self, mds: u64) {
+    ///         self.mds = mds;
+    ///     }
+    ///     fn window(&self) -> u64 {
+    ///         self.datagrams * self.mds
+    ///     }
+    ///     fn min_window(&self) -> u64 {
+    ///         self.window()
+    ///     }
+    ///     fn pacing_rate(&self) -> Option<u64> {
+    ///         None
+    ///     }
+    ///     fn window_policy(&self) -> WindowPolicy {
+    ///         WindowPolicy::Constant
+    ///     }
+    ///     fn state(&self) -> State {
+    ///         State::CongestionAvoidance
+    ///     }
+    ///     fn metrics(&self) -> Metrics {
+    ///         Metrics::default()
+    ///     }
+    ///     fn name(&self) -> &'static str {
+    ///         "constant"
+    ///     }
+    /// }
+    ///
+    /// #[derive(Debug)]
+    /// struct ConstantFactory;
+    ///
+    /// impl ControllerFactory for ConstantFactory {
+    ///     fn build(&self, path: &NewPath) -> Box<dyn Controller> {
+    ///         Box::new(Constant { datagrams: 100, mds: path.mds })
+    ///     }
+    ///     fn name(&self) -> &str {
+    ///         "constant"
+    ///     }
+    /// }
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let identity = clearway::DevelopmentIdentity::generate(["localhost"])?;
+    /// # let pem = identity.certificate_pem();
+    /// let ours = ClientConfig::with_roots(pem)?.congestion_control(CongestionController::Bbr);
+    /// let own = CongestionControl::custom(ConstantFactory);
+    /// let custom = ClientConfig::with_roots(pem)?.congestion_control(own);
+    /// # let _ = (ours, custom);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn congestion_control(mut self, control: impl Into<CongestionControl>) -> Self {
+        Arc::make_mut(&mut self.transport).controller = control.into();
         self
     }
 

@@ -9,6 +9,7 @@ use clearway_quic::crypto::{
     ClientAuth, ConfigError, Identity, ReplayFilter, ServerCrypto, TokenKey,
 };
 use clearway_quic::endpoint::{self, Limits};
+use clearway_recovery::congestion::CongestionControl;
 
 use super::Certificates;
 use super::memory::default_budget;
@@ -97,6 +98,17 @@ impl ServerConfig {
     /// Stream counts, windows, timeouts, the congestion controller.
     pub fn transport(mut self, transport: Config) -> Self {
         self.transport = transport;
+        self
+    }
+
+    /// Congestion control of every path, in place of what
+    /// [`transport`](Self::transport) has said so far: one of ours
+    /// ([`CongestionController`](crate::CongestionController)), or one of your own.
+    /// CUBIC by default, which shares a bottleneck fairly with what most hosts run.
+    /// [`ClientConfig::congestion_control`](crate::ClientConfig::congestion_control) has
+    /// an example of one's own.
+    pub fn congestion_control(mut self, control: impl Into<CongestionControl>) -> Self {
+        self.transport.controller = control.into();
         self
     }
 

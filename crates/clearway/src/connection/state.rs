@@ -146,9 +146,11 @@ impl State {
                 }
                 Event::DatagramReceived => wakes.raise(Signal::Datagram),
                 Event::Closed(error) => self.fail(error, wakes),
-                Event::Confirmed | Event::PathChanged { .. } | Event::ZeroRttRejected => {}
-                // The transport may learn to say more than this layer needs.
-                _ => {}
+                // HTTP/3 has been told of its streams.
+                Event::Stream(_)
+                | Event::Confirmed
+                | Event::PathChanged { .. }
+                | Event::ZeroRttRejected => {}
             }
         }
         self.settle_http(now, wakes);

@@ -4,17 +4,20 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex};
 
 use clearway_quic::Role;
-use clearway_quic::cid::generator::{RandomGenerator, ShardKey};
+use clearway_quic::cid::generator::{
+    CidGenerator, DEFAULT_CID_LEN, RandomGenerator, SHARD_PREFIX_LEN, ShardKey,
+};
+use clearway_quic::cid::id::MAX_CID_LEN;
 use clearway_quic::connection::Config;
 use clearway_quic::crypto::ResetKey;
-use clearway_quic::endpoint::{AdmissionControl, EndpointConfig};
+use clearway_quic::endpoint::{AdmissionControl, EndpointConfig, GeneratorFactory};
 use clearway_quic::event::Observer;
 use clearway_quic::rng::Rng;
 use clearway_udp::{DatagramSocket, Options, Socket, SteeringKey, bind_shards};
 
 use super::budget::Budget;
 use super::house::{Crowding, House, ObserverFactory};
-use super::shards::{CID_LEN, ShardFactory};
+use super::shards::ShardFactory;
 use super::{Endpoint, Inner};
 use crate::config::{ClientConfig, ServerConfig};
 use crate::error::BuildError;
@@ -31,6 +34,7 @@ pub struct EndpointBuilder {
     on_caller_runtime: Option<bool>,
     options: Options,
     observers: Option<ObserverFactory>,
+    generator: GeneratorFactory,
     http: Option<Arc<clearway_http3::Config>>,
 }
 
@@ -66,6 +70,7 @@ impl EndpointBuilder {
             on_caller_runtime: None,
             options: Options::default(),
             observers: None,
+            generator: Arc::new(|| Box::new(RandomGenerator::new(DEFAULT_CID_LEN))),
             http: None,
         }
     }
@@ -120,6 +125,55 @@ impl EndpointBuilder {
         self
     }
 
+    /// Takes the connection IDs that peers use towards this endpoint from generators
+    /// that `make` builds, one for each connection: for a load balancer that reads them
+    /// (QUIC-LB). By default they are 8 random bytes, which tell an observer nothing.
+    ///
+    /// All have one length, from 1 to 20 bytes, and with several
+    /// [`shards`](Self::shards) at least 8. The endpoint then draws until a connection
+    /// ID steers to the shard it is for, so the first 8 bytes have to vary.
+    ///
+    /// ```
+    /// use clearway::{ClientConfig, DevelopmentIdentity, Endpoint};
+    /// use clearway::connection_id::{CidGenerator, ConnectionId, Rng};
+    ///
+    /// /// A byte that names this server, and 11 random ones.
+    /// #[derive(Debug)]
+    /// struct Routable {
+    ///     server: u8,
+    /// }
+    ///
+    /// impl CidGenerator for Routable {
+    ///     fn generate(&mut self, rng: &mut Rng) -> ConnectionId {
+    ///         let mut bytes: [u8; 12] = rng.array();
+    ///         bytes[0] = self.server;
+    ///         ConnectionId::new(&bytes).expect("at most 20 bytes")
+    ///     }
+    ///
+    ///     fn cid_len(&self) -> usize {
+    ///         12
+    ///     }
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let identity = DevelopmentIdentity::generate(["localhost"])?;
+    /// # let config = ClientConfig::with_roots(identity.certificate_pem())?;
+    /// let endpoint = Endpoint::builder("127.0.0.1:0".parse()?)
+    ///     .client(config)
+    ///     .connection_ids(|| Box::new(Routable { server: 7 }))
+    ///     .build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn connection_ids(
+        mut self,
+        make: impl Fn() -> Box<dyn CidGenerator> + Send + Sync + 'static,
+    ) -> Self {
+        self.generator = Arc::new(make);
+        self
+    }
+
     /// Have every connection speak HTTP/3.
     pub(crate) fn http(mut self, config: Arc<clearway_http3::Config>) -> Self {
         self.http = Some(config);
@@ -129,8 +183,8 @@ impl EndpointBuilder {
     /// Binds the socket and starts the event loop.
     ///
     /// # Errors
-    /// If the address is taken, a certificate does not fit its key, or there is
-    /// no tokio runtime to run on.
+    /// If the address is taken, a certificate does not fit its key, connection IDs
+    /// have a length that cannot be, or there is no tokio runtime to run on.
     pub fn build(self) -> Result<Endpoint, BuildError> {
         self.build_steered(|key| key)
     }
@@ -150,10 +204,11 @@ impl EndpointBuilder {
         if on_caller && tokio::runtime::Handle::try_current().is_err() {
             return Err(BuildError::NoRuntime);
         }
+        let cid_len = checked_len(&self.generator, self.shards)?;
         note_locations();
         let mut rng = Rng::from_seed(random()?);
         let key = ShardKey::new(&mut rng);
-        let (mut house, config) = prepare(self.server, self.observers, &mut rng)?;
+        let (mut house, config) = prepare(self.server, self.observers, self.generator, &mut rng)?;
         house.http = self.http;
         house.shards = self.shards;
         let factory = ShardFactory {
@@ -168,7 +223,7 @@ impl EndpointBuilder {
             restarting: Mutex::new(()),
         };
         let steering = kernel(factory.steering());
-        let sockets = bind(self.place, self.shards, &factory.options, steering)?;
+        let sockets = bind(self.place, self.shards, &factory.options, steering, cid_len)?;
         let local = match sockets.first() {
             Some(first) => first.local_addr()?,
             None => return Err(BuildError::Shards("at least one shard is needed")),
@@ -203,10 +258,22 @@ impl std::fmt::Debug for EndpointBuilder {
     }
 }
 
+/// The length of the connection IDs, if an endpoint of so many shards can do with it.
+fn checked_len(generator: &GeneratorFactory, shards: usize) -> Result<usize, BuildError> {
+    let len = generator().cid_len();
+    let least = if shards > 1 { SHARD_PREFIX_LEN } else { 1 };
+    if (least..=MAX_CID_LEN).contains(&len) {
+        Ok(len)
+    } else {
+        Err(BuildError::ConnectionIdLength { len, least })
+    }
+}
+
 /// What the shards have in common, and the transport's settings.
 fn prepare(
     server: Option<ServerConfig>,
     observers: Option<ObserverFactory>,
+    generator: GeneratorFactory,
     rng: &mut Rng,
 ) -> Result<(House, EndpointConfig), BuildError> {
     let mut house = House::default();
@@ -234,7 +301,7 @@ fn prepare(
         transport,
         server: accepting,
         reset_key: Arc::new(ResetKey::new(&secret)),
-        generator: Arc::new(|| Box::new(RandomGenerator::new(CID_LEN))),
+        generator,
     };
     Ok((house, config))
 }
@@ -247,7 +314,8 @@ pub(crate) fn shard_parts(
     socket: &Arc<dyn DatagramSocket>,
 ) -> (Arc<House>, Arc<crate::shard::Link>) {
     let mut rng = Rng::from_seed([5; 32]);
-    let prepared = prepare(Some(server), None, &mut rng);
+    let generator: GeneratorFactory = Arc::new(|| Box::new(RandomGenerator::new(DEFAULT_CID_LEN)));
+    let prepared = prepare(Some(server), None, generator, &mut rng);
     let (mut house, config) = prepared.expect("server settings");
     house.shards = 1;
     let endpoint = house.routing(config, rng);
@@ -263,10 +331,15 @@ fn bind(
     shards: usize,
     options: &Options,
     key: SteeringKey,
+    cid_len: usize,
 ) -> Result<Vec<Arc<dyn DatagramSocket>>, BuildError> {
     let sockets = match place {
         Place::Custom(socket) if shards == 1 => return Ok(vec![socket]),
-        Place::Address(address) => bind_shards(address, shards, options, key, CID_LEN)?,
+        Place::Address(address) => {
+            // One shard takes what there is, so nothing reads its connection IDs.
+            let steered = cid_len.max(if shards == 1 { SHARD_PREFIX_LEN } else { 0 });
+            bind_shards(address, shards, options, key, steered)?
+        }
         Place::Socket(socket) if shards == 1 => {
             socket.set_nonblocking(true)?;
             vec![Socket::from_std(socket, options)?]

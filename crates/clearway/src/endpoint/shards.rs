@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use clearway_quic::cid::generator::{RandomGenerator, ShardGenerator, ShardKey};
+use clearway_quic::cid::generator::{ShardGenerator, ShardKey};
 use clearway_quic::endpoint::{EndpointConfig, GeneratorFactory};
 use clearway_quic::rng::Rng;
 use clearway_udp::{DatagramSocket, Options, Socket, SteeringKey};
@@ -18,9 +18,6 @@ use crate::shard::{Clock, Driver, Link, Position};
 /// two: a fifth of a second in all.
 const REBIND_ATTEMPTS: u32 = 100;
 const REBIND_PAUSE: Duration = Duration::from_millis(2);
-
-/// Bytes of the connection IDs that peers use towards us: what steering reads.
-pub(super) const CID_LEN: usize = 8;
 
 /// Everything that a shard is made of but its socket.
 pub(super) struct ShardFactory {
@@ -52,7 +49,12 @@ impl ShardFactory {
         restarts: u64,
     ) -> Arc<Link> {
         let config = EndpointConfig {
-            generator: generator(self.key, self.house.shards(), index),
+            generator: generator(
+                self.config.generator.clone(),
+                self.key,
+                self.house.shards(),
+                index,
+            ),
             ..self.config.clone()
         };
         let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
@@ -200,16 +202,24 @@ fn rebind(local: SocketAddr, options: &Options) -> io::Result<Arc<dyn DatagramSo
     Ok(Arc::new(Socket::bind(local, options)?))
 }
 
-/// Connection IDs that steer to shard `index` of `shards`.
-fn generator(key: ShardKey, shards: usize, index: usize) -> GeneratorFactory {
+/// Connection IDs of `inner` that steer to shard `index` of `shards`.
+fn generator(
+    inner: GeneratorFactory,
+    key: ShardKey,
+    shards: usize,
+    index: usize,
+) -> GeneratorFactory {
+    if shards == 1 {
+        return inner;
+    }
     let (shards, index) = (shards as u32, index as u32);
-    Arc::new(move || {
-        let random = RandomGenerator::new(CID_LEN);
-        match ShardGenerator::new(random, key, shards, index) {
-            Some(generator) if shards > 1 => Box::new(generator),
-            Some(_) | None => Box::new(random),
-        }
-    })
+    Arc::new(
+        move || match ShardGenerator::new(inner(), key, shards, index) {
+            Some(generator) => Box::new(generator),
+            // The builder has checked the length.
+            None => inner(),
+        },
+    )
 }
 
 /// A thread with a runtime for one shard; returns when its driver exists.

@@ -261,7 +261,9 @@ impl Layer {
 
     /// Whether requests wait to be taken.
     pub(crate) fn has_arrived(&self) -> bool {
-        self.work.as_ref().is_some_and(|work| !work.arrived.is_empty())
+        self.work
+            .as_ref()
+            .is_some_and(|work| !work.arrived.is_empty())
     }
 
     /// Requests that somebody holds.

@@ -57,7 +57,6 @@ impl Backlog {
         self.queues.contains_key(&handle)
     }
 
-
     /// Takes out what waits for the connection.
     pub(super) fn take(&mut self, handle: Handle) -> Option<Queue> {
         if self.queues.is_empty() {
@@ -112,7 +111,9 @@ mod tests {
 
     fn fill(backlog: &mut Backlog, handle: u64) -> usize {
         let datagram = [0; 1_200];
-        (0..).take_while(|_| backlog.push(Handle(handle), FROM, &datagram)).count()
+        (0..)
+            .take_while(|_| backlog.push(Handle(handle), FROM, &datagram))
+            .count()
     }
 
     #[test]

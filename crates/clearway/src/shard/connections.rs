@@ -14,8 +14,8 @@ use super::backlog::Backlog;
 use super::crowding::{Activity, Crowd};
 use super::deadlines::{Deadlines, Place};
 use super::link::{CloseAll, Link};
-use super::outlet::Outlet;
 use super::newcomers::Newcomers;
+use super::outlet::Outlet;
 use super::turns::{Account, Turns};
 use crate::connection::{Shared, Stage, State, Wakes};
 use crate::endpoint::House;
@@ -96,7 +96,9 @@ impl Connections {
             wakes: Wakes::default(),
             endpoint_events: Vec::new(),
             response: Vec::with_capacity(1500),
-            newcomers: Newcomers::new(u64::from(position.key.k0) << 32 | u64::from(position.key.k1)),
+            newcomers: Newcomers::new(
+                u64::from(position.key.k0) << 32 | u64::from(position.key.k1),
+            ),
             begun: 0,
             closing: None,
             ended: 0,

@@ -168,7 +168,9 @@ mod tests {
         }
         // On nobody's account.
         assert!(newcomers.push(NOW, None, hello(4)));
-        let order: Vec<u16> = std::iter::from_fn(|| newcomers.pop()).map(|one| number(&one)).collect();
+        let order: Vec<u16> = std::iter::from_fn(|| newcomers.pop())
+            .map(|one| number(&one))
+            .collect();
         assert_eq!(order, [3, 4, 2, 1]);
         assert!(newcomers.is_empty());
     }

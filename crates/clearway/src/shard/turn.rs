@@ -104,7 +104,11 @@ impl Connections {
         self.release(shared);
         served?;
         let moved = self.table.get(&handle).map(|entry| entry.activity.moved);
-        let at = self.charge(handle, at, moved.map_or(0, |now| now.saturating_sub(before)));
+        let at = self.charge(
+            handle,
+            at,
+            moved.map_or(0, |now| now.saturating_sub(before)),
+        );
         if self.backlog.has(handle) {
             self.mark_ready(handle);
         }

@@ -111,7 +111,8 @@ impl Turns {
     /// quantum, and others wait too.
     pub(super) fn should_wait(&self, account: &mut Account) -> bool {
         let own = |queue| usize::from(account.queue == Some(queue));
-        let alone = self.prompt.len() <= own(Queue::Prompt) && self.round.len() <= own(Queue::Round);
+        let alone =
+            self.prompt.len() <= own(Queue::Prompt) && self.round.len() <= own(Queue::Round);
         !alone && (account.queue == Some(Queue::Round) || !self.has_quantum(account))
     }
 

@@ -14,6 +14,7 @@ mod icmp_flood;
 mod interim;
 mod limits;
 mod living;
+mod own_parts;
 mod own_socket;
 mod panics;
 mod qlog;

@@ -3,73 +3,9 @@
 use core::time::Duration;
 use std::fmt::Write as _;
 
-use clearway::Limit;
+use clearway::{Limit, LimitGroup};
 use serde::Serialize;
 use serde::ser::SerializeMap as _;
-
-/// The limits, grouped as users see them. The transport distinguishes more ([`Limit`]).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(super) enum Reason {
-    /// The congestion window was full or the pacer delayed sending.
-    Network,
-    /// The handshake, or an address not validated yet.
-    Handshake,
-    /// The receiver's flow-control windows, of the connection or of streams.
-    FlowControl,
-    /// The receiver's limit on the number of streams.
-    StreamLimit,
-    /// This host: data that could be sent was not taken.
-    Scheduling,
-    /// There was nothing to send.
-    Application,
-}
-
-impl Reason {
-    const ALL: [Self; 6] = [
-        Self::Network,
-        Self::Handshake,
-        Self::FlowControl,
-        Self::StreamLimit,
-        Self::Scheduling,
-        Self::Application,
-    ];
-
-    const fn of(limit: Limit) -> Self {
-        match limit {
-            Limit::Congestion | Limit::Pacing => Self::Network,
-            Limit::Handshake | Limit::Amplification => Self::Handshake,
-            Limit::ConnectionFlowControl | Limit::StreamFlowControl => Self::FlowControl,
-            Limit::StreamLimit => Self::StreamLimit,
-            Limit::Scheduling => Self::Scheduling,
-            Limit::Application => Self::Application,
-        }
-    }
-
-    /// Its key in JSON.
-    const fn key(self) -> &'static str {
-        match self {
-            Self::Network => "network",
-            Self::Handshake => "handshake",
-            Self::FlowControl => "flow_control",
-            Self::StreamLimit => "stream_limit",
-            Self::Scheduling => "scheduling",
-            Self::Application => "application",
-        }
-    }
-
-    /// Its name for people.
-    const fn words(self) -> &'static str {
-        match self {
-            Self::Network => "network",
-            Self::Handshake => "handshake",
-            Self::FlowControl => "flow control",
-            Self::StreamLimit => "stream limit",
-            Self::Scheduling => "this host",
-            Self::Application => "application",
-        }
-    }
-}
 
 /// Basis points (hundredths of a percent) in 100 %.
 const WHOLE: u64 = 10_000;
@@ -77,16 +13,16 @@ const WHOLE: u64 = 10_000;
 /// The shares of a connection's life, which sum to exactly 100 %.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Breakdown {
-    /// Basis points, by reason.
-    shares: [u64; Reason::ALL.len()],
+    /// Basis points, by group.
+    shares: [u64; LimitGroup::ALL.len()],
 }
 
 impl Breakdown {
     /// From the transport's statistics; `None` if no time has passed.
     pub(crate) fn new(limits: &[(Limit, Duration)]) -> Option<Self> {
-        let mut nanos = [0_u128; Reason::ALL.len()];
+        let mut nanos = [0_u128; LimitGroup::ALL.len()];
         for &(limit, time) in limits {
-            nanos[Reason::of(limit) as usize] += time.as_nanos();
+            nanos[limit.group() as usize] += time.as_nanos();
         }
         let total: u128 = nanos.iter().sum();
         (total > 0).then(|| Self {
@@ -96,22 +32,17 @@ impl Breakdown {
 
     /// One line, the largest share first; reasons without a share are omitted.
     pub(crate) fn text(&self) -> String {
-        let mut present: Vec<_> = Reason::ALL
+        let mut present: Vec<_> = LimitGroup::ALL
             .into_iter()
-            .map(|reason| (reason, self.shares[reason as usize]))
+            .map(|group| (group, self.shares[group as usize]))
             .filter(|&(_, share)| share > 0)
             .collect();
         present.sort_by_key(|&(_, share)| core::cmp::Reverse(share));
         let mut text = String::new();
-        for (reason, share) in present {
+        for (group, share) in present {
             let separator = if text.is_empty() { "" } else { ", " };
             // Writing to a String cannot fail.
-            let _ = write!(
-                text,
-                "{separator}{:.1} % {}",
-                percent(share),
-                reason.words()
-            );
+            let _ = write!(text, "{separator}{:.1} % {group}", percent(share));
         }
         text
     }
@@ -119,9 +50,9 @@ impl Breakdown {
 
 impl Serialize for Breakdown {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(Reason::ALL.len()))?;
-        for reason in Reason::ALL {
-            map.serialize_entry(reason.key(), &percent(self.shares[reason as usize]))?;
+        let mut map = serializer.serialize_map(Some(LimitGroup::ALL.len()))?;
+        for group in LimitGroup::ALL {
+            map.serialize_entry(group.name(), &percent(self.shares[group as usize]))?;
         }
         map.end()
     }
@@ -177,7 +108,7 @@ mod tests {
         let json = serde_json::to_string(&breakdown).unwrap();
         assert_eq!(
             json,
-            r#"{"network":80.0,"handshake":5.0,"flow_control":10.0,"stream_limit":0.0,"scheduling":0.0,"application":5.0}"#
+            r#"{"handshake":5.0,"network":80.0,"host":0.0,"flow_control":10.0,"application":5.0}"#
         );
     }
 
@@ -190,15 +121,15 @@ mod tests {
     proptest! {
         #[test]
         fn shares_sum_to_100_percent_and_round_to_within_one_point(
-            parts in prop::array::uniform6(0_u64..1 << 50)
+            parts in prop::array::uniform5(0_u64..1 << 50)
         ) {
             prop_assume!(parts.iter().any(|&part| part > 0));
+            // One of each group, in the order of the groups.
             let limits: Vec<_> = [
-                Limit::Congestion,
                 Limit::Handshake,
-                Limit::StreamFlowControl,
-                Limit::StreamLimit,
+                Limit::Congestion,
                 Limit::Scheduling,
+                Limit::StreamFlowControl,
                 Limit::Application,
             ]
             .into_iter()

@@ -160,7 +160,7 @@ fn server(
     recorder: &Recorder,
 ) -> Result<Server, Failure> {
     let mut transport = TransportConfig::default();
-    transport.controller = controller;
+    transport.controller = controller.into();
     let config = ServerConfig::with_identity(identity.certificate_pem(), identity.key_pem())
         .map_err(|error| Failure::caused(Kind::Other, "server", &error))?
         .transport(transport);

@@ -26,7 +26,7 @@ pub(super) fn config(args: &Args) -> Result<ClientConfig, Failure> {
             .map_err(|error| Failure::new(Kind::Arguments, format!("{error}; use --cacert")))?
     };
     let mut transport = TransportConfig::default();
-    transport.controller = args.controller;
+    transport.controller = args.controller.into();
     let config = config.transport(transport);
     if !args.keylog {
         return Ok(config);

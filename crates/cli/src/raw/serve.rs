@@ -74,7 +74,7 @@ fn tell(served: &mut ServeSummary, report: &ConnectionClosed, json: bool) -> Res
 
 fn bind(args: &Serve) -> Result<Endpoint, Failure> {
     let mut transport = TransportConfig::default();
-    transport.controller = args.controller;
+    transport.controller = args.controller.into();
     let config = certificate(args)?
         .alpn([ALPN])
         .transport(transport)

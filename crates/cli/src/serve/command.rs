@@ -137,7 +137,7 @@ impl Signals {
 
 fn bind(args: &Args, certificate: &Certificate, memory: &Memory) -> Result<Server, Failure> {
     let mut transport = TransportConfig::default();
-    transport.controller = args.controller;
+    transport.controller = args.controller.into();
     let config = ServerConfig::with_certificates(&certificate.certificates);
     let config = config.early_data(args.early_data);
     let mut config = args.bounds.apply(config, transport, memory);

@@ -1,7 +1,7 @@
 //! The report that the sender of a body gives about its connection.
 //!
 //! The trailer `clearway-breakdown` is a Structured Fields dictionary (RFC 9651) of integers: for
-//! each limit, under its name in qlog, for how many microseconds it was in effect; further
+//! each limit, under [`Limit::name`], for how many microseconds it was in effect; further
 //! `packets-sent`, `packets-lost` and `rtt` (smoothed, microseconds). Receivers ignore keys that
 //! they do not know.
 
@@ -49,7 +49,7 @@ impl SenderReport {
         for &(limit, time) in &self.limits {
             let micros = time.as_micros().min(LARGEST);
             // Writing to a String cannot fail.
-            let _ = write!(text, ", {}={micros}", key(limit));
+            let _ = write!(text, ", {limit}={micros}");
         }
         let mut trailers = HeaderMap::new();
         if let Ok(value) = HeaderValue::try_from(text) {
@@ -75,27 +75,13 @@ impl SenderReport {
                 "packets-lost" => report.packets_lost = value,
                 "rtt" => report.rtt = Duration::from_micros(value),
                 name => {
-                    let known = Limit::ALL.into_iter().find(|&limit| key(limit) == name);
+                    let known = Limit::from_name(name);
                     let time = Duration::from_micros(value);
                     report.limits.extend(known.map(|limit| (limit, time)));
                 }
             }
         }
         Some(report)
-    }
-}
-
-const fn key(limit: Limit) -> &'static str {
-    match limit {
-        Limit::Handshake => "handshake",
-        Limit::Amplification => "amplification",
-        Limit::Congestion => "congestion",
-        Limit::Pacing => "pacing",
-        Limit::Scheduling => "scheduling",
-        Limit::ConnectionFlowControl => "connection-flow-control",
-        Limit::StreamFlowControl => "stream-flow-control",
-        Limit::StreamLimit => "stream-limit",
-        Limit::Application => "application",
     }
 }
 

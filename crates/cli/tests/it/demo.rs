@@ -74,7 +74,7 @@ fn several_runs_print_a_summary() {
 #[test]
 fn invalid_option_value_is_rejected_naming_the_option() {
     for (options, expected) in [
-        (["--controller", "reno"], "there are newreno, cubic"),
+        (["--controller", "reno"], "expected newreno, cubic"),
         (["--runs", "0"], "'--runs <COUNT>'"),
         (["--size", "ten"], "such as 10MB"),
         (["--seed", "one"], "--seed"),

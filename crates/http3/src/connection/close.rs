@@ -112,7 +112,7 @@ impl Connection {
     pub(super) fn abandon<T: Transport>(&mut self, quic: &mut T, id: StreamId, code: Code) {
         let _ = quic.reset(id, code.0);
         let _ = quic.stop(id, code.0);
-        self.decoder.cancel(id.as_u64());
+        self.cancel_sections(id);
         self.forget_discarded(id);
         self.take_delivery(id);
         self.take_request(id);

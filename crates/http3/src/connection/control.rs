@@ -11,6 +11,7 @@ use crate::event::Event;
 use crate::frame::{FrameHeader, FrameKind, only_varint};
 use crate::priority::{Priority, read_update};
 use crate::reader::{Item, Pause};
+use crate::request::Half;
 use crate::settings::Settings;
 use crate::transport::Transport;
 
@@ -165,7 +166,11 @@ impl Connection {
         priority: Priority,
     ) {
         if let Some(exchange) = self.requests.get_mut(&stream) {
-            exchange.priority = priority;
+            exchange.reprioritize(priority);
+            if exchange.receiving.half == Half::Header {
+                // The application has not heard of the request.
+                return;
+            }
             quic.set_priority(stream, priority.into());
             let changed = Event::PriorityChanged { stream, priority };
             return self.events.push_back(changed);
@@ -180,5 +185,11 @@ impl Connection {
         } else {
             self.counters.priorities_dropped.count_one();
         }
+    }
+
+    /// What PRIORITY_UPDATE said of a request that arrives only now.
+    pub(super) fn take_early_priority(&mut self, id: StreamId) -> Option<Priority> {
+        let at = self.early.iter().position(|(early, _)| *early == id)?;
+        Some(self.early.swap_remove(at).1)
     }
 }

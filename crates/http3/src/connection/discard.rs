@@ -92,7 +92,7 @@ impl Connection {
     /// Abandons what the peer sends, whatever comes.
     pub(super) fn stop_now<T: Transport>(&mut self, quic: &mut T, id: StreamId, code: Code) {
         let _ = quic.stop(id, code.0);
-        self.decoder.cancel(id.as_u64());
+        self.cancel_sections(id);
         self.forget_discarded(id);
         if let Some(exchange) = self.requests.get_mut(&id) {
             let gathered = exchange.receiving.gathered;

@@ -69,8 +69,8 @@ impl Connection {
             // Written again by the transport, under the settings of a first
             // connection (RFC 9114 §7.2.4.2).
             QuicEvent::ZeroRttRejected => self.remembers = false,
-            // Paths and confirmation, and what the transport may add, are its own.
-            _ => {}
+            // Paths and the handshake's confirmation are the transport's own.
+            QuicEvent::Confirmed | QuicEvent::PathChanged { .. } => {}
         }
     }
 

@@ -40,13 +40,17 @@ impl Connection {
             return Err(StreamError::malformed(":protocol, which was not offered").into());
         }
         let length = validate::content_length(&request.fields)?;
-        let priority = self.take_priority(stream, &request);
         let Some(exchange) = self.requests.get_mut(&stream) else {
             return Ok(());
         };
         exchange.asks = Asks::of(&request);
-        exchange.priority = priority;
-        quic.set_priority(stream, priority.into());
+        // RFC 9218 §7: PRIORITY_UPDATE says more than the request.
+        if !exchange.reprioritized
+            && let Some(value) = find(&request.fields, b"priority")
+        {
+            exchange.priority = Priority::parse(value);
+        }
+        quic.set_priority(stream, exchange.priority.into());
         let receiving = &mut exchange.receiving;
         receiving.progress = Progress::default();
         if exchange.asks == Asks::Tunnel {
@@ -115,16 +119,5 @@ impl Connection {
         }
         self.retire(stream);
         Ok(())
-    }
-
-    /// What PRIORITY_UPDATE said before, else what the request says
-    /// (RFC 9218 §7).
-    fn take_priority(&mut self, id: StreamId, request: &Request) -> Priority {
-        match self.early.iter().position(|(early, _)| *early == id) {
-            Some(at) => self.early.swap_remove(at).1,
-            None => find(&request.fields, b"priority")
-                .map(|value| Priority::parse(value))
-                .unwrap_or_default(),
-        }
     }
 }

@@ -37,6 +37,8 @@ impl Connection {
     /// The client opened a request stream.
     pub(super) fn on_request_stream<T: Transport>(&mut self, quic: &mut T, id: StreamId) {
         self.next_request = self.next_request.max(id.index().saturating_add(1));
+        // Whatever becomes of the request: its place is another's from now on.
+        let early = self.take_early_priority(id);
         if self.goaway.refuses(self.role, id) {
             self.counters.rejected.count_one();
             return self.abandon(quic, id, Code::REQUEST_REJECTED);
@@ -46,7 +48,11 @@ impl Connection {
             self.abandon(quic, id, Code::REQUEST_REJECTED);
             return self.charge();
         }
-        self.requests.insert(id, Exchange::new(Asks::Content));
+        let mut exchange = Exchange::new(Asks::Content);
+        if let Some(priority) = early {
+            exchange.reprioritize(priority);
+        }
+        self.requests.insert(id, exchange);
     }
 
     /// A request stream has something. The header section is ours to read; of what

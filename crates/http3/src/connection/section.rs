@@ -76,6 +76,20 @@ impl Connection {
         }
     }
 
+    /// Nothing more of a stream will be read: the peer's encoder has to know, unless it
+    /// was read to its end or the encoder was told before (RFC 9204 §2.2.2.2).
+    pub(super) fn cancel_sections(&mut self, id: StreamId) {
+        let lingering = self.lingering.as_ref();
+        let rest = lingering.and_then(|it| it.discarding.get(&id));
+        let half = match rest {
+            Some(rest) => Some(rest.receiving.half),
+            None => self.requests.get(&id).map(|it| it.receiving.half),
+        };
+        if half != Some(Half::Over) {
+            self.decoder.cancel(id.as_u64());
+        }
+    }
+
     fn on_decoded(&mut self, decoded: Decoded) -> Found {
         match decoded {
             Decoded::Fields(fields) if fields.len() > self.config.limits.max_fields => {
@@ -118,4 +132,18 @@ const UPDATES_PER_SECTION: u32 = 16;
 
 pub(super) const fn too_large() -> StreamError {
     StreamError::malformed("a field section larger than SETTINGS_MAX_FIELD_SECTION_SIZE")
+}
+
+#[cfg(feature = "testing")]
+impl Connection {
+    /// Streams of which a field section waits for the dynamic table: by what each stream
+    /// has of it, and by what the decoder has. Both are the same after each event.
+    #[must_use]
+    pub fn waiting_sections(&self) -> (usize, u64) {
+        let requests = self.requests.values().map(|exchange| &exchange.receiving);
+        let lingering = self.lingering.iter();
+        let rests = lingering.flat_map(|it| it.discarding.values().map(|rest| &rest.receiving));
+        let waiting = requests.chain(rests).filter(|it| it.waits_for_table);
+        (waiting.count(), self.decoder.blocked_streams())
+    }
 }

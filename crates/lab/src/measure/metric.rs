@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use clearway_links::Time;
+use clearway_recovery::limit::LimitGroup;
 
 use super::outcome::{Bulk, FlowOutcome, Outcome, Sample};
 use super::statistics::{jain, percentile};
@@ -119,14 +120,14 @@ metrics! {
     amplification Number "largest ratio of bytes sent to bytes received by a server before address validation" |run| {
         Some(run.amplification_permille as f64 / 1e3)
     };
-    flow_controlled Share "share of time limited by flow control" |run| {
-        limits(run, &["connection_flow_control", "stream_flow_control"])
+    flow_controlled Share "share of time limited by flow control, including stream limits" |run| {
+        limits(run, LimitGroup::FlowControl)
     };
     app_limited Share "share of time limited by the application" |run| {
-        limits(run, &["application"])
+        limits(run, LimitGroup::Application)
     };
     window_limited Share "share of time limited by the congestion window or the pacer" |run| {
-        limits(run, &["congestion", "pacing"])
+        limits(run, LimitGroup::Network)
     };
     response Number "ratio of the mean window to CUBIC's response function at the measured loss" response;
 }
@@ -354,17 +355,17 @@ fn jobs(run: &Outcome) -> Option<Vec<f64>> {
     (!times.is_empty()).then_some(times)
 }
 
-fn limits(run: &Outcome, names: &[&str]) -> Option<f64> {
-    let (mut named, mut all) = (Duration::ZERO, Duration::ZERO);
+fn limits(run: &Outcome, group: LimitGroup) -> Option<f64> {
+    let (mut part, mut all) = (Duration::ZERO, Duration::ZERO);
     for flow in run.bulk_flows() {
-        for (name, time) in &flow.sender().limits {
+        for (limit, time) in &flow.sender().limits {
             all += *time;
-            if names.contains(name) {
-                named += *time;
+            if limit.group() == group {
+                part += *time;
             }
         }
     }
-    (!all.is_zero()).then(|| named.as_secs_f64() / all.as_secs_f64())
+    (!all.is_zero()).then(|| part.as_secs_f64() / all.as_secs_f64())
 }
 
 /// max(1.054 (RTT/p)^¾, √(1.5/p)) packets (RFC 9438 §5.2 with C = 0.4 and

@@ -181,7 +181,7 @@ fn factory(
 ) -> ClearwayFactory {
     let mut config = case.transport.clone();
     // Plans contain only controllers that exist.
-    config.controller = controller.parse().unwrap_or(Algorithm::Cubic);
+    config.controller = controller.parse().unwrap_or(Algorithm::Cubic).into();
     ClearwayFactory {
         config,
         tls: Tls {

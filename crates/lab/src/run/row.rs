@@ -94,8 +94,8 @@ fn unexpected(case: &Case, run: &Outcome) -> Vec<Finding> {
 fn limits(run: &Outcome) -> BTreeMap<&'static str, f64> {
     let mut spent: BTreeMap<&'static str, f64> = BTreeMap::new();
     for flow in run.bulk_flows() {
-        for (name, time) in &flow.sender().limits {
-            *spent.entry(name).or_default() += time.as_secs_f64();
+        for (limit, time) in &flow.sender().limits {
+            *spent.entry(limit.name()).or_default() += time.as_secs_f64();
         }
     }
     let all: f64 = spent.values().sum();

@@ -127,7 +127,7 @@ impl Scenario {
         let known = |leaf: &&Scalar| !is_known(&leaf.text);
         if let Some(leaf) = self.bars.controllers().find(known) {
             let problem = format!("unknown controller in [pass.{}]", leaf.text);
-            return Err(source.error(&leaf.span, problem, suggest(&leaf.text, KNOWN)));
+            return Err(source.error(&leaf.span, problem, suggest(&leaf.text, Algorithm::NAMES)));
         }
         for size in [Size::Full, Size::Ci] {
             for variables in self.grids[slot(size)].assignments() {
@@ -270,11 +270,8 @@ const fn slot(size: Size) -> usize {
 /// Maximum number of seeds of a scenario.
 const MOST_SEEDS: u32 = 1_000_000;
 
-/// Controllers with a name in the catalogue, now or later.
-const KNOWN: &[&str] = &["newreno", "cubic", "bbr", "prague"];
-
 fn is_known(name: &str) -> bool {
-    KNOWN.contains(&name) || name.parse::<Algorithm>().is_ok()
+    name.parse::<Algorithm>().is_ok()
 }
 
 /// Checks a controller's name.
@@ -287,7 +284,7 @@ pub(super) fn known_controller(
         return Ok(());
     }
     let problem = format!("unknown controller {name:?}");
-    Err(source.error(&leaf.span, problem, suggest(name, KNOWN)))
+    Err(source.error(&leaf.span, problem, suggest(name, Algorithm::NAMES)))
 }
 
 fn text(

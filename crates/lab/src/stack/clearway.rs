@@ -18,8 +18,7 @@ use clearway_quic::event::{Observer, TraceEvent};
 use clearway_quic::path::ecn::Mark;
 use clearway_quic::rng::Rng;
 use clearway_quic::stream::StreamId;
-use clearway_recovery::congestion::Algorithm;
-use clearway_recovery::limit::Limit;
+use clearway_recovery::congestion::CongestionControl;
 
 use super::identity::ConfigPair;
 use super::streams::Streams;
@@ -73,11 +72,11 @@ pub struct ClearwayFactory {
 }
 
 impl ClearwayFactory {
-    /// Default settings with this controller.
+    /// Default settings with this congestion control.
     #[must_use]
-    pub fn with_controller(algorithm: Algorithm) -> Self {
+    pub fn with_controller(controller: impl Into<CongestionControl>) -> Self {
         let mut this = Self::default();
-        this.config.controller = algorithm;
+        this.config.controller = controller.into();
         this
     }
 }
@@ -373,7 +372,7 @@ impl Stack for Clearway {
         let counters = stats.counters;
         SenderStats {
             window: stats.window,
-            floor: floor(stats.controller, stats.mtu),
+            floor: stats.min_window,
             in_flight: stats.in_flight,
             pacing_rate: stats.pacing_rate,
             smoothed_rtt: stats.smoothed_rtt,
@@ -388,11 +387,7 @@ impl Stack for Clearway {
             congestion_events: stats.metrics.congestion_events,
             persistent_events: stats.metrics.persistent_events,
             key_updates: counters.key_updates,
-            limits: stats
-                .limits
-                .iter()
-                .map(|&(limit, spent)| (limit_name(limit), spent))
-                .collect(),
+            limits: stats.limits,
             has_nothing_to_send: !quic.is_handshaking() && stats.in_flight == 0,
         }
     }
@@ -401,28 +396,6 @@ impl Stack for Clearway {
         for live in self.connections.values() {
             live.quic.check_invariants();
         }
-    }
-}
-
-/// The minimum window: two datagrams (RFC 9002 §7.2), for BBR four (draft-ietf-ccwg-bbr,
-/// `BBR.MinPipeCwnd`).
-fn floor(controller: &str, mtu: u16) -> u64 {
-    let datagrams = if controller.starts_with("bbr") { 4 } else { 2 };
-    datagrams * u64::from(mtu)
-}
-
-/// The limit's name in qlog's style.
-const fn limit_name(limit: Limit) -> &'static str {
-    match limit {
-        Limit::Handshake => "handshake",
-        Limit::Amplification => "amplification",
-        Limit::Congestion => "congestion",
-        Limit::Pacing => "pacing",
-        Limit::Scheduling => "scheduling",
-        Limit::ConnectionFlowControl => "connection_flow_control",
-        Limit::StreamFlowControl => "stream_flow_control",
-        Limit::StreamLimit => "stream_limit",
-        Limit::Application => "application",
     }
 }
 

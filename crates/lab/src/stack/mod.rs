@@ -16,6 +16,7 @@ use bytes::Bytes;
 use clearway_links::{Packet, Time};
 
 pub use clearway_quic::event::Observer;
+use clearway_recovery::limit::Limit;
 
 pub use clearway::{Clearway, ClearwayFactory, ObserverFactory, Observers, SharedObserverFactory};
 pub use identity::{Certificates, Tls};
@@ -86,8 +87,8 @@ pub struct SenderStats {
     pub persistent_events: u64,
     /// Key updates.
     pub key_updates: u64,
-    /// How long each limit was in effect, by its name in qlog.
-    pub limits: Vec<(&'static str, Duration)>,
+    /// How long each limit was in effect; empty if the stack does not report it.
+    pub limits: Vec<(Limit, Duration)>,
     /// Whether its last limit was that there was nothing to send.
     pub has_nothing_to_send: bool,
 }

@@ -13,6 +13,7 @@ use clearway_lab::scenario::{Case, Scenario, Size, find};
 use clearway_lab::stack::{
     Clearway, ClearwayFactory, Protocol, Role, Stack, StackFactory, StackSetup,
 };
+use clearway_recovery::congestion::Algorithm;
 
 /// The catalogue's scenario with a transfer of this size.
 fn shrunk(name: &str, bytes: &str) -> Vec<Case> {
@@ -213,7 +214,7 @@ impl StackFactory for Rival {
 #[test]
 fn other_stack_runs_in_the_same_network_under_its_own_name() {
     let case = &shrunk("transfer_loss", "300kB")[0];
-    let controller = "fixed:20000".parse().unwrap();
+    let controller: Algorithm = "fixed:20000".parse().unwrap();
     let rival = Rival(ClearwayFactory::with_controller(controller));
     let extras = RunObservers {
         stack: Some(Rc::new(rival)),

@@ -68,7 +68,7 @@ impl Pair {
         let mut rng = Rng::from_seed([1; 32]);
         // A window that fits the caches, as on a real path of this length.
         let mut transport = Config::default();
-        transport.controller = Algorithm::Fixed(512 << 10);
+        transport.controller = Algorithm::Fixed(512 << 10).into();
         change(&mut transport);
         let transport = Arc::new(transport);
         let mut dialer = Endpoint::new(

@@ -26,6 +26,16 @@ pub trait CidGenerator: core::fmt::Debug + Send {
     fn cid_len(&self) -> usize;
 }
 
+impl CidGenerator for Box<dyn CidGenerator> {
+    fn generate(&mut self, rng: &mut Rng) -> ConnectionId {
+        self.as_mut().generate(rng)
+    }
+
+    fn cid_len(&self) -> usize {
+        self.as_ref().cid_len()
+    }
+}
+
 /// Nothing but random bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct RandomGenerator {

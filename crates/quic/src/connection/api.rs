@@ -19,7 +19,6 @@ use crate::{Instant, Role};
 /// What happened that the application may want to know. Edge-triggered: an
 /// event is not repeated until something new happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Event {
     /// The handshake is complete: keys, ALPN and certificates are known.
     Connected,

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use clearway_recovery::congestion::{self, Algorithm, SlowStart};
+use clearway_recovery::congestion::{CongestionControl, NewPath, SlowStart};
 use clearway_recovery::controller::{Controller, Ect};
 
 use crate::ack::DEFAULT_ACK_THRESHOLD;
@@ -16,8 +16,10 @@ use crate::stream;
 pub struct Config {
     /// Stream counts, windows and memory budgets.
     pub streams: stream::Config,
-    /// Congestion controller.
-    pub controller: Algorithm,
+    /// Congestion control of every path: CUBIC by default, which shares a bottleneck
+    /// fairly with what most hosts run. `Algorithm::Bbr.into()` chooses another of
+    /// ours, [`CongestionControl::custom`] one of your own.
+    pub controller: CongestionControl,
     /// How its first slow start ends.
     pub slow_start: SlowStart,
     /// Close after this long without a packet from the peer; zero = never
@@ -84,18 +86,22 @@ pub struct Config {
     pub key_update_after: Option<u64>,
     /// A known bug, to be found by somebody's detector.
     #[cfg(feature = "specimens")]
-    pub specimen: Option<clearway_recovery::congestion::Specimen>,
+    pub specimen: Option<clearway_recovery::specimens::Specimen>,
 }
 
 impl Config {
     /// A congestion controller for a new path.
     pub(crate) fn build_controller(&self, mds: u64, seed: u64) -> Box<dyn Controller> {
+        let path = NewPath {
+            mds,
+            slow_start: self.slow_start,
+            seed,
+        };
         #[cfg(feature = "specimens")]
         if let Some(specimen) = self.specimen {
-            let (controller, slow_start) = (self.controller, self.slow_start);
-            return congestion::build_specimen(specimen, controller, slow_start, mds, seed);
+            return specimen.build(&self.controller, &path);
         }
-        congestion::build_seeded(self.controller, self.slow_start, mds, seed)
+        self.controller.build(&path)
     }
 
     /// The mark that a path of this controller is tested with.
@@ -112,7 +118,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             streams: stream::Config::default(),
-            controller: Algorithm::default(),
+            controller: CongestionControl::default(),
             slow_start: SlowStart::default(),
             idle_timeout: Duration::from_secs(30),
             handshake_timeout: Duration::from_secs(60),

@@ -253,29 +253,12 @@ impl Connection {
 
     /// Data goes to path `id` from now on.
     fn send_on(&mut self, now: Instant, id: PathId, remote: SocketAddr) {
-        #[cfg(feature = "specimens")]
-        let old = self.recovery.active_path();
         self.remote_cids.set_active(id);
         self.recovery.set_active_path(id, now);
-        #[cfg(feature = "specimens")]
-        self.flawed_migration(now, old);
         self.counters.migrations.count_one();
         self.events.push_back(Event::PathChanged { remote });
         self.trace_path_changed(now);
         self.trace_migration(now, MigrationState::MigrationStarted, remote);
-    }
-
-    /// `retransmit-all-on-migration`: what is on its way is sent again.
-    #[cfg(feature = "specimens")]
-    fn flawed_migration(&mut self, now: Instant, old: PathId) {
-        use clearway_recovery::congestion::Specimen;
-
-        if self.config.specimen == Some(Specimen::RetransmitAllOnMigration) {
-            let mut outcome = core::mem::take(&mut self.outcome);
-            self.recovery.lose_in_flight(old, &mut outcome);
-            self.apply(now, &mut outcome);
-            self.outcome = outcome;
-        }
     }
 
     /// PTO of the active path without backoff.

@@ -70,6 +70,8 @@ pub struct Stats {
     pub min_rtt: Option<Duration>,
     /// Congestion window.
     pub window: u64,
+    /// The smallest window that the controller ever answers with.
+    pub min_window: u64,
     /// Bytes in flight.
     pub in_flight: u64,
     /// What the pacer lets out.
@@ -101,6 +103,7 @@ impl Default for Stats {
             smoothed_rtt: Duration::ZERO,
             min_rtt: None,
             window: 0,
+            min_window: 0,
             in_flight: 0,
             pacing_rate: 0,
             mtu: 0,
@@ -168,6 +171,7 @@ impl Connection {
             smoothed_rtt: path.rtt().smoothed(),
             min_rtt: path.rtt().min(),
             window: path.window(),
+            min_window: path.controller().min_window(),
             in_flight: path.in_flight(),
             pacing_rate: path.pacing_rate(),
             mtu: self.paths.active().mtu.current(),

@@ -120,6 +120,7 @@ impl Connection {
             local_cid: self.tls.local_cid,
             recovery: RecoveryParameters {
                 controller: recovery.controller().name(),
+                window_policy: recovery.controller().window_policy(),
                 initial_rtt: config.initial_rtt,
                 packet_threshold: config.packet_threshold,
                 time_threshold_eighths: config.time_threshold_eighths,

@@ -64,7 +64,7 @@ fn from(role: Role) -> Received {
 /// An endpoint with connection IDs of `cid_len` bytes.
 fn endpoint(cid_len: usize, server: Option<ServerConfig>, rng: &mut Rng) -> Endpoint {
     let transport = Config {
-        controller: Algorithm::Fixed(1 << 30),
+        controller: Algorithm::Fixed(1 << 30).into(),
         mtu_discovery: false,
         ..Config::default()
     };

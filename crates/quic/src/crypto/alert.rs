@@ -187,6 +187,129 @@ mod tests {
         assert!(authority.contains("CA:TRUE"), "{authority}");
     }
 
+    /// What a peer's certificate can be refused for: the alert that the peer gets and
+    /// words that name the cause.
+    #[test]
+    fn every_problem_of_a_certificate_has_an_alert_and_words() {
+        use CertificateError as E;
+        let at = |seconds| UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+        let nameless = E::NotValidForNameContext {
+            expected: "example.org".try_into().unwrap(),
+            presented: Vec::new(),
+        };
+        let for_clients = E::InvalidPurposeContext {
+            required: rustls::ExtendedKeyPurpose::ServerAuth,
+            presented: vec![rustls::ExtendedKeyPurpose::ClientAuth],
+        };
+        let early = E::NotValidYetContext {
+            time: at(1_000),
+            not_before: at(1_000 + 3 * 3_600),
+        };
+        let expired = E::ExpiredContext {
+            time: at(1_090),
+            not_after: at(1_000),
+        };
+        let odd = OtherError(std::sync::Arc::new(std::io::Error::other("unheard of")));
+        for (problem, alert, words) in [
+            (E::UnknownIssuer, 48, "no trusted root vouches for it"),
+            (E::Expired, 45, "certificate expired"),
+            (expired, 45, "certificate expired 90 s ago"),
+            (E::NotValidYet, 45, "certificate not valid yet"),
+            (early, 45, "certificate not valid for another 3 h"),
+            (E::Revoked, 44, "certificate was revoked"),
+            (E::NotValidForName, 42, "certificate is for another name"),
+            (nameless, 42, "example.org was asked for, it names nothing"),
+            (E::BadEncoding, 42, "certificate is malformed"),
+            (E::BadSignature, 51, "certificate or handshake signature"),
+            (E::InvalidPurpose, 43, "may not be used for this end"),
+            (for_clients, 43, "may not be used for this end"),
+            (
+                E::ApplicationVerificationFailure,
+                49,
+                "certificate refused by the application",
+            ),
+            (E::Other(odd), 46, "certificate: unheard of"),
+            // Words of rustls.
+            (E::UnhandledCriticalExtension, 42, "certificate: "),
+            (E::UnknownRevocationStatus, 48, "certificate: "),
+            (E::ExpiredRevocationList, 48, "certificate: "),
+            (E::InvalidOcspResponse, 113, "certificate: "),
+        ] {
+            let what = format!("{problem:?}");
+            let error = transport_error(&Error::InvalidCertificate(problem), None);
+            assert_eq!(error.code, Code::crypto(alert), "{what}");
+            assert!(error.reason.contains(words), "{what}: {}", error.reason);
+        }
+    }
+
+    /// Everything else that a handshake fails with.
+    #[test]
+    fn every_failure_of_a_handshake_has_an_alert_and_words() {
+        use rustls::{ContentType, HandshakeType, InvalidMessage, PeerMisbehaved};
+        let out_of_turn = Error::InappropriateHandshakeMessage {
+            expect_types: vec![HandshakeType::ServerHello],
+            got_type: HandshakeType::Finished,
+        };
+        let out_of_place = Error::InappropriateMessage {
+            expect_types: vec![ContentType::Handshake],
+            got_type: ContentType::Alert,
+        };
+        let incompatible = |why| Error::PeerIncompatible(why);
+        for (error, alert, words) in [
+            (
+                Error::NoCertificatesPresented,
+                116,
+                "the peer showed no certificate",
+            ),
+            (Error::NoApplicationProtocol, 120, "ALPN"),
+            (
+                incompatible(PeerIncompatible::NoCipherSuitesInCommon),
+                40,
+                "no cipher suite in common",
+            ),
+            (
+                incompatible(PeerIncompatible::NoKxGroupsInCommon),
+                40,
+                "no key exchange in common",
+            ),
+            (
+                incompatible(PeerIncompatible::NoSignatureSchemesInCommon),
+                40,
+                "no signature scheme in common",
+            ),
+            // Words of rustls.
+            (
+                incompatible(PeerIncompatible::Tls13RequiredForQuic),
+                40,
+                "Tls13RequiredForQuic",
+            ),
+            (
+                out_of_turn,
+                10,
+                "TLS message Finished where [ServerHello] was due",
+            ),
+            (out_of_place, 10, "Alert"),
+            (
+                Error::InvalidMessage(InvalidMessage::MessageTooShort),
+                50,
+                "MessageTooShort",
+            ),
+            (
+                Error::PeerMisbehaved(PeerMisbehaved::MissingQuicTransportParameters),
+                47,
+                "MissingQuicTransportParameters",
+            ),
+            (Error::FailedToGetCurrentTime, 80, "wall clock"),
+            (Error::FailedToGetRandomBytes, 80, "no randomness"),
+            (Error::General("odd".into()), 80, "odd"),
+        ] {
+            let what = format!("{error:?}");
+            let error = transport_error(&error, None);
+            assert_eq!(error.code, Code::crypto(alert), "{what}");
+            assert!(error.reason.contains(words), "{what}: {}", error.reason);
+        }
+    }
+
     #[test]
     fn failures_without_an_alert_get_a_fitting_one() {
         let alert = |error: Error| transport_error(&error, None).code;

@@ -42,7 +42,9 @@ impl Streams {
         if hurry {
             self.hurried_streams.push(id);
         }
-        let is_new = news.fresh > 0 || news.raised > 0;
+        // Of a stream that nobody reads nothing is kept, and its highest offset has to
+        // tell. A frame without data may raise that and brings nothing.
+        let is_new = news.fresh > 0 || news.raised > 0 && !data.is_empty();
         self.book(id, news);
         self.hurried |= self.receive.is_short(self.received);
         Ok(is_new)

@@ -5,7 +5,31 @@ use super::send::SendHalf;
 use super::state::{RecvState, SendState};
 use super::{StreamId, Streams};
 
+/// What a connection's budget for unproductive frames is filled from, in all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Useful {
+    /// Highest offsets received and final sizes, bytes.
+    pub announced: u64,
+    /// Bytes sent, each counted once.
+    pub sent: u64,
+    /// Streams opened by either end.
+    pub opened: u64,
+    /// Bytes that are held for the application now.
+    pub stored: u64,
+}
+
 impl Streams {
+    /// What counts as useful of all that arrived and left.
+    #[must_use]
+    pub fn useful(&self) -> Useful {
+        Useful {
+            announced: self.bytes_announced(),
+            sent: self.bytes_sent(),
+            opened: self.opened(),
+            stored: self.receive_held.stored as u64,
+        }
+    }
+
     /// The states of a stream's sending and receiving half, as far as it has them;
     /// `None` once it is over, and before it is opened.
     #[must_use]

@@ -49,6 +49,8 @@ pub use config::{Config, PeerLimits};
 pub use content::StreamContent;
 pub use event::StreamEvent;
 pub use id::{Directionality, StreamId};
+#[cfg(feature = "testing")]
+pub use inspection::Useful;
 pub use recv::ReadError;
 pub use schedule::Priority;
 pub use send::{SendProgress, WriteError};

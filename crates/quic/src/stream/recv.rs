@@ -162,7 +162,13 @@ impl RecvHalf {
         let before = self.assembler.contiguous();
         // Room to spare is for what is to come.
         let spare = if fin { 0 } else { spare };
-        let fresh = self.assembler.insert(offset, data, spare) as u64;
+        let held = self.assembler.stored();
+        let fresh = self.assembler.insert(offset, data, spare);
+        debug_assert_eq!(
+            self.assembler.stored().wrapping_sub(held),
+            fresh,
+            "bytes kept, bytes said to be new"
+        );
         let arrived = self.assembler.contiguous();
         let complete = self.final_size == Some(arrived);
         if complete {
@@ -170,7 +176,7 @@ impl RecvHalf {
         }
         Ok(Received {
             raised,
-            fresh,
+            fresh: fresh as u64,
             discarded: 0,
             readable: self.wake(arrived > before || complete),
         })

@@ -17,7 +17,7 @@ const SECONDS: u64 = 5;
 /// BBR towards the client.
 fn setup() -> Setup {
     let mut setup = Setup::new();
-    setup.server.controller = Algorithm::Bbr;
+    setup.server.controller = Algorithm::Bbr.into();
     setup
 }
 

@@ -26,7 +26,7 @@ fn rows() -> Vec<(String, Spiral)> {
             for jitter_us in [0, 200] {
                 for (name, clock) in [("a", Clock::Data), ("b", Clock::Flow)] {
                     let mut server = Config::default();
-                    server.controller = *controller;
+                    server.controller = (*controller).into();
                     let spiral = Spiral {
                         server,
                         ack_every,

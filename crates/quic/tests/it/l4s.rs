@@ -14,7 +14,7 @@ use clearway_recovery::congestion::Algorithm;
 
 fn world(controller: Algorithm, spec: &str) -> World {
     let mut setup = Setup::new();
-    setup.server.controller = controller;
+    setup.server.controller = controller.into();
     World::new(setup, path(spec, 1), 1)
 }
 

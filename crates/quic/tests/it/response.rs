@@ -61,7 +61,7 @@ impl Point {
 
     fn measure(&self) -> Measured {
         let mut setup = Setup::new();
-        setup.server.controller = self.algorithm;
+        setup.server.controller = self.algorithm.into();
         setup.server.mtu_discovery = false;
         // The formulas are those of an ACK for every second packet.
         setup.server.ack_frequency = false;

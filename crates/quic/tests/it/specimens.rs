@@ -11,7 +11,7 @@ use crate::common::{Setup, World, path};
 use clearway_links::{Direction, Packet};
 use clearway_quic::connection::{Config, Counters};
 use clearway_quic::stream::Directionality;
-use clearway_recovery::congestion::Specimen;
+use clearway_recovery::specimens::Specimen;
 
 /// Seeds of each death-spiral case.
 const SEEDS: u64 = if cfg!(debug_assertions) { 12 } else { 50 };

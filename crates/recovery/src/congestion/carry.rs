@@ -45,20 +45,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_third_of_a_byte_is_a_byte_after_three_or_four() {
+    fn thirds_of_a_byte_sum_to_whole_bytes() {
         let mut carry = Carry::default();
         let whole: u64 = (0..3_000).map(|_| carry.add(1, 3)).sum();
         assert!(whole == 999 || whole == 1_000, "{whole}");
     }
 
     #[test]
-    fn nothing_over_nothing_earns_nothing() {
+    fn zero_denominator_earns_nothing() {
         assert_eq!(Carry::default().add(5, 0), 0);
     }
 
     proptest! {
         #[test]
-        fn many_small_sums_equal_the_large_one(
+        fn sum_of_parts_equals_the_whole(
             parts in prop::collection::vec(0_u64..1 << 40, 1..100),
             denominator in 1_u64..u64::MAX,
         ) {

@@ -2,7 +2,7 @@
 //! slow start, recovery, undo and the bounds on growth (RFC 9002 §7).
 
 #[cfg(feature = "specimens")]
-mod flaws;
+pub(super) mod specimens;
 
 use crate::controller::{
     Ack, Congestion, CongestionCause, Controller, Metrics, SendIndex, Sent, Spurious, State,
@@ -38,8 +38,6 @@ pub(super) struct Classic<L: Law> {
     /// No feedback yet: the window is the initial one.
     untouched: bool,
     metrics: Metrics,
-    #[cfg(feature = "specimens")]
-    flaw: flaws::Flaw,
 }
 
 /// The state before a reduction (RFC 9438 §4.9.2).
@@ -75,8 +73,6 @@ impl<L: Law> Classic<L> {
             undo: None,
             untouched: true,
             metrics: Metrics::default(),
-            #[cfg(feature = "specimens")]
-            flaw: flaws::Flaw::default(),
         }
     }
 
@@ -97,7 +93,7 @@ impl<L: Law> Classic<L> {
 
     /// Marks ask for this window: it comes down to it at once and slow start
     /// ends, but nothing is missing that recovery would have to wait for.
-    pub(super) fn ease(&mut self, window: u64) {
+    pub(super) fn reduce_to(&mut self, window: u64) {
         self.confirm();
         self.untouched = false;
         self.recovery = None;
@@ -166,7 +162,7 @@ impl<L: Law> Classic<L> {
     }
 
     /// More losses or marks of the event that the window has answered.
-    fn more_of_the_same(&mut self, event: &Congestion) {
+    fn continue_event(&mut self, event: &Congestion) {
         match event.cause {
             CongestionCause::EcnCe => self.undo = None,
             CongestionCause::Loss => {
@@ -203,8 +199,6 @@ impl<L: Law> Classic<L> {
         self.window = self.settled_window();
         self.recovery = None;
         self.law.begin(self.window, self.mds, now);
-        #[cfg(feature = "specimens")]
-        self.flawed_recovery_end(now);
     }
 
     fn slow_start(&mut self, ack: &Ack<'_>) {
@@ -255,8 +249,6 @@ impl<L: Law> Classic<L> {
 
 impl<L: Law> Controller for Classic<L> {
     fn on_sent(&mut self, sent: &Sent) {
-        #[cfg(feature = "specimens")]
-        self.flawed_sent(sent);
         let in_flight = sent.in_flight_before.saturating_add(sent.bytes);
         self.largest_flight.on_sent(in_flight);
         if let Some(prr) = &mut self.recovery {
@@ -266,10 +258,6 @@ impl<L: Law> Controller for Classic<L> {
 
     fn on_ack(&mut self, ack: &Ack<'_>) {
         self.untouched = false;
-        #[cfg(feature = "specimens")]
-        if self.flawed_ack(ack) {
-            return;
-        }
         if self.recovery.is_none() {
             if self.in_slow_start() {
                 self.slow_start(ack);
@@ -285,16 +273,12 @@ impl<L: Law> Controller for Classic<L> {
 
     fn on_congestion(&mut self, event: &Congestion) {
         self.untouched = false;
-        #[cfg(feature = "specimens")]
-        if self.flawed_congestion(event) {
-            return;
-        }
         if event.persistent && event.largest_index >= self.collapsed_before {
             self.collapse(event);
         } else if event.largest_index >= self.boundary {
             self.reduce(event);
         } else {
-            self.more_of_the_same(event);
+            self.continue_event(event);
         }
     }
 
@@ -327,8 +311,6 @@ impl<L: Law> Controller for Classic<L> {
     /// §7.8). Recovery itself still ends by an ACK.
     fn restart_from_idle(&mut self, _now: Instant) {
         self.window = self.settled_window();
-        #[cfg(feature = "specimens")]
-        self.flawed_restart();
     }
 
     fn on_mds(&mut self, mds: u64) {
@@ -351,9 +333,6 @@ impl<L: Law> Controller for Classic<L> {
     }
 
     fn pacing_rate(&self) -> Option<u64> {
-        #[cfg(feature = "specimens")]
-        return self.flawed_pacing_rate();
-        #[cfg(not(feature = "specimens"))]
         None
     }
 
@@ -380,19 +359,9 @@ impl<L: Law> Controller for Classic<L> {
     }
 
     fn internals(&self, now: Instant, show: &mut dyn FnMut(&'static str, u64)) {
-        #[cfg(feature = "specimens")]
-        let flawed = self.flawed_internals(show);
-        #[cfg(not(feature = "specimens"))]
-        let flawed = false;
-        if !flawed {
-            show("boundary", self.boundary);
-        }
+        show("boundary", self.boundary);
         show("largest_flight", self.largest_flight.bytes());
-        self.law.internals(now, &mut |name, value| {
-            if !(flawed && name == "epoch_shift") {
-                show(name, value);
-            }
-        });
+        self.law.internals(now, show);
     }
 
     fn name(&self) -> &'static str {

@@ -23,7 +23,7 @@ pub(super) struct Clock {
 impl Clock {
     /// The reason for not sending changed.
     pub(super) fn on_limit(&mut self, limit: Limit, now: Instant) {
-        match (self.since, runs_under(limit)) {
+        match (self.since, limit.runs_growth_clock()) {
             (None, true) => {
                 self.since = Some(now);
                 self.first.get_or_insert(now);
@@ -50,22 +50,6 @@ impl Clock {
     }
 }
 
-/// Whether a limit is the network's. Pacing is: the window's rate is in full use
-/// (RFC 9002 §7.8). The receiver's credit and the application are not
-/// (RFC 9438 §5.8), nor is a host that does not take the datagrams.
-fn runs_under(limit: Limit) -> bool {
-    match limit {
-        Limit::Congestion | Limit::Pacing => true,
-        Limit::Handshake
-        | Limit::Amplification
-        | Limit::Scheduling
-        | Limit::ConnectionFlowControl
-        | Limit::StreamFlowControl
-        | Limit::StreamLimit
-        | Limit::Application => false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn it_runs_only_while_congestion_or_pacing_limited() {
+    fn clock_runs_only_while_congestion_or_pacing_limited() {
         let stops = [
             Limit::Handshake,
             Limit::Amplification,
@@ -97,12 +81,12 @@ mod tests {
     }
 
     #[test]
-    fn it_starts_stopped() {
+    fn clock_starts_stopped() {
         assert_eq!(Clock::default().read(ms(5_000)), 0);
     }
 
     #[test]
-    fn a_flicker_of_no_length_loses_no_time() {
+    fn limit_changes_without_duration_lose_no_time() {
         let (mut steady, mut flickering) = (Clock::default(), Clock::default());
         steady.on_limit(Limit::Congestion, ms(0));
         for round in 0..1_000 {
@@ -120,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_it_stood_counts_from_its_first_start() {
+    fn stopped_time_counts_from_the_first_start() {
         let mut clock = Clock::default();
         assert_eq!(clock.stood(ms(5)), 0);
         clock.on_limit(Limit::Congestion, ms(10));

@@ -62,7 +62,7 @@ mod tests {
         }
 
         #[test]
-        fn a_cube_has_its_root_and_one_less_has_not(root in 1_u64..6_981_463_658_331) {
+        fn root_of_cube_minus_one_is_smaller(root in 1_u64..6_981_463_658_331) {
             let n = cube(root).unwrap();
             prop_assert_eq!(cube_root(n), root);
             prop_assert_eq!(cube_root(n - 1), root - 1);

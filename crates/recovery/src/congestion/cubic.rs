@@ -24,13 +24,8 @@ const CUBIC_SECOND: u128 = 1_000_000_000_000_000_000;
 /// The window follows a cubic function of the time since the last congestion.
 #[derive(Debug, Default)]
 pub(super) struct Cubic {
-    clock: Clock,
-    memory: Memory,
-    #[cfg(feature = "specimens")]
-    flaw: Option<super::specimen::Specimen>,
-    /// The elapsed time that a specimen dictates.
-    #[cfg(feature = "specimens")]
-    dictated: Option<u64>,
+    pub(super) clock: Clock,
+    pub(super) memory: Memory,
 }
 
 /// Everything that an undo restores. Of the clock it holds readings only, so
@@ -42,16 +37,16 @@ pub(super) struct Memory {
     /// cwnd_prior in bytes; 0 = ssthresh never set.
     cwnd_prior: u64,
     /// The running congestion avoidance stage.
-    epoch: Option<Epoch>,
+    pub(super) epoch: Option<Epoch>,
     /// Fraction of a byte owed to the window.
     carry: Carry,
 }
 
 /// A congestion avoidance stage.
 #[derive(Clone, Copy, Debug)]
-struct Epoch {
+pub(super) struct Epoch {
     /// t_epoch, as a reading of the clock, in nanoseconds.
-    start: u64,
+    pub(super) start: u64,
     /// K in microseconds.
     k: u64,
     /// The datagram size that the curve was drawn for: another one amid the
@@ -100,15 +95,6 @@ impl Epoch {
 }
 
 impl Cubic {
-    /// With a bug.
-    #[cfg(feature = "specimens")]
-    pub(super) fn with_flaw(specimen: super::specimen::Specimen) -> Self {
-        Self {
-            flaw: Some(specimen),
-            ..Self::default()
-        }
-    }
-
     /// Starts a stage at this window, unless one is running.
     fn epoch(&mut self, window: u64, mds: u64, now: Instant) -> Epoch {
         if let Some(epoch) = self.memory.epoch {
@@ -169,8 +155,6 @@ impl Law for Cubic {
     fn grow(&mut self, growth: &Growth) -> u64 {
         let mut epoch = self.epoch(growth.window, growth.mds, growth.now);
         let elapsed = self.clock.read(growth.now).saturating_sub(epoch.start);
-        #[cfg(feature = "specimens")]
-        let elapsed = self.dictated.unwrap_or(elapsed);
         let ahead = elapsed.saturating_add(nanos(growth.smoothed_rtt));
         let w_max = self.memory.w_max;
         let current = w_cubic(w_max, &epoch, elapsed / 1_000);
@@ -198,11 +182,6 @@ impl Law for Cubic {
     }
 
     fn on_limit(&mut self, limit: Limit, now: Instant) {
-        #[cfg(feature = "specimens")]
-        if self.flaw == Some(super::specimen::Specimen::EpochNotShifted) {
-            // The bug: its clock never stops.
-            return self.clock.on_limit(Limit::Congestion, now);
-        }
         self.clock.on_limit(limit, now);
     }
 
@@ -224,17 +203,6 @@ impl Law for Cubic {
 
     fn restore(&mut self, memory: Memory) {
         self.memory = memory;
-    }
-
-    #[cfg(feature = "specimens")]
-    fn dictate(&mut self, elapsed: Option<u64>) {
-        self.dictated = elapsed;
-    }
-
-    #[cfg(feature = "specimens")]
-    fn begin_as_after_loss(&mut self, w_max: u64) {
-        self.memory.w_max = w_max;
-        self.memory.epoch = None;
     }
 }
 

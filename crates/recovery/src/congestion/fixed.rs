@@ -1,6 +1,8 @@
 //! A window that nothing moves, for tests and measurements.
 
-use crate::controller::{Ack, Congestion, Controller, Metrics, Sent, Spurious, State};
+use crate::controller::{
+    Ack, Congestion, Controller, Metrics, Sent, Spurious, State, WindowPolicy,
+};
 use crate::limit::Limit;
 use crate::time::Instant;
 
@@ -58,6 +60,10 @@ impl Controller for FixedWindow {
         None
     }
 
+    fn window_policy(&self) -> WindowPolicy {
+        WindowPolicy::Constant
+    }
+
     fn state(&self) -> State {
         State::CongestionAvoidance
     }
@@ -77,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_moves_it_but_the_minimum() {
+    fn fixed_window_changes_only_with_the_minimum() {
         let mut fixed = FixedWindow::new(20_000, 1_200);
         fixed.on_congestion(&lost(0..5, 50));
         fixed.on_congestion(&persistent(6..9, 60));
@@ -89,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pacer_derives_its_rate() {
+    fn fixed_window_leaves_the_rate_to_the_pacer() {
         assert_eq!(FixedWindow::new(20_000, 1_200).pacing_rate(), None);
     }
 }

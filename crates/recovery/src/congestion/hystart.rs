@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn fewer_than_eight_samples_prove_nothing() {
+    fn fewer_than_eight_samples_keep_slow_start() {
         let mut rounds = Rounds::new();
         rounds.round(8, ms(20));
         assert_eq!(rounds.round(7, ms(90)), GROW);

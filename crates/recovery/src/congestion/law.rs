@@ -59,12 +59,4 @@ pub(super) trait Law: Debug + Send {
 
     /// Undoes everything since `memory` was taken.
     fn restore(&mut self, memory: Self::Memory);
-
-    /// A specimen's epoch: the elapsed time of the curve, in nanoseconds.
-    #[cfg(feature = "specimens")]
-    fn dictate(&mut self, _elapsed: Option<u64>) {}
-
-    /// A specimen's restart: a new stage, with this W_max.
-    #[cfg(feature = "specimens")]
-    fn begin_as_after_loss(&mut self, _w_max: u64) {}
 }

@@ -12,13 +12,13 @@
 //! |---|---|
 //! | target within [cwnd, 1.5 cwnd] (RFC 9438 §4.2) | `cubic::target_is_clamped_between_the_window_and_half_more` |
 //! | (target − cwnd)/cwnd per segment, excess carried over | `cubic::each_segment_earns_its_share_of_the_way_to_the_target` |
-//! | t without periods that did not use the window (§4.2) | `clock::it_runs_only_while_congestion_or_pacing_limited`, `cubic::credit_stops_the_curve_and_pacing_does_not` |
+//! | t without periods that did not use the window (§4.2) | `clock::clock_runs_only_while_congestion_or_pacing_limited`, `cubic::flow_control_stops_the_curve_and_pacing_does_not` |
 //! | idle shifts the curve, ±1 MDS | `classic/tests/idle::idle_shifts_the_curve_by_exactly_the_idle_time`, `tests/idle::after_idle_the_window_follows_the_curve_it_left` |
 //! | after-idle and initial bursts are paced (RFC 9002 §7.7) | `tests/idle::the_first_flight_after_idle_is_no_burst`, `pacer::bursts_stay_within_the_initial_window_until_the_path_has_shown_more` |
 //! | Reno-friendly region, α = 1 from cwnd_prior (§4.3) | `cubic::w_est_alpha_becomes_one_at_cwnd_prior`, `cubic::a_short_path_grows_as_reno_does` |
 //! | fast convergence; β applies to cwnd (§4.6, §4.7) | `cubic::fast_convergence_lowers_w_max_and_beta_applies_to_the_window` |
-//! | no growth while under-used; pacing is use (§5.8, RFC 9002 §7.8) | `classic::an_under_used_window_does_not_grow`, `cubic::credit_stops_the_curve_and_pacing_does_not` |
-//! | undo on proof, everything restored (§4.9.2) | `classic::proof_restores_everything`, `classic::the_proof_of_another_event_undoes_nothing` |
+//! | no growth while under-used; pacing is use (§5.8, RFC 9002 §7.8) | `classic::an_under_used_window_does_not_grow`, `cubic::flow_control_stops_the_curve_and_pacing_does_not` |
+//! | undo on proof, everything restored (§4.9.2) | `classic::spurious_event_restores_window_ssthresh_and_curve`, `classic::spurious_event_with_another_boundary_is_ignored` |
 //! | undo only below cwnd_prior | `classic::a_window_grown_past_cwnd_prior_is_not_undone` |
 //! | marks confirm congestion | `classic::a_mark_in_the_same_event_voids_the_undo` |
 //! | one late ACK among real losses undoes nothing | `tests/spurious::one_late_ack_among_real_losses_undoes_nothing` |
@@ -34,7 +34,7 @@
 //! | reordering thresholds adapt | `tests/spurious::the_packet_threshold_follows_the_reordering`, `tests/spurious::the_time_threshold_follows_the_lateness` |
 //! | PRR (RFC 9937), exit at ssthresh | all of `prr`, `classic::recovery_ends_at_ssthresh` |
 //! | growth out of a two-packet window | `classic::growth_resumes_after_a_death_spiral` |
-//! | no overflow, ≥ minimum, deterministic, at any scale | `classic::no_facts_break_a_controller`, `classic::a_used_window_grows_at_every_scale` |
+//! | no overflow, ≥ minimum, deterministic, at any scale | `classic::arbitrary_events_keep_the_window_in_bounds`, `classic::a_used_window_grows_at_every_scale` |
 //! | average window as the models predict | `classic::newreno_averages_what_the_model_predicts`, `classic::cubic_averages_what_the_model_predicts` |
 //! | Prague: α, once a round, RTT independence, first mark ends slow start | all of `prague` |
 //!
@@ -46,7 +46,7 @@
 //! |---|---|
 //! | rate samples: max(send, ack), none below min_rtt (§4.1) | all of `rate`, `checklist::rate_samples_do_not_count_the_wait_in_the_pacer` |
 //! | application-limited bubble; ProbeRTT marks it, too | `rate::the_bubble_marks_what_leaves_until_it_is_delivered`, `round_trip::samples_of_probe_rtt_are_marked_and_do_not_lower_max_bw` |
-//! | packet-timed rounds (§5.5.1) | `rounds::a_round_is_a_flight_whatever_the_time` |
+//! | packet-timed rounds (§5.5.1) | `rounds::round_ends_when_data_sent_in_it_is_delivered` |
 //! | Startup 2.77 and 2, doubling each round (§5.3.1) | `cycle::the_gains_are_those_of_the_table`, `startup::the_rate_doubles_each_round` |
 //! | plateau of 3 rounds < 25 %, not application-limited | `startup::startup_ends_on_a_plateau`, `startup::startup_never_ends_while_application_limited` |
 //! | high loss: a round of recovery, > 2 %, ≥ 6 ranges (§5.3.1.3) | `startup::an_overflowing_shallow_queue_ends_startup_by_loss`, `startup::a_few_losses_do_not_end_startup`, `checklist::adjacent_losses_are_one_range` |
@@ -60,11 +60,11 @@
 //! | max_bw over 2 cycles, min_rtt over 10 s | all of `filters` |
 //! | ProbeRTT every 5 s, ≥ 200 ms and a round, max(0.5 BDP, 4) (§5.3.4) | all of `round_trip` |
 //! | restart from idle at exactly bw (§5.4) | `round_trip::restarting_from_idle_paces_at_exactly_bw` |
-//! | extra_acked, quantisation budget, send quantum | `filters::extra_acked_is_what_comes_beyond_the_rate`, `checklist::the_quantisation_budget_is_a_quantum_or_four_packets_and_two_more_in_up`, `checklist::the_quantum_is_a_millisecond_within_two_packets_and_64_kib` |
-//! | Beta 0.7 once per loss round when not probing (§5.5.10.3) | `checklist::beta_applies_once_per_round_with_loss`, `checklist::while_probing_loss_is_no_reason_for_the_short_term_model` |
+//! | extra_acked, quantisation budget, send quantum | `filters::extra_acked_is_the_excess_over_the_delivery_rate`, `checklist::the_quantisation_budget_is_a_quantum_or_four_packets_and_two_more_in_up`, `checklist::the_quantum_is_a_millisecond_within_two_packets_and_64_kib` |
+//! | Beta 0.7 once per loss round when not probing (§5.5.10.3) | `checklist::beta_applies_once_per_round_with_loss`, `checklist::loss_while_probing_leaves_the_short_term_model_unset` |
 //! | spurious undo (§5.5.11) | all of `spurious`, `checklist::an_undo_restores_what_was_saved_and_no_other_event` |
 //! | pacing margin 1 %, minimum window 4 datagrams | `checklist::in_startup_the_pacing_rate_only_rises`, `checklist::the_minimum_window_follows_the_datagram_size` |
-//! | persistent congestion: 4 datagrams, no amnesia | `checklist::persistent_congestion_leaves_four_packets_and_the_model`, `checklist::an_outage_is_recovered_from_within_rounds` |
+//! | persistent congestion: 4 datagrams, no amnesia | `checklist::persistent_congestion_leaves_four_packets_and_the_model`, `checklist::rate_recovers_within_rounds_after_an_outage` |
 //! | CE marks are congestion (§3.6) | `marks::ce_marks_are_congestion`, `marks::marks_end_startup` |
 //! | 64 kbit/s–400 Gbit/s, 10 µs–2 s, deterministic | all of `extremes`, `paths::speeds_from_64_kbit_to_10_gbit_are_filled` |
 
@@ -74,6 +74,7 @@ mod classic;
 mod clock;
 mod cube;
 mod cubic;
+mod factory;
 mod fixed;
 mod flight;
 mod hystart;
@@ -82,9 +83,7 @@ mod newreno;
 mod prague;
 mod prr;
 #[cfg(feature = "specimens")]
-pub mod specimen;
-#[cfg(not(feature = "specimens"))]
-mod specimen;
+pub(crate) mod specimens;
 
 #[cfg(test)]
 mod sim;
@@ -97,10 +96,8 @@ use core::str::FromStr;
 use classic::Classic;
 
 use crate::controller::Controller;
-use specimen::Variant;
 
-#[cfg(feature = "specimens")]
-pub use specimen::{Specimen, build_specimen};
+pub use factory::{CongestionControl, ControllerFactory, NewPath};
 
 /// Seed of controllers that are built without one.
 const DEFAULT_SEED: u64 = 0;
@@ -111,7 +108,7 @@ const INITIAL_WINDOW_BYTES: u64 = 14_720;
 /// kMinimumWindow in datagrams (RFC 9002 §7.2).
 const MIN_WINDOW_DATAGRAMS: u64 = 2;
 
-/// The initial window in bytes for a maximum datagram size (RFC 9002 §7.2).
+/// Returns the initial window in bytes for a maximum datagram size (RFC 9002 §7.2).
 #[must_use]
 pub fn initial_window(mds: u64) -> u64 {
     let limit = min_window(mds).max(INITIAL_WINDOW_BYTES);
@@ -120,7 +117,7 @@ pub fn initial_window(mds: u64) -> u64 {
         .min(limit)
 }
 
-/// The minimum window in bytes for a maximum datagram size (RFC 9002 §7.2).
+/// Returns the minimum window in bytes for a maximum datagram size (RFC 9002 §7.2).
 #[must_use]
 pub fn min_window(mds: u64) -> u64 {
     mds.max(1).saturating_mul(MIN_WINDOW_DATAGRAMS)
@@ -135,17 +132,20 @@ macro_rules! controllers {
         #[non_exhaustive]
         pub enum Algorithm {
             $($(#[$attribute])* $variant,)+
-            /// A window of so many bytes that never moves. Not for shared networks.
+            /// A window of this many bytes that never moves. Not for shared networks.
             Fixed(u64),
         }
 
         impl Algorithm {
-            /// All that respond to congestion.
+            /// All algorithms that respond to congestion.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// Their names, in the same order.
+            pub const NAMES: &'static [&'static str] = &[$($name),+];
         }
 
-        /// As [`build_with`], with a seed for controllers that draw lots, so that
-        /// flows do not do so in step.
+        /// Like [`build_with`], with a seed for controllers that draw random numbers,
+        /// so that flows with different seeds do not act in step.
         #[must_use]
         pub fn build_seeded(
             algorithm: Algorithm,
@@ -182,7 +182,7 @@ controllers! {
     /// Prague for L4S: marks packets ECT(1) (RFC 9331).
     Prague "prague" |slow, mds, _| Box::new(prague::Prague::new(slow, mds));
     /// BBR, version 3 (draft-ietf-ccwg-bbr).
-    Bbr "bbr" |_, mds, seed| Box::new(bbr::Bbr::new(mds, seed, Variant::default()));
+    Bbr "bbr" |_, mds, seed| Box::new(bbr::Bbr::new(mds, seed));
 }
 
 /// How the first slow start of a path ends.
@@ -195,26 +195,26 @@ pub enum SlowStart {
     Standard,
 }
 
-/// A controller for a new path whose maximum datagram size is `mds` bytes, with
-/// `HyStart++` where there is a slow start.
+/// Builds a controller for a new path whose maximum datagram size is `mds` bytes,
+/// with `HyStart++` where there is a slow start.
 #[must_use]
 pub fn build(algorithm: Algorithm, mds: u64) -> Box<dyn Controller> {
     build_with(algorithm, SlowStart::default(), mds)
 }
 
-/// As [`build`], with a choice of slow start.
+/// Like [`build`], with a choice of slow start.
 #[must_use]
 pub fn build_with(algorithm: Algorithm, slow_start: SlowStart, mds: u64) -> Box<dyn Controller> {
     build_seeded(algorithm, slow_start, mds, DEFAULT_SEED)
 }
 
-/// Why a text names no controller.
+/// The name of a controller could not be parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AlgorithmError {
-    /// A name that is no controller's.
+    /// No controller has this name.
     Unknown(String),
-    /// A fixed window of no bytes, which could never send.
+    /// A fixed window of 0 bytes, which could never send.
     NoWindow,
 }
 
@@ -222,14 +222,14 @@ impl fmt::Display for AlgorithmError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unknown(name) => {
-                write!(f, "no congestion controller is called {name:?}; there are ")?;
+                write!(f, "unknown congestion controller {name:?}: expected ")?;
                 for known in Algorithm::ALL {
                     write!(f, "{known}, ")?;
                 }
-                f.write_str("and fixed:BYTES")
+                f.write_str("or fixed:BYTES")
             }
             Self::NoWindow => {
-                f.write_str("a fixed window of 0 bytes can send nothing; write fixed:BYTES above 0")
+                f.write_str("invalid fixed window of 0 bytes: expected fixed:BYTES with at least 1")
             }
         }
     }
@@ -262,7 +262,7 @@ impl fmt::Display for SlowStart {
     }
 }
 
-/// A name that is no slow start's.
+/// No slow start has this name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownSlowStart(String);
 
@@ -271,7 +271,7 @@ impl fmt::Display for UnknownSlowStart {
         let Self(name) = self;
         write!(
             f,
-            "no slow start is called {name:?}; there are hystart and standard"
+            "unknown slow start {name:?}: expected hystart or standard"
         )
     }
 }
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tests_that_the_table_names_exist() {
+    fn tests_named_in_the_table_exist() {
         let sources = sources();
         let rows = include_str!("mod.rs").lines();
         let rows: Vec<&str> = rows.filter_map(|l| l.strip_prefix("//! | ")).collect();
@@ -348,11 +348,11 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_answered_with_the_known_ones() {
+    fn unknown_name_error_lists_known_names() {
         for name in ["", "reno", "CUBIC", "fixed", "fixed:", "fixed:-1"] {
             let error = name.parse::<Algorithm>().unwrap_err().to_string();
             assert!(
-                error.contains("newreno, cubic, ") && error.contains(", and fixed:BYTES"),
+                error.contains("expected newreno, cubic, ") && error.contains(", or fixed:BYTES"),
                 "{error}"
             );
             assert!(error.contains(&format!("{name:?}")), "{error}");
@@ -360,10 +360,10 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_window_of_nothing_is_refused() {
+    fn fixed_window_of_zero_bytes_is_refused() {
         let error = "fixed:0".parse::<Algorithm>().unwrap_err();
         assert_eq!(error, AlgorithmError::NoWindow);
-        assert!(error.to_string().contains("can send nothing"), "{error}");
+        assert!(error.to_string().contains("at least 1"), "{error}");
         assert_eq!("fixed:1".parse(), Ok(Algorithm::Fixed(1)));
     }
 
@@ -373,7 +373,7 @@ mod tests {
             assert_eq!(slow_start.to_string().parse(), Ok(slow_start));
         }
         let error = "fast".parse::<SlowStart>().unwrap_err().to_string();
-        assert!(error.contains("\"fast\"") && error.contains("hystart and standard"));
+        assert!(error.contains("\"fast\"") && error.contains("hystart or standard"));
     }
 
     #[test]
@@ -385,9 +385,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_built_is_what_was_named() {
-        for algorithm in Algorithm::ALL {
-            assert_eq!(build(*algorithm, 1_200).name(), algorithm.to_string());
+    fn built_controller_has_the_name_of_its_algorithm() {
+        for (algorithm, name) in Algorithm::ALL.iter().zip(Algorithm::NAMES) {
+            assert_eq!(algorithm.to_string(), *name);
+            assert_eq!(build(*algorithm, 1_200).name(), *name);
         }
         assert_eq!(build(Algorithm::Fixed(9_000), 1_200).name(), "fixed");
         assert_eq!(build(Algorithm::Fixed(9_000), 1_200).window(), 9_000);
@@ -398,6 +399,7 @@ mod tests {
         for (mds, window) in [
             (1_200, 12_000),
             (1_472, 14_720),
+            (1_500, 14_720),
             (2_000, 14_720),
             (9_000, 18_000),
         ] {

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_acknowledged_earns_one_datagram() {
+    fn one_acked_window_earns_one_datagram() {
         let mut reno = NewReno::default();
         let mut window = 120_000;
         for _ in 0..100 {
@@ -113,7 +113,7 @@ mod tests {
     /// Half a byte, and another half, are a byte: not across a reduction, but
     /// across one that is undone.
     #[test]
-    fn fractions_of_a_byte_share_the_fate_of_the_window() {
+    fn undo_restores_fractions_of_a_byte() {
         let half = growth(2_400, 1);
         let mut reno = NewReno::default();
         assert_eq!(reno.grow(&half), 2_400);

@@ -131,7 +131,7 @@ impl Alpha {
     }
 
     /// What a response leaves of a window: 1 − α/2 of it.
-    fn ease(&self, window: u64) -> u64 {
+    fn reduce_to(&self, window: u64) -> u64 {
         let cut = u128::from(window) * u128::from(self.value.min(ONE)) / u128::from(2 * ONE);
         window - u64::try_from(cut).unwrap_or(window)
     }
@@ -165,7 +165,7 @@ impl Prague {
         }
         self.response = Round::begin(event.next_index, event.now);
         let before = self.classic.settled_window();
-        self.classic.ease(self.alpha.ease(before));
+        self.classic.reduce_to(self.alpha.reduce_to(before));
         self.classic.law_mut().eased_from = Some(before);
     }
 

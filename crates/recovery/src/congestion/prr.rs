@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn the_retransmission_is_never_withheld() {
+    fn one_packet_may_leave_on_entering_recovery() {
         let mut prr = Prr::new(20 * MDS);
         let at_ssthresh = ack(10 * MDS, true);
         assert_eq!(prr.on_ack(at_ssthresh, 10 * MDS, MDS), Some(MDS));
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_delivered_changes_nothing() {
+    fn ack_without_delivery_changes_nothing() {
         let nothing = Delivery {
             acked: 0,
             in_flight: 0,

@@ -101,7 +101,7 @@ fn the_summary_serves_ecn_validation() {
 }
 
 #[test]
-fn thousands_of_ranges_in_one_frame() {
+fn ack_with_thousands_of_ranges_is_processed() {
     let mut bench = Bench::new();
     for _ in 0..8000 {
         let info = bench.info(Space::Data, 0);

@@ -59,7 +59,7 @@ fn a_retry_hands_the_first_flight_back_and_keeps_counting() {
 
 /// RFC 9002 §6.4.
 #[test]
-fn rejected_0_rtt_is_handed_back_without_blame() {
+fn rejected_0_rtt_is_returned_without_a_congestion_signal() {
     let mut bench = Bench::handshaking(PtoContext::default());
     bench.send_in(Space::Initial, 0);
     for _ in 0..3 {

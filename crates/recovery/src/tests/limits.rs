@@ -18,7 +18,7 @@ fn used(bench: &Bench) -> u64 {
 }
 
 #[test]
-fn a_controller_hears_of_changes_only() {
+fn controller_is_told_of_limit_changes_only() {
     let mut bench = Bench::new();
     for limit in [
         Limit::Application,
@@ -118,7 +118,7 @@ fn the_breakdown_sums_to_the_life_of_path_and_connection() {
 }
 
 #[test]
-fn a_restart_from_idle_is_told_and_never_inferred() {
+fn restart_from_idle_is_never_inferred() {
     let mut bench = Bench::sampled(100);
     bench.send(60_000);
     assert!(!bench.controller.take().contains(&Told::Restart));

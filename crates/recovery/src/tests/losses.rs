@@ -72,7 +72,7 @@ fn nothing_later_than_the_largest_acknowledged_is_lost() {
 }
 
 #[test]
-fn spaces_are_judged_apart() {
+fn losses_are_detected_per_space() {
     let mut bench = Bench::handshaking(crate::PtoContext::default());
     bench.send_in(Space::Initial, 0);
     for _ in 0..4 {
@@ -119,7 +119,7 @@ fn the_controller_hears_of_a_loss_once_and_before_the_ack() {
 
 /// RFC 9000 §14.4.
 #[test]
-fn a_lost_mtu_probe_is_no_congestion() {
+fn lost_mtu_probe_is_not_congestion() {
     let mut bench = Bench::sampled(100);
     let probe = SentInfo {
         mtu_probe: true,
@@ -194,7 +194,7 @@ fn a_rise_of_the_ce_count_is_told_as_congestion() {
 }
 
 #[test]
-fn a_bare_ack_in_front_does_not_hide_the_timer() {
+fn ack_only_packet_in_front_does_not_disarm_the_loss_timer() {
     let mut bench = Bench::sampled(80);
     bench.send_ack_only(1000);
     bench.send(1000);
@@ -229,7 +229,7 @@ fn a_loss_by_the_timer_comes_without_acknowledged_bytes() {
 
 /// RFC 9438's and BBR's tolerances count holes, not packets.
 #[test]
-fn neighbours_are_one_range_of_losses() {
+fn adjacent_losses_are_one_range_in_the_event() {
     let mut bench = Bench::sampled(100);
     bench.send_many(12, 1000);
     bench.ack_ranges(&[8..=12, 4..=6], 1100);

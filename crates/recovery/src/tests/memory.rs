@@ -49,7 +49,7 @@ fn a_connection_that_goes_quiet_gives_its_memory_back() {
 }
 
 #[test]
-fn losses_remembered_are_given_back() {
+fn memory_of_lost_packets_is_released() {
     let mut bench = Bench::sampled(100);
     bench.send_many(1_000, 1000);
     bench.ack(1_000..=1_000, 1100);

@@ -152,7 +152,7 @@ fn a_removed_paths_earlier_losses_are_harmless_too() {
 }
 
 #[test]
-fn an_mds_is_a_paths_own() {
+fn mds_is_per_path() {
     let (mut bench, new) = migrating();
     bench.recovery.set_mds(NEW, 1452);
     assert_eq!(bench.recovery.path(NEW).unwrap().mds(), 1452);

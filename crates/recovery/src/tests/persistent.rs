@@ -134,7 +134,7 @@ fn the_minimum_rtt_starts_over() {
 
 /// The same silence is one collapse: later losses of it begin a new span.
 #[test]
-fn it_is_told_once() {
+fn persistent_congestion_is_reported_once() {
     let mut bench = Bench::sampled(100);
     bench.send(1000);
     bench.send(3000);

@@ -305,7 +305,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn the_books_balance(steps in prop::collection::vec(step(), 1..250)) {
+    fn random_operations_keep_the_invariants(steps in prop::collection::vec(step(), 1..250)) {
         let mut world = World::new();
         for step in &steps {
             world.apply(step);

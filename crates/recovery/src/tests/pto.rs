@@ -188,7 +188,7 @@ fn the_earliest_space_is_probed() {
 }
 
 #[test]
-fn a_silent_path_is_probed_forever_but_ever_more_rarely() {
+fn silent_path_is_probed_with_growing_periods() {
     let mut bench = Bench::sampled(100);
     bench.send(1000);
     let mut last = at(1000);

@@ -53,7 +53,7 @@ fn the_peers_delay_is_limited_once_the_handshake_is_confirmed() {
 /// A probe that repeats an old ACK is no sample: after two seconds of loss the next
 /// probe timeout is as before.
 #[test]
-fn an_old_ack_that_a_probe_repeats_says_nothing_of_the_path() {
+fn repeated_old_ack_gives_no_rtt_sample() {
     let mut bench = Bench::sampled(100);
     let before = bench.recovery.path(PATH).unwrap().rtt().pto();
     bench.send(1000);
@@ -92,7 +92,7 @@ fn the_delay_of_initial_acks_is_ignored() {
 }
 
 #[test]
-fn one_estimate_serves_all_spaces() {
+fn all_spaces_share_one_rtt_estimate() {
     let mut bench = Bench::handshaking(PtoContext::default());
     bench.send_in(Space::Initial, 0);
     bench.ack_in(Space::Initial, 0..=0, 80);

@@ -3,9 +3,9 @@
 use core::time::Duration;
 
 use super::harness::{BYTES, Fixed, MS, PATH, at};
-use crate::congestion::Specimen;
+use crate::congestion::initial_window;
 use crate::outcome::{LossCause, Outcome};
-use crate::pacer::initial_window;
+use crate::specimens::Specimen;
 use crate::{Config, Gate, PathId, PtoContext, Recovery, SentInfo, Space};
 
 const NEW: PathId = PathId(1);
@@ -171,7 +171,8 @@ fn tokenbucket_startup_halves_the_flight_each_round() {
 #[test]
 fn retransmit_all_hands_everything_in_flight_back() {
     let mut bench = Bench::migrated(Some(Specimen::RetransmitAllOnMigration));
-    bench.recovery.lose_in_flight(PATH, &mut bench.out);
+    assert!(bench.recovery.next_timeout().unwrap() <= at(1_001));
+    bench.recovery.on_timeout(at(1_001), &mut bench.out);
     assert_eq!(bench.out.lost.len(), 10);
     assert!(
         bench

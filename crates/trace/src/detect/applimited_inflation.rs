@@ -2,6 +2,8 @@
 //! without being used (RFC 9002 §7.8). BBR is exempt, since its window follows its model and not
 //! the bytes in flight.
 
+use clearway_recovery::controller::WindowPolicy;
+
 use super::condition::{Condition, lasted};
 use super::view::{EventEffects, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
@@ -33,7 +35,7 @@ impl Detect for ApplimitedInflation {
             *self = Self::default();
         }
         self.largest = self.largest.max(view.flight.unwrap_or(0));
-        if !effects.metrics || view.is_bbr() || view.is_fixed() {
+        if !effects.metrics || view.window_policy() != WindowPolicy::Reactive {
             return;
         }
         let Some(window) = view.window() else { return };

@@ -2,6 +2,8 @@
 //!
 //! This is the effect of every form of CUBIC's idle-time bug.
 
+use clearway_recovery::controller::WindowPolicy;
+
 use super::condition::{Condition, lasted};
 use super::view::{EventEffects, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
@@ -43,7 +45,8 @@ impl Detect for FloorPinned {
         let low = view
             .window()
             .is_some_and(|window| window <= view.floor().saturating_add(view.mds));
-        let meant = view.is_fixed() || view.state.as_deref() == Some("probe_rtt");
+        let constant = view.window_policy() == WindowPolicy::Constant;
+        let meant = constant || view.state.as_deref() == Some("probe_rtt");
         let holds = low && !trouble && view.waits_for_network() == Some(true) && !meant;
         let began = self.condition.since().is_none();
         if let Some(span) = self.condition.update(holds, view.now) {

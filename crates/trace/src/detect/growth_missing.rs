@@ -3,6 +3,7 @@
 //! Exempt are BBR, whose window rests while its model holds, fixed windows, and CUBIC at its
 //! plateau.
 
+use clearway_recovery::controller::WindowPolicy;
 use clearway_recovery::limit::Limit;
 
 use super::condition::{Condition, lasted};
@@ -46,8 +47,7 @@ impl Detect for GrowthMissing {
             && !trouble
             && !recovering
             && window == self.window
-            && !view.is_bbr()
-            && !view.is_fixed();
+            && view.window_policy() == WindowPolicy::Reactive;
         // Pacing between two full windows does not interrupt it.
         let pauses = view.limit == Some(Limit::Pacing) && window == self.window && !trouble;
         let began = self.condition.since().is_none();

@@ -1,6 +1,7 @@
 //! The state of the connection at an event, as all detectors need it.
 
-use clearway_recovery::limit::Limit;
+use clearway_recovery::controller::WindowPolicy;
+use clearway_recovery::limit::{Limit, LimitGroup};
 
 use super::Profile;
 use super::ledger::{Acked, Ledger};
@@ -38,6 +39,8 @@ pub(super) struct View {
     pub(super) now: u64,
     pub(super) role: Option<Role>,
     pub(super) controller: Option<String>,
+    /// The window policy, if the trace records it.
+    recorded_policy: Option<WindowPolicy>,
     pub(super) mds: u64,
     pub(super) min_window: Option<u64>,
     pub(super) initial_window: u64,
@@ -72,6 +75,7 @@ impl View {
             now: 0,
             role: profile.role,
             controller: profile.controller.clone(),
+            recorded_policy: None,
             mds: DEFAULT_MDS,
             min_window: profile.min_window,
             initial_window: 10 * DEFAULT_MDS,
@@ -105,9 +109,13 @@ impl View {
         self.metrics.congestion_window
     }
 
-    /// The minimum window: as recorded, or else two datagrams (RFC 9002 §7.2), four for BBR.
+    /// The minimum window: as recorded, or else two datagrams (RFC 9002 §7.2), four for controllers
+    /// with a model (draft-ietf-ccwg-bbr, `BBR.MinPipeCwnd`).
     pub(super) fn floor(&self) -> u64 {
-        let datagrams = if self.is_bbr() { 4 } else { 2 };
+        let datagrams = match self.window_policy() {
+            WindowPolicy::Reactive | WindowPolicy::Constant => 2,
+            WindowPolicy::Model => 4,
+        };
         self.min_window.unwrap_or(self.datagrams(datagrams))
     }
 
@@ -127,35 +135,30 @@ impl View {
         )
     }
 
-    /// Whether the controller models bandwidth.
-    pub(super) fn is_bbr(&self) -> bool {
-        let named = self.controller.as_deref().is_some_and(is_bbr_name);
-        named
-            || self.state.as_deref().is_some_and(|state| {
-                state.starts_with("probe") || state == "startup" || state == "drain"
-            })
-    }
-
-    /// Whether the window is fixed by design.
-    pub(super) fn is_fixed(&self) -> bool {
+    /// How the controller decides on its window: as recorded, or for traces of other stacks, which
+    /// do not record it, as its name or its state suggest.
+    pub(super) fn window_policy(&self) -> WindowPolicy {
+        if let Some(recorded) = self.recorded_policy {
+            return recorded;
+        }
         let name = self.controller.as_deref().unwrap_or("");
-        name.starts_with("fixed")
+        let probes = self.state.as_deref().is_some_and(|state| {
+            state.starts_with("probe") || state == "startup" || state == "drain"
+        });
+        if name.starts_with("fixed") {
+            WindowPolicy::Constant
+        } else if probes || name.to_ascii_lowercase().contains("bbr") {
+            WindowPolicy::Model
+        } else {
+            WindowPolicy::Reactive
+        }
     }
 
     /// Whether data is waiting for the network; `None` if the trace does not allow an answer.
     /// Without recorded limits, a full window counts as such.
     pub(super) fn waits_for_network(&self) -> Option<bool> {
         match self.limit {
-            Some(limit) => Some(match limit {
-                Limit::Congestion | Limit::Pacing => true,
-                Limit::Handshake
-                | Limit::Amplification
-                | Limit::Scheduling
-                | Limit::ConnectionFlowControl
-                | Limit::StreamFlowControl
-                | Limit::StreamLimit
-                | Limit::Application => false,
-            }),
+            Some(limit) => Some(limit.group() == LimitGroup::Network),
             None if self.tells_limits => None,
             None => {
                 let full = self.flight?.saturating_add(self.mds) > self.window()?;
@@ -239,6 +242,7 @@ impl View {
             EventData::RecoveryParametersSet(it) => {
                 let named = it.controller.as_deref().map(str::to_owned);
                 self.controller = named.or(self.controller.take());
+                self.recorded_policy = it.window_policy.or(self.recorded_policy);
                 self.mds = it.max_datagram_size.unwrap_or(self.mds);
                 self.min_window = it.minimum_congestion_window.or(self.min_window);
                 let window = it.initial_congestion_window;
@@ -332,8 +336,4 @@ impl View {
             self.flight = new.bytes_in_flight;
         }
     }
-}
-
-fn is_bbr_name(name: &str) -> bool {
-    name.to_ascii_lowercase().contains("bbr")
 }

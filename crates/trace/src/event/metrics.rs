@@ -1,5 +1,7 @@
 //! Metrics of recovery and the congestion controller.
 
+use clearway_recovery::controller::WindowPolicy;
+
 use super::Name;
 
 /// `recovery_metrics_updated`. Sizes are bytes, times nanoseconds; rates are bits per second, as in
@@ -60,6 +62,8 @@ impl Metrics {
 pub struct RecoveryParameters {
     /// An extension: the controller's name.
     pub controller: Option<Name>,
+    /// An extension: how the controller decides on its window.
+    pub window_policy: Option<WindowPolicy>,
     /// Reordering threshold in packets.
     pub reordering_threshold: Option<u64>,
     /// Reordering threshold in thousandths of an RTT.

@@ -158,6 +158,7 @@ impl<S: Sink> Recorder<S> {
         let nanos = clearway_quic::time::nanos;
         let parameters = RecoveryParameters {
             controller: Some(Name::Borrowed(recovery.controller)),
+            window_policy: Some(recovery.window_policy),
             reordering_threshold: Some(recovery.packet_threshold),
             time_threshold: Some(u64::from(recovery.time_threshold_eighths) * 125),
             initial_rtt: Some(nanos(recovery.initial_rtt)),
@@ -261,8 +262,22 @@ impl<S: Sink> Recorder<S> {
                 let old = self.mtu.replace(new);
                 self.tell(time, EventData::MtuUpdated { old, new });
             }
-            ref other => {
-                if let Some(data) = plain(other) {
+            TraceEvent::StateChanged(_)
+            | TraceEvent::AlpnChosen(_)
+            | TraceEvent::PacketDropped { .. }
+            | TraceEvent::PacketLost { .. }
+            | TraceEvent::Pto { .. }
+            | TraceEvent::CongestionState { .. }
+            | TraceEvent::Timer { .. }
+            | TraceEvent::Limit(_)
+            | TraceEvent::KeysInstalled { .. }
+            | TraceEvent::KeyUpdated { .. }
+            | TraceEvent::KeysDiscarded { .. }
+            | TraceEvent::PathChanged { .. }
+            | TraceEvent::Migration { .. }
+            | TraceEvent::EcnState { .. }
+            | TraceEvent::StreamRead { .. } => {
+                if let Some(data) = stateless(event) {
                     self.tell(time, data);
                 }
             }
@@ -270,9 +285,9 @@ impl<S: Sink> Recorder<S> {
     }
 }
 
-/// Events that do not depend on earlier ones; `None` for those that do, and for kinds this crate
-/// does not know yet.
-fn plain(event: &TraceEvent<'_>) -> Option<EventData> {
+/// The record of an event that does not depend on earlier ones; `None` for those that do, which
+/// [`Recorder::record`] writes itself.
+fn stateless(event: &TraceEvent<'_>) -> Option<EventData> {
     Some(match *event {
         TraceEvent::StateChanged(state) => EventData::ConnectionStateUpdated {
             new: terms::state(state).into(),
@@ -303,8 +318,8 @@ fn plain(event: &TraceEvent<'_>) -> Option<EventData> {
             ..Metrics::default()
         })),
         TraceEvent::CongestionState { old, new, trigger } => EventData::CongestionStateUpdated {
-            old: old.map(|state| terms::snake(&format!("{state:?}")).into()),
-            new: terms::snake(&format!("{new:?}")).into(),
+            old: old.map(|state| state.name().into()),
+            new: new.name().into(),
             trigger: trigger.map(Name::Borrowed),
         },
         TraceEvent::Timer { kind, change } => EventData::TimerUpdated {
@@ -356,8 +371,13 @@ fn plain(event: &TraceEvent<'_>) -> Option<EventData> {
             stream: Some(id),
             len,
         },
-        // Handled with state, or added to the transport since.
-        _ => return None,
+        TraceEvent::Started { .. }
+        | TraceEvent::ParametersSet { .. }
+        | TraceEvent::Closed(_)
+        | TraceEvent::PacketSent { .. }
+        | TraceEvent::PacketReceived { .. }
+        | TraceEvent::Metrics(_)
+        | TraceEvent::MtuChanged { .. } => return None,
     })
 }
 

@@ -1,5 +1,7 @@
 //! The first sentence of the report.
 
+use clearway_recovery::limit::LimitGroup;
+
 use crate::breakdown::{Breakdown, WaitReason};
 use crate::detect::{Detector, Finding, Severity};
 
@@ -40,21 +42,23 @@ fn limit(breakdown: &Breakdown) -> String {
     };
     let percent = permille / 10;
     match share {
-        WaitReason::Handshake => format!("The handshake took {percent} % of the time."),
-        WaitReason::Network => {
+        WaitReason::Of(LimitGroup::Handshake) => {
+            format!("The handshake took {percent} % of the time.")
+        }
+        WaitReason::Of(LimitGroup::Network) => {
             format!(
                 "The network was the limit {percent} % of the time, as expected for a bulk transfer."
             )
         }
-        WaitReason::Host => {
+        WaitReason::Of(LimitGroup::Host) => {
             format!(
                 "This host was the limit {percent} % of the time: data that could be sent was not taken."
             )
         }
-        WaitReason::FlowControl => format!(
+        WaitReason::Of(LimitGroup::FlowControl) => format!(
             "The receiver was the limit {percent} % of the time: its windows are too small, or its application reads too slowly."
         ),
-        WaitReason::Application => {
+        WaitReason::Of(LimitGroup::Application) => {
             format!("The application had nothing to send {percent} % of the time.")
         }
         WaitReason::Unknown => {

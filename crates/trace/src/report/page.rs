@@ -68,7 +68,7 @@ fn bar(out: &mut String, breakdown: &Breakdown) {
     }
     out.push_str("<h2>Limited by</h2><div class=bar>");
     for (share, permille) in &parts {
-        let name = share.name();
+        let name = share.label();
         let class = name.replace(' ', "-");
         let (whole, tenth) = (permille / 10, permille % 10);
         let _ = write!(

@@ -50,8 +50,8 @@ fn assert_healthy(trace: &Trace, whose: &str) {
 
 fn setup(controller: Algorithm) -> Setup {
     let mut setup = Setup::new();
-    setup.client.controller = controller;
-    setup.server.controller = controller;
+    setup.client.controller = controller.into();
+    setup.server.controller = controller.into();
     setup
 }
 

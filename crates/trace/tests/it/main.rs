@@ -3,6 +3,7 @@
 #[path = "../../../quic/tests/it/common/mod.rs"]
 mod common;
 
+mod every_event;
 mod extreme;
 mod healthy;
 mod roundtrip;

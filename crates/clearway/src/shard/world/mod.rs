@@ -381,7 +381,12 @@ impl World for Shard {
                         let fault = state.fault.map(|stage| stage.to_string());
                         (stats.in_flight, streams, timeout, fault)
                     });
-                    (*handle, entry.account.is_queued(), entry.unannounced, inside.ok())
+                    (
+                        *handle,
+                        entry.account.is_queued(),
+                        entry.unannounced,
+                        inside.ok(),
+                    )
                 })
                 .collect();
             let blocked = driver.shard.outlet.is_blocked();

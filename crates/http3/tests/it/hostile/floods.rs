@@ -1,12 +1,13 @@
 //! Work at no cost to the one who asks for it: bounded, counted, then refused with
 //! `H3_EXCESSIVE_LOAD`.
 
-use clearway_http3::{Code, Event};
+use clearway_http3::{BodyError, Code, Config, Event, Limits, Request};
 use clearway_quic::Role;
 use clearway_quic::stream::{Directionality, StreamId};
 
 use crate::common::Setup;
 use crate::hostile::forger::*;
+use crate::memory::{End, request as stream};
 
 fn strict() -> Setup {
     let mut setup = Setup::default();
@@ -401,4 +402,42 @@ fn reset_of_a_stream_that_waits_for_the_table_frees_its_place() {
     assert_eq!(http.counters().blocked_sections, 40);
     assert_eq!(http.open_requests(), 0);
     duel.assert_serves();
+}
+
+/// What was begun cannot be sent again elsewhere, unlike a request that nobody has seen.
+#[test]
+fn trailers_and_responses_beyond_the_budget_of_sections_in_part_fail() {
+    let config = || Config {
+        limits: Limits {
+            max_gathered: 1_000,
+            ..Limits::default()
+        },
+        ..Config::default()
+    };
+    let mut section = frame(HEADERS, &[0; 3_000]);
+    section.truncate(2_000);
+
+    let mut server = End::with(Role::Server, config());
+    server.wire.feed(stream(0), &headers(&request("POST")));
+    server.turn();
+    server.wire.feed(stream(0), &section);
+    server.turn();
+    let (http, wire) = (&mut server.http, &mut server.wire);
+    let Err(BodyError::Failed(error)) = http.read_body(wire, stream(0)) else {
+        panic!("trailers beyond the budget are taken");
+    };
+    assert_eq!(error.code, Code::EXCESSIVE_LOAD);
+    assert_eq!(http.counters().rejected, 1);
+
+    let mut client = End::with(Role::Client, config());
+    let (http, wire) = (&mut client.http, &mut client.wire);
+    let get = Request::get("h", "/");
+    let id = http.request(wire, &get, true).expect("a request");
+    wire.feed(id, &section);
+    let heard = client.turn();
+    let [Event::Failed { error, .. }] = &heard[..] else {
+        panic!("{heard:?}");
+    };
+    assert_eq!(error.code, Code::EXCESSIVE_LOAD);
+    assert_eq!(client.http.counters().rejected, 1);
 }

@@ -7,6 +7,7 @@ mod connection_errors;
 mod deadlines;
 mod floods;
 mod messages;
+mod priorities;
 mod resets;
 mod tolerance;
 mod unread;

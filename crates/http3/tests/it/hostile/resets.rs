@@ -4,12 +4,13 @@
 //! refused with `H3_EXCESSIVE_LOAD`.
 
 use bytes::Bytes;
-use clearway_http3::{Body, Code, Event, Response};
+use clearway_http3::{Body, BodyError, Code, Event, Request, Response};
 use clearway_quic::Role;
 use clearway_quic::stream::StreamId;
 
 use crate::common::Setup;
 use crate::hostile::forger::*;
+use crate::memory::{End, request as stream};
 
 fn strict() -> Setup {
     let mut setup = Setup::default();
@@ -158,4 +159,77 @@ fn request_reset_before_it_was_told_is_not_told() {
     duel.reset(id, 0x10c);
     assert_eq!(asked(&mut duel), []);
     duel.assert_serves();
+}
+
+/// An end over a transport that tells of a reset behind what had arrived before it.
+fn end_told_of_data_first(role: Role) -> End {
+    let mut end = End::new(role);
+    end.wire.data_before_reset = true;
+    end
+}
+
+#[test]
+fn request_that_is_reset_behind_its_header_section_is_rejected_unseen() {
+    for data in [false, true] {
+        let mut server = end_told_of_data_first(Role::Server);
+        server.wire.feed(stream(0), &get());
+        if data {
+            server.wire.feed(stream(0), &[DATA as u8]);
+        }
+        server.wire.feed_reset(stream(0), 0x10c);
+        assert_eq!(server.turn(), [], "{data}");
+        let refusal = server.wire.refusal(stream(0));
+        assert_eq!(refusal, (Some(Code::REQUEST_REJECTED.0), None));
+        let counters = server.http.counters();
+        assert_eq!((counters.abandoned, counters.requests), (1, 0));
+        assert_eq!(server.http.open_requests(), 0);
+    }
+}
+
+/// With content before the reset the request is one, whose body ends early.
+#[test]
+fn request_that_is_reset_behind_content_is_told_of_both() {
+    let mut server = end_told_of_data_first(Role::Server);
+    server.wire.feed(stream(0), &headers(&request("POST")));
+    server.wire.feed(stream(0), &frame(DATA, &[7; 5])[..2]);
+    server.wire.feed(stream(0), &[7; 2]);
+    server.wire.feed_reset(stream(0), 0x10c);
+    let heard = server.turn();
+    assert!(matches!(heard[0], Event::Request { end: false, .. }));
+    let (http, wire) = (&mut server.http, &mut server.wire);
+    let body = http.read_body(wire, stream(0));
+    assert_eq!(body, Ok(Body::Data(Bytes::from_static(&[7, 7]))));
+    let body = http.read_body(wire, stream(0));
+    assert_eq!(body, Err(BodyError::Reset(Code(0x10c))));
+    assert_eq!(http.counters().abandoned, 1);
+}
+
+#[test]
+fn response_that_is_reset_behind_its_header_section_is_told_with_the_reset() {
+    for data in [false, true] {
+        let mut client = end_told_of_data_first(Role::Client);
+        let get = Request::get("h", "/");
+        let (http, wire) = (&mut client.http, &mut client.wire);
+        let id = http.request(wire, &get, true).expect("a request");
+        client.wire.feed(id, &ok());
+        if data {
+            client.wire.feed(id, &frame(DATA, &[7; 5])[..2]);
+        }
+        client.wire.feed_reset(id, 0x10c);
+        let heard = client.turn();
+        assert!(
+            matches!(
+                heard[..],
+                [
+                    Event::Response { end: false, .. },
+                    Event::Reset {
+                        code: Code(0x10c),
+                        ..
+                    }
+                ]
+            ),
+            "{heard:?}"
+        );
+        assert_eq!(client.http.open_requests(), 0);
+    }
 }

@@ -77,6 +77,14 @@ pub(super) enum Told {
     Failed,
 }
 
+/// What we tell the peer's encoder (RFC 9204 §4.4), of streams by their place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Instruction {
+    Acknowledge(usize),
+    Cancel(usize),
+    Increment(u8),
+}
+
 /// What a reader gets who reads as far as it can.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Read {
@@ -174,16 +182,8 @@ impl Stream {
         }
     }
 
-    /// Nothing more is looked at.
-    fn give_up(&mut self) {
-        self.tokens.clear();
-        self.within = Within::Nothing;
-        self.phase = Phase::Over;
-    }
-
-    /// Both directions end.
+    /// Both directions have ended.
     fn abandon(&mut self) {
-        self.give_up();
         self.trailers = false;
         self.ending = None;
         if self.sending != Sending::Ended {
@@ -200,8 +200,14 @@ pub(super) struct Grammar {
     /// Clients speak to the end under test.
     client: bool,
     pub(super) streams: Vec<Stream>,
-    /// The dynamic table has its first entry.
-    pub(super) inserted: bool,
+    /// Entries inserted in the dynamic table.
+    pub(super) inserted: u8,
+    /// Those that the peer's encoder knows to have arrived (RFC 9204 §2.1.4).
+    known: u8,
+    /// What the encoder is due by the last event.
+    instructions: Vec<Instruction>,
+    /// Streams that may be cancelled, though nothing of them was left to read.
+    may_cancel: Vec<usize>,
     /// Streams that may wait for it.
     may_block: usize,
     /// What the connection was closed with.
@@ -216,7 +222,10 @@ impl Grammar {
         Self {
             client: true,
             streams: vec![Stream::new(false, Sending::Nothing); streams],
-            inserted: false,
+            inserted: 0,
+            known: 0,
+            instructions: Vec::new(),
+            may_cancel: Vec::new(),
             may_block,
             closed: None,
             told: Vec::new(),
@@ -253,6 +262,33 @@ impl Grammar {
         };
         let count = self.streams.iter().filter(sent).count();
         if self.closed.is_some() { 0 } else { count }
+    }
+
+    /// Streams of which a section waits for the dynamic table.
+    pub(super) fn waiting(&self) -> usize {
+        let waits = |stream: &&Stream| match stream.within {
+            Within::Blocked(said) => said.required() > self.inserted,
+            _ => false,
+        };
+        self.streams.iter().filter(waits).count()
+    }
+
+    /// Nothing more is read of a stream: the encoder has to know, unless it was read to
+    /// its end (RFC 9204 §2.2.2.2).
+    fn give_up(&mut self, n: usize) {
+        let stream = &mut self.streams[n];
+        if stream.phase != Phase::Over {
+            self.instructions.push(Instruction::Cancel(n));
+        }
+        stream.tokens.clear();
+        stream.within = Within::Nothing;
+        stream.phase = Phase::Over;
+    }
+
+    /// Both directions end.
+    fn abandon(&mut self, n: usize) {
+        self.give_up(n);
+        self.streams[n].abandon();
     }
 
     /// A stream exists with the first that is said on it, and all before it.
@@ -325,7 +361,8 @@ impl Grammar {
             return;
         }
         let (fresh, left) = (!stream.told, stream.left);
-        stream.give_up();
+        self.give_up(n);
+        let stream = &mut self.streams[n];
         stream.trailers = false;
         if fresh && self.client {
             // Nobody has seen the request.
@@ -363,9 +400,11 @@ impl Grammar {
 
     /// The entry that sections wait for is inserted.
     pub(super) fn insert(&mut self) {
-        self.inserted = true;
+        self.inserted += 1;
         for n in 0..self.streams.len() {
-            if let Within::Blocked(said) = self.streams[n].within {
+            if let Within::Blocked(said) = self.streams[n].within
+                && said.required() <= self.inserted
+            {
                 self.streams[n].within = Within::Nothing;
                 self.section(n, said);
                 self.look(n);
@@ -381,7 +420,7 @@ impl Grammar {
 
     /// The application gives up both directions.
     pub(super) fn cancel(&mut self, n: usize) {
-        self.streams[n].abandon();
+        self.abandon(n);
     }
 
     /// The application wants no more of the message.
@@ -395,9 +434,9 @@ impl Grammar {
         stream.left = true;
         if !self.client {
             // It is told to stop, and nothing more is looked at.
-            stream.give_up();
+            self.give_up(n);
         }
-        stream.settle();
+        self.streams[n].settle();
         self.look(n);
     }
 
@@ -407,10 +446,11 @@ impl Grammar {
         let stream = &mut self.streams[n];
         let answered = matches!(stream.sending, Sending::Ended | Sending::Aborted);
         if stream.open && !answered {
-            stream.abandon();
+            self.abandon(n);
             self.told.push((n, Told::Failed));
         } else {
-            stream.give_up();
+            self.give_up(n);
+            let stream = &mut self.streams[n];
             stream.ending = None;
             stream.left = true;
             stream.settle();
@@ -446,12 +486,13 @@ impl Grammar {
                 Some(Ending::End) => Then::End,
                 Some(Ending::Reset) => Then::Reset,
                 Some(Ending::Malformed) => {
-                    stream.abandon();
+                    self.abandon(n);
                     Then::Malformed
                 }
                 None if stream.phase == Phase::Over => Then::End,
                 None => Then::Blocked,
             };
+            let stream = &mut self.streams[n];
             if stream.ending == Some(Ending::End) {
                 stream.ending = None;
             }
@@ -506,7 +547,7 @@ impl Grammar {
 
     /// The peer is told to stop what nobody wants.
     fn enough(&mut self, n: usize) {
-        self.streams[n].give_up();
+        self.give_up(n);
         self.streams[n].settle();
     }
 
@@ -547,8 +588,10 @@ impl Grammar {
             | Said::HeadOfFive
             | Said::Interim
             | Said::HeadByTable
+            | Said::HeadBySecond
             | Said::Trailers
             | Said::TrailersByTable
+            | Said::TrailersBySecond
             | Said::Undecodable => match phase {
                 Phase::Trailed | Phase::Over => self.close(Code::FRAME_UNEXPECTED),
                 Phase::Fresh | Phase::Body { .. } if missing > 0 => {
@@ -575,25 +618,31 @@ impl Grammar {
 
     /// A whole section, if the table has what it needs.
     fn section(&mut self, n: usize, said: Said) {
-        match said {
-            Said::Undecodable => return self.close(Code::QPACK_DECOMPRESSION_FAILED),
-            Said::HeadByTable | Said::TrailersByTable if !self.inserted => {
-                let blocked = |stream: &&Stream| matches!(stream.within, Within::Blocked(_));
-                if self.streams.iter().filter(blocked).count() >= self.may_block {
-                    return self.close(Code::QPACK_DECOMPRESSION_FAILED);
-                }
-                self.streams[n].within = Within::Blocked(said);
-                return;
-            }
-            _ => {}
+        if said == Said::Undecodable {
+            return self.close(Code::QPACK_DECOMPRESSION_FAILED);
         }
-        let head = matches!(said, Said::Head | Said::HeadOfFive | Said::HeadByTable);
+        let required = said.required();
+        if required > self.inserted {
+            if self.waiting() >= self.may_block {
+                return self.close(Code::QPACK_DECOMPRESSION_FAILED);
+            }
+            self.streams[n].within = Within::Blocked(said);
+            return;
+        }
+        if required > 0 {
+            self.instructions.push(Instruction::Acknowledge(n));
+            self.known = self.known.max(required);
+        }
+        let head = matches!(
+            said,
+            Said::Head | Said::HeadOfFive | Said::HeadByTable | Said::HeadBySecond
+        );
         match (self.streams[n].phase, said) {
             (Phase::Fresh, Said::Interim) => self.told.push((n, Told::Interim)),
             (Phase::Fresh, _) if head => self.head(n, said == Said::HeadOfFive),
             // Without pseudo-header fields, or with those of the other kind.
             (Phase::Fresh, _) => {
-                self.streams[n].abandon();
+                self.abandon(n);
                 if !self.client {
                     self.told.push((n, Told::Failed));
                 }
@@ -602,7 +651,7 @@ impl Grammar {
                 Phase::Body {
                     left: None | Some(0),
                 },
-                Said::Trailers | Said::TrailersByTable,
+                Said::Trailers | Said::TrailersByTable | Said::TrailersBySecond,
             ) => {
                 let stream = &mut self.streams[n];
                 stream.phase = Phase::Trailed;
@@ -631,7 +680,7 @@ impl Grammar {
         let over = stream.phase == Phase::Over && !stream.trailers;
         match stream.ending {
             Some(Ending::Malformed) if over => {
-                stream.abandon();
+                self.abandon(n);
                 if !self.client {
                     self.told.push((n, Told::Failed));
                 }
@@ -659,8 +708,10 @@ impl Grammar {
         let stream = &mut self.streams[n];
         match stream.phase {
             Phase::Fresh => {
-                // No whole message.
-                stream.abandon();
+                // No whole message, of which nothing is left.
+                stream.phase = Phase::Over;
+                self.may_cancel.push(n);
+                self.abandon(n);
                 if !self.client {
                     self.told.push((n, Told::Failed));
                 }
@@ -678,6 +729,22 @@ impl Grammar {
             }
             Phase::Over => {}
         }
+    }
+
+    /// What the encoder is told by the event that just happened, given what it was:
+    /// what may be said and need not is due only if it was.
+    pub(super) fn take_instructions(&mut self, said: &[Instruction]) -> Vec<Instruction> {
+        let mut due = core::mem::take(&mut self.instructions);
+        for n in core::mem::take(&mut self.may_cancel) {
+            if said.contains(&Instruction::Cancel(n)) {
+                due.push(Instruction::Cancel(n));
+            }
+        }
+        if self.known < self.inserted {
+            due.push(Instruction::Increment(self.inserted - self.known));
+            self.known = self.inserted;
+        }
+        due
     }
 
     /// What the application is told by the event that just happened.

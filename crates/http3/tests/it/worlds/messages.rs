@@ -8,7 +8,7 @@ use clearway_http3::{Body, BodyError, Code, Config, Connection, Event, Request, 
 use clearway_quic::stream::{Directionality, StreamId};
 use clearway_quic::{Instant, Role};
 
-use super::grammar::{Grammar, Read, Sending, Then, Told};
+use super::grammar::{Grammar, Instruction, Read, Sending, Then, Told};
 use super::state_of;
 use super::vocabulary::{CAPACITY, FORBIDDEN, INSERT, Said};
 use crate::explore::{Bounds, ExpectClean, World, explore_by_replay, fingerprint_of};
@@ -48,6 +48,8 @@ struct Alphabet {
     cut: Vec<Said>,
     application: bool,
     may_block: u64,
+    /// Entries that the peer inserts in the dynamic table.
+    inserts: u8,
 }
 
 /// Frames that may pile up behind what nobody reads: one more behind the last of them
@@ -63,6 +65,8 @@ struct Messages {
     /// The frame that was cut, by stream, and how much of it is missing.
     missing: Vec<Vec<u8>>,
     ended: Vec<bool>,
+    /// Bytes of our decoder stream that were looked at.
+    instructions: usize,
     wrong: Option<String>,
 }
 
@@ -90,6 +94,8 @@ impl Messages {
             },
             missing: vec![Vec::new(); streams],
             ended: vec![false; streams],
+            // Its type.
+            instructions: 1,
             wrong: None,
         };
         this.http.start(&mut this.wire);
@@ -132,6 +138,37 @@ impl Messages {
             _ => None,
         });
         (told.collect(), events)
+    }
+
+    /// What our decoder has said since this was last called.
+    fn instructions(&mut self) -> Vec<Instruction> {
+        let decoder = StreamId::new(self.role, Directionality::Unidirectional, 2);
+        let (sent, _) = self.wire.sent(decoder);
+        let news = &sent[self.instructions.min(sent.len())..];
+        self.instructions += news.len();
+        // Requests are streams 0, 4, ..; no integer here takes more than its byte.
+        let instructions = news.iter().map(|&byte| match byte {
+            0x80.. => Instruction::Acknowledge(usize::from(byte & 0x7f) / 4),
+            0x40.. => Instruction::Cancel(usize::from(byte & 0x3f) / 4),
+            _ => Instruction::Increment(byte),
+        });
+        instructions.collect()
+    }
+
+    /// Compares what the encoder was told with what is due to it.
+    fn compare_instructions(&mut self) {
+        let mut said = self.instructions();
+        let mut due = self.due.take_instructions(&said);
+        // Of each stream in the order of events, then how many insertions came.
+        let place = |instruction: &Instruction| match *instruction {
+            Instruction::Acknowledge(n) | Instruction::Cancel(n) => n,
+            Instruction::Increment(_) => usize::MAX,
+        };
+        said.sort_by_key(place);
+        due.sort_by_key(place);
+        if said != due {
+            self.wrong = Some(format!("the encoder is told {said:?}, due is {due:?}"));
+        }
     }
 
     fn read(&mut self, n: usize) -> Read {
@@ -264,6 +301,7 @@ impl Messages {
         if told != due {
             self.wrong = Some(format!("told {told:?}, due is {due:?}"));
         }
+        self.compare_instructions();
         for (n, before) in before.iter().enumerate() {
             let readable = events.contains(&Event::Readable(id(n)));
             let heard = readable || told.iter().any(|(other, _)| *other == n);
@@ -290,6 +328,19 @@ impl Messages {
                 self.due.undelivered(),
             ),
         ];
+        let (streams, decoder) = self.http.waiting_sections();
+        let due = if self.due.closed.is_some() {
+            // Nothing is forgotten any more.
+            (streams, decoder)
+        } else {
+            (self.due.waiting(), self.due.waiting() as u64)
+        };
+        if (streams, decoder) != due {
+            return Err(format!(
+                "sections of {streams} streams wait, of {decoder} by the decoder, due are {}",
+                due.0
+            ));
+        }
         for (what, is, due) in pairs {
             if is != due {
                 return Err(format!("{is} {what}, due are {due}"));
@@ -307,7 +358,7 @@ impl World for Messages {
         if self.due.closed.is_some() {
             return events;
         }
-        if !self.due.inserted {
+        if self.due.inserted < self.alphabet.inserts {
             events.push(Happens::Insert);
         }
         for n in 0..self.alphabet.streams {
@@ -426,6 +477,7 @@ fn one_stream(role: Role, forbidden: &[u64]) -> Alphabet {
         cut: vec![Said::Head, Said::Trailers, Said::Data(2), Said::Grease],
         application: true,
         may_block: 1,
+        inserts: 1,
     }
 }
 
@@ -443,6 +495,26 @@ fn two_streams() -> Alphabet {
         cut: vec![Said::Head],
         application: true,
         may_block: 1,
+        inserts: 1,
+    }
+}
+
+/// Two streams whose sections wait for the first entry of the table or for the second,
+/// all of which may.
+fn two_entries() -> Alphabet {
+    Alphabet {
+        streams: 2,
+        said: vec![
+            Said::Head,
+            Said::HeadByTable,
+            Said::HeadBySecond,
+            Said::TrailersByTable,
+            Said::TrailersBySecond,
+        ],
+        cut: Vec::new(),
+        application: true,
+        may_block: 2,
+        inserts: 2,
     }
 }
 
@@ -486,6 +558,13 @@ fn every_message_on_one_stream_of_a_client_is_answered_as_is_due() {
         &one_stream(role, &[PUSH_PROMISE]),
         depth(5),
     );
+}
+
+#[test]
+fn every_wait_for_two_entries_of_the_table_is_ended_as_is_due() {
+    for role in [Role::Server, Role::Client] {
+        walk("waits for the table", role, &two_entries(), depth(4));
+    }
 }
 
 #[test]

@@ -23,6 +23,9 @@ pub(super) enum Said {
     Trailers,
     /// Trailers that refer to the first entry of the dynamic table.
     TrailersByTable,
+    /// The same with the second entry.
+    HeadBySecond,
+    TrailersBySecond,
     /// A section that cannot be decoded.
     Undecodable,
     /// So many bytes of content.
@@ -62,16 +65,32 @@ fn section(fields: &[(&str, &str)]) -> Vec<u8> {
     out
 }
 
-/// The same, and the first entry of the dynamic table: Required Insert Count and Base
-/// of 1.
-fn by_table(fields: &[(&str, &str)]) -> Vec<u8> {
+/// The same, and the `nth` entry of the dynamic table: Required Insert Count and Base
+/// of `nth`.
+fn by_table(nth: u8, fields: &[(&str, &str)]) -> Vec<u8> {
     let mut out = section(fields);
-    out[..2].copy_from_slice(&[0x02, 0x00]);
+    out[..2].copy_from_slice(&[nth + 1, 0x00]);
     out.push(0x80);
     out
 }
 
 impl Said {
+    /// Entries that the dynamic table must have had for its section.
+    pub(super) fn required(self) -> u8 {
+        match self {
+            Self::HeadByTable | Self::TrailersByTable => 1,
+            Self::HeadBySecond | Self::TrailersBySecond => 2,
+            Self::Head
+            | Self::HeadOfFive
+            | Self::Interim
+            | Self::Trailers
+            | Self::Undecodable
+            | Self::Data(_)
+            | Self::Grease
+            | Self::Forbidden(_) => 0,
+        }
+    }
+
     /// The frame on the wire, from a client or from a server.
     pub(super) fn bytes(self, client: bool) -> Vec<u8> {
         let request = |method| {
@@ -99,9 +118,13 @@ impl Said {
                 frame(HEADERS, &section(&fields))
             }
             Self::Interim => frame(HEADERS, &section(&[(":status", "103")])),
-            Self::HeadByTable => frame(HEADERS, &by_table(head)),
+            Self::HeadByTable | Self::HeadBySecond => {
+                frame(HEADERS, &by_table(self.required(), head))
+            }
             Self::Trailers => frame(HEADERS, &section(&[("t", "u")])),
-            Self::TrailersByTable => frame(HEADERS, &by_table(&[])),
+            Self::TrailersByTable | Self::TrailersBySecond => {
+                frame(HEADERS, &by_table(self.required(), &[]))
+            }
             // A static entry that is not.
             Self::Undecodable => frame(HEADERS, &[0, 0, 0xff, 0x40]),
             Self::Data(len) => frame(DATA, &vec![7; len.into()]),

@@ -121,6 +121,24 @@ fn an_undersized_first_initial_makes_no_connection() {
     assert_eq!(world.server.connections.len(), 1, "the whole one does");
 }
 
+/// RFC 9000 §6.1: what is too small for any first datagram is not answered, whatever
+/// version it claims.
+#[test]
+fn an_unknown_version_in_a_small_datagram_is_not_negotiated() {
+    let (mut world, flight) = caught(Role::Server);
+    let mut packet = flight[0].clone();
+    packet.data[1..5].copy_from_slice(&[0x1a, 0x2a, 0x3a, 0x4a]);
+    let whole = packet.clone();
+    packet.data.truncate(1199);
+    world.deliver(Direction::Up, packet);
+    let counters = world.server.endpoint.counters();
+    assert_eq!((counters.negotiations, counters.dropped), (0, 1));
+    world.deliver(Direction::Up, whole);
+    let counters = world.server.endpoint.counters();
+    assert_eq!((counters.negotiations, counters.dropped), (1, 1));
+    assert_eq!(counters.accepted, 0);
+}
+
 /// Later Initial packets of a client must come in full datagrams as well
 /// (RFC 9000 §14.1).
 #[test]

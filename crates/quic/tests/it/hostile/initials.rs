@@ -7,10 +7,12 @@ use std::time::Duration;
 use clearway_links::{Direction, Packet};
 use clearway_quic::Role;
 use clearway_quic::cid::ConnectionId;
+use clearway_quic::connection::ConnectionError;
 use clearway_quic::crypto::{RetryToken, TAG_LEN, TokenKey, initial_keys};
+use clearway_quic::error::Code;
 use clearway_quic::rng::Rng;
-use clearway_quic::wire::header::{LongHeader, LongKind};
-use clearway_quic::wire::{Frame, PartialHeader, TruncatedNumber, Version, Writer};
+use clearway_quic::wire::header::{LongHeader, LongKind, OpenHeader};
+use clearway_quic::wire::{Frame, Frames, PartialHeader, TruncatedNumber, Version, Writer};
 
 use crate::common::{Setup, UNIX_ORIGIN, World};
 use crate::hostile::duel::{LINK, bytes, first_flight, weighed};
@@ -136,4 +138,82 @@ fn a_retry_token_for_a_connection_id_in_use_unhooks_nobody() {
     assert_eq!(world.server.endpoint.len(), 1);
     world.deliver(Direction::Up, flight[0].clone());
     assert_eq!(world.server.endpoint.counters().accepted, 2);
+}
+
+/// The TLS message in a client's first flight, which anybody can read.
+fn client_hello(flight: &[Packet]) -> Vec<u8> {
+    let mut pieces = Vec::new();
+    for datagram in flight {
+        let mut packet = datagram.data.clone();
+        let header = PartialHeader::parse(&packet, 8).expect("an Initial");
+        let dcid = header.dcid.cid(&packet).expect("a connection ID");
+        let keys = initial_keys(&dcid, Role::Server).remote;
+        packet.truncate(header.packet_len);
+        keys.unprotect_header(&mut packet, header.number_at)
+            .expect("a sample");
+        let open = OpenHeader::read(&packet, header.number_at).expect("a number");
+        let number = open.number.recover(None);
+        let len = keys
+            .open(number, &mut packet, open.header_len)
+            .expect("authentic");
+        for frame in Frames::new(&packet[open.header_len..][..len]) {
+            if let Frame::Crypto { offset, data } = frame.expect("a frame") {
+                pieces.push((offset, data.to_vec()));
+            }
+        }
+    }
+    pieces.sort();
+    let mut hello = Vec::new();
+    for (offset, data) in pieces {
+        assert_eq!(offset, hello.len() as u64, "a hole");
+        hello.extend(data);
+    }
+    hello
+}
+
+/// Where the type of an extension is in a ClientHello (RFC 8446 §4.1.2, §4.2).
+fn extension(hello: &[u8], kind: u16) -> usize {
+    let len = |at: usize| usize::from(u16::from_be_bytes([hello[at], hello[at + 1]]));
+    // Type and length, version, random; then the session ID.
+    let suites = 4 + 2 + 32 + 1 + usize::from(hello[38]);
+    let methods = suites + 2 + len(suites);
+    let mut at = methods + 1 + usize::from(hello[methods]) + 2;
+    while len(at) != usize::from(kind) {
+        at += 4 + len(at + 2);
+    }
+    at
+}
+
+/// RFC 9001 §8.2: `missing_extension`. Whoever speaks TLS and not QUIC sends such a
+/// ClientHello.
+#[test]
+fn client_hello_without_transport_parameters_ends_the_connection() {
+    const TRANSPORT_PARAMETERS: u16 = 0x39;
+    for present in [true, false] {
+        let mut world = weighed(Setup::new(), LINK, Role::Server);
+        let flight = first_flight(&mut world);
+        let mut hello = client_hello(&flight);
+        let at = extension(&hello, TRANSPORT_PARAMETERS);
+        if !present {
+            // A type that nobody knows is passed over.
+            hello[at..at + 2].copy_from_slice(&[0x3a, 0x3a]);
+        }
+        let from = world.client.address;
+        for (number, piece) in (0..).zip(hello.chunks(1000)) {
+            let offset = number * 1000;
+            let packet = initial(cid(1), &[], number, &crypto(offset, piece));
+            send(&mut world, from, packet);
+        }
+        let server = world.server.first().expect("accepted");
+        let Some(ConnectionError::Transport(error)) = server.error() else {
+            panic!("{present}: {:?}", server.error());
+        };
+        let code = error.code;
+        if present {
+            // They name other connection IDs than those of the packets.
+            assert_eq!(code, Code::TRANSPORT_PARAMETER_ERROR);
+        } else {
+            assert_eq!(code, Code::crypto(109), "{error}");
+        }
+    }
 }

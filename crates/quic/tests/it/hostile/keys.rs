@@ -1,5 +1,7 @@
 //! Key updates out of turn, and forged packets without end (RFC 9001 §6).
 
+use std::time::Duration;
+
 use clearway_quic::Role;
 use clearway_quic::connection::Forgery;
 use clearway_quic::error::Code;
@@ -90,6 +92,34 @@ fn forged_packets_beyond_the_integrity_limit() {
         None,
         "integrity limit of the packet protection reached",
     );
+}
+
+/// The limit is the connection's, over all its keys (RFC 9001 §6.6).
+#[test]
+fn forged_handshake_packets_count_towards_the_integrity_limit() {
+    for hostile in [Role::Client, Role::Server] {
+        let mut duel = Duel::begun(hostile, |_| {});
+        // The client is complete and the server is not: both have keys of both kinds.
+        duel.world.run_for(Duration::from_millis(11));
+        duel.victim().set_integrity_limit(20);
+        for i in 0..=20 {
+            assert_eq!(duel.victim().error(), None, "{hostile:?}, after {i}");
+            let kind = [PacketKind::Handshake, PacketKind::OneRtt][i % 2];
+            // The server opens no 1-RTT packet before the handshake is complete.
+            let kind = match hostile {
+                Role::Client => PacketKind::Handshake,
+                Role::Server => kind,
+            };
+            let mut forged = duel.forge(&Forgery::new(kind, &[0x01; 40]));
+            *forged.last_mut().expect("a tag") ^= 1;
+            duel.deliver(forged);
+        }
+        duel.closed_with(
+            Code::AEAD_LIMIT_REACHED,
+            None,
+            "integrity limit of the packet protection reached",
+        );
+    }
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod credit;
 mod crypto;
 mod datagrams;
 mod deadlines;
+mod discarded;
 pub(crate) mod duel;
 mod floods;
 mod frame_types;

@@ -286,3 +286,25 @@ fn refusals_beyond_their_rate_are_withheld() {
     assert_eq!(counters.refusals_withheld, 95);
     assert_eq!(counters.dropped, 95);
 }
+
+/// The same where the server has room, and the source has none.
+#[test]
+fn refusals_of_sources_over_their_limit_are_withheld_beyond_their_rate() {
+    for handshakes in [false, true] {
+        let mut setup = Setup::new();
+        if handshakes {
+            setup.limits.per_source = 0;
+        } else {
+            setup.limits.connections_per_source = 0;
+        }
+        setup.limits.refusals_per_second = 5;
+        let mut world = weighed(setup, LINK, Role::Server);
+        flood(&mut world, 100);
+        let counters = world.server.endpoint.counters();
+        let refused = (counters.refused_handshakes, counters.refused_connections);
+        assert_eq!(refused, if handshakes { (5, 0) } else { (0, 5) });
+        assert_eq!((counters.refused, counters.accepted), (5, 0));
+        assert_eq!(counters.refusals_withheld, 95);
+        assert_eq!(counters.dropped, 95);
+    }
+}

@@ -43,7 +43,18 @@ pub(super) fn charged(duel: &mut Duel) -> u64 {
 /// Fills packets with frames that `write` makes from ever new numbers until the victim
 /// ends the connection: after the burst and what one packet holds.
 #[track_caller]
-pub(super) fn flood(mut duel: Duel, frame_type: u64, mut write: impl FnMut(&mut Writer<'_>, u64)) {
+pub(super) fn flood(duel: Duel, frame_type: u64, write: impl FnMut(&mut Writer<'_>, u64)) {
+    flood_that_earns(0, duel, frame_type, write);
+}
+
+/// A [`flood`] whose frames also pay so many units into the budget.
+#[track_caller]
+fn flood_that_earns(
+    units: u64,
+    mut duel: Duel,
+    frame_type: u64,
+    mut write: impl FnMut(&mut Writer<'_>, u64),
+) {
     let mut number = 0;
     // A burst of the cheapest frame takes fewer packets than bytes of it.
     for _ in 0..burst() {
@@ -58,7 +69,7 @@ pub(super) fn flood(mut duel: Duel, frame_type: u64, mut write: impl FnMut(&mut 
             break;
         }
     }
-    let (spent, most) = (charged(&mut duel), burst() + EARNED);
+    let (spent, most) = (charged(&mut duel), burst() + EARNED + units);
     assert!(
         (burst()..=most).contains(&spent),
         "{spent} units for {frame_type:#x}"
@@ -155,6 +166,23 @@ fn flood_of_empty_and_repeated_data_ends_the_connection() {
             crypto.encode(w);
         });
     }
+}
+
+/// STREAM frames without data at rising offsets: they announce bytes and bring none.
+#[test]
+fn flood_of_empty_frames_at_rising_offsets_ends_the_connection() {
+    // 64 bytes are a unit, announced or not.
+    let earned = (burst() + EARNED) / 64 + 1;
+    let duel = Duel::new(Role::Client);
+    flood_that_earns(earned, duel, kind::STREAM, |w, number| {
+        let empty = Frame::Stream {
+            id: client_bidi(0),
+            offset: number + 1,
+            fin: false,
+            data: b"",
+        };
+        empty.encode(w);
+    });
 }
 
 /// Frames for streams that are over, which are ignored one by one.

@@ -3,7 +3,6 @@
 use core::time::Duration;
 
 use super::super::initial_window;
-use super::super::specimen::Specimen;
 use super::facts::Facts;
 use super::gains::{MAX_QUANTUM, PACED_SHARE, Percent, STARTUP_PACING_GAIN, UNIT_GAIN, rate};
 use super::phase::Phase;
@@ -22,25 +21,12 @@ impl Bbr {
     }
 
     pub(super) fn pacing_gain(&self) -> Percent {
-        if self.is(Specimen::DrainTrap) && self.phase == Phase::Drain {
-            return Phase::Up.pacing_gain();
-        }
         self.phase.pacing_gain()
     }
 
     /// InitPacingRate() (§5.6.2): the initial window over the round trip, or
     /// over a millisecond as long as that is unknown.
     pub(super) fn init_pacing_rate(&mut self, srtt: Option<Duration>) {
-        if self.is(Specimen::ZeroPacingBootstrap) {
-            self.pacing_rate = 1;
-            return;
-        }
-        if self.is(Specimen::BootstrapRttPoison)
-            && srtt.is_some()
-            && let Some(clocks) = &mut self.clocks
-        {
-            clocks.min_rtt.poison(Duration::from_millis(10));
-        }
         let srtt = srtt.unwrap_or(Duration::from_millis(1));
         let nominal = rate(initial_window(self.mds), srtt);
         self.pacing_rate = STARTUP_PACING_GAIN.of(nominal).max(self.min_pacing_rate());
@@ -57,18 +43,15 @@ impl Bbr {
         if self.bw == 0 {
             return;
         }
-        let gain = if self.is(Specimen::ZeroPacingBootstrap) && !self.full_pipe.reached {
-            UNIT_GAIN
-        } else {
-            gain
-        };
-        let rate = self.paced_share().of(gain.of(self.bw));
+        let rate = self.paced(gain);
         if self.full_pipe.reached || rate > self.pacing_rate {
-            self.pacing_rate = rate;
-            if !self.is(Specimen::ZeroPacingBootstrap) && !self.is(Specimen::WalltimeRate) {
-                self.pacing_rate = rate.max(self.min_pacing_rate());
-            }
+            self.pacing_rate = rate.max(self.min_pacing_rate());
         }
+    }
+
+    /// The rate that the model asks for with this gain.
+    pub(super) fn paced(&self, gain: Percent) -> u64 {
+        self.paced_share().of(gain.of(self.bw))
     }
 
     /// BBR.PacingMarginPercent (§2.5) "helps drive the network toward lower queues",
@@ -104,22 +87,12 @@ impl Bbr {
         let grown = self.cwnd.saturating_add(facts.newly_acked);
         if self.full_pipe.reached {
             self.cwnd = grown.min(max_inflight);
-        } else if self.cwnd < max_inflight
-            || facts.total_delivered < initial_window(self.mds)
-            || self.is(Specimen::StartupOverrun)
-        {
+        } else if self.cwnd < max_inflight || facts.total_delivered < initial_window(self.mds) {
             self.cwnd = grown;
-        }
-        if self.is(Specimen::TokenbucketStartup) {
-            // The bucket is empty, and each ACK brings one token.
-            self.cwnd = facts.in_flight.saturating_add(self.mds);
         }
         self.cwnd = self.cwnd.max(self.min_pipe_cwnd());
         self.bound_cwnd_for_probe_rtt();
         self.bound_cwnd_for_model();
-        if self.is(Specimen::DrainTrap) && self.phase == Phase::Drain {
-            self.cwnd = self.cwnd.max(self.prior_cwnd).max(facts.in_flight_before);
-        }
     }
 
     /// BoundCwndForProbeRTT() (§5.6.4.5).

@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_seed_one_sequence() {
+    fn same_seed_gives_same_sequence() {
         let draw = |seed| {
             let mut dice = Dice::new(seed);
             (0..20).map(|_| dice.below(1_000_000)).collect::<Vec<_>>()

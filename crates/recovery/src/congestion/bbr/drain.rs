@@ -1,6 +1,5 @@
 //! Drain: the queue that Startup built goes (§5.3.2).
 
-use super::super::specimen::Specimen;
 use super::Bbr;
 use super::facts::Facts;
 use super::gains::DRAIN_ROUNDS;
@@ -21,8 +20,7 @@ impl Bbr {
         }
         let drained = facts.in_flight <= self.inflight_at(self.bw);
         let overdue = self.rounds.count > self.drain_start_round + DRAIN_ROUNDS;
-        let trapped = self.is(Specimen::DrainTrap) || self.is(Specimen::PreAckInflightExit);
-        if drained || (overdue && !trapped) {
+        if drained || overdue {
             self.enter_probe_bw(facts.now);
         }
     }

@@ -5,9 +5,7 @@ use core::time::Duration;
 use crate::controller::Ack;
 use crate::time::Instant;
 
-use super::super::specimen::Specimen;
-use super::Bbr;
-use super::gains::{LOSS_THRESHOLD, rate};
+use super::gains::LOSS_THRESHOLD;
 
 /// The rate sample RS, and what of C changed with it.
 #[derive(Clone, Copy, Debug)]
@@ -45,22 +43,12 @@ impl Facts {
     pub(super) fn is_inflight_too_high(&self) -> bool {
         self.lost > LOSS_THRESHOLD.of(self.tx_in_flight)
     }
-}
 
-impl Bbr {
-    pub(super) fn facts(&self, ack: &Ack<'_>) -> Facts {
-        let mut delivery_rate = ack.rate.map_or(0, |sample| sample.delivery_rate);
-        if self.is(Specimen::WalltimeRate)
-            && let Some(sample) = ack.rate
-        {
-            let flight = u128::from(sample.delivered) * 1_000_000_000;
-            let waited = u64::try_from(flight / u128::from(self.pacing_rate.max(1)));
-            let waited = Duration::from_nanos(waited.unwrap_or(u64::MAX));
-            delivery_rate = rate(sample.delivered, sample.interval + waited);
-        }
-        Facts {
+    /// In the draft's terms.
+    pub(super) fn of(ack: &Ack<'_>) -> Self {
+        Self {
             now: ack.now,
-            delivery_rate,
+            delivery_rate: ack.rate.map_or(0, |sample| sample.delivery_rate),
             delivered: ack.delivery.delivered,
             prior_delivered: ack.delivery.prior,
             lost: ack.delivery.lost,
@@ -70,11 +58,7 @@ impl Bbr {
             rtt: ack.rtt_sample,
             srtt: ack.smoothed_rtt,
             total_delivered: ack.delivery.total,
-            in_flight: if self.is(Specimen::PreAckInflightExit) {
-                ack.in_flight_before
-            } else {
-                ack.in_flight_after
-            },
+            in_flight: ack.in_flight_after,
             in_flight_before: ack.in_flight_before,
         }
     }

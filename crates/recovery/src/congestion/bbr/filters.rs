@@ -33,19 +33,6 @@ impl MaxBwFilter {
             self.previous = core::mem::take(&mut self.current);
         }
     }
-
-    /// Specimen `max-filter-same-round`: both slots expire together.
-    pub(super) fn expire_all(&mut self, latest: u64) {
-        *self = Self {
-            previous: 0,
-            current: latest,
-        };
-    }
-
-    /// Specimen `amnesia-after-outage`: nothing is remembered.
-    pub(super) fn forget(&mut self) {
-        *self = Self::default();
-    }
 }
 
 /// BBR.min_rtt and the schedule of ProbeRTT (§5.3.4.3), which share samples.
@@ -79,12 +66,6 @@ impl MinRtt {
     /// BBR.probe_rtt_expired, as of the last update.
     pub(super) fn is_probe_due(self) -> bool {
         self.probe_expired
-    }
-
-    /// Specimen `bootstrap-rtt-poison`: a guess taken for a sample.
-    pub(super) fn poison(&mut self, guess: Duration) {
-        self.min = Some(guess);
-        self.probe_min = Some(guess);
     }
 
     /// A ProbeRTT has just been done.
@@ -217,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_without_samples_does_not_age_the_filter() {
+    fn cycle_without_samples_keeps_max_bw() {
         let mut filter = MaxBwFilter::default();
         filter.update(100);
         for _ in 0..10 {
@@ -253,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_within_the_slack_renews_the_minimum_without_raising_it() {
+    fn sample_within_slack_refreshes_min_rtt_without_raising_it() {
         let mut filter = MinRtt::new(at(0));
         filter.update(Some(MS * 30), MS, at(20));
         filter.update(Some(MS * 31), MS, at(4_000));
@@ -267,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn extra_acked_is_what_comes_beyond_the_rate() {
+    fn extra_acked_is_the_excess_over_the_delivery_rate() {
         // 1 MB/s; every 10 ms come 10,000 bytes at once.
         let mut filter = ExtraAcked::new(at(0));
         for tick in 1..50 {

@@ -3,7 +3,6 @@
 use crate::controller::{Congestion, CongestionCause, LostPacket, SendIndex};
 use crate::time::Instant;
 
-use super::super::specimen::Specimen;
 use super::facts::Facts;
 use super::gains::{BETA, LOSS_THRESHOLD, Percent};
 use super::phase::Phase;
@@ -152,15 +151,7 @@ impl Bbr {
         self.probe.too_high = true;
         self.probe.is_sample = false;
         if !app_limited {
-            self.inflight_longterm = if self.is(Specimen::LongtermSpiral) {
-                BETA.of(inflight.min(self.inflight_longterm))
-            } else {
-                inflight.max(BETA.of(self.target_inflight()))
-            };
-        }
-        if self.is(Specimen::LongtermSpiral) {
-            // Nothing ever ends the answers to the probe.
-            self.probe.is_sample = true;
+            self.inflight_longterm = inflight.max(BETA.of(self.target_inflight()));
         }
         if self.phase == Phase::Up {
             self.undo.was_probing = Some(Probing::Up);
@@ -192,12 +183,6 @@ impl Bbr {
         self.boundary = event.next_index;
         self.recovering = true;
         self.cwnd = self.min_pipe_cwnd();
-        if self.is(Specimen::AmnesiaAfterOutage) {
-            self.max_bw.forget();
-            self.bw = 0;
-            self.pacing_rate = self.min_pacing_rate();
-            self.prior_cwnd = 0;
-        }
     }
 
     /// "MUST treat any CE marks as congestion" (§3.6): the round counts as one
@@ -222,7 +207,7 @@ impl Bbr {
 
 /// InflightAtLoss() (§5.5.10.2): where within the lost packet the loss rate
 /// crossed the threshold; all of it, if it had been crossed before.
-fn inflight_at_loss(lost: &LostPacket) -> u64 {
+pub(super) fn inflight_at_loss(lost: &LostPacket) -> u64 {
     let inflight_prev = lost.tx_in_flight.saturating_sub(lost.bytes);
     let lost_prev = lost.lost_since_sent.saturating_sub(lost.bytes);
     let Percent(threshold) = LOSS_THRESHOLD;

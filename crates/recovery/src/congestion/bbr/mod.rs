@@ -1,7 +1,7 @@
 //! BBR, version 3 (draft-ietf-ccwg-bbr): a model of the path instead of a
 //! reaction to loss. Sections cited here are the draft's.
 //!
-//! | room         | holds                                          | source          |
+//! | module       | holds                                          | source          |
 //! |--------------|------------------------------------------------|-----------------|
 //! | `phase`      | where the flow is                              | §5.1            |
 //! | `gains`      | the constants                                  | §2, §5.6.1      |
@@ -62,6 +62,8 @@ mod probe_bw;
 mod probe_rtt;
 mod restart;
 mod rounds;
+#[cfg(feature = "specimens")]
+pub(super) mod specimens;
 mod startup;
 mod undo;
 
@@ -72,12 +74,12 @@ use core::time::Duration;
 
 use crate::controller::{
     Ack, Congestion, Controller, LostPacket, Metrics, Model, SendIndex, Sent, Spurious, State,
+    WindowPolicy,
 };
 use crate::limit::Limit;
 use crate::time::{Instant, nanos};
 
 use super::initial_window;
-use super::specimen::{Specimen, Variant};
 use dice::Dice;
 use facts::Facts;
 use filters::{ExtraAcked, MaxBwFilter, MinRtt};
@@ -94,7 +96,6 @@ const INFINITE: u64 = u64::MAX;
 /// BBRv3.
 #[derive(Debug)]
 pub(super) struct Bbr {
-    variant: Variant,
     dice: Dice,
     mds: u64,
     /// No ACK and no loss yet: the window is the initial one.
@@ -191,10 +192,9 @@ struct ProbeRttState {
 
 impl Bbr {
     /// OnInit() (§5.2.1). Flows of different seeds probe at different times.
-    pub(super) fn new(mds: u64, seed: u64, variant: Variant) -> Self {
+    pub(super) fn new(mds: u64, seed: u64) -> Self {
         let cwnd = initial_window(mds);
         let mut bbr = Self {
-            variant,
             dice: Dice::new(seed),
             mds,
             untouched: true,
@@ -237,10 +237,6 @@ impl Bbr {
         bbr
     }
 
-    fn is(&self, specimen: Specimen) -> bool {
-        self.variant.is(specimen)
-    }
-
     /// BBR.MinPipeCwnd in bytes.
     fn min_pipe_cwnd(&self) -> u64 {
         self.mds.saturating_mul(MIN_PIPE_DATAGRAMS)
@@ -278,7 +274,7 @@ impl Controller for Bbr {
     /// UpdateOnACK() (§5.2.3).
     fn on_ack(&mut self, ack: &Ack<'_>) {
         self.untouched = false;
-        let facts = self.facts(ack);
+        let facts = Facts::of(ack);
         self.delivered = facts.total_delivered;
         if ack.in_flight_before.saturating_add(self.mds) > self.cwnd {
             self.rounds.note_window_full();
@@ -334,6 +330,10 @@ impl Controller for Bbr {
 
     fn pacing_rate(&self) -> Option<u64> {
         Some(self.pacing_rate)
+    }
+
+    fn window_policy(&self) -> WindowPolicy {
+        WindowPolicy::Model
     }
 
     fn state(&self) -> State {

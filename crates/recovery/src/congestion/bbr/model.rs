@@ -6,7 +6,6 @@ use core::time::Duration;
 use crate::time::nanos;
 
 use super::super::initial_window;
-use super::super::specimen::Specimen;
 use super::facts::Facts;
 use super::gains::{HEADROOM, Percent, UNIT_GAIN, volume};
 use super::phase::Phase;
@@ -23,12 +22,6 @@ impl Bbr {
         let larger = facts.delivery_rate >= self.max_bw.get();
         if facts.delivery_rate > 0 && (larger || !facts.is_app_limited) {
             self.max_bw.update(facts.delivery_rate);
-        }
-        if self.is(Specimen::MaxFilterSameRound)
-            && self.rounds.started
-            && self.rounds.count.is_multiple_of(4)
-        {
-            self.max_bw.expire_all(facts.delivery_rate);
         }
     }
 

@@ -5,7 +5,6 @@ use core::time::Duration;
 
 use crate::time::{Instant, nanos};
 
-use super::super::specimen::Specimen;
 use super::facts::Facts;
 use super::gains::{PROBE_WAIT, RENO_ROUNDS};
 use super::phase::{AckPhase, Phase};
@@ -85,9 +84,6 @@ impl Bbr {
 
     /// IsTimeToProbeBW() (§5.3.3.8): from DOWN or CRUISE to REFILL.
     fn probe_if_time(&mut self, now: Instant) -> bool {
-        if self.phase == Phase::Down && self.is(Specimen::DownTrap) {
-            return false;
-        }
         let elapsed = now > self.probe.cycle_stamp + self.probe.wait;
         let due = elapsed || self.is_reno_coexistence_probe_time();
         if due {
@@ -111,15 +107,7 @@ impl Bbr {
     }
 
     /// IsTimeToCruise() (§5.3.3.9): headroom is free, and no queue is left.
-    fn is_time_to_cruise(&mut self, facts: &Facts) -> bool {
-        if self.is(Specimen::DownTrap) {
-            // The maximum ages while the flow waits, and the target with it.
-            if self.rounds.started {
-                self.max_bw.expire_all(facts.delivery_rate);
-            }
-            let bdp = self.bdp_multiple(self.bw, Phase::Drain.pacing_gain());
-            return facts.in_flight_before < bdp;
-        }
+    fn is_time_to_cruise(&self, facts: &Facts) -> bool {
         facts.in_flight <= self.inflight_with_headroom()
             && facts.in_flight <= self.inflight_at(self.max_bw.get())
     }

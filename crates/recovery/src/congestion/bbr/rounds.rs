@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_round_is_a_flight_whatever_the_time() {
+    fn round_ends_when_data_sent_in_it_is_delivered() {
         let mut rounds = Rounds::default();
         rounds.update(0, 1_000);
         assert!(rounds.started, "the first ACK begins the first round");
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn the_use_of_the_window_is_remembered_for_a_round() {
+    fn cwnd_limited_flag_lasts_one_round() {
         let mut rounds = Rounds::default();
         rounds.note_window_full();
         rounds.update(0, 1_000);

@@ -1,6 +1,5 @@
 //! Startup: doubling the rate until the pipe is full, or loss says so (§5.3.1).
 
-use super::super::specimen::Specimen;
 use super::Bbr;
 use super::facts::Facts;
 use super::gains::{FULL_BW_GROWTH, FULL_BW_ROUNDS, STARTUP_FULL_LOSS_COUNT, UNIT_GAIN};
@@ -69,7 +68,7 @@ impl Bbr {
             return;
         }
         let round = self.loss_round.take_tally();
-        if self.full_pipe.reached || self.is(Specimen::StartupOverrun) {
+        if self.full_pipe.reached {
             return;
         }
         let enough = round.ranges >= STARTUP_FULL_LOSS_COUNT;

@@ -133,7 +133,7 @@ fn fast_convergence_lowers_w_max_and_beta_applies_to_the_window() {
 }
 
 #[test]
-fn credit_stops_the_curve_and_pacing_does_not() {
+fn flow_control_stops_the_curve_and_pacing_does_not() {
     let window = 700 * MDS;
     let after = |limit: Limit| {
         let mut cubic = running(1_000 * MDS, window);

@@ -92,7 +92,7 @@ fn alpha_follows_the_share_of_marks_by_a_sixteenth_a_round() {
 
 /// The fixed point of the moving average is the share itself.
 #[test]
-fn a_steady_share_is_measured_exactly() {
+fn steady_share_of_marks_is_measured_exactly() {
     for share in [1_u64, 2, 5, 10, 20] {
         let mut alpha = Alpha {
             seen: true,
@@ -114,7 +114,7 @@ fn a_steady_share_is_measured_exactly() {
 #[test]
 fn a_response_takes_half_of_alpha_once_a_round() {
     let mut prague = prague();
-    prague.classic.ease(100 * MDS);
+    prague.classic.reduce_to(100 * MDS);
     prague.alpha.seen = true;
     prague.alpha.value = ONE / 4;
     prague.alpha.round = Round::begin(1_000, at_ms(0));
@@ -145,7 +145,7 @@ fn a_response_takes_half_of_alpha_once_a_round() {
 fn marked_packets_earn_no_growth() {
     let grown = |marks: u64| {
         let mut prague = prague();
-        prague.classic.ease(100 * MDS);
+        prague.classic.reduce_to(100 * MDS);
         // Answered for the time being; only growth is looked at.
         prague.response = Round::begin(10_000, at_ms(0));
         prague.alpha.seen = true;
@@ -166,7 +166,7 @@ fn marked_packets_earn_no_growth() {
 fn growth_does_not_depend_on_the_rtt_below_25_ms() {
     let rate_gained = |rtt_ms: u64| {
         let mut prague = prague();
-        prague.classic.ease(1_000 * MDS);
+        prague.classic.reduce_to(1_000 * MDS);
         prague.classic.law_mut().shared = true;
         let start = prague.window();
         let (mut next, mut now) = (0, 0);
@@ -192,9 +192,9 @@ fn growth_does_not_depend_on_the_rtt_below_25_ms() {
 }
 
 #[test]
-fn before_the_first_mark_it_is_newreno() {
+fn behaves_as_newreno_before_the_first_mark() {
     let mut prague = prague();
-    prague.classic.ease(100 * MDS);
+    prague.classic.reduce_to(100 * MDS);
     round(&mut prague, 0, 0, 1, 0);
     assert!(
         prague.window().abs_diff(101 * MDS) <= 12,
@@ -203,9 +203,9 @@ fn before_the_first_mark_it_is_newreno() {
 }
 
 #[test]
-fn a_loss_halves_the_window() {
+fn loss_halves_the_window() {
     let mut prague = prague();
-    prague.classic.ease(100 * MDS);
+    prague.classic.reduce_to(100 * MDS);
     prague.alpha.value = ONE / 64;
     send(&mut prague, 0..100, 0);
     prague.on_congestion(&lost(0..1, 100));
@@ -216,7 +216,7 @@ fn a_loss_halves_the_window() {
 #[test]
 fn loss_and_marks_of_one_round_take_no_more_than_half() {
     let mut prague = prague();
-    prague.classic.ease(100 * MDS);
+    prague.classic.reduce_to(100 * MDS);
     prague.alpha.value = ONE / 2;
     send(&mut prague, 0..100, 0);
     prague.on_congestion(&Congestion {
@@ -243,7 +243,7 @@ fn loss_and_marks_of_one_round_take_no_more_than_half() {
 fn marks_void_the_undo_of_a_loss() {
     let undone = |with_mark: bool| {
         let mut prague = prague();
-        prague.classic.ease(100 * MDS);
+        prague.classic.reduce_to(100 * MDS);
         send(&mut prague, 0..100, 0);
         prague.on_congestion(&lost(0..1, 100));
         if with_mark {
@@ -256,9 +256,9 @@ fn marks_void_the_undo_of_a_loss() {
 }
 
 #[test]
-fn persistent_congestion_collapses_it_too() {
+fn persistent_congestion_collapses_the_window() {
     let mut prague = prague();
-    prague.classic.ease(100 * MDS);
+    prague.classic.reduce_to(100 * MDS);
     send(&mut prague, 0..100, 0);
     prague.on_congestion(&persistent(0..90, 100));
     assert_eq!(prague.window(), 2 * MDS);
@@ -292,10 +292,10 @@ fn marks_make_pacing_and_acks_finer() {
 /// A mark in the flight of a loss was answered with the loss; the first packet
 /// sent after it was not.
 #[test]
-fn a_mark_before_the_boundary_of_a_loss_is_answered_already() {
+fn mark_before_the_boundary_of_a_loss_is_ignored() {
     for (largest, answered) in [(98, false), (99, false), (100, true)] {
         let mut prague = prague();
-        prague.classic.ease(100 * MDS);
+        prague.classic.reduce_to(100 * MDS);
         send(&mut prague, 0..100, 0);
         prague.on_congestion(&lost(0..1, 100));
         let events = prague.metrics().congestion_events;
@@ -310,7 +310,7 @@ fn a_mark_before_the_boundary_of_a_loss_is_answered_already() {
 
 /// A mark costs the growth of one packet, once.
 #[test]
-fn growth_is_whole_again_after_the_marks_are_paid() {
+fn growth_resumes_after_marked_bytes_are_skipped() {
     let mut prague = prague();
     prague.unpaid = 3 * MDS;
     send(&mut prague, 0..10, 0);
@@ -326,7 +326,7 @@ fn growth_is_whole_again_after_the_marks_are_paid() {
 #[test]
 fn after_idle_in_recovery_the_settled_window_is_open() {
     let mut prague = prague();
-    prague.classic.ease(100 * MDS);
+    prague.classic.reduce_to(100 * MDS);
     send(&mut prague, 0..100, 0);
     prague.on_congestion(&lost(0..60, 100));
     assert!(prague.window() < 50 * MDS, "{}", prague.window());
@@ -335,7 +335,7 @@ fn after_idle_in_recovery_the_settled_window_is_open() {
 }
 
 #[test]
-fn fractions_of_a_byte_share_the_fate_of_the_window() {
+fn undo_restores_fractions_of_a_byte() {
     let half = Growth {
         now: at_ms(0),
         window: 2 * MDS,

@@ -11,21 +11,6 @@ use super::Dialect;
 use super::json::Json;
 use crate::event::{Event, EventData, PacketType};
 
-/// As qlog's `BlockedReason` names it. `handshake` is an extension.
-pub(crate) const fn reason_name(limit: Limit) -> &'static str {
-    match limit {
-        Limit::Handshake => "handshake",
-        Limit::Amplification => "amplification_protection",
-        Limit::Congestion => "congestion_control",
-        Limit::Pacing => "pacing",
-        Limit::Scheduling => "scheduling",
-        Limit::ConnectionFlowControl => "connection_flow_control",
-        Limit::StreamFlowControl => "stream_flow_control",
-        Limit::StreamLimit => "stream_id",
-        Limit::Application => "application",
-    }
-}
-
 /// Encodes one event, without the record separator.
 pub(in crate::qlog) fn event(out: &mut Vec<u8>, event: &Event, dialect: Dialect) {
     Json::new(out).element(|json| {
@@ -199,7 +184,7 @@ fn blocked(json: &mut Json<'_>, reason: Option<Limit>) {
     match reason {
         Some(reason) => {
             json.text("new", "blocked");
-            json.text("reason", reason_name(reason));
+            json.text("reason", reason.qlog_name());
         }
         None => json.text("new", "unblocked"),
     }

@@ -1,5 +1,7 @@
 //! Encoding of loss recovery and congestion control.
 
+use clearway_recovery::controller::WindowPolicy;
+
 use crate::event::{Metrics, RecoveryParameters, TimerChange, TimerKind};
 use crate::qlog::json::Json;
 
@@ -34,6 +36,7 @@ pub(super) fn parameters(json: &mut Json<'_>, it: &RecoveryParameters) {
         it.persistent_congestion_threshold,
     );
     json.opt_text("controller", it.controller.as_deref());
+    json.opt_text("window_policy", it.window_policy.map(WindowPolicy::name));
 }
 
 pub(super) fn metrics(json: &mut Json<'_>, it: &Metrics) {

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use clearway_recovery::controller::WindowPolicy;
 use clearway_recovery::limit::Limit;
 use serde_json::Value;
 
@@ -12,7 +13,7 @@ use crate::event::{
     Closed, Event, EventData, Initiator, Metrics, Name, Packet, PacketType, Parameters,
     RecoveryParameters, Started, TimerChange, TimerKind,
 };
-use crate::qlog::encode::{DROPPED, reason_name};
+use crate::qlog::encode::DROPPED;
 
 /// Decodes an event, with its time as in the file; `None` if it is invalid.
 pub(super) fn event(value: &Value, header: &Header) -> Option<Event> {
@@ -351,10 +352,7 @@ fn blocked(it: &Value) -> Option<Option<Limit>> {
         "unblocked" => Some(None),
         "blocked" => {
             let reason = text(it, &["reason"])?;
-            let known = Limit::ALL
-                .into_iter()
-                .find(|limit| reason_name(*limit) == reason);
-            known.map(Some)
+            Limit::from_qlog_name(&reason).map(Some)
         }
         _ => None,
     }
@@ -401,6 +399,7 @@ fn recovery_parameters(it: &Value) -> EventData {
     let thousandths = |value: &Value| time(value, 1_000);
     EventData::RecoveryParametersSet(Box::new(RecoveryParameters {
         controller: word(it, &["controller", "congestion_control", "cc"]),
+        window_policy: text(it, &["window_policy"]).and_then(|name| WindowPolicy::from_name(&name)),
         reordering_threshold: u64_of(it, &["reordering_threshold"]),
         time_threshold: it.get("time_threshold").and_then(thousandths),
         initial_rtt: ms(it, &["initial_rtt"]),

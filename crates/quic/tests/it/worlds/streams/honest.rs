@@ -11,6 +11,7 @@ use clearway_quic::stream::{
 };
 use clearway_quic::wire::{Frame, Frames};
 
+use super::arrivals::Arrivals;
 use super::model::{Receiving, Sending, WINDOW};
 use super::{Packet, content, fill, ride};
 use crate::explore::{World, fingerprint_of};
@@ -59,6 +60,7 @@ pub(super) struct Pair {
     id: StreamId,
     sending: Sending,
     receiving: Receiving,
+    arrivals: Arrivals,
     up: Vec<Packet>,
     down: Vec<Packet>,
     /// The application may read, or write, as it was told or has found.
@@ -92,6 +94,7 @@ impl Pair {
             id,
             sending: Sending::new(id, 4, 5),
             receiving: Receiving::new(id, 4, 5),
+            arrivals: Arrivals::default(),
             up: Vec::new(),
             down: Vec::new(),
             readable: false,
@@ -204,18 +207,25 @@ impl Pair {
                 offset,
                 fin,
                 data,
-            } => (
-                self.reader.on_stream(id, offset, fin, data).map(drop),
-                self.receiving.on_stream(offset, data.len() as u64, fin),
-            ),
+            } => {
+                let bytes = (offset, offset + data.len() as u64, fin);
+                let done = self.arrivals.hear(&mut self.reader, bytes, |reader| {
+                    reader.on_stream(id, offset, fin, data)
+                })?;
+                let expected = self.receiving.on_stream(offset, data.len() as u64, fin);
+                (done, expected)
+            }
             Frame::ResetStream {
                 id,
                 code,
                 final_size,
-            } => (
-                self.reader.on_reset_stream(id, code, final_size),
-                self.receiving.on_reset(code, final_size),
-            ),
+            } => {
+                self.arrivals.on_reset(final_size);
+                (
+                    self.reader.on_reset_stream(id, code, final_size),
+                    self.receiving.on_reset(code, final_size),
+                )
+            }
             Frame::StreamDataBlocked { id, limit } => {
                 (self.reader.on_stream_data_blocked(id, limit), Ok(false))
             }
@@ -443,6 +453,13 @@ impl Pair {
         if reading != expected && !unborn {
             return Err(format!("the reader is {reading:?}, expected {expected:?}"));
         }
+        let counted = (self.writer.useful().sent, self.reader.useful().announced);
+        let due = (self.sending.sent, self.arrivals.highest);
+        if counted != due {
+            return Err(format!(
+                "sent and announced are {counted:?}, expected {due:?}"
+            ));
+        }
         self.writer.check_accounts()?;
         self.reader.check_accounts()
     }
@@ -496,6 +513,7 @@ impl World for Pair {
             Event::Stop => {
                 let _ = self.reader.stop(self.id, 9);
                 self.receiving.stop();
+                self.arrivals.on_stop();
             }
             Event::Send(Way::Up) => {
                 let packet = fill(&mut self.writer);
@@ -552,6 +570,7 @@ impl World for Pair {
         fingerprint_of(&(
             format!("{:?} {:?}", self.writer, self.reader),
             format!("{:?} {:?}", self.sending, self.receiving),
+            &self.arrivals,
             packets(&self.up),
             packets(&self.down),
             (self.readable, self.writable, format!("{:?}", self.end)),

@@ -8,6 +8,7 @@ use clearway_quic::stream::state::{RecvState, SendState};
 use clearway_quic::stream::{Config, PeerLimits, StreamEvent, StreamId, Streams, WriteError};
 use clearway_quic::wire::Frames;
 
+use super::arrivals::Arrivals;
 use super::model::{Receiving, Sending, WINDOW};
 use super::{Packet, content, fill, ride};
 use crate::explore::{World, fingerprint_of};
@@ -98,6 +99,7 @@ pub(super) struct Victim {
     id: StreamId,
     sending: Sending,
     receiving: Receiving,
+    arrivals: Arrivals,
     in_flight: Vec<Packet>,
     /// The application met a full buffer and was not told of room since.
     blocked: bool,
@@ -131,6 +133,7 @@ impl Victim {
             id,
             sending: Sending::new(id, stream, connection),
             receiving: Receiving::new(id, WINDOW, WINDOW),
+            arrivals: Arrivals::default(),
             in_flight: Vec::new(),
             blocked: false,
             closed: None,
@@ -238,16 +241,26 @@ impl Victim {
         match event {
             Event::Data(from, to) | Event::Fin(from, to) => {
                 let fin = matches!(event, Event::Fin(..));
-                let done = self.streams.on_stream(id, from, fin, &content(from, to));
+                let frame = (from, to, fin);
+                let done = self.arrivals.hear(&mut self.streams, frame, |streams| {
+                    streams.on_stream(id, from, fin, &content(from, to))
+                });
+                let done = match done {
+                    Ok(done) => done,
+                    Err(wrong) => return self.fail(wrong),
+                };
                 let expected = if gone {
                     Ok(false)
                 } else {
                     self.receiving.on_stream(from, to - from, fin)
                 };
-                self.judge(done.map(drop), expected);
+                self.judge(done, expected);
             }
             Event::Reset(final_size) => {
                 let done = self.streams.on_reset_stream(id, 7, final_size);
+                if done.is_ok() {
+                    self.arrivals.on_reset(final_size);
+                }
                 let expected = if gone {
                     Ok(false)
                 } else {
@@ -310,6 +323,7 @@ impl Victim {
             Event::Stop => {
                 let _ = self.streams.stop(self.id, 9);
                 self.receiving.stop();
+                self.arrivals.on_stop();
             }
             Event::Send => {
                 let packet = fill(&mut self.streams);
@@ -384,6 +398,14 @@ impl World for Victim {
             let states = self.streams.states(self.id);
             return Err(format!("the halves are {states:?}, expected {expected:?}"));
         }
+        let useful = self.streams.useful();
+        let counted = (useful.announced, useful.sent, useful.opened);
+        let due = (self.arrivals.highest, self.sending.sent, 1);
+        if counted != due {
+            return Err(format!(
+                "announced, sent and opened are {counted:?}, expected {due:?}"
+            ));
+        }
         // Nobody waits for room that there is.
         if self.blocked && self.sending.is_active() && self.streams.counts().send_buffered == 0 {
             return Err("a writer waits and nothing is buffered".into());
@@ -402,6 +424,7 @@ impl World for Victim {
         fingerprint_of(&(
             streams,
             models,
+            &self.arrivals,
             packets,
             self.blocked,
             self.closed.map(|code| format!("{code:?}")),

@@ -3,7 +3,6 @@
 use super::super::Bbr;
 use super::super::phase::Phase;
 use super::sim::{MDS, MS};
-use crate::congestion::specimen::Variant;
 use crate::controller::{Ack, Congestion, CongestionCause, Controller, LostPacket, Sent};
 use crate::rate::{Delivery, RateSample};
 use crate::time::Instant;
@@ -19,7 +18,7 @@ pub(super) struct Bench {
 impl Bench {
     pub(super) fn new() -> Self {
         let mut bench = Self {
-            bbr: Bbr::new(MDS, 1, Variant::default()),
+            bbr: Bbr::new(MDS, 1),
             now: Instant::from_nanos(1 << 40),
             delivered: 0,
             next_index: 0,

@@ -27,7 +27,7 @@ fn facts(bench: &Bench, tx_in_flight: u64, lost: u64) -> Facts {
 }
 
 #[test]
-fn a_volume_that_lost_too_much_does_not_raise_the_bound() {
+fn inflight_with_high_loss_does_not_raise_inflight_longterm() {
     let raised = |lost| {
         let mut bench = Bench::probing();
         let facts = facts(&bench, 300_000, lost);
@@ -42,7 +42,7 @@ fn a_volume_that_lost_too_much_does_not_raise_the_bound() {
 /// ProbeInflightLongtermUpward(): only a window that the bound holds, and that is
 /// in full use, asks for more.
 #[test]
-fn only_a_window_held_by_the_bound_raises_it() {
+fn only_a_cwnd_limited_flow_raises_inflight_longterm() {
     let raised = |full: bool, cwnd: u64| {
         let mut bench = Bench::probing();
         bench.bbr.rounds = Rounds::default();
@@ -65,7 +65,7 @@ fn only_a_window_held_by_the_bound_raises_it() {
 /// IsTimeToGoDown(): the probe after one that was too high stops at the bound,
 /// that is, where another datagram would exceed it.
 #[test]
-fn a_precautionary_probe_ends_where_another_datagram_exceeds_the_bound() {
+fn precautionary_probe_stops_one_datagram_below_inflight_longterm() {
     let ends = |in_flight| {
         let mut bench = Bench::probing();
         bench.bbr.probe.too_high = true;
@@ -83,7 +83,7 @@ fn a_precautionary_probe_ends_where_another_datagram_exceeds_the_bound() {
 /// StartProbeBW_DOWN() begins with a clean slate: the signals of the probe that
 /// ended are not DOWN's.
 #[test]
-fn down_forgets_the_signals_of_the_probe() {
+fn entering_down_clears_congestion_signals() {
     let mut bench = Bench::probing();
     bench.lose();
     assert!(bench.bbr.loss_round.loss_seen);
@@ -97,7 +97,7 @@ fn down_forgets_the_signals_of_the_probe() {
 
 /// §5.3.1.3 counts discontiguous sequence ranges.
 #[test]
-fn neighbours_lost_are_one_range() {
+fn losses_of_adjacent_packets_count_as_one_range() {
     let mut bench = Bench::cruising();
     bench.bbr.loss_round.take_tally();
     let first = bench.next_index;

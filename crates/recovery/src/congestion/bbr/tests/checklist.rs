@@ -28,7 +28,7 @@ fn the_first_pacing_rate_is_the_initial_window_over_the_round_trip() {
 }
 
 #[test]
-fn no_placeholder_is_taken_for_the_round_trip() {
+fn initial_rtt_is_not_taken_for_min_rtt() {
     let bench = Bench::new();
     assert_eq!(bench.bbr.min_rtt(), None);
     assert_eq!(bench.bbr.bdp_multiple(1_000_000, Percent(200)), 12_000);
@@ -140,7 +140,7 @@ fn beta_applies_once_per_round_with_loss() {
 }
 
 #[test]
-fn while_probing_loss_is_no_reason_for_the_short_term_model() {
+fn loss_while_probing_leaves_the_short_term_model_unset() {
     for phase in [Phase::Refill, Phase::Up, Phase::Startup] {
         let mut bench = Bench::cruising();
         bench.bbr.phase = phase;
@@ -175,7 +175,7 @@ fn the_long_term_bound_keeps_a_floor_of_beta_times_the_bdp() {
 }
 
 #[test]
-fn loss_of_an_application_limited_packet_sets_no_bound() {
+fn loss_of_app_limited_packet_leaves_inflight_longterm() {
     let mut bench = Bench::probing();
     let lost = LostPacket {
         app_limited: true,
@@ -197,7 +197,7 @@ fn the_loss_threshold_is_two_percent() {
 }
 
 #[test]
-fn detectors_are_shown_the_model() {
+fn internals_show_the_model() {
     let bench = Bench::cruising();
     let mut shown = Vec::new();
     bench
@@ -236,7 +236,7 @@ fn persistent_congestion_leaves_four_packets_and_the_model() {
 }
 
 #[test]
-fn an_outage_is_recovered_from_within_rounds() {
+fn rate_recovers_within_rounds_after_an_outage() {
     let mut sim = Sim::new(Link::new(20, 40, 100), App::Bulk);
     sim.until_phase(Phase::Cruise);
     sim.run(SECONDS / 2);
@@ -283,7 +283,7 @@ fn adjacent_losses_are_one_range() {
 }
 
 #[test]
-fn an_ack_without_a_rate_is_no_plateau() {
+fn ack_without_rate_sample_does_not_count_towards_full_pipe() {
     let mut bench = Bench::new();
     bench.ack(1_000_000, MDS, 0);
     for _ in 0..10 {
@@ -312,7 +312,7 @@ fn the_minimum_window_follows_the_datagram_size() {
 }
 
 #[test]
-fn what_it_shows_is_its_model() {
+fn metrics_hold_the_model() {
     let bench = Bench::cruising();
     let model = bench.bbr.metrics().model.unwrap();
     assert_eq!((model.max_bw, model.bw), (1_000_000, 1_000_000));

@@ -159,7 +159,7 @@ fn ten_times_the_bandwidth_is_found() {
 
 /// "Decreasing Bandwidth 10x and Ensuring Max Bandwidth Adapts Down"
 #[test]
-fn a_tenth_of_the_bandwidth_is_adapted_to() {
+fn rate_follows_bandwidth_drop_to_a_tenth() {
     let mut sim = Sim::new(Link::new(100, 40, 100), App::Bulk);
     sim.until_phase(Phase::Cruise);
     sim.run(SECONDS / 2);

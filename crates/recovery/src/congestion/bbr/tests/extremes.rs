@@ -6,7 +6,6 @@ use proptest::prelude::*;
 
 use super::super::Bbr;
 use super::sim::{App, Link, MDS, Sim};
-use crate::congestion::specimen::Variant;
 use crate::controller::{Ack, Congestion, CongestionCause, Controller, LostPacket, Sent, Spurious};
 use crate::rate::{Delivery, RateSample};
 use crate::time::Instant;
@@ -65,7 +64,7 @@ fn steps() -> impl Strategy<Value = (u64, Step)> {
 
 /// Tells a controller everything; the windows and rates it answers with.
 fn tell(seed: u64, rtt: Duration, steps: &[(u64, Step)]) -> Vec<(u64, u64)> {
-    let mut bbr = Bbr::new(MDS, seed, Variant::default());
+    let mut bbr = Bbr::new(MDS, seed);
     let mut now = Instant::from_nanos(1 << 50);
     let (mut index, mut total, mut prior) = (0_u64, 0_u64, 0_u64);
     let mut answers = Vec::new();
@@ -187,7 +186,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn whatever_is_reported_the_answers_are_sane_and_repeatable(
+    fn arbitrary_acks_and_losses_keep_window_and_rate_sane(
         rtt in prop_oneof![10_u64..1_000, 1_000_u64..2_000_000],
         seed: u64,
         steps in prop::collection::vec(steps(), 1..300),
@@ -197,7 +196,7 @@ proptest! {
     }
 
     #[test]
-    fn no_path_holds_it_up(
+    fn every_path_is_filled_to_more_than_half(
         kbit in prop_oneof![64_u64..1_000, 1_000_u64..100_000],
         rtt in prop_oneof![1_u64..20, 20_u64..300],
         queue in 2_u64..50,
@@ -208,8 +207,8 @@ proptest! {
         link.rate = kbit * 125;
         link.queue = queue * MDS + link.bdp();
         link.loss = loss;
-        let bbr = Bbr::new(MDS, seed, Variant::default());
-        let mut sim = Sim::with(bbr, link, App::Bulk, seed);
+        let bbr = Bbr::new(MDS, seed);
+        let mut sim = Sim::with(Box::new(bbr), link, App::Bulk, seed);
         // Time for a few hundred packets, then as much again.
         let unit = Duration::from_nanos(MDS * 1_000_000_000 / link.rate);
         let time = unit * 300 + link.rtt * 30;
@@ -220,10 +219,10 @@ proptest! {
 }
 
 #[test]
-fn one_seed_one_history_and_seeds_differ() {
+fn same_seed_gives_same_history_and_other_seeds_differ() {
     let history = |seed| {
-        let bbr = Bbr::new(MDS, seed, Variant::default());
-        let mut sim = Sim::with(bbr, Link::new(20, 60, 200), App::Bulk, 1);
+        let bbr = Bbr::new(MDS, seed);
+        let mut sim = Sim::with(Box::new(bbr), Link::new(20, 60, 200), App::Bulk, 1);
         sim.run(Duration::from_secs(12));
         sim.phases
     };

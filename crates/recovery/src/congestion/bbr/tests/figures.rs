@@ -7,7 +7,6 @@ use super::super::filters::{ExtraAcked, MinRtt};
 use super::super::phase::Phase;
 use super::super::{Bbr, INFINITE};
 use super::sim::{App, Link, MDS, Sim};
-use crate::congestion::specimen::Variant;
 use crate::controller::Controller;
 use crate::time::{Instant, nanos};
 
@@ -23,7 +22,7 @@ fn shown(bbr: &Bbr, name: &str) -> Option<u64> {
 
 #[test]
 fn bounds_are_shown_only_where_there_are_any() {
-    let mut bbr = Bbr::new(MDS, 1, Variant::default());
+    let mut bbr = Bbr::new(MDS, 1);
     assert_eq!(shown(&bbr, "inflight_longterm"), None);
     assert_eq!(shown(&bbr, "bw_shortterm"), None);
     assert_eq!(bbr.inflight_longterm, INFINITE);
@@ -48,7 +47,7 @@ fn a_trace_sees_the_model_of_a_filled_pipe() {
 
 /// BBR.LossThresh is what is tolerated: 2 %, not less.
 #[test]
-fn two_per_cent_of_loss_are_not_too_much() {
+fn two_percent_loss_is_within_the_threshold() {
     let facts = |lost| Facts {
         now: Instant::ZERO,
         delivery_rate: 0,
@@ -76,7 +75,7 @@ const SECOND: u64 = 1_000_000_000;
 
 /// §5.3.4.3: ProbeRTT is due when five seconds brought no sample as low.
 #[test]
-fn a_probe_of_the_round_trip_is_due_after_five_seconds() {
+fn probe_rtt_is_due_after_five_seconds() {
     let ms = Duration::from_millis;
     let mut filter = MinRtt::new(at(0));
     filter.update(Some(ms(10)), Duration::ZERO, at(0));
@@ -91,7 +90,7 @@ fn a_probe_of_the_round_trip_is_due_after_five_seconds() {
 
 /// §5.3.4.3: the minimum is kept for ten seconds, then the last probe's counts.
 #[test]
-fn the_minimum_is_forgotten_after_ten_seconds() {
+fn min_rtt_expires_after_ten_seconds() {
     let ms = Duration::from_millis;
     let mut filter = MinRtt::new(at(0));
     filter.update(Some(ms(10)), Duration::ZERO, at(0));
@@ -104,7 +103,7 @@ fn the_minimum_is_forgotten_after_ten_seconds() {
 
 /// §5.4.1: what was expected is counted from the restart on.
 #[test]
-fn after_idling_no_ack_was_expected() {
+fn restart_from_idle_resets_extra_acked_interval() {
     let mut extra = ExtraAcked::new(at(0));
     extra.update(100_000, 1_000_000, INFINITE, 0, at(0));
     // 50 ms at 1 MB/s: 50,000 bytes would have been expected.

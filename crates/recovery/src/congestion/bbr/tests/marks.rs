@@ -28,7 +28,7 @@ fn ce_marks_are_congestion() {
 }
 
 #[test]
-fn marks_of_the_flight_that_ended_a_probe_slow_nothing_down() {
+fn later_marks_of_the_same_flight_do_not_slow_the_drain() {
     let mut bench = Bench::probing();
     let first = bench.congestion(CongestionCause::EcnCe);
     bench.bbr.on_congestion(&first);
@@ -70,7 +70,7 @@ fn marks_void_the_undo() {
 }
 
 #[test]
-fn what_has_met_marks_raises_no_bound() {
+fn marked_flight_does_not_raise_inflight_longterm() {
     for (marked, bound) in [(false, 300_000), (true, 200_000)] {
         let mut bench = Bench::cruising();
         bench.bbr.inflight_longterm = 200_000;

@@ -51,7 +51,7 @@ fn cruise_keeps_sending_between_aggregated_acks() {
 
 /// "Correctly Managing Sub-Packet BDPs"
 #[test]
-fn a_bdp_below_a_packet_still_fills_the_link() {
+fn bdp_below_one_packet_fills_the_link() {
     for (kbit, rtt) in [(1000, 2), (256, 20), (64, 100)] {
         let mut link = Link::new(1, rtt, 0);
         link.rate = kbit * MBIT / 1000;
@@ -75,7 +75,7 @@ fn a_bdp_below_a_packet_still_fills_the_link() {
 
 /// "Handling Token Bucket Policers"
 #[test]
-fn a_policer_is_conformed_to() {
+fn rate_conforms_to_a_policer() {
     let mut link = Link::new(100, 40, 100);
     let token_rate = 10 * MBIT;
     link.policer = Some((token_rate, 100_000));

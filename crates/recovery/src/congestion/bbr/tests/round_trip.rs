@@ -54,7 +54,7 @@ fn probe_rtt_begins_after_five_seconds_and_lasts_200_ms_and_a_round() {
 /// What two datagrams make of queue, the least quantum, is nothing that ProbeRTT
 /// could find out.
 #[test]
-fn less_than_the_least_quantum_of_queue_needs_no_probe_rtt() {
+fn queue_below_two_datagrams_postpones_probe_rtt() {
     let mut sim = Sim::new(Link::new(20, 40, 300), App::Bulk);
     sim.until_phase(Phase::Cruise);
     let min_rtt = sim.bbr().min_rtt();
@@ -68,7 +68,7 @@ fn less_than_the_least_quantum_of_queue_needs_no_probe_rtt() {
 /// Before the pipe is full the rate is too low to tell how long a datagram takes:
 /// a 64th of the round trip is what a sample may be above the minimum.
 #[test]
-fn in_startup_a_minimum_is_renewed_by_little_above_it() {
+fn min_rtt_slack_is_smaller_in_startup() {
     let startup = |longer| {
         let mut sim = Sim::new(Link::new(20, 128, 100), App::mbit(4));
         sim.run(SECONDS);
@@ -109,7 +109,7 @@ fn cruise_paces_below_the_bandwidth_as_long_as_there_is_a_queue() {
 }
 
 #[test]
-fn a_round_trip_longer_than_200_ms_is_waited_for() {
+fn probe_rtt_lasts_a_round_trip_longer_than_200_ms() {
     let mut sim = Sim::new(Link::new(20, 400, 300), App::Bulk);
     sim.until_phase(Phase::Cruise);
     sim.link.rtt += 2 * MS;
@@ -171,7 +171,7 @@ fn probe_rtt_comes_back_every_five_seconds() {
 
 /// "Skipping PROBE_RTT Due to Application-Limited Sending"
 #[test]
-fn idleness_replaces_probe_rtt() {
+fn idle_period_replaces_probe_rtt() {
     let mut sim = with_longer_path();
     sim.set_app(App::Silent);
     sim.run(6 * SECONDS);
@@ -207,7 +207,7 @@ fn restarting_from_idle_paces_at_exactly_bw() {
 }
 
 #[test]
-fn a_probe_rtt_that_went_idle_is_over_at_restart() {
+fn probe_rtt_ends_at_restart_from_idle() {
     let mut sim = with_longer_path();
     sim.until_phase(Phase::ProbeRtt);
     sim.until(SECONDS, |sim| sim.bbr().probe_rtt.done_stamp.is_some());

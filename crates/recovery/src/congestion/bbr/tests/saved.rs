@@ -7,13 +7,12 @@ use super::super::Bbr;
 use super::super::phase::Phase;
 use super::super::undo::{Probing, Undo};
 use super::sim::{App, Link, MDS, Sim};
-use crate::congestion::specimen::Variant;
 use crate::controller::{Controller, Spurious};
 use crate::time::Instant;
 
 /// In `phase`, with a full pipe, after a loss that ended a probe proved none.
 fn undone(was_probing: Probing, phase: Phase) -> Bbr {
-    let mut bbr = Bbr::new(MDS, 1, Variant::default());
+    let mut bbr = Bbr::new(MDS, 1);
     bbr.full_pipe.reached = true;
     bbr.phase = phase;
     bbr.undo = Undo {
@@ -29,7 +28,7 @@ fn undone(was_probing: Probing, phase: Phase) -> Bbr {
 }
 
 #[test]
-fn startup_ended_by_a_spurious_loss_goes_on() {
+fn startspurious_loss_in_up_leads_to_refill() {
     let bbr = undone(Probing::Startup, Phase::Drain);
     assert_eq!(bbr.phase, Phase::Startup);
     assert!(!bbr.full_pipe.reached);
@@ -39,7 +38,7 @@ fn startup_ended_by_a_spurious_loss_goes_on() {
 }
 
 #[test]
-fn up_ended_by_a_spurious_loss_is_repeated() {
+fn spurious_loss_in_up_leads_to_refill() {
     assert_eq!(undone(Probing::Up, Phase::Down).phase, Phase::Refill);
     assert_eq!(undone(Probing::Up, Phase::Up).phase, Phase::Up);
     assert_eq!(undone(Probing::Up, Phase::ProbeRtt).phase, Phase::ProbeRtt);
@@ -48,9 +47,9 @@ fn up_ended_by_a_spurious_loss_is_repeated() {
 /// BBRSaveCwnd(): a window already cut by recovery or ProbeRTT is none to go
 /// back to.
 #[test]
-fn the_window_saved_is_the_last_good_one() {
+fn saved_cwnd_is_the_last_one_outside_recovery_and_probe_rtt() {
     let saved = |recovering, phase| {
-        let mut bbr = Bbr::new(MDS, 1, Variant::default());
+        let mut bbr = Bbr::new(MDS, 1);
         (bbr.cwnd, bbr.prior_cwnd) = (50_000, 100_000);
         (bbr.recovering, bbr.phase) = (recovering, phase);
         bbr.save_cwnd();
@@ -72,7 +71,7 @@ fn without_a_loss_there_is_no_recovery() {
 /// The minimal window a second: a rate of nothing would never be risen from.
 #[test]
 fn the_pacing_rate_has_a_floor() {
-    let mut bbr = Bbr::new(MDS, 1, Variant::default());
+    let mut bbr = Bbr::new(MDS, 1);
     bbr.full_pipe.reached = true;
     bbr.bw = 1;
     bbr.set_pacing_rate_with_gain(bbr.pacing_gain());

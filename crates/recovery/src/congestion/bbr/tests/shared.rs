@@ -1,5 +1,6 @@
 //! A controller that stays in the test's hands while a path drives it.
 
+use core::ops::Deref;
 use std::sync::{Arc, RwLock, RwLockReadGuard};
 
 use super::super::Bbr;
@@ -8,23 +9,54 @@ use crate::controller::{Ack, Congestion, Controller, LostPacket, Metrics, Sent, 
 use crate::limit::Limit;
 use crate::time::Instant;
 
+/// A controller that is BBR, or has it inside.
+pub(super) trait Subject: Controller + Sync {
+    /// BBR itself.
+    fn bbr(&self) -> &Bbr;
+}
+
+impl Subject for Bbr {
+    fn bbr(&self) -> &Bbr {
+        self
+    }
+}
+
 /// The controller, and the phases it went through.
 #[derive(Clone, Debug)]
 pub(super) struct Shared(
-    pub(super) Arc<RwLock<Bbr>>,
+    pub(super) Arc<RwLock<Box<dyn Subject>>>,
     pub(super) Arc<RwLock<Vec<Phase>>>,
 );
 
+/// A look into the controller.
+#[derive(Debug)]
+pub(super) struct Look<'a>(RwLockReadGuard<'a, Box<dyn Subject>>);
+
+impl Deref for Look<'_> {
+    type Target = Bbr;
+
+    fn deref(&self) -> &Bbr {
+        self.0.bbr()
+    }
+}
+
 impl Shared {
-    pub(super) fn get(&self) -> RwLockReadGuard<'_, Bbr> {
+    pub(super) fn new(controller: Box<dyn Subject>) -> Self {
+        Self(Arc::new(RwLock::new(controller)), Arc::default())
+    }
+    pub(super) fn get(&self) -> Look<'_> {
+        Look(self.0.read().unwrap())
+    }
+    fn controller(&self) -> RwLockReadGuard<'_, Box<dyn Subject>> {
         self.0.read().unwrap()
     }
-    fn tell(&self, event: impl FnOnce(&mut Bbr)) {
-        let mut bbr = self.0.write().unwrap();
-        event(&mut bbr);
+    fn tell(&self, event: impl FnOnce(&mut dyn Subject)) {
+        let mut controller = self.0.write().unwrap();
+        event(controller.as_mut());
+        let phase = controller.bbr().phase;
         let mut trail = self.1.write().unwrap();
-        if trail.last() != Some(&bbr.phase) {
-            trail.push(bbr.phase);
+        if trail.last() != Some(&phase) {
+            trail.push(phase);
         }
     }
 }
@@ -55,24 +87,24 @@ impl Controller for Shared {
         self.tell(|bbr| bbr.on_mds(mds));
     }
     fn marks_app_limited(&self) -> bool {
-        self.get().marks_app_limited()
+        self.controller().marks_app_limited()
     }
     fn window(&self) -> u64 {
-        self.get().window()
+        self.controller().window()
     }
     fn min_window(&self) -> u64 {
-        self.get().min_window()
+        self.controller().min_window()
     }
     fn pacing_rate(&self) -> Option<u64> {
-        self.get().pacing_rate()
+        self.controller().pacing_rate()
     }
     fn state(&self) -> State {
-        self.get().state()
+        self.controller().state()
     }
     fn metrics(&self) -> Metrics {
-        self.get().metrics()
+        self.controller().metrics()
     }
     fn name(&self) -> &'static str {
-        self.get().name()
+        self.controller().name()
     }
 }

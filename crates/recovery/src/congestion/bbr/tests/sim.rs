@@ -4,7 +4,6 @@
 use core::ops::RangeInclusive;
 use core::time::Duration;
 use std::collections::BTreeMap;
-use std::sync::{Arc, RwLock, RwLockReadGuard};
 
 use super::super::Bbr;
 use super::super::dice::Dice;
@@ -15,8 +14,7 @@ use crate::outcome::Outcome;
 use crate::time::{Instant, nanos};
 use crate::{Config, Gate, PathId, PtoContext, Recovery, SentInfo, Space};
 
-use super::super::super::specimen::Variant;
-use super::shared::Shared;
+use super::shared::{Look, Shared, Subject};
 
 pub(super) const MDS: u64 = 1200;
 pub(super) const MS: Duration = Duration::from_millis(1);
@@ -119,11 +117,11 @@ pub(super) struct Sim {
 
 impl Sim {
     pub(super) fn new(link: Link, app: App) -> Self {
-        Self::with(Bbr::new(MDS, 1, Variant::default()), link, app, 1)
+        Self::with(Box::new(Bbr::new(MDS, 1)), link, app, 1)
     }
 
-    pub(super) fn with(bbr: Bbr, link: Link, app: App, seed: u64) -> Self {
-        let controller = Shared(Arc::new(RwLock::new(bbr)), Arc::default());
+    pub(super) fn with(bbr: Box<dyn Subject>, link: Link, app: App, seed: u64) -> Self {
+        let controller = Shared::new(bbr);
         let start = Instant::from_nanos(3_600_000_000_000);
         let mut recovery = Recovery::new(Config::default(), start);
         recovery.add_path(PATH, Box::new(controller.clone()), MDS, start);
@@ -160,7 +158,7 @@ impl Sim {
     }
 
     /// A look into the controller.
-    pub(super) fn bbr(&self) -> RwLockReadGuard<'_, Bbr> {
+    pub(super) fn bbr(&self) -> Look<'_> {
         self.controller.get()
     }
 

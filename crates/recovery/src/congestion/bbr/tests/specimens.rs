@@ -4,20 +4,29 @@ use core::time::Duration;
 
 use super::super::Bbr;
 use super::super::phase::Phase;
+use super::super::specimens::flaw;
+use super::shared::Subject;
 use super::sim::{App, Link, MDS, MS, Sim};
-use crate::congestion::specimen::{Specimen, Variant};
-use crate::congestion::{Algorithm, SlowStart, build_specimen};
-use crate::controller::Controller;
+use crate::congestion::specimens::Flawed;
+use crate::congestion::{Algorithm, NewPath, SlowStart};
+use crate::specimens::Specimen;
 
 const SECONDS: Duration = Duration::from_secs(1);
 
 /// The same for the right code and for the specimen.
 fn both<T>(specimen: Specimen, link: Link, run: impl Fn(&mut Sim) -> T) -> (T, T) {
-    let with = |variant| {
-        let bbr = Bbr::new(MDS, 1, variant);
-        run(&mut Sim::with(bbr, link, App::Bulk, 1))
-    };
-    (with(Variant::default()), with(Variant::from(specimen)))
+    let with = |bbr| run(&mut Sim::with(bbr, link, App::Bulk, 1));
+    let flaw = flaw(specimen).expect("a bug of BBR's");
+    (
+        with(Box::new(Bbr::new(MDS, 1))),
+        with(Box::new(Flawed::new(Bbr::new(MDS, 1), flaw))),
+    )
+}
+
+impl Subject for Flawed<Bbr> {
+    fn bbr(&self) -> &Bbr {
+        &self.right
+    }
 }
 
 /// Percent of the link used from `begin` to `end`.
@@ -186,10 +195,13 @@ fn longterm_spiral_shrinks_the_bound_with_each_loss() {
 #[test]
 fn specimens_are_built_by_name() {
     for specimen in Specimen::ALL {
-        let built = build_specimen(*specimen, Algorithm::Bbr, SlowStart::HyStart, MDS, 0);
+        let path = NewPath {
+            mds: MDS,
+            slow_start: SlowStart::HyStart,
+            seed: 0,
+        };
+        let built = specimen.build(&Algorithm::Bbr.into(), &path);
         let name = built.name();
         assert!(["bbr", "cubic"].contains(&name), "{specimen}: {name}");
     }
-    let bbr = Bbr::new(MDS, 1, Variant::from(Specimen::DrainTrap));
-    assert_eq!(bbr.window(), 10 * MDS);
 }

@@ -88,7 +88,7 @@ fn a_spurious_timeout_is_undone() {
 }
 
 #[test]
-fn startup_left_by_spurious_loss_is_gone_back_to() {
+fn spurious_loss_returns_to_startup() {
     // Room for all that Startup sends, so that nothing is lost in fact.
     let mut sim = Sim::new(Link::new(200, 40, 1_000), App::Bulk);
     sim.until(SECONDS, |sim| sim.bbr().cwnd > 200_000);

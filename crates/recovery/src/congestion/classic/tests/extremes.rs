@@ -180,7 +180,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn no_facts_break_a_controller(
+    fn arbitrary_events_keep_the_window_in_bounds(
         facts in prop::collection::vec(
             (fact(), prop_oneof![9 => 0_u64..1_000_000_000, 1 => Just(u64::MAX / 4)]),
             1..80,

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn proof_restores_everything() {
+fn spurious_event_restores_window_ssthresh_and_curve() {
     let mut cubic = in_avoidance(cubic());
     cubic.on_ack(&acked(110, 10, 40));
     // An undo keeps no older undo.
@@ -45,7 +45,7 @@ fn an_undone_curve_goes_on_without_the_pause_between() {
 }
 
 #[test]
-fn the_proof_of_another_event_undoes_nothing() {
+fn spurious_event_with_another_boundary_is_ignored() {
     let mut reno = in_avoidance(newreno());
     reno.on_congestion(&lost(101..103, 151));
     let window = reno.window();

@@ -4,25 +4,35 @@ use core::time::Duration;
 
 use super::super::super::cubic::Cubic;
 use super::super::super::sim::{Drops, Link, Sim};
-use super::super::super::specimen::build_specimen;
+use super::super::super::specimens::Flawed;
 use super::super::super::testing::{MDS, acked, at_ms, lost, sent};
-use super::super::super::{Algorithm, SlowStart, build_with};
+use super::super::super::{Algorithm, CongestionControl, NewPath, SlowStart};
 use super::*;
-use crate::limit::Limit;
+
+/// No bug.
+#[derive(Debug)]
+struct Healthy;
+
+impl Flaw<Classic<Cubic>> for Healthy {}
 
 /// CUBIC, with a bug or without.
-fn cubic(specimen: Option<Specimen>) -> Classic<Cubic> {
-    let mut cubic = match specimen {
-        Some(specimen) => {
-            Classic::new(Cubic::with_flaw(specimen), SlowStart::Standard, MDS).with_flaw(specimen)
-        }
-        None => Classic::new(Cubic::default(), SlowStart::Standard, MDS),
-    };
+fn cubic(specimen: Option<Specimen>) -> Flawed<Classic<Cubic>> {
+    let flaw = specimen.map_or_else(
+        || Box::new(Healthy) as Box<dyn Flaw<Classic<Cubic>>>,
+        |specimen| flaw(specimen).expect("a bug of CUBIC's"),
+    );
+    let right = Classic::new(Cubic::default(), SlowStart::Standard, MDS);
+    let mut cubic = Flawed::new(right, flaw);
     cubic.on_limit(Limit::Congestion, at_ms(0));
     cubic
 }
 
-fn send(cubic: &mut Classic<Cubic>, range: core::ops::Range<SendIndex>, in_flight: u64, ms: u64) {
+fn send(
+    cubic: &mut Flawed<Classic<Cubic>>,
+    range: core::ops::Range<SendIndex>,
+    in_flight: u64,
+    ms: u64,
+) {
     for (ahead, index) in range.enumerate() {
         cubic.on_sent(&Sent {
             now: at_ms(ms),
@@ -32,9 +42,9 @@ fn send(cubic: &mut Classic<Cubic>, range: core::ops::Range<SendIndex>, in_fligh
 }
 
 /// Out of a loss into avoidance, with so many packets of window.
-fn in_avoidance(specimen: Option<Specimen>, packets: u64) -> (Classic<Cubic>, SendIndex) {
+fn in_avoidance(specimen: Option<Specimen>, packets: u64) -> (Flawed<Classic<Cubic>>, SendIndex) {
     let mut cubic = cubic(specimen);
-    cubic.window = packets * MDS;
+    cubic.right.window = packets * MDS;
     send(&mut cubic, 0..packets, 0, 0);
     cubic.on_congestion(&lost(0..1, packets));
     send(&mut cubic, packets..packets + 1, packets - 1, 0);
@@ -147,11 +157,15 @@ fn pinned(specimen: Option<Specimen>) -> usize {
         ack_every: 2,
     };
     let stuck = |seed: u64| {
+        let cubic = CongestionControl::from(Algorithm::Cubic);
+        let path = NewPath {
+            mds: MDS,
+            slow_start: SlowStart::HyStart,
+            seed: 0,
+        };
         let controller = match specimen {
-            Some(specimen) => {
-                build_specimen(specimen, Algorithm::Cubic, SlowStart::HyStart, MDS, 0)
-            }
-            None => build_with(Algorithm::Cubic, SlowStart::HyStart, MDS),
+            Some(specimen) => specimen.build(&cubic, &path),
+            None => cubic.build(&path),
         };
         let mut sim = Sim::new(controller, link, seed);
         sim.run_until(at_ms(2_500), |_| {});

@@ -1,0 +1,235 @@
+//! Known bugs around CUBIC (feature `specimens`).
+
+use std::collections::VecDeque;
+
+use crate::controller::{Ack, Congestion, Controller, SendIndex, Sent, Spurious};
+use crate::limit::Limit;
+use crate::specimens::Specimen;
+use crate::time::{Instant, nanos};
+
+use super::super::carry::scale;
+use super::super::clock::Clock;
+use super::super::cubic::Cubic;
+use super::super::law::Law as _;
+use super::super::specimens::Flaw;
+use super::Classic;
+
+/// The bug of this name, if it is one of CUBIC's.
+pub(in super::super) fn flaw(specimen: Specimen) -> Option<Box<dyn Flaw<Classic<Cubic>>>> {
+    match specimen {
+        Specimen::IdleFromLastSend => Some(Box::new(SharedBoundary::new(Clamp::Never))),
+        Specimen::EpochClampedToNow => Some(Box::new(SharedBoundary::new(Clamp::ToNow))),
+        Specimen::EpochNotShifted => Some(Box::new(EpochNotShifted)),
+        Specimen::EpochResetOnIdle => Some(Box::new(EpochResetOnIdle)),
+        Specimen::UndoOnLightLoss => Some(Box::new(UndoOnLightLoss { lost: 0 })),
+        Specimen::MultiCut => Some(Box::new(MultiCut)),
+        Specimen::DrainTrap
+        | Specimen::DownTrap
+        | Specimen::PreAckInflightExit
+        | Specimen::MaxFilterSameRound
+        | Specimen::BootstrapRttPoison
+        | Specimen::WalltimeRate
+        | Specimen::ZeroPacingBootstrap
+        | Specimen::TokenbucketStartup
+        | Specimen::StartupOverrun
+        | Specimen::AmnesiaAfterOutage
+        | Specimen::LongtermSpiral
+        | Specimen::BifDesync
+        | Specimen::PtoUnarmed
+        | Specimen::PacerSpin
+        | Specimen::RetransmitAllOnMigration
+        | Specimen::MigrationRttReset => None,
+    }
+}
+
+/// `epoch-not-shifted`: CUBIC's clock never stops.
+#[derive(Debug)]
+struct EpochNotShifted;
+
+impl Flaw<Classic<Cubic>> for EpochNotShifted {
+    fn on_limit(&mut self, right: &mut Classic<Cubic>, _limit: Limit, now: Instant) {
+        right.on_limit(Limit::Congestion, now);
+    }
+}
+
+/// `epoch-reset-on-idle`: after a pause the curve begins as if the window were
+/// what a loss left.
+#[derive(Debug)]
+struct EpochResetOnIdle;
+
+impl Flaw<Classic<Cubic>> for EpochResetOnIdle {
+    fn restart_from_idle(&mut self, right: &mut Classic<Cubic>, now: Instant) {
+        right.restart_from_idle(now);
+        right.law.collapse();
+        right.law.reduce(scale(right.window, 10, 7));
+    }
+}
+
+/// `undo-on-light-loss`: little was lost, so nothing was.
+#[derive(Debug)]
+struct UndoOnLightLoss {
+    /// Bytes lost in the running event.
+    lost: u64,
+}
+
+impl Flaw<Classic<Cubic>> for UndoOnLightLoss {
+    fn on_congestion(&mut self, right: &mut Classic<Cubic>, event: &Congestion) {
+        if event.largest_index >= right.boundary {
+            self.lost = 0;
+        }
+        self.lost += event.lost_bytes;
+        right.on_congestion(event);
+    }
+
+    fn on_ack(&mut self, right: &mut Classic<Cubic>, ack: &Ack<'_>) {
+        let recovering = right.recovery.is_some();
+        right.on_ack(ack);
+        if recovering
+            && right.recovery.is_none()
+            && let Some(undo) = right.undo
+            && self.lost < undo.window / 5
+        {
+            let (now, event) = (ack.now, undo.event);
+            right.on_spurious(&Spurious { now, event });
+        }
+    }
+}
+
+/// `multi-cut`: recovery begins anew for each packet of an ACK's losses.
+#[derive(Debug)]
+struct MultiCut;
+
+impl Flaw<Classic<Cubic>> for MultiCut {
+    fn on_congestion(&mut self, right: &mut Classic<Cubic>, event: &Congestion) {
+        right.untouched = false;
+        for _ in 0..event.packets {
+            right.reduce(event);
+        }
+    }
+}
+
+/// Whether the shared variable may pass now.
+#[derive(Debug, PartialEq, Eq)]
+enum Clamp {
+    /// `idle-from-last-send`
+    Never,
+    /// `epoch-clamped-to-now`
+    ToNow,
+}
+
+/// `idle-from-last-send` and `epoch-clamped-to-now`: CUBIC's epoch and the
+/// recovery boundary are one variable, a time, and "nothing in flight" is taken
+/// for "idle since the last packet", which moves it.
+#[derive(Debug)]
+struct SharedBoundary {
+    clamp: Clamp,
+    boundary: Option<Instant>,
+    last_sent: Option<Instant>,
+    /// When packets left that may yet be lost.
+    sent: VecDeque<(SendIndex, Instant)>,
+    /// Nanoseconds by which the boundary, and the curve with it, was moved.
+    shifted: u64,
+}
+
+impl SharedBoundary {
+    fn new(clamp: Clamp) -> Self {
+        Self {
+            clamp,
+            boundary: None,
+            last_sent: None,
+            sent: VecDeque::new(),
+            shifted: 0,
+        }
+    }
+
+    /// Recovery is what a comparison of times says.
+    fn in_recovery(&self, sent: Instant) -> bool {
+        self.boundary.is_some_and(|boundary| sent <= boundary)
+    }
+
+    fn forget_before(&mut self, index: SendIndex) {
+        while self.sent.front().is_some_and(|&(first, _)| first < index) {
+            self.sent.pop_front();
+        }
+    }
+}
+
+/// Makes the time since `boundary` the elapsed time of the curve: the clock runs
+/// from the origin on and is never stopped, so that its readings are times.
+fn draw_from(law: &mut Cubic, boundary: Instant) {
+    law.clock = Clock::default();
+    law.clock.on_limit(Limit::Congestion, Instant::ZERO);
+    if let Some(epoch) = &mut law.memory.epoch {
+        epoch.start = boundary.as_nanos();
+    }
+}
+
+impl Flaw<Classic<Cubic>> for SharedBoundary {
+    fn on_sent(&mut self, right: &mut Classic<Cubic>, sent: &Sent) {
+        if sent.in_flight_before == 0
+            && let (Some(boundary), Some(last)) = (self.boundary.as_mut(), self.last_sent)
+        {
+            let before = *boundary;
+            *boundary += sent.now - last;
+            if self.clamp == Clamp::ToNow {
+                *boundary = (*boundary).min(sent.now);
+            }
+            self.shifted += nanos(*boundary - before);
+        }
+        self.last_sent = Some(sent.now);
+        self.sent.push_back((sent.index, sent.now));
+        right.on_sent(sent);
+    }
+
+    fn on_ack(&mut self, right: &mut Classic<Cubic>, ack: &Ack<'_>) {
+        right.untouched = false;
+        if let Some(boundary) = self.boundary {
+            draw_from(&mut right.law, boundary);
+        }
+        if !self.in_recovery(ack.largest_sent_time) {
+            right.on_ack(ack);
+        }
+    }
+
+    fn on_congestion(&mut self, right: &mut Classic<Cubic>, event: &Congestion) {
+        right.untouched = false;
+        self.forget_before(event.largest_index);
+        let sent = self.sent.front().map_or(event.now, |&(_, sent)| sent);
+        if !self.in_recovery(sent) {
+            right.reduce(event);
+            right.window = right.settled_window();
+            right.recovery = None;
+            self.boundary = Some(event.now);
+            right.law.begin(right.window, right.mds, event.now);
+        }
+    }
+
+    /// The stack that had the bug sent its window at once, and only if both
+    /// packets of a burst leave at the same instant does the boundary keep up
+    /// with them for ever: a gap brings them apart by itself every round.
+    fn pacing_rate(&self, _right: &Classic<Cubic>) -> Option<u64> {
+        Some(1 << 40)
+    }
+
+    /// The shared variable takes the place of the boundary and of the clock's own
+    /// shift.
+    fn internals(
+        &self,
+        right: &Classic<Cubic>,
+        now: Instant,
+        show: &mut dyn FnMut(&'static str, u64),
+    ) {
+        if let Some(boundary) = self.boundary {
+            show("recovery_start", boundary.as_nanos());
+        }
+        show("epoch_shift", self.shifted);
+        right.internals(now, &mut |name, value| {
+            if name != "boundary" && name != "epoch_shift" {
+                show(name, value);
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;
