@@ -1,4 +1,4 @@
-//! How a command fails: one line for people, one exit code for scripts.
+//! Failures of commands: one line for people, one exit code for scripts.
 
 use core::fmt;
 use std::error::Error;
@@ -9,72 +9,71 @@ use crate::printable;
 /// What the exit codes mean, for `--help`.
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
-  0  everything asked for was done
-  1  something else went wrong
-  2  bad arguments, or a file named in them cannot be used
+  0  success
+  1  any other failure
+  2  invalid arguments, or a file named in them cannot be used
   3  an address cannot be resolved or bound
   4  the connection failed
-  5  the content received is not what was sent
-  6  it took too long
-  7  the server's certificate was refused
+  5  the content received differs from what was sent
+  6  timed out
+  7  the server's certificate was rejected
   8  the output cannot be written
   9  the server answered with an HTTP status of 400 or above
-  10  the transfer broke off before its end
-  11  the server's endpoint failed, such as for a broken socket
-  130  it was interrupted by a signal
-  141  whoever read its output went away before the end";
+  10  the transfer ended before it was complete
+  11  the server's endpoint failed, for example because of a socket error
+  130  interrupted by a signal
+  141  the reader of standard output closed it early";
 
-/// What kind of thing went wrong.
+/// The kind of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
-    /// None of the others.
+    /// Any other failure.
     Other = 1,
-    /// What was asked for makes no sense. The argument parser uses this code too.
+    /// Invalid arguments. The argument parser uses this exit code too.
     Arguments = 2,
     /// An address cannot be resolved or bound.
     Address = 3,
-    /// The connection could not be made or broke.
+    /// The connection could not be established, or broke.
     Connection = 4,
-    /// The peer sent something else than it should have.
+    /// The peer sent wrong content.
     Content = 5,
-    /// The time was up.
+    /// A time limit was reached.
     Timeout = 6,
-    /// The server's certificate is not to be trusted.
+    /// The server's certificate is not trusted.
     Certificate = 7,
     /// The output cannot be written.
     Output = 8,
     /// An HTTP status of 400 or above.
     Status = 9,
-    /// The server or the network stopped in the middle.
+    /// The transfer was interrupted by the server or the network.
     Incomplete = 10,
-    /// A server's endpoint failed while it served.
+    /// A server's endpoint failed while serving.
     Endpoint = 11,
-    /// A signal ended it.
+    /// A signal ended the command.
     Interrupted = 130,
 }
 
 /// A command's failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
-    /// Which exit code it is.
+    /// The kind, which determines the exit code.
     pub(crate) kind: Kind,
-    /// What was wrong, in one line.
+    /// The message, in one line.
     pub(crate) message: String,
-    /// Nobody reads stdout any more, as after `| head`: nothing to speak of.
+    /// The reader of stdout has gone away, as after `| head`: no message is printed.
     pub(crate) unread: bool,
 }
 
-/// Longest message, in characters: several paths, and what several addresses had to
-/// say.
+/// Maximum length of a message, in characters: room for several paths, and errors of several
+/// addresses.
 const LONGEST: usize = 8_192;
 
-/// What a shell calls the end by the signal that other tools end by when nobody
-/// reads their output any more, SIGPIPE.
+/// The exit code that a shell reports for tools ended by SIGPIPE because nobody reads their output.
 const UNREAD: u8 = 128 + 13;
 
 impl Failure {
-    /// A failure that `message` describes, which is made printable.
+    /// A failure with the given message, which is made printable.
     pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
         let message = message.into();
         Self {
@@ -84,14 +83,13 @@ impl Failure {
         }
     }
 
-    /// A failure caused by `error`, whose own causes are spelled out, which
-    /// its `Display` alone may leave out.
+    /// A failure caused by `error`, followed by its sources, which its `Display` may omit.
     pub(crate) fn caused(kind: Kind, what: impl fmt::Display, error: &dyn Error) -> Self {
         let mut message = format!("{what}: {error}");
         let mut cause = error.source();
         while let Some(inner) = cause {
             let text = inner.to_string();
-            // Many errors repeat their cause's words.
+            // Many errors repeat the text of their source.
             if !message.ends_with(&text) {
                 message.push_str(": ");
                 message.push_str(&text);
@@ -152,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn causes_are_spelled_out_once() {
+    fn error_chain_names_each_cause_once() {
         let error = Outer(std::io::Error::other("inner"));
         let failure = Failure::caused(Kind::Address, "what", &error);
         assert_eq!(failure.message, "what: outer: inner");
@@ -161,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_is_documented() {
+    fn every_exit_code_is_documented() {
         for kind in [
             Kind::Other,
             Kind::Arguments,

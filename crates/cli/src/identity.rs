@@ -1,4 +1,4 @@
-//! Certificates: those in files, and one made on the spot.
+//! Certificates, from files or generated.
 
 use std::fs;
 use std::path::Path;
@@ -10,10 +10,10 @@ use crate::failure::{Failure, Kind};
 /// Names a development certificate is for.
 const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
-/// A certificate for this host that nobody has vouched for.
+/// A self-signed certificate for this host.
 ///
 /// # Errors
-/// If this host has no randomness.
+/// If the system provides no randomness.
 pub(crate) fn development() -> Result<DevelopmentIdentity, Failure> {
     DevelopmentIdentity::generate(NAMES)
         .map_err(|error| Failure::caused(Kind::Other, "cannot make a certificate", &error))
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_is_not_there_is_named() {
+    fn missing_file_is_named_in_the_error() {
         let failure = read(Path::new("/nowhere/ca.pem")).unwrap_err();
         assert_eq!(failure.kind, Kind::Arguments);
         assert!(

@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM while a command runs that has an end of its own.
+//! Handling of SIGINT and SIGTERM in commands that end by themselves.
 
 use core::future::Future;
 
@@ -6,7 +6,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::{Failure, Kind};
 
-/// Runs `work` to its end, or until somebody wants no more of it.
+/// Runs `work` to its end, or until a signal.
 ///
 /// # Errors
 /// [`Kind::Interrupted`] after a signal.

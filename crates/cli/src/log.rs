@@ -1,13 +1,12 @@
-//! What the libraries have to say: the `tracing` subscriber of all commands.
+//! Logging: the `tracing` subscriber of all commands.
 //!
-//! Warnings by default; `-v` and `-vv`, or the variables `CLEARWAY_LOG` and `RUST_LOG`
-//! in the syntax of `tracing-subscriber`'s `EnvFilter`, bring more. Each line is
-//! escaped, at most [`LONGEST`] characters long, and goes to standard error.
+//! Warnings by default; `-v` and `-vv`, or the variables `CLEARWAY_LOG` and `RUST_LOG` in the
+//! syntax of `tracing-subscriber`'s `EnvFilter`, enable more. Each line is escaped, at most
+//! [`LONGEST`] characters long, and goes to standard error.
 //!
-//! Who sends a server nonsense can make it warn, and must not fill its disk: each place
-//! in the code may say [`BURST`] things at once and then one a second (what was asked
-//! for by `-v`, 1,000 and then a hundred), and says how many it left out. That is at
-//! most some 90 MB a day and place, whatever comes.
+//! Peers can make a server log warnings, and must not fill its disk: each call site may log
+//! [`BURST`] messages at once and then one a second (with `-v`, 1,000 and then a hundred), and
+//! reports how many were suppressed. That is at most some 90 MB a day per call site.
 
 use std::collections::HashMap;
 use std::env;
@@ -29,42 +28,42 @@ use crate::failure::{Failure, Kind};
 use crate::printable;
 use crate::terminal;
 
-/// Longest line, in characters.
+/// Maximum length of a line, in characters.
 const LONGEST: usize = 1_000;
 
-/// Warnings of one place at once.
+/// Warnings that one call site may log at once.
 const BURST: u32 = 20;
 
-/// Other messages of one place at once.
+/// Other messages that one call site may log at once.
 const VERBOSE_BURST: u32 = 1_000;
 
-/// How long one message more takes to become due, by the same distinction.
+/// How long it takes until one more message is allowed, for each of both.
 const EVERY: Duration = Duration::from_secs(1);
 const VERBOSE_EVERY: Duration = Duration::from_millis(10);
 
-/// Variables that say what is logged, the first that is set.
+/// The variables that set the filter; the first that is set counts.
 const VARIABLES: [&str; 2] = ["CLEARWAY_LOG", "RUST_LOG"];
 
-/// The command is over, and so is all it has to say.
+/// Whether the command is over, so that nothing more is logged.
 static OVER: AtomicBool = AtomicBool::new(false);
 
-/// Ends the log: what is shut down when a command is over is no trouble.
+/// Ends the log: what is shut down after a command is not an error.
 pub(crate) fn end() {
     OVER.store(true, Relaxed);
 }
 
-/// Begins to log.
+/// Starts logging.
 ///
 /// # Errors
-/// If a variable says what cannot be understood.
+/// If a variable has an invalid filter.
 pub(crate) fn init(verbose: u8) -> Result<(), Failure> {
     let filter = filter(verbose)?;
     let layer = tracing_subscriber::fmt::layer()
-        .event_format(Line { verbose })
+        .event_format(LineFormat { verbose })
         .with_ansi(false)
         .with_writer(|| Stderr)
         .with_filter(RateLimit::default());
-    // Nobody else installs one.
+    // No other subscriber is installed.
     let _ = tracing_subscriber::registry()
         .with(layer.with_filter(filter))
         .try_init();
@@ -79,7 +78,7 @@ fn filter(verbose: u8) -> Result<EnvFilter, Failure> {
         let value = value.to_string_lossy();
         return EnvFilter::try_new(&*value).map_err(|error| {
             let message =
-                format!("{name}: cannot understand {value:?}: {error}; write one such as debug");
+                format!("invalid {name} {value:?}: {error}; expected a filter such as debug or clearway=trace");
             Failure::new(Kind::Arguments, message)
         });
     }
@@ -90,12 +89,12 @@ fn filter(verbose: u8) -> Result<EnvFilter, Failure> {
     }))
 }
 
-/// One event on one line.
-struct Line {
+/// Formats one event as one line.
+struct LineFormat {
     verbose: u8,
 }
 
-impl<S, N> FormatEvent<S, N> for Line
+impl<S, N> FormatEvent<S, N> for LineFormat
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -139,19 +138,19 @@ impl io::Write for Stderr {
     }
 }
 
-/// Bounds what each place in the code may say.
+/// Limits the rate of each call site.
 #[derive(Default)]
-struct RateLimit(Mutex<HashMap<Identifier, Allowance>>);
+struct RateLimit(Mutex<HashMap<Identifier, MessageBudget>>);
 
-/// What one place may still say.
-struct Allowance {
+/// The budget of one call site.
+struct MessageBudget {
     left: u32,
     /// When the next one was earned.
     since: Instant,
     left_out: u64,
 }
 
-impl Allowance {
+impl MessageBudget {
     fn new(burst: u32, now: Instant) -> Self {
         Self {
             left: burst,
@@ -160,7 +159,8 @@ impl Allowance {
         }
     }
 
-    /// Takes one; answers how many were left out before, or `None` if this one is too.
+    /// Takes one message from the budget; returns how many were suppressed before it, or `None` if
+    /// this one is suppressed too.
     fn take(&mut self, now: Instant, burst: u32, every: Duration) -> Option<u64> {
         let earned = now.saturating_duration_since(self.since).as_nanos() / every.as_nanos();
         if earned > 0 {
@@ -192,13 +192,11 @@ impl<S> Filter<S> for RateLimit {
         let left_out = {
             let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             let place = places.entry(metadata.callsite());
-            let allowance = place.or_insert_with(|| Allowance::new(burst, now));
+            let allowance = place.or_insert_with(|| MessageBudget::new(burst, now));
             allowance.take(now, burst, every)
         };
         if let Some(count @ 1..) = left_out {
-            terminal::say(format_args!(
-                "log: {count} lines like the next were left out"
-            ));
+            terminal::say(format_args!("log: {count} similar lines were suppressed"));
         }
         left_out.is_some()
     }
@@ -209,9 +207,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_is_bounded_and_counted() {
+    fn repeated_messages_are_rate_limited_and_counted() {
         let begin = Instant::now();
-        let mut allowance = Allowance::new(BURST, begin);
+        let mut allowance = MessageBudget::new(BURST, begin);
         let mut said = 0;
         let mut left_out = 0;
         // A hundred thousand within ten seconds.
@@ -224,7 +222,7 @@ mod tests {
         }
         assert_eq!(said, u64::from(BURST) + 9);
         assert_eq!(said + left_out + allowance.left_out, 100_000);
-        // After a rest it may say as much as in the beginning, and no more.
+        // After a pause the full burst is available again, and no more.
         let later = begin + Duration::from_secs(3_600);
         let again = (0..100).filter_map(|_| allowance.take(later, BURST, EVERY));
         assert_eq!(again.count(), 20);

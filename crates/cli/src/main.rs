@@ -15,13 +15,12 @@ mod printable;
 mod raw;
 mod relay;
 mod serve;
-mod size;
 
 use std::process::ExitCode;
 
 use clap::{ArgAction, Parser, Subcommand};
 
-/// QUIC, and the networks to try it on.
+/// QUIC and HTTP/3 client, server, and network lab.
 #[derive(Debug, Parser)]
 #[command(
     name = "clearway",
@@ -30,8 +29,8 @@ use clap::{ArgAction, Parser, Subcommand};
     after_help = failure::EXIT_CODES
 )]
 struct Cli {
-    /// Say more: what goes on; twice for every detail. Warnings are said anyway. The
-    /// variables CLEARWAY_LOG and RUST_LOG say it in detail, such as clearway=debug.
+    /// Log more; twice for every detail. Warnings are always logged. The environment variables
+    /// CLEARWAY_LOG and RUST_LOG set detailed filters, such as clearway=debug.
     #[arg(short, long, global = true, action = ArgAction::Count)]
     verbose: u8,
     #[command(subcommand)]
@@ -40,16 +39,16 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Download through a network in which congestion controllers have died.
+    /// Download through a network that is known to stall congestion controllers.
     #[command(long_about = demo::ABOUT)]
     Demo(Box<demo::Args>),
     /// Fetch URLs over HTTP/3, or upload to them.
     #[command(long_about = get::ABOUT)]
     Get(Box<get::Args>),
-    /// Put congestion controllers through networks in virtual time.
+    /// Test congestion controllers on simulated networks in virtual time.
     #[command(long_about = lab::ABOUT, subcommand)]
     Lab(lab::Command),
-    /// Transfer bytes over QUIC with nothing above it.
+    /// Transfer bytes directly over QUIC, without HTTP.
     #[command(long_about = raw::ABOUT, subcommand)]
     Raw(Box<raw::Command>),
     /// Put a network with loss, delay and a bottleneck between two UDP programs.
@@ -72,7 +71,7 @@ fn main() -> ExitCode {
     });
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        // Other tools say nothing either: a signal ends them.
+        // Like other tools, which a signal ends, print nothing.
         Err(failure) if failure.unread => failure.code(),
         Err(failure) => {
             say!("error: {failure}");
@@ -86,7 +85,7 @@ mod tests {
     use clap::CommandFactory as _;
 
     #[test]
-    fn the_command_line_is_consistent() {
+    fn clap_definition_is_valid() {
         super::Cli::command().debug_assert();
     }
 }

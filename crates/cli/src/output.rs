@@ -1,4 +1,4 @@
-//! What a command was asked for, on stdout.
+//! Output on stdout.
 
 use std::io::{self, StdoutLock, Write as _};
 
@@ -7,10 +7,10 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::printable::is_unsafe;
 
-/// Writes to stdout by `write`, and all of it.
+/// Writes to stdout with `write`, and flushes.
 ///
 /// # Errors
-/// If it cannot be written, or nobody reads it any more.
+/// If it cannot be written, or the reader has gone away.
 pub(crate) fn print(
     write: impl FnOnce(&mut StdoutLock<'static>) -> io::Result<()>,
 ) -> Result<(), Failure> {
@@ -31,19 +31,19 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     })
 }
 
-/// JSON in which whatever a terminal might obey is escaped; it means the same.
+/// Writes JSON with everything escaped that a terminal might interpret.
 ///
 /// # Errors
 /// If it cannot be written.
 pub(crate) fn write_json(out: impl io::Write, value: &impl Serialize) -> io::Result<()> {
-    let mut serializer = serde_json::Serializer::with_formatter(out, Safe);
+    let mut serializer = serde_json::Serializer::with_formatter(out, EscapingFormatter);
     Ok(value.serialize(&mut serializer)?)
 }
 
-/// Writes strings without anything that [`is_unsafe`].
-struct Safe;
+/// Writes strings with everything escaped that [`is_unsafe`].
+struct EscapingFormatter;
 
-impl serde_json::ser::Formatter for Safe {
+impl serde_json::ser::Formatter for EscapingFormatter {
     fn write_string_fragment<W>(&mut self, out: &mut W, fragment: &str) -> io::Result<()>
     where
         W: ?Sized + io::Write,
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_commands_no_terminal_and_means_the_same() {
+    fn json_escapes_terminal_controls_and_parses_to_the_same_value() {
         let text = "a\u{1b}[2J\u{9b}31m\u{202e}\u{7f}\u{e0041}é\"\\";
         let mut json = Vec::new();
         write_json(&mut json, &text).unwrap();

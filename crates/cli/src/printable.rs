@@ -1,19 +1,18 @@
-//! Text of others, made fit to be shown.
+//! Escaping of foreign text.
 //!
-//! A close reason, a header field, a name in a URL or in a trace may hold anything: to a
-//! terminal some of it is commands, and some reorders the line around it. Whatever a
-//! peer or a foreign file supplies goes through here before a person sees it: escaped,
-//! on one line, and no longer than it is worth. [`crate::terminal`] escapes all that is
-//! said once more, lest somebody forgets.
+//! A close reason, a header field, a name in a URL or in a trace may contain anything, including
+//! commands to a terminal and characters that reorder the line. All text from a peer or a file
+//! passes through here before it is shown: escaped, on one line, and truncated. [`crate::terminal`]
+//! escapes all output once more, in case this is forgotten somewhere.
 
 use std::borrow::Cow;
 
-/// How much of a peer's text is shown in a message, in characters.
+/// Maximum length of a peer's text in a message, in characters.
 pub(crate) const SHOWN: usize = 256;
 
-/// Whether a terminal may obey it, or show the text around it otherwise than it is:
-/// controls of both sets (C0, C1), marks that change the direction of writing, line
-/// separators of Unicode, and what is not seen at all.
+/// Whether a terminal may interpret the character, or show the text around it differently: control
+/// characters (C0, C1), marks that change the direction of writing, Unicode line separators, and
+/// invisible characters.
 pub(crate) fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(
@@ -30,13 +29,12 @@ pub(crate) fn is_unsafe(c: char) -> bool {
         )
 }
 
-/// One line without anything that [`is_unsafe`], which is written as Rust writes it:
-/// `\n`, `\u{1b}`.
+/// One line in which every character that [`is_unsafe`] is escaped as in Rust: `\n`, `\u{1b}`.
 pub(crate) fn line(text: &str) -> Cow<'_, str> {
     escape(text, |c| !is_unsafe(c))
 }
 
-/// The same for text of our own that has several lines.
+/// The same for our own text, which may have several lines.
 pub(crate) fn lines(text: &str) -> Cow<'_, str> {
     escape(text, |c| c == '\n' || !is_unsafe(c))
 }
@@ -56,8 +54,7 @@ fn escape(text: &str, is_fine: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// One line of no more than `most` characters, escapes not counted, that says how much
-/// is left out.
+/// One line of at most `most` characters, escapes not counted, which says how many were omitted.
 pub(crate) fn short(text: &str, most: usize) -> Cow<'_, str> {
     let Some((end, _)) = text.char_indices().nth(most) else {
         return line(text);
@@ -67,7 +64,7 @@ pub(crate) fn short(text: &str, most: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{}… ({left_out} more characters)", line(shown)))
 }
 
-/// The same of bytes; those that are no UTF-8 are written `\x9b`.
+/// The same for bytes; those that are not UTF-8 are written `\x9b`.
 pub(crate) fn short_bytes(bytes: &[u8], most: usize) -> String {
     let mut shown = String::new();
     for chunk in bytes.utf8_chunks() {
@@ -89,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn controls_and_marks_of_direction_are_escaped() {
+    fn control_and_bidi_characters_are_escaped() {
         for (text, expected) in [
             ("plain é 漢 🦀", "plain é 漢 🦀"),
             ("\u{1b}[2J", "\\u{1b}[2J"),
@@ -105,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn long_text_says_how_much_is_left_out() {
+    fn truncated_text_gives_the_number_of_omitted_characters() {
         assert_eq!(short("12345", 5), "12345");
         assert_eq!(short("éé345", 2), "éé… (3 more characters)");
         assert_eq!(short_bytes(b"a\x9bb\xff\x1b", 99), "a\\x9bb\\xff\\u{1b}");
@@ -114,7 +111,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_unsafe_is_left_of_anything(bytes: Vec<u8>, most in 0_usize..50) {
+        fn escaped_text_never_contains_unsafe_characters(bytes: Vec<u8>, most in 0_usize..50) {
             let shown = short_bytes(&bytes, most);
             prop_assert!(!shown.chars().any(is_unsafe));
             let text = String::from_utf8_lossy(&bytes);

@@ -1,7 +1,7 @@
-//! Text for people, on standard error.
+//! Output for people, on standard error.
 //!
-//! Messages, log lines and progress bars share it: what is said while a bar is shown
-//! is said above it. Nothing that a terminal would obey gets there, whoever supplied it.
+//! Messages, log lines and progress bars share it: while a bar is shown, messages are printed above
+//! it. Everything that a terminal would interpret is escaped, wherever it comes from.
 
 use std::fmt;
 use std::io::Write as _;
@@ -11,24 +11,24 @@ use indicatif::ProgressBar;
 
 use crate::printable;
 
-/// The bar that is shown now.
+/// The bar that is currently shown.
 static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
-/// Like `eprintln!`, but a standard error that is closed or full is no reason
-/// to abandon a transfer, and what it says cannot command a terminal.
+/// Like `eprintln!`, but a closed or full standard error does not abort a transfer, and text cannot
+/// send commands to a terminal.
 macro_rules! say {
     ($($arg:tt)*) => {
         $crate::terminal::say(format_args!($($arg)*))
     };
 }
 
-/// Says something, in one line or several.
+/// Prints text of one line or several.
 pub(crate) fn say(text: fmt::Arguments<'_>) {
     let text = text.to_string();
     let mut text = printable::lines(&text).into_owned();
     text.push('\n');
     let write = || {
-        // In one piece: other processes may write there too.
+        // In one call: other processes may write there too.
         let _ = std::io::stderr().write_all(text.as_bytes());
     };
     let bar = BAR.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -38,7 +38,7 @@ pub(crate) fn say(text: fmt::Arguments<'_>) {
     }
 }
 
-/// Says things above this bar from now on.
+/// Prints messages above this bar from now on.
 pub(crate) fn show(bar: &ProgressBar) {
     *BAR.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
 }

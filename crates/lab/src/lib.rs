@@ -1,21 +1,21 @@
-//! The lab: production code in modelled networks, in virtual time.
+//! The lab: production code on simulated networks, in virtual time.
 //!
-//! Put a congestion controller, or a whole client and server, through a network
-//! and know in seconds whether it survives, how fast it is, and why. The same
-//! seed gives the same packets at the same times with the same sizes and the
-//! same decisions, on any machine.
+//! Run a congestion controller, or a whole client and server, over a simulated
+//! network, and see in seconds whether it survives, how fast it is, and why. The
+//! same seed gives the same packets at the same times with the same sizes and
+//! the same decisions, on any machine.
 //!
-//! | room | holds |
+//! | module | contents |
 //! |---|---|
-//! | [`world`] | hosts, links, one clock |
-//! | [`stack`] | what a transport has to be able to do; ours |
-//! | [`app`] | what runs above it; workloads |
-//! | [`scenario`] | networks with workloads and bars, as data; the catalogue |
-//! | [`measure`] | what a run showed, in numbers |
-//! | [`run`] | runs over cores, and what the bars say |
-//! | `specimens` | known bugs, each in a network that shows it (feature `specimens`) |
+//! | [`world`] | hosts and links with one clock |
+//! | [`stack`] | the interface to a transport, and ours |
+//! | [`app`] | applications above the transport, and workloads |
+//! | [`scenario`] | networks with workloads and bars, as data, and the catalogue |
+//! | [`measure`] | the results of a run, and metrics |
+//! | [`run`] | running plans on several cores, and checking bars |
+//! | `specimens` | known bugs, each with a network that shows it (feature `specimens`) |
 //! | [`sweep`] | grids of paths |
-//! | [`pcapng`] | captures that Wireshark decrypts |
+//! | [`pcapng`] | captures that Wireshark can decrypt |
 //!
 //! # Your own client and server
 //!
@@ -28,12 +28,12 @@
 //!
 //! use clearway_lab::app::{Script, ScriptConn};
 //! use clearway_lab::stack::ClearwayFactory;
-//! use clearway_lab::world::{Network, Stretch, World};
+//! use clearway_lab::world::{Network, RunEnd, World};
 //!
 //! # /*
 //! #[test]
 //! # */
-//! fn an_echo_survives_loss() {
+//! fn echo_completes_over_a_lossy_path() {
 //!     let network = Network::symmetric("rate=10M delay=15ms queue=25 loss=2%").unwrap();
 //!     let (mut world, stack) = (World::new(&network, 7), ClearwayFactory::default());
 //!     let echo = async |conn: ScriptConn| {
@@ -48,17 +48,17 @@
 //!         assert_eq!(conn.read_all(stream).await?, b"hello");
 //!         Ok(())
 //!     }));
-//!     assert_eq!(world.run(Duration::from_secs(10)).unwrap(), Stretch::Done);
+//!     assert_eq!(world.run(Duration::from_secs(10)).unwrap(), RunEnd::Done);
 //! }
-//! # an_echo_survives_loss();
+//! # echo_completes_over_a_lossy_path();
 //! ```
 //!
-//! The seed is the 7: the same test is the same run, and `world.digest()` tells two
-//! apart. `ClearwayFactory::with_controller` takes another controller, `tls.protocol`
-//! of a factory makes streams HTTP/3's requests; `conn.sleep` lets virtual time pass.
-//! A client that is a state machine already can be an [`app::Application`] itself.
+//! The seed is the 7: the same seed gives the same run, and `world.digest()` identifies
+//! it. `ClearwayFactory::with_controller` selects another controller, and `tls.protocol`
+//! of a factory carries streams as HTTP/3 requests; `conn.sleep` sleeps in virtual time.
+//! A client that is a state machine already can implement [`app::Application`] itself.
 //!
-//! # A controller through the catalogue
+//! # Running a controller through the catalogue
 //!
 //! ```no_run
 //! use clearway_lab::run::{Plan, Settings, run_all};
@@ -74,9 +74,9 @@
 //!
 //! # Another stack
 //!
-//! Any stack that takes bytes and time and gives bytes and time can be plugged
+//! Any sans-I/O stack can be plugged
 //! in: implement [`stack::Stack`] and [`stack::StackFactory`], and hand the
-//! factory to a run by [`run::Extras::stack`].
+//! factory to a run by [`run::RunObservers::stack`].
 pub mod app;
 pub mod measure;
 pub mod pcapng;

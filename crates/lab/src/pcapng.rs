@@ -15,7 +15,7 @@ use std::rc::Rc;
 use clearway_links::{Direction, Packet};
 
 use crate::stack::Role;
-use crate::world::{Fate, Sighting, Tap};
+use crate::world::{Fate, Tap, TapRecord};
 
 /// Section Header Block (§4.1).
 const SECTION: u32 = 0x0a0d_0d0a;
@@ -40,8 +40,8 @@ const OPT_COMMENT: u16 = 1;
 const OPT_IF_NAME: u16 = 2;
 const OPT_IF_TSRESOL: u16 = 9;
 
-/// A capture under way: give a clone to a world as its tap, and ask the other
-/// for [`Capture::finish`] afterwards.
+/// A running capture: pass a clone to a world as its tap, and call [`Capture::finish`] on the other
+/// afterwards.
 #[derive(Clone, Debug)]
 pub struct Capture {
     host: Role,
@@ -49,7 +49,7 @@ pub struct Capture {
 }
 
 impl Tap for Capture {
-    fn see(&mut self, sighting: &Sighting<'_>) {
+    fn see(&mut self, sighting: &TapRecord<'_>) {
         if host(sighting) == self.host {
             write_packet(&mut self.packets.borrow_mut(), sighting);
         }
@@ -57,7 +57,7 @@ impl Tap for Capture {
 }
 
 impl Capture {
-    /// Of what the hosts of this role send and receive.
+    /// Creates a capture of the packets that hosts of this role send and receive.
     #[must_use]
     pub fn at(host: Role) -> Self {
         Self {
@@ -66,8 +66,7 @@ impl Capture {
         }
     }
 
-    /// The file: everything captured, with `secrets` in the format of
-    /// `SSLKEYLOGFILE`.
+    /// The content of the file: all packets, with `secrets` in the format of `SSLKEYLOGFILE`.
     #[must_use]
     pub fn finish(&self, secrets: &str) -> Vec<u8> {
         let mut out = Vec::new();
@@ -104,8 +103,8 @@ impl Capture {
     }
 }
 
-/// Where it was seen.
-const fn host(sighting: &Sighting<'_>) -> Role {
+/// The host at which it was captured.
+const fn host(sighting: &TapRecord<'_>) -> Role {
     match (sighting.direction, sighting.fate) {
         (Direction::Up, Fate::Arrived)
         | (Direction::Down, Fate::Sent | Fate::QueueFull | Fate::Dropped) => Role::Server,
@@ -114,7 +113,7 @@ const fn host(sighting: &Sighting<'_>) -> Role {
     }
 }
 
-fn write_packet(out: &mut Vec<u8>, sighting: &Sighting<'_>) {
+fn write_packet(out: &mut Vec<u8>, sighting: &TapRecord<'_>) {
     let comment = match sighting.fate {
         Fate::Sent | Fate::Arrived => None,
         Fate::QueueFull => Some("dropped: the queue was full"),
@@ -214,7 +213,7 @@ fn udp_datagram(src: SocketAddr, dst: SocketAddr, data: &[u8]) -> Vec<u8> {
     }
     pseudo.extend([0, UDP]);
     pseudo.extend(length.to_be_bytes());
-    // Zero would mean that there is none (RFC 768).
+    // Zero would mean that there is no checksum (RFC 768).
     let sum = match checksum(&[&pseudo, &out]) {
         0 => 0xffff,
         sum => sum,
@@ -254,7 +253,7 @@ mod tests {
             ([10, 1, 0, 1], 443).into(),
             vec![7; 33],
         );
-        capture.see(&Sighting {
+        capture.see(&TapRecord {
             at: Time(5),
             direction: Direction::Up,
             fate,
@@ -264,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_well_formed_and_the_secrets_come_first() {
+    fn pcapng_blocks_are_well_formed_with_secrets_first() {
         let file = capture(Role::Client, Fate::QueueFull);
         let mut kinds = Vec::new();
         let mut at = 0;
@@ -283,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_sees_what_it_sends_and_what_reaches_it() {
+    fn capture_contains_packets_sent_and_received_by_the_host() {
         let empty = Capture::at(Role::Client).finish("LABEL 00 11\n").len();
         let seen = |host, fate| capture(host, fate).len() > empty;
         assert!(seen(Role::Client, Fate::Sent));
@@ -293,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_add_up() {
+    fn ip_and_udp_checksums_are_valid() {
         let packet = Packet::new(
             ([10, 2, 0, 1], 5000).into(),
             ([10, 1, 0, 1], 443).into(),

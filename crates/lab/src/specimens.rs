@@ -1,26 +1,25 @@
-//! Known bugs of other stacks, each in a network that shows it (feature
-//! `specimens`). A detector that never saw its disease is not a detector.
+//! Known bugs of other stacks, each with a network that shows it (feature `specimens`). They prove
+//! that the detectors find what they are made for.
 
 pub use clearway_recovery::specimens::Specimen;
 use clearway_trace::{Detector, Finding};
 
 use crate::measure::Outcome;
-use crate::run::{Extras, run_case};
+use crate::run::{RunObservers, run_case};
 use crate::scenario::{Case, Scenario, Size, find};
 
-/// A specimen with the network that shows it.
+/// A specimen, with the network that shows it.
 #[derive(Clone, Copy, Debug)]
-pub struct Exhibit {
+pub struct SpecimenCase {
     /// The bug.
     pub specimen: Specimen,
-    /// The network: a scenario of the catalogue, or one of those beside it.
+    /// The network: a scenario of the catalogue, or one made for specimens.
     pub scenario: &'static str,
-    /// The controller it is a bug of, or one that suffers from it.
+    /// The controller that has the bug, or suffers from it.
     pub controller: &'static str,
-    /// Seeds, from 1 on, of which at least one shows it: one, but where a trap
-    /// closes by chance.
+    /// Number of seeds, from 1 on, of which at least one shows it: one, unless chance is involved.
     pub seeds: u64,
-    /// What gives it away.
+    /// The finding that shows it.
     pub detector: Detector,
 }
 
@@ -55,8 +54,8 @@ const fn found(
     controller: &'static str,
     seeds: u64,
     detector: Detector,
-) -> Exhibit {
-    Exhibit {
+) -> SpecimenCase {
+    SpecimenCase {
         specimen,
         scenario,
         controller,
@@ -66,7 +65,7 @@ const fn found(
 }
 
 /// Every specimen, in the order of [`Specimen::ALL`].
-pub const EXHIBITS: &[Exhibit] = &[
+pub const EXHIBITS: &[SpecimenCase] = &[
     found(
         Specimen::IdleFromLastSend,
         "spiral_ticks",
@@ -223,11 +222,10 @@ pub const EXHIBITS: &[Exhibit] = &[
     ),
 ];
 
-/// The network of an exhibit by name: one made for specimens, or the
-/// catalogue's.
+/// The network of a case by name: one made for specimens, or one of the catalogue.
 ///
 /// # Errors
-/// If there is none.
+/// If there is no such network.
 pub fn scenario(name: &str) -> Result<Scenario, String> {
     match FILES.iter().find(|(known, _)| *known == name) {
         Some((known, text)) => Scenario::parse(known, text).map_err(|error| error.to_string()),
@@ -235,14 +233,14 @@ pub fn scenario(name: &str) -> Result<Scenario, String> {
     }
 }
 
-/// The exhibit of a specimen.
+/// The case of a specimen.
 #[must_use]
-pub fn exhibit(specimen: Specimen) -> Option<&'static Exhibit> {
+pub fn exhibit(specimen: Specimen) -> Option<&'static SpecimenCase> {
     EXHIBITS.iter().find(|exhibit| exhibit.specimen == specimen)
 }
 
-impl Exhibit {
-    /// What is run: the first point of the network's grid.
+impl SpecimenCase {
+    /// The case to run: the first grid point of the network.
     ///
     /// # Errors
     /// If the network or the controller does not exist.
@@ -257,22 +255,22 @@ impl Exhibit {
             .ok_or_else(|| format!("{} has no case", self.scenario))
     }
 
-    /// Runs it with the bug or without, all randomness from `seed`, watched by
-    /// the detectors.
+    /// Runs it with or without the bug, with all randomness derived from `seed` and the detectors
+    /// attached.
     ///
     /// # Errors
-    /// As [`Self::case`].
+    /// Like [`Self::case`].
     pub fn run(&self, seed: u64, with_bug: bool) -> Result<Outcome, String> {
         let mut case = self.case()?;
         case.transport.specimen = with_bug.then_some(self.specimen);
-        let extras = Extras {
+        let extras = RunObservers {
             detect: true,
-            ..Extras::default()
+            ..RunObservers::default()
         };
         Ok(run_case(&case, seed, extras))
     }
 
-    /// Whether a run shows what gives it away.
+    /// Whether a run shows the bug.
     #[must_use]
     pub fn shows(&self, run: &Outcome) -> bool {
         let found = |(_, finding): &(usize, Finding)| finding.detector == self.detector;

@@ -1,27 +1,27 @@
-//! Sweeps: a grid of paths without anything special about them.
+//! Sweeps: grids of plain paths.
 
 use core::fmt::{self, Write as _};
 
 use crate::scenario::{MOST_POINTS, Scenario, ScenarioError};
 
-/// What a sweep varies; each list is one dimension.
+/// The dimensions of a sweep; each list is one.
 #[derive(Clone, Debug)]
 pub struct Sweep {
     /// Rates: `10M`.
     pub rate: Vec<String>,
     /// Two-way propagation delays: `30ms`.
     pub rtt: Vec<String>,
-    /// Queues: `25`, `64KB`, `1bdp`, `80ms`.
+    /// Queue limits: `25`, `64KB`, `1bdp`, `80ms`.
     pub queue: Vec<String>,
-    /// Random loss, both ways: `1%`.
+    /// Random loss, in both directions: `1%`.
     pub loss: Vec<String>,
-    /// Settings for both directions beside these: `jitter=1ms`.
+    /// More settings for both directions: `jitter=1ms`.
     pub also: String,
-    /// What is carried: `download`, `upload` or `both`.
+    /// The traffic: `download`, `upload` or `both`.
     pub traffic: String,
-    /// How much.
+    /// Bytes to transfer.
     pub bytes: String,
-    /// Virtual time at most.
+    /// Maximum virtual time of a run.
     pub duration: String,
 }
 
@@ -40,16 +40,16 @@ impl Default for Sweep {
     }
 }
 
-/// Why there is no such sweep.
+/// Why a sweep cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SweepError {
-    /// More points than a grid may have.
+    /// There are more points than a grid may have.
     Points(usize),
-    /// What was asked for, as options, and what is wrong with it.
+    /// The options that are invalid, and why.
     Options {
-        /// `--rate -5M`.
+        /// The options, such as `--rate -5M`.
         options: String,
-        /// What is wrong, and what would be right.
+        /// The problem, and what is expected.
         problem: String,
     },
 }
@@ -60,7 +60,7 @@ impl fmt::Display for SweepError {
             Self::Points(points) => {
                 write!(
                     f,
-                    "the sweep has {points} points; write at most {MOST_POINTS}"
+                    "the sweep has {points} points; expected at most {MOST_POINTS}"
                 )
             }
             Self::Options { options, problem } => write!(f, "{options}: {problem}"),
@@ -72,19 +72,19 @@ impl std::error::Error for SweepError {}
 
 impl SweepError {
     fn new(options: String, error: &ScenarioError) -> Self {
-        let gap = if error.right.is_empty() { "" } else { "; " };
+        let gap = if error.help.is_empty() { "" } else { "; " };
         Self::Options {
             options,
-            problem: format!("{}{gap}{}", error.problem, error.right),
+            problem: format!("{}{gap}{}", error.problem, error.help),
         }
     }
 }
 
 impl Sweep {
-    /// The sweep as a scenario.
+    /// Converts the sweep to a scenario.
     ///
     /// # Errors
-    /// If a value cannot be understood, or there are too many points.
+    /// If a value is invalid, or there are too many points.
     pub fn scenario(&self) -> Result<Scenario, SweepError> {
         let points = self.points();
         if points > MOST_POINTS {
@@ -93,7 +93,7 @@ impl Sweep {
         Scenario::parse("sweep", &self.text()).map_err(|error| self.blame(&error))
     }
 
-    /// How many paths there are.
+    /// The number of grid points.
     #[must_use]
     pub fn points(&self) -> usize {
         let axes = [&self.rate, &self.rtt, &self.queue, &self.loss];
@@ -102,8 +102,8 @@ impl Sweep {
             .fold(1, usize::saturating_mul)
     }
 
-    /// Nobody sees the text that is parsed: the mistake is an option's that is
-    /// wrong among plain ones, or else a point's.
+    /// Finds the option to blame, because the user does not see the text that is parsed: one that
+    /// is invalid among default values, or else a point.
     fn blame(&self, error: &ScenarioError) -> SweepError {
         let alone = self.alone().into_iter();
         let mut wrong = alone.chain(self.each()).filter_map(|(options, sweep)| {
@@ -115,7 +115,7 @@ impl Sweep {
             .unwrap_or_else(|| SweepError::new("the sweep".to_owned(), error))
     }
 
-    /// Each value among plain ones, as an option.
+    /// Each value among default values, as an option.
     fn alone(&self) -> Vec<(String, Self)> {
         let plain = Self {
             rate: vec!["100M".to_owned()],
@@ -141,7 +141,7 @@ impl Sweep {
         all
     }
 
-    /// What has several values, by the names of its options.
+    /// The options that have several values.
     const fn lists(&mut self) -> [(&'static str, &mut Vec<String>); 4] {
         [
             ("rate", &mut self.rate),
@@ -151,7 +151,7 @@ impl Sweep {
         ]
     }
 
-    /// What has one.
+    /// The options that have one value.
     const fn texts(&mut self) -> [(&'static str, &mut String); 4] {
         [
             ("also", &mut self.also),
@@ -230,11 +230,11 @@ mod tests {
     use crate::scenario::Size;
 
     #[test]
-    fn a_sweep_is_a_scenario() {
+    fn sweep_compiles_to_a_scenario() {
         let scenario = Sweep::default().scenario().unwrap();
         let cases = scenario.cases(Size::Full, "cubic").unwrap();
         assert_eq!(cases.len(), 8);
-        // The grid's names are in the order of the alphabet.
+        // The variables of the grid are in alphabetical order.
         assert_eq!(cases[0].variant, "loss=0% queue=1bdp rate=10M rtt=10ms");
     }
 
@@ -246,15 +246,15 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_the_options() {
+    fn sweep_error_names_the_option() {
         let rate = error(|sweep| sweep.rate.push("-5M".to_owned()));
         assert!(
-            rate.starts_with("--rate \"-5M\": bad rate \"-5M\""),
+            rate.starts_with("--rate \"-5M\": invalid rate \"-5M\""),
             "{rate}"
         );
         let also = error(|sweep| sweep.also = "rate=5M".to_owned());
         assert!(
-            also.starts_with("--also \"rate=5M\": \"rate\" is set twice"),
+            also.starts_with("--also \"rate=5M\": \"rate\" is set more than once"),
             "{also}"
         );
         let bytes = error(|sweep| sweep.bytes = "0".to_owned());
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_only_together_is_a_points() {
+    fn invalid_combination_names_the_sweep_point() {
         let both = error(|sweep| {
             sweep.rate = vec!["100M".to_owned(), "1M".to_owned()];
             sweep.queue = vec!["0.1bdp".to_owned()];
@@ -275,13 +275,16 @@ mod tests {
     }
 
     #[test]
-    fn a_million_points_are_not_even_tried() {
+    fn oversized_sweep_is_rejected_before_it_is_expanded() {
         let many = |text: &str| vec![text.to_owned(); 100];
         let error = error(|sweep| {
             sweep.rate = many("10M");
             sweep.rtt = many("10ms");
             sweep.loss = many("0%");
         });
-        assert_eq!(error, "the sweep has 1000000 points; write at most 10000");
+        assert_eq!(
+            error,
+            "the sweep has 1000000 points; expected at most 10000"
+        );
     }
 }

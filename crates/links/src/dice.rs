@@ -8,15 +8,15 @@ use rand_core::{RngCore, SeedableRng};
 use crate::Probability;
 use crate::time::nanos;
 
-/// A seeded source of decisions.
+/// A seeded random generator.
 ///
-/// Each purpose draws from a stream of its own, so that switching one
-/// impairment on leaves the decisions of all others as they were.
+/// Each purpose draws from its own stream, so that switching one impairment on leaves the decisions
+/// of all others unchanged.
 #[derive(Clone, Debug)]
 pub struct Dice(ChaCha8Rng);
 
 impl Dice {
-    /// The dice of `seed` for the purpose numbered `stream`.
+    /// The generator of `seed` for the purpose with the number `stream`.
     #[must_use]
     pub fn new(seed: u64, stream: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
@@ -24,7 +24,7 @@ impl Dice {
         Self(rng)
     }
 
-    /// True with probability `p`. Certain answers draw nothing.
+    /// True with probability `p`. Probabilities of zero and one draw nothing.
     pub fn happens(&mut self, p: Probability) -> bool {
         if p == Probability::NEVER {
             return false;
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn certain_answers_are_certain() {
+    fn probabilities_zero_and_one_are_deterministic() {
         let mut dice = Dice::new(1, 0);
         assert!((0..1000).all(|_| dice.happens(Probability::ALWAYS)));
         assert!(!(0..1000).any(|_| dice.happens(Probability::NEVER)));
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_differ_and_repeat() {
+    fn random_streams_differ_by_purpose_and_repeat_by_seed() {
         let draw = |seed, stream| {
             let mut dice = Dice::new(seed, stream);
             (0..4).map(|_| dice.below(u64::MAX)).collect::<Vec<_>>()

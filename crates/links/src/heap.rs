@@ -1,15 +1,14 @@
-//! The event heap: what happens next, and among equals what was asked first.
+//! The event heap: a queue of events by time, and by insertion order at equal times.
 
 use core::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
 
 use crate::Time;
 
-/// Events ordered by time; events of the same time leave in the order in which
-/// they were pushed.
+/// Events ordered by time; events of the same time leave in the order in which they were pushed.
 ///
-/// Events that arrive already in time order, as packets on a link do, are kept
-/// in a plain ring; only those that would jump ahead pay for the heap.
+/// Events pushed in time order, as packets on a link are, go to a plain ring; only those that
+/// precede earlier pushes pay for the heap.
 #[derive(Clone, Debug)]
 pub struct EventHeap<T> {
     ordered: VecDeque<Entry<T>>,
@@ -137,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_times_leave_in_order_across_both_stores() {
+    fn events_at_equal_times_pop_in_push_order() {
         let mut heap = EventHeap::new();
         heap.push(Time(9), "late");
         heap.push(Time(5), "first");
@@ -167,7 +166,7 @@ mod tests {
     proptest! {
         /// Interleaved pushes and pops agree with a stable sort.
         #[test]
-        fn agrees_with_a_stable_sort(
+        fn event_heap_matches_a_stable_sort(
             steps in prop::collection::vec((0u64..20, prop::bool::weighted(0.3)), 0..200)
         ) {
             let mut heap = EventHeap::new();

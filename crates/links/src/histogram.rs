@@ -1,4 +1,4 @@
-//! How times are distributed, in buckets whose width grows with the time.
+//! Distributions of times, in buckets whose width grows with the time.
 
 use core::time::Duration;
 
@@ -139,14 +139,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_recorded_is_zero() {
+    fn empty_histogram_reports_zero() {
         let empty = Histogram::default();
         assert_eq!(empty.percentile(99), Duration::ZERO);
         assert_eq!(empty.mean(), Duration::ZERO);
     }
 
     #[test]
-    fn buckets_are_contiguous() {
+    fn histogram_buckets_are_contiguous() {
         for index in 0..BUCKETS - 1 {
             assert_eq!(bucket(end(index)), index + 1);
             assert_eq!(bucket(end(index) - Duration::from_nanos(1)), index);
@@ -156,7 +156,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn percentiles_are_an_eighth_off_at_most(
+        fn percentiles_are_within_one_eighth(
             mut times in prop::collection::vec(0u64..2_000_000_000_000, 1..100),
             permille in 0u32..=1000,
         ) {

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use crate::impair::{Fate, Impairments};
-use crate::ledger::{Carried, Ledger};
+use crate::ledger::{Ledger, QueuedPacket};
 use crate::policer::Bucket;
 use crate::queue::Queue;
 use crate::serialiser::Serialiser;
@@ -12,13 +12,12 @@ use crate::{
     Clock, Dice, DropCause, EventHeap, LinkConfig, LinkStats, MarkAt, Packet, QueueLimit, Tap, Time,
 };
 
-/// What became of a packet offered to a link.
+/// What happened to a packet offered to a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Verdict {
-    /// It is on its way. It may still be dropped: by queue management when its
-    /// turn comes, by a full FQ-CoDel queue that finds its flow the fattest,
-    /// or at the receiver's end.
+    /// The packet is on its way. It may still be dropped: by queue management when it is dequeued,
+    /// by a full FQ-CoDel queue of which its flow is the longest, or at the receiver's end.
     Accepted,
     /// The queue was full.
     QueueFull,
@@ -30,10 +29,9 @@ pub enum Verdict {
 
 /// One direction of a link.
 ///
-/// The caller passes the time to [`Link::send`] and [`Link::poll`], which must
-/// never go back. Nothing depends on how punctually the caller polls: what
-/// happens inside happens at the times it should, so a relay that wakes late
-/// takes the same decisions as a simulation that wakes on time.
+/// The caller passes the time to [`Link::send`] and [`Link::poll`]; it must never go back.
+/// Decisions do not depend on how punctually the caller polls: events take effect at their nominal
+/// times, so a relay that wakes late takes the same decisions as a simulation that wakes on time.
 #[derive(Clone, Debug)]
 pub struct Link {
     config: LinkConfig,
@@ -41,22 +39,23 @@ pub struct Link {
     origin: Option<Time>,
     bucket: Bucket,
     queue: Queue,
-    /// When what waits began to wait, or the link was changed since.
+    /// Since when the head of the queue can have been waiting: when it was queued, or when the link
+    /// last changed.
     backlog_since: Time,
     serialiser: Serialiser,
     transit: Transit,
-    flight: EventHeap<Carried>,
+    flight: EventHeap<QueuedPacket>,
     impairments: Impairments,
     /// The second copy of a packet just delivered, with its arrival.
-    twin: Option<(Time, Carried)>,
+    twin: Option<(Time, QueuedPacket)>,
     newest_delivered: Option<u64>,
-    /// No packet could ever overtake another.
+    /// Whether no packet could ever have overtaken another.
     ordered: bool,
     ledger: Ledger,
 }
 
 impl Link {
-    /// A link that takes its random decisions from `seed`.
+    /// Creates a link that takes its random decisions from `seed`.
     #[must_use]
     pub fn new(config: LinkConfig, seed: u64) -> Self {
         let mut stream = 0;
@@ -64,7 +63,7 @@ impl Link {
             stream += 1;
             Dice::new(seed, stream)
         };
-        // New purposes go last: the streams of the others stay what they were.
+        // New purposes are appended, so that the streams of the others stay the same.
         let (jitter, reorder) = (dice(), dice());
         let impairments = Impairments::new(&mut dice);
         let queue = Queue::new(config.aqm, dice());
@@ -97,7 +96,7 @@ impl Link {
             self.origin = Some(now);
         }
         let payload = u32::try_from(packet.data.len()).unwrap_or(u32::MAX);
-        let carried = Carried {
+        let carried = QueuedPacket {
             packet,
             index: self.ledger.stats.sent,
             size: payload.saturating_add(self.config.overhead.0),
@@ -113,8 +112,8 @@ impl Link {
         self.enqueue(now, carried)
     }
 
-    /// Puts a packet in line, and serves it at once if nothing is before it.
-    fn enqueue(&mut self, now: Time, mut carried: Carried) -> Verdict {
+    /// Enqueues a packet, and serialises it at once if the queue was empty.
+    fn enqueue(&mut self, now: Time, mut carried: QueuedPacket) -> Verdict {
         let depth = self.queue.depth();
         if depth.packets == 0 {
             self.backlog_since = now;
@@ -125,7 +124,7 @@ impl Link {
             Some(MarkAt::Bytes(bytes)) => depth.bytes >= bytes,
         };
         let free = depth.packets == 0 && self.start_from(now) == Some(now);
-        // What can start right away does not wait, so no limit applies.
+        // A packet that can start at once is not queued, so no limit applies.
         let limit = if free {
             QueueLimit::Unlimited
         } else {
@@ -150,8 +149,7 @@ impl Link {
         self.poll_timed(now).map(|(_, packet)| packet)
     }
 
-    /// As [`Link::poll`], with the time of arrival, which is before `now` if
-    /// the caller is late.
+    /// Like [`Link::poll`], with the time of arrival, which is before `now` if the caller is late.
     pub fn poll_timed(&mut self, now: Time) -> Option<(Time, Packet)> {
         if let Some((at, carried)) = self.twin.take() {
             self.ledger.delivered(at, &carried, false, true);
@@ -177,7 +175,7 @@ impl Link {
             return Some(*at);
         }
         match (self.flight.next_time(), self.next_service()) {
-            // What still waits can only arrive after all that flies.
+            // Packets still queued can only arrive after all packets in flight.
             (Some(arrival), _) if self.ordered => Some(arrival),
             (Some(arrival), Some(service)) => Some(arrival.min(service)),
             (arrival, service) => arrival.or(service),
@@ -190,7 +188,7 @@ impl Link {
         self.origin = Some(at);
     }
 
-    /// When the clock of windows and steps started; `None`: not yet.
+    /// When the clock of windows and steps started; `None` if it has not.
     #[must_use]
     pub const fn windows_started(&self) -> Option<Time> {
         self.origin
@@ -204,35 +202,35 @@ impl Link {
         change(&mut self.config);
         self.ordered &= self.config.keeps_order();
         self.queue.manage(now, self.config.aqm, &mut self.ledger);
-        // What the change lets go goes now, not in the past.
+        // Packets that the change releases leave now, not in the past.
         self.backlog_since = self.backlog_since.max(now);
     }
 
-    /// What the link does.
+    /// The current configuration.
     #[must_use]
     pub const fn config(&self) -> &LinkConfig {
         &self.config
     }
 
-    /// What the link counted.
+    /// The counters.
     #[must_use]
     pub const fn stats(&self) -> &LinkStats {
         &self.ledger.stats
     }
 
-    /// Has `tap` see what happens from now on, or nobody; returns the tap that
-    /// did until now. Copies of the link have none.
+    /// Attaches `tap`, or detaches it with `None`; returns the previous one. Clones of the link
+    /// have none.
     pub fn set_tap(&mut self, tap: Option<Box<dyn Tap>>) -> Option<Box<dyn Tap>> {
         self.ledger.set_tap(tap)
     }
 
-    /// Packets accepted whose fate is open.
+    /// Number of packets in transit: accepted, and neither delivered nor dropped.
     #[must_use]
     pub fn in_transit(&self) -> usize {
         self.queue.depth().packets + self.flight.len() + usize::from(self.twin.is_some())
     }
 
-    /// UDP payload of the packets whose fate is open, in bytes.
+    /// UDP payload of the packets in transit, in bytes.
     #[must_use]
     pub const fn in_transit_bytes(&self) -> u64 {
         self.ledger.in_transit_bytes
@@ -255,7 +253,7 @@ impl Link {
         self.origin.and_then(|origin| at.checked_since(origin))
     }
 
-    /// Serves all that comes out of the queue by `now`.
+    /// Serialises all packets that leave the queue by `now`.
     fn advance(&mut self, now: Time) {
         while let Some(at) = self.next_service().filter(|&at| at <= now) {
             self.serve(at);
@@ -270,15 +268,14 @@ impl Link {
         self.start_from(self.backlog_since)
     }
 
-    /// When a packet can start that waits at `at`; `None`: not before the link
-    /// is changed.
+    /// When a packet that has been waiting since `at` can start; `None`: not before the link is
+    /// changed.
     fn start_from(&self, at: Time) -> Option<Time> {
         self.serialiser.next_start(&self.config, self.origin, at)
     }
 
-    /// Takes the next packet out of the queue at `at` and serialises it.
-    /// Service is never interrupted, so its departure and arrival are known
-    /// at once.
+    /// Dequeues the next packet at `at` and serialises it. Service is never interrupted, so its
+    /// departure and arrival are known at once.
     fn serve(&mut self, at: Time) {
         let Some(mut carried) = self.queue.pop(at, &mut self.ledger) else {
             return;
@@ -297,7 +294,7 @@ impl Link {
     }
 
     /// The receiver's end.
-    fn receive(&mut self, at: Time, mut carried: Carried) -> Option<Packet> {
+    fn receive(&mut self, at: Time, mut carried: QueuedPacket) -> Option<Packet> {
         let elapsed = self.elapsed(at);
         let number = carried.index + 1;
         let fate = self

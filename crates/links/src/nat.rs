@@ -1,23 +1,23 @@
-//! A home router's address translation, and its habit of forgetting.
+//! Network address translation that rebinds.
 
 use core::net::SocketAddr;
 
 use crate::{Packet, Time};
 
-/// Translates the address of one host behind it, and changes the outside
-/// address at given times, which the host doesn't notice (RFC 9000 §9.3.3).
+/// Translates the address of one host behind it, and changes the outside address at given times,
+/// which the host does not notice (RFC 9000 §9.3.3).
 ///
-/// A packet to an outside address that no longer holds is dropped.
+/// A packet to an outside address that is no longer valid is dropped.
 #[derive(Clone, Debug)]
 pub struct Nat {
     inside: Option<SocketAddr>,
-    /// From when each outside address holds, in order of time.
+    /// Each outside address with the time from which it is valid, in order of time.
     outside: Vec<(Time, SocketAddr)>,
     stale: u64,
 }
 
 impl Nat {
-    /// A translation to `outside`.
+    /// Creates a translation to `outside`.
     #[must_use]
     pub fn new(outside: SocketAddr) -> Self {
         Self {
@@ -27,14 +27,17 @@ impl Nat {
         }
     }
 
-    /// Then to `outside` from `at` on.
+    /// Changes the outside address to `outside` from `at` on.
     ///
     /// # Panics
-    /// If `at` is not later than the change before.
+    /// If `at` is not later than the previous change.
     #[must_use]
     pub fn rebind(mut self, at: Time, outside: SocketAddr) -> Self {
         let last = self.outside.last().map(|&(last, _)| last);
-        assert!(last.is_none_or(|last| last < at), "changes go forward");
+        assert!(
+            last.is_none_or(|last| last < at),
+            "address changes must be in order of time"
+        );
         self.outside.push((at, outside));
         self
     }
@@ -68,7 +71,7 @@ impl Nat {
         }
     }
 
-    /// Packets dropped because their address no longer held.
+    /// Packets dropped because their address was no longer valid.
     #[must_use]
     pub const fn stale(&self) -> u64 {
         self.stale
@@ -80,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rebinding_changes_the_source_and_drops_what_follows_the_old() {
+    fn rebinding_changes_the_source_and_drops_packets_to_the_old_one() {
         let at = |port: u16| SocketAddr::from(([10, 0, 0, 1], port));
         let mut nat = Nat::new(at(1000)).rebind(Time::from_secs(5), at(1001));
         let out = |nat: &mut Nat, now| {

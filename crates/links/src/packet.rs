@@ -1,4 +1,4 @@
-//! What travels over a link.
+//! Packets on a link.
 
 use core::net::SocketAddr;
 
@@ -40,7 +40,7 @@ impl Ecn {
         }
     }
 
-    /// May a queue mark this packet instead of dropping it?
+    /// Whether a queue may mark this packet instead of dropping it.
     #[must_use]
     pub const fn is_capable(self) -> bool {
         !matches!(self, Self::NotEct)
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ecn_bits_are_those_of_rfc_3168() {
+    fn ecn_bits_match_rfc_3168() {
         for bits in 0..4 {
             assert_eq!(Ecn::from_bits(bits).bits(), bits);
         }

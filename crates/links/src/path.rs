@@ -1,4 +1,4 @@
-//! Two links, back to back.
+//! A path of two links, one in each direction.
 
 use crate::{Clock, Link, LinkConfig, Packet, Time, Verdict};
 
@@ -12,12 +12,12 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Both.
+    /// Both directions.
     pub const ALL: [Self; 2] = [Self::Up, Self::Down];
 
-    /// The seed of the link of this direction where everything has `seed`. Equal
-    /// ones would lose the same packets both ways. Whoever builds a network from
-    /// two links takes these, so that equal seeds mean equal decisions everywhere.
+    /// The seed of this direction's link when the path has `seed`. The same seed for both would
+    /// lose the same packets in both directions. All code that builds a path from two links uses
+    /// this, so that equal seeds mean equal decisions everywhere.
     #[must_use]
     pub const fn seed(self, seed: u64) -> u64 {
         match self {
@@ -27,7 +27,7 @@ impl Direction {
     }
 }
 
-/// One seed of many from one: `stream` says which.
+/// Derives seed number `stream` from `seed`.
 #[must_use]
 pub const fn mix(seed: u64, stream: u64) -> u64 {
     let mut z = seed ^ stream.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_packet_starts_both_clocks() {
+    fn first_packet_starts_both_clocks() {
         let config: LinkConfig = "clock=first-packet loss=100%@0s-2s".parse().unwrap();
         let mut path = Path::symmetric(&config, 1);
         let start = Time::from_secs(10);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_two_ways_lose_different_packets() {
+    fn directions_lose_different_packets() {
         let config: LinkConfig = "loss=50%".parse().unwrap();
         let mut path = Path::symmetric(&config, 1);
         let mut pattern = |direction| {

@@ -4,39 +4,36 @@ use core::fmt;
 use core::num::NonZeroU64;
 use core::str::FromStr;
 
-use crate::queue::{bytes, write_bytes};
-use crate::spec::SpecError;
+use crate::spec::{ByteSize, SpecError};
 use crate::time::nanos;
 use crate::{Rate, Time};
 
-/// A policer: what comes faster than `rate` for longer than `burst` lasts is
-/// dropped, and nothing ever waits.
+/// A policer: drops traffic that exceeds `rate` by more than `burst`, and never delays.
 ///
-/// Written `10M:100KB`: the rate of tokens, and how many there can be. Bytes
-/// count as the serialiser counts them, with headers.
+/// Written `10M:100KB`: the rate of tokens, and the size of the bucket. Bytes count as the
+/// serialiser counts them, with headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Policer {
-    /// Tokens come so fast, in bits per second.
+    /// The rate of tokens, in bits per second.
     pub rate: NonZeroU64,
-    /// The full bucket, in bytes.
+    /// The size of the bucket, in bytes.
     pub burst: NonZeroU64,
 }
 
-const RIGHT: &str = "the rate of tokens and the size of the bucket such as 10M:100KB";
+const EXPECTED: &str = "the rate of tokens and the size of the bucket such as 10M:100KB";
 
 impl FromStr for Policer {
     type Err = SpecError;
     fn from_str(text: &str) -> Result<Self, SpecError> {
-        let error = |problem: &str| SpecError::new("policer", text, problem, RIGHT);
-        let (rate, burst) = text
-            .split_once(':')
-            .ok_or_else(|| error("it has no colon"))?;
+        let error = |problem: &str| SpecError::new("policer", text, problem, EXPECTED);
+        let (rate, burst) = text.split_once(':').ok_or_else(|| error("missing colon"))?;
         let Rate::Bits(rate) = rate.parse()? else {
-            return Err(error("its rate is not a number above zero"));
+            return Err(error("rate must be greater than zero"));
         };
-        let burst = bytes(burst).map_err(|problem| error(&format!("its bucket: {problem}")))?;
+        let ByteSize(burst) = ByteSize::parse_with_unit(burst)
+            .map_err(|problem| error(&format!("bucket size: {problem}")))?;
         let burst = NonZeroU64::new(burst)
-            .ok_or_else(|| error("its bucket is empty, so nothing could pass"))?;
+            .ok_or_else(|| error("bucket size is zero, so no packet could pass"))?;
         Ok(Self { rate, burst })
     }
 }
@@ -44,7 +41,7 @@ impl FromStr for Policer {
 impl fmt::Display for Policer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:", Rate::Bits(self.rate))?;
-        write_bytes(f, self.burst.get())
+        ByteSize(self.burst.get()).fmt(f)
     }
 }
 
@@ -52,17 +49,16 @@ impl fmt::Display for Policer {
 /// second times nanoseconds.
 const BYTE: u128 = 8 * 1_000_000_000;
 
-/// The tokens.
+/// The token bucket.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bucket {
-    /// How many there were at `at`; `None`: it was never used and is full.
+    /// The number of tokens at a time; `None` if it was never used and is full.
     tokens: Option<u128>,
     at: Time,
 }
 
 impl Bucket {
-    /// Takes tokens for `size` bytes; false if there are too few, and then
-    /// none are taken.
+    /// Takes tokens for `size` bytes; false, without taking any, if there are too few.
     pub(crate) fn admits(&mut self, policer: Policer, now: Time, size: u32) -> bool {
         let full = u128::from(policer.burst.get()) * BYTE;
         let fresh = u128::from(nanos(now - self.at)) * u128::from(policer.rate.get());
@@ -83,23 +79,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_round_trip_and_errors_say_why() {
+    fn spec_round_trips_and_errors_give_the_reason() {
         let text = "10M:100KB";
         assert_eq!(text.parse::<Policer>().unwrap().to_string(), text);
         let problem = |text: &str| text.parse::<Policer>().unwrap_err().problem;
-        assert_eq!(problem("10M"), "it has no colon");
-        assert_eq!(problem("0:1KB"), "its rate is not a number above zero");
-        assert_eq!(
-            problem("unlimited:1KB"),
-            "its rate is not a number above zero"
-        );
-        assert!(problem("10M:0B").contains("nothing could pass"));
-        assert!(problem("10M:10").contains("its bucket: "));
-        assert_eq!(problem("-1M:1KB"), "it is negative");
+        assert_eq!(problem("10M"), "missing colon");
+        assert_eq!(problem("0:1KB"), "rate must be greater than zero");
+        assert_eq!(problem("unlimited:1KB"), "rate must be greater than zero");
+        assert!(problem("10M:0B").contains("no packet could pass"));
+        assert!(problem("10M:10").contains("bucket size: "));
+        assert_eq!(problem("-1M:1KB"), "must not be negative");
     }
 
     #[test]
-    fn a_full_bucket_and_then_the_rate_to_the_byte() {
+    fn full_bucket_passes_then_the_exact_rate() {
         let policer = "8M:10KB".parse().unwrap();
         let mut bucket = Bucket::default();
         let mut admitted = 0;
@@ -115,7 +108,7 @@ mod tests {
         /// Over any interval: at most the bucket and what flowed in; and no
         /// packet is refused for which there were tokens.
         #[test]
-        fn never_more_than_bucket_and_rate(
+        fn policed_bytes_never_exceed_bucket_plus_rate(
             rate in 1u64..100_000_000,
             burst in 1u64..20_000,
             packets in prop::collection::vec((0u64..10_000_000, 1u32..3000), 1..100),

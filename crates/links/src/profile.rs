@@ -1,14 +1,14 @@
-//! Networks with a name.
+//! Named network profiles.
 
 use crate::spec::SpecError;
 use crate::{LinkConfig, Path};
 
-/// A network that has a name because people test with it.
+/// A named network profile.
 #[derive(Clone, Copy, Debug)]
 pub struct Profile {
     /// Its name.
     pub name: &'static str,
-    /// What it is, in a line.
+    /// A description in one line.
     pub about: &'static str,
     /// From client to server.
     up: &'static str,
@@ -16,7 +16,7 @@ pub struct Profile {
     down: &'static str,
 }
 
-/// All of them. RTTs are two-way, so each direction delays by half.
+/// All profiles. RTTs are two-way, so each direction delays by half.
 pub const PROFILES: &[Profile] = &[
     Profile {
         name: "death_spiral",
@@ -137,21 +137,21 @@ pub const PROFILES: &[Profile] = &[
     },
 ];
 
-const RIGHT: &str = "one of death_spiral, death_spiral_ticks, interop, transfer_loss, \
+const EXPECTED: &str = "one of death_spiral, death_spiral_ticks, interop, transfer_loss, \
                      handshake_loss, blackhole_2s, reorder, wifi_jitter, geo_sat, dsl, wifi_suspend, \
                      ack_aggregation, ack_thinning, policer, codel_ecn, fq_codel, dualq_l4s, \
                      cellular, leo_handover";
 
 impl Profile {
-    /// The profile called `name`.
+    /// Returns the profile called `name`.
     ///
     /// # Errors
-    /// If there is none; the message lists them.
+    /// If there is no such profile; the message lists all.
     pub fn named(name: &str) -> Result<&'static Self, SpecError> {
         PROFILES
             .iter()
             .find(|profile| profile.name == name)
-            .ok_or_else(|| SpecError::new("profile", name, "there is none of this name", RIGHT))
+            .ok_or_else(|| SpecError::new("profile", name, "unknown name", EXPECTED))
     }
 
     /// The settings of the link from client to server, for
@@ -170,7 +170,7 @@ impl Profile {
     /// The link from client to server.
     ///
     /// # Errors
-    /// None for the profiles in [`PROFILES`]; a test parses them all.
+    /// Never for the profiles in [`PROFILES`]: a test parses them all.
     pub fn up(&self) -> Result<LinkConfig, SpecError> {
         self.up.parse()
     }
@@ -178,7 +178,7 @@ impl Profile {
     /// The link from server to client.
     ///
     /// # Errors
-    /// As [`Profile::up`].
+    /// Like [`Profile::up`].
     pub fn down(&self) -> Result<LinkConfig, SpecError> {
         self.down.parse()
     }
@@ -186,7 +186,7 @@ impl Profile {
     /// Both links as a path.
     ///
     /// # Errors
-    /// As [`Profile::up`].
+    /// Like [`Profile::up`].
     pub fn path(&self, seed: u64) -> Result<Path, SpecError> {
         Ok(Path::new(self.up()?, self.down()?, seed))
     }
@@ -200,10 +200,10 @@ mod tests {
     fn all_profiles_parse_and_are_listed() {
         for profile in PROFILES {
             profile.path(1).unwrap();
-            assert!(RIGHT.contains(profile.name), "{}", profile.name);
+            assert!(EXPECTED.contains(profile.name), "{}", profile.name);
             assert_eq!(Profile::named(profile.name).unwrap().name, profile.name);
         }
         let error = Profile::named("lan").unwrap_err().to_string();
-        assert!(error.contains("none of this name; write one of death_spiral"));
+        assert!(error.contains("unknown name; expected one of death_spiral"));
     }
 }

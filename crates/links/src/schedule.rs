@@ -1,4 +1,4 @@
-//! Things that change with time: windows, steps, and when their clock starts.
+//! Settings that change with time: windows, steps, and the clock they follow.
 
 use core::fmt;
 use core::str::FromStr;
@@ -15,8 +15,8 @@ pub enum Clock {
     Absolute,
     /// When the first packet is offered to the link.
     FirstPacket,
-    /// When [`crate::Link::start_windows_at`] says so; until then windows with
-    /// limits are closed and steps keep their first value.
+    /// When [`crate::Link::start_windows_at`] is called. Until then windows with limits are closed
+    /// and steps keep their first value.
     Explicit,
 }
 
@@ -30,7 +30,7 @@ impl FromStr for Clock {
             _ => Err(SpecError::new(
                 "clock",
                 text,
-                "it is unknown",
+                "unknown name",
                 "absolute, first-packet or explicit",
             )),
         }
@@ -54,14 +54,14 @@ impl fmt::Display for Clock {
 pub struct Window {
     /// Its start.
     pub from: Duration,
-    /// Its end, no longer inside; `None`: it never ends.
+    /// Its end, exclusive; `None` if it never ends.
     pub until: Option<Duration>,
 }
 
-const WINDOW_RIGHT: &str = "a start, a dash and a later end such as 0s-2s, or 2s- for no end";
+const WINDOW_EXPECTED: &str = "a start, a dash and a later end such as 0s-2s, or 2s- for no end";
 
 impl Window {
-    /// From `from` until just before `until`.
+    /// The window from `from` until just before `until`.
     #[must_use]
     pub const fn new(from: Duration, until: Duration) -> Self {
         Self {
@@ -70,7 +70,7 @@ impl Window {
         }
     }
 
-    /// Is `elapsed` on the link's clock inside? `None`: the clock stands still.
+    /// Whether `elapsed` on the link's clock is inside. `None`: the clock has not started.
     #[must_use]
     pub fn contains(&self, elapsed: Option<Duration>) -> bool {
         elapsed.is_some_and(|at| at >= self.from && self.until.is_none_or(|until| at < until))
@@ -80,17 +80,15 @@ impl Window {
 impl FromStr for Window {
     type Err = SpecError;
     fn from_str(text: &str) -> Result<Self, SpecError> {
-        let error = |problem: &str| SpecError::new("window", text, problem, WINDOW_RIGHT);
-        let (from, until) = text
-            .split_once('-')
-            .ok_or_else(|| error("it has no dash"))?;
+        let error = |problem: &str| SpecError::new("window", text, problem, WINDOW_EXPECTED);
+        let (from, until) = text.split_once('-').ok_or_else(|| error("missing dash"))?;
         let from = from.parse::<Span>()?.0;
         let until = match until.trim() {
             "" => None,
             until => Some(until.parse::<Span>()?.0),
         };
         if until.is_some_and(|until| until <= from) {
-            return Err(error("it ends before it starts"));
+            return Err(error("ends before it starts"));
         }
         Ok(Self { from, until })
     }
@@ -104,12 +102,12 @@ impl fmt::Display for Window {
     }
 }
 
-/// Some windows: `2s-4s,6s-6.1s`.
+/// A list of windows: `2s-4s,6s-6.1s`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Windows(pub Vec<Window>);
 
 impl Windows {
-    /// Is `elapsed` inside one of them?
+    /// Whether `elapsed` is inside one of the windows.
     #[must_use]
     pub fn contain(&self, elapsed: Option<Duration>) -> bool {
         self.0.iter().any(|window| window.contains(elapsed))
@@ -132,13 +130,12 @@ impl fmt::Display for Windows {
     }
 }
 
-/// Windows in which nothing arrives, but is held until they end:
-/// `1s-1.26s`. Each has an end.
+/// Windows during which arriving packets are held until the end: `1s-1.26s`. Each has an end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Freezes(Vec<(Duration, Duration)>);
 
 impl Freezes {
-    /// Also from `from` until `until`; nothing if `until` is not later.
+    /// Adds the window from `from` until `until`; does nothing if `until` is not later.
     #[must_use]
     pub fn and(mut self, from: Duration, until: Duration) -> Self {
         if from < until {
@@ -148,8 +145,8 @@ impl Freezes {
         self
     }
 
-    /// When a packet arrives that would have at `arrival`, on a clock that
-    /// started at `origin`.
+    /// When a packet arrives whose nominal arrival is `arrival`, on a clock that started at
+    /// `origin`.
     pub(crate) fn release(&self, origin: Time, arrival: Time) -> Time {
         self.0.iter().fold(arrival, |arrival, &(from, until)| {
             let frozen = arrival >= origin + from && arrival < origin + until;
@@ -170,7 +167,7 @@ impl FromStr for Freezes {
                     SpecError::new(
                         "freeze",
                         text,
-                        "one of its windows never ends",
+                        "a window has no end",
                         "windows with an end such as 1s-1.26s, or blackhole to lose the packets",
                     )
                 })?;
@@ -187,8 +184,8 @@ impl fmt::Display for Freezes {
     }
 }
 
-/// Random loss that depends on the time: `30%`, `30%@0s-2s`,
-/// `30%@0s-2s,1%`. Of several, the first that covers the moment applies.
+/// Random loss that depends on the time: `30%`, `30%@0s-2s`, `30%@0s-2s,1%`. The first entry that
+/// covers the moment applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LossWindows(pub Vec<(Probability, Option<Window>)>);
 
@@ -245,7 +242,7 @@ pub struct Schedule<T> {
 }
 
 impl<T: Copy> Schedule<T> {
-    /// Always `value`.
+    /// A schedule that always has `value`.
     #[must_use]
     pub const fn fixed(value: T) -> Self {
         Self {
@@ -254,23 +251,22 @@ impl<T: Copy> Schedule<T> {
         }
     }
 
-    /// Then `value` from `at` on, on the link's clock.
+    /// Changes to `value` from `at` on, on the link's clock.
     ///
     /// # Panics
-    /// If `at` is not later than the step before.
+    /// If `at` is not later than the previous step.
     #[must_use]
     pub fn then(mut self, at: Duration, value: T) -> Self {
         let last = self.steps.last().map(|&(last, _)| last);
         assert!(
             last.is_none_or(|last| last < at),
-            "steps go forward in time"
+            "steps must be in order of time"
         );
         self.steps.push((at, value));
         self
     }
 
-    /// The value at `elapsed` on the link's clock; the first value while the
-    /// clock stands still.
+    /// The value at `elapsed` on the link's clock; the first value while the clock has not started.
     #[must_use]
     pub fn at(&self, elapsed: Option<Duration>) -> T {
         let Some(elapsed) = elapsed else {
@@ -322,10 +318,10 @@ impl<T: Copy + FromStr<Err = SpecError>> FromStr for Schedule<T> {
         for part in parts {
             let (value, at) = part
                 .split_once('@')
-                .ok_or_else(|| error("a step has no time"))?;
+                .ok_or_else(|| error("step without a time"))?;
             let at = at.parse::<Span>()?.0;
             if steps.last().is_some_and(|&(last, _)| last >= at) {
-                return Err(error("a step is not later than the one before"));
+                return Err(error("steps are not in order of time"));
             }
             steps.push((at, value.parse()?));
         }
@@ -367,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_holds_its_start_and_not_its_end() {
+    fn window_includes_start_and_excludes_end() {
         let window: Window = "1s-3s".parse().unwrap();
         let inside = [0, 1, 2, 3].map(|at| window.contains(secs(at)));
         assert_eq!(inside, [false, true, true, false]);
@@ -377,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_loss_that_covers_the_moment_applies() {
+    fn first_matching_loss_window_applies() {
         let loss: LossWindows = "30%@0s-2s,1%".parse().unwrap();
         assert_eq!(loss.at(secs(1)), Probability::from_percent(30));
         assert_eq!(loss.at(secs(2)), Probability::from_percent(1));
@@ -386,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schedule_steps() {
+    fn schedule_steps_at_given_times() {
         let rate: Schedule<Rate> = "100M,10M@10s,0@20s".parse().unwrap();
         assert_eq!(rate.at(None), Rate::from_mbit(100));
         assert_eq!(rate.at(secs(9)), Rate::from_mbit(100));
@@ -397,18 +393,18 @@ mod tests {
     }
 
     #[test]
-    fn a_freeze_holds_until_its_end_and_into_the_next() {
+    fn freeze_ends_at_its_end_or_that_of_an_adjacent_one() {
         let freezes: Freezes = "5s-6s,1s-2s,2s-3s".parse().unwrap();
         assert_eq!(freezes.to_string(), "1s-2s,2s-3s,5s-6s");
         let released = [0, 1, 2, 3, 5, 6]
             .map(|at| freezes.release(Time::from_secs(10), Time::from_secs(10 + at)));
         assert_eq!(released, [10, 13, 13, 13, 16, 16].map(Time::from_secs));
         let error = "1s-".parse::<Freezes>().unwrap_err();
-        assert_eq!(error.problem, "one of its windows never ends");
+        assert_eq!(error.problem, "a window has no end");
     }
 
     #[test]
-    fn texts_round_trip() {
+    fn specs_round_trip() {
         for text in ["30%", "30%@0s-2s", "30%@0s-2s,1%@2.5s-,0.1%"] {
             assert_eq!(text.parse::<LossWindows>().unwrap().to_string(), text);
         }
@@ -420,17 +416,14 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_part_that_is_wrong() {
+    fn error_names_the_invalid_part() {
         let loss = |text: &str| text.parse::<LossWindows>().unwrap_err();
-        assert_eq!(loss("30%@2s-1s").problem, "it ends before it starts");
-        assert_eq!(loss("30%@2s").problem, "it has no dash");
+        assert_eq!(loss("30%@2s-1s").problem, "ends before it starts");
+        assert_eq!(loss("30%@2s").problem, "missing dash");
         assert_eq!(loss("30%@0-2").text, "2");
         assert_eq!(loss("30@0s-2s").what, "probability");
         let rate = |text: &str| text.parse::<Schedule<Rate>>().unwrap_err().problem;
-        assert_eq!(rate("1M,2M"), "a step has no time");
-        assert_eq!(
-            rate("1M,2M@2s,3M@2s"),
-            "a step is not later than the one before"
-        );
+        assert_eq!(rate("1M,2M"), "step without a time");
+        assert_eq!(rate("1M,2M@2s,3M@2s"), "steps are not in order of time");
     }
 }

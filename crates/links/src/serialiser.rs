@@ -1,9 +1,9 @@
-//! Putting bits on the wire, one packet after another.
+//! Serialisation: putting packets on the wire one after another.
 
 use core::num::NonZeroU64;
 use core::time::Duration;
 
-use crate::ledger::Carried;
+use crate::ledger::QueuedPacket;
 use crate::trace::Cursor;
 use crate::{LinkConfig, Rate, Time};
 
@@ -24,8 +24,7 @@ pub(crate) struct Serialiser {
 }
 
 impl Serialiser {
-    /// When a packet can start that waits at `at`; `None`: not before the
-    /// configuration changes.
+    /// When a packet that waits since `at` can start; `None`: not before the configuration changes.
     pub(crate) fn next_start(
         &self,
         config: &LinkConfig,
@@ -58,7 +57,7 @@ impl Serialiser {
         config: &LinkConfig,
         origin: Option<Time>,
         at: Time,
-        carried: &Carried,
+        carried: &QueuedPacket,
     ) -> Time {
         if let Some(trace) = &config.trace {
             let origin = origin.unwrap_or(Time::ZERO);
@@ -67,7 +66,7 @@ impl Serialiser {
         }
         match config.rate.at(elapsed(origin, at)) {
             Rate::Bits(rate) => self.transmit(at, carried.size, rate, carried.since < at),
-            // Stopped never gets here: `next_start` waits.
+            // `next_start` never returns a time for a stopped rate.
             Rate::Unlimited | Rate::Stopped => at,
         }
     }
@@ -107,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ten_million_bits_take_the_time_they_take() {
+    fn serialisation_time_is_exact() {
         let mut serialiser = Serialiser::default();
         let rate = NonZeroU64::new(7_000_000).unwrap();
         let mut now = Time::ZERO;
@@ -119,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_gap_forgives_nothing() {
+    fn idle_gap_keeps_the_rounding_remainder() {
         let mut serialiser = Serialiser::default();
         let rate = NonZeroU64::new(3_000_000_000).unwrap();
         // One byte is 2 2/3 ns: three, with a third carried.
@@ -131,7 +130,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_drift(
+        fn serialiser_does_not_drift(
             sizes in prop::collection::vec(1u32..70_000, 1..200),
             rate in 1u64..2_000_000_000_000,
         ) {

@@ -1,4 +1,4 @@
-//! Deliveries in slots, as of a radio that has to ask for the air.
+//! Delivery in slots, as on a radio link that has to request airtime.
 
 use core::fmt;
 use core::num::NonZeroU32;
@@ -9,28 +9,27 @@ use crate::spec::{Span, SpecError, positive};
 use crate::time::nanos;
 use crate::{Dice, Time};
 
-/// What comes between two slots is delivered together at the next.
+/// Delivers all packets that arrive between two slots together at the next one.
 ///
-/// Written `25ms` for slots of one length, `10ms-25ms` for random ones, and
-/// `25ms:64` if a slot delivers at most so many packets; the others wait for
-/// the next one.
+/// Written `25ms` for slots of one length, `10ms-25ms` for random ones, and `25ms:64` if a slot
+/// delivers at most 64 packets; the others wait for the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Slots {
     /// The shortest time from one slot to the next.
     pub min: Duration,
-    /// The longest.
+    /// The longest time from one slot to the next.
     pub max: Duration,
-    /// Most packets in a slot.
+    /// Maximum number of packets in a slot.
     pub packets: Option<NonZeroU32>,
 }
 
-const RIGHT: &str = "the time between slots such as 25ms or 10ms-25ms, and optionally the most \
+const EXPECTED: &str = "the time between slots such as 25ms or 10ms-25ms, and optionally the most \
                      packets in one such as 25ms:64";
 
 impl FromStr for Slots {
     type Err = SpecError;
     fn from_str(text: &str) -> Result<Self, SpecError> {
-        let error = |problem: &str| SpecError::new("slots", text, problem, RIGHT);
+        let error = |problem: &str| SpecError::new("slots", text, problem, EXPECTED);
         let (lengths, packets) = match text.split_once(':') {
             None => (text, None),
             Some((lengths, packets)) => (lengths, Some(packets)),
@@ -38,12 +37,12 @@ impl FromStr for Slots {
         let packets = packets
             .map(|packets| packets.trim().parse())
             .transpose()
-            .map_err(|_| error("its packets are not a number above zero"))?;
+            .map_err(|_| error("packets per slot must be greater than zero"))?;
         let (min, max) = lengths.split_once('-').unwrap_or((lengths, lengths));
-        let length = |text| positive(text, "slots", RIGHT);
+        let length = |text| positive(text, "slots", EXPECTED);
         let (min, max) = (length(min)?, length(max)?);
         if max < min {
-            return Err(error("its longest slot is shorter than its shortest"));
+            return Err(error("longest slot is shorter than the shortest"));
         }
         Ok(Self { min, max, packets })
     }
@@ -60,16 +59,16 @@ impl fmt::Display for Slots {
     }
 }
 
-/// A pause of so many slots is skipped instead of drawn slot by slot.
+/// A pause of this many slots is skipped at once instead of drawn slot by slot.
 const DRAWN_AT_MOST: u64 = 64;
 
-/// Where the slots are.
+/// The state of the slots.
 #[derive(Clone, Debug)]
 pub(crate) struct Gate {
     dice: Dice,
     /// The next slot to be filled.
     slot: Time,
-    /// Packets in it.
+    /// Packets in the next slot so far.
     packets: u32,
 }
 
@@ -82,7 +81,7 @@ impl Gate {
         }
     }
 
-    /// When a packet is delivered that would have arrived at `arrival`.
+    /// When a packet is delivered whose nominal arrival is `arrival`.
     pub(crate) fn release(&mut self, slots: Slots, arrival: Time) -> Time {
         let longest = nanos(slots.max).max(1);
         let missed = arrival.0.saturating_sub(self.slot.0) / longest;
@@ -123,22 +122,25 @@ mod tests {
     }
 
     #[test]
-    fn texts_round_trip_and_errors_say_why() {
+    fn spec_round_trips_and_errors_give_the_reason() {
         for text in ["25ms", "10ms-25ms", "25ms:64", "10ms-25ms:1"] {
             assert_eq!(text.parse::<Slots>().unwrap().to_string(), text);
         }
         let problem = |text: &str| text.parse::<Slots>().unwrap_err().problem;
-        assert_eq!(problem("0ms"), "it is zero");
+        assert_eq!(problem("0ms"), "must be greater than zero");
         assert_eq!(
             problem("25ms-10ms"),
-            "its longest slot is shorter than its shortest"
+            "longest slot is shorter than the shortest"
         );
-        assert_eq!(problem("25ms:0"), "its packets are not a number above zero");
-        assert_eq!(problem("25"), "its unit is missing");
+        assert_eq!(
+            problem("25ms:0"),
+            "packets per slot must be greater than zero"
+        );
+        assert_eq!(problem("25"), "missing unit");
     }
 
     #[test]
-    fn slots_lie_on_a_grid_even_after_a_pause() {
+    fn slots_stay_on_the_grid_after_a_pause() {
         assert_eq!(
             releases("25ms", &[1, 24, 25, 26, 99]),
             [25, 25, 25, 50, 100]
@@ -147,12 +149,12 @@ mod tests {
     }
 
     #[test]
-    fn a_full_slot_sends_the_rest_to_the_next() {
+    fn full_slot_defers_the_rest_to_the_next() {
         assert_eq!(releases("25ms:2", &[1, 1, 1, 1, 1]), [25, 25, 50, 50, 75]);
     }
 
     #[test]
-    fn random_slots_keep_to_their_lengths() {
+    fn random_slots_stay_within_their_lengths() {
         let slots = "10ms-25ms".parse().unwrap();
         let mut gate = Gate::new(Dice::new(1, 1));
         let mut times: Vec<_> = (1..10_000)

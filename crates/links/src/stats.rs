@@ -1,13 +1,12 @@
-//! What a link counted.
+//! The counters of a link.
 
 use core::time::Duration;
 
 use crate::{DropCause, Histogram};
 
-/// Counters of one link direction since it was made.
+/// Counters of one direction of a link since it was created.
 ///
-/// They balance at every moment:
-/// `sent + duplicated = delivered + dropped() + in transit`.
+/// They always balance: `sent + duplicated = delivered + dropped() + in transit`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkStats {
     /// Packets offered to the link.
@@ -22,17 +21,17 @@ pub struct LinkStats {
     pub dropped_queue: u64,
     /// Dropped by active queue management to signal congestion.
     pub dropped_aqm: u64,
-    /// Beyond the policer's tokens.
+    /// Dropped by the policer.
     pub dropped_policer: u64,
     /// Lost at random (uniform or Gilbert-Elliott).
     pub dropped_loss: u64,
-    /// Named by the drop list.
+    /// Dropped by the drop list.
     pub dropped_list: u64,
-    /// Arrived in a blackhole window.
+    /// Dropped in a blackhole window.
     pub dropped_blackhole: u64,
-    /// Thinned out from among the small packets.
+    /// Dropped by thinning of small packets.
     pub dropped_thinned: u64,
-    /// Extra copies made.
+    /// Duplicates created.
     pub duplicated: u64,
     /// Packets with a byte changed.
     pub corrupted: u64,
@@ -48,7 +47,7 @@ pub struct LinkStats {
     pub queueing_total: Duration,
     /// The longest such wait.
     pub queueing_max: Duration,
-    /// These waits of all packets that left the queue for the wire.
+    /// The distribution of these waits over all packets that left the queue for the wire.
     pub sojourn: Histogram,
 }
 

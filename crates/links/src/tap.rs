@@ -1,4 +1,4 @@
-//! Watching a link: every packet, at every point, with its fate.
+//! Taps: observers that see every packet of a link at every point.
 
 use core::fmt;
 use core::time::Duration;
@@ -25,7 +25,7 @@ pub enum DropCause {
 }
 
 impl DropCause {
-    /// All of them, in the order in which a packet meets them.
+    /// All causes, in the order in which a packet meets them.
     pub const ALL: [Self; 7] = [
         Self::Policed,
         Self::QueueFull,
@@ -36,7 +36,7 @@ impl DropCause {
         Self::Thinned,
     ];
 
-    /// A few words for people.
+    /// A short description for people.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -57,12 +57,12 @@ impl fmt::Display for DropCause {
     }
 }
 
-/// What a tap saw happen to a packet.
+/// An event of a packet that a tap sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sight {
+pub enum PacketEvent {
     /// It was offered to the link: what a capture at the sender's end shows.
     Offered,
-    /// It entered the queue, which now holds so much, itself included.
+    /// It entered the queue, whose length now includes it.
     Queued {
         /// Packets in the queue.
         packets: usize,
@@ -71,13 +71,13 @@ pub enum Sight {
     },
     /// The queue marked it congestion-experienced; the packet shows the mark.
     Marked,
-    /// It left the queue and goes on the wire.
+    /// It left the queue and is being serialised.
     Departed {
-        /// How long it waited.
+        /// How long it waited in the queue.
         sojourn: Duration,
-        /// Packets left behind.
+        /// Packets left in the queue.
         packets: usize,
-        /// Bytes left behind, with headers.
+        /// Bytes left in the queue, with headers.
         bytes: u64,
     },
     /// It will never arrive.
@@ -86,54 +86,53 @@ pub enum Sight {
     Delivered {
         /// A byte of it was changed on the way.
         corrupted: bool,
-        /// It is the second copy.
+        /// It is the duplicate.
         duplicate: bool,
     },
 }
 
-/// One thing that happened to one packet.
+/// One event of one packet.
 #[derive(Clone, Copy, Debug)]
-pub struct Sighting<'a> {
-    /// When, in the link's own time: punctual even if the caller is late.
+pub struct TapRecord<'a> {
+    /// When it happened, in the link's time: exact even if the caller polls late.
     pub at: Time,
-    /// The packet's place among those offered to the link, from 0.
+    /// The packet's index among those offered to the link, from 0.
     pub index: u64,
     /// Its size on the wire in bytes, with headers.
     pub wire_bytes: u32,
     /// The packet as it is at this point.
     pub packet: &'a Packet,
     /// What happened.
-    pub sight: Sight,
+    pub sight: PacketEvent,
 }
 
-/// Sees what happens on one direction of a link.
+/// Observes one direction of a link.
 ///
-/// A link works out the past when it is asked: sightings of the queue come in
-/// order of time, and so do those of the receiver's end, but between the two
-/// the order of calls is not the order of [`Sighting::at`]. A tap changes
-/// nothing about what the link does.
+/// A link computes past events when it is polled: events of the queue come in order of time, and so
+/// do those of the receiver's end, but between the two the order of calls is not the order of
+/// [`TapRecord::at`]. A tap does not influence the link.
 pub trait Tap: Send {
-    /// Called once for each thing that happens.
-    fn see(&mut self, sighting: &Sighting<'_>);
+    /// Called once for each event.
+    fn see(&mut self, sighting: &TapRecord<'_>);
 }
 
-impl<F: FnMut(&Sighting<'_>) + Send> Tap for F {
-    fn see(&mut self, sighting: &Sighting<'_>) {
+impl<F: FnMut(&TapRecord<'_>) + Send> Tap for F {
+    fn see(&mut self, sighting: &TapRecord<'_>) {
         self(sighting);
     }
 }
 
-/// Where a tap may be plugged in. Copies of a link start without one.
+/// Where a tap is attached. Clones of a link start without one.
 #[derive(Default)]
-pub(crate) struct Socket(pub(crate) Option<Box<dyn Tap>>);
+pub(crate) struct TapSlot(pub(crate) Option<Box<dyn Tap>>);
 
-impl Clone for Socket {
+impl Clone for TapSlot {
     fn clone(&self) -> Self {
         Self(None)
     }
 }
 
-impl fmt::Debug for Socket {
+impl fmt::Debug for TapSlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0.is_some() { "tapped" } else { "plain" })
     }

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn never_stays_never() {
+    fn arithmetic_on_never_saturates() {
         assert_eq!(Time::NEVER + Duration::from_secs(1), Time::NEVER);
         assert_eq!(Time::from_secs(1).checked_since(Time::from_secs(2)), None);
     }

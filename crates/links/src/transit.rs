@@ -4,7 +4,7 @@
 use crate::slots::Gate;
 use crate::{Dice, LinkConfig, Time};
 
-/// Computes arrivals.
+/// Computes the arrival times of packets.
 #[derive(Clone, Debug)]
 pub(crate) struct Transit {
     jitter: Dice,

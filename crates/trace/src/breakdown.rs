@@ -1,4 +1,4 @@
-//! Where the time went: for how long each reason for not sending held.
+//! The breakdown: how long each limit kept the connection from sending.
 
 use core::fmt;
 
@@ -7,17 +7,17 @@ use clearway_recovery::limit::{Limit, LimitGroup};
 use crate::event::{Event, EventData};
 use crate::sink::Sink;
 
-/// A part of a connection's time, as reports show it.
+/// What a connection waited for, as reports show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Share {
-    /// A limit of this group held.
+pub enum WaitReason {
+    /// A limit of this group.
     Of(LimitGroup),
-    /// The trace does not say.
+    /// The trace does not record the limit.
     Unknown,
 }
 
-impl Share {
-    /// All shares, in the order in which reports show them.
+impl WaitReason {
+    /// All reasons, in the order in which reports show them.
     pub const ALL: [Self; 6] = [
         Self::Of(LimitGroup::Handshake),
         Self::Of(LimitGroup::Network),
@@ -27,17 +27,17 @@ impl Share {
         Self::Unknown,
     ];
 
-    /// Returns its name in a word or two.
+    /// The name that users see.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
             Self::Of(group) => group.label(),
-            Self::Unknown => "not told",
+            Self::Unknown => "unknown",
         }
     }
 }
 
-/// Time by limit; sums to the whole trace.
+/// Time by limit; sums to the length of the trace.
 #[derive(Clone, Debug, Default)]
 pub struct Breakdown {
     start: Option<u64>,
@@ -45,18 +45,18 @@ pub struct Breakdown {
     current: Option<Limit>,
     /// By limit.
     spent: [u64; Limit::ALL.len()],
-    /// For which none was told.
+    /// Time without a recorded limit.
     unknown: u64,
 }
 
 impl Breakdown {
-    /// Nothing seen yet.
+    /// An empty breakdown.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Of a whole trace.
+    /// The breakdown of a whole trace.
     #[must_use]
     pub fn of(events: &[Event]) -> Self {
         let mut this = Self::new();
@@ -82,15 +82,14 @@ impl Breakdown {
         self.now = self.now.max(to);
     }
 
-    /// Lets the current reason hold until `now`, for a trace that ends later
-    /// than its last event.
+    /// Extends the current limit to `now`, for a trace that ends later than its last event.
     pub fn until(&mut self, now: u64) {
         if self.start.is_some() {
             self.advance(now);
         }
     }
 
-    /// Nanoseconds for which `limit` was the reason.
+    /// Nanoseconds during which `limit` was in effect.
     #[must_use]
     #[expect(clippy::indexing_slicing, reason = "it has a place for each limit")]
     pub const fn spent(&self, limit: Limit) -> u64 {
@@ -103,29 +102,29 @@ impl Breakdown {
         self.now.saturating_sub(self.start.unwrap_or(self.now))
     }
 
-    /// Nanoseconds by share; sums to [`Self::life`].
+    /// Nanoseconds by reason; sums to [`Self::life`].
     #[must_use]
-    pub fn shares(&self) -> Vec<(Share, u64)> {
-        let of = |share: Share| {
+    pub fn shares(&self) -> Vec<(WaitReason, u64)> {
+        let of = |share: WaitReason| {
             let spent = match share {
-                Share::Of(group) => Limit::ALL
+                WaitReason::Of(group) => Limit::ALL
                     .into_iter()
                     .filter(|limit| limit.group() == group)
                     .map(|limit| self.spent(limit))
                     .fold(0, u64::saturating_add),
-                Share::Unknown => self.unknown,
+                WaitReason::Unknown => self.unknown,
             };
             (share, spent)
         };
-        Share::ALL.map(of).to_vec()
+        WaitReason::ALL.map(of).to_vec()
     }
 
-    /// Tenths of a percent by share; sums to 1,000 exactly
-    /// unless nothing was seen (largest remainders are rounded up).
+    /// Tenths of a percent by reason; sums to exactly 1,000 unless the trace is empty (largest
+    /// remainders are rounded up).
     #[must_use]
-    pub fn permille(&self) -> Vec<(Share, u64)> {
+    pub fn permille(&self) -> Vec<(WaitReason, u64)> {
         let life = u128::from(self.life());
-        let mut parts: Vec<(Share, u64, u128)> = self
+        let mut parts: Vec<(WaitReason, u64, u128)> = self
             .shares()
             .into_iter()
             .map(|(share, spent)| {
@@ -186,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn time_goes_to_the_reason_that_held() {
+    fn time_is_charged_to_the_limit_in_effect() {
         let mut breakdown = Breakdown::of(&[
             limit(100, Some(Limit::Handshake)),
             limit(200, Some(Limit::Pacing)),
@@ -198,13 +197,13 @@ mod tests {
         assert_eq!(breakdown.life(), 1_000);
         assert_eq!(
             breakdown.to_string(),
-            "60.0 % network, 25.0 % flow control, 10.0 % handshake, 5.0 % not told"
+            "60.0 % network, 25.0 % flow control, 10.0 % handshake, 5.0 % unknown"
         );
     }
 
     proptest! {
         #[test]
-        fn the_shares_sum_to_everything(
+        fn shares_sum_to_the_whole_trace(
             steps in prop::collection::vec((0_u64..1 << 33, prop::option::of(0_usize..9)), 1..40),
             tail in 1_u64..1 << 33,
         ) {

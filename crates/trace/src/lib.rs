@@ -30,18 +30,18 @@
 //!
 //! # Why not the `qlog` crate
 //!
-//! Cloudflare's `qlog` was weighed. It writes `qlog_version` 0.3 headers and the
+//! Cloudflare's `qlog` was considered. It writes `qlog_version` 0.3 headers and the
 //! names of older drafts, its `serialization_format` differs from the draft's,
 //! it knows neither `*_data_blocked_updated` nor `timer_updated` nor extension
 //! fields without a map per event, allocates a tree per event where ours writes
-//! into one buffer, and reads nothing but what it wrote itself; a reader for
-//! seven stacks needs its own decoding anyway.
+//! into one buffer, and reads only its own output; a reader for seven stacks
+//! needs its own decoding anyway.
 //!
-//! # Files from anybody
+//! # Untrusted files
 //!
-//! Nothing in a file may panic, whoever made it: outside of tests, what could is denied
-//! by lint, and each exception says in a line why it can't. A sum or a duration that no
-//! number holds is the largest number.
+//! Reading a file never panics, whatever it contains: operations that could panic are
+//! denied by lint outside of tests, and each exception gives the reason why it cannot.
+//! Sums and durations saturate.
 
 #![cfg_attr(
     not(test),
@@ -64,7 +64,7 @@ pub mod report;
 pub mod series;
 pub mod sink;
 
-pub use breakdown::{Breakdown, Share};
+pub use breakdown::{Breakdown, WaitReason};
 pub use detect::{Detector, Detectors, Finding, Profile, Severity};
 pub use event::{Event, EventData};
 pub use recorder::Recorder;

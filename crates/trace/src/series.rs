@@ -1,16 +1,16 @@
-//! What a trace looks like over time, in columns that a picture can be drawn of.
+//! The values of a trace over time, in columns that charts are drawn from.
 
 use std::collections::BTreeMap;
 
 use crate::event::{Event, EventData};
 use crate::sink::Sink;
 
-/// What is drawn over time.
+/// A quantity over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Track {
     /// Congestion window, bytes.
     Window,
-    /// Bytes in flight; zero is a value.
+    /// Bytes in flight; may be zero.
     InFlight,
     /// Slow start threshold, bytes.
     Ssthresh,
@@ -24,8 +24,7 @@ pub enum Track {
     PacingRate,
     /// Delivery rate, bits per second.
     DeliveryRate,
-    /// A queue on the way, bytes: the lab's, not the trace's
-    /// ([`Series::push`]).
+    /// The queue on the path, bytes: recorded by the lab, not in the trace ([`Series::push`]).
     Queue,
 }
 
@@ -41,31 +40,31 @@ pub struct Point {
 /// The extremes of a track in one column, and its last value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// Where it begins, nanoseconds of the trace.
+    /// Start of the column, nanoseconds of the trace.
     pub time: u64,
     /// The smallest value.
     pub min: u64,
-    /// The largest.
+    /// The largest value.
     pub max: u64,
-    /// The one at its end.
+    /// The last value.
     pub last: u64,
 }
 
-/// Something in words at a time: a state, a marker.
+/// A text at a time: a state or a marker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// Nanoseconds of the trace.
     pub time: u64,
-    /// What.
+    /// The text.
     pub text: String,
 }
 
-/// Points kept of a track before pairs of them are merged, each time halving
-/// the resolution: 16 bytes each.
+/// Maximum number of points per track before pairs of them are merged, which halves the resolution:
+/// 16 bytes each.
 const MAX_POINTS: usize = 1 << 20;
 
-/// A trace's figures over time. Bounded: when a track is full, neighbours are
-/// merged so that their extremes stay.
+/// The values of a trace over time. Bounded: when a track is full, neighbours are merged so that
+/// their extremes stay.
 #[derive(Clone, Debug, Default)]
 pub struct Series {
     tracks: BTreeMap<Track, Vec<Point>>,
@@ -78,13 +77,13 @@ pub struct Series {
 }
 
 impl Series {
-    /// Nothing yet.
+    /// An empty series.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Of a whole trace.
+    /// The series of a whole trace.
     #[must_use]
     pub fn of(events: &[Event]) -> Self {
         let mut this = Self::new();
@@ -94,11 +93,11 @@ impl Series {
         this
     }
 
-    /// Adds a value, for figures that no trace has.
+    /// Adds a value, for quantities that are not in traces.
     pub fn push(&mut self, track: Track, time: u64, value: u64) {
         self.end = self.end.max(time);
         let points = self.tracks.entry(track).or_default();
-        // A run keeps its ends.
+        // A run of equal values keeps its ends.
         if let [.., before, last] = points.as_slice()
             && before.value == value
             && last.value == value
@@ -111,7 +110,7 @@ impl Series {
         }
     }
 
-    /// When the last event was, nanoseconds of the trace.
+    /// The time of the last event, nanoseconds of the trace.
     #[must_use]
     pub const fn end(&self) -> u64 {
         self.end
@@ -129,19 +128,19 @@ impl Series {
         &self.losses
     }
 
-    /// When the probe timer fired.
+    /// When the probe timer expired.
     #[must_use]
     pub fn probes(&self) -> &[u64] {
         &self.probes
     }
 
-    /// Where the controller was, from when on.
+    /// The states of the controller, with the time of entry.
     #[must_use]
     pub fn states(&self) -> &[Mark] {
         &self.states
     }
 
-    /// What the lab marked.
+    /// Markers set by the lab.
     #[must_use]
     pub fn markers(&self) -> &[Mark] {
         &self.markers
@@ -153,9 +152,8 @@ impl Series {
         self.points(track).iter().map(|point| point.value).max()
     }
 
-    /// A track between two times in `count` columns of equal width; columns
-    /// without a change repeat the value that held, those before the first
-    /// value are `None`.
+    /// A track between two times in `count` columns of equal width; columns without a change repeat
+    /// the current value, those before the first value are `None`.
     #[must_use]
     pub fn columns(&self, track: Track, from: u64, to: u64, count: usize) -> Vec<Option<Column>> {
         let points = self.points(track);
@@ -194,7 +192,7 @@ impl Series {
     }
 }
 
-/// Merges neighbours: of each four points the extremes stay, in their order.
+/// Merges neighbours: the extremes of each four points stay, in their order.
 fn thin(points: &mut Vec<Point>) {
     let mut kept = Vec::with_capacity((points.len() / 2).saturating_add(2));
     for four in points.chunks(4) {
@@ -317,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_keep_extremes_and_hold_values() {
+    fn columns_keep_extremes_and_carry_values_forward() {
         let series = Series::of(&[
             metrics(10, 100, 50),
             metrics(11, 100, 0),
@@ -337,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_keep_their_ends_only() {
+    fn runs_of_equal_values_keep_only_their_ends() {
         let mut series = Series::new();
         for time in 0..1_000 {
             series.push(Track::Queue, time, 7);

@@ -1,12 +1,12 @@
-//! Where events go.
+//! Destinations of events.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::event::Event;
 
-/// Takes a trace's events in order.
+/// Receives a trace's events in order.
 pub trait Sink {
-    /// One more event.
+    /// Receives one event.
     fn event(&mut self, event: &Event);
 }
 
@@ -36,7 +36,7 @@ impl<S: Sink> Sink for Option<S> {
     }
 }
 
-/// Both of two sinks, the first first. Nest for more.
+/// Passes events to two sinks, first `A`, then `B`. Nest for more.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tee<A, B>(pub A, pub B);
 
@@ -47,7 +47,7 @@ impl<A: Sink, B: Sink> Sink for Tee<A, B> {
     }
 }
 
-/// A sink that its owner can still read while a connection fills it.
+/// A sink that its owner can read while a connection fills it.
 #[derive(Debug, Default)]
 pub struct Shared<S>(Arc<Mutex<S>>);
 
@@ -63,14 +63,14 @@ impl<S> Shared<S> {
         Self(Arc::new(Mutex::new(sink)))
     }
 
-    /// Looks at it, or changes it.
+    /// Accesses the sink.
     pub fn with<R>(&self, look: impl FnOnce(&mut S) -> R) -> R {
         look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl<S: Default> Shared<S> {
-    /// Takes what is there and leaves an empty one.
+    /// Takes the sink's content and leaves an empty one.
     #[must_use]
     pub fn take(&self) -> S {
         self.with(core::mem::take)
@@ -89,7 +89,7 @@ mod tests {
     use crate::event::EventData;
 
     #[test]
-    fn a_tee_feeds_both_and_a_shared_sink_can_be_read_meanwhile() {
+    fn tee_feeds_both_sinks_and_shared_sink_stays_readable() {
         let shared = Shared::new(Vec::new());
         let mut tee = Tee(Vec::new(), Some(shared.clone()));
         let event = Event {

@@ -1,6 +1,6 @@
-//! What the host's UDP alone can do on loopback, with no QUIC above it, both ends in turn on one
-//! core: Gbit/s, time per datagram and system calls per MB for whole trains, short trains and
-//! single datagrams. The floor to measure everything else against.
+//! Measures UDP alone on loopback, without QUIC, with both ends in turn on one core: Gbit/s, time
+//! per datagram and system calls per MB for whole trains, short trains and single datagrams. Other
+//! measurements are compared with this floor.
 //!
 //! `cargo run --release -p clearway-udp --example floor [seconds per row]`
 
@@ -95,7 +95,7 @@ fn run(
     Ok(start.elapsed())
 }
 
-/// Takes what is there, stopping short of asking once more where a batch had room left.
+/// Receives what is waiting, without a further call where a batch had room left.
 fn receive(socket: &Socket, batch: &mut RecvBatch) -> io::Result<()> {
     loop {
         match socket.recv(batch) {

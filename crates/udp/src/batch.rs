@@ -1,38 +1,39 @@
-//! A batch of received messages in memory that is used again and again.
+//! A reusable batch of received messages.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::{DatagramSocket, Ecn};
 
-/// Most messages one receive call fills.
+/// Maximum number of messages that one receive call fills.
 pub const MAX_SLOTS: usize = 32;
 
-/// Slot size that holds any message, trains included, bytes.
+/// Size of a slot that holds any message, trains included, in bytes.
 const WHOLE_TRAIN: usize = 65_536;
 
-/// Slot size where trains arrive cut up, bytes: any datagram a 9,000-byte jumbo frame carries.
+/// Size of a slot where trains arrive as single datagrams, in bytes: any datagram of a 9,000-byte
+/// jumbo frame.
 const ONE_DATAGRAM: usize = 9_000;
 
-/// What is known of one message: a datagram, or a train of them from one remote.
+/// Metadata of one message: a datagram, or a train of datagrams from one remote address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Meta {
-    /// Who sent it. An IPv4 address is never shown in its IPv6-mapped form.
+    /// The sender's address. An IPv4 address is never shown in its IPv6-mapped form.
     pub remote: SocketAddr,
-    /// The address it came to, where the platform tells.
+    /// The local address it was sent to, where the platform reports it.
     pub local_ip: Option<IpAddr>,
-    /// ECN codepoint; `None` is Not-ECT or not told.
+    /// ECN codepoint; `None` means Not-ECT or not reported.
     pub ecn: Option<Ecn>,
-    /// Bytes of the whole message.
+    /// Length of the whole message, in bytes.
     pub len: usize,
-    /// Bytes of each datagram in it; the last may be shorter.
+    /// Length of each datagram in the message, in bytes; the last may be shorter.
     pub stride: usize,
-    /// Messages the kernel had dropped from this socket's queue, all told, when this one was
-    /// queued (wraps).
+    /// Total number of messages that the kernel had dropped from this socket's queue when this one
+    /// was queued (wraps).
     pub drops: u32,
 }
 
 impl Meta {
-    /// One datagram from `remote`, of which nothing else is known; its length comes from
+    /// Metadata of one datagram from `remote`, with everything else unknown; the length is set by
     /// [`RecvBatch::push`].
     #[must_use]
     pub fn new(remote: SocketAddr) -> Self {
@@ -42,7 +43,7 @@ impl Meta {
         }
     }
 
-    /// Datagrams in the message; an empty datagram counts.
+    /// Number of datagrams in the message; an empty datagram counts.
     #[must_use]
     pub fn datagrams(&self) -> usize {
         self.len.div_ceil(self.stride.max(1)).max(1)
@@ -58,8 +59,8 @@ impl Meta {
     };
 }
 
-/// Memory for [`crate::Socket::recv`]: allocated once, filled by each call, its payloads open to
-/// decryption in place until the next.
+/// Memory for [`crate::Socket::recv`]: allocated once and filled by each call. Payloads are
+/// mutable, so that they can be decrypted in place, and valid until the next call.
 #[derive(Debug)]
 pub struct RecvBatch {
     buffer: Box<[u8]>,
@@ -71,8 +72,8 @@ pub struct RecvBatch {
 }
 
 impl RecvBatch {
-    /// Room for `slots` messages (1 to [`MAX_SLOTS`]) of `slot` bytes. A message larger than a
-    /// slot is cut and counted.
+    /// Creates a batch of `slots` messages (1 to [`MAX_SLOTS`]) of `slot` bytes each. A message
+    /// larger than a slot is truncated and counted.
     #[must_use]
     pub fn new(slots: usize, slot: usize) -> Self {
         let slots = slots.clamp(1, MAX_SLOTS);
@@ -87,8 +88,8 @@ impl RecvBatch {
         }
     }
 
-    /// Slots as large as `socket` can fill: 64 KiB with GRO, a jumbo frame without. Untouched
-    /// slots cost address space, not memory.
+    /// Creates a batch with slots as large as `socket` can fill: 64 KiB with GRO, a jumbo frame
+    /// without. Unused slots cost address space, not memory.
     #[must_use]
     pub fn for_socket(socket: &(impl DatagramSocket + ?Sized), slots: usize) -> Self {
         Self::new(
@@ -101,13 +102,13 @@ impl RecvBatch {
         )
     }
 
-    /// Messages from the last receive call.
+    /// Number of messages from the last receive call.
     #[must_use]
     pub fn len(&self) -> usize {
         self.filled
     }
 
-    /// Whether the last receive call brought nothing.
+    /// Whether the last receive call returned no message.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.filled == 0
@@ -119,7 +120,7 @@ impl RecvBatch {
         self.filled == self.metas.len()
     }
 
-    /// Each message whole, as the kernel handed it over.
+    /// The messages as the kernel returned them, trains in one piece.
     pub fn messages(&mut self) -> impl Iterator<Item = (&Meta, &mut [u8])> {
         let slots = self.buffer.chunks_exact_mut(self.slot);
         self.metas
@@ -129,8 +130,8 @@ impl RecvBatch {
             .map(|(meta, slot)| (meta, slot.get_mut(..meta.len).unwrap_or_default()))
     }
 
-    /// Each datagram, trains cut up, in the order of arrival. `Meta` is that of the message it
-    /// came in; the payload's own length is the datagram's. Empty datagrams are passed over.
+    /// The datagrams in order of arrival, trains split up. `Meta` is that of the message; the
+    /// length of the payload is the datagram's. Empty datagrams are skipped.
     pub fn datagrams(&mut self) -> impl Iterator<Item = (&Meta, &mut [u8])> {
         self.messages().flat_map(|(meta, payload)| {
             payload
@@ -139,9 +140,9 @@ impl RecvBatch {
         })
     }
 
-    /// Adds a message, for a [`DatagramSocket`] that has its datagrams from elsewhere; whether
-    /// a slot was free. `meta.len` becomes the length of `contents`; what outgrows the slot is
-    /// cut, whole datagrams of `meta.stride` bytes staying.
+    /// Adds a message, for a [`DatagramSocket`] that receives datagrams from elsewhere. Returns
+    /// whether a slot was free. `meta.len` is set to the length of `contents`; contents larger than
+    /// the slot are truncated to whole datagrams of `meta.stride` bytes.
     pub fn push(&mut self, meta: Meta, contents: &[u8]) -> bool {
         let slots = self.buffer.chunks_exact_mut(self.slot);
         let Some((place, slot)) = self.metas.iter_mut().zip(slots).nth(self.filled) else {
@@ -170,7 +171,7 @@ impl RecvBatch {
         true
     }
 
-    /// Forgets the messages; the memory stays.
+    /// Removes all messages and keeps the memory.
     pub fn clear(&mut self) {
         self.filled = 0;
     }
@@ -179,7 +180,7 @@ impl RecvBatch {
         self.filled = messages.min(self.metas.len());
     }
 
-    /// Each slot with the place for what is known of it.
+    /// Each slot with its metadata.
     #[cfg(any(test, not(target_os = "linux")))]
     pub(crate) fn slots(&mut self) -> impl Iterator<Item = (&mut Meta, &mut [u8])> {
         self.metas
@@ -187,10 +188,10 @@ impl RecvBatch {
             .zip(self.buffer.chunks_exact_mut(self.slot))
     }
 
-    /// Everything a receive call writes to.
+    /// Everything that a receive call writes to.
     #[cfg(target_os = "linux")]
-    pub(crate) fn parts(&mut self) -> Parts<'_> {
-        Parts {
+    pub(crate) fn parts(&mut self) -> BatchParts<'_> {
+        BatchParts {
             buffer: &mut self.buffer,
             slot: self.slot,
             metas: &mut self.metas,
@@ -199,9 +200,9 @@ impl RecvBatch {
     }
 }
 
-/// A batch taken apart for one receive call.
+/// The parts of a batch, borrowed for one receive call.
 #[cfg(target_os = "linux")]
-pub(crate) struct Parts<'a> {
+pub(crate) struct BatchParts<'a> {
     pub(crate) buffer: &'a mut [u8],
     pub(crate) slot: usize,
     pub(crate) metas: &'a mut [Meta],

@@ -1,8 +1,8 @@
-//! What a socket has done so far.
+//! Counters of a socket.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// One running total. Relaxed: a total orders nothing.
+/// A counter. Relaxed, since it orders nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Count(AtomicU64);
 
@@ -18,19 +18,19 @@ impl Count {
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Totals since the socket was bound, as they stood when asked for.
+        /// Totals since the socket was bound, at the time of the call.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Counters {
             $($(#[$doc])* pub $name: u64,)*
         }
 
-        /// The living totals behind [`Counters`].
+        /// The counters behind [`Counters`].
         #[derive(Debug, Default)]
-        pub(crate) struct Tally {
+        pub(crate) struct AtomicCounters {
             $(pub(crate) $name: Count,)*
         }
 
-        impl Tally {
+        impl AtomicCounters {
             pub(crate) fn snapshot(&self) -> Counters {
                 Counters { $($name: self.$name.get(),)* }
             }
@@ -39,40 +39,40 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Datagrams the kernel took to send, each segment of a train counted.
+    /// Datagrams that the kernel accepted for sending; each segment of a train counts.
     sent_datagrams,
-    /// UDP payload bytes the kernel took to send.
+    /// UDP payload bytes that the kernel accepted for sending.
     sent_bytes,
-    /// Send system calls, failed ones too.
+    /// Send system calls, including failed ones.
     send_calls,
     /// Messages sent that carried more than one datagram.
     gso_trains,
-    /// Times the kernel refused a train that its segments alone could pass.
+    /// Times the kernel rejected a train whose segments it accepted one by one.
     gso_refusals,
-    /// Sends given up with [`crate::SendError::Dropped`].
+    /// Sends that ended with [`crate::SendError::Dropped`].
     send_drops,
-    /// Sends refused with [`crate::SendError::TooLarge`].
+    /// Sends that ended with [`crate::SendError::TooLarge`].
     send_too_large,
-    /// Sends that met a full socket buffer.
+    /// Sends that found the socket's send buffer full.
     send_blocked,
     /// Datagrams received, each segment of a train counted.
     received_datagrams,
     /// UDP payload bytes received.
     received_bytes,
-    /// Receive system calls, failed ones too.
+    /// Receive system calls, including failed ones.
     receive_calls,
     /// Messages received that carried more than one datagram.
     gro_trains,
-    /// Messages the kernel dropped since the receive buffer was full, as far as it has told:
-    /// the number comes with the next message that does arrive.
+    /// Messages that the kernel dropped because the receive buffer was full, as far as reported:
+    /// the count arrives with the next message received.
     receive_drops,
-    /// Messages cut since they outgrew a [`crate::RecvBatch`] slot.
+    /// Messages truncated because they were larger than a [`crate::RecvBatch`] slot.
     truncated,
-    /// Errors that an ICMP message left on the socket and a call then met.
+    /// Pending ICMP errors that made a call fail.
     icmp_errors,
-    /// Times ICMP errors were ignored for a second: too many came, or one had to be told from a
-    /// call's own error.
+    /// Times ICMP errors were ignored for a second: because there were too many, or to tell one
+    /// from an error of the call itself.
     icmp_pauses,
-    /// Calls that failed with an error which the system is not known to give.
+    /// Calls that failed with an error that is not documented for them.
     unexplained_errors,
 }

@@ -1,4 +1,4 @@
-//! What an event loop needs of a socket.
+//! The socket that an event loop needs, as a trait.
 
 use std::fmt;
 use std::io;
@@ -6,32 +6,31 @@ use std::net::SocketAddr;
 
 use crate::{Counters, IcmpError, RecvBatch, RecvError, Report, SendError, Socket, Transmit};
 
-/// A UDP socket, or what stands for one: the seam between an event loop and the system.
+/// A UDP socket or a replacement for one: the boundary between an event loop and the system.
 ///
-/// [`Socket`] is the one that sends. A caller may put another in its place: one that counts,
-/// fails on purpose, or carries datagrams over something else. The loop trusts it to keep four
-/// promises:
+/// [`Socket`] is the real one. A caller may use another that counts, injects failures, or
+/// transports datagrams in another way. The event loop relies on four properties:
 /// - No call blocks.
-/// - After `WouldBlock` the descriptor turns readable, or writable, once calling again is of
-///   use, and reports an error when there is one to read. A loop that waits for an edge hears
-///   of it no other way.
-/// - [`RecvError::Broken`] and [`SendError::Broken`] are for a socket that will not work again:
-///   the loop ends on either.
-/// - Nothing that a stranger sends makes it say so.
+/// - After `WouldBlock` the descriptor becomes readable, or writable, once calling again is of use,
+///   and reports an error when one can be read. A loop that waits for edges has no other
+///   notification.
+/// - [`RecvError::Broken`] and [`SendError::Broken`] mean that the socket will not work again: the
+///   loop ends on either.
+/// - Nothing that arrives from the network causes these two errors.
 pub trait DatagramSocket: fmt::Debug + Send + Sync {
     /// The address the socket is bound to.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the system's error.
     fn local_addr(&self) -> io::Result<SocketAddr>;
 
-    /// What the socket can do, fixed when it was bound.
+    /// The capabilities of the socket, fixed when it was bound.
     fn report(&self) -> &Report;
 
-    /// Totals so far.
+    /// The totals so far.
     fn counters(&self) -> Counters;
 
-    /// Datagrams one send call can carry now, at least 1.
+    /// Number of datagrams that one send call can currently carry, at least 1.
     fn gso_segments(&self) -> usize;
 
     /// Fills `batch` with what is waiting and returns the number of messages; see
@@ -41,25 +40,25 @@ pub trait DatagramSocket: fmt::Debug + Send + Sync {
     /// See [`RecvError`].
     fn recv(&self, batch: &mut RecvBatch) -> Result<usize, RecvError>;
 
-    /// Sends a train and cuts what was taken off the front of `transmit.contents`; see
+    /// Sends a train and removes what was sent from the front of `transmit.contents`; see
     /// [`Socket::send`].
     ///
     /// # Errors
     /// See [`SendError`].
     fn send(&self, transmit: &mut Transmit<'_>) -> Result<(), SendError>;
 
-    /// The descriptor has an error to report (`EPOLLERR`), so that
-    /// [`poll_errors`](Self::poll_errors) has to look; see [`Socket::expect_errors`].
+    /// Tells the socket that its descriptor reported an error (`EPOLLERR`), so that
+    /// [`poll_errors`](Self::poll_errors) reads it; see [`Socket::expect_errors`].
     fn expect_errors(&self);
 
     /// The next error reported about a datagram sent earlier; see [`Socket::poll_errors`].
     ///
     /// # Errors
-    /// The system's, if the socket is broken.
+    /// Returns the system's error if the socket is broken.
     fn poll_errors(&self) -> io::Result<Option<IcmpError>>;
 
-    /// The descriptor whose readiness tells when to call again; the same for as long as the
-    /// socket lives.
+    /// The descriptor whose readiness says when to call again; it stays the same for the socket's
+    /// lifetime.
     #[cfg(unix)]
     fn descriptor(&self) -> std::os::fd::BorrowedFd<'_>;
 }

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bits_go_round_and_dscp_is_ignored() {
+    fn ecn_bits_round_trip_and_dscp_is_ignored() {
         for ecn in [Ecn::Ect0, Ecn::Ect1, Ecn::Ce] {
             assert_eq!(Ecn::from_bits(0b1011_1000 | ecn.bits()), Some(ecn));
         }

@@ -2,40 +2,40 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-/// Bytes of the offending datagram kept for validation: a long header with two full-size
-/// connection IDs takes 47.
+/// Bytes of the quoted datagram kept for validation: a long header with two full-size connection
+/// IDs takes 47.
 const QUOTE: usize = 64;
 
-/// Who raised an error.
+/// The origin of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IcmpSource {
-    /// This host's own stack, which can be trusted (an interface MTU, for one).
+    /// This host's own stack, which can be trusted (for example about an interface's MTU).
     Local,
-    /// An ICMP or ICMPv6 message, which anyone may forge: check [`IcmpError::quoted`] first
-    /// (RFC 9000 §14.2.1).
+    /// An ICMP or ICMPv6 message, which anyone can forge: check [`IcmpError::quoted`] first (RFC
+    /// 9000 §14.2.1).
     Network,
 }
 
-/// What went wrong, in the terms both ICMP versions share.
+/// The kind of error, in terms common to both ICMP versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IcmpKind {
-    /// The datagram outgrew a link. `mtu` is the IP packet size in bytes that would pass (UDP
-    /// payload plus 28 on IPv4 or 48 on IPv6), 0 where the router did not say.
+    /// The datagram was larger than a link's MTU. `mtu` is the largest IP packet in bytes that
+    /// would pass (UDP payload plus 28 on IPv4 or 48 on IPv6), 0 if the router did not report it.
     TooBig {
-        /// Largest IP packet, bytes.
+        /// Largest IP packet, in bytes.
         mtu: u32,
     },
-    /// Nobody listens on the remote port.
+    /// The remote port is closed.
     PortUnreachable,
     /// The remote host does not answer.
     HostUnreachable,
     /// There is no route.
     NetworkUnreachable,
-    /// A filter said no.
+    /// A packet filter rejected the datagram.
     Prohibited,
-    /// The hop limit ran out.
+    /// The hop limit was exceeded.
     TimeExceeded,
-    /// Anything else, as the message's own type and code.
+    /// Any other error, with the message's type and code.
     Other {
         /// ICMP type.
         kind: u8,
@@ -44,14 +44,14 @@ pub enum IcmpKind {
     },
 }
 
-/// One error about one datagram sent earlier.
+/// An error about a datagram sent earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IcmpError {
-    /// Where that datagram was going.
+    /// The destination of that datagram.
     pub remote: SocketAddr,
-    /// What happened to it.
+    /// The kind of error.
     pub kind: IcmpKind,
-    /// Who says so.
+    /// The origin of the error.
     pub source: IcmpSource,
     /// The router or host that sent the message.
     pub reporter: Option<IpAddr>,
@@ -60,8 +60,8 @@ pub struct IcmpError {
 }
 
 impl IcmpError {
-    /// The beginning of the UDP payload the message quotes, maybe empty: compare its connection
-    /// ID with one in use before believing a message from the network.
+    /// The beginning of the UDP payload that the message quotes, possibly empty. Compare its
+    /// connection ID with one in use before acting on a message from the network.
     #[must_use]
     pub fn quoted(&self) -> &[u8] {
         self.quote.get(..self.quote_len).unwrap_or_default()

@@ -54,8 +54,6 @@ mod ecn;
 mod icmp;
 mod options;
 mod receive;
-#[cfg(target_os = "linux")]
-mod seldom;
 mod socket;
 pub mod steering;
 mod streak;
@@ -63,12 +61,14 @@ mod streak;
 pub mod testing;
 mod timer;
 mod transmit;
+#[cfg(target_os = "linux")]
+mod warning_interval;
 mod warnings;
 
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(any(test, not(target_os = "linux")))]
-mod plain;
+mod portable;
 
 pub use batch::{MAX_SLOTS, Meta, RecvBatch};
 pub use counters::Counters;

@@ -1,4 +1,4 @@
-//! What a socket is asked to do, and what it was granted.
+//! Options of a socket, and what the system granted of them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,27 +7,28 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::warnings::Warnings;
 
-/// Default ask for the kernel's buffers, bytes: 3 ms at 10 Gbit/s. Operating system defaults
+/// Default size of the kernel's buffers, in bytes: 3 ms at 10 Gbit/s. Operating system defaults
 /// (208 KiB on Linux) overflow in a burst of handshakes.
 const DEFAULT_BUFFER: usize = 4 * 1024 * 1024;
 
-/// What to ask of a socket. Whatever the platform lacks is left out and shows in [`Report`].
+/// Options of a socket. Unsupported ones are skipped; [`Report`] says which are in effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Kernel receive buffer to ask for, bytes.
+    /// Size of the kernel's receive buffer to request, in bytes.
     pub recv_buffer: usize,
-    /// Kernel send buffer to ask for, bytes.
+    /// Size of the kernel's send buffer to request, in bytes.
     pub send_buffer: usize,
-    /// Let other sockets of the same user share the port (`SO_REUSEPORT`). Off by default, so
-    /// that a second server on the port is an error and not a silent half of the traffic.
+    /// Lets other sockets of the same user share the port (`SO_REUSEPORT`). Off by default, so that
+    /// a second server on the port gets an error instead of half of the traffic.
     pub reuse_port: bool,
-    /// An IPv6 socket refuses IPv4. Off by default: `[::]` serves both families.
+    /// Restricts an IPv6 socket to IPv6. Off by default: `[::]` serves both families.
     pub only_v6: bool,
-    /// Send trains with `UDP_SEGMENT`.
+    /// Sends trains with `UDP_SEGMENT`.
     pub gso: bool,
-    /// Receive trains with `UDP_GRO`.
+    /// Receives trains with `UDP_GRO`.
     pub gro: bool,
-    /// Set "don't fragment" without the kernel's own path MTU guess, as RFC 9000 §14 requires.
+    /// Sets "don't fragment" and disables the kernel's own path MTU estimate, as RFC 9000 §14
+    /// requires.
     pub dont_fragment: bool,
 }
 
@@ -45,51 +46,52 @@ impl Default for Options {
     }
 }
 
-/// One kernel buffer: what was asked and what was given, bytes.
+/// The size of one kernel buffer, requested and granted, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Buffer {
-    /// Bytes asked for.
+    /// Bytes requested.
     pub asked: usize,
-    /// Bytes granted, in the same measure (Linux reports twice this, for its bookkeeping).
+    /// Bytes granted, in the same measure (Linux reports twice this, for its own bookkeeping).
     pub granted: usize,
 }
 
 impl Buffer {
-    /// Whether the system gave less than was asked (on Linux `net.core.rmem_max` or `wmem_max`).
+    /// Whether the system granted less than requested (on Linux limited by `net.core.rmem_max` or
+    /// `wmem_max`).
     #[must_use]
     pub fn clamped(&self) -> bool {
         self.granted < self.asked
     }
 }
 
-/// What a socket can do, fixed when it is bound.
+/// The capabilities of a socket, fixed when it is bound.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// The kernel's receive buffer.
     pub recv_buffer: Buffer,
     /// The kernel's send buffer.
     pub send_buffer: Buffer,
-    /// Datagrams one send call can carry; 1 where there is no segmentation offload.
-    /// [`crate::Socket::gso_segments`] is the same number after any refusal.
+    /// Number of datagrams that one send call can carry; 1 without segmentation offload.
+    /// [`crate::Socket::gso_segments`] is the current number, after any rejections.
     pub gso_segments: usize,
-    /// Trains are received whole.
+    /// Whether trains are received whole.
     pub gro: bool,
-    /// ECN codepoints are reported and can be set on each datagram.
+    /// Whether ECN codepoints are reported and can be set on each datagram.
     pub ecn: bool,
-    /// [`crate::Meta::local_ip`] is reported and a source address can be chosen.
+    /// Whether [`crate::Meta::local_ip`] is reported and a source address can be chosen.
     pub packet_info: bool,
-    /// The kernel counts what overflows the receive buffer.
+    /// Whether the kernel counts overflows of the receive buffer.
     pub drop_counter: bool,
-    /// "Don't fragment" is set; without it path MTU discovery must stay off (RFC 9000 §14).
+    /// Whether "don't fragment" is set; without it path MTU discovery must stay off (RFC 9000 §14).
     pub dont_fragment: bool,
-    /// [`crate::Socket::poll_errors`] reports ICMP.
+    /// Whether [`crate::Socket::poll_errors`] reports ICMP errors.
     pub icmp: bool,
-    /// The kernel steers by connection ID to the shard that owns it.
+    /// Whether the kernel steers datagrams to the shard that owns their connection ID.
     pub steered: bool,
 }
 
-/// Makes a bound socket that never blocks; `reuse_port` comes apart from the options because
-/// the first shard of a group binds without it.
+/// Creates a bound, non-blocking socket. `reuse_port` is separate from the options because the
+/// first shard of a group binds without it.
 pub(crate) fn open(addr: SocketAddr, options: &Options, reuse_port: bool) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(addr), Type::DGRAM, Some(Protocol::UDP))?;
     if addr.is_ipv6() {
@@ -113,8 +115,8 @@ pub(crate) fn share_port(_socket: &Socket) -> io::Result<()> {
     Err(io::Error::from(io::ErrorKind::Unsupported))
 }
 
-/// Sizes both kernel buffers and says what came of it. A refusal is a warning: the socket works,
-/// it only overflows sooner.
+/// Sets both kernel buffer sizes and reports the result. A refusal is a warning: the socket works,
+/// but overflows sooner.
 pub(crate) fn size_buffers(
     socket: &Socket,
     options: &Options,

@@ -1,17 +1,17 @@
-//! Why nothing came in.
+//! Errors of receiving.
 
 use std::fmt;
 use std::io;
 
-/// Why a receive call brought nothing.
+/// Why a receive call returned no message.
 #[derive(Debug)]
 pub enum RecvError {
-    /// Nothing waits: wait until the socket is readable.
+    /// No datagram is waiting: wait until the socket is readable.
     WouldBlock,
-    /// The system fails to receive at the moment, for a reason that may pass (out of memory,
-    /// say). Call again after a pause: the socket may be readable all the while.
+    /// The system currently fails to receive, for a reason that may be temporary (such as lack of
+    /// memory). Call again after a pause: the socket may be readable all the time.
     Unavailable(io::Error),
-    /// The socket itself is broken: no later call will receive.
+    /// The socket itself is broken: no later call will succeed.
     Broken(io::Error),
 }
 
@@ -22,10 +22,10 @@ impl fmt::Display for RecvError {
             Self::Unavailable(error) => {
                 write!(
                     f,
-                    "receiving on the UDP socket fails at the moment: {error}"
+                    "temporary failure of receiving on the UDP socket: {error}"
                 )
             }
-            Self::Broken(error) => write!(f, "the UDP socket cannot receive any more: {error}"),
+            Self::Broken(error) => write!(f, "the UDP socket can no longer receive: {error}"),
         }
     }
 }

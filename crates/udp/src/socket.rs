@@ -1,4 +1,4 @@
-//! The socket, whatever the platform.
+//! The socket, for all platforms.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -9,12 +9,12 @@ use crate::{Counters, IcmpError, Options, RecvBatch, RecvError, Report, SendErro
 #[cfg(target_os = "linux")]
 use crate::linux::Backend;
 #[cfg(not(target_os = "linux"))]
-use crate::plain::Backend;
+use crate::portable::Backend;
 
-/// A bound UDP socket that never blocks.
+/// A bound, non-blocking UDP socket.
 ///
-/// Every method takes `&self`, and the socket is `Send + Sync`; it is meant for one thread,
-/// which owns the shard.
+/// Every method takes `&self`, and the socket is `Send + Sync`; it is meant for the one thread that
+/// owns the shard.
 #[derive(Debug)]
 pub struct Socket {
     backend: Backend,
@@ -24,19 +24,18 @@ impl Socket {
     /// Binds to `addr`.
     ///
     /// # Errors
-    /// The system's, if there is no such address or it is taken. What the platform merely lacks
-    /// is no error but shows in [`Socket::report`].
+    /// Returns the system's error if the address does not exist or is in use. Unsupported options
+    /// are not an error; see [`Socket::report`].
     pub fn bind(addr: SocketAddr, options: &Options) -> io::Result<Self> {
         Self::from_std(open(addr, options, options.reuse_port)?.into(), options)
     }
 
-    /// Takes over a socket bound elsewhere (systemd, a test). `reuse_port` and `only_v6` are
-    /// decided by then and not looked at. It should not be connected: about a connected socket
-    /// Linux reports ICMP errors whether they are asked for or not, so forged ones can cost
-    /// datagrams.
+    /// Adopts a socket that was bound elsewhere (by systemd, or in a test). `reuse_port` and
+    /// `only_v6` are ignored. The socket should not be connected: Linux reports ICMP errors about a
+    /// connected socket whether requested or not, so forged ones can cost datagrams.
     ///
     /// # Errors
-    /// The system's, if it is no socket to work with.
+    /// Returns the system's error if the socket cannot be used.
     pub fn from_std(socket: UdpSocket, options: &Options) -> io::Result<Self> {
         #[cfg(target_os = "linux")]
         let backend = Backend::new(socket, options, crate::linux::Kernel::default())?;
@@ -45,10 +44,11 @@ impl Socket {
         Ok(Self { backend })
     }
 
-    /// Binds to `addr`; system calls fail as `faults` plans, those that set the socket up too.
+    /// Binds to `addr`, with system calls that fail as planned in `faults`, including those that
+    /// set up the socket.
     ///
     /// # Errors
-    /// As [`Socket::bind`]'s, or as planned.
+    /// Like [`Socket::bind`], or as planned.
     #[cfg(all(target_os = "linux", any(test, feature = "testing")))]
     pub fn bind_with_faults(
         addr: SocketAddr,
@@ -67,24 +67,25 @@ impl Socket {
     /// The address the socket is bound to.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the system's error.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.backend.std().local_addr()
     }
 
-    /// What the platform granted at bind.
+    /// The capabilities that the platform granted at bind.
     #[must_use]
     pub fn report(&self) -> &Report {
         self.backend.report()
     }
 
-    /// Totals so far.
+    /// The totals so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.backend.counters()
     }
 
-    /// Datagrams one send call can carry now: [`Report::gso_segments`] until the kernel refuses.
+    /// Number of datagrams that one send call can currently carry: [`Report::gso_segments`] until
+    /// the kernel rejects a train.
     #[must_use]
     pub fn gso_segments(&self) -> usize {
         self.backend.gso_segments()
@@ -101,16 +102,17 @@ impl Socket {
         self.backend.recv(batch)
     }
 
-    /// Sends a train, in one system call if the kernel can, and cuts what it took off the front
-    /// of `transmit.contents`. `Ok` means all was taken.
+    /// Sends a train, in one system call if the kernel supports it, and removes what was sent from
+    /// the front of `transmit.contents`. `Ok` means that all of it was sent.
     ///
-    /// A train the kernel will not segment goes out datagram by datagram instead, now and for a
-    /// while ([`Socket::gso_segments`] falls, [`Counters::gso_refusals`] counts): a second at
-    /// first, a minute after refusals in a row. It is believed only when the same train was
-    /// refused twice and a datagram of it sent at once.
+    /// A train that the kernel does not segment is sent datagram by datagram, now and for a while
+    /// ([`Socket::gso_segments`] falls, [`Counters::gso_refusals`] counts): a second at first, up
+    /// to a minute after repeated rejections. A rejection is believed only when the same train was
+    /// rejected twice and a datagram of it sent at once.
     ///
-    /// An error that may be an ICMP message's about another datagram is asked about again, in
-    /// the end with the kernel told to report no ICMP, so no forged one fails a send.
+    /// After an error that may belong to an ICMP message about another datagram, the send is
+    /// repeated, in the end with ICMP reports switched off, so that a forged message cannot fail a
+    /// send.
     ///
     /// # Errors
     /// See [`SendError`]: only `Broken` is about the socket rather than the train.
@@ -118,32 +120,33 @@ impl Socket {
         self.backend.send(transmit)
     }
 
-    /// Sends several trains with as few system calls as it can and returns how many were taken
-    /// whole; what was taken of the next is cut off its front.
+    /// Sends several trains with as few system calls as possible and returns how many were sent
+    /// whole; what was sent of the next is removed from its front.
     ///
     /// # Errors
-    /// Those of [`Socket::send`] about the first train. Trouble with a later one ends the call
-    /// early; calling again with the rest meets it.
+    /// Those of [`Socket::send`] about the first train. An error of a later train ends the call
+    /// early; calling again with the rest returns it.
     pub fn send_many(&self, transmits: &mut [Transmit<'_>]) -> Result<usize, SendError> {
         self.backend.send_many(transmits)
     }
 
-    /// Has the next [`poll_errors`](Self::poll_errors) look, though no call has met an error.
+    /// Makes the next [`poll_errors`](Self::poll_errors) read the error queue although no call has
+    /// failed.
     ///
-    /// For event loops, whenever the descriptor reports an error (`EPOLLERR`) and before they
-    /// sleep again. Errors that nobody reads take up the receive buffer, and a full one takes
-    /// no datagrams: a socket that only waits for those would wait for ever.
+    /// For event loops, whenever the descriptor reports an error (`EPOLLERR`) and before they sleep
+    /// again. Errors that are not read use up the receive buffer, and a full one accepts no
+    /// datagrams: a socket that only waits for datagrams would wait forever.
     pub fn expect_errors(&self) {
         self.backend.expect_errors();
     }
 
-    /// The next error the network or this host reported about a datagram sent earlier, until
-    /// `None`. Cheap when there is none. Call it after a receive or send, a bounded number of
-    /// times: waiting errors take up receive buffer, and a stranger can send any number. Above
-    /// a thousand a second they are ignored for a second ([`Counters::icmp_pauses`]).
+    /// The next error that the network or this host reported about a datagram sent earlier; `None`
+    /// if there are no more. Cheap when there is none. Call it after a receive or send, a bounded
+    /// number of times: pending errors use receive buffer, and an attacker can send any number.
+    /// Above a thousand a second they are ignored for a second ([`Counters::icmp_pauses`]).
     ///
     /// # Errors
-    /// The system's, if the socket is broken.
+    /// Returns the system's error if the socket is broken.
     pub fn poll_errors(&self) -> io::Result<Option<IcmpError>> {
         self.backend.poll_errors()
     }

@@ -1,7 +1,7 @@
-//! Which shard a datagram belongs to: one rule, for the kernel and for us.
+//! Steering of datagrams to shards, by one rule in the kernel and in user space.
 //!
 //! A server's shards each own a socket of one `SO_REUSEPORT` group. The kernel hands a datagram
-//! to the socket that [`shard_of`] names; so does whoever finds a datagram in the wrong place.
+//! to the socket that [`shard_of`] names; a shard forwards a misdirected datagram by the same rule.
 //! The rule reads the first eight bytes of the destination connection ID, wherever the header
 //! form puts it (RFC 8999 §5.1, §5.2), and mixes them with a key: a connection ID that was drawn
 //! until it mixes to its owner's shard does not show the shard to anyone without the key
@@ -20,7 +20,7 @@
 //! shard = h % shards
 //! ```
 //!
-//! For whoever implements it elsewhere:
+//! Test vectors for other implementations:
 //!
 //! | first eight bytes | `k0 k1` | `h` |
 //! |---|---|---|
@@ -39,7 +39,7 @@ use std::net::SocketAddr;
 
 use crate::{Options, Socket};
 
-/// Bytes of connection ID the rule reads.
+/// Number of bytes of the connection ID that the rule uses.
 pub const MIXED: usize = 8;
 
 pub(crate) const HEADER_FORM_LONG: u8 = 0x80;
@@ -54,8 +54,8 @@ pub(crate) const M1: u32 = 0x9e37_79b1;
 /// A second one unlike the first.
 pub(crate) const M2: u32 = 0x85eb_ca77;
 
-/// Keeps the shard of a connection ID from being read by others. Draw it at random; all shards
-/// of a group, and whoever draws connection IDs for them, use the same.
+/// Hides from observers which shard a connection ID belongs to. Draw it at random; all shards of a
+/// group, and whatever generates connection IDs for them, use the same key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SteeringKey {
     /// Mixed in with the first four bytes.
@@ -92,16 +92,17 @@ pub fn mix(first8: [u8; MIXED], key: SteeringKey) -> u32 {
 #[must_use]
 pub fn shard_of_cid(cid: &[u8], key: SteeringKey, shards: usize) -> usize {
     match (cid.first_chunk(), u32::try_from(shards)) {
-        // No remainder is none of no shards.
+        // Without shards there is no remainder.
         (Some(first8), Ok(shards)) => mix(*first8, key).checked_rem(shards).unwrap_or(0) as usize,
         (_, _) => 0,
     }
 }
 
-/// The shard a datagram belongs to, as the kernel's program has it to the bit: 0 for what ends
-/// before the eight bytes do.
+/// The shard a datagram belongs to, exactly as the kernel's program computes it: 0 for datagrams
+/// that end before the eight bytes do.
 ///
-/// The length byte of a long header is not looked at: an ID under eight bytes is none of ours.
+/// The length byte of a long header is ignored: a connection ID under eight bytes is not one of
+/// ours.
 #[must_use]
 pub fn shard_of(datagram: &[u8], key: SteeringKey, shards: usize) -> usize {
     let start = match datagram.first() {
@@ -116,17 +117,17 @@ fn words(bytes: [u8; 8]) -> (u32, u32) {
     ((both >> 32) as u32, both as u32)
 }
 
-/// Binds `shards` sockets to one address, the kernel steering among them; the socket at index
-/// `i` gets what [`shard_of`] calls `i`. [`crate::Report::steered`] says whether it does: where
-/// there is no such thing, the sockets are handles to one, and every shard takes what it finds
-/// and passes strays on.
+/// Binds `shards` sockets to one address and lets the kernel steer between them; the socket at
+/// index `i` gets the datagrams for which [`shard_of`] returns `i`. [`crate::Report::steered`] says
+/// whether the kernel does so: where steering is not available, the sockets are handles to one, and
+/// each shard forwards the datagrams of others.
 ///
-/// Unless `options.reuse_port` is set, an address that another group already serves is an
-/// error. With it the kernel counts that group's sockets in, and steering is off for as long as
-/// it lives.
+/// Unless `options.reuse_port` is set, an address that another group already serves is an error.
+/// With it the kernel includes that group's sockets, and steering is off for as long as the other
+/// group exists.
 ///
 /// # Errors
-/// `InvalidInput` for no shards, or connection IDs under eight bytes; the system's, if it
+/// `InvalidInput` for no shards, or connection IDs under eight bytes; the system's error if it
 /// cannot bind.
 pub fn bind_shards(
     addr: SocketAddr,
@@ -138,7 +139,7 @@ pub fn bind_shards(
     if shards == 0 || cid_len < MIXED {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            "steering takes at least one shard and connection IDs of at least 8 bytes",
+            "steering requires at least one shard and connection IDs of at least 8 bytes",
         ));
     }
     platform::bind_group(addr, shards, options, key)
@@ -161,7 +162,7 @@ mod platform {
         options: &Options,
         key: SteeringKey,
     ) -> io::Result<Vec<Socket>> {
-        // The first binds alone, so that a port in use is an error, and shares from then on.
+        // The first binds alone, so that a port in use is an error, and is shared from then on.
         let first = open(addr, options, options.reuse_port)?;
         if shards == 1 {
             return Ok(vec![Socket::from_std(first.into(), options)?]);
@@ -182,7 +183,9 @@ mod platform {
             Ok(()) => sockets
                 .iter_mut()
                 .for_each(|socket| socket.backend_mut().set_steered()),
-            Err(error) => tracing::warn!(%error, "the kernel will not steer by connection ID"),
+            Err(error) => {
+                tracing::warn!(%error, "the kernel does not support steering by connection ID");
+            }
         }
         Ok(sockets)
     }
@@ -236,7 +239,7 @@ mod tests {
     ];
 
     #[test]
-    fn vectors() {
+    fn steering_test_vectors() {
         for (bytes, key, expected) in VECTORS {
             assert_eq!(
                 mix(bytes, key),
@@ -248,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn every_shard_gets_its_share() {
+    fn connection_ids_spread_evenly_over_shards() {
         for shards in [2, 3, 7, 16] {
             let mut load = vec![0usize; shards];
             for n in 0..16_000u64 {
@@ -265,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn both_header_forms_find_the_same_id() {
+    fn long_and_short_headers_steer_to_the_same_shard() {
         let cid = [0x83, 0x94, 0xc8, 0xf0, 0x3e, 0x51, 0x57, 0x08];
         let owner = shard_of_cid(&cid, KEY, 5);
         let long = [&[0xc3, 0, 0, 0, 1, 8][..], &cid, &[0; 20]].concat();
@@ -275,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn too_short_and_no_shards_are_shard_0() {
+    fn short_datagrams_and_zero_shards_go_to_shard_0() {
         let datagram = [0x43, 1, 2, 3, 4, 5, 6, 7, 8];
         for len in 0..datagram.len() {
             assert_eq!(shard_of(&datagram[..len], KEY, 1000), 0);
@@ -285,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn senseless_groups_are_refused() {
+    fn invalid_shard_groups_are_rejected() {
         let addr = ([127, 0, 0, 1], 0).into();
         let options = Options::default();
         for (shards, cid_len) in [(0, 8), (2, 7)] {

@@ -4,20 +4,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Calls that have to fail in a row, without one success between them, before a socket counts
-/// as broken on the strength of errors that name no cause. A single strange errno, or a few in
-/// a burst, say nothing.
+/// Number of consecutive failed calls before a socket counts as broken because of errors with an
+/// unknown cause. A single strange errno, or a few in a burst, do not count.
 const CALLS: u32 = 64;
 
-/// How long they have to go on for: as long as a reload of a packet filter or a pause of the
-/// machine takes, with room to spare, and shorter than the idle timeout (30 s), so that people
-/// hear the cause instead of "timed out".
+/// How long the failures must last: longer than a reload of a packet filter or a pause of the
+/// machine, and shorter than the idle timeout (30 s), so that users see the cause instead of "timed
+/// out".
 const PERIOD: Duration = Duration::from_secs(10);
 
 /// Failures since the last success.
 #[derive(Debug, Default)]
-pub(crate) struct Streak {
-    /// Whether there are any: all that a success has to look at.
+pub(crate) struct FailureStreak {
+    /// Whether there are any: the only thing that a success has to check.
     begun: AtomicBool,
     failures: Mutex<Option<Failures>>,
 }
@@ -28,8 +27,8 @@ struct Failures {
     count: u32,
 }
 
-impl Streak {
-    /// A call succeeded.
+impl FailureStreak {
+    /// Records a success.
     pub(crate) fn end(&self) {
         if self.begun.load(Ordering::Relaxed) {
             self.begun.store(false, Ordering::Relaxed);
@@ -37,7 +36,8 @@ impl Streak {
         }
     }
 
-    /// A call failed; whether so many have, for so long, that none will succeed.
+    /// Records a failure; returns whether there were so many, for so long, that the socket is
+    /// broken.
     pub(crate) fn add(&self, now: Instant) -> bool {
         self.begun.store(true, Ordering::Relaxed);
         let mut failures = self.lock();
@@ -60,8 +60,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn streak_is_fatal_only_when_both_long_and_many() {
-        let streak = Streak::default();
+    fn failure_streak_is_fatal_only_when_long_and_many() {
+        let streak = FailureStreak::default();
         let start = Instant::now();
         for _ in 0..10 * CALLS {
             assert!(!streak.add(start + PERIOD / 2), "too short");

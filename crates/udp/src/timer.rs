@@ -1,60 +1,61 @@
-//! A timer fine enough to pace with: at 10 Gbit/s a millisecond, the grain of most runtimes'
-//! own, is 1.25 MB.
+//! A timer with nanosecond resolution, for pacing: at 10 Gbit/s a millisecond, the resolution of
+//! most runtimes, is 1.25 MB.
 
 use std::io;
 use std::time::{Duration, Instant};
 
-/// One deadline on the monotonic clock, nanoseconds fine, as a descriptor that turns readable.
-/// Linux only; elsewhere [`Timer::new`] is `Unsupported` and the caller uses its runtime's.
+/// One deadline on the monotonic clock, in nanoseconds, as a descriptor that becomes readable.
+/// Linux only; elsewhere [`Timer::new`] returns `Unsupported` and the caller uses its runtime's
+/// timer.
 #[derive(Debug)]
 pub struct Timer {
     platform: platform::Timer,
 }
 
 impl Timer {
-    /// A timer that is not armed.
+    /// Creates a timer that is not armed.
     ///
     /// # Errors
-    /// `Unsupported` where there is none; the system's, if it has no descriptor left.
+    /// `Unsupported` where it is not available; the system's error if no descriptor is left.
     pub fn new() -> io::Result<Self> {
         Ok(Self {
             platform: platform::Timer::new()?,
         })
     }
 
-    /// Fires at `deadline`, never before; at once if that has passed. Replaces what was armed,
-    /// without a system call if it is the same.
+    /// Arms the timer for `deadline`; it never fires earlier, and at once if that has passed.
+    /// Replaces the previous deadline, without a system call if it is the same.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the system's error.
     pub fn arm_at(&self, deadline: Instant) -> io::Result<()> {
         self.platform.arm_at(deadline)
     }
 
-    /// Fires after `delay`. Replaces what was armed.
+    /// Arms the timer to fire after `delay`. Replaces the previous deadline.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the system's error.
     pub fn arm_in(&self, delay: Duration) -> io::Result<()> {
         let now = Instant::now();
-        // A delay beyond what the clock can hold is as good as never.
+        // A delay beyond the clock's range means never.
         now.checked_add(delay)
             .map_or_else(|| self.disarm(), |deadline| self.arm_at(deadline))
     }
 
-    /// Fires no more, and is not readable, until armed again.
+    /// Disarms the timer; it neither fires nor is readable until armed again.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the system's error.
     pub fn disarm(&self) -> io::Result<()> {
         self.platform.disarm()
     }
 
-    /// Whether it has fired since it was armed or last asked; if so it is unarmed and no longer
-    /// readable.
+    /// Returns whether the timer has fired since it was armed or last asked; if so it is disarmed
+    /// and no longer readable.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the system's error.
     pub fn clear(&self) -> io::Result<bool> {
         self.platform.clear()
     }
@@ -75,8 +76,8 @@ mod platform {
     #[derive(Debug)]
     pub(super) struct Timer {
         file: File,
-        /// The same moment on two faces of one clock. `nanos` is read second, so that a
-        /// deadline carried over is late by the time between the two, and never early.
+        /// The current moment on both clocks. `nanos` is read second, so that a converted deadline
+        /// is late by the time between the two reads, and never early.
         instant: Instant,
         nanos: u64,
         armed: AtomicU64,
@@ -146,7 +147,7 @@ mod platform {
     use std::io;
     use std::time::Instant;
 
-    /// There is none, which the type says: no value of it exists.
+    /// Not available: an uninhabited type.
     #[derive(Debug)]
     pub(super) struct Timer(Infallible);
 
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_met_may_be_armed_again() {
+    fn timer_can_be_rearmed_after_firing() {
         let timer = Timer::new().unwrap();
         let past = Instant::now();
         for _ in 0..2 {
@@ -209,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn an_earlier_deadline_replaces_a_later_and_disarming_ends_it() {
+    fn earlier_deadline_replaces_later_and_disarm_cancels() {
         let timer = Timer::new().unwrap();
         timer.arm_in(Duration::from_secs(3600)).unwrap();
         timer.arm_in(Duration::from_millis(1)).unwrap();

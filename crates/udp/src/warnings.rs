@@ -1,12 +1,12 @@
-//! What people hear who asked for more than the system grants: each once a process, however many
-//! sockets it opens, and with what to do about it.
+//! Warnings about options that the system did not grant: each once per process, however many
+//! sockets it opens, with what can be done about it.
 
 use std::io;
 use std::sync::Once;
 
 use crate::{Buffer, Options, Report};
 
-/// What has been said already.
+/// The warnings already given.
 #[derive(Debug)]
 pub(crate) struct Warnings {
     receive_buffer: Once,
@@ -30,7 +30,7 @@ impl Warnings {
         }
     }
 
-    /// The kernel's receive buffer came out as `buffer`.
+    /// Warns if the kernel's receive buffer is smaller than requested.
     pub(crate) fn of_receive_buffer(&self, buffer: Buffer, refusal: Option<io::Error>) {
         if buffer.clamped() {
             let warn = || warn_of_buffer("receive", "net.core.rmem_max", buffer, refusal);
@@ -38,7 +38,7 @@ impl Warnings {
         }
     }
 
-    /// The kernel's send buffer came out as `buffer`.
+    /// Warns if the kernel's send buffer is smaller than requested.
     pub(crate) fn of_send_buffer(&self, buffer: Buffer, refusal: Option<io::Error>) {
         if buffer.clamped() {
             let warn = || warn_of_buffer("send", "net.core.wmem_max", buffer, refusal);
@@ -46,7 +46,7 @@ impl Warnings {
         }
     }
 
-    /// A socket that was to have `options` has those of `report`.
+    /// Warns about each of `options` that `report` says is not in effect.
     #[cfg_attr(
         not(target_os = "linux"),
         expect(dead_code, reason = "only Linux is asked for them")
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_of_what_was_granted() {
+    fn granted_options_cause_no_warning() {
         let granted = Buffer {
             asked: 1,
             granted: 4_096,

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
 use bytes::Bytes;
-use clearway_lab::stack::{Birth, ConnId, Figures, Life, Read, Stack, Stream};
+use clearway_lab::stack::{StackSetup, ConnId, SenderStats, ConnectionState, Read, Stack, Stream};
 use clearway_links::{Ecn, Packet, Time};
 
 use crate::clock;
@@ -46,7 +46,7 @@ pub(crate) trait Engine: Sized {
     /// A datagram on its way to one.
     type Event;
 
-    fn new(settings: &Settings, birth: &Birth) -> Self;
+    fn new(settings: &Settings, birth: &StackSetup) -> Self;
     fn receive(&mut self, now: Instant, packet: &Packet, buf: &mut Vec<u8>) -> Arrival<Self>;
     fn connect(
         &mut self,
@@ -71,7 +71,7 @@ pub(crate) trait Engine: Sized {
     fn read(conn: &mut Self::Connection, stream: u64) -> Result<Read, String>;
     fn close(conn: &mut Self::Connection, now: Instant);
     fn moved(conn: &mut Self::Connection, now: Instant);
-    fn figures(&self, handle: usize, conn: &mut Self::Connection) -> Figures;
+    fn figures(&self, handle: usize, conn: &mut Self::Connection) -> SenderStats;
 }
 
 struct Held<C> {
@@ -91,7 +91,7 @@ pub(crate) struct Rival<E: Engine> {
 }
 
 impl<E: Engine> Rival<E> {
-    pub(crate) fn new(settings: &Settings, birth: &Birth) -> Self {
+    pub(crate) fn new(settings: &Settings, birth: &StackSetup) -> Self {
         Self {
             engine: E::new(settings, birth),
             address: birth.address,
@@ -205,14 +205,14 @@ impl<E: Engine> Stack for Rival<E> {
         self.accepted.pop_front()
     }
 
-    fn life(&self, conn: ConnId) -> Life {
+    fn life(&self, conn: ConnId) -> ConnectionState {
         let Some(held) = self.get(conn) else {
-            return Life::Closed("it is forgotten".to_owned());
+            return ConnectionState::Closed("it is forgotten".to_owned());
         };
         match &held.lost {
-            Some(why) => Life::Closed(why.clone()),
-            None if E::is_handshaking(&held.conn.borrow()) => Life::Handshaking,
-            None => Life::Connected,
+            Some(why) => ConnectionState::Closed(why.clone()),
+            None if E::is_handshaking(&held.conn.borrow()) => ConnectionState::Handshaking,
+            None => ConnectionState::Connected,
         }
     }
 
@@ -258,11 +258,11 @@ impl<E: Engine> Stack for Rival<E> {
         Ok(())
     }
 
-    fn figures(&self, _now: Time, conn: ConnId) -> Figures {
+    fn figures(&self, _now: Time, conn: ConnId) -> SenderStats {
         let handle = usize::try_from(conn.0).unwrap_or(usize::MAX);
         self.connections
             .get(&handle)
-            .map_or_else(Figures::default, |held| {
+            .map_or_else(SenderStats::default, |held| {
                 self.engine.figures(handle, &mut held.conn.borrow_mut())
             })
     }

@@ -2,9 +2,9 @@
 
 use std::rc::Rc;
 
-use clearway_lab::run::Extras;
+use clearway_lab::run::RunObservers;
 use clearway_lab::scenario::{CONTROLLERS, Case, Flow, Scenario};
-use clearway_lab::stack::{Birth, Protocol, Stack, StackFactory};
+use clearway_lab::stack::{StackSetup, Protocol, Stack, StackFactory};
 
 use crate::engine::{Engine, Rival};
 use crate::noq::Noq;
@@ -76,15 +76,15 @@ impl Entrant {
     }
 
     /// Puts it into a run of `case`.
-    pub(crate) fn extras(self, case: &Case) -> Extras {
+    pub(crate) fn extras(self, case: &Case) -> RunObservers {
         let stack: Option<Rc<dyn StackFactory>> = match self {
             Self::Clearway(_) => None,
             Self::Quinn(controller) => Some(self.factory(case, controller, rival::<Quinn>)),
             Self::Noq(controller) => Some(self.factory(case, controller, rival::<Noq>)),
         };
-        Extras {
+        RunObservers {
             stack,
-            ..Extras::default()
+            ..RunObservers::default()
         }
     }
 
@@ -97,9 +97,9 @@ impl Entrant {
     }
 }
 
-type Build = fn(&Settings, &Birth) -> Box<dyn Stack>;
+type Build = fn(&Settings, &StackSetup) -> Box<dyn Stack>;
 
-fn rival<E: Engine + 'static>(settings: &Settings, birth: &Birth) -> Box<dyn Stack>
+fn rival<E: Engine + 'static>(settings: &Settings, birth: &StackSetup) -> Box<dyn Stack>
 where
     E::Connection: 'static,
 {
@@ -117,7 +117,7 @@ impl StackFactory for Factory {
         self.name.clone()
     }
 
-    fn build(&self, birth: &Birth) -> Box<dyn Stack> {
+    fn build(&self, birth: &StackSetup) -> Box<dyn Stack> {
         (self.build)(&self.settings, birth)
     }
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::{Bytes, BytesMut};
-use clearway_lab::stack::{Birth, Figures, Read, Role, SERVER_NAME};
+use clearway_lab::stack::{StackSetup, SenderStats, Read, Role, SERVER_NAME};
 use clearway_links::{Ecn, Packet};
 
 use super::proto::congestion::{Controller, ControllerFactory, CubicConfig, NewRenoConfig};
@@ -154,7 +154,7 @@ fn transport(settings: &Settings, probes: &Arc<Probes>) -> TransportConfig {
     config
 }
 
-fn endpoint(settings: &Settings, birth: &Birth, transport: Arc<TransportConfig>) -> Endpoint {
+fn endpoint(settings: &Settings, birth: &StackSetup, transport: Arc<TransportConfig>) -> Endpoint {
     let mut config = EndpointConfig::default();
     config.rng_seed(Some(Seeded::new(birth, ENDPOINT).bytes()));
     let cids = Seeded::new(birth, OWN_CIDS);
@@ -171,7 +171,7 @@ fn endpoint(settings: &Settings, birth: &Birth, transport: Arc<TransportConfig>)
     super::endpoint(Arc::new(config), server)
 }
 
-fn client(settings: &Settings, birth: &Birth, transport: Arc<TransportConfig>) -> ClientConfig {
+fn client(settings: &Settings, birth: &StackSetup, transport: Arc<TransportConfig>) -> ClientConfig {
     let crypto = QuicClientConfig::try_from(settings.client.clone())
         .expect("the lab's TLS has the suite of Initial packets");
     let mut config = ClientConfig::new(Arc::new(crypto));
@@ -221,7 +221,7 @@ impl Engine for Proto {
     type Connection = Connection;
     type Event = ConnectionEvent;
 
-    fn new(settings: &Settings, birth: &Birth) -> Self {
+    fn new(settings: &Settings, birth: &StackSetup) -> Self {
         let probes = Arc::new(Probes::new(settings.controller));
         let transport = Arc::new(transport(settings, &probes));
         Self {
@@ -350,10 +350,10 @@ impl Engine for Proto {
         super::moved(conn, now);
     }
 
-    fn figures(&self, handle: usize, conn: &mut Connection) -> Figures {
+    fn figures(&self, handle: usize, conn: &mut Connection) -> SenderStats {
         let path = super::path(conn);
         let probe = self.own.get(&handle).cloned().unwrap_or_default();
-        Figures {
+        SenderStats {
             window: path.window,
             floor: self.controller.floor() * u64::from(path.mtu),
             in_flight: probe.in_flight(),
@@ -367,7 +367,7 @@ impl Engine for Proto {
             congestion_events: path.congestion_events,
             persistent_events: probe.persistent_events(),
             has_nothing_to_send: !conn.is_handshaking() && probe.in_flight() == 0,
-            ..Figures::default()
+            ..SenderStats::default()
         }
     }
 }

@@ -2,7 +2,7 @@
 //! IDs and each endpoint's own generator. Their TLS and some of their
 //! controllers draw from the system all the same.
 
-use clearway_lab::stack::{Birth, Role};
+use clearway_lab::stack::{StackSetup, Role};
 
 /// Bytes of a connection ID, as both rivals' own generators make them.
 pub(crate) const CID_LEN: usize = 8;
@@ -13,7 +13,7 @@ pub(crate) struct Seeded(u64);
 
 impl Seeded {
     /// The stream that belongs to one stack and one purpose of it.
-    pub(crate) fn new(birth: &Birth, purpose: u64) -> Self {
+    pub(crate) fn new(birth: &StackSetup, purpose: u64) -> Self {
         let role = match birth.role {
             Role::Client => 1,
             Role::Server => 2,
@@ -47,8 +47,8 @@ impl Seeded {
 mod tests {
     use super::*;
 
-    fn birth(seed: u64, index: usize, role: Role) -> Birth {
-        Birth {
+    fn birth(seed: u64, index: usize, role: Role) -> StackSetup {
+        StackSetup {
             address: ([10, 0, 0, 1], 4433).into(),
             role,
             seed,
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn the_same_stack_draws_the_same_and_no_other_does() {
-        let draw = |birth: &Birth, purpose| Seeded::new(birth, purpose).bytes::<32>();
+        let draw = |birth: &StackSetup, purpose| Seeded::new(birth, purpose).bytes::<32>();
         let first = birth(7, 0, Role::Client);
         assert_eq!(draw(&first, 1), draw(&first, 1));
         let others = [

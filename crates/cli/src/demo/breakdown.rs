@@ -1,4 +1,4 @@
-//! What a sender's time went into.
+//! The breakdown of a sender's time.
 
 use core::time::Duration;
 use std::fmt::Write as _;
@@ -7,7 +7,7 @@ use clearway::{Limit, LimitGroup};
 use serde::Serialize;
 use serde::ser::SerializeMap as _;
 
-/// Basis points (hundredths of a percent) in the whole.
+/// Basis points (hundredths of a percent) in 100 %.
 const WHOLE: u64 = 10_000;
 
 /// The shares of a connection's life, which sum to exactly 100 %.
@@ -18,7 +18,7 @@ pub(crate) struct Breakdown {
 }
 
 impl Breakdown {
-    /// From the transport's record; `None` if no time has passed.
+    /// From the transport's statistics; `None` if no time has passed.
     pub(crate) fn new(limits: &[(Limit, Duration)]) -> Option<Self> {
         let mut nanos = [0_u128; LimitGroup::ALL.len()];
         for &(limit, time) in limits {
@@ -30,7 +30,7 @@ impl Breakdown {
         })
     }
 
-    /// In one line, the largest share first; what did not occur is left out.
+    /// One line, the largest share first; reasons without a share are omitted.
     pub(crate) fn text(&self) -> String {
         let mut present: Vec<_> = LimitGroup::ALL
             .into_iter()
@@ -62,8 +62,8 @@ fn percent(share: u64) -> f64 {
     share as f64 / 100.0
 }
 
-/// Shares of `total` in basis points whose sum is the whole: what rounding
-/// down leaves over goes to the largest remainders.
+/// Shares of `total` in basis points that sum to exactly 100 %: the remainder of rounding down goes
+/// to the largest remainders.
 fn apportion<const N: usize>(parts: [u128; N], total: u128) -> [u64; N] {
     let whole = u128::from(WHOLE);
     let mut shares = parts.map(|part| (part * whole / total) as u64);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn congestion_and_pacing_are_the_network() {
+    fn congestion_and_pacing_count_as_network() {
         let breakdown = millis(&[
             (Limit::Congestion, 600),
             (Limit::Pacing, 200),
@@ -113,14 +113,14 @@ mod tests {
     }
 
     #[test]
-    fn no_time_is_no_breakdown() {
+    fn breakdown_of_zero_time_is_none() {
         assert_eq!(Breakdown::new(&[]), None);
         assert_eq!(Breakdown::new(&[(Limit::Pacing, Duration::ZERO)]), None);
     }
 
     proptest! {
         #[test]
-        fn shares_sum_to_the_whole_and_none_is_off_by_a_point(
+        fn shares_sum_to_100_percent_and_round_to_within_one_point(
             parts in prop::array::uniform5(0_u64..1 << 50)
         ) {
             prop_assume!(parts.iter().any(|&part| part > 0));

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// Columns of a chart, without its scale.
+/// Number of columns, without the scale.
 pub(super) const WIDTH: usize = 60;
 
 /// Eighths of a row.
@@ -17,12 +17,12 @@ pub(super) struct Panel<'a> {
     pub(super) height: usize,
     /// The values; a column is blank only where its value is zero.
     pub(super) values: &'a [u64],
-    /// What the top row's upper edge stands for.
+    /// The value at the upper edge of the top row.
     pub(super) top: u64,
 }
 
 impl Panel<'_> {
-    /// The chart's lines, each ended.
+    /// The lines of the chart, each terminated.
     pub(super) fn draw(&self) -> String {
         let eighths: Vec<usize> = self
             .values
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn heights_follow_values_and_zero_is_blank() {
+    fn bar_heights_follow_values_and_zero_is_blank() {
         let panel = Panel {
             title: "window",
             height: 2,
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn the_axis_has_a_tick_a_second() {
+    fn axis_has_one_tick_per_second() {
         let axis = axis(4.0);
         let labels = axis.lines().nth(1).unwrap();
         assert_eq!(
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn any_length_can_be_drawn() {
+    fn chart_of_any_duration_can_be_drawn() {
         for seconds in [0.0, 0.01, 1.0, 29.99, 30.0, 3_600.0] {
             assert_eq!(axis(seconds).lines().count(), 2, "{seconds}");
         }

@@ -1,4 +1,4 @@
-//! `clearway demo` from start to end.
+//! The `clearway demo` command.
 
 use super::Args;
 use super::report::{picture, summary};

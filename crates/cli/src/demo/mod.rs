@@ -1,8 +1,8 @@
-//! `clearway demo`: the main job, on real sockets.
+//! `clearway demo`: a download through a difficult network, on real sockets.
 //!
-//! [`args`] say what to do; [`run`] does it once over HTTP/3: a server of a
-//! [`site`], a [`crate::relay`] and a client; [`series`] records the sender's window through an observer;
-//! [`breakdown`] is what it waited for; [`report`] and [`chart`] show it.
+//! [`args`] are the options; [`run`] performs one download over HTTP/3: a server of a [`site`], a
+//! [`crate::relay`] and a client; [`series`] records the sender's window through an observer;
+//! [`breakdown`] shows what the sender waited for; [`report`] and [`chart`] print the results.
 
 mod args;
 mod breakdown;

@@ -1,4 +1,4 @@
-//! What the demo says about its runs.
+//! The output of the demo.
 
 use std::fmt::Write as _;
 
@@ -10,8 +10,7 @@ use super::series::Series;
 use crate::failure::Failure;
 use crate::relay::RelayStats;
 
-/// Lateness of the network, in microseconds, that stretches a run noticeably:
-/// its RTT.
+/// Lateness of the network, in microseconds, that noticeably prolongs a run: its RTT.
 const LATE_US: u64 = 10_000;
 
 /// One run, as the JSON object on stdout.
@@ -25,7 +24,7 @@ pub(super) struct Report {
     /// Bytes asked for.
     pub(super) size: u64,
     pub(super) completed: bool,
-    /// Why not, if not.
+    /// Why the run did not complete.
     pub(super) reason: Option<String>,
     /// From the client's first datagram to the last byte.
     pub(super) seconds: f64,
@@ -33,21 +32,21 @@ pub(super) struct Report {
     pub(super) goodput_mbps: f64,
     /// What the sender waited for, in percent of the connection's life.
     pub(super) breakdown: Option<Breakdown>,
-    /// The sender's counts.
+    /// Statistics of the sender.
     #[serde(flatten)]
     pub(super) sender: Option<Sender>,
-    /// The network's counts.
+    /// Statistics of the network.
     pub(super) network: Network,
 }
 
-/// The sending connection's figures at the end.
+/// Statistics of the sending connection at the end.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Sender {
     /// Packets sent.
     pub(super) packets: u64,
     /// Packets declared lost.
     pub(super) losses: u64,
-    /// Of those, acknowledged after all.
+    /// Of these, the packets acknowledged later.
     pub(super) spurious_losses: u64,
     /// Probe timeouts.
     pub(super) ptos: u64,
@@ -57,15 +56,14 @@ pub(super) struct Sender {
     pub(super) window: u64,
 }
 
-/// What happened between the sockets.
+/// Statistics of the relay.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Network {
     /// Datagrams to the client lost at random.
     lost: u64,
     /// Datagrams to the client that found the queue full.
     queue_drops: u64,
-    /// Datagrams the relay lost without being asked to. Not zero: distrust the
-    /// run.
+    /// Datagrams lost by the relay itself. If this is not zero, the run's results are unreliable.
     own_losses: u64,
     /// How late the relay released datagrams, 99th percentile, microseconds.
     late_p99_us: u64,
@@ -83,7 +81,7 @@ impl Network {
 }
 
 impl Report {
-    /// A run of which nothing is known yet.
+    /// Creates an empty report.
     pub(super) fn new(run: u32, seed: u64, controller: String, size: u64) -> Self {
         Self {
             command: "demo",
@@ -113,7 +111,7 @@ impl Report {
         self.reason = Some(failure.message.clone());
     }
 
-    /// One line.
+    /// One line for people.
     pub(super) fn line(&self, runs: u32) -> String {
         let mut text = format!("run {}/{runs}, seed {}: ", self.run, self.seed);
         // Writing to a String cannot fail.
@@ -131,7 +129,7 @@ impl Report {
         text
     }
 
-    /// What the sender waited for, and doubts about the run if there are any.
+    /// The breakdown, and warnings about the run.
     pub(super) fn details(&self) -> String {
         let mut text = String::new();
         if let Some(breakdown) = &self.breakdown {
@@ -140,14 +138,14 @@ impl Report {
         if self.network.own_losses > 0 {
             let _ = writeln!(
                 text,
-                "warning: the relay itself lost {} datagram(s), which the network was not asked to",
+                "warning: the relay lost {} datagram(s) that the simulated network would have delivered",
                 self.network.own_losses
             );
         }
         if self.network.late_p99_us > LATE_US {
             let _ = writeln!(
                 text,
-                "warning: this host is busy: one datagram in a hundred left the network {} ms late",
+                "warning: this host is busy: 1 % of the datagrams were delivered at least {} ms late",
                 self.network.late_p99_us / 1_000
             );
         }
@@ -155,7 +153,7 @@ impl Report {
     }
 }
 
-/// The window and the bytes in flight, one above the other on one scale.
+/// Charts of the window and the bytes in flight, one above the other on the same scale.
 pub(super) fn picture(series: &Series) -> String {
     let columns = series.columns(WIDTH);
     let windows: Vec<u64> = columns.iter().map(|bin| bin.window).collect();
@@ -175,7 +173,7 @@ pub(super) fn picture(series: &Series) -> String {
     )
 }
 
-/// The runs together.
+/// The summary of all runs.
 pub(super) fn summary(reports: &[Report]) -> String {
     let mut seconds: Vec<f64> = reports
         .iter()
@@ -190,7 +188,7 @@ pub(super) fn summary(reports: &[Report]) -> String {
     text
 }
 
-/// The middle of a sorted list.
+/// The median of a sorted list.
 fn median(sorted: &[f64]) -> Option<f64> {
     let upper = *sorted.get(sorted.len() / 2)?;
     let lower = sorted[(sorted.len() - 1) / 2];
@@ -214,13 +212,13 @@ mod tests {
                 report.completed = true;
                 report.set_time(seconds, 10_000_000);
             }
-            None => report.fail(&Failure::new(Kind::Timeout, "not done within 30 s")),
+            None => report.fail(&Failure::new(Kind::Timeout, "timed out after 30 s")),
         }
         report
     }
 
     #[test]
-    fn the_summary_counts_what_completed() {
+    fn summary_counts_completed_runs() {
         let mut reports = vec![run(1, Some(3.0)), run(2, None), run(3, Some(5.0))];
         assert_eq!(
             summary(&reports),
@@ -232,25 +230,25 @@ mod tests {
     }
 
     #[test]
-    fn a_run_on_a_busy_host_says_so() {
+    fn report_warns_when_the_host_is_busy() {
         let mut report = run(1, Some(4.0));
         assert_eq!(report.details(), "");
         report.network.late_p99_us = 131_072;
         assert!(report.details().contains("busy"));
-        assert!(report.details().contains(" 131 ms late"));
+        assert!(report.details().contains("at least 131 ms late"));
         report.network.own_losses = 3;
         assert!(report.details().contains("lost 3 datagram(s)"));
     }
 
     #[test]
-    fn a_run_in_json_and_in_words() {
+    fn report_is_written_as_json_and_as_text() {
         let json = serde_json::to_value(run(2, Some(4.0))).unwrap();
         assert_eq!(json["completed"], true);
         assert_eq!(json["goodput_mbps"], 20.0);
         assert_eq!(json["seconds"], 4.0);
         assert!(json["reason"].is_null());
         let line = run(2, None).line(3);
-        assert_eq!(line, "run 2/3, seed 7: NOT COMPLETED: not done within 30 s");
+        assert_eq!(line, "run 2/3, seed 7: NOT COMPLETED: timed out after 30 s");
         assert_eq!(
             run(1, Some(4.0)).line(1),
             "run 1/1, seed 7: 4.00 s, 20.0 Mbit/s"

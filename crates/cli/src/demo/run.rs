@@ -25,18 +25,18 @@ use crate::terminal;
 /// The network's name among the profiles.
 const PROFILE: &str = "death_spiral";
 
-/// What a run may take.
+/// Maximum duration of a run.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Any free port of this host.
 const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// What to do once.
+/// The parameters of a run.
 #[derive(Debug)]
 pub(super) struct Run {
     /// Counted from one.
     pub(super) number: u32,
-    /// How many there are.
+    /// Total number of runs.
     pub(super) runs: u32,
     pub(super) seed: u64,
     /// The server's.
@@ -45,7 +45,7 @@ pub(super) struct Run {
     pub(super) size: u64,
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Debug)]
 pub(super) struct Outcome {
     pub(super) report: Report,
@@ -53,12 +53,12 @@ pub(super) struct Outcome {
     pub(super) failure: Option<Failure>,
 }
 
-/// Downloads once, whatever happens.
+/// Performs one download; failures are part of the result.
 pub(super) async fn download(run: &Run) -> Outcome {
     let controller = run.controller.to_string();
     let mut report = Report::new(run.number, run.seed, controller, run.size);
     let recorder = Recorder::default();
-    let failure = match Stage::build(run, &recorder) {
+    let failure = match DemoSetup::build(run, &recorder) {
         Ok(stage) => stage.play(run, &recorder, &mut report).await,
         Err(failure) => Some(failure),
     };
@@ -74,14 +74,14 @@ pub(super) async fn download(run: &Run) -> Outcome {
 }
 
 /// A server, a network and a client.
-struct Stage {
+struct DemoSetup {
     server: Server,
     site: Site,
     relay: Relay,
     client: Client,
 }
 
-impl Stage {
+impl DemoSetup {
     fn build(run: &Run, recorder: &Recorder) -> Result<Self, Failure> {
         let identity = identity::development()?;
         let server = server(&identity, run.controller, recorder)?;
@@ -103,7 +103,7 @@ impl Stage {
         })
     }
 
-    /// Downloads and fills in the report; answers why it failed, if it did.
+    /// Downloads and fills in the report; returns the failure, if any.
     async fn play(self, run: &Run, recorder: &Recorder, report: &mut Report) -> Option<Failure> {
         let progress = progress(run);
         terminal::show(&progress);
@@ -127,14 +127,14 @@ impl Stage {
         }
         match (result, network) {
             (Ok(Ok(())), Ok(_)) => None,
-            (_, Err(error)) => Some(Failure::caused(Kind::Other, "the relay", &error)),
+            (_, Err(error)) => Some(Failure::caused(Kind::Other, "relay", &error)),
             (Ok(Err(failure)), _) => Some(failure),
             (Err(_), _) => Some(Failure::new(
                 Kind::Timeout,
                 format!(
-                    "{received} of {} bytes after {} s",
-                    run.size,
-                    DEADLINE.as_secs()
+                    "timed out after {} s: received {received} of {} bytes",
+                    DEADLINE.as_secs(),
+                    run.size
                 ),
             )),
         }
@@ -181,7 +181,7 @@ fn network(server: SocketAddr, seed: u64) -> Result<Relay, Failure> {
         .and_then(|()| config.down.apply(profile.down_settings()))
         .map_err(|error| wrong(&error))?;
     config.seed = seed;
-    Relay::start(config).map_err(|error| Failure::caused(Kind::Address, "the relay", &error))
+    Relay::start(config).map_err(|error| Failure::caused(Kind::Address, "relay", &error))
 }
 
 async fn fetch(
@@ -192,16 +192,19 @@ async fn fetch(
     recorder: &Recorder,
 ) -> Result<(), Failure> {
     let url = format!("https://localhost:{}/{size}", remote.port());
-    let broken = |error| Failure::caused(Kind::Connection, "the download", &error);
+    let broken = |error| Failure::caused(Kind::Connection, "download failed", &error);
     let mut response = client.get(&url).await.map_err(broken)?;
     if response.status() != http::StatusCode::OK {
-        let message = format!("the server answers {}", response.status());
+        let message = format!("unexpected response: {}", response.status());
         return Err(Failure::new(Kind::Content, message));
     }
     let mut received = 0;
     while let Some(chunk) = response.body_mut().chunk().await.map_err(broken)? {
         pattern::check(received, &chunk).map_err(|offset| {
-            Failure::new(Kind::Content, format!("byte {offset} is not what was sent"))
+            Failure::new(
+                Kind::Content,
+                format!("wrong content: byte {offset} differs from what was sent"),
+            )
         })?;
         received += chunk.len() as u64;
         progress.inc(chunk.len() as u64);
@@ -210,11 +213,11 @@ async fn fetch(
     if received == size {
         return Ok(());
     }
-    let message = format!("{received} bytes came where {size} were wanted");
+    let message = format!("wrong length: received {received} bytes, expected {size}");
     Err(Failure::new(Kind::Content, message))
 }
 
-/// The live line on stderr; nothing where stderr is no terminal.
+/// The progress bar on stderr; hidden unless it is a terminal.
 fn progress(run: &Run) -> ProgressBar {
     let template = "{prefix} {elapsed_precise} [{bar:30}] {decimal_bytes}/{decimal_total_bytes} \
                     {decimal_bytes_per_sec}, {msg}";

@@ -8,7 +8,8 @@ use clearway::{Instant, Observer, TraceEvent};
 /// Width of a bin, in nanoseconds: the demo's RTT.
 const BIN: u64 = 10_000_000;
 
-/// Bins kept, twice the longest run: what a broken clock can cost.
+/// Maximum number of bins, twice the longest run: a limit on the memory that a broken clock can
+/// cost.
 const MAX_BINS: usize = 6_000;
 
 /// The extremes of one bin, in bytes.
@@ -20,7 +21,7 @@ pub(super) struct Bin {
     pub(super) in_flight: u64,
 }
 
-/// What was recorded.
+/// The recorded series.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Series {
     origin: Option<Instant>,
@@ -30,8 +31,7 @@ pub(super) struct Series {
 }
 
 impl Series {
-    /// Records the figures of this moment. Bins nothing happened in take those
-    /// of the last.
+    /// Records the values at this time. Bins without events repeat the previous values.
     fn record(&mut self, now: Instant) {
         let origin = *self.origin.get_or_insert(now);
         let index = (now - origin).as_nanos() as u64 / BIN;
@@ -52,7 +52,7 @@ impl Series {
     fn on_event(&mut self, now: Instant, event: &TraceEvent<'_>) {
         match *event {
             TraceEvent::Metrics(ref metrics) => {
-                // Up to now the old figures held.
+                // Until now the previous values held.
                 self.record(now);
                 self.window = metrics.window;
                 self.in_flight = metrics.in_flight;
@@ -66,12 +66,12 @@ impl Series {
                 self.in_flight += u64::from(size);
                 self.record(now);
             }
-            // Nothing else changes either figure.
+            // No other event changes either value.
             _ => {}
         }
     }
 
-    /// The congestion window last heard of, bytes.
+    /// The last known congestion window, bytes.
     pub(super) const fn window(&self) -> u64 {
         self.window
     }
@@ -98,7 +98,7 @@ impl Series {
     }
 }
 
-/// Where an observer puts what it sees, for others to read.
+/// The observer's store, which others can read.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Recorder(Arc<Mutex<Series>>);
 
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn quiet_bins_repeat_the_last_figures_and_zero_is_zero() {
+    fn bins_without_events_repeat_the_last_values() {
         let mut recorder = Recorder::default();
         recorder.on_event(ms(0), &metrics(12_000, 0));
         recorder.on_event(ms(1), &sent(1_200));
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_keep_peaks_and_may_outnumber_bins() {
+    fn columns_keep_peaks_even_when_more_than_bins() {
         let mut recorder = Recorder::default();
         for i in 0..100 {
             let window = if i == 42 { 99_000 } else { 3_000 };
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_clock_costs_no_more_than_the_bound() {
+    fn time_far_ahead_allocates_no_more_than_the_bound() {
         let mut recorder = Recorder::default();
         recorder.on_event(ms(0), &metrics(1, 1));
         recorder.on_event(Instant::FAR_FUTURE, &metrics(1, 1));

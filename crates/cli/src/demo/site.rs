@@ -1,4 +1,4 @@
-//! What the demo's server serves: at `/N`, N bytes of the pattern.
+//! The demo server's content: at `/N`, N bytes of the pattern.
 
 use core::convert::Infallible;
 use core::future::{Ready, ready};
@@ -15,7 +15,7 @@ use tower_service::Service;
 
 use crate::raw::pattern;
 
-/// The service, and the connection that asked last: the sender's end.
+/// The service, and the connection of the last request: the sender's end.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Site {
     sender: Arc<OnceLock<Connection>>,
@@ -51,7 +51,7 @@ impl Service<Request<Incoming>> for Site {
     }
 }
 
-/// So many bytes of the pattern.
+/// The given number of bytes of the pattern.
 #[derive(Debug)]
 pub(super) struct Content {
     offset: u64,

@@ -1,26 +1,26 @@
-//! What the head of an answer says about its content.
+//! Headers of a response that describe its content.
 
 use http::header::{CONTENT_RANGE, ETAG, HeaderName, LOCATION};
 use http::{Method, Response, StatusCode};
 
-use super::part::Beginning;
+use super::part::ResumePoint;
 use crate::printable;
 
 fn field<B>(response: &Response<B>, name: HeaderName) -> Option<&str> {
     response.headers().get(name)?.to_str().ok()
 }
 
-/// What a 206 says that it brings (RFC 9110 §14.4).
+/// The content range of a 206 response (RFC 9110 §14.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ContentRange {
     first: u64,
     last: u64,
-    /// Of all of the content, if the server knows.
+    /// Length of the complete content, if the server knows it.
     total: Option<u64>,
 }
 
 impl ContentRange {
-    /// Of a response with one range that makes sense.
+    /// The range of a response with one valid `content-range`.
     pub(super) fn of<B>(response: &Response<B>) -> Option<Self> {
         let mut fields = response.headers().get_all(CONTENT_RANGE).iter();
         let (Some(field), None) = (fields.next(), fields.next()) else {
@@ -41,19 +41,19 @@ impl ContentRange {
         makes_sense.then_some(Self { first, last, total })
     }
 
-    /// How many bytes it is; `None` is more than there can be.
+    /// Length of the range; `None` if it exceeds the largest number.
     pub(super) fn length(self) -> Option<u64> {
         self.last.checked_sub(self.first)?.checked_add(1)
     }
 
-    /// Whether it is all from `offset` to the end.
+    /// Whether it covers everything from `offset` to the end.
     fn is_rest(self, offset: u64) -> bool {
         let end = self.last.checked_add(1);
         self.first == offset && end.is_some() && self.total == end
     }
 
-    /// Whether a `range` field asks for it: one range that begins there. `None` if
-    /// that cannot be told, as with several ranges.
+    /// Whether a `range` field requests it: one range that begins there. `None` if that cannot be
+    /// determined, as with several ranges.
     pub(super) fn was_asked_for(self, field: &str) -> Option<bool> {
         let (first, last) = field.strip_prefix("bytes=")?.trim().split_once('-')?;
         if first.is_empty() || last.contains(',') {
@@ -63,17 +63,16 @@ impl ContentRange {
     }
 }
 
-/// Whether a 206 brings exactly what is missing, of the same content
-/// (RFC 9110 §15.3.7.1), and how many bytes that is.
-pub(super) fn continues<B>(response: &Response<B>, beginning: &Beginning) -> Option<u64> {
+/// Whether a 206 response contains exactly what is missing of the same content (RFC 9110
+/// §15.3.7.1), and how many bytes that is.
+pub(super) fn continues<B>(response: &Response<B>, beginning: &ResumePoint) -> Option<u64> {
     let range = ContentRange::of(response)?;
-    // A server may leave the tag out, since If-Range names it (§13.1.5).
+    // A server may omit the tag, since If-Range names it (§13.1.5).
     let same = field(response, ETAG).is_none_or(|etag| etag == beginning.etag);
     (same && range.is_rest(beginning.offset())).then(|| range.length())?
 }
 
-/// The length of all of the content, of which a 416 has nothing that was asked
-/// for (RFC 9110 §15.5.17).
+/// Length of the complete content, from a 416 response (RFC 9110 §15.5.17).
 pub(super) fn total<B>(response: &Response<B>) -> Option<u64> {
     let total = field(response, CONTENT_RANGE)?.strip_prefix("bytes */")?;
     total.parse().ok()
@@ -84,18 +83,18 @@ pub(super) fn strong_tag<B>(response: &Response<B>) -> Option<&str> {
     field(response, ETAG).filter(|etag| etag.starts_with('"'))
 }
 
-/// Why there is no content, and no file is to be written of it: not even an
-/// empty one (RFC 9110 §6.4.1).
+/// Why a response has no content, so that no file is written, not even an empty one (RFC 9110
+/// §6.4.1).
 pub(super) fn without_content(method: &Method, status: StatusCode) -> Option<&'static str> {
     match status {
         StatusCode::NOT_MODIFIED => Some("not modified"),
-        StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT => Some("there is no content"),
-        _ if method == Method::HEAD => Some("HEAD brings no content"),
+        StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT => Some("response has no content"),
+        _ if method == Method::HEAD => Some("HEAD response has no body"),
         _ => None,
     }
 }
 
-/// Where else the content is, for people: redirects are not followed.
+/// The location of a redirect, for people: redirects are not followed.
 pub(super) fn elsewhere<B>(response: &Response<B>) -> Option<String> {
     let status = response.status();
     if !status.is_redirection() || status == StatusCode::NOT_MODIFIED {
@@ -103,7 +102,7 @@ pub(super) fn elsewhere<B>(response: &Response<B>) -> Option<String> {
     }
     let place = response.headers().get(LOCATION)?;
     let place = printable::short_bytes(place.as_bytes(), printable::SHOWN);
-    Some(format!("{status}: to \"{place}\", which is not followed"))
+    Some(format!("{status}: redirect to \"{place}\" not followed"))
 }
 
 #[cfg(test)]
@@ -116,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_range_tells_the_length() {
+    fn unsatisfied_content_range_gives_the_length() {
         for (value, expected) in [
             ("bytes */5", Some(5)),
             ("bytes */*", None),
@@ -130,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn content_ranges_that_make_no_sense_are_none() {
+    fn invalid_content_range_is_none() {
         let of = |value| ContentRange::of(&response(206, "content-range", value));
         for (value, length, rest) in [
             ("bytes 5-9/10", 5, true),
@@ -168,11 +167,11 @@ mod tests {
     }
 
     #[test]
-    fn redirects_name_their_place_on_one_line() {
+    fn redirect_message_names_the_location_on_one_line() {
         let text = elsewhere(&response(301, "location", "sub/")).unwrap();
         assert_eq!(
             text,
-            "301 Moved Permanently: to \"sub/\", which is not followed"
+            "301 Moved Permanently: redirect to \"sub/\" not followed"
         );
         assert_eq!(elsewhere(&response(304, "location", "sub/")), None);
         assert_eq!(elsewhere(&response(200, "location", "sub/")), None);
@@ -180,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn some_answers_have_no_content() {
+    fn head_and_304_responses_have_no_content() {
         let why = |method, status| {
             without_content(&method, StatusCode::from_u16(status).unwrap()).is_some()
         };

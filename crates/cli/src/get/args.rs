@@ -14,28 +14,27 @@ use crate::failure::EXIT_CODES;
 pub(crate) const ABOUT: &str = "\
 Fetch URLs over HTTP/3, or upload to them.
 
-All requests to one server share a connection. Files are written under FILE.part (with what they \
-are of in FILE.part.json; a long name is shortened for it) and get their name when they are \
-whole, so FILE is never half of anything; what a broken download leaves, -C goes on with, if the \
-server vouches by its entity tag that it is still the same content, and if the last bytes \
-received agree with what the server sends again. Files of these names that are not of a download \
-are never touched: FILE cannot be written then. An answer without content, such as 304, leaves \
-FILE as it is. Redirects are told of and not followed.
+All requests to one server share a connection. A file is downloaded to FILE.part and renamed to \
+FILE when it is complete, so FILE is never partial; FILE.part.json describes the content (long \
+names are shortened for both). -C resumes an interrupted download if the entity tag shows that \
+the server still has the same content and the last bytes received match what the server sends \
+again. If FILE.part or FILE.part.json exist but do not belong to a download, they are left alone \
+and FILE cannot be written. A response without content, such as 304, leaves FILE unchanged. \
+Redirects are reported and not followed.
 
-A server that cannot be reached stops what was to come from it, a full disk everything; the rest \
-is tried.
+If a server cannot be reached, its remaining URLs are skipped; if the disk is full, all remaining \
+URLs are; any other failure affects its own URL only.
 
-Servers are verified by the certificates this host trusts (SSL_CERT_FILE and SSL_CERT_DIR are \
-honoured), as browsers and other tools on it do. At the end a summary on standard error says what \
-the transfer waited for: by the sender's own record if it told, else as far as it can be inferred \
-here.";
+Server certificates are verified against the host's trusted roots (SSL_CERT_FILE and SSL_CERT_DIR \
+are honoured). At the end, a summary on standard error shows what limited the transfer: as the \
+server reported it, or else as inferred by the client.";
 
 const EXAMPLES: &str = "\
 Examples:
   # to standard output
   clearway get https://example.org/
 
-  # to files named as in the URLs, eight at a time; later, go on with what broke off
+  # to files named as in the URLs, eight at a time; later, resume what was interrupted
   clearway get -O --parallel 8 --urls list.txt
   clearway get -O -C https://localhost:4433/large.bin --fingerprint HEX
 
@@ -49,85 +48,85 @@ Examples:
 #[command(group(ArgGroup::new("to").args(["output", "remote_name"])))]
 #[command(group(ArgGroup::new("what").required(true).multiple(true).args(["url", "urls"])))]
 pub(crate) struct Args {
-    /// What to fetch; https:// may be left out.
+    /// URLs to fetch; https:// may be omitted.
     #[arg(value_name = "URL")]
     pub(super) url: Vec<String>,
-    /// A file with more URLs, one a line; `-` is standard input.
+    /// Read more URLs from this file, one per line; `-` is standard input.
     #[arg(long, value_name = "FILE")]
     pub(super) urls: Option<PathBuf>,
-    /// Write to this file, through symbolic links and keeping its permissions; given
-    /// several times, for one URL each.
+    /// Write to this file, following symbolic links and keeping its permissions; give it
+    /// once for each URL.
     #[arg(short, long, value_name = "FILE")]
     pub(super) output: Vec<PathBuf>,
-    /// Write to files named like the last part of each URL.
+    /// Write to files named after the last path segment of each URL.
     #[arg(short = 'O', long)]
     pub(super) remote_name: bool,
-    /// Where -o and -O write.
+    /// Directory in which -o and -O create files.
     #[arg(long, value_name = "DIR", requires = "to")]
     pub(super) output_dir: Option<PathBuf>,
-    /// Go on with a download that broke off; leave alone what is complete, going by
-    /// its length, if nothing broke off.
+    /// Resume an interrupted download; skip a file that is already complete, judged by
+    /// its length.
     #[arg(short = 'C', long = "continue", requires = "to",
           conflicts_with_all = ["data", "upload", "head"])]
     pub(super) resume: bool,
-    /// Transfers at once.
+    /// Maximum number of parallel transfers.
     #[arg(short = 'Z', long, value_name = "COUNT", default_value_t = 16,
           value_parser = clap::value_parser!(u16).range(1..))]
     pub(super) parallel: u16,
-    /// The request's method.
+    /// Request method.
     #[arg(short = 'X', long = "request", value_name = "METHOD")]
     pub(super) method: Option<Method>,
-    /// A header field: 'Name: value'.
+    /// Add a header field: 'Name: value'.
     #[arg(short = 'H', long = "header", value_name = "FIELD", value_parser = field)]
     pub(super) header: Vec<(HeaderName, HeaderValue)>,
-    /// Send this (POST), or the content of a file.
+    /// Send this data, or the content of a file, as a POST request.
     #[arg(short, long, value_name = "DATA|@FILE", conflicts_with = "upload")]
     pub(super) data: Option<String>,
-    /// Upload a file (PUT); to a URL that ends with a slash, under its name.
+    /// Upload a file (PUT); if the URL ends with a slash, the file's name is appended.
     #[arg(short = 'T', long, value_name = "FILE")]
     pub(super) upload: Option<PathBuf>,
-    /// Only ask for the header section, and print it; to a file only if there is none.
+    /// Request and print the response headers only (HEAD); an existing file is not overwritten.
     #[arg(short = 'I', long, conflicts_with_all = ["data", "upload"])]
     pub(super) head: bool,
-    /// Print the header section before the body.
+    /// Print the response headers before the body.
     #[arg(short, long)]
     pub(super) include: bool,
-    /// Statuses of 400 and above are no error: write their bodies too.
+    /// Do not fail on HTTP status 400 or above: write the body as usual.
     #[arg(long, conflicts_with = "resume")]
     pub(super) no_fail: bool,
-    /// As curl has it; the default here.
+    /// Fail on HTTP status 400 or above (the default; accepted for compatibility with curl).
     #[arg(short, long, conflicts_with = "no_fail")]
     pub(super) fail: bool,
-    /// Trust these certificates (PEM) and no others.
+    /// Trust only the certificates in this PEM file.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["fingerprint", "insecure"])]
     pub(super) cacert: Option<PathBuf>,
-    /// Trust the certificate with this SHA-256 fingerprint and no other.
+    /// Trust only the certificate with this SHA-256 fingerprint.
     #[arg(long, value_name = "HEX", conflicts_with = "insecure")]
     pub(super) fingerprint: Option<Fingerprint>,
-    /// Trust any certificate: whoever is on the path can be the server.
+    /// Do not verify the server's certificate: anyone on the path can impersonate the server.
     #[arg(short = 'k', long)]
     pub(super) insecure: bool,
-    /// Connect to these addresses for a host and port, whatever the resolver says;
-    /// the certificate still has to be for HOST.
+    /// Use these addresses for a host and port instead of resolving the name; the
+    /// certificate is still checked against HOST.
     #[arg(long, value_name = "HOST:PORT:ADDR[,ADDR]…")]
     pub(super) resolve: Vec<Resolve>,
-    /// Connect to another host and port instead of these; the certificate still
-    /// has to be for HOST.
+    /// Connect to OTHER-HOST:OTHER-PORT instead of HOST:PORT; the certificate is still
+    /// checked against HOST.
     #[arg(long, value_name = "HOST:PORT:OTHER-HOST:OTHER-PORT")]
     pub(super) connect_to: Vec<ConnectTo>,
-    /// Append the connection's secrets to the file that SSLKEYLOGFILE names.
+    /// Append TLS secrets to the file named by the environment variable SSLKEYLOGFILE.
     #[arg(long)]
     pub(super) keylog: bool,
-    /// Give up on a server that has not answered by then.
+    /// Maximum time to wait for a connection to be established.
     #[arg(long, value_name = "TIME", default_value = "10s")]
     pub(super) connect_timeout: Span,
-    /// Give up altogether by then.
+    /// Maximum time for the whole command.
     #[arg(short, long, value_name = "TIME")]
     pub(super) max_time: Option<Span>,
     /// Congestion controller for uploads.
     #[arg(long, value_name = "NAME", default_value_t = CongestionController::Cubic)]
     pub(super) controller: CongestionController,
-    /// No progress bar, no summary.
+    /// Print neither a progress bar nor a summary.
     #[arg(short, long)]
     pub(super) silent: bool,
     /// Print the summary as a JSON object to stdout.
@@ -136,7 +135,8 @@ pub(crate) struct Args {
 }
 
 fn field(text: &str) -> Result<(HeaderName, HeaderValue), String> {
-    let wrong = || "not a header field; write one such as 'accept: text/html'".to_owned();
+    let wrong =
+        || "invalid header field; expected NAME: VALUE such as 'accept: text/html'".to_owned();
     let (name, value) = text.split_once(':').ok_or_else(wrong)?;
     let name = name.trim().parse().map_err(|_| wrong())?;
     let value = value.trim().parse().map_err(|_| wrong())?;

@@ -1,4 +1,4 @@
-//! What a failure is to somebody who fetches, and what else fails with it.
+//! Classification of failures: the exit code, and which other transfers are affected.
 
 use std::io;
 
@@ -16,52 +16,51 @@ const ABOUT_CERTIFICATES: [u64; 8] = [42, 43, 44, 45, 46, 48, 51, 113];
 /// Error codes of QUIC with alerts in them begin here (RFC 9001 §4.8).
 const ALERTS: u64 = 0x100;
 
-/// What else would fail for the same reason.
+/// Which other transfers would fail for the same reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reach {
-    /// Nothing, as far as one knows.
+pub(super) enum FailureScope {
+    /// No other, as far as known.
     One,
-    /// What the same server has.
+    /// Those from the same server.
     Origin,
     Everything,
 }
 
-/// The end of a transfer that failed.
+/// The failure of a transfer.
 #[derive(Clone, Debug)]
-pub(super) struct Stop {
+pub(super) struct TransferError {
     pub(super) failure: Failure,
-    pub(super) reach: Reach,
+    pub(super) reach: FailureScope,
 }
 
-impl From<Failure> for Stop {
+impl From<Failure> for TransferError {
     fn from(failure: Failure) -> Self {
         Self {
             failure,
-            reach: Reach::One,
+            reach: FailureScope::One,
         }
     }
 }
 
 impl Failure {
-    pub(super) fn reaching(self, reach: Reach) -> Stop {
-        Stop {
+    pub(super) fn reaching(self, reach: FailureScope) -> TransferError {
+        TransferError {
             failure: self,
             reach,
         }
     }
 }
 
-/// What cannot be written. A name or a directory is one file's, a full disk
-/// everybody's.
-pub(super) fn unwritable(to: &Destination, error: &io::Error) -> Stop {
+/// The failure to write to `to`. A name or directory concerns one file, a full disk all of them.
+pub(super) fn unwritable(to: &Destination, error: &io::Error) -> TransferError {
     let full = matches!(
         error.kind(),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
     );
     let reach = match to {
-        Destination::File { .. } if !full => Reach::One,
-        Destination::Special(_) => Reach::One,
-        Destination::File { .. } | Destination::Stdout => Reach::Everything,
+        Destination::File { .. } if !full => FailureScope::One,
+        Destination::Special(_) => FailureScope::One,
+        Destination::File { .. } | Destination::Stdout => FailureScope::Everything,
     };
     Failure::caused(Kind::Output, format!("cannot write {to}"), error).reaching(reach)
 }
@@ -69,7 +68,9 @@ pub(super) fn unwritable(to: &Destination, error: &io::Error) -> Stop {
 /// The failure of `url`.
 pub(super) fn failure(url: impl core::fmt::Display, error: &Error) -> Failure {
     if let Error::ConnectionLost(ConnectionError::StatelessReset) = error {
-        let what = format!("{url}: the server was restarted or has lost its memory");
+        let what = format!(
+            "{url}: the server lost the connection's state, probably because it was restarted"
+        );
         return Failure::caused(kind(error), what, error);
     }
     Failure::caused(kind(error), url, error)
@@ -82,8 +83,7 @@ fn kind(error: &Error) -> Kind {
         Error::Connect { cause, .. } => match cause {
             ConnectAnyError::Failed(failures) => {
                 let kinds = failures.iter().map(|(_, error)| of_connecting(error));
-                // A certificate that was refused says more than an address
-                // nobody listens at.
+                // A rejected certificate is more informative than an address without a listener.
                 kinds
                     .max_by_key(|&kind| kind as u8)
                     .unwrap_or(Kind::Connection)
@@ -116,21 +116,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_disk_is_everybodys_and_a_bad_name_is_not() {
+    fn full_disk_stops_all_transfers_and_bad_file_name_only_its_own() {
         let file = Destination::of("/none/file".into());
         let reach = |to: &Destination, kind: io::ErrorKind| unwritable(to, &kind.into()).reach;
         for (kind, expected) in [
-            (io::ErrorKind::StorageFull, Reach::Everything),
-            (io::ErrorKind::QuotaExceeded, Reach::Everything),
-            (io::ErrorKind::NotFound, Reach::One),
-            (io::ErrorKind::PermissionDenied, Reach::One),
+            (io::ErrorKind::StorageFull, FailureScope::Everything),
+            (io::ErrorKind::QuotaExceeded, FailureScope::Everything),
+            (io::ErrorKind::NotFound, FailureScope::One),
+            (io::ErrorKind::PermissionDenied, FailureScope::One),
         ] {
             assert_eq!(reach(&file, kind), expected, "{kind}");
         }
-        // One device is full for ever; nothing else need be.
+        // `/dev/full` is always full; other files need not be.
         let device = Destination::of("/dev/full".into());
-        assert_eq!(reach(&device, io::ErrorKind::StorageFull), Reach::One);
+        assert_eq!(
+            reach(&device, io::ErrorKind::StorageFull),
+            FailureScope::One
+        );
         let closed = reach(&Destination::Stdout, io::ErrorKind::BrokenPipe);
-        assert_eq!(closed, Reach::Everything);
+        assert_eq!(closed, FailureScope::Everything);
     }
 }

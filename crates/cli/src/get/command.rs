@@ -1,4 +1,4 @@
-//! `clearway get` from start to end.
+//! The `clearway get` command.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -18,14 +18,13 @@ use crate::interrupt::unless_interrupted;
 use crate::log;
 use crate::output::print_json;
 
-/// How long servers may take to hear that we are done, and transfers cut off to
-/// notice.
+/// How long to wait for servers to receive the close, and for aborted transfers to notice.
 const GOODBYE: Duration = Duration::from_secs(1);
 
 /// Threads that wait for disks.
 const WRITERS: usize = 4;
 
-/// Fetches everything and says how it went.
+/// Fetches everything and prints a summary.
 ///
 /// # Errors
 /// See [`Kind`]; with several URLs, the first failure's.
@@ -36,7 +35,7 @@ pub(crate) fn command(args: Box<Args>) -> Result<(), Failure> {
         .enable_all()
         .build()?;
     let outcome = runtime.block_on(get(Arc::from(args)));
-    // Transfers cut off clean up, but an output that blocks is not waited for.
+    // Aborted transfers clean up, but a blocked output is not waited for.
     log::end();
     runtime.shutdown_timeout(GOODBYE);
     outcome
@@ -87,7 +86,7 @@ async fn get(args: Arc<Args>) -> Result<(), Failure> {
     outcome
 }
 
-/// Runs `work` no longer than allowed.
+/// Runs `work` with the time limit.
 async fn within(
     args: &Args,
     work: impl Future<Output = Result<(), Failure>>,
@@ -98,7 +97,7 @@ async fn within(
     tokio::time::timeout(limit.0, work)
         .await
         .unwrap_or_else(|_| {
-            let message = format!("not done after {limit}");
+            let message = format!("timed out after {limit}");
             Err(Failure::new(Kind::Timeout, message))
         })
 }

@@ -1,4 +1,4 @@
-//! Where content goes.
+//! Destinations of content.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -8,17 +8,17 @@ use bytes::Bytes;
 
 use super::part::{Part, Source};
 
-/// Where the content of a URL goes.
+/// The destination of a URL's content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Destination {
     Stdout,
     /// A device or a pipe, written as content comes.
     Special(PathBuf),
-    /// A file that appears when it is whole.
+    /// A file that appears when it is complete.
     File {
-        /// As somebody called it.
+        /// The path as given by the user.
         named: PathBuf,
-        /// Where that leads: in a directory with one name, and no link.
+        /// The path it resolves to: a name in a directory, not a link.
         real: PathBuf,
     },
 }
@@ -52,8 +52,8 @@ impl Destination {
         }
     }
 
-    /// Begins to write what `source` describes, if a part of it may be of use
-    /// later. Blocks.
+    /// Begins to write the content that `source` describes, which allows resuming later if
+    /// possible. Blocks.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -65,8 +65,8 @@ impl Destination {
         }
     }
 
-    /// Writes what is whole and no content, such as a header section. A file that
-    /// is there, or a beginning of it, is left alone. Blocks.
+    /// Writes something complete that is not content, such as response headers. An existing file or
+    /// part is left alone. Blocks.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -83,7 +83,7 @@ impl Destination {
     }
 }
 
-/// Where writing to `path` ends up.
+/// The path that writing to `path` ends up at.
 fn real(path: &Path) -> PathBuf {
     let mut end = path.to_owned();
     // As many links as the kernel follows (path_resolution(7)).
@@ -100,7 +100,7 @@ fn real(path: &Path) -> PathBuf {
     };
     match fs::canonicalize(parent) {
         Ok(directory) => directory.join(name),
-        // Opening will say why not.
+        // Opening will report the reason.
         Err(_) => std::path::absolute(&end).unwrap_or(end),
     }
 }
@@ -133,10 +133,10 @@ impl Sink {
         }
     }
 
-    /// The content is whole. Blocks.
+    /// Completes the content. Blocks.
     ///
     /// # Errors
-    /// If it cannot get its name.
+    /// If the file cannot be renamed.
     pub(super) fn finish(self) -> io::Result<()> {
         match self {
             Self::Stdout | Self::Special(_) => Ok(()),
@@ -144,8 +144,7 @@ impl Sink {
         }
     }
 
-    /// The content will not become whole. Blocks. Answers where the beginning
-    /// is kept, and how long it is.
+    /// Abandons the content. Blocks. Returns where the partial file is kept, and its length.
     pub(super) fn abandon(self) -> Option<(PathBuf, u64)> {
         match self {
             Self::Stdout | Self::Special(_) => None,

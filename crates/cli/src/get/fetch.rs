@@ -8,30 +8,30 @@ use http::Uri;
 use tokio::task::JoinSet;
 
 use super::Args;
-use super::cause::{Reach, Stop};
+use super::cause::{FailureScope, TransferError};
 use super::destination::Destination;
 use super::job::Job;
 use super::progress::Progress;
 use super::tally::Tally;
-use super::transfer::{Done, Transfer};
-use super::upload::Reading;
+use super::transfer::{Transfer, TransferResult};
+use super::upload::UploadReadStatus;
 use crate::failure::{Failure, Kind};
 
-/// What is left to do and what was done, shared by the workers.
+/// The remaining jobs and the results, shared by the workers.
 pub(super) struct Fetch {
     args: Arc<Args>,
     client: Client,
     progress: Progress,
     jobs: Mutex<VecDeque<Job>>,
     tally: Mutex<Tally>,
-    /// With several, each failure is told as it happens.
+    /// Whether there are several jobs, so that each failure is reported as it happens.
     several: bool,
     workers: usize,
 }
 
 impl Fetch {
     pub(super) fn new(args: Arc<Args>, client: Client, jobs: Vec<Job>) -> Arc<Self> {
-        // On stdout one comes after the other.
+        // On stdout they follow one after the other.
         let mixed = jobs.iter().any(|job| job.to == Destination::Stdout) || args.include;
         let workers = if mixed {
             1
@@ -49,7 +49,7 @@ impl Fetch {
         })
     }
 
-    /// Runs all transfers; how they went is in the [`tally`](Self::tally).
+    /// Runs all transfers; the results are in the [`tally`](Self::tally).
     ///
     /// # Errors
     /// Only if a worker panics.
@@ -79,8 +79,8 @@ impl Fetch {
                 client: &self.client,
                 progress: &self.progress,
                 job: &job,
-                reading: Reading::new(self.tally().uploaded.clone()),
-                done: Done::default(),
+                reading: UploadReadStatus::new(self.tally().uploaded.clone()),
+                done: TransferResult::default(),
             };
             let outcome = transfer.run().await;
             let done = transfer.done;
@@ -96,29 +96,29 @@ impl Fetch {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives up what nobody has begun with, for good.
+    /// Drops the jobs that have not been started.
     pub(super) fn give_up(&self) {
         let left = self.queue().drain(..).count();
         self.tally().not_tried += left as u64;
     }
 
-    /// Takes back the jobs that a failure of `failed` reaches.
-    fn withdraw(&self, failed: &Job, reach: Reach) -> VecDeque<Job> {
+    /// Drops the jobs that the failure of `failed` affects.
+    fn withdraw(&self, failed: &Job, reach: FailureScope) -> VecDeque<Job> {
         let there = origin(&failed.url);
         let mut queue = self.queue();
         match reach {
-            Reach::One => VecDeque::new(),
-            Reach::Origin => {
+            FailureScope::One => VecDeque::new(),
+            FailureScope::Origin => {
                 let all = queue.drain(..);
                 let (gone, left) = all.partition(|job| origin(&job.url) == there);
                 *queue = left;
                 gone
             }
-            Reach::Everything => std::mem::take(&mut *queue),
+            FailureScope::Everything => std::mem::take(&mut *queue),
         }
     }
 
-    fn count(&self, job: &Job, done: Done, outcome: Result<(), Stop>) {
+    fn count(&self, job: &Job, done: TransferResult, outcome: Result<(), TransferError>) {
         let mut tally = self.tally();
         tally.received += done.received;
         tally.kept += done.kept;
@@ -127,14 +127,14 @@ impl Fetch {
         tally.connection = done.connection.or(tally.connection.take());
         match outcome {
             Ok(()) => tally.done += 1,
-            Err(Stop { failure, reach }) => {
+            Err(TransferError { failure, reach }) => {
                 if self.several {
                     self.progress.say(&format!("get: {failure}"));
                 }
                 tally.failed += 1;
                 let left = self.withdraw(job, reach);
                 tally.not_tried += left.len() as u64;
-                if reach == Reach::Origin {
+                if reach == FailureScope::Origin {
                     let about = format!("{}: ", job.url);
                     let why = failure.message.strip_prefix(&about);
                     let why = why.unwrap_or(&failure.message);

@@ -1,4 +1,4 @@
-//! What there is to fetch, and where it goes.
+//! The URLs to fetch and their destinations.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -23,10 +23,10 @@ pub(super) struct Job {
     pub(super) to: Destination,
 }
 
-/// Everything the command line asks for.
+/// All jobs of the command line.
 ///
 /// # Errors
-/// If a URL is none, or two of them would end in one file.
+/// If a URL is invalid, or two of them would be written to the same file.
 pub(super) fn jobs(args: &Args) -> Result<Vec<Job>, Failure> {
     let mut texts = args.url.clone();
     if let Some(file) = &args.urls {
@@ -35,10 +35,14 @@ pub(super) fn jobs(args: &Args) -> Result<Vec<Job>, Failure> {
         texts.extend(lines.filter(|line| !line.is_empty()).map(str::to_owned));
     }
     if !args.output.is_empty() && args.output.len() != texts.len() {
-        let message = format!("{} URLs, but -o {} times", texts.len(), args.output.len());
+        let message = format!(
+            "-o must be given once for each URL: found {} URLs and {} -o",
+            texts.len(),
+            args.output.len()
+        );
         return Err(Failure::new(Kind::Arguments, message));
     }
-    let mut taken = Taken::default();
+    let mut taken = ReservedFiles::default();
     let mut jobs = Vec::with_capacity(texts.len());
     for (i, text) in texts.iter().enumerate() {
         let mut url = parse(text)?;
@@ -62,25 +66,25 @@ pub(super) fn jobs(args: &Args) -> Result<Vec<Job>, Failure> {
     Ok(jobs)
 }
 
-/// Files that URLs are written to, with those they are until they are whole.
+/// The files that URLs are written to, including temporary files.
 #[derive(Default)]
-struct Taken(BTreeMap<PathBuf, Use>);
+struct ReservedFiles(BTreeMap<PathBuf, FileUse>);
 
-/// What a file is for.
-struct Use {
-    /// What it will be, as somebody called it.
+/// The purpose of a file.
+struct FileUse {
+    /// The path of the final file, as given by the user.
     named: PathBuf,
     whole: bool,
 }
 
-impl Taken {
-    /// Takes what is named like this.
+impl ReservedFiles {
+    /// Reserves the file with this name.
     ///
     /// # Errors
-    /// If it is no name, or something else would be written there.
+    /// If the name is invalid, or already reserved.
     fn by(&mut self, named: &Path) -> Result<Destination, Failure> {
         if matches!(named.as_os_str().as_encoded_bytes(), b"" | [.., b'/']) {
-            let message = format!("{:?} is no name of a file", named.display().to_string());
+            let message = format!("invalid file name {:?}", named.display().to_string());
             return Err(Failure::new(Kind::Arguments, message));
         }
         let to = Destination::of(named.to_owned());
@@ -100,19 +104,19 @@ impl Taken {
     fn take(&mut self, path: &Path, named: &Path, whole: bool) -> Result<(), Failure> {
         let named = named.to_owned();
         let Some(before) = self.0.get(path) else {
-            self.0.insert(path.to_owned(), Use { named, whole });
+            self.0.insert(path.to_owned(), FileUse { named, whole });
             return Ok(());
         };
         let (file, other) = (named.display(), before.named.display());
         let message = match (whole, before.whole) {
             (true, true) if before.named == named => {
-                format!("{file}: two URLs would be written there")
+                format!("{file}: two URLs would be written to this file")
             }
             (true, true) => {
-                format!("{file} and {other} are one file: two URLs would be written there")
+                format!("{file} and {other} are the same file: two URLs would be written to it")
             }
-            (true, false) => format!("{file}: {other} is written there until it is whole"),
-            (false, _) => format!("{other}: {file} is written there until it is whole"),
+            (true, false) => format!("{file}: this is the temporary file of {other}"),
+            (false, _) => format!("{other}: this is the temporary file of {file}"),
         };
         Err(Failure::new(Kind::Arguments, message))
     }
@@ -134,7 +138,7 @@ fn list(file: &Path) -> Result<String, Failure> {
 }
 
 fn parse(text: &str) -> Result<Uri, Failure> {
-    let bad = |why: &str| Failure::new(Kind::Arguments, format!("{text:?} is no URL: {why}"));
+    let bad = |why: &str| Failure::new(Kind::Arguments, format!("invalid URL {text:?}: {why}"));
     let whole = if text.contains("://") {
         text.to_owned()
     } else {
@@ -144,33 +148,33 @@ fn parse(text: &str) -> Result<Uri, Failure> {
         .parse()
         .map_err(|error: http::uri::InvalidUri| bad(&error.to_string()))?;
     if url.scheme_str() != Some("https") {
-        return Err(bad("HTTP/3 is for https"));
+        return Err(bad("unsupported scheme, expected https"));
     }
     if url.host().is_none_or(str::is_empty) {
-        return Err(bad("it names no host"));
+        return Err(bad("missing host"));
     }
     if clearway::http::port(&url).is_none() {
-        return Err(bad("a port is a number from 1 to 65535"));
+        return Err(bad("invalid port, must be between 1 and 65535"));
     }
-    // Somebody typed it to the world's log files otherwise.
+    // Otherwise credentials on the command line would end up in log files.
     if url
         .authority()
         .is_some_and(|authority| authority.as_str().contains('@'))
     {
         return Err(bad(
-            "user names and passwords go into -H 'authorization: …'",
+            "user names and passwords are not supported in URLs; use -H 'authorization: …'",
         ));
     }
     Ok(url)
 }
 
-/// The URL with the file's name where it ends with a slash.
+/// The URL, with the file's name appended if it ends with a slash.
 fn with_name(url: Uri, file: &Path) -> Result<Uri, Failure> {
     if !url.path().ends_with('/') {
         return Ok(url);
     }
     let bad = || {
-        let message = format!("{}: no name for the end of {url}", file.display());
+        let message = format!("cannot append the name of {} to {url}", file.display());
         Failure::new(Kind::Arguments, message)
     };
     let name = file.file_name().ok_or_else(bad)?;
@@ -184,28 +188,27 @@ fn with_name(url: Uri, file: &Path) -> Result<Uri, Failure> {
     Uri::from_parts(parts).map_err(|_| bad())
 }
 
-/// The last part of the URL's path as a file name: never one that leads elsewhere, is
-/// hidden, looks like an option, or is more than it seems on a terminal. Whoever made the
-/// URL chose it.
+/// The last path segment of the URL as a file name. The URL may come from somebody else: the name
+/// must not leave the directory, be hidden, look like an option, or mislead on a terminal.
 fn remote_name(url: &Uri) -> Result<PathBuf, Failure> {
     let last = url.path().rsplit('/').next().unwrap_or_default();
     let name: Vec<u8> = percent_decode_str(last).collect();
     let why = match &name[..] {
-        b"" => "it ends with no file name",
-        b"." | b".." => "its last part is a directory",
-        name if name.contains(&b'/') => "its last part has a slash in it",
-        [b'.', ..] => "the file would be hidden",
-        [b'-', ..] => "commands would take the file's name for an option",
+        b"" => "the URL ends with no file name",
+        b"." | b".." => "the last segment is a directory",
+        name if name.contains(&b'/') => "the last segment contains a slash",
+        [b'.', ..] => "the file name starts with a dot",
+        [b'-', ..] => "the file name starts with a dash",
         name => match str::from_utf8(name) {
-            Err(_) => "the file's name would not be UTF-8",
+            Err(_) => "the file name is not valid UTF-8",
             Ok(text) if text.chars().any(printable::is_unsafe) => {
-                "the file's name would have control characters"
+                "the file name contains control characters"
             }
             Ok(_) => return Ok(OsString::from_vec(name.to_vec()).into()),
         },
     };
     let url = printable::short_bytes(url.to_string().as_bytes(), printable::SHOWN);
-    let message = format!("-O cannot name a file after {url}: {why}; name it with -o NAME");
+    let message = format!("-O cannot derive a file name from {url}: {why}; use -o NAME");
     Err(Failure::new(Kind::Arguments, message))
 }
 
@@ -219,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn names_never_lead_elsewhere() {
+    fn file_name_from_url_never_leaves_the_directory() {
         for (url, expected) in [
             ("https://h/a/b.txt?x=/y", Some("b.txt")),
             ("h/a%20b", Some("a b")),
@@ -244,12 +247,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_is_said() {
+    fn invalid_url_is_rejected_with_the_reason() {
         for (url, why) in [
             ("http://h/", "https"),
             ("ftp://h/", "https"),
             ("", "empty"),
-            ("https://", "no URL"),
+            ("https://", "invalid URL"),
             ("a b", "invalid"),
             ("user:word@h/", "authorization"),
             ("h:65536/", "65535"),
@@ -263,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn uploads_to_a_directory_keep_their_name() {
+    fn upload_to_url_ending_in_slash_appends_the_file_name() {
         let url = |text| with_name(parse(text).unwrap(), Path::new("x/a b")).unwrap();
         assert_eq!(url("h/d/?q").to_string(), "https://h/d/a%20b?q");
         assert_eq!(url("h/d").to_string(), "https://h/d");

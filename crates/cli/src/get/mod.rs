@@ -1,19 +1,19 @@
-//! `clearway get`: what URLs name, over HTTP/3.
+//! `clearway get`: fetches URLs over HTTP/3.
 //!
-//! [`job`] makes of the command line what there is to do, [`trust`] whom to
-//! believe, [`route`] where servers are. [`fetch`] runs the jobs, [`transfer`] does one: [`request`] builds
-//! what is sent (with an [`upload`]), [`answer`] reads the head of what comes,
-//! [`writer`] gathers the rest for [`destination`], where a [`part`] file waits under
-//! a [`temporary`] name to be whole; [`held`] is what an earlier run left. [`cause`] names
-//! failures, [`tally`] counts, [`progress`] and [`summary`] show.
+//! [`job`] turns the command line into jobs, [`trust`] configures trusted certificates, and
+//! [`route`] overrides addresses. [`fetch`] runs the jobs, and [`transfer`] a single one:
+//! [`request`] builds the request (with an [`upload`]), [`answer`] interprets the response's
+//! headers, and [`writer`] gathers the body for its [`destination`], where a [`part`] has a
+//! [`temporary`] name until it is complete; [`existing_file`] is what an earlier run left.
+//! [`cause`] classifies failures, [`tally`] counts, and [`progress`] and [`summary`] print.
 
 mod answer;
 mod args;
 mod cause;
 mod command;
 mod destination;
+mod existing_file;
 mod fetch;
-mod held;
 mod job;
 mod part;
 mod progress;

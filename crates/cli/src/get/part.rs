@@ -1,11 +1,10 @@
-//! A download that is not whole yet.
+//! Partial downloads.
 //!
-//! `FILE.part` is what has come, `FILE.part.json` of what content it is, and that
-//! it is ours. The second is there before the first gets a byte, and a beginning
-//! of other content is gone before that: whatever moment the program dies at, the
-//! two belong together. Only content that is whole at once does without the
-//! second. While one download writes them, no other does; files of these names
-//! that are somebody else's are left alone.
+//! `FILE.part` holds the data received so far; `FILE.part.json` describes its content, and marks
+//! both as ours. The description is written before the first byte of data, and data of other
+//! content is removed before that: whenever the program dies, the two belong together. Only content
+//! that arrives complete at once needs no description. While one download writes these files no
+//! other does; unrelated files with these names are left alone.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -19,17 +18,17 @@ use serde::{Deserialize, Serialize};
 
 use super::temporary::names;
 
-/// How much of what is there is asked for again and compared: what a crash of
-/// the system may have torn at the end.
+/// How many of the last bytes are requested again and compared: a crash of the system may have
+/// damaged them.
 const OVERLAP: u64 = 64 << 10;
 
-/// What content a beginning is of.
+/// The content that a partial file belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Source {
     pub(super) url: String,
-    /// A strong entity tag: equal tags are equal bytes (RFC 9110 §8.8.1).
-    /// Without one nobody can go on with it.
+    /// A strong entity tag: equal tags mean equal bytes (RFC 9110 §8.8.1). Without one the download
+    /// cannot be resumed.
     pub(super) etag: Option<String>,
 }
 
@@ -39,25 +38,24 @@ pub(super) struct Part {
     file: File,
     path: PathBuf,
     length: u64,
-    /// Somebody can go on with it later; otherwise it goes when it is dropped.
+    /// Whether it can be resumed later; otherwise it is removed when dropped.
     kept: bool,
-    /// The file about it is ours.
+    /// Whether the description is ours.
     described: bool,
-    /// Dropping it changes nothing: it has its name, or is to be kept, or is not
-    /// ours.
+    /// Whether dropping it leaves the file: because it was renamed, is to be kept, or is not ours.
     settled: bool,
 }
 
-/// A beginning to go on with.
+/// A partial file to resume from.
 #[derive(Debug)]
-pub(super) struct Beginning {
+pub(super) struct ResumePoint {
     part: Part,
     pub(super) etag: String,
-    /// The end of what is there.
+    /// The last bytes of the existing data.
     pub(super) tail: Bytes,
 }
 
-/// What the file about a part says.
+/// The content of the description.
 enum Description {
     Missing,
     Ours(Source),
@@ -65,11 +63,10 @@ enum Description {
 }
 
 impl Part {
-    /// Begins anew. Without a `source` the content has to be whole at once.
+    /// Starts a new partial file. Without a `source` the content cannot be resumed.
     ///
     /// # Errors
-    /// If a file cannot be written beside `path`, or somebody else's is in the
-    /// way.
+    /// If no file can be written beside `path`, or an unrelated file exists there.
     pub(super) fn create(path: &Path, source: Option<&Source>) -> io::Result<Self> {
         let mode = mode(path)?;
         let [part, about] = names(path);
@@ -88,13 +85,13 @@ impl Part {
                 return Err(in_the_way(&part));
             }
             (Description::SomebodyElses, 0) if source.is_some() => return Err(in_the_way(&about)),
-            // Nothing is lost of an empty file: a start that was killed leaves one.
+            // An empty file holds nothing to lose: a start that was killed leaves one.
             (Description::Missing | Description::SomebodyElses, 0) => {}
         }
         this.settled = false;
         this.file.set_len(0)?;
         if let Some(mode) = mode {
-            // Nobody reads it meanwhile who must not later.
+            // Until then nobody else may read it who must not read it later.
             this.file
                 .set_permissions(Permissions::from_mode(mode | 0o600))?;
         }
@@ -118,14 +115,17 @@ impl Part {
         Ok(())
     }
 
-    /// Gives it its name. A file that has it keeps its permissions.
+    /// Renames it to its final name. An existing file's permissions are kept.
     ///
     /// # Errors
-    /// If it cannot have it.
+    /// If it cannot be renamed.
     pub(super) fn finish(mut self) -> io::Result<()> {
         let [part, about] = names(&self.path);
         if !is_at(&self.file, &part)? {
-            let message = format!("{} is another file meanwhile", part.display());
+            let message = format!(
+                "{} was replaced by another file during the download",
+                part.display()
+            );
             return Err(io::Error::other(message));
         }
         if let Some(mode) = mode(&self.path)? {
@@ -139,7 +139,7 @@ impl Part {
         Ok(())
     }
 
-    /// Leaves what can be gone on with, and answers where; removes what cannot.
+    /// Keeps what can be resumed, and returns where; removes what cannot.
     pub(super) fn abandon(mut self) -> Option<(PathBuf, u64)> {
         if !self.is_of_use() {
             return None;
@@ -169,14 +169,14 @@ impl Drop for Part {
     }
 }
 
-impl Beginning {
-    /// What is there of `url` for `path`, if anything.
+impl ResumePoint {
+    /// The partial file of `url` for `path`, if there is one.
     ///
     /// # Errors
-    /// If it is there and cannot be used.
+    /// If it exists and cannot be used.
     pub(super) fn find(path: &Path, url: &str) -> io::Result<Option<Self>> {
         let [part, about] = names(path);
-        // Somebody else's is as good as none, here.
+        // An unrelated file counts as none here.
         let Description::Ours(_) = Description::read(&about)? else {
             return Ok(None);
         };
@@ -185,7 +185,7 @@ impl Beginning {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             locked => locked?,
         };
-        // Now that nobody else writes them.
+        // Now that no other process writes them.
         let Description::Ours(source) = Description::read(&about)? else {
             return Ok(None);
         };
@@ -210,17 +210,17 @@ impl Beginning {
         }))
     }
 
-    /// From where on the content is needed: `tail` again, then the rest.
+    /// The offset from which content is needed: that of `tail`, then the rest.
     pub(super) fn offset(&self) -> u64 {
         self.part.length - self.tail.len() as u64
     }
 
-    /// Bytes that are there.
+    /// Length of the existing data.
     pub(super) fn length(&self) -> u64 {
         self.part.length
     }
 
-    /// Goes on after the end of what is there.
+    /// Continues after the existing data.
     pub(super) fn into_part(self) -> Part {
         self.part
     }
@@ -232,7 +232,7 @@ impl Description {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::Missing),
             read => read?,
         };
-        // What is left if the program died while it wrote this.
+        // Left behind if the program died while it wrote this.
         if text.is_empty() {
             return Ok(Self::Missing);
         }
@@ -240,7 +240,7 @@ impl Description {
     }
 }
 
-/// The permissions of the file that is there.
+/// The permissions of the existing file.
 fn mode(path: &Path) -> io::Result<Option<u32>> {
     match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -248,7 +248,7 @@ fn mode(path: &Path) -> io::Result<Option<u32>> {
     }
 }
 
-/// Opens a part's file, or makes it; answers whether it did.
+/// Opens or creates a partial file; returns whether it was created.
 fn open(part: &Path) -> io::Result<(File, bool)> {
     let how = OpenOptions::new().write(true).to_owned();
     match lock(part, how.clone().create_new(true).to_owned()) {
@@ -262,18 +262,22 @@ fn open(part: &Path) -> io::Result<(File, bool)> {
     }
 }
 
-/// Opens the part's file for this process alone: two downloads in one file would
-/// be none.
+/// Opens the partial file for this process alone: two downloads must not write to one file.
 fn lock(path: &Path, mut how: OpenOptions) -> io::Result<File> {
-    let taken = || io::Error::new(io::ErrorKind::WouldBlock, "another download writes there");
-    // Where a link leads is not ours, and opening a pipe must not wait.
+    let taken = || {
+        io::Error::new(
+            io::ErrorKind::WouldBlock,
+            "another download is writing to this file",
+        )
+    };
+    // Do not follow a symbolic link, and do not wait for a pipe.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = how.custom_flags(flags.bits().cast_signed()).open(path)?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Err(Errno::WOULDBLOCK) => return Err(taken()),
         locked => locked?,
     }
-    // Whoever had it may just have given it its name.
+    // Another process may just have renamed it.
     if is_at(&file, path).map_err(|_| taken())? {
         Ok(file)
     } else {
@@ -281,7 +285,7 @@ fn lock(path: &Path, mut how: OpenOptions) -> io::Result<File> {
     }
 }
 
-/// Whether this is the file of that name.
+/// Whether this is the file at that path.
 fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     let ours = file.metadata()?;
     let there = fs::symlink_metadata(path)?;
@@ -290,7 +294,7 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
 
 fn in_the_way(file: &Path) -> io::Error {
     let message = format!(
-        "{} is in the way and not of a download that can be gone on with; move it or use another -o",
+        "{} exists and does not belong to a download that can be resumed; move it or choose another -o",
         file.display()
     );
     io::Error::new(io::ErrorKind::AlreadyExists, message)
@@ -325,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_beginning_is_gone_on_with_and_leaves_one_file() {
+    fn resumed_download_leaves_only_the_finished_file() {
         let dir = TestDir::new();
         let path = dir.path().join("a");
         let long = Bytes::from(vec![7; 100_000]);
@@ -336,7 +340,7 @@ mod tests {
         assert_eq!((kept, length), (dir.path().join("a.part"), 100_003));
         assert_eq!(files(&dir), ["a.part", "a.part.json"]);
 
-        let beginning = Beginning::find(&path, "https://h/a").unwrap().unwrap();
+        let beginning = ResumePoint::find(&path, "https://h/a").unwrap().unwrap();
         assert_eq!(beginning.etag, "\"1\"");
         assert_eq!(beginning.offset(), 100_003 - OVERLAP);
         assert!(beginning.tail.ends_with(b"\x07xyz"));
@@ -349,28 +353,28 @@ mod tests {
     }
 
     #[test]
-    fn beginnings_of_something_else_are_not_used() {
+    fn partial_file_of_other_content_is_not_resumed() {
         let dir = TestDir::new();
         let path = dir.path().join("a");
-        assert!(Beginning::find(&path, "https://h/a").unwrap().is_none());
+        assert!(ResumePoint::find(&path, "https://h/a").unwrap().is_none());
         let mut part = Part::create(&path, Some(&source())).unwrap();
         part.write(&[Bytes::from_static(b"x")]).unwrap();
         part.abandon();
-        assert!(Beginning::find(&path, "https://h/b").unwrap().is_none());
-        assert!(Beginning::find(&path, "https://h/a").unwrap().is_some());
+        assert!(ResumePoint::find(&path, "https://h/b").unwrap().is_none());
+        assert!(ResumePoint::find(&path, "https://h/a").unwrap().is_some());
         fs::write(dir.path().join("a.part.json"), "nonsense").unwrap();
-        assert!(Beginning::find(&path, "https://h/a").unwrap().is_none());
+        assert!(ResumePoint::find(&path, "https://h/a").unwrap().is_none());
     }
 
     #[test]
-    fn one_download_at_a_time_writes_there() {
+    fn second_download_to_the_same_file_is_rejected() {
         let dir = TestDir::new();
         let path = dir.path().join("a");
         let mut part = Part::create(&path, Some(&source())).unwrap();
         part.write(&[Bytes::from_static(b"x")]).unwrap();
         for second in [
             Part::create(&path, None).map(drop),
-            Beginning::find(&path, "https://h/a").map(drop),
+            ResumePoint::find(&path, "https://h/a").map(drop),
         ] {
             assert_eq!(second.unwrap_err().kind(), io::ErrorKind::WouldBlock);
         }
@@ -381,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_resumed_is_not_kept() {
+    fn partial_file_without_strong_etag_is_removed() {
         let dir = TestDir::new();
         let mut part = Part::create(&dir.path().join("a"), None).unwrap();
         part.write(&[Bytes::from_static(b"x")]).unwrap();
@@ -390,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_somebody_elses_is_left_alone() {
+    fn unrelated_file_with_part_name_is_left_alone() {
         let dir = TestDir::new();
         let path = dir.path().join("a");
         let [part, about] = names(&path);
@@ -413,7 +417,7 @@ mod tests {
         fs::remove_file(&part).unwrap();
         refused(Some(&source()), &about);
         assert_eq!(files(&dir), ["a.part.json"], "no empty part");
-        // What is whole at once needs no file about it.
+        // Content that is complete at once needs no description.
         Part::create(&path, None).unwrap().finish().unwrap();
         assert_eq!(files(&dir), ["a", "a.part.json"]);
         fs::remove_file(&about).unwrap();
@@ -427,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_put_in_its_place_does_not_get_its_name() {
+    fn file_swapped_during_download_is_not_renamed() {
         let dir = TestDir::new();
         let path = dir.path().join("a");
         let [part, _] = names(&path);
@@ -446,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn dropped_before_the_first_byte_nothing_is_left() {
+    fn part_dropped_before_first_byte_leaves_no_file() {
         let dir = TestDir::new();
         let part = Part::create(&dir.path().join("a"), Some(&source())).unwrap();
         assert_eq!(files(&dir), ["a.part", "a.part.json"]);

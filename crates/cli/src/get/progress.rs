@@ -1,4 +1,4 @@
-//! A bar for people, on a terminal.
+//! The progress bar.
 
 use std::io::{self, IsTerminal as _};
 
@@ -10,8 +10,8 @@ use super::job::Job;
 use crate::printable;
 use crate::terminal;
 
-/// How far all transfers together are. Clones are the same bar; without a
-/// terminal there is none.
+/// The progress of all transfers together. Clones share one bar, which is hidden without a
+/// terminal.
 #[derive(Clone, Debug)]
 pub(super) struct Progress {
     bar: ProgressBar,
@@ -40,24 +40,24 @@ impl Progress {
         }
     }
 
-    /// So much more is to come.
+    /// Adds to the expected length.
     pub(super) fn expect(&self, bytes: u64) {
         self.bar.inc_length(bytes);
     }
 
-    /// So much has come.
+    /// Adds to the progress.
     pub(super) fn advance(&self, bytes: u64) {
         self.bar.inc(bytes);
     }
 
-    /// So many transfers are over.
+    /// Sets the number of finished transfers.
     pub(super) fn over(&self, transfers: u64) {
         if self.files > 1 {
             self.bar.set_message(format!("{transfers}/{}", self.files));
         }
     }
 
-    /// Says something above the bar, in one line.
+    /// Prints a line above the bar.
     pub(super) fn say(&self, text: &str) {
         say!("{}", printable::line(text));
     }

@@ -1,4 +1,4 @@
-//! What is sent.
+//! Requests.
 
 use std::path::Path;
 
@@ -7,16 +7,16 @@ use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, TE, USER_A
 use http::{Method, Request, Uri};
 
 use super::Args;
-use super::held::Held;
-use super::upload::{Reading, Upload};
+use super::existing_file::ExistingFile;
+use super::upload::{Upload, UploadReadStatus};
 use crate::failure::{Failure, Kind};
 
 const AGENT: &str = concat!("clearway/", env!("CARGO_PKG_VERSION"));
 
-/// What forms in web pages send, and therefore what `-d` is taken for.
+/// The content type of HTML forms, which `-d` sends.
 const FORM: &str = "application/x-www-form-urlencoded";
 
-/// What is asked for with these options.
+/// The method that the options select.
 pub(super) fn method(args: &Args) -> Method {
     match &args.method {
         Some(method) => method.clone(),
@@ -27,15 +27,15 @@ pub(super) fn method(args: &Args) -> Method {
     }
 }
 
-/// The request for a URL, of which something may be `held` already.
+/// The request for a URL, of which data may exist in `held`.
 ///
 /// # Errors
 /// If a file to upload cannot be read.
 pub(super) fn request(
     args: &Args,
     url: &Uri,
-    held: &Held,
-    reading: &Reading,
+    held: &ExistingFile,
+    reading: &UploadReadStatus,
 ) -> Result<Request<Upload>, Failure> {
     let body = match (&args.data, &args.upload) {
         (Some(data), _) => match data.strip_prefix('@') {

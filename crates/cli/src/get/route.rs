@@ -1,5 +1,4 @@
-//! Servers elsewhere than their names say: `--resolve` and `--connect-to`, as curl
-//! has them.
+//! Connecting to other addresses than names resolve to: `--resolve` and `--connect-to`, as in curl.
 
 use core::net::{IpAddr, SocketAddr};
 use core::str::FromStr;
@@ -7,23 +6,23 @@ use core::str::FromStr;
 use clearway::http::Client;
 use http::Uri;
 
-/// Which servers are meant.
+/// The servers that an option applies to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Pattern {
-    /// `None` is any.
+    /// `None` matches any.
     host: Option<String>,
-    /// `None` is any.
+    /// `None` matches any.
     port: Option<u16>,
 }
 
-/// `HOST:PORT:ADDR[,ADDR]…`; a host or port `*` is any.
+/// `HOST:PORT:ADDR[,ADDR]…`; a host or port `*` matches any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Resolve {
     what: Pattern,
     addresses: Vec<IpAddr>,
 }
 
-/// `HOST:PORT:OTHER-HOST:OTHER-PORT`; what is left out is any, or the same.
+/// `HOST:PORT:OTHER-HOST:OTHER-PORT`; an empty part matches any, or stays the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ConnectTo {
     what: Pattern,
@@ -38,8 +37,7 @@ impl Pattern {
     }
 }
 
-/// Has the client find the server of `url` where the options say; the first that
-/// is about it counts.
+/// Applies the options to the server of `url`; the first that matches counts.
 pub(super) fn direct(client: &Client, url: &Uri, resolve: &[Resolve], connect_to: &[ConnectTo]) {
     let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
     let Some(port) = clearway::http::port(url) else {
@@ -71,8 +69,7 @@ impl FromStr for Resolve {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong =
-            || "not HOST:PORT:ADDR; write one such as example.org:443:127.0.0.1,[::1]".to_owned();
+        let wrong = || "expected HOST:PORT:ADDR such as example.org:443:127.0.0.1,[::1]".to_owned();
         let (host, rest) = host(text).ok_or_else(wrong)?;
         let (port, addresses) = rest.split_once(':').ok_or_else(wrong)?;
         let port = match port {
@@ -98,7 +95,7 @@ impl FromStr for ConnectTo {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || {
-            "not HOST:PORT:OTHER-HOST:OTHER-PORT; write one such as example.org:443:localhost:4433"
+            "expected HOST:PORT:OTHER-HOST:OTHER-PORT such as example.org:443:localhost:4433"
                 .to_owned()
         };
         let port = |text: &str| match text {
@@ -137,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_are_read_as_curl_reads_them() {
+    fn resolve_and_connect_to_parse_as_in_curl() {
         let resolve: Resolve = "[2001:db8::1]:443:[::1],10.0.0.1".parse().unwrap();
         assert!(resolve.what.is_about("2001:db8::1", 443));
         assert!(!resolve.what.is_about("2001:db8::1", 444));
@@ -161,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_is_refused() {
+    fn invalid_resolve_or_connect_to_is_rejected() {
         for text in [
             "",
             "a",

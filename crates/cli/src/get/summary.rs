@@ -1,4 +1,4 @@
-//! How it went.
+//! The summary of `clearway get`.
 
 use core::time::Duration;
 use std::sync::atomic::Ordering::Relaxed;
@@ -6,57 +6,57 @@ use std::sync::atomic::Ordering::Relaxed;
 use serde::Serialize;
 use serde::ser::{SerializeMap as _, Serializer};
 
-use super::tally::{Tally, Waits};
+use super::tally::{Tally, WaitTimes};
 use crate::demo::Breakdown;
 use crate::failure::Failure;
 
-/// The end of `clearway get`, for scripts and people.
+/// The summary, for scripts and people.
 #[derive(Debug, Serialize)]
 pub(super) struct Summary {
     completed: bool,
     error: Option<String>,
     /// Transfers that succeeded.
     done: u64,
-    /// Transfers that did not.
+    /// Transfers that failed.
     failed: u64,
-    /// Transfers that others' failures or an early end left no chance.
+    /// Transfers not tried because of other failures or an early end.
     not_tried: u64,
     bytes: u64,
     uploaded: u64,
-    /// Bytes of earlier runs that were gone on with.
+    /// Bytes resumed from earlier runs.
     kept: u64,
     seconds: f64,
     gbps: f64,
     rtt_ms: Option<f64>,
-    /// Of the sender of the larger part; unknown if it did not tell.
+    /// Statistics of the sender of most data; unknown if it did not report.
     packets_sent: Option<u64>,
     packets_lost: Option<u64>,
     #[serde(flatten)]
-    limited: Limited,
+    limited: LimitedBy,
 }
 
-/// What a transfer waited for.
+/// What limited the transfer, and who says so.
 #[derive(Debug, Serialize)]
 #[serde(tag = "breakdown_by", rename_all = "lowercase")]
-enum Limited {
-    /// The server sent and told.
+enum LimitedBy {
+    /// The server sent, and reported.
     Server {
         breakdown: Breakdown,
     },
-    /// We sent.
+    /// The client sent, and knows.
     Client {
         breakdown: Breakdown,
     },
-    /// The server sent and did not tell: as it looks from here.
+    /// The server sent and did not report: inferred by the client.
     Inference {
-        breakdown: Inferred,
+        breakdown: InferredShares,
     },
     Nobody,
 }
 
 /// Shares of a receiver's time.
 #[derive(Debug)]
-struct Inferred(Waits);
+struct InferredShares(WaitTimes);
 
 impl Summary {
     pub(super) fn of(tally: &Tally, time: Duration, failure: Option<&Failure>) -> Self {
@@ -70,17 +70,17 @@ impl Summary {
                 let counters = &stats.counters;
                 let packets = (counters.packets_sent, counters.packets_lost);
                 let breakdown = Breakdown::new(&stats.limits);
-                let limited = breakdown.map(|breakdown| Limited::Client { breakdown });
+                let limited = breakdown.map(|breakdown| LimitedBy::Client { breakdown });
                 (Some(packets), limited)
             }
             (Some(sender), _) => {
                 let breakdown = Breakdown::new(&sender.limits);
-                let limited = breakdown.map(|breakdown| Limited::Server { breakdown });
+                let limited = breakdown.map(|breakdown| LimitedBy::Server { breakdown });
                 (Some((sender.packets_sent, sender.packets_lost)), limited)
             }
             (None, _) => {
-                let inferred = Inferred(tally.waits);
-                let limited = (inferred.total() > 0.0).then_some(Limited::Inference {
+                let inferred = InferredShares(tally.waits);
+                let limited = (inferred.total() > 0.0).then_some(LimitedBy::Inference {
                     breakdown: inferred,
                 });
                 (None, limited)
@@ -100,7 +100,7 @@ impl Summary {
             rtt_ms: stats.map(|stats| stats.smoothed_rtt.as_micros() as f64 / 1e3),
             packets_sent: packets.map(|(sent, _)| sent),
             packets_lost: packets.map(|(_, lost)| lost),
-            limited: limited.unwrap_or(Limited::Nobody),
+            limited: limited.unwrap_or(LimitedBy::Nobody),
         }
     }
 
@@ -117,7 +117,7 @@ impl Summary {
             parts.push(format!("{} bytes received", self.bytes));
         }
         if self.kept > 0 {
-            parts.push(format!("{} kept from before", self.kept));
+            parts.push(format!("{} bytes resumed", self.kept));
         }
         parts.push(format!("{:.2} s", self.seconds));
         parts.push(if self.gbps >= 1.0 {
@@ -128,31 +128,31 @@ impl Summary {
         parts.extend(self.rtt_ms.map(|rtt| format!("RTT {rtt:.2} ms")));
         parts.push(match (self.packets_lost, self.packets_sent) {
             (Some(lost), Some(sent)) => format!("{lost} of {sent} packets lost"),
-            _ => "losses known to the server only".to_owned(),
+            _ => "packet loss known only to the server".to_owned(),
         });
         let first = parts.join(", ");
         match &self.limited {
-            Limited::Server { breakdown } => {
+            LimitedBy::Server { breakdown } => {
                 format!(
-                    "{first}\nlimited by: {} (the server's record)",
+                    "{first}\nlimited by: {} (reported by the server)",
                     breakdown.text()
                 )
             }
-            Limited::Client { breakdown } => {
-                format!("{first}\nlimited by: {} (our record)", breakdown.text())
+            LimitedBy::Client { breakdown } => {
+                format!("{first}\nlimited by: {} (measured here)", breakdown.text())
             }
-            Limited::Inference { breakdown } => {
+            LimitedBy::Inference { breakdown } => {
                 format!(
-                    "{first}\nlimited by: {} (inferred: the server did not tell)",
+                    "{first}\nlimited by: {} (inferred: the server sent no report)",
                     breakdown.text()
                 )
             }
-            Limited::Nobody => first,
+            LimitedBy::Nobody => first,
         }
     }
 }
 
-impl Inferred {
+impl InferredShares {
     fn total(&self) -> f64 {
         let Self(waits) = self;
         waits
@@ -181,7 +181,7 @@ impl Inferred {
     }
 }
 
-impl Serialize for Inferred {
+impl Serialize for InferredShares {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self(waits) = self;
         let mut map = serializer.serialize_map(Some(waits.each().len()))?;
@@ -197,11 +197,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_inferred_is_called_so() {
+    fn summary_marks_inferred_breakdown_as_inferred() {
         let tally = Tally {
             done: 1,
             received: 1_000_000,
-            waits: Waits {
+            waits: WaitTimes {
                 connecting: Duration::from_millis(10),
                 content: Duration::from_millis(970),
                 output: Duration::from_millis(20),
@@ -212,9 +212,9 @@ mod tests {
         let summary = Summary::of(&tally, Duration::from_secs(1), None);
         assert_eq!(
             summary.text(),
-            "1000000 bytes received, 1.00 s, 8.0 Mbit/s, losses known to the server only\n\
+            "1000000 bytes received, 1.00 s, 8.0 Mbit/s, packet loss known only to the server\n\
              limited by: 97.0 % network or server, 2.0 % writing here, 1.0 % connecting \
-             (inferred: the server did not tell)"
+             (inferred: the server sent no report)"
         );
         let json = serde_json::to_value(&summary).unwrap();
         assert_eq!(json["breakdown_by"], "inference");

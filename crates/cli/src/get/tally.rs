@@ -1,4 +1,4 @@
-//! What has been transferred, and what it waited for.
+//! Totals of the transfers.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -9,24 +9,24 @@ use clearway::Connection;
 use crate::failure::Failure;
 use crate::serve::SenderReport;
 
-/// The sum over transfers.
+/// The totals of all transfers.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     /// Transfers that succeeded.
     pub(super) done: u64,
     /// Transfers that failed.
     pub(super) failed: u64,
-    /// Transfers that others' failures or an early end left no chance.
+    /// Transfers not tried because of other failures or an early end.
     pub(super) not_tried: u64,
     /// Content received, in bytes.
     pub(super) received: u64,
     /// Content read to be sent.
     pub(super) uploaded: Arc<AtomicU64>,
-    /// Content that was there before and did not have to be sent again.
+    /// Content that existed before and was not sent again.
     pub(super) kept: u64,
-    /// As seen from here.
-    pub(super) waits: Waits,
-    /// The newest word of a sender.
+    /// Times measured here.
+    pub(super) waits: WaitTimes,
+    /// The latest report of a sender.
     pub(super) sender: Option<SenderReport>,
     /// The connection last used.
     pub(super) connection: Option<Connection>,
@@ -34,21 +34,21 @@ pub(super) struct Tally {
     pub(super) failure: Option<Failure>,
 }
 
-/// Where a receiver's time goes, as far as it can tell.
+/// Where a receiver's time goes, as far as it can measure.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Waits {
+pub(super) struct WaitTimes {
     /// For a connection.
     pub(super) connecting: Duration,
     /// From the request to the response's header section.
     pub(super) answer: Duration,
     /// For content.
     pub(super) content: Duration,
-    /// For this host to take content.
+    /// For this host to write content.
     pub(super) output: Duration,
 }
 
 impl Tally {
-    /// What became of several, where not all succeeded.
+    /// A summary of several transfers of which some failed.
     pub(super) fn text(&self) -> String {
         let all = self.done + self.failed + self.not_tried;
         let mut text = format!("{} of {all} failed", self.failed);
@@ -59,7 +59,7 @@ impl Tally {
     }
 }
 
-impl Waits {
+impl WaitTimes {
     pub(super) fn add(&mut self, other: &Self) {
         self.connecting += other.connecting;
         self.answer += other.answer;
@@ -71,7 +71,7 @@ impl Waits {
     pub(super) fn each(&self) -> [(&'static str, &'static str, Duration); 4] {
         [
             ("connecting", "connecting", self.connecting),
-            ("answer", "the server's answer", self.answer),
+            ("answer", "the server's response", self.answer),
             ("content", "network or server", self.content),
             ("output", "writing here", self.output),
         ]

@@ -1,21 +1,20 @@
-//! What files are called until they are whole.
+//! Names of files that are not complete.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
-/// Endings of the part's file and of the one about it.
+/// Suffixes of the partial file and of its description.
 const ENDINGS: [&str; 2] = [".part", ".part.json"];
 
-/// How long a name may be on the usual file systems, in bytes (`NAME_MAX`).
+/// Maximum length of a name on common file systems, in bytes (`NAME_MAX`).
 const LONGEST: usize = 255;
 
-/// What is left of a long name before the digits that tell it from others: both
-/// and the longer ending fit.
+/// Length of the prefix of a long name before the digest, so that both and the longer suffix fit.
 const PREFIX: usize = LONGEST - 10 - 17;
 
-/// The part's file and the one about it: the same in every run, so that one can
-/// go on where another broke off.
+/// The paths of the partial file and of its description: the same in every run, so that one can
+/// resume where another was interrupted.
 pub(super) fn names(path: &Path) -> [PathBuf; 2] {
     let name = path.file_name().unwrap_or_default().as_bytes();
     let stem = if ENDINGS
@@ -32,7 +31,7 @@ pub(super) fn names(path: &Path) -> [PathBuf; 2] {
     })
 }
 
-/// The beginning of a name, and a digest of all of it.
+/// The prefix of a name, followed by a digest of all of it.
 fn shortened(name: &[u8]) -> Vec<u8> {
     let mut length = PREFIX.min(name.len());
     // Not in the middle of a character.
@@ -55,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_the_files_with_an_ending() {
+    fn temporary_name_is_file_name_with_suffix() {
         let [part, about] = names(Path::new("d/a.b"));
         assert_eq!(
             (part, about),
@@ -64,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_fit_and_stay_apart() {
+    fn temporary_names_of_long_files_fit_and_differ() {
         let text = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
         for letter in ["x", "ö", "€"] {
             let name = letter.repeat(255 / letter.len());
@@ -84,9 +83,9 @@ mod tests {
         assert!(!text(&names(Path::new(&"x".repeat(246)))[0]).starts_with(&"x".repeat(246)));
     }
 
-    /// The digest of the algorithm's authors for "foobar".
+    /// The authors' digest of "foobar".
     #[test]
-    fn the_digest_is_what_it_is_called() {
+    fn temporary_name_digest_is_fnv_1a() {
         assert_eq!(fnv(b"foobar"), 0x85944171f73967e8);
     }
 }

@@ -1,4 +1,4 @@
-//! One URL.
+//! The transfer of one URL.
 
 use core::future::Future;
 use core::time::Duration;
@@ -15,76 +15,76 @@ use tokio::task::spawn_blocking;
 
 use super::Args;
 use super::answer::{ContentRange, continues, elsewhere, strong_tag, total, without_content};
-use super::cause::{Reach, Stop, failure, unwritable};
+use super::cause::{FailureScope, TransferError, failure, unwritable};
 use super::destination::Destination;
-use super::held::Held;
+use super::existing_file::ExistingFile;
 use super::job::Job;
 use super::part::Source;
 use super::progress::Progress;
 use super::request::{method, request};
-use super::tally::Waits;
-use super::upload::Reading;
+use super::tally::WaitTimes;
+use super::upload::UploadReadStatus;
 use super::writer::{Mismatch, Writer};
 use crate::failure::{Failure, Kind};
 use crate::printable;
 use crate::serve::SenderReport;
 
-/// How much of a header field is printed, in characters: more than servers usually
-/// take themselves.
+/// Maximum length of a header field that is printed, in characters: more than servers usually
+/// accept.
 const FIELD: usize = 16 << 10;
 
-/// A transfer under way.
+/// A running transfer.
 pub(super) struct Transfer<'a> {
     pub(super) args: &'a Args,
     pub(super) client: &'a Client,
     pub(super) progress: &'a Progress,
     pub(super) job: &'a Job,
-    pub(super) reading: Reading,
-    pub(super) done: Done,
+    pub(super) reading: UploadReadStatus,
+    pub(super) done: TransferResult,
 }
 
-/// What a transfer came to, whether it succeeded or not.
+/// The result of a transfer, whether it succeeded or not.
 #[derive(Debug, Default)]
-pub(super) struct Done {
+pub(super) struct TransferResult {
     pub(super) received: u64,
     pub(super) kept: u64,
-    pub(super) waits: Waits,
+    pub(super) waits: WaitTimes,
     pub(super) sender: Option<SenderReport>,
     pub(super) connection: Option<Connection>,
 }
 
-/// How asking once ends, if it does not fail.
-enum Outcome {
+/// The result of one attempt, unless it fails.
+enum AttemptOutcome {
     Over,
-    /// What is there is of no use, and why: all of it is needed.
+    /// The existing data cannot be used, and why: the whole content is needed.
     Anew(&'static str),
 }
 
 impl Transfer<'_> {
-    /// Does it, going on with what is there if that was asked for.
+    /// Runs the transfer, resuming existing data if requested.
     ///
     /// # Errors
-    /// In one line what went wrong, and what else fails for it.
-    pub(super) async fn run(&mut self) -> Result<(), Stop> {
+    /// The failure, and which other transfers it affects.
+    pub(super) async fn run(&mut self) -> Result<(), TransferError> {
         let outcome = self.fetch().await;
-        // Whatever a server says of half a file.
+        // Whatever a server reports for half of a file.
         match self.reading.broken() {
             Some(failure) => Err(failure.clone().into()),
             None => outcome,
         }
     }
 
-    async fn fetch(&mut self) -> Result<(), Stop> {
+    async fn fetch(&mut self) -> Result<(), TransferError> {
         self.connect()
             .await
-            .map_err(|failure| failure.reaching(Reach::Origin))?;
+            .map_err(|failure| failure.reaching(FailureScope::Origin))?;
         let held = self.held().await?;
         match self.attempt(held).await? {
-            Outcome::Over => Ok(()),
-            Outcome::Anew(why) => {
+            AttemptOutcome::Over => Ok(()),
+            AttemptOutcome::Anew(why) => {
                 self.done.kept = 0;
-                self.say(format_args!("{why}: from the beginning"));
-                self.attempt(Held::Nothing).await.map(drop)
+                self.say(format_args!("{why}: starting over"));
+                self.attempt(ExistingFile::Nothing).await.map(drop)
             }
         }
     }
@@ -95,7 +95,10 @@ impl Transfer<'_> {
         let connecting = tokio::time::timeout(patience.0, connecting);
         let connected = timed(&mut self.done.waits.connecting, connecting).await;
         let connected = connected.map_err(|_| {
-            let message = format!("{}: cannot connect: no answer in {patience}", self.job.url);
+            let message = format!(
+                "{}: cannot connect: no answer within {patience}",
+                self.job.url
+            );
             Failure::new(Kind::Connection, message)
         })?;
         let connection = connected.map_err(|error| self.failure(&error))?;
@@ -103,25 +106,25 @@ impl Transfer<'_> {
         Ok(())
     }
 
-    /// What is there to go on with, if that was asked for.
-    async fn held(&self) -> Result<Held, Failure> {
+    /// Looks for existing data to resume, if requested.
+    async fn held(&self) -> Result<ExistingFile, Failure> {
         let plain = method(self.args) == Method::GET;
         let (true, true, Some(path)) = (plain, self.args.resume, self.job.to.file()) else {
-            return Ok(Held::Nothing);
+            return Ok(ExistingFile::Nothing);
         };
         let (path, url) = (path.to_owned(), self.job.url.to_string());
-        let find = spawn_blocking(move || Held::find(&path, &url));
+        let find = spawn_blocking(move || ExistingFile::find(&path, &url));
         let found = find.await.map_err(std::io::Error::other);
         found.and_then(|found| found).map_err(|error| {
-            let what = format!("cannot go on with {}", self.job.to);
+            let what = format!("cannot resume {}", self.job.to);
             Failure::caused(Kind::Output, what, &error)
         })
     }
 
-    /// Asks for all of it, or for what is missing after what is held.
-    async fn attempt(&mut self, held: Held) -> Result<Outcome, Stop> {
+    /// Requests all of the content, or what is missing after `held`.
+    async fn attempt(&mut self, held: ExistingFile) -> Result<AttemptOutcome, TransferError> {
         let request = request(self.args, &self.job.url, &held, &self.reading)
-            .map_err(|failure| failure.reaching(Reach::Everything))?;
+            .map_err(|failure| failure.reaching(FailureScope::Everything))?;
         let answer = self.client.request(request);
         let answer = timed(&mut self.done.waits.answer, answer).await;
         let response = answer.map_err(|error| self.failure(&error))?;
@@ -138,7 +141,7 @@ impl Transfer<'_> {
         }
         let (writer, length) = match self.writer(held, &response)? {
             Ok(writer) => writer,
-            Err(why) => return Ok(Outcome::Anew(why)),
+            Err(why) => return Ok(AttemptOutcome::Anew(why)),
         };
         if self.args.head || self.args.include {
             self.print_head(&response).await?;
@@ -156,69 +159,71 @@ impl Transfer<'_> {
         Ok(outcome)
     }
 
-    /// What it means that the server has nothing after what is held, of `total`
-    /// bytes.
-    fn out_of_range(&mut self, held: &Held, total: Option<u64>) -> Option<Outcome> {
+    /// Handles a 416 response to a request for what follows `held`, of `total` bytes.
+    fn out_of_range(&mut self, held: &ExistingFile, total: Option<u64>) -> Option<AttemptOutcome> {
         let length = match held {
-            Held::Nothing => return None,
-            Held::Beginning(_) => return Some(Outcome::Anew("not what is there")),
-            Held::Whole(length) => *length,
+            ExistingFile::Nothing => return None,
+            ExistingFile::ResumePoint(_) => {
+                return Some(AttemptOutcome::Anew("the partial file does not match"));
+            }
+            ExistingFile::Whole(length) => *length,
         };
         if total != Some(length) {
-            return Some(Outcome::Anew("what is there is of another length"));
+            return Some(AttemptOutcome::Anew(
+                "the existing file has a different length",
+            ));
         }
         self.done.kept = length;
         self.say(format_args!(
-            "{} is already complete, going by its length, {length} bytes, alone",
+            "{} is already complete (judged by its length of {length} bytes)",
             self.job.to
         ));
-        Some(Outcome::Over)
+        Some(AttemptOutcome::Over)
     }
 
-    /// Where the content of a response goes, and how long it has to be if it is a
-    /// part of something.
+    /// The destination of a response's content, and its required length if it is a part.
     ///
     /// # Errors
-    /// If it is a part that nobody asked for; inside, why what is there is of no use.
+    /// If the part was not requested; inside, why the existing data cannot be used.
     fn writer(
         &mut self,
-        held: Held,
+        held: ExistingFile,
         response: &Response<Incoming>,
     ) -> Result<Result<(Writer, Option<u64>), &'static str>, Failure> {
         let (to, source) = (self.job.to.clone(), self.source(response));
         let partial = response.status() == StatusCode::PARTIAL_CONTENT;
         match held {
-            Held::Beginning(beginning) if partial => {
+            ExistingFile::ResumePoint(beginning) if partial => {
                 let Some(length) = continues(response, &beginning) else {
-                    return Ok(Err("not what is there"));
+                    return Ok(Err("the partial file does not match"));
                 };
                 self.done.kept = beginning.offset();
                 let writer = Writer::after(to, beginning, source);
                 return Ok(Ok((writer, Some(length))));
             }
-            Held::Whole(_) if partial => {
-                return Ok(Err("there is more than is here, perhaps of something else"));
+            ExistingFile::Whole(_) if partial => {
+                return Ok(Err("the server's content is longer and may differ"));
             }
-            Held::Beginning(beginning) if response.status() == StatusCode::OK => {
-                self.say(format_args!("it has changed: from the beginning"));
+            ExistingFile::ResumePoint(beginning) if response.status() == StatusCode::OK => {
+                self.say(format_args!("the content has changed: starting over"));
                 let writer = Writer::new(to, source).instead_of(&beginning);
                 return Ok(Ok((writer, None)));
             }
-            Held::Nothing if partial => {
+            ExistingFile::Nothing if partial => {
                 let length = self.part_asked_for(response)?;
                 return Ok(Ok((Writer::new(to, source), length)));
             }
-            Held::Nothing | Held::Beginning(_) | Held::Whole(_) => {}
+            ExistingFile::Nothing | ExistingFile::ResumePoint(_) | ExistingFile::Whole(_) => {}
         }
         Ok(Ok((Writer::new(to, source), None)))
     }
 
-    /// How long the content of a 206 has to be that a `range` field of the command
-    /// line asked for, if it says.
+    /// The required length of a 206 response to a `range` field on the command line, if the server
+    /// gives it.
     ///
     /// # Errors
-    /// If there is no such field, or the part is another one: written to a file it
-    /// would look like all there is.
+    /// If there is no such field, or the range is a different one: in a file it would look like the
+    /// complete content.
     fn part_asked_for(&self, response: &Response<Incoming>) -> Result<Option<u64>, Failure> {
         let wrong = |why: &str| {
             let message = format!("{}: {}: {why}", self.job.url, response.status());
@@ -226,31 +231,33 @@ impl Transfer<'_> {
         };
         let mut asked = self.args.header.iter().filter(|(name, _)| name == RANGE);
         let Some((_, asked)) = asked.next() else {
-            return wrong("the server sends a part, but all of it was asked for");
+            return wrong("the server sent partial content, but the whole was requested");
         };
         let asked = asked.to_str().unwrap_or_default();
         let Some(range) = ContentRange::of(response) else {
             let several = asked.contains(',');
             return match several && !response.headers().contains_key(CONTENT_RANGE) {
-                // Its parts say what they are (RFC 9110 §14.6).
+                // Each part names its own range (RFC 9110 §14.6).
                 true => Ok(None),
-                false => wrong("the server does not say which part it sends (content-range)"),
+                false => wrong("the server sent partial content without a valid content-range"),
             };
         };
         match (range.was_asked_for(asked), range.length()) {
-            (Some(false), _) | (_, None) => wrong("the server sends another part than asked for"),
+            (Some(false), _) | (_, None) => {
+                wrong("the server sent a different range than requested")
+            }
             (Some(true) | None, length) => Ok(length),
         }
     }
 
-    /// Writes the body to its destination, unless it is `without` content.
+    /// Writes the body to its destination, unless the response is `without` content.
     async fn receive(
         &mut self,
         mut body: Incoming,
         mut writer: Writer,
         length: Option<u64>,
         without: Option<&str>,
-    ) -> Result<Outcome, Stop> {
+    ) -> Result<AttemptOutcome, TransferError> {
         let announced = body.size_hint().exact();
         let announced = announced.filter(|_| without.is_none());
         self.progress.expect(announced.unwrap_or(0));
@@ -267,7 +274,10 @@ impl Transfer<'_> {
             self.done.received += more;
             self.progress.advance(more);
             if length.is_some_and(|length| received > length) {
-                let message = format!("{}: 206: more than the part it is", self.job.url);
+                let message = format!(
+                    "{}: 206: body is longer than its content-range",
+                    self.job.url
+                );
                 break Some(Failure::new(Kind::Content, message));
             }
             match writer.push(piece) {
@@ -275,14 +285,16 @@ impl Transfer<'_> {
                     timed(&mut self.done.waits.output, writer.flush()).await?;
                 }
                 Ok(()) => {}
-                Err(Mismatch) => return Ok(Outcome::Anew("not what is there")),
+                Err(Mismatch) => {
+                    return Ok(AttemptOutcome::Anew("the partial file does not match"));
+                }
             }
         };
         let broken = broken.or_else(|| {
             let short = |length| received < length;
             let why = match (announced.is_some_and(short), length.is_some_and(short)) {
-                (true, _) => "ended early",
-                (false, true) => "206: less than the part it is",
+                (true, _) => "the response ended early",
+                (false, true) => "206: body is shorter than its content-range",
                 (false, false) => return None,
             };
             let message = format!("{}: {why}", self.job.url);
@@ -295,10 +307,10 @@ impl Transfer<'_> {
         if without.is_none() {
             timed(&mut self.done.waits.output, writer.finish()).await?;
         }
-        Ok(Outcome::Over)
+        Ok(AttemptOutcome::Over)
     }
 
-    /// What a beginning of this response would be of.
+    /// A description of the content, for resuming it later.
     fn source(&self, response: &Response<Incoming>) -> Source {
         let plain = self.args.data.is_none() && self.args.upload.is_none();
         let usable = plain && response.status() == StatusCode::OK;
@@ -309,8 +321,8 @@ impl Transfer<'_> {
         }
     }
 
-    /// The header section, where the body goes; for -I alone, that is all.
-    async fn print_head(&self, response: &Response<Incoming>) -> Result<(), Stop> {
+    /// Prints the response headers to the destination of the body; with -I, nothing else follows.
+    async fn print_head(&self, response: &Response<Incoming>) -> Result<(), TransferError> {
         let mut head = format!("HTTP/3 {}\r\n", response.status());
         for (name, value) in response.headers() {
             // Writing to a String cannot fail.
@@ -336,7 +348,7 @@ impl Transfer<'_> {
             .map_err(|error| unwritable(&to, &error))
     }
 
-    /// Says something about this URL.
+    /// Prints a message about this URL.
     fn say(&self, text: std::fmt::Arguments<'_>) {
         self.progress.say(&format!("{}: {text}", self.job.url));
     }
@@ -346,11 +358,14 @@ impl Transfer<'_> {
     }
 }
 
-/// A failure half way, with what is left of the content.
+/// Completes the message of an interrupted transfer with what is kept of the content.
 async fn broken_off(mut broken: Failure, received: u64, writer: Writer) -> Failure {
     broken.message.push_str(&format!(" after {received} bytes"));
     if let Some((path, length)) = writer.abandon().await {
-        let kept = format!("; {length} are in {}, -C goes on", path.display());
+        let kept = format!(
+            "; {length} bytes are kept in {}, resume with -C",
+            path.display()
+        );
         broken.message.push_str(&kept);
     }
     broken

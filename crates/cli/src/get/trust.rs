@@ -1,4 +1,4 @@
-//! Whom to believe.
+//! Trust in servers, and the key log.
 
 use std::env;
 use std::fs::OpenOptions;
@@ -9,10 +9,10 @@ use super::Args;
 use crate::failure::{Failure, Kind};
 use crate::identity;
 
-/// The client's settings.
+/// The client's configuration.
 ///
 /// # Errors
-/// If there is nobody to trust.
+/// If there are no trusted certificates.
 pub(super) fn config(args: &Args) -> Result<ClientConfig, Failure> {
     let config = if args.insecure {
         ClientConfig::dangerous_accept_any_certificate()
@@ -35,11 +35,12 @@ pub(super) fn config(args: &Args) -> Result<ClientConfig, Failure> {
     Ok(config.key_log_from_env())
 }
 
-/// The key log itself fails in silence, as it must not end a connection.
+/// Checks the key log in advance, because its own errors are ignored: they must not end a
+/// connection.
 fn key_log_is_writable() -> Result<(), Failure> {
     let named = env::var_os("SSLKEYLOGFILE").filter(|file| !file.is_empty());
     let Some(file) = named else {
-        let message = "--keylog: SSLKEYLOGFILE names no file";
+        let message = "--keylog: the environment variable SSLKEYLOGFILE is not set";
         return Err(Failure::new(Kind::Arguments, message));
     };
     let opened = OpenOptions::new().append(true).create(true).open(&file);

@@ -1,4 +1,4 @@
-//! The bodies of requests.
+//! Bodies of requests.
 
 use std::fs::File;
 use std::io;
@@ -14,26 +14,25 @@ use http_body::{Body, Frame, SizeHint};
 use crate::failure::{Failure, Kind};
 use crate::serve::{Pieces, Source};
 
-/// What is sent with a request.
+/// The body of a request.
 #[derive(Debug)]
 pub(super) struct Upload {
     source: Source,
-    /// The file it is, and what becomes of reading it.
-    file: Option<(PathBuf, Reading)>,
+    /// The file it is read from, and the status of reading it.
+    file: Option<(PathBuf, UploadReadStatus)>,
 }
 
-/// What becomes of reading files to be uploaded.
+/// The status of reading files that are uploaded.
 #[derive(Clone, Debug)]
-pub(super) struct Reading {
-    /// Counts what leaves.
+pub(super) struct UploadReadStatus {
+    /// Bytes read so far.
     counted: Arc<AtomicU64>,
-    /// Why there is no more of it. The server has half of it then, and only
-    /// knows that.
+    /// Why reading failed. The server then has half of the file, and does not know the reason.
     broken: Arc<OnceLock<Failure>>,
 }
 
-impl Reading {
-    /// Adds to `counted`.
+impl UploadReadStatus {
+    /// Creates a status that adds to `counted`.
     pub(super) fn new(counted: Arc<AtomicU64>) -> Self {
         Self {
             counted,
@@ -58,16 +57,16 @@ impl Upload {
         }
     }
 
-    /// A file; what becomes of it is told to `reading`.
+    /// Reads the body from a file; the status is recorded in `reading`.
     ///
     /// # Errors
-    /// If it is no file or cannot be read.
-    pub(super) fn file(path: &Path, reading: Reading) -> Result<Self, Failure> {
+    /// If it is not a regular file or cannot be read.
+    pub(super) fn file(path: &Path, reading: UploadReadStatus) -> Result<Self, Failure> {
         let failure = |error: &io::Error| unreadable(path, error);
         let opened = File::open(path).and_then(|file| Ok((file.metadata()?, file)));
         let (metadata, file) = opened.map_err(|error| failure(&error))?;
         if !metadata.is_file() {
-            return Err(failure(&io::Error::other("no regular file")));
+            return Err(failure(&io::Error::other("not a regular file")));
         }
         Ok(Self {
             source: Source::File(Box::new(Pieces::of_file(file, metadata.len()))),
@@ -79,7 +78,7 @@ impl Upload {
 fn unreadable(path: &Path, error: &io::Error) -> Failure {
     let what = format!("cannot read {}", path.display());
     if error.kind() == io::ErrorKind::UnexpectedEof {
-        let message = format!("{what}: it shrank while it was being read");
+        let message = format!("{what}: the file shrank while it was being read");
         return Failure::new(Kind::Arguments, message);
     }
     Failure::caused(Kind::Arguments, what, error)

@@ -1,4 +1,4 @@
-//! Content on its way from the connection to its destination.
+//! Writing of content to its destination.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,37 +6,37 @@ use std::path::PathBuf;
 use bytes::{Buf as _, Bytes};
 use tokio::task::{JoinHandle, spawn_blocking};
 
-use super::cause::{Stop, unwritable};
+use super::cause::{TransferError, unwritable};
 use super::destination::{Destination, Sink};
-use super::part::{Beginning, Source};
+use super::part::{ResumePoint, Source};
 
-/// How much is gathered for one change of threads.
+/// Size of a batch that is handed to a thread at once.
 const BATCH: usize = 256 << 10;
 
-/// Writes away from the event loop, in large batches.
+/// Writes on other threads, in large batches.
 #[derive(Debug)]
 pub(super) struct Writer {
     to: Destination,
-    /// What a beginning would be of.
+    /// The description of the content, for resuming it later.
     source: Source,
-    /// `None` until there is a batch: small files take one change of threads.
+    /// `None` until the first batch: small files are written by a single task.
     sink: Option<Sink>,
-    /// The batch before, while the next is gathered.
+    /// The previous batch, while the next one is gathered.
     writing: Option<JoinHandle<io::Result<Sink>>>,
     batch: Vec<Bytes>,
     gathered: usize,
-    /// What the content has to begin with: it is there already.
+    /// Existing data that the content has to begin with.
     expected: Bytes,
-    /// Bytes of an earlier beginning that is only given up for a longer one.
+    /// Length of an earlier partial file that is replaced only by a longer one.
     older: u64,
 }
 
-/// What came is not what is there already.
+/// The content differs from the existing data.
 #[derive(Debug)]
 pub(super) struct Mismatch;
 
 impl Writer {
-    /// From the beginning.
+    /// Writes from the beginning.
     pub(super) fn new(to: Destination, source: Source) -> Self {
         Self {
             to,
@@ -50,15 +50,15 @@ impl Writer {
         }
     }
 
-    /// Leaves this beginning of other content as it is until more than its length has
-    /// come, or all there is: a server that breaks off takes nothing away.
-    pub(super) fn instead_of(mut self, beginning: &Beginning) -> Self {
+    /// Keeps this partial file of other content until more than its length has arrived, or all of
+    /// the content: a server that breaks off costs nothing.
+    pub(super) fn instead_of(mut self, beginning: &ResumePoint) -> Self {
         self.older = beginning.length();
         self
     }
 
-    /// Goes on with what is there, of the same `source`.
-    pub(super) fn after(to: Destination, mut beginning: Beginning, source: Source) -> Self {
+    /// Continues after existing data of the same `source`.
+    pub(super) fn after(to: Destination, mut beginning: ResumePoint, source: Source) -> Self {
         let expected = std::mem::take(&mut beginning.tail);
         Self {
             sink: Some(Sink::Part(beginning.into_part())),
@@ -67,10 +67,10 @@ impl Writer {
         }
     }
 
-    /// Takes the next piece.
+    /// Adds the next piece.
     ///
     /// # Errors
-    /// If it repeats what is there, and differs.
+    /// If it differs from existing data that it repeats.
     pub(super) fn push(&mut self, mut piece: Bytes) -> Result<(), Mismatch> {
         let known = piece.len().min(self.expected.len());
         if piece[..known] != self.expected[..known] {
@@ -90,11 +90,11 @@ impl Writer {
         self.gathered >= BATCH
     }
 
-    /// Begins to write what was gathered, once the batch before is written.
+    /// Starts to write what was gathered, once the previous batch is written.
     ///
     /// # Errors
-    /// If that could not be.
-    pub(super) async fn flush(&mut self) -> Result<(), Stop> {
+    /// If that could not be written.
+    pub(super) async fn flush(&mut self) -> Result<(), TransferError> {
         self.settle().await?;
         let batch = self.take();
         let (sink, to) = (self.sink.take(), self.to.clone());
@@ -109,8 +109,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Waits until the batch before is written.
-    async fn settle(&mut self) -> Result<(), Stop> {
+    /// Waits until the previous batch is written.
+    async fn settle(&mut self) -> Result<(), TransferError> {
         let Some(writing) = self.writing.take() else {
             return Ok(());
         };
@@ -120,16 +120,16 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes the rest; the content is whole.
+    /// Writes the rest and completes the file.
     ///
     /// # Errors
-    /// If it cannot be written or get its name.
-    pub(super) async fn finish(mut self) -> Result<(), Stop> {
+    /// If it cannot be written or renamed.
+    pub(super) async fn finish(mut self) -> Result<(), TransferError> {
         self.settle().await?;
         let batch = self.take();
         let (sink, to) = (self.sink.take(), self.to.clone());
         let write = move || {
-            // Nothing to go on with: it is whole at once.
+            // Not resumable: it is complete at once.
             let mut sink = match sink {
                 Some(sink) => sink,
                 None => to.open(None)?,
@@ -143,8 +143,7 @@ impl Writer {
             .map_err(|error| unwritable(&self.to, &error))
     }
 
-    /// The rest will not come. What can be gone on with is kept: where, and how
-    /// many bytes.
+    /// Abandons the content. What can be resumed is kept: returns where, and how many bytes.
     pub(super) async fn abandon(mut self) -> Option<(PathBuf, u64)> {
         self.settle().await.ok()?;
         let shorter = self.sink.is_none() && (self.gathered as u64) <= self.older;

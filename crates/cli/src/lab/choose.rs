@@ -1,4 +1,4 @@
-//! Which scenarios were meant, and the plan of their runs.
+//! Selection of scenarios, and the plan of their runs.
 
 use std::collections::BTreeSet;
 
@@ -6,36 +6,36 @@ use clearway_lab::run::Plan;
 use clearway_lab::scenario::{Case, Scenario, Size, catalogue, find};
 use clearway_lab::stack::Protocol;
 
-use super::args::Extent;
+use super::args::RunSelection;
 use crate::failure::{Failure, Kind};
 
-/// Points of grids that an error lists at most.
+/// Maximum number of grid points that an error lists.
 const LISTED: usize = 40;
 
 fn wrong(message: impl Into<String>) -> Failure {
     Failure::new(Kind::Arguments, message)
 }
 
-/// A scenario with the word that chose it: a file has a name of its own inside,
-/// by which nobody finds it again.
+/// A scenario with the word that selected it: the name inside a file does not lead back to the
+/// file.
 #[derive(Clone, Debug)]
-pub(super) struct Chosen {
+pub(super) struct SelectedScenario {
     pub(super) origin: String,
     pub(super) scenario: Scenario,
 }
 
-/// Runs to do, and what chose each case.
+/// The runs to do, and what selected each case.
 #[derive(Debug, Default)]
-pub(super) struct Planned {
+pub(super) struct PlannedRuns {
     pub(super) plan: Plan,
-    /// By the case's place in the plan.
+    /// By the index of the case in the plan.
     pub(super) origins: Vec<String>,
 }
 
 /// A scenario by name, number or file.
 ///
 /// # Errors
-/// If there is none, or its file cannot be read or has a mistake.
+/// If there is no such scenario, or its file cannot be read or has an error.
 pub(super) fn scenario(name: &str) -> Result<Scenario, Failure> {
     let looks_like_a_file = name.contains('/') || name.ends_with(".toml");
     if !looks_like_a_file {
@@ -46,24 +46,24 @@ pub(super) fn scenario(name: &str) -> Result<Scenario, Failure> {
     let text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         wrong(format!(
-            "{name} is no scenario: byte {at} is not of a text in UTF-8; write a TOML file such \
+            "{name} is not a scenario: invalid UTF-8 at byte {at}; expected a TOML file such \
              as `clearway lab show shallow_25` prints"
         ))
     })?;
     Scenario::parse(name, &text).map_err(|error| wrong(error.to_string()))
 }
 
-/// Those named, or all.
-pub(super) fn scenarios(names: &[String]) -> Result<Vec<Chosen>, Failure> {
+/// The named scenarios, or all.
+pub(super) fn scenarios(names: &[String]) -> Result<Vec<SelectedScenario>, Failure> {
     if names.is_empty() {
-        let all = catalogue().iter().map(|scenario| Chosen {
+        let all = catalogue().iter().map(|scenario| SelectedScenario {
             origin: scenario.name.clone(),
             scenario: scenario.clone(),
         });
         return Ok(all.collect());
     }
     let chosen = names.iter().map(|name| {
-        Ok(Chosen {
+        Ok(SelectedScenario {
             origin: name.clone(),
             scenario: scenario(name)?,
         })
@@ -72,9 +72,12 @@ pub(super) fn scenarios(names: &[String]) -> Result<Vec<Chosen>, Failure> {
 }
 
 /// The runs that `extent` asks for.
-pub(super) fn plan(scenarios: &[Chosen], extent: &Extent) -> Result<Planned, Failure> {
-    let mut planned = Planned::default();
-    for Chosen { origin, scenario } in scenarios {
+pub(super) fn plan(
+    scenarios: &[SelectedScenario],
+    extent: &RunSelection,
+) -> Result<PlannedRuns, Failure> {
+    let mut planned = PlannedRuns::default();
+    for SelectedScenario { origin, scenario } in scenarios {
         let count = extent.seeds.unwrap_or(scenario.seeds(extent.size()));
         let seeds = Some((extent.seed, count));
         let plan = &mut planned.plan;
@@ -88,10 +91,7 @@ pub(super) fn plan(scenarios: &[Chosen], extent: &Extent) -> Result<Planned, Fai
         let reasons: Vec<String> = reasons
             .map(|(name, why)| format!("{name}: {why}"))
             .collect();
-        return Err(wrong(format!(
-            "there is nothing to run: {}",
-            reasons.join("; ")
-        )));
+        return Err(wrong(format!("nothing to run: {}", reasons.join("; "))));
     }
     if let Some(text) = &extent.variant {
         let labels: Vec<&str> = plan.cases.iter().map(|it| it.variant.as_str()).collect();
@@ -105,9 +105,9 @@ pub(super) fn plan(scenarios: &[Chosen], extent: &Extent) -> Result<Planned, Fai
     Ok(planned)
 }
 
-/// Of these names of points, those that `text` means: what is called exactly so;
-/// or else what has all its words, so that `queue=25` is not `queue=250`; or else
-/// what contains it. `None` if there is nothing of the kind.
+/// The grid points that `text` selects: those with exactly this name; or else those with all its
+/// words, so that `queue=25` does not select `queue=250`; or else those that contain it. `None` if
+/// there are none.
 fn matching(text: &str, labels: &[&str]) -> Option<BTreeSet<String>> {
     let has_words = |label: &str| {
         let mut asked = text.split_whitespace().peekable();
@@ -128,7 +128,7 @@ fn no_variant(text: &str, labels: &[&str]) -> Failure {
     let labels: BTreeSet<&str> = named.copied().collect();
     if labels.is_empty() {
         return wrong(format!(
-            "there is nothing to run: no point of a grid is called {text:?}, because there is no \
+            "nothing to run: no grid point has {text:?} in its name, because there is no \
              grid"
         ));
     }
@@ -138,16 +138,15 @@ fn no_variant(text: &str, labels: &[&str]) -> Failure {
         more => format!("; and {more} more"),
     };
     wrong(format!(
-        "there is nothing to run: no point of a grid has {text:?} in its name; there are {}{more}",
+        "nothing to run: no grid point has {text:?} in its name; expected one of {}{more}",
         listed.join("; ")
     ))
 }
 
-/// A scenario's networks, for the relay: the first point of its grid, or the one
-/// that `NAME:VARIANT` names.
+/// A scenario's networks, for the relay: the first grid point, or the one given by `NAME:VARIANT`.
 ///
 /// # Errors
-/// If there is none of this name.
+/// If there is no such scenario or variant.
 pub(crate) fn network(text: &str) -> Result<Box<Case>, String> {
     let (name, variant) = text.split_once(':').unwrap_or((text, ""));
     let scenario = scenario(name).map_err(|failure| failure.to_string())?;
@@ -157,7 +156,7 @@ pub(crate) fn network(text: &str) -> Result<Box<Case>, String> {
     let labels: Vec<&str> = cases.iter().map(|case| case.variant.as_str()).collect();
     let Some(meant) = matching(variant, &labels) else {
         return Err(format!(
-            "{name} has no variant {variant:?}; there are {}",
+            "{name} has no variant {variant:?}; expected one of {}",
             labels.join("; ")
         ));
     };
@@ -177,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exact_name_wins_over_containing_it() {
+    fn exact_grid_point_name_wins_over_substring() {
         let queues = ["queue=25", "queue=250", "queue=2500"];
         assert_eq!(chosen("queue=25", &queues), ["queue=25"]);
         assert_eq!(chosen("=25", &queues), queues);
@@ -190,9 +189,9 @@ mod tests {
     }
 
     #[test]
-    fn a_point_that_is_not_there_is_answered_with_those_that_are() {
+    fn unknown_grid_point_error_lists_existing_points() {
         let error = no_variant("zzz", &["a=1", "a=2"]).to_string();
-        assert!(error.ends_with("there are a=1; a=2"), "{error}");
+        assert!(error.ends_with("expected one of a=1; a=2"), "{error}");
         let error = no_variant("zzz", &["", ""]).to_string();
         assert!(error.ends_with("because there is no grid"), "{error}");
     }

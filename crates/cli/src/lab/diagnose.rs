@@ -1,4 +1,4 @@
-//! `clearway lab diagnose`: what is wrong with a connection, from its qlog.
+//! `clearway lab diagnose`: diagnoses a connection from its qlog.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
@@ -10,45 +10,44 @@ use clearway_trace::{Breakdown, Detectors, Finding, Profile, Sink as _};
 use serde_json::json;
 
 use super::args::Diagnose;
-use super::order::{Ordered, TooLate};
+use super::order::{EventSorter, OutOfOrder};
 use super::report;
 use crate::failure::{Failure, Kind};
 use crate::output;
 use crate::printable;
 
-/// How much of a finding is printed, in characters: there may be words of the trace
-/// in it.
+/// Maximum length of a finding that is printed, in characters: it may contain text from the trace.
 const SENTENCE: usize = 2_000;
 
-/// What a file holds.
+/// The diagnosis of a file.
 struct Diagnosis {
     title: String,
     events: u64,
-    /// Events that no detector knows.
+    /// Events of other protocols.
     other: u64,
-    /// Records that are no events.
+    /// Records that are not events.
     unreadable: u64,
-    /// Events earlier than one before them.
+    /// Events that are earlier than one before them.
     earlier: u64,
-    /// What a page shows: the first trace.
-    shown: Option<Looked>,
+    /// The content of the report: the first trace.
+    shown: Option<TraceAnalysis>,
     findings: Vec<Finding>,
 }
 
-/// What is made of a trace while it is read.
-struct Looked {
+/// The analysis of one trace.
+struct TraceAnalysis {
     detectors: Detectors,
     series: clearway_trace::Series,
     breakdown: Breakdown,
-    ordered: Ordered,
+    ordered: EventSorter,
     last: u64,
 }
 
-/// Reads a trace of any stack and says what is wrong.
+/// Reads a trace of any stack and prints its problems.
 ///
 /// # Errors
-/// If the file cannot be read, is no qlog or has no events, or its events are in
-/// no order at all.
+/// If the file cannot be read, is not qlog or has no events, or its events are too far out of
+/// order.
 pub(super) fn command(args: &Diagnose) -> Result<(), Failure> {
     let found = read(&args.file)?;
     warn(&found);
@@ -59,7 +58,7 @@ pub(super) fn command(args: &Diagnose) -> Result<(), Failure> {
     let facts = [("events".to_owned(), found.events.to_string())];
     report::write(
         file,
-        &report::Page {
+        &report::ReportPage {
             title: &found.title,
             facts: &facts,
             series: &shown.series,
@@ -69,14 +68,17 @@ pub(super) fn command(args: &Diagnose) -> Result<(), Failure> {
     )
 }
 
-/// What makes the findings less certain.
+/// Prints warnings about problems that make the findings less certain.
 fn warn(found: &Diagnosis) {
     if found.unreadable > 0 {
-        say!("lab: {} records could not be read", found.unreadable);
+        say!(
+            "lab: warning: {} records could not be read",
+            found.unreadable
+        );
     }
     if found.earlier > 0 {
         say!(
-            "lab: warning: the times of {} events go backwards; they were sorted",
+            "lab: warning: {} events were out of order and have been sorted",
             found.earlier
         );
     }
@@ -100,7 +102,7 @@ fn write(args: &Diagnose, found: &Diagnosis, out: &mut impl Write) -> io::Result
         writeln!(out, "{}: {sentence}", finding.detector)?;
     }
     if found.findings.is_empty() {
-        writeln!(out, "Nothing is wrong in {} events.", found.events)?;
+        writeln!(out, "No problems found in {} events.", found.events)?;
     }
     Ok(())
 }
@@ -127,7 +129,7 @@ fn read(file: &Path) -> Result<Diagnosis, Failure> {
     }
     let mut message = format!("no qlog events in {name}");
     if found.other > 0 {
-        message.push_str(&format!(" but {} of other protocols", found.other));
+        message.push_str(&format!(", but {} events of other protocols", found.other));
     }
     if found.unreadable > 0 {
         message.push_str(&format!("; {} records could not be read", found.unreadable));
@@ -135,8 +137,8 @@ fn read(file: &Path) -> Result<Diagnosis, Failure> {
     Err(Failure::new(Kind::Arguments, message))
 }
 
-/// Reads to the end. A file may hold several traces, each with times of its own:
-/// they are looked at one by one.
+/// Reads to the end. A file may contain several traces, each with times of its own: they are
+/// analysed one by one.
 fn look<R: Read>(
     reader: &mut Reader<R>,
     wrong: &dyn Fn(&dyn std::error::Error) -> Failure,
@@ -151,12 +153,12 @@ fn look<R: Read>(
         findings: Vec::new(),
     };
     let mut traces = reader.header().traces;
-    let mut looked = Looked::new(reader);
+    let mut looked = TraceAnalysis::new(reader);
     while let Some(event) = reader.next() {
         let event = event.map_err(|error| wrong(&error))?;
         if reader.header().traces != traces {
             traces = reader.header().traces;
-            let before = core::mem::replace(&mut looked, Looked::new(reader));
+            let before = core::mem::replace(&mut looked, TraceAnalysis::new(reader));
             before.conclude(&mut found);
         }
         found.events += 1;
@@ -166,7 +168,7 @@ fn look<R: Read>(
     Ok(found)
 }
 
-impl Looked {
+impl TraceAnalysis {
     fn new<R: Read>(reader: &Reader<R>) -> Self {
         let profile = Profile {
             role: reader.header().role,
@@ -176,12 +178,12 @@ impl Looked {
             detectors: Detectors::new(&profile),
             series: clearway_trace::Series::new(),
             breakdown: Breakdown::new(),
-            ordered: Ordered::default(),
+            ordered: EventSorter::default(),
             last: 0,
         }
     }
 
-    fn take(&mut self, event: Event) -> Result<(), TooLate> {
+    fn take(&mut self, event: Event) -> Result<(), OutOfOrder> {
         if let Some(event) = self.ordered.push(event)? {
             self.see(&event);
         }
@@ -195,7 +197,7 @@ impl Looked {
         self.breakdown.event(event);
     }
 
-    /// The trace is over.
+    /// Ends the trace.
     fn conclude(mut self, found: &mut Diagnosis) {
         while let Some(event) = self.ordered.pop() {
             self.see(&event);

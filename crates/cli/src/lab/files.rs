@@ -1,5 +1,5 @@
-//! Files that runs fill: open before the first of them, so that nobody waits for
-//! results that have nowhere to go.
+//! Output files of runs. They are opened before the first run, so that nobody waits for results
+//! that cannot be written.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -12,15 +12,17 @@ use crate::failure::{Failure, Kind};
 
 /// The first file that could not be written.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Broken(Arc<Mutex<Option<String>>>);
+pub(super) struct FirstWriteError(Arc<Mutex<Option<String>>>);
 
-impl Broken {
+impl FirstWriteError {
     pub(super) fn note(&self, file: &Path, error: &io::Error) {
         let message = format!("cannot write {}: {error}", file.display());
         let mut first = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         first.get_or_insert(message);
     }
 
+    /// Returns the first error.
+    ///
     /// # Errors
     /// If a file could not be written.
     pub(super) fn conclude(&self) -> Result<(), Failure> {
@@ -42,13 +44,13 @@ fn unwritable(file: &Path, error: &io::Error) -> Failure {
 
 /// A file that is written at once when its run is done.
 #[derive(Clone, Debug)]
-pub(super) struct Sheet {
+pub(super) struct OutputFile {
     pub(super) path: PathBuf,
     file: Arc<File>,
 }
 
-impl Sheet {
-    /// Opens it, and leaves what it holds until there is something else.
+impl OutputFile {
+    /// Opens the file, and keeps its content until there is new content.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -62,8 +64,8 @@ impl Sheet {
         })
     }
 
-    /// Writes it.
-    pub(super) fn fill(&self, bytes: &[u8], broken: &Broken) {
+    /// Writes the content.
+    pub(super) fn fill(&self, bytes: &[u8], broken: &FirstWriteError) {
         let written = self.file.metadata().and_then(|about| {
             // Pipes and devices have no length to set.
             if about.is_file() {
@@ -77,29 +79,29 @@ impl Sheet {
     }
 }
 
-/// Makes a directory for files to be written to.
+/// Creates a directory for output files.
 ///
 /// # Errors
-/// If there is none, or nothing can be written to it.
+/// If it does not exist, or nothing can be written to it.
 pub(super) fn directory(dir: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(dir).map_err(|error| {
-        let what = format!("cannot make {}", dir.display());
+        let what = format!("cannot create {}", dir.display());
         Failure::caused(Kind::Output, what, &error)
     })?;
     access(dir, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| unwritable(dir, &error.into()))
 }
 
-/// A file that is written while its run goes on.
+/// A file that is written while its run proceeds.
 #[derive(Debug)]
-pub(super) struct Stream {
+pub(super) struct StreamedFile {
     path: PathBuf,
     file: File,
-    broken: Broken,
+    broken: FirstWriteError,
 }
 
-impl Stream {
-    /// `None` if it cannot be made, which is noted.
-    pub(super) fn create(path: PathBuf, broken: &Broken) -> Option<Self> {
+impl StreamedFile {
+    /// `None` if it cannot be created, which is recorded.
+    pub(super) fn create(path: PathBuf, broken: &FirstWriteError) -> Option<Self> {
         match File::create(&path) {
             Ok(file) => Some(Self {
                 path,
@@ -114,7 +116,7 @@ impl Stream {
     }
 }
 
-impl Write for Stream {
+impl Write for StreamedFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.file.write(bytes);
         if let Err(error) = &written
@@ -133,7 +135,7 @@ impl Write for Stream {
     }
 }
 
-/// Names that a file system shows and keeps apart, one for each text.
+/// File names that are valid and distinct, one for each text.
 pub(super) fn file_names(texts: &[String]) -> Vec<String> {
     /// Bytes of a name, with room for seed, flow and end below the usual 255.
     const LONGEST: usize = 160;
@@ -144,7 +146,7 @@ pub(super) fn file_names(texts: &[String]) -> Vec<String> {
         let name: String = characters.take(LONGEST).collect();
         let hidden = name.starts_with(['.', '-']);
         let name = if hidden { format!("_{name}") } else { name };
-        // What differs in case only is one file on some systems.
+        // Some file systems do not distinguish case.
         let taken = |name: &String| names.iter().any(|other| other.eq_ignore_ascii_case(name));
         let numbered = (2_u32..).map(|number| format!("{name}_{number}"));
         let free = core::iter::once(name.clone()).chain(numbered);
@@ -164,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_visible_stay_in_their_directory_and_differ() {
+    fn file_names_are_printable_unique_and_stay_in_the_directory() {
         assert_eq!(names(&["../../evil/x"]), ["_.._.._evil_x"]);
         assert_eq!(names(&["-rf", "a b"]), ["_-rf", "a_b"]);
         assert_eq!(names(&["a b", "a/b", "A_B"]), ["a_b", "a_b_2", "A_B_3"]);

@@ -3,15 +3,15 @@
 use clearway_lab::measure::metric;
 use clearway_lab::run::Group;
 
-use super::args::{Compare, Extent, League};
-use super::run::{Ran, execute, say_speed};
+use super::args::{Compare, League, RunSelection};
+use super::run::{RunResults, execute, say_speed};
 use super::verdict::{replay, tell};
-use super::watch::Watches;
+use super::watch::RunOutputs;
 use super::{choose, table};
 use crate::failure::{Failure, Kind};
 
-/// The figure that says most about a network: what everybody's first bar is on,
-/// or goodput where they differ.
+/// The metric that best describes a network: that of the first bar if all controllers share it, or
+/// else goodput.
 fn headline(groups: &[Option<&Group>]) -> &'static str {
     let first = |group: &&Group| group.bars.first().map(|bar| bar.metric.name);
     let mut figures = groups.iter().flatten().map(first);
@@ -29,7 +29,7 @@ fn headline(groups: &[Option<&Group>]) -> &'static str {
 pub(super) fn command(args: &League) -> Result<(), Failure> {
     let scenarios = choose::scenarios(&args.scenarios)?;
     let planned = choose::plan(&scenarios, &args.extent)?;
-    let ran = execute(&planned, &args.extent, &Watches::none())?;
+    let ran = execute(&planned, &args.extent, &RunOutputs::none())?;
     let mut controllers: Vec<&str> = Vec::new();
     for group in &ran.groups {
         if !controllers.contains(&group.controller.as_str()) {
@@ -54,7 +54,7 @@ pub(super) fn command(args: &League) -> Result<(), Failure> {
     printed
 }
 
-/// What tells a network from others: two files may call theirs the same.
+/// What distinguishes a network from others: two files may use the same name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Network<'a> {
     origin: &'a str,
@@ -73,13 +73,13 @@ impl<'a> Network<'a> {
 }
 
 /// The groups with their networks.
-fn with_networks(ran: &Ran) -> impl Iterator<Item = (Network<'_>, &Group)> {
+fn with_networks(ran: &RunResults) -> impl Iterator<Item = (Network<'_>, &Group)> {
     let groups = ran.groups.iter().zip(&ran.origins);
     groups.map(|(group, origin)| (Network::of(group, origin), group))
 }
 
 /// All networks, in order of their first appearance.
-fn networks(ran: &Ran) -> Vec<Network<'_>> {
+fn networks(ran: &RunResults) -> Vec<Network<'_>> {
     let mut networks = Vec::new();
     for (network, _) in with_networks(ran) {
         if !networks.contains(&network) {
@@ -89,13 +89,13 @@ fn networks(ran: &Ran) -> Vec<Network<'_>> {
     networks
 }
 
-fn find<'a>(ran: &'a Ran, network: Network<'_>, controller: &str) -> Option<&'a Group> {
+fn find<'a>(ran: &'a RunResults, network: Network<'_>, controller: &str) -> Option<&'a Group> {
     let mut groups = with_networks(ran);
     let found = groups.find(|(own, group)| *own == network && group.controller == controller);
     found.map(|(_, group)| group)
 }
 
-fn standings(ran: &Ran, controllers: &[&str]) -> Vec<Vec<String>> {
+fn standings(ran: &RunResults, controllers: &[&str]) -> Vec<Vec<String>> {
     let mut rows = vec![vec![
         "scenario".to_owned(),
         "variant".to_owned(),
@@ -141,19 +141,19 @@ const COMPARED: &[&str] = &["time", "goodput", "loss", "rtt_p95"];
 /// If the arguments make no sense.
 pub(super) fn compare(args: &Compare) -> Result<(), Failure> {
     if !args.extent.controller.is_empty() {
-        let message = "compare takes its two controllers by place, not by --controller: \
+        let message = "compare takes its two controllers as arguments, not by --controller: \
                        clearway lab compare cubic bbr";
         return Err(Failure::new(Kind::Arguments, message));
     }
     let scenarios = choose::scenarios(&args.scenarios)?;
-    let extent = Extent {
+    let extent = RunSelection {
         controller: vec![args.a.clone(), args.b.clone()],
         seeds: args.extent.seeds,
         variant: args.extent.variant.clone(),
         ..args.extent
     };
     let planned = choose::plan(&scenarios, &extent)?;
-    let ran = execute(&planned, &extent, &Watches::none())?;
+    let ran = execute(&planned, &extent, &RunOutputs::none())?;
     if !extent.json {
         table::print_rows(&side_by_side(&ran, &args.a, &args.b))?;
     }
@@ -161,7 +161,7 @@ pub(super) fn compare(args: &Compare) -> Result<(), Failure> {
     Ok(())
 }
 
-fn side_by_side(ran: &Ran, a: &str, b: &str) -> Vec<Vec<String>> {
+fn side_by_side(ran: &RunResults, a: &str, b: &str) -> Vec<Vec<String>> {
     let mut rows = vec![
         ["scenario", "variant", "figure", a, b, "ratio"]
             .map(str::to_owned)

@@ -63,10 +63,10 @@ fn object(scenario: &Scenario) -> serde_json::Value {
     })
 }
 
-/// Explains one.
+/// Prints a scenario with its explanation.
 ///
 /// # Errors
-/// If there is none of this name or stdout cannot be written to.
+/// If there is no such scenario or stdout cannot be written to.
 pub(super) fn show(args: &Show) -> Result<(), Failure> {
     let scenario = choose::scenario(&args.scenario)?;
     let wrong = |error: ScenarioError| Failure::new(Kind::Arguments, error.to_string());

@@ -1,4 +1,4 @@
-//! Events in the order of their times.
+//! Sorting of events by time.
 
 use core::cmp::{Ordering, Reverse};
 use core::fmt;
@@ -6,77 +6,77 @@ use std::collections::BinaryHeap;
 
 use clearway_trace::event::Event;
 
-/// Events that are held to see whether an earlier one follows. Threads that
-/// write to one file are out of step by far less.
+/// Maximum number of events held back for sorting. Threads that write to one file are out of step
+/// by far less.
 const WINDOW: usize = 1 << 16;
 
-/// Sorts what is nearly sorted, in the file's order where times are the same,
-/// without holding more than a part of it.
+/// Sorts events that are nearly in order of time, and keeps the file's order where times are equal,
+/// with bounded memory.
 #[derive(Debug, Default)]
-pub(super) struct Ordered {
-    held: BinaryHeap<Reverse<Held>>,
+pub(super) struct EventSorter {
+    held: BinaryHeap<Reverse<QueuedEvent>>,
     taken: u64,
-    /// The time of the last event given back.
+    /// The time of the last event returned.
     last: u64,
 }
 
 #[derive(Debug)]
-struct Held {
+struct QueuedEvent {
     number: u64,
     event: Event,
 }
 
-impl Held {
+impl QueuedEvent {
     const fn key(&self) -> (u64, u64) {
         (self.event.time, self.number)
     }
 }
 
-impl Ord for Held {
+impl Ord for QueuedEvent {
     fn cmp(&self, other: &Self) -> Ordering {
         self.key().cmp(&other.key())
     }
 }
 
-impl PartialOrd for Held {
+impl PartialOrd for QueuedEvent {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Held {
+impl PartialEq for QueuedEvent {
     fn eq(&self, other: &Self) -> bool {
         self.key() == other.key()
     }
 }
 
-impl Eq for Held {}
+impl Eq for QueuedEvent {}
 
-/// An event that belongs before one that was given back: nobody can judge this.
+/// An event that is earlier than one already returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TooLate;
+pub(super) struct OutOfOrder;
 
-impl fmt::Display for TooLate {
+impl fmt::Display for OutOfOrder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "its times are in no order: an event is earlier than one {WINDOW} events before it; \
+            "events are out of order: an event is earlier than one {WINDOW} events before it; \
              sort the file by time"
         )
     }
 }
 
-impl std::error::Error for TooLate {}
+impl std::error::Error for OutOfOrder {}
 
-impl Ordered {
-    /// Takes an event, and gives the earliest back if enough are held.
-    pub(super) fn push(&mut self, event: Event) -> Result<Option<Event>, TooLate> {
+impl EventSorter {
+    /// Adds an event, and returns the earliest if enough are held.
+    pub(super) fn push(&mut self, event: Event) -> Result<Option<Event>, OutOfOrder> {
         if event.time < self.last {
-            return Err(TooLate);
+            return Err(OutOfOrder);
         }
         let number = self.taken;
         self.taken += 1;
-        self.held.push(Reverse(Held { number, event }));
+        self.held.push(Reverse(QueuedEvent { number, event }));
         if self.held.len() <= WINDOW {
             return Ok(None);
         }
@@ -85,7 +85,7 @@ impl Ordered {
         Ok(earliest)
     }
 
-    /// The earliest that is held.
+    /// The earliest event held.
     pub(super) fn pop(&mut self) -> Option<Event> {
         self.held.pop().map(|Reverse(held)| held.event)
     }
@@ -102,13 +102,13 @@ mod tests {
         Event { time, data }
     }
 
-    fn all(mut ordered: Ordered) -> Vec<Event> {
+    fn all(mut ordered: EventSorter) -> Vec<Event> {
         core::iter::from_fn(|| ordered.pop()).collect()
     }
 
     #[test]
-    fn what_is_nearly_sorted_is_sorted_and_ties_stay() {
-        let mut ordered = Ordered::default();
+    fn nearly_sorted_events_are_sorted_stably() {
+        let mut ordered = EventSorter::default();
         for (time, new) in [(5, 0), (7, 1), (5, 2), (6, 3), (5, 4)] {
             assert_eq!(ordered.push(event(time, new)), Ok(None));
         }
@@ -118,13 +118,13 @@ mod tests {
     }
 
     #[test]
-    fn only_a_window_is_held_and_what_is_later_than_that_is_refused() {
-        let mut ordered = Ordered::default();
+    fn event_earlier_than_the_sort_window_is_rejected() {
+        let mut ordered = EventSorter::default();
         let window = WINDOW as u64;
         for time in 0..window {
             assert_eq!(ordered.push(event(10 + time, 0)), Ok(None));
         }
         assert_eq!(ordered.push(event(11, 1)), Ok(Some(event(10, 0))));
-        assert_eq!(ordered.push(event(9, 0)), Err(TooLate));
+        assert_eq!(ordered.push(event(9, 0)), Err(OutOfOrder));
     }
 }

@@ -1,4 +1,4 @@
-//! One page that shows a run or a trace.
+//! HTML reports of a run or a trace.
 
 use std::path::Path;
 
@@ -6,8 +6,8 @@ use clearway_trace::{Breakdown, Finding, Series, report};
 
 use crate::failure::{Failure, Kind};
 
-/// What is on a page.
-pub(super) struct Page<'a> {
+/// The content of a report.
+pub(super) struct ReportPage<'a> {
     pub(super) title: &'a str,
     /// A line each.
     pub(super) facts: &'a [(String, String)],
@@ -17,7 +17,7 @@ pub(super) struct Page<'a> {
 }
 
 /// The page as HTML.
-pub(super) fn html(page: &Page<'_>) -> String {
+pub(super) fn html(page: &ReportPage<'_>) -> String {
     report::html(&report::ReportInput {
         title: page.title,
         facts: page.facts,
@@ -31,11 +31,11 @@ pub(super) fn html(page: &Page<'_>) -> String {
 ///
 /// # Errors
 /// If the file cannot be written.
-pub(super) fn write(file: &Path, page: &Page<'_>) -> Result<(), Failure> {
+pub(super) fn write(file: &Path, page: &ReportPage<'_>) -> Result<(), Failure> {
     std::fs::write(file, html(page)).map_err(|error| {
         let what = format!("cannot write {}", file.display());
         Failure::caused(Kind::Output, what, &error)
     })?;
-    say!("lab: report in {}", file.display());
+    say!("lab: wrote report to {}", file.display());
     Ok(())
 }

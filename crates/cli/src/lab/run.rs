@@ -5,27 +5,27 @@ use std::io::Write as _;
 use clearway_lab::run::{Group, Plan, Row, Settings, Speed, Task, judge, run_while};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::args::{Extent, Run};
-use super::choose::Planned;
+use super::args::{Run, RunSelection};
+use super::choose::PlannedRuns;
 use super::verdict::verdict;
-use super::watch::Watches;
+use super::watch::RunOutputs;
 use super::{choose, specimen, table};
 use crate::failure::Failure;
 use crate::output;
 use crate::terminal;
 
-/// Runs scenarios and judges them.
+/// Runs scenarios and checks their bars.
 ///
 /// # Errors
-/// If a bar was not reached, or as [`super::command`].
+/// If a bar was missed, or like [`super::command`].
 pub(super) fn command(args: &Run) -> Result<(), Failure> {
     let planned = match &args.specimen {
         Some(name) => specimen::plan(name, &args.scenarios, &args.extent)?,
         None => choose::plan(&choose::scenarios(&args.scenarios)?, &args.extent)?,
     };
-    let watches = Watches::new(&planned.plan, args)?;
+    let watches = RunOutputs::new(&planned.plan, args)?;
     let ran = execute(&planned, &args.extent, &watches)?;
-    // What was found comes first, whatever became of files.
+    // Results are printed first, whatever happened to files.
     let printed = if args.extent.json {
         Ok(())
     } else {
@@ -37,21 +37,21 @@ pub(super) fn command(args: &Run) -> Result<(), Failure> {
     printed.and(written).and(judged)
 }
 
-/// What came of a plan.
-pub(super) struct Ran {
-    /// The cases, judged.
+/// The results of a plan.
+pub(super) struct RunResults {
+    /// The cases with their results.
     pub(super) groups: Vec<Group>,
-    /// What chose each.
+    /// What selected each case.
     pub(super) origins: Vec<String>,
     pub(super) speed: Speed,
 }
 
 /// Runs a plan with a progress bar; prints rows if JSON is wanted.
 pub(super) fn execute(
-    planned: &Planned,
-    extent: &Extent,
-    watches: &Watches,
-) -> Result<Ran, Failure> {
+    planned: &PlannedRuns,
+    extent: &RunSelection,
+    watches: &RunOutputs,
+) -> Result<RunResults, Failure> {
     let plan = &planned.plan;
     let bar = progress(plan.tasks.len() as u64);
     let (mut groups, mut origins) = (Vec::new(), Vec::new());
@@ -82,7 +82,7 @@ pub(super) fn execute(
         broken.is_none()
     });
     terminal::clear();
-    let ran = Ran {
+    let ran = RunResults {
         groups,
         origins,
         speed,
@@ -103,10 +103,10 @@ fn progress(runs: u64) -> ProgressBar {
     ProgressBar::with_draw_target(Some(runs), ProgressDrawTarget::stderr()).with_style(style)
 }
 
-/// How fast it was, and what was not run.
+/// Prints the speed, and what was skipped.
 pub(super) fn say_speed(plan: &Plan, speed: &Speed) {
     for (name, reason) in &plan.skipped {
-        say!("lab: not run: {name}: {reason}");
+        say!("lab: skipped: {name}: {reason}");
     }
     say!(
         "lab: {} runs, {:.0} s simulated in {:.1} s: {:.2} million events/s, {:.0} × real time",

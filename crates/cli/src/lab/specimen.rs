@@ -1,18 +1,22 @@
-//! `clearway lab run --specimen`: known bugs, to see what they do.
+//! `clearway lab run --specimen`: runs with known bugs.
 
-use super::args::Extent;
-use super::choose::Planned;
+use super::args::RunSelection;
+use super::choose::PlannedRuns;
 use crate::failure::{Failure, Kind};
 
-/// The runs of `names`, or of the network made to show it, with the bug.
+/// The runs of `names`, or of the network made to show the bug.
 ///
 /// # Errors
-/// If there is no such bug or scenario, or this build has none.
+/// If there is no such bug or scenario, or this build includes none.
 #[cfg(feature = "specimens")]
-pub(super) fn plan(name: &str, names: &[String], extent: &Extent) -> Result<Planned, Failure> {
+pub(super) fn plan(
+    name: &str,
+    names: &[String],
+    extent: &RunSelection,
+) -> Result<PlannedRuns, Failure> {
     use clearway_lab::specimens::{Specimen, exhibit, scenario};
 
-    use super::choose::{self, Chosen};
+    use super::choose::{self, SelectedScenario};
 
     let wrong = |message: String| Failure::new(Kind::Arguments, message);
     let specimen: Specimen = name.parse().map_err(|error| wrong(format!("{error}")))?;
@@ -23,9 +27,9 @@ pub(super) fn plan(name: &str, names: &[String], extent: &Extent) -> Result<Plan
     };
     let chosen = names.into_iter().map(|origin| {
         let scenario = scenario(&origin).or_else(|_| choose::scenario(&origin));
-        scenario.map(|scenario| Chosen { origin, scenario })
+        scenario.map(|scenario| SelectedScenario { origin, scenario })
     });
-    let chosen: Vec<Chosen> = chosen.collect::<Result<_, _>>()?;
+    let chosen: Vec<SelectedScenario> = chosen.collect::<Result<_, _>>()?;
     let mut planned = choose::plan(&chosen, extent)?;
     for case in &mut planned.plan.cases {
         case.transport.specimen = Some(specimen);
@@ -33,11 +37,15 @@ pub(super) fn plan(name: &str, names: &[String], extent: &Extent) -> Result<Plan
     Ok(planned)
 }
 
-/// This build has none.
+/// This build includes no specimens.
 #[cfg(not(feature = "specimens"))]
-pub(super) fn plan(name: &str, _names: &[String], _extent: &Extent) -> Result<Planned, Failure> {
+pub(super) fn plan(
+    name: &str,
+    _names: &[String],
+    _extent: &RunSelection,
+) -> Result<PlannedRuns, Failure> {
     let message = format!(
-        "this build has no specimens, so none called {name:?}; build one that has: \
+        "unknown specimen {name:?}: this build does not include specimens; build with \
          cargo build --release -p clearway-cli --features specimens"
     );
     Err(Failure::new(Kind::Arguments, message))

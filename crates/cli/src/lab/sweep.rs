@@ -6,22 +6,21 @@ use clearway_lab::run::{Group, Shortfall};
 use clearway_lab::sweep;
 
 use super::args::Sweep;
-use super::choose::{self, Chosen};
+use super::choose::{self, SelectedScenario};
 use super::run::{execute, say_speed};
 use super::table;
 use super::verdict::{command_line, option, tell};
-use super::watch::Watches;
+use super::watch::RunOutputs;
 use crate::failure::{Failure, Kind};
 use crate::output;
 
-/// Runs of a sweep at most: all their lines are one table.
+/// Maximum number of runs of a sweep: all rows form one table.
 const MOST_RUNS: usize = 10_000;
 
 /// Runs a grid of paths.
 ///
 /// # Errors
-/// If a value makes no sense, there are too many points, or a transfer did not
-/// complete.
+/// If a value is invalid, there are too many points, or a transfer did not complete.
 pub(super) fn command(args: &Sweep) -> Result<(), Failure> {
     let sweep = sweep::Sweep {
         rate: args.rate.0.clone(),
@@ -38,7 +37,7 @@ pub(super) fn command(args: &Sweep) -> Result<(), Failure> {
     if args.print {
         return output::print(|out| write!(out, "{}", sweep.text()));
     }
-    let chosen = Chosen {
+    let chosen = SelectedScenario {
         origin: scenario.name.clone(),
         scenario,
     };
@@ -47,11 +46,11 @@ pub(super) fn command(args: &Sweep) -> Result<(), Failure> {
     let points = sweep.points();
     if runs > MOST_RUNS {
         return Err(wrong(format!(
-            "the sweep has {points} points and {runs} runs; choose at most {MOST_RUNS} runs"
+            "the sweep has {points} points and {runs} runs; expected at most {MOST_RUNS} runs"
         )));
     }
     say!("lab: {runs} runs of {points} points");
-    let ran = execute(&planned, &args.extent, &Watches::none())?;
+    let ran = execute(&planned, &args.extent, &RunOutputs::none())?;
     let printed = if args.extent.json {
         Ok(())
     } else {
@@ -71,7 +70,7 @@ pub(super) fn command(args: &Sweep) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The one command that shows a point again.
+/// The command that replays a point.
 fn replay(group: &Group, shortfall: &Shortfall, args: &Sweep) -> String {
     let mut words = vec!["clearway".to_owned(), "lab".to_owned(), "sweep".to_owned()];
     let lists = [&args.rate, &args.rtt, &args.queue, &args.loss];
@@ -109,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_points_name_is_its_values() {
+    fn grid_point_name_lists_its_values() {
         let found = point("loss=30%@0s-2s queue=1bdp rate=10M rtt=10ms");
         assert_eq!(found, Some(["10M", "10ms", "1bdp", "30%@0s-2s"]));
         assert_eq!(point("rate=10M"), None);

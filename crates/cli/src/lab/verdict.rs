@@ -1,19 +1,22 @@
-//! What fell short, and how to see it again.
+//! Missed bars, and the commands that replay them.
 
 use std::borrow::Cow;
 
 use clearway_lab::run::{Group, Shortfall};
 
-use super::args::Extent;
-use super::run::Ran;
+use super::args::RunSelection;
+use super::run::RunResults;
 use crate::failure::{Failure, Kind};
 
-/// Says which bars were not reached and how to see it again. Misses that their
-/// scenario knows of are told, but are no failure.
+/// Prints the missed bars with replay commands. Known misses are printed, but are not failures.
 ///
 /// # Errors
-/// If a bar was not reached.
-pub(super) fn verdict(ran: &Ran, extent: &Extent, specimen: Option<&str>) -> Result<(), Failure> {
+/// If a bar was missed.
+pub(super) fn verdict(
+    ran: &RunResults,
+    extent: &RunSelection,
+    specimen: Option<&str>,
+) -> Result<(), Failure> {
     tell(ran, |place, shortfall| {
         replay(
             &ran.groups[place],
@@ -28,17 +31,17 @@ pub(super) fn verdict(ran: &Ran, extent: &Extent, specimen: Option<&str>) -> Res
     if failed == 0 {
         return Ok(());
     }
-    let message = format!("{failed} of {} did not reach their bars", groups.len());
+    let message = format!("{failed} of {} missed their bars", groups.len());
     Err(Failure::new(Kind::Other, message))
 }
 
-/// Says what fell short; `replay` gives the command that shows it again, from
-/// the group's place.
-pub(super) fn tell(ran: &Ran, replay: impl Fn(usize, &Shortfall) -> String) {
+/// Prints the missed bars; `replay` gives the command that reproduces one, from the index of the
+/// group.
+pub(super) fn tell(ran: &RunResults, replay: impl Fn(usize, &Shortfall) -> String) {
     for (place, group) in ran.groups.iter().enumerate() {
         for shortfall in &group.shortfalls {
             let what = match &shortfall.bar {
-                Some(bar) => format!("{}, but {}", bar.text(), shortfall.found),
+                Some(bar) => format!("{}, found {}", bar.text(), shortfall.found),
                 None => shortfall.found.clone(),
             };
             let word = shortfall.known.as_ref().map_or("FAILED", |_| "missed");
@@ -56,7 +59,7 @@ pub(super) fn tell(ran: &Ran, replay: impl Fn(usize, &Shortfall) -> String) {
         }
         for missed in &group.reached_after_all {
             say!(
-                "reached {}: {}, though its scenario calls it missed",
+                "reached {}: {}, although its scenario lists it under [[missed]]",
                 title(group),
                 missed.metric
             );
@@ -73,16 +76,16 @@ fn title(group: &Group) -> String {
     )
 }
 
-/// The one command that shows it again.
+/// The command that reproduces it.
 pub(super) fn replay(
     group: &Group,
     origin: &str,
     shortfall: &Shortfall,
-    extent: &Extent,
+    extent: &RunSelection,
     specimen: Option<&str>,
 ) -> String {
     let mut words = vec!["clearway".to_owned(), "lab".to_owned(), "run".to_owned()];
-    // Only a file's name can begin so, and would be taken for an option.
+    // Only a file name can begin with a dash, and would be taken for an option.
     let here = if origin.starts_with('-') { "./" } else { "" };
     words.push(format!("{here}{origin}"));
     option(&mut words, "--controller", &group.controller);
@@ -103,7 +106,7 @@ pub(super) fn replay(
     command_line(&words)
 }
 
-/// Adds an option with its value, which may begin like an option.
+/// Adds an option with its value, which may begin with a dash.
 pub(super) fn option(words: &mut Vec<String>, name: &str, value: &str) {
     if value.starts_with('-') {
         words.push(format!("{name}={value}"));
@@ -112,11 +115,10 @@ pub(super) fn option(words: &mut Vec<String>, name: &str, value: &str) {
     }
 }
 
-/// Words as a shell takes them.
+/// Quotes words for a shell.
 pub(super) fn command_line(words: &[String]) -> String {
     let quoted = words.iter().map(|word| {
-        // What came from a command line holds no zero byte, the one thing that
-        // cannot be quoted.
+        // Arguments contain no zero bytes, the only bytes that cannot be quoted.
         shlex::try_quote(word).map_or_else(|_| word.clone(), Cow::into_owned)
     });
     quoted.collect::<Vec<_>>().join(" ")

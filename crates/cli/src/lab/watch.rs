@@ -1,50 +1,52 @@
-//! What runs are watched with: captures, traces, detectors.
+//! Outputs of runs: captures, traces, findings.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use clearway_lab::measure::{Bulk, Outcome, metric};
 use clearway_lab::pcapng::Capture;
-use clearway_lab::run::{Extras, Plan, Task};
+use clearway_lab::run::{Plan, RunObservers, Task};
 use clearway_lab::scenario::Case;
-use clearway_lab::stack::{Birth, ORIGIN, Observer, Observers, Role, Secrets, Watcher};
+use clearway_lab::stack::{
+    ORIGIN, Observer, Observers, Role, Secrets, SharedObserverFactory, StackSetup,
+};
 
 use clearway_trace::qlog::{Description, Writer};
 use clearway_trace::{Breakdown, Recorder, Series, Shared, Tee, Track};
 
 use super::args::Run;
-use super::files::{Broken, Sheet, Stream, directory, file_names};
+use super::files::{FirstWriteError, OutputFile, StreamedFile, directory, file_names};
 use super::report;
 use crate::failure::Failure;
 
-/// Where the records of runs go.
+/// The outputs of runs.
 #[derive(Debug, Default)]
-pub(super) struct Watches {
-    /// The run that is captured, and the file.
-    capture: Option<(Task, Sheet)>,
-    /// Where traces go.
+pub(super) struct RunOutputs {
+    /// The run to capture, and the file.
+    capture: Option<(Task, OutputFile)>,
+    /// The directory for traces.
     qlog: Option<PathBuf>,
     /// The name of each case, for files.
     names: Vec<String>,
     /// The name of each case, for people.
     titles: Vec<String>,
-    /// Which end of each case's first flow sends.
+    /// The sending end of each case's first flow.
     senders: Vec<Role>,
-    /// The run that is shown on a page, and the file.
-    report: Option<(Task, Sheet)>,
-    /// The runs that the detectors look at.
+    /// The run to report on, and the file.
+    report: Option<(Task, OutputFile)>,
+    /// The runs on which the detectors run.
     detect: Vec<Task>,
     /// The first file that could not be written.
-    broken: Broken,
+    broken: FirstWriteError,
 }
 
-impl Watches {
-    /// Nobody watches.
+impl RunOutputs {
+    /// No outputs.
     pub(super) fn none() -> Self {
         Self::default()
     }
 
-    /// What `args` ask for, with its files open.
+    /// The outputs that `args` request, with their files open.
     ///
     /// # Errors
     /// If a file cannot be written.
@@ -71,15 +73,15 @@ impl Watches {
             titles,
             senders: plan.cases.iter().map(sender).collect(),
             detect,
-            broken: Broken::default(),
+            broken: FirstWriteError::default(),
         })
     }
 
-    /// What to watch `task` with.
-    pub(super) fn extras(&self, task: &Task) -> Extras {
-        let mut extras = Extras {
+    /// The observers of `task`.
+    pub(super) fn extras(&self, task: &Task) -> RunObservers {
+        let mut extras = RunObservers {
             detect: self.detect.contains(task),
-            ..Extras::default()
+            ..RunObservers::default()
         };
         if let Some(dir) = &self.qlog {
             extras.watcher = Some(self.traces(dir, task));
@@ -108,14 +110,14 @@ impl Watches {
         extras
     }
 
-    /// A page about the first flow's sender.
-    fn show(&self, file: &Sheet, task: &Task, extras: &mut Extras) {
+    /// The report on the first flow's sender.
+    fn show(&self, file: &OutputFile, task: &Task, extras: &mut RunObservers) {
         let title = format!("{} seed {}", self.titles[task.case], task.seed);
         let watched = Shared::new(Tee(Series::new(), Breakdown::new()));
         let (sink, sender) = (watched.clone(), self.senders[task.case]);
         let other = extras.watcher.take();
         extras.detect = true;
-        extras.watcher = Some(Watcher(Rc::new(move |birth: &Birth| {
+        extras.watcher = Some(SharedObserverFactory(Rc::new(move |birth: &StackSetup| {
             let other = other.as_ref().and_then(|watcher| (watcher.0)(birth));
             if birth.index / 2 > 0 || birth.role != sender {
                 return other;
@@ -136,7 +138,7 @@ impl Watches {
             }
             let first = outcome.findings.iter().filter(|(flow, _)| *flow == 0);
             let findings: Vec<_> = first.map(|(_, finding)| finding.clone()).collect();
-            let page = report::Page {
+            let page = report::ReportPage {
                 title: &title,
                 facts: &facts(outcome),
                 series: &series,
@@ -148,10 +150,10 @@ impl Watches {
     }
 
     /// A file for each end of a run.
-    fn traces(&self, dir: &Path, task: &Task) -> Watcher {
+    fn traces(&self, dir: &Path, task: &Task) -> SharedObserverFactory {
         let stem = format!("{}_seed{}", self.names[task.case], task.seed);
         let (dir, broken) = (dir.to_owned(), self.broken.clone());
-        Watcher(Rc::new(move |birth: &Birth| {
+        SharedObserverFactory(Rc::new(move |birth: &StackSetup| {
             let (end, role) = match birth.role {
                 Role::Client => ("client", clearway_trace::event::Role::Client),
                 Role::Server => ("server", clearway_trace::event::Role::Server),
@@ -162,36 +164,36 @@ impl Watches {
                 title: stem.clone(),
                 ..Description::default()
             };
-            let output = Stream::create(file, &broken)?;
+            let output = StreamedFile::create(file, &broken)?;
             let writer = Writer::new(output, &description);
             Some(Box::new(Recorder::since(ORIGIN, writer)))
         }))
     }
 
-    /// Says where things are.
+    /// Prints where the outputs are.
     ///
     /// # Errors
     /// If something could not be written.
     pub(super) fn conclude(&self) -> Result<(), Failure> {
         self.broken.conclude()?;
         if let Some((_, file)) = &self.report {
-            say!("lab: report in {}", file.path.display());
+            say!("lab: wrote report to {}", file.path.display());
         }
         if let Some((task, file)) = &self.capture {
             let path = file.path.display();
-            say!("lab: packets of seed {} in {path}", task.seed);
+            say!("lab: wrote packets of seed {} to {path}", task.seed);
         }
         if let Some(dir) = &self.qlog {
-            say!("lab: traces in {}", dir.display());
+            say!("lab: wrote traces to {}", dir.display());
         }
         Ok(())
     }
 }
 
 /// A file for the first run.
-fn sheet(first: Option<Task>, file: Option<&Path>) -> Result<Option<(Task, Sheet)>, Failure> {
+fn sheet(first: Option<Task>, file: Option<&Path>) -> Result<Option<(Task, OutputFile)>, Failure> {
     match (first, file) {
-        (Some(first), Some(file)) => Ok(Some((first, Sheet::open(file)?))),
+        (Some(first), Some(file)) => Ok(Some((first, OutputFile::open(file)?))),
         (None, _) | (_, None) => Ok(None),
     }
 }

@@ -6,25 +6,23 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Subcommand};
 use clearway::CongestionController;
-use clearway_links::Span;
-
-use crate::size::Size;
+use clearway_links::{ByteSize, Span};
 
 /// What the raw protocol is, for `--help`.
 pub(crate) const ABOUT: &str = "\
-Transfer bytes over QUIC with nothing above it.
+Transfer bytes directly over QUIC, without HTTP.
 
-The protocol (ALPN clearway-raw): the client opens a bidirectional stream, sends eight bytes, \
-big-endian: how many bytes it wants, then an upload if it has one, and ends the stream. The server \
-reads up to the end and answers with exactly so many bytes, byte i being \
-(i ^ (i >> 8) ^ (i >> 16)) mod 256, and the end. So the client checks every byte.";
+The protocol (ALPN clearway-raw): the client opens a bidirectional stream, sends the number of \
+bytes it wants as eight bytes, big-endian, followed by an optional upload, and ends the stream. \
+The server reads to the end, sends exactly that many bytes, of which byte i is \
+(i ^ (i >> 8) ^ (i >> 16)) mod 256, and ends the stream. The client checks every byte.";
 
 const SERVE_EXAMPLES: &str = "\
 Examples:
-  # with a certificate made on the spot
+  # with a generated certificate
   clearway raw serve --listen 127.0.0.1:4433
 
-  # with one of yours; clients have to prove their address, and may send early
+  # with your own certificate; clients must validate their address, and may use 0-RTT
   clearway raw serve --listen [::]:4433 --cert chain.pem --key key.pem --retry --zero-rtt
 
   # a qlog file of each connection
@@ -41,12 +39,12 @@ Examples:
   # bulk for ten seconds, with a key update and a new port on the way, as JSON
   clearway raw get 127.0.0.1:4433 --insecure --seconds 10 --key-update --rebind --json";
 
-/// The two ends.
+/// Subcommands of `clearway raw`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Answer raw requests until SIGINT or SIGTERM.
+    /// Serve raw requests until SIGINT or SIGTERM.
     Serve(Serve),
-    /// Make raw requests and check the answers.
+    /// Make raw requests and check the responses.
     Get(Get),
 }
 
@@ -54,25 +52,25 @@ pub(crate) enum Command {
 #[derive(Debug, clap::Args)]
 #[command(after_help = SERVE_EXAMPLES)]
 pub(crate) struct Serve {
-    /// Where clients connect to; port 0 picks a free one.
+    /// Address to listen on; port 0 picks a free port.
     #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
     pub(super) listen: SocketAddr,
-    /// Certificate chain, PEM, leaf first; otherwise one is made.
+    /// Certificate chain (PEM, leaf first); if omitted, one is generated.
     #[arg(long, value_name = "FILE", requires = "key")]
     pub(super) cert: Option<PathBuf>,
-    /// The certificate's private key, PEM.
+    /// Private key of the certificate (PEM).
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub(super) key: Option<PathBuf>,
-    /// Clients have to prove their address before anything else (Retry).
+    /// Require every client to validate its address first (Retry).
     #[arg(long)]
     pub(super) retry: bool,
-    /// Accept requests in 0-RTT, which somebody on the path could repeat.
+    /// Accept requests in 0-RTT. An attacker on the path can replay them.
     #[arg(long)]
     pub(super) zero_rtt: bool,
     /// Congestion controller: newreno or cubic.
     #[arg(long, value_name = "NAME", default_value_t = CongestionController::Cubic)]
     pub(super) controller: CongestionController,
-    /// Threads, each with a socket of its own.
+    /// Number of threads, each with its own socket.
     #[arg(long, value_name = "COUNT", default_value_t = 1,
           value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(super) shards: u16,
@@ -86,52 +84,52 @@ pub(crate) struct Serve {
 #[command(after_help = GET_EXAMPLES)]
 #[command(group(ArgGroup::new("trust").required(true).args(["ca", "insecure"])))]
 pub(crate) struct Get {
-    /// The server: HOST:PORT.
+    /// Server to connect to.
     #[arg(value_name = "HOST:PORT")]
     pub(super) server: String,
-    /// The name its certificate has to be for; HOST unless given.
+    /// Name to check the certificate against; HOST by default.
     #[arg(long, value_name = "NAME")]
     pub(super) server_name: Option<String>,
-    /// Certificates to trust, PEM.
+    /// Trust the certificates in this PEM file.
     #[arg(long, value_name = "FILE")]
     pub(super) ca: Option<PathBuf>,
-    /// Trust any certificate: whoever is on the path can be the server.
+    /// Do not verify the server's certificate: anyone on the path can impersonate the server.
     #[arg(long)]
     pub(super) insecure: bool,
-    /// Bytes to ask for in each request.
+    /// Bytes to request on each stream.
     #[arg(long, value_name = "SIZE", default_value = "1MB")]
-    pub(super) bytes: Size,
-    /// Requests, each on a stream of its own.
+    pub(super) bytes: ByteSize,
+    /// Number of requests, each on its own stream.
     #[arg(long, value_name = "COUNT", default_value_t = 1,
           value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) streams: u64,
-    /// Requests at once.
+    /// Maximum number of parallel requests.
     #[arg(long, value_name = "COUNT", default_value_t = 1,
           value_parser = clap::value_parser!(u16).range(1..))]
     pub(super) parallel: u16,
     /// Bytes to upload with each request.
     #[arg(long, value_name = "SIZE", default_value = "0")]
-    pub(super) upload: Size,
-    /// Change packet keys once content arrives (RFC 9001 §6).
+    pub(super) upload: ByteSize,
+    /// Update the packet keys once content arrives (RFC 9001 §6).
     #[arg(long)]
     pub(super) key_update: bool,
     /// Move to another local port once content arrives.
     #[arg(long)]
     pub(super) rebind: bool,
-    /// Connect once for a ticket, then measure a connection that resumes.
+    /// Connect once to obtain a ticket, then measure a resumed connection.
     #[arg(long)]
     pub(super) resume: bool,
-    /// As --resume, and send the first requests in 0-RTT.
+    /// Like --resume, and send the first requests in 0-RTT.
     #[arg(long)]
     pub(super) zero_rtt: bool,
-    /// Download on one stream for so many seconds, however much comes.
+    /// Download on one stream for this many seconds, however many bytes arrive.
     #[arg(long, value_name = "SECONDS", value_parser = seconds,
           conflicts_with_all = ["bytes", "streams", "parallel"])]
     pub(super) seconds: Option<Duration>,
-    /// Give up after so long.
+    /// Maximum time for the whole command.
     #[arg(long, value_name = "TIME", default_value = "60s")]
     pub(super) timeout: Span,
-    /// Congestion controller for what is uploaded: newreno or cubic.
+    /// Congestion controller for uploads: newreno or cubic.
     #[arg(long, value_name = "NAME", default_value_t = CongestionController::Cubic)]
     pub(super) controller: CongestionController,
     /// Print one JSON object to stdout.
@@ -140,8 +138,8 @@ pub(crate) struct Get {
 }
 
 impl Get {
-    /// Bytes to ask for in a request: with a duration, more than any network
-    /// delivers in it, but what any stream may carry (RFC 9000 §4.5).
+    /// Bytes to request on a stream: with a duration, more than any network delivers in that time,
+    /// but no more than a stream may carry (RFC 9000 §4.5).
     pub(super) fn wanted(&self) -> u64 {
         /// A pebibyte.
         const ENDLESS: u64 = 1 << 50;
@@ -155,12 +153,12 @@ impl Get {
 
 fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
-        "not an IP address with a port; write one such as 127.0.0.1:4433 or [::1]:4433".to_owned()
+        "expected an IP address and port such as 127.0.0.1:4433 or [::1]:4433".to_owned()
     })
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
-    let wrong = || "not a time; write seconds such as 10 or 0.5".to_owned();
+    let wrong = || "expected seconds such as 10 or 0.5".to_owned();
     let seconds: f64 = text.parse().map_err(|_| wrong())?;
     if seconds <= 0.0 {
         return Err(wrong());

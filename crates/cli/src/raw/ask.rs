@@ -1,4 +1,4 @@
-//! The client's half of a raw request.
+//! The client's side of a raw request.
 
 use clearway::{Connection, RecvStream, SendStream};
 
@@ -6,13 +6,13 @@ use super::pattern;
 use super::request::Request;
 use crate::failure::{Failure, Kind};
 
-/// Most bytes taken from a stream at once.
+/// Maximum number of bytes read from a stream at once.
 const MOST: usize = 1 << 20;
 
-/// Told to a server whose answer is no longer wanted.
+/// The error code for a response that is no longer needed.
 const ENOUGH: u64 = 0;
 
-/// An answer being received.
+/// A response that is being received.
 #[derive(Debug)]
 pub(crate) struct Answer {
     recv: RecvStream,
@@ -20,7 +20,7 @@ pub(crate) struct Answer {
     wanted: u64,
 }
 
-/// Opens a stream and sends a request with `upload` bytes behind it.
+/// Opens a stream and sends a request, followed by `upload` bytes.
 ///
 /// # Errors
 /// If the connection ends first.
@@ -59,14 +59,17 @@ async fn write(
 }
 
 impl Answer {
-    /// Receives and checks some more: how many bytes, or `None` at the end,
-    /// which comes after exactly as many as were wanted.
+    /// Receives and checks the next chunk: returns its length, or `None` at the end, which must
+    /// come after exactly the requested number of bytes.
     ///
     /// # Errors
     /// If the content is wrong, too short or too long, or the connection ends.
     pub(crate) async fn next(&mut self) -> Result<Option<u64>, Failure> {
         let chunk = self.recv.read_chunk(MOST).await.map_err(|error| {
-            let what = format!("after {} of {} bytes", self.received, self.wanted);
+            let what = format!(
+                "connection lost after {} of {} bytes",
+                self.received, self.wanted
+            );
             Failure::caused(Kind::Connection, what, &error)
         })?;
         let Some(chunk) = chunk else {
@@ -76,7 +79,10 @@ impl Answer {
             };
         };
         pattern::check(self.received, &chunk).map_err(|offset| {
-            Failure::new(Kind::Content, format!("byte {offset} is not what was sent"))
+            Failure::new(
+                Kind::Content,
+                format!("wrong content: byte {offset} differs from what was sent"),
+            )
         })?;
         self.received += chunk.len() as u64;
         if self.received > self.wanted {
@@ -90,13 +96,13 @@ impl Answer {
         Failure::new(
             Kind::Content,
             format!(
-                "the answer has {how} {got} bytes where {} were wanted",
+                "wrong length: the response has {how} {got} bytes, expected {}",
                 self.wanted
             ),
         )
     }
 
-    /// Gives up on the rest.
+    /// Abandons the rest.
     pub(crate) fn stop(mut self) {
         self.recv.stop(ENOUGH);
     }

@@ -1,4 +1,4 @@
-//! `clearway raw get` from start to end.
+//! The `clearway raw get` command.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::time::Duration;
@@ -10,14 +10,14 @@ use clearway::{
 
 use super::ALPN;
 use super::args::Get;
-use super::report::{Download, Failed};
-use super::work::{Done, Work};
+use super::report::{Download, FailedRun};
+use super::work::{RequestTotals, Requests};
 use crate::failure::{Failure, Kind};
 use crate::identity;
 use crate::interrupt::unless_interrupted;
 use crate::output::print_json;
 
-/// What a server gets to hear that the connection is over.
+/// How long to wait for the server to receive the close.
 const GOODBYE: Duration = Duration::from_secs(1);
 
 /// Connects, transfers and reports.
@@ -35,7 +35,7 @@ pub(super) async fn get(args: &Get) -> Result<(), Failure> {
                 print_json(report)?;
             }
         }
-        Err(failure) if args.json => print_json(&Failed::with(&failure.message))?,
+        Err(failure) if args.json => print_json(&FailedRun::with(&failure.message))?,
         Err(_) => {}
     }
     outcome.map(drop)
@@ -44,7 +44,7 @@ pub(super) async fn get(args: &Get) -> Result<(), Failure> {
 async fn attempt(args: &Get) -> Result<Download, Failure> {
     let deadline = tokio::time::Instant::now() + args.timeout.0;
     let late = |_| {
-        let message = format!("{}: not done after {}", args.server, args.timeout);
+        let message = format!("{}: timed out after {}", args.server, args.timeout);
         Failure::new(Kind::Timeout, message)
     };
     let reaching = tokio::time::timeout_at(deadline, Client::reach(args));
@@ -56,23 +56,23 @@ async fn attempt(args: &Get) -> Result<Download, Failure> {
     Ok(report)
 }
 
-/// A socket of ours, and whom it is to talk to.
+/// The client's socket, and the server to connect to.
 struct Client {
     endpoint: Endpoint,
     remote: SocketAddr,
     server_name: String,
 }
 
-/// A connection and how it came about.
-struct Connected {
+/// A connection and how it was established.
+struct EstablishedConnection {
     connection: Connection,
-    /// When its first datagram left.
+    /// When its first datagram was sent.
     begun: Instant,
 }
 
 impl Client {
-    /// Connects to the first of the server's addresses that answers.
-    async fn reach(args: &Get) -> Result<(Self, Connected), Failure> {
+    /// Connects to the first of the server's addresses that responds.
+    async fn reach(args: &Get) -> Result<(Self, EstablishedConnection), Failure> {
         let config = config(args)?;
         let (remotes, host) = resolve(&args.server).await?;
         let server_name = args.server_name.clone().unwrap_or(host);
@@ -92,23 +92,23 @@ impl Client {
             remote: connection.remote_address(),
             server_name,
         };
-        Ok((client, Connected { connection, begun }))
+        Ok((client, EstablishedConnection { connection, begun }))
     }
 
-    async fn run(&self, args: &Get, connected: Connected) -> Result<Download, Failure> {
+    async fn run(&self, args: &Get, connected: EstablishedConnection) -> Result<Download, Failure> {
         let (first, connected) = if args.resume || args.zero_rtt {
             let first = self.first_visit(args, connected.connection).await?;
             (Some(first), self.connect(args.zero_rtt).await?)
         } else {
             (None, connected)
         };
-        let Connected { connection, begun } = connected;
+        let EstablishedConnection { connection, begun } = connected;
         let handshake = tokio::spawn({
             let connection = connection.clone();
             async move { connection.handshaken().await.map(|()| begun.elapsed()) }
         });
         let started = Instant::now();
-        let work = Work::new(args, self.endpoint.clone(), connection.clone());
+        let work = Requests::new(args, self.endpoint.clone(), connection.clone());
         let done = match args.seconds {
             Some(time) => work.bulk(time).await?,
             None => work.requests(args.parallel).await?,
@@ -129,7 +129,7 @@ impl Client {
             requests: done.answered + first.as_ref().map_or(0, |first| first.answered),
             handshake_ms: handshake.as_micros() as f64 / 1e3,
             resumed: connection.resumed(),
-            // A server that gave no ticket for it did not take it either.
+            // A server that issued no ticket for 0-RTT did not accept it either.
             zero_rtt_accepted: args
                 .zero_rtt
                 .then(|| connection.zero_rtt_accepted().unwrap_or(false)),
@@ -142,22 +142,26 @@ impl Client {
         })
     }
 
-    /// The same requests on a connection before, which brings the ticket that
-    /// the measured one resumes.
-    async fn first_visit(&self, args: &Get, connection: Connection) -> Result<Done, Failure> {
-        let work = Work::new(args, self.endpoint.clone(), connection.clone());
+    /// Makes the same requests on a first connection, to obtain the ticket that the measured one
+    /// resumes.
+    async fn first_visit(
+        &self,
+        args: &Get,
+        connection: Connection,
+    ) -> Result<RequestTotals, Failure> {
+        let work = Requests::new(args, self.endpoint.clone(), connection.clone());
         let done = work.requests(args.parallel).await?;
         connection.close(0, b"got a ticket");
         Ok(done)
     }
 
     /// With `early`, does not wait for the handshake if 0-RTT can be sent.
-    async fn connect(&self, early: bool) -> Result<Connected, Failure> {
+    async fn connect(&self, early: bool) -> Result<EstablishedConnection, Failure> {
         let begun = Instant::now();
         let mut connecting = self.endpoint.connect(self.remote, &self.server_name);
         if early {
             connecting = match connecting.into_zero_rtt() {
-                Ok((connection, _)) => return Ok(Connected { connection, begun }),
+                Ok((connection, _)) => return Ok(EstablishedConnection { connection, begun }),
                 Err(connecting) => connecting,
             };
         }
@@ -165,7 +169,7 @@ impl Client {
             let what = format!("cannot connect to {}", self.remote);
             Failure::caused(kind(&error), what, &error)
         })?;
-        Ok(Connected { connection, begun })
+        Ok(EstablishedConnection { connection, begun })
     }
 }
 
@@ -197,7 +201,7 @@ async fn resolve(server: &str) -> Result<(Vec<SocketAddr>, String), Failure> {
     let Some((host, _)) = server.rsplit_once(':') else {
         return Err(Failure::new(
             Kind::Arguments,
-            format!("{server:?} has no port; write HOST:PORT such as localhost:4433"),
+            format!("missing port in {server:?}; expected HOST:PORT such as localhost:4433"),
         ));
     };
     let what = || format!("cannot resolve {server:?}");
@@ -206,7 +210,7 @@ async fn resolve(server: &str) -> Result<(Vec<SocketAddr>, String), Failure> {
         .map_err(|error| Failure::caused(Kind::Address, what(), &error))?
         .collect();
     if addresses.is_empty() {
-        let message = format!("{}: no address", what());
+        let message = format!("{}: no addresses found", what());
         return Err(Failure::new(Kind::Address, message));
     }
     let host = host.trim_start_matches('[').trim_end_matches(']');

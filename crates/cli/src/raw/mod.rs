@@ -1,8 +1,8 @@
-//! `clearway raw`: bytes over QUIC with nothing above it.
+//! `clearway raw`: transfers directly over QUIC, without HTTP.
 //!
-//! [`request`] is the protocol, [`pattern`] the content; [`ask()`] and
-//! [`answer()`] are the two halves of a request; [`get`] (with its [`work`]) and [`serve`] are the
-//! two programs, which [`args`] configure.
+//! [`request`] is the protocol, [`pattern`] the content; [`ask()`] and [`answer()`] are the two
+//! sides of a request; [`get`] (with its [`work`]) and [`serve`] are the two commands, with their
+//! options in [`args`].
 
 mod answer;
 mod args;
@@ -22,7 +22,7 @@ use request::{ALPN, Request};
 use crate::failure::Failure;
 use crate::log;
 
-/// Runs one end until it is done.
+/// Runs one of the commands.
 ///
 /// # Errors
 /// See [`crate::failure::Kind`].

@@ -1,8 +1,7 @@
 //! The content that the raw protocol transfers.
 //!
-//! Byte `i` is `(i ^ (i >> 8) ^ (i >> 16)) as u8`: every server sends the same,
-//! so that a client can check each byte without being told anything, and a
-//! piece that arrives in a wrong place shows.
+//! Byte `i` is `(i ^ (i >> 8) ^ (i >> 16)) as u8`: every server sends the same, so that a client
+//! can check each byte without further information, and misplaced data is noticed.
 
 use std::sync::{LazyLock, OnceLock};
 
@@ -14,8 +13,7 @@ const PIECE: usize = 1 << 16;
 /// Pieces until the pattern repeats: byte `i` depends on 24 bits of `i`.
 const PIECES: usize = 1 << 8;
 
-/// Made when first wanted, then shared by everyone: sending is one reference
-/// count more, and 16 MB at most.
+/// Created when first needed, then shared: sending costs one reference count, and 16 MB at most.
 static PATTERN: [OnceLock<Bytes>; PIECES] = [const { OnceLock::new() }; PIECES];
 
 /// The first piece, from which the others follow by one XOR.
@@ -75,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_are_the_formula_around_every_boundary() {
+    fn pattern_chunks_match_the_formula_at_every_boundary() {
         for start in [
             0,
             1,
@@ -100,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn one_wrong_byte_is_found_where_it_is() {
+    fn wrong_byte_is_reported_at_its_offset() {
         let mut data: Vec<u8> = (1_000..200_000).map(byte).collect();
         assert_eq!(check(1_000, &data), Ok(()));
         data[100_000] ^= 1;

@@ -1,4 +1,4 @@
-//! What `clearway raw` says about its run.
+//! The output of `clearway raw`.
 
 use core::net::SocketAddr;
 
@@ -7,14 +7,13 @@ use serde::Serialize;
 /// A client's run, as the JSON object on stdout.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Download {
-    /// Who speaks: for tables that hold other stacks too.
+    /// The implementation, for tables that contain other stacks too.
     pub(super) peer: &'static str,
-    /// Everything asked for was done; a run that failed says why instead.
+    /// Whether everything was done; a failed run says why instead.
     pub(super) completed: bool,
-    /// Content received and found right, over both connections if one resumes
-    /// another.
+    /// Content received and verified, over both connections if one resumes another.
     pub(super) bytes: u64,
-    /// Bytes uploaded behind the requests.
+    /// Bytes uploaded after the requests.
     pub(super) uploaded: u64,
     /// From the first request to the last byte.
     pub(super) seconds: f64,
@@ -22,17 +21,17 @@ pub(super) struct Download {
     pub(super) gbps: f64,
     /// Requests answered in full.
     pub(super) requests: u64,
-    /// From the first datagram to a complete handshake.
+    /// From the first datagram to the complete handshake.
     pub(super) handshake_ms: f64,
     /// The measured connection resumed an earlier one.
     pub(super) resumed: bool,
-    /// The server took the requests sent in 0-RTT; null if there were none.
+    /// Whether the server accepted the requests sent in 0-RTT; null if there were none.
     pub(super) zero_rtt_accepted: Option<bool>,
-    /// Key updates, either side's.
+    /// Key updates by either side.
     pub(super) key_updates: u64,
     /// Times the client moved to another port.
     pub(super) rebinds: u64,
-    /// Packets of the client's declared lost.
+    /// Packets of the client declared lost.
     pub(super) losses: u64,
     /// The client's probe timeouts.
     pub(super) ptos: u64,
@@ -64,7 +63,7 @@ impl Download {
     }
 }
 
-/// A server's first line: where it listens.
+/// A server's first line: the address it listens on.
 #[derive(Debug, Serialize)]
 pub(super) struct Listening {
     event: &'static str,
@@ -80,40 +79,40 @@ impl Listening {
     }
 }
 
-/// A connection of the server's that is over, as a JSON object on stdout.
+/// A connection of the server that has ended, as a JSON object on stdout.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Closed {
+pub(super) struct ConnectionClosed {
     event: &'static str,
     /// The client's first address.
     pub(super) remote: SocketAddr,
     /// Requests answered in full.
     pub(super) requests: u64,
-    /// Requests whose client had enough before the end.
+    /// Requests whose client stopped reading before the end.
     pub(super) stopped: u64,
-    /// Requests that made no sense or lost their connection.
+    /// Requests that were invalid or lost their connection.
     pub(super) failed: u64,
     /// Content bytes handed to the transport.
     pub(super) sent: u64,
-    /// Bytes uploaded to us.
+    /// Bytes uploaded by the client.
     pub(super) received: u64,
-    /// The client had to prove its address first.
+    /// Whether the client had to validate its address first.
     pub(super) retried: bool,
-    /// The handshake resumed an earlier session.
+    /// Whether the handshake resumed an earlier session.
     pub(super) resumed: bool,
-    /// 0-RTT was taken; null if there was none to take.
+    /// Whether 0-RTT was accepted; null if it was not attempted.
     pub(super) zero_rtt_accepted: Option<bool>,
-    /// The client's last address is not its first.
+    /// Whether the client's last address differs from its first.
     pub(super) migrated: bool,
-    /// Key updates, either side's.
+    /// Key updates by either side.
     pub(super) key_updates: u64,
-    /// Of those, the client's.
+    /// Of these, the client's.
     pub(super) peer_key_updates: u64,
     /// Why it ended, in words.
     pub(super) cause: String,
 }
 
-impl Closed {
-    /// A connection of which nothing else is known yet.
+impl ConnectionClosed {
+    /// A connection without any requests yet.
     pub(super) fn of(remote: SocketAddr) -> Self {
         Self {
             event: "closed",
@@ -136,23 +135,23 @@ impl Closed {
 
 /// A server's run, as the last JSON object on stdout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Served {
+pub(super) struct ServeSummary {
     event: &'static str,
     /// Connections whose handshake completed.
     pub(super) connections: u64,
     /// Requests answered in full.
     pub(super) requests: u64,
-    /// Requests whose client had enough before the end.
+    /// Requests whose client stopped reading before the end.
     pub(super) stopped: u64,
-    /// Requests that made no sense or lost their connection.
+    /// Requests that were invalid or lost their connection.
     pub(super) failed: u64,
     /// Content bytes handed to the transport.
     pub(super) sent: u64,
-    /// Bytes uploaded to us.
+    /// Bytes uploaded by clients.
     pub(super) received: u64,
 }
 
-impl Default for Served {
+impl Default for ServeSummary {
     fn default() -> Self {
         Self {
             event: "served",
@@ -166,9 +165,9 @@ impl Default for Served {
     }
 }
 
-impl Served {
-    /// Counts a connection that is over.
-    pub(super) fn add(&mut self, closed: &Closed) {
+impl ServeSummary {
+    /// Adds a connection that has ended.
+    pub(super) fn add(&mut self, closed: &ConnectionClosed) {
         self.connections += 1;
         self.requests += closed.requests;
         self.stopped += closed.stopped;
@@ -180,13 +179,13 @@ impl Served {
 
 /// A client's run that failed, as the JSON object on stdout.
 #[derive(Debug, Serialize)]
-pub(super) struct Failed<'a> {
+pub(super) struct FailedRun<'a> {
     peer: &'static str,
     completed: bool,
     error: &'a str,
 }
 
-impl<'a> Failed<'a> {
+impl<'a> FailedRun<'a> {
     pub(super) fn with(error: &'a str) -> Self {
         Self {
             peer: "clearway",
@@ -201,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_happened_is_said_and_nothing_else() {
+    fn report_line_mentions_only_what_happened() {
         let mut report = Download {
             peer: "clearway",
             requests: 3,

@@ -1,4 +1,4 @@
-//! `clearway raw serve` from start to end.
+//! The `clearway raw serve` command.
 
 use core::time::Duration;
 use std::io::Write as _;
@@ -8,22 +8,21 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
 
-use super::answer::Answered;
+use super::answer::ServedRequest;
 use super::args::Serve;
-use super::report::{Closed, Listening, Served};
+use super::report::{ConnectionClosed, Listening, ServeSummary};
 use super::{ALPN, answer};
 use crate::failure::{Failure, Kind};
 use crate::identity;
 use crate::output::{print, print_json};
 
-/// How long connections may take to hear that the server goes away.
+/// How long to wait for clients to receive the close.
 const GOODBYE: Duration = Duration::from_secs(1);
 
-/// Serves until a signal comes.
+/// Serves until a signal arrives.
 ///
 /// # Errors
-/// If the certificate cannot be used, the address not be bound, or stdout not
-/// be written to.
+/// If the certificate cannot be used, the address cannot be bound, or stdout cannot be written to.
 pub(super) async fn serve(args: &Serve) -> Result<(), Failure> {
     let server = bind(args)?;
     announce(&server, args.json)?;
@@ -31,13 +30,13 @@ pub(super) async fn serve(args: &Serve) -> Result<(), Failure> {
     let serving = server.serve(move |connection| on_connection(connection, reports.clone()));
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
-    let mut served = Served::default();
+    let mut served = ServeSummary::default();
     let mut serving = Box::pin(serving);
     loop {
         tokio::select! {
             Some(report) = closed.recv() => tell(&mut served, &report, args.json)?,
             ended = &mut serving => {
-                ended.map_err(|e| Failure::caused(Kind::Endpoint, "cannot go on serving", &e))?;
+                ended.map_err(|e| Failure::caused(Kind::Endpoint, "server failed", &e))?;
                 break;
             }
             _ = interrupt.recv() => break,
@@ -45,9 +44,9 @@ pub(super) async fn serve(args: &Serve) -> Result<(), Failure> {
         }
     }
     drop(serving);
-    server.close(0, b"the server is going away");
+    server.close(0, b"the server is shutting down");
     server.wait_idle().await;
-    // The last reports come from tasks that have yet to see the end.
+    // The last reports come from tasks that have not noticed the end yet.
     while let Ok(Some(report)) = tokio::time::timeout(GOODBYE, closed.recv()).await {
         tell(&mut served, &report, args.json)?;
     }
@@ -65,7 +64,7 @@ pub(super) async fn serve(args: &Serve) -> Result<(), Failure> {
 }
 
 /// Adds a closed connection to the totals and prints it.
-fn tell(served: &mut Served, report: &Closed, json: bool) -> Result<(), Failure> {
+fn tell(served: &mut ServeSummary, report: &ConnectionClosed, json: bool) -> Result<(), Failure> {
     served.add(report);
     if json {
         print_json(report)?;
@@ -95,7 +94,7 @@ fn bind(args: &Serve) -> Result<Endpoint, Failure> {
         })
 }
 
-/// Settings with the certificate of the command line or a new one.
+/// The configuration, with the certificate of the command line or a generated one.
 fn certificate(args: &Serve) -> Result<ServerConfig, Failure> {
     if let (Some(certificate), Some(key)) = (&args.cert, &args.key) {
         return ServerConfig::with_identity(identity::read(certificate)?, identity::read(key)?)
@@ -113,7 +112,7 @@ fn certificate(args: &Serve) -> Result<ServerConfig, Failure> {
         .map_err(|error| Failure::caused(Kind::Other, "development certificate", &error))
 }
 
-/// Says where, so that a script can go on as soon as it reads it.
+/// Prints the address, so that a script can continue as soon as it reads it.
 fn announce(server: &Endpoint, json: bool) -> Result<(), Failure> {
     let address = server.local_addr();
     if json {
@@ -122,10 +121,10 @@ fn announce(server: &Endpoint, json: bool) -> Result<(), Failure> {
     print(|out| writeln!(out, "listening on {address}"))
 }
 
-/// Answers a connection's requests until it ends, then reports it.
-async fn on_connection(connection: Connection, reports: mpsc::UnboundedSender<Closed>) {
+/// Serves a connection's requests until it ends, then reports it.
+async fn on_connection(connection: Connection, reports: mpsc::UnboundedSender<ConnectionClosed>) {
     let first = connection.remote_address();
-    let mut report = Closed::of(first);
+    let mut report = ConnectionClosed::of(first);
     let mut answers = JoinSet::new();
     let cause = loop {
         tokio::select! {
@@ -142,17 +141,19 @@ async fn on_connection(connection: Connection, reports: mpsc::UnboundedSender<Cl
         count(&mut report, &ended(answered));
     }
     conclude(&mut report, &connection, &cause);
-    // Nobody listens once the process is on its way out.
+    // Nobody receives it once the process is ending.
     let _ = reports.send(report);
 }
 
-/// What became of a request; a task that broke has failed too.
-fn ended(answered: Result<Result<Answered, Failure>, JoinError>) -> Result<Answered, Failure> {
+/// Counts the result of a request; a task that panicked failed too.
+fn ended(
+    answered: Result<Result<ServedRequest, Failure>, JoinError>,
+) -> Result<ServedRequest, Failure> {
     answered.unwrap_or_else(|error| Err(Failure::caused(Kind::Other, "a request", &error)))
 }
 
-/// Counts a request that is over.
-fn count(report: &mut Closed, answered: &Result<Answered, Failure>) {
+/// Counts a finished request.
+fn count(report: &mut ConnectionClosed, answered: &Result<ServedRequest, Failure>) {
     let Ok(answered) = answered else {
         report.failed += 1;
         return;
@@ -166,8 +167,8 @@ fn count(report: &mut Closed, answered: &Result<Answered, Failure>) {
     report.received += answered.uploaded;
 }
 
-/// What is known of a connection when it has ended.
-fn conclude(report: &mut Closed, connection: &Connection, cause: &ConnectionError) {
+/// Fills in what is known when a connection has ended.
+fn conclude(report: &mut ConnectionClosed, connection: &Connection, cause: &ConnectionError) {
     let counters = connection.stats().counters;
     report.migrated = connection.remote_address() != report.remote;
     report.retried = connection.retried();

@@ -1,4 +1,4 @@
-//! What `clearway raw get` does on its connection.
+//! The requests that `clearway raw get` makes.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
@@ -12,21 +12,21 @@ use super::args::Get;
 use super::{Request, ask};
 use crate::failure::{Failure, Kind};
 
-/// How often to ask whether the handshake is confirmed.
+/// How often to check whether the handshake is confirmed.
 const CONFIRMATION_POLL: Duration = Duration::from_millis(1);
 
-/// Requests to make, and what came of them.
+/// The requests to make, and their results.
 #[derive(Debug)]
-pub(super) struct Work {
+pub(super) struct Requests {
     endpoint: Endpoint,
     connection: Connection,
     request: Request,
     upload: u64,
     key_update: bool,
     rebind: bool,
-    /// Requests not begun.
+    /// Requests not started yet.
     left: AtomicU64,
-    /// The key update and the rebind are under way or done.
+    /// Whether the key update and the rebind have been started.
     acted: AtomicBool,
     received: AtomicU64,
     answered: AtomicU64,
@@ -34,20 +34,20 @@ pub(super) struct Work {
     rebinds: AtomicU64,
 }
 
-/// What came of the requests.
+/// The results of the requests.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Done {
-    /// Bytes of content received and found right.
+pub(super) struct RequestTotals {
+    /// Bytes of content received and verified.
     pub(super) received: u64,
     /// Requests answered in full.
     pub(super) answered: u64,
-    /// Bytes uploaded behind requests.
+    /// Bytes uploaded after requests.
     pub(super) uploaded: u64,
     /// Times the endpoint moved to another port.
     pub(super) rebinds: u64,
 }
 
-impl Work {
+impl Requests {
     pub(super) fn new(args: &Get, endpoint: Endpoint, connection: Connection) -> Arc<Self> {
         Arc::new(Self {
             endpoint,
@@ -71,7 +71,7 @@ impl Work {
     ///
     /// # Errors
     /// The first request's that fails.
-    pub(super) async fn requests(self: Arc<Self>, parallel: u16) -> Result<Done, Failure> {
+    pub(super) async fn requests(self: Arc<Self>, parallel: u16) -> Result<RequestTotals, Failure> {
         let mut workers = JoinSet::new();
         for _ in 0..parallel {
             workers.spawn(self.clone().some_requests());
@@ -82,11 +82,11 @@ impl Work {
         Ok(self.done())
     }
 
-    /// Downloads on one stream for so long.
+    /// Downloads on one stream for this long.
     ///
     /// # Errors
     /// If the request fails.
-    pub(super) async fn bulk(self: Arc<Self>, time: Duration) -> Result<Done, Failure> {
+    pub(super) async fn bulk(self: Arc<Self>, time: Duration) -> Result<RequestTotals, Failure> {
         let mut answer = ask(&self.connection, self.request, self.upload).await?;
         self.uploaded.fetch_add(self.upload, Relaxed);
         let over = tokio::time::sleep(time);
@@ -114,14 +114,14 @@ impl Work {
                 self.on_content(len).await?;
             }
             self.answered.fetch_add(1, Relaxed);
-            // Answers may have no content at all.
+            // Responses may have no content at all.
             self.on_content(0).await?;
         }
         Ok(())
     }
 
-    /// Counts content; the first of it is the moment for what was asked for in
-    /// the middle of the transfer.
+    /// Counts content; the first content triggers what was requested for the middle of the
+    /// transfer.
     async fn on_content(&self, len: u64) -> Result<(), Failure> {
         self.received.fetch_add(len, Relaxed);
         if self.acted.load(Relaxed) || self.acted.swap(true, Relaxed) {
@@ -167,8 +167,8 @@ impl Work {
         }
     }
 
-    fn done(&self) -> Done {
-        Done {
+    fn done(&self) -> RequestTotals {
+        RequestTotals {
             received: self.received.load(Relaxed),
             answered: self.answered.load(Relaxed),
             uploaded: self.uploaded.load(Relaxed),

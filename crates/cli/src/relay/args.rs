@@ -14,14 +14,14 @@ pub(crate) const ABOUT: &str = "\
 Put a network with loss, delay and a bottleneck between two UDP programs.
 
 Clients send to --listen; the relay forwards to --to from one socket per client address and \
-carries the answers back. Each client has a link of its own up and down, which starts fresh with \
+carries the replies back. Each client has its own link in each direction, whose clock starts with \
 its first datagram: loss windows, steps and rebinds count from there.
 
-A link is, in this order: policer, queue and its management (--aqm), serialiser (--rate or \
+A link consists of, in this order: policer, queue and its management (--aqm), serialiser (--rate or \
 --trace), propagation delay (--delay, one way, so the round trip grows by twice that), jitter, \
 slots, reordering, freezes, ticks, then blackholes, loss, thinning, corruption and duplication at \
-the receiver. Options apply both ways; those that end in -up and -down apply to one \
-way, and --up and --down set anything at all for one way.";
+the receiver. Options apply to both directions; those that end in -up and -down apply to one \
+direction, and --up and --down set any link setting for one direction.";
 
 fn examples() -> String {
     let mut text = String::from(
@@ -30,7 +30,7 @@ fn examples() -> String {
   clearway relay --listen 127.0.0.1:4433 --to 127.0.0.1:4434 \\
       --rate 100M --delay 5ms --queue 250 --loss-down '30%@0s-2s'
 
-  # the same by name, as JSON, for half a minute
+  # the same as a named profile, with JSON output, for half a minute
   clearway relay --listen 127.0.0.1:4433 --to 127.0.0.1:4434 \\
       --profile death_spiral --duration 30s --json
 
@@ -38,7 +38,7 @@ fn examples() -> String {
   clearway relay --listen 127.0.0.1:4433 --to 127.0.0.1:4434 --profile dsl \\
       --up 'rate=5M,1M@10s,5M@20s jitter=2ms' --rebind 5s,10s
 
-  # a bottleneck with FQ-CoDel down, and ACKs that come up in slots of 25 ms
+  # a bottleneck with FQ-CoDel down, and ACKs delivered in slots of 25 ms
   clearway relay --listen 127.0.0.1:4433 --to 127.0.0.1:4434 --rate 50M --delay 20ms \
       --down 'aqm=fq_codel queue=1000' --up slot=25ms
 
@@ -55,33 +55,33 @@ Profiles:
 #[derive(Debug, clap::Args)]
 #[command(after_help = examples())]
 pub(crate) struct Args {
-    /// Where clients send to; port 0 picks a free one.
+    /// Address to listen on for clients; port 0 picks a free port.
     #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
     listen: SocketAddr,
-    /// The server.
+    /// Address of the server.
     #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
     to: SocketAddr,
-    /// Start from a network with a name (see below); other options override it.
+    /// Start from a named network profile (see below); other options override it.
     #[arg(long, value_name = "NAME", value_parser = Profile::named)]
     profile: Option<&'static Profile>,
-    /// Start from the links of a scenario of the lab (`clearway lab list`): a name, a number or a
+    /// Start from the links of a lab scenario (`clearway lab list`), given by name, number or
     /// file, with `:VARIANT` for a point of its grid; other options override it.
     #[arg(value_name = "SCENARIO", conflicts_with = "profile", value_parser = crate::lab::network)]
     scenario: Option<Box<Case>>,
-    /// The server sees each client move to a new port at these times.
+    /// Move each client to a new port, as the server sees it, at these times.
     #[arg(long, value_name = "TIME,…", value_delimiter = ',')]
     rebind: Vec<Span>,
-    /// Where random decisions come from.
+    /// Seed of all random decisions.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Forget a client address after so long without traffic.
+    /// Forget a client address after this long without traffic.
     #[arg(long, value_name = "TIME", default_value_t = Span(DEFAULT_IDLE), value_parser = period)]
     idle: Span,
-    /// Most client addresses at once.
+    /// Maximum number of client addresses at the same time.
     #[arg(long, value_name = "COUNT", default_value_t = DEFAULT_MAX_FLOWS as u64,
           value_parser = clap::value_parser!(u64).range(1..=65_536))]
     max_flows: u64,
-    /// Stop after so long; otherwise on SIGINT or SIGTERM.
+    /// Stop after this long; otherwise on SIGINT or SIGTERM.
     #[arg(long, value_name = "TIME", value_parser = period)]
     pub(super) duration: Option<Span>,
     /// Print counters to stderr this often.
@@ -91,114 +91,114 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(super) json: bool,
     #[command(flatten)]
-    both: Both,
+    both: LinkOptions,
     #[command(flatten)]
-    one_way: OneWay,
+    one_way: DirectionOptions,
 }
 
 /// Settings for both directions.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Both ways")]
-struct Both {
-    /// Bit/s of the bottleneck: 100M, 64k; with steps 100M,10M@5s.
+#[command(next_help_heading = "Both directions")]
+struct LinkOptions {
+    /// Bottleneck rate in bit/s: 100M, 64k; with steps 100M,10M@5s.
     #[arg(long, value_name = "RATE", value_parser = setting("rate"), allow_hyphen_values = true)]
     rate: Option<String>,
-    /// Instead of a rate, delivery times from a file in mahimahi's format, or made up:
+    /// Instead of a rate, delivery times from a file in mahimahi's format, or generated:
     /// random:mean=12M:swing=10:outage=500ms:length=120s:seed=1.
     #[arg(long, value_name = "FILE", value_parser = setting("trace"), conflicts_with = "rate")]
     trace: Option<String>,
     /// One-way propagation delay: 5ms; with steps 5ms,40ms@3s.
     #[arg(long, value_name = "TIME", value_parser = setting("delay"))]
     delay: Option<String>,
-    /// What may wait before the bottleneck: 250 (packets, the default is 1000), 64KB, unlimited.
+    /// Queue limit at the bottleneck: 250 (packets, the default is 1000), 64KB, unlimited.
     #[arg(long, value_name = "LIMIT", value_parser = setting("queue"))]
     queue: Option<String>,
-    /// How the queue is managed: none, codel, fq_codel, pie or dualq, with options as in
+    /// Active queue management: none, codel, fq_codel, pie or dualq, with options as in
     /// codel:target=20ms:noecn.
     #[arg(long, value_name = "NAME", value_parser = setting("aqm"))]
     aqm: Option<String>,
-    /// Drop what exceeds a token bucket of this rate and size: 10M:100KB.
+    /// Drop packets that exceed a token bucket of this rate and size: 10M:100KB.
     #[arg(long, value_name = "RATE:SIZE", value_parser = setting("police"))]
     police: Option<String>,
     /// Random loss: 1%, 30%@0s-2s, 30%@0s-2s,1%.
     #[arg(long, value_name = "LOSS", value_parser = setting("loss"))]
     loss: Option<String>,
-    /// At most so many random losses in a row.
+    /// Maximum number of random losses in a row.
     #[arg(long, value_name = "COUNT", value_parser = setting("burst"))]
     burst: Option<String>,
-    /// Loss in bursts: the chances good-to-bad and bad-to-good, 1%:16.7%, and optionally the loss
-    /// in the bad and in the good state, 1%:16.7%:50%:0.1%.
+    /// Loss in bursts (Gilbert-Elliott): the probabilities good-to-bad and bad-to-good, 1%:16.7%,
+    /// and optionally the loss in the bad and in the good state, 1%:16.7%:50%:0.1%.
     #[arg(long, value_name = "P:Q", value_parser = setting("gilbert"))]
     gilbert: Option<String>,
     /// Random extra delay up to this, in order: 2ms; out of order: 2ms:unordered.
     #[arg(long, value_name = "TIME", value_parser = setting("jitter"))]
     jitter: Option<String>,
-    /// Packets arrive together in slots: 25ms, 10ms-25ms, at most 64 in each 25ms:64.
+    /// Deliver packets together in slots: 25ms, 10ms-25ms, at most 64 in each 25ms:64.
     #[arg(long, value_name = "TIME", value_parser = setting("slot"))]
     slot: Option<String>,
-    /// A share of packets is late and overtaken: 5%:20ms.
+    /// Delay a share of packets, so that others overtake them: 5%:20ms.
     #[arg(long, value_name = "SHARE:TIME", value_parser = setting("reorder"))]
     reorder: Option<String>,
-    /// What would arrive in these windows arrives at their end: 1s-1.26s.
+    /// Hold packets that would arrive in these windows until their end: 1s-1.26s.
     #[arg(long, value_name = "WINDOWS", value_parser = setting("freeze"))]
     freeze: Option<String>,
     /// Release packets only on multiples of this: 1ms.
     #[arg(long, value_name = "TIME", value_parser = setting("tick"))]
     tick: Option<String>,
-    /// Of so many small packets (150 bytes; else 10:200B) keep one: 10.
+    /// Keep one of this many small packets (up to 150 bytes; for 200 bytes 10:200B): 10.
     #[arg(long, value_name = "COUNT", value_parser = setting("thin"))]
     thin: Option<String>,
-    /// A share of packets arrives twice: 0.1%.
+    /// Duplicate a share of packets: 0.1%.
     #[arg(long, value_name = "SHARE", value_parser = setting("duplicate"))]
     duplicate: Option<String>,
-    /// In a share of packets one byte is changed: 0.1%.
+    /// Corrupt one byte in a share of packets: 0.1%.
     #[arg(long, value_name = "SHARE", value_parser = setting("corrupt"))]
     corrupt: Option<String>,
-    /// Nothing arrives in these windows: 2s-4s,6s-7s.
+    /// Drop everything that would arrive in these windows: 2s-4s,6s-7s.
     #[arg(long, value_name = "WINDOWS", value_parser = setting("blackhole"))]
     blackhole: Option<String>,
-    /// ECN-capable packets are marked from this queue on: 20p, 64KB, 242us.
+    /// Mark ECN-capable packets above this queue length: 20p, 64KB, 242us.
     #[arg(long, value_name = "LIMIT", value_parser = setting("mark"))]
     mark: Option<String>,
 }
 
 /// Settings for one direction; up is from client to server.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "One way (up: to the server, down: to the client)")]
-struct OneWay {
-    /// As --rate.
+#[command(next_help_heading = "One direction (up: to the server, down: to the client)")]
+struct DirectionOptions {
+    /// Like --rate, for this direction only.
     #[arg(long, value_name = "RATE", value_parser = setting("rate"), allow_hyphen_values = true)]
     rate_up: Option<String>,
-    /// As --rate.
+    /// Like --rate, for this direction only.
     #[arg(long, value_name = "RATE", value_parser = setting("rate"), allow_hyphen_values = true)]
     rate_down: Option<String>,
-    /// As --delay.
+    /// Like --delay, for this direction only.
     #[arg(long, value_name = "TIME", value_parser = setting("delay"))]
     delay_up: Option<String>,
-    /// As --delay.
+    /// Like --delay, for this direction only.
     #[arg(long, value_name = "TIME", value_parser = setting("delay"))]
     delay_down: Option<String>,
-    /// As --queue.
+    /// Like --queue, for this direction only.
     #[arg(long, value_name = "LIMIT", value_parser = setting("queue"))]
     queue_up: Option<String>,
-    /// As --queue.
+    /// Like --queue, for this direction only.
     #[arg(long, value_name = "LIMIT", value_parser = setting("queue"))]
     queue_down: Option<String>,
-    /// As --loss.
+    /// Like --loss, for this direction only.
     #[arg(long, value_name = "LOSS", value_parser = setting("loss"))]
     loss_up: Option<String>,
-    /// As --loss.
+    /// Like --loss, for this direction only.
     #[arg(long, value_name = "LOSS", value_parser = setting("loss"))]
     loss_down: Option<String>,
-    /// Anything, as key=value with spaces between: 'rate=5M jitter=2ms drop=2-7'.
+    /// Any settings, as key=value separated by spaces: 'rate=5M jitter=2ms drop=2-7'.
     #[arg(long, value_name = "SETTINGS", value_parser = settings)]
     up: Option<String>,
-    /// Anything, as key=value with spaces between.
+    /// Any settings, as key=value separated by spaces.
     #[arg(long, value_name = "SETTINGS", value_parser = settings)]
     down: Option<String>,
 }
 
-impl Both {
+impl LinkOptions {
     fn settings(&self) -> [(&'static str, Option<&String>); 19] {
         [
             ("rate", self.rate.as_ref()),
@@ -224,7 +224,7 @@ impl Both {
     }
 }
 
-impl OneWay {
+impl DirectionOptions {
     fn up(&self) -> [(&'static str, Option<&String>); 4] {
         [
             ("rate", self.rate_up.as_ref()),
@@ -245,14 +245,12 @@ impl OneWay {
 }
 
 impl Args {
-    /// What the relay is asked to do. The more particular option wins:
-    /// profile, then both ways, then one way, then `--up` and `--down`.
+    /// The configuration of the relay. More specific options override others: profile, then both
+    /// directions, then one direction, then `--up` and `--down`.
     pub(super) fn config(&self) -> Result<Config, Box<dyn Error>> {
         let mut config = Config::new(self.listen, self.to);
         if self.listen == self.to {
-            return Err(
-                "--listen and --to are the same address: the relay would feed itself".into(),
-            );
+            return Err("--listen and --to must differ: the relay would forward to itself".into());
         }
         if let Some(profile) = self.profile {
             config.up.apply(profile.up_settings())?;
@@ -273,7 +271,7 @@ impl Args {
         for (name, link) in [("--up", &config.up), ("--down", &config.down)] {
             if link.clock == Clock::Explicit {
                 return Err(format!(
-                    "{name} asks for clock=explicit, but nothing would ever start it; write \
+                    "{name} sets clock=explicit, which the relay never starts; use \
                      clock=first-packet or clock=absolute (the relay's start)"
                 )
                 .into());
@@ -281,9 +279,7 @@ impl Args {
         }
         config.rebind = self.rebind.iter().map(|span| span.0).collect();
         if !config.rebind.is_sorted() {
-            return Err(
-                "--rebind goes back in time; write the times in order such as 5s,10s".into(),
-            );
+            return Err("--rebind times must be in increasing order such as 5s,10s".into());
         }
         config.seed = self.seed;
         config.idle = self.idle.0;
@@ -302,7 +298,7 @@ fn set_all(
         .try_for_each(|(key, value)| link.set(key, value))
 }
 
-/// Checks a value as `key` at once, so that the error names the option.
+/// Checks a value for the setting `key` at once, so that the error names the option.
 fn setting(key: &'static str) -> impl Fn(&str) -> Result<String, SpecError> + Clone {
     move |value| {
         LinkConfig::default().set(key, value)?;
@@ -317,13 +313,13 @@ fn settings(text: &str) -> Result<String, SpecError> {
 
 fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
-        "not an IP address with a port; write one such as 127.0.0.1:4433 or [::1]:4433".to_owned()
+        "expected an IP address and port such as 127.0.0.1:4433 or [::1]:4433".to_owned()
     })
 }
 
 fn period(text: &str) -> Result<Span, String> {
     match text.parse::<Span>() {
-        Ok(Span::ZERO) => Err("zero is no period; write one such as 1s".to_owned()),
+        Ok(Span::ZERO) => Err("must be greater than zero, such as 1s".to_owned()),
         Ok(span) => Ok(span),
         Err(error) => Err(error.to_string()),
     }

@@ -1,4 +1,4 @@
-//! `clearway relay` from start to end.
+//! The `clearway relay` command.
 
 use core::future::pending;
 use core::net::SocketAddr;
@@ -14,11 +14,11 @@ use super::{Args, Config, Relay, RelayStats};
 use crate::failure::{Failure, Kind};
 use crate::output::print_json;
 
-/// Runs a relay until its time is over or a signal comes.
+/// Runs a relay until its time is over or a signal arrives.
 ///
 /// # Errors
-/// If the options contradict each other, the address cannot be bound, or the
-/// relay breaks while running.
+/// If the options contradict each other, the address cannot be bound, or the relay fails while
+/// running.
 pub(crate) fn command(args: &Args) -> Result<(), Failure> {
     let config = args
         .config()
@@ -42,7 +42,7 @@ pub(crate) fn command(args: &Args) -> Result<(), Failure> {
 fn announce(config: &Config, listen: SocketAddr) {
     let plain = |settings: String| {
         if settings.is_empty() {
-            "as it comes".to_owned()
+            "sent at once".to_owned()
         } else {
             settings
         }
@@ -52,7 +52,7 @@ fn announce(config: &Config, listen: SocketAddr) {
     say!("relay: down {}", plain(config.down.to_string()));
 }
 
-/// Until the time is over, a signal comes, or the relay ends by itself.
+/// Waits until the time is over, a signal arrives, or the relay ends by itself.
 async fn wait(relay: &mut Relay, args: &Args) -> io::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
@@ -79,7 +79,7 @@ async fn wait(relay: &mut Relay, args: &Args) -> io::Result<()> {
     }
 }
 
-/// For so long, or for ever.
+/// Waits for this long, or forever.
 async fn sleep(span: Option<Span>) {
     match span {
         Some(span) => tokio::time::sleep(span.0).await,

@@ -1,4 +1,4 @@
-//! What a relay is asked to do.
+//! The configuration of a relay.
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -9,18 +9,17 @@ use clearway_links::{Clock, LinkConfig, Overhead, QueueLimit};
 /// How long a client address is remembered without traffic.
 pub(crate) const DEFAULT_IDLE: Duration = Duration::from_secs(60);
 
-/// Client addresses remembered at once. Each costs a socket, and common limits
-/// on open files are 1,024.
+/// Maximum number of client addresses at the same time. Each costs a socket, and common limits on
+/// open files are 1,024.
 pub(crate) const DEFAULT_MAX_FLOWS: usize = 256;
 
-/// Packets that may wait before a serialiser unless told otherwise: the length
-/// of a Linux interface's queue.
+/// Default queue limit before a serialiser, in packets: that of a Linux interface.
 const DEFAULT_QUEUE: QueueLimit = QueueLimit::Packets(1000);
 
-/// What a relay is asked to do.
+/// The configuration of a relay.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
-    /// Where clients send to; port 0 for any free one.
+    /// The address to listen on; port 0 for any free port.
     pub(crate) listen: SocketAddr,
     /// The server.
     pub(crate) to: SocketAddr,
@@ -28,15 +27,15 @@ pub(crate) struct Config {
     pub(crate) up: LinkConfig,
     /// The link from the server to each client.
     pub(crate) down: LinkConfig,
-    /// Where random decisions come from. The n-th client of two runs with the
-    /// same seed meets the same decisions.
+    /// The seed of random decisions. The n-th client of two runs with the same seed meets the same
+    /// decisions.
     pub(crate) seed: u64,
     /// When the server sees each client move to a new port, counted from the
     /// client's first datagram, in order.
     pub(crate) rebind: Vec<Duration>,
-    /// A client address is forgotten after so long without traffic.
+    /// A client address is forgotten after this long without traffic.
     pub(crate) idle: Duration,
-    /// Most client addresses at once; datagrams of others are refused.
+    /// Maximum number of client addresses at the same time; datagrams from others are dropped.
     pub(crate) max_flows: usize,
 }
 
@@ -58,9 +57,8 @@ impl Config {
 }
 
 impl Config {
-    /// Takes the links of a scenario. Its explicit clocks start with a client's
-    /// first datagram: the relay cannot see requests. A queue without a limit
-    /// keeps the relay's.
+    /// Uses the links of a scenario. Its explicit clocks start with a client's first datagram,
+    /// because the relay cannot see requests. A queue without a limit gets the relay's default.
     pub(crate) fn take_scenario(&mut self, case: &Case) {
         let links = [
             (&mut self.up, &case.network.up),
@@ -77,8 +75,8 @@ impl Config {
     }
 }
 
-/// What a relay's links are before anyone asks for anything: windows count
-/// from the first datagram of a client, and no queue is endless.
+/// The default links of a relay: windows count from a client's first datagram, and queues are
+/// limited.
 fn base_link(listen: SocketAddr) -> LinkConfig {
     LinkConfig {
         clock: Clock::FirstPacket,

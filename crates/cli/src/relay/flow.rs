@@ -9,7 +9,7 @@ use clearway_udp::{Options, Socket};
 
 use super::Config;
 
-/// One client address and all that belongs to it.
+/// One client address with its links and sockets.
 #[derive(Debug)]
 pub(super) struct Flow {
     /// The client.
@@ -18,11 +18,11 @@ pub(super) struct Flow {
     pub(super) local_ip: Option<IpAddr>,
     /// The network between client and server.
     pub(super) path: Path,
-    /// Sockets towards the server. The last is in use; earlier ones were
-    /// given up by rebinds and stay open, as a port that a NAT reassigned
-    /// would: what comes to them is read and dropped.
+    /// Sockets towards the server. The last is in use; earlier ones were replaced by rebinds and
+    /// stay open, as a port that a NAT has reassigned would: what arrives there is read and
+    /// dropped.
     pub(super) upstream: Vec<Socket>,
-    /// Rebinds to come, the next one last.
+    /// Rebinds still to come, the next one last.
     rebinds: Vec<Time>,
     /// When a datagram last came from either side.
     pub(super) active: Time,
@@ -30,7 +30,7 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    /// A flow that starts at `now`.
+    /// Creates a flow that starts at `now`.
     pub(super) fn new(
         config: &Config,
         client: SocketAddr,
@@ -49,7 +49,7 @@ impl Flow {
         })
     }
 
-    /// When something is to be done for this flow next.
+    /// When this flow has to be processed next.
     pub(super) fn next_event(&self) -> Time {
         let mut next = self.expires();
         if let Some(release) = self.path.next_event() {
@@ -66,9 +66,9 @@ impl Flow {
         self.active + self.idle
     }
 
-    /// Takes a new port towards the server if it is time; true if it did.
+    /// Switches to a new port towards the server if it is time; true if it did.
     ///
-    /// If there is no socket to be had the flow keeps its port.
+    /// If no socket can be created the flow keeps its port.
     pub(super) fn rebind_if_due(&mut self, now: Time, to: SocketAddr) -> io::Result<bool> {
         let due = self.rebinds.pop_if(|at| *at <= now).is_some();
         if due {

@@ -1,4 +1,4 @@
-//! A running relay, seen from outside its thread.
+//! The handle of a running relay.
 
 use core::net::SocketAddr;
 use std::io::{self, PipeWriter, Write};
@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use super::worker::{Request, Worker};
 use super::{Config, RelayStats};
 
-/// A relay running on a thread of its own. Dropped, it stops.
+/// A relay running on its own thread. Dropping it stops the relay.
 #[derive(Debug)]
 pub(crate) struct Relay {
     local_addr: SocketAddr,
@@ -26,7 +26,7 @@ impl Relay {
     /// Binds and starts forwarding.
     ///
     /// # Errors
-    /// If the address cannot be bound or the thread not be started.
+    /// If the address cannot be bound or the thread cannot be started.
     pub(crate) fn start(config: Config) -> io::Result<Self> {
         let listen = Socket::bind(config.listen, &Options::default())?;
         let local_addr = listen.local_addr()?;
@@ -49,7 +49,7 @@ impl Relay {
         })
     }
 
-    /// Where clients send to.
+    /// The address it listens on.
     pub(crate) const fn local_addr(&self) -> SocketAddr {
         self.local_addr
     }
@@ -64,17 +64,17 @@ impl Relay {
         totals.recv().map_err(|_| gone())
     }
 
-    /// Waits until the relay has ended by itself, which only trouble makes it
-    /// do; [`Relay::stop`] says which.
+    /// Waits until the relay has ended by itself, which only an error makes it do; [`Relay::stop`]
+    /// returns the error.
     pub(crate) async fn ended(&mut self) {
-        // Either way the thread is gone.
+        // Either way the thread has ended.
         let _ = (&mut self.ended).await;
     }
 
     /// Stops and returns the totals. Datagrams still in the links are lost.
     ///
     /// # Errors
-    /// What ended the relay, if it had ended before.
+    /// The error that ended the relay, if it had ended before.
     pub(crate) fn stop(mut self) -> io::Result<RelayStats> {
         self.join()
     }
@@ -85,7 +85,7 @@ impl Relay {
     }
 
     fn join(&mut self) -> io::Result<RelayStats> {
-        // If it cannot be told it has ended already.
+        // If the request cannot be sent, the thread has already ended.
         let _ = self.request(Request::Stop);
         let thread = self.thread.take().ok_or_else(gone)?;
         thread.join().unwrap_or_else(|_| Err(gone()))
@@ -95,12 +95,12 @@ impl Relay {
 impl Drop for Relay {
     fn drop(&mut self) {
         if self.thread.is_some() {
-            // Nobody is left to hear of an error.
+            // Nobody is left to receive an error.
             let _ = self.join();
         }
     }
 }
 
 fn gone() -> io::Error {
-    io::Error::other("the relay's thread has ended")
+    io::Error::other("the relay's thread ended unexpectedly")
 }

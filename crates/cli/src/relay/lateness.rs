@@ -1,11 +1,11 @@
-//! How punctual the relay was.
+//! The lateness of the relay.
 
 use core::time::Duration;
 
 /// Powers of two of microseconds: 1 µs to over 8 s.
 const BUCKETS: usize = 24;
 
-/// By how much datagrams left after the moment they should have.
+/// How late datagrams were released.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Lateness {
     /// `buckets[n]`: later than 2ⁿ⁻¹ µs, at most 2ⁿ µs.
@@ -36,19 +36,19 @@ impl Lateness {
             .map_or_else(|| self.long_mean(), |count| self.total / count)
     }
 
-    /// The mean where the count outgrew what `Duration` divides by.
+    /// The mean, for counts beyond what `Duration` divides by.
     fn long_mean(&self) -> Duration {
         let nanos = self.total.as_nanos() / u128::from(self.count.max(1));
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// The worst.
+    /// The maximum.
     pub(crate) const fn max(&self) -> Duration {
         self.max
     }
 
-    /// A bound that `percent` of the datagrams kept; a power of two of
-    /// microseconds, or the worst if that is less.
+    /// An upper bound for `percent` of the datagrams; a power of two of microseconds, or the
+    /// maximum if that is less.
     pub(crate) fn percentile(&self, percent: u8) -> Duration {
         let wanted = (u128::from(self.count) * u128::from(percent)).div_ceil(100);
         let mut seen = 0;
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_bound_what_was_recorded() {
+    fn percentiles_are_upper_bounds_of_recorded_values() {
         let mut lateness = Lateness::default();
         assert_eq!(lateness.mean(), Duration::ZERO);
         assert_eq!(lateness.percentile(99), Duration::ZERO);

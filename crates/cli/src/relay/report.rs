@@ -1,4 +1,4 @@
-//! What a relay says about its run.
+//! The output of the relay.
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use clearway_links::{LinkConfig, LinkStats};
 use serde::Serialize;
 
-use super::stats::OwnLosses;
+use super::stats::RelayLosses;
 use super::{Config, RelayStats};
 
 /// A run, as the JSON object on stdout.
@@ -23,8 +23,8 @@ pub(super) struct Report<'a> {
     rebinds: u64,
     stale: u64,
     strays: u64,
-    /// Datagrams lost by the relay itself; not zero: distrust the run.
-    own_losses: OwnLosses,
+    /// Datagrams lost by the relay itself. If this is not zero, the run's results are unreliable.
+    own_losses: RelayLosses,
     lateness_us: LatenessReport,
     up: LinkReport<'a>,
     down: LinkReport<'a>,
@@ -38,7 +38,7 @@ struct LatenessReport {
     max: u64,
 }
 
-/// One direction. Drops are by cause.
+/// One direction, with drops by cause.
 #[derive(Debug, Serialize)]
 struct LinkReport<'a> {
     settings: String,
@@ -98,13 +98,13 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// For people, a few lines.
+    /// A few lines for people.
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
         // Writing to a String cannot fail.
         let _ = writeln!(
             text,
-            "{} client(s), {} rebind(s) in {}.{:03} s; released {} µs late on average, p99 {} µs, \
+            "{} client(s), {} rebind(s) in {}.{:03} s; release delay {} µs on average, p99 {} µs, \
              max {} µs",
             self.flows,
             self.rebinds,
@@ -120,7 +120,7 @@ impl<'a> Report<'a> {
             let own = &self.own_losses;
             let _ = writeln!(
                 text,
-                "warning: the relay itself lost {} datagram(s), which no link was asked to: \
+                "warning: the relay lost {} datagram(s) that the simulated links would have delivered: \
                  receive buffer {}, send {}, too large {}, memory {}, refused {}",
                 own.total(),
                 own.receive,
@@ -170,10 +170,10 @@ impl<'a> LinkReport<'a> {
         );
         let named = [
             ("dropped by the queue", self.dropped_queue),
-            ("dropped by its management", self.dropped_aqm),
+            ("dropped by AQM", self.dropped_aqm),
             ("policed", self.dropped_policer),
             ("lost", self.dropped_loss),
-            ("dropped by number", self.dropped_list),
+            ("dropped by the drop list", self.dropped_list),
             ("blackholed", self.dropped_blackhole),
             ("thinned out", self.dropped_thinned),
             ("duplicated", self.duplicated),

@@ -1,4 +1,4 @@
-//! What a relay counted.
+//! Counters of a relay.
 
 use clearway_links::LinkStats;
 use clearway_udp::Counters;
@@ -12,39 +12,38 @@ pub(crate) struct RelayStats {
     pub(crate) up: LinkStats,
     /// Links from the server to clients.
     pub(crate) down: LinkStats,
-    /// Client addresses ever seen.
+    /// Client addresses seen so far.
     pub(crate) flows: u64,
-    /// Client addresses known now.
+    /// Current client addresses.
     pub(crate) live_flows: u64,
-    /// Changes of port that the server could see.
+    /// Rebinds visible to the server.
     pub(crate) rebinds: u64,
-    /// What the relay itself lost, which no link was asked to lose.
-    pub(crate) own_losses: OwnLosses,
-    /// Datagrams from the server to a port that a rebind had given up.
+    /// Datagrams lost by the relay itself.
+    pub(crate) own_losses: RelayLosses,
+    /// Datagrams from the server to a port that a rebind had replaced.
     pub(crate) stale: u64,
-    /// Datagrams to a client's port from somebody other than the server.
+    /// Datagrams to a client's port from an address other than the server's.
     pub(crate) strays: u64,
-    /// How late datagrams left.
+    /// How late datagrams were released.
     pub(crate) lateness: Lateness,
 }
 
-/// Datagrams lost by the relay and not by its links. All zero in a run whose
-/// results mean anything.
+/// Datagrams lost by the relay and not by its links. Must be zero for meaningful results.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
-pub(crate) struct OwnLosses {
-    /// The kernel dropped them before the relay could read them.
+pub(crate) struct RelayLosses {
+    /// Dropped by the kernel before the relay could read them.
     pub(crate) receive: u64,
-    /// The kernel did not take them, or nobody listened.
+    /// Not accepted by the kernel, or sent to a closed port.
     pub(crate) send: u64,
-    /// They outgrew the path's first hop or the relay's buffers.
+    /// Larger than the local link's MTU or the relay's buffers.
     pub(crate) too_large: u64,
-    /// The relay held as many bytes as it may.
+    /// Beyond the relay's memory limit.
     pub(crate) memory: u64,
-    /// There was no place or no socket for another client.
+    /// From clients beyond the limit, or without a socket.
     pub(crate) refused: u64,
 }
 
-impl OwnLosses {
+impl RelayLosses {
     /// All of them.
     pub(crate) const fn total(&self) -> u64 {
         self.receive + self.send + self.too_large + self.memory + self.refused

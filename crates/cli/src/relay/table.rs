@@ -1,4 +1,4 @@
-//! The clients a relay knows.
+//! The clients of a relay.
 
 use core::net::{IpAddr, SocketAddr};
 use std::collections::HashMap;
@@ -31,8 +31,8 @@ impl Table {
         }
     }
 
-    /// The flow of `client`, made if it is new; `None` if there is no place
-    /// or no socket for it.
+    /// The flow of `client`, created if it is new; `None` if the limit is reached or no socket can
+    /// be created.
     pub(super) fn flow(
         &mut self,
         config: &Config,
@@ -63,13 +63,13 @@ impl Table {
         &mut self.flows
     }
 
-    /// When something is to be done next for any flow.
+    /// When any flow has to be processed next.
     pub(super) fn next_event(&self) -> Option<Time> {
         self.flows.iter().map(Flow::next_event).min()
     }
 
-    /// Forgets flows without traffic; `stats` keeps what they counted.
-    /// Returns the bytes that were still in their links.
+    /// Removes flows without traffic; `stats` keeps their counters. Returns the bytes that were
+    /// still in their links.
     pub(super) fn expire(&mut self, now: Time, stats: &mut RelayStats) -> u64 {
         let mut released = 0;
         let mut index = 0;
@@ -89,7 +89,7 @@ impl Table {
         released
     }
 
-    /// `stats` with what the living flows have counted so far.
+    /// `stats` with the counters of the current flows added.
     pub(super) fn totals(&self, stats: &RelayStats) -> RelayStats {
         let mut totals = stats.clone();
         totals.live_flows = self.flows.len() as u64;

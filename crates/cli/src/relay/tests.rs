@@ -58,7 +58,7 @@ fn eventually(relay: &mut Relay, wanted: impl Fn(&RelayStats) -> bool) -> RelayS
 }
 
 #[test]
-fn each_client_has_its_own_port_and_keeps_it() {
+fn each_client_keeps_its_own_upstream_port() {
     let (server, one, two) = (socket(), socket(), socket());
     let mut relay = Relay::start(config(&server)).unwrap();
     let port_one = ask(&one, &relay, &server, b"one");
@@ -73,7 +73,7 @@ fn each_client_has_its_own_port_and_keeps_it() {
 }
 
 #[test]
-fn a_rebind_moves_the_client_and_answers_to_its_old_port_are_lost() {
+fn rebind_changes_the_port_and_drops_replies_to_the_old_one() {
     let (server, client) = (socket(), socket());
     let config = Config {
         rebind: vec![Duration::from_millis(1)],
@@ -91,7 +91,7 @@ fn a_rebind_moves_the_client_and_answers_to_its_old_port_are_lost() {
 }
 
 #[test]
-fn windows_count_from_each_clients_first_datagram() {
+fn loss_windows_start_at_each_clients_first_datagram() {
     let (server, one, two) = (socket(), socket(), socket());
     let hour = Window::new(Duration::ZERO, Duration::from_secs(3600));
     let config = Config {
@@ -111,7 +111,7 @@ fn windows_count_from_each_clients_first_datagram() {
 }
 
 #[test]
-fn clients_beyond_the_limit_are_refused_and_counted() {
+fn clients_beyond_the_limit_are_rejected_and_counted() {
     let (server, one, two) = (socket(), socket(), socket());
     let config = Config {
         max_flows: 1,
@@ -125,7 +125,7 @@ fn clients_beyond_the_limit_are_refused_and_counted() {
 }
 
 #[test]
-fn idle_clients_are_forgotten_and_their_counts_kept() {
+fn idle_clients_are_removed_and_their_counters_kept() {
     let (server, client) = (socket(), socket());
     let config = Config {
         idle: Duration::from_millis(1),
@@ -143,7 +143,7 @@ fn idle_clients_are_forgotten_and_their_counts_kept() {
 }
 
 #[test]
-fn strangers_cannot_speak_to_a_client() {
+fn datagrams_not_from_the_server_are_dropped() {
     let (server, client, stranger) = (socket(), socket(), socket());
     let mut relay = Relay::start(config(&server)).unwrap();
     let port = ask(&client, &relay, &server, b"hello").port();
@@ -155,7 +155,7 @@ fn strangers_cannot_speak_to_a_client() {
 }
 
 #[test]
-fn ecn_passes_and_queues_mark() {
+fn ecn_is_forwarded_and_queue_marks_ce() {
     use clearway_udp::{Ecn, Options, RecvBatch, Socket, Transmit};
     let any = "127.0.0.1:0".parse().unwrap();
     let client = Socket::bind(any, &Options::default()).unwrap();
@@ -186,7 +186,7 @@ fn ecn_passes_and_queues_mark() {
 }
 
 #[test]
-fn a_seed_decides_which_datagrams_are_lost() {
+fn same_seed_loses_the_same_datagrams() {
     let survivors = |seed| {
         let (server, client) = (socket(), socket());
         let mut config = Config {

@@ -18,22 +18,22 @@ use super::{Config, RelayStats};
 /// due datagrams of others waiting.
 const RECEIVES_PER_WAKING: usize = 4;
 
-/// Payload the links may hold together, in bytes. 1 Gbit/s for 2 seconds.
+/// Maximum payload in the links together, in bytes. 1 Gbit/s for 2 seconds.
 const MEMORY: u64 = 256 << 20;
 
 /// Empty buffers kept for the next datagrams.
 const SPARE_BUFFERS: usize = 4096;
 
-/// What the handle asks of the worker.
+/// A request from the handle.
 #[derive(Debug)]
 pub(super) enum Request {
     /// Answer with the totals so far.
     Stats(mpsc::Sender<RelayStats>),
-    /// End.
+    /// Stop.
     Stop,
 }
 
-/// All that the relay's thread owns.
+/// The state of the relay's thread.
 pub(super) struct Worker {
     config: Config,
     listen: Socket,
@@ -53,8 +53,8 @@ struct Engine {
     held: u64,
 }
 
-/// Which of the sockets have something to read.
-struct Ready {
+/// The sockets that are ready to read.
+struct ReadySockets {
     requests: bool,
     listen: bool,
     /// Index of the flow and of its upstream socket.
@@ -109,7 +109,7 @@ impl Worker {
         since(self.origin)
     }
 
-    /// Does what is due: releases datagrams, rebinds, forgets idle clients.
+    /// Does everything that is due: releases datagrams, rebinds, removes idle clients.
     fn attend(&mut self) {
         let now = self.now();
         for flow in self.table.flows_mut() {
@@ -128,7 +128,7 @@ impl Worker {
     }
 
     /// Sleeps until something can be read or is due.
-    fn wait(&self) -> io::Result<Ready> {
+    fn wait(&self) -> io::Result<ReadySockets> {
         let timeout = self.table.next_event().map(|at| timespec(at - self.now()));
         let sockets = self
             .table
@@ -145,7 +145,7 @@ impl Worker {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        // Errors and hang-ups also have to be read to go away.
+        // Errors and hang-ups also have to be read to be cleared.
         let mut readable = fds.iter().map(|fd| !fd.revents().is_empty());
         let requests = readable.next().unwrap_or(false);
         let listen = readable.next().unwrap_or(false);
@@ -158,7 +158,7 @@ impl Worker {
             .zip(readable)
             .filter_map(|(place, readable)| readable.then_some(place))
             .collect();
-        Ok(Ready {
+        Ok(ReadySockets {
             requests,
             listen,
             upstream,
@@ -167,8 +167,8 @@ impl Worker {
 
     /// Answers requests; true if one of them was to stop.
     fn stop_requested(&mut self) -> io::Result<bool> {
-        // The pipe only wakes; its bytes mean nothing. Nothing at all means
-        // that the handle is gone.
+        // The pipe only wakes the thread; its bytes have no meaning. End of file means that the
+        // handle is gone.
         if self.wake.read(&mut [0; 64])? == 0 {
             return Ok(true);
         }
@@ -176,7 +176,7 @@ impl Worker {
             match request {
                 Request::Stop => return Ok(true),
                 Request::Stats(answer) => {
-                    // Whoever asked may have stopped waiting.
+                    // The caller may have stopped waiting.
                     let _ = answer.send(self.totals());
                 }
             }
@@ -190,7 +190,7 @@ impl Worker {
         totals
     }
 
-    /// Puts what clients sent into their links.
+    /// Puts datagrams from clients into their links.
     fn receive_from_clients(&mut self) -> io::Result<()> {
         for _ in 0..RECEIVES_PER_WAKING {
             if !receive(&self.listen, &mut self.batch)? {
@@ -215,14 +215,14 @@ impl Worker {
         Ok(())
     }
 
-    /// Puts what the server sent to a client into the client's link.
+    /// Puts datagrams from the server to a client into that client's link.
     fn receive_from_server(&mut self, flow: usize, socket: usize) {
         let Some(flow) = self.table.flows_mut().get_mut(flow) else {
             return;
         };
         let current = socket + 1 == flow.upstream.len();
         for _ in 0..RECEIVES_PER_WAKING {
-            // A client's socket that breaks is that client's trouble alone.
+            // A client's socket that breaks affects only that client.
             if !matches!(receive(&flow.upstream[socket], &mut self.batch), Ok(true)) {
                 return;
             }
@@ -260,13 +260,13 @@ impl Engine {
         }
         let before = flow.path.in_transit_bytes();
         match flow.path.send(now, direction, packet) {
-            // The link counts what it refuses.
+            // The link counts the datagrams it drops.
             Verdict::Accepted | Verdict::QueueFull | Verdict::DroppedEarly | Verdict::Policed => {}
         }
         self.held = self.held - before + flow.path.in_transit_bytes();
     }
 
-    /// Sends what has arrived at the far ends of a flow's links.
+    /// Sends datagrams that have arrived at the far ends of a flow's links.
     fn release(&mut self, flow: &mut Flow, listen: &Socket, to: SocketAddr, origin: Instant) {
         let before = flow.path.in_transit_bytes();
         let mut now = since(origin);
@@ -307,7 +307,7 @@ impl Engine {
     }
 }
 
-/// Fills `batch`; false if there was nothing.
+/// Fills `batch`; false if nothing was waiting.
 fn receive(socket: &Socket, batch: &mut RecvBatch) -> io::Result<bool> {
     let received = match socket.recv(batch) {
         Ok(_) => true,
@@ -318,8 +318,8 @@ fn receive(socket: &Socket, batch: &mut RecvBatch) -> io::Result<bool> {
         }
         Err(RecvError::Broken(error)) => return Err(error),
     };
-    // What the network reports about datagrams sent is the stacks' business,
-    // but unread it would fill the receive buffer.
+    // Errors reported about datagrams sent are the stacks' business, but unread they would fill the
+    // receive buffer.
     while socket.poll_errors()?.is_some() {}
     Ok(received)
 }
@@ -329,7 +329,7 @@ fn since(origin: Instant) -> Time {
 }
 
 fn timespec(left: Duration) -> Timespec {
-    // A wait cut short at 136 years only wakes once more.
+    // A wait truncated at 136 years only wakes once more.
     Timespec {
         tv_sec: i64::from(u32::try_from(left.as_secs()).unwrap_or(u32::MAX)),
         tv_nsec: left.subsec_nanos().into(),
@@ -342,7 +342,7 @@ fn exact_timers() {
     #[cfg(target_os = "linux")]
     {
         let finest = core::num::NonZeroU64::new(1);
-        // Refused, the relay is a little later and says so in its report.
+        // If that is refused, the relay is a little later and its report says so.
         let _ = rustix::thread::set_current_timer_slack(finest);
     }
 }

@@ -11,8 +11,8 @@ use super::Args;
 use crate::failure::{Failure, Kind};
 use crate::identity;
 
-/// How often the files are looked at. Polling sees every way of replacing them:
-/// renamed files, switched symbolic links, network file systems.
+/// How often the files are checked. Polling notices every way of replacing them: renamed files,
+/// switched symbolic links, network file systems.
 const GLANCE: Duration = Duration::from_secs(2);
 
 /// A certificate and where it comes from.
@@ -30,10 +30,10 @@ struct Files {
 }
 
 impl Certificate {
-    /// That of the command line, or a new one.
+    /// The certificate of the command line, or a generated one.
     ///
     /// # Errors
-    /// If the files cannot be read or do not belong together.
+    /// If the files cannot be read or do not match.
     pub(super) fn load(args: &Args) -> Result<Self, Failure> {
         if let (Some(chain), Some(key)) = (&args.cert, &args.key) {
             let files = Files {
@@ -60,11 +60,11 @@ impl Certificate {
         })
     }
 
-    /// Reads the files again whenever they change or SIGHUP comes, for ever.
-    /// What cannot be used leaves the old certificate in place.
+    /// Reloads the files whenever they change or SIGHUP arrives, forever. If they are invalid, the
+    /// old certificate stays in use.
     ///
     /// # Errors
-    /// If signals cannot be waited for.
+    /// If signals cannot be received.
     pub(super) async fn keep_fresh(&self) -> Result<(), Failure> {
         let mut hangup = signal(SignalKind::hangup())?;
         let mut seen = self.files.as_ref().map(Files::stamps);
@@ -80,8 +80,10 @@ impl Certificate {
             }
             seen = now;
             match files.reload(&self.certificates) {
-                Ok(()) => say!("serve: certificate read again"),
-                Err(failure) => say!("serve: the old certificate stays: {failure}"),
+                Ok(()) => say!("serve: certificate reloaded"),
+                Err(failure) => {
+                    say!("serve: cannot reload the certificate, keeping the old one: {failure}");
+                }
             }
         }
     }
@@ -99,7 +101,7 @@ impl Files {
         Failure::caused(Kind::Arguments, files, error)
     }
 
-    /// What changes when either file does.
+    /// A value that changes when either file changes.
     fn stamps(&self) -> [Option<(SystemTime, u64)>; 2] {
         let stamp = |file: &Path| {
             let metadata = std::fs::metadata(file).ok()?;

@@ -1,4 +1,4 @@
-//! `clearway serve` from start to end.
+//! The `clearway serve` command.
 
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::time::Duration;
@@ -18,24 +18,24 @@ use super::listing::Snapshots;
 use super::priority;
 use super::root::Root;
 use super::secret;
-use super::site::{Served, Site};
+use super::site::{Site, SiteState};
 use crate::failure::{Failure, Kind};
 use crate::output::{print, print_json};
 
-/// Where clients connect to unless told.
+/// The default address to listen on.
 const PORT: u16 = 4433;
 
-/// How long clients are told that the server ends, if it has to end at once.
+/// How long to wait for clients to receive the close, if the server has to end at once.
 const FAREWELL: Duration = Duration::from_millis(100);
 
-/// How long tasks may take to notice that all is over.
+/// How long to wait for tasks to notice the end.
 const CLEANUP: Duration = Duration::from_secs(1);
 
-/// Serves until a signal comes.
+/// Serves until a signal arrives.
 ///
 /// # Errors
-/// If the directory or the certificate cannot be used, the address not be bound,
-/// or somebody did not want to wait for the end.
+/// If the directory or the certificate cannot be used, the address cannot be bound, or a second
+/// signal arrives.
 pub(crate) fn command(args: &Args) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(handler_threads())
@@ -44,7 +44,7 @@ pub(crate) fn command(args: &Args) -> Result<(), Failure> {
         .enable_all()
         .build()?;
     let outcome = runtime.block_on(serve(args));
-    // Uploads cut off go, but reads of a disk that hangs are not waited for.
+    // Aborted uploads are removed, but reads from a hanging disk are not waited for.
     crate::log::end();
     runtime.shutdown_timeout(CLEANUP);
     outcome
@@ -71,7 +71,7 @@ async fn serve(args: &Args) -> Result<(), Failure> {
     if args.writable {
         leftovers::sweep(&root);
     }
-    let site = Site::new(Served {
+    let site = Site::new(SiteState {
         root,
         resources: Resources::new(&descriptors, &memory, &server.endpoint().memory_account()),
         snapshots: Snapshots::default(),
@@ -79,15 +79,11 @@ async fn serve(args: &Args) -> Result<(), Failure> {
         max_upload: args.bounds.max_upload.0,
         json: args.json,
     });
-    // It takes no more connections as soon as the end begins, which takes longer.
+    // It accepts no more connections once it shuts down, which takes longer.
     let serving = async {
         match server.serve(site).await {
             Ok(()) => core::future::pending().await,
-            Err(error) => Err(Failure::caused(
-                Kind::Endpoint,
-                "cannot go on serving",
-                &error,
-            )),
+            Err(error) => Err(Failure::caused(Kind::Endpoint, "server failed", &error)),
         }
     };
     tokio::select! {
@@ -97,21 +93,21 @@ async fn serve(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// Winds up after a first signal; a second one is not kept waiting.
+/// Shuts down after a first signal; a second one ends the server at once.
 async fn end(server: &Server, signals: &mut Signals, args: &Args) -> Result<(), Failure> {
     let name = signals.next().await;
     let open = server.endpoint().open_connections();
     say!(
-        "serve: {name}: finishing, {open} connection(s) open, at most {}",
+        "serve: received {name}: shutting down, {open} connection(s) open, waiting at most {}",
         args.drain
     );
     tokio::select! {
         () = server.shutdown(args.drain.0) => Ok(()),
         name = signals.next() => {
-            server.endpoint().close(Code::NO_ERROR.0, b"the server is going away");
-            // For the farewells to leave.
+            server.endpoint().close(Code::NO_ERROR.0, b"the server is shutting down");
+            // Time for the closes to be sent.
             let _ = tokio::time::timeout(FAREWELL, server.endpoint().wait_idle()).await;
-            let message = format!("ended at once by a second {name}");
+            let message = format!("terminated by a second {name}");
             Err(Failure::new(Kind::Interrupted, message))
         }
     }
@@ -173,14 +169,14 @@ fn bind(args: &Args, certificate: &Certificate, memory: &Memory) -> Result<Serve
     })
 }
 
-/// Where it listens, for scripts.
+/// The listening address, for scripts.
 #[derive(Serialize)]
 struct Listening {
     event: &'static str,
     address: SocketAddr,
 }
 
-/// Says where, so that a script can go on as soon as it reads it.
+/// Prints the address, so that a script can continue as soon as it reads it.
 fn announce(server: &Server, json: bool) -> Result<(), Failure> {
     let address = server.local_addr();
     if json {

@@ -9,19 +9,19 @@ use http::header::{
 
 use super::validators::Validators;
 
-/// What a request's conditions come to.
+/// The result of a request's preconditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Do what it asks for.
+    /// Perform the request.
     Proceed,
     /// 304: the client has it already.
     NotModified,
-    /// 412: it is not what the client takes it for.
+    /// 412: the resource has changed.
     Failed,
 }
 
-/// Evaluates all conditions in their order (§13.2.2). `current` is what is there
-/// now, if anything; `reading` is whether the method is GET or HEAD.
+/// Evaluates all preconditions in their order (§13.2.2). `current` is the current representation,
+/// if any; `reading` is whether the method is GET or HEAD.
 pub(super) fn judge(headers: &HeaderMap, current: Option<&Validators>, reading: bool) -> Verdict {
     if headers.contains_key(IF_MATCH) {
         if !any(headers, IF_MATCH, current, Validators::is_strongly) {
@@ -50,9 +50,8 @@ pub(super) fn judge(headers: &HeaderMap, current: Option<&Validators>, reading: 
     Verdict::Proceed
 }
 
-/// Whether a range is still wanted: `if-range` is absent or names what is there
-/// (§13.1.5). A date counts only if it is exactly the file's, and the file not
-/// so new that it may have changed within the second.
+/// Whether a range is still valid: `if-range` is absent or matches (§13.1.5). A date counts only if
+/// it is exactly the file's, and the file is not so new that it may have changed within the second.
 pub(super) fn range_applies(headers: &HeaderMap, current: &Validators) -> bool {
     let Some(value) = headers.get(IF_RANGE) else {
         return true;
@@ -68,7 +67,7 @@ pub(super) fn range_applies(headers: &HeaderMap, current: &Validators) -> bool {
     settled && modified.as_deref() == Some(value)
 }
 
-/// Whether a list of tags has one that matches, or is `*` with something there.
+/// Whether a list of tags has one that matches, or is `*` and there is a representation.
 fn any(
     headers: &HeaderMap,
     name: impl AsHeaderName,
@@ -88,7 +87,7 @@ fn any(
         .any(|etag| etag == "*" || matches(current, etag))
 }
 
-/// A date; one that cannot be read is as if it were not there.
+/// A date; an invalid one is ignored.
 fn date(headers: &HeaderMap, name: impl AsHeaderName) -> Option<SystemTime> {
     httpdate::parse_http_date(headers.get(name)?.to_str().ok()?).ok()
 }
@@ -126,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_are_judged_in_their_order() {
+    fn preconditions_are_evaluated_in_rfc_order() {
         use Verdict::{Failed, NotModified, Proceed};
         for (list, reading, writing) in [
             (&[][..], Proceed, Proceed),
@@ -169,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_is_only_a_match_fails() {
+    fn if_match_on_missing_resource_fails_and_others_pass() {
         assert_eq!(
             judge(&fields(&[("if-match", "*")]), None, false),
             Verdict::Failed
@@ -181,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_needs_a_strong_proof() {
+    fn if_range_requires_a_strong_validator() {
         for (etag, value, applies) in [
             ("\"a\"", "\"a\"", true),
             ("\"a\"", "\"b\"", false),

@@ -1,4 +1,4 @@
-//! The bodies that leave.
+//! Bodies of responses.
 
 use std::io;
 use std::pin::Pin;
@@ -10,19 +10,19 @@ use http_body::{Body, Frame, SizeHint};
 
 use super::limits::Admitted;
 use super::listing::Listing;
-use super::log::Entry;
+use super::log::AccessLogEntry;
 use super::pieces::Pieces;
 use super::sender_report::SenderReport;
 use super::source::Source;
 
-/// A response's body, with what follows it.
+/// A response's body, with its trailers.
 #[derive(Debug)]
 pub(super) struct Content {
     source: Source,
     /// The connection to report on in a trailer.
     report_on: Option<Connection>,
-    entry: Option<Entry>,
-    /// The request is under way until the body has left.
+    entry: Option<AccessLogEntry>,
+    /// The request counts as in progress until the body has been sent.
     admitted: Option<Admitted>,
 }
 
@@ -56,7 +56,7 @@ impl Content {
         matches!(self.source, Source::Nothing)
     }
 
-    /// Counts the request as under way for as long as this is sent.
+    /// Counts the request as in progress for as long as this is sent.
     pub(super) fn admitted(&mut self, admitted: Admitted) {
         self.admitted = Some(admitted);
     }
@@ -66,8 +66,8 @@ impl Content {
         self.report_on = connection;
     }
 
-    /// Tells the log how it went.
-    pub(super) fn log(&mut self, mut entry: Entry) {
+    /// Attaches the access log entry, which records the result.
+    pub(super) fn log(&mut self, mut entry: AccessLogEntry) {
         if self.is_end_stream() {
             entry.complete();
         }

@@ -1,4 +1,4 @@
-//! Answers to GET and HEAD.
+//! Responses to GET and HEAD.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -15,54 +15,54 @@ use rustix::io::Errno;
 
 use super::conditions::{Verdict, judge, range_applies};
 use super::content::Content;
-use super::limits::{Abandoned, Client};
+use super::limits::{CancelFlag, Client};
 use super::listing;
 use super::pieces::{Pieces, Shared, read_cached, read_exactly};
-use super::place::Place;
 use super::range::Part;
-use super::root::{Found, Patience, Reopen};
-use super::site::Served;
+use super::root::{Lookup, LookupMode, ReopenedFile};
+use super::site::SiteState;
+use super::site_path::SitePath;
 use super::validators::Validators;
 
 /// Files up to this size are sent in one piece with the header section.
 const SMALL: u64 = 64 << 10;
 
-/// What stands for a directory if it is there.
+/// The file that represents a directory, if it exists.
 const INDEX: &str = "index.html";
 
-/// What there is at a place.
+/// What a path refers to.
 enum Step {
     Answer(Box<Response<Content>>),
     /// A directory without an index.
     List(PathBuf),
 }
 
-/// Answers a GET or HEAD.
+/// Responds to a GET or HEAD request.
 pub(super) async fn download(
-    served: &Arc<Served>,
+    served: &Arc<SiteState>,
     request: request::Parts,
     client: Client,
 ) -> Response<Content> {
     let shared = served.shared(client);
     let head = request.method == Method::HEAD;
-    // What the kernel has in memory is not worth a change of threads.
-    let mut found = look_up(served, &shared, &request, Patience::None);
+    // Data that the kernel has cached is not worth a thread switch.
+    let mut found = look_up(served, &shared, &request, LookupMode::CachedOnly);
     if matches!(found, Err(Errno::AGAIN)) {
         let (served, of) = (served.clone(), shared.clone());
-        let work = move |abandoned: &Abandoned| match abandoned.get() {
+        let work = move |abandoned: &CancelFlag| match abandoned.get() {
             true => Err(Errno::CANCELED),
-            false => look_up(&served, &of, &request, Patience::ForDisk),
+            false => look_up(&served, &of, &request, LookupMode::MayBlock),
         };
         let looked = shared.disk.run(client, work).await;
         found = looked.unwrap_or(Err(Errno::IO));
     }
     let answer = match found {
         Ok(Step::Answer(response)) => Ok(*response),
-        // Its length is known only when it was made.
+        // Its length is known only once it is complete.
         Ok(Step::List(_)) if head => Ok(page(Content::nothing())),
         Ok(Step::List(path)) => match listing::begin(served, &shared, path).await {
-            Ok(listing::Begun::Whole(text)) => Ok(page(Content::whole(text))),
-            Ok(listing::Begun::Listing(listing)) => Ok(page(Content::listing(listing))),
+            Ok(listing::ListingStart::Whole(text)) => Ok(page(Content::whole(text))),
+            Ok(listing::ListingStart::Listing(listing)) => Ok(page(Content::listing(listing))),
             Err(error) => Err(error),
         },
         Err(error) => Err(error),
@@ -78,44 +78,44 @@ pub(super) async fn download(
     response
 }
 
-/// Looks what is there.
+/// Opens what the path refers to.
 ///
 /// # Errors
-/// If it must not be read, or as [`Root::find`](super::root::Root::find).
+/// If it must not be read, or like [`Root::find`](super::root::Root::find).
 fn look_up(
-    served: &Served,
+    served: &SiteState,
     shared: &Shared,
     request: &request::Parts,
-    patience: Patience,
+    mode: LookupMode,
 ) -> Result<Step, Errno> {
-    let Place { path, slash } = Place::of(request.uri.path()).ok_or(Errno::NOENT)?;
+    let SitePath { path, slash } = SitePath::of(request.uri.path()).ok_or(Errno::NOENT)?;
     let root = &served.root;
-    match root.find(&path, patience)? {
-        Found::File(..) if slash => Err(Errno::NOENT),
-        Found::File(file, stat) => Sending {
+    match root.find(&path, mode)? {
+        Lookup::File(..) if slash => Err(Errno::NOENT),
+        Lookup::File(file, stat) => FileResponse {
             served,
             shared,
             path,
             file,
             stat,
-            patience,
+            mode,
         }
         .answer(request),
-        Found::Directory(_) if !slash => Ok(with_slash(request)),
-        Found::Directory(_) => {
+        Lookup::Directory(_) if !slash => Ok(with_slash(request)),
+        Lookup::Directory(_) => {
             let index = path.join(INDEX);
-            match root.find(&index, patience) {
-                Ok(Found::File(file, stat)) => Sending {
+            match root.find(&index, mode) {
+                Ok(Lookup::File(file, stat)) => FileResponse {
                     served,
                     shared,
                     path: index,
                     file,
                     stat,
-                    patience,
+                    mode,
                 }
                 .answer(request),
-                Err(Errno::AGAIN) if patience == Patience::None => Err(Errno::AGAIN),
-                Ok(Found::Directory(_)) | Err(_) => return Ok(Step::List(path)),
+                Err(Errno::AGAIN) if mode == LookupMode::CachedOnly => Err(Errno::AGAIN),
+                Ok(Lookup::Directory(_)) | Err(_) => return Ok(Step::List(path)),
             }
         }
     }
@@ -133,18 +133,18 @@ fn page(content: Content) -> Response<Content> {
     response
 }
 
-/// A file that is at hand.
-struct Sending<'a> {
-    served: &'a Served,
+/// An open file to be sent.
+struct FileResponse<'a> {
+    served: &'a SiteState,
     shared: &'a Shared,
     path: PathBuf,
     file: File,
     stat: Stat,
-    patience: Patience,
+    mode: LookupMode,
 }
 
-impl Sending<'_> {
-    /// Sends it, a part of it, or word that it is what the client has already.
+impl FileResponse<'_> {
+    /// Sends the file, a range of it, or a 304.
     fn answer(self, request: &request::Parts) -> Result<Response<Content>, Errno> {
         let length = u64::try_from(self.stat.st_size).map_err(|_| Errno::OVERFLOW)?;
         let now = SystemTime::now();
@@ -191,19 +191,19 @@ impl Sending<'_> {
         Ok(response)
     }
 
-    /// The `count` bytes from `first`: at once if they are few, and from a file that
-    /// stays open if there may be one more.
+    /// The `count` bytes from `first`: at once if they are few, and from a file that stays open if
+    /// a permit is free.
     fn content(self, first: u64, count: u64) -> Result<Content, Errno> {
         let Shared {
             client, buffers, ..
         } = self.shared;
         if count <= SMALL.min(buffers.piece(*client)) {
             let charge = buffers.charge(*client, count);
-            let bytes = match self.patience {
-                Patience::None => read_cached(&self.file, first, count as usize)
+            let bytes = match self.mode {
+                LookupMode::CachedOnly => read_cached(&self.file, first, count as usize)
                     .filter(|bytes| bytes.len() as u64 == count)
                     .ok_or(Errno::AGAIN)?,
-                Patience::ForDisk => {
+                LookupMode::MayBlock => {
                     read_exactly(&self.file, first, count as usize).map_err(|_| Errno::IO)?
                 }
             };
@@ -214,7 +214,7 @@ impl Sending<'_> {
         let pieces = match open_files.try_acquire(shared.client) {
             Some(permit) => Pieces::kept((self.file, permit), shared, first, count),
             None => {
-                let file = Reopen {
+                let file = ReopenedFile {
                     root: self.served.root.clone(),
                     path: self.path,
                     stat: self.stat,
@@ -226,7 +226,7 @@ impl Sending<'_> {
     }
 }
 
-/// What is wanted of a file. Ranges are a matter of GET (RFC 9110 §14.2).
+/// The requested part of a file. Ranges apply to GET only (RFC 9110 §14.2).
 fn part(request: &request::Parts, validators: &Validators, length: u64) -> Part {
     let headers = &request.headers;
     let mut ranges = headers.get_all(RANGE).iter();
@@ -259,7 +259,7 @@ fn content_type(name: &Path) -> String {
     text
 }
 
-/// To the same place as a directory, so that links on its page work.
+/// A redirect to the same path with a slash, so that relative links on its page work.
 fn with_slash(request: &request::Parts) -> Response<Content> {
     let mut target = format!("{}/", request.uri.path());
     if let Some(query) = request.uri.query() {
@@ -281,7 +281,7 @@ pub(super) fn status(status: StatusCode) -> Response<Content> {
     response
 }
 
-/// The answer to a request that the file system or the server's limits refuse.
+/// The response to a request that the file system or the server's limits reject.
 pub(super) fn refuse(error: Errno) -> Response<Content> {
     match error {
         Errno::AGAIN | Errno::MFILE | Errno::NFILE => busy(),
@@ -289,7 +289,7 @@ pub(super) fn refuse(error: Errno) -> Response<Content> {
     }
 }
 
-/// The answer while there is too much to do: the same request may succeed soon.
+/// The response under overload: the same request may succeed soon.
 pub(super) fn busy() -> Response<Content> {
     let mut response = status(StatusCode::SERVICE_UNAVAILABLE);
     let headers = response.headers_mut();
@@ -297,8 +297,8 @@ pub(super) fn busy() -> Response<Content> {
     response
 }
 
-/// What a failure of the file system is to a client, who learns nothing of what
-/// is outside.
+/// The status for a failure of the file system; clients learn nothing about files outside the
+/// directory.
 pub(super) fn status_of(error: Errno) -> StatusCode {
     match error {
         Errno::NOENT
@@ -313,7 +313,7 @@ pub(super) fn status_of(error: Errno) -> StatusCode {
     }
 }
 
-/// Sets a field; what cannot stand in one is left out.
+/// Sets a field; an invalid value is omitted.
 pub(super) fn put(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         headers.insert(name, value);

@@ -1,9 +1,9 @@
-//! What servers that were killed left behind.
+//! Removal of files left behind by servers that were killed.
 //!
 //! A server locks each file that it writes (`flock`) under a name of the form
-//! `.clearway-upload.PROCESS.NUMBER`. The lock goes with the process: a file of such
-//! a name that is not locked is nobody's any more, and removed: all over the
-//! directory when a server begins, and in each directory before its first upload.
+//! `.clearway-upload.PROCESS.NUMBER`. The lock ends with the process: a file of such a name that is
+//! not locked belongs to nobody any more, and is removed: in the whole directory when a server
+//! starts, and in each directory before its first upload.
 
 use std::collections::BTreeSet;
 use std::ffi::{CStr, OsStr};
@@ -19,18 +19,18 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::place::UPLOAD_PREFIX;
-use super::root::{Found, Patience, Root};
+use super::root::{Lookup, LookupMode, Root};
+use super::site_path::UPLOAD_PREFIX;
 
-/// Directories looked through when a server begins, at most: what is in others is
-/// removed before the first upload there.
+/// Maximum number of directories searched when a server starts: files in others are removed before
+/// the first upload there.
 const MOST_DIRECTORIES: usize = 100_000;
 
-/// Removes what is left anywhere below the directory, in a thread of its own: large
-/// trees take a while. Symbolic links are not followed.
+/// Removes leftover files anywhere below the directory, on its own thread, because large trees take
+/// a while. Symbolic links are not followed.
 pub(super) fn sweep(root: &Arc<Root>) {
     let root = root.clone();
-    // Without a thread it is done before the first upload.
+    // Without a thread it happens before the first upload.
     let _ = std::thread::Builder::new()
         .name("leftovers".into())
         .spawn(move || sweep_all(&root));
@@ -40,8 +40,8 @@ fn sweep_all(root: &Root) {
     let mut left = vec![PathBuf::new()];
     for _ in 0..MOST_DIRECTORIES {
         let Some(path) = left.pop() else { return };
-        // Gone, or not to be read: nobody uploads there either.
-        let Ok(Found::Directory(directory)) = root.find(&path, Patience::ForDisk) else {
+        // It is gone or unreadable: nobody uploads there either.
+        let Ok(Lookup::Directory(directory)) = root.find(&path, LookupMode::MayBlock) else {
             continue;
         };
         let _ = tidy_up(&directory, |name| {
@@ -52,8 +52,7 @@ fn sweep_all(root: &Root) {
     }
 }
 
-/// Removes what servers that were killed left in a directory; once, since it
-/// takes looking at all names there.
+/// Removes leftover files in a directory; once, because it takes reading all names there.
 pub(super) fn tidy_once(directory: &OwnedFd) {
     static TIDY: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
     let opened = directory.try_clone().map(File::from);
@@ -63,18 +62,18 @@ pub(super) fn tidy_once(directory: &OwnedFd) {
     let mut tidy = TIDY.lock().unwrap_or_else(PoisonError::into_inner);
     if tidy.insert((found.dev(), found.ino())) {
         drop(tidy);
-        // The upload matters more.
+        // The upload is more important.
         let _ = tidy_up(directory, |_| ());
     }
 }
 
-/// Removes what is left in a directory, and tells of the directories in it.
+/// Removes leftover files in a directory, and returns its subdirectories.
 fn tidy_up(directory: &OwnedFd, mut below: impl FnMut(&OsStr)) -> Result<(), Errno> {
     for entry in Dir::read_from(directory)? {
         let entry = entry?;
         let name = entry.file_name();
         if is_temporary(name.to_bytes()) {
-            // The next may be gone or somebody else's: no reason to stop.
+            // An entry may be gone or belong to somebody else: continue.
             let _ = remove_left_behind(directory, name);
         } else if is_directory(directory, name, entry.file_type()) {
             below(OsStr::from_bytes(name.to_bytes()));
@@ -94,12 +93,11 @@ fn is_directory(directory: &OwnedFd, name: &CStr, kind: FileType) -> bool {
     stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
 }
 
-/// Removes a file unless somebody is writing it: each process locks what it
-/// writes.
+/// Removes a file unless it is being written: each process locks what it writes.
 fn remove_left_behind(directory: &OwnedFd, name: &CStr) -> Result<(), Errno> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = openat(directory, name, flags, Mode::empty())?;
-    // Kept to the end: who makes a file and finds it locked takes another.
+    // Kept to the end: a server that creates a file and finds it locked uses another.
     flock(&file, FlockOperation::NonBlockingLockExclusive)?;
     let ours = fstat(&file)?;
     let there = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -109,7 +107,7 @@ fn remove_left_behind(directory: &OwnedFd, name: &CStr) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Whether a server makes such names; others may be somebody's.
+/// Whether the name has the form that servers use; others may belong to somebody.
 fn is_temporary(name: &[u8]) -> bool {
     let digits = |text: &[u8]| !text.is_empty() && text.iter().all(u8::is_ascii_digit);
     let numbers = name.strip_prefix(UPLOAD_PREFIX.as_bytes());

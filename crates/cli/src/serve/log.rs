@@ -15,16 +15,16 @@ const TARGET: usize = 1_024;
 /// How much of its method is.
 const METHOD: usize = 32;
 
-/// One request, told when its response has been sent or broken off.
+/// One request, logged when its response has been sent or aborted.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct AccessLogEntry {
     json: bool,
     begun: Instant,
     broken_off: bool,
     line: Line,
 }
 
-/// What is told of a request.
+/// A line of the access log.
 #[derive(Debug, Serialize)]
 struct Line {
     event: &'static str,
@@ -32,17 +32,17 @@ struct Line {
     method: String,
     target: String,
     status: u16,
-    /// Of the request's body.
+    /// Length of the request's body.
     received: u64,
-    /// Of the response's body, handed to the transport.
+    /// Length of the response's body that was handed to the transport.
     sent: u64,
-    /// Whether request and response came to their ends.
+    /// Whether request and response were complete.
     complete: bool,
     milliseconds: f64,
 }
 
-impl Entry {
-    /// A request that has arrived.
+impl AccessLogEntry {
+    /// An entry for a request that has arrived.
     pub(super) fn of<B>(request: &Request<B>, remote: Option<SocketAddr>, json: bool) -> Self {
         let line = Line {
             event: "request",
@@ -78,23 +78,23 @@ impl Entry {
         self.line.sent += bytes as u64;
     }
 
-    /// The request did not come to its end.
+    /// Marks the request as aborted.
     pub(super) fn broken_off(&mut self) {
         self.broken_off = true;
     }
 
-    /// All of the response was sent.
+    /// Marks the response as completely sent.
     pub(super) fn complete(&mut self) {
         self.line.complete = !self.broken_off;
     }
 }
 
-impl Drop for Entry {
+impl Drop for AccessLogEntry {
     fn drop(&mut self) {
         let line = &mut self.line;
         line.milliseconds = self.begun.elapsed().as_micros() as f64 / 1e3;
         if self.json {
-            // Nobody reads it any more: no reason to stop serving.
+            // If the reader has gone away, keep serving.
             let _ = print_json(line);
             return;
         }
@@ -112,7 +112,7 @@ impl Drop for Entry {
             line.status,
             line.sent,
             line.milliseconds,
-            if line.complete { "" } else { ", broken off" }
+            if line.complete { "" } else { ", aborted" }
         );
     }
 }

@@ -1,4 +1,4 @@
-//! A file read piece by piece, away from the event loop.
+//! Reading a file piece by piece, away from the event loop.
 
 use std::fs::File;
 use std::io;
@@ -9,40 +9,39 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use tokio::task::{JoinError, spawn_blocking};
 
-use super::limits::{Abandoned, Buffers, Charge, Client, Disk, LARGEST_PIECE, Permit};
-use super::root::Reopen;
+use super::limits::{BufferCharge, Buffers, CancelFlag, Client, Disk, LARGEST_PIECE, Permit};
+use super::root::ReopenedFile;
 
-/// A part of a file. While one piece is being sent, the next is read, if there is
-/// memory for it.
+/// A part of a file. While one piece is sent, the next is read, if there is memory for it.
 pub(crate) struct Pieces {
     access: Access,
-    /// Whose it is, among others; `None` if there are none.
+    /// Shared resources and the client; `None` without other clients.
     shared: Option<Shared>,
-    /// Of the first byte not handed out yet.
+    /// Offset of the next byte to hand out.
     offset: u64,
-    /// Bytes not handed out yet.
+    /// Bytes left.
     left: u64,
     reading: Option<Reading>,
-    /// Not all of the file is in the kernel's memory: it is read by threads that may
+    /// Whether part of the file is not cached by the kernel, so that it is read on threads that may
     /// block.
     cold: bool,
-    unsent: Unsent,
+    unsent: UnsentPieces,
 }
 
-/// The account of the two pieces handed out last: one waits in HTTP/3 for the
-/// transport, and one to get there. When another is asked for, the first has gone to
-/// the transport, whose buffers are bounded.
+/// The account of the last two pieces handed out: one waits in HTTP/3 for the transport, and one to
+/// get there. When another is requested, the first has gone to the transport, whose buffers are
+/// bounded.
 #[derive(Debug, Default)]
-pub(super) struct Unsent([Option<Charge>; 2]);
+pub(super) struct UnsentPieces([Option<BufferCharge>; 2]);
 
-impl Unsent {
-    pub(super) fn push(&mut self, charge: Option<Charge>) {
+impl UnsentPieces {
+    pub(super) fn push(&mut self, charge: Option<BufferCharge>) {
         let Self([older, newer]) = self;
         *older = std::mem::replace(newer, charge);
     }
 }
 
-/// What downloads share, and by whom this one is.
+/// What downloads share, and the client of this one.
 #[derive(Clone, Debug)]
 pub(super) struct Shared {
     pub(super) client: Client,
@@ -50,32 +49,31 @@ pub(super) struct Shared {
     pub(super) buffers: Arc<Buffers>,
 }
 
-/// How the file is at hand.
+/// How the file is accessed.
 #[derive(Clone, Debug)]
 enum Access {
     /// Open all the time.
-    Open(Arc<Kept>),
-    /// Opened for each piece: whatever its client does, it takes no descriptor
-    /// while it waits.
-    Again(Arc<Reopen>),
+    Open(Arc<OpenFile>),
+    /// Opened for each piece: a client that waits uses no descriptor.
+    Again(Arc<ReopenedFile>),
 }
 
-/// An open file, and the permission to keep it open, where one is needed.
+/// An open file, and the permit to keep it open, where one is needed.
 #[derive(Debug)]
-struct Kept {
+struct OpenFile {
     file: File,
     _permit: Option<Permit<Client>>,
 }
 
-/// What was read, and what it is on an account as.
-type Piece = (Bytes, Option<Charge>);
+/// The data read, and its charge.
+type Piece = (Bytes, Option<BufferCharge>);
 
 type Reading = Pin<Box<dyn Future<Output = io::Result<Piece>> + Send + Sync>>;
 
 impl Pieces {
-    /// The first `length` bytes of a file that is nobody else's.
+    /// The first `length` bytes of a file without other clients.
     pub(crate) fn of_file(file: File, length: u64) -> Self {
-        let kept = Kept {
+        let kept = OpenFile {
             file,
             _permit: None,
         };
@@ -89,16 +87,16 @@ impl Pieces {
         offset: u64,
         length: u64,
     ) -> Self {
-        let kept = Kept {
+        let kept = OpenFile {
             file,
             _permit: Some(permit),
         };
         Self::new(Access::Open(Arc::new(kept)), Some(shared), offset, length)
     }
 
-    /// The same of a file that is opened for each piece. It breaks off if another
-    /// file is there meanwhile.
-    pub(super) fn reopened(file: Reopen, shared: Shared, offset: u64, length: u64) -> Self {
+    /// The same for a file that is opened for each piece. It fails if the file is replaced in the
+    /// meantime.
+    pub(super) fn reopened(file: ReopenedFile, shared: Shared, offset: u64, length: u64) -> Self {
         Self::new(Access::Again(Arc::new(file)), Some(shared), offset, length)
     }
 
@@ -110,11 +108,11 @@ impl Pieces {
             left: length,
             reading: None,
             cold: false,
-            unsent: Unsent::default(),
+            unsent: UnsentPieces::default(),
         }
     }
 
-    /// Bytes to come.
+    /// Bytes left.
     pub(crate) fn left(&self) -> u64 {
         self.left
     }
@@ -122,7 +120,7 @@ impl Pieces {
     /// The next piece; `None` after the last.
     ///
     /// # Errors
-    /// If the file cannot be read, has become shorter, or is another one.
+    /// If the file cannot be read, has shrunk, or was replaced.
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         if self.left == 0 {
             return Poll::Ready(None);
@@ -147,8 +145,8 @@ impl Pieces {
         self.offset += piece.len() as u64;
         self.left -= piece.len() as u64;
         let piece = match charge {
-            // Nobody asks again after the last: it is on the account until the
-            // client has it.
+            // There is no request after the last piece: it stays on the account until the client
+            // has it.
             Some(charge) if self.left == 0 => charge.attach(piece),
             charge => {
                 self.unsent.push(charge);
@@ -161,8 +159,8 @@ impl Pieces {
         Poll::Ready(Some(Ok(piece)))
     }
 
-    /// The next piece, or the beginning of it, if the kernel has it in memory: reading
-    /// that is no more than a copy, and cheaper than to have another thread do it.
+    /// The next piece, or the beginning of it, if the kernel has it cached: reading it is then only
+    /// a copy, and cheaper than a thread switch.
     fn read_cached(&mut self) -> Option<Piece> {
         let Access::Open(kept) = &self.access else {
             return None;
@@ -181,16 +179,16 @@ impl Pieces {
         Some((piece, charge))
     }
 
-    /// Begins to read the next piece while this one is being sent, if there is
-    /// memory for it and nobody waits for the disk. Nothing is waited for: whoever
-    /// does not take this piece would hold up others.
+    /// Starts to read the next piece while this one is sent, if there is memory for it and nobody
+    /// waits for the disk. Reading ahead never waits: a client that does not take this piece would
+    /// delay others.
     fn read_ahead(&mut self) {
         if self.left == 0 {
             return;
         }
         let Some(shared) = &self.shared else {
             let read = self.next();
-            let reading = spawn_blocking(move || read.run(&Abandoned::default()));
+            let reading = spawn_blocking(move || read.run(&CancelFlag::default()));
             self.reading = Some(Box::pin(flatten(reading)));
             return;
         };
@@ -209,17 +207,17 @@ impl Pieces {
         let read = self.next();
         match self.shared.clone() {
             Some(Shared { client, disk, .. }) => {
-                let work = move |abandoned: &Abandoned| read.run(abandoned);
+                let work = move |abandoned: &CancelFlag| read.run(abandoned);
                 Box::pin(flatten(async move { disk.run(client, work).await }))
             }
             None => {
-                let reading = spawn_blocking(move || read.run(&Abandoned::default()));
+                let reading = spawn_blocking(move || read.run(&CancelFlag::default()));
                 Box::pin(flatten(reading))
             }
         }
     }
 
-    /// What to read next.
+    /// The next piece to read.
     fn next(&self) -> Read {
         let shared = self.shared.as_ref();
         Read {
@@ -241,13 +239,13 @@ struct Read {
 
 impl Read {
     /// Reads it. Blocks.
-    fn run(self, abandoned: &Abandoned) -> io::Result<Piece> {
-        // Its client went while it waited for its turn.
+    fn run(self, abandoned: &CancelFlag) -> io::Result<Piece> {
+        // The client went away while it waited for its turn.
         if abandoned.get() {
             return Err(io::ErrorKind::Interrupted.into());
         }
-        // Not before there is a thread for it: many may wait for one, and have to
-        // know of each other.
+        // Only once there is a thread for it: many may wait for one, and need to know of each
+        // other.
         let account = self.account.as_ref();
         let most = account.map_or(LARGEST_PIECE, |(buffers, client)| buffers.piece(*client));
         let length = self.left.min(most);
@@ -283,8 +281,8 @@ impl std::fmt::Debug for Pieces {
     }
 }
 
-/// As many of so many bytes from there as the kernel has in memory; `None` if it has not
-/// even the first, or cannot say.
+/// Reads up to this many bytes from there that the kernel has cached; `None` if it has not even the
+/// first, or cannot tell.
 pub(super) fn read_cached(file: &File, offset: u64, length: usize) -> Option<Bytes> {
     #[cfg(target_os = "linux")]
     {
@@ -302,7 +300,7 @@ pub(super) fn read_cached(file: &File, offset: u64, length: usize) -> Option<Byt
     None
 }
 
-/// So many bytes from there.
+/// Reads this many bytes from there.
 ///
 /// # Errors
 /// If there are fewer.
@@ -312,7 +310,7 @@ pub(super) fn read_exactly(file: &File, mut offset: u64, length: usize) -> io::R
         let room = rustix::buffer::spare_capacity(&mut piece);
         match rustix::io::pread(file, room, offset) {
             Ok(0) => {
-                let why = "the file has become shorter";
+                let why = "the file shrank while it was being read";
                 return Err(io::Error::new(io::ErrorKind::UnexpectedEof, why));
             }
             Ok(count) => offset += count as u64,

@@ -1,33 +1,33 @@
-//! Which of the server's threads go first on a processor that they share.
+//! Priorities of the server's threads on a shared processor.
 //!
-//! The event loops do, whose work is short and keeps every connection alive. Then come
-//! the threads of handlers, then those that wait for disks. There are more of these
-//! than there may be processors: as equals, an event loop would get one time slice of
-//! many, and what arrives for it would wait for all the others. With processors to spare
-//! none of this changes anything.
+//! Event loops come first: their work is short and keeps every connection alive. Then come
+//! the threads of handlers, then those of disk operations. There may be more of these than
+//! processors: with equal priority, an event loop would get one time slice of many, and
+//! whatever arrives for it would wait for all the others. With idle processors the
+//! priorities have no effect.
 
 use std::cell::Cell;
 
 use rustix::process::{getpriority_process, setpriority_process};
 
-/// How much lower than that of the event loops the priority of handlers is, as in nice(2):
-/// a third of their processor time when there is not enough.
+/// How much lower the priority of handlers is than that of event loops, as in nice(2): they get
+/// a third of the processor time when there is not enough.
 const HANDLERS: i32 = 5;
 
-/// How much lower than that of handlers the priority of threads for disks is: likewise.
+/// How much lower the priority of disk operations is than that of handlers.
 const DISKS: i32 = 5;
 
 thread_local! {
-    /// This thread is known to work for disks.
+    /// Whether this thread already has the priority of disk operations.
     static FOR_DISKS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// This thread runs handlers, or will work for disks.
+/// Sets the priority of a thread that runs handlers, or disk operations later.
 pub(super) fn of_handler_thread() {
     lower_by(HANDLERS);
 }
 
-/// This thread, whose priority was that of a handler's, works for disks from now on.
+/// Lowers the priority of a handler's thread to that of disk operations.
 pub(super) fn of_disk_thread() {
     if !FOR_DISKS.replace(true) {
         lower_by(DISKS);
@@ -35,7 +35,7 @@ pub(super) fn of_disk_thread() {
 }
 
 fn lower_by(steps: i32) {
-    // On Linux, of this thread only. Where a system refuses, all are equal as before.
+    // On Linux this affects the current thread only. If the system refuses, the priority stays.
     let _ = getpriority_process(None)
         .and_then(|own| setpriority_process(None, own.saturating_add(steps)));
 }

@@ -1,20 +1,19 @@
-//! The one range of a request (RFC 9110 §14).
+//! The range of a request (RFC 9110 §14).
 
-/// Which part of a file is asked for.
+/// The requested part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// All of it: nothing else was asked for in a way that is understood.
+    /// All of it: there is no valid range.
     Whole,
     /// From `first` to `last`, both in the file.
     Range { first: u64, last: u64 },
-    /// A range none of which is in the file.
+    /// A range beyond the end of the file.
     Unsatisfiable,
 }
 
 impl Part {
-    /// What a `range` field asks for of a file with `length` bytes. Several
-    /// ranges, other units and nonsense are answered by the whole file, as
-    /// §14.2 allows.
+    /// The part that a `range` field requests of a file with `length` bytes. Several ranges, other
+    /// units and invalid fields select the whole file, as §14.2 allows.
     pub(super) fn of(field: &str, length: u64) -> Self {
         Self::parse(field, length).unwrap_or(Self::Whole)
     }
@@ -24,7 +23,7 @@ impl Part {
         if !unit.eq_ignore_ascii_case("bytes") {
             return None;
         }
-        // A comma makes the last position no number.
+        // A comma makes the last position invalid.
         let (first, last) = set.trim().split_once('-')?;
         if first.is_empty() {
             let suffix = position(last)?;
@@ -53,7 +52,7 @@ impl Part {
     }
 }
 
-/// Digits and nothing else; what exceeds any file is as good as the largest.
+/// Digits only; a number beyond any file counts as the largest.
 fn position(digits: &str) -> Option<u64> {
     let all_digits = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     all_digits.then(|| digits.parse().unwrap_or(u64::MAX))
@@ -64,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_of_ten_bytes() {
+    fn range_header_selects_part_of_ten_bytes() {
         let range = |first, last| Part::Range { first, last };
         for (field, part) in [
             ("bytes=0-0", range(0, 0)),
@@ -98,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_file_has_no_range() {
+    fn range_of_empty_file_is_unsatisfiable() {
         for field in ["bytes=0-", "bytes=0-0", "bytes=-1"] {
             assert_eq!(Part::of(field, 0), Part::Unsatisfiable, "{field}");
         }

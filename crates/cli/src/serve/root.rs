@@ -1,4 +1,4 @@
-//! The directory that is served, and nothing but it.
+//! The directory that is served.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -10,47 +10,47 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, openat, statat};
 use rustix::io::Errno;
 
-/// A directory all opening starts from.
+/// The directory that all paths are resolved in.
 ///
-/// Opening resolves names in the kernel relative to this directory and fails
-/// where they would leave it, `..` and symbolic links included, however the tree
-/// changes meanwhile: no check comes before the use.
+/// The kernel resolves names relative to this directory and fails where they would leave it,
+/// through `..` and symbolic links too, however the tree changes in the meantime: there is no check
+/// before the use.
 #[derive(Debug)]
 pub(super) struct Root(OwnedFd);
 
-/// What a name turned out to be.
+/// What a path refers to.
 #[derive(Debug)]
-pub(super) enum Found {
+pub(super) enum Lookup {
     File(File, Stat),
     Directory(OwnedFd),
 }
 
-/// A file that is opened whenever it is read, as long as it is the same one.
+/// A file that is opened for each read, as long as it is the same one.
 #[derive(Debug)]
-pub(super) struct Reopen {
+pub(super) struct ReopenedFile {
     pub(super) root: Arc<Root>,
     pub(super) path: PathBuf,
-    /// What it was.
+    /// Its identity when first opened.
     pub(super) stat: Stat,
 }
 
-/// Whether the file system may be waited for.
+/// Whether a lookup may wait for the file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Patience {
-    /// Not at all: what is not in the kernel's memory is [`Errno::AGAIN`].
-    None,
-    /// As long as it takes, on a thread that may block.
-    ForDisk,
+pub(super) enum LookupMode {
+    /// It may not: if something is not cached by the kernel, the error is [`Errno::AGAIN`].
+    CachedOnly,
+    /// It may, on a thread that may block.
+    MayBlock,
 }
 
-impl Reopen {
+impl ReopenedFile {
     /// Opens it. Blocks.
     ///
     /// # Errors
-    /// If it cannot be opened, or was replaced or written to meanwhile: half of one
-    /// and half of another is neither.
+    /// If it cannot be opened, or was replaced or written to in the meantime: the content must not
+    /// be a mixture.
     pub(super) fn open(&self) -> io::Result<File> {
-        let Found::File(file, stat) = self.root.find(&self.path, Patience::ForDisk)? else {
+        let Lookup::File(file, stat) = self.root.find(&self.path, LookupMode::MayBlock)? else {
             return Err(Errno::ISDIR.into());
         };
         let identity = |stat: &Stat| {
@@ -60,7 +60,7 @@ impl Reopen {
         if identity(&stat) == identity(&self.stat) {
             return Ok(file);
         }
-        Err(io::Error::other("the file has changed while it was sent"))
+        Err(io::Error::other("the file changed while it was being sent"))
     }
 }
 
@@ -68,7 +68,7 @@ impl Root {
     /// Opens the directory.
     ///
     /// # Errors
-    /// If it is none, or must not be read.
+    /// If it is not a directory, or cannot be read.
     pub(super) fn open(dir: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Self(openat(CWD, dir, flags, Mode::empty())?))
@@ -77,16 +77,16 @@ impl Root {
     /// Opens a file or a directory for reading.
     ///
     /// # Errors
-    /// If there is nothing of either kind, or it is outside, or must not be
-    /// read; or [`Errno::AGAIN`] if that cannot be known without waiting.
-    pub(super) fn find(&self, path: &Path, patience: Patience) -> Result<Found, Errno> {
+    /// If it does not exist, is of another type, is outside, or cannot be read; [`Errno::AGAIN`] if
+    /// that cannot be determined without waiting.
+    pub(super) fn find(&self, path: &Path, mode: LookupMode) -> Result<Lookup, Errno> {
         // Opening a pipe must not wait for its writer.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let opened = beneath(&self.0, path, flags, patience)?;
+        let opened = beneath(&self.0, path, flags, mode)?;
         let stat = fstat(&opened)?;
         match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => Ok(Found::File(opened.into(), stat)),
-            FileType::Directory => Ok(Found::Directory(opened)),
+            FileType::RegularFile => Ok(Lookup::File(opened.into(), stat)),
+            FileType::Directory => Ok(Lookup::Directory(opened)),
             FileType::Symlink
             | FileType::Fifo
             | FileType::Socket
@@ -96,26 +96,26 @@ impl Root {
         }
     }
 
-    /// Opens the directory in which `path` is, to put something there.
+    /// Opens the parent directory of `path`, to create something there.
     ///
     /// # Errors
     /// If there is no such directory, or it is outside.
     pub(super) fn parent(&self, path: &Path) -> Result<OwnedFd, Errno> {
         let parent = path.parent().unwrap_or(Path::new(""));
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        beneath(&self.0, parent, flags, Patience::ForDisk)
+        beneath(&self.0, parent, flags, LookupMode::MayBlock)
     }
 
-    /// What is at `path`, which is not opened for reading.
+    /// The metadata of `path`, without opening it for reading.
     ///
     /// # Errors
-    /// As [`find`](Self::find).
+    /// Like [`find`](Self::find).
     pub(super) fn stat(&self, path: &Path) -> Result<Stat, Errno> {
-        fstat(beneath(&self.0, path, OFlags::PATH, Patience::ForDisk)?)
+        fstat(beneath(&self.0, path, OFlags::PATH, LookupMode::MayBlock)?)
     }
 
-    /// What an entry of the directory at `path` is: of a symbolic link what it leads
-    /// to, if that is inside.
+    /// The metadata of an entry of the directory at `path`; a symbolic link is followed if it stays
+    /// inside.
     ///
     /// # Errors
     /// If it is gone or leads outside.
@@ -138,7 +138,7 @@ fn beneath(
     directory: &OwnedFd,
     path: &Path,
     flags: OFlags,
-    patience: Patience,
+    mode: LookupMode,
 ) -> Result<OwnedFd, Errno> {
     #[cfg(target_os = "linux")]
     {
@@ -149,7 +149,7 @@ fn beneath(
             path
         };
         let mut resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        resolve.set(ResolveFlags::CACHED, patience == Patience::None);
+        resolve.set(ResolveFlags::CACHED, mode == LookupMode::CachedOnly);
         match openat2(
             directory,
             name,
@@ -157,21 +157,20 @@ fn beneath(
             Mode::empty(),
             resolve,
         ) {
-            // A kernel before 5.6, or a sandbox that does not know the call.
+            // A kernel before 5.6, or a sandbox that does not allow the call.
             Err(Errno::NOSYS) => {}
-            // A kernel before 5.12 does not know what "cached" means.
-            Err(Errno::INVAL) if patience == Patience::None => return Err(Errno::AGAIN),
+            // A kernel before 5.12, which does not know RESOLVE_CACHED.
+            Err(Errno::INVAL) if mode == LookupMode::CachedOnly => return Err(Errno::AGAIN),
             opened => return opened,
         }
     }
-    if patience == Patience::None {
+    if mode == LookupMode::CachedOnly {
         return Err(Errno::AGAIN);
     }
     step_by_step(directory, path, flags)
 }
 
-/// The same where the kernel does not help: name by name, following no symbolic
-/// link at all.
+/// The same without the kernel's help: name by name, following no symbolic links.
 fn step_by_step(directory: &OwnedFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut names = path.components().peekable();
@@ -220,8 +219,8 @@ mod tests {
         dir
     }
 
-    fn content(found: Result<Found, Errno>) -> Option<String> {
-        let Ok(Found::File(mut file, _)) = found else {
+    fn content(found: Result<Lookup, Errno>) -> Option<String> {
+        let Ok(Lookup::File(mut file, _)) = found else {
             return None;
         };
         let mut text = String::new();
@@ -230,10 +229,10 @@ mod tests {
     }
 
     #[test]
-    fn links_are_followed_inside_and_nowhere_else() {
+    fn symlinks_inside_the_root_are_followed_and_others_rejected() {
         let dir = tree();
         let root = Root::open(&dir.path().join("root")).unwrap();
-        let read = |name: &str| content(root.find(Path::new(name), Patience::ForDisk));
+        let read = |name: &str| content(root.find(Path::new(name), LookupMode::MayBlock));
         for inside in ["sub/file", "inside", "sub/back"] {
             assert_eq!(read(inside).as_deref(), Some("content"), "{inside}");
         }
@@ -247,8 +246,8 @@ mod tests {
             "loop",
             "missing",
         ] {
-            for patience in [Patience::None, Patience::ForDisk] {
-                let found = root.find(Path::new(outside), patience);
+            for mode in [LookupMode::CachedOnly, LookupMode::MayBlock] {
+                let found = root.find(Path::new(outside), mode);
                 assert!(found.is_err(), "{outside}");
             }
             assert!(root.stat(Path::new(outside)).is_err(), "{outside}");
@@ -259,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_kernels_help_no_link_is_followed() {
+    fn without_openat2_no_symlink_is_followed() {
         let dir = tree();
         let Root(root) = Root::open(&dir.path().join("root")).unwrap();
         let open = |name: &str| step_by_step(&root, Path::new(name), OFlags::RDONLY);
@@ -272,13 +271,14 @@ mod tests {
     }
 
     #[test]
-    fn pipes_are_neither_waited_for_nor_served() {
+    fn named_pipe_is_not_served_and_does_not_block() {
         let dir = TestDir::new();
         let pipe = dir.path().join("pipe");
         rustix::fs::mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).unwrap();
         let root = Root::open(dir.path()).unwrap();
         assert_eq!(
-            root.find(Path::new("pipe"), Patience::ForDisk).unwrap_err(),
+            root.find(Path::new("pipe"), LookupMode::MayBlock)
+                .unwrap_err(),
             Errno::NOENT
         );
     }

@@ -1,7 +1,7 @@
 //! The key of Retry, address tokens and stateless resets, in a file.
 //!
-//! Whoever has it can end any connection of the server, so nobody else may read the
-//! file; with another one after a restart, clients of before wait for nothing.
+//! Anyone who has it can end any connection of the server, so the file must be private; if the key
+//! changes with a restart, earlier clients wait until they time out.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -18,10 +18,10 @@ use crate::failure::{Failure, Kind};
 /// The key's length in bytes.
 const LENGTH: usize = 32;
 
-/// Reads the key from a file, which is made if it is not there.
+/// Reads the key from a file, which is created if it does not exist.
 ///
 /// # Errors
-/// If the file is no key, or others may have read it.
+/// If the file is not a valid key, or others may have read it.
 pub(super) fn load(file: &Path) -> Result<[u8; LENGTH], Failure> {
     let failure = |error: Errno| {
         let what = format!("--secret: cannot use {}", file.display());
@@ -30,17 +30,20 @@ pub(super) fn load(file: &Path) -> Result<[u8; LENGTH], Failure> {
     match open(file) {
         Err(Errno::NOENT) => create(file).map_err(failure)?,
         Err(Errno::LOOP) => {
-            return Err(unfit(file, "it is a symbolic link; name what it leads to"));
+            return Err(unfit(
+                file,
+                "it is a symbolic link; give the path of its target",
+            ));
         }
         Err(error) => return Err(failure(error)),
         Ok(found) => return read(file, found),
     }
-    // Two servers may begin at the same time: both take what is there now.
+    // Two servers may start at the same time: both use what is there now.
     read(file, open(file).map_err(failure)?)
 }
 
 fn open(file: &Path) -> Result<File, Errno> {
-    // Neither a link, which somebody may turn, nor a pipe, which would be waited for.
+    // Do not follow a symbolic link, which may change, and do not wait for a pipe.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     openat(CWD, file, flags, Mode::empty()).map(File::from)
 }
@@ -52,13 +55,13 @@ fn read(file: &Path, found: File) -> Result<[u8; LENGTH], Failure> {
     }
     let owner = metadata.uid();
     if owner != geteuid().as_raw() && owner != 0 {
-        return Err(unfit(file, "it belongs to another user, who can read it"));
+        return Err(unfit(file, "it is owned by another user, who can read it"));
     }
     let mode = metadata.mode() & 0o777;
     if mode & 0o077 != 0 {
         let why = format!(
-            "others may read or change it (its mode is {mode:03o}); remove it to have a new one \
-             made, or chmod 600 it if nobody has read it"
+            "it is accessible to other users (its mode is {mode:03o}); remove it to have a new one \
+             created, or run chmod 600 if nobody has read it"
         );
         return Err(unfit(file, &why));
     }
@@ -67,7 +70,7 @@ fn read(file: &Path, found: File) -> Result<[u8; LENGTH], Failure> {
     <[u8; LENGTH]>::try_from(key).map_err(|_| {
         let length = metadata.len();
         let why = format!(
-            "expected a key of {LENGTH} bytes, found {length}; remove it to have a new one made"
+            "expected a key of {LENGTH} bytes, found {length}; remove it to have a new one created"
         );
         unfit(file, &why)
     })
@@ -78,17 +81,17 @@ fn unfit(file: &Path, why: &str) -> Failure {
     Failure::new(Kind::Arguments, message)
 }
 
-/// Makes a key under another name and gives it this one: nobody ever reads half of it.
+/// Creates a key under another name and renames it: nobody ever reads half of it.
 fn create(file: &Path) -> Result<(), Errno> {
     let mut key = [0; LENGTH];
-    // So few bytes come at once or not at all (getrandom(2)).
+    // So few bytes are returned at once or not at all (getrandom(2)).
     getrandom(&mut key, GetRandomFlags::empty())?;
     let mut temporary = file.as_os_str().to_owned();
     temporary.push(format!(".{}.new", std::process::id()));
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mode = Mode::RUSR | Mode::WUSR;
     let mut made: File = match openat(CWD, &temporary, flags, mode) {
-        // Of a process that died there, with the same number.
+        // Left behind by a process that died, with the same number.
         Err(Errno::EXIST) => {
             unlinkat(CWD, &temporary, AtFlags::empty())?;
             openat(CWD, &temporary, flags, mode)?

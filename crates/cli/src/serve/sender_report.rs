@@ -1,10 +1,9 @@
-//! What the sender of a body tells the receiver of its connection.
+//! The report that the sender of a body gives about its connection.
 //!
-//! The trailer `clearway-breakdown` is a Structured Fields dictionary (RFC 9651)
-//! of integers: for each reason for not sending, under [`Limit::name`], for how
-//! many microseconds of the connection's life it held; further
-//! `packets-sent`, `packets-lost` and `rtt` (smoothed, microseconds). Receivers
-//! skip keys that they do not know.
+//! The trailer `clearway-breakdown` is a Structured Fields dictionary (RFC 9651) of integers: for
+//! each limit, under [`Limit::name`], for how many microseconds it was in effect; further
+//! `packets-sent`, `packets-lost` and `rtt` (smoothed, microseconds). Receivers ignore keys that
+//! they do not know.
 
 use core::time::Duration;
 use std::fmt::Write as _;
@@ -18,10 +17,10 @@ pub(crate) const NAME: HeaderName = HeaderName::from_static("clearway-breakdown"
 /// Structured Fields integers have at most fifteen digits (RFC 9651 §3.3.1).
 const LARGEST: u128 = 999_999_999_999_999;
 
-/// A sender's record of its connection.
+/// The statistics of the sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SenderReport {
-    /// How long each reason for not sending held.
+    /// For how long each limit was in effect.
     pub(crate) limits: Vec<(Limit, Duration)>,
     pub(crate) packets_sent: u64,
     pub(crate) packets_lost: u64,
@@ -29,7 +28,7 @@ pub(crate) struct SenderReport {
 }
 
 impl SenderReport {
-    /// From the figures of the connection.
+    /// From the statistics of the connection.
     pub(crate) fn of(stats: &Stats) -> Self {
         Self {
             limits: stats.limits.clone(),
@@ -39,7 +38,7 @@ impl SenderReport {
         }
     }
 
-    /// As trailers.
+    /// Encodes the report as trailers.
     pub(crate) fn trailers(&self) -> HeaderMap {
         let mut text = format!(
             "packets-sent={}, packets-lost={}, rtt={}",
@@ -59,7 +58,7 @@ impl SenderReport {
         trailers
     }
 
-    /// From a response's trailers, if they have it in a form that makes sense.
+    /// Decodes a response's trailers, if they are valid.
     pub(crate) fn from_trailers(trailers: &HeaderMap) -> Option<Self> {
         let text = trailers.get(NAME)?.to_str().ok()?;
         let mut report = Self {
@@ -91,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_sent_is_understood() {
+    fn sender_report_round_trips() {
         let report = SenderReport {
             limits: Limit::ALL
                 .into_iter()
@@ -109,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_are_skipped_and_nonsense_is_refused() {
+    fn unknown_keys_are_ignored_and_invalid_values_rejected() {
         let parse = |text: &'static str| {
             let mut trailers = HeaderMap::new();
             trailers.insert(NAME, HeaderValue::from_static(text));

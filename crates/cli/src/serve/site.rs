@@ -1,4 +1,4 @@
-//! The service: one answer for each request.
+//! The service: one response for each request.
 
 use core::convert::Infallible;
 use core::future::Future;
@@ -17,7 +17,7 @@ use super::content::Content;
 use super::download::{busy, download, put, status};
 use super::limits::{Client, Resources};
 use super::listing::Snapshots;
-use super::log::Entry;
+use super::log::AccessLogEntry;
 use super::pieces::Shared;
 use super::root::Root;
 use super::sender_report;
@@ -25,23 +25,23 @@ use super::upload::upload;
 
 /// A directory as a tower service.
 #[derive(Clone, Debug)]
-pub(super) struct Site(Arc<Served>);
+pub(super) struct Site(Arc<SiteState>);
 
-/// What is served, and what that may cost.
+/// The directory that is served, and its limits.
 #[derive(Debug)]
-pub(super) struct Served {
+pub(super) struct SiteState {
     pub(super) root: Arc<Root>,
     pub(super) resources: Resources,
     pub(super) snapshots: Snapshots,
     pub(super) writable: bool,
-    /// Largest upload, in bytes.
+    /// Maximum size of an upload, in bytes.
     pub(super) max_upload: u64,
     /// How requests are logged.
     pub(super) json: bool,
 }
 
-impl Served {
-    /// What a download of this client needs.
+impl SiteState {
+    /// The resources that a download of this client uses.
     pub(super) fn shared(&self, client: Client) -> Shared {
         Shared {
             client,
@@ -52,7 +52,7 @@ impl Served {
 }
 
 impl Site {
-    pub(super) fn new(served: Served) -> Self {
+    pub(super) fn new(served: SiteState) -> Self {
         Self(Arc::new(served))
     }
 
@@ -61,7 +61,7 @@ impl Site {
         let connection = request.extensions().get::<Connection>().cloned();
         let remote = connection.as_ref().map(Connection::remote_address);
         let client = (connection.as_ref().map_or(0, Connection::id), remote);
-        let mut entry = Entry::of(&request, remote, served.json);
+        let mut entry = AccessLogEntry::of(&request, remote, served.json);
         let Some(admitted) = served.resources.admission.admit(client) else {
             return self.conclude(busy(), entry);
         };
@@ -69,12 +69,12 @@ impl Site {
         let report_on = connection.filter(|_| wants_trailers(&parts));
         let mut response = match parts.method {
             Method::GET | Method::HEAD => {
-                // Of no use. That it is malformed comes out now, which ends a request,
-                // and not when all work for it is done.
+                // Discarded. A malformed body is noticed now, which ends the request, and not after
+                // all work for it is done.
                 drop(body);
                 download(served, parts, client).await
             }
-            // It must not happen again at an attacker's will (RFC 8470 §3).
+            // An attacker must not be able to replay it (RFC 8470 §3).
             Method::PUT if parts.extensions.get::<ArrivedEarly>().is_some() => {
                 status(StatusCode::TOO_EARLY)
             }
@@ -93,8 +93,12 @@ impl Site {
         self.conclude(response, entry)
     }
 
-    /// What all responses have in common.
-    fn conclude(&self, mut response: Response<Content>, mut entry: Entry) -> Response<Content> {
+    /// Adds the headers that all responses have.
+    fn conclude(
+        &self,
+        mut response: Response<Content>,
+        mut entry: AccessLogEntry,
+    ) -> Response<Content> {
         let headers = response.headers_mut();
         put(headers, DATE, &httpdate::fmt_http_date(SystemTime::now()));
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -103,7 +107,7 @@ impl Site {
         response
     }
 
-    /// A status and what methods there are.
+    /// A response with a status and the allowed methods.
     fn allow(&self, code: StatusCode) -> Response<Content> {
         let mut response = status(code);
         if code == StatusCode::NO_CONTENT {
@@ -136,7 +140,7 @@ impl Service<Request<Incoming>> for Site {
     }
 }
 
-/// Whether the client keeps trailers (RFC 9110 §10.1.4).
+/// Whether the client accepts trailers (RFC 9110 §10.1.4).
 fn wants_trailers(request: &request::Parts) -> bool {
     let values = request.headers.get_all(TE);
     values

@@ -1,4 +1,4 @@
-//! Where a body's bytes come from.
+//! Sources of a body's bytes.
 
 use std::io;
 use std::task::{Context, Poll};
@@ -27,7 +27,7 @@ impl Source {
         }
     }
 
-    /// Bytes to come, if that is known.
+    /// Bytes left, if known.
     pub(crate) fn left(&self) -> Option<u64> {
         match self {
             Self::Nothing => Some(0),
@@ -37,11 +37,10 @@ impl Source {
         }
     }
 
-    /// The next bytes; `None` after the last. With the last or after an error
-    /// nothing is left.
+    /// The next bytes; `None` after the last. Nothing is left after the last bytes or an error.
     ///
     /// # Errors
-    /// As [`Pieces::poll_next`].
+    /// Like [`Pieces::poll_next`].
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         match std::mem::replace(self, Self::Nothing) {
             Self::Nothing => Poll::Ready(None),

@@ -1,11 +1,11 @@
-//! A directory for one test.
+//! A temporary directory for a test.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// An empty directory, gone with the value.
+/// An empty directory, removed when dropped.
 pub(crate) struct TestDir(PathBuf);
 
 impl TestDir {

@@ -1,4 +1,4 @@
-//! Answers to PUT: a file that is there whole or not at all.
+//! Responses to PUT. A file is stored completely or not at all.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -14,15 +14,15 @@ use tokio::task::{JoinError, JoinSet};
 use super::conditions::{Verdict, judge};
 use super::content::Content;
 use super::download::{refuse, status};
-use super::half::Half;
 use super::limits::Client;
-use super::log::Entry;
-use super::place::Place;
-use super::site::Served;
+use super::log::AccessLogEntry;
+use super::site::SiteState;
+use super::site_path::SitePath;
+use super::temporary_file::TemporaryFile;
 use super::validators::Validators;
 
-/// How much of an upload is gathered for one change of threads, and until there is
-/// a file for it: who sends a byte now and then has none.
+/// Size of a batch that is handed to a thread at once, and that arrives before a file is created: a
+/// client that sends a byte now and then has none.
 const BATCH: usize = 256 << 10;
 
 /// Why an upload is not stored.
@@ -30,7 +30,7 @@ const BATCH: usize = 256 << 10;
 pub(super) enum Refusal {
     Status(StatusCode),
     System(Errno),
-    /// The client broke off.
+    /// The client aborted the upload.
     BrokenOff,
 }
 
@@ -48,11 +48,11 @@ impl From<JoinError> for Refusal {
 
 /// Stores the body of a PUT.
 pub(super) async fn upload(
-    served: &Arc<Served>,
+    served: &Arc<SiteState>,
     request: &request::Parts,
     body: impl Body<Data = Bytes> + Unpin,
     client: Client,
-    entry: &mut Entry,
+    entry: &mut AccessLogEntry,
 ) -> Response<Content> {
     match store(served, request, body, client, entry).await {
         Ok(true) => empty(StatusCode::CREATED),
@@ -73,13 +73,13 @@ fn empty(status: StatusCode) -> Response<Content> {
     response
 }
 
-/// Stores it and answers whether there was nothing before.
+/// Stores it and returns whether the name was free.
 async fn store(
-    served: &Arc<Served>,
+    served: &Arc<SiteState>,
     request: &request::Parts,
     mut body: impl Body<Data = Bytes> + Unpin,
     client: Client,
-    entry: &mut Entry,
+    entry: &mut AccessLogEntry,
 ) -> Result<bool, Refusal> {
     let (place, only_new) = examine(served, request)?;
     let mut writer = Writer::begin(served, request, place, client).await?;
@@ -105,15 +105,14 @@ async fn store(
     writer.finish(batch, only_new).await
 }
 
-/// What can be said before anything is done: where it goes, and whether nothing may
-/// be there.
-fn examine(served: &Served, request: &request::Parts) -> Result<(Place, bool), Refusal> {
+/// Checks that are made before anything is written; returns the path, and whether it must be free.
+fn examine(served: &SiteState, request: &request::Parts) -> Result<(SitePath, bool), Refusal> {
     let refused = |status| Err(Refusal::Status(status));
     // Half a file must not replace a whole one (RFC 9110 §14.5).
     if request.headers.contains_key(CONTENT_RANGE) {
         return refused(StatusCode::BAD_REQUEST);
     }
-    let Some(place) = Place::of(request.uri.path()) else {
+    let Some(place) = SitePath::of(request.uri.path()) else {
         return refused(StatusCode::FORBIDDEN);
     };
     if place.slash {
@@ -129,22 +128,21 @@ fn examine(served: &Served, request: &request::Parts) -> Result<(Place, bool), R
     Ok((place, only_new))
 }
 
-/// The file of an upload: begun when there is something to write, and written while
-/// more arrives.
+/// The file of an upload: created when there is data to write, and written while more arrives.
 struct Writer {
-    served: Arc<Served>,
+    served: Arc<SiteState>,
     client: Client,
-    place: Place,
-    /// The file is in here while it is written; gone with this, it is removed.
-    writing: JoinSet<Result<Half, Refusal>>,
+    place: SitePath,
+    /// The file, while it is not being written; removed if dropped.
+    writing: JoinSet<Result<TemporaryFile, Refusal>>,
 }
 
 impl Writer {
-    /// Whether the upload may be.
+    /// The maximum size of the upload.
     async fn begin(
-        served: &Arc<Served>,
+        served: &Arc<SiteState>,
         request: &request::Parts,
-        place: Place,
+        place: SitePath,
         client: Client,
     ) -> Result<Self, Refusal> {
         let (root, path) = (served.root.clone(), place.path.clone());
@@ -169,7 +167,7 @@ impl Writer {
         })
     }
 
-    /// Begins to write a batch, once the one before is written.
+    /// Starts to write a batch, once the previous one is written.
     async fn write(&mut self, batch: Vec<Bytes>) -> Result<(), Refusal> {
         let file = self.file().await?;
         let (served, client) = (self.served.clone(), self.client);
@@ -180,7 +178,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes the rest and gives the file its name; answers whether nothing had it.
+    /// Writes the rest and renames the file; returns whether the name was free.
     async fn finish(mut self, batch: Vec<Bytes>, only_new: bool) -> Result<bool, Refusal> {
         let file = self.file().await?;
         let finish = move |_: &_| file.write(&batch)?.finish(only_new);
@@ -188,16 +186,16 @@ impl Writer {
         served.resources.disk.run(*client, finish).await?
     }
 
-    /// The file, when nothing is being written to it: a new one, when it is this
-    /// client's turn to have one, if there is none.
-    async fn file(&mut self) -> Result<Half, Refusal> {
+    /// The file, when nothing is being written to it; a new one, when it is this client's turn, if
+    /// there is none.
+    async fn file(&mut self) -> Result<TemporaryFile, Refusal> {
         if let Some(written) = self.writing.join_next().await {
             return written?;
         }
         let Self { served, client, .. } = &*self;
         let permit = served.resources.uploads.acquire(*client).await;
         let (root, place) = (served.root.clone(), self.place.clone());
-        let begin = move |_: &_| Half::begin(&root, &place, permit);
+        let begin = move |_: &_| TemporaryFile::begin(&root, &place, permit);
         Ok(served.resources.disk.run(*client, begin).await??)
     }
 }
@@ -220,13 +218,13 @@ mod tests {
     use crate::serve::root::Root;
     use crate::serve::test_dir::TestDir;
 
-    /// Pieces that come one at a time, each only when asked for a second time.
-    struct Slow {
+    /// A body whose pieces come one at a time, each only after a second poll.
+    struct OneByOneBody {
         pieces: VecDeque<Bytes>,
         ready: bool,
     }
 
-    impl Body for Slow {
+    impl Body for OneByOneBody {
         type Data = Bytes;
         type Error = Infallible;
 
@@ -243,8 +241,8 @@ mod tests {
         }
     }
 
-    fn served(dir: &TestDir) -> Arc<Served> {
-        Arc::new(Served {
+    fn served(dir: &TestDir) -> Arc<SiteState> {
+        Arc::new(SiteState {
             root: Arc::new(Root::open(dir.path()).unwrap()),
             resources: Resources::new(
                 &Descriptors {
@@ -268,8 +266,8 @@ mod tests {
             .collect()
     }
 
-    /// An upload of three batches is dropped after each number of polls, with the
-    /// threads given time or not; it ends whole, or leaves nothing.
+    /// An upload of three batches is dropped after each number of polls, with and without time for
+    /// the threads; it is complete, or leaves nothing.
     #[tokio::test]
     async fn upload_dropped_at_any_await_leaves_nothing() {
         let batch = Bytes::from(vec![7; BATCH]);
@@ -279,11 +277,11 @@ mod tests {
                 let dir = TestDir::new();
                 let served = served(&dir);
                 let (parts, ()) = Request::put("/file").body(()).unwrap().into_parts();
-                let body = Slow {
+                let body = OneByOneBody {
                     pieces: vec![batch.clone(); 3].into(),
                     ready: true,
                 };
-                let mut entry = Entry::of(&Request::new(()), None, true);
+                let mut entry = AccessLogEntry::of(&Request::new(()), None, true);
                 let mut done = false;
                 {
                     let client = (1, None);
@@ -297,9 +295,9 @@ mod tests {
                         tokio::time::sleep(pause).await;
                     }
                 }
-                // Whoever has the one permit now has waited for the other's end.
+                // The current owner of the only permit has waited for the other's end.
                 let permit = served.resources.uploads.acquire((2, None)).await;
-                // The name may come without anybody to hear of it.
+                // The file may be renamed although nobody waits for it any more.
                 let left = names(&dir);
                 assert!(
                     left.is_empty() || left == ["file"],

@@ -1,11 +1,11 @@
-//! By what a client recognises the content it has (RFC 9110 §8.8).
+//! Validators: the entity tag and modification date of content (RFC 9110 §8.8).
 
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::Stat;
 
-/// File systems mark changes by a clock that ticks so seldom, at worst: within
-/// this time of a change another one might leave no mark.
+/// The coarsest clock with which file systems record changes: another change within this time might
+/// not be visible.
 const TICK: Duration = Duration::from_secs(1);
 
 /// The entity tag and the date of a file's content.
@@ -18,9 +18,9 @@ pub(super) struct Validators {
 }
 
 impl Validators {
-    /// Of a file as it is at `now`. The tag changes with the inode, its size
-    /// and either of its times; it is weak while the file is so new that it
-    /// might change again without a trace (RFC 9110 §8.8.1).
+    /// The validators of a file at `now`. The tag changes with the inode, its size and either of
+    /// its times; it is weak while the file is so new that it might change again without a visible
+    /// change (RFC 9110 §8.8.1).
     pub(super) fn of(stat: &Stat, now: SystemTime) -> Self {
         let modified = u64::try_from(stat.st_mtime).ok().map(|seconds| {
             SystemTime::UNIX_EPOCH + Duration::new(seconds, stat.st_mtime_nsec as u32)
@@ -41,7 +41,7 @@ impl Validators {
         Self { etag, modified }
     }
 
-    /// Strong comparison with a tag of a client's (§8.8.3.2).
+    /// Strong comparison with a client's tag (§8.8.3.2).
     pub(super) fn is_strongly(&self, etag: &str) -> bool {
         self.etag == etag && !etag.starts_with("W/")
     }

@@ -36,7 +36,7 @@ fn check(run: &Value, controller: &str) {
 /// Both controllers in one test, so that neither disturbs the other's clock.
 /// A busy machine gets a second chance.
 #[test]
-fn ten_megabytes_through_the_death_spiral() {
+fn download_through_death_spiral_completes() {
     for controller in ["cubic", "newreno"] {
         let run = download(controller);
         check(&run, controller);
@@ -52,7 +52,7 @@ fn ten_megabytes_through_the_death_spiral() {
 }
 
 #[test]
-fn several_runs_are_summed_up() {
+fn several_runs_print_a_summary() {
     let output = clearway(&[
         "demo", "--runs", "2", "--size", "100kB", "--json", "--seed", "7",
     ]);
@@ -72,7 +72,7 @@ fn several_runs_are_summed_up() {
 }
 
 #[test]
-fn bad_input_is_refused_by_name() {
+fn invalid_option_value_is_rejected_naming_the_option() {
     for (options, expected) in [
         (["--controller", "reno"], "expected newreno, cubic"),
         (["--runs", "0"], "'--runs <COUNT>'"),
@@ -86,14 +86,14 @@ fn bad_input_is_refused_by_name() {
 }
 
 #[test]
-fn help_shows_an_example_and_the_exit_codes() {
+fn help_shows_examples_and_exit_codes() {
     let output = clearway(&["demo", "--help"]);
     let help = String::from_utf8(output.stdout).unwrap();
     assert!(help.contains("clearway demo --controller newreno --runs 100 --json"));
     let output = clearway(&["--help"]);
     let help = String::from_utf8(output.stdout).unwrap();
     assert!(
-        help.contains("5  the content received is not what was sent"),
+        help.contains("5  the content received differs from what was sent"),
         "{help}"
     );
 }

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 #[test]
-fn every_byte_of_every_request_is_checked() {
+fn transfers_complete_with_every_byte_checked() {
     let server = Server::start(&[]);
     let one = server.get(&["--bytes", "20MB"]);
     assert_eq!(one["peer"], "clearway");
@@ -35,7 +35,7 @@ fn every_byte_of_every_request_is_checked() {
 }
 
 #[test]
-fn uploads_are_counted_by_the_server() {
+fn server_counts_uploaded_bytes() {
     let server = Server::start(&["--controller", "newreno"]);
     let report = server.get(&["--upload", "5MB", "--streams", "2", "--bytes", "1"]);
     assert_eq!(report["uploaded"], 10_000_000);
@@ -44,7 +44,7 @@ fn uploads_are_counted_by_the_server() {
 }
 
 #[test]
-fn keys_change_in_the_middle() {
+fn key_update_during_transfer_succeeds() {
     let server = Server::start(&[]);
     let report = server.get(&["--bytes", "20MB", "--key-update"]);
     assert_eq!(report["bytes"], 20_000_000);
@@ -55,7 +55,7 @@ fn keys_change_in_the_middle() {
 }
 
 #[test]
-fn the_client_moves_to_another_port_in_the_middle() {
+fn client_rebind_during_transfer_succeeds() {
     let server = Server::start(&[]);
     let report = server.get(&["--bytes", "20MB", "--rebind"]);
     assert_eq!(report["bytes"], 20_000_000);
@@ -67,7 +67,7 @@ fn the_client_moves_to_another_port_in_the_middle() {
 }
 
 #[test]
-fn a_ticket_resumes_and_carries_early_data_where_allowed() {
+fn ticket_resumes_and_sends_early_data_when_allowed() {
     let server = Server::start(&["--zero-rtt"]);
     let resumed = server.get(&["--resume"]);
     assert_eq!(resumed["resumed"], true);
@@ -90,7 +90,7 @@ fn a_ticket_resumes_and_carries_early_data_where_allowed() {
 }
 
 #[test]
-fn a_server_that_takes_no_early_data_still_resumes() {
+fn server_rejecting_early_data_still_resumes() {
     let server = Server::start(&[]);
     let report = server.get(&["--zero-rtt"]);
     assert_eq!(report["resumed"], true);
@@ -99,7 +99,7 @@ fn a_server_that_takes_no_early_data_still_resumes() {
 }
 
 #[test]
-fn a_server_that_always_retries_serves() {
+fn server_that_always_sends_retry_completes_requests() {
     let server = Server::start(&["--retry"]);
     assert_eq!(server.get(&[])["bytes"], 1_000_000);
     // A token from the first connection spares the second its Retry.
@@ -110,7 +110,7 @@ fn a_server_that_always_retries_serves() {
 }
 
 #[test]
-fn what_a_failed_run_says_to_scripts_names_the_cause() {
+fn failed_run_reports_the_cause_as_json() {
     let mute = UdpSocket::bind("127.0.0.1:0").unwrap();
     let silent = mute.local_addr().unwrap().to_string();
     let get = ["raw", "get", &silent, "--insecure", "--json"];
@@ -118,12 +118,12 @@ fn what_a_failed_run_says_to_scripts_names_the_cause() {
     assert_eq!(output.status.code(), Some(6));
     let report = crate::common::json(&output);
     assert_eq!(report["completed"], false);
-    let error = format!("{silent}: not done after 100ms");
+    let error = format!("{silent}: timed out after 100ms");
     assert_eq!(report["error"], error.as_str());
 }
 
 #[test]
-fn a_signal_is_answered_with_a_word_and_its_own_exit_code() {
+fn signal_ends_run_with_message_and_exit_code_130() {
     let mute = UdpSocket::bind("127.0.0.1:0").unwrap();
     let silent = mute.local_addr().unwrap().to_string();
     let mut child = Command::new(env!("CARGO_BIN_EXE_clearway"))
@@ -148,7 +148,7 @@ fn a_signal_is_answered_with_a_word_and_its_own_exit_code() {
 }
 
 #[test]
-fn bulk_ends_when_its_time_is_over() {
+fn bulk_download_stops_at_its_duration() {
     let server = Server::start(&[]);
     let report = server.get(&["--seconds", "0.2"]);
     assert!(report["bytes"].as_u64().unwrap() > 0);
@@ -158,7 +158,7 @@ fn bulk_ends_when_its_time_is_over() {
 }
 
 #[test]
-fn several_shards_are_one_server() {
+fn several_shards_serve_as_one_server() {
     let server = Server::start(&["--shards", "2"]);
     for _ in 0..4 {
         assert_eq!(server.get(&[])["bytes"], 1_000_000);
@@ -174,7 +174,7 @@ fn file(name: &str, content: &str) -> String {
 }
 
 #[test]
-fn certificates_are_verified() {
+fn certificate_chain_and_name_are_verified() {
     let identity = clearway::DevelopmentIdentity::generate(["server.test"]).unwrap();
     let cert = file("cert.pem", identity.certificate_pem());
     let key = file("key.pem", identity.key_pem());
@@ -198,23 +198,23 @@ fn certificates_are_verified() {
 }
 
 #[test]
-fn failures_are_told_apart_by_their_exit_codes() {
+fn each_failure_has_its_own_exit_code() {
     let mute = UdpSocket::bind("127.0.0.1:0").unwrap();
     let silent = mute.local_addr().unwrap().to_string();
     let garbage = file("garbage.pem", "no certificate");
     let insecure = ["--insecure", "--timeout", "200ms"];
     let cases: [(Vec<&str>, i32, &str); 10] = [
         (vec!["get", &silent], 2, "--ca"),
-        (vec!["get", "localhost", "--insecure"], 2, "has no port"),
+        (vec!["get", "localhost", "--insecure"], 2, "missing port"),
         (
             vec!["get", &silent, "--insecure", "--bytes", "lots"],
             2,
-            "not a size",
+            "invalid size",
         ),
         (
             vec!["get", &silent, "--insecure", "--seconds", "0"],
             2,
-            "not a time",
+            "expected seconds",
         ),
         (
             vec![
@@ -243,7 +243,7 @@ fn failures_are_told_apart_by_their_exit_codes() {
         (
             [&["get", &silent], &insecure[..]].concat(),
             6,
-            "not done after 200ms",
+            "timed out after 200ms",
         ),
         (vec!["serve", "--listen", &silent], 3, "cannot listen on"),
     ];
@@ -257,7 +257,7 @@ fn failures_are_told_apart_by_their_exit_codes() {
 }
 
 #[test]
-fn a_name_that_does_not_resolve_is_named() {
+fn unresolvable_host_is_named_in_the_error() {
     let output = clearway(&["raw", "get", "no.such.host.invalid:4433", "--insecure"]);
     let text = stderr(&output);
     assert_eq!(output.status.code(), Some(3), "{text}");

@@ -117,7 +117,7 @@ fn echo(client: &UdpSocket, server: &UdpSocket, relay: SocketAddr, count: u32) -
 }
 
 #[test]
-fn without_impairment_everything_arrives() {
+fn relay_without_impairment_delivers_everything() {
     let (server, client) = (socket(), socket());
     let relay = Running::start(server.local_addr().unwrap(), &["--delay", "200us"]);
     let home = echo(&client, &server, relay.listen, 200);
@@ -141,7 +141,7 @@ fn without_impairment_everything_arrives() {
 }
 
 #[test]
-fn total_loss_delivers_nothing() {
+fn relay_with_total_loss_delivers_nothing() {
     let (server, client) = (socket(), socket());
     let to = server.local_addr().unwrap();
     let mut relay = Running::start(to, &["--loss-up", "100%", "--every", "1ms"]);
@@ -163,7 +163,7 @@ fn total_loss_delivers_nothing() {
 }
 
 #[test]
-fn a_profile_can_be_overridden_and_the_report_shows_what_ran() {
+fn options_override_profile_and_report_shows_effective_settings() {
     let options = ["--profile", "death_spiral", "--rate", "1G", "--duration"];
     let to = "127.0.0.1:9".parse().unwrap();
     let mut relay = Running::start(to, &[&options[..], &["10ms", "--seed", "7"]].concat());
@@ -188,35 +188,35 @@ fn run(options: &[&str]) -> Output {
 }
 
 #[test]
-fn bad_input_is_refused_by_name() {
+fn invalid_option_value_is_rejected_naming_the_option() {
     const PORTS: [&str; 4] = ["--listen", "127.0.0.1:0", "--to", "127.0.0.1:9"];
     let cases: [(&[&str], &str); 10] = [
         (
             &["--rate", "100X"],
-            "'100X' for '--rate <RATE>': bad rate \"100X\": the unit \"X\" is unknown; write bits \
+            "'100X' for '--rate <RATE>': invalid rate \"100X\": unknown unit \"X\"; expected bits \
              per second such as 100M",
         ),
         (
             &["--delay", "5"],
-            "its unit is missing; write a time with its unit",
+            "missing unit; expected a time with its unit",
         ),
         (
             &["--loss", "30"],
-            "bad probability \"30\": its unit is missing",
+            "invalid probability \"30\": missing unit",
         ),
-        (&["--loss-up", "30%@2s-1s"], "it ends before it starts"),
+        (&["--loss-up", "30%@2s-1s"], "ends before it starts"),
         (&["--queue", "lots"], "for '--queue <LIMIT>'"),
-        (&["--profile", "lan"], "write one of death_spiral"),
+        (&["--profile", "lan"], "expected one of death_spiral"),
         (
             &["--up", "speed=1M"],
-            "bad setting \"speed\": it is unknown",
+            "invalid setting \"speed\": unknown name",
         ),
-        (&["--rebind", "5s,1s"], "--rebind goes back in time"),
         (
-            &["--down", "clock=explicit"],
-            "--down asks for clock=explicit",
+            &["--rebind", "5s,1s"],
+            "--rebind times must be in increasing order",
         ),
-        (&["--every", "0"], "zero is no period"),
+        (&["--down", "clock=explicit"], "--down sets clock=explicit"),
+        (&["--every", "0"], "must be greater than zero"),
     ];
     for (options, expected) in cases {
         let output = run(&[&PORTS[..], options].concat());
@@ -230,11 +230,11 @@ fn bad_input_is_refused_by_name() {
     assert!(message.contains("such as 127.0.0.1:4433"), "{message}");
     let output = run(&["--listen", "127.0.0.1:9", "--to", "127.0.0.1:9"]);
     let message = String::from_utf8(output.stderr).unwrap();
-    assert!(message.contains("would feed itself"), "{message}");
+    assert!(message.contains("would forward to itself"), "{message}");
 }
 
 #[test]
-fn an_address_in_use_is_named() {
+fn address_in_use_is_named_in_the_error() {
     let holder = socket();
     let taken = holder.local_addr().unwrap();
     let output = run(&["--listen", &taken.to_string(), "--to", "127.0.0.1:9"]);
@@ -246,7 +246,7 @@ fn an_address_in_use_is_named() {
 }
 
 #[test]
-fn help_shows_an_example_and_the_profiles() {
+fn help_shows_examples_and_profiles() {
     let output = run(&["--help"]);
     let help = String::from_utf8(output.stdout).unwrap();
     assert!(help.contains("clearway relay --listen 127.0.0.1:4433 --to 127.0.0.1:4434"));

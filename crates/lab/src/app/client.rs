@@ -11,33 +11,33 @@ use super::job::{Job, Start, UNBOUNDED, Workload};
 use super::server::header;
 use super::{Application, Conn, Next, pattern};
 use crate::app::job::Pace;
-use crate::stack::{Life, Read, Stream};
+use crate::stack::{ConnectionState, Read, Stream};
 
-/// What became of one job.
+/// The record of one job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobRecord {
-    /// When it began.
+    /// When it started.
     pub began: Time,
     /// When its last byte had been read, at whichever end reads it.
     pub done: Option<Time>,
 }
 
-/// What a flow's two applications saw.
+/// What the two applications of a flow recorded.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
     /// When the client could use streams.
     pub connected: Option<Time>,
-    /// The jobs begun.
+    /// The jobs started so far.
     pub jobs: Vec<JobRecord>,
     /// Bytes the client read.
     pub down: u64,
     /// Bytes the server read, headers excluded.
     pub up: u64,
-    /// When everything was done.
+    /// When all jobs were done.
     pub done: Option<Time>,
-    /// What should never happen: wrong bytes, a stream cut short.
+    /// What must never happen: wrong bytes, a stream that ended early.
     pub violations: Vec<String>,
-    /// Why the connection ended, if it did before all was done.
+    /// Why the connection ended, if it ended before all was done.
     pub failure: Option<String>,
 }
 
@@ -49,16 +49,16 @@ pub type Log = Rc<RefCell<Record>>;
 pub struct Client {
     workload: Workload,
     log: Log,
-    /// The job to begin next.
+    /// The job to start next.
     next: usize,
-    /// When the job before was done.
+    /// When the previous job was done.
     last_done: Option<Time>,
-    running: Vec<Running>,
+    running: Vec<RunningJob>,
 }
 
-/// A job under way.
+/// A running job.
 #[derive(Debug)]
-struct Running {
+struct RunningJob {
     index: usize,
     job: Job,
     stream: Stream,
@@ -68,7 +68,7 @@ struct Running {
 }
 
 impl Client {
-    /// A client that does `workload` and tells `log`.
+    /// Creates a client that carries out `workload` and records into `log`.
     #[must_use]
     pub fn new(workload: Workload, log: Log) -> Self {
         Self {
@@ -80,7 +80,7 @@ impl Client {
         }
     }
 
-    /// When the next job begins, if that is known.
+    /// When the next job starts, if that is known.
     fn next_start(&self) -> Option<Time> {
         let connected = self.log.borrow().connected?;
         match self.workload.jobs.get(self.next)?.start {
@@ -97,7 +97,7 @@ impl Client {
                 began: now,
                 done: None,
             });
-            self.running.push(Running {
+            self.running.push(RunningJob {
                 index: self.next,
                 job,
                 stream,
@@ -106,7 +106,7 @@ impl Client {
                 ended: false,
             });
             self.next += 1;
-            // What begins after it waits for it.
+            // Jobs that start after this one wait for it.
             self.last_done = None;
         }
     }
@@ -129,15 +129,17 @@ impl Client {
     }
 }
 
-impl Running {
+impl RunningJob {
     fn read_all(&mut self, conn: &mut Conn<'_>, log: &Log) -> Result<(), String> {
         while !self.ended {
             match conn.read(self.stream)? {
                 Read::Data(data) => {
                     let mut log = log.borrow_mut();
                     if !pattern::matches(down_key(self.index as u64), self.read, &data) {
-                        log.violations
-                            .push(format!("job {}: wrong bytes at {}", self.index, self.read));
+                        log.violations.push(format!(
+                            "job {}: wrong bytes at offset {}",
+                            self.index, self.read
+                        ));
                     }
                     self.read += data.len() as u64;
                     log.down += data.len() as u64;
@@ -147,7 +149,7 @@ impl Running {
                     self.ended = true;
                     if self.read != self.job.down {
                         log.borrow_mut().violations.push(format!(
-                            "job {}: {} of {} bytes, then the end",
+                            "job {}: the stream ended after {} of {} bytes",
                             self.index, self.read, self.job.down
                         ));
                     }
@@ -158,12 +160,12 @@ impl Running {
     }
 }
 
-/// The pattern's key for what the server sends for job `index`.
+/// The key of the pattern that the server sends for job `index`.
 pub(super) const fn down_key(index: u64) -> u64 {
     2 * index + 1
 }
 
-/// The pattern's key for what the client sends for job `index`.
+/// The key of the pattern that the client sends for job `index`.
 pub(super) const fn up_key(index: u64) -> u64 {
     2 * index
 }
@@ -187,7 +189,7 @@ impl Upload {
             header: header::encode(index, job),
             written: 0,
             total: job.up,
-            // Requests are written at once; what is paced is the bulk.
+            // Requests are written at once; only bulk data is paced.
             pace: if job.up > job.down {
                 job.pace
             } else {
@@ -222,7 +224,7 @@ impl Upload {
         }
     }
 
-    /// When more may be written, if only the pace holds it back.
+    /// When more may be written, if only the pace is the limit.
     pub(super) fn wakes(&self, now: Time) -> Option<Time> {
         match self.pace {
             Pace::Greedy => None,
@@ -275,12 +277,12 @@ impl Upload {
 impl Application for Client {
     fn poll(&mut self, conn: &mut Conn<'_>, now: Time) -> Next {
         match conn.life() {
-            Life::Handshaking => return Next::Wait,
-            Life::Closed(why) => {
+            ConnectionState::Handshaking => return Next::Wait,
+            ConnectionState::Closed(why) => {
                 self.log.borrow_mut().failure = Some(why);
                 return Next::Done;
             }
-            Life::Connected => {
+            ConnectionState::Connected => {
                 self.log.borrow_mut().connected.get_or_insert(now);
             }
         }
@@ -289,7 +291,7 @@ impl Application for Client {
             self.log.borrow_mut().failure = Some(error);
             return Next::Done;
         }
-        // A job may follow the one just done at once.
+        // A job may start at once after the one just done.
         if self.running.is_empty() && self.next_start().is_some_and(|at| at <= now) {
             return Next::At(now + Duration::from_nanos(1));
         }

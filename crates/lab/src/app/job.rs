@@ -1,30 +1,30 @@
-//! What a flow has to carry: jobs, one stream each.
+//! The work of a flow: jobs, one stream each.
 
 use core::time::Duration;
 
-/// Bytes sent until the run ends.
+/// A number of bytes that means: send until the run ends.
 pub const UNBOUNDED: u64 = u64::MAX;
 
-/// When a job begins.
+/// When a job starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// So long after the flow's connection is up.
+    /// This long after the flow's connection is established.
     At(Duration),
-    /// So long after the job before is done.
+    /// This long after the previous job is done.
     After(Duration),
 }
 
 /// How the sending application writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pace {
-    /// As fast as the transport takes it.
+    /// As fast as the transport accepts it.
     #[default]
     Greedy,
-    /// `chunk` bytes each `interval`.
+    /// `chunk` bytes every `interval`.
     Every {
-        /// Bytes at a time.
+        /// Bytes per write.
         chunk: u32,
-        /// Time between.
+        /// Time between writes.
         interval: Duration,
     },
 }
@@ -32,7 +32,7 @@ pub enum Pace {
 /// A stream opened by the client: bytes up, bytes down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// When it begins.
+    /// When it starts.
     pub start: Start,
     /// Bytes from client to server; [`UNBOUNDED`] has no end.
     pub up: u64,
@@ -43,7 +43,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// Whether it can ever be done.
+    /// Whether it ends by itself.
     #[must_use]
     pub const fn is_bounded(&self) -> bool {
         self.up != UNBOUNDED && self.down != UNBOUNDED
@@ -61,7 +61,7 @@ pub struct Workload {
 const REQUEST_BYTES: u64 = 100;
 
 impl Workload {
-    /// One job from the start.
+    /// One job that starts at once.
     #[must_use]
     pub fn single(up: u64, down: u64) -> Self {
         Self {
@@ -86,13 +86,13 @@ impl Workload {
         Self::single(bytes, REQUEST_BYTES)
     }
 
-    /// `bytes` each way at once.
+    /// `bytes` in each direction at the same time.
     #[must_use]
     pub fn both(bytes: u64) -> Self {
         Self::single(bytes, bytes)
     }
 
-    /// `count` answers of `bytes`, one each `every`.
+    /// `count` responses of `bytes`, one every `every`.
     #[must_use]
     pub fn requests(count: u64, bytes: u64, every: Duration) -> Self {
         let job = |n| Job {
@@ -107,7 +107,7 @@ impl Workload {
         }
     }
 
-    /// `count` downloads of `bytes` with a silence of `gap` between.
+    /// `count` downloads of `bytes` with a pause of `gap` between them.
     #[must_use]
     pub fn on_off(count: u64, bytes: u64, gap: Duration) -> Self {
         let job = |n| Job {
@@ -125,7 +125,7 @@ impl Workload {
         }
     }
 
-    /// Whether it can ever be done.
+    /// Whether it ends by itself.
     #[must_use]
     pub fn is_bounded(&self) -> bool {
         self.jobs.iter().all(Job::is_bounded)

@@ -1,4 +1,4 @@
-//! What runs above the transport: applications of the lab.
+//! Applications of the lab, which run above the transport.
 
 mod client;
 mod job;
@@ -9,28 +9,28 @@ mod server;
 use bytes::Bytes;
 use clearway_links::Time;
 
-use crate::stack::{ConnId, Figures, Life, Read, Stack, Stream};
+use crate::stack::{ConnId, ConnectionState, Read, SenderStats, Stack, Stream};
 
 pub use client::{Client, JobRecord, Log, Record};
 pub use job::{Job, Pace, Start, UNBOUNDED, Workload};
 pub use script::{Script, ScriptConn};
 pub use server::Server;
 
-/// When an application wants to be asked again.
+/// When an application is to be called again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// When something arrives or leaves.
+    /// When something arrives or is sent.
     Wait,
-    /// Then too, and at this moment at the latest.
+    /// Also then, and at this time at the latest.
     At(Time),
-    /// Never: it has done what it wanted.
+    /// Never: it is done.
     Done,
 }
 
 /// One end of one connection, above the transport.
 ///
-/// It is asked whenever its host did something. An async function is one as a
-/// [`Script`], a closure over `(&mut Conn<'_>, Time)` as it stands.
+/// It is called whenever something happened on its host. An async function becomes one through
+/// [`Script`]; a closure over `(&mut Conn<'_>, Time)` is one as it is.
 pub trait Application {
     /// Does what can be done now.
     fn poll(&mut self, conn: &mut Conn<'_>, now: Time) -> Next;
@@ -54,20 +54,20 @@ impl<'a> Conn<'a> {
         Self { stack, id, now }
     }
 
-    /// How far the connection is.
+    /// The state of the connection.
     #[must_use]
-    pub fn life(&self) -> Life {
+    pub fn life(&self) -> ConnectionState {
         self.stack.life(self.id)
     }
 
     /// Whether streams can be used.
     #[must_use]
     pub fn is_connected(&self) -> bool {
-        self.life() == Life::Connected
+        self.life() == ConnectionState::Connected
     }
 
-    /// Opens a bidirectional stream; `None` while the peer allows no more or
-    /// the handshake is under way.
+    /// Opens a bidirectional stream; `None` while the peer allows no more or the handshake is in
+    /// progress.
     pub fn open(&mut self) -> Option<Stream> {
         self.stack.open(self.id)
     }
@@ -77,7 +77,7 @@ impl<'a> Conn<'a> {
         self.stack.accept_stream(self.id)
     }
 
-    /// Takes as much of `data` as there is room for and advances it.
+    /// Writes as much of `data` as there is room for and advances it.
     ///
     /// # Errors
     /// If the stream cannot be written to.
@@ -85,7 +85,7 @@ impl<'a> Conn<'a> {
         self.stack.write(self.id, stream, data)
     }
 
-    /// Ends the stream after what was written.
+    /// Ends the stream after the data written so far.
     ///
     /// # Errors
     /// If the stream cannot be written to.
@@ -93,7 +93,7 @@ impl<'a> Conn<'a> {
         self.stack.finish(self.id, stream)
     }
 
-    /// What has arrived.
+    /// Reads what has arrived.
     ///
     /// # Errors
     /// If the stream was reset or does not exist.
@@ -101,10 +101,10 @@ impl<'a> Conn<'a> {
         self.stack.read(self.id, stream)
     }
 
-    /// Appends everything that has arrived to `out`; true at the stream's end.
+    /// Appends everything that has arrived to `out`; true at the end of the stream.
     ///
     /// # Errors
-    /// As [`Conn::read`].
+    /// Like [`Conn::read`].
     pub fn read_all(&mut self, stream: Stream, out: &mut Vec<u8>) -> Result<bool, String> {
         loop {
             match self.read(stream)? {
@@ -115,16 +115,18 @@ impl<'a> Conn<'a> {
         }
     }
 
-    /// Writes all of `text`, which has to fit the send buffer, and ends the
-    /// stream.
+    /// Writes all of `text`, which must fit into the send buffer, and ends the stream.
     ///
     /// # Errors
-    /// If it does not fit, or as [`Conn::write`].
+    /// If it does not fit, or like [`Conn::write`].
     pub fn say(&mut self, stream: Stream, text: &[u8]) -> Result<(), String> {
         let mut data = Bytes::copy_from_slice(text);
         self.write(stream, &mut data)?;
         if !data.is_empty() {
-            return Err(format!("{} bytes did not fit", data.len()));
+            return Err(format!(
+                "the stream's buffer is full: {} bytes were not accepted",
+                data.len()
+            ));
         }
         self.finish(stream)
     }
@@ -134,9 +136,9 @@ impl<'a> Conn<'a> {
         self.stack.close(self.now, self.id);
     }
 
-    /// The transport's figures.
+    /// Statistics of the transport.
     #[must_use]
-    pub fn figures(&self) -> Figures {
+    pub fn figures(&self) -> SenderStats {
         self.stack.figures(self.now, self.id)
     }
 }

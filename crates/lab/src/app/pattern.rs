@@ -1,10 +1,10 @@
-//! The bytes that streams carry: known at both ends, costing a comparison.
+//! The pattern of bytes that streams carry: known at both ends, and checked by a comparison.
 
 use std::sync::LazyLock;
 
 use bytes::Bytes;
 
-/// A prime, so that no power of two of lost or doubled bytes goes unseen.
+/// A prime, so that lost or repeated blocks of a power of two bytes are detected.
 const LEN: usize = 65_521;
 
 /// Bytes that look random and repeat after [`LEN`].
@@ -28,7 +28,7 @@ pub(super) fn piece(key: u64, offset: u64, len: u64) -> Bytes {
     BLOCK.slice(at..end)
 }
 
-/// Whether `data` is what the stream keyed `key` carries from `offset` on.
+/// Whether `data` is the content of the stream keyed `key` from `offset` on.
 pub(super) fn matches(key: u64, mut offset: u64, mut data: &[u8]) -> bool {
     while !data.is_empty() {
         let expected = piece(key, offset, data.len() as u64);
@@ -43,7 +43,7 @@ pub(super) fn matches(key: u64, mut offset: u64, mut data: &[u8]) -> bool {
 }
 
 fn start(key: u64, offset: u64) -> usize {
-    // Streams start at different places, so that one cannot pass for another.
+    // Streams start at different positions, so that one cannot be mistaken for another.
     (key.wrapping_mul(7_919).wrapping_add(offset) % LEN as u64) as usize
 }
 
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_join_and_match() {
+    fn pattern_pieces_join_and_verify() {
         let mut joined = Vec::new();
         while joined.len() < 200_000 {
             let next = piece(3, joined.len() as u64, 7_001);

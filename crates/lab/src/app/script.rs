@@ -1,8 +1,8 @@
-//! An application written as an async function, straight down.
+//! Applications written as sequential async functions.
 //!
-//! The function is polled whenever its host did something. What it waits for
-//! stands in a list, which the script works off with the connection of the poll:
-//! no borrow outlives it, and nothing runs but by the world's clock.
+//! The function is polled whenever something happened on its host. Its pending operations are kept
+//! in a list, which the script executes with the connection of the poll: no borrow outlives the
+//! poll, and nothing runs except by the world's clock.
 
 use core::cell::RefCell;
 use core::fmt;
@@ -17,13 +17,13 @@ use bytes::Bytes;
 use clearway_links::Time;
 
 use super::{Application, Conn, Next};
-use crate::stack::{Life, Read, Stream};
+use crate::stack::{ConnectionState, Read, Stream};
 
 /// An async function as an [`Application`].
 ///
 /// # Panics
-/// In the world's run, with the error that the function returned: a script is
-/// part of a test, which fails there.
+/// Panics during the world's run if the function returns an error: a script is part of a test,
+/// which then fails.
 pub struct Script {
     waiting: Rc<RefCell<Waiting>>,
     /// `None` once it has ended.
@@ -32,14 +32,14 @@ pub struct Script {
 
 type Function = dyn Future<Output = Result<(), String>>;
 
-/// A connection as a [`Script`] sees it. Each call waits until it is done, or
-/// fails with the connection's last words.
+/// A connection as a [`Script`] sees it. Each call waits until it is done, or fails with the reason
+/// why the connection ended.
 #[derive(Clone)]
 pub struct ScriptConn {
     waiting: Rc<RefCell<Waiting>>,
 }
 
-/// What a script waits for.
+/// An operation that a script waits for.
 #[derive(Default)]
 struct Waiting {
     now: Time,
@@ -47,11 +47,11 @@ struct Waiting {
     alarms: BTreeSet<Time>,
 }
 
-/// Tries once; true when it need not be tried again.
+/// Tries the operation once; returns true when it is complete.
 type Call = Box<dyn FnMut(&mut Conn<'_>) -> bool>;
 
 impl Script {
-    /// The application that `function` describes, of one connection.
+    /// Creates an application that runs `function` on one connection.
     pub fn new<F>(function: impl FnOnce(ScriptConn) -> F) -> Self
     where
         F: Future<Output = Result<(), String>> + 'static,
@@ -79,7 +79,7 @@ impl Script {
             }
             Poll::Ready(Err(why)) => {
                 let now = self.waiting.borrow().now;
-                panic!("a script failed at {now}: {why}")
+                panic!("the script failed at {now}: {why}")
             }
             Poll::Pending => false,
         }
@@ -114,32 +114,32 @@ impl Waiting {
 }
 
 impl ScriptConn {
-    /// Waits for the handshake's end. The other calls need not be preceded by it.
+    /// Waits until the handshake is complete. Calling it before other operations is optional.
     ///
     /// # Errors
-    /// If the connection ends before.
+    /// If the connection ends first.
     pub async fn connected(&self) -> Result<(), String> {
         self.call(|conn| Ok(conn.is_connected().then_some(())))
             .await
     }
 
-    /// Opens a bidirectional stream, once the peer allows one.
+    /// Opens a bidirectional stream as soon as the peer allows one.
     ///
     /// # Errors
-    /// If the connection ends before.
+    /// If the connection ends first.
     pub async fn open(&self) -> Result<Stream, String> {
         self.call(|conn| Ok(conn.open())).await
     }
 
-    /// The next stream that the peer opens.
+    /// Waits for the next stream that the peer opens.
     ///
     /// # Errors
-    /// If the connection ends before.
+    /// If the connection ends first.
     pub async fn accept(&self) -> Result<Stream, String> {
         self.call(|conn| Ok(conn.accept())).await
     }
 
-    /// Writes all of `data`, as the stream takes it.
+    /// Writes all of `data`, as fast as the stream accepts it.
     ///
     /// # Errors
     /// If the stream cannot be written to.
@@ -161,7 +161,7 @@ impl ScriptConn {
         self.call(move |conn| conn.finish(stream).map(Some)).await
     }
 
-    /// What arrives next; `None` at the stream's end.
+    /// Reads what arrives next; `None` at the end of the stream.
     ///
     /// # Errors
     /// If the stream was reset or does not exist.
@@ -174,10 +174,10 @@ impl ScriptConn {
         .await
     }
 
-    /// Everything up to the stream's end.
+    /// Reads everything up to the end of the stream.
     ///
     /// # Errors
-    /// As [`ScriptConn::read`].
+    /// Like [`ScriptConn::read`].
     pub async fn read_all(&self, stream: Stream) -> Result<Vec<u8>, String> {
         let mut all = Vec::new();
         while let Some(data) = self.read(stream).await? {
@@ -186,7 +186,7 @@ impl ScriptConn {
         Ok(all)
     }
 
-    /// Lets virtual time pass.
+    /// Sleeps in virtual time.
     pub async fn sleep(&self, span: Duration) {
         let until = self.now() + span;
         self.waiting.borrow_mut().alarms.insert(until);
@@ -203,18 +203,18 @@ impl ScriptConn {
             conn.close();
             Ok(Some(()))
         });
-        // It cannot fail.
+        // Closing cannot fail.
         let _ = closed.await;
     }
 
-    /// Virtual time.
+    /// The current virtual time.
     #[must_use]
     pub fn now(&self) -> Time {
         self.waiting.borrow().now
     }
 
-    /// Puts `attempt` into the list and waits until it has answered. A function
-    /// that waits no longer takes it out again.
+    /// Adds `attempt` to the list and waits until it is complete. If the future is dropped, it is
+    /// removed again.
     async fn call<T: 'static>(
         &self,
         mut attempt: impl FnMut(&mut Conn<'_>) -> Result<Option<T>, String> + 'static,
@@ -227,8 +227,10 @@ impl ScriptConn {
             };
             let tried = match (attempt(conn), conn.life()) {
                 (Ok(Some(done)), _) => Ok(done),
-                (Err(why), _) | (Ok(None), Life::Closed(why)) => Err(why),
-                (Ok(None), Life::Handshaking | Life::Connected) => return false,
+                (Err(why), _) | (Ok(None), ConnectionState::Closed(why)) => Err(why),
+                (Ok(None), ConnectionState::Handshaking | ConnectionState::Connected) => {
+                    return false;
+                }
             };
             *place.borrow_mut() = Some(tried);
             true

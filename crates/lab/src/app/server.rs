@@ -1,12 +1,12 @@
-//! The server of the lab: does what the header of each stream asks for.
+//! The server of the lab: carries out what the header of each stream requests.
 
 use clearway_links::Time;
 
 use super::client::{Log, Upload, up_key};
 use super::{Application, Conn, Next, pattern};
-use crate::stack::{Life, Read, Stream};
+use crate::stack::{ConnectionState, Read, Stream};
 
-/// What a stream begins with.
+/// The header at the start of each stream.
 pub(super) mod header {
     use core::time::Duration;
 
@@ -14,10 +14,10 @@ pub(super) mod header {
 
     use crate::app::job::{Job, Pace};
 
-    /// Its bytes: job, bytes up, bytes down, chunk, interval in µs.
+    /// Its encoding: job, bytes up, bytes down, chunk, interval in µs.
     pub(in crate::app) const LEN: usize = 8 + 8 + 8 + 4 + 4;
 
-    /// What was asked for.
+    /// The request that the header contains.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(in crate::app) struct Header {
         pub(in crate::app) index: u64,
@@ -82,7 +82,7 @@ struct Serving {
 }
 
 impl Server {
-    /// A server that tells `log` what it read.
+    /// Creates a server that records what it reads into `log`.
     #[must_use]
     pub fn new(log: Log) -> Self {
         Self {
@@ -121,7 +121,7 @@ impl Serving {
                     self.read_ended = true;
                     let whole = self.asked.is_some_and(|asked| asked.up == self.read);
                     if !whole {
-                        let message = format!("upload cut short at {}", self.read);
+                        let message = format!("upload ended early at offset {}", self.read);
                         log.borrow_mut().violations.push(message);
                     }
                 }
@@ -139,7 +139,7 @@ impl Serving {
             if let Ok(bytes) = self.head.as_slice().try_into() {
                 let asked = header::decode(bytes);
                 self.asked = Some(asked);
-                // An upload is acknowledged once it is all there.
+                // An upload is acknowledged once all of it has arrived.
                 if asked.up <= asked.down {
                     self.answer = Some(Upload::answer(asked.index, asked.down, asked.pace, now));
                 }
@@ -148,7 +148,10 @@ impl Serving {
         let Some(asked) = self.asked else { return };
         let mut log = log.borrow_mut();
         if !pattern::matches(up_key(asked.index), self.read, data) {
-            let message = format!("upload {}: wrong bytes at {}", asked.index, self.read);
+            let message = format!(
+                "upload {}: wrong bytes at offset {}",
+                asked.index, self.read
+            );
             log.violations.push(message);
         }
         self.read += data.len() as u64;
@@ -167,9 +170,9 @@ impl Serving {
 impl Application for Server {
     fn poll(&mut self, conn: &mut Conn<'_>, now: Time) -> Next {
         match conn.life() {
-            Life::Handshaking => return Next::Wait,
-            Life::Closed(_) => return Next::Done,
-            Life::Connected => {}
+            ConnectionState::Handshaking => return Next::Wait,
+            ConnectionState::Closed(_) => return Next::Done,
+            ConnectionState::Connected => {}
         }
         while let Some(stream) = conn.accept() {
             self.streams.push(Serving::new(stream));
@@ -200,7 +203,7 @@ mod tests {
     use crate::app::job::{Job, Pace, Start, UNBOUNDED};
 
     #[test]
-    fn headers_round_trip() {
+    fn job_headers_round_trip() {
         let pace = Pace::Every {
             chunk: 511,
             interval: Duration::from_micros(800),

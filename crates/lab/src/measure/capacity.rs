@@ -1,12 +1,12 @@
-//! What a link could have carried.
+//! The capacity of a link.
 
 use core::time::Duration;
 
 use clearway_links::{LinkConfig, Rate, Time};
 
-/// Bits that the link's serialiser can send between two moments, headers
-/// included; `None` if its rate has no limit. `origin` is when its clock
-/// started. Of a trace, its mean over a round counts.
+/// Bits that the link's serialiser can send between two moments, headers included; `None` if its
+/// rate is unlimited. `origin` is when its clock started. For a trace, its mean over a round
+/// counts.
 #[must_use]
 pub fn capacity_bits(
     config: &LinkConfig,
@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_summed() {
+    fn capacity_sums_rate_steps() {
         assert_eq!(bits("10M", 2, 5), Some(3e7));
         assert_eq!(bits("10M,1M@4s,0@6s", 2, 10), Some(2.2e7));
         assert_eq!(bits("10M,1M@4s", 5, 6), Some(1e6));

@@ -1,4 +1,4 @@
-//! The figures of a run that bars are set on, each with its name.
+//! The metrics of a run that bars are set on.
 
 use core::time::Duration;
 
@@ -9,14 +9,14 @@ use super::outcome::{Bulk, FlowOutcome, Outcome, Sample};
 use super::statistics::{jain, percentile};
 use crate::scenario::Unit;
 
-/// A figure of a run.
+/// A metric of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
     /// Its name; bars are called `NAME_min` and `NAME_max`.
     pub name: &'static str,
-    /// What it is measured in.
+    /// Its unit.
     pub unit: Unit,
-    /// What it is.
+    /// Its description.
     pub about: &'static str,
     /// Computes it; `None` if the run does not have it.
     pub of: fn(&Outcome) -> Option<f64>,
@@ -24,7 +24,7 @@ pub struct Metric {
 
 macro_rules! metrics {
     ($($name:ident $unit:ident $about:literal $of:expr;)*) => {
-        /// All figures.
+        /// All metrics.
         pub const METRICS: &[Metric] = &[
             $(Metric { name: stringify!($name), unit: Unit::$unit, about: $about, of: $of },)*
         ];
@@ -32,68 +32,68 @@ macro_rules! metrics {
 }
 
 metrics! {
-    time Time "when the last flow was done; none if one was not" |run| {
+    time Time "completion time of the last flow; none if any flow did not complete" |run| {
         run.finished.then(|| run.ended.as_nanos() as f64 / 1e9)
     };
-    goodput Rate "bytes that arrived per time, all bulk flows" goodput;
-    util Share "goodput as a share of the link's rate" util;
-    rtt_min Time "least smoothed RTT seen" |run| percentile(&rtts(run), 0.0);
-    rtt_p50 Time "median of the smoothed RTT" |run| percentile(&rtts(run), 0.50);
+    goodput Rate "goodput of all bulk flows together" goodput;
+    util Share "goodput as a share of the link rate" util;
+    rtt_min Time "minimum smoothed RTT" |run| percentile(&rtts(run), 0.0);
+    rtt_p50 Time "median smoothed RTT" |run| percentile(&rtts(run), 0.50);
     rtt_p95 Time "95th percentile of the smoothed RTT" |run| percentile(&rtts(run), 0.95);
     rtt_p99 Time "99th percentile of the smoothed RTT" |run| percentile(&rtts(run), 0.99);
-    rtt_max Time "largest smoothed RTT" |run| percentile(&rtts(run), 1.0);
-    rtt_inflation Number "median RTT over the propagation delay" |run| {
+    rtt_max Time "maximum smoothed RTT" |run| percentile(&rtts(run), 1.0);
+    rtt_inflation Number "ratio of the median RTT to the propagation delay" |run| {
         let base = run.flows.first()?.base_rtt.as_secs_f64();
         Some(percentile(&rtts(run), 0.5)? / base)
     };
-    queue_mean Time "mean wait in the bulk's queue" queue_mean;
-    queue_max Time "longest wait in the bulk's queue" |run| {
+    queue_mean Time "mean queueing delay in the bulk direction" queue_mean;
+    queue_max Time "maximum queueing delay in the bulk direction" |run| {
         Some(link(run).queueing_max.as_secs_f64())
     };
-    queue_p95 Time "95th percentile of the wait in the bulk's queue" |run| sojourn(run, 0.95);
-    queue_p99 Time "99th percentile of the wait in the bulk's queue" |run| sojourn(run, 0.99);
-    loss Share "packets declared lost, of those sent" |run| {
+    queue_p95 Time "95th percentile of the queueing delay in the bulk direction" |run| sojourn(run, 0.95);
+    queue_p99 Time "99th percentile of the queueing delay in the bulk direction" |run| sojourn(run, 0.99);
+    loss Share "share of sent packets declared lost" |run| {
         let (sent, lost) = losses(run);
         (sent > 0).then(|| lost as f64 / sent as f64)
     };
-    loss_late Share "the same after the warm-up" loss_late;
+    loss_late Share "share of sent packets declared lost after the warm-up" loss_late;
     losses Number "packets declared lost" |run| Some(losses(run).1 as f64);
-    spurious Number "losses that were acknowledged after all" |run| {
+    spurious Number "packets declared lost but acknowledged later" |run| {
         Some(run.flows.iter().map(|f| f.sender().spurious_losses).sum::<u64>() as f64)
     };
-    drops Number "packets that the bulk's queue, its management or its policer dropped" |run| {
+    drops Number "packets dropped by the queue, AQM or policer in the bulk direction" |run| {
         let link = link(run);
         Some((link.dropped_queue + link.dropped_aqm + link.dropped_policer) as f64)
     };
-    dropped Number "packets that the bulk's direction dropped, for whatever reason" |run| {
+    dropped Number "packets dropped in the bulk direction for any reason" |run| {
         Some(link(run).dropped() as f64)
     };
-    marks Number "packets that the bulk's queue marked" |run| Some(link(run).ce_marked as f64);
-    jain Number "fairness among bulk flows after the warm-up" |run| jain(&shares(run));
-    share_min Share "the smallest flow's part of all goodput" |run| {
+    marks Number "packets ECN-marked in the bulk direction" |run| Some(link(run).ce_marked as f64);
+    jain Number "Jain's fairness index of the bulk flows after the warm-up" |run| jain(&shares(run));
+    share_min Share "the smallest flow's share of the total goodput" |run| {
         share(run, |shares| shares.iter().copied().fold(f64::INFINITY, f64::min))
     };
-    share_max Share "the largest flow's part of all goodput" |run| {
+    share_max Share "the largest flow's share of the total goodput" |run| {
         share(run, |shares| shares.iter().copied().fold(0.0, f64::max))
     };
-    share_ratio Number "largest over smallest goodput of a flow" |run| {
+    share_ratio Number "ratio of the largest to the smallest goodput of a flow" |run| {
         let shares = shares(run);
         let least = shares.iter().copied().fold(f64::INFINITY, f64::min);
         let most = shares.iter().copied().fold(0.0, f64::max);
         (shares.len() > 1).then_some(most / least)
     };
-    floor_rtts Number "longest stay at the least window with data waiting, in RTTs, from the first data through after the disturbance" floor_rtts;
-    recovery Time "from the end of a disturbance until 80 % of the rate" recovery;
-    ptos Number "probe timeouts of the busiest flow" |run| {
+    floor_rtts Number "longest time at the minimum window with data waiting, in RTTs, counted from the first data delivered after the disturbance" floor_rtts;
+    recovery Time "time from the end of a disturbance until goodput reaches 80 % of the rate" recovery;
+    ptos Number "most probe timeouts of any flow" |run| {
         run.flows.iter().map(|f| f.sender().ptos).max().map(|n| n as f64)
     };
-    persistent Number "times persistent congestion collapsed a window" |run| {
+    persistent Number "number of window collapses through persistent congestion" |run| {
         run.flows.iter().map(|f| f.sender().persistent_events).max().map(|n| n as f64)
     };
-    events Number "times the window came down" |run| {
+    events Number "number of window reductions" |run| {
         run.flows.iter().map(|f| f.sender().congestion_events).max().map(|n| n as f64)
     };
-    key_updates Number "key updates of the busiest flow, as either end counted them" |run| {
+    key_updates Number "most key updates of any flow, counted at either end" |run| {
         let most = |f: &FlowOutcome| f.client.key_updates.max(f.server.key_updates);
         run.flows.iter().map(most).max().map(|n| n as f64)
     };
@@ -103,36 +103,36 @@ metrics! {
     window_max_late Bytes "largest congestion window after the warm-up" |run| {
         run.flows.iter().flat_map(|f| f.since(run.warmup)).map(|s| s.window).max().map(|n| n as f64)
     };
-    burst Bytes "most bytes sent at one instant after the handshake" |run| {
+    burst Bytes "most bytes sent at the same instant after the handshake" |run| {
         run.bulk_flows().map(|flow| flow.burst).max().map(|n| n as f64)
     };
-    idle_growth Number "window one RTT after a silence over the window before, the largest" idle_growth;
-    loss_after Share "packets declared lost in the second after a disturbance, of those sent" loss_after;
-    handshake Time "longest time until a client could use streams" |run| {
+    idle_growth Number "largest ratio of the window one RTT after a silence to the window before it" idle_growth;
+    loss_after Share "share of packets declared lost in the second after a disturbance" loss_after;
+    handshake Time "longest time until a client could open streams" |run| {
         worst(run.flows.iter().map(|f| Some(f.record.connected? - f.started)))
     };
-    job_p50 Time "median time of a request or transfer" |run| percentile(&jobs(run)?, 0.50);
-    job_p99 Time "99th percentile of that" |run| percentile(&jobs(run)?, 0.99);
-    job_spread Number "99th percentile over median" |run| {
+    job_p50 Time "median duration of a request or transfer" |run| percentile(&jobs(run)?, 0.50);
+    job_p99 Time "99th percentile of the duration of a request or transfer" |run| percentile(&jobs(run)?, 0.99);
+    job_spread Number "ratio of job_p99 to job_p50" |run| {
         let jobs = jobs(run)?;
         Some(percentile(&jobs, 0.99)? / percentile(&jobs, 0.5)?)
     };
-    amplification Number "most a server sent, over what it had received, before it knew the address" |run| {
+    amplification Number "largest ratio of bytes sent to bytes received by a server before address validation" |run| {
         Some(run.amplification_permille as f64 / 1e3)
     };
-    flow_controlled Share "time in which the peer's windows or stream limits were the limit" |run| {
+    flow_controlled Share "share of time limited by flow control, including stream limits" |run| {
         limits(run, LimitGroup::FlowControl)
     };
-    app_limited Share "time in which the application was the limit" |run| {
+    app_limited Share "share of time limited by the application" |run| {
         limits(run, LimitGroup::Application)
     };
-    window_limited Share "time in which window or pacer was the limit" |run| {
+    window_limited Share "share of time limited by the congestion window or the pacer" |run| {
         limits(run, LimitGroup::Network)
     };
-    response Number "mean window over CUBIC's response function at the loss seen" response;
+    response Number "ratio of the mean window to CUBIC's response function at the measured loss" response;
 }
 
-/// The figure called `name`.
+/// The metric called `name`.
 #[must_use]
 pub fn metric(name: &str) -> Option<&'static Metric> {
     METRICS.iter().find(|metric| metric.name == name)
@@ -153,7 +153,7 @@ fn link(run: &Outcome) -> &clearway_links::LinkStats {
     }
 }
 
-/// Bytes that arrived one way from `run.warmup` to the end.
+/// Bytes delivered in one direction from `run.warmup` to the end.
 fn arrived(run: &Outcome, of: fn(&Sample) -> u64) -> u64 {
     run.bulk_flows()
         .filter_map(|flow| {
@@ -178,7 +178,7 @@ fn goodput(run: &Outcome) -> Option<f64> {
     (time > 0.0).then(|| bytes as f64 * 8.0 / time)
 }
 
-/// Of both directions the worse, where bulk goes both ways.
+/// The worse of both directions, where bulk data flows in both.
 fn util(run: &Outcome) -> Option<f64> {
     let down = || Some(arrived(run, |s| s.down) as f64 * 8.0 / run.down_capacity?);
     let up = || Some(arrived(run, |s| s.up) as f64 * 8.0 / run.up_capacity?);
@@ -240,7 +240,7 @@ fn share(run: &Outcome, of: impl Fn(&[f64]) -> f64) -> Option<f64> {
     (sum > 0.0).then(|| of(&shares) / sum)
 }
 
-/// Of all flows the worst; `None` if one has none.
+/// The worst of all flows; `None` if a flow has no value.
 fn worst(times: impl Iterator<Item = Option<Duration>>) -> Option<f64> {
     let times: Option<Vec<Duration>> = times.collect();
     Some(times?.into_iter().max()?.as_secs_f64())
@@ -257,8 +257,8 @@ fn floor_rtts(run: &Outcome) -> Option<f64> {
         let mut longest = Duration::ZERO;
         let mut since: Option<Time> = None;
         let samples = flow.since(after);
-        // Until something gets through, nobody can know that the path is clean:
-        // that is the probe timer's time, not the window's.
+        // Until something is delivered, the sender cannot know that the path works again: that time
+        // is the probe timer's, not the window's.
         let before = samples.first().map_or(0, |first| flow.bytes(first));
         let through = samples.partition_point(|sample| flow.bytes(sample) <= before);
         for sample in &samples[through..] {
@@ -273,7 +273,7 @@ fn floor_rtts(run: &Outcome) -> Option<f64> {
     run.bulk_flows().map(longest).reduce(f64::max)
 }
 
-/// Part of the rate at which a flow counts as recovered.
+/// The share of the rate at which a flow counts as recovered.
 const RECOVERED: f64 = 0.8;
 
 fn recovery(run: &Outcome) -> Option<f64> {
@@ -286,13 +286,13 @@ fn recovery(run: &Outcome) -> Option<f64> {
     Some(slowest?.as_secs_f64())
 }
 
-/// How long after `from` a window of some RTTs first ran at 80 % of `rate`.
-/// `None`: never.
+/// How long after `from` the flow first reached 80 % of `rate` over a window of some RTTs. `None`:
+/// never.
 fn recovered(flow: &FlowOutcome, from: Time, rate: f64) -> Option<Duration> {
     let window = (flow.base_rtt * 4).max(Duration::from_millis(200));
     let samples = flow.since(from);
     if samples.is_empty() {
-        // It was done before the disturbance was over.
+        // It was done before the end of the disturbance.
         return flow.record.done.map(|_| Duration::ZERO);
     }
     let mut start = 0;
@@ -309,7 +309,7 @@ fn recovered(flow: &FlowOutcome, from: Time, rate: f64) -> Option<Duration> {
             return Some((sample.at - from).saturating_sub(time));
         }
     }
-    // The end of the transfer is as good.
+    // The end of the transfer counts as recovery.
     flow.record.done.map(|done| done - from)
 }
 
@@ -343,7 +343,7 @@ fn loss_after(run: &Outcome) -> Option<f64> {
         .reduce(f64::max)
 }
 
-/// Those begun after the warm-up.
+/// Those that started after the warm-up.
 fn jobs(run: &Outcome) -> Option<Vec<f64>> {
     let any = run.flows.iter().any(|flow| !flow.counts);
     let flows = run.flows.iter().filter(|flow| !any || !flow.counts);

@@ -1,4 +1,4 @@
-//! What a run showed: samples, outcomes, and the figures made of them.
+//! The results of a run: samples, outcomes, and metrics.
 
 mod capacity;
 mod metric;

@@ -1,4 +1,4 @@
-//! One run's result.
+//! The result of one run.
 
 use core::time::Duration;
 
@@ -7,23 +7,23 @@ use clearway_trace::Finding;
 
 use crate::app::Record;
 use crate::scenario::Case;
-use crate::stack::Figures;
+use crate::stack::SenderStats;
 
-/// Which way a flow's bulk goes.
+/// The direction of a flow's bulk data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bulk {
     /// To the client.
     Down,
     /// To the server.
     Up,
-    /// Both ways.
+    /// In both directions.
     Both,
 }
 
-/// A flow at one moment.
+/// The state of a flow at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// When.
+    /// The time.
     pub at: Time,
     /// Bytes the client has read.
     pub down: u64,
@@ -39,53 +39,53 @@ pub struct Sample {
     pub sent: u64,
     /// Packets it has declared lost.
     pub lost: u64,
-    /// The window is within one datagram of its minimum while data wait.
+    /// Whether the window is within one datagram of its minimum while data is waiting.
     pub at_floor: bool,
 }
 
-/// What became of a flow.
+/// The result of a flow.
 #[derive(Clone, Debug)]
 pub struct FlowOutcome {
     /// Its congestion controller.
     pub controller: String,
     /// When its client began.
     pub started: Time,
-    /// Which way its bulk goes.
+    /// The direction of its bulk data.
     pub bulk: Bulk,
-    /// Whether it carries bulk, rather than requests that only measure.
+    /// Whether it carries bulk data, rather than requests that only measure.
     pub counts: bool,
-    /// What its applications saw.
+    /// What its applications recorded.
     pub record: Record,
-    /// The client's transport at the end.
-    pub client: Figures,
-    /// The server's transport at the end.
-    pub server: Figures,
-    /// Its course.
+    /// Statistics of the client's transport at the end.
+    pub client: SenderStats,
+    /// Statistics of the server's transport at the end.
+    pub server: SenderStats,
+    /// Its state over time.
     pub samples: Vec<Sample>,
-    /// Propagation delay there and back at the start.
+    /// The two-way propagation delay at the start.
     pub base_rtt: Duration,
-    /// The most bytes its sender sent at one instant after the handshake.
+    /// The most bytes its sender sent at the same instant after the handshake.
     pub burst: u64,
 }
 
-/// What became of a run.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The scenario.
     pub scenario: String,
-    /// The point of its grid; empty if it has none.
+    /// The grid point; empty without a grid.
     pub variant: String,
     /// The controller under test.
     pub controller: String,
     /// The seed.
     pub seed: u64,
-    /// Whether every flow did all it had to.
+    /// Whether every flow completed its work.
     pub finished: bool,
     /// When the run ended.
     pub ended: Time,
-    /// Measurement begins here.
+    /// When the warm-up ended.
     pub warmup: Time,
-    /// From where on each disturbance is over.
+    /// When each disturbance ended.
     pub recovery_from: Vec<Time>,
     /// The flows.
     pub flows: Vec<FlowOutcome>,
@@ -93,43 +93,41 @@ pub struct Outcome {
     pub up: LinkStats,
     /// The shared link to the clients.
     pub down: LinkStats,
-    /// Bits it could have carried between `warmup` and `ended`.
+    /// Capacity of that link between `warmup` and `ended`, in bits.
     pub up_capacity: Option<f64>,
-    /// Bits it could have carried between `warmup` and `ended`.
+    /// Capacity of that link between `warmup` and `ended`, in bits.
     pub down_capacity: Option<f64>,
-    /// Rate of the bulk's link at each of `recovery_from`, bit/s.
+    /// The rate of the bulk direction's link at each of `recovery_from`, bit/s.
     pub recovery_rates: Vec<Option<f64>>,
-    /// Thousandths of what a server had received that it sent before it knew
-    /// the client's address.
+    /// The largest ratio of bytes sent to bytes received by a server before address validation,
+    /// times 1,000.
     pub amplification_permille: u64,
-    /// One number for everything that happened.
+    /// The digest of everything that happened.
     pub digest: u64,
-    /// Events handled.
+    /// Number of events processed.
     pub events: u64,
-    /// Packets waiting in the bulk's shared queue over time, as bytes of full
-    /// datagrams.
+    /// Length of the shared queue in the bulk direction over time, as bytes of full datagrams.
     pub queue: Vec<(Time, u64)>,
-    /// What the detectors found at the senders, if they were asked to look,
-    /// with the flow's place.
+    /// Findings of the detectors at the senders, if they were run, with the index of the flow.
     pub findings: Vec<(usize, Finding)>,
-    /// What must never happen: packets unaccounted for, wrong bytes.
+    /// What must never happen: unaccounted packets, wrong bytes.
     pub violations: Vec<String>,
 }
 
 impl FlowOutcome {
-    /// The end that sends the bulk; the server where both do.
+    /// The end that sends the bulk data; the server if both do.
     #[must_use]
-    pub fn sender(&self) -> &Figures {
+    pub fn sender(&self) -> &SenderStats {
         match self.bulk {
             Bulk::Down | Bulk::Both => &self.server,
             Bulk::Up => &self.client,
         }
     }
 
-    /// Packets sent and lost by the ends that carry bulk.
+    /// Packets sent and lost by the ends that send bulk data.
     #[must_use]
     pub fn losses(&self) -> (u64, u64) {
-        let one = |figures: &Figures| (figures.packets_sent, figures.packets_lost);
+        let one = |figures: &SenderStats| (figures.packets_sent, figures.packets_lost);
         match self.bulk {
             Bulk::Down => one(&self.server),
             Bulk::Up => one(&self.client),
@@ -140,7 +138,7 @@ impl FlowOutcome {
         }
     }
 
-    /// Bytes of the bulk in a sample.
+    /// Bytes of bulk data in a sample.
     #[must_use]
     pub fn bytes(&self, sample: &Sample) -> u64 {
         match self.bulk {
@@ -157,7 +155,7 @@ impl FlowOutcome {
         &self.samples[first..]
     }
 
-    /// Bits per second of its bulk from `from` (or its own start) on.
+    /// Goodput of its bulk data from `from` (or its own start) on, bit/s.
     #[must_use]
     pub fn goodput(&self, from: Time) -> Option<f64> {
         let samples = self.since(from.max(self.started));
@@ -205,7 +203,7 @@ impl Outcome {
         }
     }
 
-    /// The flows that carry bulk; all, if none does.
+    /// The flows that carry bulk data; all flows if none does.
     pub fn bulk_flows(&self) -> impl Iterator<Item = &FlowOutcome> {
         let any = self.flows.iter().any(|flow| flow.counts);
         self.flows.iter().filter(move |flow| flow.counts || !any)

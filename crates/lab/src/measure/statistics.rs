@@ -1,6 +1,6 @@
-//! Numbers about numbers.
+//! Statistics.
 
-/// Jain's fairness index: 1 if all are equal, 1/n if one has everything.
+/// Jain's fairness index: 1 for equal shares, 1/n if one has everything.
 #[must_use]
 pub fn jain(shares: &[f64]) -> Option<f64> {
     let sum: f64 = shares.iter().sum();
@@ -8,7 +8,7 @@ pub fn jain(shares: &[f64]) -> Option<f64> {
     (squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
 }
 
-/// The value that `share` (0 to 1) of all are at or below: the nearest rank.
+/// The percentile at `share` (0 to 1), by the nearest rank.
 #[must_use]
 pub fn percentile(values: &[f64], share: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jain_of_equal_shares_is_one_and_of_one_taker_a_part() {
+    fn jain_index_is_one_for_equal_shares_and_1_over_n_for_one_taker() {
         assert_eq!(jain(&[3.0, 3.0, 3.0]), Some(1.0));
         assert_eq!(jain(&[4.0, 0.0, 0.0, 0.0]), Some(0.25));
         assert_eq!(jain(&[0.0, 0.0]), None);
@@ -30,7 +30,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_nearest_ranks() {
+    fn percentile_uses_the_nearest_rank() {
         let values: Vec<f64> = (1..=100).rev().map(f64::from).collect();
         assert_eq!(percentile(&values, 0.5), Some(50.0));
         assert_eq!(percentile(&values, 0.99), Some(99.0));

@@ -4,7 +4,7 @@ use clearway_links::{LinkStats, Time};
 
 use super::*;
 use crate::app::{JobRecord, Record};
-use crate::stack::Figures;
+use crate::stack::SenderStats;
 
 const RTT: Duration = Duration::from_millis(100);
 
@@ -33,8 +33,8 @@ fn flow(length: u64, rate: impl Fn(u64) -> u64) -> FlowOutcome {
         bulk: Bulk::Down,
         counts: true,
         record: Record::default(),
-        client: Figures::default(),
-        server: Figures::default(),
+        client: SenderStats::default(),
+        server: SenderStats::default(),
         samples: samples.collect(),
         base_rtt: RTT,
         burst: 0,
@@ -82,7 +82,7 @@ fn about(value: Option<f64>, expected: f64) {
 }
 
 #[test]
-fn goodput_and_utilisation_leave_the_warm_up_out() {
+fn goodput_and_utilisation_exclude_the_warm_up() {
     let mut run = outcome(vec![flow(
         10_000,
         |ms| if ms < 5_000 { 0 } else { 8_000_000 },
@@ -97,7 +97,7 @@ fn goodput_and_utilisation_leave_the_warm_up_out() {
 }
 
 #[test]
-fn shares_are_those_of_the_bulk() {
+fn shares_count_bulk_flows_only() {
     let mut ping = flow(10_000, |_| 1_000);
     ping.counts = false;
     let run = outcome(vec![
@@ -112,7 +112,7 @@ fn shares_are_those_of_the_bulk() {
 }
 
 #[test]
-fn recovery_is_when_a_window_first_ran_at_most_of_the_rate() {
+fn recovery_ends_with_the_first_window_at_80_percent_of_the_rate() {
     let mut run = outcome(vec![flow(10_000, |ms| match ms {
         0..2_000 => 10_000_000,
         2_000..6_500 => 0,
@@ -127,7 +127,7 @@ fn recovery_is_when_a_window_first_ran_at_most_of_the_rate() {
 }
 
 #[test]
-fn a_stay_at_the_floor_counts_once_data_get_through() {
+fn floor_time_counts_only_after_data_get_through() {
     let mut stuck = flow(10_000, |ms| if ms < 3_000 { 0 } else { 10_000 });
     for sample in &mut stuck.samples {
         sample.at_floor = sample.at < Time::from_secs(7);
@@ -140,7 +140,7 @@ fn a_stay_at_the_floor_counts_once_data_get_through() {
 }
 
 #[test]
-fn a_run_that_was_not_done_has_no_time() {
+fn unfinished_run_has_no_completion_time() {
     let mut run = outcome(vec![flow(1_000, |_| 1_000_000)]);
     about(value("time", &run), 1.0);
     run.finished = false;
@@ -148,7 +148,7 @@ fn a_run_that_was_not_done_has_no_time() {
 }
 
 #[test]
-fn jobs_before_the_warm_up_do_not_count() {
+fn jobs_before_the_warm_up_are_excluded() {
     let mut flow = flow(10_000, |_| 1_000_000);
     let job = |began, took| JobRecord {
         began: Time::from_millis(began),
@@ -163,7 +163,7 @@ fn jobs_before_the_warm_up_do_not_count() {
 }
 
 #[test]
-fn growth_over_a_silence_is_seen() {
+fn window_growth_across_silence_is_measured() {
     let mut flow = flow(10_000, |_| 1_000_000);
     flow.record.jobs = [0, 5_000]
         .map(|began| JobRecord {
@@ -180,7 +180,7 @@ fn growth_over_a_silence_is_seen() {
 }
 
 #[test]
-fn names_are_unique() {
+fn metric_names_are_unique() {
     for (index, metric) in METRICS.iter().enumerate() {
         assert!(
             METRICS[..index]

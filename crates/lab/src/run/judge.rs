@@ -1,4 +1,4 @@
-//! What the bars say.
+//! Checks runs against their bars.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,23 +6,23 @@ use clearway_trace::Detector;
 
 use super::row::Row;
 use crate::measure::percentile;
-use crate::scenario::{Bar, Case, Missed, Over};
+use crate::scenario::{Aggregation, Bar, Case, KnownMiss};
 
-/// A bar that was not reached.
+/// A bar that was missed.
 #[derive(Clone, Debug)]
 pub struct Shortfall {
-    /// The bar; `None` if the run did what must never happen.
+    /// The bar; `None` if something happened that must never happen.
     pub bar: Option<Bar>,
     /// What was measured, or what happened.
     pub found: String,
-    /// The run to look at, or the first of them.
+    /// The seed of the run to look at, or of the first of them.
     pub seed: u64,
-    /// Seeds from there on that show it again: one, but all of the case for a
-    /// bar on their median.
+    /// Number of seeds, from there on, that reproduce it: one, but all of the case for a bar on
+    /// their median.
     pub seeds: u64,
-    /// Runs that fell short, each by itself.
+    /// Number of runs that missed it.
     pub runs: u64,
-    /// Why, if the scenario knows of it.
+    /// The reason, if the scenario lists it as known.
     pub known: Option<String>,
 }
 
@@ -39,39 +39,39 @@ pub struct Group {
     pub rows: Vec<Row>,
     /// Its bars.
     pub bars: Vec<Bar>,
-    /// Misses that the scenario knows of and that did not happen.
-    pub reached_after_all: Vec<Missed>,
-    /// Bars not reached.
+    /// Known misses that did not occur.
+    pub reached_after_all: Vec<KnownMiss>,
+    /// The bars that were missed.
     pub shortfalls: Vec<Shortfall>,
 }
 
 impl Group {
-    /// Whether every bar was reached.
+    /// Whether no bar was missed.
     #[must_use]
     pub fn passed(&self) -> bool {
         self.shortfalls.is_empty()
     }
 
-    /// Whether every bar was reached but those known to be missed.
+    /// Whether no bar was missed except those known to be missed.
     #[must_use]
     pub fn is_as_known(&self) -> bool {
         self.shortfalls.iter().all(|short| short.known.is_some())
     }
 
-    /// A metric's values over all runs that have it.
+    /// The values of a metric over all runs that have it.
     #[must_use]
     pub fn values(&self, name: &str) -> Vec<f64> {
         self.rows.iter().filter_map(|row| row.get(name)).collect()
     }
 
-    /// A metric's median.
+    /// The median of a metric.
     #[must_use]
     pub fn median(&self, name: &str) -> Option<f64> {
         percentile(&self.values(name), 0.5)
     }
 }
 
-/// Judges the runs of one case.
+/// Checks the runs of one case.
 #[must_use]
 pub fn judge(case: &Case, rows: Vec<Row>) -> Group {
     let mut group = Group {
@@ -89,8 +89,8 @@ pub fn judge(case: &Case, rows: Vec<Row>) -> Group {
     group.shortfalls.extend(undeclared(&group.rows));
     for bar in &group.bars {
         let fallen = match bar.over {
-            Over::Every => every(bar, &group.rows),
-            Over::Median => median(bar, &group),
+            Aggregation::Every => every(bar, &group.rows),
+            Aggregation::Median => median(bar, &group),
         };
         group.shortfalls.extend(fallen);
     }
@@ -98,7 +98,7 @@ pub fn judge(case: &Case, rows: Vec<Row>) -> Group {
     group
 }
 
-/// Marks the shortfalls that the scenario knows of.
+/// Marks the shortfalls that the scenario lists as known.
 fn excuse(case: &Case, group: &mut Group) {
     for missed in &case.missed {
         let mut happened = false;
@@ -125,7 +125,7 @@ fn every(bar: &Bar, rows: &[Row]) -> Option<Shortfall> {
         .iter()
         .filter(|row| !bar.passes(row.get(name)))
         .collect();
-    // The worst is the most telling; one that never got there is worse still.
+    // The worst run is shown; one without a value is worse than any.
     let worst = |row: &&&Row| {
         let value = row
             .get(name)
@@ -157,8 +157,7 @@ fn median(bar: &Bar, group: &Group) -> Option<Shortfall> {
     })
 }
 
-/// One shortfall for each detector that found what the scenario does not
-/// declare.
+/// One shortfall for each detector with findings that the scenario does not declare.
 fn undeclared(rows: &[Row]) -> Vec<Shortfall> {
     let mut found: BTreeMap<Detector, (u64, String, u64)> = BTreeMap::new();
     for row in rows {
@@ -185,11 +184,11 @@ fn undeclared(rows: &[Row]) -> Vec<Shortfall> {
         .collect()
 }
 
-/// One shortfall for each different thing that must never happen.
+/// One shortfall for each different violation.
 fn violations(rows: &[Row]) -> Vec<Shortfall> {
     let mut found: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     for row in rows {
-        // Several flows may do the same in one run.
+        // Several flows may have the same violation in one run.
         let different: BTreeSet<&str> = row.violations.iter().map(String::as_str).collect();
         for violation in different {
             let entry = found.entry(violation).or_insert((row.seed, 0));
@@ -231,7 +230,7 @@ time_max = { value = "2s", over = "median" }
         scenario.cases(Size::Full, "cubic").unwrap().remove(0)
     }
 
-    /// Runs that took so many seconds, from seed 7 on.
+    /// Runs that took these numbers of seconds, from seed 7 on.
     fn rows(times: &[f64]) -> Vec<Row> {
         let row = |(seed, &time)| Row {
             scenario: "mine".to_owned(),
@@ -252,7 +251,7 @@ time_max = { value = "2s", over = "median" }
     }
 
     #[test]
-    fn a_missed_median_is_shown_again_by_all_its_seeds() {
+    fn replay_of_missed_median_runs_all_seeds() {
         let group = judge(&case(), rows(&[3.0, 1.0, 3.0, 4.0, 1.5]));
         let short = group.shortfalls.iter().find(|short| short.bar.is_some());
         let short = short.expect("the median is 3 s");
@@ -263,7 +262,7 @@ time_max = { value = "2s", over = "median" }
     }
 
     #[test]
-    fn a_run_counts_once_however_often_it_does_the_same() {
+    fn run_with_repeated_finding_counts_once() {
         let group = judge(&case(), rows(&[1.0, 1.0]));
         assert_eq!(group.shortfalls.len(), 1);
         assert_eq!(

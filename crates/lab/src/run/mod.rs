@@ -1,4 +1,4 @@
-//! Running scenarios: once, many times, and what the bars say about it.
+//! Runs scenarios, once or many times, and checks the results against their bars.
 
 mod judge;
 mod one;
@@ -7,7 +7,7 @@ mod pool;
 mod row;
 
 pub use judge::{Group, Shortfall, judge};
-pub use one::{After, Extras, run_case};
+pub use one::{After, RunObservers, run_case};
 pub use plan::{MOST_RUNS, Plan, PlanError, Task, available};
 pub use pool::{Settings, Speed, run_all, run_while};
 pub use row::Row;

@@ -14,48 +14,49 @@ use crate::app::{Client, Log, Record, Server};
 use crate::measure::{Bulk, FlowOutcome, Outcome, Sample, capacity_bits};
 use crate::scenario::{Case, Flow};
 use crate::stack::{
-    Birth, ClearwayFactory, Figures, Observers, Role, Secrets, StackFactory, Tls, Watcher,
+    ClearwayFactory, Observers, Role, Secrets, SenderStats, SharedObserverFactory, StackFactory,
+    StackSetup, Tls,
 };
-use crate::world::{Busy, NodeId, Stretch, Tap, World};
+use crate::world::{BusyLoop, NodeId, RunEnd, Tap, World};
 
-/// What to watch a run with.
+/// Observers of a run.
 #[derive(Default)]
-pub struct Extras {
-    /// Is shown every datagram.
+pub struct RunObservers {
+    /// Receives every datagram.
     pub tap: Option<Box<dyn Tap>>,
-    /// Let the detectors look at every sender.
+    /// Whether the detectors run on every sender.
     pub detect: bool,
-    /// Makes trace sinks.
-    pub watcher: Option<Watcher>,
-    /// Takes the TLS secrets.
+    /// Creates trace sinks.
+    pub watcher: Option<SharedObserverFactory>,
+    /// Collects the TLS secrets.
     pub secrets: Option<Secrets>,
-    /// The stack under test, where it is not ours with the case's controller.
+    /// The stack under test, if it is not ours with the case's controller.
     pub stack: Option<Rc<dyn StackFactory>>,
-    /// Is called with the outcome, on the thread that ran it.
+    /// Called with the outcome, on the thread that ran it.
     pub after: Option<After>,
 }
 
-/// Takes a finished run.
+/// Receives the outcome of a run.
 pub type After = Box<dyn FnOnce(&Outcome)>;
 
 /// A flow in its world.
-struct Live {
+struct RunningFlow {
     client: NodeId,
     server: NodeId,
     log: Log,
     samples: Vec<Sample>,
     controller: String,
     base_rtt: Duration,
-    /// What looks at its sender.
+    /// The detectors on its sender.
     detectors: Option<Shared<Detectors>>,
 }
 
-/// Runs `case` with all randomness from `seed`.
+/// Runs `case` with all randomness derived from `seed`.
 #[must_use]
-pub fn run_case(case: &Case, seed: u64, extras: Extras) -> Outcome {
+pub fn run_case(case: &Case, seed: u64, extras: RunObservers) -> Outcome {
     let mut world = World::new(&case.network, seed);
     let under_test = extras.stack.as_ref().map(|stack| stack.name());
-    let mut lives: Vec<Live> = case
+    let mut lives: Vec<RunningFlow> = case
         .flows
         .iter()
         .map(|flow| begin(case, flow, &mut world, &extras))
@@ -71,8 +72,8 @@ pub fn run_case(case: &Case, seed: u64, extras: Extras) -> Outcome {
     let finished = loop {
         let until = (world.now() + period).min(end);
         match world.run_to(until) {
-            Ok(Stretch::Done) => break true,
-            Ok(Stretch::TimeOver | Stretch::Silence) => {}
+            Ok(RunEnd::Done) => break true,
+            Ok(RunEnd::TimeOver | RunEnd::Silence) => {}
             Err(busy) => {
                 violations.push(busy.to_string());
                 stuck = Some(busy_timer(&lives, busy));
@@ -99,7 +100,7 @@ pub fn run_case(case: &Case, seed: u64, extras: Extras) -> Outcome {
     outcome
 }
 
-/// Flows that would be carried by something else than the scenario says.
+/// Flows whose protocol the stack does not support.
 fn unspoken(case: &Case, under_test: Option<&dyn StackFactory>) -> Vec<String> {
     let Some(stack) = under_test else {
         return Vec::new();
@@ -107,19 +108,13 @@ fn unspoken(case: &Case, under_test: Option<&dyn StackFactory>) -> Vec<String> {
     let own = case.flows.iter().filter(|flow| flow.controller.is_none());
     let strange = own.filter(|flow| !stack.speaks(flow.protocol));
     strange
-        .map(|flow| {
-            format!(
-                "{} has no streams of {}",
-                stack.name(),
-                flow.protocol.alpn()
-            )
-        })
+        .map(|flow| format!("{} does not support {}", stack.name(), flow.protocol.alpn()))
         .collect()
 }
 
-/// What no trace shows, since a timer that goes off for nothing logs nothing:
-/// the world itself is the detector. With the place of the host's flow.
-fn busy_timer(lives: &[Live], busy: Busy) -> (usize, Finding) {
+/// What no trace shows, because a timer that expires without effect logs nothing: the world itself
+/// is the detector. Returns the finding with the index of the host's flow.
+fn busy_timer(lives: &[RunningFlow], busy: BusyLoop) -> (usize, Finding) {
     let at = busy.at.as_nanos();
     let finding = Finding::new(Detector::BusyTimer, at, at, Severity::Error)
         .with("calls", u64::from(busy.calls));
@@ -137,13 +132,13 @@ fn busy_timer(lives: &[Live], busy: Busy) -> (usize, Finding) {
     }
 }
 
-/// What waits in the shared queue of the bulk's direction.
+/// Length of the shared queue in the bulk direction.
 fn waiting(case: &Case, world: &World) -> u64 {
     let packets = world.link(direction(case)).queue_len() as u64;
     packets * u64::from(case.transport.max_mtu)
 }
 
-/// The direction of the first flow's bulk.
+/// The direction of the first flow's bulk data.
 fn direction(case: &Case) -> Direction {
     match case.flows.first().map_or(Bulk::Down, |flow| flow.bulk) {
         Bulk::Down | Bulk::Both => Direction::Down,
@@ -151,12 +146,12 @@ fn direction(case: &Case) -> Direction {
     }
 }
 
-/// Watches the end that sends with `detectors`, and all ends with `other`.
+/// Attaches `detectors` to the sending end, and `other` to all ends.
 fn watcher(
     flow: &Flow,
     detectors: Option<&Shared<Detectors>>,
-    other: Option<&Watcher>,
-) -> Option<Watcher> {
+    other: Option<&SharedObserverFactory>,
+) -> Option<SharedObserverFactory> {
     let Some(detectors) = detectors.cloned() else {
         return other.cloned();
     };
@@ -165,7 +160,7 @@ fn watcher(
         Bulk::Up => Role::Client,
     };
     let other = other.cloned();
-    Some(Watcher(Rc::new(move |birth: &Birth| {
+    Some(SharedObserverFactory(Rc::new(move |birth: &StackSetup| {
         let own = (birth.role == sender).then(|| {
             Box::new(Recorder::since(Instant::ZERO, detectors.clone())) as Box<dyn Observer>
         });
@@ -181,11 +176,11 @@ fn factory(
     case: &Case,
     flow: &Flow,
     controller: &str,
-    extras: &Extras,
-    watcher: Option<Watcher>,
+    extras: &RunObservers,
+    watcher: Option<SharedObserverFactory>,
 ) -> ClearwayFactory {
     let mut config = case.transport.clone();
-    // Plans only hold controllers that exist.
+    // Plans contain only controllers that exist.
     config.controller = controller.parse().unwrap_or(Algorithm::Cubic).into();
     ClearwayFactory {
         config,
@@ -199,7 +194,7 @@ fn factory(
     }
 }
 
-fn begin(case: &Case, flow: &Flow, world: &mut World, extras: &Extras) -> Live {
+fn begin(case: &Case, flow: &Flow, world: &mut World, extras: &RunObservers) -> RunningFlow {
     let log = Rc::new(RefCell::new(Record::default()));
     let controller = flow.controller.as_ref().unwrap_or(&case.controller);
     let detectors = extras
@@ -218,7 +213,7 @@ fn begin(case: &Case, flow: &Flow, world: &mut World, extras: &Extras) -> Live {
     let leg = flow.moves.leg.as_ref().map_or(Duration::ZERO, |leg| {
         leg.up.delay.at(None).0 + leg.down.delay.at(None).0
     });
-    Live {
+    RunningFlow {
         client,
         server,
         log,
@@ -229,8 +224,8 @@ fn begin(case: &Case, flow: &Flow, world: &mut World, extras: &Extras) -> Live {
     }
 }
 
-/// How often to look: four times a round trip, within reason.
-fn period(case: &Case, lives: &[Live]) -> Duration {
+/// The sampling interval: four times a round trip, within limits.
+fn period(case: &Case, lives: &[RunningFlow]) -> Duration {
     const SHORTEST: Duration = Duration::from_millis(1);
     const LONGEST: Duration = Duration::from_millis(50);
     const SAMPLES: u32 = 20_000;
@@ -239,7 +234,7 @@ fn period(case: &Case, lives: &[Live]) -> Duration {
     period.clamp(SHORTEST, LONGEST).max(case.duration / SAMPLES)
 }
 
-fn sample(case: &Case, lives: &mut [Live], world: &World) {
+fn sample(case: &Case, lives: &mut [RunningFlow], world: &World) {
     for (live, flow) in lives.iter_mut().zip(&case.flows) {
         let sender = match flow.bulk {
             Bulk::Down | Bulk::Both => live.server,
@@ -257,7 +252,7 @@ fn sample(case: &Case, lives: &mut [Live], world: &World) {
             up: record.up,
             window: figures.window,
             in_flight: figures.in_flight,
-            // Before the first sample it is an assumption.
+            // Before the first sample the RTT is an assumption.
             rtt: figures
                 .min_rtt
                 .map_or(Duration::ZERO, |_| figures.smoothed_rtt),
@@ -272,7 +267,7 @@ fn conclude(
     case: &Case,
     seed: u64,
     world: &World,
-    lives: Vec<Live>,
+    lives: Vec<RunningFlow>,
     finished: bool,
     mut violations: Vec<String>,
 ) -> Outcome {
@@ -299,7 +294,7 @@ fn conclude(
         if let Some(why) = &record.failure {
             violations.push(format!("the connection ended: {why}"));
         }
-        let figures = |node: NodeId| -> Figures { world.figures(node).unwrap_or_default() };
+        let figures = |node: NodeId| -> SenderStats { world.figures(node).unwrap_or_default() };
         flows.push(FlowOutcome {
             controller: live.controller,
             started: Time::ZERO + flow.moves.starts,

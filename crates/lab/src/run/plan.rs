@@ -7,37 +7,37 @@ use clearway_recovery::congestion::{Algorithm, AlgorithmError};
 
 use crate::scenario::{Case, Scenario, ScenarioError, Size, suggest};
 
-/// Runs of a plan at most: their results are kept until the last is done.
+/// Maximum number of runs in a plan: their results are kept until the last is done.
 pub const MOST_RUNS: u64 = 1_000_000;
 
-/// One run to do.
+/// One run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Task {
-    /// The case, by its place in [`Plan::cases`].
+    /// The index of the case in [`Plan::cases`].
     pub case: usize,
     /// The seed.
     pub seed: u64,
 }
 
-/// Runs to do.
+/// The runs to do.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// Every case.
     pub cases: Vec<Case>,
     /// Every run.
     pub tasks: Vec<Task>,
-    /// Scenarios that are not run, with the reason.
+    /// Scenarios that are skipped, with the reason.
     pub skipped: Vec<(String, String)>,
 }
 
-/// Why there is nothing to run.
+/// Why a plan cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlanError {
-    /// A scenario has a mistake.
+    /// A scenario has an error.
     Scenario(ScenarioError),
-    /// No controller is called so.
+    /// There is no such controller.
     Controller(String),
-    /// The seeds go beyond the largest number.
+    /// The seeds exceed the largest number.
     Seeds {
         /// The first.
         first: u64,
@@ -55,13 +55,13 @@ impl fmt::Display for PlanError {
             Self::Controller(message) => f.write_str(message),
             Self::Seeds { first, count } => write!(
                 f,
-                "there are no {count} seeds from {first} on: the largest is {}",
+                "cannot run {count} seeds starting at {first}: the largest seed is {}",
                 u64::MAX - 1
             ),
             Self::Runs(runs) => write!(
                 f,
-                "these are {runs} runs, and {MOST_RUNS} the most: choose fewer seeds, \
-                 controllers, scenarios or points of their grids"
+                "the plan has {runs} runs, but the limit is {MOST_RUNS}: choose fewer seeds, \
+                 controllers, scenarios or grid points"
             ),
         }
     }
@@ -75,13 +75,13 @@ impl From<ScenarioError> for PlanError {
     }
 }
 
-/// Whether this build has the controller.
+/// Whether this build includes the controller.
 #[must_use]
 pub fn available(controller: &str) -> bool {
     controller.parse::<Algorithm>().is_ok()
 }
 
-/// A name that is no controller's, with the one it was probably meant to be.
+/// The error for an unknown controller, with a suggestion.
 fn unknown(name: &str, error: &AlgorithmError) -> String {
     if !matches!(error, AlgorithmError::Unknown(_)) {
         return error.to_string();
@@ -89,19 +89,19 @@ fn unknown(name: &str, error: &AlgorithmError) -> String {
     let mut known: Vec<String> = Algorithm::ALL.iter().map(ToString::to_string).collect();
     known.push("fixed:BYTES".to_owned());
     let known: Vec<&str> = known.iter().map(String::as_str).collect();
-    let right = suggest(name, &known);
-    format!("no controller is called {name:?}; {right}")
+    let help = suggest(name, &known);
+    format!("unknown controller {name:?}; {help}")
 }
 
 impl Plan {
     /// Adds a scenario's runs.
     ///
-    /// `controllers`: those to run it with; none means its own, as far as this
-    /// build has them. `seeds`: how many, and the first.
+    /// `controllers` replaces the scenario's own controllers; empty means those of them that this
+    /// build includes. `seeds` is the first seed and the number of seeds.
     ///
     /// # Errors
-    /// If a controller that was asked for does not exist, the seeds go beyond
-    /// the largest number, or there are too many runs.
+    /// If a requested controller does not exist, the seeds exceed the largest number, or there are
+    /// too many runs.
     pub fn add(
         &mut self,
         scenario: &Scenario,
@@ -144,7 +144,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Keeps the runs of those cases only.
+    /// Keeps only the runs of cases for which `keep` returns true.
     pub fn retain(&mut self, keep: impl Fn(&Case) -> bool) {
         let cases = &self.cases;
         self.tasks.retain(|task| keep(&cases[task.case]));
@@ -185,13 +185,13 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_run_is_said_before_it_is_listed() {
+    fn impossible_plan_is_rejected_before_it_is_expanded() {
         assert_eq!(add(&["cubic"], (3, 2)).unwrap().tasks.len(), 2);
         let error = add(&["cubic"], (1, 1_000_000_000)).unwrap_err();
-        assert!(error.contains("these are 1000000000 runs"), "{error}");
+        assert!(error.contains("the plan has 1000000000 runs"), "{error}");
         let error = add(&["cubic"], (1, u64::MAX)).unwrap_err();
         assert!(
-            error.contains("there are no 18446744073709551615 seeds"),
+            error.contains("cannot run 18446744073709551615 seeds"),
             "{error}"
         );
         // Two that fit by themselves do not fit together.
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slip_in_a_controllers_name_is_recognised() {
+    fn misspelled_controller_gets_a_suggestion() {
         let error = add(&["cubik"], (1, 1)).unwrap_err();
         assert!(error.contains("did you mean cubic?"), "{error}");
     }

@@ -1,20 +1,20 @@
-//! Runs spread over cores.
+//! Runs a plan on several cores.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use super::one::{Extras, run_case};
+use super::one::{RunObservers, run_case};
 use super::plan::{Plan, Task};
 use super::row::Row;
 use crate::measure::Outcome;
 
-/// How fast runs were.
+/// The speed of the runs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Speed {
-    /// Runs.
+    /// Number of runs.
     pub runs: u64,
-    /// Events handled.
+    /// Number of events.
     pub events: u64,
     /// Virtual time.
     pub simulated: Duration,
@@ -36,31 +36,31 @@ impl Speed {
     }
 }
 
-/// How to run a plan.
+/// Settings for running a plan.
 #[derive(Clone, Copy)]
 pub struct Settings<'a> {
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
-    /// Told how many runs are finished, in no particular order.
+    /// Called with the number of finished runs, in no particular order.
     pub progress: &'a (dyn Fn(usize) + Sync),
-    /// What to watch each run with; asked on the thread that runs it.
-    pub extras: &'a (dyn Fn(&Task) -> Extras + Sync),
+    /// Returns the observers of each run; called on the thread that runs it.
+    pub extras: &'a (dyn Fn(&Task) -> RunObservers + Sync),
 }
 
 impl Settings<'_> {
-    /// Without anybody watching.
+    /// Settings without observers.
     #[must_use]
     pub fn quiet(threads: usize) -> Self {
         Self {
             threads,
             progress: &|_| {},
-            extras: &|_| Extras::default(),
+            extras: &|_| RunObservers::default(),
         }
     }
 }
 
-/// Runs everything and hands each result to `done` in the order of the plan,
-/// whatever the number of threads.
+/// Runs everything and passes each result to `done` in the order of the plan, whatever the number
+/// of threads.
 pub fn run_all(plan: &Plan, settings: &Settings<'_>, mut done: impl FnMut(Task, Row)) -> Speed {
     run_while(plan, settings, |task, row| {
         done(task, row);
@@ -68,7 +68,7 @@ pub fn run_all(plan: &Plan, settings: &Settings<'_>, mut done: impl FnMut(Task, 
     })
 }
 
-/// As [`run_all`], until `go_on` says that nobody wants the rest.
+/// Like [`run_all`], until `go_on` returns false.
 pub fn run_while(
     plan: &Plan,
     settings: &Settings<'_>,
@@ -96,7 +96,7 @@ pub fn run_while(
     speed
 }
 
-/// Tasks to take and places for their results.
+/// The tasks left, and their results.
 struct Queue {
     next: AtomicUsize,
     finished: AtomicUsize,
@@ -167,8 +167,7 @@ fn run_task(plan: &Plan, task: &Task, settings: &Settings<'_>) -> Row {
     Row::new(case, &outcome)
 }
 
-/// A panic in a stack is a result like any other: it must not take the other
-/// runs with it.
+/// A panic in a stack becomes a result: it must not end the other runs.
 fn attempt<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).map_err(|payload| {
         payload
@@ -189,7 +188,7 @@ mod tests {
     use crate::scenario::{Size, find};
 
     #[test]
-    fn nothing_more_begins_once_nobody_wants_it() {
+    fn cancelled_plan_starts_no_more_runs() {
         let mut plan = Plan::default();
         let scenario = find("shallow_25").unwrap();
         plan.add(scenario, Size::Ci, &["cubic".to_owned()], Some((1, 100)))
@@ -199,13 +198,13 @@ mod tests {
         }
         let (begun, seen) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let extras = |_: &Task| {
-            // The third does not get ahead of who takes the first two.
+            // The third cannot overtake the two that are taken first.
             if begun.fetch_add(1, Ordering::Relaxed) >= 2 {
                 while seen.load(Ordering::Relaxed) < 2 {
                     std::thread::yield_now();
                 }
             }
-            Extras::default()
+            RunObservers::default()
         };
         let settings = Settings {
             extras: &extras,

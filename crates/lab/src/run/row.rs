@@ -1,4 +1,4 @@
-//! One run in numbers: what tables and JSON show.
+//! The numbers of one run, as tables and JSON show them.
 
 use std::collections::BTreeMap;
 
@@ -6,37 +6,36 @@ use clearway_trace::Finding;
 use serde::Serialize;
 
 use crate::measure::{METRICS, Outcome};
-use crate::scenario::{Bar, Case, Over};
+use crate::scenario::{Aggregation, Bar, Case};
 
 /// One run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// The scenario.
     pub scenario: String,
-    /// The point of its grid; empty without a grid.
+    /// The grid point; empty without a grid.
     pub variant: String,
     /// The controller under test.
     pub controller: String,
     /// The seed.
     pub seed: u64,
-    /// Whether every flow did all it had to.
+    /// Whether every flow completed its work.
     pub finished: bool,
     /// Virtual seconds.
     pub ended: f64,
-    /// Every metric the run has, in seconds, bit/s, parts of one, bytes.
+    /// Every metric of the run, in seconds, bit/s, shares of one, bytes.
     pub metrics: BTreeMap<&'static str, f64>,
-    /// What held the sender back, as shares of its life.
+    /// The limits of the sender, as shares of its time.
     pub limits: BTreeMap<&'static str, f64>,
-    /// What the detectors found beyond what the scenario declares, if they
-    /// were asked to look.
+    /// Findings that the scenario does not declare, if the detectors were run.
     pub findings: Vec<Finding>,
     /// What must never happen.
     pub violations: Vec<String>,
-    /// Names of the bars that this run alone did not reach.
+    /// Names of the bars that this run missed by itself.
     pub failed: Vec<String>,
-    /// One number for everything that happened, in hexadecimal.
+    /// The digest of everything that happened, in hexadecimal.
     pub digest: String,
-    /// Events handled.
+    /// Number of events processed.
     pub events: u64,
 }
 
@@ -44,7 +43,10 @@ impl Row {
     /// The numbers of a run of `case`.
     #[must_use]
     pub fn new(case: &Case, run: &Outcome) -> Self {
-        let bars = case.bars.iter().filter(|bar| bar.over == Over::Every);
+        let bars = case
+            .bars
+            .iter()
+            .filter(|bar| bar.over == Aggregation::Every);
         let failed = bars.filter(|bar| !bar.passes_run(run)).map(Bar::text);
         let metrics = METRICS.iter().filter_map(|metric| {
             let value = (metric.of)(run).filter(|value| value.is_finite())?;
@@ -67,7 +69,7 @@ impl Row {
         }
     }
 
-    /// A metric's value.
+    /// The value of a metric.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<f64> {
         self.metrics.get(name).copied()

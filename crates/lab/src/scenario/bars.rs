@@ -1,35 +1,35 @@
-//! What has to come of a run.
+//! Bars: the results that a scenario requires.
 
 use super::error::{ScenarioError, Source, suggest};
-use super::tree::{Leaf, Table, Value};
+use super::tree::{Scalar, Table, Value};
 use super::units::Unit;
 use super::variables::{Assignment, substitute};
 use crate::measure::{METRICS, Metric, Outcome, metric};
 
-/// Over which runs a bar holds.
+/// The runs over which a bar holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Over {
+pub enum Aggregation {
     /// Every seed.
     Every,
     /// The median over all seeds.
     Median,
 }
 
-/// A bar: a figure with its limit.
+/// A bar: a metric with its limit.
 #[derive(Clone, Copy, Debug)]
 pub struct Bar {
-    /// The figure.
+    /// The metric.
     pub metric: &'static Metric,
-    /// Whether the limit is the most, or the least, that passes.
+    /// Whether the limit is a maximum or a minimum.
     pub at_most: bool,
     /// The limit, in the metric's unit.
     pub limit: f64,
-    /// Over which runs it holds.
-    pub over: Over,
+    /// The runs over which it holds.
+    pub over: Aggregation,
 }
 
 impl Bar {
-    /// Whether `value` passes; a run that does not have the figure fails.
+    /// Whether `value` passes; a run without a value fails.
     #[must_use]
     pub fn passes(&self, value: Option<f64>) -> bool {
         value.is_some_and(|value| {
@@ -52,31 +52,31 @@ impl Bar {
     pub fn text(&self) -> String {
         let sign = if self.at_most { "≤" } else { "≥" };
         let over = match self.over {
-            Over::Every => "",
-            Over::Median => " (median)",
+            Aggregation::Every => "",
+            Aggregation::Median => " (median)",
         };
         let limit = self.metric.unit.show(self.limit);
         format!("{} {sign} {limit}{over}", self.metric.name)
     }
 }
 
-/// A bar as written.
+/// A bar as written in the file.
 #[derive(Clone, Debug)]
-struct Written {
+struct BarText {
     metric: &'static Metric,
     at_most: bool,
-    limit: Leaf,
-    over: Over,
+    limit: Scalar,
+    over: Aggregation,
 }
 
-/// All bars as written: for everybody, then for some controllers.
+/// All bars as written: general ones, then those of some controllers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bars {
-    general: Vec<Written>,
-    particular: Vec<(Leaf, Vec<Written>)>,
+    general: Vec<BarText>,
+    particular: Vec<(Scalar, Vec<BarText>)>,
 }
 
-/// Names that are clearer than those of their metrics.
+/// Names that are clearer than those of the metrics.
 const ALIASES: &[(&str, &str, bool)] = &[
     ("completes_within", "time", true),
     ("recovers_within", "recovery", true),
@@ -93,7 +93,7 @@ fn key(name: &str) -> Option<(&'static Metric, bool)> {
     }
 }
 
-fn unknown(name: &Leaf, source: &Source<'_>) -> ScenarioError {
+fn unknown(name: &Scalar, source: &Source<'_>) -> ScenarioError {
     let mut known: Vec<String> = ALIASES
         .iter()
         .map(|(name, ..)| (*name).to_owned())
@@ -107,12 +107,12 @@ fn unknown(name: &Leaf, source: &Source<'_>) -> ScenarioError {
     let known: Vec<&str> = known.iter().map(String::as_str).collect();
     source.error(
         &name.span,
-        format!("no bar and no controller is called {:?}", name.text),
+        format!("unknown bar or controller {:?}", name.text),
         suggest(&name.text, &known),
     )
 }
 
-impl Written {
+impl BarText {
     fn read(
         (metric, at_most): (&'static Metric, bool),
         value: Value,
@@ -125,17 +125,17 @@ impl Written {
                 table.finish(source, "a bar")?;
                 (limit, over)
             }
-            Value::Leaf(leaf) => (leaf, None),
+            Value::Scalar(leaf) => (leaf, None),
             list @ Value::List(..) => (list.leaf(source, metric.name)?, None),
         };
         let over = match over {
-            None => Over::Every,
+            None => Aggregation::Every,
             Some(leaf) => match leaf.text.as_str() {
-                "every" => Over::Every,
-                "median" => Over::Median,
+                "every" => Aggregation::Every,
+                "median" => Aggregation::Median,
                 other => {
-                    let problem = format!("a bar cannot hold over {other:?}");
-                    return Err(source.error(&leaf.span, problem, "write every or median"));
+                    let problem = format!("invalid value {other:?} for over");
+                    return Err(source.error(&leaf.span, problem, "expected every or median"));
                 }
             },
         };
@@ -147,7 +147,7 @@ impl Written {
         })
     }
 
-    /// `None`: the bar is lifted.
+    /// Compiles the bar; `None` if it is lifted.
     fn compile(
         &self,
         variables: &Assignment,
@@ -163,8 +163,8 @@ impl Written {
             .parse(&text)
             .map_err(|problem| source.error(&self.limit.span, problem, ""))?;
         if self.metric.unit == Unit::Share && !self.at_most && limit > 1.0 {
-            let problem = format!("{} never reaches {text:?}", self.metric.name);
-            return Err(source.error(&self.limit.span, problem, "write at most 100%"));
+            let problem = format!("{} cannot exceed 100%, found {text:?}", self.metric.name);
+            return Err(source.error(&self.limit.span, problem, "expected at most 100%"));
         }
         Ok(Some(Bar {
             metric: self.metric,
@@ -181,7 +181,7 @@ impl Bars {
         let Some(table) = table else { return Ok(this) };
         for (name, value) in table.rest() {
             if let Some(found) = key(&name.text) {
-                this.general.push(Written::read(found, value, source)?);
+                this.general.push(BarText::read(found, value, source)?);
                 continue;
             }
             let Value::Table(own) = value else {
@@ -190,27 +190,27 @@ impl Bars {
             let mut bars = Vec::new();
             for (name, value) in own.rest() {
                 let found = key(&name.text).ok_or_else(|| unknown(&name, source))?;
-                bars.push(Written::read(found, value, source)?);
+                bars.push(BarText::read(found, value, source)?);
             }
             this.particular.push((name, bars));
         }
         Ok(this)
     }
 
-    /// The bars of one controller: its own in place of the general ones.
+    /// The bars of one controller: its own replace the general ones.
     pub(super) fn compile(
         &self,
         controller: &str,
         variables: &Assignment,
         source: &Source<'_>,
     ) -> Result<Vec<Bar>, ScenarioError> {
-        let own: Vec<&Written> = self
+        let own: Vec<&BarText> = self
             .particular
             .iter()
             .filter(|(name, _)| name.text == controller)
             .flat_map(|(_, bars)| bars)
             .collect();
-        let replaced = |bar: &Written| {
+        let replaced = |bar: &BarText| {
             own.iter()
                 .any(|own| own.metric.name == bar.metric.name && own.at_most == bar.at_most)
         };
@@ -222,11 +222,11 @@ impl Bars {
     }
 
     /// Controllers that have bars of their own.
-    pub(super) fn controllers(&self) -> impl Iterator<Item = &Leaf> {
+    pub(super) fn controllers(&self) -> impl Iterator<Item = &Scalar> {
         self.particular.iter().map(|(name, _)| name)
     }
 
-    /// The bars of everybody must compile.
+    /// Checks that the bars of every controller compile.
     pub(super) fn check(
         &self,
         variables: &Assignment,
@@ -237,35 +237,35 @@ impl Bars {
     }
 }
 
-/// A bar that is known to be missed: it stays where it is, and says so.
+/// A bar that is known to be missed: it remains in place, and is reported as known.
 #[derive(Clone, Debug)]
-pub struct Missed {
-    /// Whose miss it is.
+pub struct KnownMiss {
+    /// The controller that misses it.
     pub controller: String,
-    /// Only points of the grid whose name contains this; empty for all.
+    /// Applies only to grid points whose name contains this; empty for all.
     pub variant: String,
     /// The bar's metric.
     pub metric: &'static str,
-    /// Why, and what was measured.
+    /// The reason, and what was measured.
     pub reason: String,
 }
 
-/// A [`Missed`] with the places of what it names.
+/// A [`KnownMiss`] with the positions of its parts.
 #[derive(Clone, Debug)]
-pub(super) struct MissedText {
-    pub(super) missed: Missed,
-    controller: Leaf,
-    variant: Option<Leaf>,
-    bar: Leaf,
+pub(super) struct KnownMissText {
+    pub(super) missed: KnownMiss,
+    controller: Scalar,
+    variant: Option<Scalar>,
+    bar: Scalar,
 }
 
-impl MissedText {
-    /// `[[missed]]` tables.
+impl KnownMissText {
+    /// Reads the `[[missed]]` tables.
     pub(super) fn read(
         value: Option<Value>,
         source: &Source<'_>,
     ) -> Result<Vec<Self>, ScenarioError> {
-        let right = "write [[missed]] with controller, bar and reason";
+        let help = "expected [[missed]] with controller, bar and reason";
         match value {
             None => Ok(Vec::new()),
             Some(Value::List(items, _)) => items
@@ -275,21 +275,25 @@ impl MissedText {
                         |error| vec![Err(error)],
                         |all| all.into_iter().map(Ok).collect(),
                     ),
-                    Value::Leaf(_) | Value::List(..) => {
-                        vec![Err(source.error(item.span(), "a miss is a table", right))]
+                    Value::Scalar(_) | Value::List(..) => {
+                        vec![Err(source.error(
+                            item.span(),
+                            "each entry of missed must be a table",
+                            help,
+                        ))]
                     }
                 })
                 .collect(),
-            Some(other) => Err(source.error(other.span(), "missed is no list of tables", right)),
+            Some(other) => Err(source.error(other.span(), "missed must be a list of tables", help)),
         }
     }
 
-    /// One for each controller that it names.
+    /// One entry for each controller named.
     fn of_table(mut table: Table, source: &Source<'_>) -> Result<Vec<Self>, ScenarioError> {
         let controllers = table.take_leaves(source, "controller")?;
         if controllers.is_empty() {
-            let right = "write controller = [\"cubic\"]";
-            return Err(source.error(&table.span, "nobody is said to miss it", right));
+            let help = "expected one or more names such as controller = [\"cubic\"]";
+            return Err(source.error(&table.span, "controller is missing or empty", help));
         }
         let variant = table.take_leaf(source, "variant")?;
         let bar = table.require(source, "bar", "\"util_min\"")?;
@@ -297,7 +301,7 @@ impl MissedText {
         table.finish(source, "[[missed]]")?;
         let (metric, _) = key(&bar.text).ok_or_else(|| unknown(&bar, source))?;
         let all = controllers.into_iter().map(|controller| Self {
-            missed: Missed {
+            missed: KnownMiss {
                 controller: controller.text.clone(),
                 variant: variant
                     .as_ref()
@@ -316,7 +320,7 @@ impl MissedText {
         self.missed.controller == controller && variant.contains(&self.missed.variant)
     }
 
-    /// What it says is missed must be set somewhere.
+    /// Checks that the bar it refers to exists.
     pub(super) fn check(
         &self,
         bars: &Bars,
@@ -338,12 +342,15 @@ impl MissedText {
         }
         if let Some(variant) = self.variant.as_ref().filter(|_| nowhere) {
             let labels = points.iter().take(20).map(|point| point.label.as_str());
-            let right = format!("there are {}", labels.collect::<Vec<_>>().join("; "));
-            let problem = format!("no point of the grid has {:?} in its name", variant.text);
-            return Err(source.error(&variant.span, problem, right));
+            let help = format!(
+                "expected part of one of {}",
+                labels.collect::<Vec<_>>().join("; ")
+            );
+            let problem = format!("no grid point has {:?} in its name", variant.text);
+            return Err(source.error(&variant.span, problem, help));
         }
         let problem = format!("{} has no bar {}", controller.text, self.bar.text);
-        let right = "write the bar into [pass], or leave its miss out";
-        Err(source.error(&self.bar.span, problem, right))
+        let help = "add the bar to [pass], or remove this entry";
+        Err(source.error(&self.bar.span, problem, help))
     }
 }

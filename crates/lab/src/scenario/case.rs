@@ -1,63 +1,63 @@
-//! A scenario with every variable in its place: what can be run.
+//! Cases: scenarios with all variables replaced, ready to run.
 
 use core::time::Duration;
 
 use clearway_quic::connection::Config;
 
-use super::bars::{Bar, Missed};
+use super::bars::{Bar, KnownMiss};
 use crate::app::Workload;
 use crate::measure::Bulk;
 use crate::stack::{Certificates, Protocol};
-use crate::world::{Moves, Network};
+use crate::world::{AddressChanges, Network};
 
-/// One flow: a client, a server, and what they do.
+/// One flow: a client, a server, and what they transfer.
 #[derive(Clone, Debug)]
 pub struct Flow {
-    /// When and from where its client acts.
-    pub moves: Moves,
-    /// What it carries.
+    /// When and from which addresses its client acts.
+    pub moves: AddressChanges,
+    /// Its workload.
     pub workload: Workload,
-    /// What carries it.
+    /// Its protocol.
     pub protocol: Protocol,
-    /// Which way its bulk goes.
+    /// The direction of its bulk data.
     pub bulk: Bulk,
-    /// Whether it carries bulk, rather than requests that only measure.
+    /// Whether it carries bulk data, rather than requests that only measure.
     pub counts: bool,
     /// Its controller, if it is not the one under test.
     pub controller: Option<String>,
 }
 
-/// One point of a scenario's grid, for one controller.
+/// One grid point of a scenario, for one controller.
 #[derive(Clone, Debug)]
 pub struct Case {
     /// The scenario's name.
     pub scenario: String,
-    /// The point of the grid, for people; empty without a grid.
+    /// The name of the grid point; empty without a grid.
     pub variant: String,
     /// The controller under test.
     pub controller: String,
-    /// What lies between the hosts.
+    /// The network between the hosts.
     pub network: Network,
-    /// What they do.
+    /// The flows.
     pub flows: Vec<Flow>,
-    /// Virtual time at most.
+    /// Maximum virtual time.
     pub duration: Duration,
-    /// Measurement begins here.
+    /// When the warm-up ends.
     pub warmup: Duration,
-    /// From where on each disturbance is over.
+    /// When each disturbance ends.
     pub recovery_from: Vec<Duration>,
-    /// The rate to come back to, bit/s, if it is not the shared link's.
+    /// The rate to recover to, bit/s, if it is not that of the shared link.
     pub recovery_rate: Option<f64>,
-    /// What has to come of it.
+    /// The bars.
     pub bars: Vec<Bar>,
     /// Bars known to be missed, with the reason.
-    pub missed: Vec<Missed>,
-    /// Findings that are part of the scenario.
+    pub missed: Vec<KnownMiss>,
+    /// Findings that the scenario declares.
     pub expected_findings: Vec<String>,
-    /// Transport settings of both ends, controller aside.
+    /// Transport settings of both ends, except the controller.
     pub transport: Config,
-    /// What servers show.
+    /// The servers' certificates.
     pub certificates: Certificates,
-    /// No post-quantum key exchange.
+    /// Disables the post-quantum key exchange.
     pub x25519_only: bool,
 }

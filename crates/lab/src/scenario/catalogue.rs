@@ -11,7 +11,7 @@ macro_rules! files {
     };
 }
 
-/// Every file, in the order of the catalogue.
+/// All files, in the order of the catalogue.
 const FILES: &[(&str, &str)] = files! {
     "01_death_spiral.toml"
     "02_death_spiral_grid.toml"
@@ -65,7 +65,7 @@ pub fn catalogue() -> &'static [Scenario] {
     static ALL: LazyLock<Vec<Scenario>> = LazyLock::new(|| {
         let read = |(file, text): &(&str, &str)| match Scenario::parse(file, text) {
             Ok(scenario) => scenario,
-            // A test reads every file.
+            // A test parses every file.
             Err(error) => unreachable!("a scenario of the catalogue has a mistake: {error}"),
         };
         FILES.iter().map(read).collect()
@@ -76,7 +76,7 @@ pub fn catalogue() -> &'static [Scenario] {
 /// The scenario with this name or number.
 ///
 /// # Errors
-/// If there is none; the message lists the names.
+/// If there is no such scenario; the message lists the names.
 pub fn find(name: &str) -> Result<&'static Scenario, String> {
     let all = catalogue();
     let number = name.parse::<u32>().ok();
@@ -84,6 +84,6 @@ pub fn find(name: &str) -> Result<&'static Scenario, String> {
         .find(|scenario| scenario.name == name || Some(scenario.number) == number)
         .ok_or_else(|| {
             let names: Vec<&str> = all.iter().map(|scenario| scenario.name.as_str()).collect();
-            format!("no scenario is called {name:?}; {}", suggest(name, &names))
+            format!("unknown scenario {name:?}; {}", suggest(name, &names))
         })
 }

@@ -1,4 +1,4 @@
-//! What is wrong with a scenario, where, and what would be right.
+//! Errors in scenario files: the problem, where it is, and what to write instead.
 
 use core::fmt;
 use core::ops::Range;
@@ -10,10 +10,10 @@ pub(super) struct Source<'a> {
     pub(super) text: &'a str,
 }
 
-/// A mistake in a scenario file.
+/// An error in a scenario file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScenarioError {
-    /// The file, as the caller named it.
+    /// The file, as named by the caller.
     pub file: String,
     /// Line, from 1.
     pub line: usize,
@@ -21,8 +21,8 @@ pub struct ScenarioError {
     pub column: usize,
     /// What is wrong.
     pub problem: String,
-    /// What would be right; may be empty.
-    pub right: String,
+    /// What is expected, or what to do; may be empty.
+    pub help: String,
 }
 
 impl fmt::Display for ScenarioError {
@@ -32,25 +32,25 @@ impl fmt::Display for ScenarioError {
             line,
             column,
             problem,
-            right,
+            help,
         } = self;
         write!(f, "{file}:{line}:{column}: {problem}")?;
-        if right.is_empty() {
+        if help.is_empty() {
             return Ok(());
         }
-        write!(f, "; {right}")
+        write!(f, "; {help}")
     }
 }
 
 impl std::error::Error for ScenarioError {}
 
 impl Source<'_> {
-    /// An error about the bytes at `span`.
+    /// Creates an error about the bytes at `span`.
     pub(super) fn error(
         &self,
         span: &Range<usize>,
         problem: impl Into<String>,
-        right: impl Into<String>,
+        help: impl Into<String>,
     ) -> ScenarioError {
         let before = self.text.get(..span.start).unwrap_or(self.text);
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
@@ -59,29 +59,29 @@ impl Source<'_> {
             line: before.matches('\n').count() + 1,
             column: before[line_start..].chars().count() + 1,
             problem: problem.into(),
-            right: right.into(),
+            help: help.into(),
         }
     }
 }
 
-/// Of `known`, the name that `wrong` was most likely meant to be, and the list.
+/// Suggests the name in `known` that `wrong` was most likely meant to be, and lists all.
 pub(crate) fn suggest(wrong: &str, known: &[&str]) -> String {
     let list = known.join(", ");
     let nearest = known.iter().min_by_key(|name| distance(wrong, name));
     match nearest {
         Some(name) if is_near(wrong, name) => {
-            format!("did you mean {name}? There are {list}")
+            format!("did you mean {name}? Expected one of {list}")
         }
-        Some(_) | None => format!("there are {list}"),
+        Some(_) | None => format!("expected one of {list}"),
     }
 }
 
-/// Whether `wrong` is `name` with a slip or two.
+/// Whether `wrong` is a misspelling of `name`.
 pub(super) fn is_near(wrong: &str, name: &str) -> bool {
     distance(wrong, name) <= 1 + name.len() / 3
 }
 
-/// Levenshtein's distance.
+/// Levenshtein distance.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_say_where() {
+    fn errors_give_line_and_column() {
         let source = Source {
             file: "a.toml",
             text: "x = 1\ny = -2\n",
@@ -112,9 +112,9 @@ mod tests {
     }
 
     #[test]
-    fn near_names_are_suggested() {
+    fn misspelled_name_gets_a_suggestion() {
         let known = ["duration", "network", "seeds"];
         assert!(suggest("durration", &known).starts_with("did you mean duration?"));
-        assert!(suggest("banana", &known).starts_with("there are"));
+        assert!(suggest("banana", &known).starts_with("expected one of"));
     }
 }

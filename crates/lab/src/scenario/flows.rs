@@ -1,4 +1,4 @@
-//! What a scenario's flows carry.
+//! The flows of a scenario.
 
 use core::time::Duration;
 
@@ -7,53 +7,52 @@ use clearway_links::Span;
 use super::case::Flow;
 use super::error::{ScenarioError, Source, suggest};
 use super::network::{apply, bursts_are_of_losses, count, set_queue, time};
-use super::tree::{Leaf, Table};
+use super::tree::{Scalar, Table};
 use super::units;
 use super::variables::{Assignment, substitute};
 use crate::app::{Job, Pace, Start, UNBOUNDED, Workload};
 use crate::measure::Bulk;
 use crate::stack::Protocol;
-use crate::world::{Leg, Moves};
+use crate::world::{AccessLink, AddressChanges};
 
 /// A `[[flows]]` table as written.
 #[derive(Clone, Debug)]
 pub(super) struct FlowsText {
-    traffic: Leaf,
-    protocol: Option<Leaf>,
-    bytes: Option<Leaf>,
-    count: Option<Leaf>,
-    every: Option<Leaf>,
-    gap: Option<Leaf>,
-    chunk: Option<Leaf>,
-    interval: Option<Leaf>,
-    bitrate: Option<Leaf>,
-    bursts: Vec<Leaf>,
-    burst_bytes: Option<Leaf>,
-    flows: Option<Leaf>,
-    start: Option<Leaf>,
-    spacing: Option<Leaf>,
-    controller: Option<Leaf>,
-    leg_rtt: Option<Leaf>,
-    leg_up: Option<Leaf>,
-    leg_down: Option<Leaf>,
-    next_leg_rtt: Option<Leaf>,
-    next_leg_up: Option<Leaf>,
-    next_leg_down: Option<Leaf>,
-    migrate: Vec<Leaf>,
-    rebind: Vec<Leaf>,
+    traffic: Scalar,
+    protocol: Option<Scalar>,
+    bytes: Option<Scalar>,
+    count: Option<Scalar>,
+    every: Option<Scalar>,
+    gap: Option<Scalar>,
+    chunk: Option<Scalar>,
+    interval: Option<Scalar>,
+    bitrate: Option<Scalar>,
+    bursts: Vec<Scalar>,
+    burst_bytes: Option<Scalar>,
+    flows: Option<Scalar>,
+    start: Option<Scalar>,
+    spacing: Option<Scalar>,
+    controller: Option<Scalar>,
+    leg_rtt: Option<Scalar>,
+    leg_up: Option<Scalar>,
+    leg_down: Option<Scalar>,
+    next_leg_rtt: Option<Scalar>,
+    next_leg_up: Option<Scalar>,
+    next_leg_down: Option<Scalar>,
+    migrate: Vec<Scalar>,
+    rebind: Vec<Scalar>,
 }
 
-/// Flows of a scenario at most: each is a client and a server with all they
-/// remember.
+/// Maximum number of flows of a scenario: each is a client and a server with all their state.
 const MOST_FLOWS: u32 = 10_000;
 
-/// Requests, downloads or segments of a flow at most.
+/// Maximum number of requests, downloads or segments of a flow.
 const MOST_JOBS: u32 = 100_000;
 
-/// The same of all flows together.
+/// The same for all flows together.
 const MOST_JOBS_IN_ALL: usize = 1_000_000;
 
-/// Rebindings of a client at most: it has no more outside ports.
+/// Maximum number of rebindings of a client: it has no more outside ports.
 const MOST_REBINDINGS: usize = 63;
 
 const PROTOCOLS: &[&str] = &["raw", "http3"];
@@ -93,7 +92,7 @@ impl FlowsText {
         Ok(this)
     }
 
-    /// The flows, at most `most` of them.
+    /// Compiles the flows, at most `most` of them.
     pub(super) fn compile(
         &self,
         variables: &Assignment,
@@ -114,7 +113,7 @@ impl FlowsText {
         let protocol = self.protocol.as_ref().map(|leaf| reader.protocol(leaf));
         let protocol = protocol.transpose()?.unwrap_or_default();
         for n in 0..flows {
-            let moves = Moves {
+            let moves = AddressChanges {
                 leg: reader.leg([&self.leg_rtt, &self.leg_up, &self.leg_down])?,
                 next_leg: reader.leg([
                     &self.next_leg_rtt,
@@ -137,7 +136,7 @@ impl FlowsText {
         Ok(())
     }
 
-    /// All flows together must fit in memory.
+    /// Checks that all flows together fit in memory.
     fn bounded(
         &self,
         flows: u32,
@@ -151,15 +150,19 @@ impl FlowsText {
         let all = out.len() + flows;
         if all > MOST_FLOWS as usize {
             let leaf = self.flows.as_ref().unwrap_or(&self.traffic);
-            let problem = format!("with these the scenario has {all} flows");
-            return Err(source.error(&leaf.span, problem, format!("write at most {MOST_FLOWS}")));
+            let problem = format!("the scenario has {all} flows in total");
+            return Err(source.error(
+                &leaf.span,
+                problem,
+                format!("expected at most {MOST_FLOWS}"),
+            ));
         }
         let all = before + flows * jobs(workload);
         if all > MOST_JOBS_IN_ALL {
             let leaf = self.count.as_ref().unwrap_or(&self.traffic);
-            let problem = format!("with these the scenario has {all} transfers");
-            let right = format!("write at most {MOST_JOBS_IN_ALL} in all");
-            return Err(source.error(&leaf.span, problem, right));
+            let problem = format!("the scenario has {all} transfers in total");
+            let help = format!("expected at most {MOST_JOBS_IN_ALL}");
+            return Err(source.error(&leaf.span, problem, help));
         }
         Ok(())
     }
@@ -189,9 +192,9 @@ impl FlowsText {
             "paced" => down(self.paced(reader, endless)?),
             "video" => down(self.video(reader)?),
             other => {
-                let problem = format!("no traffic is called {other:?}");
-                let right = suggest(other, TRAFFIC);
-                return Err(reader.source.error(&self.traffic.span, problem, right));
+                let problem = format!("unknown traffic {other:?}");
+                let help = suggest(other, TRAFFIC);
+                return Err(reader.source.error(&self.traffic.span, problem, help));
             }
         })
     }
@@ -218,8 +221,7 @@ impl FlowsText {
         Ok(workload)
     }
 
-    /// Segments of a film: three at once, then one each time one has been
-    /// watched.
+    /// Segments of a video: three at once, then one each time one has been played.
     fn video(&self, reader: &Reader<'_>) -> Result<Workload, ScenarioError> {
         const AHEAD: u32 = 3;
         let count = reader.count(self.count.as_ref(), MOST_JOBS)?;
@@ -234,10 +236,15 @@ impl FlowsText {
         if let Some(leaf) = &self.bitrate
             && (bitrate <= 0.0 || bitrate.is_infinite())
         {
-            let problem = format!("{:?} is no bitrate of a film", leaf.text);
-            return Err(reader
-                .source
-                .error(&leaf.span, problem, "write one such as 5M"));
+            let problem = format!(
+                "invalid bitrate {:?}: must be greater than zero and finite",
+                leaf.text
+            );
+            return Err(reader.source.error(
+                &leaf.span,
+                problem,
+                "expected bits per second such as 5M",
+            ));
         }
         let bytes = (bitrate * segment.as_secs_f64() / 8.0) as u64;
         let jobs = (0..count).map(|n| Job {
@@ -250,76 +257,82 @@ impl FlowsText {
     }
 }
 
-/// Bytes of an answer nobody gave a size.
+/// The size of a response without a given size.
 const REQUEST_ANSWER: u64 = 100;
 
-/// Reads leaves with variables in them.
+/// Reads scalars that may contain variables.
 struct Reader<'a> {
     variables: &'a Assignment,
     source: &'a Source<'a>,
 }
 
 impl Reader<'_> {
-    fn time(&self, leaf: Option<&Leaf>) -> Result<Option<Duration>, ScenarioError> {
+    fn time(&self, leaf: Option<&Scalar>) -> Result<Option<Duration>, ScenarioError> {
         leaf.map(|leaf| time(leaf, self.variables, self.source))
             .transpose()
     }
 
     /// A time that is not zero.
-    fn period(&self, leaf: Option<&Leaf>) -> Result<Option<Duration>, ScenarioError> {
+    fn period(&self, leaf: Option<&Scalar>) -> Result<Option<Duration>, ScenarioError> {
         let time = self.time(leaf)?;
         match leaf {
             Some(leaf) if time == Some(Duration::ZERO) => {
-                let problem = format!("{:?} is no time between two", leaf.text);
+                let problem = format!(
+                    "invalid interval {:?}: must be greater than zero",
+                    leaf.text
+                );
                 Err(self
                     .source
-                    .error(&leaf.span, problem, "write one such as 10ms"))
+                    .error(&leaf.span, problem, "expected a time such as 10ms"))
             }
             Some(_) | None => Ok(time),
         }
     }
 
-    /// When a router takes another port: each time later than the one before,
-    /// and the first later than the start.
-    fn rebindings(&self, leaves: &[Leaf]) -> Result<Vec<Duration>, ScenarioError> {
+    /// The times at which a router changes its port: each later than the one before, and the first
+    /// later than zero.
+    fn rebindings(&self, leaves: &[Scalar]) -> Result<Vec<Duration>, ScenarioError> {
         let times = self.times(leaves)?;
         if let Some(leaf) = leaves.get(MOST_REBINDINGS) {
-            let problem = format!("{} rebindings are more than there are ports", times.len());
-            let right = format!("write at most {MOST_REBINDINGS}");
-            return Err(self.source.error(&leaf.span, problem, right));
+            let problem = format!("too many rebindings: {}", times.len());
+            let help = format!("expected at most {MOST_REBINDINGS}");
+            return Err(self.source.error(&leaf.span, problem, help));
         }
         let mut last = Duration::ZERO;
         for (time, leaf) in times.iter().zip(leaves) {
             if *time <= last {
-                let problem = format!("the rebinding at {:?} is not after {last:?}", leaf.text);
-                let right = "write the times in order, above 0, such as [\"5s\", \"10s\"]";
-                return Err(self.source.error(&leaf.span, problem, right));
+                let problem = format!(
+                    "the rebinding at {:?} is not later than {last:?}",
+                    leaf.text
+                );
+                let help = "expected increasing times above zero such as [\"5s\", \"10s\"]";
+                return Err(self.source.error(&leaf.span, problem, help));
             }
             last = *time;
         }
         Ok(times)
     }
 
-    fn times(&self, leaves: &[Leaf]) -> Result<Vec<Duration>, ScenarioError> {
+    fn times(&self, leaves: &[Scalar]) -> Result<Vec<Duration>, ScenarioError> {
         leaves
             .iter()
             .map(|leaf| time(leaf, self.variables, self.source))
             .collect()
     }
 
-    /// A count up to `most`; one if nothing is said.
-    fn count(&self, leaf: Option<&Leaf>, most: u32) -> Result<u32, ScenarioError> {
+    /// A count up to `most`; one if it is missing.
+    fn count(&self, leaf: Option<&Scalar>, most: u32) -> Result<u32, ScenarioError> {
         leaf.map_or(Ok(1), |leaf| count(leaf, most, self.variables, self.source))
     }
 
-    fn bytes(&self, leaf: Option<&Leaf>) -> Result<Option<u64>, ScenarioError> {
-        let read = |leaf: &Leaf| {
+    fn bytes(&self, leaf: Option<&Scalar>) -> Result<Option<u64>, ScenarioError> {
+        let read = |leaf: &Scalar| {
             let text = substitute(leaf, self.variables, self.source)?;
             match units::bytes(&text) {
                 Ok(0) => {
-                    let problem = format!("{text:?} is nothing to carry");
-                    let right = "write at least 1, or leave it out";
-                    Err(self.source.error(&leaf.span, problem, right))
+                    let problem = format!("invalid size {text:?}: must be greater than zero");
+                    let help = "expected at least 1 byte, or omit the setting";
+                    Err(self.source.error(&leaf.span, problem, help))
                 }
                 Ok(bytes) => Ok(bytes),
                 Err(problem) => Err(self.source.error(&leaf.span, problem, "")),
@@ -328,13 +341,13 @@ impl Reader<'_> {
         leaf.map(read).transpose()
     }
 
-    /// A link from its RTT and the settings of both ways.
-    fn leg(&self, texts: [&Option<Leaf>; 3]) -> Result<Option<Leg>, ScenarioError> {
+    /// A link from its RTT and the settings of both directions.
+    fn leg(&self, texts: [&Option<Scalar>; 3]) -> Result<Option<AccessLink>, ScenarioError> {
         let [rtt, up, down] = texts;
         if texts.iter().all(|text| text.is_none()) {
             return Ok(None);
         }
-        let mut leg = Leg::default();
+        let mut leg = AccessLink::default();
         let rtt = self.time(rtt.as_ref())?.unwrap_or_default();
         for (text, link) in [(up, &mut leg.up), (down, &mut leg.down)] {
             link.delay = Span(rtt / 2).into();
@@ -348,20 +361,20 @@ impl Reader<'_> {
         Ok(Some(leg))
     }
 
-    fn protocol(&self, leaf: &Leaf) -> Result<Protocol, ScenarioError> {
+    fn protocol(&self, leaf: &Scalar) -> Result<Protocol, ScenarioError> {
         let name = substitute(leaf, self.variables, self.source)?;
         match name.as_str() {
             "raw" => Ok(Protocol::Raw),
             "http3" => Ok(Protocol::Http3),
             other => {
-                let problem = format!("no protocol is called {other:?}");
-                let right = suggest(other, PROTOCOLS);
-                Err(self.source.error(&leaf.span, problem, right))
+                let problem = format!("unknown protocol {other:?}");
+                let help = suggest(other, PROTOCOLS);
+                Err(self.source.error(&leaf.span, problem, help))
             }
         }
     }
 
-    fn controller(&self, leaf: &Leaf) -> Result<String, ScenarioError> {
+    fn controller(&self, leaf: &Scalar) -> Result<String, ScenarioError> {
         let name = substitute(leaf, self.variables, self.source)?;
         super::parse::known_controller(&name, leaf, self.source)?;
         Ok(name)
@@ -370,13 +383,13 @@ impl Reader<'_> {
     fn require<T>(
         &self,
         value: Option<T>,
-        traffic: &Leaf,
+        traffic: &Scalar,
         example: &str,
     ) -> Result<T, ScenarioError> {
         value.ok_or_else(|| {
-            let problem = format!("{:?} traffic lacks a setting", traffic.text);
-            let right = format!("write {example}");
-            self.source.error(&traffic.span, problem, right)
+            let problem = format!("missing setting for {:?} traffic", traffic.text);
+            let help = format!("expected {example}");
+            self.source.error(&traffic.span, problem, help)
         })
     }
 }

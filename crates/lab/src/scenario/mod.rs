@@ -1,9 +1,8 @@
-//! Scenarios as data: what is between two hosts, what they carry, and what has
-//! to come of it.
+//! Scenarios as data: the network between two hosts, the flows over it, and the required results.
 //!
-//! A scenario is a TOML file; the catalogue's are built into the library
-//! ([`catalogue`]), a user's own is read the same way ([`Scenario::parse`]).
-//! Mistakes are answered with file, line, and what would be right.
+//! A scenario is a TOML file. Those of the catalogue are built into the library ([`catalogue()`]);
+//! others are read with [`Scenario::parse`]. Errors give the file, the line, and what to write
+//! instead.
 
 mod bars;
 mod case;
@@ -17,7 +16,7 @@ mod tree;
 mod units;
 mod variables;
 
-pub use bars::{Bar, Missed, Over};
+pub use bars::{Aggregation, Bar, KnownMiss};
 pub use case::{Case, Flow};
 pub use catalogue::{catalogue, find};
 pub use error::ScenarioError;
@@ -29,14 +28,14 @@ pub use variables::{Assignment, MOST_POINTS};
 /// How much of a scenario to run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Size {
-    /// All of it.
+    /// The full size.
     Full,
-    /// What its `[ci]` table says: seconds rather than hours.
+    /// The size of its `[ci]` table: seconds rather than hours.
     #[default]
     Ci,
 }
 
-/// Controllers a scenario is for unless it names its own.
+/// The controllers of a scenario that names none.
 pub const CONTROLLERS: &[&str] = &["newreno", "cubic", "bbr"];
 
 #[cfg(test)]

@@ -5,22 +5,22 @@ use core::time::Duration;
 use clearway_links::{LinkConfig, QueueLimit, Rate, Span};
 
 use super::error::{ScenarioError, Source};
-use super::tree::{Leaf, Table};
+use super::tree::{Scalar, Table};
 use super::variables::{Assignment, substitute};
 use crate::world::{ClockStart, Network};
 
-/// Bytes of the largest datagram of the lab with its headers: no queue in
-/// bytes below this ever takes one.
+/// Size of the lab's largest datagram with headers, in bytes: a queue smaller than this could never
+/// hold it.
 const LARGEST_PACKET: u64 = 1_452 + 28;
 
-/// The network as written.
+/// The network as written in the file.
 #[derive(Clone, Debug)]
 pub(super) struct NetworkText {
-    rtt: Option<Leaf>,
-    both: Option<Leaf>,
-    up: Option<Leaf>,
-    down: Option<Leaf>,
-    clock: Option<Leaf>,
+    rtt: Option<Scalar>,
+    both: Option<Scalar>,
+    up: Option<Scalar>,
+    down: Option<Scalar>,
+    clock: Option<Scalar>,
 }
 
 impl NetworkText {
@@ -87,19 +87,18 @@ impl NetworkText {
             "first-request" => Ok(ClockStart::FirstRequest),
             other => Err(source.error(
                 &leaf.span,
-                format!("no clock starts with {other:?}"),
-                "write first-datagram or first-request",
+                format!("unknown clock start {other:?}"),
+                "expected first-datagram or first-request",
             )),
         }
     }
 }
 
-/// Applies settings; answers the queue's, which waits until rate and delay are
-/// known.
+/// Applies settings; returns that of the queue, which is applied once rate and delay are known.
 pub(super) fn apply(
     link: &mut LinkConfig,
     settings: &str,
-    leaf: &Leaf,
+    leaf: &Scalar,
     source: &Source<'_>,
 ) -> Result<Option<String>, ScenarioError> {
     let mut queue = None;
@@ -107,8 +106,8 @@ pub(super) fn apply(
     for setting in settings.split_whitespace() {
         let key = setting.split_once('=').map_or(setting, |(key, _)| key);
         if keys.contains(&key) {
-            let problem = format!("{key:?} is set twice in one text");
-            return Err(source.error(&leaf.span, problem, "write it once"));
+            let problem = format!("{key:?} is set more than once");
+            return Err(source.error(&leaf.span, problem, "set it once"));
         }
         keys.push(key);
         match setting.split_once('=') {
@@ -124,10 +123,10 @@ pub(super) fn apply(
     Ok(queue)
 }
 
-/// A limit to losses in a row says nothing where nothing is lost.
+/// Rejects a limit on consecutive losses if there are no losses.
 pub(super) fn bursts_are_of_losses(
     link: &LinkConfig,
-    leaf: Option<&Leaf>,
+    leaf: Option<&Scalar>,
     source: &Source<'_>,
 ) -> Result<(), ScenarioError> {
     let (plain, Some(leaf)) = (LinkConfig::default(), leaf) else {
@@ -136,24 +135,29 @@ pub(super) fn bursts_are_of_losses(
     if link.burst.is_none() || link.gilbert.is_some() || link.loss != plain.loss {
         return Ok(());
     }
-    let problem = "burst limits how many packets are lost in a row, but none is";
-    let right = "write loss or gilbert beside it, such as loss=1%";
-    Err(source.error(&leaf.span, problem, right))
+    let problem = "burst has no effect without random loss";
+    let help = "add loss or gilbert, such as loss=1%";
+    Err(source.error(&leaf.span, problem, help))
 }
 
-/// A queue in packets, bytes, times the bandwidth-delay product (`1.5bdp`), or
-/// as the time it takes to drain (`80ms`).
+/// Sets a queue in packets, bytes, multiples of the bandwidth-delay product (`1.5bdp`), or as the
+/// time it takes to drain (`80ms`).
 pub(super) fn set_queue(
     link: &mut LinkConfig,
     text: &str,
     rtt: Duration,
-    leaf: &Leaf,
+    leaf: &Scalar,
     source: &Source<'_>,
 ) -> Result<(), ScenarioError> {
-    let wrong = |problem: String| source.error(&leaf.span, problem, QUEUE_RIGHT);
+    let wrong = |problem: String| source.error(&leaf.span, problem, QUEUE_EXPECTED);
     if text.contains(',') {
         let set = link.set("queue", text);
-        return set.map_err(|error| wrong(error.to_string()));
+        return set.map_err(|error| {
+            wrong(format!(
+                "invalid {} {:?}: {}",
+                error.what, error.text, error.problem
+            ))
+        });
     }
     let time = match text.strip_suffix("bdp") {
         Some(factor) => {
@@ -161,36 +165,39 @@ pub(super) fn set_queue(
                 .parse()
                 .ok()
                 .filter(|factor| *factor > 0.0)
-                .ok_or_else(|| wrong(format!("queue {text:?} is no multiple of the BDP")))?;
+                .ok_or_else(|| {
+                    wrong(format!("invalid queue {text:?}: not a multiple of the BDP"))
+                })?;
             let time = Duration::try_from_secs_f64(rtt.as_secs_f64() * factor);
-            Some(time.map_err(|_| wrong(format!("queue {text:?} is beyond all measure")))?)
+            Some(time.map_err(|_| wrong(format!("invalid queue {text:?}: value is too large")))?)
         }
         None if text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u32>().is_err() => {
             let most = u32::MAX;
-            return Err(wrong(format!("queue {text:?} is more than {most} packets")));
+            return Err(wrong(format!(
+                "invalid queue {text:?}: must be at most {most} packets"
+            )));
         }
         None if text.parse::<QueueLimit>().is_err() => text.parse::<Span>().ok().map(|span| span.0),
         None => None,
     };
     let limit = match time {
-        Some(time) => QueueLimit::Bytes(drained(link, time).ok_or_else(|| {
-            wrong(format!(
-                "queue {text:?} has no size where the rate has no limit"
-            ))
-        })?),
-        None => text
-            .parse()
-            .map_err(|error: clearway_links::SpecError| wrong(error.to_string()))?,
+        Some(time) => QueueLimit::Bytes(
+            drained(link, time)
+                .ok_or_else(|| wrong(format!("invalid queue {text:?}: requires a limited rate")))?,
+        ),
+        None => text.parse().map_err(|error: clearway_links::SpecError| {
+            wrong(format!("invalid queue {text:?}: {}", error.problem))
+        })?,
     };
     match limit {
         QueueLimit::Bytes(bytes) if bytes < LARGEST_PACKET => {
             return Err(wrong(format!(
-                "queue {text:?} is impossible: {bytes} bytes hold no packet of {LARGEST_PACKET}"
+                "invalid queue {text:?}: {bytes} bytes cannot hold a packet of {LARGEST_PACKET}"
             )));
         }
         QueueLimit::Packets(0) => {
             return Err(wrong(format!(
-                "queue {text:?} is impossible: nothing may wait"
+                "invalid queue {text:?}: must be greater than zero"
             )));
         }
         QueueLimit::Bytes(_) | QueueLimit::Packets(_) | QueueLimit::Unlimited => {}
@@ -199,7 +206,7 @@ pub(super) fn set_queue(
     Ok(())
 }
 
-const QUEUE_RIGHT: &str = "write packets such as 250, bytes such as 64KB from one packet on, a \
+const QUEUE_EXPECTED: &str = "expected packets such as 250, bytes such as 64KB (at least one packet), a \
                            multiple of the BDP such as 1.5bdp, or a time such as 80ms";
 
 fn drained(link: &LinkConfig, time: Duration) -> Option<u64> {
@@ -211,9 +218,9 @@ fn drained(link: &LinkConfig, time: Duration) -> Option<u64> {
     }
 }
 
-/// A time with variables.
+/// A time, which may contain variables.
 pub(super) fn time(
-    leaf: &Leaf,
+    leaf: &Scalar,
     variables: &Assignment,
     source: &Source<'_>,
 ) -> Result<Duration, ScenarioError> {
@@ -221,9 +228,9 @@ pub(super) fn time(
     super::units::time(&text).map_err(|problem| source.error(&leaf.span, problem, ""))
 }
 
-/// A count from one to `most`, with variables.
+/// A count from one to `most`, which may contain variables.
 pub(super) fn count(
-    leaf: &Leaf,
+    leaf: &Scalar,
     most: u32,
     variables: &Assignment,
     source: &Source<'_>,
@@ -236,10 +243,10 @@ pub(super) fn count(
             let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
             let nothing = text.bytes().all(|byte| byte == b'0');
             let problem = match digits && !nothing {
-                true => format!("{text:?} is too many"),
-                false => format!("{text:?} is no count"),
+                true => format!("{text:?} is too large"),
+                false => format!("{text:?} is not a count"),
             };
-            let right = format!("write a whole number from 1 to {most}");
-            source.error(&leaf.span, problem, right)
+            let help = format!("expected a whole number from 1 to {most}");
+            source.error(&leaf.span, problem, help)
         })
 }

@@ -1,45 +1,45 @@
-//! From a TOML file to cases.
+//! Parses TOML files into scenarios, and compiles scenarios into cases.
 
 use core::time::Duration;
 
 use clearway_recovery::congestion::Algorithm;
 use clearway_trace::Detector;
 
-use super::bars::{Bars, MissedText};
+use super::bars::{Bars, KnownMissText};
 use super::case::Case;
 use super::error::{ScenarioError, Source, suggest};
 use super::flows::FlowsText;
 use super::network::{NetworkText, count, time};
 use super::transport::TransportText;
-use super::tree::{Leaf, Table, Value};
+use super::tree::{Scalar, Table, Value};
 use super::variables::{Assignment, Grid, substitute};
 use super::{CONTROLLERS, Size, units};
 
-/// A network, what happens in it, and what has to come of it.
+/// A scenario: a network, its flows, and the required results.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// Its name.
     pub name: String,
-    /// Its number in the catalogue; 0 for a user's own.
+    /// Its number in the catalogue; 0 outside of it.
     pub number: u32,
-    /// What it is, in a line.
+    /// Its title, in one line.
     pub title: String,
-    /// Why anybody should care.
+    /// An explanation of why it matters.
     pub explanation: String,
-    /// Where its figures come from.
+    /// The source of its numbers.
     pub origin: String,
-    /// What it waits for, if it cannot be run yet.
+    /// Why it cannot be run yet, if so.
     pub waiting: Option<String>,
-    /// Controllers it is for.
+    /// The controllers that it is run with.
     pub controllers: Vec<String>,
-    /// Seeds of the full and of the CI size.
+    /// Number of seeds of the full and of the CI size.
     seeds: [u64; 2],
     file: String,
     text: String,
-    duration: [Leaf; 2],
-    warmup: [Option<Leaf>; 2],
-    recovery_from: Vec<Leaf>,
-    recovery_rate: Option<Leaf>,
+    duration: [Scalar; 2],
+    warmup: [Option<Scalar>; 2],
+    recovery_from: Vec<Scalar>,
+    recovery_rate: Option<Scalar>,
     network: NetworkText,
     flows: Vec<FlowsText>,
     most_flows: Option<u32>,
@@ -47,15 +47,14 @@ pub struct Scenario {
     grids: [Grid; 2],
     expected_findings: Vec<String>,
     transport: TransportText,
-    missed: Vec<MissedText>,
+    missed: Vec<KnownMissText>,
 }
 
 impl Scenario {
-    /// Reads a scenario; `file` is its name in error messages.
+    /// Parses a scenario; `file` is its name in error messages.
     ///
     /// # Errors
-    /// The first mistake, with its place and what would be right. Every
-    /// variant of the grid is looked at.
+    /// The first error, with its position and what to write instead. Every grid point is checked.
     pub fn parse(file: &str, text: &str) -> Result<Self, ScenarioError> {
         let source = Source { file, text };
         let mut table = Table::parse(&source)?;
@@ -82,7 +81,7 @@ impl Scenario {
         ci_grid.check(&mentions, source)?;
         let network = table
             .take_table(source, "network")?
-            .ok_or_else(|| source.error(&(0..0), "[network] is missing", "write [network]"))?;
+            .ok_or_else(|| source.error(&(0..0), "missing [network]", "add a [network] table"))?;
         let this = Self {
             name: name(table, source)?,
             number: match table.take_leaf(source, "number")? {
@@ -117,17 +116,17 @@ impl Scenario {
             grids: [grid, ci_grid],
             expected_findings: expected_findings(table, source)?,
             transport: TransportText::read(table.take_table(source, "transport")?, source)?,
-            missed: MissedText::read(table.take("missed"), source)?,
+            missed: KnownMissText::read(table.take("missed"), source)?,
         };
         ci.finish(source, "[ci]")?;
         Ok(this)
     }
 
-    /// Every variant must compile, so that no mistake waits for its turn.
+    /// Checks that every variant compiles, so that no error appears later.
     fn check(&self, source: &Source<'_>) -> Result<(), ScenarioError> {
-        let known = |leaf: &&Leaf| !is_known(&leaf.text);
+        let known = |leaf: &&Scalar| !is_known(&leaf.text);
         if let Some(leaf) = self.bars.controllers().find(known) {
-            let problem = format!("[pass.{}] is for no controller", leaf.text);
+            let problem = format!("unknown controller in [pass.{}]", leaf.text);
             return Err(source.error(&leaf.span, problem, suggest(&leaf.text, Algorithm::NAMES)));
         }
         for size in [Size::Full, Size::Ci] {
@@ -145,22 +144,22 @@ impl Scenario {
         Ok(())
     }
 
-    /// The file's text.
+    /// The text of the file.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// How many seeds a run of this size has.
+    /// The number of seeds in a run of this size.
     #[must_use]
     pub fn seeds(&self, size: Size) -> u64 {
         self.seeds[slot(size)]
     }
 
-    /// All points of the grid for `controller`.
+    /// All grid points for `controller`.
     ///
     /// # Errors
-    /// None after [`Scenario::parse`] has looked at them all.
+    /// Never after [`Scenario::parse`], which has checked them all.
     pub fn cases(&self, size: Size, controller: &str) -> Result<Vec<Case>, ScenarioError> {
         let source = Source {
             file: &self.file,
@@ -173,7 +172,7 @@ impl Scenario {
             .collect()
     }
 
-    /// How long it lasts, and how long until measurement begins.
+    /// The duration, and the warm-up before measurement begins.
     fn times(
         &self,
         size: Size,
@@ -183,20 +182,26 @@ impl Scenario {
         let leaf = &self.duration[slot(size)];
         let duration = time(leaf, variables, source)?;
         if duration.is_zero() {
-            let problem = format!("a duration of {:?} leaves no time", leaf.text);
-            return Err(source.error(&leaf.span, problem, "write one such as 60s"));
+            let problem = format!(
+                "invalid duration {:?}: must be greater than zero",
+                leaf.text
+            );
+            return Err(source.error(&leaf.span, problem, "expected a time such as 60s"));
         }
         let Some(leaf) = &self.warmup[slot(size)] else {
             return Ok((duration, Duration::ZERO));
         };
         let warmup = time(leaf, variables, source)?;
         if warmup >= duration {
-            let problem = format!("the warm-up of {:?} leaves nothing to measure", leaf.text);
-            let right = match size {
-                Size::Full => format!("write less than the duration, {duration:?}"),
-                Size::Ci => format!("write less than the duration in [ci], {duration:?}"),
+            let problem = format!(
+                "invalid warm-up {:?}: must be shorter than the run",
+                leaf.text
+            );
+            let help = match size {
+                Size::Full => format!("expected less than the duration, {duration:?}"),
+                Size::Ci => format!("expected less than the duration in [ci], {duration:?}"),
             };
-            return Err(source.error(&leaf.span, problem, right));
+            return Err(source.error(&leaf.span, problem, help));
         }
         Ok((duration, warmup))
     }
@@ -262,7 +267,7 @@ const fn slot(size: Size) -> usize {
     }
 }
 
-/// Seeds of a scenario at most.
+/// Maximum number of seeds of a scenario.
 const MOST_SEEDS: u32 = 1_000_000;
 
 fn is_known(name: &str) -> bool {
@@ -272,13 +277,13 @@ fn is_known(name: &str) -> bool {
 /// Checks a controller's name.
 pub(super) fn known_controller(
     name: &str,
-    leaf: &Leaf,
+    leaf: &Scalar,
     source: &Source<'_>,
 ) -> Result<(), ScenarioError> {
     if is_known(name) {
         return Ok(());
     }
-    let problem = format!("no controller is called {name:?}");
+    let problem = format!("unknown controller {name:?}");
     Err(source.error(&leaf.span, problem, suggest(name, Algorithm::NAMES)))
 }
 
@@ -291,13 +296,13 @@ fn text(
     Ok(leaf.map_or_else(String::new, |leaf| leaf.text.trim().to_owned()))
 }
 
-fn seeds(leaf: Option<Leaf>, default: u64, source: &Source<'_>) -> Result<u64, ScenarioError> {
+fn seeds(leaf: Option<Scalar>, default: u64, source: &Source<'_>) -> Result<u64, ScenarioError> {
     leaf.map_or(Ok(default), |leaf| {
         count(&leaf, MOST_SEEDS, &Assignment::default(), source).map(u64::from)
     })
 }
 
-/// What tables, files and replay lines call it.
+/// The name of a scenario, as used in tables, file names and replay commands.
 fn name(table: &mut Table, source: &Source<'_>) -> Result<String, ScenarioError> {
     const LONGEST: usize = 64;
     let leaf = table.require(source, "name", "\"my_network\"")?;
@@ -307,12 +312,12 @@ fn name(table: &mut Table, source: &Source<'_>) -> Result<String, ScenarioError>
     if begins && name.chars().all(plain) && name.len() <= LONGEST {
         return Ok(leaf.text);
     }
-    let problem = format!("{name:?} is no name for a scenario");
-    let right = format!(
-        "write up to {LONGEST} letters (a-z, A-Z), digits, _, - and ., the first a letter or a \
+    let problem = format!("invalid scenario name {name:?}");
+    let help = format!(
+        "expected up to {LONGEST} letters (a-z, A-Z), digits, _, - and ., the first a letter or a \
          digit, such as my_network"
     );
-    Err(source.error(&leaf.span, problem, right))
+    Err(source.error(&leaf.span, problem, help))
 }
 
 fn controllers(table: &mut Table, source: &Source<'_>) -> Result<Vec<String>, ScenarioError> {
@@ -335,25 +340,25 @@ fn expected_findings(table: &mut Table, source: &Source<'_>) -> Result<Vec<Strin
             if known.contains(&leaf.text.as_str()) {
                 return Ok(leaf.text);
             }
-            let problem = format!("no detector is called {:?}", leaf.text);
+            let problem = format!("unknown detector {:?}", leaf.text);
             Err(source.error(&leaf.span, problem, suggest(&leaf.text, &known)))
         })
         .collect()
 }
 
 fn flows(table: &mut Table, source: &Source<'_>) -> Result<Vec<FlowsText>, ScenarioError> {
-    let right = "write [[flows]] with traffic = \"download\"";
+    let help = "expected [[flows]] with settings such as traffic = \"download\"";
     match table.take("flows") {
         Some(Value::List(items, _)) => items
             .into_iter()
             .map(|item| match item {
                 Value::Table(table) => FlowsText::read(table, source),
-                Value::Leaf(_) | Value::List(..) => {
-                    Err(source.error(item.span(), "a flow is a table", right))
+                Value::Scalar(_) | Value::List(..) => {
+                    Err(source.error(item.span(), "each flow must be a table", help))
                 }
             })
             .collect(),
-        Some(other) => Err(source.error(other.span(), "flows is no list of tables", right)),
-        None => Err(source.error(&(0..0), "[[flows]] is missing", right)),
+        Some(other) => Err(source.error(other.span(), "flows must be a list of tables", help)),
+        None => Err(source.error(&(0..0), "missing [[flows]]", help)),
     }
 }

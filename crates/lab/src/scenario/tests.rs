@@ -26,13 +26,13 @@ fn parse(text: &str) -> Result<Scenario, ScenarioError> {
     Scenario::parse("mine.toml", text)
 }
 
-/// The error of `GOOD` with one thing put in place of another.
+/// The error of `GOOD` with one part replaced by another.
 fn broken(from: &str, to: &str) -> String {
     assert!(GOOD.contains(from), "{from}");
     parse(&GOOD.replacen(from, to, 1)).unwrap_err().to_string()
 }
 
-/// Each change of [`GOOD`], from and to, is a mistake with its place and these words.
+/// Each replacement in [`GOOD`] causes an error with this position and text.
 fn each_is_said(changes: &[(&str, &str, &str)]) {
     for (from, to, said) in changes {
         let error = broken(from, to);
@@ -42,7 +42,7 @@ fn each_is_said(changes: &[(&str, &str, &str)]) {
 }
 
 #[test]
-fn a_good_scenario_compiles() {
+fn valid_scenario_compiles() {
     let scenario = parse(GOOD).unwrap();
     let cases = scenario.cases(Size::Full, "cubic").unwrap();
     assert_eq!(cases.len(), 1);
@@ -56,7 +56,7 @@ fn a_good_scenario_compiles() {
 }
 
 #[test]
-fn a_controllers_own_bars_take_the_place_of_the_general_ones() {
+fn controller_bars_replace_general_bars() {
     let scenario = parse(GOOD).unwrap();
     let bars = |controller| {
         let cases = scenario.cases(Size::Full, controller).unwrap();
@@ -69,62 +69,62 @@ fn a_controllers_own_bars_take_the_place_of_the_general_ones() {
 }
 
 #[test]
-fn mistakes_say_where_and_what_would_be_right() {
+fn errors_give_position_and_remedy() {
     let cases = [
         (
             "duration",
             "durration",
-            "mine.toml:3:1: there is no setting \"durration\"; did you mean duration? Then write duration = \"60s\"",
+            "mine.toml:3:1: unknown setting \"durration\"; did you mean duration? expected duration = \"60s\"",
         ),
         (
             "traffic =",
             "trafic =",
-            "mine.toml:10:1: there is no setting \"trafic\"; did you mean traffic? Then write traffic = \"download\"",
+            "mine.toml:10:1: unknown setting \"trafic\"; did you mean traffic? expected traffic = \"download\"",
         ),
         (
             "duration = \"10s\"",
             "",
-            "mine.toml:1:1: duration is missing; write duration = \"60s\"",
+            "mine.toml:1:1: missing setting \"duration\"; expected duration = \"60s\"",
         ),
         (
             "bytes =",
             "byte =",
-            "mine.toml:11:1: [[flows]] has no setting \"byte\"; did you mean bytes?",
+            "mine.toml:11:1: unknown setting \"byte\" in [[flows]]; did you mean bytes?",
         ),
         ("\"download\"", "\"downlod\"", "did you mean download?"),
-        ("rate=10M", "rate=-10M", "mine.toml:7:8: bad rate \"-10M\""),
-        ("rate=10M", "rat=10M", "bad setting \"rat\""),
-        ("queue=1bdp", "queue=0", "write packets such as 250"),
         (
-            "queue=1bdp",
-            "queue=500B",
-            "impossible: 500 bytes hold no packet",
+            "rate=10M",
+            "rate=-10M",
+            "mine.toml:7:8: invalid rate \"-10M\"",
         ),
-        ("queue=1bdp", "queue=-1bdp", "no multiple of the BDP"),
-        ("rate=10M queue", "queue", "where the rate has no limit"),
-        ("queue=1bdp", "trace=nowhere.trace", "it cannot be read"),
-        ("rtt = \"30ms\"", "rtt = \"30\"", "mine.toml:6:7: bad "),
-        ("1MB", "a lot", "mine.toml:11:9: \"a lot\" is no size"),
+        ("rate=10M", "rat=10M", "invalid setting \"rat\""),
+        ("queue=1bdp", "queue=0", "expected packets such as 250"),
+        ("queue=1bdp", "queue=500B", "500 bytes cannot hold a packet"),
+        ("queue=1bdp", "queue=-1bdp", "not a multiple of the BDP"),
+        ("rate=10M queue", "queue", "requires a limited rate"),
+        ("queue=1bdp", "trace=nowhere.trace", "cannot read the file"),
+        ("rtt = \"30ms\"", "rtt = \"30\"", "mine.toml:6:7: invalid "),
+        ("1MB", "a lot", "mine.toml:11:9: invalid size \"a lot\""),
         (
             "util_min = \"50%\"",
             "utl_min = \"50%\"",
-            "no bar and no controller is called \"utl_min\"; did you mean util_min?",
+            "unknown bar or controller \"utl_min\"; did you mean util_min?",
         ),
-        ("50%", "0.5", "write a percentage such as 85%"),
+        ("50%", "0.5", "expected a percentage such as 85%"),
         ("pass.bbr", "pass.bbbr", "did you mean bbr?"),
         (
             "30ms\"",
             "{rtt}\"",
-            "no value for {rtt}; there is no [grid]",
+            "no value for {rtt}; the scenario has no [grid]",
         ),
-        ("[[flows]]", "[flows]", "flows is no list of tables"),
+        ("[[flows]]", "[flows]", "flows must be a list of tables"),
         ("name = \"mine\"", "name = ", "mine.toml:2:8: "),
     ];
     each_is_said(&cases);
 }
 
 #[test]
-fn a_grid_is_every_combination_and_ci_can_shrink_it() {
+fn grid_expands_to_every_combination_and_ci_can_shrink_it() {
     let text = GOOD.replace("30ms", "{rtt}").replace("10M", "{rate}")
         + "[grid]\nrtt = [\"10ms\", \"20ms\"]\nrate = [\"10M\", \"20M\", \"30M\"]\n\
            [ci]\nseeds = 2\ngrid = { rate = [\"20M\"] }\n";
@@ -145,7 +145,7 @@ fn a_grid_is_every_combination_and_ci_can_shrink_it() {
 }
 
 #[test]
-fn the_catalogue_is_whole() {
+fn every_catalogue_scenario_compiles() {
     let all = catalogue();
     let numbers: Vec<u32> = all.iter().map(|scenario| scenario.number).collect();
     assert_eq!(numbers, (1..=44).collect::<Vec<_>>());
@@ -174,64 +174,64 @@ fn scenarios_are_found_by_name_and_number() {
 }
 
 #[test]
-fn what_would_panic_or_never_end_is_a_mistake_of_the_file() {
+fn input_that_would_panic_or_never_end_is_rejected() {
     let cases = [
         (
             "1bdp",
             "1e30bdp",
-            "mine.toml:7:8: queue \"1e30bdp\" is beyond all measure",
+            "mine.toml:7:8: invalid queue \"1e30bdp\": value is too large",
         ),
         (
             "1bdp",
             "infbdp",
-            "mine.toml:7:8: queue \"infbdp\" is beyond all measure",
+            "mine.toml:7:8: invalid queue \"infbdp\": value is too large",
         ),
         (
             "1bdp",
             "99999999999999999999",
-            "mine.toml:7:8: queue \"99999999999999999999\" is more than 4294967295 packets",
+            "mine.toml:7:8: invalid queue \"99999999999999999999\": must be at most 4294967295 packets",
         ),
         (
             "\"1MB\"",
             "\"1MB\"\nrebind = [\"5s\", \"1s\"]",
-            "mine.toml:12:17: the rebinding at \"1s\" is not after 5s",
+            "mine.toml:12:17: the rebinding at \"1s\" is not later than 5s",
         ),
         (
             "\"1MB\"",
             "\"1MB\"\nrebind = [\"1s\", \"1s\"]",
-            "mine.toml:12:17: the rebinding at \"1s\" is not after 1s",
+            "mine.toml:12:17: the rebinding at \"1s\" is not later than 1s",
         ),
         (
             "\"1MB\"",
             "\"1MB\"\nrebind = [\"0s\"]",
-            "mine.toml:12:11: the rebinding at \"0s\" is not after 0ns",
+            "mine.toml:12:11: the rebinding at \"0s\" is not later than 0ns",
         ),
         (
             "\"1MB\"",
             "\"1MB\"\nflows = 4000000000",
-            "mine.toml:12:9: \"4000000000\" is too many; write a whole number from 1 to 10000",
+            "mine.toml:12:9: \"4000000000\" is too large; expected a whole number from 1 to 10000",
         ),
         (
             "[pass]",
             "flows = 9999\n[[flows]]\ntraffic = \"download\"\nflows = 9999\n[pass]",
-            "mine.toml:16:9: with these the scenario has 19998 flows; write at most 10000",
+            "mine.toml:16:9: the scenario has 19998 flows in total; expected at most 10000",
         ),
         (
             "\"download\"",
             "\"requests\"\nflows = 10000\ncount = 100000",
-            "mine.toml:12:9: with these the scenario has 1000000000 transfers",
+            "mine.toml:12:9: the scenario has 1000000000 transfers in total",
         ),
         (
             "duration",
             "seeds = 9223372036854775807\nduration",
-            "mine.toml:3:9: \"9223372036854775807\" is too many; write a whole number from 1 to 1000000",
+            "mine.toml:3:9: \"9223372036854775807\" is too large; expected a whole number from 1 to 1000000",
         ),
     ];
     each_is_said(&cases);
 }
 
 #[test]
-fn a_grid_of_a_hundred_thousand_points_is_not_listed() {
+fn oversized_grid_is_rejected_before_it_is_expanded() {
     let values = |unit: &str| {
         let all: Vec<String> = (1..=400).map(|n| format!("\"{n}{unit}\"")).collect();
         all.join(", ")
@@ -247,77 +247,81 @@ fn a_grid_of_a_hundred_thousand_points_is_not_listed() {
 }
 
 #[test]
-fn what_says_nothing_is_a_mistake() {
+fn settings_without_effect_are_rejected() {
     let cases = [
         (
             "rate=10M",
             "rate=10M rate=20M",
-            "7:8: \"rate\" is set twice in one text",
+            "7:8: \"rate\" is set more than once",
         ),
         (
             "[network]",
             "[network]\nboth = \"\"",
-            "8:1: \"both\" is set twice",
+            "8:1: \"both\" is set more than once",
         ),
         (
             "[network]",
             "[grid]\nrtt = [\"1s\"]\n[network]",
-            "6:1: [grid] has \"rtt\", but {rtt} is nowhere",
+            "6:1: [grid] sets \"rtt\", but {rtt} is not used",
         ),
         (
             "[network]",
             "[ci]\ngrid = { rtt = [\"1s\"] }\n[network]",
-            "6:10: [ci] grid has \"rtt\", which [grid] has not",
+            "6:10: [ci] grid sets \"rtt\", which is not in [grid]",
         ),
-        ("[network]", "[variants]\n[network]", "there is no variant"),
+        ("[network]", "[variants]\n[network]", "[variants] is empty"),
         (
             "\"10s\"",
             "\"0s\"",
-            "3:12: a duration of \"0s\" leaves no time",
+            "3:12: invalid duration \"0s\": must be greater than zero",
         ),
         (
             "\"10s\"",
             "\"10s\"\nwarmup = \"10s\"",
-            "4:10: the warm-up of \"10s\" leaves nothing to measure; write less than the duration, 10s",
+            "4:10: invalid warm-up \"10s\": must be shorter than the run; expected less than the duration, 10s",
         ),
     ];
     each_is_said(&cases);
 }
 
 #[test]
-fn values_that_say_nothing_are_mistakes() {
+fn values_without_effect_are_rejected() {
     let cases = [
-        ("1MB", "0", "11:9: \"0\" is nothing to carry"),
-        ("\"mine\"", "\"\"", "2:8: \"\" is no name for a scenario"),
+        (
+            "1MB",
+            "0",
+            "11:9: invalid size \"0\": must be greater than zero",
+        ),
+        ("\"mine\"", "\"\"", "2:8: invalid scenario name \"\""),
         (
             "\"mine\"",
             "\"../../x\"",
-            "2:8: \"../../x\" is no name for a scenario",
+            "2:8: invalid scenario name \"../../x\"",
         ),
         (
             "\"mine\"",
             "\"a\\u001b[2Jb\"",
-            "2:8: there is a control character here, U+001B",
+            "2:8: control character U+001B is not allowed",
         ),
         (
             "duration",
             "title = \"\\u0007\"\nduration",
-            "3:9: there is a control character here, U+0007",
+            "3:9: control character U+0007 is not allowed",
         ),
         (
             "queue=1bdp",
             "queue=1bdp burst=3",
-            "7:8: burst limits how many packets are lost in a row, but none is",
+            "7:8: burst has no effect without random loss",
         ),
         (
             "\"50%\"",
             "\"850%\"",
-            "15:12: util never reaches \"850%\"; write at most 100%",
+            "15:12: util cannot exceed 100%, found \"850%\"; expected at most 100%",
         ),
         (
             "[pass]",
             "[transport]\nmax_ack_delay = \"16384ms\"\n[pass]",
-            "14:17: no peer accepts a max_ack_delay of \"16384ms\"",
+            "14:17: invalid max_ack_delay \"16384ms\": peers reject it",
         ),
         (
             "[pass.bbr]",
@@ -327,7 +331,7 @@ fn values_that_say_nothing_are_mistakes() {
         (
             "[pass.bbr]",
             "[[missed]]\ncontroller = [\"bbr\"]\nbar = \"util_min\"\nvariant=\"x\"\nreason = \"\"\n[pass.bbr]",
-            "20:9: no point of the grid has \"x\" in its name",
+            "20:9: no grid point has \"x\" in its name",
         ),
     ];
     each_is_said(&cases);
@@ -338,10 +342,10 @@ fn values_that_say_nothing_are_mistakes() {
 }
 
 #[test]
-fn mistakes_are_reported_where_they_are_mended() {
+fn errors_point_to_where_the_fix_belongs() {
     let error = broken("pass.bbr", "pass.bbbr");
     assert!(
-        error.starts_with("mine.toml:17:7: [pass.bbbr] is for no controller"),
+        error.starts_with("mine.toml:17:7: unknown controller in [pass.bbbr]"),
         "{error}"
     );
     let error = broken("util_min = \"80%\"", "util_min = \"80\"");
@@ -353,13 +357,13 @@ fn mistakes_are_reported_where_they_are_mended() {
     let text = GOOD.replace("10M", "{rate}").replace("1bdp", "{bdp}bdp") + grid;
     let error = parse(&text).unwrap_err().to_string();
     assert!(
-        error.starts_with("mine.toml:20:16: bad rate \"-5M\""),
+        error.starts_with("mine.toml:20:16: invalid rate \"-5M\""),
         "{error}"
     );
     let text = text.replace(", \"-5M\"", "");
     let error = parse(&text).unwrap_err().to_string();
     assert!(
-        error.starts_with("mine.toml:21:13: queue \"-1bdp\""),
+        error.starts_with("mine.toml:21:13: invalid queue \"-1bdp\""),
         "{error}"
     );
 }

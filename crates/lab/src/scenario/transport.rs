@@ -6,29 +6,29 @@ use clearway_quic::connection::Config;
 
 use super::error::{ScenarioError, Source};
 use super::network::{count, time};
-use super::tree::{Leaf, Table};
+use super::tree::{Scalar, Table};
 use super::units;
 use super::variables::{Assignment, substitute};
 use crate::stack::Certificates;
 
-/// From here on a `max_ack_delay` is invalid (RFC 9000 §18.2).
+/// From this value on a `max_ack_delay` is invalid (RFC 9000 §18.2).
 const ACK_DELAY_LIMIT: Duration = Duration::from_millis(1 << 14);
 
-/// `[transport]` as written.
+/// `[transport]` as written in the file.
 #[derive(Clone, Debug)]
 pub(super) struct TransportText {
-    acks: Option<Leaf>,
-    max_ack_delay: Option<Leaf>,
-    mtu: Option<Leaf>,
-    window: Option<Leaf>,
-    budget: Option<Leaf>,
-    key_update_after: Option<Leaf>,
-    certificates: Option<Leaf>,
-    x25519_only: Option<Leaf>,
-    ecn: Option<Leaf>,
-    idle_timeout: Option<Leaf>,
-    handshake_timeout: Option<Leaf>,
-    initial_rtt: Option<Leaf>,
+    acks: Option<Scalar>,
+    max_ack_delay: Option<Scalar>,
+    mtu: Option<Scalar>,
+    window: Option<Scalar>,
+    budget: Option<Scalar>,
+    key_update_after: Option<Scalar>,
+    certificates: Option<Scalar>,
+    x25519_only: Option<Scalar>,
+    ecn: Option<Scalar>,
+    idle_timeout: Option<Scalar>,
+    handshake_timeout: Option<Scalar>,
+    initial_rtt: Option<Scalar>,
 }
 
 impl TransportText {
@@ -58,7 +58,7 @@ impl TransportText {
         source: &Source<'_>,
     ) -> Result<(Config, Certificates, bool), ScenarioError> {
         let mut config = Config::default();
-        let span = |leaf: &Option<Leaf>| -> Result<Option<Duration>, ScenarioError> {
+        let span = |leaf: &Option<Scalar>| -> Result<Option<Duration>, ScenarioError> {
             let leaf = leaf.as_ref();
             leaf.map(|leaf| time(leaf, variables, source)).transpose()
         };
@@ -66,9 +66,9 @@ impl TransportText {
         if let Some(leaf) = &self.max_ack_delay
             && config.max_ack_delay >= ACK_DELAY_LIMIT
         {
-            let problem = format!("no peer accepts a max_ack_delay of {:?}", leaf.text);
-            let right = "write less than 2^14 ms, which is 16.384s (RFC 9000 §18.2)";
-            return Err(source.error(&leaf.span, problem, right));
+            let problem = format!("invalid max_ack_delay {:?}: peers reject it", leaf.text);
+            let help = "expected less than 2^14 ms, which is 16.384s (RFC 9000 §18.2)";
+            return Err(source.error(&leaf.span, problem, help));
         }
         config.idle_timeout = span(&self.idle_timeout)?.unwrap_or(config.idle_timeout);
         if let Some(timeout) = span(&self.handshake_timeout)? {
@@ -78,24 +78,24 @@ impl TransportText {
         config.initial_rtt = span(&self.initial_rtt)?.unwrap_or(config.initial_rtt);
         if let Some(leaf) = &self.acks {
             acks(&mut config, &substitute(leaf, variables, source)?)
-                .map_err(|right| source.error(&leaf.span, "no such way to acknowledge", right))?;
+                .map_err(|help| source.error(&leaf.span, "unknown acknowledgement policy", help))?;
         }
         if let Some(leaf) = &self.mtu {
             config.max_mtu = u16::try_from(count(leaf, u32::MAX, variables, source)?)
                 .ok()
                 .filter(|mtu| *mtu >= 1_200)
                 .ok_or_else(|| {
-                    let right = "write bytes from 1200 to 65527 (RFC 9000 §14)";
-                    source.error(&leaf.span, "no such datagram size", right)
+                    let help = "expected bytes from 1200 to 65527 (RFC 9000 §14)";
+                    source.error(&leaf.span, "datagram size out of range", help)
                 })?;
         }
-        let size = |leaf: &Option<Leaf>| -> Result<Option<u64>, ScenarioError> {
+        let size = |leaf: &Option<Scalar>| -> Result<Option<u64>, ScenarioError> {
             let Some(leaf) = leaf else { return Ok(None) };
             let text = substitute(leaf, variables, source)?;
             let bytes = units::bytes(&text).map_err(|why| source.error(&leaf.span, why, ""))?;
             Ok(Some(bytes))
         };
-        // A window without a budget is one that never grows.
+        // A window without a budget never grows.
         if let Some(window) = size(&self.window)? {
             config.streams.stream_window = window;
             config.streams.connection_window = window;
@@ -124,21 +124,25 @@ impl TransportText {
             Some(leaf) => match leaf.text.as_str() {
                 "1" => Ok(Certificates::One),
                 "9" => Ok(Certificates::ChainOfNine),
-                _ => Err(source.error(&leaf.span, "no such chain", "write 1 or 9")),
+                _ => Err(source.error(&leaf.span, "unknown certificate chain", "expected 1 or 9")),
             },
         }
     }
 }
 
-fn truth(leaf: &Leaf, variables: &Assignment, source: &Source<'_>) -> Result<bool, ScenarioError> {
+fn truth(
+    leaf: &Scalar,
+    variables: &Assignment,
+    source: &Source<'_>,
+) -> Result<bool, ScenarioError> {
     let text = substitute(leaf, variables, source)?;
     text.parse().map_err(|_| {
-        let problem = format!("{text:?} is neither true nor false");
-        source.error(&leaf.span, problem, "write true or false")
+        let problem = format!("{text:?} is not a boolean");
+        source.error(&leaf.span, problem, "expected true or false")
     })
 }
 
-/// How receivers acknowledge.
+/// Sets the acknowledgement policy of receivers.
 fn acks(config: &mut Config, text: &str) -> Result<(), &'static str> {
     let (asked, threshold) = match text {
         "asked" => (true, 2),
@@ -147,7 +151,7 @@ fn acks(config: &mut Config, text: &str) -> Result<(), &'static str> {
         "every-10" => (false, 10),
         _ => {
             return Err(
-                "write asked (as the sender's ACK_FREQUENCY says), every, every-2 or every-10",
+                "expected asked (as the sender's ACK_FREQUENCY says), every, every-2 or every-10",
             );
         }
     };

@@ -1,4 +1,4 @@
-//! TOML with positions: every value can say where it stands.
+//! TOML with positions: every value knows its place in the file.
 
 use core::ops::Range;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,23 +8,22 @@ use toml::de::{DeTable, DeValue};
 
 use super::error::{ScenarioError, Source, is_near, suggest};
 
-/// A scalar as text, with its place.
+/// A scalar as text, with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Leaf {
+pub(super) struct Scalar {
     pub(super) text: String,
     pub(super) span: Range<usize>,
 }
 
-/// A value with its place.
+/// A value with its position.
 #[derive(Clone, Debug)]
 pub(super) enum Value {
-    Leaf(Leaf),
+    Scalar(Scalar),
     List(Vec<Value>, Range<usize>),
     Table(Table),
 }
 
-/// A table whose keys are asked for one by one; what nobody asked for is
-/// unknown.
+/// A table whose keys are requested one by one; keys that were never requested are unknown.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
     entries: BTreeMap<String, (Range<usize>, Value)>,
@@ -36,7 +35,7 @@ impl Value {
     fn read(value: &Spanned<DeValue<'_>>) -> Self {
         let span = value.span();
         let leaf = |text: String| {
-            Self::Leaf(Leaf {
+            Self::Scalar(Scalar {
                 text,
                 span: span.clone(),
             })
@@ -52,10 +51,10 @@ impl Value {
         }
     }
 
-    /// Shows every key and every scalar, with its place.
+    /// Visits every key and every scalar, with its position.
     fn visit(&self, see: &mut impl FnMut(&str, &Range<usize>)) {
         match self {
-            Self::Leaf(leaf) => see(&leaf.text, &leaf.span),
+            Self::Scalar(leaf) => see(&leaf.text, &leaf.span),
             Self::List(items, _) => items.iter().for_each(|item| item.visit(see)),
             Self::Table(table) => table.visit(see),
         }
@@ -63,21 +62,23 @@ impl Value {
 
     pub(super) fn span(&self) -> &Range<usize> {
         match self {
-            Self::Leaf(leaf) => &leaf.span,
+            Self::Scalar(leaf) => &leaf.span,
             Self::List(_, span) => span,
             Self::Table(table) => &table.span,
         }
     }
 
-    pub(super) fn leaf(self, source: &Source<'_>, what: &str) -> Result<Leaf, ScenarioError> {
+    pub(super) fn leaf(self, source: &Source<'_>, what: &str) -> Result<Scalar, ScenarioError> {
         match self {
-            Self::Leaf(leaf) => Ok(leaf),
+            Self::Scalar(leaf) => Ok(leaf),
             Self::List(_, span) => {
-                Err(source.error(&span, format!("{what} is a list"), "write one value"))
+                Err(source.error(&span, format!("{what} is a list"), "expected one value"))
             }
-            Self::Table(table) => {
-                Err(source.error(&table.span, format!("{what} is a table"), "write one value"))
-            }
+            Self::Table(table) => Err(source.error(
+                &table.span,
+                format!("{what} is a table"),
+                "expected one value",
+            )),
         }
     }
 
@@ -86,22 +87,22 @@ impl Value {
         self,
         source: &Source<'_>,
         what: &str,
-    ) -> Result<Vec<Leaf>, ScenarioError> {
+    ) -> Result<Vec<Scalar>, ScenarioError> {
         match self {
-            Self::Leaf(leaf) => Ok(vec![leaf]),
+            Self::Scalar(leaf) => Ok(vec![leaf]),
             Self::List(items, _) => items
                 .into_iter()
                 .map(|item| item.leaf(source, what))
                 .collect(),
             Self::Table(table) => {
-                Err(source.error(&table.span, format!("{what} is a table"), "write a list"))
+                Err(source.error(&table.span, format!("{what} is a table"), "expected a list"))
             }
         }
     }
 }
 
 impl Table {
-    /// Reads a whole file.
+    /// Parses a whole file.
     pub(super) fn parse(source: &Source<'_>) -> Result<Self, ScenarioError> {
         match DeTable::parse(source.text) {
             Ok(table) => {
@@ -115,15 +116,15 @@ impl Table {
                 let problem = error.message().trim();
                 if problem == "duplicate key" {
                     let key = source.text.get(span.clone()).unwrap_or_default();
-                    let problem = format!("{key:?} is set twice");
-                    return Err(source.error(&span, problem, "write it once"));
+                    let problem = format!("{key:?} is set more than once");
+                    return Err(source.error(&span, problem, "set it once"));
                 }
                 Err(source.error(&span, problem, ""))
             }
         }
     }
 
-    /// No text may hold what a terminal obeys rather than shows.
+    /// Rejects control characters, which a terminal would interpret.
     fn printable(&self, source: &Source<'_>) -> Result<(), ScenarioError> {
         let mut wrong = None;
         self.visit(&mut |text, span| {
@@ -137,14 +138,11 @@ impl Table {
         let Some((bad, span)) = wrong else {
             return Ok(());
         };
-        let problem = format!(
-            "there is a control character here, U+{:04X}",
-            u32::from(bad)
-        );
-        Err(source.error(&span, problem, "write text that can be printed"))
+        let problem = format!("control character U+{:04X} is not allowed", u32::from(bad));
+        Err(source.error(&span, problem, "expected printable text"))
     }
 
-    /// Shows every key and every scalar below, with its place.
+    /// Visits every key and every scalar below, with its position.
     fn visit(&self, see: &mut impl FnMut(&str, &Range<usize>)) {
         for (key, (span, value)) in &self.entries {
             see(key, span);
@@ -152,7 +150,7 @@ impl Table {
         }
     }
 
-    /// The names in braces, `{name}`, of everything that is compiled.
+    /// The names in braces, `{name}`, in everything that is compiled.
     pub(super) fn mentions(&self) -> BTreeSet<String> {
         const TEXTS: &[&str] = &["title", "explanation", "source", "waiting"];
         let mut names = BTreeSet::new();
@@ -179,7 +177,7 @@ impl Table {
         }
     }
 
-    /// Takes the value of `key`, if there is one.
+    /// Removes and returns the value of `key`, if it exists.
     pub(super) fn take(&mut self, key: &'static str) -> Option<Value> {
         self.asked.push(key);
         self.entries.remove(key).map(|(_, value)| value)
@@ -189,7 +187,7 @@ impl Table {
         &mut self,
         source: &Source<'_>,
         key: &'static str,
-    ) -> Result<Option<Leaf>, ScenarioError> {
+    ) -> Result<Option<Scalar>, ScenarioError> {
         self.take(key).map(|v| v.leaf(source, key)).transpose()
     }
 
@@ -197,7 +195,7 @@ impl Table {
         &mut self,
         source: &Source<'_>,
         key: &'static str,
-    ) -> Result<Vec<Leaf>, ScenarioError> {
+    ) -> Result<Vec<Scalar>, ScenarioError> {
         self.take(key)
             .map_or(Ok(Vec::new()), |v| v.leaves(source, key))
     }
@@ -212,8 +210,8 @@ impl Table {
             Some(Value::Table(table)) => Ok(Some(table)),
             Some(other) => Err(source.error(
                 other.span(),
-                format!("{key} is no table"),
-                format!("write [{key}] and settings below it"),
+                format!("{key} must be a table"),
+                format!("expected [{key}] followed by its settings"),
             )),
         }
     }
@@ -223,46 +221,46 @@ impl Table {
         source: &Source<'_>,
         key: &'static str,
         example: &str,
-    ) -> Result<Leaf, ScenarioError> {
+    ) -> Result<Scalar, ScenarioError> {
         if let Some(leaf) = self.take_leaf(source, key)? {
             return Ok(leaf);
         }
-        let right = format!("write {key} = {example}");
+        let help = format!("expected {key} = {example}");
         Err(match self.misspelt(key) {
             Some((name, span)) => source.error(
                 span,
-                format!("there is no setting {name:?}"),
-                format!("did you mean {key}? Then {right}"),
+                format!("unknown setting {name:?}"),
+                format!("did you mean {key}? {help}"),
             ),
             None => {
                 let begin = self.span.start..self.span.start;
-                source.error(&begin, format!("{key} is missing"), right)
+                source.error(&begin, format!("missing setting {key:?}"), help)
             }
         })
     }
 
-    /// What is there and was probably meant to be `key`.
+    /// The existing key that was probably meant to be `key`.
     fn misspelt(&self, key: &str) -> Option<(&str, &Range<usize>)> {
         let mut near = self.entries.iter().filter(|(name, _)| is_near(name, key));
         near.next().map(|(name, (span, _))| (name.as_str(), span))
     }
 
-    /// Everything that is left, whatever its names.
-    pub(super) fn rest(self) -> impl Iterator<Item = (Leaf, Value)> {
+    /// The remaining entries, whatever their names.
+    pub(super) fn rest(self) -> impl Iterator<Item = (Scalar, Value)> {
         self.entries.into_iter().map(|(key, (span, value))| {
-            let key = Leaf { text: key, span };
+            let key = Scalar { text: key, span };
             (key, value)
         })
     }
 
-    /// Every key must have been asked for.
+    /// Rejects keys that were never requested.
     pub(super) fn finish(self, source: &Source<'_>, place: &str) -> Result<(), ScenarioError> {
         let Some((key, (span, _))) = self.entries.iter().next() else {
             return Ok(());
         };
         Err(source.error(
             span,
-            format!("{place} has no setting {key:?}"),
+            format!("unknown setting {key:?} in {place}"),
             suggest(key, &self.asked),
         ))
     }

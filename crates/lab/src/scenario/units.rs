@@ -1,59 +1,38 @@
-//! Numbers with units, as scenarios write them.
+//! Numbers with units, as written in scenarios.
 
 use core::time::Duration;
 
-use clearway_links::{Rate, Span};
+use clearway_links::{ByteSize, Rate, Span};
 
-/// What a number measures.
+/// The unit of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Seconds; written `5s`, `20ms`.
     Time,
     /// Bits per second; written `10M`.
     Rate,
-    /// A part of one; written `85%`.
+    /// A share of one; written `85%`.
     Share,
-    /// Something counted or a ratio; written `3`, `1.3`.
+    /// A count or a ratio; written `3`, `1.3`.
     Number,
     /// Bytes; written `100kB`.
     Bytes,
 }
 
-/// Spellings of byte counts.
-const BYTES: &[(&str, u64)] = &[
-    ("GB", 1_000_000_000),
-    ("MB", 1_000_000),
-    ("KB", 1_000),
-    ("kB", 1_000),
-    ("KiB", 1 << 10),
-    ("MiB", 1 << 20),
-    ("B", 1),
-    ("", 1),
-];
-
-/// Bytes such as `10MB` or `4096`.
+/// A number of bytes such as `10MB` or `4096`, as [`ByteSize`] reads it.
 ///
 /// # Errors
-/// Says what would be right.
+/// If it is not a size; the message gives the accepted forms.
 pub(super) fn bytes(text: &str) -> Result<u64, String> {
-    let text = text.trim();
-    let wrong = || format!("{text:?} is no size; write bytes such as 10MB, 64KiB or 1200");
-    let split = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_')
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let &(_, factor) = BYTES
-        .iter()
-        .find(|(name, _)| *name == unit.trim())
-        .ok_or_else(wrong)?;
-    let number: f64 = number.replace('_', "").parse().map_err(|_| wrong())?;
-    Ok((number * factor as f64).round() as u64)
+    text.parse::<ByteSize>()
+        .map(|size| size.0)
+        .map_err(|error| error.to_string())
 }
 
 /// A time such as `5s` or `200us`.
 ///
 /// # Errors
-/// Says what would be right.
+/// If the text is invalid; the message gives the accepted forms.
 pub(super) fn time(text: &str) -> Result<Duration, String> {
     text.parse::<Span>()
         .map(|span| span.0)
@@ -63,9 +42,9 @@ pub(super) fn time(text: &str) -> Result<Duration, String> {
 /// A share such as `85%`.
 ///
 /// # Errors
-/// Says what would be right.
+/// If the text is invalid; the message gives the accepted forms.
 pub(super) fn share(text: &str) -> Result<f64, String> {
-    let wrong = || format!("{text:?} is no share; write a percentage such as 85%");
+    let wrong = || format!("invalid share {text:?}; expected a percentage such as 85%");
     let number = text.trim().strip_suffix('%').ok_or_else(wrong)?;
     let percent: f64 = number.trim().parse().map_err(|_| wrong())?;
     if (0.0..=1_000.0).contains(&percent) {
@@ -79,7 +58,7 @@ impl Unit {
     /// Reads a number of this kind.
     ///
     /// # Errors
-    /// Says what would be right.
+    /// If the text is invalid; the message gives the accepted forms.
     pub fn parse(self, text: &str) -> Result<f64, String> {
         match self {
             Self::Time => time(text).map(|time| time.as_secs_f64()),
@@ -94,11 +73,13 @@ impl Unit {
                 .parse::<f64>()
                 .ok()
                 .filter(|number| *number >= 0.0)
-                .ok_or_else(|| format!("{text:?} is no number; write one such as 3 or 1.3")),
+                .ok_or_else(|| {
+                    format!("invalid number {text:?}; expected a number such as 3 or 1.3")
+                }),
         }
     }
 
-    /// Writes a number of this kind.
+    /// Displays a number of this kind.
     #[must_use]
     pub fn show(self, value: f64) -> String {
         match self {
@@ -122,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_shares_and_numbers_are_read() {
+    fn sizes_shares_and_numbers_parse() {
         assert_eq!(bytes("10MB"), Ok(10_000_000));
         assert_eq!(bytes("1.5KiB"), Ok(1_536));
         assert_eq!(bytes("1_200"), Ok(1_200));
@@ -133,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_answered_with_an_example() {
+    fn invalid_value_error_gives_the_accepted_forms() {
         for (unit, text) in [
             (Unit::Bytes, "ten"),
             (Unit::Share, "0.85"),
@@ -143,7 +124,7 @@ mod tests {
             (Unit::Rate, "-5M"),
         ] {
             let error = unit.parse(text).unwrap_err();
-            assert!(error.contains("such as"), "{text}: {error}");
+            assert!(error.contains("; expected "), "{text}: {error}");
         }
     }
 }

@@ -1,15 +1,15 @@
-//! The grid: names with values, put in place of `{name}`.
+//! The grid: variables with values that replace `{name}`.
 
 use core::ops::Range;
 use std::collections::BTreeSet;
 
 use super::error::{ScenarioError, Source, suggest};
-use super::tree::{Leaf, Table, Value};
+use super::tree::{Scalar, Table, Value};
 
-/// Points that a grid has at most.
+/// Maximum number of points of a grid.
 pub const MOST_POINTS: usize = 10_000;
 
-/// A name's value, with its place.
+/// A value of a variable, with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Setting {
     name: String,
@@ -17,17 +17,17 @@ struct Setting {
     span: Range<usize>,
 }
 
-/// A value for each name of a grid.
+/// One value for each variable of a grid.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Assignment {
-    /// The point of the grid, for people: `rate=10M rtt=30ms`.
+    /// The name of the grid point: `rate=10M rtt=30ms`.
     pub label: String,
     values: Vec<Setting>,
 }
 
 impl Assignment {
-    /// A mistake in what a value was put into is the value's, if the mistake
-    /// quotes it: that is where it has to be mended.
+    /// Moves an error to the position of the value that it quotes, because that is where it has to
+    /// be fixed.
     pub(super) fn blame(&self, error: ScenarioError, source: &Source<'_>) -> ScenarioError {
         let line = source.text.lines().nth(error.line - 1).unwrap_or_default();
         let begin = line.char_indices().nth(error.column - 1);
@@ -41,7 +41,7 @@ impl Assignment {
             own.any(|word| quoted.contains(&word.replace(&brace, &setting.value).as_str()))
         };
         match self.values.iter().find(is_it) {
-            Some(setting) => source.error(&setting.span, error.problem, error.right),
+            Some(setting) => source.error(&setting.span, error.problem, error.help),
             None => error,
         }
     }
@@ -57,7 +57,7 @@ impl Assignment {
     }
 }
 
-/// One dimension: `[grid]`'s names, or the `[variants]` as a whole.
+/// One dimension: a variable of `[grid]`, or `[variants]` as a whole.
 #[derive(Clone, Debug)]
 struct Axis {
     name: String,
@@ -65,25 +65,25 @@ struct Axis {
     points: Vec<Assignment>,
 }
 
-/// Names with the values they take.
+/// The variables with the values they take.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Grid(Vec<Axis>);
 
 impl Grid {
-    /// `[grid]`: each name with its values.
+    /// Reads `[grid]`: each variable with its values.
     pub(super) fn read(table: Option<Table>, source: &Source<'_>) -> Result<Self, ScenarioError> {
         let mut axes = Vec::new();
         for (key, value) in table.into_iter().flat_map(Table::rest) {
             let values = value.leaves(source, &key.text)?;
             if values.is_empty() {
                 let problem = format!("{} has no values", key.text);
-                let right = "write at least one, such as [\"10M\"]";
-                return Err(source.error(&key.span, problem, right));
+                let help = "expected at least one, such as [\"10M\"]";
+                return Err(source.error(&key.span, problem, help));
             }
             for leaf in std::iter::once(&key).chain(&values) {
                 one_line(leaf, source)?;
             }
-            let point = |leaf: Leaf| Assignment {
+            let point = |leaf: Scalar| Assignment {
                 label: format!("{}={}", key.text, leaf.text),
                 values: vec![Setting {
                     name: key.text.clone(),
@@ -100,7 +100,7 @@ impl Grid {
         Ok(Self(axes))
     }
 
-    /// `[variants.NAME]`: several values at once under one name.
+    /// Reads `[variants.NAME]`: several values under one name.
     pub(super) fn with_variants(
         mut self,
         table: Option<Table>,
@@ -112,8 +112,8 @@ impl Grid {
         for (name, value) in table.rest() {
             one_line(&name, source)?;
             let Value::Table(own) = value else {
-                let right = "write [variants.NAME] and values below it";
-                return Err(source.error(&name.span, "a variant is a table", right));
+                let help = "expected [variants.NAME] followed by its values";
+                return Err(source.error(&name.span, "each variant must be a table", help));
             };
             let mut values = Vec::new();
             for (key, value) in own.rest() {
@@ -130,8 +130,8 @@ impl Grid {
             });
         }
         if points.is_empty() {
-            let right = "write [variants.NAME] and values below it, or leave it out";
-            return Err(source.error(&span, "there is no variant", right));
+            let help = "add [variants.NAME] tables, or remove [variants]";
+            return Err(source.error(&span, "[variants] is empty", help));
         }
         let axis = Axis {
             name: String::new(),
@@ -142,17 +142,17 @@ impl Grid {
         Ok(self)
     }
 
-    /// The same with other values where `smaller` has some.
+    /// The same grid, with the values of `smaller` where it has any.
     pub(super) fn with(&self, smaller: &Self, source: &Source<'_>) -> Result<Self, ScenarioError> {
         let names: Vec<&str> = self.names().collect();
         if let Some(axis) = smaller.0.iter().find(|axis| !names.contains(&&*axis.name)) {
-            let problem = format!("[ci] grid has {:?}, which [grid] has not", axis.name);
-            let right = if names.is_empty() {
-                "there is no [grid]: write one, of which this is the smaller".to_owned()
+            let problem = format!("[ci] grid sets {:?}, which is not in [grid]", axis.name);
+            let help = if names.is_empty() {
+                "add a [grid] table that contains it".to_owned()
             } else {
                 suggest(&axis.name, &names)
             };
-            return Err(source.error(&axis.span, problem, right));
+            return Err(source.error(&axis.span, problem, help));
         }
         let axes = self.0.iter().map(|axis| {
             let replaced = smaller.0.iter().find(|other| other.name == axis.name);
@@ -167,8 +167,7 @@ impl Grid {
         names.filter(|name| !name.is_empty())
     }
 
-    /// Every name must be put somewhere, and the points must be a number that
-    /// somebody can have meant.
+    /// Checks that every variable is used, and that the number of points is plausible.
     pub(super) fn check(
         &self,
         mentions: &BTreeSet<String>,
@@ -177,39 +176,39 @@ impl Grid {
         let unused = |axis: &&Axis| !axis.name.is_empty() && !mentions.contains(&axis.name);
         if let Some(axis) = self.0.iter().find(unused) {
             let name = &axis.name;
-            let problem = format!("[grid] has {name:?}, but {{{name}}} is nowhere");
-            let right = format!("write {{{name}}} where its value belongs, or leave it out");
-            return Err(source.error(&axis.span, problem, right));
+            let problem = format!("[grid] sets {name:?}, but {{{name}}} is not used");
+            let help = format!("use {{{name}}} where its value belongs, or remove it");
+            return Err(source.error(&axis.span, problem, help));
         }
         let points = self.0.iter().map(|axis| axis.points.len());
         let points = points.fold(1, usize::saturating_mul);
         let last = self.0.last().filter(|_| points > MOST_POINTS);
         last.map_or(Ok(()), |axis| {
             let problem = format!("the grid has {points} points");
-            let right = format!("write at most {MOST_POINTS}");
-            Err(source.error(&axis.span, problem, right))
+            let help = format!("expected at most {MOST_POINTS}");
+            Err(source.error(&axis.span, problem, help))
         })
     }
 
-    /// Only these of the variants, if any are named.
+    /// Only these variants, if any are named.
     pub(super) fn only(
         mut self,
-        names: &[Leaf],
+        names: &[Scalar],
         source: &Source<'_>,
     ) -> Result<Self, ScenarioError> {
         let Some(variants) = self.0.first_mut().filter(|axis| axis.name.is_empty()) else {
             return match names.first() {
                 None => Ok(self),
                 Some(leaf) => {
-                    let right = "write [variants.NAME] tables first";
-                    Err(source.error(&leaf.span, "there are no variants", right))
+                    let help = "add [variants.NAME] tables";
+                    Err(source.error(&leaf.span, "the scenario has no variants", help))
                 }
             };
         };
         let known: Vec<String> = variants.points.iter().map(|p| p.label.clone()).collect();
         if let Some(leaf) = names.iter().find(|leaf| !known.contains(&leaf.text)) {
             let known: Vec<&str> = known.iter().map(String::as_str).collect();
-            let problem = format!("no variant is called {:?}", leaf.text);
+            let problem = format!("unknown variant {:?}", leaf.text);
             return Err(source.error(&leaf.span, problem, suggest(&leaf.text, &known)));
         }
         if !names.is_empty() {
@@ -220,7 +219,7 @@ impl Grid {
         Ok(self)
     }
 
-    /// Every combination, the last name changing fastest; one without names if
+    /// All combinations, the last variable changing fastest; a single one without variables if
     /// there is no grid.
     pub(super) fn assignments(&self) -> Vec<Assignment> {
         let mut all = vec![Assignment::default()];
@@ -234,18 +233,25 @@ impl Grid {
     }
 }
 
-/// What becomes part of a point's name has to fit in a line.
-fn one_line(leaf: &Leaf, source: &Source<'_>) -> Result<(), ScenarioError> {
+/// Checks that a part of a point's name has no control characters.
+fn one_line(leaf: &Scalar, source: &Source<'_>) -> Result<(), ScenarioError> {
     if !leaf.text.contains(char::is_control) {
         return Ok(());
     }
-    let problem = format!("{:?} is part of a name and more than a line", leaf.text);
-    Err(source.error(&leaf.span, problem, "write it in one line"))
+    let problem = format!(
+        "{:?} is part of a grid point's name and must not contain control characters",
+        leaf.text
+    );
+    Err(source.error(
+        &leaf.span,
+        problem,
+        "expected a single line of printable text",
+    ))
 }
 
-/// Puts values in place of `{name}`.
+/// Replaces `{name}` by its value.
 pub(super) fn substitute(
-    leaf: &Leaf,
+    leaf: &Scalar,
     variables: &Assignment,
     source: &Source<'_>,
 ) -> Result<String, ScenarioError> {
@@ -254,17 +260,17 @@ pub(super) fn substitute(
     while let Some((before, after)) = rest.split_once('{') {
         out.push_str(before);
         let Some((name, behind)) = after.split_once('}') else {
-            return Err(source.error(&leaf.span, "a brace is not closed", "write {name}"));
+            return Err(source.error(&leaf.span, "unclosed brace", "expected {name}"));
         };
         let values = &variables.values;
         let Some(setting) = values.iter().find(|setting| setting.name == name) else {
             let known: Vec<&str> = values.iter().map(|known| known.name.as_str()).collect();
-            let right = if known.is_empty() {
-                "there is no [grid] that could name one".to_owned()
+            let help = if known.is_empty() {
+                "the scenario has no [grid] or [variants]".to_owned()
             } else {
-                format!("[grid] and [variants] have {}", known.join(", "))
+                format!("expected one of {}", known.join(", "))
             };
-            return Err(source.error(&leaf.span, format!("no value for {{{name}}}"), right));
+            return Err(source.error(&leaf.span, format!("no value for {{{name}}}"), help));
         };
         out.push_str(&setting.value);
         rest = behind;

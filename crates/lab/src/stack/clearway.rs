@@ -1,4 +1,4 @@
-//! Our own transport as a stack of the lab.
+//! Clearway's own transport as a stack of the lab.
 
 use core::fmt;
 use core::net::SocketAddr;
@@ -20,36 +20,36 @@ use clearway_quic::rng::Rng;
 use clearway_quic::stream::StreamId;
 use clearway_recovery::congestion::CongestionControl;
 
-use super::identity::Pair;
+use super::identity::ConfigPair;
 use super::streams::Streams;
 use super::{
-    Birth, ConnId, Figures, Life, Protocol, Read, Role, SERVER_NAME, Stack, StackFactory, Stream,
-    Tls, UNIX_ORIGIN, source,
+    ConnId, ConnectionState, Protocol, Read, Role, SERVER_NAME, SenderStats, Stack, StackFactory,
+    StackSetup, Stream, Tls, UNIX_ORIGIN, source,
 };
 
-/// Datagrams a train has at most, as a GSO message does.
+/// Maximum number of datagrams in a train, as in a GSO message.
 const MAX_TRAIN: usize = 64;
 
-/// Bytes of a train's buffer.
+/// Size of a train's buffer, in bytes.
 const TRAIN_BYTES: usize = 65_536;
 
-/// Said of a connection that this endpoint does not have.
+/// The error for a connection that this endpoint does not have.
 const NO_CONNECTION: &str = "no such connection";
 
-/// Makes a trace sink for one end of one connection.
-pub type Watch = dyn Fn(&Birth) -> Option<Box<dyn Observer>>;
+/// Creates a trace sink for one end of one connection.
+pub type ObserverFactory = dyn Fn(&StackSetup) -> Option<Box<dyn Observer>>;
 
-/// A shared [`Watch`].
+/// A shared [`ObserverFactory`].
 #[derive(Clone)]
-pub struct Watcher(pub Rc<Watch>);
+pub struct SharedObserverFactory(pub Rc<ObserverFactory>);
 
-impl fmt::Debug for Watcher {
+impl fmt::Debug for SharedObserverFactory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Watcher")
+        f.write_str("SharedObserverFactory")
     }
 }
 
-/// Two observers of one connection, the first first.
+/// Two observers of one connection, called in this order.
 #[derive(Debug)]
 pub struct Observers(pub Box<dyn Observer>, pub Box<dyn Observer>);
 
@@ -60,15 +60,15 @@ impl Observer for Observers {
     }
 }
 
-/// Makes our own endpoints.
+/// Creates endpoints of our own transport.
 #[derive(Clone, Debug, Default)]
 pub struct ClearwayFactory {
     /// Transport settings.
     pub config: Config,
     /// TLS settings.
     pub tls: Tls,
-    /// Where traces go, if anywhere.
-    pub watcher: Option<Watcher>,
+    /// Creates trace sinks, if there are any.
+    pub watcher: Option<SharedObserverFactory>,
 }
 
 impl ClearwayFactory {
@@ -90,37 +90,37 @@ impl StackFactory for ClearwayFactory {
         protocol == self.tls.protocol
     }
 
-    fn build(&self, birth: &Birth) -> Box<dyn Stack> {
+    fn build(&self, birth: &StackSetup) -> Box<dyn Stack> {
         Box::new(Clearway::new(self, birth))
     }
 }
 
 /// One of our endpoints with its connections.
 pub struct Clearway {
-    birth: Birth,
+    birth: StackSetup,
     address: SocketAddr,
     endpoint: Endpoint,
-    tls: Pair,
+    tls: ConfigPair,
     protocol: Protocol,
-    watcher: Option<Watcher>,
-    connections: BTreeMap<Handle, Live>,
+    watcher: Option<SharedObserverFactory>,
+    connections: BTreeMap<Handle, LiveConnection>,
     accepted: VecDeque<ConnId>,
-    /// Answers that belong to no connection.
+    /// Responses that belong to no connection.
     answers: VecDeque<Packet>,
     response: Vec<u8>,
     train: Vec<u8>,
 }
 
-/// A connection and what lies above it.
-struct Live {
+/// A connection and its streams.
+struct LiveConnection {
     quic: Connection,
     streams: Streams,
 }
 
 impl Clearway {
-    /// An endpoint at `birth.address`.
+    /// Creates an endpoint at `birth.address`.
     #[must_use]
-    pub fn new(factory: &ClearwayFactory, birth: &Birth) -> Self {
+    pub fn new(factory: &ClearwayFactory, birth: &StackSetup) -> Self {
         let mut rng = Rng::from_seed(seed_bytes(birth));
         let tls = factory.tls.pair();
         let transport = Arc::new(factory.config.clone());
@@ -148,7 +148,7 @@ impl Clearway {
         self.live(conn).map(|live| &mut live.quic)
     }
 
-    fn live(&mut self, conn: ConnId) -> Option<&mut Live> {
+    fn live(&mut self, conn: ConnId) -> Option<&mut LiveConnection> {
         self.connections.get_mut(&Handle(conn.0))
     }
 
@@ -157,12 +157,13 @@ impl Clearway {
             quic.set_observer(observer);
         }
         let streams = Streams::new(self.protocol, &quic, self.birth.seed);
-        self.connections.insert(handle, Live { quic, streams });
+        self.connections
+            .insert(handle, LiveConnection { quic, streams });
         ConnId(handle.0)
     }
 }
 
-fn seed_bytes(birth: &Birth) -> [u8; 32] {
+fn seed_bytes(birth: &StackSetup) -> [u8; 32] {
     let role = match birth.role {
         Role::Client => 1,
         Role::Server => 2,
@@ -177,7 +178,7 @@ fn seed_bytes(birth: &Birth) -> [u8; 32] {
     seed
 }
 
-fn server_config(transport: Arc<Config>, tls: &Pair, rng: &mut Rng) -> EndpointConfig {
+fn server_config(transport: Arc<Config>, tls: &ConfigPair, rng: &mut Rng) -> EndpointConfig {
     EndpointConfig {
         transport,
         server: Some(ServerConfig {
@@ -255,7 +256,7 @@ impl Stack for Clearway {
             emit(answer);
         }
         let now = instant(now);
-        for (handle, Live { quic, streams }) in &mut self.connections {
+        for (handle, LiveConnection { quic, streams }) in &mut self.connections {
             streams.flush(now, quic);
             while let Some(sent) = quic.transmit(now, &mut self.train, MAX_TRAIN) {
                 let segment = sent.segment.unwrap_or(sent.len).max(1);
@@ -295,7 +296,7 @@ impl Stack for Clearway {
             local_ip: None,
             server_name: SERVER_NAME
                 .try_into()
-                .map_err(|_| "the lab's server name is no name".to_owned())?,
+                .map_err(|_| "invalid server name".to_owned())?,
             crypto: self.tls.client.clone(),
             sessions: None,
         };
@@ -310,41 +311,41 @@ impl Stack for Clearway {
         self.accepted.pop_front()
     }
 
-    fn life(&self, conn: ConnId) -> Life {
-        let Some(Live { quic, .. }) = self.connections.get(&Handle(conn.0)) else {
-            return Life::Closed("it is forgotten".to_owned());
+    fn life(&self, conn: ConnId) -> ConnectionState {
+        let Some(LiveConnection { quic, .. }) = self.connections.get(&Handle(conn.0)) else {
+            return ConnectionState::Closed("its state was already dropped".to_owned());
         };
         if let Some(error) = quic.error() {
-            Life::Closed(error.to_string())
+            ConnectionState::Closed(error.to_string())
         } else if quic.is_handshaking() {
-            Life::Handshaking
+            ConnectionState::Handshaking
         } else {
-            Life::Connected
+            ConnectionState::Connected
         }
     }
 
     fn open(&mut self, conn: ConnId) -> Option<Stream> {
-        let Live { quic, streams } = self.live(conn)?;
+        let LiveConnection { quic, streams } = self.live(conn)?;
         streams.open(quic).map(|id| Stream(id.as_u64()))
     }
 
     fn accept_stream(&mut self, conn: ConnId) -> Option<Stream> {
-        let Live { quic, streams } = self.live(conn)?;
+        let LiveConnection { quic, streams } = self.live(conn)?;
         streams.accept(quic).map(|id| Stream(id.as_u64()))
     }
 
     fn write(&mut self, conn: ConnId, stream: Stream, data: &mut Bytes) -> Result<(), String> {
-        let Live { quic, streams } = self.live(conn).ok_or(NO_CONNECTION)?;
+        let LiveConnection { quic, streams } = self.live(conn).ok_or(NO_CONNECTION)?;
         streams.write(quic, StreamId::from_wire(stream.0), data)
     }
 
     fn finish(&mut self, conn: ConnId, stream: Stream) -> Result<(), String> {
-        let Live { quic, streams } = self.live(conn).ok_or(NO_CONNECTION)?;
+        let LiveConnection { quic, streams } = self.live(conn).ok_or(NO_CONNECTION)?;
         streams.finish(quic, StreamId::from_wire(stream.0))
     }
 
     fn read(&mut self, conn: ConnId, stream: Stream) -> Result<Read, String> {
-        let Live { quic, streams } = self.live(conn).ok_or(NO_CONNECTION)?;
+        let LiveConnection { quic, streams } = self.live(conn).ok_or(NO_CONNECTION)?;
         streams.read(quic, StreamId::from_wire(stream.0))
     }
 
@@ -363,13 +364,13 @@ impl Stack for Clearway {
         Ok(())
     }
 
-    fn figures(&self, now: Time, conn: ConnId) -> Figures {
-        let Some(Live { quic, .. }) = self.connections.get(&Handle(conn.0)) else {
-            return Figures::default();
+    fn figures(&self, now: Time, conn: ConnId) -> SenderStats {
+        let Some(LiveConnection { quic, .. }) = self.connections.get(&Handle(conn.0)) else {
+            return SenderStats::default();
         };
         let stats = quic.stats(instant(now));
         let counters = stats.counters;
-        Figures {
+        SenderStats {
             window: stats.window,
             floor: stats.min_window,
             in_flight: stats.in_flight,

@@ -1,5 +1,5 @@
-//! HTTP/3 between an application of the lab and our transport: a stream that the
-//! application opens is a request, what it writes is a body.
+//! HTTP/3 between an application of the lab and our transport: a stream that the application opens
+//! becomes a request, and what it writes a body.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use super::{Read, SERVER_NAME};
 #[derive(Debug)]
 pub(super) struct Http3 {
     http: clearway_http3::Connection,
-    /// Requests that the application has not accepted.
+    /// Requests that the application has not accepted yet.
     arrived: VecDeque<StreamId>,
-    /// Requests whose response has not begun.
+    /// Requests whose response has not started.
     unanswered: BTreeSet<StreamId>,
 }
 
@@ -31,12 +31,12 @@ impl Http3 {
         }
     }
 
-    /// Takes what the transport has to tell.
+    /// Processes the events of the transport.
     pub(super) fn hear(&mut self, quic: &mut Connection) {
         while let Some(event) = quic.poll_event() {
             self.http.on_quic_event(quic, &event);
         }
-        // Applications of the lab look for themselves what became of a stream.
+        // Applications of the lab check the state of a stream themselves.
         while let Some(event) = self.http.poll_event() {
             if let Event::Request { stream, .. } = event {
                 self.arrived.push_back(stream);
@@ -45,13 +45,13 @@ impl Http3 {
         }
     }
 
-    /// Hands the transport what the calls since left to say.
+    /// Passes what recent calls produced to the transport.
     pub(super) fn flush(&mut self, now: Instant, quic: &mut Connection) {
         self.hear(quic);
         self.http.flush(now, quic);
     }
 
-    /// Begins a request whose body follows.
+    /// Starts a request whose body follows.
     pub(super) fn open(&mut self, quic: &mut Connection) -> Option<StreamId> {
         let request = Request::new("POST", SERVER_NAME, "/");
         self.http.request(quic, &request, false).ok()
@@ -61,7 +61,7 @@ impl Http3 {
         self.arrived.pop_front()
     }
 
-    /// Takes all of `data` or, while what was written before waits, nothing.
+    /// Accepts all of `data` or, while earlier data is waiting, nothing.
     pub(super) fn write(
         &mut self,
         quic: &mut Connection,
@@ -93,7 +93,7 @@ impl Http3 {
         }
     }
 
-    /// The header section of a response leaves with the first of its body.
+    /// The header section of a response is sent with the first part of its body.
     fn answer(&mut self, quic: &mut Connection, id: StreamId) -> Result<(), String> {
         if !self.unanswered.remove(&id) {
             return Ok(());

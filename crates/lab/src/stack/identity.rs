@@ -14,15 +14,15 @@ use rustls::time_provider::TimeProvider;
 
 use super::{Protocol, SERVER_NAME, Secrets, UNIX_ORIGIN};
 
-/// What a server shows of itself.
+/// The certificates of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Certificates {
-    /// One self-signed certificate: the smallest flight there is.
+    /// One self-signed certificate: the smallest flight.
     #[default]
     One,
-    /// A leaf, five intermediates and three certificates that lead elsewhere,
-    /// as servers send: a flight beyond three times the client's first datagram
-    /// (RFC 9000 §8.1). Verifiers follow six intermediates at most.
+    /// A leaf, five intermediates and three unrelated certificates, as some servers send: a flight
+    /// beyond three times the client's first datagram (RFC 9000 §8.1). Verifiers follow at most six
+    /// intermediates.
     ChainOfNine,
 }
 
@@ -31,25 +31,24 @@ pub enum Certificates {
 pub struct Tls {
     /// The server's certificates.
     pub certificates: Certificates,
-    /// Without the post-quantum key exchange, whose ClientHello takes two
-    /// datagrams.
+    /// Disables the post-quantum key exchange, whose ClientHello takes two datagrams.
     pub x25519_only: bool,
-    /// What the connection is for.
+    /// The protocol of the connection.
     pub protocol: Protocol,
-    /// Where secrets go, if anywhere.
+    /// Collects the secrets, if given.
     pub secrets: Option<Secrets>,
 }
 
-/// A client's and a server's configuration that fit together.
+/// A matching configuration of client and server.
 #[derive(Clone, Debug)]
-pub(super) struct Pair {
+pub(super) struct ConfigPair {
     pub(super) client: Arc<rustls::ClientConfig>,
     pub(super) server: Arc<rustls::ServerConfig>,
 }
 
 impl Tls {
-    /// The certificates as PEM, for other stacks: root, chain, and the key of
-    /// the chain's first.
+    /// The certificates as PEM, for other stacks: root, chain, and the key of the first in the
+    /// chain.
     #[must_use]
     pub fn pem(&self) -> [&'static str; 3] {
         let pem = match self.certificates {
@@ -60,9 +59,9 @@ impl Tls {
     }
 
     /// The configurations; shared by all runs unless secrets are collected.
-    pub(super) fn pair(&self) -> Pair {
+    pub(super) fn pair(&self) -> ConfigPair {
         type Key = (Certificates, bool, Protocol);
-        static PAIRS: LazyLock<Mutex<HashMap<Key, Pair>>> = LazyLock::new(Mutex::default);
+        static PAIRS: LazyLock<Mutex<HashMap<Key, ConfigPair>>> = LazyLock::new(Mutex::default);
         if self.secrets.is_some() {
             return self.build();
         }
@@ -71,7 +70,7 @@ impl Tls {
         pairs.entry(key).or_insert_with(|| self.build()).clone()
     }
 
-    fn build(&self) -> Pair {
+    fn build(&self) -> ConfigPair {
         let [root, chain, key] = self.pem();
         let roots = Roots::from_pem(root.as_bytes()).expect("the root just made");
         let identity = Identity::from_pem(chain.as_bytes(), key.as_bytes())
@@ -85,27 +84,27 @@ impl Tls {
         let mut client = ClientCrypto::new(roots)
             .alpn(alpn)
             .algorithms(algorithms.clone())
-            .wall_clock(Arc::new(Origin));
+            .wall_clock(Arc::new(FixedClock));
         if let Some(secrets) = &self.secrets {
             client = client.key_log(Arc::new(secrets.clone()));
         }
         let client = client.build().expect("client settings");
-        // Nothing of one run may show in another: no tickets are kept.
+        // Runs must not influence each other: no tickets are kept.
         let mut client = (*client).clone();
         client.resumption = Resumption::disabled();
-        Pair {
+        ConfigPair {
             client: Arc::new(client),
             server: ServerCrypto::new(identity)
                 .alpn(alpn)
                 .algorithms(algorithms)
-                .wall_clock(Arc::new(Origin))
+                .wall_clock(Arc::new(FixedClock))
                 .build()
                 .expect("server settings"),
         }
     }
 }
 
-/// PEM of a root, a chain and the key of the chain's first.
+/// PEM of a root, a chain and the key of the first in the chain.
 struct Pem {
     root: String,
     chain: String,
@@ -115,8 +114,8 @@ struct Pem {
 static ONE: LazyLock<Pem> = LazyLock::new(|| chain_of(0, 0));
 static NINE: LazyLock<Pem> = LazyLock::new(|| chain_of(5, 3));
 
-/// Ed25519, whose signatures have one length, and serial numbers of one
-/// length: the flight's size must not depend on the key.
+/// Ed25519 signatures and serial numbers of a fixed length: the size of the flight must not depend
+/// on the key.
 fn params(name: &str, number: u8) -> CertificateParams {
     let mut params =
         CertificateParams::new(vec![name.to_owned()]).expect("a name that is a DNS name");
@@ -127,8 +126,8 @@ fn params(name: &str, number: u8) -> CertificateParams {
     params
 }
 
-/// A leaf, so many intermediates, and so many certificates beside the path.
-/// Without intermediates the leaf is its own root.
+/// A leaf, a number of intermediates, and a number of certificates outside the path. Without
+/// intermediates the leaf is its own root.
 fn chain_of(intermediates: u8, beside: u8) -> Pem {
     let key = || KeyPair::generate_for(&PKCS_ED25519).expect("an Ed25519 key");
     if intermediates == 0 {
@@ -175,11 +174,11 @@ fn chain_of(intermediates: u8, beside: u8) -> Pem {
     }
 }
 
-/// The wall clock of the lab stands still.
+/// A wall clock that stands still.
 #[derive(Debug)]
-struct Origin;
+struct FixedClock;
 
-impl TimeProvider for Origin {
+impl TimeProvider for FixedClock {
     fn current_time(&self) -> Option<UnixTime> {
         Some(UnixTime::since_unix_epoch(core::time::Duration::from_secs(
             UNIX_ORIGIN,

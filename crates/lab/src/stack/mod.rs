@@ -1,8 +1,7 @@
-//! What a transport has to be able to do to live in the lab.
+//! The interface between a transport and the lab.
 //!
-//! [`Clearway`] is ours. Any other stack that takes bytes and time and gives
-//! bytes and time (quinn-proto, noq-proto) can be plugged in by implementing
-//! [`Stack`] and [`StackFactory`] in a crate of its own.
+//! [`Clearway`] is our own. Any other sans-I/O stack (quinn-proto, noq-proto) can be plugged in by
+//! implementing [`Stack`] and [`StackFactory`] in a separate crate.
 
 mod clearway;
 mod http3;
@@ -19,7 +18,7 @@ use clearway_links::{Packet, Time};
 pub use clearway_quic::event::Observer;
 use clearway_recovery::limit::Limit;
 
-pub use clearway::{Clearway, ClearwayFactory, Observers, Watch, Watcher};
+pub use clearway::{Clearway, ClearwayFactory, ObserverFactory, Observers, SharedObserverFactory};
 pub use identity::{Certificates, Tls};
 pub use secrets::Secrets;
 
@@ -31,34 +30,34 @@ pub struct ConnId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stream(pub u64);
 
-/// How far a connection is.
+/// The state of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Life {
-    /// The handshake is under way.
+pub enum ConnectionState {
+    /// The handshake is in progress.
     Handshaking,
     /// Streams can be used.
     Connected,
-    /// It has ended, for this reason.
+    /// It has ended, with this reason.
     Closed(String),
 }
 
-/// What a read brought.
+/// The result of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Read {
     /// These bytes.
     Data(Bytes),
-    /// Nothing yet.
+    /// No data yet.
     Blocked,
     /// The stream has ended.
     End,
 }
 
-/// A sender's figures at one moment; what a stack does not know stays zero.
+/// Statistics of a sender at one moment; what a stack does not report stays zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Figures {
+pub struct SenderStats {
     /// Congestion window, bytes.
     pub window: u64,
-    /// The smallest window its controller ever has, bytes.
+    /// The controller's minimum window, bytes.
     pub floor: u64,
     /// Bytes in flight.
     pub in_flight: u64,
@@ -74,7 +73,7 @@ pub struct Figures {
     pub packets_sent: u64,
     /// Packets declared lost.
     pub packets_lost: u64,
-    /// Of those, acknowledged after all.
+    /// Of these, the packets acknowledged later.
     pub spurious_losses: u64,
     /// UDP payload bytes sent.
     pub bytes_sent: u64,
@@ -82,116 +81,114 @@ pub struct Figures {
     pub ptos: u64,
     /// CE marks that the peer reported.
     pub ce_marks: u64,
-    /// Times the window came down.
+    /// Number of window reductions.
     pub congestion_events: u64,
-    /// Times persistent congestion collapsed the window.
+    /// Number of window collapses through persistent congestion.
     pub persistent_events: u64,
     /// Key updates.
     pub key_updates: u64,
-    /// How long each reason for not sending held; empty if the stack does not tell.
+    /// How long each limit was in effect; empty if the stack does not report it.
     pub limits: Vec<(Limit, Duration)>,
-    /// Whether its last reason for not sending was that there was nothing to
-    /// send.
+    /// Whether its last limit was that there was nothing to send.
     pub has_nothing_to_send: bool,
 }
 
-/// One end's transport: an endpoint with its connections, sans-I/O.
+/// The transport of one host: an endpoint with its connections, sans-I/O.
 pub trait Stack {
-    /// A datagram has arrived. Answers leave with the next [`Stack::transmit`].
+    /// Processes a datagram that arrived. Responses leave with the next [`Stack::transmit`].
     fn receive(&mut self, now: Time, packet: Packet);
-    /// Hands everything that may leave now to `emit`.
+    /// Passes everything that may be sent now to `emit`.
     fn transmit(&mut self, now: Time, emit: &mut dyn FnMut(Packet));
-    /// When [`Stack::handle_timeout`] wants to be called.
+    /// When [`Stack::handle_timeout`] has to be called.
     fn next_timeout(&self) -> Option<Time>;
-    /// The time of [`Stack::next_timeout`] has come.
+    /// Called at the time of [`Stack::next_timeout`].
     fn handle_timeout(&mut self, now: Time);
 
-    /// Begins a connection.
+    /// Starts a connection.
     ///
     /// # Errors
-    /// If the stack refuses, with its words.
+    /// If the stack refuses, with its reason.
     fn connect(&mut self, now: Time, remote: SocketAddr) -> Result<ConnId, String>;
-    /// The next connection a peer began.
+    /// The next connection that a peer started.
     fn accept(&mut self) -> Option<ConnId>;
-    /// How far a connection is.
-    fn life(&self, conn: ConnId) -> Life;
+    /// The state of a connection.
+    fn life(&self, conn: ConnId) -> ConnectionState;
     /// Opens a bidirectional stream; `None` while the peer allows no more.
     fn open(&mut self, conn: ConnId) -> Option<Stream>;
     /// The next stream the peer opened.
     fn accept_stream(&mut self, conn: ConnId) -> Option<Stream>;
-    /// Takes as much of `data` as there is room for and advances it.
+    /// Writes as much of `data` as there is room for and advances it.
     ///
     /// # Errors
     /// If the stream cannot be written to.
     fn write(&mut self, conn: ConnId, stream: Stream, data: &mut Bytes) -> Result<(), String>;
-    /// Ends the stream after what was written.
+    /// Ends the stream after the data written so far.
     ///
     /// # Errors
     /// If the stream cannot be written to.
     fn finish(&mut self, conn: ConnId, stream: Stream) -> Result<(), String>;
-    /// What has arrived.
+    /// Reads what has arrived.
     ///
     /// # Errors
     /// If the stream was reset or does not exist.
     fn read(&mut self, conn: ConnId, stream: Stream) -> Result<Read, String>;
     /// Closes the connection.
     fn close(&mut self, now: Time, conn: ConnId);
-    /// The host moved to `to`: go on from there (RFC 9000 §9.2).
+    /// The host moved to the address `to`: continue from there (RFC 9000 §9.2).
     ///
     /// # Errors
     /// If the stack cannot migrate now.
     fn migrate(&mut self, now: Time, conn: ConnId, to: SocketAddr) -> Result<(), String>;
-    /// The figures of a connection.
-    fn figures(&self, now: Time, conn: ConnId) -> Figures;
-    /// Panics if anything that must hold does not; asked at the end of a run
-    /// in debug builds.
+    /// The statistics of a connection.
+    fn figures(&self, now: Time, conn: ConnId) -> SenderStats;
+    /// Panics if an invariant is violated; called at the end of a run in debug builds.
     fn check(&self) {}
 }
 
-/// What a stack is born with.
+/// What a stack is created with.
 #[derive(Clone, Copy, Debug)]
-pub struct Birth {
+pub struct StackSetup {
     /// Its address.
     pub address: SocketAddr,
     /// Client or server.
     pub role: Role,
-    /// All of its randomness.
+    /// The seed of all its randomness.
     pub seed: u64,
-    /// Which end of which flow it is, counted from 0, for traces.
+    /// The end and the index of its flow, counted from 0, for traces.
     pub index: usize,
 }
 
 /// Which end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// It connects.
+    /// The connecting end.
     Client,
-    /// It accepts.
+    /// The accepting end.
     Server,
 }
 
-/// Makes stacks of one kind and with one configuration.
+/// Creates stacks of one kind and configuration.
 pub trait StackFactory {
-    /// What it makes, for tables: `cubic`, `quinn/bbr`.
+    /// Its name in tables: `cubic`, `quinn/bbr`.
     fn name(&self) -> String;
-    /// Whether its applications' streams can be those of `protocol`.
+    /// Whether it supports application streams over `protocol`.
     fn speaks(&self, protocol: Protocol) -> bool {
         protocol == Protocol::Raw
     }
-    /// Makes one.
-    fn build(&self, birth: &Birth) -> Box<dyn Stack>;
+    /// Creates a stack.
+    fn build(&self, birth: &StackSetup) -> Box<dyn Stack>;
 }
 
-/// The server name every lab certificate is for.
+/// The server name of every lab certificate.
 pub const SERVER_NAME: &str = "localhost";
 
 /// The application protocol of the lab.
 pub const ALPN: &str = "lab";
 
-/// What lies between an application's streams and the transport.
+/// The protocol between an application's streams and the transport.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Protocol {
-    /// Nothing: its streams are QUIC's.
+    /// None: its streams are QUIC's.
     #[default]
     Raw,
     /// HTTP/3: its streams are requests, what it writes are bodies.
@@ -199,25 +196,25 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// What TLS calls it.
+    /// The ALPN identifier.
     #[must_use]
     pub const fn alpn(self) -> &'static str {
         match self {
             Self::Raw => ALPN,
-            // Capture readers know it by this (RFC 9114 §3.1).
+            // Readers of captures know it by this name (RFC 9114 §3.1).
             Self::Http3 => "h3",
         }
     }
 }
 
-/// Wall time of virtual time zero, in Unix seconds: certificates and tickets
-/// are judged by a clock that does not depend on the day of the run.
+/// Wall time of virtual time zero, in Unix seconds: the validity of certificates and tickets must
+/// not depend on the day of the run.
 pub const UNIX_ORIGIN: u64 = 1_800_000_000;
 
 /// Virtual time zero, for traces that share the lab's clock.
 pub const ORIGIN: clearway_quic::Instant = clearway_quic::Instant::ZERO;
 
-/// The address a packet says it is from, with the host's port.
+/// The source address of a packet, with the host's port.
 fn source(local_ip: Option<IpAddr>, own: SocketAddr) -> SocketAddr {
     SocketAddr::new(local_ip.unwrap_or(own.ip()), own.port())
 }

@@ -1,4 +1,4 @@
-//! TLS secrets of a run, so that its packets can be read afterwards.
+//! TLS secrets of a run, for decrypting its packets.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,7 +9,7 @@ use rustls::KeyLog;
 pub struct Secrets(Arc<Mutex<String>>);
 
 impl Secrets {
-    /// What was collected so far: lines of label, client random, secret.
+    /// The secrets collected so far: lines of label, client random, secret.
     #[must_use]
     pub fn text(&self) -> String {
         self.0
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_those_of_a_key_log_file() {
+    fn secrets_are_written_in_key_log_format() {
         let secrets = Secrets::default();
         secrets.log("CLIENT_TRAFFIC_SECRET_0", &[0xab, 1], &[0xff]);
         assert_eq!(secrets.text(), "CLIENT_TRAFFIC_SECRET_0 ab01 ff\n");

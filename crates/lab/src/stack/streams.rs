@@ -1,4 +1,4 @@
-//! What an application's streams are on our transport.
+//! The streams of an application on our transport.
 
 use bytes::Bytes;
 use clearway_quic::Instant;
@@ -25,17 +25,17 @@ impl Streams {
         }
     }
 
-    /// Takes what the transport has to tell.
+    /// Processes the events of the transport.
     pub(super) fn hear(&mut self, quic: &mut Connection) {
         match self {
-            // Applications of the lab look for themselves whenever anything
-            // moved; unread events would only pile up.
+            // Applications of the lab check their streams whenever something happened; unread
+            // events would accumulate.
             Self::Raw => while quic.poll_event().is_some() {},
             Self::Http3(http) => http.hear(quic),
         }
     }
 
-    /// To be called before the transport transmits.
+    /// Has to be called before the transport transmits.
     pub(super) fn flush(&mut self, now: Instant, quic: &mut Connection) {
         match self {
             Self::Raw => {}

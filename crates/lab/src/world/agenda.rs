@@ -1,8 +1,8 @@
-//! What happens next.
+//! The event queue of a world.
 
 use clearway_links::{EventHeap, Time};
 
-/// What an event belongs to.
+/// The source of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     /// A link has something to deliver.
@@ -11,22 +11,21 @@ pub(super) enum Source {
     Node(usize),
 }
 
-/// Moments without the clock moving that mean a busy loop.
+/// Number of events without time advancing that mean a busy loop.
 const MAX_STALLED: u32 = 10_000;
 
-/// The clock was asked [`MAX_STALLED`] times in a row to go nowhere.
+/// The clock did not advance for [`MAX_STALLED`] events in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stalled {
-    /// How many times.
+    /// How many.
     pub(super) calls: u32,
 }
 
-/// The one event heap.
+/// The event heap.
 ///
-/// Each source has one entry that counts. A timer that moves away leaves its
-/// entry where it is; when that comes up, the source says when it really wants
-/// to be called. So a probe timer that is put off with every packet costs
-/// nothing.
+/// Each source has one valid entry. A timer that moves to a later time leaves its entry where it
+/// is; when that comes up, the source gives the current time. So a probe timer that is postponed
+/// with every packet costs nothing.
 #[derive(Debug)]
 pub(super) struct Agenda {
     heap: EventHeap<Source>,
@@ -60,7 +59,7 @@ impl Agenda {
         }
     }
 
-    /// `source` wants to be called at `at`, if at all.
+    /// Schedules `source` at `at`, or not at all.
     pub(super) fn schedule(&mut self, source: Source, at: Option<Time>) {
         let Some(at) = at else { return };
         let entry = self.entry(source);
@@ -74,11 +73,11 @@ impl Agenda {
         self.heap.next_time()
     }
 
-    /// The next source due at `now`. It has no entry afterwards.
+    /// The next source due at `now`. Its entry is removed.
     pub(super) fn pop_due(&mut self, now: Time) -> Option<Source> {
         while let Some((at, source)) = self.heap.pop_due(now) {
             let entry = self.entry(source);
-            // An entry that was overtaken by an earlier one is void.
+            // An entry that an earlier one has replaced is void.
             if *entry == Some(at) {
                 *entry = None;
                 return Some(source);
@@ -87,7 +86,7 @@ impl Agenda {
         None
     }
 
-    /// The clock goes from `now` to `next`; it never goes back.
+    /// Advances the clock from `now` to `next`; it never goes back.
     pub(super) fn move_to(&mut self, now: Time, next: Time) -> Result<Time, Stalled> {
         self.stalled = if next > now { 0 } else { self.stalled + 1 };
         if self.stalled > MAX_STALLED {
@@ -104,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_source_is_called_once_at_its_earliest_time() {
+    fn source_fires_once_at_its_earliest_time() {
         let mut agenda = Agenda::new(1);
         agenda.grow_nodes(1);
         agenda.schedule(Source::Node(0), Some(Time(9)));
@@ -118,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_stands_still_is_noticed() {
+    fn time_that_does_not_advance_is_detected() {
         let mut agenda = Agenda::new(0);
         let stuck = (0..20_000).find_map(|_| agenda.move_to(Time(1), Time(1)).err());
         let calls = MAX_STALLED + 1;

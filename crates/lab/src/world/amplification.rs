@@ -1,5 +1,4 @@
-//! Whether a server keeps to three times what it received before it knows the
-//! client's address (RFC 9000 §8.1).
+//! Measures whether a server respects the anti-amplification limit (RFC 9000 §8.1).
 
 use clearway_quic::wire::PacketKind;
 use clearway_quic::wire::header::PartialHeader;
@@ -7,7 +6,7 @@ use clearway_quic::wire::header::PartialHeader;
 /// Length of every connection ID in the lab.
 const CID_LEN: usize = 8;
 
-/// What one server received and sent until the client proved its address.
+/// The bytes that one server received and sent until the client's address was validated.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Amplification {
     received: u64,
@@ -39,7 +38,7 @@ impl Amplification {
     }
 }
 
-/// A client's Handshake packet proves its address (RFC 9000 §8.1).
+/// A client's Handshake packet validates its address (RFC 9000 §8.1).
 fn has_handshake_packet(mut datagram: &[u8]) -> bool {
     while let Ok(header) = PartialHeader::parse(datagram, CID_LEN) {
         match header.kind.packet() {
@@ -59,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_worst_moment_counts() {
+    fn amplification_factor_is_the_maximum_over_time() {
         let mut server = Amplification::default();
         server.on_received(&[0xff; 1200]);
         server.on_sent(3_000);

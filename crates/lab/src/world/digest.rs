@@ -1,4 +1,4 @@
-//! One number for a whole run.
+//! The digest of a run.
 
 use clearway_links::{Direction, Time};
 
@@ -21,7 +21,7 @@ impl Digest {
         self.0 = (self.0.rotate_left(23) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 
-    /// A datagram was seen.
+    /// Adds a datagram.
     pub(super) fn add(&mut self, at: Time, direction: Direction, size: usize) {
         let way = match direction {
             Direction::Up => 0,
@@ -31,7 +31,7 @@ impl Digest {
         self.mix((size as u64) << 1 | way);
     }
 
-    /// Something was decided about it.
+    /// Adds a decision about it.
     pub(super) fn decide(&mut self, fate: Fate) {
         self.mix(match fate {
             Fate::Sent => 1,
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn order_time_size_and_decision_count() {
+    fn digest_depends_on_order_time_size_and_decision() {
         let digest = |items: &[(u64, usize, Fate)]| {
             let mut digest = Digest::default();
             for &(at, size, fate) in items {

@@ -2,7 +2,7 @@
 
 mod agenda;
 mod amplification;
-mod busy;
+mod busy_loop;
 mod digest;
 mod network;
 mod node;
@@ -15,27 +15,27 @@ use clearway_links::{Direction, Link, LinkStats, Packet, Time, Verdict, mix};
 use rustc_hash::FxHashMap;
 
 use crate::app::Application;
-use crate::stack::{Birth, ConnId, Figures, Role, StackFactory};
+use crate::stack::{ConnId, Role, SenderStats, StackFactory, StackSetup};
 use agenda::{Agenda, Source};
 use amplification::Amplification;
-pub use busy::Busy;
+pub use busy_loop::BusyLoop;
 pub use digest::Digest;
-pub use network::{ClockStart, Leg, Network, NetworkError};
-use node::{Node, Position};
-pub use tap::{Fate, Sighting, Tap};
+pub use network::{AccessLink, ClockStart, Network, NetworkError};
+use node::{Node, Side};
+pub use tap::{Fate, Tap, TapRecord};
 
 /// A host of a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(usize);
 
-/// What a client does besides its application.
+/// The start time, addresses and links of a client.
 #[derive(Clone, Debug, Default)]
-pub struct Moves {
+pub struct AddressChanges {
     /// A link of its own between it and the shared path.
-    pub leg: Option<Leg>,
+    pub leg: Option<AccessLink>,
     /// The link of the first address that it moves to.
-    pub next_leg: Option<Leg>,
-    /// When the router before it takes another outside port.
+    pub next_leg: Option<AccessLink>,
+    /// When the router in front of it changes its outside port.
     pub rebind: Vec<Duration>,
     /// When it moves to another address of its own.
     pub migrate: Vec<Duration>,
@@ -43,21 +43,21 @@ pub struct Moves {
     pub starts: Duration,
 }
 
-/// How a stretch of virtual time ended.
+/// Why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stretch {
-    /// Every client application is done.
+pub enum RunEnd {
+    /// Every client application was done.
     Done,
-    /// The time is over.
+    /// The time limit was reached.
     TimeOver,
-    /// Nothing is left to happen.
+    /// There were no events left.
     Silence,
 }
 
 /// Hosts and links in virtual time.
 ///
-/// Everything that happens is decided by the network, the stacks and the seed:
-/// two worlds made alike have the same [`World::digest`].
+/// Everything is determined by the network, the stacks and the seed: two worlds created alike have
+/// the same [`World::digest`].
 pub struct World {
     now: Time,
     seed: u64,
@@ -77,12 +77,12 @@ pub struct World {
     outbox: Vec<Packet>,
 }
 
-/// The shared links' places; the legs follow.
+/// Indices of the shared links; the access links follow.
 const UP: usize = 0;
 const DOWN: usize = 1;
 
 impl World {
-    /// An empty world around `network`, with all randomness from `seed`.
+    /// Creates a world without hosts around `network`, with all randomness derived from `seed`.
     #[must_use]
     pub fn new(network: &Network, seed: u64) -> Self {
         let links = vec![
@@ -113,8 +113,7 @@ impl World {
         self.tap = Some(tap);
     }
 
-    /// Adds a host that accepts connections; `application` makes the
-    /// application of each.
+    /// Adds a host that accepts connections; `application` creates the application of each.
     pub fn server<A: Application + 'static>(
         &mut self,
         stack: &dyn StackFactory,
@@ -139,15 +138,16 @@ impl World {
         server: NodeId,
         application: impl Application + 'static,
     ) -> NodeId {
-        self.client_that_moves(stack, server, &Moves::default(), application)
+        self.client_that_moves(stack, server, &AddressChanges::default(), application)
     }
 
-    /// The same with a link of its own, a late start, or changing addresses.
+    /// Adds a host that connects to `server`, with a link of its own, a late start, or changing
+    /// addresses.
     pub fn client_that_moves(
         &mut self,
         stack: &dyn StackFactory,
         server: NodeId,
-        moves: &Moves,
+        moves: &AddressChanges,
         application: impl Application + 'static,
     ) -> NodeId {
         let index = self.nodes.len();
@@ -179,8 +179,8 @@ impl World {
         self.add(node)
     }
 
-    fn birth(&self, address: SocketAddr, role: Role) -> Birth {
-        Birth {
+    fn birth(&self, address: SocketAddr, role: Role) -> StackSetup {
+        StackSetup {
             address,
             role,
             seed: self.seed,
@@ -204,13 +204,13 @@ impl World {
         self.now
     }
 
-    /// Events handled so far.
+    /// Number of events processed so far.
     #[must_use]
     pub const fn events(&self) -> u64 {
         self.events
     }
 
-    /// Digest of every datagram's time, direction, size and fate so far.
+    /// The digest of every datagram's time, direction, size and fate so far.
     #[must_use]
     pub const fn digest(&self) -> u64 {
         self.digest.value()
@@ -231,9 +231,9 @@ impl World {
         }
     }
 
-    /// Figures of a host's newest connection, if it has one.
+    /// Statistics of a host's newest connection, if it has one.
     #[must_use]
-    pub fn figures(&self, node: NodeId) -> Option<Figures> {
+    pub fn figures(&self, node: NodeId) -> Option<SenderStats> {
         let node = &self.nodes[node.0];
         let conn = node.newest()?;
         Some(node.stack.figures(self.now, conn))
@@ -245,21 +245,21 @@ impl World {
         self.nodes[node.0].newest()
     }
 
-    /// The most bytes that a host sent at one instant, handshake aside.
+    /// The most bytes that a host sent at the same instant, without the handshake.
     #[must_use]
     pub fn largest_burst(&self, node: NodeId) -> u64 {
         self.nodes[node.0].largest_burst
     }
 
-    /// The largest ratio of what a server sent to what it had received, times
-    /// 1,000, before the client proved its address (RFC 9000 §8.1: 3,000).
+    /// The largest ratio of bytes sent to bytes received by a server, times 1,000, before address
+    /// validation (RFC 9000 §8.1: 3,000).
     #[must_use]
     pub fn amplification_permille(&self) -> u64 {
         let worst = self.amplification.iter().map(Amplification::worst_permille);
         worst.max().unwrap_or(0)
     }
 
-    /// What does not add up: packets that no link can account for.
+    /// Violations of conservation: packets that no link can account for.
     #[must_use]
     pub fn unbalanced(&self) -> Option<String> {
         self.links.iter().enumerate().find_map(|(index, link)| {
@@ -267,7 +267,7 @@ impl World {
             let came = stats.sent + stats.duplicated;
             let gone = stats.delivered + stats.dropped() + link.in_transit() as u64;
             (came != gone).then(|| {
-                format!("link {index}: {came} packets sent or doubled, {gone} accounted for")
+                format!("link {index}: {came} packets sent or duplicated, {gone} accounted for")
             })
         })
     }
@@ -279,32 +279,31 @@ impl World {
         }
     }
 
-    /// Runs until every client is done, nothing is left to happen, or `limit`
-    /// has passed.
+    /// Runs until every client is done, no events are left, or `limit` has passed.
     ///
     /// # Errors
-    /// If the hosts keep acting without time passing.
-    pub fn run(&mut self, limit: Duration) -> Result<Stretch, Busy> {
+    /// If hosts keep acting without time advancing.
+    pub fn run(&mut self, limit: Duration) -> Result<RunEnd, BusyLoop> {
         self.run_to(self.now + limit)
     }
 
-    /// The same with an end rather than a length.
+    /// Runs until `end` at the latest; see [`World::run`].
     ///
     /// # Errors
-    /// As [`World::run`].
-    pub fn run_to(&mut self, end: Time) -> Result<Stretch, Busy> {
+    /// Like [`World::run`].
+    pub fn run_to(&mut self, end: Time) -> Result<RunEnd, BusyLoop> {
         loop {
             self.flush();
             if self.unfinished == 0 {
-                return Ok(Stretch::Done);
+                return Ok(RunEnd::Done);
             }
             let Some(next) = self.agenda.next_time() else {
                 self.now = end;
-                return Ok(Stretch::Silence);
+                return Ok(RunEnd::Silence);
             };
             if next > end {
                 self.now = end;
-                return Ok(Stretch::TimeOver);
+                return Ok(RunEnd::TimeOver);
             }
             match self.agenda.move_to(self.now, next) {
                 Ok(now) => self.now = now,
@@ -320,13 +319,13 @@ impl World {
         }
     }
 
-    /// Time stands still: whoever is due now is why.
-    fn busy(&mut self, calls: u32) -> Busy {
+    /// Time does not advance: the source that is due now is the cause.
+    fn busy(&mut self, calls: u32) -> BusyLoop {
         let host = match self.agenda.pop_due(self.now) {
             Some(Source::Node(index)) => Some(NodeId(index)),
             Some(Source::Link(_)) | None => None,
         };
-        Busy {
+        BusyLoop {
             at: self.now,
             host,
             calls,
@@ -341,7 +340,7 @@ impl World {
         }
     }
 
-    /// Lets every host that something happened to act and send.
+    /// Lets every host on which something happened act and send.
     fn flush(&mut self) {
         let mut dirty = core::mem::take(&mut self.dirty);
         for id in dirty.drain(..) {
@@ -349,9 +348,9 @@ impl World {
             node.dirty = false;
             let mut outbox = core::mem::take(&mut self.outbox);
             let mut emit = |packet| outbox.push(packet);
-            // As behind a socket: the transport has answered before an
-            // application, which runs elsewhere, learns of anything. A request
-            // does not share a datagram with the end of the handshake.
+            // As behind a socket: the transport has responded before an application, which runs
+            // elsewhere, is notified. A request does not share a datagram with the end of the
+            // handshake.
             node.stack.transmit(self.now, &mut emit);
             if node.act(self.now) {
                 self.unfinished -= 1;
@@ -384,7 +383,7 @@ impl World {
         }
     }
 
-    /// Starts the explicit clocks of the links once there are data to lose.
+    /// Starts the explicit clocks of the links once there is data to lose.
     fn start_clock(&mut self, id: NodeId, sends: bool) {
         if self.clock == ClockStart::Explicit {
             return;
@@ -404,16 +403,16 @@ impl World {
         }
     }
 
-    /// A datagram leaves its host.
+    /// Sends a datagram from its host.
     fn depart(&mut self, id: NodeId, mut packet: Packet) {
         let node = &mut self.nodes[id.0];
         let (direction, link) = match node.position {
-            Position::Client => {
+            Side::Client => {
                 let leg = node.leg(&packet.src);
                 node.translate_outward(self.now, &mut packet);
                 (Direction::Up, leg.unwrap_or(UP))
             }
-            Position::Server => {
+            Side::Server => {
                 self.amplification[id.0].on_sent(packet.data.len());
                 (Direction::Down, DOWN)
             }
@@ -442,7 +441,7 @@ impl World {
 
     fn show(&mut self, direction: Direction, fate: Fate, packet: &Packet) {
         if let Some(tap) = &mut self.tap {
-            tap.see(&Sighting {
+            tap.see(&TapRecord {
                 at: self.now,
                 direction,
                 fate,
@@ -459,7 +458,7 @@ impl World {
         self.agenda.schedule(Source::Link(index), at);
     }
 
-    /// A datagram leaves a link: into the next, or into a host.
+    /// Moves a datagram from a link into the next one, or to a host.
     fn forward(&mut self, link: usize, mut packet: Packet) {
         let direction = if link % 2 == UP {
             Direction::Up

@@ -1,4 +1,4 @@
-//! What lies between the hosts.
+//! The network between the hosts.
 
 use core::str::FromStr;
 use core::time::Duration;
@@ -13,13 +13,13 @@ pub enum ClockStart {
     FirstDatagram,
     /// With the first client that can send a request: the first 1-RTT data.
     FirstRequest,
-    /// They have started, or somebody else starts them.
+    /// Never: they have started, or are started elsewhere.
     Explicit,
 }
 
-/// A link of its own between one client and the shared path.
+/// A link between one client and the shared path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Leg {
+pub struct AccessLink {
     /// From the client.
     pub up: LinkConfig,
     /// To the client.
@@ -37,19 +37,19 @@ pub struct Network {
     pub clock: ClockStart,
 }
 
-/// A network's text that cannot be understood.
+/// A network description that is invalid.
 pub type NetworkError = SpecError;
 
 impl Network {
-    /// The same link both ways, in the words of [`LinkConfig`].
+    /// A network with the same link in both directions, as [`LinkConfig`] text.
     ///
     /// # Errors
-    /// Names the setting that cannot be understood.
+    /// Names the setting that is invalid.
     pub fn symmetric(settings: &str) -> Result<Self, NetworkError> {
         settings.parse()
     }
 
-    /// Propagation there and back at the start, without queueing.
+    /// The two-way propagation delay at the start, without queueing.
     #[must_use]
     pub fn base_rtt(&self) -> Duration {
         self.up.delay.at(None).0 + self.down.delay.at(None).0

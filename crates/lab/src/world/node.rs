@@ -5,48 +5,48 @@ use core::time::Duration;
 
 use clearway_links::{Nat, Packet, Time};
 
-use super::Moves;
+use super::AddressChanges;
 use crate::app::{Application, Conn, Next};
-use crate::stack::{ConnId, Life, Stack};
+use crate::stack::{ConnId, ConnectionState, Stack};
 
-/// Makes the application of each connection that a server accepts.
+/// Creates the application of each connection that a server accepts.
 pub(super) type Applications = Box<dyn FnMut() -> Box<dyn Application>>;
 
-/// Which side of the shared path.
+/// The side of the shared path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Position {
+pub(super) enum Side {
     Client,
     Server,
 }
 
-/// An application at work.
-struct Work {
+/// A running application.
+struct RunningApplication {
     conn: ConnId,
     application: Box<dyn Application>,
     next: Next,
 }
 
-/// What a client still has to do about its addresses.
-struct Plan {
+/// The address changes that a client still has to make.
+struct PendingChanges {
     remote: SocketAddr,
     /// When to connect; `None` once it has.
     connect_at: Option<Time>,
     application: Option<Box<dyn Application>>,
-    /// Later moves, the next last.
+    /// Later moves, the next one last.
     migrations: Vec<Time>,
 }
 
 pub(super) struct Node {
     pub(super) stack: Box<dyn Stack>,
     pub(super) address: SocketAddr,
-    pub(super) position: Position,
-    /// Addresses with links of their own: the first of two each.
+    pub(super) position: Side,
+    /// Addresses with links of their own, each with the index of the first of its two links.
     pub(super) legs: Vec<(SocketAddr, usize)>,
     pub(super) dirty: bool,
     nat: Option<Nat>,
     applications: Option<Applications>,
-    plan: Option<Plan>,
-    works: Vec<Work>,
+    plan: Option<PendingChanges>,
+    works: Vec<RunningApplication>,
     finished: bool,
     pub(super) largest_burst: u64,
 }
@@ -59,7 +59,7 @@ impl Node {
     ) -> Self {
         Self {
             applications: Some(applications),
-            ..Self::bare(stack, address, Position::Server)
+            ..Self::bare(stack, address, Side::Server)
         }
     }
 
@@ -67,13 +67,13 @@ impl Node {
         stack: Box<dyn Stack>,
         address: SocketAddr,
         remote: SocketAddr,
-        moves: &Moves,
+        moves: &AddressChanges,
         application: Box<dyn Application>,
     ) -> Self {
         let at = |after: &Duration| Time::ZERO + *after;
         let mut migrations: Vec<Time> = moves.migrate.iter().map(at).collect();
         migrations.sort_unstable_by(|a, b| b.cmp(a));
-        let plan = Plan {
+        let plan = PendingChanges {
             remote,
             connect_at: Some(at(&moves.starts)),
             application: Some(application),
@@ -82,11 +82,11 @@ impl Node {
         Self {
             nat: nat(address, &moves.rebind),
             plan: Some(plan),
-            ..Self::bare(stack, address, Position::Client)
+            ..Self::bare(stack, address, Side::Client)
         }
     }
 
-    fn bare(stack: Box<dyn Stack>, address: SocketAddr, position: Position) -> Self {
+    fn bare(stack: Box<dyn Stack>, address: SocketAddr, position: Side) -> Self {
         Self {
             stack,
             address,
@@ -106,19 +106,19 @@ impl Node {
         self.works.last().map(|work| work.conn)
     }
 
-    /// Whether a client has its connection up.
+    /// Whether a client's connection is established.
     pub(super) fn has_asked(&self) -> bool {
-        self.position == Position::Client
+        self.position == Side::Client
             && self
                 .newest()
-                .is_some_and(|conn| self.stack.life(conn) == Life::Connected)
+                .is_some_and(|conn| self.stack.life(conn) == ConnectionState::Connected)
     }
 
-    /// Lets the applications act; true once, when a client is done.
+    /// Runs the applications; returns true once, when a client is done.
     pub(super) fn act(&mut self, now: Time) -> bool {
         if let Some(applications) = &mut self.applications {
             while let Some(conn) = self.stack.accept() {
-                self.works.push(Work {
+                self.works.push(RunningApplication {
                     conn,
                     application: applications(),
                     next: Next::Wait,
@@ -131,7 +131,7 @@ impl Node {
                 work.next = work.application.poll(&mut conn, now);
             }
         }
-        let done = self.position == Position::Client
+        let done = self.position == Side::Client
             && !self.finished
             && !self.works.is_empty()
             && self.works.iter().all(|work| work.next == Next::Done);
@@ -139,7 +139,7 @@ impl Node {
         done
     }
 
-    /// What leaves at one instant. Long headers are the handshake's.
+    /// Counts what is sent at one instant. Long headers belong to the handshake.
     pub(super) fn note_burst(&mut self, packets: &[Packet]) {
         const LONG_HEADER: u8 = 0x80;
         let is_short = |packet: &&Packet| packet.data.first().is_some_and(|b| b & LONG_HEADER == 0);
@@ -148,7 +148,7 @@ impl Node {
         self.largest_burst = self.largest_burst.max(bytes);
     }
 
-    /// When anything of it wants to be called.
+    /// When it has to be called next.
     pub(super) fn next_wake(&self) -> Option<Time> {
         let applications = self.works.iter().filter_map(|work| match work.next {
             Next::At(at) => Some(at),
@@ -164,8 +164,7 @@ impl Node {
             .min()
     }
 
-    /// The time of `next_wake` has come; answers the addresses it has from now
-    /// on.
+    /// Handles the time of `next_wake`; returns the addresses it has from now on.
     pub(super) fn wake(&mut self, now: Time) -> Option<SocketAddr> {
         if self.stack.next_timeout().is_some_and(|at| at <= now) {
             self.stack.handle_timeout(now);
@@ -175,7 +174,7 @@ impl Node {
             plan.connect_at = None;
             let application = plan.application.take()?;
             match self.stack.connect(now, plan.remote) {
-                Ok(conn) => self.works.push(Work {
+                Ok(conn) => self.works.push(RunningApplication {
                     conn,
                     application,
                     next: Next::Wait,
@@ -190,17 +189,17 @@ impl Node {
         None
     }
 
-    /// Moves to the next address of its own.
+    /// Moves to its next address.
     fn migrate(&mut self, now: Time) -> Option<SocketAddr> {
         let conn = self.newest()?;
         let to = self.next_address();
-        // A refusal leaves it where it is.
+        // If that is refused, it stays where it is.
         self.stack.migrate(now, conn, to).ok()?;
         self.address = to;
         Some(to)
     }
 
-    /// Where it moves to next.
+    /// The address it moves to next.
     pub(super) fn next_address(&self) -> SocketAddr {
         let ip = match self.address.ip() {
             IpAddr::V4(v4) => {
@@ -212,8 +211,8 @@ impl Node {
         SocketAddr::new(ip, self.address.port())
     }
 
-    /// The first of the two links of one of its addresses. What comes through
-    /// a router has the outside address: then it is the only one.
+    /// The first of the two links of one of its addresses. Packets that come through a router have
+    /// the outside address, which is then the only one.
     pub(super) fn leg(&self, address: &SocketAddr) -> Option<usize> {
         let of = |(at, leg): &(SocketAddr, usize)| (at == address).then_some(*leg);
         let through = self.nat.as_ref().and(self.legs.first());
@@ -223,7 +222,7 @@ impl Node {
             .or(through.map(|(_, leg)| *leg))
     }
 
-    /// Every address a router before it ever shows for it.
+    /// All outside addresses that a router in front of it ever uses.
     pub(super) fn outside_addresses(&self) -> Vec<SocketAddr> {
         let Some(_) = &self.nat else {
             return Vec::new();
@@ -239,18 +238,17 @@ impl Node {
         }
     }
 
-    /// False if the packet goes to an address that is no longer its.
+    /// False if the packet goes to an address that it no longer has.
     pub(super) fn translate_inward(&mut self, now: Time, packet: &mut Packet) -> bool {
         match &mut self.nat {
             Some(nat) => nat.inward(now, packet),
-            // An address it moved away from stays up: the new one is made
-            // before the old breaks.
+            // An address it moved away from stays usable: make before break.
             None => true,
         }
     }
 }
 
-/// Rebindings a client has at most.
+/// Maximum number of rebindings of a client.
 const OUTSIDE_PORTS: u16 = 64;
 
 /// The `n`th outside address of a client.

@@ -1,13 +1,13 @@
-//! Watching datagrams go by.
+//! Observation of datagrams.
 
 use clearway_links::{Direction, Packet, Time};
 
-/// What happened to a datagram where it was seen.
+/// What happened to a datagram at the point of observation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It left its host and entered the shared link.
     Sent,
-    /// It left its host and found the queue full.
+    /// It left its host and was dropped by the full queue.
     QueueFull,
     /// It left its host and was dropped before any queue.
     Dropped,
@@ -15,12 +15,12 @@ pub enum Fate {
     Arrived,
 }
 
-/// A datagram seen.
+/// An observed datagram.
 #[derive(Clone, Copy, Debug)]
-pub struct Sighting<'a> {
-    /// When.
+pub struct TapRecord<'a> {
+    /// The time.
     pub at: Time,
-    /// Which way it goes.
+    /// Its direction.
     pub direction: Direction,
     /// What happened to it.
     pub fate: Fate,
@@ -28,8 +28,8 @@ pub struct Sighting<'a> {
     pub packet: &'a Packet,
 }
 
-/// Is shown every datagram, in order of time.
+/// Receives every datagram, in order of time.
 pub trait Tap {
-    /// A datagram was seen.
-    fn see(&mut self, sighting: &Sighting<'_>);
+    /// Called for each datagram.
+    fn see(&mut self, sighting: &TapRecord<'_>);
 }

@@ -1,4 +1,4 @@
-//! The lab as a library.
+//! Tests of the lab's public API.
 
 mod script;
 mod smoke;

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use clearway_lab::app::{Script, ScriptConn};
 use clearway_lab::stack::{ClearwayFactory, Protocol};
-use clearway_lab::world::{Network, NodeId, Stretch, World};
+use clearway_lab::world::{Network, NodeId, RunEnd, World};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -24,7 +24,7 @@ fn world(stack: &ClearwayFactory) -> (World, NodeId) {
     (world, server)
 }
 
-/// Answers every stream with what came on it, and goes on until the client closes.
+/// Echoes every stream until the client closes the connection.
 async fn echo(conn: ScriptConn) -> Result<(), String> {
     while let Ok(stream) = conn.accept().await {
         let text = conn.read_all(stream).await?;
@@ -41,7 +41,7 @@ async fn ask(conn: &ScriptConn, text: &str) -> Result<(), String> {
 }
 
 #[test]
-fn more_than_a_window_goes_through_over_both_protocols() {
+fn transfer_beyond_the_window_completes_over_quic_and_http3() {
     let text = "0123456789".repeat(300_000);
     for protocol in [Protocol::Raw, Protocol::Http3] {
         let mut stack = ClearwayFactory::default();
@@ -50,12 +50,12 @@ fn more_than_a_window_goes_through_over_both_protocols() {
         let text = text.clone();
         let client = async move |conn: ScriptConn| ask(&conn, &text).await;
         world.client(&stack, server, Script::new(client));
-        assert_eq!(world.run(LIMIT).unwrap(), Stretch::Done, "{protocol:?}");
+        assert_eq!(world.run(LIMIT).unwrap(), RunEnd::Done, "{protocol:?}");
     }
 }
 
 #[test]
-fn sleep_is_virtual_and_exact() {
+fn sleep_uses_virtual_time_exactly() {
     let stack = ClearwayFactory::default();
     let (mut world, server) = world(&stack);
     let slept = Rc::new(Cell::new(None));
@@ -71,12 +71,12 @@ fn sleep_is_virtual_and_exact() {
             ask(&conn, "still there?").await
         }),
     );
-    assert_eq!(world.run(LIMIT).unwrap(), Stretch::Done);
+    assert_eq!(world.run(LIMIT).unwrap(), RunEnd::Done);
     assert_eq!(slept.get(), Some(Duration::from_secs(5)));
 }
 
 #[test]
-fn a_call_given_up_takes_nothing_from_the_next() {
+fn cancelled_read_loses_no_data() {
     let stack = ClearwayFactory::default();
     let (mut world, server) = world(&stack);
     world.client(
@@ -85,7 +85,7 @@ fn a_call_given_up_takes_nothing_from_the_next() {
         Script::new(async |conn: ScriptConn| {
             let stream = conn.open().await?;
             {
-                // Begun and dropped before anything can have come.
+                // Started and dropped before anything can have arrived.
                 let mut early = pin!(conn.read(stream));
                 std::future::poll_fn(|context| {
                     assert!(early.as_mut().poll(context).is_pending());
@@ -98,11 +98,11 @@ fn a_call_given_up_takes_nothing_from_the_next() {
             Ok(())
         }),
     );
-    assert_eq!(world.run(LIMIT).unwrap(), Stretch::Done);
+    assert_eq!(world.run(LIMIT).unwrap(), RunEnd::Done);
 }
 
 #[test]
-fn who_waits_hears_that_the_connection_ended() {
+fn pending_call_fails_when_the_connection_ends() {
     let stack = ClearwayFactory::default();
     let (mut world, server) = world(&stack);
     let words = Rc::new(Cell::new(String::new()));
@@ -117,13 +117,13 @@ fn who_waits_hears_that_the_connection_ended() {
             Ok(())
         }),
     );
-    assert_eq!(world.run(LIMIT).unwrap(), Stretch::Done);
+    assert_eq!(world.run(LIMIT).unwrap(), RunEnd::Done);
     assert!(words.take().contains("closed"));
 }
 
 #[test]
-#[should_panic(expected = "a script failed at")]
-fn an_error_of_a_script_fails_the_test() {
+#[should_panic(expected = "the script failed at")]
+fn script_error_panics_the_run() {
     let stack = ClearwayFactory::default();
     let (mut world, server) = world(&stack);
     let client = async |_: ScriptConn| Err("on purpose".to_owned());

@@ -1,4 +1,4 @@
-//! Scenarios at a size that a debug build runs in seconds.
+//! Scenarios, at a size that a debug build runs in seconds.
 #![allow(
     clippy::unwrap_used,
     missing_docs,
@@ -8,9 +8,11 @@
 use std::rc::Rc;
 
 use clearway_lab::measure::metric;
-use clearway_lab::run::{Extras, Group, Plan, Row, Settings, Task, judge, run_all, run_case};
+use clearway_lab::run::{Group, Plan, Row, RunObservers, Settings, Task, judge, run_all, run_case};
 use clearway_lab::scenario::{Case, Scenario, Size, find};
-use clearway_lab::stack::{Birth, Clearway, ClearwayFactory, Protocol, Role, Stack, StackFactory};
+use clearway_lab::stack::{
+    Clearway, ClearwayFactory, Protocol, Role, Stack, StackFactory, StackSetup,
+};
 use clearway_recovery::congestion::Algorithm;
 
 /// The catalogue's scenario with a transfer of this size.
@@ -50,7 +52,7 @@ fn plan() -> Plan {
 }
 
 #[test]
-fn networks_of_the_catalogue_carry_data_and_account_for_every_packet() {
+fn catalogue_networks_deliver_data_and_account_for_every_packet() {
     for row in rows(&plan(), 2) {
         assert!(
             row.finished,
@@ -68,7 +70,7 @@ fn networks_of_the_catalogue_carry_data_and_account_for_every_packet() {
 }
 
 #[test]
-fn one_thread_or_two_the_digests_agree_and_so_does_their_order() {
+fn digests_and_their_order_are_the_same_on_one_and_two_threads() {
     let digests = |threads| {
         let rows = rows(&plan(), threads);
         rows.into_iter()
@@ -81,20 +83,20 @@ fn one_thread_or_two_the_digests_agree_and_so_does_their_order() {
 }
 
 #[test]
-fn a_run_that_is_watched_is_the_same_run() {
+fn observing_a_run_does_not_change_it() {
     let case = &shrunk("transfer_loss", "300kB")[0];
-    let plain = run_case(case, 3, Extras::default());
-    let watched = Extras {
+    let plain = run_case(case, 3, RunObservers::default());
+    let watched = RunObservers {
         detect: true,
         tap: Some(Box::new(clearway_lab::pcapng::Capture::at(Role::Server))),
         secrets: Some(clearway_lab::stack::Secrets::default()),
-        ..Extras::default()
+        ..RunObservers::default()
     };
     assert_eq!(plain.digest, run_case(case, 3, watched).digest);
 }
 
 #[test]
-fn migration_and_rebinding_keep_the_connection() {
+fn connection_survives_migration_and_rebinding() {
     let text = r#"
 name = "moving"
 duration = "20s"
@@ -114,25 +116,25 @@ completes_within = "10s"
 "#;
     let scenario = Scenario::parse("moving", text).unwrap();
     let case = &scenario.cases(Size::Full, "cubic").unwrap()[0];
-    let run = run_case(case, 1, Extras::default());
+    let run = run_case(case, 1, RunObservers::default());
     assert!(run.finished, "{:?}", run.violations);
     assert_eq!(run.flows[1].record.up, 500_000);
     assert_eq!(run.flows[0].record.down, 1_000_000);
 }
 
 #[test]
-fn flow_control_is_named_as_the_limit() {
+fn small_window_is_reported_as_flow_control_limit() {
     let text = find("tiny_window").unwrap().text().replace("1MB", "60kB");
     let scenario = Scenario::parse("tiny_window", &text).unwrap();
     let case = &scenario.cases(Size::Ci, "cubic").unwrap()[0];
-    let run = run_case(case, 1, Extras::default());
+    let run = run_case(case, 1, RunObservers::default());
     assert!(run.finished);
     let share = (metric("flow_controlled").unwrap().of)(&run).unwrap();
     assert!(share > 0.5, "{share}");
 }
 
 #[test]
-fn a_bar_that_is_too_high_fails_and_names_itself() {
+fn missed_bar_fails_and_is_named() {
     let text = find("transfer_loss")
         .unwrap()
         .text()
@@ -150,7 +152,7 @@ fn a_bar_that_is_too_high_fails_and_names_itself() {
     assert_eq!(group.shortfalls[0].seed, 1);
 }
 
-/// The first seed of an outage in a transfer, looked at by the detectors.
+/// The first seed of a transfer with an outage, with detectors.
 fn outage_with(findings: &str) -> Group {
     let text = find("blackhole_2s").unwrap().text();
     let begin = text.find("expected_findings").unwrap();
@@ -165,9 +167,9 @@ fn outage_with(findings: &str) -> Group {
     let controllers = ["cubic".to_owned()];
     plan.add(&scenario, Size::Ci, &controllers, Some((1, 1)))
         .unwrap();
-    let extras = |_: &Task| Extras {
+    let extras = |_: &Task| RunObservers {
         detect: true,
-        ..Extras::default()
+        ..RunObservers::default()
     };
     let settings = Settings {
         extras: &extras,
@@ -179,7 +181,7 @@ fn outage_with(findings: &str) -> Group {
 }
 
 #[test]
-fn findings_that_a_scenario_does_not_declare_fail_it() {
+fn undeclared_finding_fails_the_scenario() {
     let found = |group: &Group| {
         let all = group.shortfalls.iter().map(|short| short.found.clone());
         all.filter(|what| what.starts_with("undeclared finding"))
@@ -196,7 +198,7 @@ fn findings_that_a_scenario_does_not_declare_fail_it() {
     assert_eq!(found(&outage_with(declared)), Vec::<String>::new());
 }
 
-/// What a crate outside would plug in.
+/// A stack as an outside crate would plug it in.
 struct Rival(ClearwayFactory);
 
 impl StackFactory for Rival {
@@ -204,19 +206,19 @@ impl StackFactory for Rival {
         "rival/fixed".to_owned()
     }
 
-    fn build(&self, birth: &Birth) -> Box<dyn Stack> {
+    fn build(&self, birth: &StackSetup) -> Box<dyn Stack> {
         Box::new(Clearway::new(&self.0, birth))
     }
 }
 
 #[test]
-fn another_stack_runs_in_the_same_network_under_its_own_name() {
+fn other_stack_runs_in_the_same_network_under_its_own_name() {
     let case = &shrunk("transfer_loss", "300kB")[0];
     let controller: Algorithm = "fixed:20000".parse().unwrap();
     let rival = Rival(ClearwayFactory::with_controller(controller));
-    let extras = Extras {
+    let extras = RunObservers {
         stack: Some(Rc::new(rival)),
-        ..Extras::default()
+        ..RunObservers::default()
     };
     let run = run_case(case, 1, extras);
     assert!(run.finished);
@@ -230,12 +232,12 @@ fn another_stack_runs_in_the_same_network_under_its_own_name() {
 }
 
 #[test]
-fn http3_carries_the_same_workload_for_a_little_more() {
-    // A path that loses nothing: what is sent again would hide the difference.
+fn http3_carries_the_same_workload_with_little_overhead() {
+    // A path without loss: retransmissions would hide the difference.
     let raw = &shrunk("shallow_25", "300kB")[0];
     let mut http3 = raw.clone();
     http3.flows[0].protocol = Protocol::Http3;
-    let [raw, http3] = [raw, &http3].map(|case| run_case(case, 1, Extras::default()));
+    let [raw, http3] = [raw, &http3].map(|case| run_case(case, 1, RunObservers::default()));
     for run in [&raw, &http3] {
         assert!(run.finished && run.violations.is_empty(), "{run:?}");
         assert_eq!(run.flows[0].record.down, 300_000);
@@ -245,13 +247,13 @@ fn http3_carries_the_same_workload_for_a_little_more() {
 }
 
 #[test]
-fn a_stack_without_http3_does_not_pass_for_one_that_has_it() {
+fn stack_without_http3_rejects_http3_runs() {
     let mut case = shrunk("transfer_loss", "300kB").remove(0);
     case.flows[0].protocol = Protocol::Http3;
-    let extras = Extras {
+    let extras = RunObservers {
         stack: Some(Rc::new(Rival(ClearwayFactory::default()))),
-        ..Extras::default()
+        ..RunObservers::default()
     };
     let run = run_case(&case, 1, extras);
-    assert_eq!(run.violations, ["rival/fixed has no streams of h3"]);
+    assert_eq!(run.violations, ["rival/fixed does not support h3"]);
 }

@@ -1,11 +1,11 @@
-//! Every specimen is given away by what its row says, and the right code in the
-//! same network with the same seed is not (feature `specimens`).
+//! Every specimen is found as its row says, and correct code in the same network with the same seed
+//! is not (feature `specimens`).
 #![allow(missing_docs, reason = "a test")]
 
-use clearway_lab::specimens::{EXHIBITS, Exhibit, Specimen, exhibit};
+use clearway_lab::specimens::{EXHIBITS, Specimen, SpecimenCase, exhibit};
 
-/// Whether a run shows the symptom, and what it was found to have.
-fn told(exhibit: &Exhibit, seed: u64, with_bug: bool) -> (bool, String) {
+/// Whether a run shows the symptom, and its findings.
+fn told(exhibit: &SpecimenCase, seed: u64, with_bug: bool) -> (bool, String) {
     let run = exhibit
         .run(seed, with_bug)
         .expect("a network and a controller");
@@ -21,7 +21,7 @@ fn told(exhibit: &Exhibit, seed: u64, with_bug: bool) -> (bool, String) {
 }
 
 #[test]
-fn every_specimen_is_given_away_and_the_right_code_is_not() {
+fn every_specimen_is_detected_and_correct_code_is_not() {
     let mut wrong = Vec::new();
     for exhibit in EXHIBITS {
         let mut with_bug = (false, String::new());
@@ -44,7 +44,7 @@ fn every_specimen_is_given_away_and_the_right_code_is_not() {
 }
 
 #[test]
-fn each_has_one_row_and_a_network() {
+fn every_specimen_has_one_row_and_a_network() {
     let order: Vec<Specimen> = EXHIBITS.iter().map(|exhibit| exhibit.specimen).collect();
     assert_eq!(order, Specimen::ALL);
     for specimen in Specimen::ALL {
@@ -55,7 +55,7 @@ fn each_has_one_row_and_a_network() {
 }
 
 #[test]
-fn a_busy_timer_names_its_moment_and_its_host() {
+fn busy_loop_error_names_time_and_host() {
     let spin = exhibit(Specimen::PacerSpin).expect("a row");
     let run = spin.run(1, true).expect("a network and a controller");
     let [(flow, finding)] = &run.findings[..] else {

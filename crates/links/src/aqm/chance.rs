@@ -1,4 +1,4 @@
-//! Probabilities that controllers nudge: finer than any spec can write.
+//! Probabilities for AQM controllers, finer than those that can be written in a spec.
 
 use core::time::Duration;
 
@@ -8,11 +8,11 @@ use crate::time::nanos;
 /// A probability in units of 2⁻⁴⁸. PIE's smallest step, a 2,048th of an
 /// eighth per second of error, is still 4 units for each microsecond of error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Chance(u64);
+pub(crate) struct FineProbability(u64);
 
 const SCALE: u64 = 1 << 48;
 
-impl Chance {
+impl FineProbability {
     pub(crate) const ZERO: Self = Self(0);
     pub(crate) const ONE: Self = Self(SCALE);
 
@@ -55,7 +55,7 @@ impl Chance {
     }
 }
 
-/// `numerator / denominator` of a probability, in units of [`Chance`].
+/// `numerator / denominator` of a probability, in units of [`FineProbability`].
 pub(crate) fn step(numerator: i128, denominator: i128) -> i128 {
     numerator.saturating_mul(i128::from(SCALE)) / denominator.max(1)
 }
@@ -67,13 +67,13 @@ pub(crate) fn signed_difference(a: Duration, b: Duration) -> i128 {
     (i128::from(nanos(a)) - i128::from(nanos(b))).clamp(-MOST, MOST)
 }
 
-/// Spreads hits evenly instead of drawing them: adds up probabilities and hits
-/// whenever another whole has come together (RFC 9332 Appendix A.1, `recur`).
+/// Spreads hits evenly instead of drawing them: sums up probabilities and hits whenever the sum
+/// passes another whole number (RFC 9332 Appendix A.1, `recur`).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Recurrence(u64);
 
 impl Recurrence {
-    pub(crate) fn hits(&mut self, chance: Chance) -> bool {
+    pub(crate) fn hits(&mut self, chance: FineProbability) -> bool {
         self.0 += chance.0;
         let hit = self.0 >= SCALE;
         self.0 -= if hit { SCALE } else { 0 };
@@ -86,30 +86,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn recurrence_hits_as_often_as_it_should_and_evenly() {
+    fn recurrence_hits_at_the_given_rate_and_evenly() {
         let mut recurrence = Recurrence::default();
-        let chance = Chance::ratio(3, 10);
+        let chance = FineProbability::ratio(3, 10);
         let hits: Vec<_> = (1..=1000).filter(|_| recurrence.hits(chance)).collect();
         assert!((299..=300).contains(&hits.len()), "{}", hits.len());
         assert!(hits.windows(2).all(|pair| pair[1] - pair[0] <= 4));
     }
 
     #[test]
-    fn arithmetic_stays_within_bounds() {
-        let half = Chance::ratio(1, 2);
-        assert_eq!(half.squared(), Chance::ratio(1, 4));
-        assert_eq!(half.times(2), Chance::ONE);
-        assert_eq!(half.times(u32::MAX), Chance::ONE);
-        assert_eq!(half.nudged(i128::MIN / 2), Chance::ZERO);
-        assert_eq!(half.nudged(step(3, 4)), Chance::ONE);
-        assert_eq!(Chance::ratio(7, 3), Chance::ONE);
-        assert_eq!(Chance(1).decayed(64), Chance::ZERO);
+    fn probability_arithmetic_saturates() {
+        let half = FineProbability::ratio(1, 2);
+        assert_eq!(half.squared(), FineProbability::ratio(1, 4));
+        assert_eq!(half.times(2), FineProbability::ONE);
+        assert_eq!(half.times(u32::MAX), FineProbability::ONE);
+        assert_eq!(half.nudged(i128::MIN / 2), FineProbability::ZERO);
+        assert_eq!(half.nudged(step(3, 4)), FineProbability::ONE);
+        assert_eq!(FineProbability::ratio(7, 3), FineProbability::ONE);
+        assert_eq!(FineProbability(1).decayed(64), FineProbability::ZERO);
     }
 
     #[test]
-    fn draws_match() {
+    fn draws_match_the_probability() {
         let mut dice = Dice::new(3, 1);
-        let chance = Chance::ratio(1, 5);
+        let chance = FineProbability::ratio(1, 5);
         let hits = (0..100_000).filter(|_| chance.happens(&mut dice)).count();
         // Five standard deviations of a binomial(100 000, 0.2) are 632.
         assert!((19_368..=20_632).contains(&hits), "{hits}");

@@ -2,18 +2,18 @@
 
 use core::time::Duration;
 
-use crate::ledger::{Carried, Ledger};
+use crate::ledger::{Ledger, QueuedPacket};
 use crate::queue::Fifo;
 use crate::time::nanos;
 use crate::{DropCause, Time};
 
-/// What CoDel is told.
+/// Configuration of CoDel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CodelConfig {
-    /// The wait that is acceptable for long (RFC 8289 §4.3).
+    /// The queueing delay that is acceptable as a standing delay (RFC 8289 §4.3).
     pub target: Duration,
-    /// For how long the wait must stay above the target before the first
-    /// signal; about the longest round trip (RFC 8289 §4.2).
+    /// How long the delay must stay above the target before the first signal; about the longest
+    /// round trip (RFC 8289 §4.2).
     pub interval: Duration,
     /// Mark ECN-capable packets instead of dropping them.
     pub ecn: bool,
@@ -30,7 +30,8 @@ impl Default for CodelConfig {
     }
 }
 
-/// A state this recent, in intervals, is taken up again (RFC 8289 §5.5).
+/// Dropping resumes at its previous rate if it ended less than this many intervals ago (RFC 8289
+/// §5.5).
 const RECENT_INTERVALS: u32 = 16;
 
 /// CoDel's state for one queue.
@@ -42,16 +43,16 @@ pub(crate) struct Control {
     drop_next: Time,
     /// Signals since dropping began.
     count: u32,
-    /// Its value when dropping began last.
+    /// The value of `count` when dropping last began.
     last_count: u32,
     dropping: bool,
-    /// The largest packet so far: no queue of less is bad.
+    /// The size of the largest packet so far: a queue of less than one packet is never bad.
     max_packet: u32,
 }
 
-/// A packet taken out, and whether its wait calls for a signal.
-struct Taken {
-    carried: Carried,
+/// A dequeued packet, and whether its delay calls for a signal.
+struct Dequeued {
+    carried: QueuedPacket,
     overdue: bool,
 }
 
@@ -63,7 +64,7 @@ impl Control {
         config: CodelConfig,
         now: Time,
         ledger: &mut Ledger,
-    ) -> Option<Carried> {
+    ) -> Option<QueuedPacket> {
         let Some(taken) = self.take(fifo, config, now) else {
             self.dropping = false;
             return None;
@@ -82,12 +83,12 @@ impl Control {
     /// Signals as often as is due by now.
     fn keep_dropping(
         &mut self,
-        mut taken: Taken,
+        mut taken: Dequeued,
         fifo: &mut Fifo,
         config: CodelConfig,
         now: Time,
         ledger: &mut Ledger,
-    ) -> Option<Carried> {
+    ) -> Option<QueuedPacket> {
         while self.dropping && now >= self.drop_next {
             self.count = self.count.saturating_add(1);
             if config.ecn && ledger.mark(now, &mut taken.carried) {
@@ -113,12 +114,12 @@ impl Control {
     /// that is not long ago.
     fn begin_dropping(
         &mut self,
-        mut carried: Carried,
+        mut carried: QueuedPacket,
         fifo: &mut Fifo,
         config: CodelConfig,
         now: Time,
         ledger: &mut Ledger,
-    ) -> Option<Carried> {
+    ) -> Option<QueuedPacket> {
         let next = if config.ecn && ledger.mark(now, &mut carried) {
             Some(carried)
         } else {
@@ -134,8 +135,8 @@ impl Control {
         next
     }
 
-    /// Takes the head out and judges its wait.
-    fn take(&mut self, fifo: &mut Fifo, config: CodelConfig, now: Time) -> Option<Taken> {
+    /// Dequeues the head and judges its delay.
+    fn take(&mut self, fifo: &mut Fifo, config: CodelConfig, now: Time) -> Option<Dequeued> {
         let Some(carried) = fifo.pop() else {
             self.first_above = None;
             return None;
@@ -149,7 +150,7 @@ impl Control {
             let due = *self.first_above.get_or_insert(now + config.interval);
             now >= due
         };
-        Some(Taken { carried, overdue })
+        Some(Dequeued { carried, overdue })
     }
 
     /// The signal after one at `at`: interval / √count later (RFC 8289 §5.3).

@@ -4,31 +4,31 @@
 use core::num::NonZeroU32;
 use core::time::Duration;
 
-use super::chance::{Chance, Recurrence, signed_difference, step};
+use super::chance::{FineProbability, Recurrence, signed_difference, step};
 use super::ticker::Ticker;
-use crate::ledger::{Carried, Depth, Ledger};
+use crate::ledger::{Depth, Ledger, QueuedPacket};
 use crate::queue::Fifo;
 use crate::time::nanos;
 use crate::{DropCause, Ecn, Time};
 
-/// What the dual queue is told.
+/// Configuration of the dual queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DualQConfig {
-    /// The classic queue's wait to steer towards.
+    /// The target delay of the classic queue.
     pub target: Duration,
     /// The longest round trip to be stable for; sets the controller's gains.
     pub max_rtt: Duration,
     /// How often the base probability is computed (`Tupdate`).
     pub update: Duration,
-    /// How much stronger scalable senders are marked than classic ones feel
-    /// (`k`, RFC 9332 §2.1).
+    /// How much more strongly scalable senders are marked than classic ones are signalled (`k`, RFC
+    /// 9332 §2.1).
     pub coupling: NonZeroU32,
-    /// From this wait on, packets of the L4S queue are marked (`minTh`).
+    /// The delay from which packets of the L4S queue are marked (`minTh`).
     pub threshold: Duration,
-    /// So much later all of them are (`range`); zero makes a step.
+    /// The width of the ramp above `threshold` until every packet is marked (`range`); zero makes a
+    /// step.
     pub ramp: Duration,
-    /// The classic queue's head start in the choice of whom to serve: the
-    /// L4S queue goes first until the other has waited so much longer
+    /// How much longer the classic queue must have waited to be served before the L4S queue
     /// (`tshift`, RFC 9332 Appendix A.1).
     pub shift: Duration,
 }
@@ -49,7 +49,7 @@ impl Default for DualQConfig {
     }
 }
 
-/// One of the two queues with its evenly spread signals.
+/// One of the two queues, with its marking recurrence.
 #[derive(Clone, Debug, Default)]
 struct Lane {
     fifo: Fifo,
@@ -65,8 +65,8 @@ pub(crate) struct DualQ {
     classic: Lane,
     ticker: Ticker,
     /// The base probability, `p'`.
-    base: Chance,
-    /// The wait at the last update.
+    base: FineProbability,
+    /// The queueing delay at the last update.
     wait: Duration,
 }
 
@@ -76,13 +76,13 @@ impl DualQ {
             low: Lane::default(),
             classic: Lane::default(),
             ticker: Ticker::new(config.update),
-            base: Chance::ZERO,
+            base: FineProbability::ZERO,
             wait: Duration::ZERO,
             config,
         }
     }
 
-    pub(crate) fn push(&mut self, now: Time, carried: Carried, ledger: &mut Ledger) {
+    pub(crate) fn push(&mut self, now: Time, carried: QueuedPacket, ledger: &mut Ledger) {
         self.update_until(now);
         ledger.queued(now, &carried, self.depth().plus(Depth::one(carried.size)));
         let lane = match carried.packet.ecn {
@@ -93,7 +93,7 @@ impl DualQ {
     }
 
     /// The next packet (`dualpi2_dequeue`).
-    pub(crate) fn pop(&mut self, now: Time, ledger: &mut Ledger) -> Option<Carried> {
+    pub(crate) fn pop(&mut self, now: Time, ledger: &mut Ledger) -> Option<QueuedPacket> {
         self.update_until(now);
         loop {
             let sent = if self.low_goes_first(now)? {
@@ -111,8 +111,8 @@ impl DualQ {
         self.low.fifo.depth().plus(self.classic.fifo.depth())
     }
 
-    /// Empties the queues without judging anything.
-    pub(crate) fn drain(&mut self) -> Vec<Carried> {
+    /// Empties the queues without dropping or marking.
+    pub(crate) fn drain(&mut self) -> Vec<QueuedPacket> {
         let mut all = Vec::with_capacity(self.depth().packets);
         all.extend(core::iter::from_fn(|| self.low.fifo.pop()));
         all.extend(core::iter::from_fn(|| self.classic.fifo.pop()));
@@ -135,16 +135,16 @@ impl DualQ {
     }
 
     /// One packet of the L4S queue; `None` if it had to be dropped.
-    fn pop_low(&mut self, now: Time, ledger: &mut Ledger) -> Option<Carried> {
+    fn pop_low(&mut self, now: Time, ledger: &mut Ledger) -> Option<QueuedPacket> {
         let mut carried = self.low.fifo.pop()?;
         let coupled = self.coupled();
-        let overloaded = coupled == Chance::ONE;
+        let overloaded = coupled == FineProbability::ONE;
         if overloaded && self.low.drops.hits(self.base.squared()) {
             ledger.dropped(now, &carried, DropCause::Aqm);
             return None;
         }
         let native = if overloaded {
-            Chance::ZERO
+            FineProbability::ZERO
         } else {
             self.native(carried.waited(now))
         };
@@ -155,7 +155,7 @@ impl DualQ {
     }
 
     /// One packet of the classic queue; `None` if it had to be dropped.
-    fn pop_classic(&mut self, now: Time, ledger: &mut Ledger) -> Option<Carried> {
+    fn pop_classic(&mut self, now: Time, ledger: &mut Ledger) -> Option<QueuedPacket> {
         let mut carried = self.classic.fifo.pop()?;
         let chance = self.base.squared();
         if self.classic.signals.hits(chance) {
@@ -168,29 +168,30 @@ impl DualQ {
         Some(carried)
     }
 
-    /// `p_CL`: what the classic queue's congestion asks of scalable senders.
-    fn coupled(&self) -> Chance {
+    /// `p_CL`: the coupled probability with which scalable senders are marked because of the
+    /// classic queue's congestion.
+    fn coupled(&self) -> FineProbability {
         self.base.times(self.config.coupling.get())
     }
 
     /// `p_Cmax`: beyond it classic packets are dropped even if they could be
     /// marked; there the coupled probability reaches one.
-    fn most_marks(&self) -> Chance {
+    fn most_marks(&self) -> FineProbability {
         let coupling = u64::from(self.config.coupling.get());
-        Chance::ratio(1, coupling.saturating_mul(coupling))
+        FineProbability::ratio(1, coupling.saturating_mul(coupling))
     }
 
-    /// `laqm`: the L4S queue's own marking. A packet with none behind it is
-    /// no queue, however slow the link (`Th_len`).
-    fn native(&self, wait: Duration) -> Chance {
+    /// `laqm`: the L4S queue's own marking. A single packet is not a queue, however slow the link
+    /// (`Th_len`).
+    fn native(&self, wait: Duration) -> FineProbability {
         if self.low.fifo.is_empty() || wait < self.config.threshold {
-            return Chance::ZERO;
+            return FineProbability::ZERO;
         }
         let beyond = wait - self.config.threshold;
         if beyond >= self.config.ramp {
-            Chance::ONE
+            FineProbability::ONE
         } else {
-            Chance::ratio(nanos(beyond), nanos(self.config.ramp))
+            FineProbability::ratio(nanos(beyond), nanos(self.config.ramp))
         }
     }
 
@@ -221,7 +222,7 @@ mod tests {
 
     /// With the defaults 0.16 per second of error, and 3 per second of change.
     #[test]
-    fn the_base_probability_moves_by_error_and_trend() {
+    fn base_probability_follows_error_and_trend() {
         let mut queue = DualQ::new(DualQConfig::default());
         queue.update(Duration::from_millis(35));
         // 0.16 × 0.02 + 3 × 0.035.
@@ -232,17 +233,17 @@ mod tests {
         assert_eq!(queue.base.per_million(), 4_000);
         queue.update(Duration::ZERO);
         queue.update(Duration::ZERO);
-        assert_eq!(queue.base, Chance::ZERO);
+        assert_eq!(queue.base, FineProbability::ZERO);
     }
 
     #[test]
-    fn the_signals_are_coupled() {
+    fn classic_and_l4s_signals_are_coupled() {
         let mut queue = DualQ::new(DualQConfig::default());
-        queue.base = Chance::ratio(3, 10);
+        queue.base = FineProbability::ratio(3, 10);
         assert_eq!(queue.coupled().per_million(), 600_000);
-        assert_eq!(queue.most_marks(), Chance::ratio(1, 4));
-        queue.base = Chance::ratio(1, 2);
-        assert_eq!(queue.coupled(), Chance::ONE);
+        assert_eq!(queue.most_marks(), FineProbability::ratio(1, 4));
+        queue.base = FineProbability::ratio(1, 2);
+        assert_eq!(queue.coupled(), FineProbability::ONE);
         assert_eq!(queue.base.squared(), queue.most_marks());
     }
 }

@@ -6,18 +6,18 @@ use std::collections::VecDeque;
 
 use super::CodelConfig;
 use super::codel::Control;
-use crate::ledger::{Carried, Depth, Ledger};
+use crate::ledger::{Depth, Ledger, QueuedPacket};
 use crate::queue::Fifo;
 use crate::{DropCause, QueueLimit, Time};
 
-/// What FQ-CoDel is told.
+/// Configuration of FQ-CoDel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FqCodelConfig {
-    /// For the queue of each flow.
+    /// The CoDel configuration of each flow's queue.
     pub codel: CodelConfig,
     /// Queues that flows are hashed to (RFC 8290 §5.2.4).
     pub flows: NonZeroU32,
-    /// Bytes a flow may send in its turn (RFC 8290 §5.2.3).
+    /// Bytes a flow may send per round (RFC 8290 §5.2.3).
     pub quantum: NonZeroU32,
 }
 
@@ -32,8 +32,8 @@ impl Default for FqCodelConfig {
     }
 }
 
-/// Packets dropped at once from the fattest flow when the queue is full, so
-/// that looking for it is paid for once (RFC 8290 §4.1).
+/// Packets dropped at once from the longest queue when the limit is reached, which spreads the cost
+/// of searching for it (RFC 8290 §4.1).
 const OVERFLOW_BATCH: usize = 64;
 
 /// One of the queues that flows are hashed to.
@@ -41,13 +41,13 @@ const OVERFLOW_BATCH: usize = 64;
 struct Flow {
     fifo: Fifo,
     control: Control,
-    /// Bytes left of its turn; below zero if its last packet overdrew.
+    /// Bytes left in this round; negative if the last packet exceeded it.
     credit: i64,
-    /// Is it in one of the two lists?
+    /// Whether it is in one of the two lists.
     listed: bool,
 }
 
-/// The queues, and the two lists of those that have something to send.
+/// The queues, and the two lists of those that are not empty.
 #[derive(Clone, Debug)]
 pub(crate) struct FqCodel {
     config: FqCodelConfig,
@@ -55,7 +55,7 @@ pub(crate) struct FqCodel {
     fresh: VecDeque<usize>,
     old: VecDeque<usize>,
     depth: Depth,
-    /// Keeps senders from choosing their collisions.
+    /// Keeps senders from choosing flows that collide.
     salt: u64,
 }
 
@@ -71,11 +71,11 @@ impl FqCodel {
         }
     }
 
-    /// Takes a packet in; if that is too much, the fattest flow pays.
+    /// Enqueues a packet; if the limit is exceeded, the longest queue drops.
     pub(crate) fn push(
         &mut self,
         now: Time,
-        carried: Carried,
+        carried: QueuedPacket,
         limit: QueueLimit,
         ledger: &mut Ledger,
     ) {
@@ -96,7 +96,7 @@ impl FqCodel {
         }
     }
 
-    /// Drops up to half of the fattest flow from its head (RFC 8290 §4.1).
+    /// Drops up to half of the longest queue from its head (RFC 8290 §4.1).
     fn shed(&mut self, now: Time, ledger: &mut Ledger) {
         let fattest = self
             .flows
@@ -119,7 +119,7 @@ impl FqCodel {
 
     /// The next packet, by deficit round robin; flows that just began go
     /// before the others (RFC 8290 §4.2).
-    pub(crate) fn pop(&mut self, now: Time, ledger: &mut Ledger) -> Option<Carried> {
+    pub(crate) fn pop(&mut self, now: Time, ledger: &mut Ledger) -> Option<QueuedPacket> {
         loop {
             let from_fresh = !self.fresh.is_empty();
             let list = if from_fresh {
@@ -161,8 +161,8 @@ impl FqCodel {
         self.depth
     }
 
-    /// Empties the queues without judging anything.
-    pub(crate) fn drain(&mut self) -> Vec<Carried> {
+    /// Empties the queues without dropping or marking.
+    pub(crate) fn drain(&mut self) -> Vec<QueuedPacket> {
         let mut all: Vec<_> = self
             .flows
             .iter_mut()

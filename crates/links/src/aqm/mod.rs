@@ -23,7 +23,7 @@ pub use fq_codel::FqCodelConfig;
 pub(crate) use pie::Pie;
 pub use pie::PieConfig;
 
-use crate::spec::{Choice, Span, SpecError, options};
+use crate::spec::{Span, SpecError, ValueOption, options};
 
 /// How the queue before the serialiser is managed.
 ///
@@ -41,7 +41,7 @@ use crate::spec::{Choice, Span, SpecError, options};
 /// may wait at all is [`crate::LinkConfig::queue`]'s business.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Aqm {
-    /// Packets leave in order, and only a full queue drops (drop-tail).
+    /// Packets leave in order, and packets are dropped only when the queue is full (drop-tail).
     #[default]
     None,
     /// Controlled delay (RFC 8289).
@@ -57,40 +57,40 @@ pub enum Aqm {
 }
 
 const WHAT: &str = "queue management";
-const RIGHT: &str = "none; codel with target=5ms, interval=100ms, noecn; fq_codel with those and \
+const EXPECTED: &str = "none; codel with target=5ms, interval=100ms, noecn; fq_codel with those and \
                      flows=1024, quantum=1514; pie with target=15ms, update=15ms, burst=150ms, \
                      noecn; or dualq with target=15ms, rtt=100ms, update=16ms, coupling=2, \
                      threshold=800us, ramp=400us or step, shift=50ms; colons between, as in \
                      codel:target=20ms:noecn";
 
-/// Queues that flows can be hashed to at most.
+/// Maximum number of queues that flows are hashed to.
 const MOST_FLOWS: u32 = 65_536;
-/// Bytes of the largest turn: more than any datagram.
+/// Maximum quantum, in bytes: more than any datagram.
 const MOST_QUANTUM: u32 = 1 << 24;
-/// The strongest coupling.
+/// Maximum coupling factor.
 const MOST_COUPLING: u32 = 1024;
 
 impl FromStr for Aqm {
     type Err = SpecError;
     fn from_str(text: &str) -> Result<Self, SpecError> {
-        let (name, choices) = options(text, WHAT, RIGHT);
+        let (name, choices) = options(text, WHAT, EXPECTED);
         match name {
             "none" => each(choices, (), |_, choice| Err(choice.unknown())).map(|()| Self::None),
             "codel" => each(choices, CodelConfig::default(), set_codel).map(Self::Codel),
             "fq_codel" => each(choices, FqCodelConfig::default(), set_fq).map(Self::FqCodel),
             "pie" => each(choices, PieConfig::default(), set_pie).map(Self::Pie),
             "dualq" => each(choices, DualQConfig::default(), set_dualq).map(Self::DualQ),
-            "" => Err(SpecError::new(WHAT, text, "it is empty", RIGHT)),
-            _ => Err(SpecError::new(WHAT, name, "it is unknown", RIGHT)),
+            "" => Err(SpecError::new(WHAT, text, "value is empty", EXPECTED)),
+            _ => Err(SpecError::new(WHAT, name, "unknown name", EXPECTED)),
         }
     }
 }
 
 /// Applies every option to the defaults.
 fn each<'a, T>(
-    choices: impl Iterator<Item = Choice<'a>>,
+    choices: impl Iterator<Item = ValueOption<'a>>,
     mut config: T,
-    set: impl Fn(&mut T, &Choice<'a>) -> Result<(), SpecError>,
+    set: impl Fn(&mut T, &ValueOption<'a>) -> Result<(), SpecError>,
 ) -> Result<T, SpecError> {
     for choice in choices {
         set(&mut config, &choice)?;
@@ -98,7 +98,7 @@ fn each<'a, T>(
     Ok(config)
 }
 
-fn set_codel(config: &mut CodelConfig, choice: &Choice<'_>) -> Result<(), SpecError> {
+fn set_codel(config: &mut CodelConfig, choice: &ValueOption<'_>) -> Result<(), SpecError> {
     match choice.key {
         "target" => config.target = choice.time()?,
         "interval" => config.interval = choice.time()?,
@@ -111,7 +111,7 @@ fn set_codel(config: &mut CodelConfig, choice: &Choice<'_>) -> Result<(), SpecEr
     Ok(())
 }
 
-fn set_fq(config: &mut FqCodelConfig, choice: &Choice<'_>) -> Result<(), SpecError> {
+fn set_fq(config: &mut FqCodelConfig, choice: &ValueOption<'_>) -> Result<(), SpecError> {
     match choice.key {
         "flows" => config.flows = choice.count(MOST_FLOWS)?,
         "quantum" => config.quantum = choice.count(MOST_QUANTUM)?,
@@ -120,7 +120,7 @@ fn set_fq(config: &mut FqCodelConfig, choice: &Choice<'_>) -> Result<(), SpecErr
     Ok(())
 }
 
-fn set_pie(config: &mut PieConfig, choice: &Choice<'_>) -> Result<(), SpecError> {
+fn set_pie(config: &mut PieConfig, choice: &ValueOption<'_>) -> Result<(), SpecError> {
     match choice.key {
         "target" => config.target = choice.time()?,
         "update" => config.update = choice.time()?,
@@ -134,7 +134,7 @@ fn set_pie(config: &mut PieConfig, choice: &Choice<'_>) -> Result<(), SpecError>
     Ok(())
 }
 
-fn set_dualq(config: &mut DualQConfig, choice: &Choice<'_>) -> Result<(), SpecError> {
+fn set_dualq(config: &mut DualQConfig, choice: &ValueOption<'_>) -> Result<(), SpecError> {
     match choice.key {
         "target" => config.target = choice.time()?,
         "rtt" => config.max_rtt = choice.time()?,

@@ -2,22 +2,21 @@
 
 use core::time::Duration;
 
-use super::chance::{Chance, signed_difference, step};
+use super::chance::{FineProbability, signed_difference, step};
 use super::ticker::Ticker;
-use crate::ledger::{Carried, Depth, Ledger};
+use crate::ledger::{Depth, Ledger, QueuedPacket};
 use crate::queue::Fifo;
 use crate::time::nanos;
 use crate::{Dice, DropCause, Time};
 
-/// What PIE is told.
+/// Configuration of PIE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PieConfig {
-    /// The wait to steer towards (`QDELAY_REF`, RFC 8033 §4.2).
+    /// The target queueing delay (`QDELAY_REF`, RFC 8033 §4.2).
     pub target: Duration,
     /// How often the drop probability is computed (`T_UPDATE`).
     pub update: Duration,
-    /// For how long a burst into an idle link passes untouched (`MAX_BURST`,
-    /// RFC 8033 §4.4).
+    /// How long a burst into an idle link passes without drops (`MAX_BURST`, RFC 8033 §4.4).
     pub burst: Duration,
     /// Mark ECN-capable packets instead of dropping them while the
     /// probability is at most a tenth (RFC 8033 §5.1).
@@ -39,14 +38,14 @@ impl Default for PieConfig {
 /// Below two packets of this many bytes nothing is dropped (`MEAN_PKTSIZE`).
 const MEAN_PACKET: u64 = 1024;
 
-/// A wait of so long raises the probability by a fiftieth each time, as Linux
-/// does, so that a flood is met at once.
+/// A queueing delay of this long raises the probability by a fiftieth at each update, as Linux
+/// does, so that a flood is answered at once.
 const LONG_WAIT: Duration = Duration::from_millis(250);
 
 /// The update, in nanoseconds, for which the gains were found (RFC 8033 §4.2).
 const REFERENCE_UPDATE: i128 = 15_000_000;
 
-/// Longer updates steer no harder.
+/// Updates longer than this have no stronger effect.
 const LONGEST_UPDATE: Duration = Duration::from_secs(100);
 
 /// (below this many parts per million, adjustments are divided by that):
@@ -67,10 +66,10 @@ pub(crate) struct Pie {
     fifo: Fifo,
     ticker: Ticker,
     dice: Dice,
-    drop: Chance,
-    /// The wait at the last update.
+    drop: FineProbability,
+    /// The queueing delay at the last update.
     wait: Duration,
-    /// What is left of the burst that passes untouched.
+    /// What remains of the burst allowance.
     burst: Duration,
     /// Probability added up since the last drop, in millionths: no drop before
     /// .85, and certainly one at 8.5 (RFC 8033 §5.4).
@@ -83,7 +82,7 @@ impl Pie {
             fifo: Fifo::default(),
             ticker: Ticker::new(config.update),
             dice,
-            drop: Chance::ZERO,
+            drop: FineProbability::ZERO,
             wait: Duration::ZERO,
             burst: config.burst,
             accumulated: 0,
@@ -91,11 +90,16 @@ impl Pie {
         }
     }
 
-    /// Takes a packet in; false if it was dropped.
-    pub(crate) fn push(&mut self, now: Time, mut carried: Carried, ledger: &mut Ledger) -> bool {
+    /// Enqueues a packet; false if it was dropped.
+    pub(crate) fn push(
+        &mut self,
+        now: Time,
+        mut carried: QueuedPacket,
+        ledger: &mut Ledger,
+    ) -> bool {
         self.update_until(now);
         if self.signals() {
-            let gentle = self.drop <= Chance::ratio(1, 10);
+            let gentle = self.drop <= FineProbability::ratio(1, 10);
             if !(self.config.ecn && gentle && ledger.mark(now, &mut carried)) {
                 ledger.dropped(now, &carried, DropCause::Aqm);
                 return false;
@@ -107,7 +111,7 @@ impl Pie {
         true
     }
 
-    pub(crate) fn pop(&mut self, now: Time) -> Option<Carried> {
+    pub(crate) fn pop(&mut self, now: Time) -> Option<QueuedPacket> {
         self.update_until(now);
         self.fifo.pop()
     }
@@ -116,15 +120,15 @@ impl Pie {
         self.fifo.depth()
     }
 
-    /// Does the arriving packet have to tell its sender (`drop_early`,
-    /// RFC 8033 §4.1 and §5.4)?
+    /// Whether the arriving packet is dropped or marked early (`drop_early`, RFC 8033 §4.1 and
+    /// §5.4).
     fn signals(&mut self) -> bool {
-        let calm = self.wait < self.config.target / 2 && self.drop < Chance::ratio(1, 5);
+        let calm = self.wait < self.config.target / 2 && self.drop < FineProbability::ratio(1, 5);
         let short = self.fifo.depth().bytes <= 2 * MEAN_PACKET;
         if !self.burst.is_zero() || calm || short {
             return false;
         }
-        if self.drop == Chance::ZERO {
+        if self.drop == FineProbability::ZERO {
             self.accumulated = 0;
         }
         self.accumulated += self.drop.per_million();
@@ -145,22 +149,22 @@ impl Pie {
         }
     }
 
-    /// Steers the probability (RFC 8033 §4.2, §4.4 and §5.5): an eighth per
-    /// second of error, and 1¼ per second of change.
+    /// Updates the probability (RFC 8033 §4.2, §4.4 and §5.5): an eighth per second of error, and
+    /// 1¼ per second of change.
     fn update(&mut self, wait: Duration) {
         let error = signed_difference(wait, self.config.target);
         let trend = signed_difference(wait, self.wait);
-        // The gain for the error was found for updates each 15 ms, and goes
-        // with their length.
+        // The gain for the error is defined for updates every 15 ms, and scales with their
+        // interval.
         let length = i128::from(nanos(self.config.update.min(LONGEST_UPDATE)));
         let error = error * length / REFERENCE_UPDATE;
         let mut change = step(error + 10 * trend, 8 * 1_000_000_000);
         let tuning = TUNING
             .iter()
-            .find(|&&(below, _)| self.drop < Chance::ratio(below, 1_000_000));
+            .find(|&&(below, _)| self.drop < FineProbability::ratio(below, 1_000_000));
         change /= tuning.map_or(1, |&(_, divisor)| divisor);
         let most = step(2, 100);
-        if self.drop >= Chance::ratio(1, 10) {
+        if self.drop >= FineProbability::ratio(1, 10) {
             change = change.min(most);
         }
         if wait > LONG_WAIT {
@@ -171,7 +175,7 @@ impl Pie {
             self.drop = self.drop.decayed(64);
         }
         let half = self.config.target / 2;
-        self.burst = if self.drop == Chance::ZERO && wait < half && self.wait < half {
+        self.burst = if self.drop == FineProbability::ZERO && wait < half && self.wait < half {
             self.config.burst
         } else {
             self.burst.saturating_sub(self.config.update)
@@ -184,7 +188,7 @@ impl Pie {
 mod tests {
     use super::*;
 
-    fn pie(drop: Chance, wait: Duration) -> Pie {
+    fn pie(drop: FineProbability, wait: Duration) -> Pie {
         let mut pie = Pie::new(PieConfig::default(), Dice::new(1, 1));
         pie.drop = drop;
         pie.wait = wait;
@@ -193,7 +197,10 @@ mod tests {
 
     /// The probability after an update, in millionths.
     fn after(before: u64, old: u64, new: u64) -> u64 {
-        let mut pie = pie(Chance::ratio(before, 1_000_000), Duration::from_millis(old));
+        let mut pie = pie(
+            FineProbability::ratio(before, 1_000_000),
+            Duration::from_millis(old),
+        );
         pie.update(Duration::from_millis(new));
         pie.drop.per_million()
     }
@@ -201,7 +208,7 @@ mod tests {
     /// RFC 8033 §4.2: 0.125 (wait − 15 ms) + 1.25 (wait − last wait) seconds,
     /// divided according to the probability so far.
     #[test]
-    fn the_probability_moves_by_error_and_trend() {
+    fn drop_probability_follows_error_and_trend() {
         // 0.125 × 0.065 + 1.25 × 0.04 = 0.058125, of which a half.
         assert_eq!(after(50_000, 40, 80), 50_000 + 29_062);
         // 0.125 × 0.025 = 0.003125, all of it from a tenth on.
@@ -216,28 +223,28 @@ mod tests {
     }
 
     #[test]
-    fn large_steps_are_capped_and_long_waits_are_met() {
+    fn large_steps_are_capped_and_long_delays_raise_the_probability() {
         // RFC 8033 §5.5: 0.25625 would be too much at once.
         assert_eq!(after(200_000, 20, 220), 220_000);
         assert_eq!(after(200_000, 300, 300), 200_000 + 20_000 + 20_000);
     }
 
     #[test]
-    fn an_empty_queue_forgets() {
+    fn empty_queue_decays_the_probability() {
         // 0.2 − 0.125 × 0.015, less a 64th of that.
         assert_eq!(after(200_000, 0, 0), 195_029);
     }
 
     #[test]
-    fn the_burst_allowance_runs_out_and_comes_back() {
-        let mut pie = pie(Chance::ratio(1, 5), Duration::from_millis(20));
+    fn burst_allowance_expires_and_is_restored() {
+        let mut pie = pie(FineProbability::ratio(1, 5), Duration::from_millis(20));
         for _ in 0..9 {
             pie.update(Duration::from_millis(20));
             assert!(!pie.burst.is_zero());
         }
         pie.update(Duration::from_millis(20));
         assert!(pie.burst.is_zero());
-        pie.drop = Chance::ZERO;
+        pie.drop = FineProbability::ZERO;
         pie.update(Duration::from_millis(5));
         assert!(pie.burst.is_zero(), "the last wait was long");
         pie.update(Duration::from_millis(5));
@@ -246,12 +253,12 @@ mod tests {
 
     /// RFC 8033 §5.4: evenly spaced, within .85 and 8.5 of the mean.
     #[test]
-    fn drops_keep_their_distance() {
-        let mut pie = pie(Chance::ratio(1, 20), Duration::from_millis(20));
+    fn drops_are_evenly_spaced() {
+        let mut pie = pie(FineProbability::ratio(1, 20), Duration::from_millis(20));
         pie.burst = Duration::ZERO;
         let here = ([127, 0, 0, 1], 1).into();
         for index in 0..4 {
-            pie.fifo.push(Carried {
+            pie.fifo.push(QueuedPacket {
                 packet: crate::Packet::new(here, here, vec![0; 1000]),
                 index,
                 size: 1028,

@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::sync::{Arc, Mutex};
 
 use super::*;
-use crate::{DropCause, Ecn, Link, LinkStats, Packet, Sight, Sighting, Time};
+use crate::{DropCause, Ecn, Link, LinkStats, Packet, PacketEvent, TapRecord, Time};
 
 /// Sends packets of `payload` bytes every `gap`, from `from` until `until`.
 #[derive(Clone, Copy)]
@@ -45,7 +45,7 @@ struct Seen {
     at: Time,
     port: u16,
     wire_bytes: u32,
-    sight: Sight,
+    sight: PacketEvent,
 }
 
 struct Run {
@@ -57,7 +57,7 @@ fn run(config: &str, senders: &[Sender]) -> Run {
     let mut link = Link::new(config.parse().unwrap(), 7);
     let seen = Arc::new(Mutex::new(Vec::new()));
     let log = seen.clone();
-    link.set_tap(Some(Box::new(move |sighting: &Sighting<'_>| {
+    link.set_tap(Some(Box::new(move |sighting: &TapRecord<'_>| {
         log.lock().unwrap().push(Seen {
             at: sighting.at,
             port: sighting.packet.src.port(),
@@ -84,16 +84,16 @@ fn run(config: &str, senders: &[Sender]) -> Run {
 }
 
 impl Run {
-    fn times(&self, sight: Sight) -> Vec<Time> {
+    fn times(&self, sight: PacketEvent) -> Vec<Time> {
         let hits = self.seen.iter().filter(|seen| seen.sight == sight);
         hits.map(|seen| seen.at).collect()
     }
 
     fn drops(&self) -> Vec<Time> {
-        self.times(Sight::Dropped(DropCause::Aqm))
+        self.times(PacketEvent::Dropped(DropCause::Aqm))
     }
 
-    fn count(&self, port: u16, after: Time, wanted: impl Fn(Sight) -> bool) -> usize {
+    fn count(&self, port: u16, after: Time, wanted: impl Fn(PacketEvent) -> bool) -> usize {
         self.seen
             .iter()
             .filter(|seen| seen.port == port && seen.at >= after && wanted(seen.sight))
@@ -106,12 +106,12 @@ impl Run {
             .iter()
             .filter(|seen| seen.port == port)
             .filter_map(|seen| match seen.sight {
-                Sight::Departed { sojourn, bytes, .. } => Some((seen.at, sojourn, bytes)),
-                Sight::Offered
-                | Sight::Queued { .. }
-                | Sight::Marked
-                | Sight::Dropped(_)
-                | Sight::Delivered { .. } => None,
+                PacketEvent::Departed { sojourn, bytes, .. } => Some((seen.at, sojourn, bytes)),
+                PacketEvent::Offered
+                | PacketEvent::Queued { .. }
+                | PacketEvent::Marked
+                | PacketEvent::Dropped(_)
+                | PacketEvent::Delivered { .. } => None,
             })
             .collect()
     }
@@ -119,7 +119,7 @@ impl Run {
     fn departed_bytes(&self, port: u16) -> u64 {
         self.seen
             .iter()
-            .filter(|seen| seen.port == port && matches!(seen.sight, Sight::Departed { .. }))
+            .filter(|seen| seen.port == port && matches!(seen.sight, PacketEvent::Departed { .. }))
             .map(|seen| u64::from(seen.wire_bytes))
             .sum()
     }
@@ -164,11 +164,11 @@ fn codel_drops_at_square_root_spacing_after_an_interval_above_target() {
 }
 
 #[test]
-fn codel_marks_those_who_understand() {
+fn codel_marks_ecn_capable_packets() {
     let flood = Sender::new(1, Ecn::Ect0, 900, 3);
     let run = run("rate=10M aqm=codel", &[flood]);
     assert_eq!(run.stats.dropped(), 0);
-    let marks = run.times(Sight::Marked);
+    let marks = run.times(PacketEvent::Marked);
     assert_square_root_spacing(&marks, Duration::from_millis(100));
     let deaf = self::run("rate=10M aqm=codel:noecn", &[flood]);
     assert_eq!(deaf.stats.ce_marked, 0);
@@ -176,7 +176,7 @@ fn codel_marks_those_who_understand() {
 }
 
 #[test]
-fn codel_leaves_a_queue_alone_that_drains_in_time() {
+fn codel_does_not_drop_when_the_queue_drains_in_time() {
     let calm = Sender::new(1, Ecn::NotEct, 1100, 2);
     // A burst of 40 ms that is gone after half a second.
     let burst = Sender {
@@ -189,7 +189,7 @@ fn codel_leaves_a_queue_alone_that_drains_in_time() {
 }
 
 #[test]
-fn codel_remembers_how_often_it_had_to_drop() {
+fn codel_resumes_at_the_previous_drop_rate() {
     let first = Sender::new(1, Ecn::NotEct, 800, 3);
     let again = Sender {
         from: Duration::from_millis(3600),
@@ -204,7 +204,7 @@ fn codel_remembers_how_often_it_had_to_drop() {
 }
 
 #[test]
-fn fq_codel_keeps_a_sparse_flow_clear_of_a_flood() {
+fn fq_codel_isolates_sparse_flow_from_flood() {
     let flood = Sender::new(1, Ecn::NotEct, 500, 4);
     let sparse = Sender {
         payload: 100,
@@ -225,7 +225,7 @@ fn fq_codel_keeps_a_sparse_flow_clear_of_a_flood() {
 }
 
 #[test]
-fn fq_codel_shares_bytes_and_not_packets() {
+fn fq_codel_shares_by_bytes_not_packets() {
     let large = Sender::new(1, Ecn::NotEct, 500, 4);
     let small = Sender {
         payload: 284,
@@ -238,23 +238,25 @@ fn fq_codel_shares_bytes_and_not_packets() {
 }
 
 #[test]
-fn fq_codel_makes_the_fattest_flow_pay_for_a_full_queue() {
+fn fq_codel_drops_from_the_longest_flow_when_full() {
     let fat = Sender::new(1, Ecn::NotEct, 250, 1);
     let thin = Sender::new(2, Ecn::NotEct, 2500, 1);
     let run = run("rate=10M queue=50 aqm=fq_codel", &[fat, thin]);
-    let full = Sight::Dropped(DropCause::QueueFull);
+    let full = PacketEvent::Dropped(DropCause::QueueFull);
     assert!(run.count(1, Time::ZERO, |sight| sight == full) > 1000);
     assert_eq!(run.count(2, Time::ZERO, |sight| sight == full), 0);
     assert_eq!(run.stats.max_queue_packets, 50);
 }
 
 #[test]
-fn pie_finds_the_drop_probability_that_holds_the_target() {
+fn pie_converges_to_the_target_delay() {
     let flood = Sender::new(1, Ecn::NotEct, 833, 60);
     let run = run("rate=10M aqm=pie", &[flood]);
     let late = Time::from_secs(30);
-    let offered = run.count(1, late, |sight| sight == Sight::Offered);
-    let dropped = run.count(1, late, |sight| sight == Sight::Dropped(DropCause::Aqm));
+    let offered = run.count(1, late, |sight| sight == PacketEvent::Offered);
+    let dropped = run.count(1, late, |sight| {
+        sight == PacketEvent::Dropped(DropCause::Aqm)
+    });
     // A sixth has to go.
     let permille = dropped * 1000 / offered;
     assert!((160..=174).contains(&permille), "{permille}");
@@ -270,10 +272,10 @@ fn pie_finds_the_drop_probability_that_holds_the_target() {
 }
 
 #[test]
-fn pie_lets_the_first_burst_pass_and_marks_before_it_drops() {
+fn pie_passes_first_burst_and_marks_before_dropping() {
     let flood = Sender::new(1, Ecn::Ect0, 950, 10);
     let run = run("rate=10M aqm=pie", &[flood]);
-    let (marks, drops) = (run.times(Sight::Marked), run.drops());
+    let (marks, drops) = (run.times(PacketEvent::Marked), run.drops());
     assert!(marks[0] >= Time::from_millis(150), "{:?}", marks[0]);
     // Nobody slows down, so beyond a probability of a tenth it drops.
     assert!(marks[0] < drops[0] && marks.len() > 10 && drops.len() > 10);
@@ -282,7 +284,7 @@ fn pie_lets_the_first_burst_pass_and_marks_before_it_drops() {
 }
 
 #[test]
-fn pie_forgets_when_the_queue_is_gone() {
+fn pie_resets_when_the_queue_empties() {
     let flood = Sender::new(1, Ecn::NotEct, 833, 20);
     let calm = Sender {
         from: Duration::from_secs(30),
@@ -294,17 +296,17 @@ fn pie_forgets_when_the_queue_is_gone() {
 }
 
 #[test]
-fn dualq_couples_the_two_signals() {
+fn dualq_couples_classic_and_l4s_signals() {
     let classic = Sender::new(1, Ecn::NotEct, 909, 60);
     let scalable = Sender::new(2, Ecn::Ect1, 10_000, 60);
     let run = run("rate=10M aqm=dualq", &[classic, scalable]);
     let late = Time::from_secs(20);
-    let share = |port, sight: Sight| {
+    let share = |port, sight: PacketEvent| {
         let hits = run.count(port, late, |seen| seen == sight) as f64;
-        hits / run.count(port, late, |seen| seen == Sight::Offered) as f64
+        hits / run.count(port, late, |seen| seen == PacketEvent::Offered) as f64
     };
-    let drops = share(1, Sight::Dropped(DropCause::Aqm));
-    let marks = share(2, Sight::Marked);
+    let drops = share(1, PacketEvent::Dropped(DropCause::Aqm));
+    let marks = share(2, PacketEvent::Marked);
     // RFC 9332 §2.1: p_C = (p_CL / k)², here k = 2.
     let expected = 2.0 * drops.sqrt();
     assert!((0.15..0.25).contains(&drops), "{drops}");
@@ -315,13 +317,13 @@ fn dualq_couples_the_two_signals() {
 }
 
 #[test]
-fn dualq_marks_its_own_queue_by_step_and_by_ramp() {
+fn dualq_marks_l4s_queue_by_step_and_by_ramp() {
     let flood = Sender::new(1, Ecn::Ect1, 900, 1);
     // Before the base probability rises: only the queue's own marking.
     let early = Time::from_millis(100);
     let marks = |config: &str| -> Vec<(Duration, bool)> {
         let run = run(config, &[flood]);
-        let marked = run.times(Sight::Marked);
+        let marked = run.times(PacketEvent::Marked);
         run.departures(1)
             .into_iter()
             .filter(|&(at, _, left)| at < early && left > 0)
@@ -389,7 +391,7 @@ fn dualq_does_not_starve_the_classic_queue() {
 }
 
 #[test]
-fn texts_round_trip() {
+fn specs_round_trip() {
     for text in [
         "none",
         "codel",
@@ -411,18 +413,23 @@ fn texts_round_trip() {
 }
 
 #[test]
-fn errors_name_the_option() {
+fn error_names_the_option() {
     let message = |text: &str| text.parse::<Aqm>().unwrap_err().to_string();
-    assert!(message("").contains("it is empty"));
-    assert!(message("red").starts_with("bad queue management \"red\": it is unknown; write none;"));
-    assert!(message("codel:limit=5").starts_with("bad queue management \"limit\": the option is"));
-    assert!(message("codel:target").contains("\"target\": the option needs a value"));
-    assert!(message("codel:target=0s").contains("\"0s\": it is zero"));
-    assert!(message("pie:update=0ms").contains("\"0ms\": it is zero"));
-    assert!(message("pie:target=5").contains("its unit is missing"));
-    assert!(message("pie:target=101s").contains("target is more than 100s"));
-    assert!(message("pie:noecn=1").contains("the option \"noecn\" takes no value"));
-    assert!(message("fq_codel:flows=0").contains("flows is not a number from 1 to 65536"));
-    assert!(message("dualq:coupling=x").contains("coupling is not a number from 1 to 1024"));
-    assert!(message("none:target=1ms").contains("the option is unknown"));
+    assert!(message("").contains("value is empty"));
+    assert!(
+        message("red")
+            .starts_with("invalid queue management \"red\": unknown name; expected none;")
+    );
+    assert!(
+        message("codel:limit=5").starts_with("invalid queue management \"limit\": unknown option")
+    );
+    assert!(message("codel:target").contains("\"target\": missing value"));
+    assert!(message("codel:target=0s").contains("\"0s\": must be greater than zero"));
+    assert!(message("pie:update=0ms").contains("\"0ms\": must be greater than zero"));
+    assert!(message("pie:target=5").contains("missing unit"));
+    assert!(message("pie:target=101s").contains("target must be at most 100s"));
+    assert!(message("pie:noecn=1").contains("option \"noecn\" takes no value"));
+    assert!(message("fq_codel:flows=0").contains("flows must be a number from 1 to 65536"));
+    assert!(message("dualq:coupling=x").contains("coupling must be a number from 1 to 1024"));
+    assert!(message("none:target=1ms").contains("unknown option"));
 }

@@ -1,14 +1,14 @@
-//! The regular updates of a controller, done late but as of their time.
+//! Regular updates of a controller, executed late but with their nominal times.
 
 use core::time::Duration;
 
 use crate::Time;
 
-/// Most updates made up for at once. A queue that stood still for longer has
-/// long since reached its extreme.
+/// Maximum number of missed updates that are made up for. After a longer pause the queue has long
+/// reached its final state.
 const MOST_AT_ONCE: u32 = 4096;
 
-/// Yields the moments of updates that have come.
+/// Yields the times of the updates that are due.
 #[derive(Clone, Debug)]
 pub(crate) struct Ticker {
     next: Time,
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_update_comes_once_and_long_gaps_are_cut_short() {
+    fn each_update_fires_once_and_long_gaps_are_truncated() {
         let mut ticker = Ticker::new(Duration::from_millis(15));
         assert_eq!(ticker.due(Time::from_millis(14)), None);
         assert_eq!(

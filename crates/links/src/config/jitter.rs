@@ -1,4 +1,4 @@
-//! Extra delays: some for all packets, much for some.
+//! Jitter and reordering: random extra delays.
 
 use core::fmt;
 use core::str::FromStr;
@@ -14,7 +14,7 @@ use crate::{Probability, Span};
 pub struct Jitter {
     /// The largest extra delay.
     pub max: Duration,
-    /// A packet waits for the one sent before it.
+    /// Whether a packet waits for the one sent before it, so that order is kept.
     pub keeps_order: bool,
 }
 
@@ -38,7 +38,7 @@ impl FromStr for Jitter {
                 return Err(SpecError::new(
                     "jitter",
                     text,
-                    format!("{order:?} is unknown"),
+                    format!("unknown order {order:?}"),
                     "the largest extra delay such as 200us, or 200us:unordered",
                 ));
             }
@@ -57,12 +57,12 @@ impl fmt::Display for Jitter {
     }
 }
 
-/// A fraction of packets takes longer and is overtaken. Written `5%:20ms`.
+/// Delays a fraction of packets, so that others overtake them. Written `5%:20ms`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Reorder {
-    /// How many of the packets.
+    /// The fraction of packets that are delayed.
     pub fraction: Probability,
-    /// By how much they are late.
+    /// By how much they are delayed.
     pub extra: Duration,
 }
 
@@ -73,7 +73,7 @@ impl FromStr for Reorder {
             SpecError::new(
                 "reordering",
                 text,
-                "it has no colon",
+                "missing colon",
                 "the fraction and its extra delay such as 5%:20ms",
             )
         })?;

@@ -27,18 +27,17 @@ pub struct LinkConfig {
     pub clock: Clock,
     /// A token bucket before the queue, which drops what exceeds it.
     pub police: Option<Policer>,
-    /// How much may wait before the serialiser. What waits already stays if
-    /// that shrinks.
+    /// The limit of the queue before the serialiser. Packets already queued stay if it shrinks.
     pub queue: Schedule<QueueLimit>,
-    /// How what waits is managed.
+    /// How the queue is managed.
     pub aqm: Aqm,
-    /// When the queue marks congestion-experienced, whatever manages it.
+    /// When the queue marks packets congestion-experienced, whatever its management.
     pub mark: Option<MarkAt>,
     /// The serialiser's rate. A packet in service keeps the rate it started
     /// with.
     pub rate: Schedule<Rate>,
-    /// When the serialiser can deliver, on the link's clock (from time zero
-    /// while that stands still); the rate is not read then.
+    /// When the serialiser can deliver, on the link's clock (from time zero while that has not
+    /// started). `rate` is not used then.
     pub trace: Option<Arc<Trace>>,
     /// Header bytes that the serialiser counts per packet.
     pub overhead: Overhead,
@@ -51,25 +50,25 @@ pub struct LinkConfig {
     /// A fixed extra delay for some packets, which are then overtaken and
     /// miss their slot.
     pub reorder: Reorder,
-    /// What would arrive in these windows arrives at their end.
+    /// Packets that would arrive in these windows arrive at their end.
     pub freeze: Freezes,
-    /// Packets arrive only at whole multiples of this; zero: at any time.
+    /// Packets arrive only at whole multiples of this; zero means at any time.
     pub tick: Span,
     /// Random loss.
     pub loss: LossWindows,
-    /// At most so many packets in a row are lost at random.
+    /// Maximum number of consecutive random losses.
     pub burst: Option<NonZeroU32>,
     /// Random loss in bursts.
     pub gilbert: Option<Gilbert>,
-    /// Packets to drop by number.
+    /// Packets to drop, by number.
     pub drop: DropList,
     /// Nothing arrives in these windows.
     pub blackhole: Windows,
-    /// Most small packets are dropped.
+    /// Drops all but one in n small packets.
     pub thin: Option<Thin>,
-    /// How many packets arrive twice.
+    /// The share of packets that arrive twice.
     pub duplicate: Probability,
-    /// In how many packets a byte is changed.
+    /// The share of packets in which one byte is changed.
     pub corrupt: Probability,
 }
 
@@ -100,13 +99,12 @@ impl LinkConfig {
         "clock",
     ];
 
-    /// Sets one thing from text. A rate takes the place of a trace and a trace
-    /// that of a rate, so that the later one counts.
+    /// Sets one setting from text. A rate replaces a trace and a trace replaces a rate: the later
+    /// one counts.
     ///
     /// # Errors
-    /// If there is no such setting, the value cannot be understood or would
-    /// make no sense (a queue for nothing, a tick of no time), or a trace
-    /// cannot be read.
+    /// If there is no such setting, if the value is invalid or has no useful meaning (a
+    /// queue limit or tick of zero), or if a trace cannot be read.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), SpecError> {
         match key {
             "rate" => {
@@ -128,7 +126,7 @@ impl LinkConfig {
             "reorder" => self.reorder = value.parse()?,
             "slot" => self.slot = Some(value.parse()?),
             "freeze" => self.freeze = value.parse()?,
-            "tick" => self.tick = Span(positive(value, "tick", TICK_RIGHT)?),
+            "tick" => self.tick = Span(positive(value, "tick", TICK_EXPECTED)?),
             "thin" => self.thin = Some(value.parse()?),
             "duplicate" => self.duplicate = value.parse()?,
             "corrupt" => self.corrupt = value.parse()?,
@@ -137,7 +135,14 @@ impl LinkConfig {
             "mark" => self.mark = Some(value.parse()?),
             "overhead" => self.overhead = value.parse()?,
             "clock" => self.clock = value.parse()?,
-            _ => return Err(SpecError::new("setting", key, "it is unknown", KEYS_RIGHT)),
+            _ => {
+                return Err(SpecError::new(
+                    "setting",
+                    key,
+                    "unknown name",
+                    KEYS_EXPECTED,
+                ));
+            }
         }
         Ok(())
     }
@@ -145,33 +150,33 @@ impl LinkConfig {
     /// Applies settings written `key=value` with spaces between them.
     ///
     /// # Errors
-    /// Names the first setting that cannot be understood.
+    /// Names the first setting that is invalid.
     pub fn apply(&mut self, settings: &str) -> Result<(), SpecError> {
         settings.split_whitespace().try_for_each(|setting| {
             let (key, value) = setting.split_once('=').ok_or_else(|| {
-                SpecError::new("setting", setting, "it has no equals sign", KEYS_RIGHT)
+                SpecError::new("setting", setting, "missing equals sign", KEYS_EXPECTED)
             })?;
             self.set(key, value)
         })
     }
 
-    /// Can no packet overtake another?
+    /// Whether no packet can overtake another.
     pub(crate) fn keeps_order(&self) -> bool {
         self.jitter.keeps_order && self.reorder.fraction == Probability::NEVER
     }
 }
 
-const KEYS_RIGHT: &str = "key=value with one of rate, trace, delay, queue, aqm, mark, police, \
+const KEYS_EXPECTED: &str = "key=value with one of rate, trace, delay, queue, aqm, mark, police, \
                           loss, burst, gilbert, jitter, slot, reorder, freeze, tick, thin, \
                           duplicate, corrupt, blackhole, drop, overhead, clock";
-const TICK_RIGHT: &str = "the time between ticks such as 1ms, or leave it out";
+const TICK_EXPECTED: &str = "the time between ticks such as 1ms";
 
 fn parse_burst(text: &str) -> Result<NonZeroU32, SpecError> {
     text.trim().parse().map_err(|_| {
         SpecError::new(
             "burst",
             text,
-            "it is not a number above zero",
+            "must be a number greater than zero",
             "the most packets lost in a row, such as 3",
         )
     })
@@ -262,13 +267,13 @@ mod tests {
         for key in LinkConfig::KEYS {
             let somewhere = format!(" {EVERYTHING} {TRACE}");
             assert!(somewhere.contains(&format!(" {key}=")), "{key}");
-            assert!(KEYS_RIGHT.contains(&format!(" {key}")), "{key}");
+            assert!(KEYS_EXPECTED.contains(&format!(" {key}")), "{key}");
         }
         assert_eq!("".parse(), Ok(LinkConfig::default()));
     }
 
     #[test]
-    fn the_later_of_rate_and_trace_counts() {
+    fn later_of_rate_and_trace_wins() {
         let mut config: LinkConfig = TRACE.parse().unwrap();
         config.apply("rate=1M").unwrap();
         assert_eq!(config.to_string(), "rate=1M");
@@ -277,25 +282,30 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_setting() {
+    fn error_names_the_setting() {
         let message = |text: &str| text.parse::<LinkConfig>().unwrap_err().to_string();
-        assert!(message("rat=1M").starts_with("bad setting \"rat\": it is unknown; write key="));
-        assert!(message("rate").contains("no equals sign"));
-        assert!(message("burst=0").contains("not a number above zero"));
-        assert!(message("jitter=1ms:wild").contains("\"wild\" is unknown"));
-        assert!(message("reorder=5%").contains("no colon"));
+        assert!(
+            message("rat=1M").starts_with("invalid setting \"rat\": unknown name; expected key=")
+        );
+        assert!(message("rate").contains("missing equals sign"));
+        assert!(message("burst=0").contains("must be a number greater than zero"));
+        assert!(message("jitter=1ms:wild").contains("unknown order \"wild\""));
+        assert!(message("reorder=5%").contains("missing colon"));
         assert!(message("overhead=x").contains("not a number"));
-        assert!(message("rate=-1M").contains("it is negative"));
-        assert!(message("queue=0").contains("no packet could wait"));
-        assert!(message("queue=250,0@1s").contains("no packet could wait"));
-        assert!(message("queue=250,50").contains("a step has no time"));
-        assert!(message("tick=0ms").contains("it is zero; write the time between ticks"));
-        assert!(message("slot=0ms").contains("it is zero"));
-        assert!(message("thin=0").contains("not a number above zero"));
-        assert!(message("freeze=2s-").contains("never ends"));
-        assert!(message("trace=/no/such/file").contains("cannot be read"));
-        assert!(message("trace=/").contains("it is not a file"));
-        assert!(message("aqm=red").contains("\"red\": it is unknown; write none; codel"));
-        assert!(message("aqm=codel:target=0ms").contains("it is zero"));
+        assert!(message("rate=-1M").contains("must not be negative"));
+        assert!(message("queue=0").contains("must be greater than zero"));
+        assert!(message("queue=250,0@1s").contains("must be greater than zero"));
+        assert!(message("queue=250,50").contains("step without a time"));
+        assert!(
+            message("tick=0ms")
+                .contains("must be greater than zero; expected the time between ticks")
+        );
+        assert!(message("slot=0ms").contains("must be greater than zero"));
+        assert!(message("thin=0").contains("must be a number greater than zero"));
+        assert!(message("freeze=2s-").contains("has no end"));
+        assert!(message("trace=/no/such/file").contains("cannot read"));
+        assert!(message("trace=/").contains("not a regular file"));
+        assert!(message("aqm=red").contains("\"red\": unknown name; expected none; codel"));
+        assert!(message("aqm=codel:target=0ms").contains("must be greater than zero"));
     }
 }

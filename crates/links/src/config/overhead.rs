@@ -29,7 +29,7 @@ impl FromStr for Overhead {
             SpecError::new(
                 "overhead",
                 text,
-                "it is not a number",
+                "not a number",
                 "header bytes per datagram such as 28 (IPv4) or 48 (IPv6)",
             )
         })

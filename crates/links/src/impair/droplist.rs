@@ -1,4 +1,4 @@
-//! Packets to lose by their number.
+//! Lists of packets to drop.
 
 use core::fmt;
 use core::str::FromStr;
@@ -12,14 +12,14 @@ use crate::spec::SpecError;
 pub struct DropList(Vec<(u64, u64)>);
 
 impl DropList {
-    /// Names the packets `first..=last` too.
+    /// Adds the packets `first..=last`.
     #[must_use]
     pub fn and(mut self, first: u64, last: u64) -> Self {
         self.0.push((first, last));
         self
     }
 
-    /// Is packet `number` named?
+    /// Whether packet `number` is in the list.
     #[must_use]
     pub fn names(&self, number: u64) -> bool {
         self.0
@@ -40,15 +40,15 @@ impl FromStr for DropList {
             )
         };
         let number = |text: &str| match text.trim().parse::<u64>() {
-            Ok(0) => Err(error("packets are counted from 1")),
+            Ok(0) => Err(error("packet numbers start at 1")),
             Ok(number) => Ok(number),
-            Err(_) => Err(error("a part of it is not a number")),
+            Err(_) => Err(error("not a list of numbers and ranges")),
         };
         text.split(',').try_fold(Self::default(), |list, part| {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
             let (first, last) = (number(first)?, number(last)?);
             if last < first {
-                return Err(error("a range ends before it starts"));
+                return Err(error("range ends before it starts"));
             }
             Ok(list.and(first, last))
         })
@@ -72,13 +72,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_round_trip_and_errors_say_why() {
+    fn spec_round_trips_and_errors_give_the_reason() {
         for text in ["2-7,9", "1"] {
             assert_eq!(text.parse::<DropList>().unwrap().to_string(), text);
         }
         let problem = |text: &str| text.parse::<DropList>().unwrap_err().problem;
-        assert_eq!(problem("0"), "packets are counted from 1");
-        assert_eq!(problem("7-2"), "a range ends before it starts");
-        assert_eq!(problem("x"), "a part of it is not a number");
+        assert_eq!(problem("0"), "packet numbers start at 1");
+        assert_eq!(problem("7-2"), "range ends before it starts");
+        assert_eq!(problem("x"), "not a list of numbers and ranges");
     }
 }

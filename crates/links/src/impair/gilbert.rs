@@ -39,7 +39,7 @@ impl FromStr for Gilbert {
                 return Err(SpecError::new(
                     "Gilbert-Elliott loss",
                     text,
-                    format!("it has {} part(s), not 2 to 4", parts.len()),
+                    format!("found {} part(s), expected 2 to 4", parts.len()),
                     "the chances good-to-bad and bad-to-good such as 1%:16.7%, and optionally \
                      the loss in the bad and in the good state such as 1%:16.7%:50%:0.1%",
                 ));
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_round_trip_and_errors_say_why() {
+    fn spec_round_trips_and_errors_give_the_reason() {
         for text in [
             "1%:16.7%",
             "1%:16.7%:50%",
@@ -112,13 +112,16 @@ mod tests {
             assert_eq!(text.parse::<Gilbert>().unwrap().to_string(), text);
         }
         let error = "5%".parse::<Gilbert>().unwrap_err().to_string();
-        assert!(error.contains("it has 1 part(s), not 2 to 4"), "{error}");
+        assert!(
+            error.contains("found 1 part(s), expected 2 to 4"),
+            "{error}"
+        );
         assert!("1%:2%:3%:4%:5%".parse::<Gilbert>().is_err());
         assert!("1%:200%".parse::<Gilbert>().is_err());
     }
 
     #[test]
-    fn each_state_loses_its_share() {
+    fn each_gilbert_state_loses_its_share() {
         let gilbert = "1%:3%:40%:2%".parse().unwrap();
         let mut chain = Chain::new(Dice::new(5, 1));
         let lost = (0..400_000).filter(|_| chain.loses(gilbert)).count();

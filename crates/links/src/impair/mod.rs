@@ -1,4 +1,4 @@
-//! What happens to packets at the receiver's end of a link.
+//! Impairments at the receiver's end of a link.
 
 mod droplist;
 mod gilbert;
@@ -15,14 +15,14 @@ use thin::Thinner;
 
 use crate::{Dice, DropCause, LinkConfig, Packet};
 
-/// What becomes of a packet.
+/// What happens to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Dropped(DropCause),
     Arrives { corrupted: bool, duplicated: bool },
 }
 
-/// The receiver's end of a link.
+/// The impairments at the receiver's end of a link.
 #[derive(Clone, Debug)]
 pub(crate) struct Impairments {
     loss: Dice,
@@ -87,7 +87,7 @@ impl Impairments {
         lost
     }
 
-    /// Changes one byte; false if there is none.
+    /// Changes one byte; false if the packet is empty.
     fn flip(&mut self, packet: &mut Packet) -> bool {
         let at = self.corrupt.below(packet.data.len() as u64) as usize;
         let by = 1 + self.corrupt.below(255) as u8;
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn bursts_are_limited() {
+    fn loss_bursts_are_limited() {
         let free = fates("loss=50%", 10_000);
         assert!(longest_run(&free, LOST) > 3);
         let limited = fates("loss=50% burst=3", 10_000);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_and_lists_name_their_packets() {
+    fn blackholes_and_drop_lists_drop_exactly_their_packets() {
         let fates = fates("drop=2-3 blackhole=5s-7s", 8);
         let quiet = Fate::Arrives {
             corrupted: false,

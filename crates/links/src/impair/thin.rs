@@ -1,20 +1,19 @@
-//! Acknowledgements thinned out on the way.
+//! Thinning of acknowledgements.
 
 use core::fmt;
 use core::num::NonZeroU32;
 use core::str::FromStr;
 
-use crate::queue::{bytes, write_bytes};
-use crate::spec::SpecError;
+use crate::spec::{ByteSize, SpecError};
 
-/// Keeps one of so many small packets, as modems do with acknowledgements.
+/// Keeps one in n small packets, as modems do with acknowledgements.
 ///
-/// Encrypted acknowledgements show only in their size, so packets of more
-/// UDP payload than `below` pass and are not counted; of the others the first
-/// passes, and then every `keep`-th. Written `10` or `10:200B`.
+/// Encrypted acknowledgements can only be told by their size. Packets with more UDP payload than
+/// `below` pass and are not counted; of the others the first passes, and then every `keep`-th.
+/// Written `10` or `10:200B`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Thin {
-    /// One of so many is kept.
+    /// One in this many small packets is kept.
     pub keep: NonZeroU32,
     /// The largest UDP payload of a small packet, in bytes.
     pub below: u64,
@@ -23,21 +22,21 @@ pub struct Thin {
 /// More than an acknowledgement with many ranges, less than data in flight.
 const DEFAULT_BELOW: u64 = 150;
 
-const RIGHT: &str = "of how many small packets one is kept, such as 10, and optionally the largest \
+const EXPECTED: &str = "of how many small packets one is kept, such as 10, and optionally the largest \
                      payload of a small one, such as 10:150B";
 
 impl FromStr for Thin {
     type Err = SpecError;
     fn from_str(text: &str) -> Result<Self, SpecError> {
-        let error = |problem: String| SpecError::new("thinning", text, problem, RIGHT);
+        let error = |problem: String| SpecError::new("thinning", text, problem, EXPECTED);
         let (keep, below) = match text.split_once(':') {
             None => (text, DEFAULT_BELOW),
-            Some((keep, below)) => (keep, bytes(below).map_err(error)?),
+            Some((keep, below)) => (keep, ByteSize::parse_with_unit(below).map_err(error)?.0),
         };
         let keep = keep
             .trim()
             .parse()
-            .map_err(|_| error("it is not a number above zero".to_owned()))?;
+            .map_err(|_| error("must be a number greater than zero".to_owned()))?;
         Ok(Self { keep, below })
     }
 }
@@ -49,19 +48,19 @@ impl fmt::Display for Thin {
             return Ok(());
         }
         f.write_str(":")?;
-        write_bytes(f, self.below)
+        ByteSize(self.below).fmt(f)
     }
 }
 
 /// Counts small packets.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Thinner {
-    /// To be dropped before the next one is kept.
+    /// How many to drop before the next one is kept.
     to_drop: u32,
 }
 
 impl Thinner {
-    /// Is this packet of `payload` bytes dropped?
+    /// Whether this packet of `payload` bytes is dropped.
     pub(crate) fn drops(&mut self, thin: Thin, payload: usize) -> bool {
         if payload as u64 > thin.below {
             return false;
@@ -80,17 +79,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_round_trip_and_errors_say_why() {
+    fn spec_round_trips_and_errors_give_the_reason() {
         for text in ["10", "3:1.5KB"] {
             assert_eq!(text.parse::<Thin>().unwrap().to_string(), text);
         }
         let problem = |text: &str| text.parse::<Thin>().unwrap_err().problem;
-        assert_eq!(problem("0"), "it is not a number above zero");
-        assert_eq!(problem("10:5"), "its unit is missing");
+        assert_eq!(problem("0"), "must be a number greater than zero");
+        assert_eq!(problem("10:5"), "missing unit");
     }
 
     #[test]
-    fn one_small_packet_of_three_is_kept() {
+    fn thinning_keeps_one_small_packet_in_three() {
         let thin = "3".parse().unwrap();
         let mut thinner = Thinner::default();
         let sizes = [40, 40, 1200, 40, 150, 151, 40, 40, 40];

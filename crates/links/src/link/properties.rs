@@ -1,4 +1,4 @@
-//! What holds for any link and any traffic.
+//! Properties of every link under any traffic.
 
 use proptest::prelude::*;
 
@@ -162,7 +162,7 @@ proptest! {
     /// Conservation, no event in the past, arrivals in order of time; and a
     /// caller that polls late sees the same packets at the same times.
     #[test]
-    fn lateness_changes_nothing(run in runs()) {
+    fn late_polling_does_not_change_decisions(run in runs()) {
         let (on_time, stats) = feed(&run, true);
         let (late, late_stats) = feed(&run, false);
         prop_assert!(on_time.is_sorted_by_key(|&(at, _)| at));
@@ -174,7 +174,7 @@ proptest! {
     /// The same seed decides the same, another seed does not matter where
     /// nothing is random.
     #[test]
-    fn seeds_decide(run in runs(), other: u64) {
+    fn same_seed_gives_same_decisions(run in runs(), other: u64) {
         prop_assert_eq!(feed(&run, true), feed(&run, true));
         let calm = Run { config: "rate=10M delay=5ms queue=5".parse().unwrap(), ..run };
         let reseeded = Run { seed: other, ..calm.clone() };
@@ -183,7 +183,7 @@ proptest! {
 
     /// Without reordering packets arrive in the order in which they left.
     #[test]
-    fn order_is_kept(run in runs()) {
+    fn fifo_order_is_preserved(run in runs()) {
         let mut run = run;
         run.config.reorder = crate::Reorder::default();
         run.config.jitter.keeps_order = true;
@@ -220,14 +220,14 @@ proptest! {
     /// packet is offered once and has as many ends as copies.
     #[test]
     fn taps_agree_with_the_counters(run in runs()) {
-        use crate::{Sight, Sighting};
+        use crate::{PacketEvent, TapRecord};
         use std::collections::BTreeMap;
         use std::sync::{Arc, Mutex};
 
         let (arrived, stats) = feed(&run, true);
-        let lives: Arc<Mutex<BTreeMap<u64, Vec<Sight>>>> = Arc::default();
+        let lives: Arc<Mutex<BTreeMap<u64, Vec<PacketEvent>>>> = Arc::default();
         let log = lives.clone();
-        let tap = move |seen: &Sighting<'_>| {
+        let tap = move |seen: &TapRecord<'_>| {
             log.lock().unwrap().entry(seen.index).or_default().push(seen.sight);
         };
         let mut link = Link::new(run.config.clone(), run.seed);
@@ -236,21 +236,21 @@ proptest! {
         prop_assert_eq!(arrived, watched);
         prop_assert_eq!(stats, watched_stats);
         let lives = lives.lock().unwrap();
-        let count = |wanted: fn(&Sight) -> bool| {
+        let count = |wanted: fn(&PacketEvent) -> bool| {
             lives.values().flatten().filter(|&sight| wanted(sight)).count() as u64
         };
         prop_assert_eq!(lives.len() as u64, stats.sent);
-        prop_assert_eq!(count(|sight| matches!(sight, Sight::Delivered { .. })), stats.delivered);
-        prop_assert_eq!(count(|sight| matches!(sight, Sight::Dropped(_))), stats.dropped());
-        prop_assert_eq!(count(|&sight| sight == Sight::Marked), stats.ce_marked);
+        prop_assert_eq!(count(|sight| matches!(sight, PacketEvent::Delivered { .. })), stats.delivered);
+        prop_assert_eq!(count(|sight| matches!(sight, PacketEvent::Dropped(_))), stats.dropped());
+        prop_assert_eq!(count(|&sight| sight == PacketEvent::Marked), stats.ce_marked);
         prop_assert_eq!(
-            count(|sight| matches!(sight, Sight::Departed { .. })),
+            count(|sight| matches!(sight, PacketEvent::Departed { .. })),
             stats.sojourn.count()
         );
         for life in lives.values() {
-            prop_assert_eq!(life[0], Sight::Offered);
-            prop_assert!(!life[1..].contains(&Sight::Offered));
-            let dropped = life.iter().position(|sight| matches!(sight, Sight::Dropped(_)));
+            prop_assert_eq!(life[0], PacketEvent::Offered);
+            prop_assert!(!life[1..].contains(&PacketEvent::Offered));
+            let dropped = life.iter().position(|sight| matches!(sight, PacketEvent::Dropped(_)));
             prop_assert!(dropped.is_none_or(|at| at + 1 == life.len()));
         }
     }
@@ -258,7 +258,7 @@ proptest! {
     /// A link may turn into any other while packets wait and fly: nothing is
     /// lost without a cause, and nothing arrives in the past.
     #[test]
-    fn changes_lose_nothing(run in runs(), other in configs(), at in 0usize..80) {
+    fn reconfiguration_loses_no_packet(run in runs(), other in configs(), at in 0usize..80) {
         let (before, after) = run.traffic.split_at(at.min(run.traffic.len()));
         let part = |traffic: &[(u64, usize, bool)]| Run {
             traffic: traffic.to_vec(),

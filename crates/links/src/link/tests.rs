@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex};
 
 use super::Verdict::{Accepted, Policed, QueueFull};
 use super::*;
-use crate::{Ecn, Rate, Sight, Sighting};
+use crate::{Ecn, PacketEvent, Rate, TapRecord};
 
 fn here() -> SocketAddr {
     ([127, 0, 0, 1], 1).into()
@@ -51,7 +51,7 @@ fn times(arrived: &[(Time, Packet)]) -> Vec<Time> {
 }
 
 #[test]
-fn a_burst_leaves_at_the_rate_and_arrives_after_the_delay() {
+fn burst_leaves_at_the_rate_and_arrives_after_the_delay() {
     // 972 + 28 bytes at 8 Mbit/s: a millisecond each.
     let mut link = link("rate=8M delay=10ms");
     let _ = send_all(&mut link, Time::from_millis(5), 0..3, 972);
@@ -62,7 +62,7 @@ fn a_burst_leaves_at_the_rate_and_arrives_after_the_delay() {
 }
 
 #[test]
-fn a_full_queue_drops_the_tail() {
+fn full_queue_drops_the_tail() {
     let mut link = link("rate=8M queue=2");
     let verdicts = send_all(&mut link, Time::ZERO, 0..5, 972);
     // One in service, two waiting.
@@ -78,7 +78,7 @@ fn a_full_queue_drops_the_tail() {
 }
 
 #[test]
-fn a_stopped_link_holds_packets_until_its_rate_comes_back() {
+fn stopped_link_holds_packets_until_the_rate_returns() {
     let mut link = link("rate=8M,0@10ms,8M@270ms");
     let _ = send_all(&mut link, Time::from_millis(20), 0..2, 972);
     assert_eq!(link.next_event(), Some(Time::from_millis(270)));
@@ -94,7 +94,7 @@ fn a_stopped_link_holds_packets_until_its_rate_comes_back() {
 }
 
 #[test]
-fn a_packet_in_service_keeps_its_rate() {
+fn packet_being_serialised_keeps_its_rate() {
     let mut link = link("rate=8M,80M@500us");
     let _ = send_all(&mut link, Time::ZERO, 0..2, 972);
     assert_eq!(
@@ -104,7 +104,7 @@ fn a_packet_in_service_keeps_its_rate() {
 }
 
 #[test]
-fn a_shrinking_delay_does_not_reorder() {
+fn shrinking_delay_does_not_reorder() {
     let mut link = link("delay=50ms,10ms@1ms");
     let _ = link.send(Time::ZERO, packet(0, 100));
     let _ = link.send(Time::from_millis(1), packet(1, 100));
@@ -113,7 +113,7 @@ fn a_shrinking_delay_does_not_reorder() {
 }
 
 #[test]
-fn delayed_packets_are_overtaken() {
+fn reordered_packets_are_overtaken() {
     let mut link = link("delay=10ms reorder=30%:5ms");
     for number in 0..1000 {
         let _ = link.send(Time::from_millis(number), packet(number, 100));
@@ -129,7 +129,7 @@ fn delayed_packets_are_overtaken() {
 }
 
 #[test]
-fn ticks_gather_packets() {
+fn ticks_release_packets_together() {
     let mut link = link("delay=100us tick=1ms");
     for number in 0..4 {
         let _ = link.send(Time::from_micros(number * 400), packet(number, 100));
@@ -153,7 +153,7 @@ fn duplicates_follow_their_original() {
 }
 
 #[test]
-fn the_three_clocks() {
+fn clock_modes_start_windows_at_their_origin() {
     let survivors = |clock: &str, start: Option<Time>| -> Vec<u64> {
         let mut link = link(&format!("clock={clock} blackhole=1s-3s"));
         if let Some(start) = start {
@@ -175,7 +175,7 @@ fn the_three_clocks() {
 }
 
 #[test]
-fn listed_packets_are_counted_from_one() {
+fn drop_list_counts_packets_from_one() {
     let mut link = link("drop=2-3");
     let _ = send_all(&mut link, Time::ZERO, 1..5, 8);
     let kept: Vec<_> = drain(&mut link).iter().map(|(_, p)| number(p)).collect();
@@ -184,7 +184,7 @@ fn listed_packets_are_counted_from_one() {
 }
 
 #[test]
-fn a_deep_queue_marks() {
+fn deep_queue_marks_ce() {
     let mut link = link("rate=8M mark=2p");
     let _ = send_all(&mut link, Time::ZERO, 0..5, 972);
     let marked: Vec<_> = drain(&mut link)
@@ -197,7 +197,7 @@ fn a_deep_queue_marks() {
 }
 
 #[test]
-fn one_impairment_leaves_the_draws_of_another_alone() {
+fn impairments_use_independent_random_streams() {
     let lost = |config: &str| -> Vec<u64> {
         let mut link = link(config);
         let _ = send_all(&mut link, Time::ZERO, 0..200, 100);
@@ -209,7 +209,7 @@ fn one_impairment_leaves_the_draws_of_another_alone() {
 }
 
 #[test]
-fn only_capable_packets_are_marked() {
+fn only_ecn_capable_packets_are_marked() {
     let mut link = link("rate=8M mark=1p");
     for (number, ecn) in [Ecn::Ect0, Ecn::Ect0, Ecn::Ect1, Ecn::NotEct, Ecn::Ce]
         .into_iter()
@@ -226,7 +226,7 @@ fn only_capable_packets_are_marked() {
 }
 
 #[test]
-fn long_waits_are_marked_on_departure() {
+fn long_sojourn_is_marked_on_departure() {
     // 172 + 28 bytes at 8 Mbit/s: 200 µs each.
     let mut link = link("rate=8M mark=242us");
     let _ = send_all(&mut link, Time::ZERO, 0..4, 172);
@@ -238,7 +238,7 @@ fn long_waits_are_marked_on_departure() {
 }
 
 #[test]
-fn a_queue_shrinks_on_schedule_and_keeps_what_it_holds() {
+fn shrinking_queue_keeps_packets_already_queued() {
     let mut link = link("rate=8M queue=4,1@500us");
     let before = send_all(&mut link, Time::ZERO, 0..6, 972);
     assert_eq!(
@@ -254,7 +254,7 @@ fn a_queue_shrinks_on_schedule_and_keeps_what_it_holds() {
 }
 
 #[test]
-fn a_policer_drops_and_never_delays() {
+fn policer_drops_and_never_delays() {
     // 10 packets of 1,000 bytes fit; then one a millisecond.
     let mut link = link("police=8M:10KB rate=80M");
     let burst = send_all(&mut link, Time::ZERO, 0..12, 972);
@@ -272,7 +272,7 @@ fn a_policer_drops_and_never_delays() {
 }
 
 #[test]
-fn a_freeze_holds_packets_and_a_slot_gathers_them() {
+fn freeze_holds_packets_and_slot_groups_them() {
     let mut frozen = link("delay=1ms freeze=10ms-30ms");
     for millis in [8, 9, 20, 29, 30] {
         let _ = frozen.send(Time::from_millis(millis), packet(millis, 100));
@@ -292,7 +292,7 @@ fn a_freeze_holds_packets_and_a_slot_gathers_them() {
 }
 
 #[test]
-fn thinning_keeps_one_small_packet_of_so_many() {
+fn thinning_keeps_one_small_packet_in_n() {
     let mut link = link("thin=10");
     let _ = send_all(&mut link, Time::ZERO, 0..30, 40);
     let _ = send_all(&mut link, Time::ZERO, 30..40, 1200);
@@ -308,7 +308,7 @@ fn thinning_keeps_one_small_packet_of_so_many() {
 }
 
 #[test]
-fn management_can_change_while_packets_wait() {
+fn queue_management_can_change_while_packets_wait() {
     let mut link = link("rate=8M");
     let _ = send_all(&mut link, Time::ZERO, 0..400, 972);
     let kinds = [
@@ -331,13 +331,13 @@ fn management_can_change_while_packets_wait() {
 }
 
 /// What a tap saw: (time, index, what).
-type Log = Arc<Mutex<Vec<(Time, u64, Sight)>>>;
+type Log = Arc<Mutex<Vec<(Time, u64, PacketEvent)>>>;
 
 fn tapped(config: &str) -> (Link, Log) {
     let mut link = link(config);
     let log = Log::default();
     let sink = log.clone();
-    let tap = move |seen: &Sighting<'_>| {
+    let tap = move |seen: &TapRecord<'_>| {
         sink.lock().unwrap().push((seen.at, seen.index, seen.sight));
     };
     assert!(link.set_tap(Some(Box::new(tap))).is_none());
@@ -345,18 +345,18 @@ fn tapped(config: &str) -> (Link, Log) {
 }
 
 #[test]
-fn a_tap_sees_a_life() {
+fn tap_sees_every_event_of_a_packet() {
     let (mut link, log) = tapped("rate=8M delay=10ms queue=1 drop=2");
     let _ = send_all(&mut link, Time::ZERO, 0..3, 972);
     let _ = drain(&mut link);
     let millis = |millis: u64| Duration::from_millis(millis);
-    let queued = |packets, bytes| Sight::Queued { packets, bytes };
-    let gone = |sojourn, packets, bytes| Sight::Departed {
+    let queued = |packets, bytes| PacketEvent::Queued { packets, bytes };
+    let gone = |sojourn, packets, bytes| PacketEvent::Departed {
         sojourn,
         packets,
         bytes,
     };
-    let delivered = Sight::Delivered {
+    let delivered = PacketEvent::Delivered {
         corrupted: false,
         duplicate: false,
     };
@@ -368,22 +368,22 @@ fn a_tap_sees_a_life() {
             .collect::<Vec<_>>()
     };
     let first = [
-        (0, Sight::Offered),
+        (0, PacketEvent::Offered),
         (0, queued(1, 1000)),
         (0, gone(millis(0), 0, 0)),
         (11, delivered),
     ];
     assert_eq!(life(0), first);
     let second = [
-        (0, Sight::Offered),
+        (0, PacketEvent::Offered),
         (0, queued(1, 1000)),
         (1, gone(millis(1), 0, 0)),
-        (12, Sight::Dropped(DropCause::Listed)),
+        (12, PacketEvent::Dropped(DropCause::Listed)),
     ];
     assert_eq!(life(1), second);
     let third = [
-        (0, Sight::Offered),
-        (0, Sight::Dropped(DropCause::QueueFull)),
+        (0, PacketEvent::Offered),
+        (0, PacketEvent::Dropped(DropCause::QueueFull)),
     ];
     assert_eq!(life(2), third);
     assert!(link.clone().set_tap(None).is_none(), "a copy has no tap");
@@ -391,7 +391,7 @@ fn a_tap_sees_a_life() {
 }
 
 #[test]
-fn a_tap_sees_marks_and_second_copies() {
+fn tap_sees_marks_and_duplicates() {
     let (mut link, log) = tapped("duplicate=100% corrupt=100% mark=0us");
     let _ = link.send(Time::ZERO, packet(0, 100));
     assert_eq!(drain(&mut link).len(), 2);
@@ -401,8 +401,8 @@ fn a_tap_sees_marks_and_second_copies() {
         .iter()
         .map(|&(.., sight)| sight)
         .collect();
-    assert_eq!(sights[2], Sight::Marked);
-    let copy = |corrupted, duplicate| Sight::Delivered {
+    assert_eq!(sights[2], PacketEvent::Marked);
+    let copy = |corrupted, duplicate| PacketEvent::Delivered {
         corrupted,
         duplicate,
     };
@@ -411,7 +411,7 @@ fn a_tap_sees_marks_and_second_copies() {
 
 /// A digest of all arrivals over every stage: changes if a decision does.
 #[test]
-fn decisions_are_the_same_everywhere() {
+fn decision_digest_is_platform_independent() {
     let digest = |settings: &str| {
         let mut link = link(settings);
         let mut digest = 0xcbf2_9ce4_8422_2325u64;

@@ -3,23 +3,23 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use crate::ledger::{Carried, Depth};
+use crate::ledger::{Depth, QueuedPacket};
 use crate::{QueueLimit, Time};
 
 /// Packets that wait in line.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fifo {
-    waiting: VecDeque<Carried>,
+    waiting: VecDeque<QueuedPacket>,
     bytes: u64,
 }
 
 impl Fifo {
-    pub(crate) fn push(&mut self, carried: Carried) {
+    pub(crate) fn push(&mut self, carried: QueuedPacket) {
         self.bytes += u64::from(carried.size);
         self.waiting.push_back(carried);
     }
 
-    pub(crate) fn pop(&mut self) -> Option<Carried> {
+    pub(crate) fn pop(&mut self) -> Option<QueuedPacket> {
         let carried = self.waiting.pop_front()?;
         self.bytes -= u64::from(carried.size);
         Some(carried)
@@ -45,7 +45,7 @@ impl Fifo {
 }
 
 impl Depth {
-    /// Is there room for `size` more bytes?
+    /// Whether there is room for `size` more bytes.
     pub(crate) fn has_room(self, limit: QueueLimit, size: u32) -> bool {
         match limit {
             QueueLimit::Unlimited => true,
@@ -54,7 +54,7 @@ impl Depth {
         }
     }
 
-    /// Is there more than `limit` allows?
+    /// Whether the queue holds more than `limit` allows.
     pub(crate) fn exceeds(self, limit: QueueLimit) -> bool {
         match limit {
             QueueLimit::Unlimited => false,
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn byte_limits_admit_what_fits_exactly() {
+    fn byte_limit_admits_an_exact_fit() {
         let depth = Depth {
             packets: 1,
             bytes: 100,

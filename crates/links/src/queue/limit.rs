@@ -1,32 +1,32 @@
-//! How much may wait, and from when on it is marked.
+//! Limits of the queue, and thresholds for marking.
 
 use core::fmt;
 use core::str::FromStr;
 use core::time::Duration;
 
 use crate::Rate;
-use crate::spec::{Span, SpecError, Unit, parse_with_unit, write_with_unit};
+use crate::spec::{ByteSize, Span, SpecError, Unit, parse_with_unit};
 use crate::time::nanos;
 
-/// How much may wait. The packet being serialised does not count.
+/// The limit of a queue. The packet being serialised does not count.
 ///
-/// Written `250` or `250p` (packets), `64KB` (10³ bytes), `64KiB` (2¹⁰ bytes)
-/// or `unlimited`. Bytes count as the serialiser counts them, with headers.
+/// Written `250` or `250p` (packets), a [`crate::ByteSize`] with its unit such as `64KB` or
+/// `64KiB`, or `unlimited`. Bytes count as the serialiser counts them, with headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum QueueLimit {
-    /// Everything may wait.
+    /// No limit.
     #[default]
     Unlimited,
-    /// So many packets.
+    /// At most this many packets.
     Packets(u32),
-    /// So many bytes.
+    /// At most this many bytes.
     Bytes(u64),
 }
 
 impl QueueLimit {
-    /// As many bytes as `rate` carries in `time`: the queue of a path whose
-    /// round trip is `time` holds one bandwidth-delay product. At least one
-    /// byte, so that a slow link has a queue; unlimited if the rate is.
+    /// The number of bytes that `rate` carries in `time`: one bandwidth-delay product for a path
+    /// whose round trip is `time`. At least one byte, so that a slow link has a queue; unlimited if
+    /// the rate is.
     #[must_use]
     pub fn of_time(rate: Rate, time: Duration) -> Self {
         match rate.bits() {
@@ -39,39 +39,7 @@ impl QueueLimit {
     }
 }
 
-const RIGHT: &str = "packets such as 250, bytes such as 64KB or 64KiB, or unlimited";
-const BYTES: &[Unit] = &[
-    Unit {
-        names: &["GB"],
-        size: 1_000_000_000,
-    },
-    Unit {
-        names: &["MB"],
-        size: 1_000_000,
-    },
-    Unit {
-        names: &["KB", "kB"],
-        size: 1_000,
-    },
-    Unit {
-        names: &["B"],
-        size: 1,
-    },
-];
-const BINARY_BYTES: &[Unit] = &[
-    Unit {
-        names: &["KiB"],
-        size: 1 << 10,
-    },
-    Unit {
-        names: &["MiB"],
-        size: 1 << 20,
-    },
-    Unit {
-        names: &["GiB"],
-        size: 1 << 30,
-    },
-];
+const EXPECTED: &str = "packets such as 250, bytes such as 64KB or 64KiB, or unlimited";
 const PACKETS: &[Unit] = &[Unit {
     names: &["p", ""],
     size: 1,
@@ -80,13 +48,13 @@ const PACKETS: &[Unit] = &[Unit {
 impl FromStr for QueueLimit {
     type Err = SpecError;
     fn from_str(text: &str) -> Result<Self, SpecError> {
-        let error = |problem: String| SpecError::new("queue limit", text, problem, RIGHT);
+        let error = |problem: String| SpecError::new("queue limit", text, problem, EXPECTED);
         if text.trim() == "unlimited" {
             return Ok(Self::Unlimited);
         }
         match amount(text).map_err(error)? {
             Self::Packets(0) | Self::Bytes(0) => Err(error(
-                "no packet could wait, so all but the first of any two would be lost".to_owned(),
+                "must be greater than zero, or packets sent back to back would be lost".to_owned(),
             )),
             limit => Ok(limit),
         }
@@ -98,19 +66,9 @@ fn amount(text: &str) -> Result<QueueLimit, String> {
     if let Ok(packets) = parse_with_unit(text, PACKETS) {
         return u32::try_from(packets)
             .map(QueueLimit::Packets)
-            .map_err(|_| "it is too large".to_owned());
+            .map_err(|_| "value is too large".to_owned());
     }
-    bytes(text).map(QueueLimit::Bytes)
-}
-
-/// A number of bytes such as `64KB` or `64KiB`.
-pub(crate) fn bytes(text: &str) -> Result<u64, String> {
-    parse_with_unit(text, BINARY_BYTES).or_else(|_| parse_with_unit(text, BYTES))
-}
-
-/// Writes what [`bytes`] reads.
-pub(crate) fn write_bytes(f: &mut fmt::Formatter<'_>, bytes: u64) -> fmt::Result {
-    write_with_unit(f, bytes, BYTES)
+    ByteSize::parse_with_unit(text).map(|size| QueueLimit::Bytes(size.0))
 }
 
 impl fmt::Display for QueueLimit {
@@ -118,7 +76,7 @@ impl fmt::Display for QueueLimit {
         match *self {
             Self::Unlimited => f.write_str("unlimited"),
             Self::Packets(packets) => write!(f, "{packets}p"),
-            Self::Bytes(bytes) => write_bytes(f, bytes),
+            Self::Bytes(bytes) => ByteSize(bytes).fmt(f),
         }
     }
 }
@@ -128,11 +86,11 @@ impl fmt::Display for QueueLimit {
 /// Written like a queue limit, or as a time: `20p`, `64KB`, `242us`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MarkAt {
-    /// On arrival, if so many packets wait already.
+    /// On arrival, if at least this many packets are queued.
     Packets(u32),
-    /// On arrival, if so many bytes wait already.
+    /// On arrival, if at least this many bytes are queued.
     Bytes(u64),
-    /// On departure, after having waited so long.
+    /// On departure, after at least this long in the queue.
     Sojourn(Duration),
 }
 
@@ -172,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_round_trip() {
+    fn queue_limits_round_trip() {
         for (text, limit, printed) in [
             ("250", QueueLimit::Packets(250), "250p"),
             ("250p", QueueLimit::Packets(250), "250p"),
@@ -186,18 +144,18 @@ mod tests {
         }
         for nothing in ["0", "0p", "0KB"] {
             let error = nothing.parse::<QueueLimit>().unwrap_err().to_string();
-            assert!(error.contains("no packet could wait"), "{error}");
+            assert!(error.contains("must be greater than zero"), "{error}");
         }
         let error = "250x".parse::<QueueLimit>().unwrap_err().to_string();
         assert_eq!(
             error,
-            "bad queue limit \"250x\": the unit \"x\" is unknown; write packets such as 250, \
+            "invalid queue limit \"250x\": unknown unit \"x\"; expected packets such as 250, \
              bytes such as 64KB or 64KiB, or unlimited"
         );
     }
 
     #[test]
-    fn a_queue_of_so_much_time() {
+    fn queue_limit_from_time_is_rate_times_time() {
         let of = |rate: &str, time| QueueLimit::of_time(rate.parse().unwrap(), time);
         let time = Duration::from_millis(30);
         assert_eq!(of("50M", time), QueueLimit::Bytes(187_500));
@@ -207,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_round_trip() {
+    fn mark_thresholds_round_trip() {
         for text in ["20p", "64KB", "242us"] {
             assert_eq!(text.parse::<MarkAt>().unwrap().to_string(), text);
         }

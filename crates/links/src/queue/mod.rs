@@ -1,14 +1,13 @@
-//! The queue before the serialiser: one kind of management at a time.
+//! The queue before the serialiser, with one kind of management at a time.
 
 mod fifo;
 mod limit;
 
 pub(crate) use fifo::Fifo;
 pub use limit::{MarkAt, QueueLimit};
-pub(crate) use limit::{bytes, write_bytes};
 
 use crate::aqm::{Aqm, CodelConfig, Control, DualQ, FqCodel, Pie};
-use crate::ledger::{Carried, Depth, Ledger};
+use crate::ledger::{Depth, Ledger, QueuedPacket};
 use crate::link::Verdict;
 use crate::{Dice, DropCause, Time};
 
@@ -17,7 +16,7 @@ use crate::{Dice, DropCause, Time};
 pub(crate) struct Queue {
     kind: Kind,
     aqm: Aqm,
-    /// For what the management draws.
+    /// The random generator of the queue's management.
     dice: Dice,
 }
 
@@ -51,8 +50,8 @@ impl Queue {
         }
     }
 
-    /// Manages the queue as `aqm` says from now on. What waits stays, in the
-    /// order in which it came; what the management had learnt is forgotten.
+    /// Switches the queue to `aqm`. Queued packets stay in their order; the state of the previous
+    /// management is lost.
     pub(crate) fn manage(&mut self, now: Time, aqm: Aqm, ledger: &mut Ledger) {
         if aqm == self.aqm {
             return;
@@ -71,15 +70,15 @@ impl Queue {
         }
     }
 
-    /// Takes a packet in, or books why not.
+    /// Enqueues a packet, or records why it was dropped.
     pub(crate) fn push(
         &mut self,
         now: Time,
-        carried: Carried,
+        carried: QueuedPacket,
         limit: QueueLimit,
         ledger: &mut Ledger,
     ) -> Verdict {
-        // FQ-CoDel takes everything in, and makes the fattest flow pay for it.
+        // FQ-CoDel accepts every packet, and drops from the longest queue.
         let admits_all = matches!(self.kind, Kind::FqCodel(_));
         if !admits_all && !self.depth().has_room(limit, carried.size) {
             ledger.dropped(now, &carried, DropCause::QueueFull);
@@ -102,9 +101,8 @@ impl Queue {
         Verdict::Accepted
     }
 
-    /// The packet that goes next at `now`; `None` if all that waited was
-    /// dropped.
-    pub(crate) fn pop(&mut self, now: Time, ledger: &mut Ledger) -> Option<Carried> {
+    /// Dequeues the next packet at `now`; `None` if all queued packets were dropped.
+    pub(crate) fn pop(&mut self, now: Time, ledger: &mut Ledger) -> Option<QueuedPacket> {
         match &mut self.kind {
             Kind::Tail(fifo) => fifo.pop(),
             Kind::Codel(fifo, control, config) => control.dequeue(fifo, *config, now, ledger),
@@ -128,6 +126,6 @@ impl Queue {
     }
 }
 
-fn drain(next: impl FnMut() -> Option<Carried>) -> Vec<Carried> {
+fn drain(next: impl FnMut() -> Option<QueuedPacket>) -> Vec<QueuedPacket> {
     core::iter::from_fn(next).collect()
 }

@@ -1,17 +1,19 @@
-//! Why a text was not understood.
+//! Errors of parsing settings.
 
-/// A text that could not be understood, with what would be.
+/// A setting that could not be parsed.
+///
+/// Displayed as `invalid rate "100X": unknown unit "X"; expected bits per second such as …`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("bad {what} {text:?}: {problem}; write {right}")]
+#[error("invalid {what} {text:?}: {problem}; expected {expected}")]
 pub struct SpecError {
-    /// What the text was meant to be, such as `rate`.
+    /// What the text should have been, such as `rate`.
     pub what: &'static str,
     /// The text.
     pub text: String,
     /// What is wrong with it.
     pub problem: String,
-    /// What would be right, with examples.
-    pub right: &'static str,
+    /// The accepted forms, with examples.
+    pub expected: &'static str,
 }
 
 impl SpecError {
@@ -19,13 +21,13 @@ impl SpecError {
         what: &'static str,
         text: &str,
         problem: impl Into<String>,
-        right: &'static str,
+        expected: &'static str,
     ) -> Self {
         Self {
             what,
             text: text.to_owned(),
             problem: problem.into(),
-            right,
+            expected,
         }
     }
 }

@@ -5,15 +5,14 @@ use core::time::Duration;
 
 use super::{Span, SpecError};
 
-/// The longest time that a controller's setting may be, so that its integer
-/// arithmetic stays far from overflow.
+/// Maximum time of a controller's setting, so that its integer arithmetic stays far from overflow.
 const LONGEST: Duration = Duration::from_secs(100);
 
 /// One `key=value` or flag among the options of a value.
-pub(crate) struct Choice<'a> {
-    /// What the whole was meant to be, for errors.
+pub(crate) struct ValueOption<'a> {
+    /// What the whole value should have been, for errors.
     what: &'static str,
-    right: &'static str,
+    expected: &'static str,
     pub(crate) key: &'a str,
     value: Option<&'a str>,
 }
@@ -22,8 +21,8 @@ pub(crate) struct Choice<'a> {
 pub(crate) fn options<'a>(
     text: &'a str,
     what: &'static str,
-    right: &'static str,
-) -> (&'a str, impl Iterator<Item = Choice<'a>>) {
+    expected: &'static str,
+) -> (&'a str, impl Iterator<Item = ValueOption<'a>>) {
     let mut parts = text.split(':').map(str::trim);
     let name = parts.next().unwrap_or_default();
     let choices = parts.map(move |part| {
@@ -31,9 +30,9 @@ pub(crate) fn options<'a>(
             None => (part, None),
             Some((key, value)) => (key, Some(value)),
         };
-        Choice {
+        ValueOption {
             what,
-            right,
+            expected,
             key,
             value,
         }
@@ -41,25 +40,25 @@ pub(crate) fn options<'a>(
     (name, choices)
 }
 
-impl Choice<'_> {
+impl ValueOption<'_> {
     pub(crate) fn unknown(&self) -> SpecError {
-        SpecError::new(self.what, self.key, "the option is unknown", self.right)
+        SpecError::new(self.what, self.key, "unknown option", self.expected)
     }
 
     fn value(&self) -> Result<&str, SpecError> {
         self.value.ok_or_else(|| {
-            let problem = "the option needs a value";
-            SpecError::new(self.what, self.key, problem, self.right)
+            let problem = "missing value";
+            SpecError::new(self.what, self.key, problem, self.expected)
         })
     }
 
-    /// A flag, which takes no value.
+    /// Checks that this is a flag, which takes no value.
     pub(crate) fn flag(&self) -> Result<(), SpecError> {
         match self.value {
             None => Ok(()),
             Some(value) => {
-                let problem = format!("the option {:?} takes no value", self.key);
-                Err(SpecError::new(self.what, value, problem, self.right))
+                let problem = format!("option {:?} takes no value", self.key);
+                Err(SpecError::new(self.what, value, problem, self.expected))
             }
         }
     }
@@ -67,10 +66,10 @@ impl Choice<'_> {
     /// A time above zero and up to 100 s.
     pub(crate) fn time(&self) -> Result<Duration, SpecError> {
         let text = self.value()?;
-        let time = positive(text, self.what, self.right)?;
+        let time = positive(text, self.what, self.expected)?;
         if time > LONGEST {
-            let problem = format!("{} is more than 100s", self.key);
-            return Err(SpecError::new(self.what, text, problem, self.right));
+            let problem = format!("{} must be at most 100s", self.key);
+            return Err(SpecError::new(self.what, text, problem, self.expected));
         }
         Ok(time)
     }
@@ -82,12 +81,12 @@ impl Choice<'_> {
             .ok()
             .filter(|count: &NonZeroU32| count.get() <= most)
             .ok_or_else(|| {
-                let problem = format!("{} is not a number from 1 to {most}", self.key);
-                SpecError::new(self.what, text, problem, self.right)
+                let problem = format!("{} must be a number from 1 to {most}", self.key);
+                SpecError::new(self.what, text, problem, self.expected)
             })
     }
 
-    /// Anything that parses.
+    /// A value of any type that parses.
     pub(crate) fn parse<T: core::str::FromStr<Err = SpecError>>(&self) -> Result<T, SpecError> {
         self.value()?.parse()
     }
@@ -97,7 +96,7 @@ impl Choice<'_> {
         let text = self.value()?;
         text.parse().map_err(|_| {
             let problem = format!("{} is not a number", self.key);
-            SpecError::new(self.what, text, problem, self.right)
+            SpecError::new(self.what, text, problem, self.expected)
         })
     }
 }
@@ -106,11 +105,16 @@ impl Choice<'_> {
 pub(crate) fn positive(
     text: &str,
     what: &'static str,
-    right: &'static str,
+    expected: &'static str,
 ) -> Result<Duration, SpecError> {
     match text.parse::<Span>() {
-        Ok(Span::ZERO) => Err(SpecError::new(what, text, "it is zero", right)),
+        Ok(Span::ZERO) => Err(SpecError::new(
+            what,
+            text,
+            "must be greater than zero",
+            expected,
+        )),
         Ok(Span(time)) => Ok(time),
-        Err(error) => Err(SpecError::new(what, text, error.problem, right)),
+        Err(error) => Err(SpecError::new(what, text, error.problem, expected)),
     }
 }

@@ -1,4 +1,4 @@
-//! Chances, in parts per billion.
+//! Probabilities, in parts per billion.
 
 use core::fmt;
 use core::str::FromStr;
@@ -9,7 +9,7 @@ use super::{SpecError, Unit, parse_with_unit, write_with_unit};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Probability(u32);
 
-const RIGHT: &str = "a percentage from 0% to 100% such as 30% or 0.1%";
+const EXPECTED: &str = "a percentage from 0% to 100% such as 30% or 0.1%";
 const UNITS: &[Unit] = &[Unit {
     names: &["%"],
     size: 10_000_000,
@@ -49,7 +49,7 @@ impl Probability {
 impl FromStr for Probability {
     type Err = SpecError;
     fn from_str(text: &str) -> Result<Self, SpecError> {
-        let error = |problem: String| SpecError::new("probability", text, problem, RIGHT);
+        let error = |problem: String| SpecError::new("probability", text, problem, EXPECTED);
         let parts = match parse_with_unit(text, UNITS) {
             Ok(parts) => parts,
             Err(_) if text.trim() == "0" => 0,
@@ -58,7 +58,7 @@ impl FromStr for Probability {
         u32::try_from(parts)
             .ok()
             .and_then(Self::from_parts)
-            .ok_or_else(|| error("it is more than 100%".to_owned()))
+            .ok_or_else(|| error("must be at most 100%".to_owned()))
     }
 }
 
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_usual_spellings() {
+    fn common_spellings_parse() {
         let parts = |text: &str| text.parse::<Probability>().unwrap().parts();
         assert_eq!(parts("30%"), 300_000_000);
         assert_eq!(parts("0.1%"), 1_000_000);
@@ -85,16 +85,16 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_what_is_wrong() {
+    fn error_gives_the_reason() {
         let problem = |text: &str| text.parse::<Probability>().unwrap_err().problem;
-        assert_eq!(problem("101%"), "it is more than 100%");
-        assert_eq!(problem("30"), "its unit is missing");
-        assert_eq!(problem("0.00000001%"), "it has too many decimals");
+        assert_eq!(problem("101%"), "must be at most 100%");
+        assert_eq!(problem("30"), "missing unit");
+        assert_eq!(problem("0.00000001%"), "too many decimal places");
     }
 
     proptest! {
         #[test]
-        fn prints_what_it_parses(parts in 0u32..=1_000_000_000) {
+        fn display_round_trips(parts in 0u32..=1_000_000_000) {
             let p = Probability::from_parts(parts).unwrap();
             prop_assert_eq!(p.to_string().parse::<Probability>().unwrap(), p);
         }

@@ -21,7 +21,7 @@ pub enum Rate {
     Bits(NonZeroU64),
 }
 
-const RIGHT: &str = "bits per second such as 100M, 1G, 64k or 1.5M, 0 to stop, or unlimited";
+const EXPECTED: &str = "bits per second such as 100M, 1G, 64k or 1.5M, 0 to stop, or unlimited";
 const UNITS: &[Unit] = &[
     Unit {
         names: &["G", "Gbit/s", "Gbit", "Gbps"],
@@ -76,7 +76,7 @@ impl FromStr for Rate {
         }
         parse_with_unit(text, UNITS)
             .map(Self::from_bits)
-            .map_err(|problem| SpecError::new("rate", text, problem, RIGHT))
+            .map_err(|problem| SpecError::new("rate", text, problem, EXPECTED))
     }
 }
 
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_usual_spellings() {
+    fn common_spellings_parse() {
         let bits = |text: &str| text.parse::<Rate>().unwrap().bits();
         assert_eq!(bits("100M"), Some(100_000_000));
         assert_eq!(bits("1G"), Some(1_000_000_000));
@@ -109,25 +109,25 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_what_and_what_instead() {
+    fn error_gives_the_reason_and_accepted_forms() {
         let message = |text: &str| text.parse::<Rate>().unwrap_err().to_string();
         assert_eq!(
             message("100X"),
-            "bad rate \"100X\": the unit \"X\" is unknown; write bits per second such as \
+            "invalid rate \"100X\": unknown unit \"X\"; expected bits per second such as \
              100M, 1G, 64k or 1.5M, 0 to stop, or unlimited"
         );
         assert!(message("-1M").contains("negative"));
         assert!(message("").contains("empty"));
         assert!(message("fast").contains("does not start with a number"));
-        assert!(message("1.2.3M").contains("two decimal points"));
+        assert!(message("1.2.3M").contains("more than one decimal point"));
         assert!(message(".M").contains("no digits"));
-        assert!(message("0.5").contains("too many decimals"));
+        assert!(message("0.5").contains("too many decimal places"));
         assert!(message("99999999999999G").contains("too large"));
     }
 
     proptest! {
         #[test]
-        fn prints_what_it_parses(bits: u64) {
+        fn display_round_trips(bits: u64) {
             let rate = Rate::from_bits(bits);
             prop_assert_eq!(rate.to_string().parse::<Rate>().unwrap(), rate);
         }

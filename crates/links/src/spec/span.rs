@@ -7,11 +7,11 @@ use core::time::Duration;
 use super::{SpecError, Unit, parse_with_unit, write_with_unit};
 use crate::time::nanos;
 
-/// A length of time with a spelling: `10ms`, `200us`, `12.5ms`, `2s`, `0`.
+/// A duration with a text form: `10ms`, `200us`, `12.5ms`, `2s`, `0`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span(pub Duration);
 
-const RIGHT: &str = "a time with its unit such as 10ms, 200us or 2s";
+const EXPECTED: &str = "a time with its unit such as 10ms, 200us or 2s";
 const UNITS: &[Unit] = &[
     Unit {
         names: &["s"],
@@ -32,7 +32,7 @@ const UNITS: &[Unit] = &[
 ];
 
 impl Span {
-    /// No time at all.
+    /// Zero.
     pub const ZERO: Self = Self(Duration::ZERO);
 
     /// From milliseconds.
@@ -68,7 +68,7 @@ impl FromStr for Span {
         }
         parse_with_unit(text, UNITS)
             .map(|nanos| Self(Duration::from_nanos(nanos)))
-            .map_err(|problem| SpecError::new("time", text, problem, RIGHT))
+            .map_err(|problem| SpecError::new("time", text, problem, EXPECTED))
     }
 }
 
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_usual_spellings() {
+    fn common_spellings_parse() {
         let time = |text: &str| text.parse::<Span>().unwrap().0;
         assert_eq!(time("10ms"), Duration::from_millis(10));
         assert_eq!(time("200us"), Duration::from_micros(200));
@@ -99,18 +99,18 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_unit_is_named() {
+    fn missing_unit_is_reported() {
         let message = "10".parse::<Span>().unwrap_err().to_string();
         assert_eq!(
             message,
-            "bad time \"10\": its unit is missing; write a time with its unit such as 10ms, \
+            "invalid time \"10\": missing unit; expected a time with its unit such as 10ms, \
              200us or 2s"
         );
     }
 
     proptest! {
         #[test]
-        fn prints_what_it_parses(nanos: u64) {
+        fn display_round_trips(nanos: u64) {
             let span = Span(Duration::from_nanos(nanos));
             prop_assert_eq!(span.to_string().parse::<Span>().unwrap(), span);
         }

@@ -18,38 +18,35 @@ use crate::{Rate, Time};
 /// records them: one full Ethernet payload.
 pub const OPPORTUNITY_BYTES: u32 = 1500;
 
-/// The largest trace file that is read, in bytes: days of a fast link.
+/// Maximum size of a trace file, in bytes: days of a fast link.
 const LARGEST_FILE: u64 = 256 << 20;
 
-/// When a link can deliver, over and over again.
+/// The delivery opportunities of a link, repeated forever.
 ///
-/// mahimahi's format is a line per opportunity with its time in milliseconds,
-/// in order; after the last the trace begins anew from there. At each
-/// opportunity [`OPPORTUNITY_BYTES`] leave: several small packets, or a part
-/// of a large one. An opportunity that finds nothing waiting is wasted.
+/// mahimahi's format is a line per opportunity with its time in milliseconds, in order; after the
+/// last the trace starts over from there. At each opportunity [`OPPORTUNITY_BYTES`] leave: several
+/// small packets, or a part of a large one. An opportunity at which nothing waits is lost.
 ///
-/// Written as the path of such a file, or as `random:…` for one that
-/// [`RandomTrace`] generates.
+/// Written as the path of such a file, or as `random:…` for one that [`RandomTrace`] generates.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Trace {
     /// What it was parsed from.
     source: String,
-    /// Nanoseconds from the start of a round, above zero and rising, and how
-    /// many opportunities there are at that moment. The last one is the length
-    /// of the round.
+    /// Times in nanoseconds from the start of a round, above zero and rising, with the number of
+    /// opportunities at each. The last one is the length of the round.
     moments: Vec<(u64, u32)>,
 }
 
-const RIGHT: &str = "the path of a file with a millisecond per line, or random:… such as \
+const EXPECTED: &str = "the path of a file with a millisecond per line, or random:… such as \
                      random:mean=12M:swing=10:outage=500ms:length=120s:seed=1";
 
 impl Trace {
-    /// Reads mahimahi's format. Such a trace prints as `inline`, which does
-    /// not parse; use [`Trace::load`] or [`RandomTrace`] where it has to.
+    /// Parses mahimahi's format. Such a trace displays as `inline`, which does not parse; use
+    /// [`Trace::load`] or [`RandomTrace`] where that is needed.
     ///
     /// # Errors
-    /// Names the line that is not a time or goes back, and traces without an
-    /// opportunity after time zero.
+    /// Names the line that is not a time or is earlier than the line before; rejects
+    /// traces without an opportunity after time zero.
     pub fn from_lines(lines: &str) -> Result<Self, SpecError> {
         Self::read("inline", lines)
     }
@@ -57,18 +54,20 @@ impl Trace {
     /// Reads a file in mahimahi's format.
     ///
     /// # Errors
-    /// If it cannot be read, is larger than 256 MiB, or as
+    /// If the file cannot be read or is larger than 256 MiB, or like
     /// [`Trace::from_lines`].
     pub fn load(path: &Path) -> Result<Self, SpecError> {
         let name = path.display().to_string();
-        let error = |problem: String| SpecError::new("trace", &name, problem, RIGHT);
-        let unreadable = |cause: std::io::Error| error(format!("it cannot be read: {cause}"));
+        let error = |problem: String| SpecError::new("trace", &name, problem, EXPECTED);
+        let unreadable = |cause: std::io::Error| error(format!("cannot read the file: {cause}"));
         let metadata = fs::metadata(path).map_err(unreadable)?;
         if !metadata.is_file() {
-            return Err(error("it is not a file".to_owned()));
+            return Err(error("not a regular file".to_owned()));
         }
         if metadata.len() > LARGEST_FILE {
-            return Err(error(format!("it is larger than {LARGEST_FILE} bytes")));
+            return Err(error(format!(
+                "the file is larger than {LARGEST_FILE} bytes"
+            )));
         }
         Self::read(&name, &fs::read_to_string(path).map_err(unreadable)?)
     }
@@ -77,8 +76,8 @@ impl Trace {
         let mut millis = Vec::new();
         for (number, line) in (1u64..).zip(lines.lines()) {
             let error = |problem: &str| {
-                let problem = format!("line {number}, {line:?}, {problem}");
-                SpecError::new("trace", source, problem, RIGHT)
+                let problem = format!("line {number} ({line:?}) {problem}");
+                SpecError::new("trace", source, problem, EXPECTED)
             };
             let text = line.trim();
             if text.is_empty() {
@@ -91,12 +90,18 @@ impl Trace {
                 return Err(error("is more than 49 days"));
             }
             if millis.last().is_some_and(|&(last, _)| last > at) {
-                return Err(error("goes back in time"));
+                return Err(error("is earlier than the line before"));
             }
             add(&mut millis, at, 1);
         }
-        Self::from_millis(source.to_owned(), millis)
-            .ok_or_else(|| SpecError::new("trace", source, "it never delivers anything", RIGHT))
+        Self::from_millis(source.to_owned(), millis).ok_or_else(|| {
+            SpecError::new(
+                "trace",
+                source,
+                "the trace never delivers a packet",
+                EXPECTED,
+            )
+        })
     }
 
     /// From (millisecond, opportunities), in order; `None` if there is none
@@ -208,7 +213,7 @@ impl FromStr for Trace {
     type Err = SpecError;
     fn from_str(text: &str) -> Result<Self, SpecError> {
         if text.is_empty() {
-            return Err(SpecError::new("trace", text, "it is empty", RIGHT));
+            return Err(SpecError::new("trace", text, "value is empty", EXPECTED));
         }
         match text.split_once(':') {
             Some(("random", _)) => text.parse::<RandomTrace>().map(|random| random.generate()),
@@ -233,7 +238,7 @@ impl fmt::Debug for Trace {
     }
 }
 
-/// Where a transmitter stands in a trace.
+/// The position of a transmitter in a trace.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cursor {
     /// The opportunity in use, past or future.

@@ -1,4 +1,4 @@
-//! Traces of links whose rate varies, made from a seed.
+//! Traces of links whose rate varies, generated from a seed.
 
 use core::fmt;
 use core::num::NonZeroU32;
@@ -7,29 +7,28 @@ use core::str::FromStr;
 use core::time::Duration;
 
 use super::{OPPORTUNITY_BYTES, Trace, add};
-use crate::spec::{Choice, SpecError, options};
+use crate::spec::{SpecError, ValueOption, options};
 use crate::time::nanos;
 use crate::{Dice, Rate, Span};
 
-/// How to make up a trace like that of a cellular link.
+/// Parameters of a generated trace like that of a cellular link.
 ///
-/// The rate stays for 200 ms to 1 s, then changes to another, all doublings
-/// within the swing being equally likely. One change in ten begins with an
-/// outage. The mean over a round is exact, to one opportunity.
+/// The rate stays for 200 ms to 1 s, then changes to another; all doublings within the swing are
+/// equally likely. One change in ten begins with an outage. The mean over a round is exact, to one
+/// opportunity.
 ///
-/// Written `random:mean=12M:swing=10:outage=500ms:length=120s:seed=1`, these
-/// being the defaults.
+/// Written `random:mean=12M:swing=10:outage=500ms:length=120s:seed=1`, which are the defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RandomTrace {
     /// Bits per second over a round.
     pub mean: NonZeroU64,
-    /// The highest rate is so many times the lowest.
+    /// The ratio of the highest to the lowest rate.
     pub swing: NonZeroU32,
-    /// The longest time without any delivery; zero: there are no outages.
+    /// The longest time without any delivery; zero means no outages.
     pub outage: Duration,
     /// Length of a round.
     pub length: Duration,
-    /// Decides all that is random.
+    /// The seed of all random decisions.
     pub seed: u64,
 }
 
@@ -46,7 +45,7 @@ impl Default for RandomTrace {
 }
 
 const WHAT: &str = "random trace";
-const RIGHT: &str = "random with any of mean=12M, swing=10, outage=500ms or steady, length=120s \
+const EXPECTED: &str = "random with any of mean=12M, swing=10, outage=500ms or steady, length=120s \
                      (10ms to 600s) and seed=1, colons between";
 /// Shorter rounds would be dominated by rounding, longer ones by memory.
 const LENGTHS: core::ops::RangeInclusive<Duration> =
@@ -54,15 +53,15 @@ const LENGTHS: core::ops::RangeInclusive<Duration> =
 const MOST_SWING: u32 = 1000;
 /// How long a rate stays, in milliseconds.
 const STAYS: core::ops::RangeInclusive<u64> = 200..=1000;
-/// One change in so many begins with an outage.
+/// One change in this many begins with an outage.
 const CHANGES_PER_OUTAGE: u64 = 10;
 /// The lowest rate, as a weight: fine steps above it.
 const LOWEST: u64 = 1024;
-/// The dice's stream; any would do.
+/// The random generator's stream; any number would do.
 const STREAM: u64 = 0x7472_6163;
 
 impl RandomTrace {
-    /// Makes the trace. The same settings always make the same.
+    /// Generates the trace. Equal parameters give equal traces.
     #[must_use]
     pub fn generate(&self) -> Trace {
         let length = self.length.clamp(*LENGTHS.start(), *LENGTHS.end());
@@ -128,10 +127,10 @@ impl RandomTrace {
 impl FromStr for RandomTrace {
     type Err = SpecError;
     fn from_str(text: &str) -> Result<Self, SpecError> {
-        let (name, choices) = options(text, WHAT, RIGHT);
+        let (name, choices) = options(text, WHAT, EXPECTED);
         if name != "random" {
-            let problem = "it does not start with random";
-            return Err(SpecError::new(WHAT, text, problem, RIGHT));
+            let problem = "does not start with \"random\"";
+            return Err(SpecError::new(WHAT, text, problem, EXPECTED));
         }
         let mut config = Self::default();
         for choice in choices {
@@ -142,13 +141,13 @@ impl FromStr for RandomTrace {
 }
 
 impl RandomTrace {
-    fn set(&mut self, choice: &Choice<'_>) -> Result<(), SpecError> {
+    fn set(&mut self, choice: &ValueOption<'_>) -> Result<(), SpecError> {
         match choice.key {
             "mean" => {
                 let rate: Rate = choice.parse()?;
                 let Rate::Bits(mean) = rate else {
-                    let problem = "its mean is not a number above zero";
-                    return Err(SpecError::new(WHAT, &rate.to_string(), problem, RIGHT));
+                    let problem = "mean must be greater than zero";
+                    return Err(SpecError::new(WHAT, &rate.to_string(), problem, EXPECTED));
                 };
                 self.mean = mean;
             }
@@ -161,8 +160,8 @@ impl RandomTrace {
             "length" => {
                 let length = choice.parse::<Span>()?;
                 if !LENGTHS.contains(&length.0) {
-                    let problem = "its length is not from 10ms to 600s";
-                    return Err(SpecError::new(WHAT, &length.to_string(), problem, RIGHT));
+                    let problem = "length must be from 10ms to 600s";
+                    return Err(SpecError::new(WHAT, &length.to_string(), problem, EXPECTED));
                 }
                 self.length = length.0;
             }

@@ -7,7 +7,7 @@ fn at(trace: &Trace, millis: u64) -> (u64, u32) {
 }
 
 #[test]
-fn a_trace_repeats_from_its_last_line() {
+fn trace_repeats_after_its_last_line() {
     let trace = Trace::from_lines("2\n2\n5\n\n9\n").unwrap();
     assert_eq!(trace.period(), Duration::from_millis(9));
     assert_eq!(trace.opportunities(), 4);
@@ -31,19 +31,19 @@ fn a_trace_repeats_from_its_last_line() {
 }
 
 #[test]
-fn a_line_at_zero_counts_at_the_end_of_each_round() {
+fn opportunity_at_zero_counts_at_the_end_of_each_round() {
     let trace = Trace::from_lines("0\n4\n").unwrap();
     assert_eq!([at(&trace, 0), at(&trace, 5)], [(4, 2), (8, 2)]);
 }
 
 #[test]
-fn lines_round_trip() {
+fn trace_lines_round_trip() {
     let lines = "2\n2\n5\n9\n";
     assert_eq!(Trace::from_lines(lines).unwrap().to_lines(), lines);
 }
 
 #[test]
-fn capacity_is_what_can_leave() {
+fn capacity_counts_delivery_opportunities() {
     let trace = Trace::from_lines("2\n2\n5\n9\n").unwrap();
     let millis = Duration::from_millis;
     assert_eq!(trace.capacity(millis(0), millis(5)), 3000);
@@ -54,27 +54,30 @@ fn capacity_is_what_can_leave() {
 }
 
 #[test]
-fn errors_name_the_line() {
+fn error_names_the_line() {
     let problem = |lines: &str| Trace::from_lines(lines).unwrap_err().problem;
     assert_eq!(
         problem("1\nx\n"),
-        "line 2, \"x\", is not a number of milliseconds"
+        "line 2 (\"x\") is not a number of milliseconds"
     );
     assert_eq!(
         problem("-1"),
-        "line 1, \"-1\", is not a number of milliseconds"
+        "line 1 (\"-1\") is not a number of milliseconds"
     );
-    assert_eq!(problem("3\n2\n"), "line 2, \"2\", goes back in time");
+    assert_eq!(
+        problem("3\n2\n"),
+        "line 2 (\"2\") is earlier than the line before"
+    );
     assert_eq!(
         problem("99999999999"),
-        "line 1, \"99999999999\", is more than 49 days"
+        "line 1 (\"99999999999\") is more than 49 days"
     );
-    assert_eq!(problem(""), "it never delivers anything");
-    assert_eq!(problem("0\n0\n"), "it never delivers anything");
+    assert_eq!(problem(""), "the trace never delivers a packet");
+    assert_eq!(problem("0\n0\n"), "the trace never delivers a packet");
 }
 
 #[test]
-fn files_are_read_and_missing_ones_named() {
+fn trace_files_are_read_and_missing_ones_reported() {
     let path = std::env::temp_dir().join(format!("clearway-trace-{}", std::process::id()));
     fs::write(&path, "1\n2\n").unwrap();
     let text = path.display().to_string();
@@ -84,10 +87,10 @@ fn files_are_read_and_missing_ones_named() {
     assert_eq!(trace.opportunities(), 2);
     let error = text.parse::<Trace>().unwrap_err().to_string();
     assert!(
-        error.starts_with(&format!("bad trace {text:?}: it cannot be read: ")),
+        error.starts_with(&format!("invalid trace {text:?}: cannot read the file: ")),
         "{error}"
     );
-    assert!(error.contains("write the path of a file"), "{error}");
+    assert!(error.contains("expected the path of a file"), "{error}");
 }
 
 /// When packets of these wire sizes arrive that are sent at these times.
@@ -114,7 +117,7 @@ fn arrivals(lines: &str, sends: &[(u64, usize)]) -> Vec<u64> {
 }
 
 #[test]
-fn packets_leave_at_opportunities() {
+fn packets_leave_at_delivery_opportunities() {
     // One packet each, then what comes later waits for the next round.
     assert_eq!(
         arrivals("2\n5\n9\n", &[(0, 1500), (0, 1500), (6, 1500)]),
@@ -144,7 +147,7 @@ fn random(text: &str) -> (RandomTrace, Trace) {
 }
 
 #[test]
-fn a_random_trace_has_its_mean_and_its_length() {
+fn random_trace_has_its_mean_and_length() {
     let (random, trace) = random("random:seed=24");
     assert_eq!(trace.period(), random.length);
     assert_eq!(trace.mean(), Rate::from_mbit(12));
@@ -157,7 +160,7 @@ fn a_random_trace_has_its_mean_and_its_length() {
 }
 
 #[test]
-fn a_random_trace_swings_as_much_as_it_may() {
+fn random_trace_uses_its_full_swing() {
     let (_, trace) = random("random:swing=10:steady:length=60s");
     assert!(trace.longest_gap() <= Duration::from_millis(10));
     let per_second: Vec<_> = (0..600)
@@ -176,7 +179,7 @@ fn a_random_trace_swings_as_much_as_it_may() {
 }
 
 #[test]
-fn random_traces_round_trip_and_errors_say_why() {
+fn random_trace_specs_round_trip_and_errors_give_the_reason() {
     for text in [
         "random:mean=12M:swing=10:outage=500ms:length=120s:seed=1",
         "random:mean=1G:swing=1:steady:length=10ms:seed=0",
@@ -184,23 +187,20 @@ fn random_traces_round_trip_and_errors_say_why() {
         assert_eq!(text.parse::<RandomTrace>().unwrap().to_string(), text);
     }
     let problem = |text: &str| text.parse::<RandomTrace>().unwrap_err().problem;
-    assert_eq!(
-        problem("random:mean=0"),
-        "its mean is not a number above zero"
-    );
+    assert_eq!(problem("random:mean=0"), "mean must be greater than zero");
     assert_eq!(
         problem("random:length=0s"),
-        "its length is not from 10ms to 600s"
+        "length must be from 10ms to 600s"
     );
     assert_eq!(
         problem("random:length=2000000s"),
-        "its length is not from 10ms to 600s"
+        "length must be from 10ms to 600s"
     );
-    assert_eq!(problem("random:outage=0ms"), "it is zero");
+    assert_eq!(problem("random:outage=0ms"), "must be greater than zero");
     assert_eq!(
         problem("random:swing=0"),
-        "swing is not a number from 1 to 1000"
+        "swing must be a number from 1 to 1000"
     );
-    assert_eq!(problem("random:speed=1"), "the option is unknown");
-    assert_eq!(problem("12M"), "it does not start with random");
+    assert_eq!(problem("random:speed=1"), "unknown option");
+    assert_eq!(problem("12M"), "does not start with \"random\"");
 }

@@ -1,15 +1,15 @@
-//! A server that may not send more before it hears from the client (RFC 9000
-//! §8.1), and hears nothing: the client does not probe (RFC 9002 §6.2.2.1).
+//! A server has reached its anti-amplification limit (RFC 9000 §8.1) and receives nothing more: the
+//! client does not probe (RFC 9002 §6.2.2.1).
 
 use clearway_recovery::limit::Limit;
 
 use super::finding::span;
-use super::view::{News, View};
+use super::view::{EventEffects, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
 use crate::event::Event;
 
-/// A client that probes would have been heard by now: its probe timeout is a
-/// second at first and doubles.
+/// By this time a packet of a client that probes would have arrived: its probe timeout is a second
+/// at first and doubles.
 const PATIENCE: u64 = 4_000_000_000;
 
 #[derive(Debug, Default)]
@@ -18,8 +18,14 @@ pub(super) struct AmplificationDeadlock {
 }
 
 impl Detect for AmplificationDeadlock {
-    fn on_event(&mut self, view: &View, news: &News, _event: &Event, out: &mut Findings) {
-        if news.sent.is_some() || view.limit != Some(Limit::Amplification) {
+    fn on_event(
+        &mut self,
+        view: &View,
+        effects: &EventEffects,
+        _event: &Event,
+        out: &mut Findings,
+    ) {
+        if effects.sent.is_some() || view.limit != Some(Limit::Amplification) {
             self.told = false;
             return;
         }
@@ -47,7 +53,7 @@ impl AmplificationDeadlock {
                 view.now,
                 Severity::Error,
             )
-            .with("nothing heard for", span(view.now.saturating_sub(since)));
+            .with("silent for", span(view.now.saturating_sub(since)));
             out.push(finding);
         }
     }
@@ -60,7 +66,7 @@ mod tests {
     use crate::event::Frame;
 
     #[test]
-    fn a_server_nobody_speaks_to_is_seen() {
+    fn blocked_server_without_client_packets_is_found() {
         let mut script = Script::new("cubic", 20);
         script
             .receive(Frame::Ping)
@@ -71,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_probes_is_heard() {
+    fn client_that_probes_causes_no_finding() {
         let mut script = Script::new("cubic", 20);
         for period in [1_000, 2_000, 3_000] {
             script
@@ -89,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_healthy_transfer_is_passed_over() {
+    fn healthy_transfer_has_no_finding() {
         assert_quiet_on_a_healthy_transfer(Detector::AmplificationDeadlock);
     }
 }

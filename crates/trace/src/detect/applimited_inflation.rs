@@ -1,15 +1,15 @@
-//! The window is far larger than anything that was in flight since it last came
-//! down: it grew while nobody used it (RFC 9002 §7.8). BBR's follows its model
-//! instead of its flight, so it is not meant.
+//! The window is far larger than the bytes in flight ever were since its last reduction: it grew
+//! without being used (RFC 9002 §7.8). BBR is exempt, since its window follows its model and not
+//! the bytes in flight.
 
 use clearway_recovery::controller::WindowPolicy;
 
-use super::spell::{Spell, lasted};
-use super::view::{News, View};
+use super::condition::{Condition, lasted};
+use super::view::{EventEffects, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
 use crate::event::Event;
 
-/// Round trips after which it is no passing state.
+/// Round trips for which the condition must last.
 const ROUNDS: u64 = 3;
 /// Datagrams that rounding may add.
 const SLACK: u64 = 4;
@@ -19,31 +19,37 @@ pub(super) struct ApplimitedInflation {
     /// The largest flight since the last reduction.
     largest: u64,
     window: Option<u64>,
-    spell: Spell,
+    condition: Condition,
     worst: (u64, u64),
 }
 
 impl Detect for ApplimitedInflation {
-    fn on_event(&mut self, view: &View, news: &News, _event: &Event, out: &mut Findings) {
-        if news.path {
+    fn on_event(
+        &mut self,
+        view: &View,
+        effects: &EventEffects,
+        _event: &Event,
+        out: &mut Findings,
+    ) {
+        if effects.path {
             *self = Self::default();
         }
         self.largest = self.largest.max(view.flight.unwrap_or(0));
-        if !news.metrics || view.window_policy() != WindowPolicy::Reactive {
+        if !effects.metrics || view.window_policy() != WindowPolicy::Reactive {
             return;
         }
         let Some(window) = view.window() else { return };
         let before = self.window.replace(window);
         if before.is_none_or(|before| window < before) {
-            // PRR leads the window below the threshold on its way there, and
-            // an end of recovery is no growth.
+            // During PRR the window passes below the threshold, and the end of recovery is not
+            // growth.
             let settled = view.metrics.ssthresh.unwrap_or(0);
             self.largest = view.flight.unwrap_or(0).max(window).max(settled);
         }
         let twice = self.largest.max(view.initial_window).saturating_mul(2);
         let bound = twice.saturating_add(view.datagrams(SLACK));
         let holds = window > bound;
-        if let Some(span) = self.spell.update(holds, view.now) {
+        if let Some(span) = self.condition.update(holds, view.now) {
             self.judge(view, span, out);
         }
         if holds {
@@ -52,7 +58,7 @@ impl Detect for ApplimitedInflation {
     }
 
     fn finish(&mut self, view: &View, out: &mut Findings) {
-        if let Some(span) = self.spell.update(false, view.now) {
+        if let Some(span) = self.condition.update(false, view.now) {
             self.judge(view, span, out);
         }
     }
@@ -79,7 +85,7 @@ mod tests {
     use crate::detect::testing::{Script, assert_quiet_on_a_healthy_transfer};
 
     #[test]
-    fn a_window_that_grows_unused_is_seen() {
+    fn window_that_grows_unused_is_found() {
         let mut script = Script::new("cubic", 20);
         let mut window = 10;
         for _ in 0..40 {
@@ -93,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_was_used_may_rest() {
+    fn large_window_that_was_once_used_causes_no_finding() {
         let mut script = Script::new("cubic", 20);
         for window in 10..80 {
             script.round(window, window + 1);
@@ -106,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_healthy_transfer_is_passed_over() {
+    fn healthy_transfer_has_no_finding() {
         assert_quiet_on_a_healthy_transfer(Detector::ApplimitedInflation);
     }
 }

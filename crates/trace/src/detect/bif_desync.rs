@@ -1,32 +1,32 @@
-//! The bytes in flight told are not the sum over the packets in flight.
+//! The reported bytes in flight differ from the sum over the packets in flight.
 
-use super::spell::{Spell, lasted};
-use super::view::{News, View};
+use super::condition::{Condition, lasted};
+use super::view::{EventEffects, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
 use crate::event::{Event, EventData, Metrics};
 
-/// Round trips for which a difference is no matter of order.
+/// Round trips for which a difference must last, so that the order of events does not matter.
 const ROUNDS: u64 = 2;
-/// Datagrams that may be accounted elsewhere (probes, another path).
+/// Datagrams that may be accounted for elsewhere (probes, another path).
 const SLACK: u64 = 4;
 
-/// Time for which all paths together may differ: events of one instant are told
-/// one after the other, and no packet is of another account.
+/// Time for which the sum of all paths may differ: events of one instant are recorded one after the
+/// other, and no packet belongs to another account.
 const INSTANT: u64 = 5_000_000;
 
 #[derive(Debug, Default)]
 pub(super) struct BifDesync {
-    spell: Spell,
+    condition: Condition,
     worst: (u64, u64),
-    /// The same of all paths together, where that is told.
-    sum_spell: Spell,
+    /// The same for all paths together, where that is reported.
+    sum_spell: Condition,
     sum_worst: (u64, u64),
 }
 
 impl Detect for BifDesync {
-    fn on_event(&mut self, view: &View, news: &News, event: &Event, out: &mut Findings) {
-        if news.path {
-            self.spell = Spell::default();
+    fn on_event(&mut self, view: &View, effects: &EventEffects, event: &Event, out: &mut Findings) {
+        if effects.path {
+            self.condition = Condition::default();
             return;
         }
         let EventData::RecoveryMetricsUpdated(metrics) = &event.data else {
@@ -37,7 +37,7 @@ impl Detect for BifDesync {
             return;
         };
         let holds = differs(view, told, sum);
-        if let Some(span) = self.spell.update(holds, view.now) {
+        if let Some(span) = self.condition.update(holds, view.now) {
             self.judge(view, span, out);
         }
         if holds {
@@ -46,7 +46,7 @@ impl Detect for BifDesync {
     }
 
     fn finish(&mut self, view: &View, out: &mut Findings) {
-        if let Some(span) = self.spell.update(false, view.now) {
+        if let Some(span) = self.condition.update(false, view.now) {
             self.judge(view, span, out);
         }
         if let Some(span) = self.sum_spell.update(false, view.now) {
@@ -79,7 +79,7 @@ impl BifDesync {
         if lasted((t0, t1)) > INSTANT {
             let (told, sum) = self.sum_worst;
             let finding = Finding::new(Detector::BifDesync, t0, t1, Severity::Error)
-                .with("told of all paths", told)
+                .with("reported for all paths", told)
                 .with("sum over packets", sum);
             out.push(finding);
         }
@@ -90,7 +90,7 @@ impl BifDesync {
         if lasted((t0, t1)) >= srtt.saturating_mul(ROUNDS) {
             let (told, sum) = self.worst;
             let finding = Finding::new(Detector::BifDesync, t0, t1, Severity::Error)
-                .with("told", told)
+                .with("reported", told)
                 .with("sum over packets", sum);
             out.push(finding);
         }
@@ -103,14 +103,14 @@ mod tests {
     use crate::detect::testing::{Script, assert_quiet_on_a_healthy_transfer};
 
     #[test]
-    fn a_count_that_was_reset_is_seen() {
+    fn bytes_in_flight_reset_to_zero_is_found() {
         let mut script = Script::new("cubic", 20);
         script.send(40).window(50, 0).wait(100).window(50, 0);
         assert!(script.finds(Detector::BifDesync));
     }
 
     #[test]
-    fn a_count_that_is_right_is_fine() {
+    fn correct_bytes_in_flight_cause_no_finding() {
         let mut script = Script::new("cubic", 20);
         script
             .send(40)
@@ -128,9 +128,9 @@ mod tests {
         assert!(!script.finds(Detector::BifDesync));
     }
 
-    /// The account of the path in use is right in both.
+    /// The bytes in flight of the current path are correct in both.
     #[test]
-    fn an_account_forgotten_with_the_old_path_is_seen() {
+    fn bytes_in_flight_lost_on_path_change_are_found() {
         let finds = |forgotten: bool| {
             let mut script = Script::new("cubic", 20);
             script.send(40).window(50, 40);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn without_frames_there_is_nothing_to_say() {
+    fn trace_without_frames_causes_no_finding() {
         let mut script = Script::new("cubic", 20);
         for event in &mut script.send(40).events {
             if let EventData::PacketSent(packet) = &mut event.data {
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_healthy_transfer_is_passed_over() {
+    fn healthy_transfer_has_no_finding() {
         assert_quiet_on_a_healthy_transfer(Detector::BifDesync);
     }
 }

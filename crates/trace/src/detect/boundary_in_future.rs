@@ -1,20 +1,20 @@
-//! The end of recovery lies ahead of what was sent: packets sent from now on
-//! count as sent before it.
+//! The end of recovery lies beyond the packets sent so far: packets sent from now on count as sent
+//! before it.
 
-use super::spell::Spell;
-use super::view::{News, View};
+use super::condition::Condition;
+use super::view::{EventEffects, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
 use crate::event::{Event, EventData, Metrics};
 
 #[derive(Debug, Default)]
 pub(super) struct BoundaryInFuture {
-    spell: Spell,
+    condition: Condition,
     by: u64,
     unit: &'static str,
 }
 
 impl Detect for BoundaryInFuture {
-    fn on_event(&mut self, view: &View, news: &News, event: &Event, out: &mut Findings) {
+    fn on_event(&mut self, view: &View, effects: &EventEffects, event: &Event, out: &mut Findings) {
         let EventData::RecoveryMetricsUpdated(metrics) = &event.data else {
             return;
         };
@@ -23,16 +23,16 @@ impl Detect for BoundaryInFuture {
             self.by = by;
             self.unit = unit;
         }
-        if let Some(span) = self.spell.update(ahead.is_some(), view.now) {
+        if let Some(span) = self.condition.update(ahead.is_some(), view.now) {
             self.tell(span, out);
         }
-        if news.path {
-            self.spell = Spell::default();
+        if effects.path {
+            self.condition = Condition::default();
         }
     }
 
     fn finish(&mut self, view: &View, out: &mut Findings) {
-        if let Some(span) = self.spell.update(false, view.now) {
+        if let Some(span) = self.condition.update(false, view.now) {
             self.tell(span, out);
         }
     }
@@ -62,7 +62,7 @@ mod tests {
     use crate::detect::testing::{Script, assert_quiet_on_a_healthy_transfer};
 
     #[test]
-    fn an_index_or_a_time_ahead_is_seen() {
+    fn boundary_index_or_time_in_the_future_is_found() {
         let mut script = Script::new("cubic", 10);
         script.wait(50).metrics(|metrics| {
             metrics.extra = vec![("boundary".into(), 12), ("next_index".into(), 10)];
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_boundary_at_the_next_packet_is_right() {
+    fn boundary_at_the_next_packet_causes_no_finding() {
         let mut script = Script::new("cubic", 10);
         script.wait(50).metrics(|metrics| {
             metrics.extra = vec![("boundary".into(), 10), ("next_index".into(), 10)];
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_healthy_transfer_is_passed_over() {
+    fn healthy_transfer_has_no_finding() {
         assert_quiet_on_a_healthy_transfer(Detector::BoundaryInFuture);
     }
 }

@@ -1,20 +1,20 @@
-//! The bandwidth estimate leaves what was delivered: below half of the p90
-//! delivery rate of ten seconds, or above twice of it.
+//! The bandwidth estimate departs from the delivery rate: it is below half or above twice the p90
+//! delivery rate of ten seconds.
 
 use std::collections::VecDeque;
 
-use super::spell::{Spell, lasted};
-use super::view::{News, View};
+use super::condition::{Condition, lasted};
+use super::view::{EventEffects, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
 use crate::event::Event;
 
 /// Samples are gathered in bins of this length.
 const BIN: u64 = 100_000_000;
-/// Bins kept: ten seconds.
+/// Number of bins kept: ten seconds.
 const BINS: usize = 100;
-/// Bins that make a judgement.
+/// Number of bins needed for a judgement.
 const ENOUGH: usize = 30;
-/// Two of BBR's longest cycles of probing, and what they take besides waiting.
+/// Two of BBR's longest probing cycles, with some margin.
 const TWO_CYCLES: u64 = 7_000_000_000;
 
 #[derive(Debug, Default)]
@@ -24,21 +24,26 @@ pub(super) struct BwCollapse {
     bin: u64,
     delivered: Option<u64>,
     lost: Option<u64>,
-    /// The estimate has been too low since, and it was how much, where this was
-    /// delivered.
-    low: Spell,
+    /// Since when the estimate has been too low, its value, and the delivery rate.
+    low: Condition,
     said_low: (u64, u64),
     /// The same for too high.
-    high: Spell,
+    high: Condition,
     said_high: (u64, u64),
 }
 
 impl Detect for BwCollapse {
-    fn on_event(&mut self, view: &View, news: &News, _event: &Event, out: &mut Findings) {
-        if news.path {
+    fn on_event(
+        &mut self,
+        view: &View,
+        effects: &EventEffects,
+        _event: &Event,
+        out: &mut Findings,
+    ) {
+        if effects.path {
             *self = Self::default();
         }
-        if !news.metrics || view.is_quiet() || view.metrics.app_limited == Some(true) {
+        if !effects.metrics || view.is_quiet() || view.metrics.app_limited == Some(true) {
             return;
         }
         let (Some(rate), Some(max_bw)) = (view.metrics.delivery_rate, view.metrics.extra("max_bw"))
@@ -48,7 +53,7 @@ impl Detect for BwCollapse {
         self.gather(view, rate);
         let Some(usual) = self.usual() else { return };
         let lossy = self.is_lossy(view);
-        // The maximum remembers; what counts above is what sending rests on.
+        // The maximum remembers; the value that sending is based on is judged.
         let used = view.metrics.extra("bw").unwrap_or(max_bw).saturating_mul(8);
         let estimate = max_bw.saturating_mul(8);
         let low = !lossy && estimate < usual / 2;
@@ -106,7 +111,7 @@ impl BwCollapse {
         rates.get(rates.len().saturating_mul(9) / 10).copied()
     }
 
-    /// Two in a hundred lost explain a lower estimate.
+    /// A loss of two in a hundred explains a lower estimate.
     fn is_lossy(&self, view: &View) -> bool {
         let since = |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then?));
         let lost = since(view.metrics.lost, self.lost);
@@ -116,15 +121,15 @@ impl BwCollapse {
     }
 
     fn judge_low(&self, view: &View, (t0, t1): (u64, u64), out: &mut Findings) {
-        // One round may sample something odd.
+        // One round may have an unusual sample.
         if lasted((t0, t1)) > view.srtt().unwrap_or(0).saturating_mul(4) {
             out.push(finding(t0, t1, self.said_low, "below half of it"));
         }
     }
 
     fn judge_high(&self, (t0, t1): (u64, u64), out: &mut Findings) {
-        // A maximum lives for two cycles of probing by design: while others
-        // pause, or a start-up grows, it is right to be above what was usual.
+        // A maximum is kept for two probing cycles by design: while others pause, or during
+        // startup, it is rightly above the usual rate.
         if lasted((t0, t1)) > TWO_CYCLES {
             out.push(finding(t0, t1, self.said_high, "above twice of it"));
         }
@@ -155,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn an_estimate_that_falls_or_soars_is_seen() {
+    fn bandwidth_estimate_far_below_or_above_is_found() {
         for estimate in [3, 25] {
             let mut script = Script::new("bbr", 30);
             run(&mut script, 6, 9, 9);
@@ -165,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_maximum_may_outlive_what_it_was_measured_on_by_two_cycles() {
+    fn maximum_held_for_two_cycles_causes_no_finding() {
         let mut script = Script::new("bbr", 30);
         run(&mut script, 6, 9, 9);
         run(&mut script, 6, 9, 25);
@@ -174,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn an_estimate_near_the_truth_is_fine() {
+    fn accurate_bandwidth_estimate_causes_no_finding() {
         let mut script = Script::new("bbr", 30);
         for estimate in [9, 10, 8, 11] {
             run(&mut script, 3, 9, estimate);
@@ -183,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_healthy_transfer_is_passed_over() {
+    fn healthy_transfer_has_no_finding() {
         assert_quiet_on_a_healthy_transfer(Detector::BwCollapse);
     }
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 macro_rules! detectors {
     ($($(#[$doc:meta])* $variant:ident $name:literal $words:literal,)*) => {
-        /// A disease that a trace can show.
+        /// A problem that a trace can show.
         #[derive(
             Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
         )]
@@ -14,10 +14,10 @@ macro_rules! detectors {
         }
 
         impl Detector {
-            /// All of them.
+            /// All detectors.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            /// Its name, as scenarios and reports write it.
+            /// Its name, as used in scenarios and reports.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -25,7 +25,7 @@ macro_rules! detectors {
                 }
             }
 
-            /// What it means, in words.
+            /// An explanation in words.
             #[must_use]
             pub const fn explanation(self) -> &'static str {
                 match self {
@@ -37,72 +37,72 @@ macro_rules! detectors {
 }
 
 detectors! {
-    /// The window stays at its minimum for no reason.
+    /// The window stays at its minimum without a reason.
     FloorPinned "floor_pinned"
         "the congestion window stayed at its minimum although data waited and nothing was lost",
-    /// Recovery is entered and left each round without loss.
+    /// Recovery is entered and left every round without a loss.
     RecoveryFlap "recovery_flap"
         "the controller went in and out of recovery every round trip without a loss",
-    /// The recovery boundary lies ahead of what was sent.
+    /// The recovery boundary lies in the future.
     BoundaryInFuture "boundary_in_future"
-        "the end of recovery was set to a packet or a time still to come, so new packets count as old",
-    /// Busy time was taken for idle time.
+        "the end of recovery was set to a packet or time in the future, so that packets not yet sent count as sent before it",
+    /// Busy time was counted as idle time.
     FalseIdle "false_idle"
-        "the growth curve was moved as if the connection had been idle while data waited",
-    /// Several reductions for one event.
+        "the growth curve was shifted as if the connection had been idle although data waited",
+    /// Several window reductions for one congestion event.
     MultiCut "multi_cut"
         "the window was reduced again before anything sent after the last reduction was acknowledged",
-    /// The window should grow and does not.
+    /// The window does not grow although it should.
     GrowthMissing "growth_missing"
         "the congestion window was the limit and did not grow although nothing was lost",
-    /// The pacer holds back too long.
+    /// The pacer delays sending for too long.
     PacingStall "pacing_stall"
         "data waited and the window had room, but nothing was sent for longer than the pacing rate explains",
-    /// BBR stays in a phase.
+    /// A phase of BBR does not end.
     PhaseStuck "phase_stuck"
         "the controller stayed in a phase that should have ended",
-    /// The bandwidth estimate left the truth.
+    /// The bandwidth estimate does not match the delivery rate.
     BwCollapse "bw_collapse"
-        "the bandwidth estimate does not match the rate at which data were delivered",
-    /// Start-up does not end.
+        "the bandwidth estimate does not match the delivery rate",
+    /// Startup does not end.
     StartupStuck "startup_stuck"
-        "the start-up phase did not end although data waited all the time",
-    /// Probe timeouts pile up.
+        "the startup phase did not end although data was always waiting",
+    /// Repeated probe timeouts.
     PtoStorm "pto_storm"
-        "probe timeouts followed each other",
-    /// Losses that were none.
+        "several probe timeouts followed each other",
+    /// Many spurious losses.
     SpuriousStorm "spurious_storm"
-        "many packets that had been declared lost arrived after all",
+        "many packets declared lost were acknowledged later",
     /// The window grew without being used.
     ApplimitedInflation "applimited_inflation"
-        "the congestion window is far larger than anything that was ever in flight",
-    /// Bytes in flight are miscounted.
+        "the congestion window is far larger than the bytes ever in flight",
+    /// The bytes in flight are miscounted.
     BifDesync "bif_desync"
-        "the bytes in flight reported are not the sum of the packets in flight",
-    /// Both ends wait.
+        "the reported bytes in flight differ from the sum of the packets in flight",
+    /// Both ends wait for each other during address validation.
     AmplificationDeadlock "amplification_deadlock"
-        "the server may not send more before it hears from the client, and hears nothing",
-    /// Persistent congestion that was none.
+        "the server reached its anti-amplification limit and received nothing more from the client",
+    /// Persistent congestion was declared wrongly.
     PersistentFalse "persistent_false"
         "persistent congestion was declared although the losses do not span three probe timeouts",
     /// The path became longer and the minimum RTT did not follow.
     RttStep "rtt_step"
-        "the path's round trip became longer but the minimum did not follow",
-    /// Credit does not come.
+        "the path's round-trip time grew but the minimum RTT did not follow",
+    /// Flow-control credit does not arrive.
     FcDeadlock "fc_deadlock"
         "the sender waited for flow-control credit that did not come",
-    /// A reduction was undone although nothing proved it wrong.
+    /// A reduction was undone without proof.
     UndoUnproven "undo_unproven"
-        "a reduction was taken back although no packet declared lost had arrived after all",
-    /// Startup goes on through heavy loss.
+        "a window reduction was undone although no packet declared lost had been acknowledged",
+    /// Startup continues through heavy loss.
     StartupOverrun "startup_overrun"
-        "Startup went on although round after round lost more than it may tolerate",
-    /// Startup's rate is below what the first round trip allows.
+        "Startup continued although round after round exceeded the tolerated loss",
+    /// Startup is paced more slowly than the first round trip allows.
     PacingStarved "pacing_starved"
-        "Startup was paced below its initial window per round trip, before anything was measured to call for it",
-    /// A timer is due again at once.
+        "Startup was paced below one initial window per round trip before any measurement justified it",
+    /// A timer expires again at once.
     BusyTimer "busy_timer"
-        "an endpoint asked to be woken again and again at a moment that had come, and kept a processor busy",
+        "an endpoint kept setting a timer that had already expired, which kept a processor busy",
 }
 
 impl core::fmt::Display for Detector {
@@ -111,9 +111,9 @@ impl core::fmt::Display for Detector {
     }
 }
 
-/// No detector has that name.
+/// There is no detector with that name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no detector is called {0:?}")]
+#[error("unknown detector {0:?}")]
 pub struct UnknownDetector(String);
 
 impl core::str::FromStr for Detector {
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_are_twenty_two_and_their_names_round_trip() {
+    fn all_22_detector_names_round_trip() {
         assert_eq!(Detector::ALL.len(), 22);
         for detector in Detector::ALL {
             assert_eq!(detector.name().parse(), Ok(*detector));

@@ -1,35 +1,33 @@
-//! The growth curve is moved as if the connection had been idle, while data
-//! waited: busy time counted as idle time. And the inverse: it stays where it was
-//! over a pause of the application, idle time counted as busy time. Or it begins
-//! anew without a reduction, a pause counted as a loss.
+//! The growth curve is shifted as if the connection had been idle although data waited: busy time
+//! counted as idle time. Or the inverse: it is not shifted over a pause of the application. Or it
+//! restarts without a reduction, so that a pause counts as a loss.
 
 use super::finding::span;
-use super::view::{News, View};
+use super::view::{EventEffects, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
 use crate::event::{Event, EventData, Metrics};
 
-/// What a clock of milliseconds may be wrong by.
+/// The error of a millisecond clock.
 const SLACK: u64 = 1_000_000;
-/// A pause that a curve must not count.
+/// A pause that the curve must not include.
 const LONG: u64 = 1_000_000_000;
 
 #[derive(Debug, Default)]
 pub(super) struct FalseIdle {
     shift: Option<u64>,
-    /// When the curve's place was last told.
+    /// When the position of the curve was last reported.
     told: u64,
-    /// The last time at which the application or credit was the limit.
+    /// The last time at which the application or flow control was the limit.
     quiet: Option<u64>,
     /// The last ACK before this event.
     last_ack: Option<u64>,
-    /// The event before, and whether the application or credit was the limit
-    /// from then on.
+    /// The previous event, and whether the application or flow control was the limit from then on.
     before: (u64, bool),
-    /// Time for which it was, since the curve's place was last told.
+    /// For how long it was, since the position of the curve was last reported.
     paused: u64,
-    /// The curve's own time, as told last.
+    /// The curve's own time, as last reported.
     place: Option<u64>,
-    /// The same, with what may rightly begin the curve anew.
+    /// The same, with the counters of events that may restart the curve.
     stage: Option<(u64, Causes)>,
 }
 
@@ -38,8 +36,8 @@ pub(super) struct FalseIdle {
 type Causes = [Option<u64>; 3];
 
 impl Detect for FalseIdle {
-    fn on_event(&mut self, view: &View, news: &News, event: &Event, out: &mut Findings) {
-        if view.is_quiet() || news.path {
+    fn on_event(&mut self, view: &View, effects: &EventEffects, event: &Event, out: &mut Findings) {
+        if view.is_quiet() || effects.path {
             self.quiet = Some(view.now);
         }
         let (at, quiet) = core::mem::replace(&mut self.before, (view.now, view.is_quiet()));
@@ -57,8 +55,8 @@ impl Detect for FalseIdle {
         let moved = shift.saturating_sub(self.shift.replace(shift).unwrap_or(shift));
         let told = core::mem::replace(&mut self.told, view.now);
         self.judge_pause(metrics, told, view, out);
-        self.judge_stage(metrics, news, view, out);
-        // Idle since the last figures: the shift may be rightful.
+        self.judge_stage(metrics, effects, view, out);
+        // Idle since the last report: the shift may be correct.
         if self.quiet.is_some_and(|quiet| quiet >= told) || view.waits_for_network() != Some(true) {
             return;
         }
@@ -78,7 +76,7 @@ impl Detect for FalseIdle {
 }
 
 impl FalseIdle {
-    /// A curve's own time runs while the connection is busy, and not in pauses.
+    /// A curve's own time advances while the connection is busy, and not in pauses.
     fn judge_pause(&mut self, metrics: &Metrics, told: u64, view: &View, out: &mut Findings) {
         let paused = core::mem::take(&mut self.paused);
         let now = metrics.extra("t");
@@ -86,25 +84,31 @@ impl FalseIdle {
         let (Some(before), Some(now)) = (before, now) else {
             return;
         };
-        // One that begins anew goes back.
+        // A curve that restarts goes back.
         let ran = now.saturating_sub(before);
         let busy = (view.now.saturating_sub(told)).saturating_sub(paused);
         if paused > LONG && ran > busy.saturating_add(paused / 2) {
             let finding = Finding::new(Detector::FalseIdle, told, view.now, Severity::Error)
                 .with("nothing to send for", span(paused))
-                .with("the curve went on by", span(ran));
+                .with("curve advanced by", span(ran));
             out.push(finding);
         }
     }
 
-    /// A curve begins anew by a reduction, an undo, or persistent congestion.
-    fn judge_stage(&mut self, metrics: &Metrics, news: &News, view: &View, out: &mut Findings) {
+    /// A curve restarts after a reduction, an undo, or persistent congestion.
+    fn judge_stage(
+        &mut self,
+        metrics: &Metrics,
+        effects: &EventEffects,
+        view: &View,
+        out: &mut Findings,
+    ) {
         let causes = [
             metrics.congestion_events,
             metrics.spurious_events,
             metrics.persistent_events,
         ];
-        if news.path || causes[0].is_none() {
+        if effects.path || causes[0].is_none() {
             self.stage = None;
         }
         let Some(now) = metrics.extra("t") else {
@@ -116,8 +120,8 @@ impl FalseIdle {
         };
         if now < before && same == causes {
             let finding = Finding::new(Detector::FalseIdle, view.now, view.now, Severity::Error)
-                .with("the curve had gone on for", span(before))
-                .with("and began anew without a reduction at", span(now));
+                .with("curve had advanced for", span(before))
+                .with("restarted without a reduction at", span(now));
             out.push(finding);
         }
     }
@@ -135,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shift_by_a_round_trip_each_round_trip_is_seen() {
+    fn curve_shift_by_one_rtt_every_rtt_is_found() {
         let mut script = Script::new("cubic", 10);
         for round in 0..5 {
             script.round(2, 2);
@@ -145,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shift_by_a_pause_of_the_application_is_right() {
+    fn curve_shift_by_an_application_pause_causes_no_finding() {
         let mut script = Script::new("cubic", 10);
         script.round(10, 10);
         shifted(&mut script, 0);
@@ -160,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_that_counts_as_growth_is_seen() {
+    fn pause_counted_as_growth_time_is_found() {
         for counted in [false, true] {
             let mut script = Script::new("cubic", 10);
             let place = |script: &mut Script, shift: u64, t: u64| {
@@ -180,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_curve_that_begins_anew_needs_a_reduction() {
+    fn new_growth_epoch_without_reduction_is_found() {
         for reductions in [0, 1] {
             let mut script = Script::new("cubic", 10);
             for (events, t) in [(0, 5_000), (reductions, 20)] {
@@ -195,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_healthy_transfer_is_passed_over() {
+    fn healthy_transfer_has_no_finding() {
         assert_quiet_on_a_healthy_transfer(Detector::FalseIdle);
     }
 }

@@ -1,32 +1,31 @@
-//! A sender waits for flow-control credit that does not come. On the sender's
-//! side: blocked, everything acknowledged, no MAX_DATA or MAX_STREAM_DATA for long.
-//! On the receiver's: it was told of the block and its application read, yet it
-//! gave no credit.
+//! A sender waits for flow-control credit that does not arrive. On the sender's side: blocked,
+//! everything acknowledged, no MAX_DATA or MAX_STREAM_DATA for long. On the receiver's side: it
+//! received a *_BLOCKED frame and its application read, yet it gave no credit.
 
 use clearway_recovery::limit::Limit;
 
 use super::finding::span;
-use super::view::{News, View};
+use super::view::{EventEffects, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
 use crate::event::{Event, EventData, Frame};
 
-/// Round trips for which a receiver may take its time.
+/// Round trips that a receiver may take.
 const ROUNDS: u64 = 5;
 /// Time that an application may take to read.
 const LEAST: u64 = 1_000_000_000;
 
 #[derive(Debug, Default)]
 pub(super) struct FcDeadlock {
-    /// We are out of credit since; told once.
+    /// Since when this end has had no credit; reported once.
     blocked: Option<u64>,
     told: bool,
-    /// The peer said it is out of credit, and bytes our application read since.
+    /// When the peer reported that it has no credit, and the bytes our application has read since.
     peer_blocked: Option<u64>,
     read: u64,
 }
 
 impl Detect for FcDeadlock {
-    fn on_event(&mut self, view: &View, news: &News, event: &Event, out: &mut Findings) {
+    fn on_event(&mut self, view: &View, effects: &EventEffects, event: &Event, out: &mut Findings) {
         match &event.data {
             EventData::PacketReceived(packet) => {
                 for frame in packet.frames() {
@@ -50,7 +49,7 @@ impl Detect for FcDeadlock {
             _ => {}
         }
         self.judge(view, out);
-        let _ = news;
+        let _ = effects;
     }
 
     fn finish(&mut self, view: &View, out: &mut Findings) {
@@ -83,7 +82,7 @@ impl FcDeadlock {
                 self.peer_blocked = None;
                 self.told = false;
             }
-            // A trace without reasons still has the frames.
+            // A trace without limits still has the frames.
             Frame::DataBlocked { .. } if !view.tells_limits => {
                 self.blocked = self.blocked.or(Some(view.now));
             }
@@ -125,7 +124,7 @@ mod tests {
     use crate::detect::testing::{Script, assert_quiet_on_a_healthy_transfer};
 
     #[test]
-    fn a_sender_without_credit_is_seen() {
+    fn sender_without_credit_is_found() {
         let mut script = Script::new("cubic", 20);
         script
             .send(4)
@@ -138,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_that_reads_and_says_nothing_is_seen() {
+    fn receiver_that_reads_but_grants_no_credit_is_found() {
         let mut script = Script::new("cubic", 20);
         script
             .window(10, 0)
@@ -158,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_window_that_is_served_is_fine() {
+    fn small_window_with_regular_updates_causes_no_finding() {
         let mut script = Script::new("cubic", 20);
         for limit in 1..200 {
             let first = script.next;
@@ -172,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_healthy_transfer_is_passed_over() {
+    fn healthy_transfer_has_no_finding() {
         assert_quiet_on_a_healthy_transfer(Detector::FcDeadlock);
     }
 }

@@ -1,22 +1,22 @@
-//! What a detector found.
+//! Findings of the detectors.
 
 use serde::{Deserialize, Serialize};
 
 use super::Detector;
 
-/// How bad it is.
+/// How severe a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Worth knowing.
+    /// Information.
     Note,
-    /// It costs something, or the network did it.
+    /// A cost, or an effect of the network.
     Warning,
     /// A defect: it must not happen on any network.
     Error,
 }
 
-/// A value that shows something.
+/// A value that supports a finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evidence(String);
 
@@ -44,10 +44,10 @@ impl From<&str> for Evidence {
     }
 }
 
-/// Something is wrong with this connection, between these times.
+/// A problem of a connection, with the time in which it occurred.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// What it is.
+    /// The detector that found it.
     pub detector: Detector,
     /// When it began, in nanoseconds of the trace.
     pub t0: u64,
@@ -55,12 +55,12 @@ pub struct Finding {
     pub t1: u64,
     /// How bad it is.
     pub severity: Severity,
-    /// Names and values that show it.
+    /// Names and values that support it.
     pub evidence: Vec<(String, String)>,
 }
 
 impl Finding {
-    /// Without evidence yet.
+    /// Creates a finding without evidence.
     #[must_use]
     pub fn new(detector: Detector, t0: u64, t1: u64, severity: Severity) -> Self {
         Self {
@@ -72,14 +72,14 @@ impl Finding {
         }
     }
 
-    /// With one more piece of evidence.
+    /// Adds a piece of evidence.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<Evidence>) -> Self {
         self.evidence.push((name.to_owned(), value.into().0));
         self
     }
 
-    /// In plain words, with the evidence.
+    /// A sentence with the evidence, for people.
     #[must_use]
     pub fn sentence(&self) -> String {
         let from = seconds(self.t0);
@@ -102,7 +102,7 @@ impl Finding {
     }
 }
 
-/// Nanoseconds as seconds with three decimals.
+/// Nanoseconds as seconds with three decimal places.
 fn seconds(nanos: u64) -> String {
     format!("{}.{:03}", nanos / 1_000_000_000, nanos / 1_000_000 % 1_000)
 }
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sentence_says_when_what_and_why() {
+    fn finding_text_gives_time_problem_and_evidence() {
         let finding = Finding::new(
             Detector::FloorPinned,
             1_500_000_000,

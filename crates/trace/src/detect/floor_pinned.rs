@@ -1,49 +1,55 @@
 //! The window stays at its minimum although data waits and nothing is lost.
 //!
-//! This is what the idle-time bug of CUBIC comes down to, whichever form it takes.
+//! This is the effect of every form of CUBIC's idle-time bug.
 
 use clearway_recovery::controller::WindowPolicy;
 
-use super::spell::{Spell, lasted};
-use super::view::{News, View};
+use super::condition::{Condition, lasted};
+use super::view::{EventEffects, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
 use crate::event::Event;
 
-/// Round trips for which nothing else explains it.
+/// Round trips for which it must last.
 const ROUNDS: u64 = 20;
-/// ACKs without which a window cannot grow.
+/// Number of ACKs without which a window cannot grow.
 const ACKS: u64 = 10;
 
 #[derive(Debug, Default)]
 pub(super) struct FloorPinned {
-    spell: Spell,
+    condition: Condition,
     worst: u64,
-    /// ACKs that brought something since it began.
+    /// ACKs of new data since it began.
     acks: u64,
 }
 
 impl Detect for FloorPinned {
-    fn on_event(&mut self, view: &View, news: &News, _event: &Event, out: &mut Findings) {
-        let some = news.acked.is_some_and(|acked| acked.packets > 0);
+    fn on_event(
+        &mut self,
+        view: &View,
+        effects: &EventEffects,
+        _event: &Event,
+        out: &mut Findings,
+    ) {
+        let some = effects.acked.is_some_and(|acked| acked.packets > 0);
         self.acks = self.acks.saturating_add(some.into());
-        if !news.metrics
-            && !news.lost
-            && !news.pto
-            && !news.marked
-            && !news.path
+        if !effects.metrics
+            && !effects.lost
+            && !effects.pto
+            && !effects.marked
+            && !effects.path
             && view.limit_since != view.now
         {
             return;
         }
-        let trouble = news.lost || news.pto || news.marked || news.path;
+        let trouble = effects.lost || effects.pto || effects.marked || effects.path;
         let low = view
             .window()
             .is_some_and(|window| window <= view.floor().saturating_add(view.mds));
         let constant = view.window_policy() == WindowPolicy::Constant;
         let meant = constant || view.state.as_deref() == Some("probe_rtt");
         let holds = low && !trouble && view.waits_for_network() == Some(true) && !meant;
-        let began = self.spell.since().is_none();
-        if let Some(span) = self.spell.update(holds, view.now) {
+        let began = self.condition.since().is_none();
+        if let Some(span) = self.condition.update(holds, view.now) {
             self.judge(view, span, out);
         }
         if holds && began {
@@ -55,7 +61,7 @@ impl Detect for FloorPinned {
     }
 
     fn finish(&mut self, view: &View, out: &mut Findings) {
-        if let Some(span) = self.spell.update(false, view.now) {
+        if let Some(span) = self.condition.update(false, view.now) {
             self.judge(view, span, out);
         }
     }
@@ -64,7 +70,7 @@ impl Detect for FloorPinned {
 impl FloorPinned {
     fn judge(&self, view: &View, (t0, t1): (u64, u64), out: &mut Findings) {
         let Some(srtt) = view.srtt() else { return };
-        // Between two probe timeouts nobody answers, so nothing can grow.
+        // Between two probe timeouts there are no ACKs, so the window cannot grow.
         if lasted((t0, t1)) >= srtt.saturating_mul(ROUNDS) && self.acks >= ACKS {
             let finding = Finding::new(Detector::FloorPinned, t0, t1, Severity::Error)
                 .with("window", self.worst)
@@ -86,7 +92,7 @@ mod tests {
     use crate::detect::testing::{Script, assert_quiet_on_a_healthy_transfer};
 
     #[test]
-    fn a_window_pinned_at_two_packets_is_seen() {
+    fn window_pinned_at_two_packets_is_found() {
         let mut script = Script::new("cubic", 10);
         for _ in 0..30 {
             script.round(2, 2);
@@ -100,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_and_a_probe_of_the_round_trip_explain_it() {
+    fn silence_or_probe_rtt_at_the_minimum_causes_no_finding() {
         let mut script = Script::new("cubic", 10);
         script.round(2, 2).send(2).limit(Limit::Congestion);
         script.wait(400).window(2, 2);
@@ -116,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_probes_and_idle_applications_explain_it() {
+    fn losses_probes_or_idle_application_at_the_minimum_cause_no_finding() {
         let mut script = Script::new("cubic", 10);
         for round in 0..60 {
             script.round(2, 2);
@@ -134,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_healthy_transfer_is_passed_over() {
+    fn healthy_transfer_has_no_finding() {
         assert_quiet_on_a_healthy_transfer(Detector::FloorPinned);
     }
 }

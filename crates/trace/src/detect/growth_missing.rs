@@ -1,38 +1,44 @@
 //! The window is the limit and does not grow although nothing is lost.
 //!
-//! BBR's window rests while its model holds, a fixed window always, and CUBIC's at
-//! its plateau: none of them is meant.
+//! Exempt are BBR, whose window rests while its model holds, fixed windows, and CUBIC at its
+//! plateau.
 
 use clearway_recovery::controller::WindowPolicy;
 use clearway_recovery::limit::Limit;
 
-use super::spell::{Spell, lasted};
-use super::view::{News, View};
+use super::condition::{Condition, lasted};
+use super::view::{EventEffects, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
 use crate::event::Event;
 
 /// Round trips without growth.
 const ROUNDS: u64 = 10;
-/// ACKs without which a window cannot grow: between two probe timeouts nobody answers.
+/// Number of ACKs without which a window cannot grow: between two probe timeouts there are none.
 const ACKS: u64 = 5;
-/// CUBIC grows by less than a byte for so long at the flat part of its curve,
-/// however short the round trip.
+/// For this long CUBIC grows by less than a byte at the flat part of its curve, however short the
+/// round trip.
 const PLATEAU: u64 = 1_000_000_000;
 
 #[derive(Debug, Default)]
 pub(super) struct GrowthMissing {
-    spell: Spell,
+    condition: Condition,
     window: u64,
-    /// ACKs that brought something since it began.
+    /// ACKs of new data since it began.
     acks: u64,
 }
 
 impl Detect for GrowthMissing {
-    fn on_event(&mut self, view: &View, news: &News, _event: &Event, out: &mut Findings) {
-        let some = news.acked.is_some_and(|acked| acked.packets > 0);
+    fn on_event(
+        &mut self,
+        view: &View,
+        effects: &EventEffects,
+        _event: &Event,
+        out: &mut Findings,
+    ) {
+        let some = effects.acked.is_some_and(|acked| acked.packets > 0);
         self.acks = self.acks.saturating_add(some.into());
         let Some(window) = view.window() else { return };
-        let trouble = news.lost || news.pto || news.marked || news.path;
+        let trouble = effects.lost || effects.pto || effects.marked || effects.path;
         let recovering = view
             .state
             .as_deref()
@@ -42,10 +48,10 @@ impl Detect for GrowthMissing {
             && !recovering
             && window == self.window
             && view.window_policy() == WindowPolicy::Reactive;
-        // Pacing between two full windows interrupts nothing.
+        // Pacing between two full windows does not interrupt it.
         let pauses = view.limit == Some(Limit::Pacing) && window == self.window && !trouble;
-        let began = self.spell.since().is_none();
-        if !pauses && let Some(span) = self.spell.update(holds, view.now) {
+        let began = self.condition.since().is_none();
+        if !pauses && let Some(span) = self.condition.update(holds, view.now) {
             self.judge(view, span, out);
         }
         if holds && began {
@@ -55,7 +61,7 @@ impl Detect for GrowthMissing {
     }
 
     fn finish(&mut self, view: &View, out: &mut Findings) {
-        if let Some(span) = self.spell.update(false, view.now) {
+        if let Some(span) = self.condition.update(false, view.now) {
             self.judge(view, span, out);
         }
     }
@@ -82,7 +88,7 @@ mod tests {
     use crate::detect::testing::{Script, assert_quiet_on_a_healthy_transfer};
 
     #[test]
-    fn a_full_window_that_rests_is_seen() {
+    fn full_window_that_does_not_grow_is_found() {
         let mut script = Script::new("newreno", 100);
         for _ in 0..15 {
             script.round(30, 30);
@@ -91,19 +97,19 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_answers_nothing_can_grow() {
+    fn missing_growth_without_acks_causes_no_finding() {
         let mut script = Script::new("newreno", 100);
         for _ in 0..3 {
             script.round(30, 30);
         }
-        // The probes went into an outage, and the one answer came after it.
+        // The probes were lost in an outage, and the only ACK came after it.
         script.wait(3_000);
         script.round(30, 31);
         assert!(!script.finds(Detector::GrowthMissing));
     }
 
     #[test]
-    fn a_window_that_grows_now_and_then_is_fine_and_so_is_a_fixed_one() {
+    fn occasional_growth_or_fixed_window_causes_no_finding() {
         let mut script = Script::new("cubic", 100);
         for round in 0..40 {
             script.round(30, 30 + round / 5);
@@ -117,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_healthy_transfer_is_passed_over() {
+    fn healthy_transfer_has_no_finding() {
         assert_quiet_on_a_healthy_transfer(Detector::GrowthMissing);
     }
 }

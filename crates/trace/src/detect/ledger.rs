@@ -1,19 +1,19 @@
-//! What was sent and what became of it, from the trace alone.
+//! The packets that were sent and what happened to them, from the trace alone.
 
 use std::collections::VecDeque;
 
 use crate::event::{BySpace, Frame, Packet, PacketType, Space};
 
-/// Packets remembered per space. A trace with more in flight is not accounted.
+/// Maximum number of packets per space. A trace with more in flight is not accounted.
 const MAX_PACKETS: usize = 1 << 17;
 
-/// Packets remembered after their fate is known, for late ACKs.
+/// Packets remembered after they were acknowledged or lost, for late ACKs.
 const MEMORY: usize = 4096;
 
-/// What became of a packet.
+/// What happened to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// Nothing yet.
+    /// Neither acknowledged nor lost yet.
     Outstanding,
     /// Acknowledged.
     Acked,
@@ -21,10 +21,9 @@ pub(super) enum Fate {
     Lost,
     /// Declared lost, then acknowledged.
     Spurious,
-    /// Its keys or its path are gone.
+    /// Its keys or its path were discarded.
     Forgotten,
-    /// Taken back without a sign of loss; acknowledged, it was taken back in
-    /// vain.
+    /// Withdrawn without a sign of loss; if it is acknowledged later, that was wrong.
     Withdrawn,
 }
 
@@ -36,13 +35,13 @@ pub(super) struct Sent {
     pub(super) size: u64,
     pub(super) ack_eliciting: bool,
     pub(super) in_flight: bool,
-    /// Paths used before it left.
+    /// Number of paths used before it was sent.
     pub(super) path: u32,
     pub(super) fate: Fate,
     pub(super) mtu_probe: bool,
 }
 
-/// What an ACK frame brought.
+/// The effect of an ACK frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Acked {
     pub(super) packets: u64,
@@ -58,21 +57,20 @@ pub(super) struct Acked {
 struct SpaceLedger {
     /// By ascending number.
     packets: VecDeque<Sent>,
-    /// Lost packets that are no longer remembered: a late ACK of theirs goes
-    /// unseen.
+    /// Number of lost packets that are no longer remembered: late ACKs for them are not noticed.
     losses_forgotten: u64,
 }
 
-/// Everything that was sent.
+/// All packets that were sent.
 #[derive(Clone, Debug)]
 pub(super) struct Ledger {
     spaces: BySpace<SpaceLedger>,
-    /// Bytes in flight of the path in use.
+    /// Bytes in flight on the current path.
     in_flight: u64,
-    /// Bytes in flight of all paths.
+    /// Bytes in flight on all paths.
     on_all_paths: u64,
     path: u32,
-    /// False once the trace cannot be accounted: frames or sizes are missing.
+    /// False once the trace cannot be accounted, because frames or sizes are missing.
     complete: bool,
 }
 
@@ -96,7 +94,7 @@ impl SpaceLedger {
             .filter(|sent| sent.number == number)
     }
 
-    /// Where `number` is, or would be.
+    /// The index of `number`, or where it would be inserted.
     fn position(&self, number: u64) -> usize {
         self.packets.partition_point(|sent| sent.number < number)
     }
@@ -116,8 +114,7 @@ impl SpaceLedger {
 }
 
 impl Ledger {
-    /// Bytes in flight on the path in use; `None` if the trace does not allow
-    /// to tell.
+    /// Bytes in flight on the current path; `None` if the trace does not allow accounting.
     pub(super) fn in_flight(&self) -> Option<u64> {
         self.complete.then_some(self.in_flight)
     }
@@ -141,7 +138,7 @@ impl Ledger {
             .back()
             .is_some_and(|last| last.number >= number)
         {
-            // Numbers only rise; this is a file of more than one connection.
+            // Packet numbers only rise: this file has more than one connection.
             self.complete = false;
             return;
         }
@@ -170,7 +167,7 @@ impl Ledger {
         }
     }
 
-    /// An ACK frame in a packet of this type arrived.
+    /// Processes an ACK frame in a packet of this type.
     pub(super) fn on_ack(&mut self, kind: PacketType, frame: &Frame) -> Acked {
         let (Some(space), Frame::Ack { ranges, .. }) = (kind.space(), frame) else {
             return Acked::default();
@@ -215,7 +212,7 @@ impl Ledger {
         acked
     }
 
-    /// A packet was declared lost; `withdrawn` ones are no sign of congestion.
+    /// Processes the loss of a packet; `withdrawn` ones are not a sign of congestion.
     pub(super) fn on_lost(
         &mut self,
         kind: PacketType,
@@ -243,7 +240,7 @@ impl Ledger {
         Some(sent)
     }
 
-    /// The keys of a space are gone, and with them what is in flight there.
+    /// Discards the keys of a space, and with them its packets in flight.
     pub(super) fn on_discarded(&mut self, space: Space) {
         let path = self.path;
         for sent in &mut self.spaces.get_mut(space).packets {
@@ -259,19 +256,19 @@ impl Ledger {
         }
     }
 
-    /// Packets go elsewhere from now on: another path, another account.
+    /// Switches to another path, whose bytes in flight are counted separately.
     pub(super) fn on_path(&mut self) {
         self.path = self.path.saturating_add(1);
         self.in_flight = 0;
     }
 
-    /// Lost packets whose late ACKs would go unseen.
+    /// Number of lost packets whose late ACKs would not be noticed.
     pub(super) fn losses_forgotten(&self) -> u64 {
         let forgotten = self.spaces.each().map(|space| space.losses_forgotten);
         forgotten.into_iter().fold(0, u64::saturating_add)
     }
 
-    /// The newest number sent in each space.
+    /// The largest packet number sent in each space.
     pub(super) fn newest(&self) -> BySpace<Option<u64>> {
         self.spaces.map(|space| {
             let last = space.packets.back();
@@ -297,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn each_fate_is_counted_once() {
+    fn each_packet_outcome_is_counted_once() {
         let mut ledger = Ledger::default();
         for number in 0..10 {
             ledger.on_sent(number, &packet(number));
@@ -319,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_without_frames_is_not_accounted() {
+    fn trace_without_frames_is_not_accounted() {
         let mut ledger = Ledger::default();
         ledger.on_sent(0, &Packet::new(PacketType::OneRtt, 0, 100));
         assert_eq!(ledger.in_flight(), None);

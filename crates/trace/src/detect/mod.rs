@@ -1,16 +1,16 @@
-//! Diseases that a trace can show.
+//! Detectors of problems that a trace can show.
 //!
 //! Each detector is a small state machine over one `View` of the connection,
-//! fed with live events or with any qlog. What a trace does not tell, a detector
-//! does not guess: it stays silent. S is the smoothed RTT, F the minimum window,
+//! fed with live events or with any qlog. If a trace does not record what a
+//! detector needs, the detector stays silent. S is the smoothed RTT, F the minimum window,
 //! M the maximum datagram size.
 //!
-//! | detector | says | needs |
+//! | detector | condition | needs |
 //! |---|---|---|
 //! | `floor_pinned` | window ≤ F + M for ≥ 20 S, data waiting, no loss, CE or PTO | window, RTT |
 //! | `recovery_flap` | ≥ 8 recovery ↔ avoidance flips, median gap 0.5–1.6 S, no loss | congestion states, RTT |
-//! | `boundary_in_future` | the end of recovery lies ahead of what was sent | extra `boundary` and `next_index`, or `recovery_start` |
-//! | `false_idle` | curve moved by more than now − last ACK + 1 ms while data waited; or not moved over a pause; or begun anew without a reduction | extra `epoch_shift` and `t`, ACK frames |
+//! | `boundary_in_future` | the end of recovery lies beyond the packets sent so far | extra `boundary` and `next_index`, or `recovery_start` |
+//! | `false_idle` | curve moved by more than now − last ACK + 1 ms while data waited; or not moved over a pause; or restarted without a reduction | extra `epoch_shift` and `t`, ACK frames |
 //! | `multi_cut` | > 1 reduction with nothing sent and acknowledged between | ssthresh or `congestion_events`, ACK frames |
 //! | `growth_missing` | ≥ 10 S and ≥ 1 s congestion-limited, no loss, window unmoved | window, RTT, reasons |
 //! | `pacing_stall` | room ≥ M, data waiting, no send for longer than rate × (burst + 2 M) and 5 ms | reasons, window, pacing rate |
@@ -20,21 +20,22 @@
 //! | `pto_storm` | 3 PTOs in a row, or 3 in 10 S while ACKs arrive | timers or `pto_count` |
 //! | `spurious_storm` | ≥ 20 % of losses later acknowledged, ≥ 5 in a second | losses, ACK frames |
 //! | `applimited_inflation` | window > 2 × largest flight since the last reduction | window, in flight |
-//! | `bif_desync` | bytes in flight told ≠ the sum over packets | frames, sizes, in flight |
-//! | `amplification_deadlock` | blocked by amplification, nothing heard | reasons |
+//! | `bif_desync` | reported bytes in flight ≠ the sum over packets | frames, sizes, in flight |
+//! | `amplification_deadlock` | blocked by amplification, nothing received | reasons |
 //! | `persistent_false` | persistent congestion without losses over 3 PTO | `persistent_events` or its trigger, losses, ACK frames |
 //! | `rtt_step` | samples at an empty pipe far above the minimum RTT | RTTs, in flight |
-//! | `fc_deadlock` | blocked on credit > 5 S, everything acknowledged, no MAX_*; or the receiver read and said none | reasons or *_BLOCKED frames |
+//! | `fc_deadlock` | blocked on credit > 5 S, everything acknowledged, no MAX_*; or the receiver read and sent none | reasons or *_BLOCKED frames |
 //! | `undo_unproven` | an undo without a packet that was declared lost and acknowledged since the last one | `spurious_events`, losses, ACK frames |
 //! | `startup_overrun` | Startup through ≥ 3 rounds in a row of > 2 % and ≥ 6 ranges lost | BBR's states, losses, ACK frames |
 //! | `pacing_starved` | Startup for > 2 S at less than half the initial window per RTT | BBR's states, pacing rate, RTT |
-//! | `busy_timer` | something is due more than 10,000 times without time passing | virtual time: the lab's world finds it, a trace cannot |
+//! | `busy_timer` | something is due more than 10,000 times without time passing | virtual time: found by the lab's world, not from a trace |
 
 mod amplification_deadlock;
 mod applimited_inflation;
 mod bif_desync;
 mod boundary_in_future;
 mod bw_collapse;
+mod condition;
 mod detector;
 mod false_idle;
 mod fc_deadlock;
@@ -50,7 +51,6 @@ mod phase_stuck;
 mod pto_storm;
 mod recovery_flap;
 mod rtt_step;
-mod spell;
 mod spurious_storm;
 mod startup_overrun;
 mod startup_stuck;
@@ -59,7 +59,7 @@ mod testing;
 mod undo_unproven;
 mod view;
 
-/// A transfer as it should be, made by hand, for tests elsewhere.
+/// A handmade trace of a healthy transfer, for tests elsewhere.
 #[cfg(test)]
 pub(crate) fn healthy_transfer() -> Vec<Event> {
     testing::healthy().events
@@ -68,25 +68,25 @@ pub(crate) fn healthy_transfer() -> Vec<Event> {
 pub use self::detector::{Detector, UnknownDetector};
 pub use self::finding::{Evidence, Finding, Severity};
 
-use self::view::{News, View};
+use self::view::{EventEffects, View};
 use crate::event::{Event, Role};
 use crate::sink::Sink;
 
-/// Findings kept of one detector; more of the same say nothing new.
+/// Maximum number of findings per detector; more of the same add nothing.
 const MAX_FINDINGS: usize = 64;
 
 /// What is known of a connection besides its trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
-    /// Whose trace it is, if the trace does not say.
+    /// The end that recorded the trace, if the trace does not say.
     pub role: Option<Role>,
-    /// The controller's name, if the trace does not say.
+    /// The name of the controller, if the trace does not say.
     pub controller: Option<String>,
-    /// The smallest window in bytes, if the trace does not say.
+    /// The minimum window in bytes, if the trace does not say.
     pub min_window: Option<u64>,
 }
 
-/// Where findings go.
+/// Collects findings.
 #[derive(Debug, Default)]
 struct Findings(Vec<Finding>);
 
@@ -99,12 +99,12 @@ impl Findings {
     }
 }
 
-/// One disease.
+/// The state machine of one detector.
 trait Detect: Send + core::fmt::Debug {
-    /// `event` happened; `view` has taken it in, and `news` says what it meant.
-    fn on_event(&mut self, view: &View, news: &News, event: &Event, out: &mut Findings);
+    /// Processes `event`. `view` already includes it, and `effects` summarises what it changed.
+    fn on_event(&mut self, view: &View, effects: &EventEffects, event: &Event, out: &mut Findings);
 
-    /// Nothing more comes.
+    /// Processes the end of the trace.
     fn finish(&mut self, view: &View, out: &mut Findings);
 }
 
@@ -117,7 +117,7 @@ pub struct Detectors {
 }
 
 impl Detectors {
-    /// For one connection.
+    /// Creates the detectors for one connection.
     #[must_use]
     pub fn new(profile: &Profile) -> Self {
         Self {
@@ -149,22 +149,21 @@ impl Detectors {
         }
     }
 
-    /// Takes an event in.
+    /// Processes an event.
     pub fn on_event(&mut self, event: &Event) {
-        let news = self.view.on_event(event);
+        let effects = self.view.on_event(event);
         for each in &mut self.all {
-            each.on_event(&self.view, &news, event, &mut self.findings);
+            each.on_event(&self.view, &effects, event, &mut self.findings);
         }
     }
 
-    /// What was found so far, without what still goes on.
+    /// The findings so far, without conditions that still hold.
     #[must_use]
     pub fn so_far(&self) -> &[Finding] {
         &self.findings.0
     }
 
-    /// The trace ends at `now` (nanoseconds of the trace): everything found, by
-    /// time.
+    /// Ends the trace at `now` (nanoseconds of the trace); returns all findings in order of time.
     #[must_use]
     pub fn finish(mut self, now: u64) -> Vec<Finding> {
         self.view.now = self.view.now.max(now);
@@ -183,7 +182,7 @@ impl Sink for Detectors {
     }
 }
 
-/// Everything found in a whole trace.
+/// The findings of a whole trace.
 #[must_use]
 pub fn examine(profile: &Profile, events: &[Event]) -> Vec<Finding> {
     let mut detectors = Detectors::new(profile);

@@ -1,7 +1,7 @@
 //! The window is reduced again before anything sent after the last reduction was
 //! acknowledged: several reductions for one event.
 
-use super::view::{News, View};
+use super::view::{EventEffects, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
 use crate::event::{BySpace, Event, EventData, Frame, Metrics};
 
@@ -10,13 +10,13 @@ pub(super) struct MultiCut {
     ssthresh: Option<u64>,
     events: Option<u64>,
     undone: Option<u64>,
-    /// Of the last reduction: when, and the newest packet sent in each space.
+    /// The last reduction: its time, and the largest packet number sent in each space.
     last: Option<(u64, BySpace<Option<u64>>)>,
 }
 
 impl Detect for MultiCut {
-    fn on_event(&mut self, view: &View, news: &News, event: &Event, out: &mut Findings) {
-        if news.path {
+    fn on_event(&mut self, view: &View, effects: &EventEffects, event: &Event, out: &mut Findings) {
+        if effects.path {
             *self = Self::default();
         }
         self.on_ack(event);
@@ -41,10 +41,10 @@ impl Detect for MultiCut {
 }
 
 impl MultiCut {
-    /// Reductions that these figures tell of.
+    /// The number of reductions that these metrics show.
     fn cuts(&mut self, metrics: &Metrics) -> u64 {
-        // An undone event ends nothing: its losses may begin a new one. The first
-        // event's undoing leaves no threshold at all, so the count is asked too.
+        // An undone event does not end anything: its losses may begin a new one. Undoing the first
+        // event leaves no threshold at all, so the count is used too.
         let known = self.undone;
         self.undone = metrics.spurious_events.or(known);
         if known.is_some_and(|known| self.undone > Some(known)) {
@@ -69,8 +69,7 @@ impl MultiCut {
         u64::from(old.is_some_and(|old| new < old))
     }
 
-    /// Something sent after the reduction was acknowledged: the next one is
-    /// another event.
+    /// A packet sent after the reduction was acknowledged: the next reduction is for another event.
     fn on_ack(&mut self, event: &Event) {
         let (Some((_, newest)), EventData::PacketReceived(packet)) = (self.last, &event.data)
         else {
@@ -103,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn two_cuts_for_one_flight_are_seen() {
+    fn two_reductions_for_one_flight_are_found() {
         for counted in [false, true] {
             let mut script = Script::new("cubic", 10);
             cut(&mut script, 1_000, counted.then_some(0));
@@ -116,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_after_the_first_was_undone_is_another() {
+    fn reduction_after_an_undo_causes_no_finding() {
         for undone in [false, true] {
             let mut script = Script::new("cubic", 10);
             script.metrics(|metrics| {
@@ -136,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn several_cuts_in_one_ack_are_seen() {
+    fn several_reductions_for_one_ack_are_found() {
         let mut script = Script::new("cubic", 10);
         cut(&mut script, 1_000, Some(0));
         script.send(20).wait(10).lose(0);
@@ -145,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_a_round_is_right() {
+    fn one_reduction_per_round_causes_no_finding() {
         let mut script = Script::new("cubic", 10);
         cut(&mut script, 1_000, Some(0));
         for event in 1..6 {
@@ -159,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_healthy_transfer_is_passed_over() {
+    fn healthy_transfer_has_no_finding() {
         assert_quiet_on_a_healthy_transfer(Detector::MultiCut);
     }
 }

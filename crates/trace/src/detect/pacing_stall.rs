@@ -4,27 +4,33 @@
 use clearway_recovery::limit::Limit;
 
 use super::finding::span;
-use super::view::{News, View};
+use super::view::{EventEffects, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
 use crate::event::Event;
 
-/// Timers and hosts may be late by so much.
+/// How late timers and hosts may be.
 const LATE: u64 = 5_000_000;
-/// Sends closer than this belong to one train.
+/// Packets sent closer together than this belong to one train.
 const TRAIN: u64 = 100_000;
 
 #[derive(Debug, Default)]
 pub(super) struct PacingStall {
-    /// Bytes of the train that left last.
+    /// Bytes of the last train.
     train: u64,
-    /// Since when there is room, data, and no send.
+    /// Since when there has been room and data without a packet sent.
     since: Option<u64>,
     previous: Option<u64>,
 }
 
 impl Detect for PacingStall {
-    fn on_event(&mut self, view: &View, news: &News, _event: &Event, out: &mut Findings) {
-        if let Some(size) = news.sent {
+    fn on_event(
+        &mut self,
+        view: &View,
+        effects: &EventEffects,
+        _event: &Event,
+        out: &mut Findings,
+    ) {
+        if let Some(size) = effects.sent {
             self.judge(view, view.now, out);
             let apart = self
                 .previous
@@ -50,8 +56,8 @@ impl Detect for PacingStall {
     }
 }
 
-/// Room for a datagram, something to send, and no reason but the pacer; or the
-/// window as the reason while nothing is in flight.
+/// Whether there is room for a datagram, data to send, and no limit but the pacer; or the window is
+/// reported as the limit while nothing is in flight.
 fn may_send(view: &View) -> bool {
     let (Some(window), Some(flight)) = (view.window(), view.flight) else {
         return false;
@@ -81,9 +87,10 @@ impl PacingStall {
         if self.previous.is_none() || view.last_trouble.is_some_and(|at| at >= since) {
             return;
         }
-        // The train is paid for, then two datagrams more (a coarse timer).
+        // The time that the train takes at the pacing rate, and two datagrams more (a coarse
+        // timer).
         let bytes = u128::from(self.train.saturating_add(view.datagrams(2)));
-        // Eight bits a byte, a thousand million nanoseconds a second.
+        // Eight bits a byte, 10⁹ nanoseconds a second.
         let due = bytes
             .saturating_mul(8_000_000_000)
             .checked_div(rate.max(1).into());
@@ -93,7 +100,7 @@ impl PacingStall {
         if silent > due.saturating_add(LATE) {
             let finding = Finding::new(Detector::PacingStall, since, now, Severity::Error)
                 .with("nothing sent for", span(silent))
-                .with("pacing explains", span(due))
+                .with("explained by pacing", span(due))
                 .with("pacing rate in bit/s", rate);
             out.push(finding);
             self.since = None;
@@ -116,14 +123,14 @@ mod tests {
     }
 
     #[test]
-    fn a_pacer_that_forgets_to_wake_is_seen() {
+    fn pacer_that_does_not_wake_is_found() {
         let mut script = script();
         script.send(4).limit(Limit::Pacing).wait(40).send(4);
         assert!(script.finds(Detector::PacingStall));
     }
 
     #[test]
-    fn silence_with_a_window_that_is_empty_and_said_to_be_full_is_seen() {
+    fn silence_with_empty_window_reported_as_full_is_found() {
         let mut script = script();
         script.send(4).wait(20).ack(0, 3).window(50, 0);
         script
@@ -134,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn trains_at_the_pacing_rate_are_fine() {
+    fn trains_at_the_pacing_rate_cause_no_finding() {
         let mut script = script();
         for _ in 0..20 {
             // 10 packets at 20 Mbit/s are 4.8 ms.
@@ -146,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_healthy_transfer_is_passed_over() {
+    fn healthy_transfer_has_no_finding() {
         assert_quiet_on_a_healthy_transfer(Detector::PacingStall);
     }
 }

@@ -1,16 +1,15 @@
-//! Startup is paced below its initial window per round trip. The first rate is a
-//! multiple of that, and until the pipe is full it only rises
-//! (draft-ietf-ccwg-bbr §5.6.2), so nothing measured can have called for less.
+//! Startup is paced below one initial window per round trip. The first rate is a multiple of that,
+//! and until the pipe is full it only rises (draft-ietf-ccwg-bbr §5.6.2), so no measurement can
+//! have called for less.
 
 use super::finding::span;
-use super::view::{News, View};
+use super::view::{EventEffects, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
 use crate::event::Event;
 
 #[derive(Debug, Default)]
 pub(super) struct PacingStarved {
-    /// The longest smoothed RTT of this Startup: the first rate was set with one
-    /// no longer.
+    /// The longest smoothed RTT of this Startup: the first rate was set with at most this.
     srtt: u64,
     /// Since when the rate is too low.
     since: Option<u64>,
@@ -18,8 +17,14 @@ pub(super) struct PacingStarved {
 }
 
 impl Detect for PacingStarved {
-    fn on_event(&mut self, view: &View, news: &News, _event: &Event, out: &mut Findings) {
-        if news.path || view.state.as_deref() != Some("startup") {
+    fn on_event(
+        &mut self,
+        view: &View,
+        effects: &EventEffects,
+        _event: &Event,
+        out: &mut Findings,
+    ) {
+        if effects.path || view.state.as_deref() != Some("startup") {
             *self = Self::default();
             return;
         }
@@ -27,7 +32,7 @@ impl Detect for PacingStarved {
             return;
         };
         self.srtt = self.srtt.max(srtt);
-        // Half of it, in bit/s: the RTT is told in pieces of a millisecond.
+        // Half of it, in bit/s: the RTT is recorded in fractions of a millisecond.
         let bytes = u128::from(view.initial_window);
         let full = bytes
             .saturating_mul(8_000_000_000)
@@ -67,23 +72,23 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_below_the_initial_window_is_seen() {
+    fn startup_rate_below_the_initial_window_is_found() {
         // Ten datagrams of 1,200 bytes in 20 ms are 4.8 Mbit/s.
         assert!(paced("startup", 100_000).finds(Detector::PacingStarved));
     }
 
     #[test]
-    fn the_initial_window_per_round_trip_is_enough() {
+    fn startup_rate_of_one_initial_window_per_rtt_causes_no_finding() {
         assert!(!paced("startup", 4_800_000).finds(Detector::PacingStarved));
     }
 
     #[test]
-    fn other_phases_pace_what_they_measured() {
+    fn low_rate_outside_startup_causes_no_finding() {
         assert!(!paced("probe_bw_cruise", 100_000).finds(Detector::PacingStarved));
     }
 
     #[test]
-    fn a_healthy_transfer_is_passed_over() {
+    fn healthy_transfer_has_no_finding() {
         assert_quiet_on_a_healthy_transfer(Detector::PacingStarved);
     }
 }

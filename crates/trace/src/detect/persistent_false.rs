@@ -1,9 +1,9 @@
-//! Persistent congestion is declared although no run of losses spans three probe
-//! timeouts without an acknowledgement in it (RFC 9002 §7.6).
+//! Persistent congestion is declared although no period of losses spans three probe timeouts
+//! without an acknowledgement in it (RFC 9002 §7.6).
 
 use super::finding::span;
 use super::ledger::Fate;
-use super::view::{News, View};
+use super::view::{EventEffects, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
 use crate::event::{Event, EventData};
 
@@ -16,13 +16,13 @@ pub(super) struct PersistentFalse {
 }
 
 impl Detect for PersistentFalse {
-    fn on_event(&mut self, view: &View, news: &News, event: &Event, out: &mut Findings) {
-        if news.path {
+    fn on_event(&mut self, view: &View, effects: &EventEffects, event: &Event, out: &mut Findings) {
+        if effects.path {
             *self = Self::default();
         }
         let declared = match &event.data {
             EventData::CongestionStateUpdated { trigger, .. } => {
-                // Where it is also counted, it is judged by the count.
+                // If it is also counted, the count is used.
                 self.events.is_none() && trigger.as_deref() == Some("persistent_congestion")
             }
             EventData::RecoveryMetricsUpdated(metrics) => {
@@ -37,7 +37,7 @@ impl Detect for PersistentFalse {
         }
         let Some(pto) = view.pto() else { return };
         let longest = longest_run(view);
-        // The estimator may have moved between the losses and now.
+        // The RTT estimate may have changed between the losses and now.
         let three = pto.saturating_mul(PTOS);
         if longest < three.saturating_sub(three / 4) {
             let finding = Finding::new(
@@ -47,7 +47,7 @@ impl Detect for PersistentFalse {
                 Severity::Error,
             )
             .with("losses span", span(longest))
-            .with("three probe timeouts are", span(three));
+            .with("three probe timeouts", span(three));
             out.push(finding);
         }
     }
@@ -55,8 +55,8 @@ impl Detect for PersistentFalse {
     fn finish(&mut self, _view: &View, _out: &mut Findings) {}
 }
 
-/// The longest time between the sending of two lost ack-eliciting packets with
-/// nothing acknowledged between, in the 1-RTT space.
+/// The longest time between the sending of two lost ack-eliciting packets with nothing acknowledged
+/// in between, in the 1-RTT space.
 fn longest_run(view: &View) -> u64 {
     let (mut longest, mut first) = (0, None);
     for sent in view.ledger.data().filter(|sent| sent.ack_eliciting) {
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_of_losses_is_no_persistent_congestion() {
+    fn persistent_congestion_after_a_short_burst_is_found() {
         let mut script = script();
         script.send(20).wait(20).ack(19, 19);
         for number in 0..19 {
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ack_between_the_losses_excuses_the_network() {
+    fn persistent_congestion_despite_an_ack_between_losses_is_found() {
         let mut script = script();
         script.send(1).wait(90).send(1).wait(90).send(1).wait(20);
         script.ack(1, 1).lose(0).lose(2);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_of_three_probe_timeouts_is_one() {
+    fn persistent_congestion_after_three_ptos_causes_no_finding() {
         let mut script = script();
         // PTO: 20 + 8 + 25 ms.
         script
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_healthy_transfer_is_passed_over() {
+    fn healthy_transfer_has_no_finding() {
         assert_quiet_on_a_healthy_transfer(Detector::PersistentFalse);
     }
 }

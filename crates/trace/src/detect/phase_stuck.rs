@@ -1,33 +1,39 @@
-//! A phase of BBR that does not end: DOWN beyond its wait, Drain for more than
-//! four rounds, UP for twenty rounds without a better bandwidth.
+//! A phase of BBR does not end: DOWN beyond its wait, Drain for more than four rounds, UP for
+//! twenty rounds without more bandwidth.
 
-use super::view::{News, View};
+use super::view::{EventEffects, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
 use crate::event::Event;
 
 /// The longest wait between two probes for bandwidth (draft-ietf-ccwg-bbr).
 const LONGEST_WAIT: u64 = 3_000_000_000;
-/// Rounds after which Drain is over, whatever is in flight.
+/// Rounds after which Drain must be over, whatever is in flight.
 const DRAIN_ROUNDS: u64 = 4;
-/// Rounds without which DOWN had no chance to end.
+/// Rounds that DOWN needs before it can end.
 const DOWN_ROUNDS: u64 = 2;
-/// Rounds of UP that bring no bandwidth.
+/// Rounds of UP without more bandwidth.
 const UP_ROUNDS: u64 = 20;
 
 #[derive(Debug, Default)]
 pub(super) struct PhaseStuck {
     /// The phase, since when, and the round it began in.
     phase: Option<(Phase, u64, Option<u64>)>,
-    /// The bandwidth when the count began: one ACK alone adds too little to tell.
+    /// The bandwidth when the count began: a single ACK adds too little to compare.
     max_bw: u64,
     told: bool,
 }
 
 impl Detect for PhaseStuck {
-    fn on_event(&mut self, view: &View, news: &News, _event: &Event, out: &mut Findings) {
+    fn on_event(
+        &mut self,
+        view: &View,
+        effects: &EventEffects,
+        _event: &Event,
+        out: &mut Findings,
+    ) {
         let phase = view.state.as_deref().and_then(Phase::of);
         let round = view.metrics.extra("round_count");
-        if self.phase.map(|(phase, ..)| phase) != phase || news.path {
+        if self.phase.map(|(phase, ..)| phase) != phase || effects.path {
             self.phase = phase.map(|phase| (phase, view.now, round));
             self.max_bw = view.metrics.extra("max_bw").unwrap_or(0);
             self.told = false;
@@ -39,12 +45,12 @@ impl Detect for PhaseStuck {
         if phase == Phase::Up && bandwidth > self.max_bw.saturating_add(self.max_bw / 64)
             || view.is_quiet()
         {
-            // It found more, or had nothing to probe with: the count starts anew.
+            // More bandwidth, or nothing to probe with: the count restarts.
             self.phase = Some((phase, view.now, round));
             self.max_bw = bandwidth;
         }
         self.max_bw = self.max_bw.min(bandwidth);
-        if !self.told && news.metrics {
+        if !self.told && effects.metrics {
             self.judge(view, phase, since, began, out);
         }
     }
@@ -89,7 +95,7 @@ impl PhaseStuck {
     ) {
         let Some(srtt) = view.srtt() else { return };
         let lasted = view.now.saturating_sub(since);
-        // Rounds are counted by the controller, or by the clock.
+        // Rounds are counted by the controller, or else by time.
         let counted = view.metrics.extra("round_count").zip(began);
         let rounds = match counted {
             Some((now, began)) => now.saturating_sub(began),
@@ -100,7 +106,7 @@ impl PhaseStuck {
             Phase::Up => rounds > UP_ROUNDS,
             Phase::Down => {
                 let wait = view.metrics.extra("probe_wait").unwrap_or(LONGEST_WAIT);
-                // In silence nothing can end.
+                // Without ACKs no phase can end.
                 lasted > wait.saturating_add(srtt.saturating_mul(2)) && rounds > DOWN_ROUNDS
             }
         };
@@ -129,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn each_phase_that_does_not_end_is_seen() {
+    fn every_phase_that_does_not_end_is_found() {
         for (state, rounds) in [("drain", 8), ("probe_bw_down", 200), ("probe_bw_up", 25)] {
             let mut script = Script::new("bbr", 20);
             stay(&mut script, state, rounds);
@@ -138,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_is_fine() {
+    fn normal_bbr_cycle_causes_no_finding() {
         let mut script = Script::new("bbr", 20);
         stay(&mut script, "drain", 3);
         for _ in 0..3 {
@@ -150,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn in_silence_nothing_can_end() {
+    fn phase_during_silence_causes_no_finding() {
         for (rounds, stuck) in [(1, false), (3, true)] {
             let mut script = Script::new("bbr", 20);
             let counted = |script: &mut Script, count: u64| {
@@ -165,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn up_may_last_while_it_finds_more() {
+    fn long_probe_up_with_growing_bandwidth_causes_no_finding() {
         let climb = |step: u64| {
             let mut script = Script::new("bbr", 20);
             script.state("probe_bw_up");
@@ -182,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_healthy_transfer_is_passed_over() {
+    fn healthy_transfer_has_no_finding() {
         assert_quiet_on_a_healthy_transfer(Detector::PhaseStuck);
     }
 }

@@ -1,9 +1,8 @@
-//! Probe timeouts pile up: three in a row, or three within ten round trips while
-//! ACKs arrive.
+//! Repeated probe timeouts: three in a row, or three within ten round trips while ACKs arrive.
 
 use std::collections::VecDeque;
 
-use super::view::{News, View};
+use super::view::{EventEffects, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
 use crate::event::Event;
 
@@ -16,15 +15,21 @@ pub(super) struct PtoStorm {
     last: VecDeque<u64>,
     acks: VecDeque<bool>,
     acked: bool,
-    /// The storm that goes on.
+    /// The current storm.
     storm: Option<(u64, u64, u64)>,
-    /// The count of probe timeouts in a row, as last told.
+    /// The number of consecutive probe timeouts, as last reported.
     count: u64,
 }
 
 impl Detect for PtoStorm {
-    fn on_event(&mut self, view: &View, news: &News, _event: &Event, out: &mut Findings) {
-        if news.acked.is_some() {
+    fn on_event(
+        &mut self,
+        view: &View,
+        effects: &EventEffects,
+        _event: &Event,
+        out: &mut Findings,
+    ) {
+        if effects.acked.is_some() {
             self.acked = true;
         }
         if let Some((_, last, _)) = self.storm {
@@ -33,15 +38,15 @@ impl Detect for PtoStorm {
                 .unwrap_or(100_000_000)
                 .saturating_mul(2 * ROUNDS);
             let calm = view.now.saturating_sub(last) > rounds;
-            let over = news.acked.is_some_and(|acked| acked.packets > 0);
-            if calm || (over && !news.pto) {
+            let over = effects.acked.is_some_and(|acked| acked.packets > 0);
+            if calm || (over && !effects.pto) {
                 self.end(out);
             }
         }
-        if news.metrics {
+        if effects.metrics {
             self.on_count(view);
         }
-        if !news.pto {
+        if !effects.pto {
             return;
         }
         self.last.push_back(view.now);
@@ -70,7 +75,7 @@ impl Detect for PtoStorm {
 }
 
 impl PtoStorm {
-    /// The count is told after the timeout that raised it.
+    /// The count is reported after the timeout that raised it.
     fn on_count(&mut self, view: &View) {
         let count = view.metrics.pto_count.unwrap_or(0);
         let known = core::mem::replace(&mut self.count, count);
@@ -98,7 +103,7 @@ mod tests {
     use crate::detect::testing::{Script, assert_quiet_on_a_healthy_transfer};
 
     #[test]
-    fn an_outage_is_a_storm() {
+    fn outage_is_reported_as_pto_storm() {
         let mut script = Script::new("cubic", 20);
         script.send(4);
         for period in [50, 100, 200, 400] {
@@ -118,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn timeouts_while_acks_arrive_are_a_storm() {
+    fn timeouts_while_acks_arrive_are_found() {
         let mut script = Script::new("cubic", 50);
         for _ in 0..4 {
             script.send(1).wait(80).pto().send(1).wait(50);
@@ -128,9 +133,9 @@ mod tests {
         assert!(script.finds(Detector::PtoStorm));
     }
 
-    /// ACKs of what left on another path answer no probe.
+    /// ACKs of packets sent on another path do not answer a probe.
     #[test]
-    fn three_in_a_row_are_a_storm_whatever_is_acknowledged_between() {
+    fn three_timeouts_in_a_row_are_found_despite_acks() {
         let mut script = Script::new("cubic", 2);
         script.send(40);
         for timeout in 0..3 {
@@ -141,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tail_loss_now_and_then_is_none() {
+    fn occasional_tail_loss_causes_no_finding() {
         let mut script = Script::new("cubic", 20);
         for _ in 0..6 {
             script.send(1).wait(50).pto().send(1).wait(20);
@@ -154,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_healthy_transfer_is_passed_over() {
+    fn healthy_transfer_has_no_finding() {
         assert_quiet_on_a_healthy_transfer(Detector::PtoStorm);
     }
 }

@@ -1,27 +1,27 @@
 //! The controller enters and leaves recovery every round trip without a loss.
 
 use super::finding::span;
-use super::view::{News, View};
+use super::view::{EventEffects, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
 use crate::event::{Event, EventData};
 
-/// Flips that are a pattern.
+/// Number of changes that make a pattern.
 const FLIPS: usize = 8;
-/// Flips remembered.
+/// Number of changes remembered.
 const MEMORY: usize = 4096;
 
 #[derive(Debug, Default)]
 pub(super) struct RecoveryFlap {
-    /// When recovery was entered or left since the last loss or mark.
+    /// When recovery was entered or left since the last loss or CE mark.
     flips: Vec<u64>,
     recovering: bool,
 }
 
 impl Detect for RecoveryFlap {
-    fn on_event(&mut self, view: &View, news: &News, event: &Event, out: &mut Findings) {
-        if news.lost || news.marked || news.path {
+    fn on_event(&mut self, view: &View, effects: &EventEffects, event: &Event, out: &mut Findings) {
+        if effects.lost || effects.marked || effects.path {
             self.judge(view, out);
-            self.recovering |= news.lost;
+            self.recovering |= effects.lost;
         }
         let EventData::CongestionStateUpdated { new, .. } = &event.data else {
             return;
@@ -41,11 +41,11 @@ impl Detect for RecoveryFlap {
 }
 
 impl RecoveryFlap {
-    /// What gathered since the last thing that explains recovery.
+    /// What was gathered since the last event that explains recovery.
     fn judge(&mut self, view: &View, out: &mut Findings) {
         let flips = core::mem::take(&mut self.flips);
         let Some(srtt) = view.srtt() else { return };
-        // The first entry may follow a loss told just before.
+        // The first entry may follow a loss recorded just before.
         if flips.len() < FLIPS {
             return;
         }
@@ -72,7 +72,7 @@ mod tests {
     use crate::detect::testing::{Script, assert_quiet_on_a_healthy_transfer};
 
     #[test]
-    fn a_flip_each_round_trip_is_seen() {
+    fn recovery_toggling_every_rtt_is_found() {
         let mut script = Script::new("cubic", 10);
         script.window(2, 0);
         for _ in 0..6 {
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn recovery_after_each_loss_is_as_it_should_be() {
+    fn recovery_after_each_loss_causes_no_finding() {
         let mut script = Script::new("cubic", 10);
         script.window(20, 0);
         for _ in 0..20 {
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_healthy_transfer_is_passed_over() {
+    fn healthy_transfer_has_no_finding() {
         assert_quiet_on_a_healthy_transfer(Detector::RecoveryFlap);
     }
 }

@@ -1,29 +1,29 @@
-//! The path became longer and the minimum RTT did not follow: even with an empty
-//! pipe samples stay far above it. Whoever rests on the minimum (BBR's model, CUBIC
-//! not) then uses less than the path has.
+//! The path became longer and the minimum RTT did not follow: samples stay far above it even when
+//! the pipe is empty. A controller that relies on the minimum (BBR, but not CUBIC) then uses less
+//! than the path's capacity.
 
+use super::condition::{Condition, lasted};
 use super::finding::span;
-use super::spell::{Spell, lasted};
-use super::view::{News, View};
+use super::view::{EventEffects, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
 use crate::event::{Event, EventData};
 
-/// Samples at an almost empty pipe that make it a fact.
+/// Number of samples at an almost empty pipe that are needed.
 const SAMPLES: u32 = 3;
-/// Round trips, and time, for which it has to last.
+/// Round trips, and time, for which it must last.
 const ROUNDS: u64 = 20;
 const LEAST: u64 = 10_000_000_000;
-/// What jitter may add.
+/// Allowance for jitter.
 const JITTER: u64 = 5_000_000;
-/// What a receiver may wait before it acknowledges single packets: the default of
-/// max_ack_delay (RFC 9000 §18.2). Bulk is acknowledged at once.
+/// How long a receiver may wait before it acknowledges single packets: the default of max_ack_delay
+/// (RFC 9000 §18.2). Bulk data is acknowledged at once.
 const ACK_DELAY: u64 = 25_000_000;
-/// Datagrams in flight that build no queue.
+/// Datagrams in flight that do not build a queue.
 const EMPTY: u64 = 4;
 
 #[derive(Debug, Default)]
 pub(super) struct RttStep {
-    spell: Spell,
+    condition: Condition,
     samples: u32,
     /// The smallest sample since.
     least: u64,
@@ -31,29 +31,29 @@ pub(super) struct RttStep {
 }
 
 impl Detect for RttStep {
-    fn on_event(&mut self, view: &View, news: &News, event: &Event, out: &mut Findings) {
-        if news.path {
+    fn on_event(&mut self, view: &View, effects: &EventEffects, event: &Event, out: &mut Findings) {
+        if effects.path {
             *self = Self::default();
         }
         let EventData::RecoveryMetricsUpdated(metrics) = &event.data else {
             return;
         };
-        // A controller's own minimum is what it rests on.
+        // The controller's own minimum is the one it relies on.
         let own = view.metrics.extra("min_rtt");
         let min = own.or(view.metrics.min_rtt);
         let (Some(latest), Some(min)) = (metrics.latest_rtt, min) else {
             return;
         };
-        // One that is the controller's own ages, and needs no allowance.
+        // The controller's own minimum expires, and needs no allowance.
         let prompt = own.is_some() || view.waits_for_network() == Some(true);
         let late = if prompt { JITTER } else { JITTER + ACK_DELAY };
         let holds = latest > min.saturating_add(min / 2).saturating_add(late);
-        if let Some(span) = self.spell.update(holds, view.now) {
+        if let Some(span) = self.condition.update(holds, view.now) {
             self.judge(view, span, out);
             self.samples = 0;
         }
         if holds {
-            let first = self.spell.since() == Some(view.now);
+            let first = self.condition.since() == Some(view.now);
             self.least = if first {
                 latest
             } else {
@@ -63,12 +63,14 @@ impl Detect for RttStep {
             let empty = view
                 .flight
                 .is_some_and(|flight| flight <= view.datagrams(EMPTY));
-            self.samples = self.samples.saturating_add((empty && news.metrics).into());
+            self.samples = self
+                .samples
+                .saturating_add((empty && effects.metrics).into());
         }
     }
 
     fn finish(&mut self, view: &View, out: &mut Findings) {
-        if let Some(span) = self.spell.update(false, view.now) {
+        if let Some(span) = self.condition.update(false, view.now) {
             self.judge(view, span, out);
         }
     }
@@ -80,7 +82,7 @@ impl RttStep {
         if self.samples >= SAMPLES && lasted((t0, t1)) >= srtt.saturating_mul(ROUNDS).max(LEAST) {
             let finding = Finding::new(Detector::RttStep, t0, t1, Severity::Warning)
                 .with("minimum RTT", span(self.min))
-                .with("least since", span(self.least));
+                .with("minimum since", span(self.least));
             out.push(finding);
         }
     }
@@ -101,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_path_with_a_stale_minimum_is_seen() {
+    fn stale_minimum_rtt_after_path_change_is_found() {
         let mut script = Script::new("bbr", 20);
         for _ in 0..40 {
             sample(&mut script, 80, 2);
@@ -109,9 +111,9 @@ mod tests {
         assert!(script.finds(Detector::RttStep));
     }
 
-    /// The path's own minimum is right, the controller's is not.
+    /// The path's minimum is right, the controller's is not.
     #[test]
-    fn a_controller_with_a_minimum_of_its_own_is_judged_by_that() {
+    fn controllers_own_minimum_rtt_is_used_when_present() {
         let with_minimum = |own: u64| {
             let mut script = Script::new("bbr", 30);
             script.limit(Limit::Congestion);
@@ -126,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_that_waits_to_acknowledge_is_no_longer_path() {
+    fn delayed_acks_cause_no_finding() {
         let mut script = Script::new("cubic", 30);
         script.limit(Limit::Application);
         for _ in 0..40 {
@@ -136,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_is_no_longer_path() {
+    fn standing_queue_causes_no_finding() {
         let mut script = Script::new("cubic", 20);
         for _ in 0..40 {
             sample(&mut script, 200, 300);
@@ -149,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_healthy_transfer_is_passed_over() {
+    fn healthy_transfer_has_no_finding() {
         assert_quiet_on_a_healthy_transfer(Detector::RttStep);
     }
 }

@@ -1,7 +1,6 @@
-//! Many packets that had been declared lost are acknowledged after all: at least
-//! one in five, and five in a second.
+//! Many packets declared lost are acknowledged later: at least one in five, and five in a second.
 
-use super::view::{News, View};
+use super::view::{EventEffects, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
 use crate::event::Event;
 
@@ -10,22 +9,28 @@ const MANY: u64 = 5;
 
 #[derive(Debug, Default)]
 pub(super) struct SpuriousStorm {
-    /// Start of the second, losses and late ACKs in it.
+    /// Start of the current second, losses and late ACKs in it.
     since: u64,
     lost: u64,
     late: u64,
-    /// The storm so far: from, to, losses, late ACKs.
+    /// The storm so far: start, end, losses, late ACKs.
     storm: Option<(u64, u64, u64, u64)>,
 }
 
 impl Detect for SpuriousStorm {
-    fn on_event(&mut self, view: &View, news: &News, _event: &Event, out: &mut Findings) {
+    fn on_event(
+        &mut self,
+        view: &View,
+        effects: &EventEffects,
+        _event: &Event,
+        out: &mut Findings,
+    ) {
         if view.now.saturating_sub(self.since) >= SECOND {
             self.close(out);
             self.since = view.now;
         }
-        self.lost = self.lost.saturating_add(news.lost.into());
-        let late = news.acked.map_or(0, |acked| acked.spurious);
+        self.lost = self.lost.saturating_add(effects.lost.into());
+        let late = effects.acked.map_or(0, |acked| acked.spurious);
         self.late = self.late.saturating_add(late);
     }
 
@@ -37,13 +42,13 @@ impl Detect for SpuriousStorm {
 }
 
 impl SpuriousStorm {
-    /// A second is over.
+    /// Ends a second.
     fn close(&mut self, out: &mut Findings) {
         let (lost, late) = (
             core::mem::take(&mut self.lost),
             core::mem::take(&mut self.late),
         );
-        // Late ACKs of losses of the second before have no losses beside them.
+        // Late ACKs for losses of the second before have no losses to be compared with.
         if late >= MANY && late.saturating_mul(5) >= lost {
             let (t0, _, losses, spurious) = self.storm.unwrap_or((self.since, 0, 0, 0));
             let until = self.since.saturating_add(SECOND);
@@ -58,7 +63,7 @@ impl SpuriousStorm {
         if let Some((t0, t1, lost, late)) = self.storm.take() {
             let finding = Finding::new(Detector::SpuriousStorm, t0, t1, Severity::Warning)
                 .with("declared lost", lost)
-                .with("acknowledged after all", late);
+                .with("acknowledged later", late);
             out.push(finding);
         }
     }
@@ -71,7 +76,7 @@ mod tests {
     use crate::event::{EventData, PacketType};
 
     #[test]
-    fn losses_that_arrive_after_all_are_seen() {
+    fn frequent_spurious_losses_are_found() {
         let mut script = Script::new("cubic", 40);
         for _ in 0..20 {
             let first = script.next;
@@ -87,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_taken_back_that_arrive_after_all_are_seen() {
+    fn acknowledged_packets_discarded_earlier_are_found() {
         let mut script = Script::new("cubic", 40);
         script.send(20).wait(10);
         for number in 0..20 {
@@ -104,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn real_losses_are_none_of_it() {
+    fn real_losses_cause_no_finding() {
         let mut script = Script::new("cubic", 40);
         for round in 0..40 {
             let first = script.next;
@@ -121,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_healthy_transfer_is_passed_over() {
+    fn healthy_transfer_has_no_finding() {
         assert_quiet_on_a_healthy_transfer(Detector::SpuriousStorm);
     }
 }

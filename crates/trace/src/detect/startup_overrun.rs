@@ -1,21 +1,21 @@
-//! Startup goes on although round after round loses more than it may tolerate: a
-//! full round of recovery ends it (draft-ietf-ccwg-bbr §5.3.1.3).
+//! Startup continues although round after round exceeds the tolerated loss: a full round of
+//! recovery ends it (draft-ietf-ccwg-bbr §5.3.1.3).
 
-use super::view::{News, View};
+use super::view::{EventEffects, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
 use crate::event::{Event, Space};
 
-/// What a round may lose: 2 % (BBRLossThresh), or fewer than six ranges
+/// Tolerated loss of a round: 2 % (BBRLossThresh), or fewer than six ranges
 /// (BBRStartupFullLossCnt).
 const TOLERATED_PERCENT: u128 = 2;
 const RANGES: u64 = 6;
-/// Rounds in a row: the one in which losses begin and a full one of recovery are
-/// within the rule, since its rounds need not be the ones counted here.
+/// Rounds in a row. The round in which losses begin and a full one of recovery are within the rule,
+/// because its rounds need not coincide with those counted here.
 const ROUNDS: u64 = 3;
 
-/// What became of the packets of a round.
+/// The losses of a round.
 #[derive(Clone, Copy, Debug, Default)]
-struct Tally {
+struct RoundLosses {
     acked: u64,
     lost: u64,
     /// Discontiguous ranges lost.
@@ -24,7 +24,7 @@ struct Tally {
     newest: Option<u64>,
 }
 
-impl Tally {
+impl RoundLosses {
     fn is_heavy(self) -> bool {
         let all = u128::from(self.acked).saturating_add(self.lost.into());
         let lost = u128::from(self.lost).saturating_mul(100);
@@ -34,30 +34,36 @@ impl Tally {
 
 #[derive(Debug, Default)]
 pub(super) struct StartupOverrun {
-    round: Tally,
+    round: RoundLosses,
     /// The round ends when a packet after this one is acknowledged.
     end: Option<u64>,
     began: u64,
-    /// Heavy rounds in a row, and what they lost.
+    /// Consecutive rounds with heavy loss, and their losses.
     heavy: u64,
     lost: u64,
     told: bool,
 }
 
 impl Detect for StartupOverrun {
-    fn on_event(&mut self, view: &View, news: &News, _event: &Event, out: &mut Findings) {
-        if news.path || view.state.as_deref() != Some("startup") {
+    fn on_event(
+        &mut self,
+        view: &View,
+        effects: &EventEffects,
+        _event: &Event,
+        out: &mut Findings,
+    ) {
+        if effects.path || view.state.as_deref() != Some("startup") {
             *self = Self::default();
             return;
         }
-        if let Some((number, size)) = news.loss {
+        if let Some((number, size)) = effects.loss {
             let adjacent = |newest: u64| number.abs_diff(newest) <= 1;
             let another = !self.round.newest.is_some_and(adjacent);
             self.round.ranges = self.round.ranges.saturating_add(another.into());
             self.round.newest = Some(number);
             self.round.lost = self.round.lost.saturating_add(size);
         }
-        let Some(acked) = news.acked else { return };
+        let Some(acked) = effects.acked else { return };
         self.round.acked = self.round.acked.saturating_add(acked.bytes);
         if acked.largest <= self.end {
             return;
@@ -105,22 +111,22 @@ mod tests {
     }
 
     #[test]
-    fn round_after_round_of_loss_is_seen() {
+    fn startup_through_several_lossy_rounds_is_found() {
         assert!(rounds(3, 7).finds(Detector::StartupOverrun));
     }
 
     #[test]
-    fn the_rounds_that_it_takes_to_notice_are_not() {
+    fn rounds_needed_to_detect_loss_cause_no_finding() {
         assert!(!rounds(2, 7).finds(Detector::StartupOverrun));
     }
 
     #[test]
-    fn a_few_losses_in_each_round_are_not() {
+    fn few_losses_per_round_cause_no_finding() {
         assert!(!rounds(20, 15).finds(Detector::StartupOverrun));
     }
 
     #[test]
-    fn a_healthy_transfer_is_passed_over() {
+    fn healthy_transfer_has_no_finding() {
         assert_quiet_on_a_healthy_transfer(Detector::StartupOverrun);
     }
 }

@@ -1,7 +1,7 @@
-//! Slow start or Startup goes on for more than thirty rounds with data waiting:
-//! doubling or not, it should have found the end of the path.
+//! Slow start or Startup lasts for more than thirty rounds with data waiting, although it should
+//! have found the capacity of the path.
 
-use super::view::{News, View};
+use super::view::{EventEffects, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
 use crate::event::Event;
 
@@ -17,12 +17,18 @@ pub(super) struct StartupStuck {
 }
 
 impl Detect for StartupStuck {
-    fn on_event(&mut self, view: &View, news: &News, _event: &Event, out: &mut Findings) {
+    fn on_event(
+        &mut self,
+        view: &View,
+        effects: &EventEffects,
+        _event: &Event,
+        out: &mut Findings,
+    ) {
         let starting = view
             .state
             .as_deref()
             .is_some_and(|state| state.contains("slow_start") || state == "startup");
-        if news.path || !starting || view.last_loss == Some(view.now) {
+        if effects.path || !starting || view.last_loss == Some(view.now) {
             self.spent = 0;
             self.began = view.now;
             self.told = false;
@@ -58,7 +64,7 @@ mod tests {
     use crate::detect::testing::{Script, assert_quiet_on_a_healthy_transfer};
 
     #[test]
-    fn a_start_that_never_ends_is_seen() {
+    fn startup_that_never_ends_is_found() {
         for state in ["slow_start", "startup"] {
             let mut script = Script::new("cubic", 20);
             script.state(state);
@@ -70,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn an_application_with_little_to_send_may_stay() {
+    fn application_limited_startup_causes_no_finding() {
         let mut script = Script::new("cubic", 20);
         script.state("slow_start");
         for _ in 0..60 {
@@ -81,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_healthy_transfer_is_passed_over() {
+    fn healthy_transfer_has_no_finding() {
         assert_quiet_on_a_healthy_transfer(Detector::StartupStuck);
     }
 }

@@ -1,4 +1,4 @@
-//! Traces made by hand, event by event.
+//! Handmade traces, event by event.
 
 use clearway_recovery::limit::Limit;
 
@@ -54,13 +54,13 @@ impl Script {
         self
     }
 
-    /// Moves the clock by so many microseconds.
+    /// Advances the clock by this many microseconds.
     pub(super) fn wait_us(&mut self, micros: u64) -> &mut Self {
         self.now += micros * 1_000;
         self
     }
 
-    /// Moves the clock by so many milliseconds.
+    /// Advances the clock by this many milliseconds.
     pub(super) fn wait(&mut self, millis: u64) -> &mut Self {
         self.wait_us(millis * 1_000)
     }
@@ -135,8 +135,8 @@ impl Script {
         })
     }
 
-    /// A round trip of a sender with `window` packets: sends, waits, is
-    /// acknowledged, and the window is `after`.
+    /// One round trip of a sender with `window` packets: they are sent and acknowledged, and the
+    /// window is then `after`.
     pub(super) fn round(&mut self, window: u64, after: u64) -> &mut Self {
         let first = self.next;
         let rtt = self.metrics.smoothed_rtt.unwrap_or(0) / 1_000;
@@ -154,8 +154,8 @@ impl Script {
     }
 }
 
-/// A transfer that goes as it should: slow start, a loss, recovery, growth, a
-/// pause, growth again, a probe timeout at the end.
+/// A healthy transfer: slow start, a loss, recovery, growth, a pause, growth again, a probe timeout
+/// at the end.
 pub(super) fn healthy() -> Script {
     let mut script = Script::new("cubic", 20);
     script.state("slow_start");
@@ -201,7 +201,7 @@ pub(super) fn healthy() -> Script {
     script
 }
 
-/// Asserts that a detector has nothing to say of a healthy transfer.
+/// Asserts that a detector finds nothing in a healthy transfer.
 pub(super) fn assert_quiet_on_a_healthy_transfer(detector: Detector) {
     let findings = healthy().findings();
     let said: Vec<_> = findings

@@ -1,13 +1,13 @@
-//! A reduction is undone although nothing proves it wrong: since the last undo no
-//! packet that had been declared lost was acknowledged after all.
+//! A reduction is undone without proof that it was wrong: since the last undo no packet declared
+//! lost was acknowledged.
 
-use super::view::{News, View};
+use super::view::{EventEffects, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
 use crate::event::{Event, EventData};
 
 #[derive(Debug, Default)]
 pub(super) struct UndoUnproven {
-    /// Undos told so far.
+    /// Number of undos reported so far.
     undone: Option<u64>,
     /// Late ACKs since the last one.
     proofs: u64,
@@ -18,11 +18,11 @@ pub(super) struct UndoUnproven {
 }
 
 impl Detect for UndoUnproven {
-    fn on_event(&mut self, view: &View, news: &News, event: &Event, out: &mut Findings) {
-        self.losses = self.losses.saturating_add(news.lost.into());
-        let proofs = news.acked.map_or(0, |acked| acked.spurious);
+    fn on_event(&mut self, view: &View, effects: &EventEffects, event: &Event, out: &mut Findings) {
+        self.losses = self.losses.saturating_add(effects.lost.into());
+        let proofs = effects.acked.map_or(0, |acked| acked.spurious);
         self.proofs = self.proofs.saturating_add(proofs);
-        if news.path {
+        if effects.path {
             self.undone = None;
         }
         let EventData::RecoveryMetricsUpdated(metrics) = &event.data else {
@@ -40,14 +40,14 @@ impl Detect for UndoUnproven {
         let remembered = view.ledger.losses_forgotten();
         let known = core::mem::replace(&mut self.forgotten, remembered);
         let unseen = remembered.saturating_sub(known);
-        // What the ledger has forgotten may have been the proof.
+        // A packet that the ledger has forgotten may have been the proof.
         if proofs > 0 || unseen > 0 || view.ledger.in_flight().is_none() {
             return;
         }
         let at = view.now;
         let finding = Finding::new(Detector::UndoUnproven, at, at, Severity::Error)
-            .with("lost since the undo before", losses)
-            .with("acknowledged after all", proofs);
+            .with("lost since the previous undo", losses)
+            .with("acknowledged later", proofs);
         out.push(finding);
     }
 
@@ -72,17 +72,17 @@ mod tests {
     }
 
     #[test]
-    fn an_undo_after_a_real_loss_is_seen() {
+    fn undo_after_a_real_loss_is_found() {
         assert!(undone(false).finds(Detector::UndoUnproven));
     }
 
     #[test]
-    fn an_undo_after_a_late_ack_is_right() {
+    fn undo_after_a_late_ack_causes_no_finding() {
         assert!(!undone(true).finds(Detector::UndoUnproven));
     }
 
     #[test]
-    fn one_proof_is_good_for_one_undo() {
+    fn second_undo_needs_new_proof() {
         let mut script = undone(true);
         script.lose(12).ack(13, 19);
         script.metrics(|metrics| metrics.spurious_events = Some(2));
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_healthy_transfer_is_passed_over() {
+    fn healthy_transfer_has_no_finding() {
         assert_quiet_on_a_healthy_transfer(Detector::UndoUnproven);
     }
 }

@@ -1,4 +1,4 @@
-//! What every detector needs to know of the connection at an event.
+//! The state of the connection at an event, as all detectors need it.
 
 use clearway_recovery::controller::WindowPolicy;
 use clearway_recovery::limit::{Limit, LimitGroup};
@@ -7,29 +7,29 @@ use super::Profile;
 use super::ledger::{Acked, Ledger};
 use crate::event::{BySpace, Event, EventData, Frame, Metrics, Role, TimerChange, TimerKind};
 
-/// A datagram size assumed until the trace says one (RFC 9000 §14).
+/// The datagram size assumed until the trace gives one (RFC 9000 §14).
 const DEFAULT_MDS: u64 = 1200;
 
-/// What happened with this event, in the terms detectors are written in.
+/// What an event changed, in the terms that detectors use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct News {
-    /// A packet counted in flight left.
+pub(super) struct EventEffects {
+    /// A packet that counts in flight was sent.
     pub(super) sent: Option<u64>,
-    /// ACK frames arrived, and brought this.
+    /// The effect of ACK frames that arrived.
     pub(super) acked: Option<Acked>,
-    /// A packet was lost, no MTU probe and none withdrawn.
+    /// A packet was lost, other than MTU probes and withdrawn packets.
     pub(super) lost: bool,
-    /// Its number and size, where they are known.
+    /// Its number and size, if known.
     pub(super) loss: Option<(u64, u64)>,
-    /// A probe timeout.
+    /// A probe timeout expired.
     pub(super) pto: bool,
     /// The peer reported new CE marks.
     pub(super) marked: bool,
-    /// Metrics were told.
+    /// Metrics were reported.
     pub(super) metrics: bool,
-    /// Packets go elsewhere.
+    /// Packets are sent on another path from now on.
     pub(super) path: bool,
-    /// The controller said where it is.
+    /// The controller's state was reported.
     pub(super) state: bool,
 }
 
@@ -39,16 +39,16 @@ pub(super) struct View {
     pub(super) now: u64,
     pub(super) role: Option<Role>,
     pub(super) controller: Option<String>,
-    /// The window policy that the trace tells.
-    told_policy: Option<WindowPolicy>,
+    /// The window policy, if the trace records it.
+    recorded_policy: Option<WindowPolicy>,
     pub(super) mds: u64,
     pub(super) min_window: Option<u64>,
     pub(super) initial_window: u64,
     pub(super) metrics: Metrics,
-    /// The reason for not sending; `None` if it is not said.
+    /// The limit on sending; `None` if it is not recorded.
     pub(super) limit: Option<Limit>,
     pub(super) limit_since: u64,
-    /// Whether the trace tells the reasons at all.
+    /// Whether the trace records limits at all.
     pub(super) tells_limits: bool,
     pub(super) state: Option<String>,
     pub(super) state_since: u64,
@@ -59,11 +59,11 @@ pub(super) struct View {
     /// The last loss, CE mark, PTO or change of path.
     pub(super) last_trouble: Option<u64>,
     pub(super) ledger: Ledger,
-    /// Bytes in flight: as told last, plus what left since.
+    /// Bytes in flight: as last reported, plus what was sent since.
     pub(super) flight: Option<u64>,
     ce: BySpace<u64>,
     pto_count: u64,
-    /// This trace tells expiries of its timer, so counts need no guessing.
+    /// Whether the trace records expired timers, so that they need not be inferred from counts.
     tells_timers: bool,
     pub(super) confirmed: bool,
     pub(super) closed: bool,
@@ -75,7 +75,7 @@ impl View {
             now: 0,
             role: profile.role,
             controller: profile.controller.clone(),
-            told_policy: None,
+            recorded_policy: None,
             mds: DEFAULT_MDS,
             min_window: profile.min_window,
             initial_window: 10 * DEFAULT_MDS,
@@ -109,8 +109,8 @@ impl View {
         self.metrics.congestion_window
     }
 
-    /// The minimum window: told, or two datagrams (RFC 9002 §7.2), four for
-    /// controllers with a model (draft-ietf-ccwg-bbr, `BBR.MinPipeCwnd`).
+    /// The minimum window: as recorded, or else two datagrams (RFC 9002 §7.2), four for controllers
+    /// with a model (draft-ietf-ccwg-bbr, `BBR.MinPipeCwnd`).
     pub(super) fn floor(&self) -> u64 {
         let datagrams = match self.window_policy() {
             WindowPolicy::Reactive | WindowPolicy::Constant => 2,
@@ -119,7 +119,7 @@ impl View {
         self.min_window.unwrap_or(self.datagrams(datagrams))
     }
 
-    /// Bytes of so many full datagrams.
+    /// The size of this many full datagrams, in bytes.
     pub(super) fn datagrams(&self, count: u64) -> u64 {
         self.mds.saturating_mul(count)
     }
@@ -135,11 +135,11 @@ impl View {
         )
     }
 
-    /// How the controller decides on its window: as the trace says, or for traces
-    /// of other stacks, which do not, as its name or its state suggest.
+    /// How the controller decides on its window: as recorded, or for traces of other stacks, which
+    /// do not record it, as its name or its state suggest.
     pub(super) fn window_policy(&self) -> WindowPolicy {
-        if let Some(told) = self.told_policy {
-            return told;
+        if let Some(recorded) = self.recorded_policy {
+            return recorded;
         }
         let name = self.controller.as_deref().unwrap_or("");
         let probes = self.state.as_deref().is_some_and(|state| {
@@ -154,8 +154,8 @@ impl View {
         }
     }
 
-    /// Whether data wait that the network is the limit of; `None` if the trace
-    /// does not allow to tell. Without reasons told, a full window tells.
+    /// Whether data is waiting for the network; `None` if the trace does not allow an answer.
+    /// Without recorded limits, a full window counts as such.
     pub(super) fn waits_for_network(&self) -> Option<bool> {
         match self.limit {
             Some(limit) => Some(limit.group() == LimitGroup::Network),
@@ -167,15 +167,15 @@ impl View {
         }
     }
 
-    /// Whether the application or credit, not the network, is the limit.
+    /// Whether the application or flow control, not the network, is the limit.
     pub(super) fn is_quiet(&self) -> bool {
         self.waits_for_network() == Some(false)
     }
 
-    /// Takes an event in and says what it meant.
-    pub(super) fn on_event(&mut self, event: &Event) -> News {
+    /// Processes an event and returns what it changed.
+    pub(super) fn on_event(&mut self, event: &Event) -> EventEffects {
         self.now = self.now.max(event.time);
-        let mut news = News::default();
+        let mut effects = EventEffects::default();
         match &event.data {
             EventData::ConnectionStarted(started) => self.role = self.role.or(started.role),
             EventData::ConnectionClosed(_) => self.closed = true,
@@ -187,7 +187,7 @@ impl View {
             EventData::PacketSent(packet) => {
                 self.ledger.on_sent(self.now, packet);
                 if packet.counts_in_flight() != Some(false) {
-                    news.sent = packet.size;
+                    effects.sent = packet.size;
                     self.last_sent = Some(self.now);
                     let size = packet.size.unwrap_or(0);
                     self.flight = self.flight.map(|flight| flight.saturating_add(size));
@@ -199,7 +199,7 @@ impl View {
             EventData::PacketReceived(packet) => {
                 self.last_received = Some(self.now);
                 for frame in packet.frames() {
-                    self.on_frame(packet.kind, frame, &mut news);
+                    self.on_frame(packet.kind, frame, &mut effects);
                 }
             }
             EventData::PacketLost {
@@ -212,9 +212,9 @@ impl View {
                 let withdrawn = trigger.as_deref() == Some("withdrawn");
                 let sent = self.ledger.on_lost(*kind, *number, withdrawn);
                 let probe = *mtu_probe || sent.is_some_and(|sent| sent.mtu_probe);
-                news.lost = !withdrawn && !probe;
-                news.loss = sent
-                    .filter(|_| news.lost)
+                effects.lost = !withdrawn && !probe;
+                effects.loss = sent
+                    .filter(|_| effects.lost)
                     .map(|sent| (sent.number, sent.size));
             }
             EventData::KeyDiscarded { kind } => {
@@ -223,7 +223,7 @@ impl View {
                 }
             }
             EventData::TupleAssigned { .. } => {
-                news.path = true;
+                effects.path = true;
                 self.ledger.on_path();
                 self.metrics = Metrics::default();
                 self.flight = None;
@@ -237,20 +237,20 @@ impl View {
             }
             EventData::TimerUpdated { kind, change } => {
                 self.tells_timers = true;
-                news.pto = (*kind, *change) == (Some(TimerKind::Pto), TimerChange::Expired);
+                effects.pto = (*kind, *change) == (Some(TimerKind::Pto), TimerChange::Expired);
             }
             EventData::RecoveryParametersSet(it) => {
                 let named = it.controller.as_deref().map(str::to_owned);
                 self.controller = named.or(self.controller.take());
-                self.told_policy = it.window_policy.or(self.told_policy);
+                self.recorded_policy = it.window_policy.or(self.recorded_policy);
                 self.mds = it.max_datagram_size.unwrap_or(self.mds);
                 self.min_window = it.minimum_congestion_window.or(self.min_window);
                 let window = it.initial_congestion_window;
                 self.initial_window = window.unwrap_or(self.datagrams(10));
             }
-            EventData::RecoveryMetricsUpdated(it) => self.on_metrics(it, &mut news),
+            EventData::RecoveryMetricsUpdated(it) => self.on_metrics(it, &mut effects),
             EventData::CongestionStateUpdated { new, .. } => {
-                news.state = true;
+                effects.state = true;
                 self.state = Some(new.as_ref().to_owned());
                 self.state_since = self.now;
             }
@@ -268,20 +268,25 @@ impl View {
             | EventData::EventsDropped { .. }
             | EventData::Other { .. } => {}
         }
-        if news.lost {
+        if effects.lost {
             self.last_loss = Some(self.now);
         }
-        if news.lost || news.pto || news.marked || news.path {
+        if effects.lost || effects.pto || effects.marked || effects.path {
             self.last_trouble = Some(self.now);
         }
-        news
+        effects
     }
 
-    fn on_frame(&mut self, kind: crate::event::PacketType, frame: &Frame, news: &mut News) {
+    fn on_frame(
+        &mut self,
+        kind: crate::event::PacketType,
+        frame: &Frame,
+        effects: &mut EventEffects,
+    ) {
         match frame {
             Frame::Ack { ecn, .. } => {
                 let acked = self.ledger.on_ack(kind, frame);
-                let sum = news.acked.get_or_insert_default();
+                let sum = effects.acked.get_or_insert_default();
                 sum.packets = sum.packets.saturating_add(acked.packets);
                 sum.bytes = sum.bytes.saturating_add(acked.bytes);
                 sum.spurious = sum.spurious.saturating_add(acked.spurious);
@@ -289,7 +294,7 @@ impl View {
                 self.last_ack = Some(self.now);
                 if let (Some([_, _, ce]), Some(space)) = (ecn, kind.space()) {
                     let known = self.ce.get_mut(space);
-                    news.marked |= *ce > *known;
+                    effects.marked |= *ce > *known;
                     *known = (*ce).max(*known);
                 }
             }
@@ -298,11 +303,11 @@ impl View {
         }
     }
 
-    fn on_metrics(&mut self, new: &Metrics, news: &mut News) {
-        news.metrics = true;
+    fn on_metrics(&mut self, new: &Metrics, effects: &mut EventEffects) {
+        effects.metrics = true;
         if let Some(count) = new.pto_count {
-            // Where expiries are told, the count only repeats them.
-            news.pto = !self.tells_timers && count > self.pto_count;
+            // If expired timers are recorded, the count only repeats them.
+            effects.pto = !self.tells_timers && count > self.pto_count;
             self.pto_count = count;
         }
         let known = &mut self.metrics;

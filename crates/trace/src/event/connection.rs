@@ -1,23 +1,23 @@
-//! Who talks to whom, under which terms, and how it ended.
+//! Events of a connection's start and end, and its parameters.
 
 use std::net::SocketAddr;
 
 use super::Name;
 
-/// Whose trace it is.
+/// The end that recorded the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// The end that sent the first Initial.
     Client,
-    /// The end that answered it.
+    /// The end that accepted the connection.
     Server,
-    /// Somebody on the way.
+    /// An observer on the path.
     Network,
 }
 
 impl Role {
-    /// As qlog's `vantage_point` names it.
+    /// Its name in qlog's `vantage_point`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -37,17 +37,17 @@ impl From<clearway_quic::Role> for Role {
     }
 }
 
-/// Which end did something.
+/// The end that did something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Initiator {
-    /// The one whose trace it is.
+    /// The end that recorded the trace.
     Local,
     /// Its peer.
     Remote,
 }
 
 impl Initiator {
-    /// As qlog names it.
+    /// Its name in qlog.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -60,15 +60,15 @@ impl Initiator {
 /// `connection_started`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Started {
-    /// Which end this is, for sinks that name files or colour lanes.
+    /// The end that recorded the trace, for sinks that name files or colour lanes.
     pub role: Option<Role>,
-    /// The local address; port 0 where it is not known.
+    /// The local address; port 0 if it is not known.
     pub local: Option<SocketAddr>,
     /// The peer's address.
     pub remote: Option<SocketAddr>,
     /// The Destination Connection ID of the client's first Initial, in hex.
     pub original_dcid: Option<String>,
-    /// What the local end calls itself, in hex.
+    /// The local end's first source connection ID, in hex.
     pub local_cid: Option<String>,
 }
 
@@ -80,18 +80,18 @@ pub struct Closed {
     /// `idle_timeout`, `application`, `error`, `version_mismatch`,
     /// `stateless_reset`, `aborted` or `unspecified`.
     pub trigger: Option<Name>,
-    /// The code sent or received.
+    /// The error code sent or received.
     pub code: Option<u64>,
-    /// Whether the code is the application's.
+    /// Whether it is an application error code.
     pub application: bool,
-    /// In words.
+    /// The reason phrase.
     pub reason: Option<String>,
 }
 
 /// `parameters_set`: one end's transport parameters (RFC 9000 §18.2).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parameters {
-    /// Whose.
+    /// The end that declared them.
     pub initiator: Option<Initiator>,
     /// Milliseconds.
     pub max_idle_timeout: Option<u64>,

@@ -1,4 +1,4 @@
-//! Frames in summary: what they concern, not what they carry.
+//! Summaries of frames, without the data they carry.
 
 use clearway_quic::stream::Directionality;
 use smallvec::SmallVec;
@@ -11,41 +11,41 @@ pub type AckRanges = SmallVec<[(u64, u64); 2]>;
 /// A frame. Sizes, offsets and limits are bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Frame {
-    /// PADDING, a run of them.
+    /// A run of PADDING.
     Padding {
-        /// How many bytes.
+        /// Number of bytes.
         len: u64,
     },
     /// PING.
     Ping,
     /// ACK.
     Ack {
-        /// How long it was held back, in nanoseconds.
+        /// The acknowledgement delay, in nanoseconds.
         delay: Option<u64>,
-        /// What it acknowledges.
+        /// The packet numbers it acknowledges.
         ranges: AckRanges,
         /// Counts of ECT(0), ECT(1) and CE.
         ecn: Option<[u64; 3]>,
     },
     /// RESET_STREAM.
     ResetStream {
-        /// Which stream.
+        /// Stream ID.
         stream: u64,
-        /// The application's code.
+        /// Application error code.
         code: u64,
-        /// How many bytes the stream had.
+        /// Final size of the stream.
         final_size: u64,
     },
     /// STOP_SENDING.
     StopSending {
-        /// Which stream.
+        /// Stream ID.
         stream: u64,
-        /// The application's code.
+        /// Application error code.
         code: u64,
     },
     /// CRYPTO.
     Crypto {
-        /// Of the first byte.
+        /// Offset of the first byte.
         offset: u64,
         /// Bytes.
         len: u64,
@@ -57,13 +57,13 @@ pub enum Frame {
     },
     /// STREAM.
     Stream {
-        /// Which stream.
+        /// Stream ID.
         stream: u64,
-        /// Of the first byte.
+        /// Offset of the first byte.
         offset: u64,
         /// Bytes.
         len: u64,
-        /// Whether the stream ends behind them.
+        /// Whether FIN is set.
         fin: bool,
     },
     /// MAX_DATA.
@@ -73,49 +73,49 @@ pub enum Frame {
     },
     /// MAX_STREAM_DATA.
     MaxStreamData {
-        /// Which stream.
+        /// Stream ID.
         stream: u64,
         /// The limit.
         limit: u64,
     },
     /// MAX_STREAMS.
     MaxStreams {
-        /// Which kind.
+        /// The direction of the streams.
         kind: Directionality,
         /// The limit.
         limit: u64,
     },
     /// DATA_BLOCKED.
     DataBlocked {
-        /// At which limit.
+        /// The limit at which it is blocked.
         limit: u64,
     },
     /// STREAM_DATA_BLOCKED.
     StreamDataBlocked {
-        /// Which stream.
+        /// Stream ID.
         stream: u64,
-        /// At which limit.
+        /// The limit at which it is blocked.
         limit: u64,
     },
     /// STREAMS_BLOCKED.
     StreamsBlocked {
-        /// Which kind.
+        /// The direction of the streams.
         kind: Directionality,
-        /// At which limit.
+        /// The limit at which it is blocked.
         limit: u64,
     },
     /// NEW_CONNECTION_ID.
     NewConnectionId {
-        /// Its number.
+        /// Sequence number.
         sequence: u64,
-        /// Older ones are to be retired.
+        /// Retire Prior To: IDs with smaller sequence numbers are retired.
         retire_prior_to: u64,
         /// In hex.
         cid: String,
     },
     /// RETIRE_CONNECTION_ID.
     RetireConnectionId {
-        /// Its number.
+        /// Sequence number.
         sequence: u64,
     },
     /// PATH_CHALLENGE.
@@ -124,11 +124,11 @@ pub enum Frame {
     PathResponse,
     /// CONNECTION_CLOSE of either kind.
     ConnectionClose {
-        /// Whether the code is the application's.
+        /// Whether it is an application error code.
         application: bool,
-        /// The code.
+        /// The error code.
         code: u64,
-        /// In words.
+        /// The reason phrase.
         reason: String,
     },
     /// HANDSHAKE_DONE.
@@ -140,12 +140,12 @@ pub enum Frame {
     },
     /// ACK_FREQUENCY.
     AckFrequency {
-        /// Its number.
+        /// Sequence number.
         sequence: u64,
     },
     /// IMMEDIATE_ACK.
     ImmediateAck,
-    /// A frame that is not ours to know.
+    /// A frame that this crate does not know.
     Unknown {
         /// As the trace names it.
         name: Name,
@@ -153,7 +153,7 @@ pub enum Frame {
 }
 
 impl Frame {
-    /// An ACK of these ranges, nothing else known.
+    /// An ACK of these ranges, with nothing else known.
     pub fn ack(ranges: impl IntoIterator<Item = (u64, u64)>) -> Self {
         Self::Ack {
             delay: None,
@@ -193,7 +193,7 @@ impl Frame {
         }
     }
 
-    /// Whether a packet with it has to be acknowledged (RFC 9002 §2).
+    /// Whether a packet with it is ack-eliciting (RFC 9002 §2).
     #[must_use]
     pub const fn is_ack_eliciting(&self) -> bool {
         match self {

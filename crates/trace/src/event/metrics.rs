@@ -1,11 +1,11 @@
-//! What recovery and the controller show of themselves.
+//! Metrics of recovery and the congestion controller.
 
 use clearway_recovery::controller::WindowPolicy;
 
 use super::Name;
 
-/// `recovery_metrics_updated`. Sizes are bytes, times nanoseconds; rates are
-/// bits per second, as in qlog. `None`: not said by this event.
+/// `recovery_metrics_updated`. Sizes are bytes, times nanoseconds; rates are bits per second, as in
+/// qlog. `None` means not part of this event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metrics {
     /// Minimum RTT.
@@ -16,7 +16,7 @@ pub struct Metrics {
     pub latest_rtt: Option<u64>,
     /// Variation of the RTT.
     pub rtt_variance: Option<u64>,
-    /// Probe timeouts in a row.
+    /// Number of consecutive probe timeouts.
     pub pto_count: Option<u64>,
     /// Congestion window.
     pub congestion_window: Option<u64>,
@@ -72,10 +72,10 @@ pub struct RecoveryParameters {
     pub initial_rtt: Option<u64>,
     /// Maximum datagram size.
     pub max_datagram_size: Option<u64>,
-    /// The window at the start.
+    /// Initial window.
     pub initial_congestion_window: Option<u64>,
-    /// The smallest window.
+    /// Minimum window.
     pub minimum_congestion_window: Option<u64>,
-    /// PTOs that losses have to span.
+    /// Number of PTOs that losses have to span for persistent congestion.
     pub persistent_congestion_threshold: Option<u64>,
 }

@@ -1,9 +1,8 @@
-//! The one schema: what a connection's trace is made of.
+//! The event schema of traces.
 //!
-//! Names and meanings are those of qlog's quic events
-//! (draft-ietf-quic-qlog-quic-events-13), so that a live connection, a file of
-//! ours and a file of another stack's are one thing to everything downstream.
-//! What a foreign trace does not say is `None`; nothing is guessed here.
+//! Names and meanings are those of qlog's quic events (draft-ietf-quic-qlog-quic-events-13), so
+//! that a live connection, our own files and those of other stacks look the same to all consumers.
+//! What a foreign trace does not record is `None`; nothing is guessed here.
 
 mod connection;
 mod frame;
@@ -21,16 +20,16 @@ pub use self::metrics::{Metrics, RecoveryParameters};
 pub(crate) use self::packet::BySpace;
 pub use self::packet::{Packet, PacketType, Space};
 
-/// A word of the schema: ours are static, a file's are not.
+/// A name: static in our own events, owned in those read from a file.
 pub type Name = Cow<'static, str>;
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// When, in nanoseconds since the trace's reference: for live traces the
+    /// The time, in nanoseconds since the trace's reference time: for live traces that of the
     /// connection's first event.
     pub time: u64,
-    /// What.
+    /// What happened.
     pub data: EventData,
 }
 
@@ -43,7 +42,7 @@ pub enum EventData {
     ConnectionClosed(Box<Closed>),
     /// `connection_state_updated`.
     ConnectionStateUpdated {
-        /// As qlog names it, for instance `handshake_confirmed`.
+        /// The state as qlog names it, for instance `handshake_confirmed`.
         new: Name,
     },
     /// `parameters_set`: transport parameters.
@@ -59,63 +58,63 @@ pub enum EventData {
     PacketReceived(Packet),
     /// `packet_dropped`.
     PacketDropped {
-        /// Its type, if that could be told.
+        /// Its type, if known.
         kind: Option<PacketType>,
         /// Bytes.
         size: Option<u64>,
-        /// Why.
+        /// The reason.
         trigger: Option<Name>,
     },
     /// `packet_lost`.
     PacketLost {
         /// Its type.
         kind: PacketType,
-        /// Its number.
+        /// Its packet number.
         number: u64,
         /// Bytes.
         size: Option<u64>,
-        /// Whether it probed the path MTU, which is no sign of congestion.
+        /// Whether it was an MTU probe, whose loss is not a sign of congestion.
         mtu_probe: bool,
-        /// `reordering_threshold`, `time_threshold`, `pto_expired`; ours also
-        /// says `withdrawn`: given up with its path or its keys.
+        /// `reordering_threshold`, `time_threshold`, `pto_expired`; ours also records `withdrawn`:
+        /// discarded with its path or its keys.
         trigger: Option<Name>,
     },
     /// `stream_data_moved` from the transport to the application.
     StreamDataRead {
-        /// The stream, where it is said.
+        /// The stream, if recorded.
         stream: Option<u64>,
         /// Bytes.
         len: u64,
     },
     /// `connection_data_blocked_updated`.
     DataBlockedUpdated {
-        /// The reason for not sending; `None` = unblocked.
+        /// The limit; `None` means unblocked.
         reason: Option<Limit>,
     },
     /// `stream_data_blocked_updated`.
     StreamDataBlockedUpdated {
-        /// Which stream.
+        /// Stream ID.
         stream: u64,
-        /// The reason; `None` = unblocked.
+        /// The reason; `None` means unblocked.
         reason: Option<Limit>,
     },
     /// `migration_state_updated`.
     MigrationStateUpdated {
-        /// As qlog names it.
+        /// The state as qlog names it.
         new: Name,
         /// The peer's address on that path.
         remote: Option<SocketAddr>,
     },
-    /// `tuple_assigned`: packets go elsewhere now.
+    /// `tuple_assigned`: packets are sent on another path now.
     TupleAssigned {
         /// The peer's address.
         remote: Option<SocketAddr>,
     },
     /// `timer_updated`.
     TimerUpdated {
-        /// What the timer waits for, where it is said.
+        /// What the timer waits for, if recorded.
         kind: Option<TimerKind>,
-        /// What became of it.
+        /// What happened to it.
         change: TimerChange,
     },
     /// `key_updated`.
@@ -138,16 +137,16 @@ pub enum EventData {
     RecoveryMetricsUpdated(Box<Metrics>),
     /// `congestion_state_updated`.
     CongestionStateUpdated {
-        /// Where the controller was.
+        /// The state before.
         old: Option<Name>,
-        /// Where it is, for instance `slow_start`.
+        /// The new state, for instance `slow_start`.
         new: Name,
-        /// What brought it there.
+        /// What caused the change.
         trigger: Option<Name>,
     },
     /// `ecn_state_updated`.
     EcnStateUpdated {
-        /// What it was.
+        /// The state before.
         old: Option<Name>,
         /// `testing`, `unknown`, `failed` or `capable`.
         new: Name,
@@ -156,29 +155,29 @@ pub enum EventData {
     MtuUpdated {
         /// The maximum datagram size before.
         old: Option<u64>,
-        /// From now on.
+        /// The new maximum datagram size.
         new: u64,
     },
     /// `simulation:scenario`.
     Scenario {
         /// Its name.
         name: Name,
-        /// What else is said of it.
+        /// Further details.
         details: Vec<(String, String)>,
     },
     /// `simulation:marker`.
     Marker {
-        /// What kind of thing.
+        /// The kind of the marker.
         kind: Name,
-        /// In words.
+        /// A description.
         message: Name,
     },
-    /// The writer could not keep up: so many events are missing here.
+    /// The writer could not keep up: events are missing here.
     EventsDropped {
-        /// How many.
+        /// The number of missing events.
         count: u64,
     },
-    /// An event of a schema that is not ours, or of no use here.
+    /// An event of another schema, or one that is not used.
     Other {
         /// Its name.
         name: Name,
@@ -194,12 +193,12 @@ pub enum TimerKind {
     Pto,
 }
 
-/// What became of a timer.
+/// What happened to a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimerChange {
-    /// It fires after so many nanoseconds, where that is said.
+    /// It was set to expire after this many nanoseconds, if recorded.
     Set(Option<u64>),
-    /// It fired.
+    /// It expired.
     Expired,
     /// It was cancelled.
     Cancelled,

@@ -1,4 +1,4 @@
-//! Packets as a trace shows them.
+//! Packets in traces.
 
 use clearway_quic::wire::PacketKind;
 
@@ -37,14 +37,14 @@ pub enum Space {
 }
 
 impl Space {
-    /// Its place among the three.
+    /// Its index among the three.
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize
     }
 }
 
-/// One of something for each space.
+/// One value for each space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BySpace<T> {
     initial: T,
@@ -73,7 +73,7 @@ impl<T> BySpace<T> {
         [&self.initial, &self.handshake, &self.data]
     }
 
-    /// What `of` makes of each.
+    /// Maps each value with `of`.
     pub(crate) fn map<U>(&self, of: impl Fn(&T) -> U) -> BySpace<U> {
         BySpace {
             initial: of(&self.initial),
@@ -99,7 +99,7 @@ impl PacketType {
         }
     }
 
-    /// The type that this name means, in any stack's spelling.
+    /// The type with this name, in any stack's spelling.
     #[must_use]
     pub fn from_name(name: &str) -> Self {
         match name.to_ascii_lowercase().as_str() {
@@ -114,7 +114,7 @@ impl PacketType {
         }
     }
 
-    /// The space its number is of; `None` for packets without one.
+    /// Its packet number space; `None` for packets without a number.
     #[must_use]
     pub const fn space(self) -> Option<Space> {
         match self {
@@ -146,10 +146,9 @@ pub struct Packet {
     pub number: Option<u64>,
     /// Its size in bytes, header and tag included.
     pub size: Option<u64>,
-    /// What it carries; `None` where the trace does not say.
+    /// Its frames; `None` if the trace does not record them.
     pub frames: Option<Vec<Frame>>,
-    /// Whether it counts in flight, where that is said rather than seen from
-    /// the frames.
+    /// Whether it counts in flight, if recorded rather than derived from the frames.
     pub in_flight: Option<bool>,
     /// Whether it probes the path MTU.
     pub mtu_probe: bool,
@@ -172,13 +171,13 @@ impl Packet {
         }
     }
 
-    /// The frames, none if they are not known.
+    /// The frames; empty if they are not known.
     #[must_use]
     pub fn frames(&self) -> &[Frame] {
         self.frames.as_deref().unwrap_or(&[])
     }
 
-    /// Whether it has to be acknowledged (RFC 9002 §2); `None` if unknown.
+    /// Whether it is ack-eliciting (RFC 9002 §2); `None` if unknown.
     #[must_use]
     pub fn ack_eliciting(&self) -> Option<bool> {
         let frames = self.frames.as_ref()?;
@@ -206,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_stacks_spelling_of_a_type_is_understood() {
+    fn packet_type_names_of_every_stack_parse() {
         for kind in [
             PacketType::Initial,
             PacketType::Handshake,
@@ -224,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn acks_alone_are_neither_eliciting_nor_in_flight_and_padding_is_half() {
+    fn ack_only_is_not_in_flight_and_padding_is_in_flight_only() {
         let mut packet = Packet::new(PacketType::OneRtt, 1, 40);
         assert_eq!(packet.ack_eliciting(), None);
         assert_eq!(packet.counts_in_flight(), None);

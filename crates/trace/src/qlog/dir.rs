@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-use super::{Description, Dialect, Spool, Spooled, Writer};
+use super::{Description, Dialect, Spool, SpoolOutput, Writer};
 use crate::event::{Event, EventData};
 use crate::sink::Sink;
 
-/// A directory that gets a file for each connection, or for one in so many.
+/// A directory that gets a qlog file for each connection, or for one in n.
 #[derive(Clone, Debug)]
 pub struct QlogDir {
     path: Arc<Path>,
@@ -23,10 +23,10 @@ pub struct QlogDir {
 }
 
 impl QlogDir {
-    /// Files go to `path`, which is made if it is not there.
+    /// Writes files to `path`, which is created if it does not exist.
     ///
     /// # Errors
-    /// If it can't be made, or there is no thread to write with.
+    /// If the directory cannot be created, or the writer thread cannot be started.
     pub fn new(path: impl Into<PathBuf>) -> io::Result<Self> {
         let path = path.into();
         std::fs::create_dir_all(&path)?;
@@ -39,10 +39,10 @@ impl QlogDir {
         })
     }
 
-    /// Where QLOGDIR points; `None` if it is not set.
+    /// Uses the directory named by QLOGDIR; `None` if it is not set.
     ///
     /// # Errors
-    /// As [`QlogDir::new`].
+    /// Like [`QlogDir::new`].
     pub fn from_env() -> io::Result<Option<Self>> {
         match std::env::var_os("QLOGDIR") {
             Some(path) if !path.is_empty() => Self::new(PathBuf::from(path)).map(Some),
@@ -50,14 +50,14 @@ impl QlogDir {
         }
     }
 
-    /// Writes these names.
+    /// Sets the dialect to write.
     #[must_use]
     pub const fn dialect(mut self, dialect: Dialect) -> Self {
         self.dialect = dialect;
         self
     }
 
-    /// Traces one connection in so many, for a busy server; at least 1.
+    /// Traces one connection in this many, for a busy server; at least 1.
     #[must_use]
     pub const fn one_in(mut self, connections: u64) -> Self {
         self.every = if connections == 0 { 1 } else { connections };
@@ -75,7 +75,7 @@ impl QlogDir {
     }
 }
 
-/// One connection's file, created with its first event, which names it.
+/// One connection's file. It is created with its first event, which names it.
 #[derive(Debug)]
 pub struct Qlog {
     state: State,
@@ -85,8 +85,8 @@ pub struct Qlog {
 #[derive(Debug)]
 enum State {
     Unnamed,
-    Writing(Box<Writer<Spooled>>),
-    /// There is no file, and why does not concern the connection.
+    Writing(Box<Writer<SpoolOutput>>),
+    /// There is no file; the reason does not concern the connection.
     Failed,
 }
 
@@ -97,7 +97,7 @@ impl Qlog {
         matches!(self.state, State::Writing(_))
     }
 
-    fn open(&self, event: &Event) -> io::Result<Writer<Spooled>> {
+    fn open(&self, event: &Event) -> io::Result<Writer<SpoolOutput>> {
         let started = match &event.data {
             EventData::ConnectionStarted(started) => Some(started),
             _ => None,
@@ -134,7 +134,7 @@ impl Sink for Qlog {
     }
 }
 
-/// A new file; a name taken (a second trace of one connection) gets a number.
+/// Creates a file; if the name is taken (a second trace of one connection) a number is appended.
 fn create(dir: &Path, stem: &str) -> io::Result<File> {
     for number in 0..1000 {
         let name = match number {
@@ -149,7 +149,7 @@ fn create(dir: &Path, stem: &str) -> io::Result<File> {
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-/// The wall clock in RFC 3339, which only a file on a disk has a use for.
+/// The wall clock in RFC 3339, which is only needed for files.
 fn now() -> Option<String> {
     let unix = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
@@ -199,14 +199,14 @@ mod tests {
     }
 
     #[test]
-    fn dates() {
+    fn rfc3339_formats_dates() {
         assert_eq!(rfc3339(0), "1970-01-01T00:00:00.000Z");
         assert_eq!(rfc3339(951_782_400_000), "2000-02-29T00:00:00.000Z");
         assert_eq!(rfc3339(1_735_689_599_999), "2024-12-31T23:59:59.999Z");
     }
 
     #[test]
-    fn one_connection_in_three_gets_a_file_named_after_it() {
+    fn sampled_connections_get_files_named_by_odcid() {
         let path = std::env::temp_dir().join(format!("clearway-qlogdir-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         let dir = QlogDir::new(&path).expect("a directory").one_in(3);

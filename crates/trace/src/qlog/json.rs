@@ -1,8 +1,8 @@
-//! JSON written piece by piece into a buffer that is reused.
+//! A JSON writer into a reused buffer.
 
 use std::io::Write as _;
 
-/// Appends JSON to a buffer; commas take care of themselves.
+/// Appends JSON to a buffer and inserts commas as needed.
 #[derive(Debug)]
 pub(super) struct Json<'a> {
     out: &'a mut Vec<u8>,
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nesting_escapes_and_numbers() {
+    fn json_nesting_escapes_and_numbers() {
         let mut out = Vec::new();
         Json::new(&mut out).element(|json| {
             json.text("a", "\"\\\n\u{1}ü");

@@ -1,9 +1,8 @@
-//! qlog, written and read.
+//! Writing and reading qlog.
 //!
-//! Written: draft-ietf-quic-qlog-main-schema-14 and
-//! draft-ietf-quic-qlog-quic-events-13 as JSON text sequences, or on request the
-//! names of 0.3 that qvis and older tools know ([`Dialect::Qvis`]). Read: both,
-//! and what other stacks make of them.
+//! Written: draft-ietf-quic-qlog-main-schema-14 and draft-ietf-quic-qlog-quic-events-13 as JSON
+//! text sequences, or on request the names of qlog 0.3 that qvis and older tools know
+//! ([`Dialect::Qvis`]). Read: both, and the variants that other stacks write.
 
 mod dir;
 mod encode;
@@ -14,7 +13,7 @@ mod writer;
 
 pub use self::dir::{Qlog, QlogDir};
 pub use self::reader::{Header, Problems, ReadError, Reader};
-pub use self::spool::{Spool, Spooled};
+pub use self::spool::{Spool, SpoolOutput};
 pub use self::writer::{Description, Writer, WriterStats};
 
 /// The draft of the QUIC events that is written.
@@ -22,10 +21,10 @@ pub const QUIC_EVENTS_DRAFT: u32 = 13;
 /// The draft of the main schema that is written.
 pub const MAIN_SCHEMA_DRAFT: u32 = 14;
 
-/// Which names a writer uses.
+/// The names that a writer uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dialect {
-    /// The newest drafts.
+    /// Those of the newest drafts.
     #[default]
     Newest,
     /// qlog 0.3 as qvis reads it: `transport:packet_sent`,

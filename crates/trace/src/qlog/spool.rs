@@ -6,28 +6,28 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 
-/// Chunks on their way to the thread; each is at most what a writer gathers.
+/// Maximum number of chunks queued for the thread; each is at most what a writer gathers.
 const QUEUE: usize = 256;
 
-enum Order {
+enum SpoolCommand {
     /// Write these bytes to the file with this number.
     Write(u64, Vec<u8>),
     Open(u64, Box<dyn Write + Send>),
     Close(u64),
 }
 
-/// A thread that owns outputs. It ends with the last handle to it, which waits
-/// until what was handed over is written.
-pub struct Spool(Arc<Core>);
+/// A thread that owns outputs. It ends when the last handle is dropped, which waits until
+/// everything handed over is written.
+pub struct Spool(Arc<SpoolState>);
 
-/// One output of a [`Spool`]: writing to it never waits, it says `WouldBlock`.
-pub struct Spooled {
-    core: Arc<Core>,
+/// One output of a [`Spool`]: writing to it never blocks but returns `WouldBlock`.
+pub struct SpoolOutput {
+    core: Arc<SpoolState>,
     id: u64,
 }
 
-struct Core {
-    orders: Option<SyncSender<Order>>,
+struct SpoolState {
+    orders: Option<SyncSender<SpoolCommand>>,
     thread: Option<JoinHandle<()>>,
     next: AtomicU64,
 }
@@ -38,9 +38,9 @@ impl core::fmt::Debug for Spool {
     }
 }
 
-impl core::fmt::Debug for Spooled {
+impl core::fmt::Debug for SpoolOutput {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Spooled")
+        f.debug_struct("SpoolOutput")
             .field("id", &self.id)
             .finish_non_exhaustive()
     }
@@ -50,31 +50,31 @@ impl Spool {
     /// Starts the thread.
     ///
     /// # Errors
-    /// If the system gives no thread.
+    /// If the system cannot start a thread.
     pub fn start() -> io::Result<Self> {
         let (orders, queue) = sync_channel(QUEUE);
         let thread = std::thread::Builder::new()
             .name("clearway-qlog".into())
             .spawn(move || serve(&queue))?;
-        Ok(Self(Arc::new(Core {
+        Ok(Self(Arc::new(SpoolState {
             orders: Some(orders),
             thread: Some(thread),
             next: AtomicU64::new(0),
         })))
     }
 
-    /// Puts an output in the thread's care; `None` while it is too busy.
+    /// Hands an output over to the thread; `None` while its queue is full.
     #[must_use]
-    pub fn open(&self, output: Box<dyn Write + Send>) -> Option<Spooled> {
+    pub fn open(&self, output: Box<dyn Write + Send>) -> Option<SpoolOutput> {
         let core = Arc::clone(&self.0);
         let id = core.next.fetch_add(1, Ordering::Relaxed);
-        core.order(Order::Open(id, output)).ok()?;
-        Some(Spooled { core, id })
+        core.order(SpoolCommand::Open(id, output)).ok()?;
+        Some(SpoolOutput { core, id })
     }
 }
 
-impl Core {
-    fn order(&self, order: Order) -> io::Result<()> {
+impl SpoolState {
+    fn order(&self, order: SpoolCommand) -> io::Result<()> {
         let orders = self.orders.as_ref().ok_or(io::ErrorKind::BrokenPipe)?;
         orders.try_send(order).map_err(|error| match error {
             TrySendError::Full(_) => io::ErrorKind::WouldBlock.into(),
@@ -83,7 +83,7 @@ impl Core {
     }
 }
 
-impl Drop for Core {
+impl Drop for SpoolState {
     fn drop(&mut self) {
         self.orders = None;
         if let Some(thread) = self.thread.take() {
@@ -92,9 +92,10 @@ impl Drop for Core {
     }
 }
 
-impl Write for Spooled {
+impl Write for SpoolOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.core.order(Order::Write(self.id, bytes.to_vec()))?;
+        self.core
+            .order(SpoolCommand::Write(self.id, bytes.to_vec()))?;
         Ok(bytes.len())
     }
 
@@ -103,21 +104,21 @@ impl Write for Spooled {
     }
 }
 
-impl Drop for Spooled {
+impl Drop for SpoolOutput {
     fn drop(&mut self) {
         // A full queue leaves the output open until the thread ends.
-        let _ = self.core.order(Order::Close(self.id));
+        let _ = self.core.order(SpoolCommand::Close(self.id));
     }
 }
 
-fn serve(queue: &Receiver<Order>) {
+fn serve(queue: &Receiver<SpoolCommand>) {
     let mut outputs = std::collections::BTreeMap::new();
     for order in queue {
         match order {
-            Order::Open(id, output) => {
+            SpoolCommand::Open(id, output) => {
                 outputs.insert(id, output);
             }
-            Order::Write(id, bytes) => {
+            SpoolCommand::Write(id, bytes) => {
                 let failed = match outputs.get_mut(&id) {
                     Some(output) => output.write_all(&bytes).is_err(),
                     None => false,
@@ -126,7 +127,7 @@ fn serve(queue: &Receiver<Order>) {
                     outputs.remove(&id);
                 }
             }
-            Order::Close(id) => {
+            SpoolCommand::Close(id) => {
                 if let Some(mut output) = outputs.remove(&id) {
                     let _ = output.flush();
                 }
@@ -141,9 +142,9 @@ mod tests {
 
     use super::*;
 
-    struct Telling(mpsc::Sender<Vec<u8>>);
+    struct ChannelOutput(mpsc::Sender<Vec<u8>>);
 
-    impl Write for Telling {
+    impl Write for ChannelOutput {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0
                 .send(bytes.to_vec())
@@ -156,10 +157,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_arrives_in_order_and_closing_lets_go() {
+    fn spool_preserves_order_and_close_releases_the_output() {
         let spool = Spool::start().expect("a thread");
         let (tell, told) = mpsc::channel();
-        let mut output = spool.open(Box::new(Telling(tell))).expect("room");
+        let mut output = spool.open(Box::new(ChannelOutput(tell))).expect("room");
         output.write_all(b"one").expect("room");
         output.write_all(b"two").expect("room");
         drop(output);
@@ -168,9 +169,9 @@ mod tests {
     }
 
     #[test]
-    fn a_stuck_output_blocks_nobody() {
-        struct Stuck(mpsc::Receiver<()>);
-        impl Write for Stuck {
+    fn blocked_output_does_not_block_others() {
+        struct BlockedOutput(mpsc::Receiver<()>);
+        impl Write for BlockedOutput {
             fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
                 let _ = self.0.recv();
                 Ok(bytes.len())
@@ -181,7 +182,7 @@ mod tests {
         }
         let spool = Spool::start().expect("a thread");
         let (release, wait) = mpsc::channel();
-        let mut output = spool.open(Box::new(Stuck(wait))).expect("room");
+        let mut output = spool.open(Box::new(BlockedOutput(wait))).expect("room");
         let refused = (0..QUEUE + 8).find_map(|_| output.write(b"x").err());
         assert_eq!(
             refused.map(|error| error.kind()),

@@ -1,4 +1,4 @@
-//! Events to a qlog file, without ever waiting for it.
+//! Writes events to a qlog file, without ever waiting for it.
 
 use std::io::{self, Write};
 
@@ -7,51 +7,50 @@ use super::{Dialect, MAIN_SCHEMA_DRAFT, QUIC_EVENTS_DRAFT, encode};
 use crate::event::{Event, EventData, Role};
 use crate::sink::Sink;
 
-/// Bytes gathered before the output is bothered.
+/// Bytes gathered before they are passed to the output.
 const BATCH: usize = 32 << 10;
 
-/// Bytes held while the output takes nothing; events beyond it are dropped.
+/// Maximum number of bytes held while the output accepts nothing; further events are dropped.
 const BOUND: usize = 1 << 20;
 
-/// What a file says of itself.
+/// The header of a file.
 #[derive(Clone, Debug, Default)]
 pub struct Description {
-    /// Whose trace it is.
+    /// The end that records the trace.
     pub role: Option<Role>,
-    /// Short.
+    /// A short title.
     pub title: String,
-    /// The Destination Connection ID of the client's first Initial, in hex:
-    /// what ties both ends' files together (`group_id`).
+    /// The Destination Connection ID of the client's first Initial, in hex, which both ends' files
+    /// share (`group_id`).
     pub original_dcid: Option<String>,
-    /// When the trace began, in RFC 3339, if there is a clock to tell.
+    /// When the trace began, in RFC 3339, if there is a clock.
     pub wall_clock: Option<String>,
 }
 
-/// What became of the events.
+/// Counters of a writer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriterStats {
     /// Events encoded.
     pub written: u64,
-    /// Events dropped, because the output took nothing for too long or failed.
+    /// Events dropped because the output accepted nothing for too long or failed.
     pub dropped: u64,
-    /// Bytes handed to the output.
+    /// Bytes passed to the output.
     pub bytes: u64,
 }
 
 /// Writes a trace as JSON text sequences (RFC 7464).
 ///
-/// The output is never waited for: one that says `WouldBlock` is asked again
-/// later, and while it takes nothing a bounded buffer fills. Then events are
-/// dropped, counted, and the gap is written down where it is. An output that
-/// fails otherwise is not asked again. A plain file is such an output; for one
-/// that may stall see [`Spool`](super::Spool).
+/// The output is never waited for: after `WouldBlock` it is tried again later, and until then a
+/// bounded buffer fills. When that is full, events are dropped and counted, and the gap is recorded
+/// in its place. An output that fails otherwise is not used again. A plain file is a suitable
+/// output; for one that may block see [`Spool`](super::Spool).
 pub struct Writer<W: Write> {
     output: W,
     dialect: Dialect,
     buffer: Vec<u8>,
-    /// Bytes of `buffer` handed over already.
+    /// Bytes of `buffer` already passed on.
     done: usize,
-    /// Dropped since the last event written.
+    /// Events dropped since the last event written.
     gap: u64,
     failed: Option<io::ErrorKind>,
     stats: WriterStats,
@@ -68,12 +67,12 @@ impl<W: Write> core::fmt::Debug for Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a trace in the newest draft's terms.
+    /// Starts a trace in the newest draft's dialect.
     pub fn new(output: W, description: &Description) -> Self {
         Self::with_dialect(output, description, Dialect::Newest)
     }
 
-    /// Begins a trace.
+    /// Starts a trace.
     pub fn with_dialect(output: W, description: &Description, dialect: Dialect) -> Self {
         let mut buffer = Vec::with_capacity(BATCH + 4096);
         buffer.push(0x1e);
@@ -90,19 +89,19 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// What became of the events so far.
+    /// The counters so far.
     #[must_use]
     pub const fn stats(&self) -> WriterStats {
         self.stats
     }
 
-    /// Why the output is not asked any more.
+    /// Why the output is no longer used.
     #[must_use]
     pub const fn error(&self) -> Option<io::ErrorKind> {
         self.failed
     }
 
-    /// Hands over what is gathered, as much as the output takes.
+    /// Passes gathered bytes to the output, as many as it accepts.
     pub fn flush(&mut self) {
         self.push_out();
         if self.failed.is_none() && self.done == self.buffer.len() {
@@ -110,7 +109,7 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// Flushes and gives the output back.
+    /// Flushes and returns the output.
     pub fn finish(mut self) -> W
     where
         W: Default,
@@ -119,7 +118,7 @@ impl<W: Write> Writer<W> {
         core::mem::take(&mut self.output)
     }
 
-    /// Bytes the output has not taken yet.
+    /// Bytes the output has not accepted yet.
     fn waiting(&self) -> usize {
         self.buffer.len().saturating_sub(self.done)
     }
@@ -172,7 +171,7 @@ impl<W: Write> Sink for Writer<W> {
             self.write(&Event { time, data });
         }
         self.write(event);
-        // What a person looks for when something hangs or has ended is there.
+        // Events that matter when something hangs or has ended are written at once.
         let turn = matches!(
             event.data,
             EventData::ConnectionClosed(_) | EventData::ConnectionStateUpdated { .. }
@@ -263,11 +262,11 @@ mod tests {
 
     use super::*;
 
-    /// Takes so many bytes, then none until told otherwise.
+    /// Accepts a number of bytes, then none until told otherwise.
     #[derive(Clone, Default)]
-    struct Stalling(Arc<Mutex<(Vec<u8>, usize)>>);
+    struct StallingOutput(Arc<Mutex<(Vec<u8>, usize)>>);
 
-    impl Stalling {
+    impl StallingOutput {
         fn allow(&self, bytes: usize) {
             self.0.lock().expect("one thread").1 = bytes;
         }
@@ -277,7 +276,7 @@ mod tests {
         }
     }
 
-    impl Write for Stalling {
+    impl Write for StallingOutput {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             let mut state = self.0.lock().expect("one thread");
             let len = bytes.len().min(state.1);
@@ -301,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_256_bytes_say_what_the_file_is() {
+    fn first_256_bytes_identify_the_file_format() {
         let mut writer = Writer::new(Vec::new(), &Description::default());
         writer.event(&event(1_500_000));
         let bytes = writer.finish();
@@ -318,8 +317,8 @@ mod tests {
     }
 
     #[test]
-    fn a_stalled_output_costs_events_not_memory_and_the_gap_is_told() {
-        let output = Stalling::default();
+    fn stalled_output_drops_events_and_records_the_gap() {
+        let output = StallingOutput::default();
         let mut writer = Writer::new(output.clone(), &Description::default());
         for time in 0..40_000 {
             writer.event(&event(time));
@@ -350,9 +349,9 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_output_is_left_alone() {
-        struct Broken(u32);
-        impl Write for Broken {
+    fn failed_output_is_not_written_again() {
+        struct FailingOutput(u32);
+        impl Write for FailingOutput {
             fn write(&mut self, _: &[u8]) -> io::Result<usize> {
                 self.0 += 1;
                 assert_eq!(self.0, 1, "asked again");
@@ -362,7 +361,7 @@ mod tests {
                 Ok(())
             }
         }
-        let mut writer = Writer::new(Broken(0), &Description::default());
+        let mut writer = Writer::new(FailingOutput(0), &Description::default());
         for time in 0..10_000 {
             writer.event(&event(time));
         }

@@ -1,15 +1,15 @@
-//! A packet's bytes to frames in summary.
+//! Parses a packet's payload into summaries of its frames.
 
 use clearway_quic::wire::{self, Frames};
 
 use super::terms::hex;
 use crate::event::Frame;
 
-/// Ranges of one ACK kept: as many as fit a packet.
+/// Maximum number of ranges of one ACK: as many as fit a packet.
 const MAX_RANGES: usize = 1024;
 
-/// Appends the frames of `payload` to `out`. A payload that does not parse
-/// gives those before the error: the connection will say what was wrong.
+/// Appends the frames of `payload` to `out`. A payload that does not parse gives those before the
+/// error; the connection reports the error itself.
 pub(super) fn summarise(payload: &[u8], exponent: u8, out: &mut Vec<Frame>) {
     out.extend(
         Frames::new(payload)

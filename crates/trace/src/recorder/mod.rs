@@ -1,4 +1,4 @@
-//! From a live connection to events.
+//! Records a live connection as events.
 
 mod frames;
 mod terms;
@@ -18,29 +18,28 @@ use crate::event::{
 };
 use crate::sink::Sink;
 
-/// Blocked streams remembered; beyond it their unblocking goes unsaid.
+/// Maximum number of blocked streams remembered; beyond it their unblocking is not recorded.
 const MAX_BLOCKED: usize = 1024;
 
-/// Turns what a connection tells an [`Observer`] into [`Event`]s for a [`Sink`].
+/// Turns what a connection reports to an [`Observer`] into [`Event`]s for a [`Sink`].
 ///
-/// Memory is reused: with a sink that keeps nothing, recording a packet does not
-/// allocate.
+/// Memory is reused: with a sink that stores nothing, recording a packet does not allocate.
 #[derive(Debug)]
 pub struct Recorder<S> {
     sink: S,
-    /// Time zero of the trace; the first event's unless given.
+    /// Time zero of the trace; the first event's time unless given.
     origin: Option<Instant>,
     /// `ack_delay_exponent` of both ends' ACK frames: ours and the peer's.
     exponents: [u8; 2],
     mtu: Option<u64>,
-    /// Streams we said STREAM_DATA_BLOCKED for.
+    /// Streams for which we sent STREAM_DATA_BLOCKED.
     blocked: BTreeSet<u64>,
     frames: Vec<Frame>,
     metrics: Box<Metrics>,
 }
 
 impl<S: Sink> Recorder<S> {
-    /// Times count from the connection's first event.
+    /// Creates a recorder whose times count from the connection's first event.
     pub fn new(sink: S) -> Self {
         Self {
             sink,
@@ -53,7 +52,7 @@ impl<S: Sink> Recorder<S> {
         }
     }
 
-    /// Times count from `origin`, for traces that share a clock.
+    /// Creates a recorder whose times count from `origin`, for traces that share a clock.
     pub fn since(origin: Instant, sink: S) -> Self {
         Self {
             origin: Some(origin),
@@ -66,7 +65,7 @@ impl<S: Sink> Recorder<S> {
         &mut self.sink
     }
 
-    /// The sink, when recording is over.
+    /// Ends the recording and returns the sink.
     pub fn into_sink(self) -> S {
         self.sink
     }
@@ -90,7 +89,7 @@ impl<S: Sink> Recorder<S> {
         self.frames.clear();
     }
 
-    /// Which streams wait for credit is seen from the frames that say so.
+    /// Blocked streams are known from the frames that say so.
     fn blocked_streams(&mut self, time: u64, sent: bool) {
         for at in 0..self.frames.len() {
             let Some(frame) = self.frames.get(at) else {
@@ -124,7 +123,7 @@ impl<S: Sink> Recorder<S> {
         let bits = |rate: u64| rate.saturating_mul(8);
         *metrics = Metrics {
             min_rtt: from.min_rtt,
-            // The RTT assumed before the first sample is no measurement.
+            // The RTT assumed before the first sample is not a measurement.
             smoothed_rtt: from.latest_rtt.map(|_| from.smoothed_rtt),
             latest_rtt: from.latest_rtt,
             rtt_variance: from.latest_rtt.map(|_| from.rtt_variance),
@@ -286,8 +285,8 @@ impl<S: Sink> Recorder<S> {
     }
 }
 
-/// The record of an event that needs no memory of earlier ones; `None` for those
-/// that do, which [`Recorder::record`] writes itself.
+/// The record of an event that does not depend on earlier ones; `None` for those that do, which
+/// [`Recorder::record`] writes itself.
 fn stateless(event: &TraceEvent<'_>) -> Option<EventData> {
     Some(match *event {
         TraceEvent::StateChanged(state) => EventData::ConnectionStateUpdated {

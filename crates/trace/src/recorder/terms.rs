@@ -1,4 +1,4 @@
-//! The transport's terms in qlog's words.
+//! Translates the transport's terms to qlog's.
 
 use core::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! A picture over time, as inline SVG.
+//! Charts over time, as inline SVG.
 
 use core::fmt::Write as _;
 
@@ -16,7 +16,7 @@ const BOTTOM: f64 = 24.0;
 /// Columns: one for each two units of the drawing.
 const COLUMNS: usize = 448;
 
-/// What a value is, for the scale.
+/// The unit of a value, for the scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
     Bytes,
@@ -24,7 +24,7 @@ pub(super) enum Unit {
     BitsPerSecond,
 }
 
-/// One line of a picture.
+/// One line of a chart.
 pub(super) struct Line {
     pub(super) track: Track,
     pub(super) name: &'static str,
@@ -32,7 +32,7 @@ pub(super) struct Line {
     pub(super) class: &'static str,
 }
 
-/// A picture.
+/// A chart.
 pub(super) struct Chart<'a> {
     pub(super) title: &'static str,
     pub(super) unit: Unit,
@@ -41,7 +41,7 @@ pub(super) struct Chart<'a> {
     pub(super) events: bool,
 }
 
-/// Time and value to places in the drawing.
+/// Maps time and value to coordinates of the drawing.
 struct Scale {
     end: f64,
     max: f64,
@@ -59,11 +59,11 @@ impl Scale {
 }
 
 impl Chart<'_> {
-    /// The picture; `None` if there is nothing to draw.
+    /// The chart; `None` if there is nothing to draw.
     pub(super) fn render(&self, series: &Series, findings: &[Finding]) -> Option<String> {
         let largest = |line: &Line| series.max(line.track);
         let max = self.lines.iter().filter_map(largest).max()?;
-        // A threshold that was never near anything would flatten the rest.
+        // A threshold far above everything else would flatten the rest.
         let scale = Scale {
             end: series.end().max(1) as f64,
             max: nice(max.max(1), self.unit),
@@ -104,7 +104,7 @@ impl Chart<'_> {
         Some(out)
     }
 
-    /// What the pointer shows: the last value of each line per column.
+    /// The data for the pointer: the last value of each line per column.
     fn values(&self, out: &mut String, series: &Series) {
         let unit = match self.unit {
             Unit::Bytes => "bytes",
@@ -189,7 +189,7 @@ fn grid(out: &mut String, unit: Unit, scale: &Scale) {
     }
 }
 
-/// The line, and behind it the extremes of each column.
+/// The line, with the extremes of each column behind it.
 fn draw(out: &mut String, line: &Line, columns: &[Option<Column>], scale: &Scale) {
     let step = (WIDTH - LEFT) / columns.len().max(1) as f64;
     let known: Vec<(f64, &Column)> = columns
@@ -215,7 +215,7 @@ fn draw(out: &mut String, line: &Line, columns: &[Option<Column>], scale: &Scale
     out.push_str("\"/>");
 }
 
-/// Times as ticks at the foot, at most one a column.
+/// Time labels below the chart, at most one per column.
 fn ticks(out: &mut String, times: &[u64], class: &str, what: &str, scale: &Scale) {
     let mut last = f64::MIN;
     for time in times {
@@ -278,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_and_scales_are_round() {
+    fn axis_values_are_round_numbers() {
         assert_eq!(amount(0.0, Unit::Bytes), "0 B");
         assert_eq!(amount(1_500.0, Unit::Bytes), "1.5 kB");
         assert_eq!(amount(20_000_000.0, Unit::Nanos), "20 ms");

@@ -1,17 +1,17 @@
-//! The page's first sentence.
+//! The first sentence of the report.
 
 use clearway_recovery::limit::LimitGroup;
 
-use crate::breakdown::{Breakdown, Share};
+use crate::breakdown::{Breakdown, WaitReason};
 use crate::detect::{Detector, Finding, Severity};
 
-/// What a person should know first, in a sentence or two.
+/// The most important finding and the main limit, in a sentence or two.
 #[must_use]
 pub fn diagnosis(breakdown: &Breakdown, findings: &[Finding]) -> String {
     let limit = limit(breakdown);
     let worst = findings.iter().map(|finding| finding.severity).max();
     match worst {
-        None | Some(Severity::Note) => format!("Nothing is wrong with this connection. {limit}"),
+        None | Some(Severity::Note) => format!("No problems found in this connection. {limit}"),
         Some(severity) => {
             let mut detectors: Vec<Detector> = findings
                 .iter()
@@ -25,40 +25,44 @@ pub fn diagnosis(breakdown: &Breakdown, findings: &[Finding]) -> String {
                 .map(|detector| detector.explanation())
                 .collect();
             let lead = match severity {
-                Severity::Error => "Something is wrong",
-                Severity::Warning | Severity::Note => "Something is worth a look",
+                Severity::Error => "Problem found",
+                Severity::Warning | Severity::Note => "Possible problem",
             };
             format!("{lead}: {}. {limit}", explained.join("; "))
         }
     }
 }
 
-/// What held it back most.
+/// The reason that took the largest share of the time.
 fn limit(breakdown: &Breakdown) -> String {
     let parts = breakdown.permille();
     let largest = parts.iter().max_by_key(|(_, permille)| *permille);
     let Some((share, permille)) = largest.filter(|(_, permille)| *permille > 0) else {
-        return "The trace says nothing of what it waited for.".into();
+        return "The trace does not record what limited the connection.".into();
     };
     let percent = permille / 10;
     match share {
-        Share::Of(LimitGroup::Handshake) => {
-            format!("It spent {percent} % of its time in the handshake.")
+        WaitReason::Of(LimitGroup::Handshake) => {
+            format!("The handshake took {percent} % of the time.")
         }
-        Share::Of(LimitGroup::Network) => {
-            format!("It waited for the network {percent} % of the time, as a bulk transfer should.")
+        WaitReason::Of(LimitGroup::Network) => {
+            format!(
+                "The network was the limit {percent} % of the time, as expected for a bulk transfer."
+            )
         }
-        Share::Of(LimitGroup::Host) => {
-            format!("This host did not take what was ready {percent} % of the time.")
+        WaitReason::Of(LimitGroup::Host) => {
+            format!(
+                "This host was the limit {percent} % of the time: data that could be sent was not taken."
+            )
         }
-        Share::Of(LimitGroup::FlowControl) => format!(
-            "It waited for the receiver {percent} % of the time: its windows are too small, or its application reads too slowly."
+        WaitReason::Of(LimitGroup::FlowControl) => format!(
+            "The receiver was the limit {percent} % of the time: its windows are too small, or its application reads too slowly."
         ),
-        Share::Of(LimitGroup::Application) => {
+        WaitReason::Of(LimitGroup::Application) => {
             format!("The application had nothing to send {percent} % of the time.")
         }
-        Share::Unknown => {
-            format!("For {percent} % of the time the trace does not say what it waited for.")
+        WaitReason::Unknown => {
+            format!("For {percent} % of the time the trace does not record what the limit was.")
         }
     }
 }
@@ -84,23 +88,23 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_comes_first_and_the_limit_second() {
+    fn diagnosis_leads_with_worst_finding_then_the_limit() {
         let pinned = Finding::new(Detector::FloorPinned, 0, 9, Severity::Error);
         let storm = Finding::new(Detector::PtoStorm, 0, 9, Severity::Warning);
         let said = diagnosis(
             &breakdown(Limit::Congestion),
             &[storm.clone(), pinned.clone(), pinned],
         );
-        assert!(said.starts_with("Something is wrong: the congestion window"));
+        assert!(said.starts_with("Problem found: the congestion window"));
         assert!(!said.contains("probe"), "{said}");
-        assert!(said.ends_with("100 % of the time, as a bulk transfer should."));
+        assert!(said.ends_with("100 % of the time, as expected for a bulk transfer."));
         let said = diagnosis(&breakdown(Limit::Application), &[storm]);
         assert!(
-            said.starts_with("Something is worth a look: probe"),
+            said.starts_with("Possible problem: several probe"),
             "{said}"
         );
         let said = diagnosis(&breakdown(Limit::StreamFlowControl), &[]);
-        assert!(said.starts_with("Nothing is wrong"), "{said}");
-        assert!(said.contains("waited for the receiver 100 %"), "{said}");
+        assert!(said.starts_with("No problems found"), "{said}");
+        assert!(said.contains("The receiver was the limit 100 %"), "{said}");
     }
 }

@@ -1,9 +1,8 @@
-//! Text from anywhere, safe inside HTML.
+//! Escaping of arbitrary text for HTML.
 
 use core::fmt;
 
-/// Shows text with everything escaped that means something in HTML, in text and
-/// in quoted attributes.
+/// Displays text with all characters escaped that are special in HTML text and quoted attributes.
 pub(super) struct Escaped<'a>(pub(super) &'a str);
 
 impl fmt::Display for Escaped<'_> {

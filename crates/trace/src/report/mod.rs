@@ -1,5 +1,5 @@
-//! One self-contained page that shows a trace: a sentence, where the time went,
-//! pictures over time, and what is wrong. It opens offline.
+//! A self-contained HTML page that shows a trace: a diagnosis, the breakdown, charts over time, and
+//! findings. It works offline.
 
 mod chart;
 mod diagnosis;
@@ -12,23 +12,23 @@ use crate::breakdown::Breakdown;
 use crate::detect::Finding;
 use crate::series::Series;
 
-/// What a report shows.
+/// The content of a report.
 #[derive(Clone, Copy, Debug)]
 pub struct ReportInput<'a> {
-    /// Its title: the scenario, the file, the connection.
+    /// The title: the scenario, the file, the connection.
     pub title: &'a str,
-    /// Facts worth a line each: controller, path, bytes, goodput.
+    /// Facts, one per line: controller, path, bytes, goodput.
     pub facts: &'a [(String, String)],
-    /// Figures over time; the queue of the path is drawn if it has one
+    /// Values over time; the queue of the path is drawn if it is present
     /// ([`Track::Queue`](crate::Track::Queue)).
     pub series: &'a Series,
-    /// Where the time went.
+    /// The breakdown of the time.
     pub breakdown: &'a Breakdown,
-    /// What is wrong.
+    /// The findings.
     pub findings: &'a [Finding],
 }
 
-/// The page.
+/// Renders the page.
 #[must_use]
 pub fn html(input: &ReportInput<'_>) -> String {
     page::render(input)

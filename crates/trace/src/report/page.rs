@@ -1,4 +1,4 @@
-//! The page around the pictures.
+//! The layout of the page.
 
 use core::fmt::Write as _;
 
@@ -13,7 +13,7 @@ use crate::series::{Series, Track};
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("pointer.js");
 
-/// States in the lane under the pictures at most.
+/// Maximum number of states in the lane below the charts.
 const MAX_STATES: usize = 400;
 
 pub(super) const fn class_of(severity: Severity) -> &'static str {
@@ -59,14 +59,14 @@ fn facts(out: &mut String, facts: &[(String, String)]) {
     out.push_str("</dl>");
 }
 
-/// Where the time went.
+/// The breakdown.
 fn bar(out: &mut String, breakdown: &Breakdown) {
     let mut parts = breakdown.permille();
     parts.retain(|(_, permille)| *permille > 0);
     if parts.is_empty() {
         return;
     }
-    out.push_str("<h2>What it waited for</h2><div class=bar>");
+    out.push_str("<h2>Limited by</h2><div class=bar>");
     for (share, permille) in &parts {
         let name = share.label();
         let class = name.replace(' ', "-");
@@ -113,7 +113,7 @@ fn pictures(out: &mut String, input: &ReportInput<'_>) {
     }
 }
 
-/// Where the controller was, over time.
+/// The states of the controller over time.
 fn states(out: &mut String, series: &Series) {
     let states = series.states();
     if states.is_empty() {

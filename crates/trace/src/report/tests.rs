@@ -19,7 +19,7 @@ fn report(title: &str, findings: &[Finding]) -> String {
 }
 
 #[test]
-fn the_page_needs_nothing_from_elsewhere() {
+fn report_page_has_no_external_references() {
     let page = report("a transfer", &[]);
     let lower = page.to_ascii_lowercase();
     for outside in [
@@ -46,7 +46,7 @@ fn the_page_needs_nothing_from_elsewhere() {
 }
 
 #[test]
-fn everything_is_on_the_page() {
+fn report_page_contains_all_sections() {
     let finding = Finding {
         detector: Detector::FloorPinned,
         t0: 100_000_000,
@@ -56,7 +56,7 @@ fn everything_is_on_the_page() {
     };
     let page = report("x", &[finding]);
     assert_eq!(page.matches("<svg").count(), 3, "window, RTT, queue");
-    assert!(page.contains("class=\"diagnosis error\">Something is wrong"));
+    assert!(page.contains("class=\"diagnosis error\">Problem found"));
     assert!(page.contains("<td>floor_pinned</td><td>0.100 s</td>"));
     assert!(page.contains("class=\"part network\""));
     assert!(page.contains("class=loss"), "the loss is drawn");
@@ -71,7 +71,7 @@ fn everything_is_on_the_page() {
 }
 
 #[test]
-fn text_of_a_file_stays_text() {
+fn text_from_the_trace_is_escaped() {
     let page = report("<script>alert(1)</script>", &[]);
     assert!(!page.contains("<script>alert"));
     assert!(page.contains("&lt;script&gt;alert(1)"));
@@ -79,7 +79,7 @@ fn text_of_a_file_stays_text() {
 }
 
 #[test]
-fn an_empty_trace_has_a_page_too() {
+fn empty_trace_produces_a_page() {
     let page = html(&ReportInput {
         title: "nothing",
         facts: &[],
@@ -88,5 +88,5 @@ fn an_empty_trace_has_a_page_too() {
         findings: &[],
     });
     assert!(!page.contains("<svg"));
-    assert!(page.contains("The trace says nothing of what it waited for."));
+    assert!(page.contains("The trace does not record what limited the connection."));
 }

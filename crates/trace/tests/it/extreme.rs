@@ -1,4 +1,4 @@
-//! Files whose numbers nobody measured: whoever hands in a trace chooses all of them.
+//! Traces with extreme numbers, as anyone can write them into a file.
 
 use clearway_trace::detect::{Profile, examine};
 use clearway_trace::event::Event;
@@ -105,7 +105,7 @@ const WORDS: &[&str] = &[
     "amplification_protection",
 ];
 
-/// Numbers at which something overflows, among some that are believable.
+/// Numbers at which arithmetic overflows, and some plausible ones.
 fn number() -> impl Strategy<Value = u64> {
     prop_oneof![
         4 => 0..40_u64,
@@ -149,7 +149,7 @@ fn read(records: &[String]) -> Vec<Event> {
     events
 }
 
-/// Whatever `clearway doctor` makes of a file.
+/// Everything that `clearway lab diagnose` does with a file.
 fn judge(records: &[String]) {
     let events = read(records);
     let findings = examine(&Profile::default(), &events);
@@ -173,7 +173,7 @@ fn judge(records: &[String]) {
 }
 
 #[test]
-fn every_number_at_its_largest_is_judged() {
+fn detectors_accept_every_number_at_its_maximum() {
     let event = |(name, data): &(&str, &str), time: u64, word: &str| {
         let data = data.replace('#', &u64::MAX.to_string()).replace('@', word);
         format!(r#"{{"time":{time},"name":"{name}","data":{{{data}}}}}"#)
@@ -191,7 +191,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn extreme_numbers_in_any_order_are_judged(
+    fn detectors_accept_extreme_numbers_in_any_order(
         records in proptest::collection::vec(record(), 1..60),
     ) {
         judge(&records);

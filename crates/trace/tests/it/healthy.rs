@@ -1,5 +1,5 @@
-//! Connections between two ends of ours in virtual time, recorded: healthy ones
-//! have no findings, and what the trace says adds up.
+//! Recorded connections between two of our endpoints in virtual time: healthy ones have no
+//! findings, and counts in the trace match those of the connection.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ fn setup(controller: Algorithm) -> Setup {
 }
 
 #[test]
-fn bulk_transfers_have_no_findings() {
+fn healthy_bulk_transfers_have_no_findings() {
     for controller in [Algorithm::Cubic, Algorithm::NewReno] {
         for spec in [
             "rate=100M delay=5ms queue=250",
@@ -80,7 +80,7 @@ fn bulk_transfers_have_no_findings() {
 }
 
 #[test]
-fn a_lossy_path_brings_probes_but_no_defects() {
+fn lossy_path_causes_probe_findings_but_no_errors() {
     let (mut world, client, server) = recorded(
         setup(Algorithm::Cubic),
         "rate=20M delay=20ms queue=100 loss=3%",
@@ -99,7 +99,7 @@ fn a_lossy_path_brings_probes_but_no_defects() {
 }
 
 #[test]
-fn an_application_with_pauses_has_no_findings_and_the_breakdown_says_so() {
+fn application_pauses_cause_no_finding_and_show_in_the_breakdown() {
     let (mut world, client, server) =
         recorded(setup(Algorithm::Cubic), "rate=50M delay=20ms queue=200", 11);
     confirm(&mut world);
@@ -118,7 +118,7 @@ fn an_application_with_pauses_has_no_findings_and_the_breakdown_says_so() {
 }
 
 #[test]
-fn an_outage_is_a_pto_storm_and_nothing_else_that_is_wrong() {
+fn outage_is_reported_only_as_pto_storm() {
     let (mut world, _, server) =
         recorded(setup(Algorithm::Cubic), "rate=10M delay=40ms queue=60", 5);
     confirm(&mut world);
@@ -157,7 +157,7 @@ fn an_outage_is_a_pto_storm_and_nothing_else_that_is_wrong() {
 }
 
 #[test]
-fn the_trace_and_the_connection_count_the_same() {
+fn trace_counts_match_connection_counts() {
     let (mut world, client, server) = recorded(
         setup(Algorithm::Cubic),
         "rate=20M delay=10ms queue=60 loss=1%",
@@ -192,7 +192,7 @@ fn the_trace_and_the_connection_count_the_same() {
         };
         events.iter().map(read).sum()
     });
-    // What was read last is told with the next event.
+    // What was read last is recorded with the next event.
     assert!((1_900_000..=2_000_000).contains(&moved), "{moved}");
     let sent: u64 = server.with(|events| {
         let bytes = |event: &Event| match &event.data {

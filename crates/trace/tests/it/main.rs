@@ -1,4 +1,4 @@
-//! Traces of real connections: written, read and judged.
+//! Traces of real connections: written, read and diagnosed.
 
 #[path = "../../../quic/tests/it/common/mod.rs"]
 mod common;

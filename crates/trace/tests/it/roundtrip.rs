@@ -1,4 +1,4 @@
-//! What is written can be read: a recorded connection through both dialects.
+//! Round trip of a recorded connection through both dialects.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use clearway_trace::event::{Event, EventData, Role};
 use clearway_trace::qlog::{Description, Dialect, Problems, Reader, Writer};
 use clearway_trace::{Recorder, Shared, Sink, Tee};
 
-/// What a file does not say of an event.
+/// Parts of an event that a file does not store.
 fn as_written(event: &Event) -> Event {
     let mut event = event.clone();
     match &mut event.data {
@@ -23,7 +23,7 @@ fn as_written(event: &Event) -> Event {
 }
 
 #[test]
-fn a_recorded_connection_survives_both_dialects() {
+fn recorded_connection_round_trips_in_both_dialects() {
     let spec = "rate=20M delay=10ms queue=60 loss=1%";
     let mut world = World::new(Setup::new(), path(spec, 4), 4);
     let events: Shared<Vec<Event>> = Shared::default();

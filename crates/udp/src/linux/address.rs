@@ -8,18 +8,18 @@ const V6_LEN: usize = 28;
 /// One address in the kernel's layout, with its length.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(4))]
-pub(super) struct Name {
+pub(super) struct SockAddr {
     bytes: [u8; V6_LEN],
     len: usize,
 }
 
-impl Name {
+impl SockAddr {
     pub(super) const EMPTY: Self = Self {
         bytes: [0; V6_LEN],
         len: 0,
     };
 
-    /// `addr` as a socket of the family given writes it; `None` if it cannot be reached there.
+    /// Encodes `addr` for a socket of the given family; `None` if that socket cannot reach it.
     pub(super) fn encode(addr: SocketAddr, socket_is_v6: bool) -> Option<Self> {
         let mut name = Self::EMPTY;
         name.bytes[2..4].copy_from_slice(&addr.port().to_be_bytes());
@@ -43,7 +43,7 @@ impl Name {
         Some(name)
     }
 
-    /// What the kernel wrote; an IPv6-mapped address comes out as the IPv4 one it is.
+    /// Decodes what the kernel wrote; an IPv4-mapped IPv6 address is returned as IPv4.
     pub(super) fn decode(&self) -> Option<SocketAddr> {
         decode(self.as_bytes())
     }
@@ -52,7 +52,7 @@ impl Name {
         self.bytes.get(..self.len).unwrap_or_default()
     }
 
-    /// All the room there is, for the kernel to write to; [`Name::set_len`] afterwards.
+    /// The whole buffer, for the kernel to write to; call [`SockAddr::set_len`] afterwards.
     pub(super) fn room(&mut self) -> &mut [u8] {
         &mut self.bytes
     }
@@ -115,20 +115,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_go_round() {
+    fn socket_addresses_round_trip() {
         let v4: SocketAddr = "192.0.2.7:4433".parse().unwrap();
         let v6: SocketAddr = "[fe80::1%3]:4433".parse().unwrap();
-        assert_eq!(Name::encode(v4, false).unwrap().decode(), Some(v4));
-        assert_eq!(Name::encode(v4, true).unwrap().decode(), Some(v4));
-        assert_eq!(Name::encode(v6, true).unwrap().decode(), Some(v6));
-        assert!(Name::encode(v6, false).is_none());
+        assert_eq!(SockAddr::encode(v4, false).unwrap().decode(), Some(v4));
+        assert_eq!(SockAddr::encode(v4, true).unwrap().decode(), Some(v4));
+        assert_eq!(SockAddr::encode(v6, true).unwrap().decode(), Some(v6));
+        assert!(SockAddr::encode(v6, false).is_none());
         let mapped: SocketAddr = "[::ffff:192.0.2.7]:4433".parse().unwrap();
-        assert_eq!(Name::encode(mapped, false).unwrap().decode(), Some(v4));
+        assert_eq!(SockAddr::encode(mapped, false).unwrap().decode(), Some(v4));
     }
 
     #[test]
-    fn short_names_are_no_address() {
-        let mut name = Name::encode("[2001:db8::1]:1".parse().unwrap(), true).unwrap();
+    fn truncated_sockaddr_is_rejected() {
+        let mut name = SockAddr::encode("[2001:db8::1]:1".parse().unwrap(), true).unwrap();
         for len in 0..V6_LEN {
             name.set_len(len);
             assert_eq!(name.decode(), None, "{len} bytes");

@@ -8,30 +8,30 @@ use std::mem::size_of;
 const WORD: usize = size_of::<usize>();
 const HEADER: usize = WORD + 2 * size_of::<i32>();
 
-/// Room for what one datagram brings or takes: 24 bytes each for TOS, traffic class, segment
-/// size and drop count, 40 for packet info, 64 for an extended error with its reporter.
+/// Size of the buffer for one datagram: 24 bytes each for TOS, traffic class, segment size and drop
+/// count, 40 for packet info, 64 for an extended error with its reporter.
 const ROOM: usize = 256;
 
 /// A buffer of control messages, aligned as the kernel's headers want it.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(8))]
-pub(super) struct Control {
+pub(super) struct ControlBuffer {
     bytes: [u8; ROOM],
     len: usize,
 }
 
-impl Control {
+impl ControlBuffer {
     pub(super) const EMPTY: Self = Self {
         bytes: [0; ROOM],
         len: 0,
     };
 
-    /// The messages as they stand.
+    /// The encoded messages.
     pub(super) fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..self.len).unwrap_or_default()
     }
 
-    /// All the room there is, for the kernel to write to; [`Control::set_len`] afterwards.
+    /// The whole buffer, for the kernel to write to; call [`ControlBuffer::set_len`] afterwards.
     pub(super) fn room(&mut self) -> &mut [u8] {
         &mut self.bytes
     }
@@ -40,14 +40,14 @@ impl Control {
         self.len = len.min(ROOM);
     }
 
-    /// Appends one message. The few that sending needs always fit.
+    /// Appends one message. The buffer is large enough for all that sending uses.
     pub(super) fn push(&mut self, level: i32, kind: i32, data: &[u8]) {
         let end = self.append(level, kind, data);
         debug_assert!(end.is_some(), "control messages outgrow their buffer");
         self.len = end.unwrap_or(self.len);
     }
 
-    /// Writes one message behind the others; where it ends, or `None` if there is no room.
+    /// Writes one message after the others; returns where it ends, or `None` if there is no room.
     fn append(&mut self, level: i32, kind: i32, data: &[u8]) -> Option<usize> {
         let len = HEADER.checked_add(data.len())?;
         let end = self.len.checked_add(len.checked_next_multiple_of(WORD)?)?;
@@ -63,7 +63,7 @@ impl Control {
         Some(end)
     }
 
-    /// The messages one by one: level, type, data.
+    /// The messages one by one, as (level, type, data).
     pub(super) fn iter(&self) -> impl Iterator<Item = (i32, i32, &[u8])> {
         let mut rest = self.as_bytes();
         std::iter::from_fn(move || {
@@ -87,8 +87,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_go_round() {
-        let mut control = Control::EMPTY;
+    fn control_messages_round_trip() {
+        let mut control = ControlBuffer::EMPTY;
         control.push(0, 1, &[7]);
         control.push(17, 103, &1452u16.to_ne_bytes());
         control.push(41, 50, &[9; 20]);
@@ -104,8 +104,8 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_message_ends_the_list() {
-        let mut control = Control::EMPTY;
+    fn truncated_control_message_ends_the_list() {
+        let mut control = ControlBuffer::EMPTY;
         control.push(0, 1, &[7; 4]);
         control.push(0, 2, &[8; 4]);
         let whole = control.as_bytes().len();
@@ -119,7 +119,7 @@ mod tests {
             );
         }
         // A length of zero must not loop for ever.
-        let mut zeros = Control::EMPTY;
+        let mut zeros = ControlBuffer::EMPTY;
         zeros.set_len(ROOM);
         assert_eq!(zeros.iter().count(), 0);
     }

@@ -1,20 +1,20 @@
-//! What each errno of each call means: the one place where that is decided.
+//! The meaning of each errno of each call, decided in one place.
 //!
 //! Two things make it less than obvious. First, an ICMP error about an earlier datagram, to
-//! whomever that went, waits in the socket (`sk_err`) until the next call of any kind takes it
-//! for its own failure: `sock_error()` in `sock_alloc_send_pskb` (net/core/sock.c) and
-//! `do_recvmmsg` (net/socket.c). Anyone who can guess two ports and forge an address can make
-//! calls fail with the errnos that `icmp_err_convert` (net/ipv4/icmp.c) and `icmpv6_err_convert`
-//! (net/ipv6/icmp.c) hold, as often as they like. None of those may end anything. Secondly,
-//! packet filters, security modules and BPF programs may return what they please, so an errno
-//! that is in no list here still must not stop a server.
+//! whatever destination, is pending on the socket (`sk_err`) until the next call of any kind
+//! returns it as its own failure: `sock_error()` in `sock_alloc_send_pskb` (net/core/sock.c) and
+//! `do_recvmmsg` (net/socket.c). Anyone who can guess two ports and spoof an address can make calls
+//! fail with the errnos that `icmp_err_convert` (net/ipv4/icmp.c) and `icmpv6_err_convert`
+//! (net/ipv6/icmp.c) contain, as often as they like. None of those may be fatal. Secondly, packet
+//! filters, security modules and BPF programs may return any errno, so one that is not listed here
+//! must not stop a server.
 //!
-//! From the kernel's sources, 4.18 to 6.18: net/socket.c, net/core/{sock,dev,datagram}.c,
+//! Based on the kernel's sources, 4.18 to 6.18: net/socket.c, net/core/{sock,dev,datagram}.c,
 //! net/ipv4/{udp,icmp,ip_output,route,ip_sockglue}.c and their counterparts in net/ipv6.
 
 use crate::DropKind;
 
-/// The calls that a socket makes of the kernel once it is bound, and the one that sets it up.
+/// The system calls of a bound socket, and the one that sets it up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(
     not(any(test, feature = "testing")),
@@ -29,130 +29,130 @@ pub enum Call {
     ReceiveMessages,
     /// `recvmsg` with `MSG_ERRQUEUE`: one ICMP error.
     ReadErrors,
-    /// `setsockopt` of what a socket can do without.
+    /// `setsockopt` of an optional feature.
     SetOption,
 }
 
-/// What an errno of `sendmsg` or `sendmmsg` means.
+/// The meaning of an errno of `sendmsg` or `sendmmsg`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sending {
+pub(crate) enum SendErrno {
     /// Nothing happened: call again at once.
     Again,
     /// The send buffer is full: wait until the socket is writable.
     Wait,
-    /// This message is lost, for certain.
+    /// This message is certainly lost.
     Lost(DropKind),
-    /// This message is lost, or the errno is an ICMP error's about another, which the call took
-    /// with it: only asking again tells.
+    /// This message is lost, or the errno belongs to an ICMP error about another one: only a
+    /// repeated call tells.
     Doubtful(DropKind),
-    /// A datagram is too large for the first link; or, again, an ICMP error's errno.
+    /// A datagram is larger than the local link's MTU, or the errno belongs to an ICMP error.
     TooLarge,
-    /// The kernel objects to something it was asked for. Of a train: that it is one, perhaps.
+    /// The kernel rejects a parameter; for a train, possibly that it is one.
     Objection,
-    /// The kernel is not known to say this.
+    /// Not documented for this call.
     Unexplained,
     /// The descriptor will never send.
     Broken,
 }
 
-/// What an errno of `recvmmsg` means.
+/// The meaning of an errno of `recvmmsg`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Receiving {
+pub(crate) enum RecvErrno {
     /// Nothing happened: call again at once.
     Again,
-    /// Nothing waits: wait until the socket is readable.
+    /// No datagram is waiting: wait until the socket is readable.
     Wait,
-    /// An ICMP error's, about an earlier send; reading it cleared it. Call again.
+    /// A pending ICMP error about an earlier send, cleared by this call. Call again.
     Queued,
-    /// Fails for now, for a reason that may pass, known or not.
+    /// A failure that may be temporary, known or not.
     Unavailable,
     /// The descriptor will never receive.
     Broken,
 }
 
-/// What an errno of reading the error queue means.
+/// The meaning of an errno of reading the error queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reading {
+pub(crate) enum ErrorQueueErrno {
     /// Nothing happened: call again at once.
     Again,
     /// The queue is empty.
     Empty,
-    /// The queue cannot be read at the moment. Nothing depends on it: empty it unread.
+    /// The queue cannot be read at the moment. Nothing depends on it: it is emptied unread.
     Unreadable,
-    /// The descriptor is none.
+    /// The descriptor is invalid.
     Broken,
 }
 
-/// What an errno of setting an option means.
+/// The meaning of an errno of setting an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Setting {
-    /// The socket does without.
+pub(crate) enum SetOptionErrno {
+    /// The option is not available; the socket works without it.
     NotGranted,
-    /// The descriptor is none.
+    /// The descriptor is invalid.
     Broken,
 }
 
 /// `sendmsg`, and `sendmmsg`, which stops at the first message that fails and returns its
 /// errno only if no message went before.
-pub(crate) fn sending(errno: i32) -> Sending {
+pub(crate) fn sending(errno: i32) -> SendErrno {
     match errno {
-        // No signal interrupts a call that does not wait, but a tracer or a filter may.
-        libc::EINTR => Sending::Again,
+        // A signal does not interrupt a non-blocking call, but a tracer or a filter may.
+        libc::EINTR => SendErrno::Again,
         // sock_alloc_send_pskb: more bytes are queued than SO_SNDBUF. xfrm_lookup: an IPsec
         // association is under negotiation, and no edge tells when it is done, so waiting
         // for one has to be bounded.
-        libc::EAGAIN => Sending::Wait,
+        libc::EAGAIN => SendErrno::Wait,
         // net_xmit_errno: a queueing discipline threw it away; alloc_skb: no memory. Neither
         // is followed by an edge when it has passed, so it is a loss and not a wait.
-        libc::ENOBUFS | libc::ENOMEM => Sending::Lost(DropKind::NoBuffers),
+        libc::ENOBUFS | libc::ENOMEM => SendErrno::Lost(DropKind::NoBuffers),
         // nf_hook: netfilter's DROP in OUTPUT; a cgroup's BPF program; IPsec policy "block".
-        libc::EPERM => Sending::Lost(DropKind::Forbidden),
-        // dev_queue_xmit: the interface is down. ip_cmsg_send, ip6_datagram_send_ctl: there
-        // is none of that index any more. A tunnel device without a far end says ENXIO.
-        libc::ENETDOWN | libc::ENODEV | libc::ENXIO => Sending::Lost(DropKind::Unreachable),
+        libc::EPERM => SendErrno::Lost(DropKind::Forbidden),
+        // dev_queue_xmit: the interface is down. ip_cmsg_send, ip6_datagram_send_ctl: there is no
+        // interface with that index any more. A tunnel device without a remote end returns ENXIO.
+        libc::ENETDOWN | libc::ENODEV | libc::ENXIO => SendErrno::Lost(DropKind::Unreachable),
         // udp_sendmsg, udpv6_sendmsg: not an address of this socket's family.
-        libc::EAFNOSUPPORT => Sending::Lost(DropKind::Unreachable),
+        libc::EAFNOSUPPORT => SendErrno::Lost(DropKind::Unreachable),
         // ip6_route_output: the source address has gone.
-        libc::EADDRNOTAVAIL => Sending::Lost(DropKind::NoSuchSource),
+        libc::EADDRNOTAVAIL => SendErrno::Lost(DropKind::NoSuchSource),
         // ICMP 3/0, 3/6, 3/9, 3/11; ICMPv6 1/0; ip_route_output: no route.
-        libc::ENETUNREACH => Sending::Doubtful(DropKind::Unreachable),
+        libc::ENETUNREACH => SendErrno::Doubtful(DropKind::Unreachable),
         // ICMP 3/1, 3/10, 3/12 to 3/15, 11; ICMPv6 1/2, 1/3, 3; fib_props: an "unreachable"
         // route; a neighbour that does not answer.
-        libc::EHOSTUNREACH => Sending::Doubtful(DropKind::Unreachable),
+        libc::EHOSTUNREACH => SendErrno::Doubtful(DropKind::Unreachable),
         // ICMP only: 3/2, 3/5, 3/7, 3/8; parameter problems and ICMPv6 of unassigned types.
         // UDP's own EOPNOTSUPP is for MSG_OOB, which is not used.
         libc::ENOPROTOOPT | libc::EOPNOTSUPP | libc::EHOSTDOWN | libc::ENONET | libc::EPROTO => {
-            Sending::Doubtful(DropKind::Unreachable)
+            SendErrno::Doubtful(DropKind::Unreachable)
         }
         // ICMP only: 3/3, ICMPv6 1/4.
-        libc::ECONNREFUSED => Sending::Doubtful(DropKind::Refused),
+        libc::ECONNREFUSED => SendErrno::Doubtful(DropKind::Refused),
         // ICMPv6 1/1, 1/5, 1/6; fib_props: a "prohibit" route; udp_sendmsg: broadcast.
-        libc::EACCES => Sending::Doubtful(DropKind::Forbidden),
+        libc::EACCES => SendErrno::Doubtful(DropKind::Forbidden),
         // udp_sendmsg: over 65,535 bytes; ip_append_data: larger than the interface's MTU
         // under "don't fragment"; udp_send_skb: the same of a train's segments (since 6.14,
         // EINVAL before); ICMP 3/4, ICMPv6 2.
-        libc::EMSGSIZE => Sending::TooLarge,
-        // udp_send_skb: more segments than UDP_MAX_SEGMENTS, no checksums, segments larger
-        // than the MTU (before 6.14). Of single datagrams too: udp_sendmsg, port 0;
-        // ip_route_output: a source address that is not this host's; a "blackhole" route.
-        libc::EINVAL => Sending::Objection,
-        // udp_send_skb: the route's interface computes no checksums (before 6.11), or it is
-        // an IPsec one: no train passes there. Not known of single datagrams.
-        libc::EIO => Sending::Objection,
+        libc::EMSGSIZE => SendErrno::TooLarge,
+        // udp_send_skb: more segments than UDP_MAX_SEGMENTS, no checksums, segments larger than the
+        // MTU (before 6.14). For single datagrams too: udp_sendmsg, port 0; ip_route_output: a
+        // source address that does not belong to this host; a "blackhole" route.
+        libc::EINVAL => SendErrno::Objection,
+        // udp_send_skb: the route's interface computes no checksums (before 6.11), or it is an
+        // IPsec one: trains are rejected. Not known for single datagrams.
+        libc::EIO => SendErrno::Objection,
         // Not a descriptor, not a socket; sock_alloc_send_pskb: shut down for sending; a
         // system call filter.
-        libc::EBADF | libc::ENOTSOCK | libc::EPIPE | libc::ENOSYS => Sending::Broken,
-        _ => Sending::Unexplained,
+        libc::EBADF | libc::ENOTSOCK | libc::EPIPE | libc::ENOSYS => SendErrno::Broken,
+        _ => SendErrno::Unexplained,
     }
 }
 
 /// `recvmmsg`.
-pub(crate) fn receiving(errno: i32) -> Receiving {
+pub(crate) fn receiving(errno: i32) -> RecvErrno {
     match errno {
-        libc::EINTR => Receiving::Again,
+        libc::EINTR => RecvErrno::Again,
         // __skb_recv_udp: the queue is empty, or held only what failed its checksum.
-        libc::EAGAIN => Receiving::Wait,
-        // ICMP's, as in `sending`. `do_recvmmsg` looks for one before it receives.
+        libc::EAGAIN => RecvErrno::Wait,
+        // Those of ICMP, as in `sending`. `do_recvmmsg` returns a pending one before it receives.
         libc::ECONNREFUSED
         | libc::EHOSTUNREACH
         | libc::ENETUNREACH
@@ -162,36 +162,36 @@ pub(crate) fn receiving(errno: i32) -> Receiving {
         | libc::ENOPROTOOPT
         | libc::EOPNOTSUPP
         | libc::EPROTO
-        | libc::EACCES => Receiving::Queued,
-        // udp_abort: an administrator's `ss --kill`. The error comes once; the socket keeps
-        // its port and goes on.
-        libc::ECONNABORTED => Receiving::Queued,
+        | libc::EACCES => RecvErrno::Queued,
+        // udp_abort: an administrator's `ss --kill`. The error is returned once; the socket keeps
+        // its port and continues to work.
+        libc::ECONNABORTED => RecvErrno::Queued,
         // Not a descriptor, not a socket; a system call filter.
-        libc::EBADF | libc::ENOTSOCK | libc::ENOSYS => Receiving::Broken,
-        // ENOMEM and ENOBUFS pass. `do_recvmmsg` also keeps an error that stopped it in the
-        // middle (EFAULT, say) for the next call, so the next but one may do better.
-        _ => Receiving::Unavailable,
+        libc::EBADF | libc::ENOTSOCK | libc::ENOSYS => RecvErrno::Broken,
+        // ENOMEM and ENOBUFS are temporary. `do_recvmmsg` also keeps an error that stopped it in
+        // the middle (EFAULT, say) for the next call, so the one after that may succeed.
+        _ => RecvErrno::Unavailable,
     }
 }
 
 /// `recvmsg` with `MSG_ERRQUEUE`: ip_recv_error, ipv6_recv_error.
-pub(crate) fn reading(errno: i32) -> Reading {
+pub(crate) fn reading(errno: i32) -> ErrorQueueErrno {
     match errno {
-        libc::EINTR => Reading::Again,
-        libc::EAGAIN => Reading::Empty,
-        libc::EBADF | libc::ENOTSOCK => Reading::Broken,
-        // Nothing else is known. What cannot be read must still not pile up: it counts
+        libc::EINTR => ErrorQueueErrno::Again,
+        libc::EAGAIN => ErrorQueueErrno::Empty,
+        libc::EBADF | libc::ENOTSOCK => ErrorQueueErrno::Broken,
+        // No other errno is known. Errors that cannot be read must still not accumulate: they count
         // against the receive buffer.
-        _ => Reading::Unreadable,
+        _ => ErrorQueueErrno::Unreadable,
     }
 }
 
-/// `setsockopt` of something a socket can do without: an older kernel says ENOPROTOOPT, a
-/// sandbox EPERM, EOPNOTSUPP or ENOSYS, an address family EINVAL.
-pub(crate) fn setting(errno: i32) -> Setting {
+/// `setsockopt` of an optional feature: an older kernel returns ENOPROTOOPT, a sandbox EPERM,
+/// EOPNOTSUPP or ENOSYS, an address family EINVAL.
+pub(crate) fn setting(errno: i32) -> SetOptionErrno {
     match errno {
-        libc::EBADF | libc::ENOTSOCK => Setting::Broken,
-        _ => Setting::NotGranted,
+        libc::EBADF | libc::ENOTSOCK => SetOptionErrno::Broken,
+        _ => SetOptionErrno::NotGranted,
     }
 }
 
@@ -205,7 +205,7 @@ mod tests {
     /// Linux's errnos (include/uapi/asm-generic/errno.h); 41 and 58 are unused.
     const ALL: std::ops::RangeInclusive<i32> = 1..=133;
 
-    /// The whole table of one call, as text: a meaning a line, with its errnos.
+    /// The whole table of one call as text: one line per meaning, with its errnos.
     fn table<M: Debug>(meaning: impl Fn(i32) -> M) -> String {
         let mut lines: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for errno in ALL {
@@ -273,9 +273,9 @@ Queued: 13 64 71 90 92 95 101 103 111 112 113
         assert_eq!(table_of_setting.lines().count(), 2);
     }
 
-    /// `icmp_err_convert` and `icmpv6_err_convert`: what a stranger's ICMP can make calls say.
+    /// `icmp_err_convert` and `icmpv6_err_convert`: the errnos that forged ICMP errors can cause.
     #[test]
-    fn no_errno_of_an_icmp_error_ends_anything() {
+    fn errnos_of_icmp_errors_are_never_fatal() {
         for errno in [
             libc::ENETUNREACH,
             libc::EHOSTUNREACH,
@@ -290,10 +290,10 @@ Queued: 13 64 71 90 92 95 101 103 111 112 113
         ] {
             let sent = sending(errno);
             assert!(
-                matches!(sent, Sending::Doubtful(_) | Sending::TooLarge),
+                matches!(sent, SendErrno::Doubtful(_) | SendErrno::TooLarge),
                 "{errno}: {sent:?}"
             );
-            assert_eq!(receiving(errno), Receiving::Queued, "{errno}");
+            assert_eq!(receiving(errno), RecvErrno::Queued, "{errno}");
         }
     }
 }

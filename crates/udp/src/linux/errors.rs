@@ -6,9 +6,9 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 
-use super::address::{self, Name};
-use super::cmsg::{Control, u32_of};
-use super::errno::{Reading, reading};
+use super::address::{self, SockAddr};
+use super::cmsg::{ControlBuffer, u32_of};
+use super::errno::{ErrorQueueErrno, reading};
 use super::{Backend, errno_of};
 use crate::{IcmpError, IcmpKind, IcmpSource};
 
@@ -58,8 +58,8 @@ impl Backend {
         }
         self.errors_unread.store(0, Ordering::Relaxed);
         for _ in 0..SKIPPED {
-            let mut name = Name::EMPTY;
-            let mut control = Control::EMPTY;
+            let mut name = SockAddr::EMPTY;
+            let mut control = ControlBuffer::EMPTY;
             let mut quote = IcmpError::empty_quote();
             let fd = self.socket.as_fd();
             let read = self
@@ -78,17 +78,17 @@ impl Backend {
                         }));
                     }
                 }
-                Err((Reading::Again, _)) => {}
-                Err((Reading::Empty, _)) => {
+                Err((ErrorQueueErrno::Again, _)) => {}
+                Err((ErrorQueueErrno::Empty, _)) => {
                     self.errors_waiting.store(false, Ordering::Relaxed);
                     return Ok(None);
                 }
-                Err((Reading::Unreadable, _)) => {
+                Err((ErrorQueueErrno::Unreadable, _)) => {
                     self.tally.unexplained_errors.add(1);
                     self.stop_listening();
                     return Ok(None);
                 }
-                Err((Reading::Broken, error)) => return Err(error),
+                Err((ErrorQueueErrno::Broken, error)) => return Err(error),
             }
         }
         Ok(None)
@@ -96,7 +96,7 @@ impl Backend {
 }
 
 /// `None` for what is neither ICMP nor the local stack's word (transmit timestamps, say).
-fn read_error(name: &Name, control: &Control) -> Option<IcmpError> {
+fn read_error(name: &SockAddr, control: &ControlBuffer) -> Option<IcmpError> {
     let remote = name.decode()?;
     let (_, _, data) = control.iter().find(|(level, kind, _)| {
         matches!(

@@ -1,11 +1,10 @@
-//! Whether the socket hears of ICMP errors.
+//! Decides whether the kernel reports ICMP errors to the socket.
 //!
-//! Hearing of them is worth little (QUIC has loss detection, and anyone can forge them) and in
-//! a flood costs much: each makes a call fail and takes room in the receive buffer. So above a
-//! rate, and whenever a call's own errno has to be told from theirs, the socket stops listening
-//! for a second. `IP_RECVERR` off has the kernel drop ICMP errors about unconnected UDP sockets
-//! unseen (`__udp4_lib_err`), and empties the queue; what the next calls say is about
-//! themselves.
+//! These reports are worth little (QUIC has loss detection, and anyone can forge them) and in a
+//! flood cost much: each makes a call fail and uses receive buffer. So above a certain rate, and
+//! whenever a call's own errno has to be told from an ICMP error's, reports are switched off for a
+//! second. With `IP_RECVERR` off, the kernel drops ICMP errors about unconnected UDP sockets
+//! (`__udp4_lib_err`) and empties the queue; the errors of the next calls are then their own.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -14,13 +13,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::kernel::Kernel;
-use crate::seldom::Seldom;
+use crate::warning_interval::WarningInterval;
 
-/// ICMP errors heard in one [`WINDOW`] before the gate closes. Each costs two system calls, so
+/// ICMP errors accepted in one [`WINDOW`] before the gate closes. Each costs two system calls, so
 /// this many are some milliseconds of CPU time, and more than any honest network sends.
 const PER_WINDOW: u32 = 1_000;
 
-/// What [`PER_WINDOW`] is counted over.
+/// The interval over which [`PER_WINDOW`] is counted.
 const WINDOW: Duration = Duration::from_secs(1);
 
 /// How long the gate stays closed. Closing it again at once costs some ten system calls, which
@@ -30,12 +29,12 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Open: ICMP errors are queued and fail calls. Closed: the kernel drops them.
 #[derive(Debug)]
 pub(super) struct IcmpGate {
-    /// The kernel has a gate to close.
+    /// Whether the kernel supports switching reports on and off.
     offered: bool,
     is_v6: bool,
     closed: AtomicBool,
     state: Mutex<State>,
-    warning: Seldom,
+    warning: WarningInterval,
 }
 
 #[derive(Debug, Default)]
@@ -53,16 +52,16 @@ impl IcmpGate {
             is_v6,
             closed: AtomicBool::new(!offered),
             state: Mutex::default(),
-            warning: Seldom::default(),
+            warning: WarningInterval::default(),
         }
     }
 
-    /// Whether a call may fail for an ICMP error's sake.
+    /// Whether a call may fail because of an ICMP error.
     pub(super) fn is_open(&self) -> bool {
         !self.closed.load(Ordering::Relaxed)
     }
 
-    /// An ICMP error was heard; whether that is one too many.
+    /// Counts an ICMP error; returns whether there are too many.
     pub(super) fn hear(&self, now: Instant) -> bool {
         let mut state = self.lock();
         let fresh = state
@@ -76,7 +75,7 @@ impl IcmpGate {
         state.heard > PER_WINDOW
     }
 
-    /// Closes it for a while; whether it is closed.
+    /// Closes the gate for a while; returns whether it is closed.
     pub(super) fn close(&self, kernel: &Kernel, fd: BorrowedFd<'_>) -> bool {
         if !self.offered {
             return true;
@@ -84,7 +83,7 @@ impl IcmpGate {
         let now = kernel.now();
         if let Err(error) = set_listening(kernel, fd, self.is_v6, false) {
             if self.warning.is_due(now) {
-                tracing::warn!("the kernel goes on reporting ICMP errors: {error}");
+                tracing::warn!("cannot switch off ICMP error reporting: {error}");
             }
             return false;
         }
@@ -102,7 +101,7 @@ impl IcmpGate {
         true
     }
 
-    /// Opens it if its time has come.
+    /// Opens the gate if the pause is over.
     pub(super) fn reopen(&self, kernel: &Kernel, fd: BorrowedFd<'_>) {
         if self.is_open() || !self.offered {
             return;
@@ -113,7 +112,7 @@ impl IcmpGate {
             return;
         }
         state.closed_until = now.checked_add(PAUSE);
-        // Refused, it stays closed and asks again after another pause.
+        // If the kernel refuses, it stays closed and is tried again after another pause.
         if set_listening(kernel, fd, self.is_v6, true).is_ok() {
             self.closed.store(false, Ordering::Relaxed);
             state.window_began = None;
@@ -126,7 +125,7 @@ impl IcmpGate {
     }
 }
 
-/// Has the kernel report ICMP errors, or not. An IPv6 socket may also speak IPv4.
+/// Switches the kernel's ICMP reports on or off. An IPv6 socket may also carry IPv4.
 pub(super) fn set_listening(
     kernel: &Kernel,
     fd: BorrowedFd<'_>,

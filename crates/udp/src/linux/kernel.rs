@@ -1,16 +1,16 @@
-//! The kernel as a socket sees it: every system call it makes, and the clock. Tests put errnos
-//! in here, so that what answers them is the code that runs.
+//! The system calls and the clock of a socket. Tests inject errnos here, so that the code that
+//! handles them is the code that runs in production.
 
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
-use super::address::Name;
-use super::cmsg::Control;
+use super::address::SockAddr;
+use super::cmsg::ControlBuffer;
 use super::errno::Call;
-use super::sys::{self, Filled, Message};
+use super::sys::{self, Message, ReceivedMessage};
 
-/// Where a socket's system calls go through.
+/// Performs a socket's system calls.
 #[derive(Debug, Default)]
 pub(crate) struct Kernel {
     #[cfg(any(test, feature = "testing"))]
@@ -35,11 +35,11 @@ impl Kernel {
     pub(super) fn recvmmsg(
         &self,
         fd: BorrowedFd<'_>,
-        names: &mut [Name],
-        controls: &mut [Control],
+        names: &mut [SockAddr],
+        controls: &mut [ControlBuffer],
         buffer: &mut [u8],
         slot: usize,
-        filled: &mut [Filled],
+        filled: &mut [ReceivedMessage],
     ) -> io::Result<usize> {
         self.meet_fault(Call::ReceiveMessages)?;
         sys::recvmmsg(fd, names, controls, buffer, slot, filled)
@@ -48,8 +48,8 @@ impl Kernel {
     pub(super) fn recv_error(
         &self,
         fd: BorrowedFd<'_>,
-        name: &mut Name,
-        control: &mut Control,
+        name: &mut SockAddr,
+        control: &mut ControlBuffer,
         payload: &mut [u8],
     ) -> io::Result<usize> {
         self.meet_fault(Call::ReadErrors)?;

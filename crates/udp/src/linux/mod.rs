@@ -20,42 +20,42 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 
-use crate::counters::Tally;
+use crate::counters::AtomicCounters;
 use crate::options::size_buffers;
-use crate::seldom::Seldom;
-use crate::streak::Streak;
+use crate::streak::FailureStreak;
+use crate::warning_interval::WarningInterval;
 use crate::warnings::WARNINGS;
 use crate::{Counters, Options, Report};
 
-use address::Name;
-use cmsg::Control;
+use address::SockAddr;
+use cmsg::ControlBuffer;
 #[cfg(any(test, feature = "testing"))]
 pub use errno::Call;
-use errno::{Setting, setting};
+use errno::{SetOptionErrno, setting};
 pub(crate) use filter::attach as attach_steering;
 use icmp_gate::{IcmpGate, set_listening};
 pub(crate) use kernel::Kernel;
 use offload::Offload;
-use sys::{Filled, Message};
+use sys::{Message, ReceivedMessage};
 
 /// `UDP_MAX_SEGMENTS` of the kernel until 6.14 doubled it.
 const OLD_MAX_SEGMENTS: usize = 64;
 const NEW_MAX_SEGMENTS: usize = 128;
 
-/// What a receive call needs beside payload memory, one of each for each slot.
+/// What a receive call needs besides payload memory, one of each per slot.
 #[derive(Debug)]
 pub(crate) struct Scratch {
-    names: Box<[Name]>,
-    controls: Box<[Control]>,
-    filled: Box<[Filled]>,
+    names: Box<[SockAddr]>,
+    controls: Box<[ControlBuffer]>,
+    filled: Box<[ReceivedMessage]>,
 }
 
 impl Scratch {
     pub(crate) fn new(slots: usize) -> Self {
         Self {
-            names: vec![Name::EMPTY; slots].into_boxed_slice(),
-            controls: vec![Control::EMPTY; slots].into_boxed_slice(),
-            filled: vec![Filled::default(); slots].into_boxed_slice(),
+            names: vec![SockAddr::EMPTY; slots].into_boxed_slice(),
+            controls: vec![ControlBuffer::EMPTY; slots].into_boxed_slice(),
+            filled: vec![ReceivedMessage::default(); slots].into_boxed_slice(),
         }
     }
 }
@@ -66,19 +66,19 @@ pub(crate) struct Backend {
     kernel: Kernel,
     is_v6: bool,
     report: Report,
-    tally: Tally,
+    tally: AtomicCounters,
     offload: Offload,
     icmp: IcmpGate,
-    /// A call met an error that ICMP or the local stack has also put on the error queue.
+    /// A call met an error that is also on the error queue, from ICMP or the local stack.
     errors_waiting: AtomicBool,
-    /// Errors that calls met since anybody looked at the queue.
+    /// Errors met by calls since the error queue was last read.
     errors_unread: AtomicU32,
-    /// Whether there is a `sendmmsg`.
+    /// Whether `sendmmsg` is available.
     can_send_many: AtomicBool,
-    send_streak: Streak,
-    receive_streak: Streak,
-    receive_warning: Seldom,
-    /// The kernel's drop count as last read.
+    send_streak: FailureStreak,
+    receive_streak: FailureStreak,
+    receive_warning: WarningInterval,
+    /// The kernel's drop count when last read.
     last_drops: AtomicU32,
 }
 
@@ -99,13 +99,13 @@ impl Backend {
             offload: Offload::new(report.gso_segments),
             icmp: IcmpGate::new(report.icmp, is_v6),
             report,
-            tally: Tally::default(),
+            tally: AtomicCounters::default(),
             errors_waiting: AtomicBool::new(false),
             errors_unread: AtomicU32::new(0),
             can_send_many: AtomicBool::new(true),
-            send_streak: Streak::default(),
-            receive_streak: Streak::default(),
-            receive_warning: Seldom::default(),
+            send_streak: FailureStreak::default(),
+            receive_streak: FailureStreak::default(),
+            receive_warning: WarningInterval::default(),
             last_drops: AtomicU32::new(0),
         })
     }
@@ -133,20 +133,20 @@ impl Backend {
 
 /// The errno of a failed system call.
 fn errno_of(error: &io::Error) -> i32 {
-    // Every error here is made from an errno; 0 is none.
+    // Every error here is made from an errno; 0 is not one.
     error.raw_os_error().unwrap_or(0)
 }
 
-/// Turns on what the kernel offers and says what it does.
+/// Enables the options that the kernel supports, and reports them.
 ///
 /// # Errors
-/// If the descriptor is no socket; what the kernel lacks is no error.
+/// If the descriptor is not a socket. Unsupported options are not an error.
 fn ask(kernel: &Kernel, fd: BorrowedFd<'_>, is_v6: bool, options: &Options) -> io::Result<Report> {
     let granted = |result: io::Result<()>| match result {
         Ok(()) => Ok(true),
         Err(error) => match setting(errno_of(&error)) {
-            Setting::NotGranted => Ok(false),
-            Setting::Broken => Err(error),
+            SetOptionErrno::NotGranted => Ok(false),
+            SetOptionErrno::Broken => Err(error),
         },
     };
     let on = |level, option, value| granted(kernel.set_option(fd, level, option, value));
@@ -189,9 +189,9 @@ fn ask(kernel: &Kernel, fd: BorrowedFd<'_>, is_v6: bool, options: &Options) -> i
     Ok(report)
 }
 
-/// Datagrams the kernel takes in one message. Asked of the kernel itself, once a process, with
-/// a train of the new limit's length sent over loopback: no option tells the number. Where
-/// asking fails (no loopback, no descriptor left) any kernel's limit is used and nothing is
+/// Number of datagrams that the kernel accepts in one message. Determined once per process by
+/// sending a train of the newer limit's length over loopback, because no option reports it. If that
+/// is impossible (no loopback, no free descriptor), the older limit is used and nothing is
 /// remembered.
 fn max_segments() -> usize {
     static MAX: OnceLock<usize> = OnceLock::new();
@@ -206,8 +206,8 @@ fn max_segments() -> usize {
 
 fn probe_segments() -> io::Result<usize> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
-    let name = Name::encode(socket.local_addr()?, false).ok_or(io::ErrorKind::Unsupported)?;
-    let mut control = Control::EMPTY;
+    let name = SockAddr::encode(socket.local_addr()?, false).ok_or(io::ErrorKind::Unsupported)?;
+    let mut control = ControlBuffer::EMPTY;
     control.push(libc::SOL_UDP, libc::UDP_SEGMENT, &1u16.to_ne_bytes());
     let contents = &[0; NEW_MAX_SEGMENTS];
     match sys::sendmsg(

@@ -1,30 +1,30 @@
-//! How many datagrams one message may carry, and for how long a refusal counts.
+//! The number of datagrams per message, and how long a rejection is remembered.
 //!
-//! The kernel segments trains itself, so a refusal is about the route (IPsec, before 6.11 an
-//! interface without checksums) or the socket, and routes change. It is believed only with
-//! proof: the same train refused twice, and a datagram of it sent at once. Then trains go out
-//! one datagram at a time for a while, at first a second, and one is tried again.
+//! The kernel segments trains itself, so a rejection is about the route (IPsec, before 6.11 an
+//! interface without checksums) or the socket, and routes change. It is believed only with proof:
+//! the same train rejected twice, and a datagram of it sent at once. Then datagrams are sent one at
+//! a time for a while, at first a second, before a train is tried again.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::seldom::Seldom;
+use crate::warning_interval::WarningInterval;
 
 /// First wait before a train is tried again. It costs one train's worth of extra calls.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Doublings of it after further refusals: to about a minute, within which a changed route is
-/// made use of.
+/// How often the wait doubles after further rejections: up to about a minute, so that a changed
+/// route is used soon.
 const DOUBLINGS: u32 = 6;
 
-/// What the kernel takes in one message now.
+/// The current number of datagrams per message.
 #[derive(Debug)]
 pub(super) struct Offload {
     granted: usize,
     limit: AtomicUsize,
     refusals: Mutex<Refusals>,
-    warning: Seldom,
+    warning: WarningInterval,
 }
 
 #[derive(Debug, Default)]
@@ -35,17 +35,17 @@ struct Refusals {
 }
 
 impl Offload {
-    /// Of a kernel that takes `granted` datagrams in a message.
+    /// For a kernel that accepts `granted` datagrams per message.
     pub(super) fn new(granted: usize) -> Self {
         Self {
             granted,
             limit: AtomicUsize::new(granted),
             refusals: Mutex::default(),
-            warning: Seldom::default(),
+            warning: WarningInterval::default(),
         }
     }
 
-    /// Datagrams one message may carry; `now` is asked for only after a refusal.
+    /// Datagrams that one message may carry; `now` is called only after a rejection.
     pub(super) fn segments(&self, now: impl FnOnce() -> Instant) -> usize {
         let limit = self.limit.load(Ordering::Relaxed);
         if limit == self.granted {
@@ -67,7 +67,7 @@ impl Offload {
         }
     }
 
-    /// The kernel was proven to refuse a train of `segments`; it may take `limit`.
+    /// The kernel was proven to reject a train of `segments`; it may accept `limit`.
     pub(super) fn refused(
         &self,
         now: Instant,

@@ -5,19 +5,19 @@ use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 
 use super::address::{destination_v4, destination_v6};
-use super::cmsg::{Control, u32_of};
-use super::errno::{Receiving, receiving};
+use super::cmsg::{ControlBuffer, u32_of};
+use super::errno::{RecvErrno, receiving};
 use super::{Backend, errno_of};
 use crate::{Ecn, Meta, RecvBatch, RecvError};
 
-/// ICMP errors of earlier sends that one call passes over before the kernel is told to report
-/// no more: each needs a message of its own, so more than this is a flood.
+/// ICMP errors of earlier sends that one call skips before it switches the kernel's reports off:
+/// each needs a message of its own, so more than this is a flood.
 const QUEUED_WHILE_LISTENING: u32 = 8;
 
-/// Those it passes over in all. With none reported there should be none.
+/// The total number that it skips. With reports off there should be none.
 const QUEUED: u32 = 16;
 
-/// Times a call is made again that was interrupted or failed for no known reason.
+/// How often a call is repeated that was interrupted or failed for an unknown reason.
 const FAILURES: u32 = 4;
 
 impl Backend {
@@ -39,7 +39,7 @@ impl Backend {
             }
             if filled.truncated {
                 self.tally.truncated.add(1);
-                // A datagram cut short cannot be authenticated: keep the whole ones.
+                // A truncated datagram cannot be authenticated: keep only the whole ones.
                 let whole = meta.len.checked_div(meta.stride).unwrap_or(0);
                 meta.len = whole.saturating_mul(meta.stride);
             }
@@ -49,7 +49,7 @@ impl Backend {
         Ok(received)
     }
 
-    /// Calls the kernel until it answers about receiving.
+    /// Repeats the system call until its result is about receiving.
     fn receive(&self, batch: &mut RecvBatch) -> Result<usize, RecvError> {
         let (mut queued, mut failures) = (0_u32, 0_u32);
         loop {
@@ -58,12 +58,12 @@ impl Backend {
                 Err(error) => error,
             };
             let answered = match receiving(errno_of(&error)) {
-                Receiving::Wait => {
+                RecvErrno::Wait => {
                     self.receive_streak.end();
                     return Err(RecvError::WouldBlock);
                 }
-                Receiving::Broken => return Err(RecvError::Broken(error)),
-                Receiving::Queued => {
+                RecvErrno::Broken => return Err(RecvError::Broken(error)),
+                RecvErrno::Queued => {
                     self.note_pending();
                     queued = queued.saturating_add(1);
                     if queued == QUEUED_WHILE_LISTENING {
@@ -71,7 +71,7 @@ impl Backend {
                     }
                     queued == QUEUED
                 }
-                Receiving::Again | Receiving::Unavailable => {
+                RecvErrno::Again | RecvErrno::Unavailable => {
                     failures = failures.saturating_add(1);
                     failures == FAILURES
                 }
@@ -96,7 +96,7 @@ impl Backend {
         )
     }
 
-    /// The kernel fails to receive, and not for want of datagrams.
+    /// Handles a failure to receive that is not an empty queue.
     fn unavailable(&self, error: io::Error) -> RecvError {
         self.tally.unexplained_errors.add(1);
         let now = self.kernel.now();
@@ -104,12 +104,12 @@ impl Backend {
             return RecvError::Broken(error);
         }
         if self.receive_warning.is_due(now) {
-            tracing::warn!("the kernel fails to receive datagrams at the moment: {error}");
+            tracing::warn!("receiving datagrams fails temporarily: {error}");
         }
         RecvError::Unavailable(error)
     }
 
-    fn read_control(&self, control: &Control, len: usize) -> Meta {
+    fn read_control(&self, control: &ControlBuffer, len: usize) -> Meta {
         let drops = self.last_drops.load(Ordering::Relaxed);
         let mut meta = Meta {
             len,

@@ -6,32 +6,32 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 
-use super::address::{Name, packet_info_v4, packet_info_v6};
-use super::cmsg::Control;
-use super::errno::{Sending, sending};
+use super::address::{SockAddr, packet_info_v4, packet_info_v6};
+use super::cmsg::ControlBuffer;
+use super::errno::{SendErrno, sending};
 use super::sys::Message;
 use super::{Backend, OLD_MAX_SEGMENTS, errno_of};
 use crate::{DropKind, MAX_SLOTS, SendError, Transmit};
 
-/// Times a message is offered that fails with an errno which may be an ICMP error's about
-/// another: twice, then twice more with the kernel told to report no ICMP. An error may still
-/// be under way on another processor when it is told; the second time there is none.
+/// How often a message is sent again after an errno that may belong to an ICMP error about another
+/// datagram: twice, then twice more with ICMP reports switched off. An error may still be in
+/// progress on another processor while they are switched off; the second time there is none.
 const DOUBTS: u32 = 4;
 
-/// Of these, how many before it is told.
+/// Of these, how many before reports are switched off.
 const DOUBTS_WHILE_LISTENING: u32 = 2;
 
-/// Times a message is offered that the kernel objects to, or fails for no known reason: an
-/// errno that `recvmmsg` left on the socket is gone the second time.
+/// How often a message is sent that the kernel rejects as invalid, or that fails for no known
+/// reason: an errno that `recvmmsg` left on the socket is gone the second time.
 const OBJECTIONS: u32 = 2;
 
-/// Times a message is offered that was interrupted.
+/// How often a message is sent again after an interruption.
 const INTERRUPTIONS: u32 = 16;
 
-/// Why a message did not go, for certain.
+/// The confirmed reason why a message was not sent.
 #[derive(Debug)]
-struct Failure {
-    meaning: Sending,
+struct SendFailure {
+    meaning: SendErrno,
     error: io::Error,
 }
 
@@ -59,8 +59,7 @@ impl Backend {
         while let Some(rest) = transmits.get_mut(taken..).filter(|rest| !rest.is_empty()) {
             let went = self.send_run(rest);
             taken = taken.saturating_add(went);
-            // What stopped the run, or did not fit in it, goes by itself: that way knows what
-            // to do about each refusal.
+            // The message that ended the run is sent by itself: that path handles each error.
             if let Some(next) = transmits.get_mut(taken).filter(|_| went < MAX_SLOTS) {
                 match self.send(next) {
                     Ok(()) => taken = taken.saturating_add(1),
@@ -72,7 +71,8 @@ impl Backend {
         Ok(taken)
     }
 
-    /// Sends those at the front that take one message each with one call; returns how many went.
+    /// Sends the messages at the front that take one message each with one call; returns how many
+    /// were sent.
     fn send_run(&self, transmits: &mut [Transmit<'_>]) -> usize {
         let limit = self.gso_segments();
         let run = transmits
@@ -89,12 +89,12 @@ impl Backend {
                 .filter(|_| index < run)
                 .and_then(|transmit| self.message(transmit, transmit.contents.len()))
                 .unwrap_or(Message {
-                    name: Name::EMPTY,
-                    control: Control::EMPTY,
+                    name: SockAddr::EMPTY,
+                    control: ControlBuffer::EMPTY,
                     contents: &[],
                 })
         });
-        // A message without a name has no way out: `send` says so of its transmit.
+        // A message without an address cannot be sent: `send` returns the error for its transmit.
         let named = messages
             .iter()
             .take_while(|message| !message.name.as_bytes().is_empty())
@@ -117,29 +117,29 @@ impl Backend {
         went
     }
 
-    /// The first message of a run failed; `send` will offer it again by itself and decide.
+    /// The first message of a run failed; `send` will send it again by itself and decide.
     fn run_failed(&self, errno: i32) {
         match sending(errno) {
-            Sending::Doubtful(_) | Sending::TooLarge => self.note_pending(),
-            // A system call filter from before `sendmmsg`: what it does, `sendmsg` does too.
-            Sending::Broken if errno == libc::ENOSYS => {
+            SendErrno::Doubtful(_) | SendErrno::TooLarge => self.note_pending(),
+            // A system call filter older than `sendmmsg` may reject it: `sendmsg` does the same.
+            SendErrno::Broken if errno == libc::ENOSYS => {
                 self.can_send_many.store(false, Ordering::Relaxed);
             }
-            Sending::Again
-            | Sending::Wait
-            | Sending::Lost(_)
-            | Sending::Objection
-            | Sending::Unexplained
-            | Sending::Broken => {}
+            SendErrno::Again
+            | SendErrno::Wait
+            | SendErrno::Lost(_)
+            | SendErrno::Objection
+            | SendErrno::Unexplained
+            | SendErrno::Broken => {}
         }
     }
 
     /// One message with the first `bytes` of `transmit`; `None` if its remote address is not of
     /// this socket's family.
     fn message<'a>(&self, transmit: &Transmit<'a>, bytes: usize) -> Option<Message<'a>> {
-        let name = Name::encode(transmit.remote, self.is_v6)?;
-        let mut control = Control::EMPTY;
-        // On a dual-stack socket a mapped address takes the IPv4 road, and reads its options.
+        let name = SockAddr::encode(transmit.remote, self.is_v6)?;
+        let mut control = ControlBuffer::EMPTY;
+        // On a dual-stack socket a mapped address is sent as IPv4, and uses IPv4 options.
         let to_v4 = transmit.remote.ip().to_canonical().is_ipv4();
         if let Some(ecn) = transmit.ecn {
             let tos = i32::from(ecn.bits()).to_ne_bytes();
@@ -174,10 +174,11 @@ impl Backend {
         })
     }
 
-    /// One message with the first `bytes`, offered until its answer is certain to be about it.
-    fn send_front(&self, transmit: &Transmit<'_>, bytes: usize) -> Result<(), Failure> {
+    /// Sends one message with the first `bytes`, and repeats it until the result is certain to be
+    /// about it.
+    fn send_front(&self, transmit: &Transmit<'_>, bytes: usize) -> Result<(), SendFailure> {
         let Some(message) = self.message(transmit, bytes) else {
-            return Err(Failure::new(libc::EAFNOSUPPORT));
+            return Err(SendFailure::new(libc::EAFNOSUPPORT));
         };
         let (mut doubts, mut objections, mut interruptions) = (0_u32, 0_u32, 0_u32);
         loop {
@@ -188,13 +189,13 @@ impl Backend {
             };
             let meaning = sending(errno_of(&error));
             let answered = match meaning {
-                Sending::Again => {
+                SendErrno::Again => {
                     interruptions = interruptions.saturating_add(1);
                     interruptions == INTERRUPTIONS
                 }
-                Sending::Doubtful(_) | Sending::TooLarge => {
+                SendErrno::Doubtful(_) | SendErrno::TooLarge => {
                     self.note_pending();
-                    // With no ICMP reported to begin with, the first pair of offers is saved.
+                    // With ICMP reports already off, the first pair of attempts is skipped.
                     let least = if self.icmp.is_open() {
                         0
                     } else {
@@ -206,24 +207,24 @@ impl Backend {
                     }
                     doubts == DOUBTS
                 }
-                Sending::Objection | Sending::Unexplained => {
+                SendErrno::Objection | SendErrno::Unexplained => {
                     objections = objections.saturating_add(1);
                     objections == OBJECTIONS
                 }
-                Sending::Wait | Sending::Lost(_) | Sending::Broken => true,
+                SendErrno::Wait | SendErrno::Lost(_) | SendErrno::Broken => true,
             };
             if answered {
-                return Err(Failure { meaning, error });
+                return Err(SendFailure { meaning, error });
             }
         }
     }
 
-    /// A train failed, maybe for being one: sends its first datagram alone, whose error is the
-    /// answer if it fails too. If it does not, the refusal of the train is proven.
+    /// A train failed, possibly because it is a train: sends its first datagram alone. If that
+    /// fails too, its error is the result; if not, the rejection of the train is proven.
     fn send_singly(
         &self,
         transmit: &mut Transmit<'_>,
-        failure: &Failure,
+        failure: &SendFailure,
         segments: usize,
     ) -> Result<(), SendError> {
         let (bytes, _) = transmit.front(1);
@@ -248,23 +249,23 @@ impl Backend {
         }
     }
 
-    /// What a caller hears of a failure.
-    fn failed(&self, transmit: &Transmit<'_>, failure: Failure) -> SendError {
-        let Failure { meaning, error } = failure;
+    /// The error that the caller gets for a failure.
+    fn failed(&self, transmit: &Transmit<'_>, failure: SendFailure) -> SendError {
+        let SendFailure { meaning, error } = failure;
         let errno = errno_of(&error);
         let failure = match meaning {
-            Sending::Wait => SendError::WouldBlock,
-            Sending::TooLarge => SendError::TooLarge,
-            Sending::Lost(kind) | Sending::Doubtful(kind) => SendError::Dropped(kind),
+            SendErrno::Wait => SendError::WouldBlock,
+            SendErrno::TooLarge => SendError::TooLarge,
+            SendErrno::Lost(kind) | SendErrno::Doubtful(kind) => SendError::Dropped(kind),
             // A source address that is not this host's, or a remote one that cannot be (port
             // 0, a route to nowhere).
-            Sending::Objection if errno == libc::EINVAL && transmit.local_ip.is_some() => {
+            SendErrno::Objection if errno == libc::EINVAL && transmit.local_ip.is_some() => {
                 SendError::Dropped(DropKind::NoSuchSource)
             }
-            Sending::Objection if errno == libc::EINVAL => {
+            SendErrno::Objection if errno == libc::EINVAL => {
                 SendError::Dropped(DropKind::Unreachable)
             }
-            Sending::Again | Sending::Objection | Sending::Unexplained => {
+            SendErrno::Again | SendErrno::Objection | SendErrno::Unexplained => {
                 self.tally.unexplained_errors.add(1);
                 if self.send_streak.add(self.kernel.now()) {
                     SendError::Broken(error)
@@ -272,7 +273,7 @@ impl Backend {
                     SendError::Dropped(DropKind::Other(errno))
                 }
             }
-            Sending::Broken => SendError::Broken(error),
+            SendErrno::Broken => SendError::Broken(error),
         };
         match &failure {
             SendError::WouldBlock => self.tally.send_blocked.add(1),
@@ -284,7 +285,7 @@ impl Backend {
     }
 }
 
-impl Failure {
+impl SendFailure {
     fn new(errno: i32) -> Self {
         Self {
             meaning: sending(errno),
@@ -292,15 +293,15 @@ impl Failure {
         }
     }
 
-    /// Whether it may mean "not as a train" rather than "not at all".
+    /// Whether it may mean that only a train is rejected.
     fn may_be_about_the_train(&self) -> bool {
         match self.meaning {
-            Sending::Objection | Sending::TooLarge | Sending::Unexplained => true,
-            Sending::Again
-            | Sending::Wait
-            | Sending::Lost(_)
-            | Sending::Doubtful(_)
-            | Sending::Broken => false,
+            SendErrno::Objection | SendErrno::TooLarge | SendErrno::Unexplained => true,
+            SendErrno::Again
+            | SendErrno::Wait
+            | SendErrno::Lost(_)
+            | SendErrno::Doubtful(_)
+            | SendErrno::Broken => false,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The system calls std has no name for. All of the crate's `unsafe` is here; each function is
+//! System calls that std does not provide. All of the crate's `unsafe` is here; each function is
 //! safe to call with any arguments its types allow.
 
 #![expect(
@@ -11,21 +11,21 @@ use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 
-use super::address::Name;
-use super::cmsg::Control;
+use super::address::SockAddr;
+use super::cmsg::ControlBuffer;
 use crate::MAX_SLOTS;
 
-/// What a receive call says of one message beside its name and control messages.
+/// What a receive call returns about one message besides its address and control messages.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Filled {
+pub(super) struct ReceivedMessage {
     pub(super) len: usize,
     pub(super) truncated: bool,
 }
 
 /// One message to send.
 pub(super) struct Message<'a> {
-    pub(super) name: Name,
-    pub(super) control: Control,
+    pub(super) name: SockAddr,
+    pub(super) control: ControlBuffer,
     pub(super) contents: &'a [u8],
 }
 
@@ -41,11 +41,11 @@ fn check_size(result: libc::ssize_t) -> io::Result<usize> {
 /// `slot` bytes of `buffer` and the name and control of the same index.
 pub(super) fn recvmmsg(
     fd: BorrowedFd<'_>,
-    names: &mut [Name],
-    controls: &mut [Control],
+    names: &mut [SockAddr],
+    controls: &mut [ControlBuffer],
     buffer: &mut [u8],
     slot: usize,
-    filled: &mut [Filled],
+    filled: &mut [ReceivedMessage],
 ) -> io::Result<usize> {
     // SAFETY: both are C structs of integers and raw pointers, for which zero is a value.
     let mut headers: [libc::mmsghdr; MAX_SLOTS] = unsafe { mem::zeroed() };
@@ -100,8 +100,8 @@ pub(super) fn recvmmsg(
 /// Takes one message off the socket's error queue; returns the bytes of the quoted payload.
 pub(super) fn recv_error(
     fd: BorrowedFd<'_>,
-    name: &mut Name,
-    control: &mut Control,
+    name: &mut SockAddr,
+    control: &mut ControlBuffer,
     payload: &mut [u8],
 ) -> io::Result<usize> {
     let mut iovec = libc::iovec {

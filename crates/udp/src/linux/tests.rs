@@ -1,4 +1,4 @@
-//! What only the inside can arrange: a kernel that refuses trains, counts that wrap.
+//! Tests that need access to internals: a kernel that rejects trains, counters that wrap.
 
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
@@ -12,7 +12,7 @@ fn backend() -> Backend {
     Backend::new(socket, &Options::default(), Kernel::default()).unwrap()
 }
 
-/// A socket without checksums: the kernel refuses its trains with `EINVAL` and takes its
+/// A socket without checksums: the kernel rejects its trains with `EINVAL` and accepts its
 /// datagrams.
 fn refused() -> Backend {
     let backend = backend();
@@ -40,7 +40,7 @@ fn received(socket: &Backend) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn a_refused_train_goes_out_in_pieces_and_is_remembered() {
+fn rejected_train_is_sent_in_pieces_and_remembered() {
     let (sender, receiver) = (refused(), backend());
     let train: Vec<u8> = (0..100_000u32).map(|i| (i / 7) as u8).collect();
     for size in [1200, 500] {
@@ -57,7 +57,7 @@ fn a_refused_train_goes_out_in_pieces_and_is_remembered() {
 }
 
 #[test]
-fn a_refusal_in_the_middle_of_many_loses_and_repeats_nothing() {
+fn rejected_train_among_many_loses_and_repeats_nothing() {
     let (sender, receiver) = (refused(), backend());
     let remote = receiver.std().local_addr().unwrap();
     let bytes: Vec<u8> = (0..4000u32).map(|i| (i / 16) as u8).collect();
@@ -79,7 +79,7 @@ fn a_refusal_in_the_middle_of_many_loses_and_repeats_nothing() {
 }
 
 #[test]
-fn too_many_segments_first_means_fewer() {
+fn too_many_segments_lowers_the_segment_limit() {
     let mut sender = refused();
     sender.offload = Offload::new(128);
     let receiver = backend();
@@ -88,7 +88,7 @@ fn too_many_segments_first_means_fewer() {
     transmit.segment_size = Some(10);
     sender.send(&mut transmit).unwrap();
     assert_eq!(received(&receiver).len(), 100);
-    // 128 → 64 → 1: two refusals, each remembered.
+    // 128 → 64 → 1: two rejections, each remembered.
     assert_eq!(sender.counters().gso_refusals, 2);
 }
 

@@ -1,4 +1,4 @@
-//! System calls that fail on purpose, under the code that has to live with it.
+//! Injected failures of system calls.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::linux::Call;
 
-/// What a socket's system calls are to fail with, from a test's point of view: clones are
-/// handles to the same plan. See [`crate::Socket::bind_with_faults`].
+/// The plan of which system calls fail; clones are handles to the same plan. See
+/// [`crate::Socket::bind_with_faults`].
 #[derive(Clone, Debug, Default)]
 pub struct Faults(Arc<Mutex<Plan>>);
 
@@ -20,44 +20,44 @@ struct Plan {
 #[derive(Clone, Copy, Debug, Default)]
 struct Fault {
     errno: i32,
-    /// Every how many calls it comes; 0 for never.
+    /// Fails every n-th call; 0 means never.
     period: usize,
-    /// How often it still comes.
+    /// How many more times it fails.
     left: usize,
     calls: usize,
     injected: usize,
 }
 
 impl Faults {
-    /// A plan without faults.
+    /// Creates a plan without faults.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The next `times` calls fail.
+    /// Makes the next `times` calls fail.
     pub fn next(&self, call: Call, errno: i32, times: usize) {
         self.plan(call, errno, 1, times);
     }
 
-    /// Every call fails from now on.
+    /// Makes every call fail from now on.
     pub fn always(&self, call: Call, errno: i32) {
         self.plan(call, errno, 1, usize::MAX);
     }
 
-    /// One call in `period` fails from now on, beginning with the `period`th.
+    /// Makes one call in `period` fail from now on, beginning with the `period`th.
     pub fn every(&self, call: Call, errno: i32, period: usize) {
         self.plan(call, errno, period, usize::MAX);
     }
 
-    /// No call fails from now on.
+    /// Makes no call fail from now on.
     pub fn stop(&self) {
         for fault in self.lock().calls.values_mut() {
             fault.left = 0;
         }
     }
 
-    /// Faults met so far.
+    /// Number of faults injected so far.
     #[must_use]
     pub fn injected(&self, call: Call) -> usize {
         self.lock()
@@ -66,7 +66,7 @@ impl Faults {
             .map_or(0, |fault| fault.injected)
     }
 
-    /// Has the socket's clock skip `by`.
+    /// Advances the socket's clock by `by`.
     pub fn skip(&self, by: Duration) {
         let mut plan = self.lock();
         plan.skipped = plan.skipped.saturating_add(by);
@@ -84,7 +84,7 @@ impl Faults {
         };
     }
 
-    /// What a call made now is to fail with.
+    /// The errno with which a call made now fails.
     pub(crate) fn meet(&self, call: Call) -> Option<i32> {
         let mut plan = self.lock();
         let fault = plan.calls.get_mut(&call)?;

@@ -1,4 +1,4 @@
-//! Forged ICMP errors: what anyone sends who can guess two ports and write a source address.
+//! Forged ICMP errors, as anyone can send who guesses two ports and spoofs a source address.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -11,7 +11,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 /// UDP's protocol number.
 const UDP: u8 = 17;
 
-/// The head of an ICMP error.
+/// The type, code and second word of an ICMP error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IcmpMessage {
     /// Type.
@@ -27,8 +27,8 @@ impl IcmpMessage {
         Self { kind, code, word }
     }
 
-    /// Every ICMP error that a host of the family of `ip` may receive about a datagram, with
-    /// codes and types that are not assigned.
+    /// Every ICMP error that a host of the family of `ip` may receive about a datagram, including
+    /// unassigned codes and types.
     #[must_use]
     pub fn all(ip: IpAddr) -> Vec<Self> {
         let (unreachable, codes, others): (u8, u8, &[(u8, u8)]) = if ip.is_ipv4() {
@@ -52,7 +52,7 @@ impl IcmpMessage {
     }
 }
 
-/// Lies to one socket about the datagrams it has sent.
+/// Sends forged errors to one socket about the datagrams it has sent.
 #[derive(Debug)]
 pub struct Forger {
     raw: Socket,
@@ -61,12 +61,12 @@ pub struct Forger {
 }
 
 impl Forger {
-    /// For the socket bound to `local`, about datagrams to `remote`, which need not exist. Both
-    /// are of one family. The host will remember the path MTU of `remote` that a forged error
-    /// names for ten minutes: take an address that nothing else talks to.
+    /// Creates a forger for the socket bound to `local`, about datagrams to `remote`, which need
+    /// not exist. Both must have the same family. The host remembers the path MTU of `remote` from
+    /// a forged error for ten minutes: use an address that nothing else talks to.
     ///
     /// # Errors
-    /// `PermissionDenied` for who may not open raw sockets (`CAP_NET_RAW`).
+    /// `PermissionDenied` without the right to open raw sockets (`CAP_NET_RAW`).
     pub fn new(local: SocketAddr, remote: SocketAddr) -> io::Result<Self> {
         if local.is_ipv4() != remote.is_ipv4() {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -83,7 +83,7 @@ impl Forger {
     /// Sends one error that quotes a datagram with `payload`.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the system's error.
     pub fn send(&self, message: IcmpMessage, payload: &[u8]) -> io::Result<()> {
         let to = SockAddr::from(SocketAddr::new(self.local.ip(), 0));
         self.raw
@@ -141,7 +141,7 @@ impl Forger {
         let header = match (self.local.ip(), self.remote.ip()) {
             (IpAddr::V4(from), IpAddr::V4(to)) => header_v4(from, to, udp_len),
             (IpAddr::V6(from), IpAddr::V6(to)) => header_v6(from, to, udp_len),
-            // `new` has seen to it.
+            // `new` has checked it.
             (_, _) => Vec::new(),
         };
         let ports = [

@@ -1,5 +1,5 @@
-//! For tests of what is built on sockets: system calls that fail on purpose, and the ICMP errors
-//! that a stranger forges. With the feature `testing` only.
+//! Tools for tests of code built on sockets: injected system call failures, and forged ICMP errors.
+//! Only with the feature `testing`.
 
 mod faults;
 mod forge;

@@ -70,7 +70,7 @@ impl World {
 }
 
 #[test]
-fn one_error_of_any_errno_costs_at_most_the_train_it_met() {
+fn single_send_error_of_any_errno_loses_at_most_its_train() {
     for errno in ERRNOS {
         let mut world = World::new();
         let gso = world.faulty.gso_segments();
@@ -114,7 +114,7 @@ fn one_error_of_any_errno_costs_at_most_the_train_it_met() {
 }
 
 #[test]
-fn send_errno_that_stays_is_a_loss_and_breaks_only_a_descriptor_of_no_use() {
+fn persistent_send_errno_is_loss_and_only_bad_descriptor_is_fatal() {
     for errno in ERRNOS {
         let mut world = World::new();
         world.faults.always(Call::SendMessage, errno);
@@ -147,7 +147,7 @@ fn send_errno_that_stays_is_a_loss_and_breaks_only_a_descriptor_of_no_use() {
 }
 
 #[test]
-fn unexplained_send_errno_breaks_the_socket_when_nothing_else_is_heard_for_long() {
+fn unexplained_send_errno_without_any_success_becomes_fatal() {
     for errno in ERRNOS {
         let world = World::new();
         world.faults.always(Call::SendMessage, errno);
@@ -188,7 +188,7 @@ fn unexplained_send_errno_breaks_the_socket_when_nothing_else_is_heard_for_long(
 }
 
 #[test]
-fn error_of_sendmmsg_of_any_errno_is_met_by_sendmsg() {
+fn sendmmsg_error_of_any_errno_falls_back_to_sendmsg() {
     for errno in ERRNOS {
         for times in [1, usize::MAX] {
             let mut world = World::new();
@@ -207,7 +207,7 @@ fn error_of_sendmmsg_of_any_errno_is_met_by_sendmsg() {
 }
 
 #[test]
-fn one_receive_error_of_any_errno_costs_no_datagram() {
+fn single_receive_error_of_any_errno_loses_no_datagram() {
     for errno in ERRNOS {
         let mut world = World::new();
         world.provide();
@@ -226,7 +226,7 @@ fn one_receive_error_of_any_errno_costs_no_datagram() {
 }
 
 #[test]
-fn receive_errno_that_stays_is_bounded_and_in_the_end_breaks_the_socket() {
+fn persistent_receive_errno_is_bounded_and_eventually_fatal() {
     for errno in ERRNOS {
         let mut world = World::new();
         world.provide();
@@ -279,7 +279,7 @@ fn error_queue_of_any_errno_is_bounded_and_affects_no_datagram() {
 }
 
 #[test]
-fn refused_options_leave_a_socket_that_works() {
+fn rejected_options_leave_a_working_socket() {
     for errno in ERRNOS {
         let faults = Faults::new();
         faults.always(Call::SetOption, errno);
@@ -304,7 +304,7 @@ fn refused_options_leave_a_socket_that_works() {
 }
 
 #[test]
-fn icmp_that_cannot_be_switched_off_fails_no_train_for_good() {
+fn train_is_sent_even_if_icmp_errors_cannot_be_disabled() {
     let mut world = World::new();
     world.faults.always(Call::SetOption, libc::EPERM);
     for errno in [libc::ECONNREFUSED, libc::EMSGSIZE, libc::EPROTO] {
@@ -315,7 +315,7 @@ fn icmp_that_cannot_be_switched_off_fails_no_train_for_good() {
 }
 
 #[test]
-fn refused_train_is_tried_again_after_a_while() {
+fn rejected_offload_is_retried_later() {
     for errno in [libc::EIO, libc::EINVAL, libc::EMSGSIZE] {
         let mut world = World::new();
         let gso = world.faulty.gso_segments();
@@ -339,7 +339,7 @@ fn refused_train_is_tried_again_after_a_while() {
 }
 
 #[test]
-fn icmp_errno_in_any_number_is_no_proof_against_offload() {
+fn icmp_errnos_do_not_disable_offload() {
     for errno in [
         libc::EMSGSIZE,
         libc::ENOPROTOOPT,
@@ -361,7 +361,7 @@ fn icmp_errno_in_any_number_is_no_proof_against_offload() {
 }
 
 #[test]
-fn icmp_errors_are_heard_again_after_a_pause() {
+fn icmp_errors_are_reported_again_after_a_pause() {
     let world = World::new();
     let closed = {
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();

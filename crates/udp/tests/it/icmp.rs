@@ -55,7 +55,7 @@ fn errors(socket: &Socket, count: usize) -> Vec<IcmpError> {
 }
 
 #[test]
-fn a_closed_port_is_reported_and_does_not_end_the_socket() {
+fn closed_port_is_reported_and_does_not_break_the_socket() {
     for addr in ["127.0.0.1:0", "[::1]:0"] {
         let (Some(a), Some(b)) = (bind(addr), bind(addr)) else {
             continue;
@@ -88,7 +88,7 @@ fn a_closed_port_is_reported_and_does_not_end_the_socket() {
 }
 
 #[test]
-fn a_mapped_remote_is_reported_as_ipv4() {
+fn ipv4_mapped_remote_is_reported_as_ipv4() {
     let Some(a) = bind("[::]:0") else { return };
     let closed = closed_port("127.0.0.1:0");
     a.send(&mut Transmit::new(closed, b"x")).unwrap();
@@ -102,7 +102,7 @@ fn errors_kind(socket: &Socket, closed: SocketAddr) -> IcmpKind {
 }
 
 #[test]
-fn too_big_comes_with_its_mtu_and_fails_no_other_send() {
+fn packet_too_big_reports_mtu_and_fails_no_other_send() {
     let (a, b) = (bind("127.0.0.1:0").unwrap(), bind("127.0.0.1:0").unwrap());
     let (local, remote) = (a.local_addr().unwrap(), b.local_addr().unwrap());
     let gso = a.gso_segments();

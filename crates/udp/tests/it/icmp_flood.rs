@@ -47,7 +47,7 @@ fn receive(socket: &Socket, batch: &mut RecvBatch) -> usize {
 }
 
 #[test]
-fn each_icmp_error_twice_neither_fails_a_send_nor_a_receive() {
+fn repeated_icmp_errors_fail_neither_send_nor_receive() {
     for addr in ["127.0.0.1:0", "[::1]:0"] {
         let Some((a, b, forger)) = world(addr) else {
             continue;
@@ -72,7 +72,7 @@ fn each_icmp_error_twice_neither_fails_a_send_nor_a_receive() {
 }
 
 #[test]
-fn forged_path_mtu_does_not_shrink_what_is_sent() {
+fn forged_path_mtu_does_not_reduce_datagram_size() {
     // An address of its own: the host believes the lie, and its other sockets with it.
     let (Some(a), Some(b)) = (bind("127.0.0.1:0"), bind("127.9.9.7:0")) else {
         return;
@@ -131,7 +131,7 @@ fn flood_of_icmp_errors_with_rare_errnos_does_not_break_the_socket() {
 }
 
 #[test]
-fn flood_of_every_icmp_error_loses_no_datagram_and_keeps_offload() {
+fn flood_of_icmp_errors_loses_no_datagram_and_keeps_offload() {
     for addr in ["127.0.0.1:0", "[::1]:0"] {
         let Some((a, b, forger)) = world(addr) else {
             continue;

@@ -98,7 +98,7 @@ fn trains_keep_their_boundaries_with_and_without_offload() {
 }
 
 #[test]
-fn many_trains_go_in_few_calls() {
+fn many_trains_are_sent_in_few_calls() {
     let (a, b) = v4();
     let remote = b.local_addr().unwrap();
     let bytes = pattern(70 * 100);
@@ -129,7 +129,7 @@ fn many_trains_go_in_few_calls() {
 }
 
 #[test]
-fn trouble_in_the_middle_of_many_is_met_in_its_turn() {
+fn error_in_the_middle_of_a_batch_is_reported_in_order() {
     let (a, b) = v4();
     let remote = b.local_addr().unwrap();
     let huge = pattern(65_530);
@@ -148,7 +148,7 @@ fn trouble_in_the_middle_of_many_is_met_in_its_turn() {
 }
 
 #[test]
-fn empty_datagrams_pass() {
+fn empty_datagrams_are_delivered() {
     let (a, b) = v4();
     a.send(&mut Transmit::new(b.local_addr().unwrap(), b""))
         .unwrap();
@@ -177,7 +177,7 @@ fn check_ecn(a: &Socket, b: &Socket, to: SocketAddr) {
 }
 
 #[test]
-fn ecn_codepoints_arrive_both_ways() {
+fn ecn_codepoints_arrive_in_both_directions() {
     for (a, b) in [V4, V6]
         .iter()
         .filter_map(|addr| pair(addr, &Options::default()))
@@ -188,7 +188,7 @@ fn ecn_codepoints_arrive_both_ways() {
 }
 
 #[test]
-fn one_socket_serves_both_families() {
+fn dual_stack_socket_serves_ipv4_and_ipv6() {
     let Some(both) = bind("[::]:0", &Options::default()) else {
         return;
     };
@@ -239,7 +239,7 @@ fn one_socket_serves_both_families() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn the_local_address_is_told_and_can_be_chosen() {
+fn local_address_is_reported_and_selectable() {
     // All of 127.0.0.0/8 is this host.
     let any = bind("0.0.0.0:0", &Options::default()).unwrap();
     let (a, _) = v4();
@@ -268,7 +268,7 @@ fn the_local_address_is_told_and_can_be_chosen() {
 }
 
 #[test]
-fn an_overflowing_receive_buffer_is_counted() {
+fn receive_buffer_overflow_is_counted() {
     let (a, _) = v4();
     let options = Options {
         recv_buffer: 4096,
@@ -291,7 +291,7 @@ fn an_overflowing_receive_buffer_is_counted() {
 }
 
 #[test]
-fn what_outgrows_a_slot_is_cut_to_whole_datagrams_and_counted() {
+fn oversized_train_is_truncated_to_whole_datagrams_and_counted() {
     let (a, b) = v4();
     let train = pattern(10 * 100);
     let mut transmit = Transmit::new(b.local_addr().unwrap(), &train);
@@ -320,7 +320,7 @@ fn what_outgrows_a_slot_is_cut_to_whole_datagrams_and_counted() {
 }
 
 #[test]
-fn too_large_is_told_apart() {
+fn too_large_datagram_has_its_own_error() {
     for (a, b) in [V4, V6]
         .iter()
         .filter_map(|addr| pair(addr, &Options::default()))
@@ -342,7 +342,7 @@ fn too_large_is_told_apart() {
 }
 
 #[test]
-fn a_full_send_buffer_blocks_and_the_rest_can_follow() {
+fn full_send_buffer_blocks_and_the_rest_can_be_sent_later() {
     let options = Options {
         gso: false,
         send_buffer: 4096,
@@ -379,7 +379,7 @@ fn a_full_send_buffer_blocks_and_the_rest_can_follow() {
 }
 
 #[test]
-fn another_family_is_unreachable_not_fatal() {
+fn address_of_other_family_is_unreachable_not_fatal() {
     let (a, b) = v4();
     let remote = "[2001:db8::1]:443".parse().unwrap();
     let error = a.send(&mut Transmit::new(remote, b"x")).unwrap_err();
@@ -397,7 +397,7 @@ fn another_family_is_unreachable_not_fatal() {
 }
 
 #[test]
-fn a_clamped_buffer_is_reported() {
+fn clamped_buffer_is_reported() {
     let options = Options {
         recv_buffer: 1 << 30,
         send_buffer: 65_536,
@@ -415,7 +415,7 @@ fn a_clamped_buffer_is_reported() {
 }
 
 #[test]
-fn a_socket_bound_elsewhere_is_taken_over() {
+fn socket_bound_elsewhere_is_adopted() {
     let std = UdpSocket::bind(V4).unwrap();
     let to = std.local_addr().unwrap();
     let socket = Socket::from_std(std, &Options::default()).unwrap();
@@ -431,7 +431,7 @@ fn a_socket_bound_elsewhere_is_taken_over() {
 }
 
 #[test]
-fn a_port_is_not_shared_unasked() {
+fn port_is_not_shared_unless_requested() {
     let a = bind(V4, &Options::default()).unwrap();
     let addr = a.local_addr().unwrap();
     let error = Socket::bind(addr, &Options::default()).unwrap_err();

@@ -70,7 +70,7 @@ fn datagrams() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn the_kernel_and_the_rule_agree() {
+fn kernel_steering_matches_the_userspace_rule() {
     for (addr, client) in [
         ("127.0.0.1:0", "127.0.0.1:0"),
         ("[::1]:0", "[::1]:0"),
@@ -95,12 +95,12 @@ fn the_kernel_and_the_rule_agree() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn this_kernel_steers() {
+fn kernel_supports_steering() {
     assert!(group(3, "127.0.0.1:0").is_some());
 }
 
 #[test]
-fn one_shard_is_one_socket_and_every_group_has_its_port_to_itself() {
+fn single_shard_has_one_socket_and_groups_do_not_share_ports() {
     let options = Options::default();
     for shards in [1, 3] {
         let sockets =

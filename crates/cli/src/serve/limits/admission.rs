@@ -1,4 +1,4 @@
-//! How many requests are answered at a time.
+//! The limit on requests in progress.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,29 +7,28 @@ use clearway::{MemoryAccount, MemoryCharge};
 
 use super::Client;
 
-/// Requests under way in all, which are 64 MiB.
+/// Maximum number of requests in progress, which use 64 MiB.
 const TOTAL: usize = 8_192;
 
-/// What a request costs even if its client takes nothing, bytes: its task, its
-/// response, its path, its line of the log.
+/// Memory of a request whose client reads nothing, in bytes: its task, its response, its path, its
+/// log entry.
 const REQUEST: usize = 8 << 10;
 
-/// What the library is told to take, over so many `connections`: as many as
-/// [`Admission`] ever lets in. It answers the others with 503; the library would reject
-/// them without a word about a busy server.
+/// The limit set in the library, for this many `connections`: as many as [`Admission`] can ever
+/// admit. Admission answers the others with 503; the library would reject them without saying that
+/// the server is busy.
 pub(in crate::serve) fn most_requests(connections: usize) -> usize {
     TOTAL.saturating_add(connections)
 }
 
-/// The part of what is free that one connection may have under way: a few
-/// connections get all they ask for, thousands of them less each.
+/// The share of the free requests that one connection may have in progress: a few connections get
+/// all they ask for, thousands of them less each.
 const PART: usize = 32;
 
-/// Counts the requests under way.
+/// Counts the requests in progress.
 ///
-/// Above [`TOTAL`], each connection may still have one, so that those who waste
-/// requests never keep out anybody else; how many connections there are is the
-/// endpoint's to bound.
+/// Above [`TOTAL`], each connection may still have one, so that wasteful clients cannot keep others
+/// out; the number of connections is limited by the endpoint.
 #[derive(Debug, Default)]
 pub(in crate::serve) struct Admission {
     counts: Arc<Mutex<Counts>>,
@@ -42,7 +41,7 @@ struct Counts {
     each: HashMap<Client, usize>,
 }
 
-/// A request that is under way until this is dropped.
+/// A request that is in progress until this is dropped.
 #[derive(Debug)]
 pub(in crate::serve) struct Admitted {
     counts: Arc<Mutex<Counts>>,
@@ -63,7 +62,7 @@ impl Admission {
         }
     }
 
-    /// Lets a request in, or not: `None` is a busy server's answer.
+    /// Admits a request; `None` means that the server is busy.
     pub(in crate::serve) fn admit(&self, client: Client) -> Option<Admitted> {
         let mut counts = lock(&self.counts);
         let share = (TOTAL.saturating_sub(counts.total) / PART).max(1);
@@ -99,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_few_connections_get_all_they_ask_for() {
+    fn few_connections_get_all_requested_permits() {
         let admission = Admission::default();
         let all: Vec<_> = (0..30)
             .flat_map(|client| (0..100).map(move |_| (client, None)))
@@ -109,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn many_greedy_connections_leave_one_request_to_everybody() {
+    fn greedy_connections_leave_one_request_per_connection() {
         let admission = Admission::default();
         let mut held = Vec::new();
         for client in 0..10_000 {

@@ -1,4 +1,4 @@
-//! Memory for what clients have yet to take.
+//! Memory for data that clients have not taken yet.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -9,47 +9,45 @@ use clearway::{MemoryAccount, MemoryCharge};
 
 use super::Client;
 
-/// How much of a file is read at once: large enough that changing threads for it
-/// costs little.
+/// Maximum size of a piece read from a file: large enough that the task switch costs little.
 pub(crate) const LARGEST_PIECE: u64 = 256 << 10;
 
-/// What a download gets when memory is short, in bytes: a page.
+/// The size of a piece when memory is short: a page.
 pub(crate) const SMALLEST_PIECE: u64 = 4 << 10;
 
-/// A client may hold what there is, divided by the number of clients that hold
-/// anything, and by so many more: who comes first does not get all of it. Nothing is
-/// taken back when others come, so `n` clients hold at most `ln(1 + n/4)` times what
-/// there is, besides pieces of the smallest size.
+/// A client may hold the budget divided by the number of clients that hold anything plus this: the
+/// first client does not get all of it. Nothing is taken back when others arrive, so `n` clients
+/// hold at most `ln(1 + n/4)` times the budget, besides pieces of the smallest size.
 const TO_COME: u64 = 4;
 
-/// The part of what a client may still hold that one piece may be.
+/// The share of a client's remaining allowance that one piece may use.
 const PART: u64 = 2;
 
-/// An account of bytes that are held, by client. It does not make anybody wait: the
-/// more a client holds, and the more clients there are, the smaller are its pieces, so
-/// that everybody goes on. What others hold makes no piece smaller, so that a client
-/// with a few downloads is no slower beside those that ask for much and take nothing.
+/// An account of memory held, by client. It blocks nobody: the more a client holds, and the more
+/// clients there are, the smaller are its pieces, so that everybody makes progress. Memory held by
+/// others does not shrink pieces, so that a client with a few downloads is no slower beside clients
+/// that request much and read nothing.
 #[derive(Debug)]
 pub(crate) struct Buffers {
     total: u64,
     held: AtomicU64,
     each: Mutex<HashMap<Client, u64>>,
-    /// The server's, which all of it counts against.
+    /// The account of the server, which all of it counts against.
     memory: MemoryAccount,
 }
 
-/// Bytes on the account, until they are dropped.
+/// Bytes on the account until dropped.
 #[derive(Debug)]
-pub(crate) struct Charge {
+pub(crate) struct BufferCharge {
     buffers: Arc<Buffers>,
-    /// Nobody's if they serve everybody.
+    /// `None` if they serve several clients.
     client: Option<Client>,
     bytes: u64,
     _memory: MemoryCharge,
 }
 
 impl Buffers {
-    /// An account for this many bytes.
+    /// Creates an account with this budget in bytes.
     pub(crate) fn new(total: u64, memory: MemoryAccount) -> Self {
         Self {
             total,
@@ -63,7 +61,7 @@ impl Buffers {
         self.each.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the client holds, and what it may hold now.
+    /// What the client holds, and what it may hold.
     fn standing(&self, client: Client) -> (u64, u64) {
         let each = self.lock();
         let held = each.get(&client).copied();
@@ -72,34 +70,34 @@ impl Buffers {
         (held.unwrap_or_default(), most)
     }
 
-    /// How large the next piece for this client may be, in bytes.
+    /// The size of the next piece for this client, in bytes.
     pub(crate) fn piece(&self, client: Client) -> u64 {
         let (held, most) = self.standing(client);
         let piece = most.saturating_sub(held) / PART;
         piece.clamp(SMALLEST_PIECE, LARGEST_PIECE)
     }
 
-    /// Whether there is room to read what the client has not asked for yet.
+    /// Whether there is memory for reading ahead.
     pub(crate) fn is_ample(&self, client: Client) -> bool {
         let (held, most) = self.standing(client);
         held < most / 2
     }
 
-    /// Enters bytes for this client, however many there are already.
-    pub(crate) fn charge(self: &Arc<Self>, client: Client, bytes: u64) -> Charge {
+    /// Charges bytes to this client, whatever the budget.
+    pub(crate) fn charge(self: &Arc<Self>, client: Client, bytes: u64) -> BufferCharge {
         *self.lock().entry(client).or_default() += bytes;
         self.enter(Some(client), bytes)
     }
 
-    /// Enters bytes that serve everybody, if there is room.
-    pub(crate) fn try_charge(self: &Arc<Self>, bytes: u64) -> Option<Charge> {
+    /// Charges bytes that serve several clients, if the budget allows.
+    pub(crate) fn try_charge(self: &Arc<Self>, bytes: u64) -> Option<BufferCharge> {
         let charge = self.enter(None, bytes);
         (self.held.load(Relaxed) <= self.total).then_some(charge)
     }
 
-    fn enter(self: &Arc<Self>, client: Option<Client>, bytes: u64) -> Charge {
+    fn enter(self: &Arc<Self>, client: Option<Client>, bytes: u64) -> BufferCharge {
         self.held.fetch_add(bytes, Relaxed);
-        Charge {
+        BufferCharge {
             buffers: self.clone(),
             client,
             bytes,
@@ -124,30 +122,30 @@ impl Buffers {
     }
 }
 
-/// Bytes on an account for as long as anybody holds them.
-struct Charged {
+/// Bytes that stay on the account for as long as anybody holds them.
+struct ChargedBytes {
     bytes: Bytes,
-    _charge: Charge,
+    _charge: BufferCharge,
 }
 
-impl AsRef<[u8]> for Charged {
+impl AsRef<[u8]> for ChargedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl Charge {
-    /// Keeps these bytes on the account until the last copy of them is gone: what
-    /// is sent, until its receiver has acknowledged it.
+impl BufferCharge {
+    /// Keeps these bytes on the account until the last copy is dropped: data that is sent, until
+    /// the receiver has acknowledged it.
     pub(crate) fn attach(self, bytes: Bytes) -> Bytes {
-        Bytes::from_owner(Charged {
+        Bytes::from_owner(ChargedBytes {
             bytes,
             _charge: self,
         })
     }
 }
 
-impl Drop for Charge {
+impl Drop for BufferCharge {
     fn drop(&mut self) {
         self.buffers.take_back(self.client, self.bytes);
     }
@@ -164,14 +162,14 @@ mod tests {
     }
 
     /// Has a client begin this many downloads, each with two pieces.
-    fn download(buffers: &Arc<Buffers>, number: u64, downloads: usize) -> Vec<Charge> {
+    fn download(buffers: &Arc<Buffers>, number: u64, downloads: usize) -> Vec<BufferCharge> {
         (0..2 * downloads)
             .map(|_| buffers.charge(client(number), buffers.piece(client(number))))
             .collect()
     }
 
     #[test]
-    fn pieces_get_smaller_and_never_stop() {
+    fn pieces_shrink_under_load_but_never_to_zero() {
         let buffers = Arc::new(Buffers::new(64 * MIB, MemoryAccount::default()));
         assert_eq!(buffers.piece(client(1)), LARGEST_PIECE);
         let charges = download(&buffers, 1, 2_500);
@@ -218,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn many_clients_hold_little_more_than_there_is() {
+    fn many_clients_exceed_the_buffer_budget_only_logarithmically() {
         let buffers = Arc::new(Buffers::new(64 * MIB, MemoryAccount::default()));
         let held: Vec<_> = (0..1_000)
             .map(|number| download(&buffers, number, 1))

@@ -1,30 +1,30 @@
-//! The open files that the system allows, and what they are for.
+//! The division of the open files that the system allows.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::disk::THREADS;
 
-/// What is in use whatever clients do: standard streams, signals, timers, the
-/// runtime, the directory, the certificate while it is read again.
+/// Descriptors in use regardless of clients: standard streams, signals, timers, the runtime, the
+/// directory, the certificate while it is reloaded.
 const BASE: usize = 64;
 
 /// Sockets, timers and event queues of a shard.
 const PER_SHARD: usize = 8;
 
-/// What one thread has open while it works: the file, its directory, and one more
-/// on the way there.
+/// Descriptors that one thread has open while it works: the file, its directory, and one more
+/// during path resolution.
 const PER_THREAD: usize = 3;
 
 /// A file and its directory.
 const PER_UPLOAD: usize = 2;
 
-/// Most uploads at a time, however many files may be open.
+/// Maximum number of simultaneous uploads, however many files may be open.
 const MOST_UPLOADS: usize = 1_024;
 
-/// Most files that stay open, however many may be.
+/// Maximum number of files that stay open, however many may be.
 const MOST_OPEN: usize = 16_384;
 
-/// How the open files are divided.
+/// The division of the open files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::serve) struct Descriptors {
     /// Downloads that keep their file open. The others open it for each piece.
@@ -34,8 +34,8 @@ pub(in crate::serve) struct Descriptors {
 }
 
 impl Descriptors {
-    /// Asks the system for as many open files as it grants (`RLIMIT_NOFILE`), and
-    /// divides them.
+    /// Raises the limit on open files as far as the system allows (`RLIMIT_NOFILE`), and divides
+    /// it.
     pub(in crate::serve) fn raise(shards: usize) -> Self {
         let limit = getrlimit(Resource::Nofile);
         let raised = Rlimit {
@@ -52,8 +52,8 @@ impl Descriptors {
         Self::divide(granted, shards)
     }
 
-    /// Half of what is left over stays open for downloads, a quarter is for uploads,
-    /// and a quarter for nobody, in case the library needs more than it does today.
+    /// Half of the remainder stays open for downloads, a quarter is for uploads, and a quarter is a
+    /// reserve, in case the library needs more than it does today.
     fn divide(limit: usize, shards: usize) -> Self {
         let reserved = BASE + PER_SHARD * shards + PER_THREAD * THREADS;
         let rest = limit.saturating_sub(reserved);
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_handed_out_never_exceeds_the_limit() {
+    fn permits_never_exceed_the_descriptor_limit() {
         for limit in [256, 1_024, 4_096, 1 << 20, usize::MAX] {
             for shards in [1, 4] {
                 let divided = Descriptors::divide(limit, shards);
@@ -80,7 +80,7 @@ mod tests {
         }
         let usual = Descriptors::divide(1_024, 1);
         assert_eq!((usual.open_files, usual.uploads), (452, 113));
-        // Where there is next to nothing, one upload at a time still goes.
+        // With a very low limit, at least one upload at a time is possible.
         assert_eq!(Descriptors::divide(16, 1).uploads, 1);
     }
 }

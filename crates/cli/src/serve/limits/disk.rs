@@ -1,4 +1,4 @@
-//! Work that waits for a disk, away from the event loop.
+//! Blocking disk operations, away from the event loop.
 
 use std::io;
 use std::sync::Arc;
@@ -10,36 +10,36 @@ use super::Client;
 use super::fair::{FairSemaphore, Permit};
 use crate::serve::priority;
 
-/// Threads that wait for disks: enough to keep several busy, and few enough that
-/// thousands of small files do not become thousands of changes of threads.
+/// Number of threads for disk operations: enough to keep several disks busy, and few enough that
+/// thousands of small files do not cause thousands of thread switches.
 pub(crate) const THREADS: usize = 16;
 
-/// How many of them one connection may keep busy: some are left for the others
-/// even if every piece of its work takes long.
+/// Maximum number of threads that one connection may use: some are left for the others even if all
+/// its operations take long.
 const SHARE: usize = THREADS - 4;
 
-/// Runs what blocks: in turns by connection, never more than there are threads for,
-/// and not at all for who does not wait any more.
+/// Runs blocking operations: connections take turns, there are never more than the threads allow,
+/// and an operation whose client has gone is skipped.
 #[derive(Debug)]
 pub(crate) struct Disk {
     turns: FairSemaphore<Client>,
 }
 
-/// Whether nobody waits for the result of some work any more.
+/// Whether the result of an operation is no longer needed.
 #[derive(Debug, Default)]
-pub(crate) struct Abandoned(AtomicBool);
+pub(crate) struct CancelFlag(AtomicBool);
 
-impl Abandoned {
-    /// To be asked every now and then by work that takes long.
+impl CancelFlag {
+    /// To be checked now and then by operations that take long.
     pub(crate) fn get(&self) -> bool {
         self.0.load(Relaxed)
     }
 }
 
-/// Marks work as abandoned when it is dropped.
-struct Waiting(Arc<Abandoned>);
+/// Sets the flag when dropped.
+struct CancelOnDrop(Arc<CancelFlag>);
 
-impl Drop for Waiting {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.0.store(true, Relaxed);
     }
@@ -54,57 +54,56 @@ impl Default for Disk {
 }
 
 impl Disk {
-    /// Runs `work` on a thread when it is `client`'s turn. Dropping the future
-    /// takes it back, or tells it that it is abandoned. Once begun, the future has
-    /// to be polled until it is done: it holds a turn that others wait for.
+    /// Runs `work` on a thread when it is `client`'s turn. Dropping the future cancels it, or sets
+    /// its flag. Once started, the future has to be polled until it is done: it holds a turn that
+    /// others wait for.
     ///
     /// # Errors
     /// If the work panics or the program ends.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         client: Client,
-        work: impl FnOnce(&Abandoned) -> T + Send + 'static,
+        work: impl FnOnce(&CancelFlag) -> T + Send + 'static,
     ) -> Result<T, JoinError> {
         let permit = self.turns.acquire(client).await;
-        Running::begin(permit, work).result().await
+        BlockingTask::begin(permit, work).result().await
     }
 
-    /// Begins `work` if nobody has to wait for it. Its result may be waited for at
-    /// any time, or never.
+    /// Starts `work` if it need not wait. Its result may be awaited at any time, or never.
     pub(crate) fn try_begin<T: Send + 'static>(
         &self,
         client: Client,
-        work: impl FnOnce(&Abandoned) -> T + Send + 'static,
-    ) -> Option<Running<T>> {
+        work: impl FnOnce(&CancelFlag) -> T + Send + 'static,
+    ) -> Option<BlockingTask<T>> {
         let permit = self.turns.try_acquire(client)?;
-        Some(Running::begin(permit, work))
+        Some(BlockingTask::begin(permit, work))
     }
 
-    /// The same for work that may fail by itself.
+    /// The same for work that can fail.
     ///
     /// # Errors
-    /// As [`run`](Self::run), and whatever the work answers.
+    /// Like [`run`](Self::run), or the error of the work.
     pub(crate) async fn try_run<T: Send + 'static>(
         &self,
         client: Client,
-        work: impl FnOnce(&Abandoned) -> io::Result<T> + Send + 'static,
+        work: impl FnOnce(&CancelFlag) -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
         let done = self.run(client, work).await;
         done.map_err(io::Error::other).and_then(|done| done)
     }
 }
 
-/// Work on a thread, abandoned when this is dropped.
-pub(crate) struct Running<T> {
+/// Work on a thread, cancelled when this is dropped.
+pub(crate) struct BlockingTask<T> {
     thread: JoinHandle<T>,
-    _waiting: Waiting,
+    _waiting: CancelOnDrop,
 }
 
-impl<T: Send + 'static> Running<T> {
-    /// The thread gives the permit back, whoever waits for it.
-    fn begin(permit: Permit<Client>, work: impl FnOnce(&Abandoned) -> T + Send + 'static) -> Self {
-        let abandoned = Arc::new(Abandoned::default());
-        let waiting = Waiting(abandoned.clone());
+impl<T: Send + 'static> BlockingTask<T> {
+    /// The thread returns the permit, whether or not anybody waits for it.
+    fn begin(permit: Permit<Client>, work: impl FnOnce(&CancelFlag) -> T + Send + 'static) -> Self {
+        let abandoned = Arc::new(CancelFlag::default());
+        let waiting = CancelOnDrop(abandoned.clone());
         let thread = spawn_blocking(move || {
             priority::of_disk_thread();
             let _permit = permit;
@@ -116,7 +115,7 @@ impl<T: Send + 'static> Running<T> {
         }
     }
 
-    /// Waits for it.
+    /// Waits for the result.
     ///
     /// # Errors
     /// If the work panics or the program ends.
@@ -134,9 +133,9 @@ mod tests {
     const OTHER: Client = (1, None);
     const CLIENT: Client = (2, None);
 
-    /// Work that is abandoned hears of it; work whose turn never came is not begun.
+    /// Abandoned work sees its flag; work whose turn never came is not started.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn abandoned_work_stops_and_waiting_work_never_begins() {
+    async fn abandoned_work_stops_and_queued_work_never_starts() {
         let disk = Arc::new(Disk::default());
         let (begun, has_begun) = channel();
         let (over, is_over) = channel();
@@ -144,7 +143,7 @@ mod tests {
             .map(|_| {
                 let (disk, begun, over) = (disk.clone(), begun.clone(), over.clone());
                 tokio::spawn(async move {
-                    let work = move |abandoned: &Abandoned| {
+                    let work = move |abandoned: &CancelFlag| {
                         begun.send(()).unwrap();
                         while !abandoned.get() {
                             std::thread::yield_now();

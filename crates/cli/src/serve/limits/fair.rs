@@ -1,4 +1,4 @@
-//! Permits that are handed out in turns.
+//! A semaphore whose permits are handed out in turns.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
@@ -10,15 +10,15 @@ use std::task::{Context, Poll};
 
 use tokio::sync::oneshot;
 
-/// A semaphore that is fair to those who wait: a permit that becomes free goes to
-/// the next key in turn, not to whoever has asked most often. One key never has
-/// more than its share at a time. Clones are the same semaphore.
+/// A semaphore that is fair between keys: a free permit goes to the next key in turn, not to the
+/// one that asks most often. One key never has more than its share at a time. Clones share one
+/// semaphore.
 pub(crate) struct FairSemaphore<K: Eq + Hash + Copy> {
     inner: Arc<Inner<K>>,
 }
 
 struct Inner<K: Eq + Hash + Copy> {
-    /// Permits one key may have.
+    /// Maximum number of permits per key.
     share: usize,
     state: Mutex<State<K>>,
 }
@@ -27,21 +27,21 @@ struct State<K: Eq + Hash + Copy> {
     free: usize,
     /// Permits in use.
     held: HashMap<K, usize>,
-    /// Who waits, by ticket. A key is in here exactly as long as it is in `turns`,
-    /// and may have nobody left who waits.
+    /// The waiters, by ticket. A key is in here exactly as long as it is in `turns`, and may have
+    /// no waiters left.
     waiting: HashMap<K, BTreeMap<u64, oneshot::Sender<Permit<K>>>>,
     turns: VecDeque<K>,
     next_ticket: u64,
 }
 
-/// The right to use one of what there is, until it is dropped.
+/// A permit, returned when dropped.
 #[must_use]
 pub(crate) struct Permit<K: Eq + Hash + Copy> {
     semaphore: FairSemaphore<K>,
     key: K,
 }
 
-/// A permit to come. Dropped, it waits no more.
+/// A future permit. Dropping it leaves the queue.
 #[must_use]
 pub(crate) struct Acquire<K: Eq + Hash + Copy> {
     semaphore: FairSemaphore<K>,
@@ -51,8 +51,8 @@ pub(crate) struct Acquire<K: Eq + Hash + Copy> {
 }
 
 impl<K: Eq + Hash + Copy> FairSemaphore<K> {
-    /// `total` permits, of which a key may have `share` at a time. At least one of
-    /// each, so that nobody waits for ever.
+    /// Creates a semaphore with `total` permits, of which a key may have `share` at a time. Both
+    /// are at least one, so that nobody waits forever.
     pub(crate) fn new(total: usize, share: usize) -> Self {
         let state = State {
             free: total.max(1),
@@ -75,13 +75,13 @@ impl<K: Eq + Hash + Copy> FairSemaphore<K> {
         state.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A permit, if there is one at once.
+    /// A permit, if one is free and this key is entitled to it.
     pub(crate) fn try_acquire(&self, key: K) -> Option<Permit<K>> {
         let taken = self.lock().take(key, self.inner.share);
         taken.then(|| self.permit(key))
     }
 
-    /// A permit, when it is this key's turn.
+    /// A permit, once it is this key's turn.
     pub(crate) fn acquire(&self, key: K) -> Acquire<K> {
         let (tell, permit) = oneshot::channel();
         let mut state = self.lock();
@@ -109,14 +109,14 @@ impl<K: Eq + Hash + Copy> FairSemaphore<K> {
         }
     }
 
-    /// Takes a permit back, and passes on what is free.
+    /// Returns a permit, and passes on what is free.
     fn release(&self, key: K) {
         let mut state = self.lock();
         state.give_back(key);
         let granted = state.next(self.inner.share);
         drop(state);
         if let Some((key, tell)) = granted {
-            // Nobody listens any more: the permit comes back by being dropped.
+            // The waiter has gone: the permit comes back by being dropped.
             let _ = tell.send(self.permit(key));
         }
     }
@@ -152,8 +152,8 @@ impl<K: Eq + Hash + Copy> State<K> {
         tickets.insert(ticket, tell);
     }
 
-    /// Who gets the next permit. Keys that have their share are passed over, and
-    /// there are no more of them than permits.
+    /// The next waiter. Keys that have their share are skipped, and there are no more of these than
+    /// permits.
     fn next(&mut self, share: usize) -> Option<(K, oneshot::Sender<Permit<K>>)> {
         for _ in 0..self.turns.len() {
             if self.free == 0 {
@@ -163,7 +163,7 @@ impl<K: Eq + Hash + Copy> State<K> {
             let Some(mut tickets) = self.waiting.remove(&key) else {
                 continue;
             };
-            // All who waited have given up.
+            // All waiters have gone.
             if tickets.is_empty() {
                 continue;
             }
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn freed_permits_go_round_the_keys() {
+    fn freed_permits_go_to_keys_in_turn() {
         let semaphore = Semaphore::new(1, 1);
         let mut last = vec![(0, semaphore.try_acquire(0).unwrap())];
         let keys = [1, 1, 1, 1, 2, 2, 3];
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn one_key_never_has_more_than_its_share() {
+    fn key_never_exceeds_its_share() {
         let semaphore = Semaphore::new(4, 3);
         let held: Vec<_> = (0..4).map_while(|_| semaphore.try_acquire(1)).collect();
         assert_eq!(held.len(), 3);
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_gives_up_is_forgotten_at_every_stage() {
+    fn dropped_acquire_is_removed_from_the_queue_at_every_stage() {
         let semaphore = Semaphore::new(1, 1);
         let held = semaphore.try_acquire(1).unwrap();
         // Given up while waiting.
@@ -319,7 +319,7 @@ mod tests {
 
     /// Every sequence of six operations by three keys on two permits.
     #[test]
-    fn no_permit_is_lost_or_made_by_any_sequence() {
+    fn any_sequence_of_operations_conserves_permits() {
         const OPERATIONS: u32 = 9;
         for sequence in 0..OPERATIONS.pow(6) {
             let semaphore = Semaphore::new(2, 1);

@@ -1,36 +1,34 @@
-//! How the memory that the server may take is divided.
+//! The division of the server's memory.
 
-/// Bytes of files and listings that wait for clients, and that downloads may hold
-/// before they get smaller pieces: 64 MiB is two pieces each for a hundred downloads
-/// at full speed, and more than any disk needs.
+/// Memory for files and listings that wait for clients, before downloads get smaller pieces: 64 MiB
+/// is two pieces each for a hundred downloads at full speed, and more than any disk needs.
 const BUFFERED: u64 = 64 << 20;
 
-/// Bytes of file names that listings under way may hold: some sixty directories of
-/// 20,000 entries each.
+/// Memory for file names of listings in progress: some sixty directories of 20,000 entries each.
 const LISTED: u64 = 32 << 20;
 
-/// What the process takes without clients: its code, its threads, TLS, the allocator.
+/// Memory of the process without clients: its code, its threads, TLS, the allocator.
 const PROCESS: u64 = 16 << 20;
 
-/// What each shard takes without connections: buffers of its socket and tables.
+/// Memory of each shard without connections: buffers of its socket and tables.
 const PER_SHARD: u64 = 3 << 20;
 
-/// The part of the rest that stays free for what nobody counts: memory that was given
-/// back and that the allocator keeps, or whose neighbours are in use.
+/// The share of the rest that stays free for memory that is not accounted: what was freed and is
+/// kept by the allocator, or fragmented.
 const ALLOCATOR: u64 = 4;
 
-/// Least that may be left for clients: a thousand quiet connections.
+/// Minimum that must be left for clients: a thousand idle connections.
 const LEAST: u64 = 16 << 20;
 
 /// Bytes for each purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::serve) struct Memory {
-    /// What is counted: connections, requests and both of the others. `None` is the
-    /// library's default.
+    /// Accounted memory: connections, requests and both of the others. `None` is the library's
+    /// default.
     pub(in crate::serve) counted: Option<usize>,
-    /// Of that, at most so much for pieces of files and listings.
+    /// The part of it for pieces of files and listings.
     pub(in crate::serve) buffered: u64,
-    /// Of that, at most so much for names in listings.
+    /// The part of it for names in listings.
     pub(in crate::serve) listed: u64,
 }
 
@@ -45,10 +43,10 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// Divides what the whole process may take, so that it stays below it.
+    /// Divides the memory of the whole process, so that it stays within the limit.
     ///
     /// # Errors
-    /// If that leaves too little for clients; says how much is needed.
+    /// If too little is left for clients; the message says how much is needed.
     pub(in crate::serve) fn divide(total: u64, shards: u16) -> Result<Self, String> {
         let fixed = PROCESS + PER_SHARD * u64::from(shards);
         let counted = total.saturating_sub(fixed) / ALLOCATOR * (ALLOCATOR - 1);
@@ -74,7 +72,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[test]
-    fn parts_stay_below_the_whole_and_leave_room_for_ten_thousand_connections() {
+    fn memory_parts_fit_the_budget_and_leave_room_for_10000_connections() {
         let memory = Memory::divide(256 * MIB, 1).expect("enough");
         let counted = memory.counted.expect("bounded") as u64;
         assert!(counted + PROCESS + PER_SHARD < 256 * MIB * 7 / 8);
@@ -86,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn too_little_is_refused_with_how_much_is_needed() {
+    fn too_small_memory_budget_is_rejected_with_the_minimum() {
         for shards in [1, 2, 1024] {
             let error = Memory::divide(MIB, shards).expect_err("too little");
             let needed = error.rsplit(' ').nth(1).and_then(|word| word.parse().ok());

@@ -1,10 +1,9 @@
-//! What clients may use of the host: threads, open files, memory, requests.
+//! Limits on what clients may use of the host: threads, open files, memory, requests.
 //!
-//! Every limit is shared by all clients, and none can be used up by one connection:
-//! [`FairSemaphore`] hands out what is scarce in turns, [`Admission`] counts
-//! requests, [`Buffers`] the bytes read for clients that have not taken them,
-//! [`descriptors`] divides the open files that the system allows. [`Resources`] is
-//! all of them together, and [`Disk`] runs what blocks.
+//! Every limit is shared by all clients, and one connection cannot exhaust any: [`FairSemaphore`]
+//! hands out scarce resources in turns, [`Admission`] counts requests, [`Buffers`] the bytes read
+//! for clients that have not taken them, and [`descriptors`] divides the open files that the system
+//! allows. [`Resources`] holds all of them, and [`Disk`] runs blocking operations.
 
 mod admission;
 mod buffers;
@@ -18,30 +17,30 @@ use std::sync::Arc;
 use clearway::MemoryAccount;
 
 pub(super) use admission::{Admission, Admitted, most_requests};
-pub(crate) use buffers::{Buffers, Charge, LARGEST_PIECE};
+pub(crate) use buffers::{BufferCharge, Buffers, LARGEST_PIECE};
 pub(super) use descriptors::Descriptors;
-pub(crate) use disk::{Abandoned, Disk, THREADS};
+pub(crate) use disk::{CancelFlag, Disk, THREADS};
 pub(crate) use fair::{FairSemaphore, Permit};
 pub(super) use memory::Memory;
 
-/// Who uses something: one connection, at one address.
+/// A client: one connection, at one address.
 ///
-/// The number of a connection is its shard's, and an address is one shard's, so
-/// that both together are unique. A client that moves counts as another one, which
-/// it could be by a second connection as well.
+/// The number of a connection is unique within its shard, and an address belongs to one shard, so
+/// that both together are unique. A client that moves counts as another one, which it could also be
+/// with a second connection.
 pub(crate) type Client = (u64, Option<core::net::SocketAddr>);
 
-/// Directories read at once. More of them would take the disk from downloads.
+/// Maximum number of directories read at once. More would slow down downloads.
 const READINGS: usize = 2;
 
-/// Everything that requests share.
+/// The resources that all requests share.
 #[derive(Debug)]
 pub(super) struct Resources {
     pub(super) admission: Admission,
     pub(super) disk: Arc<Disk>,
-    /// Bytes read ahead of clients.
+    /// Memory for data read ahead.
     pub(super) buffers: Arc<Buffers>,
-    /// Bytes of names in listings under way.
+    /// Memory for names in listings in progress.
     pub(super) names: Arc<Buffers>,
     /// Files that stay open between two pieces.
     pub(super) open_files: FairSemaphore<Client>,
@@ -52,7 +51,7 @@ pub(super) struct Resources {
 }
 
 impl Resources {
-    /// Divides what there is. What is held of it counts against `account`.
+    /// Divides the host's resources. Memory in use counts against `account`.
     pub(super) fn new(descriptors: &Descriptors, memory: &Memory, account: &MemoryAccount) -> Self {
         Self {
             admission: Admission::new(account.clone()),

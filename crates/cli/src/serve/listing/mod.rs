@@ -1,8 +1,8 @@
-//! Directories without an index.
+//! Listings of directories without an index.
 //!
-//! The [`names`] are read once and shared by all who list the same directory at the
-//! same time ([`snapshots`]); the [`page`] is made of them bit by bit, as its client
-//! takes it, so that a listing under way costs one bit of a page.
+//! The [`names`] are read once and shared by all clients that list the same directory at the same
+//! time ([`snapshots`]); the [`page`] is generated chunk by chunk, as its client takes it, so that
+//! a listing in progress costs one chunk of a page.
 
 mod names;
 pub(super) mod page;
@@ -20,80 +20,78 @@ use bytes::Bytes;
 use rustix::fs::fstat;
 use rustix::io::Errno;
 
-use self::names::{Names, Unlisted, Version};
+use self::names::{ListingError, Names, Version};
 pub(super) use self::snapshots::Snapshots;
-use super::limits::{Abandoned, Charge};
-use super::pieces::{Shared, Unsent};
-use super::root::{Found, Patience, Root};
-use super::site::Served;
+use super::limits::{BufferCharge, CancelFlag};
+use super::pieces::{Shared, UnsentPieces};
+use super::root::{Lookup, LookupMode, Root};
+use super::site::SiteState;
 
-/// How much of a page is made at once, in bytes, unless memory is short; and then
-/// one more line.
+/// Size of a chunk in bytes, unless memory is short; one more line may follow.
 const BIT: u64 = 32 << 10;
 
-/// Most entries looked at for one bit of a page, so that no thread is kept for long
-/// by names of which none may be shown.
+/// Maximum number of entries examined for one chunk, so that a directory full of hidden names does
+/// not occupy a thread for long.
 const LOOKS: usize = 512;
 
-/// A page on its way.
+/// A page that is being sent.
 pub(crate) struct Listing {
-    under_way: Arc<UnderWay>,
+    under_way: Arc<ListingState>,
     shared: Shared,
-    /// What is made already and not yet handed out.
-    ready: Option<(Bytes, Charge)>,
-    making: Option<Making>,
+    /// Generated and not yet handed out.
+    ready: Option<(Bytes, BufferCharge)>,
+    making: Option<ChunkFuture>,
     /// The next name.
     next: usize,
     over: bool,
-    unsent: Unsent,
+    unsent: UnsentPieces,
 }
 
-struct UnderWay {
-    served: Arc<Served>,
+struct ListingState {
+    served: Arc<SiteState>,
     path: PathBuf,
     names: Arc<Names>,
 }
 
-type Making = Pin<Box<dyn Future<Output = io::Result<Bit>> + Send + Sync>>;
+type ChunkFuture = Pin<Box<dyn Future<Output = io::Result<PageChunk>> + Send + Sync>>;
 
-/// A piece of a page, and the name after it.
-struct Bit {
+/// A chunk of a page, and the index of the name after it.
+struct PageChunk {
     text: Bytes,
     next: usize,
-    charge: Charge,
+    charge: BufferCharge,
 }
 
-/// How a listing begins.
-pub(super) enum Begun {
-    /// All of the page.
+/// The start of a listing.
+pub(super) enum ListingStart {
+    /// The complete page.
     Whole(Bytes),
     Listing(Box<Listing>),
 }
 
-/// Begins to list the directory at `path`, which is read when it is this client's
-/// turn.
+/// Starts to list the directory at `path`, which is read when it is this client's turn.
 ///
 /// # Errors
-/// If it cannot be read, or (`EAGAIN`) there is no memory for it now.
+/// If it cannot be read, or (`EAGAIN`) there is no memory for it at the moment.
 pub(super) async fn begin(
-    served: &Arc<Served>,
+    served: &Arc<SiteState>,
     shared: &Shared,
     path: PathBuf,
-) -> Result<Begun, Errno> {
+) -> Result<ListingStart, Errno> {
     let client = shared.client;
     let names = {
-        // One reads it, and who waited for that finds it read.
+        // One client reads it; those that waited for it find it in the cache.
         let _reading = served.resources.readings.acquire(client).await;
         let (served, path) = (served.clone(), path.clone());
-        let read = move |abandoned: &Abandoned| read(&served, &path, abandoned);
+        let read = move |abandoned: &CancelFlag| read(&served, &path, abandoned);
         let read = shared.disk.run(client, read).await;
         match read.map_err(|_| Errno::IO)? {
             Ok(names) => names,
-            Err(Unlisted::System(error)) => return Err(error),
-            Err(Unlisted::Busy | Unlisted::Abandoned) => return Err(Errno::AGAIN),
+            Err(ListingError::System(error)) => return Err(error),
+            Err(ListingError::Busy | ListingError::CancelFlag) => return Err(Errno::AGAIN),
         }
     };
-    let under_way = Arc::new(UnderWay {
+    let under_way = Arc::new(ListingState {
         served: served.clone(),
         path,
         names,
@@ -101,23 +99,27 @@ pub(super) async fn begin(
     let first = make(under_way.clone(), shared.clone(), 0).await;
     let first = first.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
     if first.next >= under_way.names.len() {
-        return Ok(Begun::Whole(first.charge.attach(first.text)));
+        return Ok(ListingStart::Whole(first.charge.attach(first.text)));
     }
-    Ok(Begun::Listing(Box::new(Listing {
+    Ok(ListingStart::Listing(Box::new(Listing {
         under_way,
         shared: shared.clone(),
         ready: Some((first.text, first.charge)),
         making: None,
         next: first.next,
         over: false,
-        unsent: Unsent::default(),
+        unsent: UnsentPieces::default(),
     })))
 }
 
-/// The names in a directory, read now unless they are known. Blocks.
-fn read(served: &Served, path: &Path, abandoned: &Abandoned) -> Result<Arc<Names>, Unlisted> {
+/// The names in a directory, from the cache or read now. Blocks.
+fn read(
+    served: &SiteState,
+    path: &Path,
+    abandoned: &CancelFlag,
+) -> Result<Arc<Names>, ListingError> {
     if abandoned.get() {
-        return Err(Unlisted::Abandoned);
+        return Err(ListingError::CancelFlag);
     }
     let directory = open(&served.root, path)?;
     let version = Version::of(&fstat(&directory)?, SystemTime::now());
@@ -127,7 +129,7 @@ fn read(served: &Served, path: &Path, abandoned: &Abandoned) -> Result<Arc<Names
     }
     let memory = &served.resources.names;
     let names = match Names::read(&directory, memory, abandoned) {
-        Err(Unlisted::Busy) => {
+        Err(ListingError::Busy) => {
             served.snapshots.clear();
             Names::read(&directory, memory, abandoned)?
         }
@@ -141,21 +143,21 @@ fn read(served: &Served, path: &Path, abandoned: &Abandoned) -> Result<Arc<Names
 }
 
 fn open(root: &Root, path: &Path) -> Result<OwnedFd, Errno> {
-    match root.find(path, Patience::ForDisk)? {
-        Found::Directory(directory) => Ok(directory),
-        Found::File(..) => Err(Errno::NOTDIR),
+    match root.find(path, LookupMode::MayBlock)? {
+        Lookup::Directory(directory) => Ok(directory),
+        Lookup::File(..) => Err(Errno::NOTDIR),
     }
 }
 
-/// Makes the bit of the page that begins with this name.
-async fn make(under_way: Arc<UnderWay>, shared: Shared, first: usize) -> io::Result<Bit> {
+/// Generates the chunk that begins with this name.
+async fn make(under_way: Arc<ListingState>, shared: Shared, first: usize) -> io::Result<PageChunk> {
     let Shared {
         client,
         disk,
         buffers,
     } = shared;
-    let make = move |abandoned: &Abandoned| {
-        let UnderWay {
+    let make = move |abandoned: &CancelFlag| {
+        let ListingState {
             served,
             path,
             names,
@@ -182,7 +184,7 @@ async fn make(under_way: Arc<UnderWay>, shared: Shared, first: usize) -> io::Res
         if next >= names.len() {
             page::end(&mut text, names.more.then_some(names.len()));
         }
-        Ok(Bit {
+        Ok(PageChunk {
             charge: buffers.charge(client, text.len() as u64),
             text: text.into(),
             next,
@@ -197,7 +199,7 @@ impl Listing {
         self.over
     }
 
-    /// The next bit of the page; `None` after the last.
+    /// The next chunk of the page; `None` after the last.
     ///
     /// # Errors
     /// If the directory is gone.
@@ -227,7 +229,7 @@ impl Listing {
             };
             self.next = bit.next;
             self.over = self.next >= self.under_way.names.len();
-            // None of these names could be shown.
+            // None of these names may be shown.
             if bit.text.is_empty() {
                 continue;
             }

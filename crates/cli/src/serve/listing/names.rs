@@ -8,23 +8,23 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{Dir, FileType, Stat};
 use rustix::io::Errno;
 
-use super::super::limits::{Abandoned, Buffers, Charge};
-use super::super::place::UPLOAD_PREFIX;
+use super::super::limits::{BufferCharge, Buffers, CancelFlag};
+use super::super::site_path::UPLOAD_PREFIX;
 
-/// Most names of a directory that are listed. A page of so many is some 6 MB.
+/// Maximum number of names listed. A page of that many is some 6 MB.
 const MOST: usize = 100_000;
 
-/// What a name costs beside its bytes: where it is.
+/// Memory of a name besides its bytes: its position.
 const PER_NAME: u64 = size_of::<(u32, u16)>() as u64;
 
-/// File systems mark changes by the kernel's tick, 10 ms at worst; within this time
-/// of a change another one might leave no mark.
+/// File systems record changes by the kernel's tick, 10 ms at worst; another change within this
+/// time might not be visible.
 const TICK: Duration = Duration::from_millis(100);
 
-/// The same where times are whole seconds, or even ones (FAT).
+/// The same for times in whole seconds, or even seconds (FAT).
 const COARSE_TICK: Duration = Duration::from_secs(3);
 
-/// Names read between two looks at whether anybody still waits for them.
+/// Number of names read between two checks whether the client has gone.
 const STRIDE: usize = 64;
 
 /// The names in a directory, sorted.
@@ -33,26 +33,26 @@ pub(super) struct Names {
     text: Vec<u8>,
     /// Where each begins, and its length.
     places: Vec<(u32, u16)>,
-    /// There are more than are listed.
+    /// Whether there are more than are listed.
     pub(super) more: bool,
-    _charge: Charge,
+    _charge: BufferCharge,
 }
 
-/// Which directory, in which state: while this is the same, so are its names.
+/// The identity and state of a directory: while this is the same, so are its names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Version([i128; 6]);
 
-/// Why there are no names.
+/// Why a directory cannot be listed.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Unlisted {
+pub(super) enum ListingError {
     System(Errno),
-    /// Other listings have all the memory there is for them.
+    /// Other listings use all the memory for names.
     Busy,
-    /// Nobody waits for it.
-    Abandoned,
+    /// The client has gone.
+    CancelFlag,
 }
 
-impl From<Errno> for Unlisted {
+impl From<Errno> for ListingError {
     fn from(error: Errno) -> Self {
         Self::System(error)
     }
@@ -62,17 +62,17 @@ impl Names {
     /// Reads a directory. Blocks.
     ///
     /// # Errors
-    /// If it cannot be read, there is no memory for it, or nobody waits for it.
+    /// If it cannot be read, there is no memory for it, or the client has gone.
     pub(super) fn read(
         directory: &OwnedFd,
         memory: &Arc<Buffers>,
-        abandoned: &Abandoned,
-    ) -> Result<Self, Unlisted> {
+        abandoned: &CancelFlag,
+    ) -> Result<Self, ListingError> {
         let (mut text, mut places) = (Vec::new(), Vec::new());
         let mut more = false;
         for (i, entry) in Dir::read_from(directory)?.enumerate() {
             if i % STRIDE == 0 && abandoned.get() {
-                return Err(Unlisted::Abandoned);
+                return Err(ListingError::CancelFlag);
             }
             let entry = entry?;
             if !may_be_listed(entry.file_name(), entry.file_type()) {
@@ -81,7 +81,7 @@ impl Names {
             let name = entry.file_name().to_bytes();
             let (Ok(start), Ok(length)) = (u32::try_from(text.len()), u16::try_from(name.len()))
             else {
-                return Err(Unlisted::System(Errno::OVERFLOW));
+                return Err(ListingError::System(Errno::OVERFLOW));
             };
             if places.len() == MOST {
                 more = true;
@@ -93,7 +93,7 @@ impl Names {
         text.shrink_to_fit();
         places.shrink_to_fit();
         let bytes = text.len() as u64 + PER_NAME * places.len() as u64;
-        let charge = memory.try_charge(bytes).ok_or(Unlisted::Busy)?;
+        let charge = memory.try_charge(bytes).ok_or(ListingError::Busy)?;
         places.sort_unstable_by(|&a, &b| at(&text, a).cmp(at(&text, b)));
         Ok(Self {
             text,
@@ -120,7 +120,7 @@ fn at(text: &[u8], (start, length): (u32, u16)) -> &[u8] {
         .unwrap_or_default()
 }
 
-/// By its name, and by its type as far as the file system tells.
+/// Whether an entry may be listed, by its name, and by its type if the file system reports it.
 fn may_be_listed(name: &CStr, kind: FileType) -> bool {
     let name = name.to_bytes();
     let servable = match kind {
@@ -133,8 +133,8 @@ fn may_be_listed(name: &CStr, kind: FileType) -> bool {
 }
 
 impl Version {
-    /// Of a directory as it is at `now`; `None` while it is so new that it might
-    /// change again without a trace.
+    /// The state of a directory at `now`; `None` while it is so new that it might change again
+    /// without a visible change.
     pub(super) fn of(stat: &Stat, now: SystemTime) -> Option<Self> {
         let seconds = u64::try_from(stat.st_mtime).ok()?;
         let modified = SystemTime::UNIX_EPOCH

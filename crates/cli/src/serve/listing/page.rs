@@ -11,7 +11,7 @@ use rustix::fs::FileType;
 
 use super::super::root::Root;
 
-/// What the page may do: look as it looks.
+/// The Content-Security-Policy: styles only.
 pub(in crate::serve) const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
 const STYLE: &str = "body{font-family:sans-serif;margin:2em}td{padding:.1em 1em .1em 0}\
@@ -38,8 +38,8 @@ pub(super) fn begin(page: &mut String, path: &Path) {
     }
 }
 
-/// The size of what a directory has under this name, `None` of a directory; none at
-/// all of what is gone, may not be fetched, or leads outside.
+/// The size of a directory entry; `None` inside for a directory; `None` for entries that are gone,
+/// may not be read, or lead outside.
 pub(super) fn size(
     root: &Root,
     directory: &OwnedFd,
@@ -72,7 +72,7 @@ pub(super) fn line(page: &mut String, name: &[u8], size: Option<u64>) {
     );
 }
 
-/// The end of the page, which says so if there are more entries than `listed`.
+/// The end of the page, with a note if there are more entries than `listed`.
 pub(super) fn end(page: &mut String, listed: Option<usize>) {
     page.push_str("</table>");
     if let Some(listed) = listed {
@@ -84,7 +84,7 @@ pub(super) fn end(page: &mut String, listed: Option<usize>) {
     page.push_str("</body></html>\n");
 }
 
-/// Text that is no markup.
+/// Text with markup characters escaped.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn markup_in_names_is_escaped() {
+    fn markup_in_file_names_is_escaped() {
         let mut page = String::new();
         begin(&mut page, Path::new("a\"b"));
         line(&mut page, b"a&b <i>.txt", Some(11));

@@ -1,20 +1,20 @@
-//! Directories that were read not long ago.
+//! A cache of directories that were read recently.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::names::{Names, Version};
 
-/// How many are remembered.
+/// Maximum number of directories in the cache.
 const REMEMBERED: usize = 8;
 
-/// The directories read last: who lists the same one shares its names, and reading
-/// one again and again costs little.
+/// The directories read last: clients that list the same one share its names, and listing it
+/// repeatedly costs little.
 #[derive(Debug, Default)]
 pub(in crate::serve) struct Snapshots(Mutex<VecDeque<(Version, Arc<Names>)>>);
 
 impl Snapshots {
-    /// The names of a directory in this state, if they are known.
+    /// The names of a directory in this state, if cached.
     pub(super) fn find(&self, version: Version) -> Option<Arc<Names>> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let found = known.iter().find(|(other, _)| *other == version);
@@ -28,7 +28,7 @@ impl Snapshots {
         known.truncate(REMEMBERED);
     }
 
-    /// Forgets all of them, for the memory.
+    /// Empties the cache, to free memory.
     pub(super) fn clear(&self) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.clear();

@@ -1,4 +1,4 @@
-//! A server of the binary's, and the binary as a client.
+//! Running the binary as a server and as a client.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -21,7 +21,7 @@ pub fn clearway(arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-/// The one JSON object on stdout.
+/// The only JSON object on stdout.
 pub fn json(output: &Output) -> Value {
     let stdout = String::from_utf8(output.stdout.clone()).unwrap();
     assert_eq!(stdout.lines().count(), 1, "{stdout}{}", stderr(output));
@@ -62,7 +62,7 @@ impl Server {
         }
     }
 
-    /// Gets from it, trusting whoever it is.
+    /// Downloads from it, without verifying its certificate.
     pub fn get(&self, options: &[&str]) -> Value {
         let fixed = ["raw", "get", &self.address, "--insecure", "--json"];
         let output = clearway(&[&fixed, options].concat());
@@ -75,7 +75,7 @@ impl Server {
         self.stop_with_reports().1
     }
 
-    /// Stops it and returns what it says of each connection, and its totals.
+    /// Stops it and returns its report of each connection, and its totals.
     pub fn stop_with_reports(mut self) -> (Vec<Value>, Value) {
         let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
         kill_process(pid, Signal::TERM).unwrap();

@@ -1,15 +1,15 @@
-//! Answers that bring no content, or not the content.
+//! Responses without content, or with other content.
 
 use std::fs;
 
 use crate::get::command::{expect, said};
-use crate::get::moody::{Mood, Moody};
+use crate::get::faulty_server::{Behaviour, FaultyServer};
 use crate::web::{Site, TempDir};
 
 const LATER: &str = "If-Modified-Since: Sun, 09 Sep 2001 01:46:40 GMT";
 
 #[test]
-fn without_content_a_file_stays_what_it_is() {
+fn response_without_content_leaves_the_file_unchanged() {
     let (site_dir, out) = (TempDir::new(), TempDir::new());
     site_dir.old_file("a", b"text");
     let site = Site::start(site_dir.path(), &["--writable"]);
@@ -21,9 +21,9 @@ fn without_content_a_file_stays_what_it_is() {
     expect(0, &["-k", "-o", &k, &url]);
     for (options, why) in [
         (["-H", LATER], "not modified"),
-        (["-X", "HEAD"], "HEAD brings no content"),
+        (["-X", "HEAD"], "HEAD response has no body"),
         // Storing it again is answered with 204.
-        (["-T", &k], "there is no content"),
+        (["-T", &k], "response has no content"),
     ] {
         let arguments = [&["-k", "-o", &k, &url][..], &options].concat();
         let output = expect(0, &arguments);
@@ -37,7 +37,7 @@ fn without_content_a_file_stays_what_it_is() {
 }
 
 #[test]
-fn redirects_are_told_of() {
+fn redirect_is_reported_and_not_followed() {
     let (site_dir, out) = (TempDir::new(), TempDir::new());
     fs::create_dir(site_dir.join("sub")).unwrap();
     let site = Site::start(site_dir.path(), &[]);
@@ -46,46 +46,43 @@ fn redirects_are_told_of() {
     let output = expect(0, &["-k", "-O", "--output-dir", here, &url]);
     let text = said(&output);
     assert!(text.starts_with(&format!("{url}: 301 ")), "{text}");
-    assert!(text.contains("sub/\", which is not followed\n"), "{text}");
+    assert!(text.contains("sub/\" not followed\n"), "{text}");
     let there = expect(0, &["-k", &format!("{url}/")]);
     assert!(!said(&there).contains("not followed"));
 }
 
 #[test]
-fn what_is_complete_is_not_fetched_again() {
-    let (moody, _server, url) = Moody::serve(b"content");
+fn complete_file_is_not_fetched_again() {
+    let (faulty, _server, url) = FaultyServer::serve(b"content");
     let out = TempDir::new();
     let file = out.text("file");
     let arguments = ["-k", "-C", "-o", &file, &url];
     expect(0, &arguments);
-    moody.is(Mood::Refusing);
+    faulty.behave(Behaviour::StrictRanges);
     let output = expect(0, &arguments);
     let text = said(&output);
     assert!(
-        text.contains("is already complete, going by its length, 7 bytes"),
+        text.contains("is already complete (judged by its length of 7 bytes"),
         "{text}"
     );
-    assert!(
-        text.contains("0 bytes received, 7 kept from before"),
-        "{text}"
-    );
+    assert!(text.contains("0 bytes received, 7 bytes resumed"), "{text}");
     assert_eq!(fs::read(&file).unwrap(), b"content");
-    let asked = moody.asked.lock().unwrap().last().cloned();
+    let asked = faulty.asked.lock().unwrap().last().cloned();
     assert_eq!(asked, Some(("bytes=7-".into(), String::new())));
 
-    // Neither what is longer nor what is shorter is what it was.
+    // Neither longer nor shorter content is the same.
     for there in ["longer content", "short"] {
         fs::write(&file, there).unwrap();
         let output = expect(0, &arguments);
         let text = said(&output);
-        assert!(text.contains(": from the beginning\n"), "{text}");
-        assert!(!text.contains("kept from before"), "{text}");
+        assert!(text.contains(": starting over\n"), "{text}");
+        assert!(!text.contains("bytes resumed"), "{text}");
         assert_eq!(fs::read(&file).unwrap(), b"content");
         assert_eq!(out.names(), ["file"]);
     }
-    // Nor is anything lost of what there was if the new one does not come.
+    // The existing file is kept if the new content does not arrive.
     fs::write(&file, "old").unwrap();
-    moody.is(Mood::Reset);
+    faulty.behave(Behaviour::Reset);
     expect(10, &arguments);
     assert_eq!(fs::read(&file).unwrap(), b"old");
 }

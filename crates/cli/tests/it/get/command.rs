@@ -1,4 +1,4 @@
-//! Running it.
+//! Running `clearway get`.
 
 use std::process::{Child, Command, Output, Stdio};
 

@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Failures and their exit codes.
 
 use std::fs;
 use std::net::UdpSocket;
@@ -9,7 +9,7 @@ use crate::get::command::{expect, said};
 use crate::web::{Site, TempDir};
 
 #[test]
-fn failures_are_one_line_and_told_apart_by_their_exit_codes() {
+fn each_failure_prints_one_line_and_has_its_own_exit_code() {
     let dir = TempDir::new();
     dir.old_file("a", b"x");
     let site = Site::start(dir.path(), &[]);
@@ -29,16 +29,16 @@ fn failures_are_one_line_and_told_apart_by_their_exit_codes() {
         (
             &[&silent, "-k", "--connect-timeout", "200ms"],
             4,
-            "no answer in 200ms",
+            "no answer within 200ms",
         ),
-        (&[&silent, "-k", "-m", "200ms"], 6, "not done after 200ms"),
+        (&[&silent, "-k", "-m", "200ms"], 6, "timed out after 200ms"),
         (
             &["https://no.such.host.invalid/", "-k"],
             3,
             "cannot resolve",
         ),
         (&["http://localhost/", "-k"], 2, "https"),
-        (&["https://", "-k"], 2, "is no URL"),
+        (&["https://", "-k"], 2, "invalid URL"),
         (&["-k"], 2, "URL"),
         (&[&there, "-k", "-o", &unwritable], 8, "cannot write"),
         (

@@ -1,7 +1,7 @@
-//! Packets that anybody can forge who sees a client's first ones: the keys of Initials
-//! and of Retry are public, and Version Negotiation has none (RFC 9001 §5.2, §5.8).
+//! Packets that anyone can forge who sees a client's first ones: the keys of Initials and of Retry
+//! are public, and Version Negotiation has no keys (RFC 9001 §5.2, §5.8).
 //!
-//! An attacker stands in front of a genuine server and is always faster.
+//! An attacker sits between client and server and is always faster.
 
 use std::fs;
 use std::io;
@@ -261,7 +261,7 @@ fn forged_initial_is_discarded_or_ends_the_download_with_a_printable_error() {
         (
             "nothing but a PING",
             sealed(vec![0x01]),
-            Error("cannot connect: no answer in 3s"),
+            Error("cannot connect: no answer within 3s"),
         ),
         (
             "an Initial with the keys of another connection ID",

@@ -4,8 +4,8 @@
 mod answer;
 pub(crate) mod command;
 mod failure;
+pub(crate) mod faulty_server;
 mod forged;
-pub(crate) mod moody;
 mod names;
 mod origin;
 mod output;

@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::time::Duration;
 
 use crate::get::command::{expect, said, start};
-use crate::get::moody::{Mood, Moody};
+use crate::get::faulty_server::{Behaviour, FaultyServer};
 use crate::web::{Site, TempDir, pattern};
 
 /// Runs a download that stalls, and kills it when some of it is there.
@@ -23,7 +23,7 @@ fn kill_half_way(out: &TempDir, arguments: &[&str]) {
 }
 
 #[test]
-fn one_file_is_never_written_for_two_urls() {
+fn two_urls_for_one_file_are_rejected() {
     let (site_dir, out) = (TempDir::new(), TempDir::new());
     let names = ["f", "f.part", "f.part.json", "g"];
     for name in names {
@@ -55,8 +55,7 @@ fn one_file_is_never_written_for_two_urls() {
         let here = out.path().to_str().unwrap();
         let [a, b] = [name, temporary].map(url);
         let refused = expect(2, &["-k", "-O", "--output-dir", here, &a, &b]);
-        let told = "f is written there until it is whole";
-        assert!(said(&refused).contains(told.strip_prefix("f ").unwrap()));
+        assert!(said(&refused).contains("this is the temporary file of "));
     }
     // What only looks alike.
     expect(
@@ -74,13 +73,13 @@ fn one_file_is_never_written_for_two_urls() {
     assert_eq!(fs::read(&z).unwrap(), b"f");
     assert_eq!(fs::read(out.join("d/z.part")).unwrap(), b"g");
     let refused = expect(2, &["-k", "-o", "none/", &url("f")]);
-    assert!(said(&refused).contains("no name of a file"));
+    assert!(said(&refused).contains("invalid file name"));
 }
 
 #[test]
-fn somebody_elses_part_is_left_alone() {
+fn unrelated_part_file_is_left_alone() {
     let content = pattern(1_000_000);
-    let (moody, _server, url) = Moody::serve(&content);
+    let (faulty, _server, url) = FaultyServer::serve(&content);
     let (small, out) = (TempDir::new(), TempDir::new());
     small.old_file("small", b"text");
     let site = Site::start(small.path(), &[]);
@@ -90,7 +89,10 @@ fn somebody_elses_part_is_left_alone() {
     let refuse = |url: &str, why: &str| {
         let refused = expect(8, &["-k", "-o", &r, url]);
         let text = said(&refused);
-        assert!(text.contains(why) && text.contains("in the way"), "{text}");
+        assert!(
+            text.contains(why) && text.contains("does not belong to a download"),
+            "{text}"
+        );
         assert_eq!(text.lines().count(), 1);
         assert!(!out.join("r").exists());
     };
@@ -111,11 +113,11 @@ fn somebody_elses_part_is_left_alone() {
     fs::remove_file(out.join("r.part.json")).unwrap();
 
     // What a killed download left is ours, with a tag or without.
-    for mood in [Mood::Stall, Mood::Untagged] {
-        moody.is(mood);
+    for behaviour in [Behaviour::Stall, Behaviour::Untagged] {
+        faulty.behave(behaviour);
         kill_half_way(&out, &["-k", "-o", &r, &url]);
         assert_eq!(out.names(), ["r.part", "r.part.json"]);
-        moody.is(Mood::Proper);
+        faulty.behave(Behaviour::Correct);
         expect(0, &["-k", "-o", &r, &url]);
         assert!(fs::read(&r).unwrap() == content);
         assert_eq!(out.names(), ["r"]);
@@ -124,14 +126,14 @@ fn somebody_elses_part_is_left_alone() {
 }
 
 #[test]
-fn asking_for_the_head_touches_no_part() {
+fn head_request_leaves_part_file_alone() {
     let content = pattern(1_000_000);
-    let (moody, _server, url) = Moody::serve(&content);
+    let (faulty, _server, url) = FaultyServer::serve(&content);
     let out = TempDir::new();
     let big = out.text("big");
-    moody.is(Mood::Stall);
+    faulty.behave(Behaviour::Stall);
     kill_half_way(&out, &["-k", "-o", &big, &url]);
-    moody.is(Mood::Proper);
+    faulty.behave(Behaviour::Correct);
     let part = fs::read(out.join("big.part")).unwrap();
     expect(0, &["-k", "-X", "HEAD", "-o", &big, &url]);
     expect(0, &["-k", "-I", "-o", &big, &url]);
@@ -144,18 +146,18 @@ fn asking_for_the_head_touches_no_part() {
 }
 
 #[test]
-fn names_may_be_as_long_as_files_have_them() {
+fn file_name_of_maximum_length_is_accepted() {
     let content = pattern(1_000_000);
-    let (moody, _server, url) = Moody::serve(&content);
+    let (faulty, _server, url) = FaultyServer::serve(&content);
     let out = TempDir::new();
     for length in [245, 246, 250, 251, 255] {
         let name = "n".repeat(length);
         let file = out.text(&name);
-        moody.is(Mood::Stall);
+        faulty.behave(Behaviour::Stall);
         kill_half_way(&out, &["-k", "-o", &file, &url]);
-        moody.is(Mood::Proper);
+        faulty.behave(Behaviour::Correct);
         let output = expect(0, &["-k", "-C", "-o", &file, &url]);
-        assert!(said(&output).contains("kept from before"));
+        assert!(said(&output).contains("bytes resumed"));
         assert!(fs::read(&file).unwrap() == content);
         assert_eq!(out.names(), [name]);
         fs::remove_file(&file).unwrap();
@@ -167,7 +169,7 @@ fn names_may_be_as_long_as_files_have_them() {
 }
 
 #[test]
-fn a_link_is_written_through_and_permissions_stay() {
+fn output_follows_symlink_and_keeps_permissions() {
     let (site_dir, out) = (TempDir::new(), TempDir::new());
     site_dir.old_file("a", b"new");
     let site = Site::start(site_dir.path(), &[]);

@@ -1,4 +1,4 @@
-//! Several URLs, some of which cannot be.
+//! Several URLs, some of which fail.
 
 use std::fs;
 use std::net::UdpSocket;
@@ -12,7 +12,7 @@ use crate::web::{Site, TempDir};
 const FIXED: [&str; 4] = ["-k", "-O", "-Z", "1"];
 
 #[test]
-fn a_dead_server_stops_its_own_urls_only() {
+fn unreachable_server_stops_only_its_own_urls() {
     let (site_dir, out) = (TempDir::new(), TempDir::new());
     let names = ["x.js", "n.txt"];
     for name in names {
@@ -25,7 +25,7 @@ fn a_dead_server_stops_its_own_urls_only() {
     let silent = format!("https://{}", mute.local_addr().unwrap());
     for (dead, code, why) in [
         ("https://no.such.invalid", 3, "cannot resolve"),
-        (&silent, 4, "no answer in 200ms"),
+        (&silent, 4, "no answer within 200ms"),
     ] {
         let [first, second, third] = ["/1", "/2", "/3"].map(|path| format!("{dead}{path}"));
         let urls = [&first, &x, &second, &n, &third].map(String::as_str);
@@ -55,7 +55,7 @@ fn a_dead_server_stops_its_own_urls_only() {
 }
 
 #[test]
-fn a_file_that_cannot_be_stops_itself_only() {
+fn unwritable_file_stops_only_its_own_url() {
     let (site_dir, out) = (TempDir::new(), TempDir::new());
     site_dir.old_file("a", b"text");
     let site = Site::start(site_dir.path(), &[]);
@@ -76,9 +76,9 @@ fn a_file_that_cannot_be_stops_itself_only() {
     assert_eq!(out.names(), ["first", "last"]);
 }
 
-/// A full disk is everybody's, as a closed standard output is.
+/// A full disk affects all transfers, as a closed standard output does.
 #[test]
-fn nowhere_to_write_stops_everything() {
+fn full_output_device_stops_all_urls() {
     let dir = TempDir::new();
     dir.old_file("a", b"text");
     let site = Site::start(dir.path(), &[]);

@@ -1,4 +1,4 @@
-//! Where what comes goes.
+//! Destinations of downloads.
 
 use std::fs;
 use std::io::Write as _;
@@ -10,7 +10,7 @@ use crate::get::command::{expect, said, start};
 use crate::web::{Site, TempDir, pattern};
 
 #[test]
-fn content_goes_where_it_is_told() {
+fn content_goes_to_the_chosen_output() {
     let (site_dir, out) = (TempDir::new(), TempDir::new());
     let content = pattern(2_000_000);
     site_dir.old_file("a b.bin", &content);
@@ -24,7 +24,7 @@ fn content_goes_where_it_is_told() {
     let text = said(&output);
     assert!(text.starts_with("2000000 bytes received, "), "{text}");
     assert!(text.contains(" packets lost\nlimited by: "), "{text}");
-    assert!(text.ends_with("(the server's record)\n"), "{text}");
+    assert!(text.ends_with("(reported by the server)\n"), "{text}");
 
     // Without the scheme; both, one after the other.
     let short = small.strip_prefix("https://").unwrap();
@@ -53,7 +53,7 @@ fn content_goes_where_it_is_told() {
 }
 
 #[test]
-fn heads_are_printed() {
+fn include_option_prints_response_headers() {
     let dir = TempDir::new();
     dir.old_file("c.txt", b"text");
     let site = Site::start(dir.path(), &[]);
@@ -81,7 +81,7 @@ fn heads_are_printed() {
 }
 
 #[test]
-fn a_thousand_files_over_one_connection() {
+fn thousand_files_are_fetched_over_one_connection() {
     let (site_dir, out) = (TempDir::new(), TempDir::new());
     let mut list = String::new();
     let site = Site::start(site_dir.path(), &[]);

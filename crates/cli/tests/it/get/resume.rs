@@ -1,22 +1,22 @@
-//! Downloads that break off, and going on with them.
+//! Interrupted downloads, and resuming them.
 
 use std::fs;
 
 use rustix::process::Signal;
 
 use crate::get::command::{expect, get, said, start};
-use crate::get::moody::{Mood, Moody, Partial, wait_for};
+use crate::get::faulty_server::{Behaviour, FaultyServer, InvalidPartial, wait_for};
 use crate::web::{TempDir, pattern, send};
 
-/// A download to `out` that goes on where one broke off.
+/// A download to `out` that resumes.
 fn resuming<'a>(out: &'a TempDir, url: &'a str) -> [&'a str; 6] {
     let out = out.path().to_str().unwrap();
     ["-k", "-O", "-C", "--output-dir", out, url]
 }
 
-/// Leaves a beginning of some length.
-fn break_off(moody: &Moody, out: &TempDir, url: &str) {
-    moody.is(Mood::Stall);
+/// Leaves a partial file of some length.
+fn break_off(faulty: &FaultyServer, out: &TempDir, url: &str) {
+    faulty.behave(Behaviour::Stall);
     let mut child = start(&resuming(out, url));
     wait_for(&out.join("file.part"), 250_000);
     child.kill().unwrap();
@@ -24,69 +24,73 @@ fn break_off(moody: &Moody, out: &TempDir, url: &str) {
 }
 
 #[test]
-fn a_killed_download_is_gone_on_with() {
+fn killed_download_is_resumed() {
     let content = pattern(4_000_000);
-    let (moody, _server, url) = Moody::serve(&content);
+    let (faulty, _server, url) = FaultyServer::serve(&content);
     let out = TempDir::new();
     let arguments = resuming(&out, &url);
-    moody.is(Mood::Stall);
+    faulty.behave(Behaviour::Stall);
     let mut child = start(&arguments);
     wait_for(&out.join("file.part"), 1_000_000);
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(out.names(), ["file.part", "file.part.json"]);
     let kept = fs::metadata(out.join("file.part")).unwrap().len();
-    moody.is(Mood::Proper);
+    faulty.behave(Behaviour::Correct);
     let output = get(&arguments);
     assert!(output.status.success(), "{}", said(&output));
     assert!(fs::read(out.join("file")).unwrap() == content);
     assert_eq!(out.names(), ["file"]);
-    let asked = moody.asked.lock().unwrap().clone();
+    let asked = faulty.asked.lock().unwrap().clone();
     let range = format!("bytes={}-", kept - 65_536);
     assert_eq!(asked, [("".into(), "".into()), (range, "\"1\"".to_owned())]);
     assert!(
-        said(&output).contains(" kept from before, "),
+        said(&output).contains(" bytes resumed, "),
         "{}",
         said(&output)
     );
-    assert!(said(&output).contains("(inferred: the server did not tell)"));
+    assert!(said(&output).contains("(inferred: the server sent no report)"));
 }
 
 #[test]
-fn what_is_not_the_same_content_is_never_joined() {
+fn changed_content_is_never_appended_to_partial_file() {
     let content = pattern(2_000_000);
-    let (moody, _server, url) = Moody::serve(&content);
+    let (faulty, _server, url) = FaultyServer::serve(&content);
     let out = TempDir::new();
     let arguments = resuming(&out, &url);
-    for mood in [Mood::Liar, Mood::Elsewhere, Mood::Changed] {
-        moody.is(Mood::Reset);
+    for behaviour in [
+        Behaviour::SameTagOtherContent,
+        Behaviour::WrongRange,
+        Behaviour::Changed,
+    ] {
+        faulty.behave(Behaviour::Reset);
         let broken = expect(10, &arguments);
-        assert!(said(&broken).contains("-C goes on"), "{}", said(&broken));
-        assert_eq!(said(&broken).lines().count(), 1);
-        moody.is(mood);
-        let output = expect(0, &arguments);
         assert!(
-            said(&output).contains("from the beginning"),
+            said(&broken).contains("resume with -C"),
             "{}",
-            said(&output)
+            said(&broken)
         );
-        // Even where the difference shows in what came only.
-        assert!(!said(&output).contains("kept from before"), "{mood:?}");
+        assert_eq!(said(&broken).lines().count(), 1);
+        faulty.behave(behaviour);
+        let output = expect(0, &arguments);
+        assert!(said(&output).contains("starting over"), "{}", said(&output));
+        // Even if the difference shows only in the data received.
+        assert!(!said(&output).contains("bytes resumed"), "{behaviour:?}");
         let got = fs::read(out.join("file")).unwrap();
-        let expected = match mood {
-            Mood::Elsewhere => &content[..],
+        let expected = match behaviour {
+            Behaviour::WrongRange => &content[..],
             _ => &[7; 2_000_000],
         };
-        assert!(got == expected, "{mood:?}");
+        assert!(got == expected, "{behaviour:?}");
         assert_eq!(out.names(), ["file"]);
         fs::remove_file(out.join("file")).unwrap();
     }
 }
 
 #[test]
-fn a_server_that_goes_away_half_way_is_an_error_of_its_own() {
-    let (moody, server, url) = Moody::serve(&pattern(2_000_000));
-    moody.is(Mood::Stall);
+fn server_lost_mid_transfer_has_its_own_exit_code() {
+    let (faulty, server, url) = FaultyServer::serve(&pattern(2_000_000));
+    faulty.behave(Behaviour::Stall);
     let out = TempDir::new();
     let child = start(&["-k", "-o", &out.text("file"), &url]);
     wait_for(&out.join("file.part"), 500_000);
@@ -94,20 +98,20 @@ fn a_server_that_goes_away_half_way_is_an_error_of_its_own() {
     let output = child.wait_with_output().unwrap();
     let text = said(&output);
     assert_eq!(output.status.code(), Some(10), "{text}");
-    // What was on its way when the server went may be lost with it.
+    // Data in flight when the server went away may be lost.
     let kept = fs::metadata(out.join("file.part")).unwrap().len();
     assert!((500_000..=1_000_000).contains(&kept), "{text}");
     assert!(
-        text.contains(&format!(" after {kept} bytes; {kept} are in ")),
+        text.contains(&format!(" after {kept} bytes; {kept} bytes are kept in ")),
         "{text}"
     );
     assert_eq!(out.names(), ["file.part", "file.part.json"]);
 }
 
 #[test]
-fn a_signal_ends_it_with_a_word() {
-    let (moody, _server, url) = Moody::serve(&pattern(2_000_000));
-    moody.is(Mood::Stall);
+fn signal_ends_download_with_message_and_exit_code() {
+    let (faulty, _server, url) = FaultyServer::serve(&pattern(2_000_000));
+    faulty.behave(Behaviour::Stall);
     let out = TempDir::new();
     let child = start(&["-k", "-o", &out.text("file"), &url]);
     wait_for(&out.join("file.part"), 500_000);
@@ -118,13 +122,13 @@ fn a_signal_ends_it_with_a_word() {
     assert!(!out.join("file").exists());
 }
 
-/// What a server sends of a part that nobody asked for, or not as asked for: the
-/// whole right file, or an error and what was there before.
+/// Responses to a range that was not requested, or differs from the request: the result is the
+/// whole correct file, or an error and the previous file.
 #[test]
-fn partial_content_that_does_not_match_is_an_error_or_fetched_anew() {
+fn mismatched_206_is_an_error_or_restarts_the_download() {
     let content = pattern(1_000_000);
-    let (moody, _server, url) = Moody::serve(&content);
-    for partial in Partial::ALL {
+    let (faulty, _server, url) = FaultyServer::serve(&content);
+    for partial in InvalidPartial::ALL {
         for before in ["nothing", "whole", "beginning"] {
             let out = TempDir::new();
             let arguments = resuming(&out, &url);
@@ -133,12 +137,12 @@ fn partial_content_that_does_not_match_is_an_error_or_fetched_anew() {
                 "whole" => fs::write(&file, &content[..700_000]).unwrap(),
                 "beginning" => {
                     fs::write(&file, "older").unwrap();
-                    break_off(&moody, &out, &url);
+                    break_off(&faulty, &out, &url);
                 }
                 _ => {}
             }
             let kept = (fs::read(&file).ok(), fs::read(out.join("file.part")).ok());
-            moody.is(Mood::Partial(partial));
+            faulty.behave(Behaviour::InvalidPartial(partial));
             let output = get(&arguments);
             let text = said(&output);
             let case = format!("{partial:?} after {before}: {text}");
@@ -161,7 +165,7 @@ fn partial_content_that_does_not_match_is_an_error_or_fetched_anew() {
                 }
                 _ => panic!("{case}"),
             }
-            // Nobody can take a part for the whole.
+            // A partial response is never taken for the whole file.
             if before == "nothing" {
                 assert_ne!(output.status.code(), Some(0), "{case}");
             }
@@ -170,28 +174,28 @@ fn partial_content_that_does_not_match_is_an_error_or_fetched_anew() {
 }
 
 #[test]
-fn partial_content_is_an_error_without_continue_too() {
+fn unrequested_206_is_an_error() {
     let content = pattern(300_000);
-    let (moody, _server, url) = Moody::serve(&content);
-    for partial in Partial::ALL {
-        moody.is(Mood::Partial(partial));
+    let (faulty, _server, url) = FaultyServer::serve(&content);
+    for partial in InvalidPartial::ALL {
+        faulty.behave(Behaviour::InvalidPartial(partial));
         let out = TempDir::new();
         let output = expect(5, &["-k", "-o", &out.text("file"), &url]);
         assert!(said(&output).contains("206"), "{}", said(&output));
         assert!(out.names().is_empty(), "{partial:?}");
         assert!(expect(5, &["-k", &url]).stdout.is_empty(), "{partial:?}");
     }
-    // A range that was asked for is what it is, if it is as long as it says.
+    // A requested range is accepted if it has the length it declares.
     let range = ["-k", "-H", "Range: bytes=250000-", &url];
-    moody.is(Mood::Partial(Partial::UnknownTotal));
+    faulty.behave(Behaviour::InvalidPartial(InvalidPartial::UnknownTotal));
     assert!(expect(0, &range).stdout == content[250_000..]);
     for partial in [
-        Partial::Short,
-        Partial::Long,
-        Partial::FromZero,
-        Partial::NoRange,
+        InvalidPartial::Short,
+        InvalidPartial::Long,
+        InvalidPartial::FromZero,
+        InvalidPartial::NoRange,
     ] {
-        moody.is(Mood::Partial(partial));
+        faulty.behave(Behaviour::InvalidPartial(partial));
         let out = TempDir::new();
         let output = get(&[&["-o", &out.text("file")], &range[..]].concat());
         assert!(matches!(output.status.code(), Some(5 | 10)), "{partial:?}");
@@ -199,24 +203,20 @@ fn partial_content_is_an_error_without_continue_too() {
     }
 }
 
-/// A server that ignores ranges and breaks off at once takes nothing away.
+/// A server that ignores ranges and breaks off at once must not cost the existing data.
 #[test]
-fn a_whole_answer_that_breaks_off_keeps_the_longer_beginning() {
+fn truncated_full_response_keeps_the_longer_partial_file() {
     let content = pattern(1_000_000);
-    let (moody, _server, url) = Moody::serve(&content);
+    let (faulty, _server, url) = FaultyServer::serve(&content);
     let out = TempDir::new();
     let arguments = resuming(&out, &url);
-    break_off(&moody, &out, &url);
+    break_off(&faulty, &out, &url);
     let part = fs::read(out.join("file.part")).unwrap();
-    moody.is(Mood::WholeUntil(1_000));
+    faulty.behave(Behaviour::WholeUntil(1_000));
     expect(10, &arguments);
     assert!(fs::read(out.join("file.part")).unwrap() == part);
-    moody.is(Mood::Proper);
+    faulty.behave(Behaviour::Correct);
     let output = expect(0, &arguments);
-    assert!(
-        said(&output).contains("kept from before"),
-        "{}",
-        said(&output)
-    );
+    assert!(said(&output).contains("bytes resumed"), "{}", said(&output));
     assert!(fs::read(out.join("file")).unwrap() == content);
 }

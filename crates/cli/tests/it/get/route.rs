@@ -1,4 +1,4 @@
-//! Servers elsewhere than their names say.
+//! `--resolve` and `--connect-to`.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::web::{Site, TempDir};
 /// The certificate is checked for the name in the URL, wherever the connection
 /// goes.
 #[test]
-fn a_name_leads_where_one_says() {
+fn resolve_and_connect_to_redirect_the_connection() {
     let (dir, files) = (TempDir::new(), TempDir::new());
     dir.old_file("a", b"text");
     let identity = DevelopmentIdentity::generate(["shop.example"]).unwrap();

@@ -1,4 +1,4 @@
-//! The connection's secrets, for who records it.
+//! The TLS key log.
 
 use std::fs;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::web::{Site, TempDir};
 
 #[test]
-fn secrets_are_logged_if_asked_for() {
+fn keylog_option_writes_tls_secrets() {
     let dir = TempDir::new();
     dir.old_file("a", b"x");
     let site = Site::start(dir.path(), &[]);
@@ -25,9 +25,9 @@ fn secrets_are_logged_if_asked_for() {
 }
 
 #[test]
-fn a_log_that_cannot_be_written_is_no_silent_matter() {
+fn unwritable_keylog_is_an_error() {
     for (file, code, why) in [
-        ("", 2, "names no file"),
+        ("", 2, "SSLKEYLOGFILE is not set"),
         ("/none/keys", 8, "cannot write /none/keys"),
     ] {
         let output = Command::new(env!("CARGO_BIN_EXE_clearway"))

@@ -1,9 +1,9 @@
-//! What peers say never commands a terminal.
+//! Text from peers never reaches a terminal unescaped.
 
 use std::fs;
 
 use crate::get::command::{expect, get, said, start};
-use crate::get::moody::{Mood, Moody, wait_for};
+use crate::get::faulty_server::{Behaviour, FaultyServer, wait_for};
 use crate::web::{Site, TempDir, pattern};
 
 /// What no terminal obeys: text, and the ends of lines.
@@ -16,14 +16,14 @@ pub(super) fn assert_printable(text: &str) {
 }
 
 #[test]
-fn close_reason_with_control_bytes_is_escaped_and_cut() {
-    let (moody, server, url) = Moody::serve(&pattern(2_000_000));
+fn close_reason_with_control_bytes_is_escaped_and_truncated() {
+    let (faulty, server, url) = FaultyServer::serve(&pattern(2_000_000));
     let reason = [
         &b"\x1b]0;owned\x07\x1b[2J\nerror: forged\r\xc2\x9b31m\xe2\x80\xae\xff"[..],
         &[b'x'; 900],
     ]
     .concat();
-    moody.is(Mood::Stall);
+    faulty.behave(Behaviour::Stall);
     let out = TempDir::new();
     let child = start(&["-k", "-o", &out.text("file"), "--json", &url]);
     wait_for(&out.join("file.part"), 500_000);
@@ -46,8 +46,8 @@ fn close_reason_with_control_bytes_is_escaped_and_cut() {
 
 #[test]
 fn header_fields_with_control_bytes_are_escaped() {
-    let (moody, _server, url) = Moody::serve(b"content");
-    moody.is(Mood::Colourful);
+    let (faulty, _server, url) = FaultyServer::serve(b"content");
+    faulty.behave(Behaviour::TerminalEscapes);
     for option in ["-i", "-I"] {
         let output = expect(0, &["-k", option, &url]);
         let stdout = String::from_utf8(output.stdout.clone()).expect("valid UTF-8");
@@ -60,7 +60,7 @@ fn header_fields_with_control_bytes_are_escaped() {
         assert!(stdout.len() < 20_000, "{}", stdout.len());
         assert_printable(&said(&output));
     }
-    moody.is(Mood::Elsewhither);
+    faulty.behave(Behaviour::Redirect);
     let text = said(&get(&["-k", &url]));
     assert_printable(&text);
     assert!(text.contains("https://h/\\u{202e}\\x9b"), "{text}");
@@ -68,7 +68,7 @@ fn header_fields_with_control_bytes_are_escaped() {
 }
 
 #[test]
-fn file_names_that_mislead_are_refused_before_anything_is_asked() {
+fn misleading_file_names_are_rejected_before_connecting() {
     let dir = TempDir::new();
     let site = Site::start(dir.path(), &[]);
     let out = TempDir::new();
@@ -76,16 +76,16 @@ fn file_names_that_mislead_are_refused_before_anything_is_asked() {
     for (last, why) in [
         ("", "ends with no file name"),
         ("%2e%2e", "a directory"),
-        ("a%2fb", "a slash"),
+        ("a%2fb", "contains a slash"),
         ("%00", "control characters"),
         ("a%1b%5b2J", "control characters"),
         ("a%0aerror:%20forged", "control characters"),
         ("a%c2%9b31m", "control characters"),
         ("gpj.%e2%80%aeexe", "control characters"),
         ("a%ff", "UTF-8"),
-        (".bashrc", "hidden"),
-        ("%2ebashrc", "hidden"),
-        ("-rf", "option"),
+        (".bashrc", "starts with a dot"),
+        ("%2ebashrc", "starts with a dot"),
+        ("-rf", "starts with a dash"),
     ] {
         let url = format!("{}/{last}", site.url);
         let output = expect(2, &["-k", "-O", "--output-dir", here, &url]);

@@ -1,4 +1,4 @@
-//! What is sent.
+//! Uploads.
 
 use std::fs::{self, File};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::get::command::{expect, said, start};
 use crate::web::{Site, TempDir, pattern, send};
 
 #[test]
-fn uploads_arrive() {
+fn upload_is_stored_by_the_server() {
     let (site_dir, here) = (TempDir::new(), TempDir::new());
     let content = pattern(3_000_000);
     here.old_file("up load", &content);
@@ -19,7 +19,7 @@ fn uploads_arrive() {
     assert!(fs::read(site_dir.join("up load")).unwrap() == content);
     let text = said(&output);
     assert!(text.starts_with("3000000 bytes sent, "), "{text}");
-    assert!(text.ends_with("(our record)\n"), "{text}");
+    assert!(text.ends_with("(measured here)\n"), "{text}");
     let named = format!("{}/named", site.url);
     let data = format!("@{file}");
     expect(0, &["-d", &data, "-X", "PUT", &named, "-k"]);
@@ -30,14 +30,14 @@ fn uploads_arrive() {
     assert!(said(&refused).contains("405 Method Not Allowed"));
 }
 
-/// So many bytes of nothing, which take no space here.
+/// A sparse file of this many bytes.
 fn sparse(dir: &TempDir, name: &str, length: u64) -> (File, String) {
     let file = File::create(dir.join(name)).unwrap();
     file.set_len(length).unwrap();
     (file, dir.text(name))
 }
 
-/// Waits until so much of an upload is at the server, and answers under what name.
+/// Waits until this much of an upload is at the server, and returns the temporary name.
 fn half_there(site_dir: &TempDir, length: u64) -> String {
     loop {
         let names = site_dir.names().into_iter();
@@ -57,7 +57,7 @@ fn half_there(site_dir: &TempDir, length: u64) -> String {
 }
 
 #[test]
-fn a_file_that_shrinks_meanwhile_is_named() {
+fn upload_of_shrinking_file_fails_naming_it() {
     let (site_dir, here) = (TempDir::new(), TempDir::new());
     let site = Site::start(site_dir.path(), &["--writable"]);
     let (file, path) = sparse(&here, "up", 1 << 30);
@@ -67,13 +67,13 @@ fn a_file_that_shrinks_meanwhile_is_named() {
     let output = child.wait_with_output().unwrap();
     let text = said(&output);
     assert_eq!(output.status.code(), Some(2), "{text}");
-    let why = format!("error: cannot read {path}: it shrank while it was being read\n");
+    let why = format!("error: cannot read {path}: the file shrank while it was being read\n");
     assert_eq!(text, why);
     assert!(!site_dir.join("up").exists());
 }
 
 #[test]
-fn what_a_killed_server_left_is_removed_and_nothing_else() {
+fn leftover_upload_files_of_killed_server_are_removed() {
     let (site_dir, here) = (TempDir::new(), TempDir::new());
     let mine = ".clearway-upload.notes";
     site_dir.old_file(mine, b"somebody's");

@@ -1,4 +1,4 @@
-//! What `clearway lab diagnose` says of files that are not what they should be.
+//! `clearway lab diagnose` on unusual files.
 
 use std::fs;
 use std::process::Output;
@@ -27,7 +27,7 @@ fn event(time: &str, data: &str) -> String {
 }
 
 #[test]
-fn a_file_without_events_is_not_healthy() {
+fn diagnose_rejects_file_without_events() {
     let cut = sequence(&[HEADER.to_owned(), event("1", r#""new":1"#)]);
     let cases = [
         ("hello", r#"{"hello":1}"#.to_owned()),
@@ -57,7 +57,7 @@ fn a_file_without_events_is_not_healthy() {
 }
 
 #[test]
-fn what_is_left_out_is_counted() {
+fn unreadable_records_are_counted() {
     let text = sequence(&[
         HEADER.to_owned(),
         event("1", r#""new":1"#),
@@ -91,7 +91,7 @@ fn rounds() -> Vec<String> {
 }
 
 #[test]
-fn times_that_go_backwards_are_sorted_and_said() {
+fn out_of_order_events_are_sorted_with_a_warning() {
     let straight = [vec![HEADER.to_owned()], rounds()].concat();
     let mut shuffled = straight.clone();
     for pair in shuffled[1..].chunks_exact_mut(2).step_by(3) {
@@ -102,12 +102,12 @@ fn times_that_go_backwards_are_sorted_and_said() {
     assert_eq!(json(&straight)["backward_times"], 0);
     assert_eq!(json(&shuffled)["backward_times"], 67);
     assert_eq!(json(&shuffled)["findings"], json(&straight)["findings"]);
-    assert!(stderr(&shuffled).contains("the times of 67 events go backwards"));
+    assert!(stderr(&shuffled).contains("67 events were out of order"));
     assert!(!stderr(&straight).contains("backwards"));
 }
 
 #[test]
-fn traces_of_two_ends_in_one_file_are_looked_at_one_by_one() {
+fn traces_of_both_ends_in_one_file_are_diagnosed_separately() {
     let events = rounds().join(",");
     let trace =
         |role: &str| format!(r#"{{"vantage_point":{{"type":"{role}"}},"events":[{events}]}}"#);
@@ -118,6 +118,6 @@ fn traces_of_two_ends_in_one_file_are_looked_at_one_by_one() {
     );
     let output = diagnose("both", &text, &["--json"]);
     assert_eq!(json(&output)["events"], 800);
-    // The second begins at zero again, which is no time that goes backwards.
+    // The second trace begins at zero again, which does not count as backward.
     assert_eq!(json(&output)["backward_times"], 0);
 }

@@ -1,4 +1,4 @@
-//! What is wrong with a scenario or a command line is said before anything runs.
+//! Errors in scenarios and options are reported before anything runs.
 
 use std::fs;
 
@@ -6,46 +6,46 @@ use super::common::{clearway, stderr};
 use super::{SMALL, place, small};
 
 #[test]
-fn a_mistake_says_where_it_is() {
+fn scenario_error_gives_file_and_line() {
     let (_, file) = small("mistake", "soon");
     let output = clearway(&["lab", "run", &file]);
     assert_eq!(output.status.code(), Some(2));
     let said = stderr(&output);
-    assert!(said.contains("small.toml:11:20: bad "), "{said}");
+    assert!(said.contains("small.toml:11:20: invalid "), "{said}");
     let output = clearway(&["lab", "run", "death_spirl"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("did you mean death_spiral?"));
 }
 
 #[test]
-fn each_kind_of_mistake_has_its_file_its_line_and_what_would_be_right() {
+fn every_scenario_error_gives_file_line_and_remedy() {
     let dir = place("mistakes");
     let cases = [
         (
             "duration =",
             "durration =",
-            "3:1: there is no setting \"durration\"; did you mean duration?",
+            "3:1: unknown setting \"durration\"; did you mean duration?",
         ),
         (
             "bytes =",
             "byte =",
-            "9:1: [[flows]] has no setting \"byte\"; did you mean bytes?",
+            "9:1: unknown setting \"byte\" in [[flows]]; did you mean bytes?",
         ),
         (
             "rate=10M",
             "rate=-10M",
-            "6:8: bad rate \"-10M\": it is negative; write bits per second such as 100M",
+            "6:8: invalid rate \"-10M\": must not be negative; expected bits per second such as 100M",
         ),
         (
             "queue=25",
             "queue=500B",
-            "6:8: queue \"500B\" is impossible: 500 bytes hold no packet of 1480; write packets such as 250",
+            "6:8: invalid queue \"500B\": 500 bytes cannot hold a packet of 1480; expected packets such as 250",
         ),
         (
             "rate=10M",
             "trace=nowhere.trace",
-            "6:8: bad trace \"nowhere.trace\": it cannot be read: No such file or directory (os error 2); \
-             write the path of a file with a millisecond per line",
+            "6:8: invalid trace \"nowhere.trace\": cannot read the file: No such file or directory (os error 2); \
+             expected the path of a file with a millisecond per line",
         ),
     ];
     for (number, (from, to, said)) in cases.into_iter().enumerate() {
@@ -80,7 +80,7 @@ fn changed(name: &str, changes: &[(&str, &str)]) -> String {
     file.to_str().unwrap().to_owned()
 }
 
-/// What is said of arguments that make no sense.
+/// The message for invalid arguments.
 fn refused(arguments: &[&str]) -> String {
     let output = clearway(arguments);
     let words = stderr(&output);
@@ -90,13 +90,13 @@ fn refused(arguments: &[&str]) -> String {
 }
 
 #[test]
-fn what_would_panic_or_hang_is_refused_by_lab_and_relay() {
+fn input_that_would_panic_or_hang_is_rejected() {
     let carried = "bytes = \"200kB\"";
     let cases = [
         (
             "queue=25",
             "queue=infbdp".to_owned(),
-            "6:8: queue \"infbdp\" is beyond all measure",
+            "6:8: invalid queue \"infbdp\": value is too large",
         ),
         (
             carried,
@@ -111,7 +111,7 @@ fn what_would_panic_or_hang_is_refused_by_lab_and_relay() {
         (
             carried,
             format!("{carried}\nflows = 4000000000"),
-            "10:9: \"4000000000\" is too many",
+            "10:9: \"4000000000\" is too large",
         ),
     ];
     let ports = ["--listen", "127.0.0.1:0", "--to", "127.0.0.1:9"];
@@ -128,13 +128,13 @@ fn what_would_panic_or_hang_is_refused_by_lab_and_relay() {
     }
     let words = refused(&["lab", "sweep", "--queue", "1e30bdp"]);
     assert!(
-        words.contains("--queue \"1e30bdp\": queue \"1e30bdp\" is beyond"),
+        words.contains("--queue \"1e30bdp\": invalid queue \"1e30bdp\": value is too large"),
         "{words}"
     );
 }
 
 #[test]
-fn more_than_anybody_waits_for_is_refused_with_its_number() {
+fn too_many_runs_are_rejected_with_their_number() {
     for count in ["0", "1000000000", "18446744073709551615"] {
         let words = refused(&["lab", "run", "policer", "--seeds", count]);
         assert!(words.contains("1..=1000000"), "{words}");
@@ -150,11 +150,11 @@ fn more_than_anybody_waits_for_is_refused_with_its_number() {
     ];
     let words = refused(&beyond);
     assert!(
-        words.contains("there are no 3 seeds from 18446744073709551615 on"),
+        words.contains("cannot run 3 seeds starting at 18446744073709551615"),
         "{words}"
     );
     let words = refused(&["lab", "run", "--seeds", "1000000"]);
-    assert!(words.contains("1000000 the most"), "{words}");
+    assert!(words.contains("the limit is 1000000"), "{words}");
     let rates: Vec<String> = (1..=1_000).map(|rate| format!("{rate}M")).collect();
     let rtts: Vec<String> = (1..=1_000).map(|rtt| format!("{rtt}ms")).collect();
     let (rates, rtts) = (rates.join(","), rtts.join(","));
@@ -165,7 +165,7 @@ fn more_than_anybody_waits_for_is_refused_with_its_number() {
 }
 
 #[test]
-fn nothing_to_run_says_why() {
+fn empty_plan_error_gives_the_reason() {
     let grid = changed(
         "grid",
         &[
@@ -174,7 +174,10 @@ fn nothing_to_run_says_why() {
         ],
     );
     let words = refused(&["lab", "run", &grid, "--variant", "zzz"]);
-    assert!(words.contains("there are queue=25; queue=250"), "{words}");
+    assert!(
+        words.contains("expected one of queue=25; queue=250"),
+        "{words}"
+    );
     let plain = changed("plain", &[]);
     let words = refused(&["lab", "run", &plain, "--variant", "zzz"]);
     assert!(words.contains("there is no grid"), "{words}");
@@ -193,12 +196,12 @@ fn nothing_to_run_says_why() {
 }
 
 #[test]
-fn a_file_that_is_no_text_is_no_scenario() {
+fn non_utf8_scenario_file_is_rejected() {
     let file = place("binary").join("binary.toml");
     fs::write(&file, [0x7f, 0x45, 0x4c, 0x46, 0xff]).unwrap();
     let words = refused(&["lab", "run", file.to_str().unwrap()]);
     assert!(
-        words.contains("binary.toml is no scenario: byte 4"),
+        words.contains("binary.toml is not a scenario: invalid UTF-8 at byte 4"),
         "{words}"
     );
 }

@@ -1,4 +1,4 @@
-//! `clearway lab` from outside.
+//! `clearway lab` through the built binary.
 #![allow(
     clippy::unwrap_used,
     missing_docs,

@@ -19,7 +19,7 @@ fn full(arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn a_full_stdout_is_an_output_that_cannot_be_written() {
+fn full_stdout_is_an_output_error() {
     let (dir, file) = small("full", "20s");
     let trace = traced(&dir, &file);
     let run = ["lab", "run", &file, "--controller", "cubic"];
@@ -66,7 +66,7 @@ fn traced(dir: &std::path::Path, file: &str) -> String {
 }
 
 #[test]
-fn nobody_who_reads_is_no_error_to_speak_of() {
+fn closed_stdout_pipe_ends_quietly_with_its_exit_code() {
     let (dir, file) = small("closed", "20s");
     let trace = traced(&dir, &file);
     let cases: [&[&str]; 7] = [
@@ -102,7 +102,7 @@ fn nobody_who_reads_is_no_error_to_speak_of() {
 }
 
 #[test]
-fn files_that_cannot_be_opened_are_said_before_the_runs() {
+fn unwritable_output_is_reported_before_running() {
     let (dir, file) = small("unopened", "20s");
     let (here, gone) = (
         dir.to_str().unwrap(),
@@ -123,7 +123,7 @@ fn files_that_cannot_be_opened_are_said_before_the_runs() {
 }
 
 #[test]
-fn a_table_comes_before_what_became_of_its_files() {
+fn table_is_printed_before_output_file_errors() {
     let (_, file) = small("filled", "20s");
     for option in [["--report", "/dev/full"], ["--pcap", "/dev/full"]] {
         let output = clearway(&[&["lab", "run", &file][..], ONCE, &option].concat());
@@ -136,7 +136,7 @@ fn a_table_comes_before_what_became_of_its_files() {
 }
 
 #[test]
-fn a_report_replaces_what_was_there() {
+fn report_replaces_existing_file() {
     let (dir, file) = small("replaced", "20s");
     let page = dir.join("page.html");
     fs::write(&page, "x".repeat(10_000_000)).unwrap();
@@ -152,7 +152,7 @@ fn a_report_replaces_what_was_there() {
 }
 
 #[test]
-fn traces_of_scenarios_with_one_name_are_kept_apart() {
+fn traces_of_same_named_scenarios_get_different_files() {
     let dir = place("apart");
     let file = |name: &str, bytes: &str| {
         let file = dir.join(name);

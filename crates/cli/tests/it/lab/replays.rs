@@ -1,4 +1,4 @@
-//! What fell short is seen again by the command that is printed.
+//! The printed replay commands reproduce missed bars.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -7,7 +7,7 @@ use super::common::{clearway, stderr};
 use super::{SMALL, place, small};
 
 #[test]
-fn a_bar_that_is_missed_fails_and_says_how_to_see_it_again() {
+fn missed_bar_fails_and_prints_a_replay_command() {
     let (_, file) = small("bar", "1ms");
     let output = clearway(&[
         "lab",
@@ -62,7 +62,7 @@ time_max = { value = "LIMIT", over = "median" }
 "#;
 
 #[test]
-fn a_missed_median_is_missed_again() {
+fn replay_of_missed_median_misses_it_again() {
     let file = place("median").join("median.toml");
     let name = file.to_str().unwrap();
     let run = |limit: &str| {
@@ -106,7 +106,7 @@ fn a_missed_median_is_missed_again() {
 }
 
 #[test]
-fn each_file_of_several_is_named_as_it_was_however_that_is_spelt() {
+fn replay_command_quotes_scenario_file_names() {
     let dir = place("it's $HOME of \"files\"");
     // The catalogue has a network of this name that is another.
     let text = SMALL
@@ -141,7 +141,7 @@ fn each_file_of_several_is_named_as_it_was_however_that_is_spelt() {
 }
 
 #[test]
-fn only_the_point_that_is_named_is_run() {
+fn variant_option_runs_only_the_named_point() {
     let file = place("variant").join("variant.toml");
     let text = SMALL
         .replace("WITHIN", "20s")
@@ -167,7 +167,7 @@ fn only_the_point_that_is_named_is_run() {
 }
 
 #[test]
-fn a_point_of_a_sweep_and_a_line_of_a_league_can_be_seen_again() {
+fn sweep_points_and_league_rows_can_be_replayed() {
     let output = clearway(&[
         "lab",
         "sweep",
@@ -215,7 +215,7 @@ fn a_point_of_a_sweep_and_a_line_of_a_league_can_be_seen_again() {
 }
 
 #[test]
-fn what_carried_the_flows_is_part_of_the_replay() {
+fn replay_command_includes_http3_option() {
     let (_, file) = small("bar", "1ms");
     let run = |more: &[&str]| {
         let words = ["lab", "run", &file, "--controller", "newreno", "--json"];

@@ -6,7 +6,7 @@ use super::common::{clearway, json, stderr};
 use super::small;
 
 #[test]
-fn the_catalogue_is_listed() {
+fn list_prints_the_catalogue() {
     let output = clearway(&["lab", "list"]);
     assert!(output.status.success(), "{}", stderr(&output));
     let text = String::from_utf8(output.stdout).unwrap();
@@ -22,7 +22,7 @@ fn the_catalogue_is_listed() {
 
 #[test]
 #[cfg(not(feature = "specimens"))]
-fn a_build_without_specimens_says_how_to_get_one() {
+fn specimen_option_without_feature_explains_how_to_enable_it() {
     let output = clearway(&["lab", "run", "policer", "--specimen", "multi-cut"]);
     assert!(!output.status.success());
     let words = stderr(&output);
@@ -30,7 +30,7 @@ fn a_build_without_specimens_says_how_to_get_one() {
 }
 
 #[test]
-fn a_run_is_one_json_object_and_repeats() {
+fn run_prints_one_json_object_and_is_reproducible() {
     let (_, file) = small("json", "20s");
     let run = || {
         let arguments = [
@@ -55,7 +55,7 @@ fn a_run_is_one_json_object_and_repeats() {
 }
 
 #[test]
-fn death_spiral_repeats_on_one_thread_and_on_two() {
+fn death_spiral_is_reproducible_on_one_and_two_threads() {
     let digests = |threads| {
         let arguments = [
             "lab",
@@ -119,7 +119,7 @@ fn traces_captures_and_reports_are_written_and_can_be_diagnosed() {
 }
 
 #[test]
-fn a_sweep_is_a_table_with_a_line_per_point() {
+fn sweep_prints_one_table_row_per_point() {
     let output = clearway(&[
         "lab",
         "sweep",

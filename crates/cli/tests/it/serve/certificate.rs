@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use crate::web::{Site, TempDir};
 
 #[tokio::test]
-async fn certificates_are_read_again() {
+async fn certificate_is_reloaded_on_sighup_and_on_change() {
     let dir = TempDir::new();
     dir.old_file("a", b"x");
     let [first, second, third] =

@@ -1,4 +1,4 @@
-//! Asking it.
+//! Clients of the server under test.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -65,10 +65,10 @@ pub(crate) async fn get(
     ask(client, Method::GET, url, fields, b"").await
 }
 
-/// So many bytes, then nothing, for ever.
-pub(crate) struct Stalling(pub(crate) Option<Bytes>);
+/// A body of some bytes that then never continues.
+pub(crate) struct StallingBody(pub(crate) Option<Bytes>);
 
-impl Body for Stalling {
+impl Body for StallingBody {
     type Data = Bytes;
     type Error = std::convert::Infallible;
 

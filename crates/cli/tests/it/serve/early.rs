@@ -14,7 +14,7 @@ use crate::web::{Site, TempDir};
 /// Downloads may be early, uploads have to wait: an attacker could have them
 /// happen again.
 #[tokio::test]
-async fn downloads_may_be_early_and_uploads_may_not() {
+async fn early_data_allows_downloads_but_not_uploads() {
     let dir = TempDir::new();
     dir.old_file("a", b"before");
     let site = Site::start(dir.path(), &["--early-data", "--writable"]);

@@ -1,4 +1,4 @@
-//! How it begins and ends.
+//! Startup and shutdown.
 
 use std::fs;
 use std::io::Read as _;
@@ -25,7 +25,7 @@ fn stuck_download(site: &Site) -> std::process::Child {
 }
 
 #[test]
-fn what_is_under_way_is_finished_after_a_signal() {
+fn requests_in_progress_finish_after_a_signal() {
     let dir = TempDir::new();
     let content = pattern(30_000_000);
     dir.old_file("large", &content);
@@ -44,7 +44,7 @@ fn what_is_under_way_is_finished_after_a_signal() {
 }
 
 #[test]
-fn a_second_signal_ends_it_at_once() {
+fn second_signal_ends_the_server_at_once() {
     let dir = TempDir::new();
     dir.old_file("large", &pattern(30_000_000));
     let mut site = Site::start(dir.path(), &["--drain", "60s"]);
@@ -55,7 +55,7 @@ fn a_second_signal_ends_it_at_once() {
     std::thread::sleep(Duration::from_millis(100));
     site.signal(Signal::TERM);
     assert_eq!(site.child.wait().unwrap().code(), Some(130));
-    // The client hears of it, and does not take half for the whole.
+    // The client is notified, and does not take half of the file for the whole.
     stdout.read_to_end(&mut Vec::new()).unwrap();
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -63,7 +63,7 @@ fn a_second_signal_ends_it_at_once() {
 }
 
 #[test]
-fn what_cannot_be_served_is_named() {
+fn unservable_directory_is_named_in_the_error() {
     let dir = TempDir::new();
     fs::write(dir.join("file"), "x").unwrap();
     let here = dir.path().to_str().unwrap();
@@ -72,7 +72,7 @@ fn what_cannot_be_served_is_named() {
         (&[&missing[..]][..], 2, "cannot serve"),
         (&[&file], 2, "cannot serve"),
         (&[here, "--cert", &file, "--key", &file], 2, "file with"),
-        (&[here, "--listen", "nonsense"], 2, "not an IP address"),
+        (&[here, "--listen", "nonsense"], 2, "expected an IP address"),
         (&[here, "--listen", "192.0.2.1:1"], 3, "cannot listen on"),
     ] {
         let output = Command::new(env!("CARGO_BIN_EXE_clearway"))
@@ -105,7 +105,7 @@ fn socket_of(site: &Site) -> OwnedFd {
 }
 
 #[test]
-fn broken_socket_ends_the_server_with_its_own_code_and_a_sentence() {
+fn broken_socket_ends_the_server_with_message_and_exit_code() {
     let (dir, files) = (TempDir::new(), TempDir::new());
     dir.old_file("a", b"text");
     let log = files.join("log");
@@ -129,7 +129,7 @@ fn broken_socket_ends_the_server_with_its_own_code_and_a_sentence() {
     let said = fs::read_to_string(log).unwrap();
     let last = said.lines().last().unwrap();
     assert!(
-        last.starts_with("error: cannot go on serving: the endpoint's UDP socket failed: "),
+        last.starts_with("error: server failed: the endpoint's UDP socket failed: "),
         "{said}"
     );
     assert!(last.contains("Broken pipe"), "{said}");

@@ -1,4 +1,4 @@
-//! `clearway serve` while somebody lies to it about the datagrams it has sent.
+//! `clearway serve` under floods of forged ICMP errors.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -36,7 +36,7 @@ fn flood(site: &Site, messages: &[IcmpMessage]) -> Option<Flood> {
 }
 
 #[test]
-fn downloads_arrive_and_the_server_lives_under_a_flood_of_any_icmp_error() {
+fn downloads_complete_under_a_flood_of_any_icmp_error() {
     let dir = TempDir::new();
     let content = pattern(SIZE);
     dir.old_file("large", &content);

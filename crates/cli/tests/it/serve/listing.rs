@@ -6,7 +6,7 @@ use crate::serve::client::{client, get};
 use crate::web::{Site, TempDir};
 
 #[tokio::test]
-async fn directories_have_a_page() {
+async fn directory_without_index_gets_a_listing() {
     let dir = TempDir::new();
     fs::create_dir_all(dir.join("with")).unwrap();
     fs::create_dir_all(dir.join("without/deep")).unwrap();

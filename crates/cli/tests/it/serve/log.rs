@@ -1,4 +1,4 @@
-//! What the person who runs it reads.
+//! The server's log.
 
 use std::fs;
 use std::process::Command;
@@ -22,7 +22,7 @@ async fn fail_handshakes(site: &Site, count: usize) {
 }
 
 #[tokio::test]
-async fn failed_handshakes_are_told_of_and_a_flood_of_them_is_counted() {
+async fn failed_handshakes_are_logged_and_floods_summarized() {
     let (dir, files) = (TempDir::new(), TempDir::new());
     let log = files.join("log");
     let site = Site::start_logging(&log, dir.path(), &[]);
@@ -53,7 +53,7 @@ async fn failed_handshakes_are_told_of_and_a_flood_of_them_is_counted() {
 }
 
 #[test]
-fn verbosity_is_as_asked_for() {
+fn log_verbosity_follows_the_options() {
     let dir = TempDir::new();
     dir.old_file("a", b"text");
     let site = Site::start(dir.path(), &[]);
@@ -81,7 +81,7 @@ fn verbosity_is_as_asked_for() {
 }
 
 #[tokio::test]
-async fn targets_in_the_access_log_are_cut() {
+async fn long_targets_in_the_access_log_are_truncated() {
     let dir = TempDir::new();
     let site = Site::start(dir.path(), &[]);
     let client = client();

@@ -1,4 +1,4 @@
-//! Parts of files.
+//! Range requests.
 
 use http::Method;
 
@@ -6,7 +6,7 @@ use crate::serve::client::{ask, client, get};
 use crate::web::{Site, TempDir, pattern};
 
 #[tokio::test]
-async fn ranges_are_exact() {
+async fn range_requests_return_exactly_the_requested_bytes() {
     let dir = TempDir::new();
     let content = pattern(1_000_000);
     dir.old_file("a.bin", &content);

@@ -1,15 +1,15 @@
-//! What outlives a server.
+//! The secret file.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::process::Command;
 
 use crate::get::command::{said, start};
-use crate::get::moody::wait_for;
+use crate::get::faulty_server::wait_for;
 use crate::web::{Site, TempDir};
 
 #[test]
-fn secret_is_made_once_and_for_its_owner_only() {
+fn secret_file_is_created_once_and_private() {
     let (dir, files) = (TempDir::new(), TempDir::new());
     let secret = files.text("secret");
     let mut keys = Vec::new();
@@ -27,7 +27,7 @@ fn secret_is_made_once_and_for_its_owner_only() {
 }
 
 #[test]
-fn secret_that_cannot_be_one_is_refused() {
+fn invalid_secret_file_is_rejected() {
     let (dir, files) = (TempDir::new(), TempDir::new());
     let write = |name: &str, content: &[u8], mode: u32| {
         fs::write(files.join(name), content).unwrap();
@@ -89,8 +89,11 @@ fn restarted_server_with_its_secret_resets_a_waiting_download() {
     let output = child.wait_with_output().unwrap();
     let text = said(&output);
     assert_eq!(output.status.code(), Some(10), "{text}");
-    // Not that it heard nothing for the idle timeout.
-    assert!(text.contains("the server was restarted"), "{text}");
+    // Rather than waiting for the idle timeout.
+    assert!(
+        text.contains("the server lost the connection's state"),
+        "{text}"
+    );
     assert!(text.contains("(stateless reset)"), "{text}");
     assert!(again.stop().success());
 }

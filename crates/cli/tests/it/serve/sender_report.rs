@@ -1,4 +1,4 @@
-//! What the sender waited for.
+//! The sender's report in the trailers.
 
 use bytes::Bytes;
 use clearway::http::Incoming;
@@ -9,7 +9,7 @@ use crate::serve::client::{LIMIT, client, request};
 use crate::web::{Site, TempDir, pattern};
 
 #[tokio::test]
-async fn who_keeps_trailers_hears_what_the_sender_waited_for() {
+async fn client_accepting_trailers_receives_the_breakdown() {
     let dir = TempDir::new();
     dir.old_file("small", b"x");
     dir.old_file("large", &pattern(2_000_000));

@@ -6,7 +6,7 @@ use crate::serve::client::{client, get};
 use crate::web::{Site, TempDir};
 
 #[tokio::test]
-async fn many_requests_on_two_shards() {
+async fn two_shards_serve_many_requests() {
     let dir = TempDir::new();
     for n in 0..100 {
         dir.old_file(&n.to_string(), format!("file {n}").as_bytes());

@@ -1,4 +1,4 @@
-//! How long a client may keep the server waiting, as the options say.
+//! Timeouts for slow clients.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use clearway::{
 use http::Method;
 
 use super::limits::{PATIENCE, begin, until};
-use crate::serve::client::{Stalling, client, client_that_takes_nothing, get, request};
+use crate::serve::client::{StallingBody, client, client_that_takes_nothing, get, request};
 use crate::web::{Site, TempDir, pattern};
 
 /// RFC 9114 §8.1.
@@ -56,7 +56,7 @@ async fn request_whose_headers_dribble_is_rejected_after_the_header_timeout() {
     // HEADERS of 16,383 bytes, the field section's prefix, `:method: GET` and so on.
     send.write_all(&[0x01, 0x7f, 0xff, 0, 0]).await.unwrap();
     let dribbling = async {
-        // Until the server wants no more.
+        // Until the server rejects the request.
         while send.write_all(&[0xd1]).await.is_ok() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -72,7 +72,7 @@ async fn request_whose_headers_dribble_is_rejected_after_the_header_timeout() {
 }
 
 #[tokio::test]
-async fn connection_that_asks_for_nothing_is_closed_after_the_keepalive_timeout() {
+async fn connection_without_requests_is_closed_after_the_keepalive_timeout() {
     let dir = TempDir::new();
     let site = Site::start(dir.path(), &["--keepalive-timeout", "300ms"]);
     let raw = RawClient::connect(&site).await;
@@ -90,7 +90,7 @@ async fn upload_that_stalls_ends_after_the_body_timeout() {
     let site = Site::start(dir.path(), &["--writable", "--body-timeout", "300ms"]);
     let client = client();
     let url = format!("{}/a", site.url);
-    let body = Stalling(Some(Bytes::from(pattern(300_000))));
+    let body = StallingBody(Some(Bytes::from(pattern(300_000))));
     let request = request(Method::PUT, &url, &[]).body(body).unwrap();
     let answered = tokio::time::timeout(PATIENCE, client.request(request)).await;
     let complete = matches!(answered.expect("it ends"), Ok(answer) if answer.status() == 201);
@@ -99,7 +99,7 @@ async fn upload_that_stalls_ends_after_the_body_timeout() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn response_that_nobody_takes_ends_after_the_response_timeout() {
+async fn unread_response_ends_after_the_response_timeout() {
     let dir = TempDir::new();
     dir.old_file("large", &pattern(1 << 20));
     let site = Site::start(dir.path(), &["--response-timeout", "300ms"]);

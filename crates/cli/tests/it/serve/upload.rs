@@ -1,15 +1,15 @@
-//! Uploads, and methods that are none.
+//! Uploads, and unsupported methods.
 
 use std::fs;
 use std::time::Duration;
 
 use http::Method;
 
-use crate::serve::client::{Stalling, ask, client, get, request};
+use crate::serve::client::{StallingBody, ask, client, get, request};
 use crate::web::{Site, TempDir, pattern};
 
 #[tokio::test]
-async fn methods_that_are_not_there_are_told_which_are() {
+async fn unsupported_method_gets_405_with_allow() {
     let dir = TempDir::new();
     dir.old_file("a", b"x");
     let readable = Site::start(dir.path(), &[]);
@@ -31,7 +31,7 @@ async fn methods_that_are_not_there_are_told_which_are() {
 }
 
 #[tokio::test]
-async fn uploads_are_stored_whole() {
+async fn uploads_are_stored_atomically() {
     let dir = TempDir::new();
     fs::create_dir(dir.join("sub")).unwrap();
     let site = Site::start(dir.path(), &["--writable"]);
@@ -72,12 +72,12 @@ async fn uploads_are_stored_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_upload_broken_off_leaves_nothing() {
+async fn aborted_upload_leaves_no_file() {
     let dir = TempDir::new();
     dir.old_file("a", b"before");
     let site = Site::start(dir.path(), &["--writable"]);
     let client = client();
-    let body = Stalling(Some(pattern(600_000).into()));
+    let body = StallingBody(Some(pattern(600_000).into()));
     let url = format!("{}/a", site.url);
     let asking = tokio::spawn({
         let client = client.clone();

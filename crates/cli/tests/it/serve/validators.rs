@@ -1,4 +1,4 @@
-//! What a client has already.
+//! Conditional requests.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use crate::serve::client::{client, get};
 use crate::web::{Site, TempDir};
 
 #[tokio::test]
-async fn what_a_client_has_is_not_sent_again() {
+async fn matching_validators_get_304() {
     let dir = TempDir::new();
     dir.old_file("page.html", b"<p>");
     let site = Site::start(dir.path(), &[]);

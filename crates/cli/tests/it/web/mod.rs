@@ -1,4 +1,4 @@
-//! A served directory, and clients of it.
+//! A running `clearway serve`, and its directory.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -20,7 +20,7 @@ use serde_json::Value;
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// An empty directory, gone with the value.
+/// An empty directory, removed when dropped.
 pub struct TempDir(PathBuf);
 
 impl TempDir {
@@ -69,7 +69,7 @@ impl Drop for TempDir {
     }
 }
 
-/// Bytes that repeat nowhere near.
+/// Bytes that do not repeat nearby.
 pub fn pattern(length: usize) -> Vec<u8> {
     let mut state = 0x2545_f491_u32;
     let mut next = || {
@@ -103,7 +103,7 @@ impl Site {
         )
     }
 
-    /// With no more than so many open files.
+    /// With a limit on open files.
     pub fn start_with_descriptors(limit: u32, dir: &Path, options: &[&str]) -> Self {
         let mut shell = Command::new("sh");
         let script = format!("ulimit -n {limit} && exec \"$0\" \"$@\"");
@@ -111,7 +111,7 @@ impl Site {
         Self::spawn(shell, Path::new("127.0.0.1:0"), dir, options)
     }
 
-    /// At an address where one was before.
+    /// At the address of a previous server.
     pub fn start_at(address: &str, dir: &Path, options: &[&str]) -> Self {
         Self::spawn(
             Command::new(env!("CARGO_BIN_EXE_clearway")),
@@ -170,12 +170,12 @@ impl Site {
             .join(name)
     }
 
-    /// How many files it has open.
+    /// Number of open files.
     pub fn descriptors(&self) -> usize {
         fs::read_dir(self.proc("fd")).unwrap().count()
     }
 
-    /// How much memory it has, in MiB (`VmRSS` of proc_pid_status(5)).
+    /// Memory in use, in MiB (`VmRSS` of proc_pid_status(5)).
     pub fn memory(&self) -> u64 {
         let status = fs::read_to_string(self.proc("status")).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmRSS:"));
@@ -183,8 +183,7 @@ impl Site {
         kib.parse::<u64>().unwrap() / 1_024
     }
 
-    /// How much it has computed, in hundredths of a second (`utime` and `stime` of
-    /// proc_pid_stat(5)).
+    /// CPU time used, in hundredths of a second (`utime` and `stime` of proc_pid_stat(5)).
     pub fn work(&self) -> u64 {
         let stat = fs::read_to_string(self.proc("stat")).unwrap();
         let (_, rest) = stat.rsplit_once(") ").unwrap();

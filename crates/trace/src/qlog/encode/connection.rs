@@ -1,4 +1,4 @@
-//! How a connection begins and ends, and what its ends declared.
+//! Encoding of connection start and end, and of transport parameters.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -64,7 +64,7 @@ pub(super) fn closed(json: &mut Json<'_>, it: &Closed) {
     json.opt_text("trigger", it.trigger.as_deref());
 }
 
-/// RFC 9001 §4.8: TLS alerts are codes of their own.
+/// RFC 9001 §4.8: TLS alerts have error codes of their own.
 pub(super) fn crypto_error(code: u64) -> Option<String> {
     (0x100..0x200)
         .contains(&code)

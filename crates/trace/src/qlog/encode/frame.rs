@@ -1,4 +1,4 @@
-//! Frames.
+//! Encoding of frames.
 
 use clearway_quic::stream::Directionality;
 
@@ -23,7 +23,7 @@ pub(super) fn frame(json: &mut Json<'_>, frame: &Frame, dialect: Dialect) {
             json.opt_ms("ack_delay", *delay);
             json.array("acked_ranges", |json| {
                 for &(from, to) in ranges {
-                    // qvis needs both ends.
+                    // qvis needs both ends of a range.
                     if from == to && dialect == Dialect::Newest {
                         json.numbers(&[from]);
                     } else {
@@ -137,7 +137,7 @@ const fn stream_type(kind: Directionality) -> &'static str {
     }
 }
 
-/// How many bytes of data.
+/// The length of the data.
 pub(super) fn length(json: &mut Json<'_>, len: u64, dialect: Dialect) {
     match dialect {
         Dialect::Newest => json.object("raw", |json| json.u64("length", len)),
@@ -145,7 +145,7 @@ pub(super) fn length(json: &mut Json<'_>, len: u64, dialect: Dialect) {
     }
 }
 
-/// The draft has names for the frames of RFCs only.
+/// The draft names only frames defined in RFCs.
 fn known_name(frame: &Frame) -> &str {
     match frame {
         Frame::Unknown { .. } => "unknown",
@@ -153,7 +153,7 @@ fn known_name(frame: &Frame) -> &str {
     }
 }
 
-/// A type read as a number, if the trace gave it as one.
+/// A frame type as a number, if the trace gave it as one.
 fn frame_number(name: &str) -> u64 {
     let hex = name.strip_prefix("0x");
     hex.map_or_else(|| name.parse(), |hex| u64::from_str_radix(hex, 16))

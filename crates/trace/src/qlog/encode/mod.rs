@@ -1,4 +1,4 @@
-//! Events to JSON, in either dialect.
+//! Encoding of events as JSON, in either dialect.
 
 mod connection;
 mod frame;
@@ -11,7 +11,7 @@ use super::Dialect;
 use super::json::Json;
 use crate::event::{Event, EventData, PacketType};
 
-/// One event, without what separates it from the next.
+/// Encodes one event, without the record separator.
 pub(in crate::qlog) fn event(out: &mut Vec<u8>, event: &Event, dialect: Dialect) {
     Json::new(out).element(|json| {
         json.ms("time", event.time);
@@ -28,7 +28,7 @@ fn name(data: &EventData, dialect: Dialect) -> &str {
     }
 }
 
-/// The name in 0.3, where it had another.
+/// The name in qlog 0.3, where it was different.
 fn qvis_name(data: &EventData) -> Option<&'static str> {
     Some(match data {
         EventData::ConnectionStarted(_) => "connectivity:connection_started",
@@ -176,7 +176,7 @@ fn data(json: &mut Json<'_>, data: &EventData, dialect: Dialect) {
     }
 }
 
-/// What stands where events are missing; the count is the code.
+/// The event that stands in for missing events; its code is their number.
 pub(in crate::qlog) const DROPPED: &str =
     "events dropped: the trace could not be written fast enough";
 
@@ -190,8 +190,8 @@ fn blocked(json: &mut Json<'_>, reason: Option<Limit>) {
     }
 }
 
-/// The draft names the keys of each direction; an update concerns both, and is
-/// told as the server's, which every trace has.
+/// The draft names the keys of each direction; an update concerns both, and is recorded as the
+/// server's, which every trace has.
 const fn key_type(kind: PacketType) -> &'static str {
     match kind {
         PacketType::Initial => "server_initial_secret",

@@ -1,4 +1,4 @@
-//! A packet with its header and frames.
+//! Encoding of a packet with its header and frames.
 
 use super::frame::frame;
 use crate::event::Packet;

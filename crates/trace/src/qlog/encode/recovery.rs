@@ -1,4 +1,4 @@
-//! Loss recovery and congestion control.
+//! Encoding of loss recovery and congestion control.
 
 use clearway_recovery::controller::WindowPolicy;
 

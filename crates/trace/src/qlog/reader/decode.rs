@@ -1,4 +1,4 @@
-//! One event's JSON to the schema.
+//! Decoding of one event's JSON.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -15,7 +15,7 @@ use crate::event::{
 };
 use crate::qlog::encode::DROPPED;
 
-/// An event whose time is as the file has it; `None` if it makes no sense.
+/// Decodes an event, with its time as in the file; `None` if it is invalid.
 pub(super) fn event(value: &Value, header: &Header) -> Option<Event> {
     let unit = if header.micros { 1_000 } else { 1_000_000 };
     match value {
@@ -34,7 +34,7 @@ pub(super) fn event(value: &Value, header: &Header) -> Option<Event> {
             Some(Event { time, data })
         }
         Value::Array(values) => {
-            // The first drafts: fields in the order that the header names.
+            // The first drafts: fields in the order given by the header.
             let at = |names: &[&str]| {
                 let fields = &header.event_fields;
                 let at = fields
@@ -293,7 +293,7 @@ fn size(it: &Value) -> Option<u64> {
     length(it, &["packet_size"]).or_else(|| u64_of(header, &["packet_size"]))
 }
 
-/// `None` if its number is below zero: no packet has one.
+/// `None` if its number is negative: no packet has such a number.
 fn packet(it: &Value) -> Option<Packet> {
     let header = it.get("header").unwrap_or(&Value::Null);
     let number_of = |it| negative(it, &["packet_number"]);
@@ -321,7 +321,7 @@ fn dropped(it: &Value) -> EventData {
 }
 
 fn lost(it: &Value) -> Option<EventData> {
-    // Where the type is left out, it is what nearly all packets are.
+    // If the type is missing, assume the most frequent one.
     let kind = match packet_type(it) {
         PacketType::Unknown => PacketType::OneRtt,
         kind => kind,
@@ -346,8 +346,7 @@ fn moved(name: &str, it: &Value) -> EventData {
     }
 }
 
-/// The reason, or `None` inside for unblocked. Blocked without a known reason
-/// makes no sense here.
+/// The limit, or `None` inside for unblocked. Blocked without a known reason is invalid here.
 fn blocked(it: &Value) -> Option<Option<Limit>> {
     match text(it, &["new"])?.as_str() {
         "unblocked" => Some(None),
@@ -370,7 +369,7 @@ fn timer_kind(it: &Value) -> Option<TimerKind> {
 fn timer(name: &str, it: &Value) -> Option<EventData> {
     let kind = timer_kind(it);
     if kind.is_none() && it.get("timer_type").is_some() {
-        // The idle timer and others are not recovery's.
+        // The idle timer and others do not belong to recovery.
         return Some(other(name));
     }
     Some(EventData::TimerUpdated {
@@ -411,7 +410,7 @@ fn recovery_parameters(it: &Value) -> EventData {
     }))
 }
 
-/// Fields of metrics that have a place of their own.
+/// Metrics that have a field of their own.
 const METRICS: [&str; 22] = [
     "min_rtt",
     "smoothed_rtt",
@@ -437,7 +436,7 @@ const METRICS: [&str; 22] = [
     "path_id",
 ];
 
-/// Of those, what detectors count on. (`-1` stands for "none" elsewhere.)
+/// Those that detectors rely on. (`-1` stands for "none" elsewhere.)
 const COUNTED_ON: &[&str] = &[
     "min_rtt",
     "smoothed_rtt",
@@ -447,7 +446,7 @@ const COUNTED_ON: &[&str] = &[
     "bytes_in_flight",
 ];
 
-/// `None` if something that cannot be is below zero.
+/// `None` if a value is negative that cannot be.
 fn metrics(it: &Value) -> Option<Metrics> {
     if negative(it, COUNTED_ON) {
         return None;
@@ -476,7 +475,7 @@ fn metrics(it: &Value) -> Option<Metrics> {
     })
 }
 
-/// The controller's own fields: ours in an object, others' beside the rest.
+/// The controller's own metrics: ours in an object, others' beside the rest.
 fn extra(it: &Value) -> Vec<(Name, u64)> {
     let own = it.get("controller").and_then(Value::as_object);
     let beside = it.as_object().filter(|_| own.is_none());

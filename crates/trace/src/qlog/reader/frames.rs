@@ -1,4 +1,4 @@
-//! Frames in any stack's spelling.
+//! Decoding of frames, in every stack's spelling.
 
 use clearway_quic::stream::Directionality;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::fields::{boolean, field, integer, length, ms, text, u64_of};
 use crate::event::{AckRanges, Frame, Name};
 
-/// Frames of one packet that are kept; no packet has room for more.
+/// Maximum number of frames kept per packet; no packet has room for more.
 const MAX_FRAMES: usize = 4096;
 
 pub(super) fn frames(value: &Value) -> Option<Vec<Frame>> {

@@ -1,36 +1,36 @@
-//! What a file says of itself.
+//! The header of a file.
 
 use serde_json::Value;
 
 use super::fields::{text, u64_of};
 use crate::event::Role;
 
-/// What a file says of itself.
+/// The header of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// Whose trace it is.
+    /// The end that recorded the trace.
     pub role: Option<Role>,
-    /// The vantage point's name, often the stack's.
+    /// The vantage point's name, often that of the stack.
     pub name: Option<String>,
-    /// The file's or the trace's title.
+    /// The title of the file or the trace.
     pub title: Option<String>,
-    /// The schema or version it claims.
+    /// The schema or version that the file declares.
     pub version: Option<String>,
-    /// What ties both ends' traces together, often the original Destination
-    /// Connection ID in hex.
+    /// The group ID that both ends' traces share, often the original Destination Connection ID in
+    /// hex.
     pub group: Option<String>,
-    /// Traces begun in this file.
+    /// Number of traces begun in this file.
     pub traces: u64,
-    /// Times are microseconds, not milliseconds.
+    /// Whether times are in microseconds instead of milliseconds.
     pub(super) micros: bool,
-    /// Times are differences from the event before.
+    /// Whether times are relative to the previous event.
     pub(super) relative_to_previous: bool,
-    /// The fields of events that are arrays, in their order.
+    /// The names of the fields in events that are arrays, in their order.
     pub(super) event_fields: Vec<String>,
 }
 
 impl Header {
-    /// Takes in a file's header, or a later trace's of the same file.
+    /// Reads a file's header, or that of a later trace in the same file.
     pub(super) fn absorb(&mut self, value: &Value) {
         let version = text(value, &["file_schema", "qlog_version"]);
         self.version = version.or(self.version.take());

@@ -1,50 +1,47 @@
-//! qlog of any stack to events, one record at a time.
+//! Reading qlog of any stack, one record at a time.
 //!
-//! What is understood: JSON text sequences (the newest draft and 0.3), lines of
-//! JSON without separators, and contained JSON, whose events are found without
-//! holding the file. Names of 0.3 and older drafts, the array events of the
-//! first drafts, and the spellings of quiche, quinn, noq, quic-go, picoquic,
-//! neqo and aioquic become one schema. A record that is no JSON is counted, with
-//! its offset, and the rest is read.
+//! Accepted are JSON text sequences (the newest draft and 0.3), JSON lines without separators, and
+//! contained JSON, whose events are found without holding the whole file. Names of 0.3 and older
+//! drafts, the array events of the first drafts, and the spellings of quiche, quinn, noq, quic-go,
+//! picoquic, neqo and aioquic become one schema. A record that is not JSON is counted, with its
+//! offset, and reading continues.
 
-mod counted;
 mod decode;
 mod fields;
 mod frames;
 mod header;
+mod reconstruct;
 mod split;
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
 
-use self::counted::Counted;
 pub use self::header::Header;
+use self::reconstruct::EventReconstructor;
 use self::split::{Record, Splitter};
 use crate::event::Event;
 
-/// Offsets of bad records that are remembered.
+/// Maximum number of offsets of bad records that are remembered.
 const MAX_OFFSETS: usize = 100;
 
-/// What was wrong with a file.
+/// Problems found in a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Problems {
-    /// Records that are no JSON, are cut off or too long.
+    /// Records that are not JSON, are truncated or too long.
     pub bad_records: u64,
-    /// Where they begin, in bytes; the first hundred.
+    /// The offsets at which they begin, in bytes; the first hundred.
     pub offsets: Vec<u64>,
-    /// Events that are JSON but make no sense: without time, name or what
-    /// their kind needs.
+    /// Events that are JSON but invalid: without time, name or required fields.
     pub senseless_events: u64,
     /// Events of other schemas or kinds.
     pub other_events: u64,
-    /// Events that are earlier than one before them. They are told in the
-    /// file's order all the same: who needs time's has to sort.
+    /// Events that are earlier than one before them. They are returned in the file's order: a
+    /// caller that needs the order of time has to sort.
     pub earlier_events: u64,
 }
 
 impl Problems {
-    /// Records that are no events that could be told: what is missing from the
-    /// trace, whatever the reason.
+    /// Records that could not be returned as events, for whatever reason.
     #[must_use]
     pub const fn unreadable(&self) -> u64 {
         self.bad_records.saturating_add(self.senseless_events)
@@ -58,19 +55,19 @@ impl Problems {
     }
 }
 
-/// A file that can't be read at all.
+/// Why a file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The input failed.
+    /// Reading the input failed.
     #[error("reading failed: {0}")]
     Io(#[from] io::Error),
-    /// Nothing in it looks like qlog.
-    #[error("this is no qlog: it begins with neither a JSON object nor a record separator")]
+    /// The file does not look like qlog.
+    #[error("not a qlog file: expected a JSON object or a record separator at the start")]
     NotQlog,
 }
 
-/// Reads a trace. Iterate over it for the events; times count from the trace's
-/// reference, or from its first event where that is a calendar time.
+/// Reads a trace. Iterate over it for the events; times count from the trace's reference time, or
+/// from its first event if that is a calendar time.
 ///
 /// Memory is bounded by the largest record accepted, whatever the file.
 #[derive(Debug)]
@@ -78,29 +75,29 @@ pub struct Reader<R> {
     splitter: Splitter<R>,
     header: Header,
     problems: Problems,
-    times: Times,
-    counted: Counted,
-    /// Events that are read but not told yet.
+    times: TimeFormat,
+    counted: EventReconstructor,
+    /// Events that were decoded but not returned yet.
     ahead: VecDeque<Event>,
     failed: bool,
 }
 
-/// How `time` becomes nanoseconds of the trace.
+/// Converts `time` to nanoseconds of the trace.
 #[derive(Clone, Copy, Debug, Default)]
-struct Times {
-    /// Subtracted from every time: set by a first event at a calendar time.
+struct TimeFormat {
+    /// Subtracted from every time: set by a first event with a calendar time.
     base: Option<u64>,
-    /// The last time, for traces whose times are differences.
+    /// The last time, for traces with relative times.
     last: u64,
-    /// The latest so far.
+    /// The latest time so far.
     latest: u64,
 }
 
-/// Times beyond this are no durations of connections but dates: a year.
+/// Times beyond this are calendar times, not durations of connections: a year.
 const DATE: u64 = 365 * 86_400 * 1_000_000_000;
 
-impl Times {
-    /// The event's time, and whether it is earlier than one before.
+impl TimeFormat {
+    /// The event's time, and whether it is earlier than that of an event before.
     fn place(&mut self, header: &Header, time: u64) -> (u64, bool) {
         let time = if header.relative_to_previous {
             self.last.saturating_add(time)
@@ -116,17 +113,17 @@ impl Times {
 }
 
 impl<R: Read> Reader<R> {
-    /// Begins to read and finds out what it is.
+    /// Opens a trace and determines its format.
     ///
     /// # Errors
-    /// If reading fails, or it is no qlog.
+    /// If reading fails, or the file is not qlog.
     pub fn new(input: R) -> Result<Self, ReadError> {
         let mut this = Self {
             splitter: Splitter::new(input)?,
             header: Header::default(),
             problems: Problems::default(),
-            times: Times::default(),
-            counted: Counted::default(),
+            times: TimeFormat::default(),
+            counted: EventReconstructor::default(),
             ahead: VecDeque::new(),
             failed: false,
         };
@@ -134,13 +131,13 @@ impl<R: Read> Reader<R> {
         Ok(this)
     }
 
-    /// What the file says of itself, as far as it was read.
+    /// The header, as far as it has been read.
     #[must_use]
     pub const fn header(&self) -> &Header {
         &self.header
     }
 
-    /// What was wrong so far.
+    /// The problems found so far.
     #[must_use]
     pub const fn problems(&self) -> &Problems {
         &self.problems
@@ -170,8 +167,8 @@ impl<R: Read> Reader<R> {
         match parse(&record) {
             Some(value) => {
                 self.header.absorb(&value);
-                self.times = Times::default();
-                self.counted = Counted::default();
+                self.times = TimeFormat::default();
+                self.counted = EventReconstructor::default();
             }
             None => self.problems.bad(record.offset),
         }
@@ -218,7 +215,7 @@ fn count(counter: &mut u64, one: bool) {
     *counter = counter.saturating_add(one.into());
 }
 
-/// A record as JSON; cut-off and overlong ones are none.
+/// Parses a record as JSON; `None` for truncated and overlong ones.
 fn parse(record: &Record) -> Option<serde_json::Value> {
     if record.damaged {
         return None;

@@ -1,44 +1,44 @@
-//! A file into records, without holding more of it than one.
+//! Splits a file into records, holding only one at a time.
 
 use std::io::{self, Read};
 
 use super::ReadError;
 
-/// Bytes of one record; a longer one is skipped and counted.
+/// Maximum size of one record, in bytes; a longer one is skipped and counted.
 pub(super) const MAX_RECORD: usize = 4 << 20;
 
-/// Bytes of headers in one document: each trace in it is told with all that stands before
-/// its events, so that a long text and many empty traces would take for ever. What comes
-/// after counts as bad records.
+/// Maximum size of all headers in one document, in bytes. Each trace in it is returned with
+/// everything that precedes its events, so that a long text followed by many empty traces would
+/// take forever. Further ones count as bad records.
 const MAX_HEADERS: usize = 64 * MAX_RECORD;
 
-/// Containers within each other in one file, and more than any trace has.
+/// Maximum nesting depth of containers; more than any trace has.
 const MAX_DEPTH: usize = 64;
 
-/// Bytes asked of the input at a time.
+/// Number of bytes read from the input at a time.
 const CHUNK: usize = 64 << 10;
 
 /// A piece of JSON from the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Record {
-    /// Where it begins.
+    /// The offset at which it begins.
     pub(super) offset: u64,
     /// Its bytes.
     pub(super) bytes: Vec<u8>,
-    /// Whether it is an event, not a header.
+    /// Whether it is an event or a header.
     pub(super) event: bool,
-    /// Whether it was cut off or too long: `bytes` is not all of it.
+    /// Whether it was truncated or too long: `bytes` is not all of it.
     pub(super) damaged: bool,
 }
 
-/// How records are told apart.
+/// The framing of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shape {
+enum Framing {
     /// A record separator before each (RFC 7464).
     Sequence,
-    /// A line each.
+    /// One record per line.
     Lines,
-    /// One document, with the events in arrays called so.
+    /// One document, with the events in arrays of this name.
     Contained,
 }
 
@@ -48,9 +48,9 @@ pub(super) struct Splitter<R> {
     input: R,
     chunk: Vec<u8>,
     at: usize,
-    /// Bytes taken out of chunks so far.
+    /// Bytes consumed in chunks so far.
     offset: u64,
-    shape: Shape,
+    shape: Framing,
     /// Records found so far; the first is the header.
     count: u64,
     next: Option<Record>,
@@ -58,7 +58,7 @@ pub(super) struct Splitter<R> {
     ended: bool,
 }
 
-/// Where the scanner of contained JSON is.
+/// The state of the scanner of contained JSON.
 #[derive(Debug, Default)]
 struct Scan {
     /// Open containers, `{` or `[`.
@@ -67,14 +67,14 @@ struct Scan {
     escaped: bool,
     /// The string being read, or the last one: perhaps a key.
     word: Vec<u8>,
-    /// The key whose value comes.
+    /// The key of the value that follows.
     key: Option<Vec<u8>>,
-    /// The depth of the events array we are in.
+    /// The depth of the current events array.
     events_at: Option<usize>,
-    /// Everything outside of events, which is the header.
+    /// Everything outside of events: the header.
     header: Record,
     header_told: bool,
-    /// Bytes of headers told so far.
+    /// Size of the headers returned so far, in bytes.
     told: usize,
 }
 
@@ -85,7 +85,7 @@ impl<R: Read> Splitter<R> {
             chunk: Vec::new(),
             at: 0,
             offset: 0,
-            shape: Shape::Contained,
+            shape: Framing::Contained,
             count: 0,
             next: None,
             scan: Scan::default(),
@@ -99,7 +99,7 @@ impl<R: Read> Splitter<R> {
         self.offset
     }
 
-    /// The next record, left where it is.
+    /// The next record, without consuming it.
     pub(super) fn peek(&mut self) -> io::Result<Option<&Record>> {
         if self.next.is_none() {
             self.next = self.read()?;
@@ -115,13 +115,13 @@ impl<R: Read> Splitter<R> {
 
     fn read(&mut self) -> io::Result<Option<Record>> {
         match self.shape {
-            Shape::Sequence => self.read_until(0x1e),
-            Shape::Lines => self.read_until(b'\n'),
-            Shape::Contained => self.read_contained(),
+            Framing::Sequence => self.read_until(0x1e),
+            Framing::Lines => self.read_until(b'\n'),
+            Framing::Contained => self.read_contained(),
         }
     }
 
-    /// What the first bytes say.
+    /// Determines the framing from the first bytes.
     fn detect(&mut self) -> Result<(), ReadError> {
         while matches!(self.peek_byte()?, Some(byte) if byte.is_ascii_whitespace() || byte == 0xef || byte == 0xbb || byte == 0xbf)
         {
@@ -130,7 +130,7 @@ impl<R: Read> Splitter<R> {
         match self.peek_byte()? {
             Some(0x1e) => {
                 self.take_byte();
-                self.shape = Shape::Sequence;
+                self.shape = Framing::Sequence;
                 Ok(())
             }
             Some(b'{') => {
@@ -142,24 +142,24 @@ impl<R: Read> Splitter<R> {
     }
 
     /// Lines, if the first line is a whole object and another follows.
-    fn lines_or_contained(&mut self) -> io::Result<Shape> {
+    fn lines_or_contained(&mut self) -> io::Result<Framing> {
         // A header fits; a contained file's first line rarely ends so soon.
         while self.rest().len() < 4 * CHUNK && self.more()? {}
         let rest = self.rest();
         let Some(end) = rest.iter().position(|&byte| byte == b'\n') else {
-            return Ok(Shape::Contained);
+            return Ok(Framing::Contained);
         };
         let (line, after) = rest.split_at(end);
         let follows = after.iter().find(|byte| !byte.is_ascii_whitespace());
         let whole = serde_json::from_slice::<serde::de::IgnoredAny>(line).is_ok();
         Ok(if whole && follows == Some(&b'{') {
-            Shape::Lines
+            Framing::Lines
         } else {
-            Shape::Contained
+            Framing::Contained
         })
     }
 
-    /// Reads another chunk behind what is there; false at the end.
+    /// Reads another chunk after the existing bytes; false at the end of the input.
     fn more(&mut self) -> io::Result<bool> {
         if self.ended {
             return Ok(false);
@@ -201,12 +201,12 @@ impl<R: Read> Splitter<R> {
         self.offset = self.offset.saturating_add(bytes as u64);
     }
 
-    /// What was read and not taken.
+    /// The bytes read and not consumed.
     fn rest(&self) -> &[u8] {
         self.chunk.get(self.at..).unwrap_or_default()
     }
 
-    /// A record that this byte ends. The first is the header.
+    /// The record that ends with this byte. The first one is the header.
     fn read_until(&mut self, end: u8) -> io::Result<Option<Record>> {
         loop {
             let mut record = Record {
@@ -258,7 +258,7 @@ impl<R: Read> Splitter<R> {
         Ok(Some(header))
     }
 
-    /// One element of an events array, brackets balanced.
+    /// One element of an events array, with balanced brackets.
     fn read_element(&mut self) -> io::Result<Record> {
         let mut record = Record {
             offset: self.offset,
@@ -295,7 +295,7 @@ impl<R: Read> Splitter<R> {
     }
 }
 
-/// Appends up to the bound.
+/// Appends, up to the maximum size.
 fn extend(record: &mut Record, part: &[u8]) {
     let room = MAX_RECORD.saturating_sub(record.bytes.len());
     record.damaged |= part.len() > room;
@@ -304,14 +304,14 @@ fn extend(record: &mut Record, part: &[u8]) {
 }
 
 impl Scan {
-    /// Whether `byte`, not taken yet, begins an element of an events array.
+    /// Whether `byte`, not consumed yet, begins an element of an events array.
     fn starts_event(&self, byte: u8) -> bool {
         !self.in_string && matches!(byte, b'{' | b'[') && self.events_at == Some(self.stack.len())
     }
 
-    /// Takes a byte that is no event's.
+    /// Consumes a byte that does not belong to an event.
     fn step(&mut self, byte: u8) {
-        // Commas between events would spoil the header.
+        // Commas between events would corrupt the header.
         if self.events_at != Some(self.stack.len()) || matches!(byte, b']') {
             extend(&mut self.header, &[byte]);
         }
@@ -357,8 +357,8 @@ impl Scan {
         self.key = None;
     }
 
-    /// The header as far as it goes, with what is open closed; without its bytes once
-    /// headers were too much.
+    /// The header so far, with open containers closed; without its bytes once there were too many
+    /// headers.
     fn header_so_far(&mut self, offset: u64) -> Record {
         self.told = self.told.saturating_add(self.header.bytes.len());
         if self.told > MAX_HEADERS {
@@ -382,7 +382,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_of_many_empty_traces_are_told_up_to_a_bound() {
+    fn headers_of_many_empty_traces_are_returned_up_to_a_limit() {
         let title = "x".repeat(MAX_RECORD / 2);
         let traces = vec![r#"{"events":[{}]}"#; 200].join(",");
         let file = format!(r#"{{"title":"{title}","traces":[{traces}]}}"#);

@@ -177,7 +177,7 @@ fn lines_without_separators_and_timers_as_quic_go_writes_them() {
 }
 
 #[test]
-fn differences_of_time_add_up() {
+fn relative_times_are_summed() {
     let text = sequence(&[
         r#"{"file_schema":"urn:ietf:params:qlog:file:sequential","trace":{"event_schemas":[],"common_fields":{"time_format":"relative_to_previous_event"}}}"#,
         r#"{"time":5,"name":"quic:mtu_updated","data":{"new":1}}"#,
@@ -188,7 +188,7 @@ fn differences_of_time_add_up() {
 }
 
 #[test]
-fn what_is_bad_is_counted_and_the_rest_is_read() {
+fn malformed_records_are_counted_and_skipped() {
     let mut text = sequence(&[
         r#"{"file_schema":"f","trace":{"event_schemas":[]}}"#,
         r#"{"time":1,"name":"quic:mtu_updated","data":{"new":1}}"#,
@@ -210,7 +210,7 @@ fn what_is_bad_is_counted_and_the_rest_is_read() {
 }
 
 #[test]
-fn what_is_below_zero_is_counted_not_dropped_silently() {
+fn negative_values_are_counted() {
     let text = sequence(&[
         r#"{"file_schema":"f","trace":{"event_schemas":[]}}"#,
         r#"{"time":1,"name":"quic:mtu_updated","data":{"new":1}}"#,
@@ -223,13 +223,17 @@ fn what_is_below_zero_is_counted_not_dropped_silently() {
         r#"{"time":6,"name":"quic:mtu_upd"#,
     ]);
     let (events, _, problems) = read(&text);
-    assert_eq!(events.len(), 2, "the first, and a threshold that is none");
+    assert_eq!(
+        events.len(),
+        2,
+        "the first, and one with an unset threshold"
+    );
     assert_eq!((problems.bad_records, problems.senseless_events), (1, 5));
     assert_eq!(problems.unreadable(), 6);
 }
 
 #[test]
-fn times_that_go_backwards_are_counted() {
+fn backward_times_are_counted() {
     let event =
         |time: &str| format!(r#"{{"time":{time},"name":"quic:mtu_updated","data":{{"new":1}}}}"#);
     let file = |times: &[&str]| {
@@ -250,7 +254,7 @@ fn times_that_go_backwards_are_counted() {
 }
 
 #[test]
-fn several_traces_in_a_file_are_read_one_after_the_other() {
+fn several_traces_in_one_file_are_read_in_sequence() {
     let text = br#"{"qlog_version":"0.3","traces":[
         {"vantage_point":{"type":"client"},"events":[{"time":1,"name":"connectivity:mtu_updated","data":{"new":1}}]},
         {"vantage_point":{"type":"server"},"events":[{"time":2,"name":"connectivity:mtu_updated","data":{"new":2}},{"time":3,"name":"a","data":{}}]}]}"#;
@@ -272,7 +276,7 @@ fn several_traces_in_a_file_are_read_one_after_the_other() {
 }
 
 #[test]
-fn what_is_no_qlog_says_so() {
+fn non_qlog_file_is_rejected() {
     for text in ["", "  \n", "hello", "[1]"] {
         assert!(
             matches!(Reader::new(text.as_bytes()), Err(ReadError::NotQlog)),
@@ -284,7 +288,7 @@ fn what_is_no_qlog_says_so() {
 proptest! {
     /// Whatever is done to a file, reading ends, and every byte was looked at.
     #[test]
-    fn damaged_files_are_read_to_the_end(
+    fn damaged_file_is_read_to_the_end(
         shape in 0_usize..3,
         cuts in prop::collection::vec((0_usize..2_000, any::<u8>()), 0..8),
         end in 0_usize..2_000,

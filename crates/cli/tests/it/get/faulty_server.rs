@@ -1,4 +1,4 @@
-//! A server that does not always do what it should.
+//! A server that misbehaves on request.
 
 use std::convert::Infallible;
 use std::fs;
@@ -14,38 +14,38 @@ use clearway::{DevelopmentIdentity, ServerConfig};
 use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 
-/// How a server of the tests answers its next request.
+/// How the test server answers its next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mood {
-    /// All of it, but half way it stops for ever.
+pub(crate) enum Behaviour {
+    /// Sends half of the content, then nothing more.
     Stall,
-    /// Half of it, then the stream is reset.
+    /// Sends half of the content, then resets the stream.
     Reset,
-    /// As it should.
-    Proper,
-    /// Other content with the same tag: what must not be appended.
-    Liar,
-    /// A range nobody asked for.
-    Elsewhere,
-    /// Other content, and it says so.
+    /// Answers correctly.
+    Correct,
+    /// Other content under the same entity tag, which must not be appended.
+    SameTagOtherContent,
+    /// A range that was not requested.
+    WrongRange,
+    /// Other content under a new entity tag.
     Changed,
-    /// Stops like [`Mood::Stall`], and names no tag.
+    /// Like [`Behaviour::Stall`], without an entity tag.
     Untagged,
     /// Serves ranges whatever `if-range` says, and refuses those it does not have.
-    Refusing,
-    /// As it should, with header fields that mean to command a terminal.
-    Colourful,
-    /// A redirect to such a place.
-    Elsewhither,
-    /// 206, in a way that is not what was asked for.
-    Partial(Partial),
-    /// 200 with all of it, whatever is asked for, that ends after so many bytes.
+    StrictRanges,
+    /// Correct content, with terminal escape sequences in header fields.
+    TerminalEscapes,
+    /// A redirect to a location with terminal escape sequences.
+    Redirect,
+    /// A 206 response that does not match the request.
+    InvalidPartial(InvalidPartial),
+    /// A full 200 response that ends after this many bytes.
     WholeUntil(usize),
 }
 
 /// What is wrong with a 206.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Partial {
+pub(crate) enum InvalidPartial {
     /// The right range, and no content.
     Empty,
     /// The right range, and less content than it has.
@@ -68,7 +68,7 @@ pub(crate) enum Partial {
     Backwards,
 }
 
-impl Partial {
+impl InvalidPartial {
     pub(crate) const ALL: [Self; 10] = [
         Self::Empty,
         Self::Short,
@@ -125,10 +125,10 @@ impl Partial {
     }
 }
 
-/// A server with one file and moods.
-pub(crate) struct Moody {
+/// A server with one file and a [`Behaviour`].
+pub(crate) struct FaultyServer {
     content: Bytes,
-    mood: Mutex<Mood>,
+    behaviour: Mutex<Behaviour>,
     /// The `range` and `if-range` fields of all requests.
     pub(crate) asked: Mutex<Vec<(String, String)>>,
 }
@@ -137,7 +137,7 @@ pub(crate) struct Content {
     pieces: Vec<Bytes>,
     /// As announced.
     length: Option<u64>,
-    mood: Mood,
+    behaviour: Behaviour,
 }
 
 impl Content {
@@ -150,7 +150,7 @@ impl Content {
                 .map(Bytes::copy_from_slice)
                 .collect(),
             length: None,
-            mood: Mood::Proper,
+            behaviour: Behaviour::Correct,
         }
     }
 }
@@ -163,10 +163,10 @@ impl Body for Content {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<std::io::Result<Frame<Bytes>>>> {
-        match (self.pieces.pop(), self.mood) {
+        match (self.pieces.pop(), self.behaviour) {
             (Some(piece), _) => Poll::Ready(Some(Ok(Frame::data(piece)))),
-            (None, Mood::Stall | Mood::Untagged) => Poll::Pending,
-            (None, Mood::Reset) => Poll::Ready(Some(Err(std::io::Error::other("enough")))),
+            (None, Behaviour::Stall | Behaviour::Untagged) => Poll::Pending,
+            (None, Behaviour::Reset) => Poll::Ready(Some(Err(std::io::Error::other("enough")))),
             (None, _) => Poll::Ready(None),
         }
     }
@@ -176,7 +176,7 @@ impl Body for Content {
     }
 }
 
-impl Moody {
+impl FaultyServer {
     fn answer(&self, request: &Request<Incoming>) -> Response<Content> {
         let field = |name: &str| {
             let value = request.headers().get(name);
@@ -187,26 +187,26 @@ impl Moody {
             .lock()
             .unwrap()
             .push((range.clone(), if_range.clone()));
-        let mood = *self.mood.lock().unwrap();
-        if let Mood::Colourful | Mood::Elsewhither = mood {
+        let behaviour = *self.behaviour.lock().unwrap();
+        if let Behaviour::TerminalEscapes | Behaviour::Redirect = behaviour {
             let location = [&b"https://h/\xe2\x80\xae\x9b"[..], &[b'l'; 9_000]].concat();
             let mut response = Response::builder()
                 .header("x-title", &b"a\x9b31mb\xe2\x80\xaec\td"[..])
                 .header("x-long", "l".repeat(30_000));
-            if mood == Mood::Elsewhither {
+            if behaviour == Behaviour::Redirect {
                 response = response.status(301).header("location", location);
             }
             return response.body(Content::unsized_of(&self.content)).unwrap();
         }
-        if let Mood::Partial(partial) = mood {
+        if let Behaviour::InvalidPartial(partial) = behaviour {
             let first = range
                 .strip_prefix("bytes=")
                 .and_then(|range| range.strip_suffix('-'));
             return partial.answer(&self.content, first.map(|first| first.parse().unwrap()));
         }
-        if let Mood::WholeUntil(length) = mood {
+        if let Behaviour::WholeUntil(length) = behaviour {
             let content = Content {
-                mood: Mood::Reset,
+                behaviour: Behaviour::Reset,
                 ..Content::unsized_of(&self.content.slice(..length))
             };
             return Response::builder()
@@ -214,31 +214,36 @@ impl Moody {
                 .body(content)
                 .unwrap();
         }
-        let whole = match mood {
-            Mood::Liar | Mood::Changed => Bytes::from(vec![7; self.content.len()]),
+        let whole = match behaviour {
+            Behaviour::SameTagOtherContent | Behaviour::Changed => {
+                Bytes::from(vec![7; self.content.len()])
+            }
             _ => self.content.clone(),
         };
-        let etag = if mood == Mood::Changed {
+        let etag = if behaviour == Behaviour::Changed {
             "\"2\""
         } else {
             "\"1\""
         };
         let total = whole.len();
-        let ranges = if_range == etag || (mood == Mood::Refusing && if_range.is_empty());
+        let ranges =
+            if_range == etag || (behaviour == Behaviour::StrictRanges && if_range.is_empty());
         let first = (ranges && !range.is_empty()).then(|| {
             let first = range
                 .strip_prefix("bytes=")
                 .and_then(|range| range.strip_suffix('-'));
             first.unwrap().parse::<usize>().unwrap()
         });
-        let first = first.map(|first| first + usize::from(mood == Mood::Elsewhere));
-        if mood == Mood::Refusing && first.is_some_and(|first| first >= total) {
+        let first = first.map(|first| first + usize::from(behaviour == Behaviour::WrongRange));
+        if behaviour == Behaviour::StrictRanges && first.is_some_and(|first| first >= total) {
             return refusal(total);
         }
         let rest = whole.slice(first.unwrap_or(0)..);
         let length = rest.len() as u64;
-        let sent = match mood {
-            Mood::Stall | Mood::Untagged | Mood::Reset => rest.slice(..rest.len() / 2),
+        let sent = match behaviour {
+            Behaviour::Stall | Behaviour::Untagged | Behaviour::Reset => {
+                rest.slice(..rest.len() / 2)
+            }
             _ => rest,
         };
         let pieces = sent
@@ -247,7 +252,7 @@ impl Moody {
             .map(Bytes::copy_from_slice)
             .collect();
         let mut response = Response::builder();
-        if mood != Mood::Untagged {
+        if behaviour != Behaviour::Untagged {
             response = response.header("etag", etag);
         }
         if let Some(first) = first {
@@ -257,20 +262,20 @@ impl Moody {
         let content = Content {
             pieces,
             length: Some(length),
-            mood,
+            behaviour,
         };
         response.body(content).unwrap()
     }
 
-    pub(crate) fn is(&self, mood: Mood) {
-        *self.mood.lock().unwrap() = mood;
+    pub(crate) fn behave(&self, behaviour: Behaviour) {
+        *self.behaviour.lock().unwrap() = behaviour;
     }
 
     /// Serves on another thread, as long as the test runs.
     pub(crate) fn serve(content: &[u8]) -> (Arc<Self>, Server, String) {
-        let moody = Arc::new(Self {
+        let faulty = Arc::new(Self {
             content: Bytes::copy_from_slice(content),
-            mood: Mutex::new(Mood::Proper),
+            behaviour: Mutex::new(Behaviour::Correct),
             asked: Mutex::default(),
         });
         let identity = DevelopmentIdentity::generate(["localhost"]).unwrap();
@@ -278,7 +283,7 @@ impl Moody {
             ServerConfig::with_identity(identity.certificate_pem(), identity.key_pem()).unwrap();
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let (tell, told) = std::sync::mpsc::channel();
-        let service = Service(moody.clone());
+        let service = Service(faulty.clone());
         std::thread::spawn(move || {
             runtime.block_on(async {
                 let server = Server::bind("127.0.0.1:0".parse().unwrap(), config).unwrap();
@@ -288,7 +293,7 @@ impl Moody {
         });
         let server = told.recv().unwrap();
         let url = format!("https://localhost:{}/file", server.local_addr().port());
-        (moody, server, url)
+        (faulty, server, url)
     }
 }
 
@@ -296,7 +301,7 @@ fn refusal(total: usize) -> Response<Content> {
     let content = Content {
         pieces: Vec::new(),
         length: Some(0),
-        mood: Mood::Refusing,
+        behaviour: Behaviour::StrictRanges,
     };
     let range = format!("bytes */{total}");
     let response = Response::builder()
@@ -306,7 +311,7 @@ fn refusal(total: usize) -> Response<Content> {
 }
 
 #[derive(Clone)]
-pub(crate) struct Service(Arc<Moody>);
+pub(crate) struct Service(Arc<FaultyServer>);
 
 impl tower_service::Service<Request<Incoming>> for Service {
     type Response = Response<Content>;

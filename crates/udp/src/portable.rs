@@ -1,31 +1,31 @@
-//! Sockets where there is no Linux: one datagram a call, nothing but what std offers.
+//! Sockets on platforms other than Linux: one datagram per call, with std alone.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Instant;
 
-use crate::counters::Tally;
+use crate::counters::AtomicCounters;
 use crate::options::size_buffers;
-use crate::streak::Streak;
+use crate::streak::FailureStreak;
 use crate::warnings::WARNINGS;
 use crate::{
     Counters, DropKind, IcmpError, Meta, Options, RecvBatch, RecvError, Report, SendError, Transmit,
 };
 
-/// Errors of earlier sends, and failures that may pass, that one receive call passes over
-/// before it reports back.
+/// How many errors of earlier sends and temporary failures one receive call skips before it
+/// returns.
 const MAX_PENDING_ERRORS: usize = 64;
 
-/// Times a datagram is offered again that was interrupted.
+/// How often a datagram is sent again after an interruption.
 const MAX_INTERRUPTIONS: usize = 16;
 
 #[derive(Debug)]
 pub(crate) struct Backend {
     socket: UdpSocket,
     report: Report,
-    tally: Tally,
-    send_streak: Streak,
-    receive_streak: Streak,
+    tally: AtomicCounters,
+    send_streak: FailureStreak,
+    receive_streak: FailureStreak,
 }
 
 impl Backend {
@@ -42,9 +42,9 @@ impl Backend {
         Ok(Self {
             socket: socket.into(),
             report,
-            tally: Tally::default(),
-            send_streak: Streak::default(),
-            receive_streak: Streak::default(),
+            tally: AtomicCounters::default(),
+            send_streak: FailureStreak::default(),
+            receive_streak: FailureStreak::default(),
         })
     }
 
@@ -88,24 +88,24 @@ impl Backend {
                 }
                 Err(error) => error,
             };
-            match Meaning::of(&error) {
-                // Windows says so of a datagram that outgrew the slot; it is gone.
-                Meaning::TooLarge => self.tally.truncated.add(1),
-                // What ICMP said of an earlier send, or what may pass; not about the queue.
-                Meaning::Again | Meaning::Dropped(_) if errors < MAX_PENDING_ERRORS => {
+            match ErrorClass::of(&error) {
+                // Windows reports this for a datagram larger than the slot; it is lost.
+                ErrorClass::TooLarge => self.tally.truncated.add(1),
+                // An ICMP error about an earlier send, or a temporary failure; not about the queue.
+                ErrorClass::Again | ErrorClass::Dropped(_) if errors < MAX_PENDING_ERRORS => {
                     errors = errors.saturating_add(1);
                     self.tally.icmp_errors.add(1);
                 }
-                Meaning::Again | Meaning::Dropped(_) => {
+                ErrorClass::Again | ErrorClass::Dropped(_) => {
                     trouble = Some(self.unavailable(error));
                     break;
                 }
-                Meaning::Wait => {
+                ErrorClass::Wait => {
                     self.receive_streak.end();
                     trouble = Some(RecvError::WouldBlock);
                     break;
                 }
-                Meaning::Broken => {
+                ErrorClass::Broken => {
                     trouble = Some(RecvError::Broken(error));
                     break;
                 }
@@ -164,21 +164,23 @@ impl Backend {
             let Err(error) = self.socket.send_to(datagram, remote) else {
                 return Ok(());
             };
-            return Err(match Meaning::of(&error) {
-                Meaning::Again if interruptions < MAX_INTERRUPTIONS => {
+            return Err(match ErrorClass::of(&error) {
+                ErrorClass::Again if interruptions < MAX_INTERRUPTIONS => {
                     interruptions = interruptions.saturating_add(1);
                     continue;
                 }
-                // May be what ICMP said of another datagram: reading it clears it.
-                Meaning::Dropped(_) | Meaning::TooLarge if !second_try => {
+                // May be an ICMP error about another datagram: reading it clears it.
+                ErrorClass::Dropped(_) | ErrorClass::TooLarge if !second_try => {
                     second_try = true;
                     continue;
                 }
-                Meaning::Again | Meaning::Dropped(DropKind::Other(_)) => self.unexplained(error),
-                Meaning::Dropped(kind) => SendError::Dropped(kind),
-                Meaning::TooLarge => SendError::TooLarge,
-                Meaning::Wait => SendError::WouldBlock,
-                Meaning::Broken => SendError::Broken(error),
+                ErrorClass::Again | ErrorClass::Dropped(DropKind::Other(_)) => {
+                    self.unexplained(error)
+                }
+                ErrorClass::Dropped(kind) => SendError::Dropped(kind),
+                ErrorClass::TooLarge => SendError::TooLarge,
+                ErrorClass::Wait => SendError::WouldBlock,
+                ErrorClass::Broken => SendError::Broken(error),
             });
         }
     }
@@ -216,7 +218,7 @@ impl Backend {
         Ok(None)
     }
 
-    /// The address as this socket's family writes it.
+    /// The address in the form of this socket's family.
     fn reachable(&self, remote: SocketAddr) -> SocketAddr {
         match (self.socket.local_addr(), remote) {
             (Ok(SocketAddr::V6(_)), SocketAddr::V4(v4)) => {
@@ -227,10 +229,10 @@ impl Backend {
     }
 }
 
-/// What an error means, as far as std's kinds tell. Only a descriptor that is none breaks the
-/// socket.
+/// The meaning of an error, as far as std's error kinds distinguish. Only an invalid descriptor
+/// breaks the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Meaning {
+enum ErrorClass {
     Again,
     Wait,
     TooLarge,
@@ -238,7 +240,7 @@ enum Meaning {
     Broken,
 }
 
-impl Meaning {
+impl ErrorClass {
     fn of(error: &io::Error) -> Self {
         use io::ErrorKind as Kind;
         let code = error.raw_os_error().unwrap_or(0);
@@ -261,7 +263,7 @@ impl Meaning {
     }
 }
 
-/// The error numbers that `io::ErrorKind` has no name for.
+/// Error numbers that have no `io::ErrorKind`.
 #[cfg(unix)]
 mod codes {
     pub(super) const TOO_LARGE: i32 = libc::EMSGSIZE;
@@ -270,7 +272,7 @@ mod codes {
     pub(super) const BROKEN: [i32; 3] = [libc::EBADF, libc::ENOTSOCK, libc::EPIPE];
 }
 
-/// The error numbers that `io::ErrorKind` has no name for (Windows Sockets error codes).
+/// Error numbers that have no `io::ErrorKind` (Windows Sockets error codes).
 #[cfg(windows)]
 mod codes {
     pub(super) const TOO_LARGE: i32 = 10_040;
@@ -298,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_train_arrives_as_its_datagrams() {
+    fn train_arrives_as_single_datagrams() {
         let (a, b) = (backend(), backend());
         let train: Vec<u8> = (0..3000u32).map(|i| i as u8).collect();
         let mut transmit = Transmit::new(b.std().local_addr().unwrap(), &train);
@@ -316,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_port_is_no_end() {
+    fn closed_port_does_not_break_the_socket() {
         let (a, b) = (backend(), backend());
         let closed = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
             .unwrap()
@@ -330,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn too_large_is_told_apart() {
+    fn too_large_datagram_has_its_own_error() {
         let (a, b) = (backend(), backend());
         let huge = vec![0; 65_530];
         let mut transmit = Transmit::new(b.std().local_addr().unwrap(), &huge);
@@ -339,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_promised_that_the_platform_may_lack() {
+    fn report_claims_no_platform_specific_features() {
         let backend = backend();
         let report = backend.report();
         assert_eq!((report.gso_segments, backend.gso_segments()), (1, 1));

@@ -1,79 +1,76 @@
-//! What clients may take of the server, as the command line says.
+//! Limits on what clients may use, as options.
 
 use core::net::IpAddr;
 
 use clearway::config::Limits;
 use clearway::http::Timeouts;
 use clearway::{ServerConfig, TransportConfig};
-use clearway_links::Span;
+use clearway_links::{ByteSize, Span};
 use ipnet::IpNet;
 
 use super::limits::Memory;
-use crate::size::Size;
 
-/// Options that bound what clients may take.
+/// Options that limit what clients may use.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Limits")]
-pub(crate) struct Bounds {
-    /// Connections at a time, over all shards; the next are refused. A quiet one holds
-    /// some 10 KiB.
+pub(crate) struct LimitOptions {
+    /// Maximum number of connections over all shards; further ones are refused. An idle
+    /// connection uses about 10 KiB.
     #[arg(long, value_name = "COUNT", default_value_t = Limits::default().connections)]
     pub(super) max_connections: usize,
-    /// Connections of one IPv4 address or IPv6 prefix of 56 bits at a time, over all
-    /// shards. Fewer than a tenth of --max-connections leave room for others.
+    /// Maximum number of connections per IPv4 address or IPv6 /56 prefix, over all shards.
+    /// Less than a tenth of --max-connections leaves room for others.
     #[arg(long, value_name = "COUNT", default_value_t = Limits::default().connections_per_source)]
     max_connections_per_source: usize,
-    /// Memory that the whole process may take: 16 MiB, 3 MiB for each shard, a quarter of
-    /// the rest for the allocator, and what remains for connections, requests and what is
-    /// read for them. As that runs short, windows narrow, then the connections that hold
-    /// most for longest without use are closed. By default clients get a quarter of the
-    /// machine's memory, at most 1 GiB, and the process takes some more.
+    /// Memory limit of the whole process. Of it, 16 MiB and 3 MiB per shard are fixed costs, a
+    /// quarter of the rest is left to the allocator, and the remainder is for connections,
+    /// requests and their data. When that runs short, flow-control windows shrink, then the
+    /// idle connections that hold the most memory are closed. By default clients get a quarter
+    /// of the machine's memory, at most 1 GiB, and the process uses somewhat more.
     #[arg(long, value_name = "SIZE")]
-    memory: Option<Size>,
-    /// Addresses that no limit per source is for, such as a balancer's: 10.0.0.0/8,
-    /// 2001:db8::1. May be given several times.
+    memory: Option<ByteSize>,
+    /// Exempt these addresses from the limits per source, such as those of a load balancer:
+    /// 10.0.0.0/8, 2001:db8::1. May be given several times.
     #[arg(long, value_name = "ADDR[/BITS]", value_parser = network)]
     trust: Vec<IpNet>,
-    /// How long a handshake may take, whatever the client sends meanwhile; under load
-    /// it is 10 s at most.
+    /// Maximum duration of a handshake; under load at most 10 s.
     #[arg(long, value_name = "TIME", default_value = "60s")]
     handshake_timeout: Span,
-    /// Close connections on which nothing was heard for so long; 0s never does.
+    /// Close connections on which nothing was received for this long; 0s disables.
     #[arg(long, value_name = "TIME", default_value = "30s")]
     idle_timeout: Span,
-    /// How long a request's headers may take to arrive, from their first byte on; 0s does
-    /// not limit it. As nginx's client_header_timeout.
+    /// Maximum time for a request's headers to arrive, from their first byte; 0s disables.
+    /// Like nginx's client_header_timeout.
     #[arg(long, value_name = "TIME", default_value = "60s")]
     header_timeout: Span,
-    /// How long an upload may send nothing; 0s does not limit it. As nginx's
-    /// client_body_timeout.
+    /// Maximum pause in an upload; 0s disables. Like nginx's client_body_timeout.
     #[arg(long, value_name = "TIME", default_value = "60s")]
     body_timeout: Span,
-    /// How long a client may take nothing of a response that waits for it; 0s does not
-    /// limit it. As nginx's send_timeout.
+    /// Maximum time a client may read nothing of a pending response; 0s disables. Like
+    /// nginx's send_timeout.
     #[arg(long, value_name = "TIME", default_value = "60s")]
     response_timeout: Span,
-    /// Bytes a second that uploads have to send and clients to take of a response, on
-    /// average over five times the timeout: one byte now and then would hold a request
-    /// for ever. 0 asks for none. The default is that of IIS and Kestrel.
+    /// Minimum rate of uploads and responses in bytes per second, averaged over five times the
+    /// timeout, so that a client cannot hold a request open with a byte now and then; 0
+    /// disables. The default is that of IIS and Kestrel.
     #[arg(long, value_name = "BYTES", default_value_t = Timeouts::default().min_rate)]
     min_rate: u32,
-    /// Close connections without a request under way for so long, even if they show that
-    /// they are there; 0s never does. As nginx's keepalive_timeout.
+    /// Close connections without a request in progress after this long, even if they send
+    /// keep-alives; 0s disables. Like nginx's keepalive_timeout.
     #[arg(long, value_name = "TIME", default_value = "75s")]
     keepalive_timeout: Span,
-    /// Largest upload taken; larger ones are answered with 413. The default is more
-    /// than most people send by hand, and less than most disks have free.
+    /// Maximum size of an upload; larger ones are rejected with 413. The default is more than
+    /// most people upload by hand, and less than most disks have free.
     #[arg(
         long,
         value_name = "SIZE",
         default_value = "16GB",
         requires = "writable"
     )]
-    pub(super) max_upload: Size,
+    pub(super) max_upload: ByteSize,
 }
 
-impl Bounds {
+impl LimitOptions {
     /// How long a client may keep the server waiting.
     pub(super) fn timeouts(&self) -> Timeouts {
         let limit = |span: Span| Some(span.0).filter(|limit| !limit.is_zero());
@@ -83,12 +80,12 @@ impl Bounds {
             response: limit(self.response_timeout),
             min_rate: self.min_rate,
             idle: limit(self.keepalive_timeout),
-            // `--drain` says how long the end may take.
+            // `--drain` sets the time for shutting down.
             drain: None,
         }
     }
 
-    /// With these limits.
+    /// Applies these limits.
     pub(super) fn apply(
         &self,
         config: ServerConfig,
@@ -108,23 +105,23 @@ impl Bounds {
         }
     }
 
-    /// How memory is divided.
+    /// The division of memory.
     ///
     /// # Errors
     /// If there is too little.
     pub(super) fn memory(&self, shards: u16) -> Result<Memory, String> {
         self.memory.map_or_else(
             || Ok(Memory::default()),
-            |Size(bytes)| Memory::divide(bytes, shards),
+            |ByteSize(bytes)| Memory::divide(bytes, shards),
         )
     }
 }
 
-/// A network, or one address.
+/// Parses a network or a single address.
 fn network(text: &str) -> Result<IpNet, String> {
     let address = || text.parse::<IpAddr>().ok().map(IpNet::from);
     text.parse().ok().or_else(address).ok_or_else(|| {
-        "not an address or network; write one such as 10.0.0.0/8 or 2001:db8::1".to_owned()
+        "expected an address or network such as 10.0.0.0/8 or 2001:db8::1".to_owned()
     })
 }
 
@@ -133,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn networks_are_read_with_and_without_their_length() {
+    fn networks_parse_with_and_without_prefix_length() {
         for (text, network_shown) in [
             ("10.0.0.0/8", Some("10.0.0.0/8")),
             ("10.1.2.3", Some("10.1.2.3/32")),
@@ -160,10 +157,10 @@ mod tests {
         line.serve.bounds.timeouts()
     }
 
-    /// The defaults of the help are those of the library, each option sets its own
-    /// timeout, and zero is none.
+    /// The defaults in the help text are those of the library, each option sets its own timeout,
+    /// and zero disables.
     #[test]
-    fn each_option_sets_its_timeout() {
+    fn each_timeout_option_sets_its_own_timeout() {
         assert_eq!(timeouts(&[]), Timeouts::default());
         let second = Some(core::time::Duration::from_secs(1));
         for (time, expected) in [("1s", second), ("0s", None)] {

@@ -1,19 +1,19 @@
-//! A condition and since when it has held.
+//! A condition, and since when it has held.
 
-/// A stretch of time in which something is the case.
+/// The period for which a condition has held.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Spell {
+pub(super) struct Condition {
     since: Option<u64>,
 }
 
-/// How long a stretch lasted, from and to.
+/// The period after which a condition ended: start and end.
 pub(super) const fn lasted((from, to): (u64, u64)) -> u64 {
     to.saturating_sub(from)
 }
 
-impl Spell {
-    /// Whether `holds` at `now`; answers the stretch that ended with it, from
-    /// and to.
+impl Condition {
+    /// Updates the condition at `now`; returns the period that ended with this update, as start and
+    /// end.
     pub(super) fn update(&mut self, holds: bool, now: u64) -> Option<(u64, u64)> {
         match (self.since, holds) {
             (None, true) => {

@@ -1,4 +1,4 @@
-//! From a URL's path to a place in the directory.
+//! Paths of URLs, decoded and checked.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
@@ -6,21 +6,21 @@ use std::path::PathBuf;
 
 use percent_encoding::percent_decode_str;
 
-/// What names of half-written uploads begin with; nobody is shown these files.
+/// Prefix of temporary upload files, which are never served.
 pub(super) const UPLOAD_PREFIX: &str = ".clearway-upload.";
 
-/// A place below the directory, made of plain names only.
+/// A path below the directory, made of plain names only.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct SitePath {
     /// Relative; empty for the directory itself.
     pub(super) path: PathBuf,
-    /// The URL ends with a slash: it means a directory.
+    /// Whether the URL ends with a slash and so refers to a directory.
     pub(super) slash: bool,
 }
 
-impl Place {
-    /// `None` for what cannot be the name of anything here: `.` and `..`, empty
-    /// names, slashes and zeros in disguise (RFC 3986 §7.3), uploads under way.
+impl SitePath {
+    /// `None` for paths that cannot name anything here: `.` and `..`, empty names, encoded slashes
+    /// and zeros (RFC 3986 §7.3), temporary upload files.
     pub(super) fn of(url_path: &str) -> Option<Self> {
         let mut path = PathBuf::new();
         let mut names = url_path.strip_prefix('/')?.split('/').peekable();
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_decoded_one_by_one() {
+    fn path_segments_are_percent_decoded() {
         for (url, path, slash) in [
             ("/", "", true),
             ("/a", "a", false),
@@ -59,16 +59,16 @@ mod tests {
             ("/%252e%252e/x", "%2e%2e/x", false),
             ("/.hidden", ".hidden", false),
         ] {
-            let expected = Place {
+            let expected = SitePath {
                 path: path.into(),
                 slash,
             };
-            assert_eq!(Place::of(url), Some(expected), "{url}");
+            assert_eq!(SitePath::of(url), Some(expected), "{url}");
         }
     }
 
     #[test]
-    fn what_could_lead_outside_is_no_place() {
+    fn path_that_could_leave_the_root_is_rejected() {
         for url in [
             "",
             "*",
@@ -89,7 +89,7 @@ mod tests {
             "/.clearway-upload.1",
             "/%2eclearway-upload.1",
         ] {
-            assert_eq!(Place::of(url), None, "{url}");
+            assert_eq!(SitePath::of(url), None, "{url}");
         }
     }
 }

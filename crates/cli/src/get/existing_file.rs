@@ -7,27 +7,27 @@ use std::path::Path;
 use http::HeaderValue;
 use http::header::{IF_RANGE, InvalidHeaderValue, RANGE};
 
-use super::part::Beginning;
+use super::part::ResumePoint;
 
-/// What is there of a file that `-C` goes on with.
+/// The existing data that `-C` resumes from.
 #[derive(Debug)]
-pub(super) enum Held {
+pub(super) enum ExistingFile {
     Nothing,
-    /// A part, which says what content it is of.
-    Beginning(Beginning),
-    /// So many bytes under the file's own name, whole as far as one can know;
-    /// nothing says of what content.
+    /// A partial file, with a description of its content.
+    ResumePoint(ResumePoint),
+    /// A file of this length under its final name, complete as far as one can know, without a
+    /// description of its content.
     Whole(u64),
 }
 
-impl Held {
-    /// Looks for what is there of `url` for `path`. Blocks.
+impl ExistingFile {
+    /// Looks for existing data of `url` for `path`. Blocks.
     ///
     /// # Errors
-    /// If it is there and cannot be used.
+    /// If it exists and cannot be used.
     pub(super) fn find(path: &Path, url: &str) -> io::Result<Self> {
-        if let Some(beginning) = Beginning::find(path, url)? {
-            return Ok(Self::Beginning(beginning));
+        if let Some(beginning) = ResumePoint::find(path, url)? {
+            return Ok(Self::ResumePoint(beginning));
         }
         match fs::metadata(path) {
             Ok(found) if found.is_file() && found.len() > 0 => Ok(Self::Whole(found.len())),
@@ -37,19 +37,19 @@ impl Held {
         }
     }
 
-    /// Asks for what is missing only.
+    /// Sets the request headers that ask only for what is missing.
     ///
     /// # Errors
     /// If an entity tag cannot be sent back.
     pub(super) fn ask(&self, headers: &mut http::HeaderMap) -> Result<(), InvalidHeaderValue> {
         let first = match self {
             Self::Nothing => return Ok(()),
-            Self::Beginning(beginning) => {
+            Self::ResumePoint(beginning) => {
                 let etag = HeaderValue::try_from(beginning.etag.as_str())?;
                 headers.insert(IF_RANGE, etag);
                 beginning.offset()
             }
-            // Beyond its end, if it is whole: the refusal tells the length.
+            // A range beyond the end, if it is complete: the 416 response gives the length.
             Self::Whole(length) => *length,
         };
         headers.insert(RANGE, HeaderValue::try_from(format!("bytes={first}-"))?);

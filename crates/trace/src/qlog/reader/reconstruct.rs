@@ -1,9 +1,9 @@
-//! What a trace tells only as a count or a flag, as events.
+//! Reconstructs events that a trace records only as a count or a flag.
 //!
 //! quiche writes neither `packet_lost` nor `connection_data_blocked_updated`, but
-//! `recovery_metrics_updated` with two fields of its own: `cf_lost_packets`, how many packets
-//! have been lost in all and since the last time, and `cf_app_limited`. Which packets those
-//! are follows from the rest: the oldest that were sent before something acknowledged.
+//! `recovery_metrics_updated` with two fields of its own: `cf_lost_packets`, the number of packets
+//! lost in total, and `cf_app_limited`. Which packets were lost follows from the rest: the oldest
+//! ones sent before one that was acknowledged.
 
 use std::collections::VecDeque;
 
@@ -12,34 +12,34 @@ use serde_json::Value;
 
 use crate::event::{BySpace, Event, EventData, Frame, Metrics, Name, Packet, PacketType, Space};
 
-/// Packets remembered per space; more than any window in use.
+/// Maximum number of packets remembered per space; more than any window in use.
 const MAX_PACKETS: usize = 1 << 16;
 
-/// What was sent in one space and is neither acknowledged nor lost.
+/// The packets of one space that are neither acknowledged nor lost.
 #[derive(Debug, Default)]
 struct Outstanding {
-    /// Ascending.
+    /// In ascending order.
     numbers: VecDeque<u64>,
     largest_acked: Option<u64>,
 }
 
-/// Makes up what a trace does not say.
+/// Reconstructs events that a trace does not record.
 #[derive(Debug, Default)]
-pub(super) struct Counted {
-    /// Whether the trace has the fields; nothing is remembered of others.
+pub(super) struct EventReconstructor {
+    /// Whether the trace has these fields; otherwise nothing is remembered.
     tells: bool,
-    /// Whether it names lost packets after all.
+    /// Whether the trace records lost packets itself.
     names_losses: bool,
     spaces: BySpace<Outstanding>,
     /// The space of the last ACK.
     acked: Option<Space>,
-    /// What the flag said last, and what was made of it.
+    /// The last value of the flag, and the limit derived from it.
     flag: Option<bool>,
     app_limited: Option<bool>,
 }
 
-impl Counted {
-    /// What `event`, decoded from `value`, means besides itself: to be told before it.
+impl EventReconstructor {
+    /// The further events that `event`, decoded from `value`, implies: they come before it.
     pub(super) fn before(&mut self, value: &Value, event: &Event) -> Vec<Event> {
         let mut told = Vec::new();
         if let EventData::RecoveryMetricsUpdated(metrics) = &event.data {
@@ -54,7 +54,7 @@ impl Counted {
         } else if self.tells
             && let EventData::PacketReceived(packet) = &event.data
         {
-            // The flag flips within a burst: what it says after one counts.
+            // The flag flips within a burst: its value after the burst counts.
             self.limit(&mut told);
             self.on_received(packet);
         }
@@ -107,13 +107,13 @@ impl Counted {
             self.lose(delta, told);
         }
         self.flag = flag.or(self.flag);
-        // A full window is told at once.
+        // A full window is reported at once.
         if flag == Some(false) || metrics.bytes_in_flight == Some(0) {
             self.limit(told);
         }
     }
 
-    /// So many packets are lost.
+    /// Marks this many packets as lost.
     fn lose(&mut self, count: u64, told: &mut Vec<EventData>) {
         if self.names_losses {
             return;
@@ -144,7 +144,7 @@ impl Counted {
         }
     }
 
-    /// Tells what the flag says, if that is new.
+    /// Reports the limit that the flag implies, if it changed.
     fn limit(&mut self, told: &mut Vec<EventData>) {
         if self.flag != self.app_limited {
             self.app_limited = self.flag;
@@ -200,19 +200,19 @@ mod tests {
     const START: &str = r#""cf_app_limited":false,"cf_lost_packets":{"total":0,"delta":0},"congestion_window":2400,"smoothed_rtt":10.0,"rtt_variance":1.0"#;
 
     #[test]
-    fn counted_losses_are_the_oldest_before_an_acknowledged_one() {
+    fn loss_counts_become_the_oldest_unacknowledged_packets() {
         let mut lines = vec![metrics(0.0, START)];
         lines.extend((0..6).map(|number| sent(1.0, number)));
         lines.push(acked(11.0, 3, 4));
         lines.push(metrics(11.0, r#""cf_lost_packets":{"total":2,"delta":2}"#));
         assert_eq!(lost(&events(&lines)), [0, 1]);
-        // Of packets after the largest acknowledged none is lost yet.
+        // Packets after the largest acknowledged one are not lost yet.
         lines.push(metrics(12.0, r#""cf_lost_packets":{"total":9,"delta":7}"#));
         assert_eq!(lost(&events(&lines)), [0, 1, 2]);
     }
 
     #[test]
-    fn a_trace_that_names_its_losses_is_left_alone() {
+    fn trace_with_packet_lost_events_is_unchanged() {
         let mut lines = vec![metrics(0.0, START)];
         lines.extend((0..4).map(|number| sent(1.0, number)));
         lines.push(acked(11.0, 3, 3));
@@ -263,13 +263,13 @@ mod tests {
     }
 
     #[test]
-    fn the_spiral_is_seen_in_quiches_words() {
+    fn death_spiral_is_found_in_quiche_trace() {
         assert!(finds(&pinned(2400), Detector::FloorPinned));
         assert!(!finds(&pinned(24_000), Detector::FloorPinned));
     }
 
     #[test]
-    fn an_application_with_nothing_to_send_is_told() {
+    fn application_limited_flag_becomes_an_event() {
         let mut lines = pinned(2400);
         // After every burst the window has room: the application is the limit.
         for line in &mut lines {
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_in_flight_add_up_although_losses_are_only_counted() {
+    fn bytes_in_flight_match_when_losses_are_only_counted() {
         let mut lines = vec![metrics(0.0, START)];
         for round in 0_u64..30 {
             let at = 10.0 * round as f64 + 1.0;

@@ -1,4 +1,4 @@
-//! What can be reached.
+//! Paths that can and cannot be reached.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -9,7 +9,7 @@ use crate::serve::client::{ask, client, get};
 use crate::web::{Site, TempDir};
 
 #[tokio::test]
-async fn nothing_outside_is_ever_reached() {
+async fn files_outside_the_root_are_never_served() {
     let dir = TempDir::new();
     fs::create_dir_all(dir.join("root/sub")).unwrap();
     fs::write(dir.join("secret"), "secret").unwrap();

@@ -1,4 +1,4 @@
-//! A file that is not whole yet.
+//! Files that are not complete yet.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -15,28 +15,32 @@ use rustix::io::Errno;
 
 use super::leftovers::tidy_once;
 use super::limits::{Client, Permit};
-use super::place::{Place, UPLOAD_PREFIX};
 use super::root::Root;
+use super::site_path::{SitePath, UPLOAD_PREFIX};
 use super::upload::Refusal;
 
-/// A file under a name of its own until it is whole; gone if it never is.
-pub(super) struct Half {
-    /// Locked: somebody is at it.
+/// A file under a temporary name until it is complete; removed when dropped before.
+pub(super) struct TemporaryFile {
+    /// Locked, which shows that it is in use.
     file: File,
     directory: OwnedFd,
-    /// Where it is; `None` once that name is gone.
+    /// Its path; `None` once that name is gone.
     temporary: Option<OsString>,
     name: OsString,
-    /// Uploads with a file are counted.
+    /// The permit for a file that is being uploaded.
     _permit: Permit<Client>,
 }
 
-impl Half {
-    /// Makes a file for an upload to `place`. Blocks.
+impl TemporaryFile {
+    /// Creates a file for an upload to `place`. Blocks.
     ///
     /// # Errors
-    /// If there cannot be one.
-    pub(super) fn begin(root: &Root, place: &Place, permit: Permit<Client>) -> Result<Self, Errno> {
+    /// If it cannot be created.
+    pub(super) fn begin(
+        root: &Root,
+        place: &SitePath,
+        permit: Permit<Client>,
+    ) -> Result<Self, Errno> {
         let name = place.path.file_name().ok_or(Errno::ISDIR)?;
         let directory = root.parent(&place.path)?;
         tidy_once(&directory);
@@ -50,7 +54,7 @@ impl Half {
                 opened => break (opened?, temporary),
             }
         };
-        // From here on the file goes with this, whatever fails.
+        // From here on the file is removed with this value, whatever fails.
         let half = Self {
             file: file.into(),
             directory,
@@ -62,19 +66,19 @@ impl Half {
         Ok(half)
     }
 
-    /// Marks it as in use, so that nobody takes it for left behind.
+    /// Marks it as in use, so that it is not taken for a leftover.
     fn claim(&self) -> Result<(), Errno> {
-        // Another server may just be looking whether it was left behind; then it is
-        // removed, and this upload fails: both servers began within microseconds.
+        // Another server may be checking at this moment whether it is a leftover; then it is
+        // removed, and this upload fails: both servers started within microseconds.
         match flock(&self.file, FlockOperation::LockExclusive) {
-            // Without locks nobody can find it free either.
+            // Without locks nobody can find it unlocked either.
             Err(_) => Ok(()),
             Ok(()) if fstat(&self.file)?.st_nlink > 0 => Ok(()),
             Ok(()) => Err(Errno::AGAIN),
         }
     }
 
-    /// Adds to it. Blocks.
+    /// Appends data. Blocks.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -85,36 +89,36 @@ impl Half {
         Ok(self)
     }
 
-    /// Gives it its name, and answers whether nothing else had that name. Blocks.
+    /// Renames it to its final name, and returns whether that name was free. Blocks.
     ///
     /// # Errors
-    /// If it cannot have it.
+    /// If it cannot be renamed.
     pub(super) fn finish(mut self, only_new: bool) -> Result<bool, Refusal> {
         let Some(temporary) = self.temporary.take() else {
             return Ok(false);
         };
         let at = &self.directory;
-        // A second name can be given only if nothing has it: no upload at the
-        // same time is overwritten unknowingly.
+        // A hard link is created only if the name is free: no simultaneous upload is overwritten
+        // unknowingly.
         let linked = linkat(at, &temporary, at, &self.name, AtFlags::empty());
         let done = match linked {
             Ok(()) => Ok(true),
             Err(Errno::EXIST) if only_new => Err(Refusal::Status(StatusCode::PRECONDITION_FAILED)),
             Err(error) => {
                 let renamed = renameat(at, &temporary, at, &self.name);
-                // Some file systems have no second names.
+                // Some file systems have no hard links.
                 renamed
                     .map(|()| error != Errno::EXIST)
                     .map_err(Refusal::System)
             }
         };
-        // Renaming leaves no such name.
+        // Renaming leaves no temporary name.
         let _ = unlinkat(at, &temporary, AtFlags::empty());
         done
     }
 }
 
-impl Drop for Half {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
         if let Some(temporary) = &self.temporary {
             let _ = unlinkat(&self.directory, temporary, AtFlags::empty());
@@ -126,7 +130,7 @@ fn errno(error: &std::io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
-/// A name no other upload of this process has.
+/// A name that no other upload of this process has.
 fn temporary_name() -> OsString {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Relaxed);
