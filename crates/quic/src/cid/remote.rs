@@ -280,7 +280,7 @@ impl RemoteCids {
         core::mem::take(&mut self.tokens_changed)
     }
 
-    /// The tokens that [`RemoteCids::is_reset`] compares with.
+    /// The tokens that `is_reset` compares with.
     pub fn reset_tokens(&self) -> impl Iterator<Item = ResetToken> + '_ {
         self.held
             .iter()

@@ -30,9 +30,7 @@ pub const MAX_TOKEN_LEN: usize = 512;
 ///
 /// rustls keeps the server's transport parameters inside each ticket's
 /// session; a resumed session hands them out again
-/// ([`Session::remembered_transport_parameters`]).
-///
-/// [`Session::remembered_transport_parameters`]: super::tls::Session::remembered_transport_parameters
+/// (`Session::remembered_transport_parameters`).
 pub struct ClientSessions {
     inner: Mutex<Inner>,
     max_servers: usize,

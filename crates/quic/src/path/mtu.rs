@@ -58,9 +58,9 @@ enum Phase {
 
 /// DPLPMTUD on one path.
 ///
-/// When [`MtuDiscovery::next_probe`] names a size, send a packet of PING and
+/// When `next_probe` names a size, send a packet of PING and
 /// PADDING that fills a datagram of that size, alone, and tell
-/// [`MtuDiscovery::on_probe_sent`]. A lost probe is no sign of congestion
+/// `on_probe_sent`. A lost probe is no sign of congestion
 /// (RFC 9000 §14.4). Methods answer `Some(size)` when the size in use changed.
 #[derive(Clone, Copy, Debug)]
 pub struct MtuDiscovery {

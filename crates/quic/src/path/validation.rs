@@ -185,7 +185,7 @@ impl PathValidation {
 
     /// When something is to be done: a challenge or the end. A deadline that
     /// has passed stays until [`PathValidation::handle_timeout`] or
-    /// [`PathValidation::send_challenge`] dealt with it.
+    /// `send_challenge` dealt with it.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         self.is_running()
