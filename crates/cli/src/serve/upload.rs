@@ -92,6 +92,7 @@ async fn store(
         entry.received(piece.len() as u64);
         received = received.saturating_add(piece.len() as u64);
         if received > served.max_upload {
+            writer.discard().await;
             return Err(Refusal::Status(StatusCode::PAYLOAD_TOO_LARGE));
         }
         gathered += piece.len();
@@ -184,6 +185,11 @@ impl Writer {
         let finish = move |_: &_| file.write(&batch)?.finish(only_new);
         let Self { served, client, .. } = &self;
         served.resources.disk.run(*client, finish).await?
+    }
+
+    /// Ends an upload that is refused. Its file is gone before the client hears of it.
+    async fn discard(mut self) {
+        while self.writing.join_next().await.is_some() {}
     }
 
     /// The file, when nothing is being written to it; a new one, when it is this client's turn, if
