@@ -50,21 +50,14 @@ impl Connections {
         });
     }
 
-    /// Whose datagram this is; `None` if it has been dealt with.
-    pub(super) fn route(
-        &mut self,
-        endpoint: &mut Endpoint,
-        now: Instant,
-        unix_now: u64,
-        from: Received,
-        datagram: &[u8],
-    ) -> Option<Handle> {
-        let room = self.begun < CLIENTS_PER_TURN && self.newcomers.is_empty();
-        self.route_with(endpoint, now, unix_now, from, datagram, room)
+    /// Whether a client that comes now may begin at once: none waits that came before.
+    pub(super) fn has_room_for_client(&self) -> bool {
+        self.begun < CLIENTS_PER_TURN && self.newcomers.is_empty()
     }
 
-    /// The same; a client may begin only if there is `room`.
-    fn route_with(
+    /// Whose datagram this is; `None` if it has been dealt with. A client begins if there
+    /// is `room`, and waits otherwise.
+    pub(super) fn route(
         &mut self,
         endpoint: &mut Endpoint,
         now: Instant,
@@ -154,7 +147,7 @@ impl Connections {
         mut strays: Strays,
     ) -> Result<(), EndpointError> {
         while let Some(stray) = strays.pop() {
-            let room = self.begun < CLIENTS_PER_TURN && self.newcomers.is_empty();
+            let room = self.has_room_for_client();
             self.take_copy(now, stray, room)?;
         }
         Ok(())
@@ -185,7 +178,7 @@ impl Connections {
         let Stray { from, datagram } = &mut stray;
         let routed = catch(|| {
             let mut endpoint = link.endpoint();
-            self.route_with(&mut endpoint, now, unix_now, *from, datagram, room)
+            self.route(&mut endpoint, now, unix_now, *from, datagram, room)
         });
         let handle = match routed {
             Ok(handle) => {

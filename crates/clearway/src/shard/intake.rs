@@ -177,7 +177,10 @@ impl Intake {
                             shard.pass_on(owner, from, datagram);
                             None
                         }
-                        None => shard.route(&mut endpoint, now, unix_now, from, datagram),
+                        None => {
+                            let room = shard.has_room_for_client();
+                            shard.route(&mut endpoint, now, unix_now, from, datagram, room)
+                        }
                     };
                     routes.push(route);
                 }
