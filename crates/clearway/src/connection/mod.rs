@@ -8,6 +8,7 @@ mod signal;
 mod state;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use clearway_quic::Role;
@@ -26,6 +27,7 @@ use self::signal::available;
 pub(crate) use self::signal::{Signal, Wakes};
 pub(crate) use self::state::{SendEnd, SendSlot, State};
 use crate::error::SendDatagramError;
+use crate::http::turns::Turns;
 use crate::stream::{RecvStream, SendStream};
 
 /// Bits of a connection's number that count the connections of one run of its shard.
@@ -51,6 +53,11 @@ impl Connection {
     /// The runtime of the shard that owns the connection.
     pub(crate) fn shard_runtime(&self) -> Option<&tokio::runtime::Handle> {
         self.shared.link.runtime()
+    }
+
+    /// The turns of HTTP handlers on that runtime.
+    pub(crate) fn shard_turns(&self) -> &Arc<Turns> {
+        &self.shared.link.turns
     }
 
     /// Whether an HTTP request may be begun on it.

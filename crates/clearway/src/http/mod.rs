@@ -86,6 +86,7 @@ mod pool;
 mod server;
 mod server_state;
 mod stream;
+pub(crate) mod turns;
 pub(crate) mod view;
 pub(crate) mod work;
 

@@ -17,6 +17,7 @@ use super::answer::Exchange;
 use super::body::Incoming;
 use super::error::BoxError;
 use super::server_state::{ServerCounters, ServerState};
+use super::turns::{Account, InTurn};
 use super::work::Arrivals;
 use crate::config::ServerConfig;
 use crate::connection::{Connection, Counted, Signal};
@@ -114,12 +115,15 @@ impl Server {
         B: Body<Data: Into<Bytes> + Send, Error: Into<BoxError>> + Send + 'static,
     {
         while let Some(connection) = self.endpoint.accept().await? {
-            let runtime = match connection.shard_runtime() {
-                Some(shard) if self.on_shards => shard.clone(),
-                _ => tokio::runtime::Handle::current(),
+            let shard = connection.shard_runtime().filter(|_| self.on_shards);
+            let (runtime, turns) = match shard {
+                Some(shard) => (shard.clone(), connection.shard_turns()),
+                None => (tokio::runtime::Handle::current(), &self.state.turns),
             };
+            let account = Account::new(turns.clone());
             let state = self.state.clone();
-            runtime.spawn(serve_connection(connection, service.clone(), state));
+            let serving = serve_connection(connection, service.clone(), state, account);
+            runtime.spawn(serving);
         }
         Ok(())
     }
@@ -197,8 +201,12 @@ impl ServerBuilder {
 }
 
 /// Serves one client until it leaves or we wind up.
-async fn serve_connection<S, B>(connection: Connection, service: S, state: Arc<ServerState>)
-where
+async fn serve_connection<S, B>(
+    connection: Connection,
+    service: S,
+    state: Arc<ServerState>,
+    account: Arc<Account>,
+) where
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
     S::Error: Into<BoxError>,
     S::Future: Send,
@@ -208,13 +216,14 @@ where
         // Whoever asks after this line wakes it.
         let mut asked = pin!(state.news.notified());
         while !state.is_closing() {
+            account.turn().await;
             let arrived = tokio::select! {
                 arrived = next_requests(connection.counted()) => arrived,
                 () = &mut asked => break,
             };
             let Some(arrived) = arrived else { return };
             let more = arrived.more;
-            begin(&state, &connection, &service, arrived);
+            account.work(|| begin(&state, &connection, &service, &account, arrived));
             if more {
                 tokio::task::yield_now().await;
             }
@@ -222,12 +231,16 @@ where
     }
     // In a place of its own: a connection takes that room when it ends, not for
     // as long as it waits.
-    Box::pin(wind_up(connection, service, state)).await;
+    Box::pin(wind_up(connection, service, state, account)).await;
 }
 
 /// Answers what still comes, until everything is answered and delivered.
-async fn wind_up<S, B>(connection: Connection, service: S, state: Arc<ServerState>)
-where
+async fn wind_up<S, B>(
+    connection: Connection,
+    service: S,
+    state: Arc<ServerState>,
+    account: Arc<Account>,
+) where
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
     S::Error: Into<BoxError>,
     S::Future: Send,
@@ -235,13 +248,14 @@ where
 {
     let mut draining = pin!(drain(&connection));
     loop {
+        account.turn().await;
         let arrived = tokio::select! {
             arrived = next_requests(connection.counted()) => arrived,
             () = &mut draining => return,
         };
         let Some(arrived) = arrived else { return };
         let more = arrived.more;
-        begin(&state, &connection, &service, arrived);
+        account.work(|| begin(&state, &connection, &service, &account, arrived));
         if more {
             tokio::task::yield_now().await;
         }
@@ -249,8 +263,13 @@ where
 }
 
 /// Answers each request in a task of its own, as far as there are places.
-fn begin<S, B>(state: &Arc<ServerState>, connection: &Connection, service: &S, arrived: Arrivals)
-where
+fn begin<S, B>(
+    state: &Arc<ServerState>,
+    connection: &Connection,
+    service: &S,
+    account: &Arc<Account>,
+    arrived: Arrivals,
+) where
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
     S::Error: Into<BoxError>,
     S::Future: Send,
@@ -270,7 +289,8 @@ where
         match catch(|| service.clone()) {
             Ok(service) => {
                 // In a box: the runtime moves a task several times while it makes it.
-                tokio::spawn(Box::pin(exchange.run(service)));
+                let answering = Box::pin(exchange.run(service));
+                tokio::spawn(InTurn::new(account.clone(), answering));
             }
             Err(panic) => {
                 tracing::error!(%panic, "the service could not be cloned");
@@ -325,7 +345,7 @@ mod tests {
     use crate::connection::Shared;
     use crate::http::layer::Layer;
 
-    fn size_of_future<A, B, C, F>(_: fn(A, B, C) -> F) -> usize {
+    fn size_of_future<A, B, C, D, F>(_: fn(A, B, C, D) -> F) -> usize {
         size_of::<F>()
     }
 
@@ -334,7 +354,7 @@ mod tests {
     fn a_connection_that_waits_is_small() {
         let task = size_of_future(serve_connection::<axum::Router, axum::body::Body>);
         // With some 100 bytes of the runtime, in steps of 128: 384.
-        assert!(task <= 264, "the task: {task} bytes");
+        assert!(task <= 272, "the task: {task} bytes");
         let shared = size_of::<Shared>();
         assert!(shared <= 4_280, "the connection: {shared} bytes");
         let layer = size_of::<Layer>();

@@ -6,6 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
+use super::turns::Turns;
+use crate::shard::Clock;
+
 /// What the connections of a server have in common. Every connection waits for the
 /// news as long as it lives, so what waits has to be small.
 #[derive(Debug)]
@@ -13,6 +16,8 @@ pub(super) struct ServerState {
     /// To wind up.
     closing: AtomicBool,
     pub(super) news: Notify,
+    /// Of handlers on the caller's runtime.
+    pub(super) turns: Arc<Turns>,
     /// Requests under way.
     requests: AtomicUsize,
     max_requests: usize,
@@ -25,6 +30,7 @@ impl ServerState {
         Self {
             closing: AtomicBool::new(false),
             news: Notify::new(),
+            turns: Turns::new(Clock::start()),
             requests: AtomicUsize::new(0),
             max_requests,
             rejected: AtomicU64::new(0),

@@ -13,6 +13,7 @@ use super::strays::Strays;
 use crate::connection::Shared;
 use crate::endpoint::Budget;
 use crate::error::EndpointError;
+use crate::http::turns::Turns;
 
 /// The way to a shard from outside it.
 pub(crate) struct Link {
@@ -35,6 +36,8 @@ pub(crate) struct Link {
     pub(super) counts: Counts,
     /// The shard's own, once it runs.
     runtime: OnceLock<tokio::runtime::Handle>,
+    /// Of HTTP handlers that run on it.
+    pub(crate) turns: Arc<Turns>,
     /// How the endpoint was closed. Known at once, so that a handle that is dropped
     /// before the shard has acted on it closes its connection no other way.
     farewell: OnceLock<CloseAll>,
@@ -189,6 +192,7 @@ impl Link {
     ) -> Self {
         Self {
             clock,
+            turns: Turns::new(clock),
             budget,
             left: Mutex::default(),
             failure: OnceLock::new(),

@@ -57,6 +57,7 @@ pub use self::link::Fault;
 pub(crate) use self::link::Link;
 pub use self::link::ShardCounters;
 pub(crate) use self::population::Population;
+pub(crate) use self::turns::QUANTUM;
 
 /// A shard's socket, as the runtime watches it.
 #[derive(Clone, Debug)]

@@ -16,7 +16,7 @@ use std::time::Duration;
 use clearway_quic::endpoint::Handle;
 
 /// Time that a connection may use in each round: some ten small requests, or a handshake.
-pub(super) const QUANTUM: Duration = Duration::from_micros(300);
+pub(crate) const QUANTUM: Duration = Duration::from_micros(300);
 
 /// Stream data that pays for a microsecond. Even a slow processor moves several times that.
 const BYTES_PER_MICROSECOND: u64 = 64;

@@ -11,6 +11,7 @@ use serde::Serialize;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::Args;
+use super::allocator;
 use super::certificate::Certificate;
 use super::leftovers;
 use super::limits::{Descriptors, Memory, Resources, THREADS, most_requests};
@@ -37,6 +38,7 @@ const CLEANUP: Duration = Duration::from_secs(1);
 /// If the directory or the certificate cannot be used, the address cannot be bound, or a second
 /// signal arrives.
 pub(crate) fn command(args: &Args) -> Result<(), Failure> {
+    allocator::use_one_arena();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(handler_threads())
         .max_blocking_threads(THREADS)

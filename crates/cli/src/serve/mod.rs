@@ -8,6 +8,7 @@
 //! [`limit_options`] bound the resources used, and [`priority`] ranks the threads. [`secret`] outlives the server, and [`certificate`]
 //! is replaced while it runs; [`command`] starts and ends it.
 
+mod allocator;
 mod args;
 mod certificate;
 mod command;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, CONTENT_RANGE, IF_NONE_MATCH};
-use http::{Response, StatusCode, request};
+use http::header::{CONTENT_LENGTH, CONTENT_RANGE, EXPECT, IF_NONE_MATCH};
+use http::{HeaderMap, Response, StatusCode, request};
 use http_body::Body;
 use http_body_util::BodyExt as _;
 use rustix::io::Errno;
@@ -95,13 +95,13 @@ async fn store(
             writer.discard().await;
             return Err(Refusal::Status(StatusCode::PAYLOAD_TOO_LARGE));
         }
-        gathered += piece.len();
-        batch.push(piece);
         // While one batch is written, the next is gathered.
         if gathered >= BATCH {
             writer.write(std::mem::take(&mut batch)).await?;
             gathered = 0;
         }
+        gathered += piece.len();
+        batch.push(piece);
     }
     writer.finish(batch, only_new).await
 }
@@ -119,9 +119,7 @@ fn examine(served: &SiteState, request: &request::Parts) -> Result<(SitePath, bo
     if place.slash {
         return refused(StatusCode::CONFLICT);
     }
-    let announced = request.headers.get(CONTENT_LENGTH);
-    let announced = announced.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-    if announced.is_some_and(|length| length > served.max_upload) {
+    if announced_length(&request.headers).is_some_and(|length| length > served.max_upload) {
         return refused(StatusCode::PAYLOAD_TOO_LARGE);
     }
     let conditions = request.headers.get_all(IF_NONE_MATCH);
@@ -129,43 +127,73 @@ fn examine(served: &SiteState, request: &request::Parts) -> Result<(SitePath, bo
     Ok((place, only_new))
 }
 
+fn announced_length(headers: &HeaderMap) -> Option<u64> {
+    let length = headers.get(CONTENT_LENGTH)?;
+    length.to_str().ok()?.parse().ok()
+}
+
+/// Checks the request's conditions against the file that is there now. Blocks.
+fn check_conditions(
+    served: &SiteState,
+    place: &SitePath,
+    headers: &HeaderMap,
+) -> Result<(), Refusal> {
+    served.root.parent(&place.path)?;
+    let current = served.root.stat(&place.path).ok();
+    let current = current.map(|stat| Validators::of(&stat, SystemTime::now()));
+    match judge(headers, current.as_ref(), false) {
+        Verdict::Proceed => Ok(()),
+        Verdict::NotModified | Verdict::Failed => {
+            Err(Refusal::Status(StatusCode::PRECONDITION_FAILED))
+        }
+    }
+}
+
 /// The file of an upload: created when there is data to write, and written while more arrives.
 struct Writer {
     served: Arc<SiteState>,
     client: Client,
     place: SitePath,
+    /// The headers with conditions that are still to be checked.
+    unchecked: Option<HeaderMap>,
     /// The file, while it is not being written; removed if dropped.
     writing: JoinSet<Result<TemporaryFile, Refusal>>,
 }
 
 impl Writer {
-    /// The maximum size of the upload.
+    /// Checks the conditions before the body arrives, unless it is about to arrive in one batch:
+    /// then everything is done at once, when it is complete.
     async fn begin(
         served: &Arc<SiteState>,
         request: &request::Parts,
         place: SitePath,
         client: Client,
     ) -> Result<Self, Refusal> {
-        let (root, path) = (served.root.clone(), place.path.clone());
-        let headers = request.headers.clone();
-        let judged = move |_: &_| {
-            root.parent(&path)?;
-            let current = root.stat(&path).ok();
-            let current = current.map(|stat| Validators::of(&stat, SystemTime::now()));
-            match judge(&headers, current.as_ref(), false) {
-                Verdict::Proceed => Ok(()),
-                Verdict::NotModified | Verdict::Failed => {
-                    Err(Refusal::Status(StatusCode::PRECONDITION_FAILED))
-                }
-            }
-        };
-        served.resources.disk.run(client, judged).await??;
-        Ok(Self {
+        let is_short =
+            announced_length(&request.headers).is_some_and(|length| length <= BATCH as u64);
+        let is_asked_first = request.headers.contains_key(EXPECT);
+        let mut writer = Self {
             served: served.clone(),
             client,
             place,
+            unchecked: Some(request.headers.clone()),
             writing: JoinSet::new(),
-        })
+        };
+        if is_asked_first || !is_short {
+            let check = writer.check();
+            served.resources.disk.run(client, |_| check()).await??;
+        }
+        Ok(writer)
+    }
+
+    /// What checks the conditions, if they were not checked before.
+    fn check(&mut self) -> impl FnOnce() -> Result<(), Refusal> + Send + use<> {
+        let (served, place) = (self.served.clone(), self.place.clone());
+        let unchecked = self.unchecked.take();
+        move || match unchecked {
+            Some(headers) => check_conditions(&served, &place, &headers),
+            None => Ok(()),
+        }
     }
 
     /// Starts to write a batch, once the previous one is written.
@@ -181,10 +209,13 @@ impl Writer {
 
     /// Writes the rest and renames the file; returns whether the name was free.
     async fn finish(mut self, batch: Vec<Bytes>, only_new: bool) -> Result<bool, Refusal> {
-        let file = self.file().await?;
-        let finish = move |_: &_| file.write(&batch)?.finish(only_new);
-        let Self { served, client, .. } = &self;
-        served.resources.disk.run(*client, finish).await?
+        if let Some(written) = self.writing.join_next().await {
+            let file = written??;
+            return self.run(move || file.write(&batch)?.finish(only_new)).await;
+        }
+        let begin = self.create().await;
+        self.run(move || begin()?.write(&batch)?.finish(only_new))
+            .await
     }
 
     /// Ends an upload that is refused. Its file is gone before the client hears of it.
@@ -198,11 +229,28 @@ impl Writer {
         if let Some(written) = self.writing.join_next().await {
             return written?;
         }
-        let Self { served, client, .. } = &*self;
-        let permit = served.resources.uploads.acquire(*client).await;
-        let (root, place) = (served.root.clone(), self.place.clone());
-        let begin = move |_: &_| TemporaryFile::begin(&root, &place, permit);
-        Ok(served.resources.disk.run(*client, begin).await??)
+        let begin = self.create().await;
+        self.run(begin).await
+    }
+
+    /// What creates the file, when it is this client's turn to have one.
+    async fn create(&mut self) -> impl FnOnce() -> Result<TemporaryFile, Refusal> + Send + use<> {
+        let check = self.check();
+        let (served, place) = (self.served.clone(), self.place.clone());
+        let permit = served.resources.uploads.acquire(self.client).await;
+        move || {
+            check()?;
+            Ok(TemporaryFile::begin(&served.root, &place, permit)?)
+        }
+    }
+
+    /// Runs what blocks.
+    async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let Self { served, client, .. } = self;
+        served.resources.disk.run(*client, |_| work()).await?
     }
 }
 
