@@ -344,7 +344,7 @@ pub trait Controller: Send + Debug {
     /// Returns whether the peer should acknowledge every packet, however small the
     /// window: an ACK for two packets lets two leave at once, which a shallow marking
     /// threshold marks.
-    fn counts_every_ack(&self) -> bool {
+    fn needs_ack_per_packet(&self) -> bool {
         false
     }
     /// Returns how packets are marked where ECN is in use. Constant over a controller's

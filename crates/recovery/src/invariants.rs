@@ -161,7 +161,7 @@ mod tests {
 
     /// A server at its limit has no timer, whatever is in flight.
     #[test]
-    fn an_amplification_blocked_server_needs_no_timer() {
+    fn amplification_blocked_server_needs_no_timer() {
         let blocked = PtoContext {
             amplification_blocked: true,
             ..PtoContext::default()

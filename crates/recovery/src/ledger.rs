@@ -245,7 +245,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn one_retained_packet_over_a_million_numbers_keeps_memory_small() {
+    fn memory_stays_small_with_one_packet_retained_over_a_million_numbers() {
         let mut ledger = Ledger::new();
         ledger.push(0, 0_u64);
         for number in 1..1_000_000 {
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_space_allocates_little() {
+    fn short_ledger_allocates_few_slots() {
         let mut ledger = Ledger::new();
         for number in 0..3 {
             ledger.push(number, number);
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_state_reuses_its_chunks() {
+    fn steady_state_reuses_chunks() {
         let mut ledger = Ledger::new();
         for number in 0..10_000_u64 {
             ledger.push(number, number);
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_given_back() {
+    fn released_memory_is_freed_and_ledger_stays_usable() {
         let mut ledger = Ledger::new();
         for number in 0..1000_u64 {
             ledger.push(number, number);
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn removing_a_wide_range_costs_only_its_items() {
+    fn removing_a_wide_range_visits_only_its_items() {
         let mut ledger = Ledger::new();
         ledger.push(5, 'a');
         ledger.push(1 << 60, 'b');
@@ -324,7 +324,7 @@ mod tests {
 
     /// The next number goes there: one packet at a time uses a chunk up.
     #[test]
-    fn the_last_chunk_stays_when_its_last_item_goes() {
+    fn last_chunk_is_kept_when_its_last_item_is_removed() {
         let mut ledger = Ledger::new();
         ledger.push(0, ());
         ledger.remove(0);
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_what_chunks_and_their_slots_take() {
+    fn memory_counts_chunks_and_slots() {
         let mut ledger = Ledger::new();
         assert_eq!(ledger.memory(), 0);
         for number in 0..64 * SLOTS {
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn releasing_gives_the_spare_chunks_back() {
+    fn release_frees_spare_chunks() {
         let mut ledger = Ledger::new();
         for number in 0..20 * SLOTS {
             ledger.push(number, ());
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn releasing_an_empty_ledger_leaves_nothing() {
+    fn release_of_empty_ledger_frees_everything() {
         let mut ledger = Ledger::new();
         ledger.push(7, 'a');
         ledger.remove(7);

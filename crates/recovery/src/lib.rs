@@ -35,7 +35,7 @@
 //! | [`packet`]      | what is remembered of a packet           | RFC 9002 A.1       |
 //! | [`space`]       | a packet number space                    | RFC 9000 §12.3     |
 //! | `loss`          | reordering thresholds                    | RFC 9002 §6.1      |
-//! | `verdict`       | acknowledged, late or lost               | RFC 9002 A.7, A.10 |
+//! | `detection`     | acknowledged, late or lost               | RFC 9002 A.7, A.10 |
 //! | [`pto`]         | the timer                                | RFC 9002 §6.2      |
 //! | `persistent`    | persistent congestion                    | RFC 9002 §7.6      |
 //! | `spurious`      | losses that prove to be spurious         | RFC 9438 §4.9.2    |
@@ -52,6 +52,7 @@
 //! [`Recovery`], to prove detectors with: each is a wrapper around the right one.
 pub mod congestion;
 pub mod controller;
+mod detection;
 mod invariants;
 mod ledger;
 pub mod limit;
@@ -70,7 +71,6 @@ pub mod space;
 pub mod specimens;
 mod spurious;
 pub mod time;
-mod verdict;
 mod window_used;
 
 #[cfg(test)]

@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn names_differ_and_are_found_again() {
+    fn limit_names_are_unique_and_found_by_name() {
         for limit in Limit::ALL {
             assert_eq!(Limit::from_name(limit.name()), Some(limit));
             assert_eq!(Limit::from_qlog_name(limit.qlog_name()), Some(limit));
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn every_group_has_a_limit_and_its_own_slot() {
+    fn every_group_has_a_limit_and_its_own_index() {
         for (slot, group) in LimitGroup::ALL.into_iter().enumerate() {
             assert_eq!(group as usize, slot);
             assert!(Limit::ALL.iter().any(|limit| limit.group() == group));
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn every_limit_has_its_own_slot() {
+    fn every_limit_has_its_own_index() {
         for (slot, limit) in Limit::ALL.into_iter().enumerate() {
             assert_eq!(limit as usize, slot);
         }
@@ -392,7 +392,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn breakdown_sums_to_the_life_of_the_clock(
+        fn breakdown_sums_to_the_elapsed_time(
             start in 0_u64..1 << 40,
             // Now and then a clock reading is older than the one before.
             steps in prop::collection::vec((0_usize..9, -50_i64..1 << 30), 0..60),

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_waits_until_exactly_the_threshold() {
+    fn packet_is_lost_exactly_at_the_time_threshold() {
         let sent = Instant::from_nanos(1000);
         let at = |now| judge(7, sent, Some(6), MS, Instant::from_nanos(now));
         assert_eq!(at(1_000_999), Verdict::Wait(Instant::from_nanos(1_001_000)));
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_packet_threshold_grows_to_the_reordering_seen_and_no_further() {
+    fn packet_threshold_grows_to_the_observed_reordering_up_to_the_maximum() {
         let mut thresholds = Thresholds::new(3, 9);
         thresholds.on_spurious(12);
         assert_eq!(thresholds.packets(), 13);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_threshold_grows_to_two_rtts_and_no_further() {
+    fn time_threshold_grows_to_two_rtts_at_most() {
         let mut thresholds = Thresholds::new(3, 9);
         for _ in 0..100 {
             thresholds.on_late();
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn thresholds_return_after_reordering_ends() {
+    fn thresholds_step_back_after_reordering_ends() {
         let mut thresholds = Thresholds::new(3, 9);
         thresholds.on_spurious(99);
         thresholds.on_late();
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn fresh_reordering_keeps_the_thresholds() {
+    fn new_reordering_keeps_the_thresholds() {
         let mut thresholds = Thresholds::new(3, 9);
         for _ in 0..100 {
             thresholds.on_spurious(9);

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_names_the_packet() {
+    fn ack_error_names_the_packet() {
         let text = AckError::Skipped { number: 17 }.to_string();
         assert!(text.contains("17"), "{text}");
         let text = AckError::NeverSent { number: 18 }.to_string();

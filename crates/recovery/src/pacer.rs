@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_gigabits_are_exact() {
+    fn ten_gigabits_per_second_are_paced_exactly() {
         let rate = 1_250_000_000;
         let (sent, largest, _) = run(rate, Duration::from_secs(1), Duration::ZERO);
         assert!(sent.abs_diff(rate) <= 2 * MAX_TRAIN, "{sent}");
@@ -168,7 +168,7 @@ mod tests {
     /// at which exactly so many bytes have been earned: for a whole second, from
     /// 1 ns after each train (the error of rounding up is not lost).
     #[test]
-    fn every_deadline_at_ten_gigabits_is_right_to_the_nanosecond() {
+    fn deadlines_at_ten_gigabits_are_exact_to_the_nanosecond() {
         let rate = 1_250_000_000;
         let shape = shape(rate, MDS, true, true);
         assert_eq!(shape.train, MAX_TRAIN);
@@ -194,7 +194,7 @@ mod tests {
     /// clamp(rate × 1 ms, 2 packets, 64 KB), and at most the initial window
     /// until the path has shown more.
     #[test]
-    fn train_length_follows_the_formula() {
+    fn train_length_is_a_millisecond_of_rate_within_its_limits() {
         for mds in [1_200, 1_452, 8_952] {
             for rate in [
                 1,
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn sixty_four_kilobits_are_exact() {
+    fn sixty_four_kilobits_per_second_are_paced_exactly() {
         let rate = 8000;
         let (sent, largest, wakes) = run(rate, Duration::from_secs(1000), Duration::ZERO);
         assert!(sent.abs_diff(rate * 1000) <= 4 * MDS, "{sent}");
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn timers_that_are_late_by_a_millisecond_cost_no_rate() {
+    fn timers_late_by_a_millisecond_do_not_reduce_the_rate() {
         for rate in [100_000, 12_500_000, 1_250_000_000] {
             let late = Duration::from_micros(950);
             let (sent, _, _) = run(rate, Duration::from_secs(10), late);
@@ -250,14 +250,14 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_may_ask_for_shorter_trains() {
+    fn more_trains_per_second_make_shorter_trains() {
         let shape = Shape::new(4_000, 40_000_000, MDS, true, true);
         assert_eq!((shape.train, shape.depth), (10_000, 20_000));
         assert_eq!(Shape::new(0, 1, MDS, true, true).train, 2 * MDS);
     }
 
     #[test]
-    fn bursts_stay_within_the_initial_window_until_the_path_has_shown_more() {
+    fn bursts_stay_within_the_initial_window_on_an_unproven_path() {
         for rate in [1000, 10_000_000, 1_000_000_000] {
             let fresh = shape(rate, MDS, false, true);
             assert!(fresh.train <= initial_window(MDS));
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_flight_leaves_at_once() {
+    fn first_flight_is_sent_without_pacing() {
         let shape = shape(2 * 12_000 * 3, MDS, false, false);
         let mut pacer = Pacer::new(MDS, Instant::ZERO);
         let mut sent = 0;
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flight_after_idling_is_paced() {
+    fn first_flight_after_idle_is_paced() {
         // 100 ms, a window of 120 kB, avoidance: 1.5 MB/s.
         let shape = shape(1_500_000, MDS, true, true);
         let mut pacer = Pacer::new(MDS, Instant::ZERO);
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lone_small_packet_does_not_wait_for_a_train() {
+    fn small_packet_does_not_wait_for_a_full_train() {
         let shape = shape(24_000, MDS, false, true);
         let mut pacer = Pacer::new(MDS, Instant::ZERO);
         assert!(pacer.ask(shape, MDS, 12_000, Instant::ZERO).is_ok());
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn exhausted_credit_waits_for_a_whole_train() {
+    fn gate_stays_closed_until_a_full_train_is_earned() {
         let shape = shape(10_000_000, MDS, true, true);
         let mut pacer = Pacer::new(MDS, Instant::ZERO);
         pacer.charge(initial_window(MDS));
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn debt_is_bounded() {
+    fn debt_is_limited_to_one_train() {
         let mut pacer = Pacer::new(MDS, Instant::ZERO);
         for _ in 0..10_000 {
             pacer.charge(MDS);

@@ -6,6 +6,7 @@ use crate::congestion::initial_window;
 use crate::controller::{
     Congestion, CongestionCause, Controller, LostPacket, SendIndex, Sent, Spurious, State,
 };
+use crate::detection::{AckTally, LossTally};
 use crate::limit::{Limit, LimitClock};
 use crate::loss::Thresholds;
 use crate::outcome::Outcome;
@@ -17,9 +18,8 @@ use crate::rate::{self, RateSample};
 use crate::recovery::Config;
 use crate::rtt::Rtt;
 use crate::space::Space;
-use crate::spurious::{CongestionEvents, Remembered};
+use crate::spurious::{CongestionEvents, LostRecord};
 use crate::time::{Instant, nanos};
-use crate::verdict::{AckTally, LossTally};
 use crate::window_used::WindowUsed;
 
 /// A path of a connection, numbered by the connection and never reused.
@@ -137,10 +137,10 @@ impl PathRecovery {
         self.controller.window()
     }
 
-    /// See [`Controller::counts_every_ack`].
+    /// See [`Controller::needs_ack_per_packet`].
     #[must_use]
-    pub fn counts_every_ack(&self) -> bool {
-        self.controller.counts_every_ack()
+    pub fn needs_ack_per_packet(&self) -> bool {
+        self.controller.needs_ack_per_packet()
     }
 
     /// Returns the bytes in flight.
@@ -336,7 +336,7 @@ impl PathRecovery {
     }
 
     /// A packet that had been declared lost is acknowledged after all.
-    pub(crate) fn on_late<F>(&mut self, packet: &Remembered, now: Instant, out: &mut Outcome<F>) {
+    pub(crate) fn on_late<F>(&mut self, packet: &LostRecord, now: Instant, out: &mut Outcome<F>) {
         out.spurious += 1;
         self.rate.on_late(u64::from(packet.size), now);
         self.persistent.on_acked(packet.index);
@@ -427,7 +427,7 @@ impl PathRecovery {
     }
 
     /// The controller has heard of an ACK: it may hold the flow back itself.
-    pub(crate) fn mark_if_held_back(&mut self) {
+    pub(crate) fn mark_app_limited_by_controller(&mut self) {
         if self.controller.marks_app_limited() {
             self.rate.mark_app_limited(self.in_flight);
         }

@@ -2,7 +2,7 @@
 //!
 //! Between the two packets that span the time none may have been acknowledged,
 //! over all packet number spaces. The path's send order spans them, so it is
-//! enough to know which stretches of it have been acknowledged.
+//! enough to know which ranges of it have been acknowledged.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -10,55 +10,51 @@ use std::collections::VecDeque;
 use crate::controller::SendIndex;
 use crate::time::Instant;
 
-/// Acknowledged stretches of the send order kept. Everything before the oldest
+/// Acknowledged ranges of the send order kept. Everything before the oldest
 /// is taken as acknowledged, which never makes congestion persistent by mistake.
-const STRETCHES: usize = 32;
+const MAX_RANGES: usize = 32;
 
-/// Acknowledged stretches of a path's send order.
+/// Acknowledged ranges of a path's send order.
 #[derive(Clone, Debug, Default)]
 struct Acked {
     /// Disjoint, ascending, not touching: from, to (both included).
-    stretches: VecDeque<(SendIndex, SendIndex)>,
+    ranges: VecDeque<(SendIndex, SendIndex)>,
     /// Up to here (excluded) it is no longer known.
     horizon: SendIndex,
 }
 
 impl Acked {
     fn insert(&mut self, index: SendIndex) {
-        let at = self.stretches.partition_point(|(_, to)| *to < index);
-        if self
-            .stretches
-            .get(at)
-            .is_some_and(|(from, _)| *from <= index)
-        {
+        let at = self.ranges.partition_point(|(_, to)| *to < index);
+        if self.ranges.get(at).is_some_and(|(from, _)| *from <= index) {
             return;
         }
         let touches_next = self
-            .stretches
+            .ranges
             .get(at)
             .is_some_and(|(from, _)| *from == index + 1);
         let before = at.checked_sub(1);
         let touches_before = before
-            .and_then(|before| self.stretches.get(before))
+            .and_then(|before| self.ranges.get(before))
             .is_some_and(|(_, to)| to + 1 == index);
         match (touches_before, touches_next) {
             (true, true) => {
-                if let Some((_, to)) = self.stretches.remove(at) {
-                    self.stretches[at - 1].1 = to;
+                if let Some((_, to)) = self.ranges.remove(at) {
+                    self.ranges[at - 1].1 = to;
                 }
             }
-            (true, false) => self.stretches[at - 1].1 = index,
-            (false, true) => self.stretches[at].0 = index,
+            (true, false) => self.ranges[at - 1].1 = index,
+            (false, true) => self.ranges[at].0 = index,
             (false, false) => {
-                self.stretches.insert(at, (index, index));
+                self.ranges.insert(at, (index, index));
                 self.limit();
             }
         }
     }
 
     fn limit(&mut self) {
-        if self.stretches.len() > STRETCHES
-            && let Some((_, to)) = self.stretches.pop_front()
+        if self.ranges.len() > MAX_RANGES
+            && let Some((_, to)) = self.ranges.pop_front()
         {
             self.horizon = self.horizon.max(to + 1);
         }
@@ -69,8 +65,8 @@ impl Acked {
         if from + 1 < self.horizon {
             return true;
         }
-        let at = self.stretches.partition_point(|(_, end)| *end <= from);
-        self.stretches
+        let at = self.ranges.partition_point(|(_, end)| *end <= from);
+        self.ranges
             .get(at)
             .is_some_and(|(start, _)| (*start).max(from + 1) < to)
     }
@@ -131,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn the_example_of_section_7_6_3() {
+    fn rfc_9002_section_7_6_3_example_is_persistent_congestion() {
         let mut path = PersistentCongestion::default();
         path.on_acked(1);
         path.on_acked(9);
@@ -143,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_span_has_to_exceed_the_duration() {
+    fn losses_spanning_exactly_the_duration_are_not_persistent_congestion() {
         let mut path = PersistentCongestion::default();
         assert!(!path.on_lost(0, at(0), SECOND * 6));
         assert!(!path.on_lost(1, at(6), SECOND * 6));
@@ -151,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn an_acknowledged_packet_in_between_breaks_the_span() {
+    fn acknowledged_packet_between_losses_restarts_the_span() {
         let mut path = PersistentCongestion::default();
         assert!(!path.on_lost(0, at(0), SECOND * 6));
         path.on_acked(1);
@@ -162,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_acknowledgment_breaks_the_span() {
+    fn late_ack_of_first_loss_restarts_the_span() {
         let mut path = PersistentCongestion::default();
         path.on_lost(0, at(0), SECOND * 6);
         path.on_lost(1, at(3), SECOND * 6);
@@ -171,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn persistent_congestion_is_found_once() {
+    fn same_losses_establish_persistent_congestion_once() {
         let mut path = PersistentCongestion::default();
         path.on_lost(0, at(0), SECOND * 6);
         assert!(path.on_lost(1, at(7), SECOND * 6));
@@ -187,13 +183,13 @@ mod tests {
         for index in 1..1000 {
             path.on_acked(index * 2);
         }
-        assert_eq!(path.acked.stretches.len(), STRETCHES);
+        assert_eq!(path.acked.ranges.len(), MAX_RANGES);
         assert!(!path.on_lost(2001, at(100), SECOND * 6));
     }
 
     /// The oldest stretch that is forgotten ends at 2: from 3 on all is known.
     #[test]
-    fn packets_after_the_forgotten_ones_are_kept() {
+    fn packets_after_the_forgotten_ranges_are_still_known() {
         let mut acked = Acked::default();
         for index in 1..=33 {
             acked.insert(index * 2);
@@ -211,7 +207,7 @@ mod tests {
     /// §7.6.2, over packet number spaces: one of another space, found later,
     /// lies within the span and does not begin a new one.
     #[test]
-    fn a_loss_found_late_within_the_span_changes_nothing() {
+    fn loss_detected_late_within_the_span_does_not_restart_it() {
         let mut path = PersistentCongestion::default();
         assert!(!path.on_lost(0, at(0), SECOND * 6));
         assert!(!path.on_lost(4, at(4), SECOND * 6));
@@ -220,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ack_of_the_last_packet_breaks_the_span() {
+    fn late_ack_of_last_loss_restarts_the_span() {
         let mut path = PersistentCongestion::default();
         assert!(!path.on_lost(0, at(0), SECOND * 6));
         assert!(!path.on_lost(1, at(3), SECOND * 6));
@@ -239,7 +235,7 @@ mod tests {
             for index in indices {
                 acked.insert(index);
                 model.insert(index);
-                for (one, two) in acked.stretches.iter().zip(acked.stretches.iter().skip(1)) {
+                for (one, two) in acked.ranges.iter().zip(acked.ranges.iter().skip(1)) {
                     prop_assert!(one.1 + 1 < two.0, "disjoint and apart");
                 }
             }

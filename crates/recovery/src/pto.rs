@@ -5,16 +5,16 @@
 
 use core::time::Duration;
 
+use crate::detection::AckTally;
 use crate::outcome::Outcome;
 use crate::recovery::Recovery;
 use crate::space::Space;
 use crate::time::Instant;
-use crate::verdict::AckTally;
 
 /// Longest period after backoff: RFC 6298 §2.5 allows a cap of at least a
 /// minute. Without one a path that returns after a long outage is found hours
 /// later; the idle timeout ends a connection that gets nothing back.
-const MAX_PERIOD: Duration = Duration::from_secs(60);
+const MAX_PTO: Duration = Duration::from_secs(60);
 
 /// What the timer depends on and only the connection knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub struct PtoContext {
 /// The period after `count` expiries in a row (RFC 9002 §6.2.1).
 pub(crate) fn backed_off(period: Duration, count: u32) -> Duration {
     let doubled = period.saturating_mul(1 << count.min(30));
-    doubled.min(MAX_PERIOD.max(period))
+    doubled.min(MAX_PTO.max(period))
 }
 
 /// What the timer is set for.
@@ -51,7 +51,7 @@ enum Timer {
 
 /// What the timer waits for, as a trace shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pending {
+pub enum TimerType {
     /// Packets become lost by the time threshold (RFC 9002 §6.1.2).
     Loss,
     /// A probe is due (§6.2).
@@ -68,10 +68,10 @@ impl<F> Recovery<F> {
 
     /// Returns when and what the timer is set for, for traces.
     #[must_use]
-    pub fn pending(&self) -> Option<(Instant, Pending)> {
+    pub fn armed_timer(&self) -> Option<(Instant, TimerType)> {
         self.timer().map(|(deadline, timer)| match timer {
-            Timer::Loss => (deadline, Pending::Loss),
-            Timer::Pto { .. } => (deadline, Pending::Pto),
+            Timer::Loss => (deadline, TimerType::Loss),
+            Timer::Pto { .. } => (deadline, TimerType::Pto),
         })
     }
 
@@ -96,7 +96,7 @@ impl<F> Recovery<F> {
         for space in Space::ALL {
             let due = self.spaces[space.index()].loss_time;
             if due.is_some_and(|due| due <= now) {
-                self.begin_verdict();
+                self.reset_loss_tally();
                 // Nothing is acknowledged by a timer.
                 for path in &mut self.paths {
                     path.ack = AckTally::default();
@@ -181,7 +181,7 @@ mod tests {
             periods,
             [999, 1998, 3996, 7992, 15_984, 31_968, 60_000, 60_000]
         );
-        assert_eq!(backed_off(period, u32::MAX), MAX_PERIOD);
+        assert_eq!(backed_off(period, u32::MAX), MAX_PTO);
     }
 
     #[test]

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_flow_measures_its_rate() {
+    fn steady_flow_is_measured_at_its_rate() {
         // 1,000 bytes each millisecond over an RTT of 10 ms: 1 MB/s.
         let mut rate = Estimator::new();
         let mut packets = Vec::new();
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_shorter_than_the_minimum_rtt_are_no_samples() {
+    fn interval_shorter_than_min_rtt_gives_no_sample() {
         let mut rate = Estimator::new();
         let packet = rate.on_sent(at(0), 1000, 0);
         rate.on_acked(&packet, 1000, 0, at(0), at(4));
@@ -280,11 +280,11 @@ mod tests {
     }
 
     #[test]
-    fn an_ack_of_many_samples_its_newest_packet() {
+    fn ack_of_several_packets_samples_the_newest() {
         let mut rate = Estimator::new();
         let first = rate.on_sent(at(0), 1000, 0);
         let second = rate.on_sent(at(2), 500, 1000);
-        // Told newest first, as ranges come.
+        // Call newest first, as ranges come.
         rate.on_acked(&second, 500, 1, at(2), at(10));
         rate.on_acked(&first, 1000, 0, at(0), at(10));
         let sample = rate.sample(MS, 1500).unwrap();
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_time_is_not_counted() {
+    fn idle_time_is_excluded_from_the_interval() {
         let mut rate = Estimator::new();
         let before = rate.on_sent(at(0), 1000, 0);
         rate.on_acked(&before, 1000, 0, at(0), at(10));
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bubble_marks_what_leaves_until_it_is_delivered() {
+    fn packets_are_app_limited_until_the_bubble_is_delivered() {
         let mut rate = Estimator::new();
         let first = rate.on_sent(at(0), 1000, 0);
         rate.mark_app_limited(1000);
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_packet_counts_as_delivered() {
+    fn late_packet_counts_as_delivered() {
         let mut rate = Estimator::new();
         let packet = rate.on_sent(at(0), 1000, 0);
         rate.on_late(600, at(9));

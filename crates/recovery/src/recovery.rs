@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use crate::controller::{Controller, SendIndex};
+use crate::detection::lost;
 use crate::limit::{Limit, LimitClock};
 use crate::outcome::{LossCause, Outcome};
 use crate::packet::{Packet, SentInfo};
@@ -10,7 +11,6 @@ use crate::path::{Gate, PathId, PathRecovery};
 use crate::pto::PtoContext;
 use crate::space::{Space, Spaces};
 use crate::time::Instant;
-use crate::verdict::lost;
 
 /// The parameters that RFC 9002 leaves open. The defaults are the RFC's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,7 +102,7 @@ impl<F> Recovery<F> {
     /// leave the old path for its packets to arrive.
     pub fn remove_path(&mut self, id: PathId, out: &mut Outcome<F>) {
         for space in Space::ALL {
-            self.hand_back(space, LossCause::PathRemoved, Some(id), out);
+            self.return_as_lost(space, LossCause::PathRemoved, Some(id), out);
         }
         self.paths.retain(|path| path.id != id);
     }
@@ -234,7 +234,7 @@ impl<F> Recovery<F> {
             return;
         }
         self.spaces[space.index()].discarded = true;
-        self.take_out(space, None, |_, _| {});
+        self.remove_packets(space, None, |_, _| {});
         self.spaces[space.index()].sent.release_memory();
         self.restart_timers(now);
     }
@@ -243,15 +243,15 @@ impl<F> Recovery<F> {
     /// nothing (RFC 9002 §6.3). Their numbers are not used again (RFC 9000
     /// §17.2.5.3).
     pub fn on_retry(&mut self, now: Instant, out: &mut Outcome<F>) {
-        self.hand_back(Space::Initial, LossCause::NotAccepted, None, out);
-        self.hand_back(Space::Data, LossCause::NotAccepted, None, out);
+        self.return_as_lost(Space::Initial, LossCause::NotAccepted, None, out);
+        self.return_as_lost(Space::Data, LossCause::NotAccepted, None, out);
         self.restart_timers(now);
     }
 
     /// Returns all 0-RTT packets after the server has rejected them, without a
     /// congestion signal (RFC 9002 §6.4). Call it before any 1-RTT packet is sent.
     pub fn on_zero_rtt_rejected(&mut self, now: Instant, out: &mut Outcome<F>) {
-        self.hand_back(Space::Data, LossCause::NotAccepted, None, out);
+        self.return_as_lost(Space::Data, LossCause::NotAccepted, None, out);
         self.restart_timers(now);
     }
 
@@ -259,7 +259,7 @@ impl<F> Recovery<F> {
     /// ended. Packet numbers go on.
     pub fn abandon(&mut self) {
         for space in Space::ALL {
-            self.take_out(space, None, |_, _| {});
+            self.remove_packets(space, None, |_, _| {});
         }
         self.release_memory();
     }
@@ -273,27 +273,27 @@ impl<F> Recovery<F> {
     }
 
     /// Returns a space's packets, those of one path or all.
-    pub(crate) fn hand_back(
+    pub(crate) fn return_as_lost(
         &mut self,
         space: Space,
         cause: LossCause,
         only: Option<PathId>,
         out: &mut Outcome<F>,
     ) {
-        self.take_out(space, only, |number, packet| {
+        self.remove_packets(space, only, |number, packet| {
             out.lost.push(lost(space, number, packet, cause));
         });
     }
 
     /// Takes a space's packets out, those of one path or all; what was in
     /// flight goes to `take`.
-    fn take_out(
+    fn remove_packets(
         &mut self,
         space: Space,
         only: Option<PathId>,
         mut take: impl FnMut(u64, Packet<F>),
     ) {
-        self.begin_verdict();
+        self.reset_loss_tally();
         let Self { spaces, paths, .. } = self;
         let ledger = &mut spaces[space.index()];
         if only.is_none() {

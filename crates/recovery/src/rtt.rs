@@ -9,7 +9,7 @@ pub const GRANULARITY: Duration = Duration::from_millis(1);
 
 /// Samples in a row that may be left out as those of repeated ACKs: a peer that is
 /// always so late has to be waited for.
-const MOST_REPEATS: u8 = 3;
+const MAX_SKIPPED_SAMPLES: u8 = 3;
 
 /// A path's round-trip time.
 #[derive(Clone, Copy, Debug)]
@@ -105,7 +105,7 @@ impl Rtt {
     /// the next probe timeouts would last for seconds although the path is clear again.
     ///
     /// `latest` is the sample, `ack_delay` what the peer reports, unlimited.
-    pub(crate) fn leave_out_repeat(
+    pub(crate) fn skip_repeated_ack(
         &mut self,
         latest: Duration,
         ack_delay: Duration,
@@ -114,7 +114,7 @@ impl Rtt {
         let repeat = self.has_sample()
             && ack_delay <= latest
             && ack_delay > max_ack_delay.saturating_add(self.pto())
-            && self.repeats < MOST_REPEATS;
+            && self.repeats < MAX_SKIPPED_SAMPLES;
         if repeat {
             self.repeats += 1;
         }
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_initial_rtt_gives_a_pto_of_about_a_second() {
+    fn initial_rtt_gives_a_pto_of_about_a_second() {
         let rtt = Rtt::new(MS * 333);
         assert_eq!(rtt.pto(), MS * 999);
         assert_eq!(rtt.min(), None);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_sample_erases_the_initial_rtt() {
+    fn first_sample_replaces_the_initial_rtt() {
         let mut rtt = Rtt::new(MS * 333);
         // The peer's delay does not apply to the first sample.
         rtt.sample(MS * 100, MS * 40, NOW);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn later_samples_move_the_mean_by_an_eighth() {
+    fn later_samples_move_smoothed_rtt_by_an_eighth() {
         let mut rtt = sampled(MS * 100);
         rtt.sample(MS * 180, Duration::ZERO, NOW);
         // rttvar = 3/4·50 + 1/4·|100 − 180|; smoothed = 7/8·100 + 1/8·180.
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn plausible_ack_delay_is_subtracted() {
+    fn ack_delay_is_subtracted_from_the_sample() {
         let mut rtt = sampled(MS * 100);
         rtt.sample(MS * 140, MS * 24, NOW);
         assert_eq!(rtt.smoothed(), Duration::from_micros(102_000));
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_that_would_pass_below_the_minimum_is_ignored() {
+    fn ack_delay_leading_below_min_rtt_is_ignored() {
         let mut rtt = sampled(MS * 100);
         rtt.sample(MS * 120, MS * 21, NOW);
         assert_eq!(rtt.smoothed(), Duration::from_micros(102_500));
@@ -219,14 +219,14 @@ mod tests {
     }
 
     #[test]
-    fn the_minimum_ignores_the_peers_delay() {
+    fn min_rtt_ignores_ack_delay() {
         let mut rtt = sampled(MS * 100);
         rtt.sample(MS * 90, MS * 30, NOW);
         assert_eq!(rtt.min(), Some(MS * 90));
     }
 
     #[test]
-    fn after_persistent_congestion_the_minimum_is_the_newest_sample() {
+    fn min_rtt_is_reset_to_latest_sample_after_persistent_congestion() {
         let mut rtt = sampled(MS * 20);
         rtt.sample(MS * 300, Duration::ZERO, NOW);
         rtt.on_persistent_congestion();
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_better_initial_rtt_counts_only_before_the_first_sample() {
+    fn initial_rtt_can_be_replaced_only_before_the_first_sample() {
         let mut rtt = Rtt::new(MS * 333);
         rtt.set_initial(MS * 40);
         assert_eq!(rtt.pto(), MS * 120);
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pto_is_never_shorter_than_the_granularity() {
+    fn pto_is_at_least_the_timer_granularity() {
         let mut rtt = sampled(Duration::ZERO);
         rtt.sample(Duration::ZERO, Duration::ZERO, NOW);
         assert_eq!(rtt.pto(), GRANULARITY);
@@ -257,22 +257,22 @@ mod tests {
     fn ack_delayed_longer_than_the_pto_is_not_sampled() {
         let mut rtt = sampled(MS * 20);
         assert_eq!(rtt.pto(), MS * 60);
-        let late = |rtt: &mut Rtt, delay| rtt.leave_out_repeat(MS * 1020, delay, MS * 25);
+        let late = |rtt: &mut Rtt, delay| rtt.skip_repeated_ack(MS * 1020, delay, MS * 25);
         assert!(!late(&mut rtt, MS * 85), "that is what a probe waits for");
         assert!(late(&mut rtt, MS * 86));
         assert!(!late(&mut rtt, MS * 1021), "longer than the round trip");
         assert!(
-            !Rtt::new(MS * 20).leave_out_repeat(MS * 1020, MS * 1000, MS * 25),
+            !Rtt::new(MS * 20).skip_repeated_ack(MS * 1020, MS * 1000, MS * 25),
             "nothing is known of the path without a first sample"
         );
     }
 
     #[test]
-    fn always_late_peer_is_sampled_again() {
+    fn peer_with_constantly_late_acks_is_sampled_again() {
         let mut rtt = sampled(MS * 20);
         let mut taken = 0;
         for _ in 0..40 {
-            if !rtt.leave_out_repeat(MS * 1020, MS * 1000, MS * 25) {
+            if !rtt.skip_repeated_ack(MS * 1020, MS * 1000, MS * 25) {
                 rtt.sample(MS * 1020, MS * 25, NOW);
                 taken += 1;
             }

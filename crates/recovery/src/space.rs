@@ -32,11 +32,11 @@ impl Space {
 
 /// Packets that are not in flight (only ACKs in them) kept for acknowledgment.
 /// A pure receiver sends millions of them and may never see one acknowledged.
-const UNMETERED: usize = 256;
+const MAX_ACK_ONLY_PACKETS: usize = 256;
 
 /// Deliberately skipped numbers remembered. An acknowledgment reaching further
 /// back than sixteen skips is not told apart from an honest one.
-const SKIPPED: usize = 16;
+const MAX_SKIPPED_NUMBERS: usize = 16;
 
 /// What was sent in one space.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ pub(crate) struct SpaceLedger<F> {
     /// Ascending.
     skipped: VecDeque<u64>,
     /// Ascending; some may have been acknowledged since.
-    unmetered: VecDeque<u64>,
+    ack_only: VecDeque<u64>,
 }
 
 impl<F> SpaceLedger<F> {
@@ -67,7 +67,7 @@ impl<F> SpaceLedger<F> {
             lost: LostLog::new(),
             discarded: false,
             skipped: VecDeque::new(),
-            unmetered: VecDeque::new(),
+            ack_only: VecDeque::new(),
         }
     }
 
@@ -90,17 +90,17 @@ impl<F> SpaceLedger<F> {
 
     /// Forgets the oldest packet that is not in flight when there are too many.
     fn meter(&mut self, number: u64) {
-        if self.unmetered.len() == UNMETERED
-            && let Some(oldest) = self.unmetered.pop_front()
+        if self.ack_only.len() == MAX_ACK_ONLY_PACKETS
+            && let Some(oldest) = self.ack_only.pop_front()
         {
             self.sent.remove(oldest);
         }
-        self.unmetered.push_back(number);
+        self.ack_only.push_back(number);
     }
 
     /// Leaves a number unused.
     pub(crate) fn skip(&mut self) {
-        if self.skipped.len() == SKIPPED {
+        if self.skipped.len() == MAX_SKIPPED_NUMBERS {
             self.skipped.pop_front();
         }
         self.skipped.push_back(self.next);
@@ -140,7 +140,7 @@ impl<F> SpaceLedger<F> {
     /// Bytes allocated, those of the packets' contents by `content`.
     pub(crate) fn memory(&self, content: &impl Fn(&F) -> usize) -> usize {
         let contents: usize = self.sent.iter().map(|(_, p)| content(&p.content)).sum();
-        let numbers = self.skipped.capacity() + self.unmetered.capacity();
+        let numbers = self.skipped.capacity() + self.ack_only.capacity();
         self.sent.memory() + self.lost.memory() + numbers * size_of::<u64>() + contents
     }
 
@@ -151,11 +151,11 @@ impl<F> SpaceLedger<F> {
     pub(crate) fn release_memory(&mut self) {
         if self.sent.iter().all(|(_, packet)| !packet.in_flight) {
             self.sent = Ledger::new();
-            self.unmetered.clear();
+            self.ack_only.clear();
         }
         self.sent.release_memory();
         self.lost.release_memory();
-        self.unmetered.shrink_to_fit();
+        self.ack_only.shrink_to_fit();
         self.skipped.shrink_to_fit();
     }
 }
@@ -237,20 +237,20 @@ mod tests {
     use crate::packet::tests::packet;
 
     #[test]
-    fn a_pure_receiver_does_not_remember_every_ack_it_sent() {
+    fn oldest_ack_only_packets_are_forgotten_at_the_limit() {
         let mut space = SpaceLedger::new();
         for number in 0..100_000 {
             let mut sent = packet();
             sent.in_flight = false;
             space.push(number, sent);
         }
-        assert_eq!(space.sent.len(), UNMETERED);
+        assert_eq!(space.sent.len(), MAX_ACK_ONLY_PACKETS);
         // Forgotten is not the same as never sent.
         assert_eq!(space.check(&(0..=99_999)), Ok(()));
     }
 
     #[test]
-    fn forgetting_takes_only_what_is_not_in_flight() {
+    fn packets_in_flight_are_not_forgotten_at_the_ack_only_limit() {
         let mut space = SpaceLedger::new();
         for number in 0..2000 {
             let mut sent = packet();
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn acknowledging_the_future_is_an_error() {
+    fn ack_beyond_the_last_sent_packet_is_an_error() {
         let mut space = SpaceLedger::new();
         assert_eq!(
             space.check(&(0..=0)),
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn acknowledging_a_skipped_number_is_an_error() {
+    fn ack_of_skipped_number_is_an_error() {
         let mut space = SpaceLedger::new();
         space.push(0, packet());
         space.skip();
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_skipped_long_ago_do_not_count() {
+    fn old_skipped_number_does_not_move_the_bound() {
         let mut space: SpaceLedger<()> = SpaceLedger::new();
         space.next = 2;
         space.skip();
@@ -321,7 +321,7 @@ mod tests {
             space.push(number, sent);
         }
         if skipped {
-            for _ in 0..SKIPPED {
+            for _ in 0..MAX_SKIPPED_NUMBERS {
                 space.skip();
             }
         }
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_the_sum_of_what_is_remembered() {
+    fn memory_is_the_sum_of_packets_losses_and_skipped_numbers() {
         let nothing = |_: &()| 0;
         let memory = |space: SpaceLedger<()>| space.memory(&nothing);
         assert_eq!(memory(filled(0, false, 0)), 0);
@@ -342,14 +342,17 @@ mod tests {
             memory(filled(0, false, 100)),
         );
         assert!(sent >= 100 * (size_of::<Packet<()>>() + 8), "{sent}");
-        assert!((SKIPPED * 8..=SKIPPED * 16).contains(&skipped), "{skipped}");
+        assert!(
+            (MAX_SKIPPED_NUMBERS * 8..=MAX_SKIPPED_NUMBERS * 16).contains(&skipped),
+            "{skipped}"
+        );
         assert_eq!(memory(filled(100, true, 100)), sent + skipped + lost);
         let contents = filled(100, true, 100).memory(&|()| 1_000);
         assert_eq!(contents, sent + skipped + lost + 100_000);
     }
 
     #[test]
-    fn releasing_forgets_acks_sent_but_nothing_in_flight() {
+    fn release_forgets_ack_only_packets_but_not_packets_in_flight() {
         let mut quiet = filled(100, false, 0);
         quiet.release_memory();
         assert_eq!(quiet.memory(&|()| 0), 0);

@@ -14,14 +14,14 @@ use crate::path::PathId;
 use crate::time::Instant;
 
 /// Lost packets remembered per space. Those pushed out count as really lost.
-const REMEMBERED: usize = 1024;
+const MAX_LOST_RECORDS: usize = 1024;
 
 /// Congestion events remembered per path. Those pushed out are never undone.
 const EVENTS: usize = 8;
 
 /// A packet declared lost.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Remembered {
+pub(crate) struct LostRecord {
     pub(crate) number: u64,
     pub(crate) path: PathId,
     pub(crate) index: SendIndex,
@@ -37,7 +37,7 @@ pub(crate) struct Remembered {
 #[derive(Debug)]
 pub(crate) struct LostLog {
     /// Ascending numbers.
-    packets: VecDeque<Remembered>,
+    packets: VecDeque<LostRecord>,
 }
 
 impl LostLog {
@@ -48,8 +48,8 @@ impl LostLog {
     }
 
     /// Remembers a packet; the oldest is forgotten for it if need be.
-    pub(crate) fn push(&mut self, packet: Remembered) {
-        if self.packets.len() == REMEMBERED {
+    pub(crate) fn push(&mut self, packet: LostRecord) {
+        if self.packets.len() == MAX_LOST_RECORDS {
             self.packets.pop_front();
         }
         let at = self
@@ -62,7 +62,7 @@ impl LostLog {
     pub(crate) fn remove_range(
         &mut self,
         range: &RangeInclusive<u64>,
-    ) -> impl Iterator<Item = Remembered> {
+    ) -> impl Iterator<Item = LostRecord> {
         let from = self
             .packets
             .partition_point(|packet| packet.number < *range.start());
@@ -86,7 +86,7 @@ impl LostLog {
 
     /// Bytes allocated.
     pub(crate) fn memory(&self) -> usize {
-        self.packets.capacity() * size_of::<Remembered>()
+        self.packets.capacity() * size_of::<LostRecord>()
     }
 
     /// Gives back the memory that is held for reuse.
@@ -208,8 +208,8 @@ impl CongestionEvents {
 pub(crate) mod tests {
     use super::*;
 
-    pub(crate) fn remembered(number: u64) -> Remembered {
-        Remembered {
+    pub(crate) fn remembered(number: u64) -> LostRecord {
+        LostRecord {
             number,
             path: PathId(0),
             index: number,
@@ -220,12 +220,12 @@ pub(crate) mod tests {
         }
     }
 
-    fn numbers(packets: impl Iterator<Item = Remembered>) -> Vec<u64> {
+    fn numbers(packets: impl Iterator<Item = LostRecord>) -> Vec<u64> {
         packets.map(|packet| packet.number).collect()
     }
 
     #[test]
-    fn the_log_is_found_by_number_whatever_the_order() {
+    fn lost_packets_are_found_by_number_in_any_insertion_order() {
         let mut log = LostLog::new();
         for number in [3, 9, 5, 4, 20] {
             log.push(remembered(number));
@@ -236,12 +236,12 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_log_is_bounded_in_count_and_time() {
+    fn lost_log_drops_oldest_and_expired_packets() {
         let mut log = LostLog::new();
         for number in 0..5000 {
             log.push(remembered(number));
         }
-        assert_eq!(log.packets.len(), REMEMBERED);
+        assert_eq!(log.packets.len(), MAX_LOST_RECORDS);
         log.expire(Instant::from_nanos(4990));
         assert_eq!(numbers(log.remove_range(&(0..=4991))), [4991]);
         log.clear();
@@ -249,7 +249,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_event_is_undone_by_its_last_packet_only() {
+    fn event_is_undone_when_its_last_loss_is_acknowledged() {
         let mut events = CongestionEvents::default();
         assert_eq!(events.on_lost(3, 10), 10);
         assert_eq!(events.on_lost(4, 10), 10);
@@ -262,7 +262,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn marks_keep_the_event() {
+    fn marked_event_is_not_undone() {
         let mut events = CongestionEvents::default();
         events.on_lost(3, 10);
         events.on_marked(5, 12);
@@ -270,7 +270,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_packet_counts_to_the_event_it_left_in() {
+    fn loss_counts_towards_the_event_its_packet_was_sent_in() {
         let mut events = CongestionEvents::default();
         assert_eq!(events.on_lost(3, 10), 10);
         assert_eq!(events.on_lost(12, 20), 20);
@@ -291,7 +291,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn nothing_is_undone_across_persistent_congestion() {
+    fn event_before_persistent_congestion_is_not_undone() {
         let mut events = CongestionEvents::default();
         let event = events.on_lost(3, 10);
         events.clear();
@@ -304,7 +304,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn events_are_bounded() {
+    fn oldest_congestion_event_is_dropped_at_the_limit() {
         let mut events = CongestionEvents::default();
         for round in 0..100 {
             events.on_lost(round * 10, round * 10 + 10);
@@ -315,7 +315,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_log_with_a_packet_is_not_empty() {
+    fn lost_log_with_a_packet_is_not_empty() {
         let mut log = LostLog::new();
         assert!(log.is_empty());
         log.push(remembered(3));
@@ -323,13 +323,13 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_logs_memory_follows_its_packets_and_is_given_back() {
+    fn lost_log_memory_grows_with_packets_and_is_released() {
         let mut log = LostLog::new();
         assert_eq!(log.memory(), 0);
         for number in 0..100 {
             log.push(remembered(number));
         }
-        let least = 100 * size_of::<Remembered>();
+        let least = 100 * size_of::<LostRecord>();
         assert!((least..3 * least).contains(&log.memory()));
         log.expire(Instant::from_nanos(98));
         log.release_memory();
@@ -337,7 +337,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_events_memory_follows_their_number() {
+    fn congestion_events_memory_grows_with_their_number() {
         let mut events = CongestionEvents::default();
         assert_eq!(events.memory(), 0);
         for round in 0..8 {
@@ -349,7 +349,7 @@ pub(crate) mod tests {
 
     /// The boundary is the first index that an event does not cover.
     #[test]
-    fn a_loss_at_the_boundary_begins_the_next_event() {
+    fn loss_at_the_boundary_begins_a_new_event() {
         let mut events = CongestionEvents::default();
         assert_eq!(events.on_lost(3, 10), 10);
         assert_eq!(events.boundary(), 10);

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_move_an_instant_both_ways() {
+    fn durations_are_added_and_subtracted() {
         let mut instant = Instant::from_nanos(5_000);
         instant += Duration::from_micros(2);
         assert_eq!(instant, Instant::from_nanos(7_000));
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn arithmetic_saturates_at_both_ends_of_time() {
+    fn arithmetic_saturates_at_origin_and_far_future() {
         let second = Duration::from_secs(1);
         assert_eq!(Instant::from_nanos(1) - second, Instant::ZERO);
         assert_eq!(Instant::FAR_FUTURE + second, Instant::FAR_FUTURE);

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_without_packets_change_nothing() {
+    fn mark_without_packets_changes_nothing() {
         let mut used = WindowUsed::default();
         used.mark(10, true);
         used.mark(10, false);
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn trains_of_one_kind_coalesce() {
+    fn equal_neighbouring_marks_are_merged() {
         let mut used = WindowUsed::default();
         for end in 1..100_000 {
             used.mark(end, true);
@@ -105,7 +105,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn merged_marks_never_claim_more_use_than_there_was(
+        fn merged_marks_never_report_an_unused_packet_as_used(
             trains in prop::collection::vec((1_u64..5, any::<bool>()), 0..400),
         ) {
             let mut used = WindowUsed::default();

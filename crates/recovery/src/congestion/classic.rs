@@ -12,14 +12,14 @@ use crate::time::Instant;
 
 use super::flight::LargestFlight;
 use super::hystart::{HyStart, Verdict};
-use super::law::{Growth, Law};
 use super::prr::{Delivery, Prr};
+use super::window_adjustment::{Growth, WindowAdjustment};
 use super::{SlowStart, initial_window, min_window};
 
-/// A window that grows by a [`Law`] and comes down once per congestion event.
+/// A window that grows by a [`WindowAdjustment`] and comes down once per congestion event.
 #[derive(Debug)]
-pub(super) struct Classic<L: Law> {
-    law: L,
+pub(super) struct Classic<A: WindowAdjustment> {
+    adjustment: A,
     mds: u64,
     window: u64,
     /// `None` until the first slow start ended.
@@ -34,7 +34,7 @@ pub(super) struct Classic<L: Law> {
     /// Persistent congestion of packets before it has collapsed the window.
     collapsed_before: SendIndex,
     largest_flight: LargestFlight,
-    undo: Option<Undo<L::Memory>>,
+    undo: Option<Undo<A::Saved>>,
     /// No feedback yet: the window is the initial one.
     untouched: bool,
     metrics: Metrics,
@@ -50,15 +50,15 @@ struct Undo<M> {
     ssthresh: Option<u64>,
     boundary: SendIndex,
     largest_flight: LargestFlight,
-    law: M,
+    adjustment: M,
 }
 
-impl<L: Law> Classic<L> {
+impl<A: WindowAdjustment> Classic<A> {
     /// A controller of a new path.
-    pub(super) fn new(law: L, slow_start: SlowStart, mds: u64) -> Self {
+    pub(super) fn new(adjustment: A, slow_start: SlowStart, mds: u64) -> Self {
         let window = initial_window(mds);
         Self {
-            law,
+            adjustment,
             mds,
             window,
             ssthresh: None,
@@ -77,8 +77,8 @@ impl<L: Law> Classic<L> {
     }
 
     /// Its law.
-    pub(super) fn law_mut(&mut self) -> &mut L {
-        &mut self.law
+    pub(super) fn adjustment_mut(&mut self) -> &mut A {
+        &mut self.adjustment
     }
 
     /// Losses of packets before it have been answered.
@@ -126,11 +126,11 @@ impl<L: Law> Classic<L> {
                 ssthresh: self.ssthresh,
                 boundary: self.boundary,
                 largest_flight: self.largest_flight,
-                law: self.law.remember(),
+                adjustment: self.adjustment.save(),
             }),
             CongestionCause::EcnCe => None,
         };
-        self.ssthresh = Some(self.law.reduce(window).max(self.min_window()));
+        self.ssthresh = Some(self.adjustment.reduce(window).max(self.min_window()));
         self.boundary = event.next_index;
         self.largest_flight.reset();
         self.metrics.congestion_events += 1;
@@ -152,7 +152,7 @@ impl<L: Law> Classic<L> {
             // Two responses to one event: the proof of one undoes neither.
             self.undo = None;
         }
-        self.law.collapse();
+        self.adjustment.on_persistent_congestion();
         self.recovery = None;
         self.window = self.min_window();
         self.largest_flight.reset();
@@ -198,7 +198,7 @@ impl<L: Law> Classic<L> {
     fn leave_recovery(&mut self, now: Instant) {
         self.window = self.settled_window();
         self.recovery = None;
-        self.law.begin(self.window, self.mds, now);
+        self.adjustment.start_avoidance(self.window, self.mds, now);
     }
 
     fn slow_start(&mut self, ack: &Ack<'_>) {
@@ -206,7 +206,8 @@ impl<L: Law> Classic<L> {
             Verdict::Grow { divisor } => divisor,
             Verdict::Leave => {
                 self.ssthresh = Some(self.window);
-                self.law.begin(self.window, self.mds, ack.now);
+                self.adjustment
+                    .start_avoidance(self.window, self.mds, ack.now);
                 return;
             }
         };
@@ -217,7 +218,8 @@ impl<L: Law> Classic<L> {
             .max(self.window);
         self.window = grown.min(self.ssthresh.unwrap_or(u64::MAX));
         if !self.in_slow_start() {
-            self.law.begin(self.window, self.mds, ack.now);
+            self.adjustment
+                .start_avoidance(self.window, self.mds, ack.now);
         }
     }
 
@@ -236,7 +238,7 @@ impl<L: Law> Classic<L> {
         if ack.window_used_bytes == 0 {
             return;
         }
-        self.window = self.law.grow(&Growth {
+        self.window = self.adjustment.grow(&Growth {
             now: ack.now,
             window: self.window,
             acked: ack.window_used_bytes,
@@ -247,7 +249,7 @@ impl<L: Law> Classic<L> {
     }
 }
 
-impl<L: Law> Controller for Classic<L> {
+impl<A: WindowAdjustment> Controller for Classic<A> {
     fn on_sent(&mut self, sent: &Sent) {
         let in_flight = sent.in_flight_before.saturating_add(sent.bytes);
         self.largest_flight.on_sent(in_flight);
@@ -295,15 +297,16 @@ impl<L: Law> Controller for Classic<L> {
         // A loss before the undone boundary is now a new event.
         self.boundary = undo.boundary;
         self.largest_flight.restore(undo.largest_flight);
-        self.law.restore(undo.law);
+        self.adjustment.restore(undo.adjustment);
         if !self.in_slow_start() {
-            self.law.begin(self.window, self.mds, event.now);
+            self.adjustment
+                .start_avoidance(self.window, self.mds, event.now);
         }
         self.metrics.spurious_events += 1;
     }
 
     fn on_limit(&mut self, limit: Limit, now: Instant) {
-        self.law.on_limit(limit, now);
+        self.adjustment.on_limit(limit, now);
     }
 
     /// The curve needs nothing: its clock has stood still. But PRR answers for a
@@ -361,11 +364,11 @@ impl<L: Law> Controller for Classic<L> {
     fn internals(&self, now: Instant, show: &mut dyn FnMut(&'static str, u64)) {
         show("boundary", self.boundary);
         show("largest_flight", self.largest_flight.bytes());
-        self.law.internals(now, show);
+        self.adjustment.internals(now, show);
     }
 
     fn name(&self) -> &'static str {
-        L::NAME
+        A::NAME
     }
 }
 

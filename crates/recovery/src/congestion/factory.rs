@@ -123,7 +123,7 @@ mod tests {
     };
 
     #[test]
-    fn custom_factory_builds_from_the_facts_of_the_path() {
+    fn custom_factory_is_given_the_path() {
         let custom = CongestionControl::custom(Small);
         assert_eq!(custom.build(&PATH).window(), 4 * 1_400);
         assert_eq!(custom.to_string(), "small");

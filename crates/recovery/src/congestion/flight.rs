@@ -48,7 +48,7 @@ mod tests {
     /// draft-ietf-ccwg-ratelimited-increase: as far as the largest flight, all
     /// acknowledged, would have grown the window.
     #[test]
-    fn slow_start_may_double_the_largest_flight_or_add_a_share_of_it() {
+    fn slow_start_limit_is_largest_flight_plus_its_share() {
         let mut flight = LargestFlight::new(1_000);
         flight.on_sent(20_000);
         flight.on_sent(12_000);

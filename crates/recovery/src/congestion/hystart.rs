@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rtt_must_rise_by_an_eighth_between_4_and_16_ms() {
+    fn conservative_slow_start_begins_when_rtt_rises_by_an_eighth_within_4_and_16_ms() {
         for (last, rise) in [(8, 4), (32, 4), (80, 10), (128, 16), (500, 16)] {
             let mut below = Rounds::new();
             below.round(8, ms(last));
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn fewer_than_eight_samples_keep_slow_start() {
+    fn round_with_fewer_than_eight_samples_is_not_judged() {
         let mut rounds = Rounds::new();
         rounds.round(8, ms(20));
         assert_eq!(rounds.round(7, ms(90)), GROW);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn conservative_slow_start_ends_after_five_rounds_with_the_partial_one() {
+    fn conservative_slow_start_ends_after_five_rounds_counting_the_partial_one() {
         let mut rounds = Rounds::new();
         rounds.round(8, ms(20));
         assert_eq!(rounds.round(8, ms(40)), SLOW);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_false_alarm_resumes_slow_start() {
+    fn rtt_below_baseline_resumes_slow_start() {
         let mut rounds = Rounds::new();
         rounds.round(8, ms(20));
         rounds.round(8, ms(40));
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_start_over_on_entering_conservative_slow_start() {
+    fn samples_are_reset_on_entering_conservative_slow_start() {
         let mut rounds = Rounds::new();
         rounds.round(8, ms(20));
         rounds.round(8, ms(40));
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_lasts_until_a_packet_sent_in_it_is_acknowledged() {
+    fn round_ends_when_a_packet_sent_in_it_is_acknowledged() {
         let mut hystart = HyStart::default();
         hystart.on_ack(0, 10, Some(ms(20)));
         for index in 1..10 {
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn acks_without_a_sample_are_not_counted() {
+    fn acks_without_rtt_sample_are_not_counted() {
         let mut hystart = HyStart::default();
         for _ in 0..20 {
             assert_eq!(hystart.on_ack(0, 10, None), GROW);

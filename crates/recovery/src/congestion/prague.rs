@@ -27,7 +27,7 @@ use crate::time::{Instant, nanos};
 use super::SlowStart;
 use super::carry::Carry;
 use super::classic::Classic;
-use super::law::{Growth, Law};
+use super::window_adjustment::{Growth, WindowAdjustment};
 
 /// The round trip that shorter paths are treated as having (by the draft).
 const VIRTUAL_RTT: Duration = Duration::from_millis(25);
@@ -152,7 +152,7 @@ impl Prague {
 
     fn on_marks(&mut self, event: &Congestion) {
         self.alpha.on_marks(event.packets);
-        self.classic.law_mut().shared = true;
+        self.classic.adjustment_mut().shared = true;
         let marked = event.packets.saturating_mul(self.mds);
         self.unpaid = self.unpaid.saturating_add(marked);
         // A loss of the same flight has been answered already, and with more.
@@ -166,14 +166,14 @@ impl Prague {
         self.response = Round::begin(event.next_index, event.now);
         let before = self.classic.settled_window();
         self.classic.reduce_to(self.alpha.reduce_to(before));
-        self.classic.law_mut().eased_from = Some(before);
+        self.classic.adjustment_mut().eased_from = Some(before);
     }
 
     /// A loss in the round of a response: the two together come down by β, not
     /// by more (by the draft).
     fn on_loss(&mut self, event: &Congestion) {
         if event.largest_index >= self.response.end {
-            self.classic.law_mut().eased_from = None;
+            self.classic.adjustment_mut().eased_from = None;
         }
         self.classic.on_congestion(event);
     }
@@ -247,7 +247,7 @@ impl Controller for Prague {
     }
 
     /// Once marks come: what lies before is a queue of the classic kind.
-    fn counts_every_ack(&self) -> bool {
+    fn needs_ack_per_packet(&self) -> bool {
         self.alpha.seen
     }
 
@@ -296,8 +296,8 @@ fn scale(smoothed_rtt: Duration) -> (u128, u128) {
     )
 }
 
-impl Law for Additive {
-    type Memory = Carry;
+impl WindowAdjustment for Additive {
+    type Saved = Carry;
 
     const NAME: &'static str = "prague";
 
@@ -308,12 +308,12 @@ impl Law for Additive {
         (from.max(window) / 2).min(window)
     }
 
-    fn collapse(&mut self) {
+    fn on_persistent_congestion(&mut self) {
         self.carry = Carry::default();
         self.eased_from = None;
     }
 
-    fn begin(&mut self, _window: u64, _mds: u64, _now: Instant) {}
+    fn start_avoidance(&mut self, _window: u64, _mds: u64, _now: Instant) {}
 
     fn grow(&mut self, growth: &Growth) -> u64 {
         let (numerator, denominator) = if self.shared {
@@ -333,12 +333,12 @@ impl Law for Additive {
 
     fn on_limit(&mut self, _limit: Limit, _now: Instant) {}
 
-    fn remember(&self) -> Carry {
+    fn save(&self) -> Carry {
         self.carry
     }
 
-    fn restore(&mut self, memory: Carry) {
-        self.carry = memory;
+    fn restore(&mut self, saved: Carry) {
+        self.carry = saved;
     }
 }
 

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn heavy_loss_rebuilds_by_one_more_packet_per_safe_ack() {
+    fn heavy_loss_adds_one_packet_per_safe_ack() {
         let mut prr = Prr::new(20 * MDS);
         // 15 of 20 lost: 5 minus the ACKed one in flight, ssthresh 10.
         assert_eq!(prr.on_ack(ack(4 * MDS, false), 10 * MDS, MDS), Some(MDS));
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn one_packet_may_leave_on_entering_recovery() {
+    fn one_packet_may_be_sent_on_entering_recovery() {
         let mut prr = Prr::new(20 * MDS);
         let at_ssthresh = ack(10 * MDS, true);
         assert_eq!(prr.on_ack(at_ssthresh, 10 * MDS, MDS), Some(MDS));
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_of_a_byte_is_rounded_up() {
+    fn fraction_of_a_byte_is_rounded_up() {
         // 1000 of 20000 delivered against ssthresh 14001: 700.05 bytes.
         let mut prr = Prr::new(20 * MDS);
         assert_eq!(prr.on_ack(ack(18 * MDS, true), 14_001, MDS), Some(701));

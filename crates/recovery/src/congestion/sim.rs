@@ -65,7 +65,7 @@ pub(super) struct Sim {
     pto_count: u32,
     last_sent: Instant,
     /// State of the loss generator.
-    dice: u64,
+    rng: u64,
     /// Arrival of each ACK that acknowledged something.
     acks: Vec<Instant>,
 }
@@ -87,7 +87,7 @@ impl Sim {
             ack_due: None,
             pto_count: 0,
             last_sent: Instant::ZERO,
-            dice: seed,
+            rng: seed,
             acks: Vec::new(),
         }
     }
@@ -189,10 +189,10 @@ impl Sim {
             Drops::Every(n) => index % n == n - 1,
             Drops::PercentUntil(percent, until) => {
                 // Marsaglia's xorshift64.
-                self.dice ^= self.dice << 13;
-                self.dice ^= self.dice >> 7;
-                self.dice ^= self.dice << 17;
-                self.now < until && self.dice % 100 < percent
+                self.rng ^= self.rng << 13;
+                self.rng ^= self.rng >> 7;
+                self.rng ^= self.rng << 17;
+                self.now < until && self.rng % 100 < percent
             }
             Drops::Overflow => {
                 let backlog = nanos(self.busy - self.now);

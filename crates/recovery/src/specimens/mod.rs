@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_differ_and_parse() {
+    fn specimen_names_are_unique_and_parse() {
         for (at, specimen) in Specimen::ALL.iter().enumerate() {
             assert_eq!(specimen.to_string().parse(), Ok(*specimen));
             assert_eq!(Specimen::ALL.iter().position(|s| s == specimen), Some(at));

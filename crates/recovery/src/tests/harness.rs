@@ -24,7 +24,7 @@ pub(super) fn at(millis: u64) -> Instant {
 
 /// What a controller was told, as far as tests ask.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Told {
+pub(super) enum Call {
     Sent {
         index: SendIndex,
         before: u64,
@@ -64,7 +64,7 @@ pub(super) struct Fixed {
     pub(super) window: u64,
     pub(super) rate: Option<u64>,
     pub(super) state: State,
-    pub(super) told: Arc<Mutex<Vec<Told>>>,
+    pub(super) told: Arc<Mutex<Vec<Call>>>,
 }
 
 impl Fixed {
@@ -77,32 +77,32 @@ impl Fixed {
         }
     }
 
-    fn tell(&self, told: Told) {
+    fn tell(&self, told: Call) {
         self.told.lock().unwrap().push(told);
     }
 
     /// Everything told since the last call.
-    pub(super) fn take(&self) -> Vec<Told> {
+    pub(super) fn take(&self) -> Vec<Call> {
         core::mem::take(&mut self.told.lock().unwrap())
     }
 
     /// Losses and marks told since the last call.
-    pub(super) fn congestion(&self) -> Vec<Told> {
+    pub(super) fn congestion(&self) -> Vec<Call> {
         let mut told = self.take();
-        told.retain(|told| matches!(told, Told::Congested { .. }));
+        told.retain(|told| matches!(told, Call::Congested { .. }));
         told
     }
 }
 
 impl Controller for Fixed {
     fn on_sent(&mut self, sent: &Sent) {
-        self.tell(Told::Sent {
+        self.tell(Call::Sent {
             index: sent.index,
             before: sent.in_flight_before,
         });
     }
     fn on_ack(&mut self, ack: &Ack<'_>) {
-        self.tell(Told::Acked {
+        self.tell(Call::Acked {
             bytes: ack.bytes,
             packets: ack.packets,
             largest: ack.largest_index,
@@ -114,7 +114,7 @@ impl Controller for Fixed {
         });
     }
     fn on_congestion(&mut self, event: &Congestion) {
-        self.tell(Told::Congested {
+        self.tell(Call::Congested {
             cause: event.cause,
             largest: event.largest_index,
             next: event.next_index,
@@ -128,19 +128,19 @@ impl Controller for Fixed {
         });
     }
     fn on_spurious(&mut self, event: &Spurious) {
-        self.tell(Told::Spurious(event.event));
+        self.tell(Call::Spurious(event.event));
     }
     fn on_limit(&mut self, limit: Limit, _now: Instant) {
-        self.tell(Told::Limit(limit));
+        self.tell(Call::Limit(limit));
     }
     fn restart_from_idle(&mut self, _now: Instant) {
-        self.tell(Told::Restart);
+        self.tell(Call::Restart);
     }
     fn on_mds(&mut self, mds: u64) {
-        self.tell(Told::Mds(mds));
+        self.tell(Call::Mds(mds));
     }
     fn on_discarded(&mut self, bytes: u64) {
-        self.tell(Told::Discarded(bytes));
+        self.tell(Call::Discarded(bytes));
     }
     fn window(&self) -> u64 {
         self.window

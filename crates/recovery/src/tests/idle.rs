@@ -149,7 +149,7 @@ fn windows(after: usize, idle: Duration) -> Vec<u64> {
 /// RFC 9438 §4.2, §5.8: after 0, 4 and 60 s the window at each ACK is what it
 /// would have been, a datagram more or less.
 #[test]
-fn after_idle_the_window_follows_the_curve_it_left() {
+fn cubic_curve_continues_unchanged_after_idle() {
     for after in [500, 3_000] {
         let steady = windows(after, Duration::ZERO);
         let (first, last) = (steady[after], steady[steady.len() - 1]);
@@ -170,7 +170,7 @@ fn after_idle_the_window_follows_the_curve_it_left() {
 /// What leaves after idling is paced: no more at once than a train and what may
 /// come together while the sender is late (RFC 9002 §7.7).
 #[test]
-fn the_first_flight_after_idle_is_no_burst() {
+fn first_flight_after_idle_is_paced() {
     let mut sender = Sender::new();
     sender.run(2_000, true);
     sender.now += Duration::from_secs(60);

@@ -94,7 +94,7 @@ fn bif_desync_leaves_packets_in_flight_without_a_timer() {
 }
 
 #[test]
-fn pto_unarmed_is_silent_while_the_server_is_blocked() {
+fn pto_unarmed_sets_no_timer_while_the_server_is_blocked() {
     let after_initial_ack = |specimen| {
         let mut bench = Bench::new(specimen, false);
         bench.send(Space::Initial, PATH, 0);
@@ -108,7 +108,7 @@ fn pto_unarmed_is_silent_while_the_server_is_blocked() {
 }
 
 #[test]
-fn pacer_spin_names_deadlines_in_the_past() {
+fn pacer_spin_returns_deadlines_in_the_past() {
     // A sender that an ACK wakes between two trains.
     let deadline = |specimen| {
         let mut bench = Bench::new(specimen, true);
@@ -169,7 +169,7 @@ fn tokenbucket_startup_halves_the_flight_each_round() {
 }
 
 #[test]
-fn retransmit_all_hands_everything_in_flight_back() {
+fn retransmit_all_declares_everything_in_flight_lost() {
     let mut bench = Bench::migrated(Some(Specimen::RetransmitAllOnMigration));
     assert!(bench.recovery.next_timeout().unwrap() <= at(1_001));
     bench.recovery.on_timeout(at(1_001), &mut bench.out);
@@ -192,7 +192,7 @@ fn retransmit_all_hands_everything_in_flight_back() {
 /// The faster new path's ACK comes first; the old one's packets are on their
 /// way, and time says they are lost only if their round trip is forgotten.
 #[test]
-fn migration_rtt_reset_loses_by_time_what_is_on_its_way() {
+fn migration_rtt_reset_declares_arriving_packets_lost_by_time() {
     let lost = |specimen| {
         let mut bench = Bench::migrated(specimen);
         bench.send(Space::Data, NEW, 1_001);

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn extra_acked_remembers_ten_rounds_and_one_in_startup() {
+    fn extra_acked_covers_ten_rounds_and_one_round_in_startup() {
         let mut filter = ExtraAcked::new(at(0));
         filter.update(9_000, 1_000_000, 1 << 20, 3, at(1));
         assert_eq!((filter.get(false), filter.get(true)), (9_000, 9_000));

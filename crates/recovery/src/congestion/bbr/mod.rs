@@ -18,7 +18,7 @@
 //! | `loss`       | loss: the probe's verdict, the short-term model| §5.5.10         |
 //! | `undo`       | losses that were none                          | §5.5.11         |
 //! | `control`    | pacing rate, quantum, window                   | §5.6            |
-//! | `dice`       | randomness of the probe clock                  | §5.3.3.8        |
+//! | `rng`       | randomness of the probe clock                  | §5.3.3.8        |
 //!
 //! Where the draft is silent, contradicts itself or meets QUIC:
 //!
@@ -49,7 +49,6 @@
 //!   as the end of a probe.
 
 mod control;
-mod dice;
 mod drain;
 mod facts;
 mod filters;
@@ -61,6 +60,7 @@ mod phase;
 mod probe_bw;
 mod probe_rtt;
 mod restart;
+mod rng;
 mod rounds;
 #[cfg(feature = "specimens")]
 pub(super) mod specimens;
@@ -80,12 +80,12 @@ use crate::limit::Limit;
 use crate::time::{Instant, nanos};
 
 use super::initial_window;
-use dice::Dice;
 use facts::Facts;
 use filters::{ExtraAcked, MaxBwFilter, MinRtt};
 use gains::MIN_PIPE_DATAGRAMS;
 use loss::LossRound;
 use phase::{AckPhase, Phase};
+use rng::Rng;
 use rounds::Rounds;
 use startup::FullPipe;
 use undo::Undo;
@@ -96,7 +96,7 @@ const INFINITE: u64 = u64::MAX;
 /// BBRv3.
 #[derive(Debug)]
 pub(super) struct Bbr {
-    dice: Dice,
+    rng: Rng,
     mds: u64,
     /// No ACK and no loss yet: the window is the initial one.
     untouched: bool,
@@ -195,7 +195,7 @@ impl Bbr {
     pub(super) fn new(mds: u64, seed: u64) -> Self {
         let cwnd = initial_window(mds);
         let mut bbr = Self {
-            dice: Dice::new(seed),
+            rng: Rng::new(seed),
             mds,
             untouched: true,
             metrics: Metrics::default(),

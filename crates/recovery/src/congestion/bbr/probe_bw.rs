@@ -94,8 +94,8 @@ impl Bbr {
 
     /// PickProbeWait() (§5.3.3.8).
     fn pick_probe_wait(&mut self) {
-        self.rounds.since_probe_up = self.dice.below(2);
-        let random = self.dice.below(nanos(Duration::from_secs(1)));
+        self.rounds.since_probe_up = self.rng.below(2);
+        let random = self.rng.below(nanos(Duration::from_secs(1)));
         self.probe.wait = PROBE_WAIT + Duration::from_nanos(random);
     }
 

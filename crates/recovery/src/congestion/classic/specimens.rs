@@ -8,14 +8,14 @@ use crate::specimens::Specimen;
 use crate::time::{Instant, nanos};
 
 use super::super::carry::scale;
-use super::super::clock::Clock;
 use super::super::cubic::Cubic;
-use super::super::law::Law as _;
-use super::super::specimens::Flaw;
+use super::super::growth_clock::GrowthClock;
+use super::super::specimens::Bug;
+use super::super::window_adjustment::WindowAdjustment as _;
 use super::Classic;
 
 /// The bug of this name, if it is one of CUBIC's.
-pub(in super::super) fn flaw(specimen: Specimen) -> Option<Box<dyn Flaw<Classic<Cubic>>>> {
+pub(in super::super) fn bug(specimen: Specimen) -> Option<Box<dyn Bug<Classic<Cubic>>>> {
     match specimen {
         Specimen::IdleFromLastSend => Some(Box::new(SharedBoundary::new(Clamp::Never))),
         Specimen::EpochClampedToNow => Some(Box::new(SharedBoundary::new(Clamp::ToNow))),
@@ -46,9 +46,9 @@ pub(in super::super) fn flaw(specimen: Specimen) -> Option<Box<dyn Flaw<Classic<
 #[derive(Debug)]
 struct EpochNotShifted;
 
-impl Flaw<Classic<Cubic>> for EpochNotShifted {
-    fn on_limit(&mut self, right: &mut Classic<Cubic>, _limit: Limit, now: Instant) {
-        right.on_limit(Limit::Congestion, now);
+impl Bug<Classic<Cubic>> for EpochNotShifted {
+    fn on_limit(&mut self, inner: &mut Classic<Cubic>, _limit: Limit, now: Instant) {
+        inner.on_limit(Limit::Congestion, now);
     }
 }
 
@@ -57,11 +57,11 @@ impl Flaw<Classic<Cubic>> for EpochNotShifted {
 #[derive(Debug)]
 struct EpochResetOnIdle;
 
-impl Flaw<Classic<Cubic>> for EpochResetOnIdle {
-    fn restart_from_idle(&mut self, right: &mut Classic<Cubic>, now: Instant) {
-        right.restart_from_idle(now);
-        right.law.collapse();
-        right.law.reduce(scale(right.window, 10, 7));
+impl Bug<Classic<Cubic>> for EpochResetOnIdle {
+    fn restart_from_idle(&mut self, inner: &mut Classic<Cubic>, now: Instant) {
+        inner.restart_from_idle(now);
+        inner.adjustment.on_persistent_congestion();
+        inner.adjustment.reduce(scale(inner.window, 10, 7));
     }
 }
 
@@ -72,25 +72,25 @@ struct UndoOnLightLoss {
     lost: u64,
 }
 
-impl Flaw<Classic<Cubic>> for UndoOnLightLoss {
-    fn on_congestion(&mut self, right: &mut Classic<Cubic>, event: &Congestion) {
-        if event.largest_index >= right.boundary {
+impl Bug<Classic<Cubic>> for UndoOnLightLoss {
+    fn on_congestion(&mut self, inner: &mut Classic<Cubic>, event: &Congestion) {
+        if event.largest_index >= inner.boundary {
             self.lost = 0;
         }
         self.lost += event.lost_bytes;
-        right.on_congestion(event);
+        inner.on_congestion(event);
     }
 
-    fn on_ack(&mut self, right: &mut Classic<Cubic>, ack: &Ack<'_>) {
-        let recovering = right.recovery.is_some();
-        right.on_ack(ack);
+    fn on_ack(&mut self, inner: &mut Classic<Cubic>, ack: &Ack<'_>) {
+        let recovering = inner.recovery.is_some();
+        inner.on_ack(ack);
         if recovering
-            && right.recovery.is_none()
-            && let Some(undo) = right.undo
+            && inner.recovery.is_none()
+            && let Some(undo) = inner.undo
             && self.lost < undo.window / 5
         {
             let (now, event) = (ack.now, undo.event);
-            right.on_spurious(&Spurious { now, event });
+            inner.on_spurious(&Spurious { now, event });
         }
     }
 }
@@ -99,11 +99,11 @@ impl Flaw<Classic<Cubic>> for UndoOnLightLoss {
 #[derive(Debug)]
 struct MultiCut;
 
-impl Flaw<Classic<Cubic>> for MultiCut {
-    fn on_congestion(&mut self, right: &mut Classic<Cubic>, event: &Congestion) {
-        right.untouched = false;
+impl Bug<Classic<Cubic>> for MultiCut {
+    fn on_congestion(&mut self, inner: &mut Classic<Cubic>, event: &Congestion) {
+        inner.untouched = false;
         for _ in 0..event.packets {
-            right.reduce(event);
+            inner.reduce(event);
         }
     }
 }
@@ -156,16 +156,16 @@ impl SharedBoundary {
 
 /// Makes the time since `boundary` the elapsed time of the curve: the clock runs
 /// from the origin on and is never stopped, so that its readings are times.
-fn draw_from(law: &mut Cubic, boundary: Instant) {
-    law.clock = Clock::default();
-    law.clock.on_limit(Limit::Congestion, Instant::ZERO);
-    if let Some(epoch) = &mut law.memory.epoch {
+fn draw_from(adjustment: &mut Cubic, boundary: Instant) {
+    adjustment.clock = GrowthClock::default();
+    adjustment.clock.on_limit(Limit::Congestion, Instant::ZERO);
+    if let Some(epoch) = &mut adjustment.state.epoch {
         epoch.start = boundary.as_nanos();
     }
 }
 
-impl Flaw<Classic<Cubic>> for SharedBoundary {
-    fn on_sent(&mut self, right: &mut Classic<Cubic>, sent: &Sent) {
+impl Bug<Classic<Cubic>> for SharedBoundary {
+    fn on_sent(&mut self, inner: &mut Classic<Cubic>, sent: &Sent) {
         if sent.in_flight_before == 0
             && let (Some(boundary), Some(last)) = (self.boundary.as_mut(), self.last_sent)
         {
@@ -178,29 +178,31 @@ impl Flaw<Classic<Cubic>> for SharedBoundary {
         }
         self.last_sent = Some(sent.now);
         self.sent.push_back((sent.index, sent.now));
-        right.on_sent(sent);
+        inner.on_sent(sent);
     }
 
-    fn on_ack(&mut self, right: &mut Classic<Cubic>, ack: &Ack<'_>) {
-        right.untouched = false;
+    fn on_ack(&mut self, inner: &mut Classic<Cubic>, ack: &Ack<'_>) {
+        inner.untouched = false;
         if let Some(boundary) = self.boundary {
-            draw_from(&mut right.law, boundary);
+            draw_from(&mut inner.adjustment, boundary);
         }
         if !self.in_recovery(ack.largest_sent_time) {
-            right.on_ack(ack);
+            inner.on_ack(ack);
         }
     }
 
-    fn on_congestion(&mut self, right: &mut Classic<Cubic>, event: &Congestion) {
-        right.untouched = false;
+    fn on_congestion(&mut self, inner: &mut Classic<Cubic>, event: &Congestion) {
+        inner.untouched = false;
         self.forget_before(event.largest_index);
         let sent = self.sent.front().map_or(event.now, |&(_, sent)| sent);
         if !self.in_recovery(sent) {
-            right.reduce(event);
-            right.window = right.settled_window();
-            right.recovery = None;
+            inner.reduce(event);
+            inner.window = inner.settled_window();
+            inner.recovery = None;
             self.boundary = Some(event.now);
-            right.law.begin(right.window, right.mds, event.now);
+            inner
+                .adjustment
+                .start_avoidance(inner.window, inner.mds, event.now);
         }
     }
 
@@ -215,7 +217,7 @@ impl Flaw<Classic<Cubic>> for SharedBoundary {
     /// shift.
     fn internals(
         &self,
-        right: &Classic<Cubic>,
+        inner: &Classic<Cubic>,
         now: Instant,
         show: &mut dyn FnMut(&'static str, u64),
     ) {
@@ -223,7 +225,7 @@ impl Flaw<Classic<Cubic>> for SharedBoundary {
             show("recovery_start", boundary.as_nanos());
         }
         show("epoch_shift", self.shifted);
-        right.internals(now, &mut |name, value| {
+        inner.internals(now, &mut |name, value| {
             if name != "boundary" && name != "epoch_shift" {
                 show(name, value);
             }

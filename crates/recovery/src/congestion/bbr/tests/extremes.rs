@@ -186,7 +186,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn arbitrary_acks_and_losses_keep_window_and_rate_sane(
+    fn arbitrary_acks_and_losses_keep_window_and_rate_in_bounds(
         rtt in prop_oneof![10_u64..1_000, 1_000_u64..2_000_000],
         seed: u64,
         steps in prop::collection::vec(steps(), 1..300),
@@ -196,7 +196,7 @@ proptest! {
     }
 
     #[test]
-    fn every_path_is_filled_to_more_than_half(
+    fn every_link_is_filled_to_more_than_half(
         kbit in prop_oneof![64_u64..1_000, 1_000_u64..100_000],
         rtt in prop_oneof![1_u64..20, 20_u64..300],
         queue in 2_u64..50,

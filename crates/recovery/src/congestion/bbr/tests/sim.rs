@@ -6,15 +6,15 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use super::super::Bbr;
-use super::super::dice::Dice;
 use super::super::phase::Phase;
+use super::super::rng::Rng;
 use crate::controller::Controller;
 use crate::limit::Limit;
 use crate::outcome::Outcome;
 use crate::time::{Instant, nanos};
 use crate::{Config, Gate, PathId, PtoContext, Recovery, SentInfo, Space};
 
-use super::shared::{Look, Shared, Subject};
+use super::shared::{AsBbr, BbrRef, SharedController};
 
 pub(super) const MDS: u64 = 1200;
 pub(super) const MS: Duration = Duration::from_millis(1);
@@ -90,7 +90,7 @@ impl App {
 /// The sender, the path and the receiver.
 pub(super) struct Sim {
     recovery: Recovery<()>,
-    controller: Shared,
+    controller: SharedController,
     out: Outcome<()>,
     pub(super) now: Instant,
     pub(super) link: Link,
@@ -108,7 +108,7 @@ pub(super) struct Sim {
     tokens_at: Instant,
     held: Vec<u64>,
     ack_due: Option<Instant>,
-    dice: Dice,
+    rng: Rng,
     pub(super) packets_sent: u64,
     pub(super) packets_dropped: u64,
     /// Phases in the order they were seen in.
@@ -120,8 +120,8 @@ impl Sim {
         Self::with(Box::new(Bbr::new(MDS, 1)), link, app, 1)
     }
 
-    pub(super) fn with(bbr: Box<dyn Subject>, link: Link, app: App, seed: u64) -> Self {
-        let controller = Shared::new(bbr);
+    pub(super) fn with(bbr: Box<dyn AsBbr>, link: Link, app: App, seed: u64) -> Self {
+        let controller = SharedController::new(bbr);
         let start = Instant::from_nanos(3_600_000_000_000);
         let mut recovery = Recovery::new(Config::default(), start);
         recovery.add_path(PATH, Box::new(controller.clone()), MDS, start);
@@ -150,7 +150,7 @@ impl Sim {
             tokens_at: start,
             held: Vec::new(),
             ack_due: None,
-            dice: Dice::new(seed),
+            rng: Rng::new(seed),
             packets_sent: 0,
             packets_dropped: 0,
             phases: Vec::new(),
@@ -158,7 +158,7 @@ impl Sim {
     }
 
     /// A look into the controller.
-    pub(super) fn bbr(&self) -> Look<'_> {
+    pub(super) fn bbr(&self) -> BbrRef<'_> {
         self.controller.get()
     }
 
@@ -373,7 +373,7 @@ impl Sim {
     }
 
     fn is_dropped(&mut self) -> bool {
-        if self.link.blackhole || self.dice.below(1_000_000) < self.link.loss {
+        if self.link.blackhole || self.rng.below(1_000_000) < self.link.loss {
             return true;
         }
         if let Some((rate, burst)) = self.link.policer {

@@ -66,13 +66,13 @@ fn undone(mut sim: Sim) {
 
 /// "Handling Spurious Fast Recovery"
 #[test]
-fn a_spurious_fast_recovery_is_undone() {
+fn spurious_fast_recovery_is_undone() {
     undone(detoured(12, 15 * MS));
 }
 
 /// "Handling Spurious RTO Recovery": a probe timeout's packet overtakes a flight.
 #[test]
-fn a_spurious_timeout_is_undone() {
+fn spurious_timeout_is_undone() {
     let mut sim = Sim::new(Link::new(50, 40, 400), App::Bulk);
     sim.until_phase(Phase::Up);
     // Nothing but the detour is left in flight, until a probe is sent.
@@ -88,7 +88,7 @@ fn a_spurious_timeout_is_undone() {
 }
 
 #[test]
-fn spurious_loss_returns_to_startup() {
+fn spurious_loss_in_startup_returns_to_startup() {
     // Room for all that Startup sends, so that nothing is lost in fact.
     let mut sim = Sim::new(Link::new(200, 40, 1_000), App::Bulk);
     sim.until(SECONDS, |sim| sim.bbr().cwnd > 200_000);

@@ -77,7 +77,7 @@ fn fact() -> impl Strategy<Value = Fact> {
 }
 
 /// A connection that tells a controller any facts.
-struct Teller {
+struct Driver {
     controller: Box<dyn Controller>,
     now: Instant,
     next: SendIndex,
@@ -85,7 +85,7 @@ struct Teller {
     mds: u64,
 }
 
-impl Teller {
+impl Driver {
     fn tell(&mut self, fact: &Fact) {
         match *fact {
             Fact::Send { packets, in_flight } => {
@@ -154,7 +154,7 @@ impl Teller {
 
 /// The window after each fact; the number is the wait before it.
 fn windows(algorithm: Algorithm, facts: &[(Fact, u64)]) -> Vec<u64> {
-    let mut teller = Teller {
+    let mut teller = Driver {
         controller: build_with(algorithm, SlowStart::HyStart, MDS),
         now: Instant::ZERO,
         next: 0,
@@ -180,7 +180,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn arbitrary_events_keep_the_window_in_bounds(
+    fn arbitrary_events_keep_the_window_above_the_minimum(
         facts in prop::collection::vec(
             (fact(), prop_oneof![9 => 0_u64..1_000_000_000, 1 => Just(u64::MAX / 4)]),
             1..80,
@@ -196,7 +196,7 @@ proptest! {
     /// datagram where that is more), and has grown after 40 rounds, plateau or
     /// not, by no more than its law allows.
     #[test]
-    fn a_used_window_grows_at_every_scale(
+    fn fully_used_window_grows_at_every_scale(
         rate in prop_oneof![8_000_u64..10_000_000, 10_000_000_u64..50_000_000_000],
         rtt_ns in prop_oneof![10_000_u64..1_000_000, 1_000_000_u64..2_000_000_000],
     ) {

@@ -63,7 +63,7 @@ fn idle_shifts_the_curve_by_exactly_the_idle_time() {
 
 /// What the test above would catch: the same pause, taken for time in use.
 #[test]
-fn running_clock_while_idle_makes_the_window_jump() {
+fn clock_running_while_idle_makes_the_window_jump() {
     let grown = |limit: Limit| {
         let mut cubic = in_avoidance(cubic());
         cubic.on_limit(limit, at_ms(100));
@@ -78,7 +78,7 @@ fn running_clock_while_idle_makes_the_window_jump() {
 }
 
 #[test]
-fn empty_pipe_at_each_ack_is_not_taken_for_idle() {
+fn empty_pipe_between_acks_does_not_change_growth() {
     let grown = |flicker: bool| {
         let mut cubic = cubic();
         // Out of a death spiral: two packets, one ACK for both.

@@ -18,7 +18,7 @@ fn in_up(link: Link) -> Sim {
 
 /// "Exiting PROBE_UP on Bandwidth Plateau"
 #[test]
-fn up_ends_on_a_plateau() {
+fn probe_up_ends_on_a_bandwidth_plateau() {
     let mut sim = in_up(Link::new(10, 40, 400));
     let lost = sim.lost();
     let mut counts = vec![0];
@@ -37,7 +37,7 @@ fn up_ends_on_a_plateau() {
 
 /// "Exiting PROBE_UP on Loss When Application-Limited"
 #[test]
-fn up_ends_on_loss_when_application_limited() {
+fn probe_up_ends_on_loss_when_application_limited() {
     let mut sim = in_up(Link::new(100, 40, 400));
     sim.set_app(App::mbit(50));
     // What had left before is acknowledged.
@@ -60,7 +60,7 @@ fn up_ends_on_loss_when_application_limited() {
 /// "Never Exiting PROBE_UP (or STARTUP) When Application-Limited With No Loss":
 /// UP.
 #[test]
-fn up_never_ends_while_application_limited() {
+fn probe_up_does_not_end_while_application_limited() {
     let mut sim = in_up(Link::new(100, 40, 400));
     sim.set_app(App::mbit(20));
     let seen = sim.phases.len();
@@ -72,7 +72,7 @@ fn up_never_ends_while_application_limited() {
 
 /// "Exiting PROBE_DOWN on Inflight"
 #[test]
-fn down_ends_when_the_queue_is_gone() {
+fn probe_down_ends_when_the_queue_is_drained() {
     let mut sim = in_up(Link::new(10, 40, 400));
     sim.until_phase(Phase::Down);
     {
@@ -96,7 +96,7 @@ fn down_ends_when_the_queue_is_gone() {
 
 /// "Exiting PROBE_DOWN After Max Time"
 #[test]
-fn down_ends_when_the_next_probe_is_due() {
+fn probe_down_ends_when_the_next_probe_is_due() {
     // On a long path, so that the clock is faster than the rounds of Reno.
     let mut sim = Sim::new(Link::new(20, 100, 400), App::Bulk);
     sim.until_phase(Phase::Refill);
@@ -117,7 +117,7 @@ fn down_ends_when_the_next_probe_is_due() {
 
 /// "Increasing Bandwidth 10x and Ensuring Full Bandwidth is Reached"
 #[test]
-fn ten_times_the_bandwidth_is_found() {
+fn tenfold_bandwidth_increase_is_found() {
     let mut sim = Sim::new(Link::new(10, 40, 50), App::Bulk);
     sim.until_phase(Phase::Cruise);
     assert!(
@@ -184,7 +184,7 @@ fn rate_follows_bandwidth_drop_to_a_tenth() {
 
 /// "Handling Loss During PROBE_UP After inflight_longterm is Set"
 #[test]
-fn loss_in_up_lowers_the_long_term_bound() {
+fn loss_in_probe_up_lowers_inflight_longterm() {
     let mut sim = in_up(Link::new(50, 40, 60));
     let (before, target, beta) = {
         let bbr = sim.bbr();
@@ -210,7 +210,7 @@ fn loss_in_up_lowers_the_long_term_bound() {
 }
 
 #[test]
-fn the_bound_falls_once_per_probe() {
+fn inflight_longterm_falls_once_per_probe() {
     let mut sim = in_up(Link::new(50, 40, 60));
     sim.link.loss = 100_000;
     sim.until_phase(Phase::Down);
@@ -224,7 +224,7 @@ fn the_bound_falls_once_per_probe() {
 
 /// "Handling Application-Limited Sending During PROBE_REFILL"
 #[test]
-fn low_samples_of_an_application_limited_refill_do_not_lower_max_bw() {
+fn application_limited_refill_does_not_lower_max_bw() {
     let mut sim = Sim::new(Link::new(50, 40, 400), App::Bulk);
     sim.until_phase(Phase::Refill);
     let max_bw = sim.bbr().max_bw.get();
@@ -244,7 +244,7 @@ fn low_samples_of_an_application_limited_refill_do_not_lower_max_bw() {
 }
 
 #[test]
-fn refill_lasts_a_round_without_the_short_term_model() {
+fn refill_lasts_one_round_and_resets_the_short_term_model() {
     let mut sim = Sim::new(Link::new(50, 40, 100), App::Bulk);
     sim.link.loss = 5_000;
     sim.until(30 * SECONDS, |sim| {
@@ -266,7 +266,7 @@ fn refill_lasts_a_round_without_the_short_term_model() {
 }
 
 #[test]
-fn a_precautionary_probe_stops_at_the_bound_and_is_followed_by_a_full_one() {
+fn precautionary_probe_stops_at_inflight_longterm_and_a_full_probe_follows() {
     let mut sim = in_up(Link::new(50, 40, 60));
     sim.link.loss = 100_000;
     sim.until_phase(Phase::Down);
@@ -288,7 +288,7 @@ fn a_precautionary_probe_stops_at_the_bound_and_is_followed_by_a_full_one() {
 }
 
 #[test]
-fn probes_keep_the_clock_of_two_to_three_seconds_or_sixty_three_rounds() {
+fn probes_start_every_two_to_three_seconds_or_63_rounds() {
     let ups = |link: Link| {
         let mut sim = Sim::new(link, App::Bulk);
         sim.run(30 * SECONDS);
@@ -327,7 +327,7 @@ fn probes_keep_the_clock_of_two_to_three_seconds_or_sixty_three_rounds() {
 }
 
 #[test]
-fn the_gains_are_those_of_the_table() {
+fn gains_match_the_table_of_the_draft() {
     let table = [
         (Phase::Startup, 277, 200),
         (Phase::Drain, 50, 200),
@@ -345,7 +345,7 @@ fn the_gains_are_those_of_the_table() {
 }
 
 #[test]
-fn headroom_is_left_in_cruise() {
+fn cruise_leaves_headroom() {
     let mut sim = in_up(Link::new(50, 40, 60));
     sim.link.loss = 100_000;
     sim.until_phase(Phase::Down);

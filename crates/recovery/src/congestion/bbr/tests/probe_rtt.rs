@@ -84,7 +84,7 @@ fn min_rtt_slack_is_smaller_in_startup() {
 
 /// BBR.PacingMarginPercent drains a queue; without one it would idle the link.
 #[test]
-fn cruise_paces_below_the_bandwidth_as_long_as_there_is_a_queue() {
+fn cruise_paces_below_bw_only_while_there_is_a_queue() {
     let mut sim = Sim::new(Link::new(20, 40, 300), App::Bulk);
     sim.until_phase(Phase::Cruise);
     let mut seen = [0; 2];
@@ -109,7 +109,7 @@ fn cruise_paces_below_the_bandwidth_as_long_as_there_is_a_queue() {
 }
 
 #[test]
-fn probe_rtt_lasts_a_round_trip_longer_than_200_ms() {
+fn probe_rtt_lasts_a_round_if_the_rtt_exceeds_200_ms() {
     let mut sim = Sim::new(Link::new(20, 400, 300), App::Bulk);
     sim.until_phase(Phase::Cruise);
     sim.link.rtt += 2 * MS;
@@ -121,7 +121,7 @@ fn probe_rtt_lasts_a_round_trip_longer_than_200_ms() {
 }
 
 #[test]
-fn samples_of_probe_rtt_are_marked_and_do_not_lower_max_bw() {
+fn probe_rtt_samples_are_app_limited_and_do_not_lower_max_bw() {
     let mut sim = with_longer_path();
     sim.until_phase(Phase::ProbeRtt);
     let max_bw = sim.bbr().max_bw.get();
@@ -147,7 +147,7 @@ fn min_rtt_rises_to_the_longer_path_after_ten_seconds() {
 }
 
 #[test]
-fn probe_rtt_comes_back_every_five_seconds() {
+fn probe_rtt_repeats_every_five_seconds() {
     // A standing queue of another flow's: the round trip creeps up all the time.
     let mut sim = Sim::new(Link::new(20, 40, 300), App::Bulk);
     sim.until_phase(Phase::Cruise);

@@ -21,7 +21,7 @@ fn shown(bbr: &Bbr, name: &str) -> Option<u64> {
 }
 
 #[test]
-fn bounds_are_shown_only_where_there_are_any() {
+fn internals_show_only_finite_bounds() {
     let mut bbr = Bbr::new(MDS, 1);
     assert_eq!(shown(&bbr, "inflight_longterm"), None);
     assert_eq!(shown(&bbr, "bw_shortterm"), None);
@@ -32,7 +32,7 @@ fn bounds_are_shown_only_where_there_are_any() {
 }
 
 #[test]
-fn a_trace_sees_the_model_of_a_filled_pipe() {
+fn internals_show_the_model_of_a_filled_pipe() {
     let mut sim = Sim::new(Link::new(10, 40, 100), App::Bulk);
     sim.until_phase(Phase::Up);
     let bbr = &*sim.bbr();
@@ -114,7 +114,7 @@ fn restart_from_idle_resets_extra_acked_interval() {
 
 /// UpdateMinRTT(): only a lower sample renews the minimum's ten seconds.
 #[test]
-fn an_equal_sample_does_not_renew_the_minimum() {
+fn equal_rtt_sample_does_not_renew_min_rtt() {
     let ms = Duration::from_millis;
     let mut filter = MinRtt::new(at(0));
     filter.update(Some(ms(10)), Duration::ZERO, at(0));

@@ -13,7 +13,7 @@ use crate::packet::Packet;
 use crate::path::{PathId, PathRecovery};
 use crate::recovery::Recovery;
 use crate::space::Space;
-use crate::spurious::Remembered;
+use crate::spurious::LostRecord;
 use crate::time::Instant;
 
 /// What an ACK frame newly acknowledged on a path.
@@ -124,7 +124,7 @@ impl<F> Recovery<F> {
     }
 
     fn begin_ack(&mut self, space: Space) {
-        self.begin_verdict();
+        self.reset_loss_tally();
         for path in &mut self.paths {
             path.ack = AckTally {
                 in_flight_before: path.in_flight,
@@ -135,7 +135,7 @@ impl<F> Recovery<F> {
     }
 
     /// Begins to count losses.
-    pub(crate) fn begin_verdict(&mut self) {
+    pub(crate) fn reset_loss_tally(&mut self) {
         for path in &mut self.paths {
             path.loss = LossTally {
                 in_flight_before: path.in_flight,
@@ -202,7 +202,7 @@ impl<F> Recovery<F> {
             Space::Initial => Duration::ZERO,
             Space::Handshake | Space::Data if self.context.handshake_confirmed => {
                 let limit = self.config.max_ack_delay;
-                if path.rtt.leave_out_repeat(latest, ack_delay, limit) {
+                if path.rtt.skip_repeated_ack(latest, ack_delay, limit) {
                     return false;
                 }
                 ack_delay.min(limit)
@@ -279,7 +279,7 @@ impl<F> Recovery<F> {
         if let Some(path) = path_of(&mut self.paths, packet.path)
             && let Some(event) = path.on_lost(space, number, &packet, &self.config, now)
         {
-            ledger.lost.push(Remembered {
+            ledger.lost.push(LostRecord {
                 number,
                 path: packet.path,
                 index: packet.index,
@@ -367,7 +367,7 @@ impl<F> Recovery<F> {
                 rate: rate.as_ref(),
                 delivery,
             });
-            path.mark_if_held_back();
+            path.mark_app_limited_by_controller();
         }
     }
 

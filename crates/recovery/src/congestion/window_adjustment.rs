@@ -25,9 +25,9 @@ pub(super) struct Growth {
 }
 
 /// The law of a window in congestion avoidance.
-pub(super) trait Law: Debug + Send {
+pub(super) trait WindowAdjustment: Debug + Send {
     /// What an undo restores.
-    type Memory: Copy + Debug + Send;
+    type Saved: Copy + Debug + Send;
 
     /// The controller's name.
     const NAME: &'static str;
@@ -37,10 +37,10 @@ pub(super) trait Law: Debug + Send {
     fn reduce(&mut self, window: u64) -> u64;
 
     /// Persistent congestion: what is known of the path's capacity is void.
-    fn collapse(&mut self);
+    fn on_persistent_congestion(&mut self);
 
     /// Congestion avoidance begins, unless it is already under way.
-    fn begin(&mut self, window: u64, mds: u64, now: Instant);
+    fn start_avoidance(&mut self, window: u64, mds: u64, now: Instant);
 
     /// The window after an ACK; never smaller than before, and bounded by what
     /// the largest flight justifies.
@@ -55,8 +55,8 @@ pub(super) trait Law: Debug + Send {
     }
 
     /// What must be kept to undo a reduction.
-    fn remember(&self) -> Self::Memory;
+    fn save(&self) -> Self::Saved;
 
     /// Undoes everything since `memory` was taken.
-    fn restore(&mut self, memory: Self::Memory);
+    fn restore(&mut self, saved: Self::Saved);
 }

@@ -8,46 +8,46 @@ use crate::rate::{Delivery, RateSample};
 use crate::time::Instant;
 
 /// A controller that is told of one packet after the other.
-pub(super) struct Bench {
+pub(super) struct Driver {
     pub(super) bbr: Bbr,
     pub(super) now: Instant,
     pub(super) delivered: u64,
     pub(super) next_index: u64,
 }
 
-impl Bench {
+impl Driver {
     pub(super) fn new() -> Self {
-        let mut bench = Self {
+        let mut driver = Self {
             bbr: Bbr::new(MDS, 1),
             now: Instant::from_nanos(1 << 40),
             delivered: 0,
             next_index: 0,
         };
-        bench.sent(0);
-        bench
+        driver.sent(0);
+        driver
     }
 
     /// In CRUISE, at 1 MB/s and 100 ms: a BDP of 100,000 bytes.
     pub(super) fn cruising() -> Self {
-        let mut bench = Self::new();
-        bench.ack(1_000_000, 2 * MDS, 100_000);
-        bench.bbr.full_pipe.reached = true;
-        bench.ack(1_000_000, 200_000, 100_000);
-        bench.bbr.start_probe_bw_down(bench.now);
-        bench.bbr.start_probe_bw_cruise();
-        bench.ack(1_000_000, 200_000, 100_000);
-        assert_eq!(bench.bbr.phase, Phase::Cruise);
-        bench
+        let mut driver = Self::new();
+        driver.ack(1_000_000, 2 * MDS, 100_000);
+        driver.bbr.full_pipe.reached = true;
+        driver.ack(1_000_000, 200_000, 100_000);
+        driver.bbr.start_probe_bw_down(driver.now);
+        driver.bbr.start_probe_bw_cruise();
+        driver.ack(1_000_000, 200_000, 100_000);
+        assert_eq!(driver.bbr.phase, Phase::Cruise);
+        driver
     }
 
     /// A probe that gets its answers, in UP, with 200,000 bytes as its bound.
     pub(super) fn probing() -> Self {
-        let mut bench = Self::cruising();
-        bench.bbr.start_probe_bw_refill();
-        bench.bbr.phase = Phase::Up;
-        bench.bbr.probe.is_sample = true;
-        bench.bbr.inflight_longterm = 200_000;
-        bench
+        let mut driver = Self::cruising();
+        driver.bbr.start_probe_bw_refill();
+        driver.bbr.phase = Phase::Up;
+        driver.bbr.probe.is_sample = true;
+        driver.bbr.inflight_longterm = 200_000;
+        driver
     }
 
     pub(super) fn sent(&mut self, in_flight_before: u64) {

@@ -28,7 +28,7 @@ fn undone(was_probing: Probing, phase: Phase) -> Bbr {
 }
 
 #[test]
-fn startspurious_loss_in_up_leads_to_refill() {
+fn spurious_loss_in_startup_returns_to_startup() {
     let bbr = undone(Probing::Startup, Phase::Drain);
     assert_eq!(bbr.phase, Phase::Startup);
     assert!(!bbr.full_pipe.reached);
@@ -38,7 +38,7 @@ fn startspurious_loss_in_up_leads_to_refill() {
 }
 
 #[test]
-fn spurious_loss_in_up_leads_to_refill() {
+fn spurious_loss_in_probe_up_leads_to_refill() {
     assert_eq!(undone(Probing::Up, Phase::Down).phase, Phase::Refill);
     assert_eq!(undone(Probing::Up, Phase::Up).phase, Phase::Up);
     assert_eq!(undone(Probing::Up, Phase::ProbeRtt).phase, Phase::ProbeRtt);
@@ -61,7 +61,7 @@ fn saved_cwnd_is_the_last_one_outside_recovery_and_probe_rtt() {
 }
 
 #[test]
-fn without_a_loss_there_is_no_recovery() {
+fn flow_without_loss_is_never_in_recovery() {
     let mut sim = Sim::new(Link::new(10, 40, 10_000), App::Bulk);
     sim.run(Duration::from_secs(1));
     assert_eq!(sim.packets_dropped, 0);
@@ -70,7 +70,7 @@ fn without_a_loss_there_is_no_recovery() {
 
 /// The minimal window a second: a rate of nothing would never be risen from.
 #[test]
-fn the_pacing_rate_has_a_floor() {
+fn pacing_rate_is_at_least_min_pipe_cwnd_per_second() {
     let mut bbr = Bbr::new(MDS, 1);
     bbr.full_pipe.reached = true;
     bbr.bw = 1;
