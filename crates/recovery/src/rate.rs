@@ -14,45 +14,45 @@ pub struct RateSample {
     pub delivered: u64,
     /// Bytes lost over the interval.
     pub lost: u64,
-    /// Total delivered on the path when the sample's packet left.
+    /// Total delivered on the path when the sample's packet was sent.
     pub prior_delivered: u64,
-    /// Bytes in flight just after the sample's packet left.
+    /// Bytes in flight just after the sample's packet was sent.
     pub tx_in_flight: u64,
-    /// max(send interval, ack interval).
+    /// The longer one of send interval and ACK interval.
     pub interval: Duration,
-    /// The sample's packet left while the application was the limit.
+    /// Whether the sample's packet was sent while the application was the limit.
     pub app_limited: bool,
     /// Bytes newly acknowledged by the ACK that made this sample.
     pub newly_acked: u64,
 }
 
-/// What became of the path's data since a packet left, in bytes.
+/// What was delivered and lost on a path since a packet was sent, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delivery {
     /// Delivered on the path so far (C.delivered).
     pub total: u64,
-    /// Of that, when the packet left (RS.prior_delivered).
+    /// Delivered on the path when the packet was sent (RS.prior_delivered).
     pub prior: u64,
-    /// Delivered since the packet left (RS.delivered).
+    /// Delivered since the packet was sent (RS.delivered).
     pub delivered: u64,
-    /// Declared lost since the packet left (RS.lost).
+    /// Declared lost since the packet was sent (RS.lost).
     pub lost: u64,
-    /// In flight just after the packet left (RS.tx_in_flight).
+    /// In flight just after the packet was sent (RS.tx_in_flight).
     pub tx_in_flight: u64,
-    /// The packet left while the application was the limit.
+    /// Whether the packet was sent while the application was the limit.
     pub app_limited: bool,
 }
 
-/// The path's delivery at the moment a packet left.
+/// The state of a path's delivery when a packet was sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PacketState {
     delivered: u64,
     delivered_time: Instant,
     first_send_time: Instant,
     lost: u64,
-    /// Bytes in flight just after it left.
+    /// Bytes in flight just after it was sent.
     pub tx_in_flight: u64,
-    /// Whether it left while the application was the limit.
+    /// Whether it was sent while the application was the limit.
     pub app_limited: bool,
 }
 
@@ -71,12 +71,12 @@ pub struct Estimator {
     delivered: u64,
     /// When `delivered` last changed, or when sending began after idling.
     delivered_time: Instant,
-    /// When the newest delivered packet had left, or when sending began.
+    /// When the newest delivered packet was sent, or when sending began after idling.
     first_send_time: Instant,
     /// Bytes declared lost so far.
     lost: u64,
-    /// `delivered` at which the application-limited bubble has left the pipe;
-    /// 0 when there is none.
+    /// Value of `delivered` from which samples are no longer application-limited; 0 if they
+    /// are not now.
     app_limited: u64,
     newest: Option<Newest>,
     latest: Option<RateSample>,
@@ -107,13 +107,13 @@ impl Estimator {
         self.latest.as_ref()
     }
 
-    /// Returns whether packets that leave now are marked application-limited.
+    /// Returns whether packets sent now are marked application-limited.
     #[must_use]
     pub const fn is_app_limited(&self) -> bool {
         self.app_limited != 0
     }
 
-    /// A packet leaves.
+    /// Records a packet that is sent. Returns the state to keep with it.
     pub fn on_sent(&mut self, now: Instant, bytes: u64, in_flight_before: u64) -> PacketState {
         if in_flight_before == 0 {
             self.first_send_time = now;
@@ -129,7 +129,7 @@ impl Estimator {
         }
     }
 
-    /// A packet is newly acknowledged.
+    /// Records a newly acknowledged packet.
     pub fn on_acked(
         &mut self,
         packet: &PacketState,
@@ -150,19 +150,19 @@ impl Estimator {
         }
     }
 
-    /// A packet that had been declared lost arrived after all. Its state is
-    /// gone, so it makes no sample, but it was delivered.
+    /// Records the late acknowledgment of a packet that had been declared lost. It counts
+    /// as delivered, but its state was dropped, so it gives no sample.
     pub fn on_late(&mut self, bytes: u64, now: Instant) {
         self.delivered += bytes;
         self.delivered_time = now;
     }
 
-    /// A packet is declared lost.
+    /// Records bytes declared lost.
     pub fn on_lost(&mut self, bytes: u64) {
         self.lost += bytes;
     }
 
-    /// What became of the path's data since that packet left.
+    /// Returns what was delivered and lost since that packet was sent.
     #[must_use]
     pub const fn delivery_since(&self, packet: &PacketState) -> Delivery {
         Delivery {
@@ -175,7 +175,8 @@ impl Estimator {
         }
     }
 
-    /// The same for the newest packet of the ACK at hand; before [`Self::sample`].
+    /// Returns the same for the newest packet of the current ACK. Call it before
+    /// [`Self::sample`].
     #[must_use]
     pub fn delivery(&self) -> Delivery {
         self.newest
@@ -183,12 +184,14 @@ impl Estimator {
             .unwrap_or_default()
     }
 
-    /// The application has nothing to send while window and pacer are open.
+    /// Marks samples of what is in flight as application-limited: there is nothing to send
+    /// although window and pacer allow it.
     pub fn mark_app_limited(&mut self, in_flight: u64) {
         self.app_limited = (self.delivered + in_flight).max(1);
     }
 
-    /// All packets of an ACK have been told: the sample, if it is reliable.
+    /// Returns the sample of an ACK if it is reliable. Call it after [`Self::on_acked`] for
+    /// all packets of the ACK.
     pub fn sample(&mut self, min_rtt: Duration, newly_acked: u64) -> Option<RateSample> {
         if self.app_limited != 0 && self.delivered > self.app_limited {
             self.app_limited = 0;
@@ -284,7 +287,7 @@ mod tests {
         let mut rate = Estimator::new();
         let first = rate.on_sent(at(0), 1000, 0);
         let second = rate.on_sent(at(2), 500, 1000);
-        // Call newest first, as ranges come.
+        // Newest first, in the order of an ACK frame's ranges.
         rate.on_acked(&second, 500, 1, at(2), at(10));
         rate.on_acked(&first, 1000, 0, at(0), at(10));
         let sample = rate.sample(MS, 1500).unwrap();

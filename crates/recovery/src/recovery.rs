@@ -1,4 +1,5 @@
-//! The facade: three packet number spaces, some paths, one timer.
+//! The entry point of loss recovery: three packet number spaces, one or more paths, one
+//! timer.
 
 use core::time::Duration;
 
@@ -48,7 +49,8 @@ impl Default for Config {
 
 /// Loss detection and congestion control of a connection.
 ///
-/// `F` is what the connection wants back for a packet: its frames.
+/// `F` is what the connection stores with each packet and gets back when it is acknowledged
+/// or lost: usually its frames.
 #[derive(Debug)]
 pub struct Recovery<F> {
     pub(crate) config: Config,
@@ -56,7 +58,8 @@ pub struct Recovery<F> {
     pub(crate) paths: Vec<PathRecovery>,
     pub(crate) active: PathId,
     pub(crate) context: PtoContext,
-    /// Since when a client with nothing in flight waits for a blocked server.
+    /// When a client with nothing in flight began to wait for a server that may be blocked
+    /// by its amplification limit.
     pub(crate) deadlock_since: Option<Instant>,
     limits: LimitClock,
 }
@@ -78,8 +81,8 @@ impl<F> Recovery<F> {
         }
     }
 
-    /// Adds a path; the first becomes the active one. A path that exists
-    /// already is replaced only after [`Self::remove_path`].
+    /// Adds a path. The first one becomes the active path. No path may have this number
+    /// yet: remove it first with [`Self::remove_path`].
     pub fn add_path(
         &mut self,
         id: PathId,
@@ -97,9 +100,9 @@ impl<F> Recovery<F> {
         self.paths.push(path);
     }
 
-    /// Removes a path. What is in flight on it is returned as lost, without a
-    /// congestion signal. For a path that is known to be dead: after a migration,
-    /// leave the old path for its packets to arrive.
+    /// Removes a path. Its packets in flight are returned as lost, without a congestion
+    /// signal. Use it for a path that is known to be dead; after a migration keep the old
+    /// path, because its packets may still arrive.
     pub fn remove_path(&mut self, id: PathId, out: &mut Outcome<F>) {
         for space in Space::ALL {
             self.return_as_lost(space, LossCause::PathRemoved, Some(id), out);
@@ -107,7 +110,7 @@ impl<F> Recovery<F> {
         self.paths.retain(|path| path.id != id);
     }
 
-    /// Makes a path the one that sends (RFC 9000 §9).
+    /// Sets the active path, on which the connection sends (RFC 9000 §9).
     pub fn set_active_path(&mut self, id: PathId, now: Instant) {
         let Some(limit) = self.path(id).map(|path| path.limits.current()) else {
             debug_assert!(false, "{id:?} does not exist");
@@ -117,13 +120,13 @@ impl<F> Recovery<F> {
         self.limits.set(limit, now);
     }
 
-    /// Returns the path that sends.
+    /// Returns the active path, on which the connection sends.
     #[must_use]
     pub const fn active_path(&self) -> PathId {
         self.active
     }
 
-    /// Returns a path, or `None` if there is none of this number.
+    /// Returns a path, or `None` if no path has this number.
     #[must_use]
     pub fn path(&self, id: PathId) -> Option<&PathRecovery> {
         self.paths.iter().find(|path| path.id == id)
@@ -272,7 +275,7 @@ impl<F> Recovery<F> {
         self.deadlock_since = self.deadlock_since.map(|_| now);
     }
 
-    /// Returns a space's packets, those of one path or all.
+    /// Returns a space's packets, of one path or of all, as lost.
     pub(crate) fn return_as_lost(
         &mut self,
         space: Space,
@@ -285,8 +288,8 @@ impl<F> Recovery<F> {
         });
     }
 
-    /// Takes a space's packets out, those of one path or all; what was in
-    /// flight goes to `take`.
+    /// Removes a space's packets, of one path or of all, and passes those in flight to
+    /// `take`.
     fn remove_packets(
         &mut self,
         space: Space,
@@ -300,8 +303,9 @@ impl<F> Recovery<F> {
             ledger.loss_time = None;
             ledger.lost.clear();
         }
-        // What left before a path began is not on it: giving up a path that a
-        // stranger's packet made costs no walk over all that is in flight.
+        // Packets sent before a path was added cannot be on it. Starting after them keeps
+        // it cheap to remove a path that an attacker's packet created: no walk over
+        // everything in flight.
         let mut from = match (space, only) {
             (Space::Data, Some(only)) => first_number(paths, only),
             (Space::Initial | Space::Handshake, Some(_)) | (_, None) => 0,
@@ -329,7 +333,7 @@ impl<F> Recovery<F> {
         }
     }
 
-    /// Updates what the timer depends on and only the connection knows.
+    /// Updates the state of the handshake, on which the timer depends.
     pub fn set_handshake_state(&mut self, context: PtoContext, now: Instant) {
         if context != self.context {
             self.context = context;
@@ -415,7 +419,7 @@ impl<F> Recovery<F> {
         spaces + paths.sum::<usize>() + self.paths.capacity() * size_of::<PathRecovery>()
     }
 
-    /// Releases the memory that is held for reuse, for a connection that goes quiet.
+    /// Releases the memory that is held for reuse. For a connection that becomes idle.
     pub fn release_memory(&mut self) {
         self.spaces.release_memory();
     }

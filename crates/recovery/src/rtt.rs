@@ -7,8 +7,8 @@ use crate::time::Instant;
 /// Timer granularity (RFC 9002 §6.1.2, kGranularity).
 pub const GRANULARITY: Duration = Duration::from_millis(1);
 
-/// Samples in a row that may be left out as those of repeated ACKs: a peer that is
-/// always so late has to be waited for.
+/// Limit of samples in a row that are skipped as those of repeated ACKs. If a peer is
+/// always that late, its delay has to be measured.
 const MAX_SKIPPED_SAMPLES: u8 = 3;
 
 /// A path's round-trip time.
@@ -19,8 +19,8 @@ pub struct Rtt {
     variance: Duration,
     min: Option<Duration>,
     first_sample: Option<Instant>,
-    /// Samples left out since the last one taken.
-    repeats: u8,
+    /// Samples skipped since the last one taken.
+    skipped: u8,
 }
 
 impl Rtt {
@@ -34,7 +34,7 @@ impl Rtt {
             variance: initial / 2,
             min: None,
             first_sample: None,
-            repeats: 0,
+            skipped: 0,
         }
     }
 
@@ -98,13 +98,13 @@ impl Rtt {
         }
     }
 
-    /// Whether a sample is left out since it measures no path: the peer says that it held the ACK back for
-    /// longer than its `max_ack_delay` and the probe timeout. Then this is not the ACK
-    /// that the packet was answered with; that one was lost, and a probe repeats what it
-    /// said. RFC 9002 §5.3 would count the wait as the path's, and after seconds of loss
-    /// the next probe timeouts would last for seconds although the path is clear again.
+    /// Returns whether to skip a sample because the peer reports that it delayed the ACK
+    /// for longer than its `max_ack_delay` and the probe timeout. Then the first ACK of the
+    /// packet was lost, and a later one, sent in response to a probe, repeats it. RFC 9002
+    /// §5.3 would count the wait as part of the path's RTT: after seconds of loss the next
+    /// probe timeouts would last for seconds although the path is clear again.
     ///
-    /// `latest` is the sample, `ack_delay` what the peer reports, unlimited.
+    /// `latest` is the sample, `ack_delay` what the peer reports, before it is limited.
     pub(crate) fn skip_repeated_ack(
         &mut self,
         latest: Duration,
@@ -114,9 +114,9 @@ impl Rtt {
         let repeat = self.has_sample()
             && ack_delay <= latest
             && ack_delay > max_ack_delay.saturating_add(self.pto())
-            && self.repeats < MAX_SKIPPED_SAMPLES;
+            && self.skipped < MAX_SKIPPED_SAMPLES;
         if repeat {
-            self.repeats += 1;
+            self.skipped += 1;
         }
         repeat
     }
@@ -125,7 +125,7 @@ impl Rtt {
     /// already limited to its max_ack_delay if the handshake is confirmed.
     pub(crate) fn sample(&mut self, latest: Duration, ack_delay: Duration, now: Instant) {
         self.latest = latest;
-        self.repeats = 0;
+        self.skipped = 0;
         let Some(min) = self.min else {
             self.min = Some(latest);
             self.smoothed = latest;
@@ -147,8 +147,7 @@ impl Rtt {
         self.smoothed = (self.smoothed * 7 + adjusted) / 8;
     }
 
-    /// The path was congested for long: its minimum is what was measured last
-    /// (RFC 9002 §5.2).
+    /// Resets the minimum to the latest sample after persistent congestion (RFC 9002 §5.2).
     pub(crate) fn on_persistent_congestion(&mut self) {
         if self.min.is_some() {
             self.min = Some(self.latest);
@@ -212,7 +211,7 @@ mod tests {
         let mut rtt = sampled(MS * 100);
         rtt.sample(MS * 120, MS * 21, NOW);
         assert_eq!(rtt.smoothed(), Duration::from_micros(102_500));
-        // Exactly at the minimum it is taken off.
+        // Exactly at the minimum it is subtracted.
         let mut rtt = sampled(MS * 100);
         rtt.sample(MS * 120, MS * 20, NOW);
         assert_eq!(rtt.smoothed(), MS * 100);
@@ -233,7 +232,7 @@ mod tests {
         assert_eq!(rtt.min(), Some(MS * 300));
         let mut unsampled = Rtt::new(MS * 333);
         unsampled.on_persistent_congestion();
-        assert_eq!(unsampled.min(), None, "a placeholder is no minimum");
+        assert_eq!(unsampled.min(), None, "the initial RTT does not count");
     }
 
     #[test]

@@ -1,10 +1,10 @@
-//! Losses that prove spurious.
+//! Losses that turn out to be spurious.
 //!
-//! A packet declared lost is remembered for a while: its number, its size, its
-//! congestion event. If it is acknowledged after all, the thresholds were too
-//! tight; and if every packet declared lost in an event is, the event never was
-//! one and the controller may undo it (RFC 9438 §4.9.2). One late ACK among
-//! real losses undoes nothing.
+//! A packet declared lost is remembered for a while: its number, its size, its congestion
+//! event. If it is acknowledged late, the thresholds were too small. If every packet
+//! declared lost in an event is acknowledged late, there was no congestion, and the
+//! controller may undo its response (RFC 9438 §4.9.2). If some of them were really lost,
+//! nothing is undone.
 
 use core::ops::RangeInclusive;
 use std::collections::VecDeque;
@@ -13,11 +13,11 @@ use crate::controller::SendIndex;
 use crate::path::PathId;
 use crate::time::Instant;
 
-/// Lost packets remembered per space. Those pushed out count as really lost.
+/// Limit of lost packets remembered per space. Those dropped count as really lost.
 const MAX_LOST_RECORDS: usize = 1024;
 
-/// Congestion events remembered per path. Those pushed out are never undone.
-const EVENTS: usize = 8;
+/// Limit of congestion events remembered per path. Those dropped are never undone.
+const MAX_EVENTS: usize = 8;
 
 /// A packet declared lost.
 #[derive(Clone, Copy, Debug)]
@@ -29,11 +29,11 @@ pub(crate) struct LostRecord {
     pub(crate) size: u16,
     /// The congestion event it was part of.
     pub(crate) event: SendIndex,
-    /// When it is forgotten: it was really lost.
+    /// When it is forgotten and counts as really lost.
     pub(crate) expires: Instant,
 }
 
-/// Packets declared lost in a space, for a while.
+/// The packets recently declared lost in a space.
 #[derive(Debug)]
 pub(crate) struct LostLog {
     /// Ascending numbers.
@@ -47,7 +47,7 @@ impl LostLog {
         }
     }
 
-    /// Remembers a packet; the oldest is forgotten for it if need be.
+    /// Remembers a packet. At the limit the oldest one is forgotten.
     pub(crate) fn push(&mut self, packet: LostRecord) {
         if self.packets.len() == MAX_LOST_RECORDS {
             self.packets.pop_front();
@@ -58,7 +58,7 @@ impl LostLog {
         self.packets.insert(at, packet);
     }
 
-    /// Takes the packets of an acknowledged range out.
+    /// Removes and returns the packets of an acknowledged range.
     pub(crate) fn remove_range(
         &mut self,
         range: &RangeInclusive<u64>,
@@ -72,29 +72,29 @@ impl LostLog {
         self.packets.drain(from..to.max(from))
     }
 
-    /// Forgets the packets whose time has passed.
+    /// Forgets the packets that have expired.
     pub(crate) fn expire(&mut self, now: Instant) {
         while self.packets.front().is_some_and(|p| p.expires <= now) {
             self.packets.pop_front();
         }
     }
 
-    /// Whether nothing is remembered.
+    /// Returns whether no packet is remembered.
     pub(crate) fn is_empty(&self) -> bool {
         self.packets.is_empty()
     }
 
-    /// Bytes allocated.
+    /// Returns the bytes allocated.
     pub(crate) fn memory(&self) -> usize {
         self.packets.capacity() * size_of::<LostRecord>()
     }
 
-    /// Gives back the memory that is held for reuse.
+    /// Releases the memory that is held for reuse.
     pub(crate) fn release_memory(&mut self) {
         self.packets.shrink_to_fit();
     }
 
-    /// Forgets everything, as at the end of a space.
+    /// Forgets everything, because the space was discarded.
     pub(crate) fn clear(&mut self) {
         self.packets = VecDeque::new();
     }
@@ -102,13 +102,13 @@ impl LostLog {
 
 #[derive(Clone, Copy, Debug)]
 struct Event {
-    /// The boundary set at it: what `Spurious::event` names.
+    /// The boundary set by the event, which is its name in `Spurious::event`.
     boundary: SendIndex,
-    /// Losses not yet acknowledged. A loss that is forgotten stays among them,
-    /// and so keeps the event from being undone.
-    open: u64,
-    /// A mark was part of it: never undone.
-    real: bool,
+    /// Losses not acknowledged late yet. A loss that is forgotten still counts, so that the
+    /// event is not undone.
+    unacked: u64,
+    /// An ECN-CE mark was part of the event, so it is never undone.
+    confirmed: bool,
 }
 
 /// A path's congestion events, by the boundaries the controller was given.
@@ -118,81 +118,84 @@ pub(crate) struct CongestionEvents {
     boundary: SendIndex,
     /// Ascending boundaries.
     events: VecDeque<Event>,
-    /// Up to this boundary events are never undone: losses of before a collapse
-    /// may still be remembered under it.
+    /// Events up to this boundary are never undone: losses from before persistent
+    /// congestion may still be remembered with it.
     collapsed: SendIndex,
 }
 
 impl CongestionEvents {
-    /// Losses of packets from here on begin a new event.
+    /// Returns the boundary: losses of packets from here on begin a new event.
     pub(crate) const fn boundary(&self) -> SendIndex {
         self.boundary
     }
 
-    /// Counts a lost packet into its event, which is a new one (bounded by
-    /// `next_index`) unless it had left before the current boundary.
+    /// Counts a lost packet towards its event and returns the event's boundary. The event
+    /// is a new one, with the boundary `next_index`, if the packet was sent at or after the
+    /// current boundary.
     pub(crate) fn on_lost(&mut self, index: SendIndex, next_index: SendIndex) -> SendIndex {
         if index >= self.boundary {
             self.begin(next_index);
         }
         match self.events.iter_mut().find(|event| event.boundary > index) {
             Some(event) => {
-                event.open += 1;
+                event.unacked += 1;
                 event.boundary
             }
             None => self.boundary,
         }
     }
 
-    /// Marks were reported: the event they are part of is real.
+    /// Records that marks were reported: their event is never undone.
     pub(crate) fn on_marked(&mut self, index: SendIndex, next_index: SendIndex) {
         if index >= self.boundary {
             self.begin(next_index);
         }
         if let Some(event) = self.events.back_mut() {
-            event.real = true;
+            event.confirmed = true;
         }
     }
 
-    /// The packets with index ≥ the old boundary and those of the same verdict
-    /// share the event: until more is sent, `next_index` stays its boundary.
+    /// Begins an event. Further losses found before anything else is sent have the same
+    /// `next_index`, so they belong to the same event.
     fn begin(&mut self, next_index: SendIndex) {
         self.boundary = next_index;
-        if self.events.len() == EVENTS {
+        if self.events.len() == MAX_EVENTS {
             self.events.pop_front();
         }
         self.events.push_back(Event {
             boundary: next_index,
-            open: 0,
-            real: next_index <= self.collapsed,
+            unacked: 0,
+            confirmed: next_index <= self.collapsed,
         });
     }
 
-    /// A lost packet has been acknowledged: whether that was the event's last.
+    /// Records that a lost packet was acknowledged. Returns whether it was the last one of
+    /// an event that may now be undone.
     pub(crate) fn on_acked(&mut self, boundary: SendIndex) -> bool {
         let Some(event) = self.find(boundary) else {
             return false;
         };
-        event.open = event.open.saturating_sub(1);
-        if event.open > 0 || event.real {
+        event.unacked = event.unacked.saturating_sub(1);
+        if event.unacked > 0 || event.confirmed {
             return false;
         }
         self.events.retain(|event| event.boundary != boundary);
         if self.boundary == boundary {
-            // It was no event, so it shields nothing from the next loss.
+            // There was no congestion, so the next loss must begin a new event.
             self.boundary = self.events.back().map_or(0, |event| event.boundary);
         }
         true
     }
 
-    /// Persistent congestion: recovery is over and nothing is undone across it.
+    /// Forgets all events after persistent congestion: recovery is over, and earlier events
+    /// are never undone.
     pub(crate) fn clear(&mut self) {
         self.collapsed = self.boundary;
         self.boundary = 0;
         self.events.clear();
     }
 
-    /// Bytes allocated.
+    /// Returns the bytes allocated.
     pub(crate) fn memory(&self) -> usize {
         self.events.capacity() * size_of::<Event>()
     }
@@ -309,7 +312,7 @@ pub(crate) mod tests {
         for round in 0..100 {
             events.on_lost(round * 10, round * 10 + 10);
         }
-        assert_eq!(events.events.len(), EVENTS);
+        assert_eq!(events.events.len(), MAX_EVENTS);
         assert!(!events.on_acked(10), "too old to be undone");
         assert!(events.on_acked(1000));
     }
@@ -343,11 +346,11 @@ pub(crate) mod tests {
         for round in 0..8 {
             events.on_lost(round * 10, round * 10 + 10);
         }
-        let least = EVENTS * size_of::<Event>();
+        let least = MAX_EVENTS * size_of::<Event>();
         assert!((least..=2 * least).contains(&events.memory()));
     }
 
-    /// The boundary is the first index that an event does not cover.
+    /// The boundary is the first index that does not belong to an event.
     #[test]
     fn loss_at_the_boundary_begins_a_new_event() {
         let mut events = CongestionEvents::default();

@@ -1,12 +1,12 @@
-//! Integer nanoseconds, always passed in: no clock is read in this crate.
+//! Time in integer nanoseconds. It is always passed in: this crate reads no clock.
 
 use core::ops::{Add, AddAssign, Sub};
 use core::time::Duration;
 
 /// A point in time: nanoseconds since an origin that the caller chose.
 ///
-/// Virtual time starts at zero; on sockets the origin is the moment the
-/// endpoint was created. Two instants of different origins do not compare.
+/// Virtual time starts at zero; with sockets the origin is the moment the endpoint was
+/// created. Instants of different origins cannot be compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(u64);
 
@@ -63,7 +63,7 @@ impl Sub<Duration> for Instant {
 
 impl Sub for Instant {
     type Output = Duration;
-    /// Saturates at zero, so that a reordered pair of readings is harmless.
+    /// Saturates at zero, so that clock readings out of order do no harm.
     fn sub(self, rhs: Self) -> Duration {
         self.saturating_since(rhs)
     }

@@ -1,12 +1,12 @@
 //! The integer cube root that CUBIC's K needs (RFC 9438 §4.2).
 
-/// Highest bit a cube root of a 128-bit number can have.
+/// The highest bit that the cube root of a 128-bit number can have.
 const TOP_BIT: u32 = 42;
 
-/// The largest `r` with `r³ ≤ n`.
+/// Returns the largest `r` with `r³ ≤ n`.
 ///
-/// Bit by bit rather than by Newton's method: 43 steps, no starting guess, no
-/// question of convergence, and it runs once per congestion event.
+/// It works bit by bit, not by Newton's method: 43 steps, no starting guess and certain
+/// convergence. It runs once per congestion event.
 pub(super) fn cube_root(n: u128) -> u64 {
     let mut root = 0_u64;
     for bit in (0..=TOP_BIT).rev() {
@@ -18,7 +18,7 @@ pub(super) fn cube_root(n: u128) -> u64 {
     root
 }
 
-/// `n³`, or `None` where 128 bits do not hold it.
+/// Returns `n³`, or `None` if it exceeds 128 bits.
 pub(super) fn cube(n: u64) -> Option<u128> {
     let n = u128::from(n);
     n.checked_mul(n)?.checked_mul(n)

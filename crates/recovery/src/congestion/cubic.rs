@@ -21,15 +21,16 @@ const C: (u128, u128) = (2, 5);
 /// Cubic microseconds in a cubic second.
 const CUBIC_SECOND: u128 = 1_000_000_000_000_000_000;
 
-/// The window follows a cubic function of the time since the last congestion.
+/// A window that follows a cubic function of the time since the last congestion event.
 #[derive(Debug, Default)]
 pub(super) struct Cubic {
     pub(super) clock: GrowthClock,
     pub(super) state: CubicState,
 }
 
-/// Everything that an undo restores. Of the clock it holds readings only, so
-/// pauses between a reduction and its undo stay out of the curve.
+/// Everything that an undo restores. It contains readings of the clock, not the clock
+/// itself, so a pause between a reduction and its undo does not move the window along the
+/// curve.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CubicState {
     /// W_max in bytes; 0 = not known.
@@ -49,8 +50,8 @@ pub(super) struct Epoch {
     pub(super) start: u64,
     /// K in microseconds.
     k: u64,
-    /// The datagram size that the curve was drawn for: another one amid the
-    /// stage would make the window jump.
+    /// The datagram size for which the curve was computed. A change within the stage would
+    /// make the window jump.
     mds: u64,
     /// W_est in bytes.
     w_est: u64,
@@ -95,7 +96,7 @@ impl Epoch {
 }
 
 impl Cubic {
-    /// Starts a stage at this window, unless one is running.
+    /// Returns the running stage, or starts one at this window.
     fn epoch(&mut self, window: u64, mds: u64, now: Instant) -> Epoch {
         if let Some(epoch) = self.state.epoch {
             return epoch;
@@ -159,8 +160,8 @@ impl WindowAdjustment for Cubic {
         let w_max = self.state.w_max;
         let current = w_cubic(w_max, &epoch, elapsed / 1_000);
         let future = w_cubic(w_max, &epoch, ahead / 1_000);
-        // limit(maxFS) is what a window of this size, all acknowledged, would
-        // have yielded: Reno's datagram or the curve's target, whichever is more.
+        // limit(maxFS) is what the acknowledgment of a whole window of this size would have
+        // led to: a datagram more as in Reno, or the curve's target if that is larger.
         let flight = growth.largest_flight;
         let limit = target(future, flight).max(flight.saturating_add(growth.mds));
 
@@ -206,7 +207,7 @@ impl WindowAdjustment for Cubic {
     }
 }
 
-/// The target of RFC 9438 §4.2: never below the window, never above 1.5 of it.
+/// Returns the target of RFC 9438 §4.2: at least the window, at most 1.5 times the window.
 fn target(w_cubic: u64, window: u64) -> u64 {
     w_cubic.clamp(window, window.saturating_add(window / 2))
 }

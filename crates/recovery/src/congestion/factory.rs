@@ -1,5 +1,5 @@
-//! Which controller the paths of a connection get: one of ours, or one that the
-//! application brings.
+//! How the controllers of a connection's paths are built: one of this crate, or one that
+//! the application brings.
 
 use core::fmt::{self, Debug};
 use core::str::FromStr;
@@ -16,8 +16,8 @@ pub struct NewPath {
     pub mds: u64,
     /// How the connection is configured to leave slow start.
     pub slow_start: SlowStart,
-    /// A seed for controllers that draw random numbers: another one for each path,
-    /// and the same ones again when a run is repeated with the same seed.
+    /// A seed for controllers that draw random numbers. It differs from path to path, and
+    /// is the same when a run is repeated with the same seed.
     pub seed: u64,
 }
 

@@ -1,9 +1,9 @@
-//! CUBIC's own clock, which stands still while the network is not the limit.
+//! CUBIC's clock, which is stopped while the network is not the limit.
 
 use crate::limit::Limit;
 use crate::time::{Instant, nanos};
 
-/// Time spent limited by the network, in nanoseconds.
+/// Measures the time spent limited by the network, in nanoseconds.
 ///
 /// The elapsed time of CUBIC's curve must leave out the periods in which the
 /// window was not the limit (RFC 9438 §4.2). Epochs are readings of this clock,
@@ -12,16 +12,16 @@ use crate::time::{Instant, nanos};
 /// stopped, and it is never compared with a recovery boundary.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct GrowthClock {
-    /// Time of the finished ranges.
+    /// Time of the finished periods.
     total: u64,
-    /// Start of the running stretch.
+    /// Start of the running period.
     since: Option<Instant>,
-    /// When it first ran, for traces.
+    /// When it ran first, for traces.
     first: Option<Instant>,
 }
 
 impl GrowthClock {
-    /// The reason for not sending changed.
+    /// Starts or stops the clock when the reason for not sending changes.
     pub(super) fn on_limit(&mut self, limit: Limit, now: Instant) {
         match (self.since, limit.runs_growth_clock()) {
             (None, true) => {
@@ -36,13 +36,13 @@ impl GrowthClock {
         }
     }
 
-    /// What the clock shows at `now`.
+    /// Returns the reading of the clock at `now`.
     pub(super) fn read(&self, now: Instant) -> u64 {
         let running = self.since.map_or(0, |since| nanos(now - since));
         self.total.saturating_add(running)
     }
 
-    /// For how long it has stopped_time at `now`, since it first ran: by how much the
+    /// Returns for how long the clock has been stopped since it first ran: by how much the
     /// curve has been moved.
     pub(super) fn stopped_time(&self, now: Instant) -> u64 {
         self.first

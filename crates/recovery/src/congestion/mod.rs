@@ -1,18 +1,19 @@
 //! Congestion controllers: NewReno, CUBIC and Prague keep a window, BBR a model.
 //!
-//! `classic` holds what the two share, the window and its states; a `law` says
-//! how far the window comes down and how it grows (`newreno`, `cubic`). The rest
-//! are the parts these are made of: `hystart` leaves slow start in time, `prr`
-//! leads the window down, `flight` bounds its growth, `clock` is CUBIC's time.
+//! `classic` has what NewReno, CUBIC and Prague share: the window and its states. A
+//! `window_adjustment` defines by how much the window is reduced and how it grows
+//! (`newreno`, `cubic`). They are built from these parts: `hystart` leaves slow start
+//! before the queue overflows, `prr` reduces the window gradually in recovery, `flight`
+//! limits growth, `growth_clock` measures the time of CUBIC's curve.
 //!
-//! What must be right, and the tests that say so (a file of this module, or
-//! after `tests/` of the facade; another test checks that they exist):
+//! The requirements and the tests that check them (paths within this module, or after
+//! `tests/` those of the whole of loss recovery; another test checks that they exist):
 //!
 //! | requirement | test |
 //! |---|---|
 //! | target within [cwnd, 1.5 cwnd] (RFC 9438 §4.2) | `cubic::target_is_clamped_to_one_and_a_half_windows` |
 //! | (target − cwnd)/cwnd per segment, excess carried over | `cubic::window_grows_by_target_minus_window_over_window_per_segment` |
-//! | t without periods that did not use the window (§4.2) | `growth_clock::clock_runs_only_while_congestion_or_pacing_limited`, `cubic::flow_control_stops_the_curve_and_pacing_does_not` |
+//! | t excludes periods that did not use the window (§4.2) | `growth_clock::clock_runs_only_while_congestion_or_pacing_limited`, `cubic::flow_control_stops_the_curve_and_pacing_does_not` |
 //! | idle shifts the curve, ±1 MDS | `classic/tests/idle::idle_shifts_the_curve_by_exactly_the_idle_time`, `tests/idle::cubic_curve_continues_unchanged_after_idle` |
 //! | after-idle and initial bursts are paced (RFC 9002 §7.7) | `tests/idle::first_flight_after_idle_is_paced`, `pacer::bursts_stay_within_the_initial_window_on_an_unproven_path` |
 //! | Reno-friendly region, α = 1 from cwnd_prior (§4.3) | `cubic::w_est_alpha_becomes_one_at_cwnd_prior`, `cubic::short_path_grows_like_reno` |
@@ -21,11 +22,11 @@
 //! | undo on proof, everything restored (§4.9.2) | `classic::spurious_event_restores_window_ssthresh_and_curve`, `classic::spurious_event_with_another_boundary_is_ignored` |
 //! | undo only below cwnd_prior | `classic::undo_is_skipped_if_the_window_has_reached_cwnd_prior` |
 //! | marks confirm congestion | `classic::ecn_mark_in_the_same_event_prevents_undo` |
-//! | one late ACK among real losses undoes nothing | `tests/spurious::late_ack_of_one_loss_does_not_undo_the_event` |
+//! | no undo if some losses were real | `tests/spurious::late_ack_of_one_loss_does_not_undo_the_event` |
 //! | persistent congestion: span ≥ 3 PTOs, with an RTT sample (RFC 9002 §7.6) | `tests/persistent::losses_spanning_exactly_three_ptos_are_not_persistent_congestion`, `tests/persistent::losses_sent_before_the_first_rtt_sample_do_not_span_persistent_congestion` |
 //! | persistent congestion once, recovery cleared, K = 0 (RFC 9002 §7.6) | `classic::persistent_congestion_collapses_the_window_once`, `cubic::epoch_after_persistent_congestion_starts_with_k_zero` |
-//! | recovery ends with a packet sent in it | `classic::recovery_ends_when_a_packet_sent_after_entry_is_acknowledged` |
-//! | one reduction per event, none re-armed within an ACK | `classic::loss_and_mark_in_one_ack_reduce_once`, `classic::losses_of_one_flight_reduce_once` |
+//! | recovery ends when a packet sent in it is acknowledged | `classic::recovery_ends_when_a_packet_sent_after_entry_is_acknowledged` |
+//! | one reduction per event, no second one within an ACK | `classic::loss_and_mark_in_one_ack_reduce_once`, `classic::losses_of_one_flight_reduce_once` |
 //! | ECN-CE once per round | `classic::marks_reduce_once_per_round` |
 //! | `HyStart++` (RFC 9406) | all of `hystart`, `classic::hystart_exit_starts_avoidance_with_w_max_at_the_window` |
 //! | rate-limited increase | `classic::rate_limited_increase_matches_the_example_of_the_draft`, `newreno::growth_stops_one_datagram_above_the_largest_flight`, `cubic::growth_is_bounded_by_the_largest_flight` |
@@ -38,8 +39,8 @@
 //! | average window as the models predict | `classic::newreno_average_window_matches_the_model`, `classic::cubic_average_window_matches_the_model` |
 //! | Prague: α, once a round, RTT independence, first mark ends slow start | all of `prague` |
 //!
-//! `bbr` keeps a model of the path instead (draft-ietf-ccwg-bbr; sections are its).
-//! Its tests (paths within `bbr::tests`) hold the 22 example test cases of the
+//! `bbr` keeps a model of the path instead (draft-ietf-ccwg-bbr, to which the sections
+//! refer). Its tests (paths within `bbr::tests`) include the 22 example test cases of the
 //! draft's appendix, and these:
 //!
 //! | requirement | test |
@@ -99,7 +100,7 @@ use crate::controller::Controller;
 
 pub use factory::{CongestionControl, ControllerFactory, NewPath};
 
-/// Seed of controllers that are built without one.
+/// The seed of controllers that are built without one.
 const DEFAULT_SEED: u64 = 0;
 /// kInitialWindow in datagrams (RFC 9002 §7.2).
 const INITIAL_WINDOW_DATAGRAMS: u64 = 10;
@@ -123,11 +124,11 @@ pub fn min_window(mds: u64) -> u64 {
     mds.max(1).saturating_mul(MIN_WINDOW_DATAGRAMS)
 }
 
-/// A congestion controller each: its variant, its name, and how it is built from
-/// a choice of slow start, the path's maximum datagram size and a seed.
+/// Defines the congestion controllers, one a line: variant, name, and how it is built from
+/// the slow start, the path's maximum datagram size and a seed.
 macro_rules! controllers {
     ($($(#[$attribute:meta])* $variant:ident $name:literal $build:expr;)+) => {
-        /// Which congestion controller a path gets.
+        /// The congestion controller of a path.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Algorithm {
@@ -214,7 +215,7 @@ pub fn build_with(algorithm: Algorithm, slow_start: SlowStart, mds: u64) -> Box<
 pub enum AlgorithmError {
     /// No controller has this name.
     Unknown(String),
-    /// A fixed window of 0 bytes, which could never send.
+    /// The fixed window has 0 bytes, which would never allow to send.
     ZeroWindow,
 }
 

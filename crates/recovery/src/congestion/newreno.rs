@@ -6,7 +6,7 @@ use crate::time::Instant;
 use super::carry::Carry;
 use super::window_adjustment::{Growth, WindowAdjustment};
 
-/// Half the window on congestion, one datagram more per window acknowledged.
+/// Halves the window on congestion, and adds a datagram per acknowledged window.
 #[derive(Debug, Default)]
 pub(super) struct NewReno {
     carry: Carry,
@@ -110,8 +110,8 @@ mod tests {
         );
     }
 
-    /// Half a byte, and another half, are a byte: not across a reduction, but
-    /// across one that is undone.
+    /// Two halves of a byte add up to a byte: not across a reduction, but across one that
+    /// is undone.
     #[test]
     fn undo_restores_fractions_of_a_byte() {
         let half = growth(2_400, 1);

@@ -1,5 +1,5 @@
-//! One bulk sender over one bottleneck in virtual time: enough of a transport to
-//! give a controller true facts, and no more.
+//! One bulk sender over one bottleneck in virtual time: just enough of a transport to
+//! report consistent events to a controller.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -18,11 +18,11 @@ const PACKET_THRESHOLD: u64 = 3;
 /// Which packets the network drops.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Drops {
-    /// Every so many-th packet.
+    /// Every n-th packet.
     Every(u64),
-    /// So many percent at random until an instant, none after.
+    /// This percentage at random until an instant, none after it.
     PercentUntil(u64, Instant),
-    /// Those that find the queue full.
+    /// Packets that arrive at a full queue.
     Overflow,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Link {
     /// Packets the bottleneck holds.
     pub(super) queue: u64,
     pub(super) drops: Drops,
-    /// The receiver acknowledges each so many-th packet, or after 1 ms.
+    /// The receiver acknowledges every n-th packet, or after 1 ms.
     pub(super) ack_every: u64,
 }
 
@@ -132,7 +132,7 @@ impl Sim {
         self.longest_rtt() * 9 / 8
     }
 
-    /// A bound on the RTT stands for the estimator.
+    /// Returns an upper bound of the RTT, in the place of an estimator.
     fn longest_rtt(&self) -> Duration {
         let queue = self.link.per_packet * u32::try_from(self.link.queue).unwrap();
         self.link.rtt + Duration::from_millis(1) + queue
@@ -250,7 +250,7 @@ impl Sim {
         });
     }
 
-    /// Takes out what is lost by now and tells the controller; answers with the
+    /// Removes the packets that are lost by now and tells the controller. Returns their
     /// bytes.
     fn declare_lost(&mut self, acked_bytes: u64) -> u64 {
         let Some(largest) = self.largest_acked else {

@@ -1,5 +1,5 @@
-//! Controllers with a known bug: the right controller in a wrapper that changes
-//! what it is told, or its state afterwards.
+//! Controllers with a known bug: the correct controller in a wrapper that changes what it
+//! is told, or its state afterwards.
 
 use crate::controller::{
     Ack, Congestion, Controller, Ect, LostPacket, Metrics, Sent, Spurious, State, WindowPolicy,
@@ -13,10 +13,9 @@ use super::classic::{self, Classic};
 use super::cubic::Cubic;
 use super::{Algorithm, CongestionControl, NewPath};
 
-/// A bug around a controller `C`. Every hook does what is right until it is
-/// overridden.
+/// A bug of a controller `C`. Every method does what is correct unless it is overridden.
 pub(super) trait Bug<C: Controller>: core::fmt::Debug + Send + Sync {
-    /// The controller has been made.
+    /// Called when the controller has been created.
     fn on_start(&mut self, _right: &mut C) {}
     /// See [`Controller::on_sent`].
     fn on_sent(&mut self, inner: &mut C, sent: &Sent) {
@@ -56,7 +55,7 @@ pub(super) trait Bug<C: Controller>: core::fmt::Debug + Send + Sync {
     }
 }
 
-/// A controller with a bug around it.
+/// A controller with a bug.
 #[derive(Debug)]
 pub(super) struct WithBug<C> {
     pub(super) inner: C,
@@ -64,7 +63,7 @@ pub(super) struct WithBug<C> {
 }
 
 impl<C: Controller> WithBug<C> {
-    /// Puts `bug` around `right`.
+    /// Wraps a controller in a bug.
     pub(super) fn new(mut inner: C, mut bug: Box<dyn Bug<C>>) -> Self {
         bug.on_start(&mut inner);
         Self { inner, bug }
@@ -158,8 +157,8 @@ impl<C: Controller> Controller for WithBug<C> {
 }
 
 impl Specimen {
-    /// Builds the controller of a new path for a run with this bug: CUBIC or BBR
-    /// with the bug if it is theirs, otherwise the right one that `control` names.
+    /// Builds the controller of a new path for a run with this bug: CUBIC or BBR with the
+    /// bug if it is one of theirs, otherwise the correct controller that `control` names.
     #[must_use]
     pub fn build(self, control: &CongestionControl, path: &NewPath) -> Box<dyn Controller> {
         if let Some(bug) = classic::specimens::bug(self) {
@@ -167,7 +166,7 @@ impl Specimen {
             return Box::new(WithBug::new(inner, bug));
         }
         let is_bbr = matches!(control, CongestionControl::Algorithm(Algorithm::Bbr));
-        // The bucket is the pacer's, too, of any controller.
+        // For other controllers this bug is in the pacer (`specimens::Recovery`).
         let elsewhere = self == Self::TokenbucketStartup && !is_bbr;
         match bbr::specimens::bug(self) {
             Some(bug) if !elsewhere => Box::new(WithBug::new(Bbr::new(path.mds, path.seed), bug)),

@@ -1,4 +1,4 @@
-//! Facts for tests: what a ledger would have told.
+//! Events for tests, as loss detection would report them.
 
 use core::ops::Range;
 use core::time::Duration;

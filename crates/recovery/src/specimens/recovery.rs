@@ -1,5 +1,5 @@
-//! Loss recovery with a known bug around it: the same name and methods as the
-//! right one, so that the transport is built with either.
+//! Loss recovery with a known bug: a wrapper with the same name and methods as the correct
+//! one, so that the transport builds with either.
 
 use core::ops::{Deref, DerefMut, RangeInclusive};
 use core::time::Duration;
@@ -24,11 +24,11 @@ pub struct Recovery<F> {
     withdrawn: Vec<Lost<F>>,
 }
 
-/// What a bug remembers of a path.
+/// What a bug stores for a path.
 #[derive(Debug)]
 struct PathBug {
     id: PathId,
-    /// `bif-desync`: in flight, and forgotten.
+    /// `bif-desync`: what is in flight but not counted.
     forgotten: Flight,
     /// `pacer-spin`: when the last train left, from which its deadlines count.
     last_train: Instant,
@@ -58,11 +58,11 @@ impl<F> DerefMut for Recovery<F> {
     }
 }
 
-/// Packets in the bucket of `tokenbucket-startup` at most.
+/// Size of the bucket of `tokenbucket-startup` in packets.
 const BUCKET: u64 = 10;
 
 impl<F> Recovery<F> {
-    /// See the right [`new`](inner::Recovery::new).
+    /// See [`new`](inner::Recovery::new).
     #[must_use]
     pub fn new(config: Config, now: Instant) -> Self {
         Self {
@@ -81,7 +81,7 @@ impl<F> Recovery<F> {
         self.paths.iter_mut().find(|path| path.id == id)
     }
 
-    /// See the right [`add_path`](inner::Recovery::add_path).
+    /// See [`add_path`](inner::Recovery::add_path).
     pub fn add_path(
         &mut self,
         id: PathId,
@@ -98,15 +98,15 @@ impl<F> Recovery<F> {
         });
     }
 
-    /// See the right [`remove_path`](inner::Recovery::remove_path).
+    /// See [`remove_path`](inner::Recovery::remove_path).
     pub fn remove_path(&mut self, id: PathId, out: &mut Outcome<F>) {
         self.with_true_counts(|inner| inner.remove_path(id, out));
         self.paths.retain(|path| path.id != id);
     }
 
-    /// See the right [`set_active_path`](inner::Recovery::set_active_path).
+    /// See [`set_active_path`](inner::Recovery::set_active_path).
     /// `bif-desync`, `migration-rtt-reset` and `retransmit-all-on-migration`
-    /// strike here.
+    /// take effect here.
     pub fn set_active_path(&mut self, id: PathId, now: Instant) {
         let old = self.inner.active_path();
         self.inner.set_active_path(id, now);
@@ -119,7 +119,7 @@ impl<F> Recovery<F> {
         }
         if self.has(Specimen::MigrationRttReset) {
             for path in &mut self.inner.paths {
-                // A measurement that no path is as short as.
+                // Shorter than the RTT of any path.
                 path.rtt = Rtt::new(GRANULARITY);
                 path.rtt.sample(GRANULARITY, Duration::ZERO, Instant::ZERO);
             }
@@ -132,8 +132,8 @@ impl<F> Recovery<F> {
         }
     }
 
-    /// See the right [`gate`](inner::Recovery::gate). `pacer-spin` and
-    /// `tokenbucket-startup` strike here.
+    /// See [`gate`](inner::Recovery::gate). `pacer-spin` and
+    /// `tokenbucket-startup` take effect here.
     pub fn gate(&mut self, id: PathId, now: Instant) -> Gate {
         let gate = self.inner.gate(id, now);
         if self.has(Specimen::TokenbucketStartup) {
@@ -145,7 +145,7 @@ impl<F> Recovery<F> {
         match gate {
             Gate::Open { .. } => *last = now,
             Gate::Pacing { until } => {
-                // What has come together since then is counted twice.
+                // The credit earned since then is counted twice.
                 let until = *last + (until - now);
                 if self.has(Specimen::PacerSpin) {
                     return Gate::Pacing { until };
@@ -167,14 +167,14 @@ impl<F> Recovery<F> {
             Gate::Open { .. } | Gate::Pacing { .. } if tokens.min(room) >= mds => Gate::Open {
                 bytes: tokens.min(room),
             },
-            // No clock refills it, so no time is worth waiting for.
+            // Time does not refill the bucket, so waiting does not help.
             Gate::Open { .. } | Gate::Pacing { .. } => Gate::Pacing {
                 until: now + Duration::from_secs(3_600),
             },
         }
     }
 
-    /// See the right [`on_sent`](inner::Recovery::on_sent).
+    /// See [`on_sent`](inner::Recovery::on_sent).
     pub fn on_sent(&mut self, info: SentInfo, content: F) -> SendIndex {
         if info.in_flight
             && let Some(path) = self.bug(info.path)
@@ -184,10 +184,10 @@ impl<F> Recovery<F> {
         self.inner.on_sent(info, content)
     }
 
-    /// See the right [`on_ack`](inner::Recovery::on_ack).
+    /// See [`on_ack`](inner::Recovery::on_ack).
     ///
     /// # Errors
-    /// As the right one.
+    /// As the wrapped method.
     pub fn on_ack(
         &mut self,
         space: Space,
@@ -206,7 +206,7 @@ impl<F> Recovery<F> {
         Ok(())
     }
 
-    /// See the right [`armed_timer`](inner::Recovery::armed_timer). `pto-unarmed` strikes
+    /// See [`armed_timer`](inner::Recovery::armed_timer). `pto-unarmed` takes effect
     /// here: no timer while nothing is in flight, though the peer can't send either.
     #[must_use]
     pub fn armed_timer(&self) -> Option<(Instant, TimerType)> {
@@ -221,7 +221,7 @@ impl<F> Recovery<F> {
         (!unarmed).then_some((deadline, what))
     }
 
-    /// Whether a probe timeout would be for packets in flight.
+    /// Returns whether a probe timeout would be for packets in flight.
     fn probes_flight(&self) -> bool {
         let confirmed = self.inner.context.handshake_confirmed;
         Space::ALL
@@ -230,13 +230,13 @@ impl<F> Recovery<F> {
             .any(|space| self.inner.has_unacked(space))
     }
 
-    /// See the right [`next_timeout`](inner::Recovery::next_timeout).
+    /// See [`next_timeout`](inner::Recovery::next_timeout).
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         self.armed_timer().map(|(deadline, _)| deadline)
     }
 
-    /// See the right [`on_timeout`](inner::Recovery::on_timeout).
+    /// See [`on_timeout`](inner::Recovery::on_timeout).
     pub fn on_timeout(&mut self, now: Instant, out: &mut Outcome<F>) {
         out.lost.append(&mut self.withdrawn);
         let due = self.next_timeout().is_some_and(|due| due <= now);
@@ -245,28 +245,28 @@ impl<F> Recovery<F> {
         }
     }
 
-    /// See the right [`discard_space`](inner::Recovery::discard_space).
+    /// See [`discard_space`](inner::Recovery::discard_space).
     pub fn discard_space(&mut self, space: Space, now: Instant) {
         self.with_true_counts(|inner| inner.discard_space(space, now));
     }
 
-    /// See the right [`on_retry`](inner::Recovery::on_retry).
+    /// See [`on_retry`](inner::Recovery::on_retry).
     pub fn on_retry(&mut self, now: Instant, out: &mut Outcome<F>) {
         self.with_true_counts(|inner| inner.on_retry(now, out));
     }
 
-    /// See the right [`on_zero_rtt_rejected`](inner::Recovery::on_zero_rtt_rejected).
+    /// See [`on_zero_rtt_rejected`](inner::Recovery::on_zero_rtt_rejected).
     pub fn on_zero_rtt_rejected(&mut self, now: Instant, out: &mut Outcome<F>) {
         self.with_true_counts(|inner| inner.on_zero_rtt_rejected(now, out));
     }
 
-    /// See the right [`abandon`](inner::Recovery::abandon).
+    /// See [`abandon`](inner::Recovery::abandon).
     pub fn abandon(&mut self) {
         self.with_true_counts(inner::Recovery::abandon);
     }
 
-    /// Does what takes packets out of flight with the forgotten ones in the books,
-    /// and forgets again those that are left: what left first leaves first.
+    /// Runs a method that removes packets from flight with the forgotten ones counted, and
+    /// then stops counting those that remain. The forgotten packets are removed first.
     fn with_true_counts<R>(&mut self, act: impl FnOnce(&mut inner::Recovery<F>) -> R) -> R {
         for path in &self.paths {
             path.forgotten.add_to(&mut self.inner, path.id);
@@ -285,7 +285,7 @@ impl<F> Recovery<F> {
         result
     }
 
-    /// Takes what is forgotten out of the books.
+    /// Subtracts what is forgotten from the counts.
     fn hide(&mut self) {
         for path in &self.paths {
             let left = Flight::of(&self.inner, path.id).minus(path.forgotten);

@@ -1,4 +1,4 @@
-//! Known bugs around CUBIC (feature `specimens`).
+//! Known bugs of CUBIC (feature `specimens`).
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ use super::super::specimens::Bug;
 use super::super::window_adjustment::WindowAdjustment as _;
 use super::Classic;
 
-/// The bug of this name, if it is one of CUBIC's.
+/// Returns the bug of this specimen if it is one of CUBIC.
 pub(in super::super) fn bug(specimen: Specimen) -> Option<Box<dyn Bug<Classic<Cubic>>>> {
     match specimen {
         Specimen::IdleFromLastSend => Some(Box::new(SharedBoundary::new(Clamp::Never))),
@@ -65,7 +65,7 @@ impl Bug<Classic<Cubic>> for EpochResetOnIdle {
     }
 }
 
-/// `undo-on-light-loss`: little was lost, so nothing was.
+/// `undo-on-light-loss`: losses of less than a fifth of the window count as spurious.
 #[derive(Debug)]
 struct UndoOnLightLoss {
     /// Bytes lost in the running event.
@@ -95,7 +95,7 @@ impl Bug<Classic<Cubic>> for UndoOnLightLoss {
     }
 }
 
-/// `multi-cut`: recovery begins anew for each packet of an ACK's losses.
+/// `multi-cut`: each lost packet of an ACK begins recovery again.
 #[derive(Debug)]
 struct MultiCut;
 
@@ -108,7 +108,7 @@ impl Bug<Classic<Cubic>> for MultiCut {
     }
 }
 
-/// Whether the shared variable may pass now.
+/// Whether the shared variable may lie in the future.
 #[derive(Debug, PartialEq, Eq)]
 enum Clamp {
     /// `idle-from-last-send`
@@ -125,7 +125,7 @@ struct SharedBoundary {
     clamp: Clamp,
     boundary: Option<Instant>,
     last_sent: Option<Instant>,
-    /// When packets left that may yet be lost.
+    /// Send times of packets that may still be lost.
     sent: VecDeque<(SendIndex, Instant)>,
     /// Nanoseconds by which the boundary, and the curve with it, was moved.
     shifted: u64,
@@ -142,7 +142,7 @@ impl SharedBoundary {
         }
     }
 
-    /// Recovery is what a comparison of times says.
+    /// Returns whether a packet sent at this time counts as sent in recovery.
     fn in_recovery(&self, sent: Instant) -> bool {
         self.boundary.is_some_and(|boundary| sent <= boundary)
     }
@@ -206,15 +206,14 @@ impl Bug<Classic<Cubic>> for SharedBoundary {
         }
     }
 
-    /// The stack that had the bug sent its window at once, and only if both
-    /// packets of a burst leave at the same instant does the boundary keep up
-    /// with them for ever: a gap brings them apart by itself every round.
+    /// The stack that had the bug sent its window at once. Only if both packets of a burst
+    /// are sent at the same instant does the boundary stay ahead of them for ever; any gap
+    /// between them lets them pass it.
     fn pacing_rate(&self, _right: &Classic<Cubic>) -> Option<u64> {
         Some(1 << 40)
     }
 
-    /// The shared variable takes the place of the boundary and of the clock's own
-    /// shift.
+    /// Shows the shared variable in the place of the boundary and of the clock's own shift.
     fn internals(
         &self,
         inner: &Classic<Cubic>,

@@ -312,12 +312,12 @@ fn mark_before_the_boundary_of_a_loss_is_ignored() {
 #[test]
 fn growth_resumes_after_marked_bytes_are_skipped() {
     let mut prague = prague();
-    prague.unpaid = 3 * MDS;
+    prague.marked_bytes = 3 * MDS;
     send(&mut prague, 0..10, 0);
     prague.on_ack(&acked(1, 2, 8));
-    assert_eq!((prague.unpaid, prague.window()), (MDS, 10 * MDS));
+    assert_eq!((prague.marked_bytes, prague.window()), (MDS, 10 * MDS));
     prague.on_ack(&acked(3, 2, 6));
-    assert_eq!((prague.unpaid, prague.window()), (0, 11 * MDS));
+    assert_eq!((prague.marked_bytes, prague.window()), (0, 11 * MDS));
     prague.on_ack(&acked(5, 2, 4));
     assert_eq!(prague.window(), 13 * MDS);
 }
