@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::hint::black_box;
 use std::time::Duration;
 
-use clearway_recovery::congestion::{Algorithm, SlowStart, build_with};
+use clearway_recovery::congestion::{Algorithm, CongestionControl, NewPath, SlowStart};
 use clearway_recovery::controller::{Ack, Congestion, CongestionCause, Controller, Sent};
 use clearway_recovery::limit::Limit;
 use clearway_recovery::rate::{Delivery, RateSample};
@@ -31,7 +31,12 @@ fn main() {
     println!("{ACKS} ACKs of two packets each, ns per ACK");
     println!("{:10} {:>10} {:>10}", "", "alone", "recovery");
     for algorithm in Algorithm::ALL {
-        let build = || build_with(*algorithm, SlowStart::HyStart, MDS);
+        let path = NewPath {
+            mds: MDS,
+            slow_start: SlowStart::HyStart,
+            seed: 0,
+        };
+        let build = || CongestionControl::from(*algorithm).build(&path);
         let (alone, whole) = (alone(build()), whole(build()));
         println!("{:10} {alone:>10} {whole:>10}", algorithm.to_string());
     }

@@ -40,7 +40,7 @@
 //! | `persistent`    | persistent congestion                    | RFC 9002 §7.6      |
 //! | `spurious`      | losses that prove to be spurious         | RFC 9438 §4.9.2    |
 //! | [`path`]        | in flight, gate, controller              | RFC 9000 §9.4      |
-//! | [`pacer`]       | spreading the window over the round trip | RFC 9002 §7.7      |
+//! | `pacer`         | spreading the window over the round trip | RFC 9002 §7.7      |
 //! | [`rate`]        | delivery rate                            | BBR draft §4.1     |
 //! | [`limit`]       | the reason for not sending               | qlog, RFC 9438 §5.8|
 //! | `window_used`   | which packets justify growth             | RFC 9002 §7.8      |
@@ -58,7 +58,7 @@ mod ledger;
 pub mod limit;
 mod loss;
 pub mod outcome;
-pub mod pacer;
+mod pacer;
 pub mod packet;
 pub mod path;
 mod persistent;

@@ -199,8 +199,7 @@ impl Limit {
     }
 
     /// Returns whether a train that ended with this limit used the window (RFC 9002 §7.8).
-    #[must_use]
-    pub const fn uses_window(self) -> bool {
+    pub(crate) const fn uses_window(self) -> bool {
         match self {
             Self::Congestion | Self::Pacing | Self::Scheduling => true,
             Self::Handshake
@@ -214,8 +213,7 @@ impl Limit {
 
     /// Returns whether delivery-rate samples are marked application-limited
     /// (draft-ietf-ccwg-bbr §4.1.1.4).
-    #[must_use]
-    pub const fn is_application(self) -> bool {
+    pub(crate) const fn is_application(self) -> bool {
         match self {
             Self::Application => true,
             Self::Handshake
@@ -255,8 +253,7 @@ pub struct LimitClock {
 
 impl LimitClock {
     /// Creates a clock that starts at `now` with the first limit.
-    #[must_use]
-    pub const fn new(limit: Limit, now: Instant) -> Self {
+    pub(crate) const fn new(limit: Limit, now: Instant) -> Self {
         Self {
             current: limit,
             started: now,
@@ -277,14 +274,8 @@ impl LimitClock {
         self.started
     }
 
-    /// Returns when the current limit began.
-    #[must_use]
-    pub const fn since(&self) -> Instant {
-        self.since
-    }
-
     /// Sets the limit from `now` on. Returns whether it changed.
-    pub fn set(&mut self, limit: Limit, now: Instant) -> bool {
+    pub(crate) fn set(&mut self, limit: Limit, now: Instant) -> bool {
         if limit == self.current {
             return false;
         }
@@ -314,8 +305,8 @@ impl LimitClock {
     }
 
     /// Returns the time since the start, which is the sum of the breakdown.
-    #[must_use]
-    pub fn life(&self, now: Instant) -> Duration {
+    #[cfg(test)]
+    pub(crate) fn elapsed(&self, now: Instant) -> Duration {
         now.max(self.since) - self.started
     }
 }
@@ -382,13 +373,13 @@ mod tests {
         let mut clock = LimitClock::new(Limit::Handshake, at(10));
         assert!(clock.set(Limit::Congestion, at(25)));
         assert!(!clock.set(Limit::Congestion, at(30)));
-        assert_eq!(clock.since(), at(25));
+        assert_eq!(clock.since, at(25));
         assert!(clock.set(Limit::Application, at(60)));
         let spent = |limit| nanos(clock.spent(limit, at(61)));
         assert_eq!(spent(Limit::Handshake), 15);
         assert_eq!(spent(Limit::Congestion), 35);
         assert_eq!(spent(Limit::Application), 1);
-        assert_eq!(nanos(clock.life(at(61))), 51);
+        assert_eq!(nanos(clock.elapsed(at(61))), 51);
     }
 
     proptest! {
@@ -409,7 +400,7 @@ mod tests {
             }
             let end = at(latest + tail);
             let sum: Duration = clock.breakdown(end).map(|(_, spent)| spent).sum();
-            prop_assert_eq!(sum, clock.life(end));
+            prop_assert_eq!(sum, clock.elapsed(end));
             prop_assert_eq!(sum, end - at(start));
         }
     }

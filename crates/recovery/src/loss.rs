@@ -10,6 +10,12 @@ use crate::outcome::LossCause;
 use crate::rtt::{GRANULARITY, Rtt};
 use crate::time::Instant;
 
+/// kPacketThreshold, the smallest packet threshold (RFC 9002 §6.1.1).
+pub(crate) const PACKET_THRESHOLD: u64 = 3;
+
+/// kTimeThreshold, the smallest time threshold, in eighths of an RTT (RFC 9002 §6.1.2).
+pub(crate) const TIME_THRESHOLD_EIGHTHS: u32 = 9;
+
 /// Largest packet threshold that reordering can lead to.
 const MAX_PACKETS: u64 = 256;
 

@@ -10,7 +10,7 @@ use crate::detection::{AckTally, LossTally};
 use crate::limit::{Limit, LimitClock};
 use crate::loss::Thresholds;
 use crate::outcome::Outcome;
-use crate::pacer::{Pacer, Shape};
+use crate::pacer::{Pacer, Pacing};
 use crate::packet::{Packet, SentInfo};
 use crate::persistent::PersistentCongestion;
 use crate::pto::backed_off;
@@ -19,7 +19,7 @@ use crate::recovery::Config;
 use crate::rtt::Rtt;
 use crate::space::Space;
 use crate::spurious::{CongestionEvents, LostRecord};
-use crate::time::{Instant, nanos};
+use crate::time::Instant;
 use crate::window_used::WindowUsed;
 
 /// A path of a connection, numbered by the connection and never reused.
@@ -237,10 +237,9 @@ impl PathRecovery {
             | State::ProbeBwUp
             | State::ProbeRtt => 5,
         };
-        let window = u128::from(self.controller.window());
-        let srtt = u128::from(nanos(self.rtt.smoothed()).max(1));
-        let rate = window * quarters * 1_000_000_000 / (4 * srtt);
-        u64::try_from(rate).unwrap_or(u64::MAX).max(1)
+        let window = self.controller.window().saturating_mul(quarters);
+        let srtt = self.rtt.smoothed().max(Duration::from_nanos(1));
+        rate::bytes_per_second(window, srtt.saturating_mul(4)).max(1)
     }
 
     /// Returns the current PTO with backoff (RFC 9002 §6.2.1). The peer delays only ACKs
@@ -393,21 +392,21 @@ impl PathRecovery {
         Some(event)
     }
 
+    /// Returns the PTO with max_ack_delay, as for 1-RTT packets, and without backoff.
+    fn longest_pto(&self, config: &Config) -> Duration {
+        self.rtt.pto().saturating_add(config.max_ack_delay)
+    }
+
     /// Returns the time that losses have to span to be persistent congestion (RFC 9002
     /// §7.6.1).
     fn persistent_duration(&self, config: &Config) -> Duration {
-        self.rtt
-            .pto()
-            .saturating_add(config.max_ack_delay)
+        self.longest_pto(config)
             .saturating_mul(config.persistent_congestion_threshold)
     }
 
     /// Returns how long a lost packet is remembered: three PTOs.
     pub(crate) fn lost_record_lifetime(&self, config: &Config) -> Duration {
-        self.rtt
-            .pto()
-            .saturating_add(config.max_ack_delay)
-            .saturating_mul(3)
+        self.longest_pto(config).saturating_mul(3)
     }
 
     /// Records ECN-CE marks that the peer reports on packets up to `largest_index`.
@@ -459,8 +458,8 @@ impl PathRecovery {
         let measured = self.rtt.has_sample();
         let trains = self.controller.trains_per_second();
         let rate = self.pacing_rate();
-        let shape = Shape::new(trains, rate, self.mds, self.trusted, measured);
-        match self.pacer.ask(shape, self.mds, room, now) {
+        let pacing = Pacing::new(trains, rate, self.mds, self.trusted, measured);
+        match self.pacer.request(pacing, self.mds, room, now) {
             Ok(bytes) => Gate::Open { bytes },
             Err(until) => Gate::Pacing { until },
         }

@@ -5,6 +5,20 @@ use core::time::Duration;
 use crate::controller::SendIndex;
 use crate::time::{Instant, nanos};
 
+/// Returns the rate in bytes per second of a volume moved in a time, saturating. A time of
+/// zero counts as a nanosecond.
+pub(crate) fn bytes_per_second(bytes: u64, time: Duration) -> u64 {
+    let time = u128::from(nanos(time).max(1));
+    let rate = u128::from(bytes) * 1_000_000_000 / time;
+    u64::try_from(rate).unwrap_or(u64::MAX)
+}
+
+/// Returns the bytes that a rate (bytes per second) moves in a time, saturating.
+pub(crate) fn bytes_in(rate: u64, time: Duration) -> u64 {
+    let bytes = u128::from(rate) * u128::from(nanos(time)) / 1_000_000_000;
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
 /// One delivery-rate sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RateSample {
@@ -45,15 +59,15 @@ pub struct Delivery {
 
 /// The state of a path's delivery when a packet was sent.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct PacketState {
+pub(crate) struct PacketState {
     delivered: u64,
     delivered_time: Instant,
     first_send_time: Instant,
     lost: u64,
     /// Bytes in flight just after it was sent.
-    pub tx_in_flight: u64,
+    pub(crate) tx_in_flight: u64,
     /// Whether it was sent while the application was the limit.
-    pub app_limited: bool,
+    pub(crate) app_limited: bool,
 }
 
 /// The newest packet among those that an ACK acknowledged.
@@ -66,7 +80,7 @@ struct Newest {
 
 /// A path's delivery-rate estimator.
 #[derive(Clone, Debug, Default)]
-pub struct Estimator {
+pub(crate) struct Estimator {
     /// Bytes delivered so far.
     delivered: u64,
     /// When `delivered` last changed, or when sending began after idling.
@@ -84,37 +98,37 @@ pub struct Estimator {
 
 impl Estimator {
     /// Creates an estimator of a path that has delivered nothing yet.
-    #[must_use]
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
     /// Returns the bytes delivered so far.
-    #[must_use]
-    pub const fn delivered(&self) -> u64 {
+    pub(crate) const fn delivered(&self) -> u64 {
         self.delivered
     }
 
     /// Returns the bytes declared lost so far.
-    #[must_use]
-    pub const fn lost(&self) -> u64 {
+    pub(crate) const fn lost(&self) -> u64 {
         self.lost
     }
 
     /// Returns the last valid sample.
-    #[must_use]
-    pub const fn latest(&self) -> Option<&RateSample> {
+    pub(crate) const fn latest(&self) -> Option<&RateSample> {
         self.latest.as_ref()
     }
 
     /// Returns whether packets sent now are marked application-limited.
-    #[must_use]
-    pub const fn is_app_limited(&self) -> bool {
+    pub(crate) const fn is_app_limited(&self) -> bool {
         self.app_limited != 0
     }
 
     /// Records a packet that is sent. Returns the state to keep with it.
-    pub fn on_sent(&mut self, now: Instant, bytes: u64, in_flight_before: u64) -> PacketState {
+    pub(crate) fn on_sent(
+        &mut self,
+        now: Instant,
+        bytes: u64,
+        in_flight_before: u64,
+    ) -> PacketState {
         if in_flight_before == 0 {
             self.first_send_time = now;
             self.delivered_time = now;
@@ -130,7 +144,7 @@ impl Estimator {
     }
 
     /// Records a newly acknowledged packet.
-    pub fn on_acked(
+    pub(crate) fn on_acked(
         &mut self,
         packet: &PacketState,
         bytes: u64,
@@ -152,19 +166,18 @@ impl Estimator {
 
     /// Records the late acknowledgment of a packet that had been declared lost. It counts
     /// as delivered, but its state was dropped, so it gives no sample.
-    pub fn on_late(&mut self, bytes: u64, now: Instant) {
+    pub(crate) fn on_late(&mut self, bytes: u64, now: Instant) {
         self.delivered += bytes;
         self.delivered_time = now;
     }
 
     /// Records bytes declared lost.
-    pub fn on_lost(&mut self, bytes: u64) {
+    pub(crate) fn on_lost(&mut self, bytes: u64) {
         self.lost += bytes;
     }
 
     /// Returns what was delivered and lost since that packet was sent.
-    #[must_use]
-    pub const fn delivery_since(&self, packet: &PacketState) -> Delivery {
+    pub(crate) const fn delivery_since(&self, packet: &PacketState) -> Delivery {
         Delivery {
             total: self.delivered,
             prior: packet.delivered,
@@ -177,8 +190,7 @@ impl Estimator {
 
     /// Returns the same for the newest packet of the current ACK. Call it before
     /// [`Self::sample`].
-    #[must_use]
-    pub fn delivery(&self) -> Delivery {
+    pub(crate) fn delivery(&self) -> Delivery {
         self.newest
             .map(|newest| self.delivery_since(&newest.packet))
             .unwrap_or_default()
@@ -186,13 +198,13 @@ impl Estimator {
 
     /// Marks samples of what is in flight as application-limited: there is nothing to send
     /// although window and pacer allow it.
-    pub fn mark_app_limited(&mut self, in_flight: u64) {
+    pub(crate) fn mark_app_limited(&mut self, in_flight: u64) {
         self.app_limited = (self.delivered + in_flight).max(1);
     }
 
     /// Returns the sample of an ACK if it is reliable. Call it after [`Self::on_acked`] for
     /// all packets of the ACK.
-    pub fn sample(&mut self, min_rtt: Duration, newly_acked: u64) -> Option<RateSample> {
+    pub(crate) fn sample(&mut self, min_rtt: Duration, newly_acked: u64) -> Option<RateSample> {
         if self.app_limited != 0 && self.delivered > self.app_limited {
             self.app_limited = 0;
         }
@@ -205,9 +217,8 @@ impl Estimator {
             return None;
         }
         let delivery = self.delivery_since(&packet);
-        let rate = u128::from(delivery.delivered) * 1_000_000_000 / u128::from(nanos(interval));
         let sample = RateSample {
-            delivery_rate: u64::try_from(rate).unwrap_or(u64::MAX),
+            delivery_rate: bytes_per_second(delivery.delivered, interval),
             delivered: delivery.delivered,
             lost: delivery.lost,
             prior_delivered: delivery.prior,

@@ -6,6 +6,7 @@ use core::time::Duration;
 use crate::controller::{Controller, SendIndex};
 use crate::detection::lost;
 use crate::limit::{Limit, LimitClock};
+use crate::loss::{PACKET_THRESHOLD, TIME_THRESHOLD_EIGHTHS};
 use crate::outcome::{LossCause, Outcome};
 use crate::packet::{Packet, SentInfo};
 use crate::path::{Gate, PathId, PathRecovery};
@@ -37,8 +38,8 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             initial_rtt: Duration::from_millis(333),
-            packet_threshold: 3,
-            time_threshold_eighths: 9,
+            packet_threshold: PACKET_THRESHOLD,
+            time_threshold_eighths: TIME_THRESHOLD_EIGHTHS,
             max_ack_delay: Duration::from_millis(25),
             persistent_congestion_threshold: 3,
             #[cfg(feature = "specimens")]
@@ -68,8 +69,8 @@ impl<F> Recovery<F> {
     /// Creates the recovery of a connection that begins at `now`, without paths yet.
     #[must_use]
     pub fn new(mut config: Config, now: Instant) -> Self {
-        config.packet_threshold = config.packet_threshold.max(3);
-        config.time_threshold_eighths = config.time_threshold_eighths.max(9);
+        config.packet_threshold = config.packet_threshold.max(PACKET_THRESHOLD);
+        config.time_threshold_eighths = config.time_threshold_eighths.max(TIME_THRESHOLD_EIGHTHS);
         Self {
             config,
             spaces: Spaces::new(),

@@ -5,7 +5,7 @@ use core::time::Duration;
 use crate::time::Instant;
 
 /// Timer granularity (RFC 9002 §6.1.2, kGranularity).
-pub const GRANULARITY: Duration = Duration::from_millis(1);
+pub(crate) const GRANULARITY: Duration = Duration::from_millis(1);
 
 /// Limit of samples in a row that are skipped as those of repeated ACKs. If a peer is
 /// always that late, its delay has to be measured.
@@ -26,8 +26,7 @@ pub struct Rtt {
 impl Rtt {
     /// Creates an estimate without samples, which assumes `initial` (RFC 9002 §5.3,
     /// §6.2.2).
-    #[must_use]
-    pub fn new(initial: Duration) -> Self {
+    pub(crate) fn new(initial: Duration) -> Self {
         Self {
             latest: initial,
             smoothed: initial,
@@ -70,8 +69,7 @@ impl Rtt {
     }
 
     /// Returns when the first sample was taken.
-    #[must_use]
-    pub const fn first_sample(&self) -> Option<Instant> {
+    pub(crate) const fn first_sample(&self) -> Option<Instant> {
         self.first_sample
     }
 
@@ -85,14 +83,13 @@ impl Rtt {
 
     /// Returns max(smoothed_rtt, latest_rtt), the base of the time threshold (RFC 9002
     /// §6.1.2).
-    #[must_use]
-    pub fn conservative(&self) -> Duration {
+    pub(crate) fn conservative(&self) -> Duration {
         self.smoothed.max(self.latest)
     }
 
     /// Replaces the initial RTT, for instance by the round trip of a Retry or
     /// of a PATH_CHALLENGE (RFC 9002 §6.2.2). No effect after a sample.
-    pub fn set_initial(&mut self, initial: Duration) {
+    pub(crate) fn set_initial(&mut self, initial: Duration) {
         if self.first_sample.is_none() {
             *self = Self::new(initial);
         }

@@ -9,7 +9,7 @@ use super::growth_clock::GrowthClock;
 use super::window_adjustment::{Growth, WindowAdjustment};
 
 /// β_cubic as a fraction (RFC 9438 §4.6).
-const BETA: (u64, u64) = (7, 10);
+pub(super) const BETA: (u64, u64) = (7, 10);
 /// (1 + β_cubic) / 2, what fast convergence leaves of the window (§4.7).
 const FAST_CONVERGENCE: (u64, u64) = (17, 20);
 /// α_cubic = 3 · (1 − β_cubic) / (1 + β_cubic) below cwnd_prior (§4.3).

@@ -100,8 +100,6 @@ use crate::controller::Controller;
 
 pub use factory::{CongestionControl, ControllerFactory, NewPath};
 
-/// The seed of controllers that are built without one.
-const DEFAULT_SEED: u64 = 0;
 /// kInitialWindow in datagrams (RFC 9002 §7.2).
 const INITIAL_WINDOW_DATAGRAMS: u64 = 10;
 /// The limit of the initial window in bytes (RFC 9002 §7.2).
@@ -145,10 +143,9 @@ macro_rules! controllers {
             pub const NAMES: &'static [&'static str] = &[$($name),+];
         }
 
-        /// Like [`build_with`], with a seed for controllers that draw random numbers,
-        /// so that flows with different seeds do not act in step.
-        #[must_use]
-        pub fn build_seeded(
+        /// Builds a controller for a new path. Controllers that draw random numbers do so
+        /// from `seed`, so that flows with different seeds do not act in step.
+        pub(crate) fn build_seeded(
             algorithm: Algorithm,
             slow_start: SlowStart,
             mds: u64,
@@ -198,15 +195,19 @@ pub enum SlowStart {
 
 /// Builds a controller for a new path whose maximum datagram size is `mds` bytes,
 /// with `HyStart++` where there is a slow start.
-#[must_use]
-pub fn build(algorithm: Algorithm, mds: u64) -> Box<dyn Controller> {
+#[cfg(test)]
+pub(crate) fn build(algorithm: Algorithm, mds: u64) -> Box<dyn Controller> {
     build_with(algorithm, SlowStart::default(), mds)
 }
 
 /// Like [`build`], with a choice of slow start.
-#[must_use]
-pub fn build_with(algorithm: Algorithm, slow_start: SlowStart, mds: u64) -> Box<dyn Controller> {
-    build_seeded(algorithm, slow_start, mds, DEFAULT_SEED)
+#[cfg(test)]
+pub(crate) fn build_with(
+    algorithm: Algorithm,
+    slow_start: SlowStart,
+    mds: u64,
+) -> Box<dyn Controller> {
+    build_seeded(algorithm, slow_start, mds, 0)
 }
 
 /// The name of a controller could not be parsed.

@@ -4,7 +4,7 @@ use crate::limit::Limit;
 use crate::time::Instant;
 
 use super::carry::Carry;
-use super::window_adjustment::{Growth, WindowAdjustment};
+use super::window_adjustment::{Growth, WindowAdjustment, after_loss};
 
 /// Halves the window on congestion, and adds a datagram per acknowledged window.
 #[derive(Debug, Default)]
@@ -17,10 +17,9 @@ impl WindowAdjustment for NewReno {
 
     const NAME: &'static str = "newreno";
 
-    /// kLossReductionFactor = 0.5 (RFC 9002 appendix B.1).
     fn reduce(&mut self, window: u64) -> u64 {
         self.carry = Carry::default();
-        window / 2
+        after_loss(window)
     }
 
     fn on_persistent_congestion(&mut self) {
@@ -32,9 +31,7 @@ impl WindowAdjustment for NewReno {
     fn grow(&mut self, growth: &Growth) -> u64 {
         let earned = u128::from(growth.mds) * u128::from(growth.acked);
         let earned = self.carry.add(earned, growth.window.into());
-        let limit = growth.largest_flight.saturating_add(growth.mds);
-        let window = growth.window.saturating_add(earned);
-        window.min(limit).max(growth.window)
+        growth.additive(earned)
     }
 
     fn on_limit(&mut self, _limit: Limit, _now: Instant) {}

@@ -21,12 +21,13 @@ use crate::controller::{
     Ack, Congestion, CongestionCause, Controller, Ect, Metrics, SendIndex, Sent, Spurious, State,
 };
 use crate::limit::Limit;
+use crate::rate::bytes_per_second;
 use crate::time::{Instant, nanos};
 
 use super::SlowStart;
 use super::carry::Carry;
 use super::classic::Classic;
-use super::window_adjustment::{Growth, WindowAdjustment};
+use super::window_adjustment::{Growth, WindowAdjustment, after_loss};
 
 /// The RTT that flows with a shorter one are treated as having (from the draft).
 const VIRTUAL_RTT: Duration = Duration::from_millis(25);
@@ -233,9 +234,8 @@ impl Controller for Prague {
     /// eighth faster still did so where a datagram takes a millisecond: over 10 Mbit/s and
     /// 40 ms it used 86 % of the link, this rate 93 %.
     fn pacing_rate(&self) -> Option<u64> {
-        let rtt = nanos(self.smoothed_rtt.filter(|_| self.alpha.seen)?).max(1);
-        let rate = u128::from(self.window()) * 1_000_000_000 / u128::from(rtt);
-        Some(u64::try_from(rate).unwrap_or(u64::MAX))
+        let rtt = self.smoothed_rtt.filter(|_| self.alpha.seen)?;
+        Some(bytes_per_second(self.window(), rtt))
     }
 
     /// Bursts of 250 µs (from the draft): a single burst of 1 ms fills a queue to the point
@@ -300,11 +300,11 @@ impl WindowAdjustment for Additive {
 
     const NAME: &'static str = "prague";
 
-    /// Half the window, as NewReno (RFC 9002 appendix B.1).
+    /// As NewReno, from the window before a response to marks in the same round.
     fn reduce(&mut self, window: u64) -> u64 {
         self.carry = Carry::default();
         let from = self.window_before_marks.take().unwrap_or(window);
-        (from.max(window) / 2).min(window)
+        after_loss(from.max(window)).min(window)
     }
 
     fn on_persistent_congestion(&mut self) {
@@ -325,9 +325,7 @@ impl WindowAdjustment for Additive {
             .saturating_mul(numerator);
         let per = u128::from(growth.window).saturating_mul(denominator);
         let earned = self.carry.add(earned, per);
-        let limit = growth.largest_flight.saturating_add(growth.mds);
-        let window = growth.window.saturating_add(earned);
-        window.min(limit).max(growth.window)
+        growth.additive(earned)
     }
 
     fn on_limit(&mut self, _limit: Limit, _now: Instant) {}

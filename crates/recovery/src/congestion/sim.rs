@@ -7,13 +7,11 @@ use core::time::Duration;
 
 use crate::controller::{Ack, Congestion, CongestionCause, Controller, SendIndex, Sent};
 use crate::limit::Limit;
+use crate::loss::{PACKET_THRESHOLD, TIME_THRESHOLD_EIGHTHS};
 use crate::rate::Delivery;
 use crate::time::{Instant, nanos};
 
 use super::testing::MDS;
-
-/// kPacketThreshold (RFC 9002 §6.1.1).
-const PACKET_THRESHOLD: u64 = 3;
 
 /// Which packets the network drops.
 #[derive(Clone, Copy, Debug)]
@@ -129,7 +127,7 @@ impl Sim {
     }
 
     fn loss_delay(&self) -> Duration {
-        self.longest_rtt() * 9 / 8
+        self.longest_rtt() * TIME_THRESHOLD_EIGHTHS / 8
     }
 
     /// Returns an upper bound of the RTT, in the place of an estimator.

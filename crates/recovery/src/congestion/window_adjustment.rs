@@ -24,6 +24,22 @@ pub(super) struct Growth {
     pub(super) mds: u64,
 }
 
+impl Growth {
+    /// Returns the window after additive increase by `earned` bytes: at most one datagram
+    /// larger than the largest flight, and never smaller than before.
+    pub(super) fn additive(&self, earned: u64) -> u64 {
+        let limit = self.largest_flight.saturating_add(self.mds);
+        let window = self.window.saturating_add(earned);
+        window.min(limit).max(self.window)
+    }
+}
+
+/// Returns NewReno's window after a loss: half of it (RFC 9002 appendix B.1,
+/// kLossReductionFactor).
+pub(super) fn after_loss(window: u64) -> u64 {
+    window / 2
+}
+
 /// How the window of a [`Classic`](super::classic::Classic) controller is reduced and
 /// grows.
 pub(super) trait WindowAdjustment: Debug + Send {

@@ -109,7 +109,7 @@ fn breakdown_sums_to_the_lifetime_of_path_and_connection() {
     assert_eq!(connection(&bench, Limit::Application), at(100) - at(50));
     let life = |clock: &crate::limit::LimitClock| {
         let sum: Duration = clock.breakdown(at(100)).map(|(_, spent)| spent).sum();
-        assert_eq!(sum, clock.life(at(100)));
+        assert_eq!(sum, clock.elapsed(at(100)));
         sum
     };
     assert_eq!(life(bench.recovery.limits()), at(100) - at(0));

@@ -2,11 +2,15 @@
 
 use core::time::Duration;
 
+use crate::pacer::{MAX_TRAIN, train_bytes};
+use crate::rate::bytes_per_second;
+
 use super::super::initial_window;
 use super::facts::Facts;
-use super::gains::{MAX_QUANTUM, PACED_SHARE, Percent, STARTUP_PACING_GAIN, UNIT_GAIN, rate};
+use super::gains::{PACED_SHARE, Percent, STARTUP_PACING_GAIN, UNIT_GAIN};
 use super::phase::Phase;
 use super::{Bbr, INFINITE};
+use crate::controller::Controller as _;
 
 impl Bbr {
     /// UpdateControlParameters() (§5.2.3). The send quantum follows from the
@@ -28,7 +32,7 @@ impl Bbr {
     /// over a millisecond as long as that is unknown.
     pub(super) fn init_pacing_rate(&mut self, srtt: Option<Duration>) {
         let srtt = srtt.unwrap_or(Duration::from_millis(1));
-        let nominal = rate(initial_window(self.mds), srtt);
+        let nominal = bytes_per_second(initial_window(self.mds), srtt);
         self.pacing_rate = STARTUP_PACING_GAIN.of(nominal).max(self.min_pacing_rate());
     }
 
@@ -71,11 +75,14 @@ impl Bbr {
         }
     }
 
-    /// SetSendQuantum() (§5.6.3): a millisecond of the rate.
+    /// SetSendQuantum() (§5.6.3): a train of the pacer.
     pub(super) fn send_quantum(&self) -> u64 {
-        (self.pacing_rate / 1000)
-            .min(MAX_QUANTUM)
-            .max(self.mds.saturating_mul(2))
+        train_bytes(
+            self.pacing_rate,
+            self.trains_per_second(),
+            MAX_TRAIN,
+            self.mds,
+        )
     }
 
     /// SetCwnd() (§5.6.4.6).

@@ -3,9 +3,10 @@
 
 use core::time::Duration;
 
+use crate::rate::bytes_in;
 use crate::time::Instant;
 
-use super::gains::{MIN_RTT_FILTER_LEN, PROBE_RTT_INTERVAL, volume};
+use super::gains::{MIN_RTT_FILTER_LEN, PROBE_RTT_INTERVAL};
 
 /// BBR.max_bw_filter (§5.5.3): the maxima of the current and the previous
 /// ProbeBW cycle, which is all that a window of two cycles needs.
@@ -137,7 +138,7 @@ impl ExtraAcked {
     /// UpdateACKAggregation(): `acked` bytes came in round `round` while the
     /// path was thought to deliver `bw` bytes per second.
     pub(super) fn update(&mut self, acked: u64, bw: u64, cwnd: u64, round: u64, now: Instant) {
-        let mut expected = volume(bw, now - self.interval_start);
+        let mut expected = bytes_in(bw, now - self.interval_start);
         if self.delivered <= expected {
             self.delivered = 0;
             self.interval_start = now;

@@ -2,8 +2,6 @@
 
 use core::time::Duration;
 
-use crate::time::nanos;
-
 use super::phase::Phase;
 
 /// A share in hundredths.
@@ -63,8 +61,6 @@ pub(super) const PROBE_RTT_DURATION: Duration = Duration::from_millis(200);
 pub(super) const PROBE_WAIT: Duration = Duration::from_secs(2);
 /// Most rounds between two probes, for the sake of Reno (§5.3.3.8).
 pub(super) const RENO_ROUNDS: u64 = 63;
-/// Largest aggregate (§5.6.3).
-pub(super) const MAX_QUANTUM: u64 = 64 * 1024;
 
 impl Phase {
     /// BBR.pacing_gain (table of §5.6.1).
@@ -88,17 +84,4 @@ impl Phase {
             Self::ProbeRtt => PROBE_RTT_CWND_GAIN,
         }
     }
-}
-
-/// Bytes that a rate (bytes per second) moves in a time, saturating.
-pub(super) fn volume(rate: u64, time: Duration) -> u64 {
-    let bytes = u128::from(rate) * u128::from(nanos(time)) / 1_000_000_000;
-    u64::try_from(bytes).unwrap_or(u64::MAX)
-}
-
-/// Bytes per second of a volume moved in a time, saturating.
-pub(super) fn rate(volume: u64, time: Duration) -> u64 {
-    let time = u128::from(nanos(time).max(1));
-    let rate = u128::from(volume) * 1_000_000_000 / time;
-    u64::try_from(rate).unwrap_or(u64::MAX)
 }

@@ -3,11 +3,13 @@
 
 use core::time::Duration;
 
+use crate::pacer::min_train;
+use crate::rate::bytes_in;
 use crate::time::nanos;
 
 use super::super::initial_window;
 use super::facts::Facts;
-use super::gains::{HEADROOM, Percent, UNIT_GAIN, volume};
+use super::gains::{HEADROOM, Percent, UNIT_GAIN};
 use super::phase::Phase;
 use super::{Bbr, INFINITE};
 
@@ -65,7 +67,7 @@ impl Bbr {
         let (bw, Some(min)) = (self.max_bw.get(), self.min_rtt()) else {
             return Duration::ZERO;
         };
-        let quantum = self.mds.saturating_mul(2);
+        let quantum = min_train(self.mds);
         let slack = quantum.saturating_mul(1_000_000_000) / bw.max(1);
         if self.full_pipe.reached {
             return Duration::from_nanos(slack);
@@ -89,7 +91,7 @@ impl Bbr {
 
     /// Bytes that a bandwidth moves in BBR.min_rtt; `None` before a sample.
     pub(super) fn bdp_of(&self, bw: u64) -> Option<u64> {
-        self.min_rtt().map(|rtt| volume(bw, rtt))
+        self.min_rtt().map(|rtt| bytes_in(bw, rtt))
     }
 
     /// BDPMultiple(gain) for a bandwidth (§5.6.4.2).

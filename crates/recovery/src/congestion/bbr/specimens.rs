@@ -3,13 +3,13 @@
 use core::time::Duration;
 
 use crate::controller::{Ack, Congestion, CongestionCause, Controller as _, LostPacket};
-use crate::rate::{Delivery, RateSample};
+use crate::rate::{Delivery, RateSample, bytes_per_second};
 use crate::specimens::Specimen;
 
 use super::super::specimens::Bug;
 use super::Bbr;
 use super::filters::MaxBwFilter;
-use super::gains::{BETA, UNIT_GAIN, rate};
+use super::gains::{BETA, UNIT_GAIN};
 use super::loss::inflight_at_loss;
 use super::phase::Phase;
 
@@ -155,7 +155,7 @@ impl Bug<Bbr> for WalltimeRate {
             let waited = u64::try_from(flight / u128::from(inner.pacing_rate.max(1)));
             let waited = Duration::from_nanos(waited.unwrap_or(u64::MAX));
             RateSample {
-                delivery_rate: rate(sample.delivered, sample.interval + waited),
+                delivery_rate: bytes_per_second(sample.delivered, sample.interval + waited),
                 ..*sample
             }
         });

@@ -8,7 +8,7 @@ use crate::specimens::Specimen;
 use crate::time::{Instant, nanos};
 
 use super::super::carry::scale;
-use super::super::cubic::Cubic;
+use super::super::cubic::{BETA, Cubic};
 use super::super::growth_clock::GrowthClock;
 use super::super::specimens::Bug;
 use super::super::window_adjustment::WindowAdjustment as _;
@@ -61,7 +61,7 @@ impl Bug<Classic<Cubic>> for EpochResetOnIdle {
     fn restart_from_idle(&mut self, inner: &mut Classic<Cubic>, now: Instant) {
         inner.restart_from_idle(now);
         inner.adjustment.on_persistent_congestion();
-        inner.adjustment.reduce(scale(inner.window, 10, 7));
+        inner.adjustment.reduce(scale(inner.window, BETA.1, BETA.0));
     }
 }
 
