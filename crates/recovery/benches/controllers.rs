@@ -1,5 +1,5 @@
-//! What an ACK costs: nanoseconds for each controller alone, and through the
-//! whole of loss recovery.
+//! The cost of an ACK in nanoseconds: for each controller alone, and through the whole of
+//! loss recovery.
 //!
 //! `cargo bench -p clearway-recovery --bench controllers`
 #![allow(missing_docs, reason = "a benchmark has no interface")]
@@ -23,11 +23,11 @@ const ACKS: u64 = if cfg!(debug_assertions) {
 } else {
     2_000_000
 };
-/// A loss after so many ACKs, so that every state is visited.
+/// A loss after this number of ACKs, so that every state is visited.
 const LOSS_EVERY: u64 = 5_000;
 
 fn main() {
-    // `cargo test --benches` runs it too, and wants no figures.
+    // `cargo test --benches` runs it too, with fewer ACKs.
     println!("{ACKS} ACKs of two packets each, ns per ACK");
     println!("{:10} {:>10} {:>10}", "", "alone", "recovery");
     for algorithm in Algorithm::ALL {
@@ -46,7 +46,7 @@ fn per_ack(time: Duration) -> u128 {
     time.as_nanos() / u128::from(ACKS)
 }
 
-/// The controller by itself, told what a ledger would tell.
+/// Measures the controller alone, with the events that loss detection would report.
 fn alone(mut controller: Box<dyn Controller>) -> u128 {
     controller.on_limit(Limit::Congestion, Instant::ZERO);
     let begin = std::time::Instant::now();

@@ -11,7 +11,7 @@
 //! [`ControllerFactory`](congestion::ControllerFactory).
 //!
 //! ```text
-//!             gate ──► may a train leave?        window − in flight, then the pacer
+//!             gate ──► may a train be sent?      window − in flight, then the pacer
 //!                │
 //!  connection ── on_sent ──► ledger (space)      packet by number, with its content
 //!                       └──► path                in flight, send index, delivery state

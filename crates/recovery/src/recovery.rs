@@ -189,7 +189,7 @@ impl<F> Recovery<F> {
             info.space
         );
         let Some(path) = self.path_mut(info.path) else {
-            // A number is never used twice, whatever else is wrong: it is the
+            // Even after this error a number must never be used twice, because it is the
             // AEAD's nonce (RFC 9001 §5.3).
             self.spaces[info.space.index()].next = info.number + 1;
             return 0;
@@ -399,9 +399,8 @@ impl<F> Recovery<F> {
         }
     }
 
-    /// Returns whether a train of packets that count in flight may leave. Packets with
-    /// only ACKs, and probes after a PTO, are sent without asking (RFC 9002 §7.5,
-    /// §7.7).
+    /// Returns whether a train of packets that count in flight may be sent. Packets with
+    /// only ACKs, and probes after a PTO, are sent without asking (RFC 9002 §7.5, §7.7).
     pub fn gate(&mut self, path: PathId, now: Instant) -> Gate {
         self.path_mut(path)
             .map_or(Gate::Congestion, |path| path.gate(now))

@@ -30,7 +30,7 @@ struct PathBug {
     id: PathId,
     /// `bif-desync`: what is in flight but not counted.
     forgotten: Flight,
-    /// `pacer-spin`: when the last train left, from which its deadlines count.
+    /// `pacer-spin`: when the last train was sent, from which its deadlines count.
     last_train: Instant,
     /// `tokenbucket-startup`: bytes in the bucket, which only ACKs refill.
     tokens: u64,

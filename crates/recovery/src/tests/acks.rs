@@ -1,4 +1,4 @@
-//! Acknowledgments: what they take out, and what they may not name.
+//! Acknowledgments: which packets they remove, and which are errors.
 
 use core::time::Duration;
 
@@ -113,7 +113,7 @@ fn ack_with_thousands_of_ranges_is_processed() {
     assert_eq!(bench.out.lost.len(), 3999, "all but the two newest");
 }
 
-/// What only acknowledges is not in flight, and says nothing about loss.
+/// Packets with only ACKs are not in flight and are never declared lost.
 #[test]
 fn ack_only_packets_are_acknowledged_but_never_lost() {
     let mut bench = Bench::new();

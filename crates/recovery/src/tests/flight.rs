@@ -1,4 +1,4 @@
-//! What leaves flight without being acknowledged or lost; and the gate.
+//! Packets that leave the flight without being acknowledged or lost; the gate; pacing.
 
 use core::time::Duration;
 
@@ -116,7 +116,7 @@ fn train_never_exceeds_the_window() {
     assert!(bytes <= 4 * BYTES);
 }
 
-/// RFC 9002 §7.5: probes pass a full window, and count.
+/// RFC 9002 §7.5: probes may exceed a full window, and count in flight.
 #[test]
 fn probes_may_exceed_the_window_and_count_in_flight() {
     let (mut recovery, _) = with_window(2 * BYTES);
@@ -189,7 +189,7 @@ fn pacing_rate_of_the_controller_is_used_unless_zero() {
     }
 }
 
-/// A round trip of 30 µs and timers of 100 µs: the pacer is not what limits.
+/// With an RTT of 30 µs and timers of 100 µs the window is the limit, not the pacer.
 #[test]
 fn pacer_does_not_limit_a_path_with_tiny_rtt() {
     let micros = |n: u64| crate::time::Instant::from_nanos(n * 1000);
@@ -245,8 +245,8 @@ fn packets_are_tracked_after_memory_is_released() {
     assert_eq!(bench.acked(), [501]);
 }
 
-/// Bytes of the train that a fast path may send after one round trip, its
-/// first packets having left under `first` and the later ones under `then`.
+/// Returns the bytes of the train that a fast path may send after one round trip. Its first
+/// packets were sent under the window `first`, the later ones under `then`.
 fn train_after(first: u64, then: u64, acked: core::ops::RangeInclusive<u64>) -> u64 {
     let (mut recovery, _) = with_window(first);
     send(&mut recovery, 0);
@@ -268,8 +268,8 @@ fn train_after(first: u64, then: u64, acked: core::ops::RangeInclusive<u64>) -> 
     }
 }
 
-/// RFC 9002 §7.7: bursts beyond the initial window only once a packet that left
-/// under more than the initial window has arrived.
+/// RFC 9002 §7.7: bursts beyond the initial window are allowed only once a packet is
+/// acknowledged that was sent under a larger window.
 #[test]
 fn bursts_beyond_the_initial_window_wait_for_an_ack_of_a_larger_window() {
     let initial = crate::congestion::initial_window(BYTES);

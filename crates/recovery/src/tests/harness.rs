@@ -1,4 +1,4 @@
-//! A connection of three numbers: what to send, what to acknowledge, when.
+//! A connection for tests, which sends and acknowledges packets at given times.
 
 use core::ops::RangeInclusive;
 use core::time::Duration;
@@ -22,7 +22,7 @@ pub(super) fn at(millis: u64) -> Instant {
     Instant::from_nanos(millis * 1_000_000)
 }
 
-/// What a controller was told, as far as tests ask.
+/// A call of a controller's method, with the arguments that tests check.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Call {
     Sent {
@@ -58,7 +58,7 @@ pub(super) enum Call {
     Discarded(u64),
 }
 
-/// A window that never moves, and a record of everything told.
+/// A controller with a constant window, which records the calls of its methods.
 #[derive(Clone, Debug)]
 pub(super) struct Fixed {
     pub(super) window: u64,
@@ -81,12 +81,12 @@ impl Fixed {
         self.told.lock().unwrap().push(told);
     }
 
-    /// Everything told since the last call.
+    /// Returns the calls since the last one of this method.
     pub(super) fn take(&self) -> Vec<Call> {
         core::mem::take(&mut self.told.lock().unwrap())
     }
 
-    /// Losses and marks told since the last call.
+    /// Returns the calls for losses and marks since the last one of this method.
     pub(super) fn congestion(&self) -> Vec<Call> {
         let mut told = self.take();
         told.retain(|told| matches!(told, Call::Congested { .. }));
@@ -286,7 +286,7 @@ impl Bench {
         self.recovery.check_invariants();
     }
 
-    /// Lets the timer fire when it is due; the instant.
+    /// Lets the timer fire when it is due. Returns the instant.
     pub(super) fn fire(&mut self) -> Instant {
         let due = self.recovery.next_timeout().expect("a timer is armed");
         self.timeout(due);

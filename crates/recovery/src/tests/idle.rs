@@ -1,4 +1,5 @@
-//! Idle through the whole facade: gate, pacer, limits, window use, controller.
+//! Idle periods through the whole of loss recovery: gate, pacer, limits, use of the window,
+//! controller.
 
 use core::time::Duration;
 
@@ -63,8 +64,7 @@ impl Sender {
         number
     }
 
-    /// Pairs as long as the gate is open; the time to ask again, if the pacer
-    /// has one.
+    /// Sends pairs while the gate is open. Returns when the pacer opens it again.
     fn fill(&mut self) -> Option<Instant> {
         loop {
             match self.recovery.gate(PATH, self.now) {
@@ -103,8 +103,8 @@ impl Sender {
             .push(self.recovery.path(PATH).unwrap().window());
     }
 
-    /// Runs until so many ACKs have come; everything in flight is then
-    /// acknowledged if `drain`.
+    /// Runs until `acks` ACKs have arrived; if `drain`, until everything in flight is
+    /// acknowledged.
     fn run(&mut self, acks: usize, drain: bool) {
         while self.windows.len() < acks {
             let pacing = self.fill();
@@ -167,8 +167,8 @@ fn cubic_curve_continues_unchanged_after_idle() {
     }
 }
 
-/// What leaves after idling is paced: no more at once than a train and what may
-/// come together while the sender is late (RFC 9002 §7.7).
+/// The first flight after idling is paced: no more at once than a train and what is earned
+/// while the sender is late (RFC 9002 §7.7).
 #[test]
 fn first_flight_after_idle_is_paced() {
     let mut sender = Sender::new();

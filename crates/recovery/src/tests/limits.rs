@@ -1,4 +1,5 @@
-//! One reason at a time, and its three readers.
+//! The reason for not sending, and what depends on it: the controller, the use of the
+//! window, delivery-rate samples.
 
 use super::harness::{BYTES, Bench, Call, Fixed, PATH, at};
 use crate::PathId;
@@ -38,7 +39,7 @@ fn controller_is_told_of_limit_changes_only() {
     );
 }
 
-/// RFC 9002 §7.8: packets count if their train ended at window, pacer or host.
+/// RFC 9002 §7.8: packets count if their train was ended by window, pacer or host.
 #[test]
 fn only_trains_that_used_the_window_justify_growth() {
     let mut bench = Bench::new();
@@ -126,8 +127,8 @@ fn restart_from_idle_is_never_inferred() {
     assert_eq!(bench.controller.take(), [Call::Restart]);
 }
 
-/// draft-ietf-ccwg-bbr §4.1.2.4: with the window full no bubble is in the pipe,
-/// even if the application has nothing more.
+/// draft-ietf-ccwg-bbr §4.1.2.4: with a full window the flow is not application-limited,
+/// even if the application has no more data.
 #[test]
 fn full_window_is_not_application_limited() {
     for (window, limited) in [(3 * BYTES, false), (3 * BYTES + 1, true)] {

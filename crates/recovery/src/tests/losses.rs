@@ -1,4 +1,4 @@
-//! RFC 9002 §6.1: packet threshold, time threshold, and what a loss is not.
+//! RFC 9002 §6.1: packet threshold, time threshold, and packets that are not lost.
 
 use super::harness::{BYTES, Bench, Call, PATH, at};
 use crate::controller::CongestionCause;
@@ -19,7 +19,7 @@ fn packet_is_lost_when_the_third_later_packet_is_acknowledged() {
     assert_eq!(bench.in_flight(), BYTES);
 }
 
-/// §6.1.1 and A.10: sender-induced gaps are no packets.
+/// §6.1.1 and A.10: skipped numbers are not packets.
 #[test]
 fn skipped_numbers_do_not_count_towards_the_packet_threshold() {
     let mut bench = Bench::sampled(100);
@@ -203,7 +203,7 @@ fn older_ack_only_packet_does_not_disarm_the_loss_timer() {
     assert_eq!(bench.recovery.next_timeout(), Some(at(1090)));
 }
 
-/// The timer acknowledges nothing, whatever the last ACK did.
+/// The timer acknowledges nothing: the bytes of the last ACK must not be reported again.
 #[test]
 fn loss_by_timer_reports_no_acknowledged_bytes() {
     let mut bench = Bench::sampled(80);
@@ -227,7 +227,7 @@ fn loss_by_timer_reports_no_acknowledged_bytes() {
     assert_eq!(bench.controller.take(), [lost]);
 }
 
-/// RFC 9438's and BBR's tolerances count holes, not packets.
+/// BBR counts ranges of lost packets, not packets (draft-ietf-ccwg-bbr §5.3.1.3).
 #[test]
 fn adjacent_losses_are_reported_as_one_range() {
     let mut bench = Bench::sampled(100);
@@ -246,7 +246,7 @@ fn adjacent_losses_are_reported_as_one_range() {
     assert_eq!((packets, ranges), (4, 2));
 }
 
-/// What is not in flight is never lost, so no timer waits for it.
+/// Packets that are not in flight are never lost, so no timer is armed for them.
 #[test]
 fn ack_only_packet_does_not_arm_the_loss_timer() {
     let mut bench = Bench::sampled(100);

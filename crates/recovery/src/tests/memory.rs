@@ -1,4 +1,4 @@
-//! What a connection allocates, and what it gives back.
+//! The memory that a connection allocates and releases.
 
 use super::harness::{Bench, Fixed, PATH, at};
 use crate::{PathId, PathRecovery, Space};
@@ -42,7 +42,7 @@ fn quiet_connection_releases_its_memory() {
     assert!(memory(&bench) > idle);
     bench.recovery.release_memory();
     assert!(memory(&bench) <= idle, "{} of {idle}", memory(&bench));
-    // What is asked for afterwards is answered as before.
+    // Afterwards it works as before.
     bench.send(1200);
     bench.ack(5_101..=5_101, 1300);
     assert_eq!(bench.acked(), [5_101]);

@@ -1,4 +1,4 @@
-//! Several paths (RFC 9000 §9.4): none touches another's estimates.
+//! Several paths (RFC 9000 §9.4), with separate estimates.
 
 use core::time::Duration;
 
@@ -74,7 +74,7 @@ fn rtt_sample_belongs_to_the_path_of_the_packet() {
     assert_eq!(rtt(PATH), Some(MS * 100));
 }
 
-/// Nothing of the old path is lost because the new one is faster.
+/// Packets of the old path are not lost because the new one is faster.
 #[test]
 fn faster_new_path_does_not_cause_losses_on_the_old_path() {
     let (mut bench, new) = migrating();
@@ -90,8 +90,8 @@ fn faster_new_path_does_not_cause_losses_on_the_old_path() {
     assert!(!congested(&new) && !congested(&bench.controller));
 }
 
-/// A dead old path's packets are found lost through the new one, and the new
-/// one's controller is not blamed.
+/// Packets of a dead old path are declared lost by ACKs of the new one. The controller of
+/// the new path is not told of them.
 #[test]
 fn packets_on_dead_old_path_are_lost_by_time() {
     let (mut bench, new) = migrating();
@@ -106,7 +106,7 @@ fn packets_on_dead_old_path_are_lost_by_time() {
     assert!(congested(&bench.controller) && !congested(&new));
 }
 
-/// Bytes in flight are not forgotten by a migration, so the timer lives.
+/// A migration does not forget the bytes in flight, so the timer stays armed.
 #[test]
 fn timer_stays_armed_after_migration() {
     let (mut bench, _) = migrating();
@@ -170,7 +170,7 @@ fn new_path_may_send_its_initial_window() {
     }
 }
 
-/// A packet that waits on the slow path hides nothing behind it.
+/// A waiting packet of the slow path does not end the search for losses.
 #[test]
 fn waiting_packets_of_the_old_path_do_not_hide_losses_on_the_new_path() {
     let (mut bench, new) = migrating();

@@ -1,4 +1,4 @@
-//! RFC 9002 §7.6: persistent congestion, through the facade.
+//! RFC 9002 §7.6: persistent congestion.
 
 use super::harness::{Bench, Call, PATH, at};
 use crate::{PtoContext, Space};
@@ -104,7 +104,7 @@ fn losses_sent_before_the_first_rtt_sample_do_not_span_persistent_congestion() {
     assert!(!collapsed(&bench));
 }
 
-/// RFC 9000 §14.4 and RFC 9002 §7.6: a probe of the MTU tells nothing.
+/// RFC 9000 §14.4 and RFC 9002 §7.6: the loss of an MTU probe is no sign of congestion.
 #[test]
 fn lost_mtu_probes_do_not_span_persistent_congestion() {
     let mut bench = Bench::sampled(100);
@@ -132,7 +132,7 @@ fn min_rtt_is_reset_by_persistent_congestion() {
     assert_eq!(min, Some(at(300) - at(0)));
 }
 
-/// The same silence is one collapse: later losses of it begin a new span.
+/// One period without ACKs is one collapse: its later losses begin a new span.
 #[test]
 fn persistent_congestion_is_reported_once() {
     let mut bench = Bench::sampled(100);
@@ -160,8 +160,8 @@ fn persistent_congestion_is_not_undone() {
     assert_eq!((bench.out.spurious, bench.out.undone), (2, 0));
 }
 
-/// §7.6.2: losses found in two steps count together; but what arrives late was
-/// delivered all the same.
+/// §7.6.2: losses found in two steps count together, unless one of them is acknowledged
+/// late.
 #[test]
 fn late_ack_prevents_persistent_congestion() {
     for late in [true, false] {
@@ -180,7 +180,7 @@ fn late_ack_prevents_persistent_congestion() {
     }
 }
 
-/// §7.6.2, appendix B.8: only what left after the first RTT sample counts.
+/// §7.6.2, appendix B.8: only packets sent after the first RTT sample count.
 #[test]
 fn loss_sent_at_the_instant_of_the_first_rtt_sample_does_not_count() {
     for (sent, expected) in [(100, false), (101, true)] {

@@ -72,7 +72,8 @@ fn sending_an_ack_eliciting_packet_restarts_the_pto() {
     assert_eq!(bench.recovery.next_timeout(), Some(at(1525)));
 }
 
-/// §6.2.1: so does progress; otherwise a long queue fires it in the past.
+/// §6.2.1: so does an ACK of new packets; otherwise the timer would expire although packets
+/// are being acknowledged.
 #[test]
 fn new_ack_restarts_the_pto() {
     let mut bench = Bench::sampled(100);
@@ -95,7 +96,7 @@ fn ack_resets_the_pto_backoff() {
     assert_eq!(bench.recovery.path(PATH).unwrap().pto_count(), 0);
 }
 
-/// §6.2.1: not at a client unsure of its address's validation.
+/// §6.2.1: not at a client whose address may not be validated yet.
 #[test]
 fn initial_ack_does_not_reset_the_pto_backoff_of_a_client() {
     let mut bench = Bench::handshaking(client());
@@ -138,7 +139,7 @@ fn client_probes_while_the_server_may_be_amplification_limited() {
     assert_eq!(bench.recovery.next_timeout(), None);
 }
 
-/// The pseudocode of A.8 leaves this client without a timer; §6.2.2.1 does not.
+/// The pseudocode of A.8 leaves this client without a timer, in conflict with §6.2.2.1.
 #[test]
 fn client_timer_stays_armed_with_only_0_rtt_in_flight() {
     let mut bench = Bench::handshaking(client());
@@ -149,7 +150,8 @@ fn client_timer_stays_armed_with_only_0_rtt_in_flight() {
     assert_eq!(bench.out.pto, Some(Space::Initial));
 }
 
-/// §6.2.2.1: a server at its limit arms nothing; released, it may be late.
+/// §6.2.2.1: a server at its limit arms no timer; once it may send, the timer may be
+/// overdue.
 #[test]
 fn amplification_limited_server_has_no_pto() {
     let mut bench = Bench::handshaking(server());
@@ -200,7 +202,7 @@ fn silent_path_is_probed_with_growing_periods() {
     assert!(last > at(1000) + MS * 60_000 * 30);
 }
 
-/// §6.2.2: a better guess of the first round trip moves the first probe.
+/// §6.2.2: a better initial RTT changes the time of the first probe.
 #[test]
 fn known_initial_rtt_shortens_the_first_pto() {
     let mut bench = Bench::handshaking(server());
@@ -240,7 +242,7 @@ fn client_probe_for_blocked_server_is_sent_on_the_active_path() {
     assert_eq!(bench.recovery.path(PATH).unwrap().pto_count(), 0);
 }
 
-/// RFC 9000 §18.2: what the peer declares is what its delay is held to.
+/// RFC 9000 §18.2: the PTO includes the max_ack_delay that the peer declares.
 #[test]
 fn changed_max_ack_delay_changes_the_pto() {
     let mut bench = Bench::sampled(80);

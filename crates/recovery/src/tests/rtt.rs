@@ -29,7 +29,7 @@ fn ack_of_only_non_ack_eliciting_packets_gives_no_rtt_sample() {
     bench.ack(0..=0, 100);
     assert_eq!(bench.acked(), [0]);
     assert_eq!(bench.out.rtt_updated, None);
-    // The largest may be a bare ACK if another one is ack-eliciting.
+    // The largest may be a packet with only an ACK, if another one is ack-eliciting.
     bench.send(200);
     bench.send_ack_only(210);
     bench.ack(1..=2, 260);
@@ -50,8 +50,8 @@ fn ack_delay_is_limited_to_max_ack_delay_after_handshake_confirmation() {
     assert_eq!(smoothed(&bench), MS * 109);
 }
 
-/// A probe that repeats an old ACK is no sample: after two seconds of loss the next
-/// probe timeout is as before.
+/// An ACK that repeats an earlier one gives no sample: after two seconds of loss the PTO is
+/// as before.
 #[test]
 fn repeated_old_ack_gives_no_rtt_sample() {
     let mut bench = Bench::sampled(100);

@@ -1,4 +1,4 @@
-//! The bugs of timer, pacer and migration, each beside the right code.
+//! The bugs of timer, pacer and migration, each compared with the correct code.
 
 use core::time::Duration;
 
@@ -138,7 +138,7 @@ fn pacer_spin_returns_deadlines_in_the_past() {
     assert!(until > now);
 }
 
-/// Ten packets, then one for each ACK; an ACK answers two.
+/// Ten packets, then one for each ACK of two packets.
 #[test]
 fn tokenbucket_startup_halves_the_flight_each_round() {
     let flights = |specimen| {
@@ -181,7 +181,7 @@ fn retransmit_all_declares_everything_in_flight_lost() {
             .iter()
             .all(|lost| lost.cause == LossCause::PathRemoved)
     );
-    // They were on their way all the time.
+    // They were not lost but still on their way.
     bench.ack(Space::Data, 1..=10, 1_100);
     assert_eq!(bench.out.acked.len(), 0);
     let mut right = Bench::migrated(None);
@@ -189,8 +189,8 @@ fn retransmit_all_declares_everything_in_flight_lost() {
     assert_eq!((right.out.acked.len(), right.out.lost.len()), (10, 0));
 }
 
-/// The faster new path's ACK comes first; the old one's packets are on their
-/// way, and time says they are lost only if their round trip is forgotten.
+/// The ACK of the faster new path arrives first, while the packets of the old path are on
+/// their way. They count as lost by time only if the RTT of the old path is forgotten.
 #[test]
 fn migration_rtt_reset_declares_arriving_packets_lost_by_time() {
     let lost = |specimen| {
@@ -209,7 +209,7 @@ fn migration_rtt_reset_declares_arriving_packets_lost_by_time() {
     };
     assert_eq!(lost(Some(Specimen::MigrationRttReset)), (10, 0));
     assert_eq!(lost(None), (0, 10));
-    // And probes go out long before an answer could be here.
+    // Probes are sent long before an ACK can arrive.
     let due = |specimen| Bench::migrated(specimen).recovery.next_timeout().unwrap();
     assert!(due(Some(Specimen::MigrationRttReset)) < at(1_000) + MS * 50);
     assert!(due(None) > at(1_100));

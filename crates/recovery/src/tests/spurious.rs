@@ -1,4 +1,4 @@
-//! Losses that prove spurious: thresholds and undo (RFC 9438 §4.9.2).
+//! Spurious losses: thresholds and undo (RFC 9438 §4.9.2).
 
 use super::harness::{Bench, Call, PATH, at};
 use crate::PathRecovery;
@@ -153,11 +153,15 @@ fn lost_bytes_include_spurious_losses() {
     let mut bench = two_lost();
     assert_eq!(path(&bench).lost(), 2 * 1200);
     bench.ack(1..=2, 1102);
-    assert_eq!(path(&bench).lost(), 2 * 1200, "what was declared stays");
+    assert_eq!(
+        path(&bench).lost(),
+        2 * 1200,
+        "spurious losses stay counted"
+    );
 }
 
-/// The time threshold widens for what comes later than it allows, not for what
-/// comes at it: 9/8 of 80 ms are 90.
+/// The time threshold grows if a packet comes later than it allows, not exactly at it: 9/8
+/// of 80 ms are 90 ms.
 #[test]
 fn packet_exactly_at_the_time_threshold_does_not_raise_it() {
     for (acked, eighths) in [(1090, 9), (1091, 10)] {
@@ -171,7 +175,7 @@ fn packet_exactly_at_the_time_threshold_does_not_raise_it() {
     }
 }
 
-/// RFC 8985 §6.2 counts recoveries: losses within one are no further evidence.
+/// RFC 8985 §6.2 counts recoveries, not the losses within one.
 #[test]
 fn losses_of_one_recovery_count_once_for_the_thresholds() {
     let mut bench = two_lost();

@@ -1,12 +1,12 @@
-//! Randomness for the probe clock: a seed in, the same sequence out.
+//! Random numbers for the time between probes. The same seed gives the same sequence.
 
-/// Steele, Lea and Flood's SplitMix64. Probes need to differ between flows and
-/// need not be secret.
+/// SplitMix64 (Steele, Lea and Flood). Probe times should differ between flows, but they
+/// are not secret.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rng(u64);
 
 impl Rng {
-    /// A sequence fixed by `seed`.
+    /// Creates the generator of the sequence of `seed`.
     pub(super) const fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -19,7 +19,7 @@ impl Rng {
         bits ^ (bits >> 31)
     }
 
-    /// A number in `0..bound`; 0 if `bound` is 0.
+    /// Returns a number in `0..bound`, or 0 if `bound` is 0.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         let product = u128::from(self.next()) * u128::from(bound);
         u64::try_from(product >> 64).unwrap_or(0)

@@ -1,4 +1,4 @@
-//! Known bugs around BBR (feature `specimens`).
+//! Known bugs of BBR (feature `specimens`).
 
 use core::time::Duration;
 
@@ -13,7 +13,7 @@ use super::gains::{BETA, UNIT_GAIN};
 use super::loss::inflight_at_loss;
 use super::phase::Phase;
 
-/// The bug of this name, if it is one of BBR's.
+/// Returns the bug of this specimen if it is one of BBR.
 pub(in super::super) fn bug(specimen: Specimen) -> Option<Box<dyn Bug<Bbr>>> {
     match specimen {
         Specimen::DrainTrap => Some(Box::new(DrainTrap)),
@@ -41,14 +41,14 @@ pub(in super::super) fn bug(specimen: Specimen) -> Option<Box<dyn Bug<Bbr>>> {
     }
 }
 
-/// Drain has no end after three rounds.
+/// Keeps Drain from ending after three rounds.
 fn never_overdue(inner: &mut Bbr) {
     if inner.phase == Phase::Drain {
         inner.drain_start_round = inner.rounds.count;
     }
 }
 
-/// Both slots of the max_bw filter expire, and only the latest sample is left.
+/// Clears both slots of the max_bw filter, so that only the latest sample is left.
 fn expire_max_bw(inner: &mut Bbr, ack: &Ack<'_>) {
     inner.max_bw = MaxBwFilter::default();
     inner
@@ -57,7 +57,7 @@ fn expire_max_bw(inner: &mut Bbr, ack: &Ack<'_>) {
     inner.bound_bw_for_model();
 }
 
-/// `drain-trap`: the window is pinned to what Startup reached, at the pace of UP.
+/// `drain-trap`: the window stays at what Startup reached, with the pacing gain of UP.
 #[derive(Debug)]
 struct DrainTrap;
 
@@ -72,8 +72,8 @@ impl Bug<Bbr> for DrainTrap {
     }
 }
 
-/// `down-trap`: DOWN waits for less in flight than its own pace keeps there, and
-/// for nothing else, while max_bw ages.
+/// `down-trap`: DOWN ends only when less is in flight than its own pacing rate keeps there,
+/// while max_bw expires.
 #[derive(Debug)]
 struct DownTrap;
 
@@ -82,7 +82,7 @@ impl Bug<Bbr> for DownTrap {
         if inner.phase != Phase::Down {
             return inner.on_ack(ack);
         }
-        // Neither clock of the cycle runs.
+        // Neither time nor rounds end the cycle.
         inner.probe.cycle_stamp = ack.now;
         inner.rounds.since_probe_up = 0;
         let target = inner.bdp_multiple(inner.bw, Phase::Drain.pacing_gain());
@@ -101,7 +101,8 @@ impl Bug<Bbr> for DownTrap {
     }
 }
 
-/// `pre-ack-inflight-exit`: exits are tested on what was in flight before the ACK.
+/// `pre-ack-inflight-exit`: the conditions to leave a state use the bytes in flight before
+/// the ACK.
 #[derive(Debug)]
 struct PreAckInflightExit;
 
@@ -144,7 +145,7 @@ impl Bug<Bbr> for BootstrapRttPoison {
     }
 }
 
-/// `walltime-rate`: the wait in the pacer counts in the rate sample.
+/// `walltime-rate`: delivery-rate samples include the wait in the pacer.
 #[derive(Debug)]
 struct WalltimeRate;
 
@@ -163,7 +164,7 @@ impl Bug<Bbr> for WalltimeRate {
             rate: slow.as_ref(),
             ..*ack
         });
-        // The floor of the pacing rate would end the spiral.
+        // The smallest pacing rate would end the decline.
         if inner.bw > 0 && inner.pacing_rate == inner.min_pacing_rate() {
             let modelled = inner.paced(inner.pacing_gain());
             inner.pacing_rate = inner.pacing_rate.min(modelled);
@@ -171,8 +172,8 @@ impl Bug<Bbr> for WalltimeRate {
     }
 }
 
-/// `zero-pacing-bootstrap`: the first rate is next to nothing, and pacing never
-/// asks for more than what was measured.
+/// `zero-pacing-bootstrap`: the first pacing rate is almost zero, and later rates never
+/// exceed what was measured.
 #[derive(Debug)]
 struct ZeroPacingBootstrap;
 
@@ -199,7 +200,7 @@ impl Bug<Bbr> for ZeroPacingBootstrap {
     }
 }
 
-/// `tokenbucket-startup`: the bucket is empty, and each ACK brings one token.
+/// `tokenbucket-startup`: the bucket is empty, and each ACK adds one token.
 #[derive(Debug)]
 struct TokenbucketStartup;
 
@@ -211,7 +212,7 @@ impl Bug<Bbr> for TokenbucketStartup {
     }
 }
 
-/// `startup-overrun`: Startup looks at no loss or mark and bounds no window.
+/// `startup-overrun`: Startup ignores losses and marks and does not limit the window.
 #[derive(Debug)]
 struct StartupOverrun;
 
@@ -255,14 +256,13 @@ impl Bug<Bbr> for AmnesiaAfterOutage {
     }
 }
 
-/// `longterm-spiral`: the long-term bound has no floor of the BDP and falls with
-/// each loss.
+/// `longterm-spiral`: inflight_longterm is not bounded by the BDP and falls with each loss.
 #[derive(Debug)]
 struct LongtermSpiral;
 
 impl LongtermSpiral {
-    /// Tells `right` of a loss or mark that met `inflight` bytes in flight. If that
-    /// moved the bound, moves it further, and never ends the answers to the probe.
+    /// Tells the controller of a loss or mark at `inflight` bytes in flight. If that
+    /// lowered the bound, lowers it further, and lets the next loss do the same.
     fn tell(inner: &mut Bbr, inflight: Option<u64>, event: impl FnOnce(&mut Bbr)) {
         let (answering, bound) = (inner.probe.is_sample, inner.inflight_longterm);
         event(inner);

@@ -52,8 +52,8 @@ impl Bug<Classic<Cubic>> for EpochNotShifted {
     }
 }
 
-/// `epoch-reset-on-idle`: after a pause the curve begins as if the window were
-/// what a loss left.
+/// `epoch-reset-on-idle`: after a pause the curve begins as if a loss had just reduced the
+/// window.
 #[derive(Debug)]
 struct EpochResetOnIdle;
 

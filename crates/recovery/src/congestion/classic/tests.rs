@@ -69,7 +69,7 @@ fn under_used_window_does_not_grow() {
         controller.on_ack(&idle);
         assert_eq!(controller.window(), before);
         controller.on_ack(&acked(210, 10, 0));
-        assert!(controller.window() > before, "used, it grows");
+        assert!(controller.window() > before, "a used window grows");
     }
 }
 
@@ -217,12 +217,12 @@ fn persistent_congestion_collapses_the_window_once() {
     cubic.on_congestion(&persistent(101..140, 151));
     assert_eq!(cubic.window(), 2 * MDS);
     assert_eq!(cubic.metrics().ssthresh, Some(window / 10 * 7));
-    // Not in recovery: the next ACK grows, whatever was sent when.
+    // Not in recovery: the next ACK grows the window, even one of a packet sent before.
     assert_eq!(cubic.state(), State::SlowStart);
     send(&mut cubic, 151..153, 0);
     cubic.on_ack(&acked(150, 2, 0));
     assert_eq!(cubic.window(), 4 * MDS);
-    // The rest of the same disaster changes nothing any more.
+    // Further losses of the same outage change nothing.
     cubic.on_congestion(&persistent(141..149, 153));
     cubic.on_congestion(&lost(149..150, 153));
     assert_eq!(cubic.window(), 4 * MDS);
@@ -249,7 +249,7 @@ fn persistent_congestion_within_recovery_keeps_ssthresh() {
     assert_eq!(reno.state(), State::SlowStart);
     reno.on_spurious(&spurious(151));
     assert_eq!(reno.metrics().spurious_events, 0, "two responses, no undo");
-    // Packets sent in that recovery fell in the same disaster.
+    // Packets sent in that recovery were lost in the same outage.
     let mut later = in_avoidance(newreno());
     later.on_congestion(&lost(101..102, 151));
     send(&mut later, 151..160, 30);
@@ -389,7 +389,7 @@ fn reduction_resets_the_largest_flight() {
     send(&mut reno, 151..156, 0);
     reno.on_ack(&acked(151, 1, 4));
     assert_eq!(reno.window(), 25 * MDS);
-    // Five packets in flight since: they justify nothing above 25.
+    // Five packets in flight since: they justify no growth above 25.
     reno.on_ack(&acked(155, 4, 0));
     assert_eq!(reno.window(), 25 * MDS);
 }

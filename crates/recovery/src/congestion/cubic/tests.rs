@@ -177,12 +177,16 @@ fn growth_is_bounded_by_the_largest_flight() {
         })
     };
     assert_eq!(grown(window), window * 3 / 2);
-    assert_eq!(grown(600 * MDS), 900 * MDS, "what 600 would have yielded");
+    assert_eq!(
+        grown(600 * MDS),
+        900 * MDS,
+        "what a window of 600 would grow to"
+    );
     assert_eq!(grown(100 * MDS), window, "never shrinks");
 }
 
-/// Else a sender that fills half its window would store up growth, and take it
-/// all at once when it fills the window again.
+/// Otherwise a sender that uses half of its window would accumulate growth and get it all
+/// at once when it uses the whole window again.
 #[test]
 fn w_est_does_not_grow_beyond_the_largest_flight_bound() {
     let (mut cubic, window) = (running(28 * MDS, 20 * MDS), 20 * MDS);
@@ -225,7 +229,7 @@ proptest! {
     }
 }
 
-/// RFC 9438 §4.7: fast convergence gives way only below the last W_max.
+/// RFC 9438 §4.7: fast convergence lowers W_max only if the window is below the last W_max.
 #[test]
 fn fast_convergence_applies_only_below_the_last_w_max() {
     let mut cubic = Cubic::default();

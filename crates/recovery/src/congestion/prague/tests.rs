@@ -13,8 +13,8 @@ fn send(controller: &mut Prague, range: Range<SendIndex>, in_flight: u64) {
     }
 }
 
-/// Sends a window, and has it acknowledged with so many marks, in one ACK that
-/// takes `rtt_ms`; answers with the next index.
+/// Sends a window, which is acknowledged with `marks` marks by one ACK after `rtt_ms`.
+/// Returns the next index.
 fn round(prague: &mut Prague, first: SendIndex, now_ms: u64, rtt_ms: u64, marks: u64) -> SendIndex {
     let packets = prague.window() / MDS;
     send(prague, first..first + packets, 0);
@@ -146,7 +146,7 @@ fn marked_packets_do_not_grow_the_window() {
     let grown = |marks: u64| {
         let mut prague = prague();
         prague.classic.reduce_to(100 * MDS);
-        // Answered for the time being; only growth is looked at.
+        // No response to marks for now; the test looks at growth only.
         prague.response = Round::begin(10_000, at_ms(0));
         prague.alpha.seen = true;
         prague.classic.adjustment_mut().shared = true;
@@ -275,7 +275,7 @@ fn window_never_falls_below_two_datagrams() {
     assert_eq!(prague.window(), 2 * MDS);
 }
 
-/// Only once marks are seen: before, the pacer's own rate.
+/// Only once marks are seen; before, the pacer derives the rate.
 #[test]
 fn marks_start_window_over_rtt_pacing_and_per_packet_acks() {
     let mut prague = prague();
@@ -289,8 +289,8 @@ fn marks_start_window_over_rtt_pacing_and_per_packet_acks() {
     assert!(prague.pacing_rate().unwrap().abs_diff(rate) <= 2);
 }
 
-/// A mark in the flight of a loss was answered with the loss; the first packet
-/// sent after it was not.
+/// For a mark in the flight of a loss the window was already reduced; for the first packet
+/// sent after it, it was not.
 #[test]
 fn mark_before_the_boundary_of_a_loss_is_ignored() {
     for (largest, answered) in [(98, false), (99, false), (100, true)] {
@@ -322,7 +322,7 @@ fn growth_resumes_after_marked_bytes_are_skipped() {
     assert_eq!(prague.window(), 13 * MDS);
 }
 
-/// RFC 9937: after idle no recovery is left to pace, the settled window is open.
+/// After idle nothing is in flight that PRR could limit, so the window opens to ssthresh.
 #[test]
 fn restart_from_idle_in_recovery_opens_the_window_to_ssthresh() {
     let mut prague = prague();

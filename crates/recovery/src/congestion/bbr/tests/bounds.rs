@@ -1,5 +1,5 @@
-//! The bounds that probes move: what raises them, what doesn't, where a probe
-//! stops (§5.3.3.6, §5.3.3.9), and how losses are counted (§5.5.10).
+//! The bounds that probes change: what raises them, what does not, where a probe stops
+//! (§5.3.3.6, §5.3.3.9), and how losses are counted (§5.5.10).
 
 use super::super::facts::Facts;
 use super::super::rounds::Rounds;
@@ -7,7 +7,7 @@ use super::driver::Driver;
 use super::sim::{MDS, MS};
 use crate::controller::Controller;
 
-/// An ACK of 100 datagrams, the newest of which left with `tx_in_flight`.
+/// Returns an ACK of 100 datagrams, the newest of which was sent with `tx_in_flight`.
 fn facts(driver: &Driver, tx_in_flight: u64, lost: u64) -> Facts {
     Facts {
         now: driver.now,
@@ -39,8 +39,8 @@ fn inflight_with_high_loss_does_not_raise_inflight_longterm() {
     assert_eq!(raised(6_001), 200_000);
 }
 
-/// ProbeInflightLongtermUpward(): only a window that the bound holds, and that is
-/// in full use, asks for more.
+/// ProbeInflightLongtermUpward(): the bound is raised only if it limits the window and the
+/// window is in full use.
 #[test]
 fn only_a_cwnd_limited_flow_raises_inflight_longterm() {
     let raised = |full: bool, cwnd: u64| {
@@ -62,8 +62,8 @@ fn only_a_cwnd_limited_flow_raises_inflight_longterm() {
     assert_eq!(raised(false, 200_000), 200_000, "the window has room");
 }
 
-/// IsTimeToGoDown(): the probe after one that was too high stops at the bound,
-/// that is, where another datagram would exceed it.
+/// IsTimeToGoDown(): the probe after one that was too high stops where another datagram
+/// would exceed the bound.
 #[test]
 fn precautionary_probe_stops_one_datagram_below_inflight_longterm() {
     let ends = |in_flight| {
@@ -80,8 +80,7 @@ fn precautionary_probe_stops_one_datagram_below_inflight_longterm() {
     assert!(ends(300_000));
 }
 
-/// StartProbeBW_DOWN() begins with a clean slate: the signals of the probe that
-/// ended are not DOWN's.
+/// StartProbeBW_DOWN() clears the congestion signals of the probe that ended.
 #[test]
 fn entering_down_clears_congestion_signals() {
     let mut driver = Driver::probing();

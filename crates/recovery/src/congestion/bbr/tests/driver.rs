@@ -1,4 +1,4 @@
-//! A controller that is told facts by hand, one packet after the other.
+//! A controller that is told single events.
 
 use super::super::Bbr;
 use super::super::phase::Phase;
@@ -7,7 +7,7 @@ use crate::controller::{Ack, Congestion, CongestionCause, Controller, LostPacket
 use crate::rate::{Delivery, RateSample};
 use crate::time::Instant;
 
-/// A controller that is told of one packet after the other.
+/// A controller and the state of the path that tests report to it.
 pub(super) struct Driver {
     pub(super) bbr: Bbr,
     pub(super) now: Instant,
@@ -27,7 +27,7 @@ impl Driver {
         driver
     }
 
-    /// In CRUISE, at 1 MB/s and 100 ms: a BDP of 100,000 bytes.
+    /// Returns a flow in CRUISE, at 1 MB/s and 100 ms: a BDP of 100,000 bytes.
     pub(super) fn cruising() -> Self {
         let mut driver = Self::new();
         driver.ack(1_000_000, 2 * MDS, 100_000);
@@ -40,7 +40,8 @@ impl Driver {
         driver
     }
 
-    /// A probe that gets its answers, in UP, with 200,000 bytes as its bound.
+    /// Returns a flow in UP whose probe is being acknowledged, with a bound of 200,000
+    /// bytes.
     pub(super) fn probing() -> Self {
         let mut driver = Self::cruising();
         driver.bbr.start_probe_bw_refill();
@@ -61,7 +62,7 @@ impl Driver {
         self.next_index += 1;
     }
 
-    /// A round later `acked` bytes come back, at a rate.
+    /// Acknowledges `acked` bytes a round later, at a rate.
     pub(super) fn ack(&mut self, rate: u64, acked: u64, in_flight: u64) {
         self.now += 100 * MS;
         self.ack_at(rate, acked, in_flight, false);
@@ -71,7 +72,7 @@ impl Driver {
         self.ack_of(self.delivered, rate, acked, in_flight, app_limited);
     }
 
-    /// Of a packet that left when `prior` bytes had been delivered.
+    /// Acknowledges a packet that was sent when `prior` bytes had been delivered.
     pub(super) fn ack_of(
         &mut self,
         prior: u64,
@@ -145,7 +146,7 @@ impl Driver {
         }
     }
 
-    /// One loss, far under the threshold.
+    /// Reports one loss, far below the threshold.
     pub(super) fn lose(&mut self) {
         self.bbr.on_lost(&self.lost_packet(1_000_000, MDS));
         self.bbr

@@ -1,4 +1,4 @@
-//! CE marks: congestion without loss (§3.6).
+//! CE marks, which are congestion without loss (§3.6).
 
 use core::time::Duration;
 
@@ -78,7 +78,7 @@ fn marked_flight_does_not_raise_inflight_longterm() {
             let event = driver.congestion(CongestionCause::EcnCe);
             driver.bbr.on_congestion(&event);
         }
-        // Of the marked flight: the round is not over.
+        // An ACK of the marked flight: the round is not over.
         let prior = driver.delivered - MDS;
         driver.ack_of(prior, 1_000_000, 2 * MDS, 300_000, false);
         assert_eq!(driver.bbr.inflight_longterm, bound, "marked: {marked}");

@@ -1,4 +1,4 @@
-//! Extremes: 64 kbit/s to 400 Gbit/s, 10 µs to 2 s, whatever is reported.
+//! Extremes: 64 kbit/s to 400 Gbit/s, 10 µs to 2 s, arbitrary events.
 
 use core::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::controller::{Ack, Congestion, CongestionCause, Controller, LostPacket
 use crate::rate::{Delivery, RateSample};
 use crate::time::Instant;
 
-/// Something that a controller is told.
+/// An event that is reported to a controller.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Sent {
@@ -62,7 +62,7 @@ fn steps() -> impl Strategy<Value = (u64, Step)> {
     (1_000_u64..3_000_000_000, step)
 }
 
-/// Tells a controller everything; the windows and rates it answers with.
+/// Reports all events to a controller. Returns its windows and rates.
 fn tell(seed: u64, rtt: Duration, steps: &[(u64, Step)]) -> Vec<(u64, u64)> {
     let mut bbr = Bbr::new(MDS, seed);
     let mut now = Instant::from_nanos(1 << 50);

@@ -1,4 +1,4 @@
-//! Formulas and rules one by one, on a controller that is told facts by hand.
+//! Formulas and rules one by one, on a controller that is told single events.
 
 use core::time::Duration;
 
@@ -166,7 +166,7 @@ fn inflight_at_loss_is_where_the_threshold_was_crossed() {
     assert_eq!(driver.bbr.inflight_longterm, 148_800 + 587);
     assert_eq!(driver.bbr.phase, Phase::Down);
     assert!(driver.bbr.probe.too_high && !driver.bbr.probe.is_sample);
-    // Crossed long before: nothing of it fits. But one probe, one verdict.
+    // The threshold was crossed long before. But a probe has only one result.
     driver.bbr.on_lost(&driver.lost_packet(120_000, 40 * MDS));
     assert_eq!(driver.bbr.inflight_longterm, 148_800 + 587);
 }
@@ -230,7 +230,7 @@ fn persistent_congestion_reduces_the_window_to_four_packets_and_keeps_the_model(
     assert_eq!(driver.bbr.cwnd, 4 * MDS);
     assert_eq!(driver.bbr.max_bw.get(), 1_000_000);
     assert_eq!(driver.bbr.metrics.persistent_events, 1);
-    // The ACK that proved it ends nothing; one of a packet sent since restores
+    // The ACK that proved it does not end recovery. An ACK of a packet sent since restores
     // the window as far as the short-term model allows.
     driver.ack_at(1_000_000, MDS, 0, false);
     assert_eq!(driver.bbr.cwnd, 5 * MDS);

@@ -1,5 +1,5 @@
-//! BBR against its draft: the example test cases of the appendix (each names its
-//! title there), the constants and formulas one by one, and extremes.
+//! Tests of BBR against its draft: the example test cases of the appendix (each with its
+//! title there), the constants and formulas, and extremes.
 
 mod bounds;
 mod driver;

@@ -1,4 +1,4 @@
-//! The appendix's cases of difficult paths.
+//! The test cases of the appendix for difficult paths.
 
 use core::time::Duration;
 
@@ -94,9 +94,8 @@ fn rate_conforms_to_a_policer() {
     assert!(lost <= 50, "{lost} per mille lost");
 }
 
-/// The two fastest links carry most of the packets, so they are watched for
-/// fifty round trips, and for as long as the others where
-/// `CLEARWAY_LONG_RUNS` is set.
+/// The two fastest links carry most of the packets, so they are measured for fifty round
+/// trips, and for longer if `CLEARWAY_LONG_RUNS` is set.
 #[test]
 fn links_from_64_kbit_to_10_gbit_are_filled() {
     let long_runs = std::env::var_os("CLEARWAY_LONG_RUNS").is_some();

@@ -1,4 +1,4 @@
-//! The appendix's cases of ProbeBW.
+//! The test cases of the appendix for ProbeBW.
 
 use core::time::Duration;
 
@@ -40,7 +40,7 @@ fn probe_up_ends_on_a_bandwidth_plateau() {
 fn probe_up_ends_on_loss_when_application_limited() {
     let mut sim = in_up(Link::new(100, 40, 400));
     sim.set_app(App::mbit(50));
-    // What had left before is acknowledged.
+    // Until everything sent before is acknowledged.
     sim.run(Duration::from_millis(200));
     assert_eq!(sim.phase(), Phase::Up);
     let before = sim.bbr().inflight_longterm;
@@ -53,7 +53,7 @@ fn probe_up_ends_on_loss_when_application_limited() {
     assert_eq!(trail[up + 1], Phase::Down);
     let bbr = sim.bbr();
     assert!(bbr.probe.too_high);
-    // What an application-limited flow had in flight is no bound (§5.5.10.2).
+    // The bytes in flight of an application-limited flow are not a bound (§5.5.10.2).
     assert_eq!(bbr.inflight_longterm, before);
 }
 
@@ -97,10 +97,10 @@ fn probe_down_ends_when_the_queue_is_drained() {
 /// "Exiting PROBE_DOWN After Max Time"
 #[test]
 fn probe_down_ends_when_the_next_probe_is_due() {
-    // On a long path, so that the clock is faster than the rounds of Reno.
+    // On a long path, where the probe wait is shorter than the rounds of Reno.
     let mut sim = Sim::new(Link::new(20, 100, 400), App::Bulk);
     sim.until_phase(Phase::Refill);
-    // A lower sample, so that no ProbeRTT comes in between.
+    // A lower RTT sample prevents a ProbeRTT in between.
     sim.link.rtt -= Duration::from_millis(5);
     sim.until_phase(Phase::Down);
     sim.link.rate = sim.link.rate * 90 / 100;
@@ -149,7 +149,7 @@ fn tenfold_bandwidth_increase_is_found() {
     let found = found.expect("found");
     assert!(found < 6 * SECONDS, "{found:?}");
     assert!(rounds.1 - rounds.0 <= 40, "{rounds:?}");
-    // Fewer bytes each round earn a datagram: 1, 2, 4, 8 … a round.
+    // Each round fewer bytes raise the bound by a datagram: 1, 2, 4, 8 … datagrams a round.
     let slopes: Vec<u32> = up_rounds.iter().map(|slope| slope.0).collect();
     assert!(
         slopes.windows(2).any(|pair| pair[1] == pair[0] + 1),
@@ -238,7 +238,7 @@ fn application_limited_refill_does_not_lower_max_bw() {
     assert!(sim.path().delivery_rate().unwrap().app_limited);
     assert!(sim.path().delivery_rate().unwrap().delivery_rate < max_bw / 10);
     assert_eq!(sim.bbr().max_bw.get(), max_bw);
-    // And the probe goes on when there is data again.
+    // The probe continues when there is data again.
     sim.set_app(App::Bulk);
     sim.until(5 * SECONDS, |sim| sim.phase() == Phase::Down);
 }
@@ -302,7 +302,7 @@ fn probes_start_every_two_to_three_seconds_or_63_rounds() {
         let gaps: Vec<_> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
         gaps
     };
-    // 100 ms: the clock. UP, DOWN and a ProbeRTT come on top.
+    // 100 ms: the probe wait counts. UP, DOWN and a ProbeRTT are added to it.
     let gaps = ups(Link::new(20, 100, 400));
     assert!(
         gaps.iter()

@@ -1,4 +1,4 @@
-//! A controller that stays in the test's hands while a path drives it.
+//! A controller that a test can inspect while a path uses it.
 
 use core::ops::Deref;
 use std::sync::{Arc, RwLock, RwLockReadGuard};
@@ -9,9 +9,9 @@ use crate::controller::{Ack, Congestion, Controller, LostPacket, Metrics, Sent, 
 use crate::limit::Limit;
 use crate::time::Instant;
 
-/// A controller that is BBR, or has it inside.
+/// A controller that is BBR, or contains it.
 pub(super) trait AsBbr: Controller + Sync {
-    /// BBR itself.
+    /// Returns BBR.
     fn bbr(&self) -> &Bbr;
 }
 
@@ -28,7 +28,7 @@ pub(super) struct SharedController(
     pub(super) Arc<RwLock<Vec<Phase>>>,
 );
 
-/// A look into the controller.
+/// A reference to the controller.
 #[derive(Debug)]
 pub(super) struct BbrRef<'a>(RwLockReadGuard<'a, Box<dyn AsBbr>>);
 

@@ -1,5 +1,5 @@
-//! A sender over one bottleneck in virtual time: the real ledger, pacer and rate
-//! estimator, a controller that can be looked into, and a path that can change.
+//! A sender over one bottleneck in virtual time: the real ledger, pacer and rate estimator,
+//! a controller that can be inspected, and a path that can change.
 
 use core::ops::RangeInclusive;
 use core::time::Duration;
@@ -26,21 +26,21 @@ const PATH: PathId = PathId(0);
 pub(super) struct Link {
     /// Bytes per second of the bottleneck.
     pub(super) rate: u64,
-    /// There and back, without a queue.
+    /// Round-trip time without a queue.
     pub(super) rtt: Duration,
     /// Bytes that the bottleneck holds.
     pub(super) queue: u64,
     /// Packets lost at random, in a million.
     pub(super) loss: u64,
-    /// Everything is lost.
+    /// Whether all packets are lost.
     pub(super) blackhole: bool,
-    /// ACKs arrive at multiples of it only.
+    /// ACKs arrive only at multiples of this time.
     pub(super) ack_slot: Option<Duration>,
     /// Bytes per second and burst of a token bucket without a queue.
     pub(super) policer: Option<(u64, u64)>,
-    /// Packets that leave now take so much longer.
+    /// Additional delay of packets that are sent now.
     pub(super) detour: Duration,
-    /// Every so many-th packet is marked CE; 0 = none.
+    /// Every n-th packet is marked CE; 0 = none.
     pub(super) mark_every: u64,
 }
 
@@ -71,14 +71,14 @@ impl Link {
 pub(super) enum App {
     /// Always more.
     Bulk,
-    /// So many packets each interval.
+    /// This number of packets in each interval.
     Chunks { packets: u64, every: Duration },
     /// Nothing.
     Silent,
 }
 
 impl App {
-    /// A packet now and then: so many Mbit/s.
+    /// Returns single packets at this rate in Mbit/s.
     pub(super) fn mbit(mbit: u64) -> Self {
         Self::Chunks {
             packets: 1,
@@ -157,7 +157,7 @@ impl Sim {
         }
     }
 
-    /// A look into the controller.
+    /// Returns a reference to the controller.
     pub(super) fn bbr(&self) -> BbrRef<'_> {
         self.controller.get()
     }
@@ -166,7 +166,7 @@ impl Sim {
         self.bbr().phase
     }
 
-    /// The phases so far, those included that an ACK ended at once.
+    /// Returns the phases so far, including those that ended with the ACK that began them.
     pub(super) fn trail(&self) -> Vec<Phase> {
         self.controller.1.read().unwrap().clone()
     }
@@ -193,7 +193,7 @@ impl Sim {
         self.next_chunk = self.now;
     }
 
-    /// Runs until `done`, which is asked after every step; panics after `limit`.
+    /// Runs until `done` returns true after a step. Panics after `limit`.
     pub(super) fn until(&mut self, limit: Duration, mut done: impl FnMut(&Self) -> bool) {
         let end = self.now + limit;
         while !done(self) {
@@ -202,7 +202,7 @@ impl Sim {
         }
     }
 
-    /// Runs until the phase is seen.
+    /// Runs until the flow is in this phase.
     pub(super) fn until_phase(&mut self, phase: Phase) {
         self.until(Duration::from_secs(60), |sim| sim.phase() == phase);
     }
@@ -215,7 +215,7 @@ impl Sim {
         }
     }
 
-    /// Bytes per second delivered over the next `time`.
+    /// Runs for `time` and returns the bytes per second delivered.
     pub(super) fn measure(&mut self, time: Duration) -> u64 {
         let before = self.delivered();
         self.run(time);
@@ -223,7 +223,7 @@ impl Sim {
         delivered * 1_000_000_000 / nanos(time)
     }
 
-    /// Sends what may leave, moves to the next event, lets it happen.
+    /// Sends what may be sent, moves to the next event and handles it.
     pub(super) fn step(&mut self, end: Instant) {
         self.transmit();
         let arrival = self.wire.first_key_value().map(|(&(time, _), ())| time);

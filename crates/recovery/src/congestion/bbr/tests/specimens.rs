@@ -1,4 +1,4 @@
-//! Each specimen shows its symptom where the right code shows none.
+//! Each specimen shows its symptom, and the correct code does not.
 
 use core::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::specimens::Specimen;
 
 const SECONDS: Duration = Duration::from_secs(1);
 
-/// The same for the right code and for the specimen.
+/// Runs the same with the correct code and with the specimen.
 fn both<T>(specimen: Specimen, link: Link, run: impl Fn(&mut Sim) -> T) -> (T, T) {
     let with = |bbr| run(&mut Sim::with(bbr, link, App::Bulk, 1));
     let bug = bug(specimen).expect("a bug of BBR's");
@@ -29,7 +29,7 @@ impl AsBbr for WithBug<Bbr> {
     }
 }
 
-/// Percent of the link used from `begin` to `end`.
+/// Returns the percentage of the link used from `begin` to `end`.
 fn use_between(begin: Duration, end: Duration) -> impl Fn(&mut Sim) -> u64 {
     move |sim| {
         sim.run(begin);
@@ -51,7 +51,7 @@ fn drain_trap_never_leaves_drain() {
 
 #[test]
 fn down_trap_loses_max_bw() {
-    // At nine tenths of the pace the flight never falls to what is waited for.
+    // At nine tenths of the rate the flight never falls to what DOWN waits for.
     let link = Link::new(5, 30, 200);
     let (right, wrong) = both(Specimen::DownTrap, link, |sim| {
         sim.until_phase(Phase::Down);

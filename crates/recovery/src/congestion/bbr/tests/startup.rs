@@ -1,4 +1,4 @@
-//! The appendix's cases of Startup and Drain.
+//! The test cases of the appendix for Startup and Drain.
 
 use core::time::Duration;
 
@@ -45,7 +45,7 @@ fn startup_ends_on_loss_when_application_limited() {
     assert!(sim.path().delivery_rate().unwrap().app_limited);
     let bbr = sim.bbr();
     assert!(bbr.full_pipe.now && bbr.full_pipe.reached);
-    // There is no queue, so that Drain is over with the ACK that began it.
+    // There is no queue, so Drain ends with the ACK that began it.
     assert_eq!(bbr.drain_start_round, bbr.rounds.count);
     assert!(bbr.rounds.count > 1);
     assert!(bbr.inflight_longterm >= bbr.bdp_multiple(bbr.bw, Percent(100)));
@@ -118,7 +118,7 @@ fn startup_doubles_the_rate_each_round() {
         }
         rates.len() == 9
     });
-    // From the second round on; the first samples are of the initial window.
+    // From the second round on, because the first samples are of the initial window.
     for pair in rates[3..].windows(2) {
         assert!(pair[1] * 10 >= pair[0] * 18, "{rates:?}");
     }
@@ -126,7 +126,7 @@ fn startup_doubles_the_rate_each_round() {
 
 #[test]
 fn startup_queue_is_bounded_by_the_window() {
-    // The window is two BDP and what ACKs bring at once: no queue of 3 BDP.
+    // The window is two BDP and extra_acked, so there is no queue of 3 BDP.
     let link = Link::new(50, 40, 1000);
     let mut sim = Sim::new(link, App::Bulk);
     let mut most = 0;

@@ -1,4 +1,4 @@
-//! Each bug beside the right code: the symptom, and its absence.
+//! Each bug shows its symptom, and the correct code does not.
 
 use core::time::Duration;
 
@@ -41,7 +41,7 @@ fn send(
     }
 }
 
-/// Out of a loss into avoidance, with so many packets of window.
+/// Returns a controller in avoidance after a loss, whose window was `packets` before.
 fn in_avoidance(specimen: Option<Specimen>, packets: u64) -> (WithBug<Classic<Cubic>>, SendIndex) {
     let mut cubic = cubic(specimen);
     cubic.inner.window = packets * MDS;
@@ -52,7 +52,7 @@ fn in_avoidance(specimen: Option<Specimen>, packets: u64) -> (WithBug<Classic<Cu
     (cubic, packets + 1)
 }
 
-/// Windows after each of so many rounds of 100 ms; before every tenth the
+/// Returns the windows after each of `count` rounds of 100 ms; before every tenth the
 /// application pauses.
 fn rounds(specimen: Option<Specimen>, count: u64, pause_ms: u64) -> Vec<u64> {
     let (mut cubic, mut next) = in_avoidance(specimen, 300);
@@ -145,9 +145,9 @@ fn multi_cut_reduces_thousands_of_times() {
     assert_eq!(cuts(None), 11, "one for each flight");
 }
 
-/// The path of the death spiral: 10 ms, 30 % loss for two seconds, both packets
-/// of a burst acknowledged by one ACK. Answers how many of 40 seeds keep a
-/// window of less than three packets for a second after the loss.
+/// A path of 10 ms with 30 % loss for two seconds, where one ACK acknowledges both packets
+/// of a burst. Returns for how many of 40 seeds the window stays below three packets for a
+/// second after the loss.
 fn pinned(specimen: Option<Specimen>) -> usize {
     let link = Link {
         rtt: Duration::from_millis(10),

@@ -1,4 +1,4 @@
-//! What a controller shows of itself to traces and detectors.
+//! The figures that controllers show to traces and detectors.
 
 use super::*;
 
@@ -27,8 +27,8 @@ fn cubic_internals_show_boundary_curve_and_stopped_time() {
     assert_eq!(value(&shown, "epoch_shift"), Some(700_000_000));
     let flight = cubic.largest_flight.bytes();
     assert_eq!(value(&shown, "largest_flight"), Some(flight));
-    // 7/10 of what the window was are left; below the last W_max, the next one
-    // is 17/20 of it (RFC 9438 §4.7).
+    // The window is reduced to 7/10. It was below the last W_max, so the next W_max is
+    // 17/20 of it (RFC 9438 §4.7).
     let prior = value(&shown, "cwnd_prior").unwrap();
     assert_eq!(prior * 7 / 10, window);
     assert_eq!(value(&shown, "w_max"), Some(prior * 17 / 20));
@@ -43,8 +43,7 @@ fn newreno_internals_show_the_boundary() {
     assert_eq!(value(&shown(&reno, 0), "boundary"), Some(151));
 }
 
-/// RFC 9438 §4.9.2: the undo leads back to where the window was; slow start has
-/// no curve yet.
+/// RFC 9438 §4.9.2: the undo restores the window of slow start, which has no curve yet.
 #[test]
 fn undo_into_slow_start_starts_no_epoch() {
     let mut cubic = cubic();

@@ -56,8 +56,8 @@ fn cubic_average_window_matches_the_model() {
     }
 }
 
-/// 30 % loss for two seconds at 10 ms, then none: the case in which a window
-/// pinned at two packets was once taken for an idle connection.
+/// 30 % loss for two seconds at 10 ms, then none: the case in which another stack took a
+/// window of two packets for an idle connection.
 #[test]
 fn growth_resumes_after_a_death_spiral() {
     let quiet = secs(2);

@@ -1,4 +1,4 @@
-//! Congestion events that proved spurious (RFC 9438 §4.9.2).
+//! Spurious congestion events (RFC 9438 §4.9.2).
 
 use super::*;
 
@@ -16,7 +16,8 @@ fn spurious_event_restores_window_ssthresh_and_curve() {
     cubic.on_spurious(&spurious(151));
     assert_eq!(cubic.window(), window);
     assert_eq!(cubic.largest_flight, flight);
-    // All of it, the law's memory included, but for the count of events.
+    // Everything is restored, including the state of the adjustment, except the count of
+    // events.
     cubic.metrics = in_avoidance(super::cubic()).metrics;
     assert_eq!(format!("{cubic:?}"), before);
 }
