@@ -1,5 +1,5 @@
-//! What an ACK costs: nanoseconds for each controller alone, and through the
-//! whole of loss recovery.
+//! The cost of an ACK in nanoseconds: for each controller alone, and through the whole of
+//! loss recovery.
 //!
 //! `cargo bench -p clearway-recovery --bench controllers`
 #![allow(missing_docs, reason = "a benchmark has no interface")]
@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::hint::black_box;
 use std::time::Duration;
 
-use clearway_recovery::congestion::{Algorithm, SlowStart, build_with};
+use clearway_recovery::congestion::{Algorithm, CongestionControl, NewPath, SlowStart};
 use clearway_recovery::controller::{Ack, Congestion, CongestionCause, Controller, Sent};
 use clearway_recovery::limit::Limit;
 use clearway_recovery::rate::{Delivery, RateSample};
@@ -23,15 +23,20 @@ const ACKS: u64 = if cfg!(debug_assertions) {
 } else {
     2_000_000
 };
-/// A loss after so many ACKs, so that every state is visited.
+/// A loss after this number of ACKs, so that every state is visited.
 const LOSS_EVERY: u64 = 5_000;
 
 fn main() {
-    // `cargo test --benches` runs it too, and wants no figures.
+    // `cargo test --benches` runs it too, with fewer ACKs.
     println!("{ACKS} ACKs of two packets each, ns per ACK");
     println!("{:10} {:>10} {:>10}", "", "alone", "recovery");
     for algorithm in Algorithm::ALL {
-        let build = || build_with(*algorithm, SlowStart::HyStart, MDS);
+        let path = NewPath {
+            mds: MDS,
+            slow_start: SlowStart::HyStart,
+            seed: 0,
+        };
+        let build = || CongestionControl::from(*algorithm).build(&path);
         let (alone, whole) = (alone(build()), whole(build()));
         println!("{:10} {alone:>10} {whole:>10}", algorithm.to_string());
     }
@@ -41,7 +46,7 @@ fn per_ack(time: Duration) -> u128 {
     time.as_nanos() / u128::from(ACKS)
 }
 
-/// The controller by itself, told what a ledger would tell.
+/// Measures the controller alone, with the events that loss detection would report.
 fn alone(mut controller: Box<dyn Controller>) -> u128 {
     controller.on_limit(Limit::Congestion, Instant::ZERO);
     let begin = std::time::Instant::now();

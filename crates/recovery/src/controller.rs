@@ -17,10 +17,10 @@ use crate::time::Instant;
 /// of the old path must not touch the new one (RFC 9000 §9.4).
 pub type SendIndex = u64;
 
-/// A packet counted in flight has left.
+/// A packet that counts in flight was sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Sent {
-    /// When it left.
+    /// When it was sent.
     pub now: Instant,
     /// Its size in bytes, as counted in flight (UDP payload).
     pub bytes: u64,
@@ -28,7 +28,8 @@ pub struct Sent {
     pub index: SendIndex,
     /// Bytes in flight before it.
     pub in_flight_before: u64,
-    /// Whether nothing more was waiting behind it (see `rate::Estimator`).
+    /// Whether its delivery-rate sample is marked application-limited (draft-ietf-ccwg-bbr
+    /// §4.1.1.4).
     pub app_limited: bool,
 }
 
@@ -43,7 +44,7 @@ pub struct Ack<'a> {
     pub packets: u64,
     /// The newest newly acknowledged packet.
     pub largest_index: SendIndex,
-    /// When that packet had been sent.
+    /// When that packet was sent.
     pub largest_sent_time: Instant,
     /// The index the next packet sent on this path will get: a packet-timed
     /// round started now ends when an index ≥ this is acknowledged.
@@ -54,9 +55,8 @@ pub struct Ack<'a> {
     pub in_flight_after: u64,
     /// Bytes declared lost by this ACK (already reported by `on_congestion`).
     pub lost_bytes: u64,
-    /// Bytes, of those acknowledged, whose packets left while the window or the
-    /// pacer was the limit: growth is justified by these only (RFC 9438 §5.8,
-    /// RFC 9002 §7.8; pacing is not under-utilisation).
+    /// Acknowledged bytes of packets that were sent while the window, the pacer or the host
+    /// was the limit. Only these justify growth (RFC 9438 §5.8, RFC 9002 §7.8).
     pub window_used_bytes: u64,
     /// Latest RTT sample, if this ACK gave one.
     pub rtt_sample: Option<Duration>,
@@ -66,8 +66,8 @@ pub struct Ack<'a> {
     pub min_rtt: Duration,
     /// Delivery-rate sample, if one was valid.
     pub rate: Option<&'a RateSample>,
-    /// Volumes delivered and lost since the newest newly acknowledged packet
-    /// left: known also where no rate sample was valid.
+    /// Bytes delivered and lost since the newest newly acknowledged packet was sent. Known
+    /// even if no rate sample was valid.
     pub delivery: Delivery,
 }
 
@@ -84,17 +84,17 @@ pub struct LostPacket {
     /// The congestion event it is part of, by its boundary: what
     /// [`Spurious::event`] names if the event proves to be spurious.
     pub event: SendIndex,
-    /// Bytes in flight just after it left.
+    /// Bytes in flight just after it was sent.
     pub tx_in_flight: u64,
-    /// Bytes declared lost on the path since it left, itself included.
+    /// Bytes declared lost on the path since it was sent, including itself.
     pub lost_since_sent: u64,
-    /// Bytes delivered on the path so far, those of the same ACK included.
+    /// Bytes delivered on the path so far, including those of the same ACK.
     pub delivered: u64,
-    /// Whether it left while the application was the limit.
+    /// Whether it was sent while the application was the limit.
     pub app_limited: bool,
 }
 
-/// Why the window has to come down.
+/// What caused a congestion event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CongestionCause {
     /// Packets declared lost.
@@ -121,15 +121,16 @@ pub struct Congestion {
     pub packets: u64,
     /// Discontiguous ranges among the lost packets.
     pub lost_ranges: u64,
-    /// Bytes in flight before the losses were taken out.
+    /// Bytes in flight before the losses were removed.
     pub in_flight_before: u64,
     /// Bytes in flight after.
     pub in_flight_after: u64,
     /// Bytes newly acknowledged by the same ACK.
     pub acked_bytes: u64,
-    /// The loss spans persistent congestion (RFC 9002 §7.6).
+    /// Whether the losses establish persistent congestion (RFC 9002 §7.6).
     pub persistent: bool,
-    /// Delivery-rate state when the newest lost packet left, for inflight-at-loss.
+    /// Bytes in flight just after the newest lost packet was sent; for ECN, after the
+    /// newest packet newly acknowledged.
     pub largest_tx_in_flight: u64,
 }
 
@@ -155,17 +156,17 @@ pub enum State {
     Recovery,
     /// BBR: doubling the rate until the pipe is full.
     Startup,
-    /// BBR: the queue of Startup goes.
+    /// BBR: draining the queue that Startup built.
     Drain,
-    /// BBR: slower than the network delivers.
+    /// BBR: sending slower than the network delivers.
     ProbeBwDown,
-    /// BBR: as fast as the network delivers.
+    /// BBR: sending as fast as the network delivers.
     ProbeBwCruise,
-    /// BBR: a round that fills the pipe before a probe.
+    /// BBR: filling the pipe for a round before a probe.
     ProbeBwRefill,
-    /// BBR: faster than the network is known to deliver.
+    /// BBR: sending faster than the network is known to deliver.
     ProbeBwUp,
-    /// BBR: little in flight, to see the round trip without a queue.
+    /// BBR: keeping little in flight, to measure the round trip without a queue.
     ProbeRtt,
 }
 
@@ -204,16 +205,16 @@ impl State {
     }
 }
 
-/// How a controller decides on its window: what an observer may expect of it,
-/// whatever its name.
+/// How a controller decides on its window. Observers judge a controller by it, not by its
+/// name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum WindowPolicy {
     /// The window grows while it is used and comes down on congestion (RFC 9002
     /// §7): NewReno, CUBIC, Prague.
     #[default]
     Reactive,
-    /// The window follows a model of the path, which the controller probes on its
-    /// own: BBR. A window that is full and does not grow is no fault.
+    /// The window follows a model of the path, which the controller probes by itself: BBR.
+    /// A full window that does not grow is not a fault.
     Model,
     /// The window never moves.
     Constant,
@@ -246,19 +247,19 @@ impl WindowPolicy {
 pub struct Model {
     /// Largest delivery rate of the last two probing cycles.
     pub max_bw: u64,
-    /// The rate that all signals together allow.
+    /// The bandwidth that the controller uses: `max_bw` within its bounds.
     pub bw: u64,
-    /// Bound of the rate by recent congestion.
+    /// Upper bound of the bandwidth by recent congestion.
     pub bw_shortterm: Option<u64>,
     /// Smallest round trip of the last ten seconds.
     pub min_rtt: Option<Duration>,
-    /// Bound of what is in flight, as probes have found it.
+    /// Upper bound of the bytes in flight, as found by probes.
     pub inflight_longterm: Option<u64>,
-    /// Bound of what is in flight, by recent congestion.
+    /// Upper bound of the bytes in flight by recent congestion.
     pub inflight_shortterm: Option<u64>,
-    /// What ACKs bring at once beyond the expected.
+    /// Bytes that ACKs deliver at once beyond the expected.
     pub extra_acked: u64,
-    /// Largest aggregate that leaves at once.
+    /// Largest burst in bytes.
     pub send_quantum: u64,
     /// Packet-timed round trips so far.
     pub round_count: u64,
@@ -267,11 +268,11 @@ pub struct Model {
 /// The ECN codepoint that a path's packets carry (RFC 3168, RFC 9331).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Ect {
-    /// ECT(0): a mark is answered like a loss.
+    /// ECT(0): the controller responds to a mark as to a loss.
     #[default]
     Ect0,
-    /// ECT(1): marks are answered by their share, so a queue may mark early and
-    /// often (RFC 9331 §4.1). Only for controllers that do so.
+    /// ECT(1): the controller responds to the share of marked packets, so a queue may mark
+    /// early and often (RFC 9331 §4.1).
     Ect1,
 }
 
@@ -290,33 +291,35 @@ pub struct Metrics {
     pub model: Option<Model>,
 }
 
-/// A congestion controller: facts in, window and rate out.
+/// A congestion controller. It is told what happens on a path, and returns a window and a
+/// pacing rate.
 ///
 /// All sizes are bytes, all rates bytes per second, all arithmetic integer.
 pub trait Controller: Send + Debug {
-    /// A packet counted in flight has left.
+    /// Called when a packet that counts in flight was sent.
     fn on_sent(&mut self, sent: &Sent);
-    /// An ACK frame newly acknowledged packets. Follows `on_congestion` when the
-    /// same frame proved losses.
+    /// Called when an ACK frame newly acknowledged packets; after `on_congestion` if
+    /// the same frame proved losses.
     fn on_ack(&mut self, ack: &Ack<'_>);
-    /// A packet was declared lost. `on_congestion` follows for all of them.
+    /// Called for each packet that is declared lost. `on_congestion` follows for all of
+    /// them.
     fn on_lost(&mut self, lost: &LostPacket) {
         let _ = lost;
     }
-    /// Packets were declared lost, or marked.
+    /// Called when packets were declared lost or marked.
     fn on_congestion(&mut self, event: &Congestion);
-    /// A congestion event proved spurious (RFC 9438 §4.9.2).
+    /// Called when a congestion event proved spurious (RFC 9438 §4.9.2).
     fn on_spurious(&mut self, event: &Spurious);
-    /// The reason for not sending changed at `now`. See `limit` for the table
-    /// that says which clocks run in which state.
+    /// Called when the reason for not sending changed at `now`. The table in
+    /// [`limit`](crate::limit) says in which state CUBIC's clock runs.
     fn on_limit(&mut self, limit: Limit, now: Instant);
-    /// The connection sends again after everything had been acknowledged and
-    /// nothing waited. An event of the connection's, never inferred.
+    /// Called when the connection sends again after everything had been acknowledged
+    /// and nothing waited to be sent. The connection reports it; it is never inferred.
     fn restart_from_idle(&mut self, now: Instant);
-    /// The path's maximum datagram size changed.
+    /// Called when the path's maximum datagram size changed.
     fn on_mds(&mut self, mds: u64);
-    /// The packet leaves the ledger without being acked or lost (a discarded
-    /// packet number space, RFC 9002 §6.2.2).
+    /// Called when `bytes` leave the flight without being acknowledged or lost (a
+    /// discarded packet number space, RFC 9002 §6.2.2).
     fn on_discarded(&mut self, bytes: u64) {
         let _ = bytes;
     }
@@ -341,26 +344,25 @@ pub trait Controller: Send + Debug {
         1_000
     }
 
-    /// Returns whether the peer should acknowledge every packet, however small the
-    /// window: an ACK for two packets lets two leave at once, which a shallow marking
-    /// threshold marks.
-    fn counts_every_ack(&self) -> bool {
+    /// Returns whether the peer should acknowledge every packet. An ACK of two packets
+    /// allows two to be sent at once, and a queue that marks early marks such pairs.
+    fn needs_ack_per_packet(&self) -> bool {
         false
     }
-    /// Returns how packets are marked where ECN is in use. Constant over a controller's
-    /// life. [`Ect::Ect1`] is only for controllers that answer marks by their share
-    /// (RFC 9331 §4.1).
+    /// Returns the ECN codepoint of packets where ECN is in use. Constant over a
+    /// controller's life. [`Ect::Ect1`] is only for controllers that respond to the share
+    /// of marked packets (RFC 9331 §4.1).
     fn ecn(&self) -> Ect {
         Ect::Ect0
     }
-    /// Returns how it decides on its window. Constant over a controller's life.
-    /// Detectors judge a window by it.
+    /// Returns how it decides on its window, which detectors judge it by. Constant over a
+    /// controller's life.
     fn window_policy(&self) -> WindowPolicy {
         WindowPolicy::Reactive
     }
-    /// Returns its state.
+    /// Returns the current state.
     fn state(&self) -> State;
-    /// Returns its figures for traces and statistics.
+    /// Returns figures for traces and statistics.
     fn metrics(&self) -> Metrics;
     /// Shows further figures to traces and detectors: calls `show` with a name and a
     /// value for each of them at `now`. Called only while a trace is recorded. Sizes

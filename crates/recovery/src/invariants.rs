@@ -1,14 +1,14 @@
-//! What must hold between any two calls, recomputed from the packets.
+//! Invariants that hold between any two calls, recomputed from the packets.
 
 use crate::recovery::Recovery;
 use crate::space::Space;
 
 impl<F> Recovery<F> {
-    /// Recomputes what is in flight and compares; checks that data in flight
-    /// has a timer. For tests: it walks every packet.
+    /// Checks the counts of what is in flight, and that data in flight has a timer. For
+    /// tests: it visits every packet.
     ///
     /// # Panics
-    /// If anything does not hold.
+    /// If an invariant does not hold.
     #[doc(hidden)]
     pub fn check_invariants(&self) {
         for path in &self.paths {
@@ -54,9 +54,9 @@ impl<F> Recovery<F> {
         }
     }
 
-    /// Ack-eliciting data in flight ⇒ a timer is armed. By the RFC none is for
-    /// 1-RTT data alone before the handshake is confirmed (the handshake's own
-    /// timers drive it on), nor for a server that may not send.
+    /// Checks that a timer is armed while ack-eliciting packets are in flight. RFC 9002 has
+    /// two exceptions: only 1-RTT data before the handshake is confirmed (the handshake has
+    /// its own timers), and a server at its amplification limit.
     fn check_timer(&self) {
         let waits = |space: Space| self.has_unacked(space);
         let data = waits(Space::Data) && self.context.handshake_confirmed;
@@ -159,9 +159,9 @@ mod tests {
         recovery.check_invariants();
     }
 
-    /// A server at its limit has no timer, whatever is in flight.
+    /// A server at its amplification limit has no timer, even with packets in flight.
     #[test]
-    fn an_amplification_blocked_server_needs_no_timer() {
+    fn amplification_blocked_server_needs_no_timer() {
         let blocked = PtoContext {
             amplification_blocked: true,
             ..PtoContext::default()

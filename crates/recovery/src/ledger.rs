@@ -1,11 +1,10 @@
 //! Items by ascending number: bounded memory, constant-time access.
 //!
-//! A ring indexed by number holds everything between the oldest and the newest
-//! item, so one retained packet pins all that follow it; a tree pays for that
-//! with a search and a node per packet. Here numbers share chunks of 64 slots,
-//! only chunks with something in them exist, and a chunk's position is guessed
-//! from either end: exact while the numbers are dense, a binary search over
-//! chunks where holes opened.
+//! A ring buffer indexed by number has a slot for every number between the oldest and the
+//! newest item, so one packet that stays keeps all slots after it allocated. A tree costs a
+//! search and a node per packet. Here 64 numbers share a chunk of slots, only chunks with
+//! items exist, and a chunk's position is guessed from either end: the guess is right while
+//! the numbers are dense; where chunks are missing, a binary search follows.
 
 use core::ops::RangeInclusive;
 use std::collections::VecDeque;
@@ -22,14 +21,14 @@ struct Chunk<T> {
     key: u64,
     /// Which slots are taken.
     live: u64,
-    /// Grows to [`SLOTS`] as numbers are used, so a short space stays short.
+    /// Grows to [`SLOTS`] as numbers are used, so that few numbers take little memory.
     slots: Vec<Option<T>>,
 }
 
 /// Items by ascending number.
 #[derive(Debug)]
 pub(crate) struct Ledger<T> {
-    /// Ascending keys. None but the last may be empty.
+    /// Ascending keys. Only the last chunk may be empty.
     chunks: VecDeque<Chunk<T>>,
     spare: Vec<Vec<Option<T>>>,
     len: usize,
@@ -39,7 +38,7 @@ fn split(number: u64) -> (u64, usize) {
     (number / SLOTS, (number % SLOTS) as usize)
 }
 
-/// The bits from `low` to `high`, both included.
+/// Returns a word with the bits from `low` to `high` set, both included.
 fn bits(low: usize, high: usize) -> u64 {
     (u64::MAX << low) & (u64::MAX >> (SLOTS as usize - 1 - high))
 }
@@ -53,7 +52,7 @@ impl<T> Ledger<T> {
         }
     }
 
-    /// How many items are held.
+    /// Returns the number of items.
     pub(crate) const fn len(&self) -> usize {
         self.len
     }
@@ -99,7 +98,7 @@ impl<T> Ledger<T> {
         }
     }
 
-    /// The position of a chunk, or where it would stand.
+    /// Returns the position of a chunk, or the position at which it would be inserted.
     fn locate(&self, key: u64) -> Result<usize, usize> {
         let (Some(first), Some(last)) = (self.chunks.front(), self.chunks.back()) else {
             return Err(0);
@@ -121,7 +120,7 @@ impl<T> Ledger<T> {
             .map_or_else(|| self.chunks.binary_search_by_key(&key, |c| c.key), Ok)
     }
 
-    /// The item with this number.
+    /// Returns the item with this number.
     #[cfg(test)]
     pub(crate) fn get(&self, number: u64) -> Option<&T> {
         let (key, slot) = split(number);
@@ -129,7 +128,7 @@ impl<T> Ledger<T> {
         self.chunks[position].slots.get(slot)?.as_ref()
     }
 
-    /// Takes the item with this number out.
+    /// Removes and returns the item with this number.
     pub(crate) fn remove(&mut self, number: u64) -> Option<T> {
         let (key, slot) = split(number);
         let position = self.locate(key).ok()?;
@@ -137,15 +136,15 @@ impl<T> Ledger<T> {
         let item = chunk.slots.get_mut(slot)?.take()?;
         chunk.live &= !(1 << slot);
         self.len -= 1;
-        // The last chunk stays: the next number goes there.
+        // The last chunk is kept, because the next number goes into it.
         if chunk.live == 0 && position + 1 < self.chunks.len() {
             self.retire(position);
         }
         Some(item)
     }
 
-    /// Takes every item of a range out, ascending. The cost follows the items
-    /// and the chunks that hold any, not the width of the range.
+    /// Removes the items of a range in ascending order and passes them to `take`. The cost
+    /// depends on the items and the chunks that hold any, not on the width of the range.
     pub(crate) fn remove_range(
         &mut self,
         range: RangeInclusive<u64>,
@@ -187,7 +186,7 @@ impl<T> Ledger<T> {
         }
     }
 
-    /// The first item whose number is at least `number`.
+    /// Returns the first item whose number is at least `number`.
     pub(crate) fn first_from(&self, number: u64) -> Option<(u64, &T)> {
         let (key, slot) = split(number);
         let mut position = match self.locate(key) {
@@ -206,7 +205,7 @@ impl<T> Ledger<T> {
         None
     }
 
-    /// All items, ascending.
+    /// Returns all items, in ascending order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
         self.chunks.iter().flat_map(|chunk| {
             (0..)
@@ -215,7 +214,7 @@ impl<T> Ledger<T> {
         })
     }
 
-    /// Gives back the memory that is held for reuse.
+    /// Releases the memory that is held for reuse.
     pub(crate) fn release_memory(&mut self) {
         self.spare = Vec::new();
         if self.len == 0 {
@@ -223,14 +222,14 @@ impl<T> Ledger<T> {
         }
     }
 
-    /// Slots allocated, taken or not.
+    /// Returns the number of slots allocated, taken or not.
     fn slots(&self) -> usize {
         let chunks = self.chunks.iter().map(|chunk| chunk.slots.capacity());
         let spare = self.spare.iter().map(Vec::capacity);
         chunks.chain(spare).sum()
     }
 
-    /// Bytes allocated; the walk is over chunks, not items.
+    /// Returns the bytes allocated. Visits every chunk, not every item.
     pub(crate) fn memory(&self) -> usize {
         self.slots() * size_of::<Option<T>>()
             + self.chunks.capacity() * size_of::<Chunk<T>>()
@@ -245,7 +244,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn one_retained_packet_over_a_million_numbers_keeps_memory_small() {
+    fn memory_stays_small_with_one_packet_retained_over_a_million_numbers() {
         let mut ledger = Ledger::new();
         ledger.push(0, 0_u64);
         for number in 1..1_000_000 {
@@ -258,12 +257,12 @@ mod tests {
         assert!(ledger.slots() <= 64 * (6 + SPARES));
         assert_eq!(ledger.get(0), Some(&0));
         assert_eq!(ledger.len(), 201);
-        // The hole costs no steps: the successor of 0 is found at once.
+        // The gap costs no steps: the successor of 0 is found at once.
         assert_eq!(ledger.first_from(1), Some((999_800, &999_800)));
     }
 
     #[test]
-    fn a_short_space_allocates_little() {
+    fn short_ledger_allocates_few_slots() {
         let mut ledger = Ledger::new();
         for number in 0..3 {
             ledger.push(number, number);
@@ -272,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_state_reuses_its_chunks() {
+    fn steady_state_reuses_chunks() {
         let mut ledger = Ledger::new();
         for number in 0..10_000_u64 {
             ledger.push(number, number);
@@ -289,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_given_back() {
+    fn released_memory_is_freed_and_ledger_stays_usable() {
         let mut ledger = Ledger::new();
         for number in 0..1000_u64 {
             ledger.push(number, number);
@@ -302,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn removing_a_wide_range_costs_only_its_items() {
+    fn removing_a_wide_range_visits_only_its_items() {
         let mut ledger = Ledger::new();
         ledger.push(5, 'a');
         ledger.push(1 << 60, 'b');
@@ -322,9 +321,10 @@ mod tests {
         assert_eq!(ledger.spare.len(), SPARES);
     }
 
-    /// The next number goes there: one packet at a time uses a chunk up.
+    /// The next number goes into it: with one packet at a time a chunk is filled before
+    /// another is needed.
     #[test]
-    fn the_last_chunk_stays_when_its_last_item_goes() {
+    fn last_chunk_is_kept_when_its_last_item_is_removed() {
         let mut ledger = Ledger::new();
         ledger.push(0, ());
         ledger.remove(0);
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_what_chunks_and_their_slots_take() {
+    fn memory_counts_chunks_and_slots() {
         let mut ledger = Ledger::new();
         assert_eq!(ledger.memory(), 0);
         for number in 0..64 * SLOTS {
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn releasing_gives_the_spare_chunks_back() {
+    fn release_frees_spare_chunks() {
         let mut ledger = Ledger::new();
         for number in 0..20 * SLOTS {
             ledger.push(number, ());
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn releasing_an_empty_ledger_leaves_nothing() {
+    fn release_of_empty_ledger_frees_everything() {
         let mut ledger = Ledger::new();
         ledger.push(7, 'a');
         ledger.remove(7);

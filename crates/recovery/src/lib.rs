@@ -1,9 +1,9 @@
 //! Loss detection and congestion control for QUIC (RFC 9002, RFC 9438), with
 //! no TLS, no I/O, no clock and no floating point; usable alone.
 //!
-//! A [`Recovery`] holds what a connection sent until it is acknowledged, lost or
-//! discarded. Bytes in flight, the reordering thresholds, the one timer: each fact
-//! has one owner.
+//! A [`Recovery`] keeps the packets that a connection sent until they are acknowledged,
+//! lost or discarded. It also owns the bytes in flight, the reordering thresholds and the
+//! one timer.
 //!
 //! The controller of a path is built by a
 //! [`CongestionControl`](congestion::CongestionControl): one of
@@ -11,7 +11,7 @@
 //! [`ControllerFactory`](congestion::ControllerFactory).
 //!
 //! ```text
-//!             gate ──► may a train leave?        window − in flight, then the pacer
+//!             gate ──► may a train be sent?      window − in flight, then the pacer
 //!                │
 //!  connection ── on_sent ──► ledger (space)      packet by number, with its content
 //!                       └──► path                in flight, send index, delivery state
@@ -29,35 +29,36 @@
 //!
 //! | module          | holds                                    | source             |
 //! |-----------------|------------------------------------------|--------------------|
-//! | [`recovery`]    | the facade                               | RFC 9002           |
+//! | [`recovery`]    | the entry point                          | RFC 9002           |
 //! | [`rtt`]         | round-trip time                          | RFC 9002 §5        |
 //! | `ledger`        | items by ascending number                |                    |
-//! | [`packet`]      | what is remembered of a packet           | RFC 9002 A.1       |
+//! | [`packet`]      | what is kept of a sent packet            | RFC 9002 A.1       |
 //! | [`space`]       | a packet number space                    | RFC 9000 §12.3     |
 //! | `loss`          | reordering thresholds                    | RFC 9002 §6.1      |
-//! | `verdict`       | acknowledged, late or lost               | RFC 9002 A.7, A.10 |
+//! | `detection`     | acknowledged, late or lost               | RFC 9002 A.7, A.10 |
 //! | [`pto`]         | the timer                                | RFC 9002 §6.2      |
 //! | `persistent`    | persistent congestion                    | RFC 9002 §7.6      |
 //! | `spurious`      | losses that prove to be spurious         | RFC 9438 §4.9.2    |
 //! | [`path`]        | in flight, gate, controller              | RFC 9000 §9.4      |
-//! | [`pacer`]       | spreading the window over the round trip | RFC 9002 §7.7      |
+//! | `pacer`         | spreading the window over the round trip | RFC 9002 §7.7      |
 //! | [`rate`]        | delivery rate                            | BBR draft §4.1     |
-//! | [`limit`]       | why nothing is sent                      | qlog, RFC 9438 §5.8|
+//! | [`limit`]       | the reason for not sending               | qlog, RFC 9438 §5.8|
 //! | `window_used`   | which packets justify growth             | RFC 9002 §7.8      |
-//! | [`controller`]  | what a controller is told, and answers   | RFC 9002 §7        |
+//! | [`controller`]  | the trait of congestion controllers      | RFC 9002 §7        |
 //! | [`congestion`]  | NewReno, CUBIC, Prague, BBR, a fixed one | RFC 9438, drafts   |
-//! | [`outcome`]     | what the connection gets back            |                    |
+//! | [`outcome`]     | results for the connection               |                    |
 //!
-//! With the feature `specimens` there are wrong variants of controllers and of
-//! [`Recovery`], to prove detectors with: each is a wrapper around the right one.
+//! The feature `specimens` adds controllers and a [`Recovery`] with known bugs, to test
+//! detectors with. Each is a wrapper around the correct one.
 pub mod congestion;
 pub mod controller;
+mod detection;
 mod invariants;
 mod ledger;
 pub mod limit;
 mod loss;
 pub mod outcome;
-pub mod pacer;
+mod pacer;
 pub mod packet;
 pub mod path;
 mod persistent;
@@ -70,7 +71,6 @@ pub mod space;
 pub mod specimens;
 mod spurious;
 pub mod time;
-mod verdict;
 mod window_used;
 
 #[cfg(test)]

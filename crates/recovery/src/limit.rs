@@ -1,7 +1,7 @@
-//! Why a connection is not sending: one reason at a time.
+//! The reason why a connection is not sending: exactly one at a time.
 //!
-//! What a reason is called, which group it belongs to and what it means to the
-//! controller and the rate estimator is said here and nowhere else:
+//! This module defines the name and the group of each reason, and what it means to the
+//! controller and the rate estimator:
 //!
 //! | limit                 | growth clock | window used | app-limited | group       |
 //! |-----------------------|--------------|-------------|-------------|-------------|
@@ -28,9 +28,9 @@ use crate::time::{Instant, nanos};
 
 /// The one reason a connection is not sending at this instant.
 ///
-/// The precedence (decided by the send path, which knows) is: amplification, then
-/// congestion, pacing, scheduling while something is sendable within credit;
-/// otherwise connection credit, stream credit, stream limit, application.
+/// The send path chooses the first that applies: amplification; then congestion, pacing,
+/// scheduling, if something could be sent within flow control; otherwise connection flow
+/// control, stream flow control, stream limit, application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Limit {
@@ -42,11 +42,11 @@ pub enum Limit {
     Congestion,
     /// The window has room, but the pacer has not released the next train yet.
     Pacing,
-    /// The socket or the host did not take what we had ready.
+    /// The socket or the host did not accept datagrams that were ready.
     Scheduling,
     /// The peer's connection flow-control window is used up.
     ConnectionFlowControl,
-    /// Everything sendable waits for stream credit.
+    /// All data waits for flow-control credit of its stream.
     StreamFlowControl,
     /// The application waits for permission to open a stream (RFC 9000 §4.6).
     StreamLimit,
@@ -54,15 +54,15 @@ pub enum Limit {
     Application,
 }
 
-/// Who can remove a [`Limit`]: what a report tells a user.
+/// Who can remove a [`Limit`], as reports show it to users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum LimitGroup {
-    /// The handshake or the validation of the peer's address was not over.
+    /// The handshake or the validation of the peer's address had not completed.
     Handshake,
     /// The network: the congestion window or the pacer.
     Network,
-    /// This host did not take what was ready.
+    /// This host did not accept datagrams that were ready.
     Host,
     /// The receiver: its flow-control windows and stream limits.
     FlowControl,
@@ -180,10 +180,10 @@ impl Limit {
         }
     }
 
-    /// Returns whether the window may grow by the time spent here (CUBIC's t, RFC 9438
-    /// §4.2 and §5.8). While pacing, the rate of the window is in full use (RFC 9002
-    /// §7.8); the receiver's credit, the application and a host that does not take
-    /// the datagrams leave the window unused.
+    /// Returns whether the window may grow by the time spent in this state (CUBIC's t, RFC
+    /// 9438 §4.2 and §5.8). While pacing, the window's rate is in full use (RFC 9002 §7.8).
+    /// While the receiver, the application or the host is the limit, the window is not
+    /// used.
     #[must_use]
     pub const fn runs_growth_clock(self) -> bool {
         match self {
@@ -198,9 +198,8 @@ impl Limit {
         }
     }
 
-    /// Returns whether a train that ended here had used the window (RFC 9002 §7.8).
-    #[must_use]
-    pub const fn uses_window(self) -> bool {
+    /// Returns whether a train that ended with this limit used the window (RFC 9002 §7.8).
+    pub(crate) const fn uses_window(self) -> bool {
         match self {
             Self::Congestion | Self::Pacing | Self::Scheduling => true,
             Self::Handshake
@@ -214,8 +213,7 @@ impl Limit {
 
     /// Returns whether delivery-rate samples are marked application-limited
     /// (draft-ietf-ccwg-bbr §4.1.1.4).
-    #[must_use]
-    pub const fn is_application(self) -> bool {
+    pub(crate) const fn is_application(self) -> bool {
         match self {
             Self::Application => true,
             Self::Handshake
@@ -242,7 +240,8 @@ impl fmt::Display for LimitGroup {
     }
 }
 
-/// How long each limit was the reason: exact, and summing to the whole life.
+/// Measures for how long each limit was the reason. The times are exact and add up to the
+/// clock's whole life.
 #[derive(Clone, Debug)]
 pub struct LimitClock {
     current: Limit,
@@ -254,8 +253,7 @@ pub struct LimitClock {
 
 impl LimitClock {
     /// Creates a clock that starts at `now` with the first limit.
-    #[must_use]
-    pub const fn new(limit: Limit, now: Instant) -> Self {
+    pub(crate) const fn new(limit: Limit, now: Instant) -> Self {
         Self {
             current: limit,
             started: now,
@@ -276,19 +274,13 @@ impl LimitClock {
         self.started
     }
 
-    /// Returns when the current limit began.
-    #[must_use]
-    pub const fn since(&self) -> Instant {
-        self.since
-    }
-
-    /// Sets the limit from `now` on. Returns whether it is another one than before.
-    pub fn set(&mut self, limit: Limit, now: Instant) -> bool {
+    /// Sets the limit from `now` on. Returns whether it changed.
+    pub(crate) fn set(&mut self, limit: Limit, now: Instant) -> bool {
         if limit == self.current {
             return false;
         }
         self.spent[self.current as usize] += nanos(now - self.since);
-        // A reading older than the last one is no reason to count time twice.
+        // An older clock reading must not count time twice.
         self.since = self.since.max(now);
         self.current = limit;
         true
@@ -313,8 +305,8 @@ impl LimitClock {
     }
 
     /// Returns the time since the start, which is the sum of the breakdown.
-    #[must_use]
-    pub fn life(&self, now: Instant) -> Duration {
+    #[cfg(test)]
+    pub(crate) fn elapsed(&self, now: Instant) -> Duration {
         now.max(self.since) - self.started
     }
 }
@@ -351,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn names_differ_and_are_found_again() {
+    fn limit_names_are_unique_and_found_by_name() {
         for limit in Limit::ALL {
             assert_eq!(Limit::from_name(limit.name()), Some(limit));
             assert_eq!(Limit::from_qlog_name(limit.qlog_name()), Some(limit));
@@ -362,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn every_group_has_a_limit_and_its_own_slot() {
+    fn every_group_has_a_limit_and_its_own_index() {
         for (slot, group) in LimitGroup::ALL.into_iter().enumerate() {
             assert_eq!(group as usize, slot);
             assert!(Limit::ALL.iter().any(|limit| limit.group() == group));
@@ -370,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn every_limit_has_its_own_slot() {
+    fn every_limit_has_its_own_index() {
         for (slot, limit) in Limit::ALL.into_iter().enumerate() {
             assert_eq!(limit as usize, slot);
         }
@@ -381,20 +373,20 @@ mod tests {
         let mut clock = LimitClock::new(Limit::Handshake, at(10));
         assert!(clock.set(Limit::Congestion, at(25)));
         assert!(!clock.set(Limit::Congestion, at(30)));
-        assert_eq!(clock.since(), at(25));
+        assert_eq!(clock.since, at(25));
         assert!(clock.set(Limit::Application, at(60)));
         let spent = |limit| nanos(clock.spent(limit, at(61)));
         assert_eq!(spent(Limit::Handshake), 15);
         assert_eq!(spent(Limit::Congestion), 35);
         assert_eq!(spent(Limit::Application), 1);
-        assert_eq!(nanos(clock.life(at(61))), 51);
+        assert_eq!(nanos(clock.elapsed(at(61))), 51);
     }
 
     proptest! {
         #[test]
-        fn breakdown_sums_to_the_life_of_the_clock(
+        fn breakdown_sums_to_the_elapsed_time(
             start in 0_u64..1 << 40,
-            // Now and then a clock reading is older than the one before.
+            // Some clock readings are older than the one before.
             steps in prop::collection::vec((0_usize..9, -50_i64..1 << 30), 0..60),
             tail in 0_u64..1 << 30,
         ) {
@@ -408,7 +400,7 @@ mod tests {
             }
             let end = at(latest + tail);
             let sum: Duration = clock.breakdown(end).map(|(_, spent)| spent).sum();
-            prop_assert_eq!(sum, clock.life(end));
+            prop_assert_eq!(sum, clock.elapsed(end));
             prop_assert_eq!(sum, end - at(start));
         }
     }

@@ -1,8 +1,8 @@
 //! When an unacknowledged packet is lost (RFC 9002 §6.1).
 //!
-//! The thresholds belong to a path and adapt: a packet that was declared lost
-//! and then acknowledged proves reordering, and how much. A larger packet
-//! threshold costs little, because the time threshold still stands behind it.
+//! Each path has its own thresholds, which adapt: a packet that was declared lost and is
+//! then acknowledged shows how much packets were reordered. A larger packet threshold costs
+//! little, because the time threshold still applies.
 
 use core::time::Duration;
 
@@ -10,16 +10,22 @@ use crate::outcome::LossCause;
 use crate::rtt::{GRANULARITY, Rtt};
 use crate::time::Instant;
 
-/// Largest packet threshold that reordering can drive to.
+/// kPacketThreshold, the smallest packet threshold (RFC 9002 §6.1.1).
+pub(crate) const PACKET_THRESHOLD: u64 = 3;
+
+/// kTimeThreshold, the smallest time threshold, in eighths of an RTT (RFC 9002 §6.1.2).
+pub(crate) const TIME_THRESHOLD_EIGHTHS: u32 = 9;
+
+/// Largest packet threshold that reordering can lead to.
 const MAX_PACKETS: u64 = 256;
 
 /// Largest time threshold, in eighths of an RTT: twice the RTT, as RFC 8985
 /// §6.2 bounds its reordering window by one RTT.
 const MAX_EIGHTHS: u32 = 16;
 
-/// Loss events without a spurious loss after which the thresholds step back
-/// (RFC 8985 §6.2: 16 recoveries).
-const PERSIST: u32 = 16;
+/// Number of loss events without a spurious loss after which the thresholds step back (RFC
+/// 8985 §6.2: 16 recoveries).
+const STEP_BACK_EVENTS: u32 = 16;
 
 /// A path's loss thresholds.
 #[derive(Clone, Debug)]
@@ -32,12 +38,12 @@ pub(crate) struct Thresholds {
     quiet: u32,
 }
 
-/// What is to be done with a packet sent before an acknowledged one.
+/// Whether a packet sent before an acknowledged one is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum LossDecision {
     Lost(LossCause),
-    /// Lost at this instant, unless acknowledged before.
-    Wait(Instant),
+    /// Not yet: it will be lost at this instant unless it is acknowledged before.
+    NotYet(Instant),
 }
 
 impl Thresholds {
@@ -51,40 +57,40 @@ impl Thresholds {
         }
     }
 
-    /// kPacketThreshold.
+    /// Returns kPacketThreshold.
     pub(crate) const fn packets(&self) -> u64 {
         self.packets
     }
 
-    /// kTimeThreshold, in eighths of an RTT.
+    /// Returns kTimeThreshold in eighths of an RTT.
     pub(crate) const fn eighths(&self) -> u32 {
         self.eighths
     }
 
-    /// How long after sending a packet is lost once a later one is acknowledged
-    /// (RFC 9002 §6.1.2).
+    /// Returns the age at which a packet is lost once a later one is acknowledged (RFC 9002
+    /// §6.1.2).
     pub(crate) fn delay(&self, rtt: &Rtt) -> Duration {
         (rtt.conservative().saturating_mul(self.eighths) / 8).max(GRANULARITY)
     }
 
-    /// A packet proved spuriously lost when one sent `extent` packets after it
-    /// had already been acknowledged.
+    /// Raises the packet threshold after a spurious loss: a packet sent `extent` packets
+    /// later was acknowledged earlier.
     pub(crate) fn on_spurious(&mut self, extent: u64) {
         self.quiet = 0;
         let wanted = extent.saturating_add(1).min(MAX_PACKETS);
         self.packets = self.packets.max(wanted);
     }
 
-    /// An ACK brought packets that were later than the time threshold allows:
-    /// one step per ACK, as an ACK is about a round's evidence.
+    /// Raises the time threshold by one step because an ACK acknowledged packets later than
+    /// it allows. One step per ACK, because an ACK is about one round's evidence.
     pub(crate) fn on_late(&mut self) {
         self.eighths = (self.eighths + 1).min(MAX_EIGHTHS.max(self.initial_eighths));
     }
 
-    /// A new loss event began.
+    /// Counts a new loss event, and lets the thresholds step back if it is time.
     pub(crate) fn on_loss_event(&mut self) {
         self.quiet += 1;
-        if self.quiet >= PERSIST {
+        if self.quiet >= STEP_BACK_EVENTS {
             self.quiet = 0;
             self.packets -= (self.packets - self.initial_packets).div_ceil(2);
             self.eighths = (self.eighths - 1).max(self.initial_eighths);
@@ -92,23 +98,23 @@ impl Thresholds {
     }
 }
 
-/// Judges a packet: `bound` is the largest number the packet threshold gives up
-/// and `delay` the time threshold.
-pub(crate) fn judge(
+/// Decides whether a packet is lost. `bound` is the largest number that the packet
+/// threshold declares lost, `delay` the time threshold.
+pub(crate) fn decide(
     number: u64,
     sent: Instant,
     bound: Option<u64>,
     delay: Duration,
     now: Instant,
-) -> Verdict {
+) -> LossDecision {
     if bound.is_some_and(|bound| number <= bound) {
-        return Verdict::Lost(LossCause::PacketThreshold);
+        return LossDecision::Lost(LossCause::PacketThreshold);
     }
     let deadline = sent + delay;
     if deadline <= now {
-        Verdict::Lost(LossCause::TimeThreshold)
+        LossDecision::Lost(LossCause::TimeThreshold)
     } else {
-        Verdict::Wait(deadline)
+        LossDecision::NotYet(deadline)
     }
 }
 
@@ -142,19 +148,22 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_waits_until_exactly_the_threshold() {
+    fn packet_is_lost_exactly_at_the_time_threshold() {
         let sent = Instant::from_nanos(1000);
-        let at = |now| judge(7, sent, Some(6), MS, Instant::from_nanos(now));
-        assert_eq!(at(1_000_999), Verdict::Wait(Instant::from_nanos(1_001_000)));
-        assert_eq!(at(1_001_000), Verdict::Lost(LossCause::TimeThreshold));
+        let at = |now| decide(7, sent, Some(6), MS, Instant::from_nanos(now));
         assert_eq!(
-            judge(6, sent, Some(6), MS, sent),
-            Verdict::Lost(LossCause::PacketThreshold)
+            at(1_000_999),
+            LossDecision::NotYet(Instant::from_nanos(1_001_000))
+        );
+        assert_eq!(at(1_001_000), LossDecision::Lost(LossCause::TimeThreshold));
+        assert_eq!(
+            decide(6, sent, Some(6), MS, sent),
+            LossDecision::Lost(LossCause::PacketThreshold)
         );
     }
 
     #[test]
-    fn the_packet_threshold_grows_to_the_reordering_seen_and_no_further() {
+    fn packet_threshold_grows_to_the_observed_reordering_up_to_the_maximum() {
         let mut thresholds = Thresholds::new(3, 9);
         thresholds.on_spurious(12);
         assert_eq!(thresholds.packets(), 13);
@@ -165,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_threshold_grows_to_two_rtts_and_no_further() {
+    fn time_threshold_grows_to_two_rtts_at_most() {
         let mut thresholds = Thresholds::new(3, 9);
         for _ in 0..100 {
             thresholds.on_late();
@@ -174,28 +183,28 @@ mod tests {
     }
 
     #[test]
-    fn thresholds_return_after_reordering_ends() {
+    fn thresholds_step_back_after_reordering_ends() {
         let mut thresholds = Thresholds::new(3, 9);
         thresholds.on_spurious(99);
         thresholds.on_late();
-        for _ in 0..PERSIST - 1 {
+        for _ in 0..STEP_BACK_EVENTS - 1 {
             thresholds.on_loss_event();
         }
         assert_eq!((thresholds.packets(), thresholds.eighths()), (100, 10));
         thresholds.on_loss_event();
         assert_eq!((thresholds.packets(), thresholds.eighths()), (51, 9));
-        for _ in 0..PERSIST * 10 {
+        for _ in 0..STEP_BACK_EVENTS * 10 {
             thresholds.on_loss_event();
         }
         assert_eq!((thresholds.packets(), thresholds.eighths()), (3, 9));
     }
 
     #[test]
-    fn fresh_reordering_keeps_the_thresholds() {
+    fn new_reordering_keeps_the_thresholds() {
         let mut thresholds = Thresholds::new(3, 9);
         for _ in 0..100 {
             thresholds.on_spurious(9);
-            for _ in 0..PERSIST - 1 {
+            for _ in 0..STEP_BACK_EVENTS - 1 {
                 thresholds.on_loss_event();
             }
         }

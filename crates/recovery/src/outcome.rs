@@ -1,4 +1,4 @@
-//! What an event meant for the packets sent.
+//! The effects of an event on the packets sent.
 
 use core::fmt;
 
@@ -14,27 +14,27 @@ pub struct Acked<F> {
     pub space: Space,
     /// Its number.
     pub number: u64,
-    /// The path it had left on.
+    /// The path it was sent on.
     pub path: PathId,
     /// Its size in bytes.
     pub size: u16,
-    /// When it had left.
+    /// When it was sent.
     pub sent: Instant,
-    /// What the connection had put in it.
+    /// What the connection stored with it.
     pub content: F,
 }
 
-/// Why a packet is taken as lost.
+/// Why a packet was declared lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LossCause {
     /// Enough later packets have been acknowledged (RFC 9002 §6.1.1).
     PacketThreshold,
     /// A later packet has been acknowledged and it is old (RFC 9002 §6.1.2).
     TimeThreshold,
-    /// Its path has been given up. No congestion signal.
+    /// Its path was removed. No congestion signal.
     PathRemoved,
-    /// The server did not take it: a Retry came, or 0-RTT was rejected. No
-    /// congestion signal.
+    /// The server did not accept it: it sent a Retry or rejected 0-RTT. No congestion
+    /// signal.
     NotAccepted,
 }
 
@@ -45,19 +45,19 @@ pub struct Lost<F> {
     pub space: Space,
     /// Its number.
     pub number: u64,
-    /// The path it had left on.
+    /// The path it was sent on.
     pub path: PathId,
     /// Its size in bytes.
     pub size: u16,
-    /// When it had left.
+    /// When it was sent.
     pub sent: Instant,
     /// Whether it probed the path MTU.
     pub mtu_probe: bool,
-    /// Whether it had left marked ECT.
+    /// Whether it was sent with an ECT codepoint.
     pub ect: bool,
-    /// Why it is taken as lost.
+    /// Why it was declared lost.
     pub cause: LossCause,
-    /// What the connection had put in it.
+    /// What the connection stored with it.
     pub content: F,
 }
 
@@ -66,49 +66,49 @@ pub struct Lost<F> {
 pub struct LargestAcked {
     /// Its number.
     pub number: u64,
-    /// The path it had left on.
+    /// The path it was sent on.
     pub path: PathId,
     /// Its position in that path's send order.
     pub index: SendIndex,
-    /// When it had left.
+    /// When it was sent.
     pub sent: Instant,
-    /// Whether it had left marked ECT.
+    /// Whether it was sent with an ECT codepoint.
     pub ect: bool,
 }
 
-/// What an ACK frame newly acknowledged, in sum.
+/// A summary of the packets that an ACK frame newly acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NewlyAcked {
-    /// The newest packet; `None` when the frame brought nothing new.
+    /// The newest packet; `None` if the frame acknowledged nothing new.
     pub largest: Option<LargestAcked>,
     /// Whether any packet was ack-eliciting.
     pub ack_eliciting: bool,
-    /// How many packets had left marked ECT (RFC 9000 §13.4.2.1).
+    /// How many packets were sent with an ECT codepoint (RFC 9000 §13.4.2.1).
     pub ect: u64,
     /// Whether one was a path MTU probe.
     pub mtu_probe: bool,
 }
 
-/// What an event meant for the packets sent. The caller keeps one and clears it
-/// before each call, so its memory is reused.
+/// The effects of an event on the packets sent. Keep one and [`clear`](Self::clear) it
+/// before each call, so that its memory is reused.
 #[derive(Debug)]
 pub struct Outcome<F> {
     /// Newly acknowledged, range by range in the frame's order.
     pub acked: Vec<Acked<F>>,
     /// To be sent again, oldest first within a space.
     pub lost: Vec<Lost<F>>,
-    /// The sum over `acked`.
+    /// The summary of `acked`.
     pub newly_acked: NewlyAcked,
     /// The path that got an RTT sample.
     pub rtt_updated: Option<PathId>,
-    /// A probe timeout expired: send up to two ack-eliciting packets in this
-    /// space, whatever the gate says (RFC 9002 §6.2.4).
+    /// A probe timeout expired: send up to two ack-eliciting packets in this space, even if
+    /// the gate is closed (RFC 9002 §6.2.4).
     pub pto: Option<Space>,
     /// Paths found in persistent congestion (RFC 9002 §7.6).
     pub persistent_congestion: Vec<PathId>,
     /// Packets acknowledged that had been declared lost.
     pub spurious: u64,
-    /// Congestion events undone, because all their losses were spurious.
+    /// Congestion events that were undone, because all their losses were spurious.
     pub undone: u64,
 }
 
@@ -134,7 +134,7 @@ impl<F> Outcome<F> {
         Self::default()
     }
 
-    /// Returns the bytes that it keeps allocated for the next event.
+    /// Returns the bytes allocated, which are kept for the next event.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.acked.capacity() * size_of::<Acked<F>>()
@@ -165,16 +165,17 @@ impl<F> Outcome<F> {
     }
 }
 
-/// An ACK frame acknowledges what was never sent: PROTOCOL_VIOLATION
-/// (RFC 9000 §13.1). The connection has to be closed.
+/// An ACK frame acknowledged a packet that was never sent. The connection has to be closed
+/// with PROTOCOL_VIOLATION (RFC 9000 §13.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AckError {
-    /// Beyond the last packet sent.
+    /// The number is larger than that of the last packet sent.
     NeverSent {
         /// The packet number.
         number: u64,
     },
-    /// A number left unused to catch exactly this (RFC 9000 §21.4).
+    /// The number was skipped, to detect peers that acknowledge packets they have not
+    /// received (RFC 9000 §21.4).
     Skipped {
         /// The packet number.
         number: u64,
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_names_the_packet() {
+    fn ack_error_names_the_packet() {
         let text = AckError::Skipped { number: 17 }.to_string();
         assert!(text.contains("17"), "{text}");
         let text = AckError::NeverSent { number: 18 }.to_string();

@@ -1,4 +1,4 @@
-//! What is remembered of a packet until its fate is known.
+//! What is kept of a sent packet until it is acknowledged or lost.
 
 use crate::controller::SendIndex;
 use crate::path::PathId;
@@ -6,19 +6,19 @@ use crate::rate;
 use crate::space::Space;
 use crate::time::Instant;
 
-/// A packet that leaves now.
+/// A packet that is sent now.
 #[derive(Clone, Copy, Debug)]
 pub struct SentInfo {
     /// Its packet number space.
     pub space: Space,
-    /// The path it leaves on.
+    /// The path it is sent on.
     pub path: PathId,
-    /// Its number: what `Recovery::next_number` answered.
+    /// Its number, as returned by `Recovery::next_number`.
     pub number: u64,
-    /// When it leaves.
+    /// When it is sent.
     pub now: Instant,
-    /// Its size in bytes, as counted in flight (UDP payload; of a coalesced
-    /// datagram this packet's share).
+    /// Its size in bytes, as counted in flight: UDP payload, in a coalesced datagram only
+    /// the bytes of this packet.
     pub size: u16,
     /// Whether it holds a frame that elicits an acknowledgment.
     pub ack_eliciting: bool,
@@ -27,11 +27,11 @@ pub struct SentInfo {
     /// Whether it probes the path MTU: its loss is no congestion signal
     /// (RFC 9000 §14.4).
     pub mtu_probe: bool,
-    /// Whether it left marked ECT.
+    /// Whether it is sent with an ECT codepoint.
     pub ect: bool,
 }
 
-/// A sent packet whose fate is open.
+/// A sent packet that is neither acknowledged nor lost yet.
 #[derive(Debug)]
 pub(crate) struct Packet<F> {
     pub(crate) path: PathId,

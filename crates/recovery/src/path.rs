@@ -1,4 +1,4 @@
-//! One path: its round trip, what is in flight on it, its controller.
+//! The state of one path: round-trip time, packets in flight, congestion controller.
 
 use core::time::Duration;
 
@@ -6,10 +6,11 @@ use crate::congestion::initial_window;
 use crate::controller::{
     Congestion, CongestionCause, Controller, LostPacket, SendIndex, Sent, Spurious, State,
 };
+use crate::detection::{AckTally, LossTally};
 use crate::limit::{Limit, LimitClock};
 use crate::loss::Thresholds;
 use crate::outcome::Outcome;
-use crate::pacer::{Pacer, Shape};
+use crate::pacer::{Pacer, Pacing};
 use crate::packet::{Packet, SentInfo};
 use crate::persistent::PersistentCongestion;
 use crate::pto::backed_off;
@@ -17,26 +18,25 @@ use crate::rate::{self, RateSample};
 use crate::recovery::Config;
 use crate::rtt::Rtt;
 use crate::space::Space;
-use crate::spurious::{CongestionEvents, Remembered};
-use crate::time::{Instant, nanos};
-use crate::verdict::{AckTally, LossTally};
+use crate::spurious::{CongestionEvents, LostRecord};
+use crate::time::Instant;
 use crate::window_used::WindowUsed;
 
 /// A path of a connection, numbered by the connection and never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PathId(pub u32);
 
-/// Whether a train may leave.
+/// Whether packets that count in flight may be sent now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {
-    /// Yes: at least one full packet.
+    /// Yes, at least one full packet.
     Open {
         /// Bytes in flight that this train may have at most.
         bytes: u64,
     },
-    /// No: the window has no room for a full packet.
+    /// No, the window has no room for a full packet.
     Congestion,
-    /// No: the pacer says not yet.
+    /// No, the pacer has not earned a train yet.
     Pacing {
         /// When to ask again, always in the future.
         until: Instant,
@@ -54,11 +54,11 @@ pub(crate) struct PathSpace {
     pub(crate) largest_acked: Option<u64>,
 }
 
-/// A path: its round trip, what is in flight on it, its controller.
+/// A path: its round-trip time, its packets in flight, its congestion controller.
 #[derive(Debug)]
 pub struct PathRecovery {
     pub(crate) id: PathId,
-    /// No 1-RTT packet with a lower number is on it.
+    /// 1-RTT packets with lower numbers were sent before this path was added.
     pub(crate) first_number: u64,
     pub(crate) controller: Box<dyn Controller>,
     pub(crate) mds: u64,
@@ -77,11 +77,12 @@ pub struct PathRecovery {
     pub(crate) loss: LossTally,
     window_used: WindowUsed,
     pacer: Pacer,
-    /// The first packet that left under a window larger than the initial one.
-    /// Once it or a later one is acknowledged, the path has shown that it
-    /// carries more, and bursts may be longer (RFC 9002 §7.7). Flight size
-    /// would not tell: on a short path ACKs are faster than timers.
+    /// The first packet sent under a window larger than the initial one. Once it or a later
+    /// packet is acknowledged, the path has shown that it carries more, and bursts may be
+    /// longer (RFC 9002 §7.7). The bytes in flight would not show it: on a short path ACKs
+    /// arrive before timers fire.
     grown: Option<SendIndex>,
+    /// Whether that has happened.
     trusted: bool,
 }
 
@@ -125,7 +126,7 @@ impl PathRecovery {
         self.id
     }
 
-    /// Returns its round-trip time.
+    /// Returns the estimate of the path's round-trip time.
     #[must_use]
     pub const fn rtt(&self) -> &Rtt {
         &self.rtt
@@ -137,10 +138,10 @@ impl PathRecovery {
         self.controller.window()
     }
 
-    /// See [`Controller::counts_every_ack`].
+    /// See [`Controller::needs_ack_per_packet`].
     #[must_use]
-    pub fn counts_every_ack(&self) -> bool {
-        self.controller.counts_every_ack()
+    pub fn needs_ack_per_packet(&self) -> bool {
+        self.controller.needs_ack_per_packet()
     }
 
     /// Returns the bytes in flight.
@@ -167,7 +168,7 @@ impl PathRecovery {
         self.mds
     }
 
-    /// Returns its controller.
+    /// Returns the path's congestion controller.
     #[must_use]
     pub fn controller(&self) -> &dyn Controller {
         self.controller.as_ref()
@@ -197,7 +198,7 @@ impl PathRecovery {
         self.rate.lost()
     }
 
-    /// Returns why it was not sending, and for how long.
+    /// Returns why the path was not sending, and for how long.
     #[must_use]
     pub const fn limits(&self) -> &LimitClock {
         &self.limits
@@ -236,10 +237,9 @@ impl PathRecovery {
             | State::ProbeBwUp
             | State::ProbeRtt => 5,
         };
-        let window = u128::from(self.controller.window());
-        let srtt = u128::from(nanos(self.rtt.smoothed()).max(1));
-        let rate = window * quarters * 1_000_000_000 / (4 * srtt);
-        u64::try_from(rate).unwrap_or(u64::MAX).max(1)
+        let window = self.controller.window().saturating_mul(quarters);
+        let srtt = self.rtt.smoothed().max(Duration::from_nanos(1));
+        rate::bytes_per_second(window, srtt.saturating_mul(4)).max(1)
     }
 
     /// Returns the current PTO with backoff (RFC 9002 §6.2.1). The peer delays only ACKs
@@ -253,19 +253,20 @@ impl PathRecovery {
         backed_off(self.rtt.pto().saturating_add(delay), self.pto_count)
     }
 
-    /// Age at which a packet is lost once a later one is acknowledged.
+    /// Returns the age at which a packet is lost once a later one is acknowledged.
     pub(crate) fn loss_delay(&self) -> Duration {
         self.thresholds.delay(&self.rtt)
     }
 
-    /// Begins every space's PTO period anew.
+    /// Restarts the PTO period of every space.
     pub(crate) fn restart_pto(&mut self, now: Instant) {
         for space in &mut self.spaces {
             space.pto_since = now;
         }
     }
 
-    /// A packet leaves: its place in the send order and the state of delivery.
+    /// Records a packet that is sent. Returns its place in the send order and the delivery
+    /// state to keep with it.
     pub(crate) fn on_sent(&mut self, info: &SentInfo) -> (SendIndex, rate::PacketState) {
         let index = self.next_index;
         self.next_index += 1;
@@ -295,7 +296,7 @@ impl PathRecovery {
         (index, state)
     }
 
-    /// A packet's fate is known: it is in flight no more.
+    /// Removes a packet from the counts of what is in flight.
     pub(crate) fn leave_flight<F>(&mut self, space: Space, packet: &Packet<F>) {
         if !packet.in_flight {
             return;
@@ -307,7 +308,7 @@ impl PathRecovery {
         }
     }
 
-    /// A packet is newly acknowledged.
+    /// Records a newly acknowledged packet.
     pub(crate) fn on_acked<F>(
         &mut self,
         space: Space,
@@ -335,8 +336,8 @@ impl PathRecovery {
             .on_acked(&packet.rate, bytes, packet.index, packet.time, now);
     }
 
-    /// A packet that had been declared lost is acknowledged after all.
-    pub(crate) fn on_late<F>(&mut self, packet: &Remembered, now: Instant, out: &mut Outcome<F>) {
+    /// Records the late acknowledgment of a packet that had been declared lost.
+    pub(crate) fn on_late<F>(&mut self, packet: &LostRecord, now: Instant, out: &mut Outcome<F>) {
         out.spurious += 1;
         self.rate.on_late(u64::from(packet.size), now);
         self.persistent.on_acked(packet.index);
@@ -353,8 +354,8 @@ impl PathRecovery {
         }
     }
 
-    /// A packet in flight is declared lost: the congestion event it is part of,
-    /// none for a path MTU probe (RFC 9000 §14.4).
+    /// Records that a packet in flight is declared lost. Returns the congestion event that
+    /// it is part of, or `None` for a path MTU probe (RFC 9000 §14.4).
     pub(crate) fn on_lost<F>(
         &mut self,
         space: Space,
@@ -391,23 +392,24 @@ impl PathRecovery {
         Some(event)
     }
 
-    /// RFC 9002 §7.6.1: with max_ack_delay whatever the space, without backoff.
+    /// Returns the PTO with max_ack_delay, as for 1-RTT packets, and without backoff.
+    fn longest_pto(&self, config: &Config) -> Duration {
+        self.rtt.pto().saturating_add(config.max_ack_delay)
+    }
+
+    /// Returns the time that losses have to span to be persistent congestion (RFC 9002
+    /// §7.6.1).
     fn persistent_duration(&self, config: &Config) -> Duration {
-        self.rtt
-            .pto()
-            .saturating_add(config.max_ack_delay)
+        self.longest_pto(config)
             .saturating_mul(config.persistent_congestion_threshold)
     }
 
-    /// How long a lost packet is remembered: three PTOs.
-    pub(crate) fn memory(&self, config: &Config) -> Duration {
-        self.rtt
-            .pto()
-            .saturating_add(config.max_ack_delay)
-            .saturating_mul(3)
+    /// Returns how long a lost packet is remembered: three PTOs.
+    pub(crate) fn lost_record_lifetime(&self, config: &Config) -> Duration {
+        self.longest_pto(config).saturating_mul(3)
     }
 
-    /// The peer reports marks on packets up to `largest_index`.
+    /// Records ECN-CE marks that the peer reports on packets up to `largest_index`.
     pub(crate) fn on_ecn_ce(&mut self, largest_index: SendIndex, increase: u64, now: Instant) {
         self.events.on_marked(largest_index, self.next_index);
         self.controller.on_congestion(&Congestion {
@@ -426,18 +428,19 @@ impl PathRecovery {
         });
     }
 
-    /// The controller has heard of an ACK: it may hold the flow back itself.
-    pub(crate) fn mark_if_held_back(&mut self) {
+    /// Marks what is in flight as application-limited if the controller itself holds the
+    /// flow back. Called after it was told of an ACK.
+    pub(crate) fn mark_app_limited_by_controller(&mut self) {
         if self.controller.marks_app_limited() {
             self.rate.mark_app_limited(self.in_flight);
         }
     }
 
-    /// The send path stopped, or resumed, for this reason.
+    /// Sets the reason why the send path stopped, or that it resumed.
     pub(crate) fn set_limit(&mut self, limit: Limit, now: Instant) {
         self.window_used.mark(self.next_index, limit.uses_window());
-        // With the window full, more data would not have left either: no bubble
-        // (draft-ietf-ccwg-bbr §4.1.2.4).
+        // If the window is full, more data could not have been sent either, so the flow is
+        // not application-limited (draft-ietf-ccwg-bbr §4.1.2.4).
         if limit.is_application() && self.in_flight < self.window() {
             self.rate.mark_app_limited(self.in_flight);
         }
@@ -446,7 +449,7 @@ impl PathRecovery {
         }
     }
 
-    /// Whether a train may leave.
+    /// Returns whether packets that count in flight may be sent now.
     pub(crate) fn gate(&mut self, now: Instant) -> Gate {
         let room = self.window().saturating_sub(self.in_flight);
         if room < self.mds {
@@ -455,14 +458,14 @@ impl PathRecovery {
         let measured = self.rtt.has_sample();
         let trains = self.controller.trains_per_second();
         let rate = self.pacing_rate();
-        let shape = Shape::new(trains, rate, self.mds, self.trusted, measured);
-        match self.pacer.ask(shape, self.mds, room, now) {
+        let pacing = Pacing::new(trains, rate, self.mds, self.trusted, measured);
+        match self.pacer.request(pacing, self.mds, room, now) {
             Ok(bytes) => Gate::Open { bytes },
             Err(until) => Gate::Pacing { until },
         }
     }
 
-    /// The path carries datagrams of another size.
+    /// Sets the maximum datagram size in bytes of UDP payload.
     pub(crate) fn set_mds(&mut self, mds: u64) {
         self.mds = mds;
         self.controller.on_mds(mds);

@@ -1,8 +1,8 @@
-//! Persistent congestion (RFC 9002 §7.6): everything sent over three PTOs lost.
+//! Persistent congestion (RFC 9002 §7.6): all packets sent over three PTOs were lost.
 //!
-//! Between the two packets that span the time none may have been acknowledged,
-//! over all packet number spaces. The path's send order spans them, so it is
-//! enough to know which stretches of it have been acknowledged.
+//! No packet sent between the first and the last of these losses may have been
+//! acknowledged, in any packet number space. A path's send order covers all spaces, so it
+//! is enough to know which ranges of it have been acknowledged.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -10,73 +10,69 @@ use std::collections::VecDeque;
 use crate::controller::SendIndex;
 use crate::time::Instant;
 
-/// Acknowledged stretches of the send order kept. Everything before the oldest
-/// is taken as acknowledged, which never makes congestion persistent by mistake.
-const STRETCHES: usize = 32;
+/// Limit of acknowledged ranges that are kept. Everything before the oldest one counts as
+/// acknowledged, which never leads to persistent congestion by mistake.
+const MAX_RANGES: usize = 32;
 
-/// Acknowledged stretches of a path's send order.
+/// The acknowledged ranges of a path's send order.
 #[derive(Clone, Debug, Default)]
-struct Acked {
-    /// Disjoint, ascending, not touching: from, to (both included).
-    stretches: VecDeque<(SendIndex, SendIndex)>,
-    /// Up to here (excluded) it is no longer known.
-    horizon: SendIndex,
+struct AckedRanges {
+    /// First and last index of each range: ascending, disjoint, not adjacent.
+    ranges: VecDeque<(SendIndex, SendIndex)>,
+    /// Before this index it is no longer known what was acknowledged.
+    known_from: SendIndex,
 }
 
-impl Acked {
+impl AckedRanges {
     fn insert(&mut self, index: SendIndex) {
-        let at = self.stretches.partition_point(|(_, to)| *to < index);
-        if self
-            .stretches
-            .get(at)
-            .is_some_and(|(from, _)| *from <= index)
-        {
+        let at = self.ranges.partition_point(|(_, to)| *to < index);
+        if self.ranges.get(at).is_some_and(|(from, _)| *from <= index) {
             return;
         }
         let touches_next = self
-            .stretches
+            .ranges
             .get(at)
             .is_some_and(|(from, _)| *from == index + 1);
         let before = at.checked_sub(1);
         let touches_before = before
-            .and_then(|before| self.stretches.get(before))
+            .and_then(|before| self.ranges.get(before))
             .is_some_and(|(_, to)| to + 1 == index);
         match (touches_before, touches_next) {
             (true, true) => {
-                if let Some((_, to)) = self.stretches.remove(at) {
-                    self.stretches[at - 1].1 = to;
+                if let Some((_, to)) = self.ranges.remove(at) {
+                    self.ranges[at - 1].1 = to;
                 }
             }
-            (true, false) => self.stretches[at - 1].1 = index,
-            (false, true) => self.stretches[at].0 = index,
+            (true, false) => self.ranges[at - 1].1 = index,
+            (false, true) => self.ranges[at].0 = index,
             (false, false) => {
-                self.stretches.insert(at, (index, index));
+                self.ranges.insert(at, (index, index));
                 self.limit();
             }
         }
     }
 
     fn limit(&mut self) {
-        if self.stretches.len() > STRETCHES
-            && let Some((_, to)) = self.stretches.pop_front()
+        if self.ranges.len() > MAX_RANGES
+            && let Some((_, to)) = self.ranges.pop_front()
         {
-            self.horizon = self.horizon.max(to + 1);
+            self.known_from = self.known_from.max(to + 1);
         }
     }
 
-    /// Whether a packet strictly between the two may have been acknowledged.
+    /// Returns whether a packet strictly between the two may have been acknowledged.
     fn any_between(&self, from: SendIndex, to: SendIndex) -> bool {
-        if from + 1 < self.horizon {
+        if from + 1 < self.known_from {
             return true;
         }
-        let at = self.stretches.partition_point(|(_, end)| *end <= from);
-        self.stretches
+        let at = self.ranges.partition_point(|(_, end)| *end <= from);
+        self.ranges
             .get(at)
             .is_some_and(|(start, _)| (*start).max(from + 1) < to)
     }
 }
 
-/// Ack-eliciting packets lost in a row.
+/// Ack-eliciting packets lost without an acknowledged one between them.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     first: SendIndex,
@@ -84,26 +80,26 @@ struct Run {
     last: SendIndex,
 }
 
-/// A path's search for persistent congestion.
+/// Detects persistent congestion on a path.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PersistentCongestion {
-    acked: Acked,
+    acked: AckedRanges,
     run: Option<Run>,
 }
 
 impl PersistentCongestion {
-    /// A packet was acknowledged, in time or late.
+    /// Records that a packet was acknowledged, in time or late.
     pub(crate) fn on_acked(&mut self, index: SendIndex) {
         self.acked.insert(index);
         self.run
             .take_if(|run| (run.first..=run.last).contains(&index));
     }
 
-    /// An ack-eliciting packet sent after the first RTT sample was declared
-    /// lost: whether the losses in a row now exceed `duration`.
+    /// Records the loss of an ack-eliciting packet that was sent after the first RTT
+    /// sample. Returns whether the losses now span more than `duration`.
     pub(crate) fn on_lost(&mut self, index: SendIndex, sent: Instant, duration: Duration) -> bool {
         let run = match self.run {
-            // Another space's packet from within the run, found later.
+            // A packet of another space, sent within the run and found lost later.
             Some(run) if index <= run.last => run,
             Some(run) if !self.acked.any_between(run.last, index) => Run { last: index, ..run },
             Some(_) | None => Run {
@@ -131,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn the_example_of_section_7_6_3() {
+    fn rfc_9002_section_7_6_3_example_is_persistent_congestion() {
         let mut path = PersistentCongestion::default();
         path.on_acked(1);
         path.on_acked(9);
@@ -143,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_span_has_to_exceed_the_duration() {
+    fn losses_spanning_exactly_the_duration_are_not_persistent_congestion() {
         let mut path = PersistentCongestion::default();
         assert!(!path.on_lost(0, at(0), SECOND * 6));
         assert!(!path.on_lost(1, at(6), SECOND * 6));
@@ -151,18 +147,18 @@ mod tests {
     }
 
     #[test]
-    fn an_acknowledged_packet_in_between_breaks_the_span() {
+    fn acknowledged_packet_between_losses_restarts_the_span() {
         let mut path = PersistentCongestion::default();
         assert!(!path.on_lost(0, at(0), SECOND * 6));
         path.on_acked(1);
         assert!(!path.on_lost(2, at(8), SECOND * 6));
-        // From there on a new span counts.
+        // A new span begins there.
         assert!(!path.on_lost(3, at(14), SECOND * 6));
         assert!(path.on_lost(4, at(15), SECOND * 6));
     }
 
     #[test]
-    fn a_late_acknowledgment_breaks_the_span() {
+    fn late_ack_of_first_loss_restarts_the_span() {
         let mut path = PersistentCongestion::default();
         path.on_lost(0, at(0), SECOND * 6);
         path.on_lost(1, at(3), SECOND * 6);
@@ -171,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn persistent_congestion_is_found_once() {
+    fn same_losses_establish_persistent_congestion_once() {
         let mut path = PersistentCongestion::default();
         path.on_lost(0, at(0), SECOND * 6);
         assert!(path.on_lost(1, at(7), SECOND * 6));
@@ -187,18 +183,18 @@ mod tests {
         for index in 1..1000 {
             path.on_acked(index * 2);
         }
-        assert_eq!(path.acked.stretches.len(), STRETCHES);
+        assert_eq!(path.acked.ranges.len(), MAX_RANGES);
         assert!(!path.on_lost(2001, at(100), SECOND * 6));
     }
 
-    /// The oldest stretch that is forgotten ends at 2: from 3 on all is known.
+    /// The oldest range that is forgotten ends at 2: from 3 on everything is known.
     #[test]
-    fn packets_after_the_forgotten_ones_are_kept() {
-        let mut acked = Acked::default();
+    fn packets_after_the_forgotten_ranges_are_still_known() {
+        let mut acked = AckedRanges::default();
         for index in 1..=33 {
             acked.insert(index * 2);
         }
-        assert_eq!(acked.horizon, 3);
+        assert_eq!(acked.known_from, 3);
         assert!(
             acked.any_between(0, 1),
             "0 and 1 may have been acknowledged"
@@ -208,10 +204,10 @@ mod tests {
         assert!(acked.any_between(2, 5), "4 was");
     }
 
-    /// §7.6.2, over packet number spaces: one of another space, found later,
-    /// lies within the span and does not begin a new one.
+    /// §7.6.2: a packet of another space that is found lost later lies within the span and
+    /// does not begin a new one.
     #[test]
-    fn a_loss_found_late_within_the_span_changes_nothing() {
+    fn loss_detected_late_within_the_span_does_not_restart_it() {
         let mut path = PersistentCongestion::default();
         assert!(!path.on_lost(0, at(0), SECOND * 6));
         assert!(!path.on_lost(4, at(4), SECOND * 6));
@@ -220,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ack_of_the_last_packet_breaks_the_span() {
+    fn late_ack_of_last_loss_restarts_the_span() {
         let mut path = PersistentCongestion::default();
         assert!(!path.on_lost(0, at(0), SECOND * 6));
         assert!(!path.on_lost(1, at(3), SECOND * 6));
@@ -234,12 +230,12 @@ mod tests {
             indices in prop::collection::vec(0_u64..120, 0..200),
             queries in prop::collection::vec((0_u64..130, 0_u64..130), 20),
         ) {
-            let mut acked = Acked::default();
+            let mut acked = AckedRanges::default();
             let mut model = BTreeSet::new();
             for index in indices {
                 acked.insert(index);
                 model.insert(index);
-                for (one, two) in acked.stretches.iter().zip(acked.stretches.iter().skip(1)) {
+                for (one, two) in acked.ranges.iter().zip(acked.ranges.iter().skip(1)) {
                     prop_assert!(one.1 + 1 < two.0, "disjoint and apart");
                 }
             }
@@ -247,7 +243,7 @@ mod tests {
                 let truth = model.range(from + 1..to).next().is_some();
                 let answer = acked.any_between(from, to);
                 prop_assert!(answer || !truth, "missed one in {from}..{to}");
-                if from + 1 >= acked.horizon {
+                if from + 1 >= acked.known_from {
                     prop_assert_eq!(answer, truth);
                 }
             }

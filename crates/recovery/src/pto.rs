@@ -1,42 +1,44 @@
-//! The timer: lost by time, or a probe timeout (RFC 9002 §6.2, appendix A.8).
+//! The loss detection timer: packets lost by time, or a probe timeout (RFC 9002 §6.2,
+//! appendix A.8).
 //!
-//! Nothing here is stored but when each period began, so no state can be left
-//! unarmed: the deadline is computed from what is in flight, every time.
+//! Only the beginning of each period is stored. The deadline is computed from what is in
+//! flight each time, so that it cannot be forgotten to arm the timer.
 
 use core::time::Duration;
 
+use crate::detection::AckTally;
 use crate::outcome::Outcome;
 use crate::recovery::Recovery;
 use crate::space::Space;
 use crate::time::Instant;
-use crate::verdict::AckTally;
 
-/// Longest period after backoff: RFC 6298 §2.5 allows a cap of at least a
-/// minute. Without one a path that returns after a long outage is found hours
-/// later; the idle timeout ends a connection that gets nothing back.
-const MAX_PERIOD: Duration = Duration::from_secs(60);
+/// Longest period after backoff: RFC 6298 §2.5 allows a cap of at least a minute. Without a
+/// cap, the end of a long outage would be noticed only hours later. The idle timeout closes
+/// a connection that gets nothing back.
+const MAX_PTO: Duration = Duration::from_secs(60);
 
-/// What the timer depends on and only the connection knows.
+/// The state of the handshake, which only the connection knows and on which the timer
+/// depends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PtoContext {
-    /// The handshake is confirmed (RFC 9001 §4.1.2): 1-RTT packets are probed
-    /// for, and the peer's ACK delay is held to its max_ack_delay.
+    /// The handshake is confirmed (RFC 9001 §4.1.2): there are probe timeouts for 1-RTT
+    /// packets, and the peer's ACK delay is limited to its max_ack_delay.
     pub handshake_confirmed: bool,
     /// There are keys to send Handshake packets.
     pub has_handshake_keys: bool,
-    /// The peer has validated our address. A server says true from the start; a
-    /// client once it got an ACK of a Handshake packet or the handshake is
-    /// confirmed. Until then it probes even with nothing in flight, for the
-    /// server may be unable to send.
+    /// The peer has validated our address. True for a server from the start; for a client
+    /// once it received an ACK of a Handshake packet or the handshake is confirmed. Until
+    /// then a client probes even with nothing in flight, because the server may be unable
+    /// to send.
     pub peer_completed_address_validation: bool,
     /// A server at its anti-amplification limit can't probe (§6.2.2.1).
     pub amplification_blocked: bool,
 }
 
-/// The period after `count` expiries in a row (RFC 9002 §6.2.1).
+/// Returns the period after `count` expiries in a row (RFC 9002 §6.2.1).
 pub(crate) fn backed_off(period: Duration, count: u32) -> Duration {
     let doubled = period.saturating_mul(1 << count.min(30));
-    doubled.min(MAX_PERIOD.max(period))
+    doubled.min(MAX_PTO.max(period))
 }
 
 /// What the timer is set for.
@@ -44,14 +46,13 @@ pub(crate) fn backed_off(period: Duration, count: u32) -> Duration {
 enum Timer {
     /// Packets of a space become lost by the time threshold.
     Loss,
-    /// A probe, in this space, for what is in flight on the path at this
-    /// position.
+    /// A probe in this space is due, for what is in flight on the path at this position.
     Pto { space: Space, path: usize },
 }
 
-/// What the timer waits for, as a trace shows it.
+/// What the timer is armed for, as traces show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pending {
+pub enum TimerType {
     /// Packets become lost by the time threshold (RFC 9002 §6.1.2).
     Loss,
     /// A probe is due (§6.2).
@@ -66,24 +67,24 @@ impl<F> Recovery<F> {
         self.timer().map(|(deadline, _)| deadline)
     }
 
-    /// Returns when and what the timer is set for, for traces.
+    /// Returns when the timer expires and what it is armed for, for traces.
     #[must_use]
-    pub fn pending(&self) -> Option<(Instant, Pending)> {
+    pub fn armed_timer(&self) -> Option<(Instant, TimerType)> {
         self.timer().map(|(deadline, timer)| match timer {
-            Timer::Loss => (deadline, Pending::Loss),
-            Timer::Pto { .. } => (deadline, Pending::Pto),
+            Timer::Loss => (deadline, TimerType::Loss),
+            Timer::Pto { .. } => (deadline, TimerType::Pto),
         })
     }
 
-    /// Does what is due at `now`. Calling it early or twice is harmless.
+    /// Handles what is due at `now`. Calling it early or twice is harmless.
     pub fn on_timeout(&mut self, now: Instant, out: &mut Outcome<F>) {
         self.forget_expired(now);
         let lost = out.lost.len();
         if matches!(self.timer(), Some((deadline, Timer::Loss)) if deadline <= now) {
             self.on_loss_time(now, out);
         }
-        // The RTT may have risen since the timer was set, so that nothing is
-        // lost yet; what else is due is not left for another wake-up.
+        // The RTT may have risen since the timer was set, so that nothing is lost yet. A
+        // probe that is due then must not wait for another wake-up.
         if out.lost.len() == lost
             && let Some((deadline, Timer::Pto { space, path })) = self.timer()
             && deadline <= now
@@ -96,7 +97,7 @@ impl<F> Recovery<F> {
         for space in Space::ALL {
             let due = self.spaces[space.index()].loss_time;
             if due.is_some_and(|due| due <= now) {
-                self.begin_verdict();
+                self.reset_loss_tally();
                 // Nothing is acknowledged by a timer.
                 for path in &mut self.paths {
                     path.ack = AckTally::default();
@@ -117,7 +118,8 @@ impl<F> Recovery<F> {
         out.pto = Some(space);
     }
 
-    /// The one timer. A probe is not armed while one for lost packets is.
+    /// Returns what the one timer is armed for. A probe is not armed while the timer for
+    /// lost packets is.
     fn timer(&self) -> Option<(Instant, Timer)> {
         let loss = self.spaces.iter().filter_map(|space| space.loss_time).min();
         if let Some(deadline) = loss {
@@ -129,7 +131,7 @@ impl<F> Recovery<F> {
         self.pto_in_flight().or_else(|| self.pto_against_deadlock())
     }
 
-    /// The earliest probe for what is in flight, over spaces and paths.
+    /// Returns the earliest probe for what is in flight, over spaces and paths.
     fn pto_in_flight(&self) -> Option<(Instant, Timer)> {
         let mut earliest: Option<(Instant, Timer)> = None;
         for space in Space::ALL {
@@ -151,7 +153,7 @@ impl<F> Recovery<F> {
         earliest
     }
 
-    /// A client's probe while the server may be blocked (RFC 9002 §6.2.2.1).
+    /// Returns a client's probe while the server may be blocked (RFC 9002 §6.2.2.1).
     fn pto_against_deadlock(&self) -> Option<(Instant, Timer)> {
         if self.context.peer_completed_address_validation || self.context.handshake_confirmed {
             return None;
@@ -181,7 +183,7 @@ mod tests {
             periods,
             [999, 1998, 3996, 7992, 15_984, 31_968, 60_000, 60_000]
         );
-        assert_eq!(backed_off(period, u32::MAX), MAX_PERIOD);
+        assert_eq!(backed_off(period, u32::MAX), MAX_PTO);
     }
 
     #[test]

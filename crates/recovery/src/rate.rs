@@ -5,6 +5,20 @@ use core::time::Duration;
 use crate::controller::SendIndex;
 use crate::time::{Instant, nanos};
 
+/// Returns the rate in bytes per second of a volume moved in a time, saturating. A time of
+/// zero counts as a nanosecond.
+pub(crate) fn bytes_per_second(bytes: u64, time: Duration) -> u64 {
+    let time = u128::from(nanos(time).max(1));
+    let rate = u128::from(bytes) * 1_000_000_000 / time;
+    u64::try_from(rate).unwrap_or(u64::MAX)
+}
+
+/// Returns the bytes that a rate (bytes per second) moves in a time, saturating.
+pub(crate) fn bytes_in(rate: u64, time: Duration) -> u64 {
+    let bytes = u128::from(rate) * u128::from(nanos(time)) / 1_000_000_000;
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
 /// One delivery-rate sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RateSample {
@@ -14,46 +28,46 @@ pub struct RateSample {
     pub delivered: u64,
     /// Bytes lost over the interval.
     pub lost: u64,
-    /// Total delivered on the path when the sample's packet left.
+    /// Total delivered on the path when the sample's packet was sent.
     pub prior_delivered: u64,
-    /// Bytes in flight just after the sample's packet left.
+    /// Bytes in flight just after the sample's packet was sent.
     pub tx_in_flight: u64,
-    /// max(send interval, ack interval).
+    /// The longer one of send interval and ACK interval.
     pub interval: Duration,
-    /// The sample's packet left while the application was the limit.
+    /// Whether the sample's packet was sent while the application was the limit.
     pub app_limited: bool,
     /// Bytes newly acknowledged by the ACK that made this sample.
     pub newly_acked: u64,
 }
 
-/// What became of the path's data since a packet left, in bytes.
+/// What was delivered and lost on a path since a packet was sent, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delivery {
     /// Delivered on the path so far (C.delivered).
     pub total: u64,
-    /// Of that, when the packet left (RS.prior_delivered).
+    /// Delivered on the path when the packet was sent (RS.prior_delivered).
     pub prior: u64,
-    /// Delivered since the packet left (RS.delivered).
+    /// Delivered since the packet was sent (RS.delivered).
     pub delivered: u64,
-    /// Declared lost since the packet left (RS.lost).
+    /// Declared lost since the packet was sent (RS.lost).
     pub lost: u64,
-    /// In flight just after the packet left (RS.tx_in_flight).
+    /// In flight just after the packet was sent (RS.tx_in_flight).
     pub tx_in_flight: u64,
-    /// The packet left while the application was the limit.
+    /// Whether the packet was sent while the application was the limit.
     pub app_limited: bool,
 }
 
-/// The path's delivery at the moment a packet left.
+/// The state of a path's delivery when a packet was sent.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct PacketState {
+pub(crate) struct PacketState {
     delivered: u64,
     delivered_time: Instant,
     first_send_time: Instant,
     lost: u64,
-    /// Bytes in flight just after it left.
-    pub tx_in_flight: u64,
-    /// Whether it left while the application was the limit.
-    pub app_limited: bool,
+    /// Bytes in flight just after it was sent.
+    pub(crate) tx_in_flight: u64,
+    /// Whether it was sent while the application was the limit.
+    pub(crate) app_limited: bool,
 }
 
 /// The newest packet among those that an ACK acknowledged.
@@ -66,17 +80,17 @@ struct Newest {
 
 /// A path's delivery-rate estimator.
 #[derive(Clone, Debug, Default)]
-pub struct Estimator {
+pub(crate) struct Estimator {
     /// Bytes delivered so far.
     delivered: u64,
     /// When `delivered` last changed, or when sending began after idling.
     delivered_time: Instant,
-    /// When the newest delivered packet had left, or when sending began.
+    /// When the newest delivered packet was sent, or when sending began after idling.
     first_send_time: Instant,
     /// Bytes declared lost so far.
     lost: u64,
-    /// `delivered` at which the application-limited bubble has left the pipe;
-    /// 0 when there is none.
+    /// Value of `delivered` from which samples are no longer application-limited; 0 if they
+    /// are not now.
     app_limited: u64,
     newest: Option<Newest>,
     latest: Option<RateSample>,
@@ -84,37 +98,37 @@ pub struct Estimator {
 
 impl Estimator {
     /// Creates an estimator of a path that has delivered nothing yet.
-    #[must_use]
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
     /// Returns the bytes delivered so far.
-    #[must_use]
-    pub const fn delivered(&self) -> u64 {
+    pub(crate) const fn delivered(&self) -> u64 {
         self.delivered
     }
 
     /// Returns the bytes declared lost so far.
-    #[must_use]
-    pub const fn lost(&self) -> u64 {
+    pub(crate) const fn lost(&self) -> u64 {
         self.lost
     }
 
     /// Returns the last valid sample.
-    #[must_use]
-    pub const fn latest(&self) -> Option<&RateSample> {
+    pub(crate) const fn latest(&self) -> Option<&RateSample> {
         self.latest.as_ref()
     }
 
-    /// Returns whether packets that leave now are marked application-limited.
-    #[must_use]
-    pub const fn is_app_limited(&self) -> bool {
+    /// Returns whether packets sent now are marked application-limited.
+    pub(crate) const fn is_app_limited(&self) -> bool {
         self.app_limited != 0
     }
 
-    /// A packet leaves.
-    pub fn on_sent(&mut self, now: Instant, bytes: u64, in_flight_before: u64) -> PacketState {
+    /// Records a packet that is sent. Returns the state to keep with it.
+    pub(crate) fn on_sent(
+        &mut self,
+        now: Instant,
+        bytes: u64,
+        in_flight_before: u64,
+    ) -> PacketState {
         if in_flight_before == 0 {
             self.first_send_time = now;
             self.delivered_time = now;
@@ -129,8 +143,8 @@ impl Estimator {
         }
     }
 
-    /// A packet is newly acknowledged.
-    pub fn on_acked(
+    /// Records a newly acknowledged packet.
+    pub(crate) fn on_acked(
         &mut self,
         packet: &PacketState,
         bytes: u64,
@@ -150,21 +164,20 @@ impl Estimator {
         }
     }
 
-    /// A packet that had been declared lost arrived after all. Its state is
-    /// gone, so it makes no sample, but it was delivered.
-    pub fn on_late(&mut self, bytes: u64, now: Instant) {
+    /// Records the late acknowledgment of a packet that had been declared lost. It counts
+    /// as delivered, but its state was dropped, so it gives no sample.
+    pub(crate) fn on_late(&mut self, bytes: u64, now: Instant) {
         self.delivered += bytes;
         self.delivered_time = now;
     }
 
-    /// A packet is declared lost.
-    pub fn on_lost(&mut self, bytes: u64) {
+    /// Records bytes declared lost.
+    pub(crate) fn on_lost(&mut self, bytes: u64) {
         self.lost += bytes;
     }
 
-    /// What became of the path's data since that packet left.
-    #[must_use]
-    pub const fn delivery_since(&self, packet: &PacketState) -> Delivery {
+    /// Returns what was delivered and lost since that packet was sent.
+    pub(crate) const fn delivery_since(&self, packet: &PacketState) -> Delivery {
         Delivery {
             total: self.delivered,
             prior: packet.delivered,
@@ -175,21 +188,23 @@ impl Estimator {
         }
     }
 
-    /// The same for the newest packet of the ACK at hand; before [`Self::sample`].
-    #[must_use]
-    pub fn delivery(&self) -> Delivery {
+    /// Returns the same for the newest packet of the current ACK. Call it before
+    /// [`Self::sample`].
+    pub(crate) fn delivery(&self) -> Delivery {
         self.newest
             .map(|newest| self.delivery_since(&newest.packet))
             .unwrap_or_default()
     }
 
-    /// The application has nothing to send while window and pacer are open.
-    pub fn mark_app_limited(&mut self, in_flight: u64) {
+    /// Marks samples of what is in flight as application-limited: there is nothing to send
+    /// although window and pacer allow it.
+    pub(crate) fn mark_app_limited(&mut self, in_flight: u64) {
         self.app_limited = (self.delivered + in_flight).max(1);
     }
 
-    /// All packets of an ACK have been told: the sample, if it is reliable.
-    pub fn sample(&mut self, min_rtt: Duration, newly_acked: u64) -> Option<RateSample> {
+    /// Returns the sample of an ACK if it is reliable. Call it after [`Self::on_acked`] for
+    /// all packets of the ACK.
+    pub(crate) fn sample(&mut self, min_rtt: Duration, newly_acked: u64) -> Option<RateSample> {
         if self.app_limited != 0 && self.delivered > self.app_limited {
             self.app_limited = 0;
         }
@@ -202,9 +217,8 @@ impl Estimator {
             return None;
         }
         let delivery = self.delivery_since(&packet);
-        let rate = u128::from(delivery.delivered) * 1_000_000_000 / u128::from(nanos(interval));
         let sample = RateSample {
-            delivery_rate: u64::try_from(rate).unwrap_or(u64::MAX),
+            delivery_rate: bytes_per_second(delivery.delivered, interval),
             delivered: delivery.delivered,
             lost: delivery.lost,
             prior_delivered: delivery.prior,
@@ -229,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_flow_measures_its_rate() {
+    fn steady_flow_is_measured_at_its_rate() {
         // 1,000 bytes each millisecond over an RTT of 10 ms: 1 MB/s.
         let mut rate = Estimator::new();
         let mut packets = Vec::new();
@@ -269,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_shorter_than_the_minimum_rtt_are_no_samples() {
+    fn interval_shorter_than_min_rtt_gives_no_sample() {
         let mut rate = Estimator::new();
         let packet = rate.on_sent(at(0), 1000, 0);
         rate.on_acked(&packet, 1000, 0, at(0), at(4));
@@ -280,11 +294,11 @@ mod tests {
     }
 
     #[test]
-    fn an_ack_of_many_samples_its_newest_packet() {
+    fn ack_of_several_packets_samples_the_newest() {
         let mut rate = Estimator::new();
         let first = rate.on_sent(at(0), 1000, 0);
         let second = rate.on_sent(at(2), 500, 1000);
-        // Told newest first, as ranges come.
+        // Newest first, in the order of an ACK frame's ranges.
         rate.on_acked(&second, 500, 1, at(2), at(10));
         rate.on_acked(&first, 1000, 0, at(0), at(10));
         let sample = rate.sample(MS, 1500).unwrap();
@@ -295,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_time_is_not_counted() {
+    fn idle_time_is_excluded_from_the_interval() {
         let mut rate = Estimator::new();
         let before = rate.on_sent(at(0), 1000, 0);
         rate.on_acked(&before, 1000, 0, at(0), at(10));
@@ -306,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bubble_marks_what_leaves_until_it_is_delivered() {
+    fn packets_are_app_limited_until_the_bubble_is_delivered() {
         let mut rate = Estimator::new();
         let first = rate.on_sent(at(0), 1000, 0);
         rate.mark_app_limited(1000);
@@ -331,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_packet_counts_as_delivered() {
+    fn late_packet_counts_as_delivered() {
         let mut rate = Estimator::new();
         let packet = rate.on_sent(at(0), 1000, 0);
         rate.on_late(600, at(9));

@@ -1,16 +1,18 @@
-//! The facade: three packet number spaces, some paths, one timer.
+//! The entry point of loss recovery: three packet number spaces, one or more paths, one
+//! timer.
 
 use core::time::Duration;
 
 use crate::controller::{Controller, SendIndex};
+use crate::detection::lost;
 use crate::limit::{Limit, LimitClock};
+use crate::loss::{PACKET_THRESHOLD, TIME_THRESHOLD_EIGHTHS};
 use crate::outcome::{LossCause, Outcome};
 use crate::packet::{Packet, SentInfo};
 use crate::path::{Gate, PathId, PathRecovery};
 use crate::pto::PtoContext;
 use crate::space::{Space, Spaces};
 use crate::time::Instant;
-use crate::verdict::lost;
 
 /// The parameters that RFC 9002 leaves open. The defaults are the RFC's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,8 +38,8 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             initial_rtt: Duration::from_millis(333),
-            packet_threshold: 3,
-            time_threshold_eighths: 9,
+            packet_threshold: PACKET_THRESHOLD,
+            time_threshold_eighths: TIME_THRESHOLD_EIGHTHS,
             max_ack_delay: Duration::from_millis(25),
             persistent_congestion_threshold: 3,
             #[cfg(feature = "specimens")]
@@ -48,7 +50,8 @@ impl Default for Config {
 
 /// Loss detection and congestion control of a connection.
 ///
-/// `F` is what the connection wants back for a packet: its frames.
+/// `F` is what the connection stores with each packet and gets back when it is acknowledged
+/// or lost: usually its frames.
 #[derive(Debug)]
 pub struct Recovery<F> {
     pub(crate) config: Config,
@@ -56,7 +59,8 @@ pub struct Recovery<F> {
     pub(crate) paths: Vec<PathRecovery>,
     pub(crate) active: PathId,
     pub(crate) context: PtoContext,
-    /// Since when a client with nothing in flight waits for a blocked server.
+    /// When a client with nothing in flight began to wait for a server that may be blocked
+    /// by its amplification limit.
     pub(crate) deadlock_since: Option<Instant>,
     limits: LimitClock,
 }
@@ -65,8 +69,8 @@ impl<F> Recovery<F> {
     /// Creates the recovery of a connection that begins at `now`, without paths yet.
     #[must_use]
     pub fn new(mut config: Config, now: Instant) -> Self {
-        config.packet_threshold = config.packet_threshold.max(3);
-        config.time_threshold_eighths = config.time_threshold_eighths.max(9);
+        config.packet_threshold = config.packet_threshold.max(PACKET_THRESHOLD);
+        config.time_threshold_eighths = config.time_threshold_eighths.max(TIME_THRESHOLD_EIGHTHS);
         Self {
             config,
             spaces: Spaces::new(),
@@ -78,8 +82,8 @@ impl<F> Recovery<F> {
         }
     }
 
-    /// Adds a path; the first becomes the active one. A path that exists
-    /// already is replaced only after [`Self::remove_path`].
+    /// Adds a path. The first one becomes the active path. No path may have this number
+    /// yet: remove it first with [`Self::remove_path`].
     pub fn add_path(
         &mut self,
         id: PathId,
@@ -97,17 +101,17 @@ impl<F> Recovery<F> {
         self.paths.push(path);
     }
 
-    /// Removes a path. What is in flight on it is returned as lost, without a
-    /// congestion signal. For a path that is known to be dead: after a migration,
-    /// leave the old path for its packets to arrive.
+    /// Removes a path. Its packets in flight are returned as lost, without a congestion
+    /// signal. Use it for a path that is known to be dead; after a migration keep the old
+    /// path, because its packets may still arrive.
     pub fn remove_path(&mut self, id: PathId, out: &mut Outcome<F>) {
         for space in Space::ALL {
-            self.hand_back(space, LossCause::PathRemoved, Some(id), out);
+            self.return_as_lost(space, LossCause::PathRemoved, Some(id), out);
         }
         self.paths.retain(|path| path.id != id);
     }
 
-    /// Makes a path the one that sends (RFC 9000 §9).
+    /// Sets the active path, on which the connection sends (RFC 9000 §9).
     pub fn set_active_path(&mut self, id: PathId, now: Instant) {
         let Some(limit) = self.path(id).map(|path| path.limits.current()) else {
             debug_assert!(false, "{id:?} does not exist");
@@ -117,13 +121,13 @@ impl<F> Recovery<F> {
         self.limits.set(limit, now);
     }
 
-    /// Returns the path that sends.
+    /// Returns the active path, on which the connection sends.
     #[must_use]
     pub const fn active_path(&self) -> PathId {
         self.active
     }
 
-    /// Returns a path, or `None` if there is none of this number.
+    /// Returns a path, or `None` if no path has this number.
     #[must_use]
     pub fn path(&self, id: PathId) -> Option<&PathRecovery> {
         self.paths.iter().find(|path| path.id == id)
@@ -185,7 +189,7 @@ impl<F> Recovery<F> {
             info.space
         );
         let Some(path) = self.path_mut(info.path) else {
-            // A number is never used twice, whatever else is wrong: it is the
+            // Even after this error a number must never be used twice, because it is the
             // AEAD's nonce (RFC 9001 §5.3).
             self.spaces[info.space.index()].next = info.number + 1;
             return 0;
@@ -234,7 +238,7 @@ impl<F> Recovery<F> {
             return;
         }
         self.spaces[space.index()].discarded = true;
-        self.take_out(space, None, |_, _| {});
+        self.remove_packets(space, None, |_, _| {});
         self.spaces[space.index()].sent.release_memory();
         self.restart_timers(now);
     }
@@ -243,15 +247,15 @@ impl<F> Recovery<F> {
     /// nothing (RFC 9002 §6.3). Their numbers are not used again (RFC 9000
     /// §17.2.5.3).
     pub fn on_retry(&mut self, now: Instant, out: &mut Outcome<F>) {
-        self.hand_back(Space::Initial, LossCause::NotAccepted, None, out);
-        self.hand_back(Space::Data, LossCause::NotAccepted, None, out);
+        self.return_as_lost(Space::Initial, LossCause::NotAccepted, None, out);
+        self.return_as_lost(Space::Data, LossCause::NotAccepted, None, out);
         self.restart_timers(now);
     }
 
     /// Returns all 0-RTT packets after the server has rejected them, without a
     /// congestion signal (RFC 9002 §6.4). Call it before any 1-RTT packet is sent.
     pub fn on_zero_rtt_rejected(&mut self, now: Instant, out: &mut Outcome<F>) {
-        self.hand_back(Space::Data, LossCause::NotAccepted, None, out);
+        self.return_as_lost(Space::Data, LossCause::NotAccepted, None, out);
         self.restart_timers(now);
     }
 
@@ -259,7 +263,7 @@ impl<F> Recovery<F> {
     /// ended. Packet numbers go on.
     pub fn abandon(&mut self) {
         for space in Space::ALL {
-            self.take_out(space, None, |_, _| {});
+            self.remove_packets(space, None, |_, _| {});
         }
         self.release_memory();
     }
@@ -272,36 +276,37 @@ impl<F> Recovery<F> {
         self.deadlock_since = self.deadlock_since.map(|_| now);
     }
 
-    /// Returns a space's packets, those of one path or all.
-    pub(crate) fn hand_back(
+    /// Returns a space's packets, of one path or of all, as lost.
+    pub(crate) fn return_as_lost(
         &mut self,
         space: Space,
         cause: LossCause,
         only: Option<PathId>,
         out: &mut Outcome<F>,
     ) {
-        self.take_out(space, only, |number, packet| {
+        self.remove_packets(space, only, |number, packet| {
             out.lost.push(lost(space, number, packet, cause));
         });
     }
 
-    /// Takes a space's packets out, those of one path or all; what was in
-    /// flight goes to `take`.
-    fn take_out(
+    /// Removes a space's packets, of one path or of all, and passes those in flight to
+    /// `take`.
+    fn remove_packets(
         &mut self,
         space: Space,
         only: Option<PathId>,
         mut take: impl FnMut(u64, Packet<F>),
     ) {
-        self.begin_verdict();
+        self.reset_loss_tally();
         let Self { spaces, paths, .. } = self;
         let ledger = &mut spaces[space.index()];
         if only.is_none() {
             ledger.loss_time = None;
             ledger.lost.clear();
         }
-        // What left before a path began is not on it: giving up a path that a
-        // stranger's packet made costs no walk over all that is in flight.
+        // Packets sent before a path was added cannot be on it. Starting after them keeps
+        // it cheap to remove a path that an attacker's packet created: no walk over
+        // everything in flight.
         let mut from = match (space, only) {
             (Space::Data, Some(only)) => first_number(paths, only),
             (Space::Initial | Space::Handshake, Some(_)) | (_, None) => 0,
@@ -329,7 +334,7 @@ impl<F> Recovery<F> {
         }
     }
 
-    /// Updates what the timer depends on and only the connection knows.
+    /// Updates the state of the handshake, on which the timer depends.
     pub fn set_handshake_state(&mut self, context: PtoContext, now: Instant) {
         if context != self.context {
             self.context = context;
@@ -394,9 +399,8 @@ impl<F> Recovery<F> {
         }
     }
 
-    /// Returns whether a train of packets that count in flight may leave. Packets with
-    /// only ACKs, and probes after a PTO, are sent without asking (RFC 9002 §7.5,
-    /// §7.7).
+    /// Returns whether a train of packets that count in flight may be sent. Packets with
+    /// only ACKs, and probes after a PTO, are sent without asking (RFC 9002 §7.5, §7.7).
     pub fn gate(&mut self, path: PathId, now: Instant) -> Gate {
         self.path_mut(path)
             .map_or(Gate::Congestion, |path| path.gate(now))
@@ -415,7 +419,7 @@ impl<F> Recovery<F> {
         spaces + paths.sum::<usize>() + self.paths.capacity() * size_of::<PathRecovery>()
     }
 
-    /// Releases the memory that is held for reuse, for a connection that goes quiet.
+    /// Releases the memory that is held for reuse. For a connection that becomes idle.
     pub fn release_memory(&mut self) {
         self.spaces.release_memory();
     }

@@ -5,11 +5,11 @@ use core::time::Duration;
 use crate::time::Instant;
 
 /// Timer granularity (RFC 9002 §6.1.2, kGranularity).
-pub const GRANULARITY: Duration = Duration::from_millis(1);
+pub(crate) const GRANULARITY: Duration = Duration::from_millis(1);
 
-/// Samples in a row that may be left out as those of repeated ACKs: a peer that is
-/// always so late has to be waited for.
-const MOST_REPEATS: u8 = 3;
+/// Limit of samples in a row that are skipped as those of repeated ACKs. If a peer is
+/// always that late, its delay has to be measured.
+const MAX_SKIPPED_SAMPLES: u8 = 3;
 
 /// A path's round-trip time.
 #[derive(Clone, Copy, Debug)]
@@ -19,22 +19,21 @@ pub struct Rtt {
     variance: Duration,
     min: Option<Duration>,
     first_sample: Option<Instant>,
-    /// Samples left out since the last one taken.
-    repeats: u8,
+    /// Samples skipped since the last one taken.
+    skipped: u8,
 }
 
 impl Rtt {
     /// Creates an estimate without samples, which assumes `initial` (RFC 9002 §5.3,
     /// §6.2.2).
-    #[must_use]
-    pub fn new(initial: Duration) -> Self {
+    pub(crate) fn new(initial: Duration) -> Self {
         Self {
             latest: initial,
             smoothed: initial,
             variance: initial / 2,
             min: None,
             first_sample: None,
-            repeats: 0,
+            skipped: 0,
         }
     }
 
@@ -70,8 +69,7 @@ impl Rtt {
     }
 
     /// Returns when the first sample was taken.
-    #[must_use]
-    pub const fn first_sample(&self) -> Option<Instant> {
+    pub(crate) const fn first_sample(&self) -> Option<Instant> {
         self.first_sample
     }
 
@@ -85,27 +83,26 @@ impl Rtt {
 
     /// Returns max(smoothed_rtt, latest_rtt), the base of the time threshold (RFC 9002
     /// §6.1.2).
-    #[must_use]
-    pub fn conservative(&self) -> Duration {
+    pub(crate) fn conservative(&self) -> Duration {
         self.smoothed.max(self.latest)
     }
 
     /// Replaces the initial RTT, for instance by the round trip of a Retry or
     /// of a PATH_CHALLENGE (RFC 9002 §6.2.2). No effect after a sample.
-    pub fn set_initial(&mut self, initial: Duration) {
+    pub(crate) fn set_initial(&mut self, initial: Duration) {
         if self.first_sample.is_none() {
             *self = Self::new(initial);
         }
     }
 
-    /// Whether a sample is left out since it measures no path: the peer says that it held the ACK back for
-    /// longer than its `max_ack_delay` and the probe timeout. Then this is not the ACK
-    /// that the packet was answered with; that one was lost, and a probe repeats what it
-    /// said. RFC 9002 §5.3 would count the wait as the path's, and after seconds of loss
-    /// the next probe timeouts would last for seconds although the path is clear again.
+    /// Returns whether to skip a sample because the peer reports that it delayed the ACK
+    /// for longer than its `max_ack_delay` and the probe timeout. Then the first ACK of the
+    /// packet was lost, and a later one, sent in response to a probe, repeats it. RFC 9002
+    /// §5.3 would count the wait as part of the path's RTT: after seconds of loss the next
+    /// probe timeouts would last for seconds although the path is clear again.
     ///
-    /// `latest` is the sample, `ack_delay` what the peer reports, unlimited.
-    pub(crate) fn leave_out_repeat(
+    /// `latest` is the sample, `ack_delay` what the peer reports, before it is limited.
+    pub(crate) fn skip_repeated_ack(
         &mut self,
         latest: Duration,
         ack_delay: Duration,
@@ -114,9 +111,9 @@ impl Rtt {
         let repeat = self.has_sample()
             && ack_delay <= latest
             && ack_delay > max_ack_delay.saturating_add(self.pto())
-            && self.repeats < MOST_REPEATS;
+            && self.skipped < MAX_SKIPPED_SAMPLES;
         if repeat {
-            self.repeats += 1;
+            self.skipped += 1;
         }
         repeat
     }
@@ -125,7 +122,7 @@ impl Rtt {
     /// already limited to its max_ack_delay if the handshake is confirmed.
     pub(crate) fn sample(&mut self, latest: Duration, ack_delay: Duration, now: Instant) {
         self.latest = latest;
-        self.repeats = 0;
+        self.skipped = 0;
         let Some(min) = self.min else {
             self.min = Some(latest);
             self.smoothed = latest;
@@ -147,8 +144,7 @@ impl Rtt {
         self.smoothed = (self.smoothed * 7 + adjusted) / 8;
     }
 
-    /// The path was congested for long: its minimum is what was measured last
-    /// (RFC 9002 §5.2).
+    /// Resets the minimum to the latest sample after persistent congestion (RFC 9002 §5.2).
     pub(crate) fn on_persistent_congestion(&mut self) {
         if self.min.is_some() {
             self.min = Some(self.latest);
@@ -170,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_initial_rtt_gives_a_pto_of_about_a_second() {
+    fn initial_rtt_gives_a_pto_of_about_a_second() {
         let rtt = Rtt::new(MS * 333);
         assert_eq!(rtt.pto(), MS * 999);
         assert_eq!(rtt.min(), None);
@@ -178,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_sample_erases_the_initial_rtt() {
+    fn first_sample_replaces_the_initial_rtt() {
         let mut rtt = Rtt::new(MS * 333);
         // The peer's delay does not apply to the first sample.
         rtt.sample(MS * 100, MS * 40, NOW);
@@ -189,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn later_samples_move_the_mean_by_an_eighth() {
+    fn later_samples_move_smoothed_rtt_by_an_eighth() {
         let mut rtt = sampled(MS * 100);
         rtt.sample(MS * 180, Duration::ZERO, NOW);
         // rttvar = 3/4·50 + 1/4·|100 − 180|; smoothed = 7/8·100 + 1/8·180.
@@ -200,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn plausible_ack_delay_is_subtracted() {
+    fn ack_delay_is_subtracted_from_the_sample() {
         let mut rtt = sampled(MS * 100);
         rtt.sample(MS * 140, MS * 24, NOW);
         assert_eq!(rtt.smoothed(), Duration::from_micros(102_000));
@@ -208,36 +204,36 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_that_would_pass_below_the_minimum_is_ignored() {
+    fn ack_delay_leading_below_min_rtt_is_ignored() {
         let mut rtt = sampled(MS * 100);
         rtt.sample(MS * 120, MS * 21, NOW);
         assert_eq!(rtt.smoothed(), Duration::from_micros(102_500));
-        // Exactly at the minimum it is taken off.
+        // Exactly at the minimum it is subtracted.
         let mut rtt = sampled(MS * 100);
         rtt.sample(MS * 120, MS * 20, NOW);
         assert_eq!(rtt.smoothed(), MS * 100);
     }
 
     #[test]
-    fn the_minimum_ignores_the_peers_delay() {
+    fn min_rtt_ignores_ack_delay() {
         let mut rtt = sampled(MS * 100);
         rtt.sample(MS * 90, MS * 30, NOW);
         assert_eq!(rtt.min(), Some(MS * 90));
     }
 
     #[test]
-    fn after_persistent_congestion_the_minimum_is_the_newest_sample() {
+    fn min_rtt_is_reset_to_latest_sample_after_persistent_congestion() {
         let mut rtt = sampled(MS * 20);
         rtt.sample(MS * 300, Duration::ZERO, NOW);
         rtt.on_persistent_congestion();
         assert_eq!(rtt.min(), Some(MS * 300));
         let mut unsampled = Rtt::new(MS * 333);
         unsampled.on_persistent_congestion();
-        assert_eq!(unsampled.min(), None, "a placeholder is no minimum");
+        assert_eq!(unsampled.min(), None, "the initial RTT does not count");
     }
 
     #[test]
-    fn a_better_initial_rtt_counts_only_before_the_first_sample() {
+    fn initial_rtt_can_be_replaced_only_before_the_first_sample() {
         let mut rtt = Rtt::new(MS * 333);
         rtt.set_initial(MS * 40);
         assert_eq!(rtt.pto(), MS * 120);
@@ -247,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pto_is_never_shorter_than_the_granularity() {
+    fn pto_is_at_least_the_timer_granularity() {
         let mut rtt = sampled(Duration::ZERO);
         rtt.sample(Duration::ZERO, Duration::ZERO, NOW);
         assert_eq!(rtt.pto(), GRANULARITY);
@@ -257,22 +253,22 @@ mod tests {
     fn ack_delayed_longer_than_the_pto_is_not_sampled() {
         let mut rtt = sampled(MS * 20);
         assert_eq!(rtt.pto(), MS * 60);
-        let late = |rtt: &mut Rtt, delay| rtt.leave_out_repeat(MS * 1020, delay, MS * 25);
+        let late = |rtt: &mut Rtt, delay| rtt.skip_repeated_ack(MS * 1020, delay, MS * 25);
         assert!(!late(&mut rtt, MS * 85), "that is what a probe waits for");
         assert!(late(&mut rtt, MS * 86));
         assert!(!late(&mut rtt, MS * 1021), "longer than the round trip");
         assert!(
-            !Rtt::new(MS * 20).leave_out_repeat(MS * 1020, MS * 1000, MS * 25),
+            !Rtt::new(MS * 20).skip_repeated_ack(MS * 1020, MS * 1000, MS * 25),
             "nothing is known of the path without a first sample"
         );
     }
 
     #[test]
-    fn always_late_peer_is_sampled_again() {
+    fn peer_with_constantly_late_acks_is_sampled_again() {
         let mut rtt = sampled(MS * 20);
         let mut taken = 0;
         for _ in 0..40 {
-            if !rtt.leave_out_repeat(MS * 1020, MS * 1000, MS * 25) {
+            if !rtt.skip_repeated_ack(MS * 1020, MS * 1000, MS * 25) {
                 rtt.sample(MS * 1020, MS * 25, NOW);
                 taken += 1;
             }

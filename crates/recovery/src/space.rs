@@ -1,4 +1,4 @@
-//! A packet number space's record of what was sent in it.
+//! Packet number spaces, and the packets sent in each of them.
 
 use core::ops::{Index, IndexMut, RangeInclusive};
 use std::collections::VecDeque;
@@ -30,15 +30,15 @@ impl Space {
     }
 }
 
-/// Packets that are not in flight (only ACKs in them) kept for acknowledgment.
-/// A pure receiver sends millions of them and may never see one acknowledged.
-const UNMETERED: usize = 256;
+/// Limit of packets with only ACKs that are kept until they are acknowledged. A connection
+/// that only receives sends millions of them, and the peer may never acknowledge one.
+const MAX_ACK_ONLY_PACKETS: usize = 256;
 
-/// Deliberately skipped numbers remembered. An acknowledgment reaching further
-/// back than sixteen skips is not told apart from an honest one.
-const SKIPPED: usize = 16;
+/// Limit of deliberately skipped packet numbers that are remembered. The acknowledgment of
+/// an older one is not detected.
+const MAX_SKIPPED_NUMBERS: usize = 16;
 
-/// What was sent in one space.
+/// The packets sent in one space.
 #[derive(Debug)]
 pub(crate) struct SpaceLedger<F> {
     pub(crate) sent: Ledger<Packet<F>>,
@@ -49,12 +49,12 @@ pub(crate) struct SpaceLedger<F> {
     pub(crate) loss_time: Option<Instant>,
     /// Packets declared lost not long ago.
     pub(crate) lost: LostLog,
-    /// The keys are gone: nothing is sent, acknowledged or lost here any more.
+    /// The keys were discarded: nothing is sent, acknowledged or lost here any more.
     pub(crate) discarded: bool,
     /// Ascending.
     skipped: VecDeque<u64>,
     /// Ascending; some may have been acknowledged since.
-    unmetered: VecDeque<u64>,
+    ack_only: VecDeque<u64>,
 }
 
 impl<F> SpaceLedger<F> {
@@ -67,11 +67,11 @@ impl<F> SpaceLedger<F> {
             lost: LostLog::new(),
             discarded: false,
             skipped: VecDeque::new(),
-            unmetered: VecDeque::new(),
+            ack_only: VecDeque::new(),
         }
     }
 
-    /// As it is left when its keys are gone.
+    /// Creates the ledger of a space whose keys were discarded.
     const fn discarded() -> Self {
         let mut ledger = Self::new();
         ledger.discarded = true;
@@ -82,25 +82,25 @@ impl<F> SpaceLedger<F> {
     pub(crate) fn push(&mut self, number: u64, packet: Packet<F>) {
         debug_assert_eq!(number, self.next, "numbers come from next_number");
         if !packet.in_flight {
-            self.meter(number);
+            self.limit_ack_only(number);
         }
         self.sent.push(number, packet);
         self.next = number + 1;
     }
 
     /// Forgets the oldest packet that is not in flight when there are too many.
-    fn meter(&mut self, number: u64) {
-        if self.unmetered.len() == UNMETERED
-            && let Some(oldest) = self.unmetered.pop_front()
+    fn limit_ack_only(&mut self, number: u64) {
+        if self.ack_only.len() == MAX_ACK_ONLY_PACKETS
+            && let Some(oldest) = self.ack_only.pop_front()
         {
             self.sent.remove(oldest);
         }
-        self.unmetered.push_back(number);
+        self.ack_only.push_back(number);
     }
 
     /// Leaves a number unused.
     pub(crate) fn skip(&mut self) {
-        if self.skipped.len() == SKIPPED {
+        if self.skipped.len() == MAX_SKIPPED_NUMBERS {
             self.skipped.pop_front();
         }
         self.skipped.push_back(self.next);
@@ -121,10 +121,10 @@ impl<F> SpaceLedger<F> {
         }
     }
 
-    /// The number that `count` sent packets follow up to `largest`: skipped
-    /// numbers are not packets, so they do not count towards the threshold
-    /// (RFC 9002 §6.1.1, appendix A.10).
-    pub(crate) fn before(&self, largest: u64, count: u64) -> Option<u64> {
+    /// Returns the largest number that `count` packets were sent after, up to and including
+    /// `largest`. Skipped numbers are not packets, so they do not count towards the
+    /// threshold (RFC 9002 §6.1.1, appendix A.10).
+    pub(crate) fn number_before(&self, largest: u64, count: u64) -> Option<u64> {
         let mut bound = largest.checked_sub(count)?;
         for &skip in self.skipped.iter().rev() {
             if skip < bound {
@@ -137,34 +137,33 @@ impl<F> SpaceLedger<F> {
         Some(bound)
     }
 
-    /// Bytes allocated, those of the packets' contents by `content`.
+    /// Returns the bytes allocated. `content` returns those of a packet's content.
     pub(crate) fn memory(&self, content: &impl Fn(&F) -> usize) -> usize {
         let contents: usize = self.sent.iter().map(|(_, p)| content(&p.content)).sum();
-        let numbers = self.skipped.capacity() + self.unmetered.capacity();
+        let numbers = self.skipped.capacity() + self.ack_only.capacity();
         self.sent.memory() + self.lost.memory() + numbers * size_of::<u64>() + contents
     }
 
-    /// Gives back the memory that is held for reuse. Packets with only ACKs are
-    /// forgotten where nothing else is left, as they are when there are many:
-    /// the last packet of a quiet connection is often one, and nothing will
+    /// Releases the memory that is held for reuse. If only packets with ACKs are left, they
+    /// are forgotten: the last packet of a quiet connection is often one, and nothing will
     /// acknowledge it.
     pub(crate) fn release_memory(&mut self) {
         if self.sent.iter().all(|(_, packet)| !packet.in_flight) {
             self.sent = Ledger::new();
-            self.unmetered.clear();
+            self.ack_only.clear();
         }
         self.sent.release_memory();
         self.lost.release_memory();
-        self.unmetered.shrink_to_fit();
+        self.ack_only.shrink_to_fit();
         self.skipped.shrink_to_fit();
     }
 }
 
-/// The ledgers by [`Space::index`]. Those of the handshake take memory until it is
-/// over and the connection rests.
+/// The ledgers by [`Space::index`]. Those of Initial and Handshake are freed once both are
+/// discarded and the connection is idle.
 #[derive(Debug)]
 pub(crate) struct Spaces<F> {
-    /// Initial and Handshake; `None` once both are over.
+    /// Initial and Handshake; `None` once both are freed.
     early: Option<Box<[SpaceLedger<F>; 2]>>,
     data: SpaceLedger<F>,
 }
@@ -177,19 +176,19 @@ impl<F> Spaces<F> {
         }
     }
 
-    /// Those that exist, in the order of the handshake.
+    /// Returns the spaces that exist, in the order of the handshake.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &SpaceLedger<F>> {
         let early = self.early.iter().flat_map(|early| early.iter());
         early.chain([&self.data])
     }
 
-    /// Those that exist, in the order of the handshake.
+    /// Returns the spaces that exist, in the order of the handshake.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut SpaceLedger<F>> {
         let early = self.early.iter_mut().flat_map(|early| early.iter_mut());
         early.chain([&mut self.data])
     }
 
-    /// Bytes allocated; `content` as in [`SpaceLedger::memory`].
+    /// Returns the bytes allocated; `content` as in [`SpaceLedger::memory`].
     pub(crate) fn memory(&self, content: &impl Fn(&F) -> usize) -> usize {
         let early = self.early.as_deref().map_or(0, size_of_val);
         early
@@ -199,7 +198,7 @@ impl<F> Spaces<F> {
                 .sum::<usize>()
     }
 
-    /// Gives back what is held for reuse, and what is over.
+    /// Releases the memory that is held for reuse, and the discarded spaces.
     pub(crate) fn release_memory(&mut self) {
         self.iter_mut().for_each(SpaceLedger::release_memory);
         self.early
@@ -237,20 +236,20 @@ mod tests {
     use crate::packet::tests::packet;
 
     #[test]
-    fn a_pure_receiver_does_not_remember_every_ack_it_sent() {
+    fn oldest_ack_only_packets_are_forgotten_at_the_limit() {
         let mut space = SpaceLedger::new();
         for number in 0..100_000 {
             let mut sent = packet();
             sent.in_flight = false;
             space.push(number, sent);
         }
-        assert_eq!(space.sent.len(), UNMETERED);
+        assert_eq!(space.sent.len(), MAX_ACK_ONLY_PACKETS);
         // Forgotten is not the same as never sent.
         assert_eq!(space.check(&(0..=99_999)), Ok(()));
     }
 
     #[test]
-    fn forgetting_takes_only_what_is_not_in_flight() {
+    fn packets_in_flight_are_not_forgotten_at_the_ack_only_limit() {
         let mut space = SpaceLedger::new();
         for number in 0..2000 {
             let mut sent = packet();
@@ -262,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn acknowledging_the_future_is_an_error() {
+    fn ack_beyond_the_last_sent_packet_is_an_error() {
         let mut space = SpaceLedger::new();
         assert_eq!(
             space.check(&(0..=0)),
@@ -277,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn acknowledging_a_skipped_number_is_an_error() {
+    fn ack_of_skipped_number_is_an_error() {
         let mut space = SpaceLedger::new();
         space.push(0, packet());
         space.skip();
@@ -292,25 +291,25 @@ mod tests {
     fn skipped_numbers_do_not_count_as_packets() {
         let mut space: SpaceLedger<()> = SpaceLedger::new();
         space.next = 10;
-        assert_eq!(space.before(9, 3), Some(6));
-        assert_eq!(space.before(2, 3), None);
+        assert_eq!(space.number_before(9, 3), Some(6));
+        assert_eq!(space.number_before(2, 3), None);
         space.skip(); // 10
         space.next = 12;
         space.skip(); // 12
         space.next = 14;
         // Between 8 and 13 stand 9, 11 and 13 itself: three packets later.
-        assert_eq!(space.before(13, 3), Some(8));
-        assert_eq!(space.before(11, 3), Some(7));
-        assert_eq!(space.before(9, 3), Some(6));
+        assert_eq!(space.number_before(13, 3), Some(8));
+        assert_eq!(space.number_before(11, 3), Some(7));
+        assert_eq!(space.number_before(9, 3), Some(6));
     }
 
     #[test]
-    fn numbers_skipped_long_ago_do_not_count() {
+    fn old_skipped_number_does_not_move_the_bound() {
         let mut space: SpaceLedger<()> = SpaceLedger::new();
         space.next = 2;
         space.skip();
         space.next = 20;
-        assert_eq!(space.before(19, 3), Some(16));
+        assert_eq!(space.number_before(19, 3), Some(16));
     }
 
     fn filled(packets: u64, skipped: bool, lost: u64) -> SpaceLedger<()> {
@@ -321,7 +320,7 @@ mod tests {
             space.push(number, sent);
         }
         if skipped {
-            for _ in 0..SKIPPED {
+            for _ in 0..MAX_SKIPPED_NUMBERS {
                 space.skip();
             }
         }
@@ -332,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_the_sum_of_what_is_remembered() {
+    fn memory_is_the_sum_of_packets_losses_and_skipped_numbers() {
         let nothing = |_: &()| 0;
         let memory = |space: SpaceLedger<()>| space.memory(&nothing);
         assert_eq!(memory(filled(0, false, 0)), 0);
@@ -342,14 +341,17 @@ mod tests {
             memory(filled(0, false, 100)),
         );
         assert!(sent >= 100 * (size_of::<Packet<()>>() + 8), "{sent}");
-        assert!((SKIPPED * 8..=SKIPPED * 16).contains(&skipped), "{skipped}");
+        assert!(
+            (MAX_SKIPPED_NUMBERS * 8..=MAX_SKIPPED_NUMBERS * 16).contains(&skipped),
+            "{skipped}"
+        );
         assert_eq!(memory(filled(100, true, 100)), sent + skipped + lost);
         let contents = filled(100, true, 100).memory(&|()| 1_000);
         assert_eq!(contents, sent + skipped + lost + 100_000);
     }
 
     #[test]
-    fn releasing_forgets_acks_sent_but_nothing_in_flight() {
+    fn release_forgets_ack_only_packets_but_not_packets_in_flight() {
         let mut quiet = filled(100, false, 0);
         quiet.release_memory();
         assert_eq!(quiet.memory(&|()| 0), 0);

@@ -1,10 +1,10 @@
-//! Losses that prove spurious.
+//! Losses that turn out to be spurious.
 //!
-//! A packet declared lost is remembered for a while: its number, its size, its
-//! congestion event. If it is acknowledged after all, the thresholds were too
-//! tight; and if every packet declared lost in an event is, the event never was
-//! one and the controller may undo it (RFC 9438 §4.9.2). One late ACK among
-//! real losses undoes nothing.
+//! A packet declared lost is remembered for a while: its number, its size, its congestion
+//! event. If it is acknowledged late, the thresholds were too small. If every packet
+//! declared lost in an event is acknowledged late, there was no congestion, and the
+//! controller may undo its response (RFC 9438 §4.9.2). If some of them were really lost,
+//! nothing is undone.
 
 use core::ops::RangeInclusive;
 use std::collections::VecDeque;
@@ -13,15 +13,15 @@ use crate::controller::SendIndex;
 use crate::path::PathId;
 use crate::time::Instant;
 
-/// Lost packets remembered per space. Those pushed out count as really lost.
-const REMEMBERED: usize = 1024;
+/// Limit of lost packets remembered per space. Those dropped count as really lost.
+const MAX_LOST_RECORDS: usize = 1024;
 
-/// Congestion events remembered per path. Those pushed out are never undone.
-const EVENTS: usize = 8;
+/// Limit of congestion events remembered per path. Those dropped are never undone.
+const MAX_EVENTS: usize = 8;
 
 /// A packet declared lost.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Remembered {
+pub(crate) struct LostRecord {
     pub(crate) number: u64,
     pub(crate) path: PathId,
     pub(crate) index: SendIndex,
@@ -29,15 +29,15 @@ pub(crate) struct Remembered {
     pub(crate) size: u16,
     /// The congestion event it was part of.
     pub(crate) event: SendIndex,
-    /// When it is forgotten: it was really lost.
+    /// When it is forgotten and counts as really lost.
     pub(crate) expires: Instant,
 }
 
-/// Packets declared lost in a space, for a while.
+/// The packets recently declared lost in a space.
 #[derive(Debug)]
 pub(crate) struct LostLog {
     /// Ascending numbers.
-    packets: VecDeque<Remembered>,
+    packets: VecDeque<LostRecord>,
 }
 
 impl LostLog {
@@ -47,9 +47,9 @@ impl LostLog {
         }
     }
 
-    /// Remembers a packet; the oldest is forgotten for it if need be.
-    pub(crate) fn push(&mut self, packet: Remembered) {
-        if self.packets.len() == REMEMBERED {
+    /// Remembers a packet. At the limit the oldest one is forgotten.
+    pub(crate) fn push(&mut self, packet: LostRecord) {
+        if self.packets.len() == MAX_LOST_RECORDS {
             self.packets.pop_front();
         }
         let at = self
@@ -58,11 +58,11 @@ impl LostLog {
         self.packets.insert(at, packet);
     }
 
-    /// Takes the packets of an acknowledged range out.
+    /// Removes and returns the packets of an acknowledged range.
     pub(crate) fn remove_range(
         &mut self,
         range: &RangeInclusive<u64>,
-    ) -> impl Iterator<Item = Remembered> {
+    ) -> impl Iterator<Item = LostRecord> {
         let from = self
             .packets
             .partition_point(|packet| packet.number < *range.start());
@@ -72,29 +72,29 @@ impl LostLog {
         self.packets.drain(from..to.max(from))
     }
 
-    /// Forgets the packets whose time has passed.
+    /// Forgets the packets that have expired.
     pub(crate) fn expire(&mut self, now: Instant) {
         while self.packets.front().is_some_and(|p| p.expires <= now) {
             self.packets.pop_front();
         }
     }
 
-    /// Whether nothing is remembered.
+    /// Returns whether no packet is remembered.
     pub(crate) fn is_empty(&self) -> bool {
         self.packets.is_empty()
     }
 
-    /// Bytes allocated.
+    /// Returns the bytes allocated.
     pub(crate) fn memory(&self) -> usize {
-        self.packets.capacity() * size_of::<Remembered>()
+        self.packets.capacity() * size_of::<LostRecord>()
     }
 
-    /// Gives back the memory that is held for reuse.
+    /// Releases the memory that is held for reuse.
     pub(crate) fn release_memory(&mut self) {
         self.packets.shrink_to_fit();
     }
 
-    /// Forgets everything, as at the end of a space.
+    /// Forgets everything, because the space was discarded.
     pub(crate) fn clear(&mut self) {
         self.packets = VecDeque::new();
     }
@@ -102,13 +102,13 @@ impl LostLog {
 
 #[derive(Clone, Copy, Debug)]
 struct Event {
-    /// The boundary set at it: what `Spurious::event` names.
+    /// The boundary set by the event, which is its name in `Spurious::event`.
     boundary: SendIndex,
-    /// Losses not yet acknowledged. A loss that is forgotten stays among them,
-    /// and so keeps the event from being undone.
-    open: u64,
-    /// A mark was part of it: never undone.
-    real: bool,
+    /// Losses not acknowledged late yet. A loss that is forgotten still counts, so that the
+    /// event is not undone.
+    unacked: u64,
+    /// An ECN-CE mark was part of the event, so it is never undone.
+    confirmed: bool,
 }
 
 /// A path's congestion events, by the boundaries the controller was given.
@@ -118,81 +118,84 @@ pub(crate) struct CongestionEvents {
     boundary: SendIndex,
     /// Ascending boundaries.
     events: VecDeque<Event>,
-    /// Up to this boundary events are never undone: losses of before a collapse
-    /// may still be remembered under it.
+    /// Events up to this boundary are never undone: losses from before persistent
+    /// congestion may still be remembered with it.
     collapsed: SendIndex,
 }
 
 impl CongestionEvents {
-    /// Losses of packets from here on begin a new event.
+    /// Returns the boundary: losses of packets from here on begin a new event.
     pub(crate) const fn boundary(&self) -> SendIndex {
         self.boundary
     }
 
-    /// Counts a lost packet into its event, which is a new one (bounded by
-    /// `next_index`) unless it had left before the current boundary.
+    /// Counts a lost packet towards its event and returns the event's boundary. The event
+    /// is a new one, with the boundary `next_index`, if the packet was sent at or after the
+    /// current boundary.
     pub(crate) fn on_lost(&mut self, index: SendIndex, next_index: SendIndex) -> SendIndex {
         if index >= self.boundary {
             self.begin(next_index);
         }
         match self.events.iter_mut().find(|event| event.boundary > index) {
             Some(event) => {
-                event.open += 1;
+                event.unacked += 1;
                 event.boundary
             }
             None => self.boundary,
         }
     }
 
-    /// Marks were reported: the event they are part of is real.
+    /// Records that marks were reported: their event is never undone.
     pub(crate) fn on_marked(&mut self, index: SendIndex, next_index: SendIndex) {
         if index >= self.boundary {
             self.begin(next_index);
         }
         if let Some(event) = self.events.back_mut() {
-            event.real = true;
+            event.confirmed = true;
         }
     }
 
-    /// The packets with index ≥ the old boundary and those of the same verdict
-    /// share the event: until more is sent, `next_index` stays its boundary.
+    /// Begins an event. Further losses found before anything else is sent have the same
+    /// `next_index`, so they belong to the same event.
     fn begin(&mut self, next_index: SendIndex) {
         self.boundary = next_index;
-        if self.events.len() == EVENTS {
+        if self.events.len() == MAX_EVENTS {
             self.events.pop_front();
         }
         self.events.push_back(Event {
             boundary: next_index,
-            open: 0,
-            real: next_index <= self.collapsed,
+            unacked: 0,
+            confirmed: next_index <= self.collapsed,
         });
     }
 
-    /// A lost packet has been acknowledged: whether that was the event's last.
+    /// Records that a lost packet was acknowledged. Returns whether it was the last one of
+    /// an event that may now be undone.
     pub(crate) fn on_acked(&mut self, boundary: SendIndex) -> bool {
         let Some(event) = self.find(boundary) else {
             return false;
         };
-        event.open = event.open.saturating_sub(1);
-        if event.open > 0 || event.real {
+        event.unacked = event.unacked.saturating_sub(1);
+        if event.unacked > 0 || event.confirmed {
             return false;
         }
         self.events.retain(|event| event.boundary != boundary);
         if self.boundary == boundary {
-            // It was no event, so it shields nothing from the next loss.
+            // There was no congestion, so the next loss must begin a new event.
             self.boundary = self.events.back().map_or(0, |event| event.boundary);
         }
         true
     }
 
-    /// Persistent congestion: recovery is over and nothing is undone across it.
+    /// Forgets all events after persistent congestion: recovery is over, and earlier events
+    /// are never undone.
     pub(crate) fn clear(&mut self) {
         self.collapsed = self.boundary;
         self.boundary = 0;
         self.events.clear();
     }
 
-    /// Bytes allocated.
+    /// Returns the bytes allocated.
     pub(crate) fn memory(&self) -> usize {
         self.events.capacity() * size_of::<Event>()
     }
@@ -208,8 +211,8 @@ impl CongestionEvents {
 pub(crate) mod tests {
     use super::*;
 
-    pub(crate) fn remembered(number: u64) -> Remembered {
-        Remembered {
+    pub(crate) fn remembered(number: u64) -> LostRecord {
+        LostRecord {
             number,
             path: PathId(0),
             index: number,
@@ -220,12 +223,12 @@ pub(crate) mod tests {
         }
     }
 
-    fn numbers(packets: impl Iterator<Item = Remembered>) -> Vec<u64> {
+    fn numbers(packets: impl Iterator<Item = LostRecord>) -> Vec<u64> {
         packets.map(|packet| packet.number).collect()
     }
 
     #[test]
-    fn the_log_is_found_by_number_whatever_the_order() {
+    fn lost_packets_are_found_by_number_in_any_insertion_order() {
         let mut log = LostLog::new();
         for number in [3, 9, 5, 4, 20] {
             log.push(remembered(number));
@@ -236,12 +239,12 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_log_is_bounded_in_count_and_time() {
+    fn lost_log_drops_oldest_and_expired_packets() {
         let mut log = LostLog::new();
         for number in 0..5000 {
             log.push(remembered(number));
         }
-        assert_eq!(log.packets.len(), REMEMBERED);
+        assert_eq!(log.packets.len(), MAX_LOST_RECORDS);
         log.expire(Instant::from_nanos(4990));
         assert_eq!(numbers(log.remove_range(&(0..=4991))), [4991]);
         log.clear();
@@ -249,7 +252,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_event_is_undone_by_its_last_packet_only() {
+    fn event_is_undone_when_its_last_loss_is_acknowledged() {
         let mut events = CongestionEvents::default();
         assert_eq!(events.on_lost(3, 10), 10);
         assert_eq!(events.on_lost(4, 10), 10);
@@ -262,7 +265,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn marks_keep_the_event() {
+    fn marked_event_is_not_undone() {
         let mut events = CongestionEvents::default();
         events.on_lost(3, 10);
         events.on_marked(5, 12);
@@ -270,7 +273,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_packet_counts_to_the_event_it_left_in() {
+    fn loss_counts_towards_the_event_its_packet_was_sent_in() {
         let mut events = CongestionEvents::default();
         assert_eq!(events.on_lost(3, 10), 10);
         assert_eq!(events.on_lost(12, 20), 20);
@@ -291,7 +294,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn nothing_is_undone_across_persistent_congestion() {
+    fn event_before_persistent_congestion_is_not_undone() {
         let mut events = CongestionEvents::default();
         let event = events.on_lost(3, 10);
         events.clear();
@@ -304,18 +307,18 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn events_are_bounded() {
+    fn oldest_congestion_event_is_dropped_at_the_limit() {
         let mut events = CongestionEvents::default();
         for round in 0..100 {
             events.on_lost(round * 10, round * 10 + 10);
         }
-        assert_eq!(events.events.len(), EVENTS);
+        assert_eq!(events.events.len(), MAX_EVENTS);
         assert!(!events.on_acked(10), "too old to be undone");
         assert!(events.on_acked(1000));
     }
 
     #[test]
-    fn a_log_with_a_packet_is_not_empty() {
+    fn lost_log_with_a_packet_is_not_empty() {
         let mut log = LostLog::new();
         assert!(log.is_empty());
         log.push(remembered(3));
@@ -323,13 +326,13 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_logs_memory_follows_its_packets_and_is_given_back() {
+    fn lost_log_memory_grows_with_packets_and_is_released() {
         let mut log = LostLog::new();
         assert_eq!(log.memory(), 0);
         for number in 0..100 {
             log.push(remembered(number));
         }
-        let least = 100 * size_of::<Remembered>();
+        let least = 100 * size_of::<LostRecord>();
         assert!((least..3 * least).contains(&log.memory()));
         log.expire(Instant::from_nanos(98));
         log.release_memory();
@@ -337,19 +340,19 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_events_memory_follows_their_number() {
+    fn congestion_events_memory_grows_with_their_number() {
         let mut events = CongestionEvents::default();
         assert_eq!(events.memory(), 0);
         for round in 0..8 {
             events.on_lost(round * 10, round * 10 + 10);
         }
-        let least = EVENTS * size_of::<Event>();
+        let least = MAX_EVENTS * size_of::<Event>();
         assert!((least..=2 * least).contains(&events.memory()));
     }
 
-    /// The boundary is the first index that an event does not cover.
+    /// The boundary is the first index that does not belong to an event.
     #[test]
-    fn a_loss_at_the_boundary_begins_the_next_event() {
+    fn loss_at_the_boundary_begins_a_new_event() {
         let mut events = CongestionEvents::default();
         assert_eq!(events.on_lost(3, 10), 10);
         assert_eq!(events.boundary(), 10);

@@ -1,12 +1,12 @@
-//! Integer nanoseconds, always passed in: no clock is read in this crate.
+//! Time in integer nanoseconds. It is always passed in: this crate reads no clock.
 
 use core::ops::{Add, AddAssign, Sub};
 use core::time::Duration;
 
 /// A point in time: nanoseconds since an origin that the caller chose.
 ///
-/// Virtual time starts at zero; on sockets the origin is the moment the
-/// endpoint was created. Two instants of different origins do not compare.
+/// Virtual time starts at zero; with sockets the origin is the moment the endpoint was
+/// created. Instants of different origins cannot be compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(u64);
 
@@ -63,7 +63,7 @@ impl Sub<Duration> for Instant {
 
 impl Sub for Instant {
     type Output = Duration;
-    /// Saturates at zero, so that a reordered pair of readings is harmless.
+    /// Saturates at zero, so that clock readings out of order do no harm.
     fn sub(self, rhs: Self) -> Duration {
         self.saturating_since(rhs)
     }
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_move_an_instant_both_ways() {
+    fn durations_are_added_and_subtracted() {
         let mut instant = Instant::from_nanos(5_000);
         instant += Duration::from_micros(2);
         assert_eq!(instant, Instant::from_nanos(7_000));
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn arithmetic_saturates_at_both_ends_of_time() {
+    fn arithmetic_saturates_at_origin_and_far_future() {
         let second = Duration::from_secs(1);
         assert_eq!(Instant::from_nanos(1) - second, Instant::ZERO);
         assert_eq!(Instant::FAR_FUTURE + second, Instant::FAR_FUTURE);

@@ -1,16 +1,16 @@
-//! Which packets had left while the window was in full use.
+//! Which packets were sent while the window was in full use.
 //!
-//! A train's packets justify growth only if the window (or the pacer, or the
-//! host) ended it, and that is known only at its end (RFC 9002 §7.8, RFC 9438
-//! §5.8). So the ends of trains are marked in the send order, neighbours of one
-//! kind coalesced, and looked up when a packet is acknowledged.
+//! The packets of a train justify growth only if the window, the pacer or the host was what
+//! ended the train, which is known only at its end (RFC 9002 §7.8, RFC 9438 §5.8). So the
+//! ends of trains are marked in the send order and looked up when a packet is acknowledged.
+//! Equal neighbouring marks are merged.
 
 use std::collections::VecDeque;
 
 use crate::controller::SendIndex;
 
-/// Marks kept. Past it the two oldest become one, used only if both were.
-const MARKS: usize = 64;
+/// Limit of marks. Beyond it the two oldest are merged, as used only if both were.
+const MAX_MARKS: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Mark {
@@ -27,7 +27,7 @@ pub(crate) struct WindowUsed {
 }
 
 impl WindowUsed {
-    /// A train ended before `end`.
+    /// Marks the end of a train: `end` is the index after its last packet.
     pub(crate) fn mark(&mut self, end: SendIndex, used: bool) {
         if let Some(last) = self.marks.back_mut() {
             if end <= last.end {
@@ -38,19 +38,20 @@ impl WindowUsed {
                 return;
             }
         }
-        if self.marks.len() == MARKS {
+        if self.marks.len() == MAX_MARKS {
             self.merge_oldest();
         }
         self.marks.push_back(Mark { end, used });
     }
 
-    /// Neighbours differ, so of the oldest two one was not used: neither counts.
+    /// Merges the two oldest marks. Neighbours differ, so one of the two was not used, and
+    /// neither counts as used.
     fn merge_oldest(&mut self) {
         self.marks.pop_front();
         if let Some(second) = self.marks.front_mut() {
             second.used = false;
         }
-        // It may now equal its neighbour.
+        // It may now be equal to its neighbour.
         if let [Some(first), Some(second)] = [self.marks.front(), self.marks.get(1)]
             && first.used == second.used
         {
@@ -58,8 +59,8 @@ impl WindowUsed {
         }
     }
 
-    /// Whether the packet left in a train that used the window; `open` answers
-    /// for a train that has not ended yet.
+    /// Returns whether the packet was sent in a train that used the window; `open` for a
+    /// train that has not ended yet.
     pub(crate) fn is_used(&self, index: SendIndex, open: bool) -> bool {
         let at = self.marks.partition_point(|mark| mark.end <= index);
         self.marks.get(at).map_or(open, |mark| mark.used)
@@ -86,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_without_packets_change_nothing() {
+    fn mark_without_packets_changes_nothing() {
         let mut used = WindowUsed::default();
         used.mark(10, true);
         used.mark(10, false);
@@ -95,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn trains_of_one_kind_coalesce() {
+    fn equal_neighbouring_marks_are_merged() {
         let mut used = WindowUsed::default();
         for end in 1..100_000 {
             used.mark(end, true);
@@ -105,7 +106,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn merged_marks_never_claim_more_use_than_there_was(
+        fn merged_marks_never_report_an_unused_packet_as_used(
             trains in prop::collection::vec((1_u64..5, any::<bool>()), 0..400),
         ) {
             let mut used = WindowUsed::default();
@@ -115,9 +116,9 @@ mod tests {
                     truth.push(kind);
                 }
                 used.mark(truth.len() as u64, kind);
-                prop_assert!(used.marks.len() <= MARKS);
+                prop_assert!(used.marks.len() <= MAX_MARKS);
             }
-            let recent = truth.len().saturating_sub(MARKS - 2);
+            let recent = truth.len().saturating_sub(MAX_MARKS - 2);
             for (index, kind) in truth.into_iter().enumerate() {
                 let answer = used.is_used(index as u64, true);
                 prop_assert!(!answer || kind, "{index} counted without cause");

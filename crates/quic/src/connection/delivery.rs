@@ -58,7 +58,7 @@ impl Network {
         cx: &mut Context<'_>,
         outcome: &mut Outcome<Content>,
     ) {
-        let pending = self.recovery.pending();
+        let pending = self.recovery.armed_timer();
         cx.reports.trace.timer_expired(cx.now, pending);
         self.recovery.on_timeout(cx.now, outcome);
         self.apply(cx, outcome);

@@ -85,7 +85,7 @@ impl AckFrequencyRequest {
     pub(super) fn after(last: Option<Self>, peer: &Peer, path: &PathRecovery) -> Option<Self> {
         let (min, usual) = (peer.min_ack_delay()?, peer.max_ack_delay());
         let packets = path.window().checked_div(path.mds()).unwrap_or(0);
-        let every = path.counts_every_ack();
+        let every = path.needs_ack_per_packet();
         // Whoever keeps the queue short by marks does not fill it with ACKs.
         let queued = !every && is_queued(path.rtt(), last.is_some_and(|request| request.queued));
         let packets_an_ack = if queued {

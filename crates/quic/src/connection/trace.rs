@@ -3,7 +3,7 @@
 use clearway_recovery::controller::State;
 use clearway_recovery::limit::Limit;
 use clearway_recovery::outcome::{LossCause, Lost};
-use clearway_recovery::pto::Pending;
+use clearway_recovery::pto::TimerType;
 use clearway_recovery::{PathRecovery, Recovery};
 use smallvec::SmallVec;
 
@@ -177,7 +177,7 @@ impl Trace {
         sink.tell(now, &TraceEvent::Metrics(metrics));
         self.controller(now, path, ce_marks);
         self.ecn(now, ecn);
-        self.timer(now, recovery.pending());
+        self.timer(now, recovery.armed_timer());
     }
 
     /// The controller's state may have changed.
@@ -212,7 +212,7 @@ impl Trace {
         }
     }
 
-    fn timer(&mut self, now: Instant, pending: Option<(Instant, Pending)>) {
+    fn timer(&mut self, now: Instant, pending: Option<(Instant, TimerType)>) {
         let Some(sink) = &mut self.0 else { return };
         let (kind, change) = match pending {
             Some((at, pending)) => {
@@ -229,7 +229,7 @@ impl Trace {
     }
 
     /// The recovery timer is about to be served.
-    pub(super) fn timer_expired(&mut self, now: Instant, pending: Option<(Instant, Pending)>) {
+    pub(super) fn timer_expired(&mut self, now: Instant, pending: Option<(Instant, TimerType)>) {
         let Some((_, pending)) = pending else { return };
         let (kind, change) = (kind_of_timer(pending), TimerChange::Expired);
         self.tell(now, || TraceEvent::Timer { kind, change });
@@ -263,9 +263,9 @@ fn metrics<'a>(path: &PathRecovery, internals: &'a [(&'static str, u64)]) -> Met
     }
 }
 
-fn kind_of_timer(pending: Pending) -> TimerKind {
+fn kind_of_timer(pending: TimerType) -> TimerKind {
     match pending {
-        Pending::Loss => TimerKind::Loss,
-        Pending::Pto => TimerKind::Pto,
+        TimerType::Loss => TimerKind::Loss,
+        TimerType::Pto => TimerKind::Pto,
     }
 }

@@ -1,20 +1,19 @@
-//! Fractions of a byte that an ACK earned and a byte count cannot hold.
+//! Fractions of a byte by which an ACK grows the window.
 
 /// Fractional bits kept between ACKs: an error of 2⁻³² byte per ACK would need
 /// four billion ACKs to amount to one byte.
 const BITS: u32 = 32;
 
-/// Sums of quotients whose fractional parts are kept instead of dropped.
+/// The fractional part of a sum of quotients, which is kept instead of dropped.
 ///
-/// At a large window one ACK earns less than a byte; without the carry a window
-/// of more than `mds²` bytes would never grow again (the trap that RFC 9002
-/// appendix B.5 warns integer implementations of).
+/// At a large window one ACK adds less than a byte; without the carry a window of more than
+/// `mds²` bytes would never grow again (RFC 9002 appendix B.5 warns of this).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Carry(u64);
 
 impl Carry {
-    /// Adds `numerator / denominator` bytes; answers with the whole bytes that
-    /// are due now. A zero denominator earns nothing.
+    /// Adds `numerator / denominator` bytes. Returns the whole bytes to add now. A zero
+    /// denominator adds nothing.
     pub(super) fn add(&mut self, numerator: u128, denominator: u128) -> u64 {
         let (Some(whole), Some(rest)) = (
             numerator.checked_div(denominator),
@@ -32,7 +31,7 @@ impl Carry {
     }
 }
 
-/// `bytes · numerator / denominator`, rounded down, without overflow.
+/// Returns `bytes · numerator / denominator`, rounded down, without overflow.
 pub(super) fn scale(bytes: u64, numerator: u64, denominator: u64) -> u64 {
     let scaled = u128::from(bytes) * u128::from(numerator) / u128::from(denominator.max(1));
     u64::try_from(scaled).unwrap_or(u64::MAX)

@@ -1,5 +1,5 @@
-//! The window of loss-based congestion control, as NewReno and CUBIC share it:
-//! slow start, recovery, undo and the bounds on growth (RFC 9002 §7).
+//! Classic congestion control, as NewReno, CUBIC and Prague share it: slow start, recovery,
+//! undo and the limits of growth (RFC 9002 §7).
 
 #[cfg(feature = "specimens")]
 pub(super) mod specimens;
@@ -11,15 +11,16 @@ use crate::limit::Limit;
 use crate::time::Instant;
 
 use super::flight::LargestFlight;
-use super::hystart::{HyStart, Verdict};
-use super::law::{Growth, Law};
+use super::hystart::{HyStart, SlowStartDecision};
 use super::prr::{Delivery, Prr};
+use super::window_adjustment::{Growth, WindowAdjustment};
 use super::{SlowStart, initial_window, min_window};
 
-/// A window that grows by a [`Law`] and comes down once per congestion event.
+/// A controller whose window grows by a [`WindowAdjustment`] and is reduced once per
+/// congestion event.
 #[derive(Debug)]
-pub(super) struct Classic<L: Law> {
-    law: L,
+pub(super) struct Classic<A: WindowAdjustment> {
+    adjustment: A,
     mds: u64,
     window: u64,
     /// `None` until the first slow start ended.
@@ -28,13 +29,14 @@ pub(super) struct Classic<L: Law> {
     hystart: Option<HyStart>,
     /// Set while in recovery.
     recovery: Option<Prr>,
-    /// Losses and marks of packets before it belong to an event that the window
-    /// has already answered.
+    /// Losses and marks of packets before it belong to an event for which the window was
+    /// already reduced.
     boundary: SendIndex,
-    /// Persistent congestion of packets before it has collapsed the window.
+    /// Packets before it belong to persistent congestion that has already collapsed the
+    /// window.
     collapsed_before: SendIndex,
     largest_flight: LargestFlight,
-    undo: Option<Undo<L::Memory>>,
+    undo: Option<Undo<A::Saved>>,
     /// No feedback yet: the window is the initial one.
     untouched: bool,
     metrics: Metrics,
@@ -43,22 +45,22 @@ pub(super) struct Classic<L: Law> {
 /// The state before a reduction (RFC 9438 §4.9.2).
 #[derive(Clone, Copy, Debug)]
 struct Undo<M> {
-    /// The boundary of the event, its name.
+    /// The boundary of the event, which identifies it.
     event: SendIndex,
     /// The window before it: cwnd_prior.
     window: u64,
     ssthresh: Option<u64>,
     boundary: SendIndex,
     largest_flight: LargestFlight,
-    law: M,
+    adjustment: M,
 }
 
-impl<L: Law> Classic<L> {
-    /// A controller of a new path.
-    pub(super) fn new(law: L, slow_start: SlowStart, mds: u64) -> Self {
+impl<A: WindowAdjustment> Classic<A> {
+    /// Creates the controller of a new path.
+    pub(super) fn new(adjustment: A, slow_start: SlowStart, mds: u64) -> Self {
         let window = initial_window(mds);
         Self {
-            law,
+            adjustment,
             mds,
             window,
             ssthresh: None,
@@ -76,23 +78,24 @@ impl<L: Law> Classic<L> {
         }
     }
 
-    /// Its law.
-    pub(super) fn law_mut(&mut self) -> &mut L {
-        &mut self.law
+    /// Returns how the window is adjusted.
+    pub(super) fn adjustment_mut(&mut self) -> &mut A {
+        &mut self.adjustment
     }
 
-    /// Losses of packets before it have been answered.
+    /// Returns the boundary: for losses of packets before it the window was already
+    /// reduced.
     pub(super) fn boundary(&self) -> SendIndex {
         self.boundary
     }
 
-    /// A congestion event is real, whatever becomes of its losses.
+    /// Confirms a congestion event, so that it cannot be undone.
     pub(super) fn confirm(&mut self) {
         self.undo = None;
     }
 
-    /// Marks ask for this window: it comes down to it at once and slow start
-    /// ends, but nothing is missing that recovery would have to wait for.
+    /// Reduces the window at once because of marks, and ends slow start. There is no
+    /// recovery, because nothing was lost.
     pub(super) fn reduce_to(&mut self, window: u64) {
         self.confirm();
         self.untouched = false;
@@ -103,7 +106,8 @@ impl<L: Law> Classic<L> {
         self.metrics.congestion_events += 1;
     }
 
-    /// The window that the last event left, without PRR's way down to it.
+    /// Returns the window to which the last event reduces, even while PRR is still on the
+    /// way to it.
     pub(super) fn settled_window(&self) -> u64 {
         match (self.recovery, self.ssthresh) {
             (Some(_), Some(ssthresh)) => ssthresh,
@@ -115,10 +119,10 @@ impl<L: Law> Classic<L> {
         self.ssthresh.is_none_or(|ssthresh| self.window < ssthresh)
     }
 
-    /// A new event: ssthresh comes down, and PRR leads the window there.
+    /// Responds to a new event: ssthresh is reduced, and PRR leads the window to it.
     fn reduce(&mut self, event: &Congestion) {
         let window = self.settled_window();
-        // Marks can't prove spurious, so nothing is kept for them.
+        // Marks cannot turn out to be spurious, so nothing is kept for them.
         self.undo = match event.cause {
             CongestionCause::Loss => Some(Undo {
                 event: event.next_index,
@@ -126,11 +130,11 @@ impl<L: Law> Classic<L> {
                 ssthresh: self.ssthresh,
                 boundary: self.boundary,
                 largest_flight: self.largest_flight,
-                law: self.law.remember(),
+                adjustment: self.adjustment.save(),
             }),
             CongestionCause::EcnCe => None,
         };
-        self.ssthresh = Some(self.law.reduce(window).max(self.min_window()));
+        self.ssthresh = Some(self.adjustment.reduce(window).max(self.min_window()));
         self.boundary = event.next_index;
         self.largest_flight.reset();
         self.metrics.congestion_events += 1;
@@ -144,15 +148,16 @@ impl<L: Law> Classic<L> {
         self.window = room.max(self.min_window());
     }
 
-    /// Persistent congestion (RFC 9002 §7.6): back to slow start at the minimum.
+    /// Responds to persistent congestion (RFC 9002 §7.6): back to slow start at the
+    /// minimum.
     fn collapse(&mut self, event: &Congestion) {
         if event.largest_index >= self.boundary {
             self.reduce(event);
         } else {
-            // Two responses to one event: the proof of one undoes neither.
+            // There were two responses to one event, so neither can be undone alone.
             self.undo = None;
         }
-        self.law.collapse();
+        self.adjustment.on_persistent_congestion();
         self.recovery = None;
         self.window = self.min_window();
         self.largest_flight.reset();
@@ -161,13 +166,13 @@ impl<L: Law> Classic<L> {
         self.metrics.persistent_events += 1;
     }
 
-    /// More losses or marks of the event that the window has answered.
+    /// Handles more losses or marks of an event for which the window was already reduced.
     fn continue_event(&mut self, event: &Congestion) {
         match event.cause {
             CongestionCause::EcnCe => self.undo = None,
             CongestionCause::Loss => {
-                // What a timer finds lost leaves the flight without a delivery:
-                // that is room for no burst (RFC 9937 §6).
+                // Packets that the timer declares lost leave the flight without a delivery.
+                // They must not make room for a burst (RFC 9937 §6).
                 if self.recovery.is_some() && event.acked_bytes == 0 {
                     let window = self.window.saturating_sub(event.lost_bytes);
                     self.window = window.max(self.min_window());
@@ -176,7 +181,7 @@ impl<L: Law> Classic<L> {
         }
     }
 
-    /// An ACK between entry and exit of recovery.
+    /// Handles an ACK in recovery.
     fn recover(&mut self, ack: &Ack<'_>) {
         let ssthresh = self.settled_window();
         let delivery = Delivery {
@@ -194,19 +199,20 @@ impl<L: Law> Classic<L> {
         }
     }
 
-    /// A packet sent after entry was acknowledged.
+    /// Leaves recovery: a packet sent after entry was acknowledged.
     fn leave_recovery(&mut self, now: Instant) {
         self.window = self.settled_window();
         self.recovery = None;
-        self.law.begin(self.window, self.mds, now);
+        self.adjustment.start_avoidance(self.window, self.mds, now);
     }
 
     fn slow_start(&mut self, ack: &Ack<'_>) {
-        let divisor = match self.judge_round(ack) {
-            Verdict::Grow { divisor } => divisor,
-            Verdict::Leave => {
+        let divisor = match self.apply_hystart(ack) {
+            SlowStartDecision::Grow { divisor } => divisor,
+            SlowStartDecision::Leave => {
                 self.ssthresh = Some(self.window);
-                self.law.begin(self.window, self.mds, ack.now);
+                self.adjustment
+                    .start_avoidance(self.window, self.mds, ack.now);
                 return;
             }
         };
@@ -217,26 +223,27 @@ impl<L: Law> Classic<L> {
             .max(self.window);
         self.window = grown.min(self.ssthresh.unwrap_or(u64::MAX));
         if !self.in_slow_start() {
-            self.law.begin(self.window, self.mds, ack.now);
+            self.adjustment
+                .start_avoidance(self.window, self.mds, ack.now);
         }
     }
 
-    /// `HyStart++` judges the first slow start only (RFC 9406 §4.3).
-    fn judge_round(&mut self, ack: &Ack<'_>) -> Verdict {
+    /// Applies `HyStart++`, in the first slow start only (RFC 9406 §4.3).
+    fn apply_hystart(&mut self, ack: &Ack<'_>) -> SlowStartDecision {
         match (&mut self.hystart, self.ssthresh) {
             (Some(hystart), None) => {
                 hystart.on_ack(ack.largest_index, ack.next_index, ack.rtt_sample)
             }
-            (Some(_), Some(_)) | (None, _) => Verdict::Grow { divisor: 1 },
+            (Some(_), Some(_)) | (None, _) => SlowStartDecision::Grow { divisor: 1 },
         }
     }
 
     fn avoid(&mut self, ack: &Ack<'_>) {
-        // Neither W_est nor the window grows by what did not use the window.
+        // Bytes sent while the window was not in use grow neither W_est nor the window.
         if ack.window_used_bytes == 0 {
             return;
         }
-        self.window = self.law.grow(&Growth {
+        self.window = self.adjustment.grow(&Growth {
             now: ack.now,
             window: self.window,
             acked: ack.window_used_bytes,
@@ -247,7 +254,7 @@ impl<L: Law> Classic<L> {
     }
 }
 
-impl<L: Law> Controller for Classic<L> {
+impl<A: WindowAdjustment> Controller for Classic<A> {
     fn on_sent(&mut self, sent: &Sent) {
         let in_flight = sent.in_flight_before.saturating_add(sent.bytes);
         self.largest_flight.on_sent(in_flight);
@@ -295,20 +302,21 @@ impl<L: Law> Controller for Classic<L> {
         // A loss before the undone boundary is now a new event.
         self.boundary = undo.boundary;
         self.largest_flight.restore(undo.largest_flight);
-        self.law.restore(undo.law);
+        self.adjustment.restore(undo.adjustment);
         if !self.in_slow_start() {
-            self.law.begin(self.window, self.mds, event.now);
+            self.adjustment
+                .start_avoidance(self.window, self.mds, event.now);
         }
         self.metrics.spurious_events += 1;
     }
 
     fn on_limit(&mut self, limit: Limit, now: Instant) {
-        self.law.on_limit(limit, now);
+        self.adjustment.on_limit(limit, now);
     }
 
-    /// The curve needs nothing: its clock has stood still. But PRR answers for a
-    /// flight that is no more, and the pacer now prevents the burst (RFC 9002
-    /// §7.8). Recovery itself still ends by an ACK.
+    /// The curve needs no change, because its clock was stopped. But the flight that PRR
+    /// was limiting is gone, so the window opens to ssthresh; the pacer prevents a burst
+    /// (RFC 9002 §7.8). Recovery itself still ends by an ACK.
     fn restart_from_idle(&mut self, _now: Instant) {
         self.window = self.settled_window();
     }
@@ -361,11 +369,11 @@ impl<L: Law> Controller for Classic<L> {
     fn internals(&self, now: Instant, show: &mut dyn FnMut(&'static str, u64)) {
         show("boundary", self.boundary);
         show("largest_flight", self.largest_flight.bytes());
-        self.law.internals(now, show);
+        self.adjustment.internals(now, show);
     }
 
     fn name(&self) -> &'static str {
-        L::NAME
+        A::NAME
     }
 }
 

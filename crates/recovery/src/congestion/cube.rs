@@ -1,12 +1,12 @@
 //! The integer cube root that CUBIC's K needs (RFC 9438 §4.2).
 
-/// Highest bit a cube root of a 128-bit number can have.
+/// The highest bit that the cube root of a 128-bit number can have.
 const TOP_BIT: u32 = 42;
 
-/// The largest `r` with `r³ ≤ n`.
+/// Returns the largest `r` with `r³ ≤ n`.
 ///
-/// Bit by bit rather than by Newton's method: 43 steps, no starting guess, no
-/// question of convergence, and it runs once per congestion event.
+/// It works bit by bit, not by Newton's method: 43 steps, no starting guess and certain
+/// convergence. It runs once per congestion event.
 pub(super) fn cube_root(n: u128) -> u64 {
     let mut root = 0_u64;
     for bit in (0..=TOP_BIT).rev() {
@@ -18,7 +18,7 @@ pub(super) fn cube_root(n: u128) -> u64 {
     root
 }
 
-/// `n³`, or `None` where 128 bits do not hold it.
+/// Returns `n³`, or `None` if it exceeds 128 bits.
 pub(super) fn cube(n: u64) -> Option<u128> {
     let n = u128::from(n);
     n.checked_mul(n)?.checked_mul(n)
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_roots_by_hand() {
+    fn cube_roots_of_small_numbers_are_exact() {
         for (n, root) in [
             (0, 0),
             (1, 1),
@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_number_has_a_root() {
+    fn cube_root_of_the_largest_number_does_not_overflow() {
         let root = cube_root(u128::MAX);
         assert!(cube(root).is_some());
         assert_eq!(cube(root + 1), None);
@@ -55,21 +55,21 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_root_is_the_floor(n: u128) {
+        fn cube_root_rounds_down(n: u128) {
             let root = cube_root(n);
             prop_assert!(cube(root).unwrap() <= n);
             prop_assert!(cube(root + 1).is_none_or(|next| next > n));
         }
 
         #[test]
-        fn root_of_cube_minus_one_is_smaller(root in 1_u64..6_981_463_658_331) {
+        fn cube_root_just_below_a_cube_is_one_less(root in 1_u64..6_981_463_658_331) {
             let n = cube(root).unwrap();
             prop_assert_eq!(cube_root(n), root);
             prop_assert_eq!(cube_root(n - 1), root - 1);
         }
 
         #[test]
-        fn the_root_is_monotonic(a: u128, b: u128) {
+        fn cube_root_is_monotonic(a: u128, b: u128) {
             prop_assert_eq!(cube_root(a.min(b)).max(cube_root(a)), cube_root(a));
         }
     }

@@ -4,12 +4,12 @@ use crate::limit::Limit;
 use crate::time::{Instant, nanos};
 
 use super::carry::{Carry, scale};
-use super::clock::Clock;
 use super::cube::{cube, cube_root};
-use super::law::{Growth, Law};
+use super::growth_clock::GrowthClock;
+use super::window_adjustment::{Growth, WindowAdjustment};
 
 /// β_cubic as a fraction (RFC 9438 §4.6).
-const BETA: (u64, u64) = (7, 10);
+pub(super) const BETA: (u64, u64) = (7, 10);
 /// (1 + β_cubic) / 2, what fast convergence leaves of the window (§4.7).
 const FAST_CONVERGENCE: (u64, u64) = (17, 20);
 /// α_cubic = 3 · (1 − β_cubic) / (1 + β_cubic) below cwnd_prior (§4.3).
@@ -21,17 +21,18 @@ const C: (u128, u128) = (2, 5);
 /// Cubic microseconds in a cubic second.
 const CUBIC_SECOND: u128 = 1_000_000_000_000_000_000;
 
-/// The window follows a cubic function of the time since the last congestion.
+/// A window that follows a cubic function of the time since the last congestion event.
 #[derive(Debug, Default)]
 pub(super) struct Cubic {
-    pub(super) clock: Clock,
-    pub(super) memory: Memory,
+    pub(super) clock: GrowthClock,
+    pub(super) state: CubicState,
 }
 
-/// Everything that an undo restores. Of the clock it holds readings only, so
-/// pauses between a reduction and its undo stay out of the curve.
+/// Everything that an undo restores. It contains readings of the clock, not the clock
+/// itself, so a pause between a reduction and its undo does not move the window along the
+/// curve.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Memory {
+pub(super) struct CubicState {
     /// W_max in bytes; 0 = not known.
     w_max: u64,
     /// cwnd_prior in bytes; 0 = ssthresh never set.
@@ -49,8 +50,8 @@ pub(super) struct Epoch {
     pub(super) start: u64,
     /// K in microseconds.
     k: u64,
-    /// The datagram size that the curve was drawn for: another one amid the
-    /// stage would make the window jump.
+    /// The datagram size for which the curve was computed. A change within the stage would
+    /// make the window jump.
     mds: u64,
     /// W_est in bytes.
     w_est: u64,
@@ -95,32 +96,32 @@ impl Epoch {
 }
 
 impl Cubic {
-    /// Starts a stage at this window, unless one is running.
+    /// Returns the running stage, or starts one at this window.
     fn epoch(&mut self, window: u64, mds: u64, now: Instant) -> Epoch {
-        if let Some(epoch) = self.memory.epoch {
+        if let Some(epoch) = self.state.epoch {
             return epoch;
         }
         // After persistent congestion and after a slow start without loss, W_max
         // is unknown and the stage starts on the plateau: W_max = cwnd, K = 0
         // (RFC 9438 §4.8, §4.10). The same holds for a W_max already exceeded.
-        self.memory.w_max = self.memory.w_max.max(window);
-        if self.memory.cwnd_prior == 0 {
-            self.memory.cwnd_prior = window;
+        self.state.w_max = self.state.w_max.max(window);
+        if self.state.cwnd_prior == 0 {
+            self.state.cwnd_prior = window;
         }
         let epoch = Epoch {
             start: self.clock.read(now),
-            k: k(self.memory.w_max, window, mds),
+            k: k(self.state.w_max, window, mds),
             mds,
             w_est: window,
             w_est_carry: Carry::default(),
         };
-        self.memory.epoch = Some(epoch);
+        self.state.epoch = Some(epoch);
         epoch
     }
 }
 
-impl Law for Cubic {
-    type Memory = Memory;
+impl WindowAdjustment for Cubic {
+    type Saved = CubicState;
 
     const NAME: &'static str = "cubic";
 
@@ -128,8 +129,8 @@ impl Law for Cubic {
     /// applies to the window, which §4.6 allows where it cannot grow beyond what
     /// is in flight.
     fn reduce(&mut self, window: u64) -> u64 {
-        let converging = window < self.memory.w_max;
-        self.memory = Memory {
+        let converging = window < self.state.w_max;
+        self.state = CubicState {
             w_max: if converging {
                 scale(window, FAST_CONVERGENCE.0, FAST_CONVERGENCE.1)
             } else {
@@ -142,13 +143,13 @@ impl Law for Cubic {
         scale(window, BETA.0, BETA.1)
     }
 
-    fn collapse(&mut self) {
-        self.memory.w_max = 0;
-        self.memory.epoch = None;
-        self.memory.carry = Carry::default();
+    fn on_persistent_congestion(&mut self) {
+        self.state.w_max = 0;
+        self.state.epoch = None;
+        self.state.carry = Carry::default();
     }
 
-    fn begin(&mut self, window: u64, mds: u64, now: Instant) {
+    fn start_avoidance(&mut self, window: u64, mds: u64, now: Instant) {
         self.epoch(window, mds, now);
     }
 
@@ -156,16 +157,16 @@ impl Law for Cubic {
         let mut epoch = self.epoch(growth.window, growth.mds, growth.now);
         let elapsed = self.clock.read(growth.now).saturating_sub(epoch.start);
         let ahead = elapsed.saturating_add(nanos(growth.smoothed_rtt));
-        let w_max = self.memory.w_max;
+        let w_max = self.state.w_max;
         let current = w_cubic(w_max, &epoch, elapsed / 1_000);
         let future = w_cubic(w_max, &epoch, ahead / 1_000);
-        // limit(maxFS) is what a window of this size, all acknowledged, would
-        // have yielded: Reno's datagram or the curve's target, whichever is more.
+        // limit(maxFS) is what the acknowledgment of a whole window of this size would have
+        // led to: a datagram more as in Reno, or the curve's target if that is larger.
         let flight = growth.largest_flight;
         let limit = target(future, flight).max(flight.saturating_add(growth.mds));
 
         let w_est_before = epoch.w_est;
-        epoch.grow_w_est(growth, self.memory.cwnd_prior);
+        epoch.grow_w_est(growth, self.state.cwnd_prior);
         epoch.w_est = epoch.w_est.min(limit).max(w_est_before);
         let grown = if current < epoch.w_est {
             // Reno-friendly region (§4.3).
@@ -174,10 +175,10 @@ impl Law for Cubic {
             // Concave and convex region (§4.4, §4.5).
             let target = target(future, growth.window);
             let earned = u128::from(target - growth.window) * u128::from(growth.acked);
-            let earned = self.memory.carry.add(earned, growth.window.into());
+            let earned = self.state.carry.add(earned, growth.window.into());
             growth.window.saturating_add(earned).min(target)
         };
-        self.memory.epoch = Some(epoch);
+        self.state.epoch = Some(epoch);
         grown.min(limit).max(growth.window)
     }
 
@@ -186,10 +187,10 @@ impl Law for Cubic {
     }
 
     fn internals(&self, now: Instant, show: &mut dyn FnMut(&'static str, u64)) {
-        show("w_max", self.memory.w_max);
-        show("cwnd_prior", self.memory.cwnd_prior);
-        show("epoch_shift", self.clock.stood(now));
-        if let Some(epoch) = self.memory.epoch {
+        show("w_max", self.state.w_max);
+        show("cwnd_prior", self.state.cwnd_prior);
+        show("epoch_shift", self.clock.stopped_time(now));
+        if let Some(epoch) = self.state.epoch {
             show("k", epoch.k.saturating_mul(1_000));
             show("w_est", epoch.w_est);
             let elapsed = self.clock.read(now).saturating_sub(epoch.start);
@@ -197,16 +198,16 @@ impl Law for Cubic {
         }
     }
 
-    fn remember(&self) -> Memory {
-        self.memory
+    fn save(&self) -> CubicState {
+        self.state
     }
 
-    fn restore(&mut self, memory: Memory) {
-        self.memory = memory;
+    fn restore(&mut self, state: CubicState) {
+        self.state = state;
     }
 }
 
-/// The target of RFC 9438 §4.2: never below the window, never above 1.5 of it.
+/// Returns the target of RFC 9438 §4.2: at least the window, at most 1.5 times the window.
 fn target(w_cubic: u64, window: u64) -> u64 {
     w_cubic.clamp(window, window.saturating_add(window / 2))
 }

@@ -1,5 +1,5 @@
-//! Which controller the paths of a connection get: one of ours, or one that the
-//! application brings.
+//! How the controllers of a connection's paths are built: one of this crate, or one that
+//! the application brings.
 
 use core::fmt::{self, Debug};
 use core::str::FromStr;
@@ -16,8 +16,8 @@ pub struct NewPath {
     pub mds: u64,
     /// How the connection is configured to leave slow start.
     pub slow_start: SlowStart,
-    /// A seed for controllers that draw random numbers: another one for each path,
-    /// and the same ones again when a run is repeated with the same seed.
+    /// A seed for controllers that draw random numbers. It differs from path to path, and
+    /// is the same when a run is repeated with the same seed.
     pub seed: u64,
 }
 
@@ -123,7 +123,7 @@ mod tests {
     };
 
     #[test]
-    fn custom_factory_builds_from_the_facts_of_the_path() {
+    fn custom_factory_is_given_the_path() {
         let custom = CongestionControl::custom(Small);
         assert_eq!(custom.build(&PATH).window(), 4 * 1_400);
         assert_eq!(custom.to_string(), "small");

@@ -1,4 +1,4 @@
-//! A window that nothing moves, for tests and measurements.
+//! A window that never changes, for tests and measurements.
 
 use crate::controller::{
     Ack, Congestion, Controller, Metrics, Sent, Spurious, State, WindowPolicy,
@@ -8,8 +8,8 @@ use crate::time::Instant;
 
 use super::min_window;
 
-/// Answers with the same window whatever happens. Not for shared networks: it
-/// does not respond to congestion at all.
+/// A controller whose window is always the same. Not for shared networks: it does not
+/// respond to congestion at all.
 #[derive(Debug)]
 pub(super) struct FixedWindow {
     window: u64,
@@ -18,7 +18,7 @@ pub(super) struct FixedWindow {
 }
 
 impl FixedWindow {
-    /// A window of `window` bytes, or the minimum window if that is larger.
+    /// Creates a window of `window` bytes, or of the minimum window if that is larger.
     pub(super) fn new(window: u64, mds: u64) -> Self {
         Self {
             window,

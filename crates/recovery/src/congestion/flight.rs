@@ -1,41 +1,41 @@
 //! The largest flight since the last reduction, which bounds growth.
 
-/// maxFS of draft-ietf-ccwg-ratelimited-increase: how much the sender has
-/// really had in flight since its window last came down, in bytes.
+/// maxFS of draft-ietf-ccwg-ratelimited-increase: the most bytes that were in flight since
+/// the window was last reduced.
 ///
-/// A window may grow only to what an ACKed window of this size would have
-/// yielded. The bound stops growth; it takes no window away that is already
-/// there (after an undo, or for a sender that was quiet since the reduction).
+/// A window may grow only to the size that the acknowledgment of a full window of this size
+/// would have led to. The bound only stops growth. It does not reduce a window that is
+/// already larger (after an undo, or of a sender that sent little since the reduction).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LargestFlight(u64);
 
 impl LargestFlight {
-    /// At the start it is the initial window.
+    /// Starts with the initial window.
     pub(super) fn new(initial_window: u64) -> Self {
         Self(initial_window)
     }
 
-    /// A packet made the flight this large.
+    /// Records the bytes in flight after a packet was sent.
     pub(super) fn on_sent(&mut self, in_flight: u64) {
         self.0 = self.0.max(in_flight);
     }
 
-    /// The window was reduced, for whatever reason.
+    /// Starts again after a reduction of the window.
     pub(super) fn reset(&mut self) {
         self.0 = 0;
     }
 
-    /// A reduction was undone: what had been in flight before it counts again.
+    /// Restores the value from before a reduction that was undone.
     pub(super) fn restore(&mut self, before: Self) {
         self.0 = self.0.max(before.0);
     }
 
-    /// Its size.
+    /// Returns it in bytes.
     pub(super) fn bytes(self) -> u64 {
         self.0
     }
 
-    /// limit(maxFS) in slow start that adds one byte per `divisor` acknowledged.
+    /// Returns limit(maxFS) of a slow start that adds one byte per `divisor` acknowledged.
     pub(super) fn slow_start_limit(self, divisor: u64) -> u64 {
         self.0.saturating_add(self.0 / divisor.max(1))
     }
@@ -45,10 +45,10 @@ impl LargestFlight {
 mod tests {
     use super::*;
 
-    /// draft-ietf-ccwg-ratelimited-increase: as far as the largest flight, all
-    /// acknowledged, would have grown the window.
+    /// draft-ietf-ccwg-ratelimited-increase: up to the window that the acknowledgment of
+    /// the whole largest flight would lead to.
     #[test]
-    fn slow_start_may_double_the_largest_flight_or_add_a_share_of_it() {
+    fn slow_start_limit_is_largest_flight_plus_its_share() {
         let mut flight = LargestFlight::new(1_000);
         flight.on_sent(20_000);
         flight.on_sent(12_000);

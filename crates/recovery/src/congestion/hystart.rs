@@ -36,7 +36,7 @@ pub(super) struct HyStart {
     conservative: Option<Conservative>,
 }
 
-/// Conservative slow start: was the rise of the RTT real?
+/// Conservative slow start, which finds out whether the rise of the RTT was real.
 #[derive(Clone, Copy, Debug)]
 struct Conservative {
     /// RTT at which it was entered.
@@ -45,35 +45,35 @@ struct Conservative {
     rounds: u32,
 }
 
-/// What slow start does with an ACK.
+/// What slow start does after an ACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum SlowStartDecision {
     /// Grow by one byte for each `divisor` bytes acknowledged.
     Grow {
         /// 1 in slow start, 4 in conservative slow start.
         divisor: u64,
     },
-    /// The path is full: go on in congestion avoidance.
+    /// The path is full: continue in congestion avoidance.
     Leave,
 }
 
 impl HyStart {
-    /// Whether it is in conservative slow start.
+    /// Returns whether it is in conservative slow start.
     pub(super) fn is_conservative(&self) -> bool {
         self.conservative.is_some()
     }
 
-    /// An ACK arrived in slow start.
+    /// Handles an ACK in slow start.
     pub(super) fn on_ack(
         &mut self,
         largest: SendIndex,
         next: SendIndex,
         rtt: Option<Duration>,
-    ) -> Verdict {
+    ) -> SlowStartDecision {
         // The packet that ends a round was sent in the one that now begins, so
         // its sample belongs there.
         if largest >= self.round_end && self.end_round(next) {
-            return Verdict::Leave;
+            return SlowStartDecision::Leave;
         }
         if let Some(rtt) = rtt {
             self.sample(rtt);
@@ -82,10 +82,10 @@ impl HyStart {
             Some(_) => CSS_GROWTH_DIVISOR,
             None => 1,
         };
-        Verdict::Grow { divisor }
+        SlowStartDecision::Grow { divisor }
     }
 
-    /// Ends a round and starts the next; true if it was the last of
+    /// Ends a round and starts the next. Returns whether it was the last one of
     /// conservative slow start.
     fn end_round(&mut self, next: SendIndex) -> bool {
         self.round_end = next;
@@ -122,7 +122,8 @@ impl HyStart {
                         baseline: current,
                         rounds: 0,
                     });
-                    // The samples that led here must not also judge it.
+                    // The samples that led here must not be used again for the decision to
+                    // go back.
                     self.forget_samples();
                 }
             }
@@ -131,7 +132,7 @@ impl HyStart {
     }
 }
 
-/// The rise of the RTT that counts: an eighth of it, from 4 to 16 ms.
+/// Returns the rise of the RTT that counts: an eighth of it, between 4 and 16 ms.
 fn threshold(last_min: Duration) -> Duration {
     (last_min / MIN_RTT_DIVISOR).clamp(MIN_RTT_THRESH, MAX_RTT_THRESH)
 }
@@ -140,8 +141,8 @@ fn threshold(last_min: Duration) -> Duration {
 mod tests {
     use super::*;
 
-    const GROW: Verdict = Verdict::Grow { divisor: 1 };
-    const SLOW: Verdict = Verdict::Grow { divisor: 4 };
+    const GROW: SlowStartDecision = SlowStartDecision::Grow { divisor: 1 };
+    const SLOW: SlowStartDecision = SlowStartDecision::Grow { divisor: 4 };
 
     fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)
@@ -162,19 +163,19 @@ mod tests {
         }
 
         /// The ACK that starts a round, then the rest of them.
-        fn round(&mut self, samples: u32, rtt: Duration) -> Verdict {
+        fn round(&mut self, samples: u32, rtt: Duration) -> SlowStartDecision {
             let first = self.next;
             self.next += 100;
-            let mut verdict = self.hystart.on_ack(first, self.next, Some(rtt));
+            let mut decision = self.hystart.on_ack(first, self.next, Some(rtt));
             for _ in 1..samples {
-                verdict = self.hystart.on_ack(first, self.next, Some(rtt));
+                decision = self.hystart.on_ack(first, self.next, Some(rtt));
             }
-            verdict
+            decision
         }
     }
 
     #[test]
-    fn the_rtt_must_rise_by_an_eighth_between_4_and_16_ms() {
+    fn conservative_slow_start_begins_when_rtt_rises_by_an_eighth_within_4_and_16_ms() {
         for (last, rise) in [(8, 4), (32, 4), (80, 10), (128, 16), (500, 16)] {
             let mut below = Rounds::new();
             below.round(8, ms(last));
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn fewer_than_eight_samples_keep_slow_start() {
+    fn round_with_fewer_than_eight_samples_is_not_judged() {
         let mut rounds = Rounds::new();
         rounds.round(8, ms(20));
         assert_eq!(rounds.round(7, ms(90)), GROW);
@@ -209,18 +210,18 @@ mod tests {
     }
 
     #[test]
-    fn conservative_slow_start_ends_after_five_rounds_with_the_partial_one() {
+    fn conservative_slow_start_ends_after_five_rounds_counting_the_partial_one() {
         let mut rounds = Rounds::new();
         rounds.round(8, ms(20));
         assert_eq!(rounds.round(8, ms(40)), SLOW);
         for _ in 0..4 {
             assert_eq!(rounds.round(8, ms(40)), SLOW);
         }
-        assert_eq!(rounds.round(1, ms(40)), Verdict::Leave);
+        assert_eq!(rounds.round(1, ms(40)), SlowStartDecision::Leave);
     }
 
     #[test]
-    fn a_false_alarm_resumes_slow_start() {
+    fn rtt_below_baseline_resumes_slow_start() {
         let mut rounds = Rounds::new();
         rounds.round(8, ms(20));
         rounds.round(8, ms(40));
@@ -229,20 +230,20 @@ mod tests {
     }
 
     #[test]
-    fn samples_start_over_on_entering_conservative_slow_start() {
+    fn samples_are_reset_on_entering_conservative_slow_start() {
         let mut rounds = Rounds::new();
         rounds.round(8, ms(20));
         rounds.round(8, ms(40));
         let (first, next) = (rounds.next - 100, rounds.next);
         for _ in 0..7 {
-            let verdict = rounds.hystart.on_ack(first, next, Some(ms(21)));
-            assert_eq!(verdict, SLOW, "seven new samples do not judge it yet");
+            let decision = rounds.hystart.on_ack(first, next, Some(ms(21)));
+            assert_eq!(decision, SLOW, "seven new samples do not judge it yet");
         }
         assert_eq!(rounds.hystart.on_ack(first, next, Some(ms(21))), GROW);
     }
 
     #[test]
-    fn a_round_lasts_until_a_packet_sent_in_it_is_acknowledged() {
+    fn round_ends_when_a_packet_sent_in_it_is_acknowledged() {
         let mut hystart = HyStart::default();
         hystart.on_ack(0, 10, Some(ms(20)));
         for index in 1..10 {
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn acks_without_a_sample_are_not_counted() {
+    fn acks_without_rtt_sample_are_not_counted() {
         let mut hystart = HyStart::default();
         for _ in 0..20 {
             assert_eq!(hystart.on_ack(0, 10, None), GROW);

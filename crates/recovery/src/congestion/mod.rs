@@ -1,89 +1,90 @@
 //! Congestion controllers: NewReno, CUBIC and Prague keep a window, BBR a model.
 //!
-//! `classic` holds what the two share, the window and its states; a `law` says
-//! how far the window comes down and how it grows (`newreno`, `cubic`). The rest
-//! are the parts these are made of: `hystart` leaves slow start in time, `prr`
-//! leads the window down, `flight` bounds its growth, `clock` is CUBIC's time.
+//! `classic` has what NewReno, CUBIC and Prague share: the window and its states. A
+//! `window_adjustment` defines by how much the window is reduced and how it grows
+//! (`newreno`, `cubic`). They are built from these parts: `hystart` leaves slow start
+//! before the queue overflows, `prr` reduces the window gradually in recovery, `flight`
+//! limits growth, `growth_clock` measures the time of CUBIC's curve.
 //!
-//! What must be right, and the tests that say so (a file of this module, or
-//! after `tests/` of the facade; another test checks that they exist):
+//! The requirements and the tests that check them (paths within this module, or after
+//! `tests/` those of the whole of loss recovery; another test checks that they exist):
 //!
 //! | requirement | test |
 //! |---|---|
-//! | target within [cwnd, 1.5 cwnd] (RFC 9438 §4.2) | `cubic::target_is_clamped_between_the_window_and_half_more` |
-//! | (target − cwnd)/cwnd per segment, excess carried over | `cubic::each_segment_earns_its_share_of_the_way_to_the_target` |
-//! | t without periods that did not use the window (§4.2) | `clock::clock_runs_only_while_congestion_or_pacing_limited`, `cubic::flow_control_stops_the_curve_and_pacing_does_not` |
-//! | idle shifts the curve, ±1 MDS | `classic/tests/idle::idle_shifts_the_curve_by_exactly_the_idle_time`, `tests/idle::after_idle_the_window_follows_the_curve_it_left` |
-//! | after-idle and initial bursts are paced (RFC 9002 §7.7) | `tests/idle::the_first_flight_after_idle_is_no_burst`, `pacer::bursts_stay_within_the_initial_window_until_the_path_has_shown_more` |
-//! | Reno-friendly region, α = 1 from cwnd_prior (§4.3) | `cubic::w_est_alpha_becomes_one_at_cwnd_prior`, `cubic::a_short_path_grows_as_reno_does` |
+//! | target within [cwnd, 1.5 cwnd] (RFC 9438 §4.2) | `cubic::target_is_clamped_to_one_and_a_half_windows` |
+//! | (target − cwnd)/cwnd per segment, excess carried over | `cubic::window_grows_by_target_minus_window_over_window_per_segment` |
+//! | t excludes periods that did not use the window (§4.2) | `growth_clock::clock_runs_only_while_congestion_or_pacing_limited`, `cubic::flow_control_stops_the_curve_and_pacing_does_not` |
+//! | idle shifts the curve, ±1 MDS | `classic/tests/idle::idle_shifts_the_curve_by_exactly_the_idle_time`, `tests/idle::cubic_curve_continues_unchanged_after_idle` |
+//! | after-idle and initial bursts are paced (RFC 9002 §7.7) | `tests/idle::first_flight_after_idle_is_paced`, `pacer::bursts_stay_within_the_initial_window_on_an_unproven_path` |
+//! | Reno-friendly region, α = 1 from cwnd_prior (§4.3) | `cubic::w_est_alpha_becomes_one_at_cwnd_prior`, `cubic::short_path_grows_like_reno` |
 //! | fast convergence; β applies to cwnd (§4.6, §4.7) | `cubic::fast_convergence_lowers_w_max_and_beta_applies_to_the_window` |
-//! | no growth while under-used; pacing is use (§5.8, RFC 9002 §7.8) | `classic::an_under_used_window_does_not_grow`, `cubic::flow_control_stops_the_curve_and_pacing_does_not` |
+//! | no growth while under-used; pacing is use (§5.8, RFC 9002 §7.8) | `classic::under_used_window_does_not_grow`, `cubic::flow_control_stops_the_curve_and_pacing_does_not` |
 //! | undo on proof, everything restored (§4.9.2) | `classic::spurious_event_restores_window_ssthresh_and_curve`, `classic::spurious_event_with_another_boundary_is_ignored` |
-//! | undo only below cwnd_prior | `classic::a_window_grown_past_cwnd_prior_is_not_undone` |
-//! | marks confirm congestion | `classic::a_mark_in_the_same_event_voids_the_undo` |
-//! | one late ACK among real losses undoes nothing | `tests/spurious::one_late_ack_among_real_losses_undoes_nothing` |
-//! | persistent congestion: span ≥ 3 PTOs, with an RTT sample (RFC 9002 §7.6) | `tests/persistent::losses_over_exactly_three_ptos_do_not`, `tests/persistent::packets_sent_before_the_first_rtt_sample_do_not_span_it` |
-//! | persistent congestion once, recovery cleared, K = 0 (RFC 9002 §7.6) | `classic::persistent_congestion_collapses_the_window_exactly_once`, `cubic::after_a_collapse_the_stage_starts_with_k_zero` |
-//! | recovery ends with a packet sent in it | `classic::recovery_ends_only_with_a_packet_sent_after_entry` |
-//! | one reduction per event, none re-armed within an ACK | `classic::one_ack_cannot_cut_twice`, `classic::multiple_cuts_in_one_round_are_impossible` |
+//! | undo only below cwnd_prior | `classic::undo_is_skipped_if_the_window_has_reached_cwnd_prior` |
+//! | marks confirm congestion | `classic::ecn_mark_in_the_same_event_prevents_undo` |
+//! | no undo if some losses were real | `tests/spurious::late_ack_of_one_loss_does_not_undo_the_event` |
+//! | persistent congestion: span ≥ 3 PTOs, with an RTT sample (RFC 9002 §7.6) | `tests/persistent::losses_spanning_exactly_three_ptos_are_not_persistent_congestion`, `tests/persistent::losses_sent_before_the_first_rtt_sample_do_not_span_persistent_congestion` |
+//! | persistent congestion once, recovery cleared, K = 0 (RFC 9002 §7.6) | `classic::persistent_congestion_collapses_the_window_once`, `cubic::epoch_after_persistent_congestion_starts_with_k_zero` |
+//! | recovery ends when a packet sent in it is acknowledged | `classic::recovery_ends_when_a_packet_sent_after_entry_is_acknowledged` |
+//! | one reduction per event, no second one within an ACK | `classic::loss_and_mark_in_one_ack_reduce_once`, `classic::losses_of_one_flight_reduce_once` |
 //! | ECN-CE once per round | `classic::marks_reduce_once_per_round` |
-//! | `HyStart++` (RFC 9406) | all of `hystart`, `classic::hystart_leaves_to_avoidance_with_w_max_at_the_window` |
-//! | rate-limited increase | `classic::rate_limited_increase_follows_the_example_of_its_draft`, `newreno::growth_ends_one_datagram_above_the_largest_flight`, `cubic::growth_is_bounded_by_the_largest_flight` |
-//! | minimum window 2 MDS, MDS follows PMTUD | `classic::the_minimum_follows_the_datagram_size`, `classic::before_feedback_the_initial_window_follows_the_datagram_size` |
-//! | probes pass the window and count in flight (RFC 9002 §7.5) | `tests/flight::probes_count_in_flight_beyond_the_window` |
-//! | reordering thresholds adapt | `tests/spurious::the_packet_threshold_follows_the_reordering`, `tests/spurious::the_time_threshold_follows_the_lateness` |
-//! | PRR (RFC 9937), exit at ssthresh | all of `prr`, `classic::recovery_ends_at_ssthresh` |
+//! | `HyStart++` (RFC 9406) | all of `hystart`, `classic::hystart_exit_starts_avoidance_with_w_max_at_the_window` |
+//! | rate-limited increase | `classic::rate_limited_increase_matches_the_example_of_the_draft`, `newreno::growth_stops_one_datagram_above_the_largest_flight`, `cubic::growth_is_bounded_by_the_largest_flight` |
+//! | minimum window 2 MDS, MDS follows PMTUD | `classic::minimum_window_follows_the_datagram_size`, `classic::initial_window_follows_the_datagram_size_before_feedback` |
+//! | probes pass the window and count in flight (RFC 9002 §7.5) | `tests/flight::probes_may_exceed_the_window_and_count_in_flight` |
+//! | reordering thresholds adapt | `tests/spurious::packet_threshold_grows_with_observed_reordering`, `tests/spurious::time_threshold_grows_with_late_acks` |
+//! | PRR (RFC 9937), exit at ssthresh | all of `prr`, `classic::window_after_recovery_is_ssthresh` |
 //! | growth out of a two-packet window | `classic::growth_resumes_after_a_death_spiral` |
-//! | no overflow, ≥ minimum, deterministic, at any scale | `classic::arbitrary_events_keep_the_window_in_bounds`, `classic::a_used_window_grows_at_every_scale` |
-//! | average window as the models predict | `classic::newreno_averages_what_the_model_predicts`, `classic::cubic_averages_what_the_model_predicts` |
+//! | no overflow, ≥ minimum, deterministic, at any scale | `classic::arbitrary_events_keep_the_window_above_the_minimum`, `classic::fully_used_window_grows_at_every_scale` |
+//! | average window as the models predict | `classic::newreno_average_window_matches_the_model`, `classic::cubic_average_window_matches_the_model` |
 //! | Prague: α, once a round, RTT independence, first mark ends slow start | all of `prague` |
 //!
-//! `bbr` keeps a model of the path instead (draft-ietf-ccwg-bbr; sections are its).
-//! Its tests (paths within `bbr::tests`) hold the 22 example test cases of the
+//! `bbr` keeps a model of the path instead (draft-ietf-ccwg-bbr, to which the sections
+//! refer). Its tests (paths within `bbr::tests`) include the 22 example test cases of the
 //! draft's appendix, and these:
 //!
 //! | requirement | test |
 //! |---|---|
-//! | rate samples: max(send, ack), none below min_rtt (§4.1) | all of `rate`, `checklist::rate_samples_do_not_count_the_wait_in_the_pacer` |
-//! | application-limited bubble; ProbeRTT marks it, too | `rate::the_bubble_marks_what_leaves_until_it_is_delivered`, `round_trip::samples_of_probe_rtt_are_marked_and_do_not_lower_max_bw` |
+//! | rate samples: max(send, ack), none below min_rtt (§4.1) | all of `rate`, `formulas::rate_samples_exclude_the_wait_in_the_pacer` |
+//! | application-limited bubble; ProbeRTT marks it, too | `rate::packets_are_app_limited_until_the_bubble_is_delivered`, `probe_rtt::probe_rtt_samples_are_app_limited_and_do_not_lower_max_bw` |
 //! | packet-timed rounds (§5.5.1) | `rounds::round_ends_when_data_sent_in_it_is_delivered` |
-//! | Startup 2.77 and 2, doubling each round (§5.3.1) | `cycle::the_gains_are_those_of_the_table`, `startup::the_rate_doubles_each_round` |
-//! | plateau of 3 rounds < 25 %, not application-limited | `startup::startup_ends_on_a_plateau`, `startup::startup_never_ends_while_application_limited` |
-//! | high loss: a round of recovery, > 2 %, ≥ 6 ranges (§5.3.1.3) | `startup::an_overflowing_shallow_queue_ends_startup_by_loss`, `startup::a_few_losses_do_not_end_startup`, `checklist::adjacent_losses_are_one_range` |
-//! | Drain 0.5, by BDP or 3 rounds (§5.3.2) | `startup::drain_ends_when_the_queue_is_gone`, `startup::drain_ends_after_three_rounds` |
-//! | DOWN 0.90, CRUISE, REFILL a round, UP 1.25 and 2.25 (§5.3.3) | `cycle::the_gains_are_those_of_the_table`, `cycle::refill_lasts_a_round_without_the_short_term_model` |
-//! | inflight_longterm rises 1, 2, 4, 8 … | `cycle::ten_times_the_bandwidth_is_found` |
-//! | inflight_longterm falls once per probe, to inflight-at-loss or 0.7 BDP | `cycle::the_bound_falls_once_per_probe`, `checklist::inflight_at_loss_is_where_the_threshold_was_crossed`, `checklist::the_long_term_bound_keeps_a_floor_of_beta_times_the_bdp` |
-//! | headroom 0.85 | `checklist::headroom_is_fifteen_percent_or_a_packet_above_four`, `cycle::headroom_is_left_in_cruise` |
-//! | precautionary probing (§5.3.3.6) | `cycle::a_precautionary_probe_stops_at_the_bound_and_is_followed_by_a_full_one` |
-//! | probe clock: 2–3 s or min(BDP, 62..63) rounds (§5.3.3.8) | `cycle::probes_keep_the_clock_of_two_to_three_seconds_or_sixty_three_rounds` |
+//! | Startup 2.77 and 2, doubling each round (§5.3.1) | `probe_bw::gains_match_the_table_of_the_draft`, `startup::startup_doubles_the_rate_each_round` |
+//! | plateau of 3 rounds < 25 %, not application-limited | `startup::startup_ends_on_a_bandwidth_plateau`, `startup::startup_does_not_end_while_application_limited` |
+//! | high loss: a round of recovery, > 2 %, ≥ 6 ranges (§5.3.1.3) | `startup::startup_ends_by_loss_when_a_shallow_queue_overflows`, `startup::few_losses_do_not_end_startup`, `formulas::adjacent_losses_are_one_range` |
+//! | Drain 0.5, by BDP or 3 rounds (§5.3.2) | `startup::drain_ends_when_the_queue_is_drained`, `startup::drain_ends_after_three_rounds` |
+//! | DOWN 0.90, CRUISE, REFILL a round, UP 1.25 and 2.25 (§5.3.3) | `probe_bw::gains_match_the_table_of_the_draft`, `probe_bw::refill_lasts_one_round_and_resets_the_short_term_model` |
+//! | inflight_longterm rises 1, 2, 4, 8 … | `probe_bw::tenfold_bandwidth_increase_is_found` |
+//! | inflight_longterm falls once per probe, to inflight-at-loss or 0.7 BDP | `probe_bw::inflight_longterm_falls_once_per_probe`, `formulas::inflight_at_loss_is_where_the_threshold_was_crossed`, `formulas::inflight_longterm_is_at_least_beta_times_the_bdp` |
+//! | headroom 0.85 | `formulas::headroom_is_fifteen_percent_or_one_packet_above_min_pipe_cwnd`, `probe_bw::cruise_leaves_headroom` |
+//! | precautionary probing (§5.3.3.6) | `probe_bw::precautionary_probe_stops_at_inflight_longterm_and_a_full_probe_follows` |
+//! | probe clock: 2–3 s or min(BDP, 62..63) rounds (§5.3.3.8) | `probe_bw::probes_start_every_two_to_three_seconds_or_63_rounds` |
 //! | max_bw over 2 cycles, min_rtt over 10 s | all of `filters` |
-//! | ProbeRTT every 5 s, ≥ 200 ms and a round, max(0.5 BDP, 4) (§5.3.4) | all of `round_trip` |
-//! | restart from idle at exactly bw (§5.4) | `round_trip::restarting_from_idle_paces_at_exactly_bw` |
-//! | extra_acked, quantisation budget, send quantum | `filters::extra_acked_is_the_excess_over_the_delivery_rate`, `checklist::the_quantisation_budget_is_a_quantum_or_four_packets_and_two_more_in_up`, `checklist::the_quantum_is_a_millisecond_within_two_packets_and_64_kib` |
-//! | Beta 0.7 once per loss round when not probing (§5.5.10.3) | `checklist::beta_applies_once_per_round_with_loss`, `checklist::loss_while_probing_leaves_the_short_term_model_unset` |
-//! | spurious undo (§5.5.11) | all of `spurious`, `checklist::an_undo_restores_what_was_saved_and_no_other_event` |
-//! | pacing margin 1 %, minimum window 4 datagrams | `checklist::in_startup_the_pacing_rate_only_rises`, `checklist::the_minimum_window_follows_the_datagram_size` |
-//! | persistent congestion: 4 datagrams, no amnesia | `checklist::persistent_congestion_leaves_four_packets_and_the_model`, `checklist::rate_recovers_within_rounds_after_an_outage` |
-//! | CE marks are congestion (§3.6) | `marks::ce_marks_are_congestion`, `marks::marks_end_startup` |
-//! | 64 kbit/s–400 Gbit/s, 10 µs–2 s, deterministic | all of `extremes`, `paths::speeds_from_64_kbit_to_10_gbit_are_filled` |
+//! | ProbeRTT every 5 s, ≥ 200 ms and a round, max(0.5 BDP, 4) (§5.3.4) | all of `probe_rtt` |
+//! | restart from idle at exactly bw (§5.4) | `probe_rtt::restarting_from_idle_paces_at_exactly_bw` |
+//! | extra_acked, quantisation budget, send quantum | `filters::extra_acked_is_the_excess_over_the_delivery_rate`, `formulas::quantization_budget_is_at_least_a_quantum_and_four_packets_with_two_more_in_up`, `formulas::send_quantum_is_a_millisecond_of_rate_from_two_packets_to_64_kib` |
+//! | Beta 0.7 once per loss round when not probing (§5.5.10.3) | `formulas::beta_applies_once_per_round_with_loss`, `formulas::loss_while_probing_leaves_the_short_term_model_unset` |
+//! | spurious undo (§5.5.11) | all of `spurious`, `formulas::undo_restores_the_state_of_its_event_only` |
+//! | pacing margin 1 %, minimum window 4 datagrams | `formulas::pacing_rate_only_rises_in_startup`, `formulas::minimum_window_follows_the_datagram_size` |
+//! | persistent congestion: 4 datagrams, no amnesia | `formulas::persistent_congestion_reduces_the_window_to_four_packets_and_keeps_the_model`, `formulas::rate_recovers_within_rounds_after_an_outage` |
+//! | CE marks are congestion (§3.6) | `ecn::ce_marks_are_congestion`, `ecn::marks_end_startup` |
+//! | 64 kbit/s–400 Gbit/s, 10 µs–2 s, deterministic | all of `extremes`, `paths::links_from_64_kbit_to_10_gbit_are_filled` |
 
 mod bbr;
 mod carry;
 mod classic;
-mod clock;
 mod cube;
 mod cubic;
 mod factory;
 mod fixed;
 mod flight;
+mod growth_clock;
 mod hystart;
-mod law;
 mod newreno;
 mod prague;
 mod prr;
 #[cfg(feature = "specimens")]
 pub(crate) mod specimens;
+mod window_adjustment;
 
 #[cfg(test)]
 mod sim;
@@ -99,8 +100,6 @@ use crate::controller::Controller;
 
 pub use factory::{CongestionControl, ControllerFactory, NewPath};
 
-/// Seed of controllers that are built without one.
-const DEFAULT_SEED: u64 = 0;
 /// kInitialWindow in datagrams (RFC 9002 §7.2).
 const INITIAL_WINDOW_DATAGRAMS: u64 = 10;
 /// The limit of the initial window in bytes (RFC 9002 §7.2).
@@ -123,11 +122,11 @@ pub fn min_window(mds: u64) -> u64 {
     mds.max(1).saturating_mul(MIN_WINDOW_DATAGRAMS)
 }
 
-/// A congestion controller each: its variant, its name, and how it is built from
-/// a choice of slow start, the path's maximum datagram size and a seed.
+/// Defines the congestion controllers, one a line: variant, name, and how it is built from
+/// the slow start, the path's maximum datagram size and a seed.
 macro_rules! controllers {
     ($($(#[$attribute:meta])* $variant:ident $name:literal $build:expr;)+) => {
-        /// Which congestion controller a path gets.
+        /// The congestion controller of a path.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Algorithm {
@@ -144,10 +143,9 @@ macro_rules! controllers {
             pub const NAMES: &'static [&'static str] = &[$($name),+];
         }
 
-        /// Like [`build_with`], with a seed for controllers that draw random numbers,
-        /// so that flows with different seeds do not act in step.
-        #[must_use]
-        pub fn build_seeded(
+        /// Builds a controller for a new path. Controllers that draw random numbers do so
+        /// from `seed`, so that flows with different seeds do not act in step.
+        pub(crate) fn build_seeded(
             algorithm: Algorithm,
             slow_start: SlowStart,
             mds: u64,
@@ -197,15 +195,19 @@ pub enum SlowStart {
 
 /// Builds a controller for a new path whose maximum datagram size is `mds` bytes,
 /// with `HyStart++` where there is a slow start.
-#[must_use]
-pub fn build(algorithm: Algorithm, mds: u64) -> Box<dyn Controller> {
+#[cfg(test)]
+pub(crate) fn build(algorithm: Algorithm, mds: u64) -> Box<dyn Controller> {
     build_with(algorithm, SlowStart::default(), mds)
 }
 
 /// Like [`build`], with a choice of slow start.
-#[must_use]
-pub fn build_with(algorithm: Algorithm, slow_start: SlowStart, mds: u64) -> Box<dyn Controller> {
-    build_seeded(algorithm, slow_start, mds, DEFAULT_SEED)
+#[cfg(test)]
+pub(crate) fn build_with(
+    algorithm: Algorithm,
+    slow_start: SlowStart,
+    mds: u64,
+) -> Box<dyn Controller> {
+    build_seeded(algorithm, slow_start, mds, 0)
 }
 
 /// The name of a controller could not be parsed.
@@ -214,8 +216,8 @@ pub fn build_with(algorithm: Algorithm, slow_start: SlowStart, mds: u64) -> Box<
 pub enum AlgorithmError {
     /// No controller has this name.
     Unknown(String),
-    /// A fixed window of 0 bytes, which could never send.
-    NoWindow,
+    /// The fixed window has 0 bytes, which would never allow to send.
+    ZeroWindow,
 }
 
 impl fmt::Display for AlgorithmError {
@@ -228,7 +230,7 @@ impl fmt::Display for AlgorithmError {
                 }
                 f.write_str("or fixed:BYTES")
             }
-            Self::NoWindow => {
+            Self::ZeroWindow => {
                 f.write_str("invalid fixed window of 0 bytes: expected fixed:BYTES with at least 1")
             }
         }
@@ -246,7 +248,7 @@ impl FromStr for Algorithm {
         }
         let window = name.strip_prefix("fixed:").and_then(|n| n.parse().ok());
         match window {
-            Some(0) => Err(AlgorithmError::NoWindow),
+            Some(0) => Err(AlgorithmError::ZeroWindow),
             Some(window) => Ok(Self::Fixed(window)),
             None => Err(AlgorithmError::Unknown(name.to_owned())),
         }
@@ -339,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn names_round_trip() {
+    fn algorithm_names_round_trip() {
         let fixed = Algorithm::Fixed(65_536);
         for &algorithm in Algorithm::ALL.iter().chain(&[fixed]) {
             assert_eq!(algorithm.to_string().parse(), Ok(algorithm));
@@ -360,15 +362,15 @@ mod tests {
     }
 
     #[test]
-    fn fixed_window_of_zero_bytes_is_refused() {
+    fn fixed_window_of_zero_bytes_is_rejected() {
         let error = "fixed:0".parse::<Algorithm>().unwrap_err();
-        assert_eq!(error, AlgorithmError::NoWindow);
+        assert_eq!(error, AlgorithmError::ZeroWindow);
         assert!(error.to_string().contains("at least 1"), "{error}");
         assert_eq!("fixed:1".parse(), Ok(Algorithm::Fixed(1)));
     }
 
     #[test]
-    fn slow_starts_round_trip() {
+    fn slow_start_names_round_trip() {
         for slow_start in [SlowStart::HyStart, SlowStart::Standard] {
             assert_eq!(slow_start.to_string().parse(), Ok(slow_start));
         }
@@ -377,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn only_prague_asks_for_ect1() {
+    fn only_prague_uses_ect1() {
         for algorithm in [Algorithm::NewReno, Algorithm::Cubic, Algorithm::Fixed(1)] {
             assert_eq!(build(algorithm, 1_200).ecn(), Ect::Ect0);
         }
@@ -395,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn the_initial_window_is_ten_datagrams_within_14720_bytes() {
+    fn initial_window_is_ten_datagrams_within_14720_bytes() {
         for (mds, window) in [
             (1_200, 12_000),
             (1_472, 14_720),

@@ -4,47 +4,44 @@ use crate::limit::Limit;
 use crate::time::Instant;
 
 use super::carry::Carry;
-use super::law::{Growth, Law};
+use super::window_adjustment::{Growth, WindowAdjustment, after_loss};
 
-/// Half the window on congestion, one datagram more per window acknowledged.
+/// Halves the window on congestion, and adds a datagram per acknowledged window.
 #[derive(Debug, Default)]
 pub(super) struct NewReno {
     carry: Carry,
 }
 
-impl Law for NewReno {
-    type Memory = Carry;
+impl WindowAdjustment for NewReno {
+    type Saved = Carry;
 
     const NAME: &'static str = "newreno";
 
-    /// kLossReductionFactor = 0.5 (RFC 9002 appendix B.1).
     fn reduce(&mut self, window: u64) -> u64 {
         self.carry = Carry::default();
-        window / 2
+        after_loss(window)
     }
 
-    fn collapse(&mut self) {
+    fn on_persistent_congestion(&mut self) {
         self.carry = Carry::default();
     }
 
-    fn begin(&mut self, _window: u64, _mds: u64, _now: Instant) {}
+    fn start_avoidance(&mut self, _window: u64, _mds: u64, _now: Instant) {}
 
     fn grow(&mut self, growth: &Growth) -> u64 {
         let earned = u128::from(growth.mds) * u128::from(growth.acked);
         let earned = self.carry.add(earned, growth.window.into());
-        let limit = growth.largest_flight.saturating_add(growth.mds);
-        let window = growth.window.saturating_add(earned);
-        window.min(limit).max(growth.window)
+        growth.additive(earned)
     }
 
     fn on_limit(&mut self, _limit: Limit, _now: Instant) {}
 
-    fn remember(&self) -> Carry {
+    fn save(&self) -> Carry {
         self.carry
     }
 
-    fn restore(&mut self, memory: Carry) {
-        self.carry = memory;
+    fn restore(&mut self, saved: Carry) {
+        self.carry = saved;
     }
 }
 
@@ -66,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn one_acked_window_earns_one_datagram() {
+    fn one_acknowledged_window_grows_by_one_datagram() {
         let mut reno = NewReno::default();
         let mut window = 120_000;
         for _ in 0..100 {
@@ -77,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_larger_than_mds_squared_still_grows() {
+    fn window_larger_than_mds_squared_still_grows() {
         let mut reno = NewReno::default();
         let start = 1_200 * 1_200 * 10;
         let mut window = start;
@@ -93,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_ends_one_datagram_above_the_largest_flight() {
+    fn growth_stops_one_datagram_above_the_largest_flight() {
         let under_used = Growth {
             largest_flight: 60_000,
             ..growth(61_100, 60_000)
@@ -110,22 +107,22 @@ mod tests {
         );
     }
 
-    /// Half a byte, and another half, are a byte: not across a reduction, but
-    /// across one that is undone.
+    /// Two halves of a byte add up to a byte: not across a reduction, but across one that
+    /// is undone.
     #[test]
     fn undo_restores_fractions_of_a_byte() {
         let half = growth(2_400, 1);
         let mut reno = NewReno::default();
         assert_eq!(reno.grow(&half), 2_400);
-        let memory = reno.remember();
+        let saved = reno.save();
         reno.reduce(2_400);
         assert_eq!(reno.grow(&half), 2_400, "forgotten");
         reno.restore(Carry::default());
         assert_eq!(reno.grow(&half), 2_400);
-        reno.restore(memory);
+        reno.restore(saved);
         assert_eq!(reno.grow(&half), 2_401, "restored");
         assert_eq!(reno.grow(&half), 2_400);
-        reno.collapse();
+        reno.on_persistent_congestion();
         assert_eq!(reno.grow(&half), 2_400, "forgotten");
     }
 }

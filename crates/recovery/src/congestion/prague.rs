@@ -1,20 +1,19 @@
 //! Prague, the scalable controller of L4S (RFC 9330, RFC 9331,
 //! draft-briscoe-iccrg-prague-congestion-control).
 //!
-//! An L4S queue marks early and often, so the *share* of marked packets says how
-//! far the window is off. Its average over rounds is α; once a round with marks
-//! the window comes down by α/2. A loss is answered as NewReno does, so is
-//! everything before the first mark: a path without L4S sees NewReno.
+//! An L4S queue marks early and often, so the *share* of marked packets shows how much the
+//! window is too large. Its average over rounds is α; once per round with marks the window
+//! is reduced by α/2. The response to a loss is that of NewReno, and so is everything
+//! before the first mark: on a path without L4S the controller behaves as NewReno.
 //!
-//! With marks as fine a signal as this, flows meet in one shallow queue and
-//! their round trips differ by the paths' lengths alone: with one datagram per
-//! own round, a 1 ms flow would take 25 times the share of a 25 ms flow. So
-//! below a virtual RTT of 25 ms (the draft's; where a classic queue's
-//! delay used to even things out) a flow behaves as one of 25 ms does: it adds
-//! (RTT / 25 ms)² datagrams a round, and its rounds of averaging and response
-//! last 25 ms at least. Its rate then depends on α only. Above 25 ms nothing is
-//! scaled: that would mean more than a datagram a round. Before the first mark
-//! nothing is scaled either, since there is no shallow queue to share yet.
+//! Flows that share a shallow queue have RTTs that differ only by the length of their
+//! paths: if each added one datagram per own round, a 1 ms flow would take 25 times the
+//! share of a 25 ms flow. (In a classic queue, the queueing delay makes RTTs similar.) So a
+//! flow with an RTT below a virtual RTT of 25 ms (from the draft) behaves like one of 25
+//! ms: it adds (RTT / 25 ms)² datagrams a round, and its rounds of averaging and response
+//! last at least 25 ms. Its rate then depends on α only. Above 25 ms nothing is scaled,
+//! because that would mean more than a datagram a round. Before the first mark nothing is
+//! scaled either, because no shallow queue is shared yet.
 
 use core::time::Duration;
 
@@ -22,14 +21,15 @@ use crate::controller::{
     Ack, Congestion, CongestionCause, Controller, Ect, Metrics, SendIndex, Sent, Spurious, State,
 };
 use crate::limit::Limit;
+use crate::rate::bytes_per_second;
 use crate::time::{Instant, nanos};
 
 use super::SlowStart;
 use super::carry::Carry;
 use super::classic::Classic;
-use super::law::{Growth, Law};
+use super::window_adjustment::{Growth, WindowAdjustment, after_loss};
 
-/// The round trip that shorter paths are treated as having (by the draft).
+/// The RTT that flows with a shorter one are treated as having (from the draft).
 const VIRTUAL_RTT: Duration = Duration::from_millis(25);
 
 /// α = 1, in fixed point.
@@ -38,41 +38,41 @@ const ONE: u64 = 1 << 24;
 /// Gain of α's moving average: 2⁻⁴ (RFC 8257 §3.3).
 const GAIN_SHIFT: u32 = 4;
 
-/// A window that marks bring down by their share.
+/// A controller that reduces its window by the share of marked packets.
 #[derive(Debug)]
 pub(super) struct Prague {
     classic: Classic<Additive>,
     mds: u64,
     alpha: Alpha,
-    /// Marks of packets before its end have been answered.
+    /// The round of the last response: no further response to marks within it.
     response: Round,
-    /// Bytes of marked packets that have not been taken off growth yet.
-    unpaid: u64,
+    /// Bytes of marked packets that have not been subtracted from growth yet.
+    marked_bytes: u64,
     smoothed_rtt: Option<Duration>,
 }
 
 /// The moving average of the share of marked packets.
 #[derive(Clone, Copy, Debug)]
 struct Alpha {
-    /// Of `ONE`; 1 until measured (RFC 8257 §3.3), so that the first response
-    /// is as strong as a classic one.
+    /// In units of 1/`ONE`. It is 1 until measured (RFC 8257 §3.3), so that the first
+    /// response is as strong as a classic one.
     value: u64,
-    /// The round that is being measured.
+    /// The round in which marks are being counted.
     round: Round,
     /// Packets acknowledged in it.
     acked: u64,
-    /// Of those, marked.
+    /// Packets of those that were marked.
     marked: u64,
-    /// Any mark at all, ever: the path has a marking queue.
+    /// Whether there was ever a mark: the path has a queue that marks.
     seen: bool,
 }
 
-/// A round trip by packets, and a virtual round trip by time.
+/// A round: at least a round trip by packets and a virtual RTT by time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Round {
     /// Index after the last packet sent before it began.
     end: SendIndex,
-    /// Not before then.
+    /// The round does not end before this time.
     until: Instant,
 }
 
@@ -130,7 +130,7 @@ impl Alpha {
         self.marked = self.marked.saturating_add(packets);
     }
 
-    /// What a response leaves of a window: 1 − α/2 of it.
+    /// Returns the window after a response: the window times 1 − α/2.
     fn reduce_to(&self, window: u64) -> u64 {
         let cut = u128::from(window) * u128::from(self.value.min(ONE)) / u128::from(2 * ONE);
         window - u64::try_from(cut).unwrap_or(window)
@@ -138,24 +138,24 @@ impl Alpha {
 }
 
 impl Prague {
-    /// A controller of a new path.
+    /// Creates the controller of a new path.
     pub(super) fn new(slow_start: SlowStart, mds: u64) -> Self {
         Self {
             classic: Classic::new(Additive::default(), slow_start, mds),
             mds,
             alpha: Alpha::new(),
             response: Round::default(),
-            unpaid: 0,
+            marked_bytes: 0,
             smoothed_rtt: None,
         }
     }
 
     fn on_marks(&mut self, event: &Congestion) {
         self.alpha.on_marks(event.packets);
-        self.classic.law_mut().shared = true;
+        self.classic.adjustment_mut().shared = true;
         let marked = event.packets.saturating_mul(self.mds);
-        self.unpaid = self.unpaid.saturating_add(marked);
-        // A loss of the same flight has been answered already, and with more.
+        self.marked_bytes = self.marked_bytes.saturating_add(marked);
+        // The window was already reduced, and by more, for a loss of the same flight.
         if event.largest_index < self.classic.boundary() {
             self.classic.confirm();
             return;
@@ -166,14 +166,14 @@ impl Prague {
         self.response = Round::begin(event.next_index, event.now);
         let before = self.classic.settled_window();
         self.classic.reduce_to(self.alpha.reduce_to(before));
-        self.classic.law_mut().eased_from = Some(before);
+        self.classic.adjustment_mut().window_before_marks = Some(before);
     }
 
-    /// A loss in the round of a response: the two together come down by β, not
-    /// by more (by the draft).
+    /// Responds to a loss. If it falls in the round of a response to marks, the two
+    /// together reduce the window by β, not by more (from the draft).
     fn on_loss(&mut self, event: &Congestion) {
         if event.largest_index >= self.response.end {
-            self.classic.law_mut().eased_from = None;
+            self.classic.adjustment_mut().window_before_marks = None;
         }
         self.classic.on_congestion(event);
     }
@@ -187,10 +187,10 @@ impl Controller for Prague {
     fn on_ack(&mut self, ack: &Ack<'_>) {
         self.alpha.on_ack(ack);
         self.smoothed_rtt = Some(ack.smoothed_rtt);
-        // What was marked earns nothing (by the draft). The marks of an ACK are
-        // known after it, so they are taken off the next.
-        let taken = self.unpaid.min(ack.window_used_bytes);
-        self.unpaid -= taken;
+        // Marked bytes do not grow the window (from the draft). The marks of an ACK are
+        // reported after it, so they are subtracted from the next one.
+        let taken = self.marked_bytes.min(ack.window_used_bytes);
+        self.marked_bytes -= taken;
         self.classic.on_ack(&Ack {
             window_used_bytes: ack.window_used_bytes - taken,
             ..*ack
@@ -229,29 +229,28 @@ impl Controller for Prague {
         self.classic.min_window()
     }
 
-    /// Once marks have spoken, the window over the round trip: to send a quarter
-    /// faster, as the pacer would, fills a queue that marks from a millisecond on
-    /// before the window does. An eighth faster did so still where a datagram takes
-    /// a millisecond: over 10 Mbit/s, 40 ms it used 86 % of the link, this 93 %.
+    /// The window over the RTT, once there are marks. The pacer alone would send a quarter
+    /// faster, which fills a queue that marks from 1 ms on before the window does. An
+    /// eighth faster still did so where a datagram takes a millisecond: over 10 Mbit/s and
+    /// 40 ms it used 86 % of the link, this rate 93 %.
     fn pacing_rate(&self) -> Option<u64> {
-        let rtt = nanos(self.smoothed_rtt.filter(|_| self.alpha.seen)?).max(1);
-        let rate = u128::from(self.window()) * 1_000_000_000 / u128::from(rtt);
-        Some(u64::try_from(rate).unwrap_or(u64::MAX))
+        let rtt = self.smoothed_rtt.filter(|_| self.alpha.seen)?;
+        Some(bytes_per_second(self.window(), rtt))
     }
 
-    /// Bursts of 250 µs (by the draft): one of a millisecond alone fills a queue
-    /// up to where it marks. Measured over 50 Mbit/s, 30 ms, marks from 1 ms on:
-    /// 41 Mbit/s with trains of 1 ms, 47 with these.
+    /// Bursts of 250 µs (from the draft): a single burst of 1 ms fills a queue to the point
+    /// at which it marks. Measured over 50 Mbit/s and 30 ms with marks from 1 ms on: 41
+    /// Mbit/s with trains of 1 ms, 47 Mbit/s with these.
     fn trains_per_second(&self) -> u64 {
         4_000
     }
 
-    /// Once marks come: what lies before is a queue of the classic kind.
-    fn counts_every_ack(&self) -> bool {
+    /// True once there are marks: before, the queue is a classic one.
+    fn needs_ack_per_packet(&self) -> bool {
         self.alpha.seen
     }
 
-    /// What makes a queue treat the flow as L4S (RFC 9331 §4.1).
+    /// ECT(1), which makes a queue treat the flow as L4S (RFC 9331 §4.1).
     fn ecn(&self) -> Ect {
         Ect::Ect1
     }
@@ -280,10 +279,10 @@ impl Controller for Prague {
 #[derive(Debug, Default)]
 pub(super) struct Additive {
     carry: Carry,
-    /// Marks were seen: a shallow queue is shared, and growth is scaled.
+    /// Whether marks were seen: a shallow queue is shared, so growth is scaled.
     shared: bool,
-    /// The window before the response to marks in whose round a loss may fall.
-    eased_from: Option<u64>,
+    /// The window before the last response to marks, for a loss in the same round.
+    window_before_marks: Option<u64>,
 }
 
 /// (RTT / 25 ms)² as a fraction, 1 from 25 ms on; microseconds squared.
@@ -296,24 +295,24 @@ fn scale(smoothed_rtt: Duration) -> (u128, u128) {
     )
 }
 
-impl Law for Additive {
-    type Memory = Carry;
+impl WindowAdjustment for Additive {
+    type Saved = Carry;
 
     const NAME: &'static str = "prague";
 
-    /// Half the window, as NewReno (RFC 9002 appendix B.1).
+    /// As NewReno, from the window before a response to marks in the same round.
     fn reduce(&mut self, window: u64) -> u64 {
         self.carry = Carry::default();
-        let from = self.eased_from.take().unwrap_or(window);
-        (from.max(window) / 2).min(window)
+        let from = self.window_before_marks.take().unwrap_or(window);
+        after_loss(from.max(window)).min(window)
     }
 
-    fn collapse(&mut self) {
+    fn on_persistent_congestion(&mut self) {
         self.carry = Carry::default();
-        self.eased_from = None;
+        self.window_before_marks = None;
     }
 
-    fn begin(&mut self, _window: u64, _mds: u64, _now: Instant) {}
+    fn start_avoidance(&mut self, _window: u64, _mds: u64, _now: Instant) {}
 
     fn grow(&mut self, growth: &Growth) -> u64 {
         let (numerator, denominator) = if self.shared {
@@ -326,19 +325,17 @@ impl Law for Additive {
             .saturating_mul(numerator);
         let per = u128::from(growth.window).saturating_mul(denominator);
         let earned = self.carry.add(earned, per);
-        let limit = growth.largest_flight.saturating_add(growth.mds);
-        let window = growth.window.saturating_add(earned);
-        window.min(limit).max(growth.window)
+        growth.additive(earned)
     }
 
     fn on_limit(&mut self, _limit: Limit, _now: Instant) {}
 
-    fn remember(&self) -> Carry {
+    fn save(&self) -> Carry {
         self.carry
     }
 
-    fn restore(&mut self, memory: Carry) {
-        self.carry = memory;
+    fn restore(&mut self, saved: Carry) {
+        self.carry = saved;
     }
 }
 

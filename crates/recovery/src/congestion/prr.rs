@@ -1,7 +1,7 @@
 //! Proportional Rate Reduction (RFC 9937).
 
-/// How many bytes each ACK of a recovery period lets out, so that the flight
-/// comes down to ssthresh by its end, neither in silence nor in a burst.
+/// How many bytes may be sent with each ACK of a recovery period, so that the flight falls
+/// to ssthresh by its end, without a pause and without a burst.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Prr {
     /// RecoverFS: bytes in flight when the congestion was found, including
@@ -13,7 +13,7 @@ pub(super) struct Prr {
     out: u64,
 }
 
-/// What an ACK in recovery brings.
+/// What an ACK in recovery delivers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Delivery {
     /// Bytes it newly acknowledged.
@@ -25,7 +25,7 @@ pub(super) struct Delivery {
 }
 
 impl Prr {
-    /// A recovery period begins with `flight` bytes.
+    /// Begins a recovery period with `flight` bytes.
     pub(super) fn new(flight: u64) -> Self {
         Self {
             flight: flight.max(1),
@@ -34,13 +34,13 @@ impl Prr {
         }
     }
 
-    /// Bytes left.
+    /// Records bytes sent.
     pub(super) fn on_sent(&mut self, bytes: u64) {
         self.out = self.out.saturating_add(bytes);
     }
 
-    /// SndCnt: the bytes that may leave now. `None` if nothing was delivered,
-    /// so that the last answer stays in force.
+    /// Returns SndCnt, the bytes that may be sent now. `None` if nothing was delivered: the
+    /// last result stays in force.
     pub(super) fn on_ack(&mut self, ack: Delivery, ssthresh: u64, mds: u64) -> Option<u64> {
         if ack.acked == 0 {
             return None;
@@ -51,12 +51,13 @@ impl Prr {
         } else {
             self.rebuilding(ack, mds).min(ssthresh - ack.in_flight)
         };
-        // The first packet out is the retransmission, whatever the sums say.
+        // The first packet, a retransmission, may be sent in any case.
         let stuck = self.out == 0 && allowed == 0;
         Some(if stuck { mds } else { allowed })
     }
 
-    /// The flight is still above ssthresh: send β bytes per byte delivered.
+    /// Returns what may be sent while the flight is above ssthresh: β bytes per byte
+    /// delivered.
     fn proportional(&self, ssthresh: u64) -> u64 {
         let due = u128::from(self.delivered) * u128::from(ssthresh);
         let due = due.div_ceil(u128::from(self.flight));
@@ -65,9 +66,9 @@ impl Prr {
             .saturating_sub(self.out)
     }
 
-    /// The flight is at or below ssthresh (losses, or an application that did
-    /// not use its turn): conserve packets, and rebuild like slow start while
-    /// ACKs prove no further loss.
+    /// Returns what may be sent while the flight is at or below ssthresh (after many
+    /// losses, or because the application sent less): as much as was delivered, and a
+    /// datagram more while ACKs prove no further loss, as in slow start.
     fn rebuilding(&self, ack: Delivery, mds: u64) -> u64 {
         let conserved = self.delivered.saturating_sub(self.out).max(ack.acked);
         if ack.safe {
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn heavy_loss_rebuilds_by_one_more_packet_per_safe_ack() {
+    fn heavy_loss_adds_one_packet_per_safe_ack() {
         let mut prr = Prr::new(20 * MDS);
         // 15 of 20 lost: 5 minus the ACKed one in flight, ssthresh 10.
         assert_eq!(prr.on_ack(ack(4 * MDS, false), 10 * MDS, MDS), Some(MDS));
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn one_packet_may_leave_on_entering_recovery() {
+    fn one_packet_may_be_sent_on_entering_recovery() {
         let mut prr = Prr::new(20 * MDS);
         let at_ssthresh = ack(10 * MDS, true);
         assert_eq!(prr.on_ack(at_ssthresh, 10 * MDS, MDS), Some(MDS));
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_of_a_byte_is_rounded_up() {
+    fn fraction_of_a_byte_is_rounded_up() {
         // 1000 of 20000 delivered against ssthresh 14001: 700.05 bytes.
         let mut prr = Prr::new(20 * MDS);
         assert_eq!(prr.on_ack(ack(18 * MDS, true), 14_001, MDS), Some(701));

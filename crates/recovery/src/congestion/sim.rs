@@ -1,5 +1,5 @@
-//! One bulk sender over one bottleneck in virtual time: enough of a transport to
-//! give a controller true facts, and no more.
+//! One bulk sender over one bottleneck in virtual time: just enough of a transport to
+//! report consistent events to a controller.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,22 +7,20 @@ use core::time::Duration;
 
 use crate::controller::{Ack, Congestion, CongestionCause, Controller, SendIndex, Sent};
 use crate::limit::Limit;
+use crate::loss::{PACKET_THRESHOLD, TIME_THRESHOLD_EIGHTHS};
 use crate::rate::Delivery;
 use crate::time::{Instant, nanos};
 
 use super::testing::MDS;
 
-/// kPacketThreshold (RFC 9002 §6.1.1).
-const PACKET_THRESHOLD: u64 = 3;
-
 /// Which packets the network drops.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Drops {
-    /// Every so many-th packet.
+    /// Every n-th packet.
     Every(u64),
-    /// So many percent at random until an instant, none after.
+    /// This percentage at random until an instant, none after it.
     PercentUntil(u64, Instant),
-    /// Those that find the queue full.
+    /// Packets that arrive at a full queue.
     Overflow,
 }
 
@@ -36,7 +34,7 @@ pub(super) struct Link {
     /// Packets the bottleneck holds.
     pub(super) queue: u64,
     pub(super) drops: Drops,
-    /// The receiver acknowledges each so many-th packet, or after 1 ms.
+    /// The receiver acknowledges every n-th packet, or after 1 ms.
     pub(super) ack_every: u64,
 }
 
@@ -65,7 +63,7 @@ pub(super) struct Sim {
     pto_count: u32,
     last_sent: Instant,
     /// State of the loss generator.
-    dice: u64,
+    rng: u64,
     /// Arrival of each ACK that acknowledged something.
     acks: Vec<Instant>,
 }
@@ -87,7 +85,7 @@ impl Sim {
             ack_due: None,
             pto_count: 0,
             last_sent: Instant::ZERO,
-            dice: seed,
+            rng: seed,
             acks: Vec::new(),
         }
     }
@@ -129,10 +127,10 @@ impl Sim {
     }
 
     fn loss_delay(&self) -> Duration {
-        self.longest_rtt() * 9 / 8
+        self.longest_rtt() * TIME_THRESHOLD_EIGHTHS / 8
     }
 
-    /// A bound on the RTT stands for the estimator.
+    /// Returns an upper bound of the RTT, in the place of an estimator.
     fn longest_rtt(&self) -> Duration {
         let queue = self.link.per_packet * u32::try_from(self.link.queue).unwrap();
         self.link.rtt + Duration::from_millis(1) + queue
@@ -189,10 +187,10 @@ impl Sim {
             Drops::Every(n) => index % n == n - 1,
             Drops::PercentUntil(percent, until) => {
                 // Marsaglia's xorshift64.
-                self.dice ^= self.dice << 13;
-                self.dice ^= self.dice >> 7;
-                self.dice ^= self.dice << 17;
-                self.now < until && self.dice % 100 < percent
+                self.rng ^= self.rng << 13;
+                self.rng ^= self.rng >> 7;
+                self.rng ^= self.rng << 17;
+                self.now < until && self.rng % 100 < percent
             }
             Drops::Overflow => {
                 let backlog = nanos(self.busy - self.now);
@@ -250,7 +248,7 @@ impl Sim {
         });
     }
 
-    /// Takes out what is lost by now and tells the controller; answers with the
+    /// Removes the packets that are lost by now and tells the controller. Returns their
     /// bytes.
     fn declare_lost(&mut self, acked_bytes: u64) -> u64 {
         let Some(largest) = self.largest_acked else {

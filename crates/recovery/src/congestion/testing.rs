@@ -1,4 +1,4 @@
-//! Facts for tests: what a ledger would have told.
+//! Events for tests, as loss detection would report them.
 
 use core::ops::Range;
 use core::time::Duration;
@@ -15,7 +15,7 @@ pub(super) fn at_ms(ms: u64) -> Instant {
     Instant::from_nanos(ms * 1_000_000)
 }
 
-/// Packet `index` left with `in_flight_before` bytes ahead of it.
+/// Packet `index` was sent with `in_flight_before` bytes in flight.
 pub(super) fn sent(index: SendIndex, in_flight_before: u64) -> Sent {
     Sent {
         now: at_ms(0),

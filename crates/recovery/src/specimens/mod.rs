@@ -1,15 +1,15 @@
-//! Bugs that congestion control and loss recovery really had elsewhere, to be
-//! switched on where a detector has to prove itself (feature `specimens`).
+//! Bugs that congestion control and loss recovery of other stacks had, which can be
+//! switched on to test detectors (feature `specimens`).
 //!
-//! The right code knows nothing of them. Each bug is injected from outside:
+//! The correct code does not know them. Each bug is injected from outside:
 //!
-//! | bugs of              | seam                                                     |
-//! |----------------------|----------------------------------------------------------|
+//! | bugs of              | injected by                                                        |
+//! |----------------------|--------------------------------------------------------------------|
 //! | CUBIC                | a wrapper around the controller, `congestion/classic/specimens.rs` |
 //! | BBR                  | a wrapper around the controller, `congestion/bbr/specimens.rs`     |
-//! | pacer, timer, paths  | [`Recovery`], a wrapper around the right one             |
+//! | pacer, timer, paths  | [`Recovery`], a wrapper around the correct one                     |
 //!
-//! With the feature off neither the wrappers nor the list exist.
+//! Without the feature neither the wrappers nor this list exist.
 
 mod recovery;
 
@@ -21,63 +21,64 @@ pub use recovery::Recovery;
 /// A known bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Specimen {
-    /// Idle is measured from the last packet sent whenever nothing is in flight,
-    /// and shifts the one variable that is CUBIC's epoch and the recovery
-    /// boundary: pinned at two packets, without loss.
+    /// Whenever nothing is in flight, the time since the last packet sent counts as idle
+    /// time. It moves CUBIC's epoch, which is the recovery boundary too: the window stays
+    /// at two packets, without loss.
     IdleFromLastSend,
-    /// The same, but the variable never passes now: pinned as well, silently.
+    /// The same, but the epoch never lies in the future: the window stays at two packets as
+    /// well, with no epoch in the future to see it by.
     EpochClampedToNow,
     /// CUBIC's clock runs while nothing is sent: the window jumps after idling.
     EpochNotShifted,
-    /// Idling restarts the curve as a loss does: steep after every pause.
+    /// Idling restarts the curve as a loss does: growth is too fast after every pause.
     EpochResetOnIdle,
-    /// Losses of less than a fifth of the window are taken for spurious: the
-    /// window never comes down.
+    /// Losses of less than a fifth of the window count as spurious: the window is never
+    /// reduced.
     UndoOnLightLoss,
-    /// Recovery begins anew for each packet of an ACK's losses: thousands of
-    /// reductions.
+    /// Each lost packet of an ACK begins recovery again: thousands of reductions.
     MultiCut,
-    /// BBR's window is pinned to what Startup reached: Drain is never left.
+    /// BBR's window stays at what Startup reached, so Drain never ends.
     DrainTrap,
-    /// DOWN waits for less in flight than its own pace keeps there, and for nothing
-    /// else, while max_bw ages.
+    /// DOWN ends only when less is in flight than its own pacing rate keeps there, while
+    /// max_bw expires.
     DownTrap,
-    /// Exits are tested on what was in flight before the ACK.
+    /// The conditions to leave a state use the bytes in flight before the ACK.
     PreAckInflightExit,
     /// All slots of the max_bw filter expire in one round.
     MaxFilterSameRound,
     /// A placeholder of 10 ms is accepted as min_rtt.
     BootstrapRttPoison,
-    /// The wait in the pacer counts in the rate sample.
+    /// Delivery-rate samples include the wait in the pacer.
     WalltimeRate,
-    /// The first rate is next to nothing, and pacing never asks for more than
-    /// what was measured.
+    /// The first pacing rate is almost zero, and later rates never exceed what was
+    /// measured.
     ZeroPacingBootstrap,
-    /// Once the first packets have left, each ACK brings one token, and time none.
+    /// After the first packets the pacer earns one token per ACK, and none by time.
     TokenbucketStartup,
-    /// Startup looks at no loss and bounds no window.
+    /// Startup ignores losses and does not limit the window.
     StartupOverrun,
     /// Persistent congestion zeroes max_bw.
     AmnesiaAfterOutage,
-    /// The long-term bound has no floor of the BDP and falls with each loss.
+    /// inflight_longterm is not bounded by the BDP and falls with each loss.
     LongtermSpiral,
-    /// A migration forgets what is in flight: no timer, no room kept for it.
+    /// A migration forgets what is in flight: no timer is armed and the window does not
+    /// count it.
     BifDesync,
-    /// No timer while nothing is in flight, though the peer can't send either:
-    /// silence.
+    /// A client with nothing in flight arms no timer, although the server may be unable to
+    /// send: both wait for ever.
     PtoUnarmed,
-    /// The pacer counts its deadline from the last train instead of from the
-    /// last refill: in the past, and the caller spins.
+    /// The pacer computes its deadline from the last train instead of from the last refill:
+    /// it lies in the past, and the caller spins.
     PacerSpin,
-    /// A migration declares everything in flight lost: all of it is sent twice.
+    /// A migration declares everything in flight lost, so all of it is sent twice.
     RetransmitAllOnMigration,
-    /// A migration resets the round trip below the true one: what is only on its
-    /// way counts as lost.
+    /// A migration resets the RTT to less than the true one: packets that are still on
+    /// their way count as lost.
     MigrationRttReset,
 }
 
 impl Specimen {
-    /// All of them.
+    /// All specimens.
     pub const ALL: &'static [Self] = &[
         Self::IdleFromLastSend,
         Self::EpochClampedToNow,
@@ -103,7 +104,7 @@ impl Specimen {
         Self::MigrationRttReset,
     ];
 
-    /// Its name, as a command line takes it.
+    /// Returns the name, as the command line takes it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -171,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_differ_and_parse() {
+    fn specimen_names_are_unique_and_parse() {
         for (at, specimen) in Specimen::ALL.iter().enumerate() {
             assert_eq!(specimen.to_string().parse(), Ok(*specimen));
             assert_eq!(Specimen::ALL.iter().position(|s| s == specimen), Some(at));

@@ -1,5 +1,5 @@
-//! Loss recovery with a known bug around it: the same name and methods as the
-//! right one, so that the transport is built with either.
+//! Loss recovery with a known bug: a wrapper with the same name and methods as the correct
+//! one, so that the transport builds with either.
 
 use core::ops::{Deref, DerefMut, RangeInclusive};
 use core::time::Duration;
@@ -7,8 +7,8 @@ use core::time::Duration;
 use super::Specimen;
 use crate::controller::{Controller, SendIndex};
 use crate::outcome::{AckError, LossCause, Lost, Outcome};
-use crate::pto::Pending;
-use crate::recovery as right;
+use crate::pto::TimerType;
+use crate::recovery as inner;
 use crate::rtt::{GRANULARITY, Rtt};
 use crate::time::Instant;
 use crate::{Config, Gate, PathId, SentInfo, Space};
@@ -17,20 +17,20 @@ use crate::{Config, Gate, PathId, SentInfo, Space};
 /// [`Config::specimen`] if it is one of pacer, timer or paths.
 #[derive(Debug)]
 pub struct Recovery<F> {
-    right: right::Recovery<F>,
+    inner: inner::Recovery<F>,
     specimen: Option<Specimen>,
-    paths: Vec<PathFlaw>,
+    paths: Vec<PathBug>,
     /// `retransmit-all-on-migration`: what the next timeout declares lost.
     withdrawn: Vec<Lost<F>>,
 }
 
-/// What a bug remembers of a path.
+/// What a bug stores for a path.
 #[derive(Debug)]
-struct PathFlaw {
+struct PathBug {
     id: PathId,
-    /// `bif-desync`: in flight, and forgotten.
+    /// `bif-desync`: what is in flight but not counted.
     forgotten: Flight,
-    /// `pacer-spin`: when the last train left, from which its deadlines count.
+    /// `pacer-spin`: when the last train was sent, from which its deadlines count.
     last_train: Instant,
     /// `tokenbucket-startup`: bytes in the bucket, which only ACKs refill.
     tokens: u64,
@@ -45,29 +45,29 @@ struct Flight {
 }
 
 impl<F> Deref for Recovery<F> {
-    type Target = right::Recovery<F>;
+    type Target = inner::Recovery<F>;
 
     fn deref(&self) -> &Self::Target {
-        &self.right
+        &self.inner
     }
 }
 
 impl<F> DerefMut for Recovery<F> {
     fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.right
+        &mut self.inner
     }
 }
 
-/// Packets in the bucket of `tokenbucket-startup` at most.
+/// Size of the bucket of `tokenbucket-startup` in packets.
 const BUCKET: u64 = 10;
 
 impl<F> Recovery<F> {
-    /// See the right [`new`](right::Recovery::new).
+    /// See [`new`](inner::Recovery::new).
     #[must_use]
     pub fn new(config: Config, now: Instant) -> Self {
         Self {
             specimen: config.specimen,
-            right: right::Recovery::new(config, now),
+            inner: inner::Recovery::new(config, now),
             paths: Vec::new(),
             withdrawn: Vec::new(),
         }
@@ -77,11 +77,11 @@ impl<F> Recovery<F> {
         self.specimen == Some(specimen)
     }
 
-    fn flaw(&mut self, id: PathId) -> Option<&mut PathFlaw> {
+    fn bug(&mut self, id: PathId) -> Option<&mut PathBug> {
         self.paths.iter_mut().find(|path| path.id == id)
     }
 
-    /// See the right [`add_path`](right::Recovery::add_path).
+    /// See [`add_path`](inner::Recovery::add_path).
     pub fn add_path(
         &mut self,
         id: PathId,
@@ -89,8 +89,8 @@ impl<F> Recovery<F> {
         mds: u64,
         now: Instant,
     ) {
-        self.right.add_path(id, controller, mds, now);
-        self.paths.push(PathFlaw {
+        self.inner.add_path(id, controller, mds, now);
+        self.paths.push(PathBug {
             id,
             forgotten: Flight::default(),
             last_train: now,
@@ -98,54 +98,54 @@ impl<F> Recovery<F> {
         });
     }
 
-    /// See the right [`remove_path`](right::Recovery::remove_path).
+    /// See [`remove_path`](inner::Recovery::remove_path).
     pub fn remove_path(&mut self, id: PathId, out: &mut Outcome<F>) {
-        self.with_true_books(|right| right.remove_path(id, out));
+        self.with_true_counts(|inner| inner.remove_path(id, out));
         self.paths.retain(|path| path.id != id);
     }
 
-    /// See the right [`set_active_path`](right::Recovery::set_active_path).
+    /// See [`set_active_path`](inner::Recovery::set_active_path).
     /// `bif-desync`, `migration-rtt-reset` and `retransmit-all-on-migration`
-    /// strike here.
+    /// take effect here.
     pub fn set_active_path(&mut self, id: PathId, now: Instant) {
-        let old = self.right.active_path();
-        self.right.set_active_path(id, now);
+        let old = self.inner.active_path();
+        self.inner.set_active_path(id, now);
         if self.has(Specimen::BifDesync) {
             for path in &mut self.paths {
-                path.forgotten.add_to(&mut self.right, path.id);
-                path.forgotten = Flight::of(&self.right, path.id);
+                path.forgotten.add_to(&mut self.inner, path.id);
+                path.forgotten = Flight::of(&self.inner, path.id);
             }
             self.hide();
         }
         if self.has(Specimen::MigrationRttReset) {
-            for path in &mut self.right.paths {
-                // A measurement that no path is as short as.
+            for path in &mut self.inner.paths {
+                // Shorter than the RTT of any path.
                 path.rtt = Rtt::new(GRANULARITY);
                 path.rtt.sample(GRANULARITY, Duration::ZERO, Instant::ZERO);
             }
         }
         if self.has(Specimen::RetransmitAllOnMigration) {
             let mut out = Outcome::new();
-            self.right
-                .hand_back(Space::Data, LossCause::PathRemoved, Some(old), &mut out);
+            self.inner
+                .return_as_lost(Space::Data, LossCause::PathRemoved, Some(old), &mut out);
             self.withdrawn.append(&mut out.lost);
         }
     }
 
-    /// See the right [`gate`](right::Recovery::gate). `pacer-spin` and
-    /// `tokenbucket-startup` strike here.
+    /// See [`gate`](inner::Recovery::gate). `pacer-spin` and
+    /// `tokenbucket-startup` take effect here.
     pub fn gate(&mut self, id: PathId, now: Instant) -> Gate {
-        let gate = self.right.gate(id, now);
+        let gate = self.inner.gate(id, now);
         if self.has(Specimen::TokenbucketStartup) {
             return self.gate_by_tokens(id, gate, now);
         }
-        let Some(last) = self.flaw(id).map(|path| &mut path.last_train) else {
+        let Some(last) = self.bug(id).map(|path| &mut path.last_train) else {
             return gate;
         };
         match gate {
             Gate::Open { .. } => *last = now,
             Gate::Pacing { until } => {
-                // What has come together since then is counted twice.
+                // The credit earned since then is counted twice.
                 let until = *last + (until - now);
                 if self.has(Specimen::PacerSpin) {
                     return Gate::Pacing { until };
@@ -157,37 +157,37 @@ impl<F> Recovery<F> {
     }
 
     fn gate_by_tokens(&mut self, id: PathId, gate: Gate, now: Instant) -> Gate {
-        let Some(path) = self.right.path(id) else {
+        let Some(path) = self.inner.path(id) else {
             return gate;
         };
         let (mds, room) = (path.mds(), path.window().saturating_sub(path.in_flight()));
-        let tokens = self.flaw(id).map_or(0, |path| path.tokens);
+        let tokens = self.bug(id).map_or(0, |path| path.tokens);
         match gate {
             Gate::Congestion => gate,
             Gate::Open { .. } | Gate::Pacing { .. } if tokens.min(room) >= mds => Gate::Open {
                 bytes: tokens.min(room),
             },
-            // No clock refills it, so no time is worth waiting for.
+            // Time does not refill the bucket, so waiting does not help.
             Gate::Open { .. } | Gate::Pacing { .. } => Gate::Pacing {
                 until: now + Duration::from_secs(3_600),
             },
         }
     }
 
-    /// See the right [`on_sent`](right::Recovery::on_sent).
+    /// See [`on_sent`](inner::Recovery::on_sent).
     pub fn on_sent(&mut self, info: SentInfo, content: F) -> SendIndex {
         if info.in_flight
-            && let Some(path) = self.flaw(info.path)
+            && let Some(path) = self.bug(info.path)
         {
             path.tokens = path.tokens.saturating_sub(info.size.into());
         }
-        self.right.on_sent(info, content)
+        self.inner.on_sent(info, content)
     }
 
-    /// See the right [`on_ack`](right::Recovery::on_ack).
+    /// See [`on_ack`](inner::Recovery::on_ack).
     ///
     /// # Errors
-    /// As the right one.
+    /// As the wrapped method.
     pub fn on_ack(
         &mut self,
         space: Space,
@@ -196,115 +196,115 @@ impl<F> Recovery<F> {
         now: Instant,
         out: &mut Outcome<F>,
     ) -> Result<(), AckError> {
-        self.with_true_books(|right| right.on_ack(space, ranges, ack_delay, now, out))?;
-        for path in &self.right.paths {
-            let flaw = self.paths.iter_mut().find(|flaw| flaw.id == path.id);
-            if let Some(flaw) = flaw.filter(|_| path.ack.bytes > 0) {
-                flaw.tokens = (flaw.tokens + path.mds).min(BUCKET * path.mds);
+        self.with_true_counts(|inner| inner.on_ack(space, ranges, ack_delay, now, out))?;
+        for path in &self.inner.paths {
+            let bug = self.paths.iter_mut().find(|bug| bug.id == path.id);
+            if let Some(bug) = bug.filter(|_| path.ack.bytes > 0) {
+                bug.tokens = (bug.tokens + path.mds).min(BUCKET * path.mds);
             }
         }
         Ok(())
     }
 
-    /// See the right [`pending`](right::Recovery::pending). `pto-unarmed` strikes
+    /// See [`armed_timer`](inner::Recovery::armed_timer). `pto-unarmed` takes effect
     /// here: no timer while nothing is in flight, though the peer can't send either.
     #[must_use]
-    pub fn pending(&self) -> Option<(Instant, Pending)> {
+    pub fn armed_timer(&self) -> Option<(Instant, TimerType)> {
         if let Some(lost) = self.withdrawn.first() {
-            return Some((lost.sent, Pending::Loss));
+            return Some((lost.sent, TimerType::Loss));
         }
-        let (deadline, what) = self.right.pending()?;
+        let (deadline, what) = self.inner.armed_timer()?;
         let unarmed = match what {
-            Pending::Loss => false,
-            Pending::Pto => self.has(Specimen::PtoUnarmed) && !self.probes_flight(),
+            TimerType::Loss => false,
+            TimerType::Pto => self.has(Specimen::PtoUnarmed) && !self.probes_flight(),
         };
         (!unarmed).then_some((deadline, what))
     }
 
-    /// Whether a probe timeout would be for packets in flight.
+    /// Returns whether a probe timeout would be for packets in flight.
     fn probes_flight(&self) -> bool {
-        let confirmed = self.right.context.handshake_confirmed;
+        let confirmed = self.inner.context.handshake_confirmed;
         Space::ALL
             .into_iter()
             .filter(|space| *space != Space::Data || confirmed)
-            .any(|space| self.right.has_unacked(space))
+            .any(|space| self.inner.has_unacked(space))
     }
 
-    /// See the right [`next_timeout`](right::Recovery::next_timeout).
+    /// See [`next_timeout`](inner::Recovery::next_timeout).
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
-        self.pending().map(|(deadline, _)| deadline)
+        self.armed_timer().map(|(deadline, _)| deadline)
     }
 
-    /// See the right [`on_timeout`](right::Recovery::on_timeout).
+    /// See [`on_timeout`](inner::Recovery::on_timeout).
     pub fn on_timeout(&mut self, now: Instant, out: &mut Outcome<F>) {
         out.lost.append(&mut self.withdrawn);
         let due = self.next_timeout().is_some_and(|due| due <= now);
         if due || !self.has(Specimen::PtoUnarmed) {
-            self.with_true_books(|right| right.on_timeout(now, out));
+            self.with_true_counts(|inner| inner.on_timeout(now, out));
         }
     }
 
-    /// See the right [`discard_space`](right::Recovery::discard_space).
+    /// See [`discard_space`](inner::Recovery::discard_space).
     pub fn discard_space(&mut self, space: Space, now: Instant) {
-        self.with_true_books(|right| right.discard_space(space, now));
+        self.with_true_counts(|inner| inner.discard_space(space, now));
     }
 
-    /// See the right [`on_retry`](right::Recovery::on_retry).
+    /// See [`on_retry`](inner::Recovery::on_retry).
     pub fn on_retry(&mut self, now: Instant, out: &mut Outcome<F>) {
-        self.with_true_books(|right| right.on_retry(now, out));
+        self.with_true_counts(|inner| inner.on_retry(now, out));
     }
 
-    /// See the right [`on_zero_rtt_rejected`](right::Recovery::on_zero_rtt_rejected).
+    /// See [`on_zero_rtt_rejected`](inner::Recovery::on_zero_rtt_rejected).
     pub fn on_zero_rtt_rejected(&mut self, now: Instant, out: &mut Outcome<F>) {
-        self.with_true_books(|right| right.on_zero_rtt_rejected(now, out));
+        self.with_true_counts(|inner| inner.on_zero_rtt_rejected(now, out));
     }
 
-    /// See the right [`abandon`](right::Recovery::abandon).
+    /// See [`abandon`](inner::Recovery::abandon).
     pub fn abandon(&mut self) {
-        self.with_true_books(right::Recovery::abandon);
+        self.with_true_counts(inner::Recovery::abandon);
     }
 
-    /// Does what takes packets out of flight with the forgotten ones in the books,
-    /// and forgets again those that are left: what left first leaves first.
-    fn with_true_books<R>(&mut self, act: impl FnOnce(&mut right::Recovery<F>) -> R) -> R {
+    /// Runs a method that removes packets from flight with the forgotten ones counted, and
+    /// then stops counting those that remain. The forgotten packets are removed first.
+    fn with_true_counts<R>(&mut self, act: impl FnOnce(&mut inner::Recovery<F>) -> R) -> R {
         for path in &self.paths {
-            path.forgotten.add_to(&mut self.right, path.id);
+            path.forgotten.add_to(&mut self.inner, path.id);
         }
         let before: Vec<Flight> = self
             .paths
             .iter()
-            .map(|path| Flight::of(&self.right, path.id))
+            .map(|path| Flight::of(&self.inner, path.id))
             .collect();
-        let result = act(&mut self.right);
+        let result = act(&mut self.inner);
         for (path, before) in self.paths.iter_mut().zip(before) {
-            let after = Flight::of(&self.right, path.id);
+            let after = Flight::of(&self.inner, path.id);
             path.forgotten = path.forgotten.minus(before.minus(after));
         }
         self.hide();
         result
     }
 
-    /// Takes what is forgotten out of the books.
+    /// Subtracts what is forgotten from the counts.
     fn hide(&mut self) {
         for path in &self.paths {
-            let left = Flight::of(&self.right, path.id).minus(path.forgotten);
-            left.set(&mut self.right, path.id);
+            let left = Flight::of(&self.inner, path.id).minus(path.forgotten);
+            left.set(&mut self.inner, path.id);
         }
     }
 }
 
 impl Flight {
-    fn of<F>(right: &right::Recovery<F>, id: PathId) -> Self {
-        right.path(id).map_or_else(Self::default, |path| Self {
+    fn of<F>(inner: &inner::Recovery<F>, id: PathId) -> Self {
+        inner.path(id).map_or_else(Self::default, |path| Self {
             bytes: path.in_flight,
             packets: path.packets_in_flight,
             ack_eliciting: path.spaces.map(|space| space.ack_eliciting),
         })
     }
 
-    fn set<F>(self, right: &mut right::Recovery<F>, id: PathId) {
-        if let Some(path) = right.paths.iter_mut().find(|path| path.id == id) {
+    fn set<F>(self, inner: &mut inner::Recovery<F>, id: PathId) {
+        if let Some(path) = inner.paths.iter_mut().find(|path| path.id == id) {
             path.in_flight = self.bytes;
             path.packets_in_flight = self.packets;
             for (space, count) in path.spaces.iter_mut().zip(self.ack_eliciting) {
@@ -313,14 +313,14 @@ impl Flight {
         }
     }
 
-    fn add_to<F>(self, right: &mut right::Recovery<F>, id: PathId) {
-        let mut sum = Self::of(right, id);
+    fn add_to<F>(self, inner: &mut inner::Recovery<F>, id: PathId) {
+        let mut sum = Self::of(inner, id);
         sum.bytes += self.bytes;
         sum.packets += self.packets;
         for (sum, count) in sum.ack_eliciting.iter_mut().zip(self.ack_eliciting) {
             *sum += count;
         }
-        sum.set(right, id);
+        sum.set(inner, id);
     }
 
     fn minus(mut self, other: Self) -> Self {

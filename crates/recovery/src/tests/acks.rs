@@ -1,13 +1,13 @@
-//! Acknowledgments: what they take out, and what they may not name.
+//! Acknowledgments: which packets they remove, and which are errors.
 
 use core::time::Duration;
 
-use super::harness::{BYTES, Bench, PATH, Told, at};
+use super::harness::{BYTES, Bench, Call, PATH, at};
 use crate::outcome::{AckError, LargestAcked};
 use crate::{SentInfo, Space};
 
 #[test]
-fn an_ack_hands_back_what_was_in_the_packets() {
+fn ack_returns_the_content_of_acknowledged_packets() {
     let mut bench = Bench::new();
     bench.send_many(5, 0);
     bench.ack_ranges(&[3..=4, 0..=1], 10);
@@ -18,7 +18,7 @@ fn an_ack_hands_back_what_was_in_the_packets() {
     assert_eq!(bench.in_flight(), BYTES);
     assert_eq!(bench.recovery.largest_acked(Space::Data), Some(4));
     let told = bench.controller.take();
-    let expected = Told::Acked {
+    let expected = Call::Acked {
         bytes: 4 * BYTES,
         packets: 4,
         largest: 4,
@@ -32,7 +32,7 @@ fn an_ack_hands_back_what_was_in_the_packets() {
 }
 
 #[test]
-fn acknowledging_twice_is_harmless() {
+fn repeated_ack_has_no_effect() {
     let mut bench = Bench::new();
     bench.send_many(3, 0);
     bench.ack(0..=2, 10);
@@ -46,7 +46,7 @@ fn acknowledging_twice_is_harmless() {
 
 /// RFC 9000 §13.1.
 #[test]
-fn acknowledging_what_was_never_sent_is_an_error() {
+fn ack_of_unsent_packet_is_an_error() {
     let mut bench = Bench::new();
     bench.send(0);
     let result = bench.ack_frame(Space::Data, &[0..=1], Duration::ZERO, 10);
@@ -55,7 +55,7 @@ fn acknowledging_what_was_never_sent_is_an_error() {
 
 /// RFC 9000 §21.4.
 #[test]
-fn acknowledging_a_skipped_number_is_an_error() {
+fn ack_of_skipped_number_is_an_error() {
     let mut bench = Bench::new();
     bench.send(0);
     bench.recovery.skip_number(Space::Data);
@@ -68,7 +68,7 @@ fn acknowledging_a_skipped_number_is_an_error() {
 }
 
 #[test]
-fn a_discarded_space_ignores_acks() {
+fn acks_of_a_discarded_space_are_ignored() {
     let mut bench = Bench::new();
     let result = bench.ack_frame(Space::Initial, &[7..=9], Duration::ZERO, 10);
     assert_eq!(result, Ok(()));
@@ -76,7 +76,7 @@ fn a_discarded_space_ignores_acks() {
 }
 
 #[test]
-fn the_summary_serves_ecn_validation() {
+fn newly_acked_summary_counts_ect_packets() {
     let mut bench = Bench::new();
     for number in 0..4 {
         let info = SentInfo {
@@ -113,7 +113,7 @@ fn ack_with_thousands_of_ranges_is_processed() {
     assert_eq!(bench.out.lost.len(), 3999, "all but the two newest");
 }
 
-/// What only acknowledges is not in flight, and says nothing about loss.
+/// Packets with only ACKs are not in flight and are never declared lost.
 #[test]
 fn ack_only_packets_are_acknowledged_but_never_lost() {
     let mut bench = Bench::new();
@@ -131,7 +131,7 @@ fn ack_only_packets_are_acknowledged_but_never_lost() {
 
 /// RFC 9002 §6.2.4: a probe may repeat what is in flight.
 #[test]
-fn what_is_in_flight_can_be_read_for_a_probe() {
+fn unacked_lists_ack_eliciting_packets_in_flight() {
     let mut bench = Bench::new();
     bench.send_many(3, 0);
     bench.send_ack_only(0);

@@ -1,15 +1,15 @@
-//! What leaves flight without being acknowledged or lost; and the gate.
+//! Packets that leave the flight without being acknowledged or lost; the gate; pacing.
 
 use core::time::Duration;
 
-use super::harness::{BYTES, Bench, Fixed, PATH, Told, at};
+use super::harness::{BYTES, Bench, Call, Fixed, PATH, at};
 use crate::controller::State;
 use crate::outcome::LossCause;
 use crate::{Config, Gate, Outcome, PtoContext, Recovery, Space};
 
 /// RFC 9002 §6.4.
 #[test]
-fn discarded_keys_take_their_packets_out_of_flight() {
+fn discarding_a_space_removes_its_packets_from_flight() {
     let mut bench = Bench::handshaking(PtoContext::default());
     bench.send_in(Space::Initial, 0);
     bench.send_in(Space::Handshake, 0);
@@ -17,12 +17,12 @@ fn discarded_keys_take_their_packets_out_of_flight() {
     bench.recovery.discard_space(Space::Initial, at(10));
     bench.recovery.check_invariants();
     assert_eq!(bench.in_flight(), BYTES);
-    assert_eq!(bench.controller.take(), [Told::Discarded(BYTES)]);
+    assert_eq!(bench.controller.take(), [Call::Discarded(BYTES)]);
     assert!(!bench.recovery.has_unacked(Space::Initial));
 }
 
 #[test]
-fn no_loss_is_found_in_a_discarded_space() {
+fn no_loss_is_detected_in_a_discarded_space() {
     let mut bench = Bench::handshaking(PtoContext::default());
     for _ in 0..3 {
         bench.send_in(Space::Initial, 0);
@@ -36,7 +36,7 @@ fn no_loss_is_found_in_a_discarded_space() {
 
 /// RFC 9002 §6.3, RFC 9000 §17.2.5.3.
 #[test]
-fn a_retry_hands_the_first_flight_back_and_keeps_counting() {
+fn retry_returns_the_first_flight_and_keeps_packet_numbers() {
     let mut bench = Bench::handshaking(PtoContext::default());
     bench.send_in(Space::Initial, 0);
     bench.send_in(Space::Data, 0);
@@ -71,7 +71,7 @@ fn rejected_0_rtt_is_returned_without_a_congestion_signal() {
     bench.recovery.check_invariants();
     assert_eq!(out.lost.len(), 3);
     assert_eq!(bench.in_flight(), BYTES);
-    assert_eq!(bench.controller.take(), [Told::Discarded(3 * BYTES)]);
+    assert_eq!(bench.controller.take(), [Call::Discarded(3 * BYTES)]);
 }
 
 fn with_window(window: u64) -> (Recovery<()>, Fixed) {
@@ -97,7 +97,7 @@ fn send(recovery: &mut Recovery<()>, millis: u64) {
 }
 
 #[test]
-fn the_gate_closes_when_no_full_packet_fits() {
+fn gate_is_closed_when_no_full_packet_fits_the_window() {
     let (mut recovery, _) = with_window(3 * BYTES + BYTES - 1);
     for _ in 0..3 {
         assert!(matches!(recovery.gate(PATH, at(0)), Gate::Open { .. }));
@@ -107,7 +107,7 @@ fn the_gate_closes_when_no_full_packet_fits() {
 }
 
 #[test]
-fn a_train_never_exceeds_the_window() {
+fn train_never_exceeds_the_window() {
     let (mut recovery, _) = with_window(5 * BYTES);
     send(&mut recovery, 0);
     let Gate::Open { bytes } = recovery.gate(PATH, at(0)) else {
@@ -116,9 +116,9 @@ fn a_train_never_exceeds_the_window() {
     assert!(bytes <= 4 * BYTES);
 }
 
-/// RFC 9002 §7.5: probes pass a full window, and count.
+/// RFC 9002 §7.5: probes may exceed a full window, and count in flight.
 #[test]
-fn probes_count_in_flight_beyond_the_window() {
+fn probes_may_exceed_the_window_and_count_in_flight() {
     let (mut recovery, _) = with_window(2 * BYTES);
     for _ in 0..4 {
         send(&mut recovery, 0);
@@ -130,7 +130,7 @@ fn probes_count_in_flight_beyond_the_window() {
 
 /// RFC 9002 §7.7: the first flight is a burst, the next one is paced.
 #[test]
-fn the_handshake_does_not_wait_for_the_pacer() {
+fn initial_window_is_sent_without_pacing_and_next_flight_is_paced() {
     let (mut recovery, _) = with_window(10 * BYTES);
     for _ in 0..10 {
         assert!(matches!(recovery.gate(PATH, at(0)), Gate::Open { .. }));
@@ -163,7 +163,7 @@ fn the_handshake_does_not_wait_for_the_pacer() {
 }
 
 #[test]
-fn the_controllers_rate_is_taken_if_it_has_one() {
+fn pacing_rate_of_the_controller_is_used_unless_zero() {
     let (mut recovery, mut controller) = with_window(100 * BYTES);
     // 5/4 of the window over the initial RTT.
     let derived = 100 * BYTES * 5 * 1000 / 4 / 333;
@@ -189,9 +189,9 @@ fn the_controllers_rate_is_taken_if_it_has_one() {
     }
 }
 
-/// A round trip of 30 µs and timers of 100 µs: the pacer is not what limits.
+/// With an RTT of 30 µs and timers of 100 µs the window is the limit, not the pacer.
 #[test]
-fn the_pacer_does_not_limit_a_tiny_round_trip() {
+fn pacer_does_not_limit_a_path_with_tiny_rtt() {
     let micros = |n: u64| crate::time::Instant::from_nanos(n * 1000);
     let (mut recovery, _) = with_window(50 * BYTES);
     let mut out = Outcome::new();
@@ -235,7 +235,7 @@ fn the_pacer_does_not_limit_a_tiny_round_trip() {
 }
 
 #[test]
-fn memory_is_given_back_between_flights() {
+fn packets_are_tracked_after_memory_is_released() {
     let mut bench = Bench::sampled(100);
     bench.send_many(500, 1000);
     bench.ack(1..=500, 1100);
@@ -245,8 +245,8 @@ fn memory_is_given_back_between_flights() {
     assert_eq!(bench.acked(), [501]);
 }
 
-/// Bytes of the train that a fast path may send after one round trip, its
-/// first packets having left under `first` and the later ones under `then`.
+/// Returns the bytes of the train that a fast path may send after one round trip. Its first
+/// packets were sent under the window `first`, the later ones under `then`.
 fn train_after(first: u64, then: u64, acked: core::ops::RangeInclusive<u64>) -> u64 {
     let (mut recovery, _) = with_window(first);
     send(&mut recovery, 0);
@@ -268,10 +268,10 @@ fn train_after(first: u64, then: u64, acked: core::ops::RangeInclusive<u64>) -> 
     }
 }
 
-/// RFC 9002 §7.7: bursts beyond the initial window only once a packet that left
-/// under more than the initial window has arrived.
+/// RFC 9002 §7.7: bursts beyond the initial window are allowed only once a packet is
+/// acknowledged that was sent under a larger window.
 #[test]
-fn long_bursts_wait_for_proof_that_the_path_carries_more() {
+fn bursts_beyond_the_initial_window_wait_for_an_ack_of_a_larger_window() {
     let initial = crate::congestion::initial_window(BYTES);
     let more = 1 << 20;
     assert!(train_after(initial, more, 0..=1) <= initial, "sent before");
@@ -284,7 +284,7 @@ fn long_bursts_wait_for_proof_that_the_path_carries_more() {
 }
 
 #[test]
-fn a_path_tells_what_it_delivered_and_lost() {
+fn path_reports_delivered_and_lost_bytes() {
     let mut bench = Bench::sampled(100);
     bench.send_many(5, 1000);
     bench.ack(4..=5, 1100);

@@ -1,4 +1,4 @@
-//! A connection of three numbers: what to send, what to acknowledge, when.
+//! A connection for tests, which sends and acknowledges packets at given times.
 
 use core::ops::RangeInclusive;
 use core::time::Duration;
@@ -22,9 +22,9 @@ pub(super) fn at(millis: u64) -> Instant {
     Instant::from_nanos(millis * 1_000_000)
 }
 
-/// What a controller was told, as far as tests ask.
+/// A call of a controller's method, with the arguments that tests check.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Told {
+pub(super) enum Call {
     Sent {
         index: SendIndex,
         before: u64,
@@ -58,13 +58,13 @@ pub(super) enum Told {
     Discarded(u64),
 }
 
-/// A window that never moves, and a record of everything told.
+/// A controller with a constant window, which records the calls of its methods.
 #[derive(Clone, Debug)]
 pub(super) struct Fixed {
     pub(super) window: u64,
     pub(super) rate: Option<u64>,
     pub(super) state: State,
-    pub(super) told: Arc<Mutex<Vec<Told>>>,
+    pub(super) told: Arc<Mutex<Vec<Call>>>,
 }
 
 impl Fixed {
@@ -77,32 +77,32 @@ impl Fixed {
         }
     }
 
-    fn tell(&self, told: Told) {
+    fn tell(&self, told: Call) {
         self.told.lock().unwrap().push(told);
     }
 
-    /// Everything told since the last call.
-    pub(super) fn take(&self) -> Vec<Told> {
+    /// Returns the calls since the last one of this method.
+    pub(super) fn take(&self) -> Vec<Call> {
         core::mem::take(&mut self.told.lock().unwrap())
     }
 
-    /// Losses and marks told since the last call.
-    pub(super) fn congestion(&self) -> Vec<Told> {
+    /// Returns the calls for losses and marks since the last one of this method.
+    pub(super) fn congestion(&self) -> Vec<Call> {
         let mut told = self.take();
-        told.retain(|told| matches!(told, Told::Congested { .. }));
+        told.retain(|told| matches!(told, Call::Congested { .. }));
         told
     }
 }
 
 impl Controller for Fixed {
     fn on_sent(&mut self, sent: &Sent) {
-        self.tell(Told::Sent {
+        self.tell(Call::Sent {
             index: sent.index,
             before: sent.in_flight_before,
         });
     }
     fn on_ack(&mut self, ack: &Ack<'_>) {
-        self.tell(Told::Acked {
+        self.tell(Call::Acked {
             bytes: ack.bytes,
             packets: ack.packets,
             largest: ack.largest_index,
@@ -114,7 +114,7 @@ impl Controller for Fixed {
         });
     }
     fn on_congestion(&mut self, event: &Congestion) {
-        self.tell(Told::Congested {
+        self.tell(Call::Congested {
             cause: event.cause,
             largest: event.largest_index,
             next: event.next_index,
@@ -128,19 +128,19 @@ impl Controller for Fixed {
         });
     }
     fn on_spurious(&mut self, event: &Spurious) {
-        self.tell(Told::Spurious(event.event));
+        self.tell(Call::Spurious(event.event));
     }
     fn on_limit(&mut self, limit: Limit, _now: Instant) {
-        self.tell(Told::Limit(limit));
+        self.tell(Call::Limit(limit));
     }
     fn restart_from_idle(&mut self, _now: Instant) {
-        self.tell(Told::Restart);
+        self.tell(Call::Restart);
     }
     fn on_mds(&mut self, mds: u64) {
-        self.tell(Told::Mds(mds));
+        self.tell(Call::Mds(mds));
     }
     fn on_discarded(&mut self, bytes: u64) {
-        self.tell(Told::Discarded(bytes));
+        self.tell(Call::Discarded(bytes));
     }
     fn window(&self) -> u64 {
         self.window
@@ -286,7 +286,7 @@ impl Bench {
         self.recovery.check_invariants();
     }
 
-    /// Lets the timer fire when it is due; the instant.
+    /// Lets the timer fire when it is due. Returns the instant.
     pub(super) fn fire(&mut self) -> Instant {
         let due = self.recovery.next_timeout().expect("a timer is armed");
         self.timeout(due);

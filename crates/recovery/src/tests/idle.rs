@@ -1,4 +1,5 @@
-//! Idle through the whole facade: gate, pacer, limits, window use, controller.
+//! Idle periods through the whole of loss recovery: gate, pacer, limits, use of the window,
+//! controller.
 
 use core::time::Duration;
 
@@ -63,8 +64,7 @@ impl Sender {
         number
     }
 
-    /// Pairs as long as the gate is open; the time to ask again, if the pacer
-    /// has one.
+    /// Sends pairs while the gate is open. Returns when the pacer opens it again.
     fn fill(&mut self) -> Option<Instant> {
         loop {
             match self.recovery.gate(PATH, self.now) {
@@ -103,8 +103,8 @@ impl Sender {
             .push(self.recovery.path(PATH).unwrap().window());
     }
 
-    /// Runs until so many ACKs have come; everything in flight is then
-    /// acknowledged if `drain`.
+    /// Runs until `acks` ACKs have arrived; if `drain`, until everything in flight is
+    /// acknowledged.
     fn run(&mut self, acks: usize, drain: bool) {
         while self.windows.len() < acks {
             let pacing = self.fill();
@@ -149,7 +149,7 @@ fn windows(after: usize, idle: Duration) -> Vec<u64> {
 /// RFC 9438 §4.2, §5.8: after 0, 4 and 60 s the window at each ACK is what it
 /// would have been, a datagram more or less.
 #[test]
-fn after_idle_the_window_follows_the_curve_it_left() {
+fn cubic_curve_continues_unchanged_after_idle() {
     for after in [500, 3_000] {
         let steady = windows(after, Duration::ZERO);
         let (first, last) = (steady[after], steady[steady.len() - 1]);
@@ -167,10 +167,10 @@ fn after_idle_the_window_follows_the_curve_it_left() {
     }
 }
 
-/// What leaves after idling is paced: no more at once than a train and what may
-/// come together while the sender is late (RFC 9002 §7.7).
+/// The first flight after idling is paced: no more at once than a train and what is earned
+/// while the sender is late (RFC 9002 §7.7).
 #[test]
-fn the_first_flight_after_idle_is_no_burst() {
+fn first_flight_after_idle_is_paced() {
     let mut sender = Sender::new();
     sender.run(2_000, true);
     sender.now += Duration::from_secs(60);

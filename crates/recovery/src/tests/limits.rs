@@ -1,6 +1,7 @@
-//! One reason at a time, and its three readers.
+//! The reason for not sending, and what depends on it: the controller, the use of the
+//! window, delivery-rate samples.
 
-use super::harness::{BYTES, Bench, Fixed, PATH, Told, at};
+use super::harness::{BYTES, Bench, Call, Fixed, PATH, at};
 use crate::PathId;
 use crate::limit::Limit;
 use core::time::Duration;
@@ -11,7 +12,7 @@ fn used(bench: &Bench) -> u64 {
         .take()
         .into_iter()
         .filter_map(|told| match told {
-            Told::Acked { used, .. } => Some(used),
+            Call::Acked { used, .. } => Some(used),
             _ => None,
         })
         .sum()
@@ -32,15 +33,15 @@ fn controller_is_told_of_limit_changes_only() {
     assert_eq!(
         told,
         [
-            Told::Limit(Limit::Application),
-            Told::Limit(Limit::Congestion)
+            Call::Limit(Limit::Application),
+            Call::Limit(Limit::Congestion)
         ]
     );
 }
 
-/// RFC 9002 §7.8: packets count if their train ended at window, pacer or host.
+/// RFC 9002 §7.8: packets count if their train was ended by window, pacer or host.
 #[test]
-fn growth_is_justified_by_trains_that_used_the_window() {
+fn only_trains_that_used_the_window_justify_growth() {
     let mut bench = Bench::new();
     let trains = [
         (Limit::Application, 3),
@@ -59,7 +60,7 @@ fn growth_is_justified_by_trains_that_used_the_window() {
 }
 
 #[test]
-fn an_open_train_counts_as_the_current_reason() {
+fn packets_of_an_unfinished_train_use_the_current_limit() {
     let mut bench = Bench::new();
     bench.recovery.set_limit(PATH, Limit::Congestion, at(0));
     bench.send(1);
@@ -74,7 +75,7 @@ fn an_open_train_counts_as_the_current_reason() {
 /// BBR draft §4.1.1.4: only the application marks samples, and only until the
 /// bubble has left the pipe.
 #[test]
-fn only_the_application_marks_delivery_rate_samples() {
+fn only_application_limit_marks_delivery_rate_samples() {
     for (limit, marked) in [
         (Limit::Application, true),
         (Limit::StreamFlowControl, false),
@@ -90,7 +91,7 @@ fn only_the_application_marks_delivery_rate_samples() {
 }
 
 #[test]
-fn the_breakdown_sums_to_the_life_of_path_and_connection() {
+fn breakdown_sums_to_the_lifetime_of_path_and_connection() {
     let mut bench = Bench::new();
     bench.recovery.set_limit(PATH, Limit::Congestion, at(7));
     let new = PathId(1);
@@ -109,7 +110,7 @@ fn the_breakdown_sums_to_the_life_of_path_and_connection() {
     assert_eq!(connection(&bench, Limit::Application), at(100) - at(50));
     let life = |clock: &crate::limit::LimitClock| {
         let sum: Duration = clock.breakdown(at(100)).map(|(_, spent)| spent).sum();
-        assert_eq!(sum, clock.life(at(100)));
+        assert_eq!(sum, clock.elapsed(at(100)));
         sum
     };
     assert_eq!(life(bench.recovery.limits()), at(100) - at(0));
@@ -121,15 +122,15 @@ fn the_breakdown_sums_to_the_life_of_path_and_connection() {
 fn restart_from_idle_is_never_inferred() {
     let mut bench = Bench::sampled(100);
     bench.send(60_000);
-    assert!(!bench.controller.take().contains(&Told::Restart));
+    assert!(!bench.controller.take().contains(&Call::Restart));
     bench.recovery.restart_from_idle(PATH, at(60_001));
-    assert_eq!(bench.controller.take(), [Told::Restart]);
+    assert_eq!(bench.controller.take(), [Call::Restart]);
 }
 
-/// draft-ietf-ccwg-bbr §4.1.2.4: with the window full no bubble is in the pipe,
-/// even if the application has nothing more.
+/// draft-ietf-ccwg-bbr §4.1.2.4: with a full window the flow is not application-limited,
+/// even if the application has no more data.
 #[test]
-fn a_full_window_is_not_application_limited() {
+fn full_window_is_not_application_limited() {
     for (window, limited) in [(3 * BYTES, false), (3 * BYTES + 1, true)] {
         let mut bench = Bench::new();
         bench.recovery.paths[0].controller = Box::new(Fixed::new(window));

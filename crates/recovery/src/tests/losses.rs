@@ -1,13 +1,13 @@
-//! RFC 9002 §6.1: packet threshold, time threshold, and what a loss is not.
+//! RFC 9002 §6.1: packet threshold, time threshold, and packets that are not lost.
 
-use super::harness::{BYTES, Bench, PATH, Told, at};
+use super::harness::{BYTES, Bench, Call, PATH, at};
 use crate::controller::CongestionCause;
 use crate::outcome::LossCause;
 use crate::{SentInfo, Space};
 
 /// §6.1.1.
 #[test]
-fn three_later_packets_make_a_loss() {
+fn packet_is_lost_when_the_third_later_packet_is_acknowledged() {
     let mut bench = Bench::sampled(100);
     bench.send_many(4, 1000);
     bench.ack(3..=3, 1100);
@@ -19,9 +19,9 @@ fn three_later_packets_make_a_loss() {
     assert_eq!(bench.in_flight(), BYTES);
 }
 
-/// §6.1.1 and A.10: sender-induced gaps are no packets.
+/// §6.1.1 and A.10: skipped numbers are not packets.
 #[test]
-fn skipped_numbers_do_not_hasten_a_loss() {
+fn skipped_numbers_do_not_count_towards_the_packet_threshold() {
     let mut bench = Bench::sampled(100);
     bench.send(1000);
     bench.recovery.skip_number(Space::Data);
@@ -34,7 +34,7 @@ fn skipped_numbers_do_not_hasten_a_loss() {
 
 /// §6.1.2.
 #[test]
-fn an_old_packet_is_lost_by_the_timer() {
+fn packet_past_the_time_threshold_is_lost_by_the_timer() {
     let mut bench = Bench::sampled(80);
     bench.send(1000);
     bench.send(1005);
@@ -52,7 +52,7 @@ fn an_old_packet_is_lost_by_the_timer() {
 
 /// §6.1.2: the larger of smoothed and latest.
 #[test]
-fn a_risen_rtt_raises_the_time_threshold() {
+fn larger_latest_rtt_raises_the_time_threshold() {
     let mut bench = Bench::sampled(80);
     bench.send(1000);
     bench.send(1001);
@@ -62,7 +62,7 @@ fn a_risen_rtt_raises_the_time_threshold() {
 
 /// §6.1: only packets sent before an acknowledged one.
 #[test]
-fn nothing_later_than_the_largest_acknowledged_is_lost() {
+fn packets_after_the_largest_acknowledged_are_not_lost() {
     let mut bench = Bench::sampled(10);
     bench.send_many(3, 1000);
     bench.ack(1..=1, 1010);
@@ -85,14 +85,14 @@ fn losses_are_detected_per_space() {
 }
 
 #[test]
-fn the_controller_hears_of_a_loss_once_and_before_the_ack() {
+fn controller_is_told_of_losses_once_and_before_the_ack() {
     let mut bench = Bench::sampled(100);
     bench.send_many(9, 1000);
     bench.controller.take();
     // 1–9 in flight; 1, 2, 4 are missing.
     bench.ack_ranges(&[5..=9, 3..=3], 1100);
     let told = bench.controller.take();
-    let lost = Told::Congested {
+    let lost = Call::Congested {
         cause: CongestionCause::Loss,
         largest: 4,
         next: 10,
@@ -104,7 +104,7 @@ fn the_controller_hears_of_a_loss_once_and_before_the_ack() {
         acked: 6 * BYTES,
         persistent: false,
     };
-    let acked = Told::Acked {
+    let acked = Call::Acked {
         bytes: 6 * BYTES,
         packets: 6,
         largest: 9,
@@ -137,7 +137,7 @@ fn lost_mtu_probe_is_not_congestion() {
 }
 
 #[test]
-fn padding_counts_in_flight_and_is_lost_without_eliciting_acks() {
+fn padded_packet_counts_in_flight_and_can_be_lost() {
     let mut bench = Bench::sampled(100);
     let padded = SentInfo {
         ack_eliciting: false,
@@ -152,7 +152,7 @@ fn padding_counts_in_flight_and_is_lost_without_eliciting_acks() {
 }
 
 #[test]
-fn the_loss_timer_is_never_left_in_the_past() {
+fn loss_timer_is_rearmed_in_the_future_when_the_rtt_rises() {
     let mut bench = Bench::sampled(80);
     bench.send_many(2, 1000);
     bench.ack(2..=2, 1070);
@@ -171,14 +171,14 @@ fn the_loss_timer_is_never_left_in_the_past() {
 
 /// RFC 9002 §7.1.
 #[test]
-fn a_rise_of_the_ce_count_is_told_as_congestion() {
+fn increase_of_the_ce_count_is_reported_as_congestion() {
     let mut bench = Bench::sampled(100);
     bench.send_many(3, 1000);
     bench.ack(1..=2, 1100);
     bench.controller.take();
     let index = bench.out.newly_acked.largest.unwrap().index;
     bench.recovery.on_ecn_ce(PATH, index, 2, at(1100));
-    let marked = Told::Congested {
+    let marked = Call::Congested {
         cause: CongestionCause::EcnCe,
         largest: 2,
         next: 4,
@@ -194,7 +194,7 @@ fn a_rise_of_the_ce_count_is_told_as_congestion() {
 }
 
 #[test]
-fn ack_only_packet_in_front_does_not_disarm_the_loss_timer() {
+fn older_ack_only_packet_does_not_disarm_the_loss_timer() {
     let mut bench = Bench::sampled(80);
     bench.send_ack_only(1000);
     bench.send(1000);
@@ -203,16 +203,16 @@ fn ack_only_packet_in_front_does_not_disarm_the_loss_timer() {
     assert_eq!(bench.recovery.next_timeout(), Some(at(1090)));
 }
 
-/// The timer acknowledges nothing, whatever the last ACK did.
+/// The timer acknowledges nothing: the bytes of the last ACK must not be reported again.
 #[test]
-fn a_loss_by_the_timer_comes_without_acknowledged_bytes() {
+fn loss_by_timer_reports_no_acknowledged_bytes() {
     let mut bench = Bench::sampled(80);
     bench.send(1000);
     bench.send(1005);
     bench.ack(2..=2, 1085);
     bench.controller.take();
     bench.fire();
-    let lost = Told::Congested {
+    let lost = Call::Congested {
         cause: CongestionCause::Loss,
         largest: 1,
         next: 3,
@@ -227,16 +227,16 @@ fn a_loss_by_the_timer_comes_without_acknowledged_bytes() {
     assert_eq!(bench.controller.take(), [lost]);
 }
 
-/// RFC 9438's and BBR's tolerances count holes, not packets.
+/// BBR counts ranges of lost packets, not packets (draft-ietf-ccwg-bbr §5.3.1.3).
 #[test]
-fn adjacent_losses_are_one_range_in_the_event() {
+fn adjacent_losses_are_reported_as_one_range() {
     let mut bench = Bench::sampled(100);
     bench.send_many(12, 1000);
     bench.ack_ranges(&[8..=12, 4..=6], 1100);
     assert_eq!(bench.lost(), [1, 2, 3, 7]);
     let told = bench.controller.congestion();
     let [
-        Told::Congested {
+        Call::Congested {
             packets, ranges, ..
         },
     ] = told[..]
@@ -246,9 +246,9 @@ fn adjacent_losses_are_one_range_in_the_event() {
     assert_eq!((packets, ranges), (4, 2));
 }
 
-/// What is not in flight is never lost, so no timer waits for it.
+/// Packets that are not in flight are never lost, so no timer is armed for them.
 #[test]
-fn a_packet_with_only_an_ack_arms_no_loss_timer() {
+fn ack_only_packet_does_not_arm_the_loss_timer() {
     let mut bench = Bench::sampled(100);
     bench.send_ack_only(1000);
     bench.send(1000);

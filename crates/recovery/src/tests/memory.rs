@@ -1,4 +1,4 @@
-//! What a connection allocates, and what it gives back.
+//! The memory that a connection allocates and releases.
 
 use super::harness::{Bench, Fixed, PATH, at};
 use crate::{PathId, PathRecovery, Space};
@@ -8,7 +8,7 @@ fn memory(bench: &Bench) -> usize {
 }
 
 #[test]
-fn a_path_counts_with_its_controller_and_its_events() {
+fn memory_of_a_path_includes_controller_and_events() {
     let mut bench = Bench::new();
     let idle = memory(&bench);
     let path = size_of::<PathRecovery>() + size_of::<Fixed>();
@@ -21,7 +21,7 @@ fn a_path_counts_with_its_controller_and_its_events() {
 }
 
 #[test]
-fn what_is_in_flight_counts_with_its_content() {
+fn memory_in_flight_includes_packet_contents() {
     let mut bench = Bench::sampled(100);
     let idle = memory(&bench);
     bench.send_many(100, 1000);
@@ -31,7 +31,7 @@ fn what_is_in_flight_counts_with_its_content() {
 }
 
 #[test]
-fn a_connection_that_goes_quiet_gives_its_memory_back() {
+fn quiet_connection_releases_its_memory() {
     let mut bench = Bench::sampled(100);
     let idle = memory(&bench);
     bench.send_many(5_000, 1000);
@@ -42,7 +42,7 @@ fn a_connection_that_goes_quiet_gives_its_memory_back() {
     assert!(memory(&bench) > idle);
     bench.recovery.release_memory();
     assert!(memory(&bench) <= idle, "{} of {idle}", memory(&bench));
-    // What is asked for afterwards is answered as before.
+    // Afterwards it works as before.
     bench.send(1200);
     bench.ack(5_101..=5_101, 1300);
     assert_eq!(bench.acked(), [5_101]);
@@ -63,7 +63,7 @@ fn memory_of_lost_packets_is_released() {
 }
 
 #[test]
-fn every_further_path_counts() {
+fn memory_grows_with_each_path() {
     let mut bench = Bench::new();
     let one = memory(&bench);
     for id in 1..=8 {

@@ -1,4 +1,4 @@
-//! The facade against the paragraphs of RFC 9002, and against itself.
+//! Tests of the whole of loss recovery against RFC 9002, and of its invariants.
 
 mod acks;
 mod flight;

@@ -1,8 +1,8 @@
-//! Several paths (RFC 9000 §9.4): none touches another's estimates.
+//! Several paths (RFC 9000 §9.4), with separate estimates.
 
 use core::time::Duration;
 
-use super::harness::{BYTES, Bench, Fixed, MS, PATH, Told, at};
+use super::harness::{BYTES, Bench, Call, Fixed, MS, PATH, at};
 use crate::outcome::{LossCause, Outcome};
 use crate::{Gate, PathId, SentInfo, Space};
 
@@ -31,7 +31,7 @@ fn congested(controller: &Fixed) -> bool {
 }
 
 #[test]
-fn each_path_has_its_own_send_order_and_flight() {
+fn each_path_counts_its_own_send_indexes_and_bytes_in_flight() {
     let (mut bench, new) = migrating();
     send_on(&mut bench, NEW, 1000);
     send_on(&mut bench, PATH, 1000);
@@ -40,14 +40,14 @@ fn each_path_has_its_own_send_order_and_flight() {
     assert_eq!(bench.recovery.path(NEW).unwrap().in_flight(), 2 * BYTES);
     assert_eq!(bench.in_flight(), BYTES);
     let indices = new.take().into_iter().map(|told| match told {
-        Told::Sent { index, .. } => index,
+        Call::Sent { index, .. } => index,
         other => panic!("{other:?}"),
     });
     assert!(indices.eq([0, 1]));
 }
 
 #[test]
-fn an_ack_over_two_paths_tells_each_controller_its_own() {
+fn ack_of_two_paths_reports_to_each_controller_only_its_packets() {
     let (mut bench, new) = migrating();
     send_on(&mut bench, PATH, 1000);
     send_on(&mut bench, NEW, 1000);
@@ -56,7 +56,7 @@ fn an_ack_over_two_paths_tells_each_controller_its_own() {
     new.take();
     bench.ack(1..=3, 1050);
     let bytes = |controller: &Fixed| match controller.take().as_slice() {
-        [Told::Acked { bytes, sampled, .. }] => (*bytes, *sampled),
+        [Call::Acked { bytes, sampled, .. }] => (*bytes, *sampled),
         other => panic!("{other:?}"),
     };
     assert_eq!(bytes(&new), (2 * BYTES, true));
@@ -64,7 +64,7 @@ fn an_ack_over_two_paths_tells_each_controller_its_own() {
 }
 
 #[test]
-fn the_rtt_is_that_of_the_packets_path() {
+fn rtt_sample_belongs_to_the_path_of_the_packet() {
     let (mut bench, _) = migrating();
     send_on(&mut bench, NEW, 1000);
     bench.ack(1..=1, 1010);
@@ -74,9 +74,9 @@ fn the_rtt_is_that_of_the_packets_path() {
     assert_eq!(rtt(PATH), Some(MS * 100));
 }
 
-/// Nothing of the old path is lost because the new one is faster.
+/// Packets of the old path are not lost because the new one is faster.
 #[test]
-fn a_faster_new_path_does_not_make_the_old_ones_packets_lost() {
+fn faster_new_path_does_not_cause_losses_on_the_old_path() {
     let (mut bench, new) = migrating();
     bench.send_many(10, 1000);
     for _ in 0..10 {
@@ -90,10 +90,10 @@ fn a_faster_new_path_does_not_make_the_old_ones_packets_lost() {
     assert!(!congested(&new) && !congested(&bench.controller));
 }
 
-/// A dead old path's packets are found lost through the new one, and the new
-/// one's controller is not blamed.
+/// Packets of a dead old path are declared lost by ACKs of the new one. The controller of
+/// the new path is not told of them.
 #[test]
-fn a_dead_old_paths_packets_are_lost_by_time() {
+fn packets_on_dead_old_path_are_lost_by_time() {
     let (mut bench, new) = migrating();
     bench.send_many(3, 1000);
     bench.recovery.set_active_path(NEW, at(1001));
@@ -106,9 +106,9 @@ fn a_dead_old_paths_packets_are_lost_by_time() {
     assert!(congested(&bench.controller) && !congested(&new));
 }
 
-/// Bytes in flight are not forgotten by a migration, so the timer lives.
+/// A migration does not forget the bytes in flight, so the timer stays armed.
 #[test]
-fn the_timer_survives_a_migration() {
+fn timer_stays_armed_after_migration() {
     let (mut bench, _) = migrating();
     bench.send(1000);
     bench.recovery.set_active_path(NEW, at(1001));
@@ -118,7 +118,7 @@ fn the_timer_survives_a_migration() {
 }
 
 #[test]
-fn a_removed_path_hands_its_packets_back() {
+fn removing_a_path_returns_its_packets_as_lost() {
     let (mut bench, new) = migrating();
     bench.send_many(2, 1000);
     send_on(&mut bench, NEW, 1000);
@@ -139,7 +139,7 @@ fn a_removed_path_hands_its_packets_back() {
 }
 
 #[test]
-fn a_removed_paths_earlier_losses_are_harmless_too() {
+fn late_ack_of_a_loss_on_a_removed_path_is_ignored() {
     let (mut bench, _) = migrating();
     bench.send_many(5, 1000);
     bench.ack(4..=5, 1100);
@@ -152,17 +152,17 @@ fn a_removed_paths_earlier_losses_are_harmless_too() {
 }
 
 #[test]
-fn mds_is_per_path() {
+fn max_datagram_size_is_per_path() {
     let (mut bench, new) = migrating();
     bench.recovery.set_mds(NEW, 1452);
     assert_eq!(bench.recovery.path(NEW).unwrap().mds(), 1452);
     assert_eq!(bench.recovery.path(PATH).unwrap().mds(), BYTES);
-    assert_eq!(new.take(), [Told::Mds(1452)]);
+    assert_eq!(new.take(), [Call::Mds(1452)]);
     assert_eq!(bench.controller.take(), []);
 }
 
 #[test]
-fn a_new_path_may_send_its_initial_window() {
+fn new_path_may_send_its_initial_window() {
     let (mut bench, _) = migrating();
     match bench.recovery.gate(NEW, at(200)) {
         Gate::Open { bytes } => assert!(bytes >= 2 * BYTES),
@@ -170,9 +170,9 @@ fn a_new_path_may_send_its_initial_window() {
     }
 }
 
-/// A packet that waits on the slow path hides nothing behind it.
+/// A waiting packet of the slow path does not end the search for losses.
 #[test]
-fn the_old_paths_waiting_packets_do_not_hide_the_new_ones_losses() {
+fn waiting_packets_of_the_old_path_do_not_hide_losses_on_the_new_path() {
     let (mut bench, new) = migrating();
     send_on(&mut bench, NEW, 1000);
     bench.ack(1..=1, 1010);

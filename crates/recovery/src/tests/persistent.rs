@@ -1,13 +1,13 @@
-//! RFC 9002 §7.6: persistent congestion, through the facade.
+//! RFC 9002 §7.6: persistent congestion.
 
-use super::harness::{Bench, PATH, Told, at};
+use super::harness::{Bench, Call, PATH, at};
 use crate::{PtoContext, Space};
 
 fn collapsed(bench: &Bench) -> bool {
-    let persistent = |told: &Told| {
+    let persistent = |told: &Call| {
         matches!(
             told,
-            Told::Congested {
+            Call::Congested {
                 persistent: true,
                 ..
             }
@@ -20,7 +20,7 @@ fn collapsed(bench: &Bench) -> bool {
 const SPAN: u64 = 3 * 275;
 
 #[test]
-fn losses_over_three_ptos_collapse_the_window() {
+fn losses_spanning_more_than_three_ptos_are_persistent_congestion() {
     let mut bench = Bench::sampled(100);
     bench.send(1000);
     bench.send(1001 + SPAN);
@@ -32,7 +32,7 @@ fn losses_over_three_ptos_collapse_the_window() {
 }
 
 #[test]
-fn losses_over_exactly_three_ptos_do_not() {
+fn losses_spanning_exactly_three_ptos_are_not_persistent_congestion() {
     let mut bench = Bench::sampled(100);
     bench.send(1000);
     bench.send(1000 + SPAN);
@@ -45,7 +45,7 @@ fn losses_over_exactly_three_ptos_do_not() {
 
 /// §7.6.2: none of the packets in between is acknowledged.
 #[test]
-fn an_acknowledged_packet_in_between_prevents_it() {
+fn acknowledged_packet_between_losses_prevents_persistent_congestion() {
     let mut bench = Bench::sampled(100);
     bench.send(1000);
     bench.send(1500);
@@ -58,7 +58,7 @@ fn an_acknowledged_packet_in_between_prevents_it() {
 
 /// §7.6.2: across all packet number spaces.
 #[test]
-fn an_acknowledged_packet_of_another_space_prevents_it() {
+fn acknowledged_packet_of_another_space_prevents_persistent_congestion() {
     for acked in [true, false] {
         let mut bench = Bench::handshaking(PtoContext::default());
         bench.send_in(Space::Initial, 0);
@@ -80,7 +80,7 @@ fn an_acknowledged_packet_of_another_space_prevents_it() {
 
 /// §7.6.2: both packets are ack-eliciting.
 #[test]
-fn packets_that_elicit_no_ack_do_not_span_it() {
+fn non_ack_eliciting_losses_do_not_span_persistent_congestion() {
     let mut bench = Bench::sampled(100);
     let mut padded = bench.info(Space::Data, 1000);
     padded.ack_eliciting = false;
@@ -94,7 +94,7 @@ fn packets_that_elicit_no_ack_do_not_span_it() {
 
 /// §7.6.2: an RTT sample existed when they were sent.
 #[test]
-fn packets_sent_before_the_first_rtt_sample_do_not_span_it() {
+fn losses_sent_before_the_first_rtt_sample_do_not_span_persistent_congestion() {
     let mut bench = Bench::new();
     bench.send(0);
     bench.send(20_000);
@@ -104,9 +104,9 @@ fn packets_sent_before_the_first_rtt_sample_do_not_span_it() {
     assert!(!collapsed(&bench));
 }
 
-/// RFC 9000 §14.4 and RFC 9002 §7.6: a probe of the MTU tells nothing.
+/// RFC 9000 §14.4 and RFC 9002 §7.6: the loss of an MTU probe is no sign of congestion.
 #[test]
-fn mtu_probes_do_not_span_it() {
+fn lost_mtu_probes_do_not_span_persistent_congestion() {
     let mut bench = Bench::sampled(100);
     for millis in [1000, 3000] {
         let mut probe = bench.info(Space::Data, millis);
@@ -121,7 +121,7 @@ fn mtu_probes_do_not_span_it() {
 
 /// §5.2: the minimum starts over with the newest sample.
 #[test]
-fn the_minimum_rtt_starts_over() {
+fn min_rtt_is_reset_by_persistent_congestion() {
     let mut bench = Bench::sampled(100);
     bench.send(1000);
     bench.send(5000);
@@ -132,7 +132,7 @@ fn the_minimum_rtt_starts_over() {
     assert_eq!(min, Some(at(300) - at(0)));
 }
 
-/// The same silence is one collapse: later losses of it begin a new span.
+/// One period without ACKs is one collapse: its later losses begin a new span.
 #[test]
 fn persistent_congestion_is_reported_once() {
     let mut bench = Bench::sampled(100);
@@ -149,7 +149,7 @@ fn persistent_congestion_is_reported_once() {
 }
 
 #[test]
-fn a_collapse_is_not_undone() {
+fn persistent_congestion_is_not_undone() {
     let mut bench = Bench::sampled(100);
     bench.send(1000);
     bench.send(3000);
@@ -160,10 +160,10 @@ fn a_collapse_is_not_undone() {
     assert_eq!((bench.out.spurious, bench.out.undone), (2, 0));
 }
 
-/// §7.6.2: losses found in two steps count together; but what arrives late was
-/// delivered all the same.
+/// §7.6.2: losses found in two steps count together, unless one of them is acknowledged
+/// late.
 #[test]
-fn a_late_acknowledgment_prevents_it() {
+fn late_ack_prevents_persistent_congestion() {
     for late in [true, false] {
         let mut bench = Bench::sampled(100);
         bench.send(1000);
@@ -180,9 +180,9 @@ fn a_late_acknowledgment_prevents_it() {
     }
 }
 
-/// §7.6.2, appendix B.8: only what left after the first RTT sample counts.
+/// §7.6.2, appendix B.8: only packets sent after the first RTT sample count.
 #[test]
-fn a_packet_sent_at_the_instant_of_the_first_sample_does_not_count() {
+fn loss_sent_at_the_instant_of_the_first_rtt_sample_does_not_count() {
     for (sent, expected) in [(100, false), (101, true)] {
         let mut bench = Bench::sampled(100);
         bench.send(sent);

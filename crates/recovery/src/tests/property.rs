@@ -1,4 +1,5 @@
-//! Random lives: whatever happens, the books balance and nothing is silent.
+//! Random sequences of operations: the counts stay right, and no packet waits without a
+//! timer.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -69,7 +70,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What became of a packet, by its space and number.
+/// What happened to a packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fate {
     Open,
@@ -218,7 +219,7 @@ impl World {
         }
     }
 
-    /// The timer fires when due; then the next one lies ahead.
+    /// Lets the timer fire when due. Checks that the next one is in the future.
     fn fire(&mut self) {
         let Some(due) = self.recovery.next_timeout() else {
             return;
@@ -280,7 +281,7 @@ impl World {
         }
     }
 
-    /// Each packet has one fate, told once.
+    /// Checks that each packet is reported once, as acknowledged or as lost.
     fn settle(&mut self) {
         let acked = self.out.acked.drain(..).map(|p| (p.content, Fate::Acked));
         let lost = self.out.lost.drain(..).map(|p| (p.content, Fate::Lost));
@@ -297,7 +298,11 @@ impl World {
             .paths()
             .map(PathRecovery::packets_in_flight)
             .sum();
-        assert_eq!(open.count() as u64, in_flight, "a packet without a fate");
+        assert_eq!(
+            open.count() as u64,
+            in_flight,
+            "a packet in flight was reported, or one not in flight was not"
+        );
     }
 }
 
@@ -312,8 +317,8 @@ proptest! {
             world.recovery.check_invariants();
             world.settle();
         }
-        // Left to itself (and probing), a confirmed connection never falls
-        // silent: a probe and its ACK bring everything to an end.
+        // A confirmed connection that only probes always has a timer: a probe and its ACK
+        // settle everything in flight.
         world.apply(&Step::Blocked(false));
         world.apply(&Step::Confirm);
         world.discard(true);

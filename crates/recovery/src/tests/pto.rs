@@ -1,7 +1,7 @@
 //! RFC 9002 §6.2: the probe timeout.
 
 use super::harness::{BYTES, Bench, Fixed, MS, PATH, at};
-use crate::pto::Pending;
+use crate::pto::TimerType;
 use crate::{PathId, PtoContext, Space};
 
 fn client() -> PtoContext {
@@ -26,7 +26,7 @@ fn confirmed() -> PtoContext {
 
 /// §6.2.1: smoothed_rtt + max(4·rttvar, kGranularity) + max_ack_delay.
 #[test]
-fn the_period_of_1_rtt_packets_includes_the_peers_delay() {
+fn pto_of_1_rtt_packets_includes_max_ack_delay() {
     let mut bench = Bench::sampled(100);
     bench.send(1000);
     // 100 + 4·50 + 25.
@@ -36,7 +36,7 @@ fn the_period_of_1_rtt_packets_includes_the_peers_delay() {
 }
 
 #[test]
-fn the_period_of_handshake_packets_does_not() {
+fn pto_of_handshake_packets_excludes_max_ack_delay() {
     let mut bench = Bench::handshaking(server());
     bench.send_in(Space::Handshake, 0);
     assert_eq!(bench.recovery.next_timeout(), Some(at(999)));
@@ -44,7 +44,7 @@ fn the_period_of_handshake_packets_does_not() {
 
 /// §6.2.1: each expiry doubles the period, over all spaces.
 #[test]
-fn expiries_double_the_period_over_all_spaces() {
+fn each_pto_expiry_doubles_the_period_of_all_spaces() {
     let mut bench = Bench::handshaking(server());
     bench.send_in(Space::Initial, 0);
     bench.send_in(Space::Handshake, 0);
@@ -63,7 +63,7 @@ fn expiries_double_the_period_over_all_spaces() {
 
 /// §6.2.1: sending an ack-eliciting packet restarts the period.
 #[test]
-fn sending_restarts_the_period() {
+fn sending_an_ack_eliciting_packet_restarts_the_pto() {
     let mut bench = Bench::sampled(100);
     bench.send(1000);
     bench.send(1200);
@@ -72,9 +72,10 @@ fn sending_restarts_the_period() {
     assert_eq!(bench.recovery.next_timeout(), Some(at(1525)));
 }
 
-/// §6.2.1: so does progress; otherwise a long queue fires it in the past.
+/// §6.2.1: so does an ACK of new packets; otherwise the timer would expire although packets
+/// are being acknowledged.
 #[test]
-fn progress_restarts_the_period() {
+fn new_ack_restarts_the_pto() {
     let mut bench = Bench::sampled(100);
     bench.send_many(3, 1000);
     bench.ack(1..=1, 1300);
@@ -85,7 +86,7 @@ fn progress_restarts_the_period() {
 
 /// §6.2.1: an acknowledgment resets the backoff.
 #[test]
-fn an_ack_resets_the_backoff() {
+fn ack_resets_the_pto_backoff() {
     let mut bench = Bench::sampled(100);
     bench.send(1000);
     bench.fire();
@@ -95,9 +96,9 @@ fn an_ack_resets_the_backoff() {
     assert_eq!(bench.recovery.path(PATH).unwrap().pto_count(), 0);
 }
 
-/// §6.2.1: not at a client unsure of its address's validation.
+/// §6.2.1: not at a client whose address may not be validated yet.
 #[test]
-fn initial_acks_do_not_reset_a_clients_backoff() {
+fn initial_ack_does_not_reset_the_pto_backoff_of_a_client() {
     let mut bench = Bench::handshaking(client());
     bench.send_in(Space::Initial, 0);
     bench.fire();
@@ -108,7 +109,7 @@ fn initial_acks_do_not_reset_a_clients_backoff() {
 
 /// §6.2.1: no probes for 1-RTT packets before the handshake is confirmed.
 #[test]
-fn data_is_not_probed_before_confirmation() {
+fn no_pto_for_1_rtt_packets_before_handshake_confirmation() {
     let mut bench = Bench::handshaking(server());
     bench.send(0);
     assert_eq!(bench.recovery.next_timeout(), None);
@@ -118,7 +119,7 @@ fn data_is_not_probed_before_confirmation() {
 
 /// §6.2.2.1: a client probes even with nothing in flight.
 #[test]
-fn a_client_probes_while_the_server_may_be_blocked() {
+fn client_probes_while_the_server_may_be_amplification_limited() {
     let mut bench = Bench::handshaking(client());
     assert_eq!(bench.recovery.next_timeout(), None, "nothing sent yet");
     bench.send_in(Space::Initial, 0);
@@ -138,9 +139,9 @@ fn a_client_probes_while_the_server_may_be_blocked() {
     assert_eq!(bench.recovery.next_timeout(), None);
 }
 
-/// The pseudocode of A.8 leaves this client without a timer; §6.2.2.1 does not.
+/// The pseudocode of A.8 leaves this client without a timer, in conflict with §6.2.2.1.
 #[test]
-fn zero_rtt_in_flight_does_not_disarm_the_client() {
+fn client_timer_stays_armed_with_only_0_rtt_in_flight() {
     let mut bench = Bench::handshaking(client());
     bench.send_in(Space::Initial, 0);
     bench.send_in(Space::Data, 1);
@@ -149,9 +150,10 @@ fn zero_rtt_in_flight_does_not_disarm_the_client() {
     assert_eq!(bench.out.pto, Some(Space::Initial));
 }
 
-/// §6.2.2.1: a server at its limit arms nothing; released, it may be late.
+/// §6.2.2.1: a server at its limit arms no timer; once it may send, the timer may be
+/// overdue.
 #[test]
-fn a_blocked_server_has_no_timer() {
+fn amplification_limited_server_has_no_pto() {
     let mut bench = Bench::handshaking(server());
     bench.send_in(Space::Initial, 0);
     let blocked = PtoContext {
@@ -170,7 +172,7 @@ fn a_blocked_server_has_no_timer() {
 
 /// §6.2.1: no probe while a timer for losses is set.
 #[test]
-fn the_loss_timer_comes_first() {
+fn pto_is_not_armed_while_the_loss_timer_is() {
     let mut bench = Bench::sampled(80);
     bench.send_many(2, 1000);
     bench.ack(2..=2, 1080);
@@ -179,7 +181,7 @@ fn the_loss_timer_comes_first() {
 
 /// §6.2.1: the earlier of the Initial and the Handshake space.
 #[test]
-fn the_earliest_space_is_probed() {
+fn pto_probes_the_space_with_the_earliest_deadline() {
     let mut bench = Bench::handshaking(server());
     bench.send_in(Space::Handshake, 0);
     bench.send_in(Space::Initial, 10);
@@ -200,9 +202,9 @@ fn silent_path_is_probed_with_growing_periods() {
     assert!(last > at(1000) + MS * 60_000 * 30);
 }
 
-/// §6.2.2: a better guess of the first round trip moves the first probe.
+/// §6.2.2: a better initial RTT changes the time of the first probe.
 #[test]
-fn a_known_round_trip_shortens_the_first_period() {
+fn known_initial_rtt_shortens_the_first_pto() {
     let mut bench = Bench::handshaking(server());
     bench.recovery.set_initial_rtt(PATH, MS * 50);
     bench.send_in(Space::Initial, 0);
@@ -211,19 +213,22 @@ fn a_known_round_trip_shortens_the_first_period() {
 }
 
 #[test]
-fn a_trace_sees_what_the_timer_waits_for() {
+fn armed_timer_tells_loss_timer_from_pto() {
     let mut bench = Bench::sampled(80);
-    assert_eq!(bench.recovery.pending(), None);
+    assert_eq!(bench.recovery.armed_timer(), None);
     bench.send_many(2, 1000);
     let due = bench.recovery.next_timeout().unwrap();
-    assert_eq!(bench.recovery.pending(), Some((due, Pending::Pto)));
+    assert_eq!(bench.recovery.armed_timer(), Some((due, TimerType::Pto)));
     bench.ack(2..=2, 1080);
-    assert_eq!(bench.recovery.pending(), Some((at(1090), Pending::Loss)));
+    assert_eq!(
+        bench.recovery.armed_timer(),
+        Some((at(1090), TimerType::Loss))
+    );
 }
 
 /// §6.2.2.1, RFC 9000 §9: the client probes on the path it sends on.
 #[test]
-fn the_probe_against_a_blocked_server_leaves_on_the_active_path() {
+fn client_probe_for_blocked_server_is_sent_on_the_active_path() {
     let mut bench = Bench::handshaking(client());
     bench.send_in(Space::Initial, 0);
     bench.ack_in(Space::Initial, 0..=0, 100);
@@ -237,9 +242,9 @@ fn the_probe_against_a_blocked_server_leaves_on_the_active_path() {
     assert_eq!(bench.recovery.path(PATH).unwrap().pto_count(), 0);
 }
 
-/// RFC 9000 §18.2: what the peer declares is what its delay is held to.
+/// RFC 9000 §18.2: the PTO includes the max_ack_delay that the peer declares.
 #[test]
-fn the_peers_max_ack_delay_is_part_of_the_period() {
+fn changed_max_ack_delay_changes_the_pto() {
     let mut bench = Bench::sampled(80);
     bench.recovery.set_max_ack_delay(MS * 40);
     assert_eq!(bench.recovery.config().max_ack_delay, MS * 40);

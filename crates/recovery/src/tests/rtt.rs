@@ -10,7 +10,7 @@ fn smoothed(bench: &Bench) -> Duration {
 
 /// §5.1: the largest acknowledged has to be newly acknowledged.
 #[test]
-fn no_sample_without_a_new_largest() {
+fn ack_without_new_largest_gives_no_rtt_sample() {
     let mut bench = Bench::new();
     bench.send_many(2, 0);
     bench.ack(1..=1, 100);
@@ -23,13 +23,13 @@ fn no_sample_without_a_new_largest() {
 
 /// §5.1: at least one newly acknowledged packet has to be ack-eliciting.
 #[test]
-fn no_sample_from_packets_that_elicit_no_ack() {
+fn ack_of_only_non_ack_eliciting_packets_gives_no_rtt_sample() {
     let mut bench = Bench::new();
     bench.send_ack_only(0);
     bench.ack(0..=0, 100);
     assert_eq!(bench.acked(), [0]);
     assert_eq!(bench.out.rtt_updated, None);
-    // The largest may be a bare ACK if another one is ack-eliciting.
+    // The largest may be a packet with only an ACK, if another one is ack-eliciting.
     bench.send(200);
     bench.send_ack_only(210);
     bench.ack(1..=2, 260);
@@ -39,7 +39,7 @@ fn no_sample_from_packets_that_elicit_no_ack() {
 
 /// §5.3: the peer's delay, limited to its max_ack_delay once confirmed.
 #[test]
-fn the_peers_delay_is_limited_once_the_handshake_is_confirmed() {
+fn ack_delay_is_limited_to_max_ack_delay_after_handshake_confirmation() {
     let mut bench = Bench::sampled(100);
     bench.recovery.set_max_ack_delay(MS * 8);
     bench.send(1000);
@@ -50,8 +50,8 @@ fn the_peers_delay_is_limited_once_the_handshake_is_confirmed() {
     assert_eq!(smoothed(&bench), MS * 109);
 }
 
-/// A probe that repeats an old ACK is no sample: after two seconds of loss the next
-/// probe timeout is as before.
+/// An ACK that repeats an earlier one gives no sample: after two seconds of loss the PTO is
+/// as before.
 #[test]
 fn repeated_old_ack_gives_no_rtt_sample() {
     let mut bench = Bench::sampled(100);
@@ -67,7 +67,7 @@ fn repeated_old_ack_gives_no_rtt_sample() {
 }
 
 #[test]
-fn the_peers_delay_is_not_limited_before() {
+fn ack_delay_is_not_limited_before_handshake_confirmation() {
     let mut bench = Bench::handshaking(PtoContext::default());
     bench.send_in(Space::Handshake, 0);
     bench.ack_in(Space::Handshake, 0..=0, 100);
@@ -80,7 +80,7 @@ fn the_peers_delay_is_not_limited_before() {
 
 /// §5.3: Initial ACKs are not delayed by the peer.
 #[test]
-fn the_delay_of_initial_acks_is_ignored() {
+fn ack_delay_of_initial_packets_is_ignored() {
     let mut bench = Bench::handshaking(PtoContext::default());
     bench.send_in(Space::Initial, 0);
     bench.ack_in(Space::Initial, 0..=0, 100);

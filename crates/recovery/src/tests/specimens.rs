@@ -1,4 +1,4 @@
-//! The bugs of timer, pacer and migration, each beside the right code.
+//! The bugs of timer, pacer and migration, each compared with the correct code.
 
 use core::time::Duration;
 
@@ -94,7 +94,7 @@ fn bif_desync_leaves_packets_in_flight_without_a_timer() {
 }
 
 #[test]
-fn pto_unarmed_is_silent_while_the_server_is_blocked() {
+fn pto_unarmed_sets_no_timer_while_the_server_is_blocked() {
     let after_initial_ack = |specimen| {
         let mut bench = Bench::new(specimen, false);
         bench.send(Space::Initial, PATH, 0);
@@ -108,7 +108,7 @@ fn pto_unarmed_is_silent_while_the_server_is_blocked() {
 }
 
 #[test]
-fn pacer_spin_names_deadlines_in_the_past() {
+fn pacer_spin_returns_deadlines_in_the_past() {
     // A sender that an ACK wakes between two trains.
     let deadline = |specimen| {
         let mut bench = Bench::new(specimen, true);
@@ -138,7 +138,7 @@ fn pacer_spin_names_deadlines_in_the_past() {
     assert!(until > now);
 }
 
-/// Ten packets, then one for each ACK; an ACK answers two.
+/// Ten packets, then one for each ACK of two packets.
 #[test]
 fn tokenbucket_startup_halves_the_flight_each_round() {
     let flights = |specimen| {
@@ -169,7 +169,7 @@ fn tokenbucket_startup_halves_the_flight_each_round() {
 }
 
 #[test]
-fn retransmit_all_hands_everything_in_flight_back() {
+fn retransmit_all_declares_everything_in_flight_lost() {
     let mut bench = Bench::migrated(Some(Specimen::RetransmitAllOnMigration));
     assert!(bench.recovery.next_timeout().unwrap() <= at(1_001));
     bench.recovery.on_timeout(at(1_001), &mut bench.out);
@@ -181,7 +181,7 @@ fn retransmit_all_hands_everything_in_flight_back() {
             .iter()
             .all(|lost| lost.cause == LossCause::PathRemoved)
     );
-    // They were on their way all the time.
+    // They were not lost but still on their way.
     bench.ack(Space::Data, 1..=10, 1_100);
     assert_eq!(bench.out.acked.len(), 0);
     let mut right = Bench::migrated(None);
@@ -189,10 +189,10 @@ fn retransmit_all_hands_everything_in_flight_back() {
     assert_eq!((right.out.acked.len(), right.out.lost.len()), (10, 0));
 }
 
-/// The faster new path's ACK comes first; the old one's packets are on their
-/// way, and time says they are lost only if their round trip is forgotten.
+/// The ACK of the faster new path arrives first, while the packets of the old path are on
+/// their way. They count as lost by time only if the RTT of the old path is forgotten.
 #[test]
-fn migration_rtt_reset_loses_by_time_what_is_on_its_way() {
+fn migration_rtt_reset_declares_arriving_packets_lost_by_time() {
     let lost = |specimen| {
         let mut bench = Bench::migrated(specimen);
         bench.send(Space::Data, NEW, 1_001);
@@ -209,7 +209,7 @@ fn migration_rtt_reset_loses_by_time_what_is_on_its_way() {
     };
     assert_eq!(lost(Some(Specimen::MigrationRttReset)), (10, 0));
     assert_eq!(lost(None), (0, 10));
-    // And probes go out long before an answer could be here.
+    // Probes are sent long before an ACK can arrive.
     let due = |specimen| Bench::migrated(specimen).recovery.next_timeout().unwrap();
     assert!(due(Some(Specimen::MigrationRttReset)) < at(1_000) + MS * 50);
     assert!(due(None) > at(1_100));

@@ -1,6 +1,6 @@
-//! Losses that prove spurious: thresholds and undo (RFC 9438 §4.9.2).
+//! Spurious losses: thresholds and undo (RFC 9438 §4.9.2).
 
-use super::harness::{Bench, PATH, Told, at};
+use super::harness::{Bench, Call, PATH, at};
 use crate::PathRecovery;
 
 fn path(bench: &Bench) -> &PathRecovery {
@@ -10,7 +10,7 @@ fn path(bench: &Bench) -> &PathRecovery {
 fn undone(bench: &Bench) -> Vec<u64> {
     let told = bench.controller.take();
     let event = |told| match told {
-        Told::Spurious(event) => Some(event),
+        Call::Spurious(event) => Some(event),
         _ => None,
     };
     told.into_iter().filter_map(event).collect()
@@ -27,7 +27,7 @@ fn two_lost() -> Bench {
 }
 
 #[test]
-fn an_event_is_undone_when_all_its_losses_arrive() {
+fn congestion_event_is_undone_when_all_its_losses_are_acknowledged() {
     let mut bench = two_lost();
     bench.ack(1..=1, 1101);
     assert_eq!((bench.out.spurious, bench.out.undone), (1, 0));
@@ -40,7 +40,7 @@ fn an_event_is_undone_when_all_its_losses_arrive() {
 }
 
 #[test]
-fn one_late_ack_among_real_losses_undoes_nothing() {
+fn late_ack_of_one_loss_does_not_undo_the_event() {
     let mut bench = two_lost();
     bench.ack(2..=2, 1101);
     bench.ack(7..=10, 1102);
@@ -53,7 +53,7 @@ fn one_late_ack_among_real_losses_undoes_nothing() {
 }
 
 #[test]
-fn a_further_loss_in_the_same_recovery_belongs_to_the_event() {
+fn loss_in_the_same_recovery_joins_the_event() {
     let mut bench = two_lost();
     // 7 is lost too: sent before the boundary, so no new event.
     bench.ack(8..=10, 1105);
@@ -65,7 +65,7 @@ fn a_further_loss_in_the_same_recovery_belongs_to_the_event() {
 }
 
 #[test]
-fn marks_make_the_event_real() {
+fn ecn_mark_prevents_undo_of_the_event() {
     let mut bench = two_lost();
     bench.recovery.on_ecn_ce(PATH, 6, 1, at(1100));
     bench.ack(1..=2, 1102);
@@ -74,7 +74,7 @@ fn marks_make_the_event_real() {
 }
 
 #[test]
-fn late_packets_are_not_counted_twice() {
+fn late_ack_delivers_bytes_but_returns_no_content() {
     let mut bench = two_lost();
     bench.ack(1..=2, 1102);
     assert!(bench.out.acked.is_empty(), "the content was handed back");
@@ -84,7 +84,7 @@ fn late_packets_are_not_counted_twice() {
 
 /// RFC 9002 §6.1.1: reordering seen raises the packet threshold.
 #[test]
-fn the_packet_threshold_follows_the_reordering() {
+fn packet_threshold_grows_with_observed_reordering() {
     let mut bench = two_lost();
     bench.ack(1..=1, 1101);
     // Packet 6 was acknowledged before packet 1: five apart.
@@ -101,7 +101,7 @@ fn the_packet_threshold_follows_the_reordering() {
 
 /// RFC 9002 §6.1.2: lateness seen raises the time threshold, once per ACK.
 #[test]
-fn the_time_threshold_follows_the_lateness() {
+fn time_threshold_grows_with_late_acks() {
     let mut bench = Bench::sampled(80);
     bench.send_many(3, 1000);
     bench.ack(3..=3, 1080);
@@ -114,14 +114,14 @@ fn the_time_threshold_follows_the_lateness() {
 }
 
 #[test]
-fn spurious_losses_within_the_time_threshold_do_not_raise_it() {
+fn spurious_loss_within_the_time_threshold_does_not_raise_it() {
     let mut bench = two_lost();
     bench.ack(1..=2, 1101);
     assert_eq!(path(&bench).time_threshold_eighths(), 9);
 }
 
 #[test]
-fn after_an_undo_the_next_loss_is_a_new_event() {
+fn loss_after_undo_begins_a_new_event() {
     let mut bench = two_lost();
     bench.ack(1..=2, 1102);
     assert_eq!(undone(&bench), [11]);
@@ -134,7 +134,7 @@ fn after_an_undo_the_next_loss_is_a_new_event() {
 
 /// RFC 8985 §6.2: after 16 loss events without reordering.
 #[test]
-fn the_thresholds_return_when_reordering_is_gone() {
+fn thresholds_step_back_after_sixteen_events_without_reordering() {
     let mut bench = two_lost();
     bench.ack(1..=10, 1101);
     assert_eq!(path(&bench).packet_threshold(), 6);
@@ -149,17 +149,21 @@ fn the_thresholds_return_when_reordering_is_gone() {
 }
 
 #[test]
-fn losses_are_counted() {
+fn lost_bytes_include_spurious_losses() {
     let mut bench = two_lost();
     assert_eq!(path(&bench).lost(), 2 * 1200);
     bench.ack(1..=2, 1102);
-    assert_eq!(path(&bench).lost(), 2 * 1200, "what was declared stays");
+    assert_eq!(
+        path(&bench).lost(),
+        2 * 1200,
+        "spurious losses stay counted"
+    );
 }
 
-/// The time threshold widens for what comes later than it allows, not for what
-/// comes at it: 9/8 of 80 ms are 90.
+/// The time threshold grows if a packet comes later than it allows, not exactly at it: 9/8
+/// of 80 ms are 90 ms.
 #[test]
-fn the_time_threshold_widens_past_it_only() {
+fn packet_exactly_at_the_time_threshold_does_not_raise_it() {
     for (acked, eighths) in [(1090, 9), (1091, 10)] {
         let mut bench = Bench::sampled(80);
         bench.send_many(5, 1000);
@@ -171,9 +175,9 @@ fn the_time_threshold_widens_past_it_only() {
     }
 }
 
-/// RFC 8985 §6.2 counts recoveries: losses within one are no further evidence.
+/// RFC 8985 §6.2 counts recoveries, not the losses within one.
 #[test]
-fn losses_of_one_recovery_are_one_event_to_the_thresholds() {
+fn losses_of_one_recovery_count_once_for_the_thresholds() {
     let mut bench = two_lost();
     bench.ack(1..=1, 1101);
     let raised = path(&bench).packet_threshold();

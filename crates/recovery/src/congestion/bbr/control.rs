@@ -1,16 +1,20 @@
-//! What the flow is controlled by: pacing rate, send quantum and window (§5.6).
+//! The control parameters: pacing rate, send quantum and window (§5.6).
 
 use core::time::Duration;
 
+use crate::pacer::{MAX_TRAIN, train_bytes};
+use crate::rate::bytes_per_second;
+
 use super::super::initial_window;
 use super::facts::Facts;
-use super::gains::{MAX_QUANTUM, PACED_SHARE, Percent, STARTUP_PACING_GAIN, UNIT_GAIN, rate};
+use super::gains::{PACED_SHARE, Percent, STARTUP_PACING_GAIN, UNIT_GAIN};
 use super::phase::Phase;
 use super::{Bbr, INFINITE};
+use crate::controller::Controller as _;
 
 impl Bbr {
-    /// UpdateControlParameters() (§5.2.3). The send quantum follows from the
-    /// pacing rate.
+    /// UpdateControlParameters() (§5.2.3). The send quantum is computed from the pacing
+    /// rate.
     pub(super) fn update_control_parameters(&mut self, facts: &Facts, recovered: bool) {
         if !self.measured && facts.rtt.is_some() {
             self.measured = true;
@@ -28,12 +32,13 @@ impl Bbr {
     /// over a millisecond as long as that is unknown.
     pub(super) fn init_pacing_rate(&mut self, srtt: Option<Duration>) {
         let srtt = srtt.unwrap_or(Duration::from_millis(1));
-        let nominal = rate(initial_window(self.mds), srtt);
+        let nominal = bytes_per_second(initial_window(self.mds), srtt);
         self.pacing_rate = STARTUP_PACING_GAIN.of(nominal).max(self.min_pacing_rate());
     }
 
-    /// A rate below a minimal window a second is no measurement of a path that
-    /// carries QUIC, but it would silence the flow for as long as it is believed.
+    /// Returns the smallest pacing rate: the minimum window per second. A lower rate is no
+    /// plausible measurement of a path that carries QUIC, but would stop the flow for as
+    /// long as it is used.
     pub(super) fn min_pacing_rate(&self) -> u64 {
         self.min_pipe_cwnd()
     }
@@ -49,15 +54,16 @@ impl Bbr {
         }
     }
 
-    /// The rate that the model asks for with this gain.
+    /// Returns the rate of the model with this gain, less the pacing margin.
     pub(super) fn paced(&self, gain: Percent) -> u64 {
         self.paced_share().of(gain.of(self.bw))
     }
 
-    /// BBR.PacingMarginPercent (§2.5) "helps drive the network toward lower queues",
-    /// so it has a use as long as there is one. Where the latest round trip met
-    /// none, the margin would idle the link for 1 % of the time; what the maximum
-    /// overestimates queues two datagrams, and the margin is back.
+    /// Returns the share of the rate that remains after BBR.PacingMarginPercent (§2.5). The
+    /// margin "helps drive the network toward lower queues", so it is needed only while
+    /// there is a queue. If the latest RTT sample met none, the margin would leave the link
+    /// idle for 1 % of the time. If the bandwidth is overestimated, a queue of two
+    /// datagrams builds up and the margin applies again.
     fn paced_share(&self) -> Percent {
         match self.phase {
             Phase::Cruise if !self.queue_seen => UNIT_GAIN,
@@ -71,11 +77,14 @@ impl Bbr {
         }
     }
 
-    /// SetSendQuantum() (§5.6.3): a millisecond of the rate.
+    /// SetSendQuantum() (§5.6.3): a train of the pacer.
     pub(super) fn send_quantum(&self) -> u64 {
-        (self.pacing_rate / 1000)
-            .min(MAX_QUANTUM)
-            .max(self.mds.saturating_mul(2))
+        train_bytes(
+            self.pacing_rate,
+            self.trains_per_second(),
+            MAX_TRAIN,
+            self.mds,
+        )
     }
 
     /// SetCwnd() (§5.6.4.6).
@@ -115,8 +124,8 @@ impl Bbr {
         self.cwnd = self.cwnd.min(cap);
     }
 
-    /// SaveCwnd() (§5.6.4.4): the last window that neither recovery nor ProbeRTT
-    /// held down.
+    /// SaveCwnd() (§5.6.4.4): saves the last window that neither recovery nor ProbeRTT had
+    /// reduced.
     pub(super) fn save_cwnd(&mut self) {
         self.prior_cwnd = if !self.recovering && self.phase != Phase::ProbeRtt {
             self.cwnd

@@ -1,4 +1,4 @@
-//! Drain: the queue that Startup built goes (§5.3.2).
+//! Drain: empties the queue that Startup built (§5.3.2).
 
 use super::Bbr;
 use super::facts::Facts;
@@ -12,8 +12,8 @@ impl Bbr {
         self.drain_start_round = self.rounds.count;
     }
 
-    /// CheckDrainDone(): no queue left, or the bandwidth was overestimated and
-    /// the queue will not go.
+    /// CheckDrainDone(): ends Drain if no queue is left, or if the bandwidth was
+    /// overestimated and the queue will not become empty.
     pub(super) fn check_drain_done(&mut self, facts: &Facts) {
         if self.phase != Phase::Drain {
             return;

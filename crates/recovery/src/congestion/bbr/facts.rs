@@ -1,4 +1,4 @@
-//! What an ACK says, in the draft's terms (§2.3).
+//! The contents of an ACK in the draft's terms (§2.3).
 
 use core::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::time::Instant;
 
 use super::gains::LOSS_THRESHOLD;
 
-/// The rate sample RS, and what of C changed with it.
+/// The rate sample RS, and the values of C that changed with it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts {
     /// When the ACK arrived.
@@ -34,7 +34,7 @@ pub(super) struct Facts {
     pub(super) total_delivered: u64,
     /// C.inflight.
     pub(super) in_flight: u64,
-    /// What was in flight when the ACK arrived.
+    /// Bytes in flight when the ACK arrived.
     pub(super) in_flight_before: u64,
 }
 
@@ -44,7 +44,7 @@ impl Facts {
         self.lost > LOSS_THRESHOLD.of(self.tx_in_flight)
     }
 
-    /// In the draft's terms.
+    /// Converts an ACK to the draft's terms.
     pub(super) fn of(ack: &Ack<'_>) -> Self {
         Self {
             now: ack.now,

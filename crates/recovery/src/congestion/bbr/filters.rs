@@ -1,14 +1,14 @@
-//! What is remembered of the path: the largest rate of two cycles, the smallest
-//! round trip of ten seconds, the largest aggregate of ten rounds.
+//! The filters of the model: the largest rate of two cycles, the smallest RTT of ten
+//! seconds, the largest aggregate of ten rounds.
 
 use core::time::Duration;
 
+use crate::rate::bytes_in;
 use crate::time::Instant;
 
-use super::gains::{MIN_RTT_FILTER_LEN, PROBE_RTT_INTERVAL, volume};
+use super::gains::{MIN_RTT_FILTER_LEN, PROBE_RTT_INTERVAL};
 
-/// BBR.max_bw_filter (§5.5.3): the maxima of the current and the previous
-/// ProbeBW cycle, which is all that a window of two cycles needs.
+/// BBR.max_bw_filter (§5.5.3): the maxima of the current and of the previous ProbeBW cycle.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MaxBwFilter {
     previous: u64,
@@ -16,18 +16,18 @@ pub(super) struct MaxBwFilter {
 }
 
 impl MaxBwFilter {
-    /// BBR.max_bw in bytes per second; 0 before the first sample.
+    /// Returns BBR.max_bw in bytes per second; 0 before the first sample.
     pub(super) fn get(self) -> u64 {
         self.previous.max(self.current)
     }
 
-    /// A sample of the current cycle.
+    /// Adds a sample of the current cycle.
     pub(super) fn update(&mut self, rate: u64) {
         self.current = self.current.max(rate);
     }
 
-    /// AdvanceMaxBwFilter(): a new cycle. One without a sample has measured
-    /// nothing, so that it replaces nothing either.
+    /// AdvanceMaxBwFilter(): begins a new cycle. A cycle without a sample does not replace
+    /// the previous one.
     pub(super) fn advance(&mut self) {
         if self.current > 0 {
             self.previous = core::mem::take(&mut self.current);
@@ -35,10 +35,10 @@ impl MaxBwFilter {
     }
 }
 
-/// BBR.min_rtt and the schedule of ProbeRTT (§5.3.4.3), which share samples.
+/// BBR.min_rtt and the schedule of ProbeRTT (§5.3.4.3), which use the same samples.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MinRtt {
-    /// `None` = Infinity: no sample yet. No placeholder ever stands in.
+    /// `None` = Infinity: no sample yet. There is never a placeholder.
     min: Option<Duration>,
     stamp: Instant,
     probe_min: Option<Duration>,
@@ -47,7 +47,7 @@ pub(super) struct MinRtt {
 }
 
 impl MinRtt {
-    /// No sample yet.
+    /// Creates a filter without samples.
     pub(super) fn new(now: Instant) -> Self {
         Self {
             min: None,
@@ -58,27 +58,26 @@ impl MinRtt {
         }
     }
 
-    /// BBR.min_rtt.
+    /// Returns BBR.min_rtt.
     pub(super) fn get(self) -> Option<Duration> {
         self.min
     }
 
-    /// BBR.probe_rtt_expired, as of the last update.
+    /// Returns BBR.probe_rtt_expired, as of the last update.
     pub(super) fn is_probe_due(self) -> bool {
         self.probe_expired
     }
 
-    /// A ProbeRTT has just been done.
+    /// Schedules the next ProbeRTT, after one has been done.
     pub(super) fn schedule_next(&mut self, now: Instant) {
         self.probe_stamp = now;
     }
 
     /// UpdateMinRTT() with the ACK's RTT sample, if it gave one.
     ///
-    /// A sample no more than `slack` above the minimum refreshes it as a lower
-    /// one does, as §5.3.4.2 means it: it has seen the queue as good as empty,
-    /// and a ProbeRTT would learn no more. The minimum itself stays, so that no
-    /// row of such samples can raise it.
+    /// A sample at most `slack` above the minimum refreshes it like a lower one, in the
+    /// sense of §5.3.4.2: the queue was almost empty, and a ProbeRTT would not find out
+    /// more. The minimum itself stays, so that a series of such samples cannot raise it.
     pub(super) fn update(&mut self, sample: Option<Duration>, slack: Duration, now: Instant) {
         self.probe_expired = now > self.probe_stamp + PROBE_RTT_INTERVAL;
         if let (Some(rtt), Some(min)) = (sample, self.probe_min)
@@ -108,18 +107,18 @@ impl MinRtt {
 /// BBR.ExtraAckedFilterLen (§2.12).
 const EXTRA_ACKED_ROUNDS: usize = 10;
 
-/// BBR.extra_acked (§5.5.9): how much more than expected ACKs bring at once.
+/// BBR.extra_acked (§5.5.9): how much more than expected ACKs acknowledge at once.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ExtraAcked {
     interval_start: Instant,
     delivered: u64,
-    /// The maximum of each of the last rounds, by round modulo their number.
+    /// The maximum of each of the last rounds, indexed by the round modulo their number.
     rounds: [u64; EXTRA_ACKED_ROUNDS],
     round: u64,
 }
 
 impl ExtraAcked {
-    /// Nothing acknowledged yet.
+    /// Creates a filter without samples.
     pub(super) fn new(now: Instant) -> Self {
         Self {
             interval_start: now,
@@ -129,15 +128,15 @@ impl ExtraAcked {
         }
     }
 
-    /// After idling no ACK was expected (§5.4.1).
+    /// Restarts the interval after idling, when no ACKs were expected (§5.4.1).
     pub(super) fn restart(&mut self, now: Instant) {
         self.interval_start = now;
     }
 
-    /// UpdateACKAggregation(): `acked` bytes came in round `round` while the
-    /// path was thought to deliver `bw` bytes per second.
+    /// UpdateACKAggregation(): `acked` bytes were acknowledged in round `round`, while the
+    /// path was expected to deliver `bw` bytes per second.
     pub(super) fn update(&mut self, acked: u64, bw: u64, cwnd: u64, round: u64, now: Instant) {
-        let mut expected = volume(bw, now - self.interval_start);
+        let mut expected = bytes_in(bw, now - self.interval_start);
         if self.delivered <= expected {
             self.delivered = 0;
             self.interval_start = now;
@@ -150,7 +149,7 @@ impl ExtraAcked {
         *slot = extra.max(*slot);
     }
 
-    /// Empties the slots of the rounds gone by.
+    /// Moves on to a round, and clears the slots of the rounds in between.
     fn enter(&mut self, round: u64) {
         let gone = round.saturating_sub(self.round);
         for step in 1..=gone.min(EXTRA_ACKED_ROUNDS as u64) {
@@ -159,7 +158,7 @@ impl ExtraAcked {
         self.round = self.round.max(round);
     }
 
-    /// The maximum of ten rounds, or of the current one in Startup.
+    /// Returns the maximum of ten rounds, or of the current round in Startup.
     pub(super) fn get(&self, full_bw_reached: bool) -> u64 {
         if full_bw_reached {
             self.rounds.iter().copied().max().unwrap_or(0)
@@ -255,7 +254,7 @@ mod tests {
             filter.update(10_000, 1_000_000, 1 << 20, 0, at(tick * 10));
         }
         assert_eq!(filter.get(true), 10_000);
-        // A steady flow of small ACKs is no aggregate.
+        // A steady flow of small ACKs is not an aggregate.
         let mut filter = ExtraAcked::new(at(0));
         for tick in 1..500 {
             filter.update(1_000, 1_000_000, 1 << 20, 0, at(tick));
@@ -271,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn extra_acked_remembers_ten_rounds_and_one_in_startup() {
+    fn extra_acked_covers_ten_rounds_and_one_round_in_startup() {
         let mut filter = ExtraAcked::new(at(0));
         filter.update(9_000, 1_000_000, 1 << 20, 3, at(1));
         assert_eq!((filter.get(false), filter.get(true)), (9_000, 9_000));

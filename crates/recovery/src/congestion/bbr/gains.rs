@@ -1,46 +1,44 @@
-//! The constants of the algorithm, as hundredths: no floating point.
+//! The constants of the algorithm, in hundredths instead of floating point.
 
 use core::time::Duration;
 
-use crate::time::nanos;
-
 use super::phase::Phase;
 
-/// A share in hundredths.
+/// A factor in hundredths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Percent(pub(super) u64);
 
 impl Percent {
-    /// That share of an amount, rounded down, saturating.
+    /// Returns this share of an amount, rounded down, saturating.
     pub(super) fn of(self, amount: u64) -> u64 {
         let share = u128::from(amount) * u128::from(self.0) / 100;
         u64::try_from(share).unwrap_or(u64::MAX)
     }
 }
 
-/// What paces Startup: 4·ln(2), so that the rate doubles each round (§2.5).
+/// Pacing gain of Startup: 4·ln(2), so that the rate doubles each round (§2.5).
 pub(super) const STARTUP_PACING_GAIN: Percent = Percent(277);
-/// Drains the queue of Startup in less than a round (§2.5).
+/// Pacing gain of Drain, which empties the queue of Startup in less than a round (§2.5).
 const DRAIN_PACING_GAIN: Percent = Percent(50);
-/// Deceleration after a probe (§5.3.3.1).
+/// Pacing gain of DOWN (§5.3.3.1).
 const DOWN_PACING_GAIN: Percent = Percent(90);
-/// Acceleration (§5.3.3.5).
+/// Pacing gain of UP (§5.3.3.5).
 const UP_PACING_GAIN: Percent = Percent(125);
-/// Everywhere else.
+/// Pacing gain of all other phases.
 pub(super) const UNIT_GAIN: Percent = Percent(100);
-/// Lets the rate double each round (§2.6).
+/// Window gain, large enough for the rate to double each round (§2.6).
 const DEFAULT_CWND_GAIN: Percent = Percent(200);
-/// Room for what UP sends faster (§5.3.3.5).
+/// Window gain of UP, with room for the higher pacing rate (§5.3.3.5).
 const UP_CWND_GAIN: Percent = Percent(225);
-/// Half of the estimated BDP in flight (§2.16.2).
+/// Window gain of ProbeRTT: half of the estimated BDP (§2.16.2).
 pub(super) const PROBE_RTT_CWND_GAIN: Percent = Percent(50);
-/// What is left of the rate after the pacing margin of 1 % (§2.5).
+/// Share of the rate that remains after the pacing margin of 1 % (§2.5).
 pub(super) const PACED_SHARE: Percent = Percent(99);
 /// Tolerated loss per round trip (§2.8).
 pub(super) const LOSS_THRESHOLD: Percent = Percent(2);
 /// Multiplicative decrease per round with loss (§2.8).
 pub(super) const BETA: Percent = Percent(70);
-/// Share of the long-term bound left to others (§2.8).
+/// Share of inflight_longterm that is left to other flows (§2.8).
 pub(super) const HEADROOM: Percent = Percent(15);
 /// Growth of the rate that shows that the pipe is not full (§5.3.1.2).
 pub(super) const FULL_BW_GROWTH: Percent = Percent(125);
@@ -52,7 +50,7 @@ pub(super) const STARTUP_FULL_LOSS_COUNT: u64 = 6;
 pub(super) const DRAIN_ROUNDS: u64 = 3;
 /// MinPipeCwnd in datagrams (§2.8).
 pub(super) const MIN_PIPE_DATAGRAMS: u64 = 4;
-/// Window of min_rtt (§2.16.1).
+/// Length of the min_rtt filter (§2.16.1).
 pub(super) const MIN_RTT_FILTER_LEN: Duration = Duration::from_secs(10);
 /// Least time between two ProbeRTTs (§2.16.2).
 pub(super) const PROBE_RTT_INTERVAL: Duration = Duration::from_secs(5);
@@ -63,8 +61,6 @@ pub(super) const PROBE_RTT_DURATION: Duration = Duration::from_millis(200);
 pub(super) const PROBE_WAIT: Duration = Duration::from_secs(2);
 /// Most rounds between two probes, for the sake of Reno (§5.3.3.8).
 pub(super) const RENO_ROUNDS: u64 = 63;
-/// Largest aggregate (§5.6.3).
-pub(super) const MAX_QUANTUM: u64 = 64 * 1024;
 
 impl Phase {
     /// BBR.pacing_gain (table of §5.6.1).
@@ -88,17 +84,4 @@ impl Phase {
             Self::ProbeRtt => PROBE_RTT_CWND_GAIN,
         }
     }
-}
-
-/// Bytes that a rate (bytes per second) moves in a time, saturating.
-pub(super) fn volume(rate: u64, time: Duration) -> u64 {
-    let bytes = u128::from(rate) * u128::from(nanos(time)) / 1_000_000_000;
-    u64::try_from(bytes).unwrap_or(u64::MAX)
-}
-
-/// Bytes per second of a volume moved in a time, saturating.
-pub(super) fn rate(volume: u64, time: Duration) -> u64 {
-    let time = u128::from(nanos(time).max(1));
-    let rate = u128::from(volume) * 1_000_000_000 / time;
-    u64::try_from(rate).unwrap_or(u64::MAX)
 }

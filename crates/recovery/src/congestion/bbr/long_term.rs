@@ -4,11 +4,11 @@ use super::facts::Facts;
 use super::phase::{AckPhase, Phase};
 use super::{Bbr, INFINITE};
 
-/// Most doublings of the slope.
+/// Largest number of times that the slope is doubled.
 const MAX_UP_ROUNDS: u32 = 30;
 
 impl Bbr {
-    /// AdaptLongTermModel(): whether it decided a transition.
+    /// AdaptLongTermModel(). Returns whether it changed the phase.
     pub(super) fn adapt_long_term_model(&mut self, facts: &Facts) -> bool {
         if self.ack_phase == AckPhase::ProbeStarting && self.rounds.started {
             self.ack_phase = AckPhase::ProbeFeedback;
@@ -19,7 +19,7 @@ impl Bbr {
         {
             return true;
         }
-        // Marks are no losses, but what has met them was no safe volume either.
+        // Marks are not losses, but a volume in flight that was marked is not safe either.
         let safe = !facts.is_inflight_too_high() && !self.loss_round.is_marked();
         if safe && self.inflight_longterm != INFINITE {
             self.inflight_longterm = self.inflight_longterm.max(facts.tx_in_flight);
@@ -30,8 +30,8 @@ impl Bbr {
         false
     }
 
-    /// The last answers to a probe have come. Whether the next one follows at
-    /// once: a precautionary probe found nothing wrong (§5.3.3.6).
+    /// Ends a probe, whose last ACKs have arrived. Returns whether the next probe follows
+    /// at once, because a precautionary probe found no problem (§5.3.3.6).
     fn finish_probe(&mut self, facts: &Facts) -> bool {
         self.probe.is_sample = false;
         self.ack_phase = AckPhase::Init;

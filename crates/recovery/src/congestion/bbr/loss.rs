@@ -1,4 +1,4 @@
-//! Loss: the verdict on a probe, and the short-term model (§5.5.10).
+//! Losses: the result of a probe, and the short-term model (§5.5.10).
 
 use crate::controller::{Congestion, CongestionCause, LostPacket, SendIndex};
 use crate::time::Instant;
@@ -9,12 +9,12 @@ use super::phase::Phase;
 use super::undo::Probing;
 use super::{Bbr, INFINITE};
 
-/// What a round trip with loss has shown.
+/// Congestion signals of a round trip with loss.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LossRound {
     /// BBR.is_loss_in_round.
     pub(super) loss_seen: bool,
-    /// BBR.loss_round_start: the ACK at hand ended a round.
+    /// BBR.loss_round_start: the current ACK ended a round.
     pub(super) started: bool,
     /// BBR.loss_round_delivered.
     delivered: u64,
@@ -23,11 +23,11 @@ pub(super) struct LossRound {
     /// BBR.inflight_latest in bytes.
     pub(super) inflight_latest: u64,
     tally: RoundTally,
-    /// The newest lost packet, to tell where another range begins.
+    /// The newest lost packet, to recognise where another range begins.
     last_lost: Option<SendIndex>,
 }
 
-/// Congestion of one round, as Startup weighs it.
+/// The congestion of one round, by which Startup may end.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RoundTally {
     /// Discontiguous ranges lost.
@@ -37,8 +37,8 @@ pub(super) struct RoundTally {
 }
 
 impl RoundTally {
-    /// More marks than the tolerated loss: they say of a queue what losses say,
-    /// and no noise has to be filtered out.
+    /// Returns whether more bytes were marked than may be lost. Marks show a queue as
+    /// losses do, but without noise that has to be filtered out.
     pub(super) fn is_marked_too_often(self, delivered: u64) -> bool {
         self.marked > LOSS_THRESHOLD.of(delivered)
     }
@@ -52,12 +52,12 @@ impl LossRound {
         self.inflight_latest = 0;
     }
 
-    /// The round's congestion; the next round begins with none.
+    /// Returns the round's congestion and resets it for the next round.
     pub(super) fn take_tally(&mut self) -> RoundTally {
         core::mem::take(&mut self.tally)
     }
 
-    /// The round has seen marks.
+    /// Returns whether there were marks in this round.
     pub(super) fn is_marked(&self) -> bool {
         self.tally.marked > 0
     }
@@ -109,7 +109,7 @@ impl Bbr {
             self.bw_shortterm = self.max_bw.get();
         }
         if self.inflight_shortterm == INFINITE {
-            // The window of before, if persistent congestion has collapsed it.
+            // If persistent congestion has collapsed the window, the one before counts.
             self.inflight_shortterm = if self.recovering {
                 self.cwnd.max(self.prior_cwnd)
             } else {
@@ -145,8 +145,8 @@ impl Bbr {
         }
     }
 
-    /// HandleInflightTooHigh() (§5.5.10.2): the probe has found the bound, and
-    /// reacts once.
+    /// HandleInflightTooHigh() (§5.5.10.2): the probe has found the bound, and responds
+    /// once.
     fn handle_inflight_too_high(&mut self, inflight: u64, app_limited: bool, now: Instant) {
         self.probe.too_high = true;
         self.probe.is_sample = false;
@@ -159,7 +159,7 @@ impl Bbr {
         }
     }
 
-    /// Losses or marks, once per ACK or timer: recovery (§5.6.4.4) and ECN.
+    /// Handles losses or marks, once per ACK or timer: recovery (§5.6.4.4) and ECN.
     pub(super) fn handle_congestion(&mut self, event: &Congestion) {
         let news = event.largest_index >= self.boundary;
         if news {
@@ -174,7 +174,7 @@ impl Bbr {
         }
     }
 
-    /// Persistent congestion, in the place of OnEnterRTO() (§5.6.4.4).
+    /// Handles persistent congestion, in the place of OnEnterRTO() (§5.6.4.4).
     fn collapse(&mut self, event: &Congestion) {
         self.metrics.persistent_events += 1;
         self.save_cwnd();
@@ -185,10 +185,10 @@ impl Bbr {
         self.cwnd = self.min_pipe_cwnd();
     }
 
-    /// "MUST treat any CE marks as congestion" (§3.6): the round counts as one
-    /// with loss, and a probe ends. Once per event (RFC 9002 §7.3.2): the marks
-    /// that follow on the same flight are of the queue which has been answered, and
-    /// would fix the pace of DOWN, which drains it, for the rest of the cycle.
+    /// Handles CE marks: "MUST treat any CE marks as congestion" (§3.6). The round counts
+    /// as one with loss, and a probe ends. This happens once per event (RFC 9002 §7.3.2):
+    /// later marks of the same flight come from the queue to which the flow has already
+    /// responded, and would limit the rate of DOWN for the rest of the cycle.
     fn handle_marks(&mut self, event: &Congestion, news: bool) {
         let marked = event.packets.saturating_mul(self.mds);
         self.loss_round.tally.marked = self.loss_round.tally.marked.saturating_add(marked);
@@ -196,7 +196,7 @@ impl Bbr {
             return;
         }
         self.note_loss(event.next_index);
-        // Marks can't prove spurious.
+        // Marks cannot turn out to be spurious.
         self.forget_undo();
         if self.probe.is_sample {
             self.handle_inflight_too_high(event.largest_tx_in_flight, false, event.now);
@@ -205,8 +205,9 @@ impl Bbr {
     }
 }
 
-/// InflightAtLoss() (§5.5.10.2): where within the lost packet the loss rate
-/// crossed the threshold; all of it, if it had been crossed before.
+/// InflightAtLoss() (§5.5.10.2): the bytes in flight at which the loss rate crossed the
+/// threshold within the lost packet. If it was crossed earlier, the bytes in flight before
+/// the packet.
 pub(super) fn inflight_at_loss(lost: &LostPacket) -> u64 {
     let inflight_prev = lost.tx_in_flight.saturating_sub(lost.bytes);
     let lost_prev = lost.lost_since_sent.saturating_sub(lost.bytes);

@@ -3,53 +3,51 @@
 //!
 //! | module       | holds                                          | source          |
 //! |--------------|------------------------------------------------|-----------------|
-//! | `phase`      | where the flow is                              | §5.1            |
+//! | `phase`      | the state machine's phases                     | §5.1            |
 //! | `gains`      | the constants                                  | §2, §5.6.1      |
-//! | `facts`      | what an ACK says, in the draft's terms         | §2.3            |
+//! | `facts`      | the contents of an ACK, in the draft's terms   | §2.3            |
 //! | `rounds`     | packet-timed round trips                       | §5.5.1          |
 //! | `filters`    | max_bw, min_rtt, extra_acked                   | §5.5.3 – §5.5.9 |
-//! | `model`      | bandwidth, BDP, bounds of what is in flight    | §5.5, §5.6.4.2  |
-//! | `startup`    | the full pipe, and loss that says so           | §5.3.1          |
-//! | `drain`      | the queue of Startup                           | §5.3.2          |
+//! | `model`      | bandwidth, BDP, bounds of bytes in flight      | §5.5, §5.6.4.2  |
+//! | `startup`    | detecting the full pipe, also by loss          | §5.3.1          |
+//! | `drain`      | emptying the queue of Startup                  | §5.3.2          |
 //! | `probe_bw`   | the cycle of DOWN, CRUISE, REFILL, UP          | §5.3.3          |
-//! | `long_term`  | the long-term bound, moved by probes           | §5.3.3.9        |
+//! | `long_term`  | inflight_longterm, changed by probes           | §5.3.3.9        |
 //! | `probe_rtt`  | the round trip without a queue                 | §5.3.4          |
 //! | `restart`    | sending again after idling                     | §5.4            |
-//! | `loss`       | loss: the probe's verdict, the short-term model| §5.5.10         |
-//! | `undo`       | losses that were none                          | §5.5.11         |
+//! | `loss`       | losses: result of a probe, short-term model    | §5.5.10         |
+//! | `undo`       | undoing the response to spurious losses        | §5.5.11         |
 //! | `control`    | pacing rate, quantum, window                   | §5.6            |
-//! | `dice`       | randomness of the probe clock                  | §5.3.3.8        |
+//! | `rng`        | random numbers for the time between probes     | §5.3.3.8        |
 //!
 //! Where the draft is silent, contradicts itself or meets QUIC:
 //!
-//! - Nothing is known of time before the first packet, so that stamps which the
-//!   draft sets at initialisation are set by it; `probe_rtt_min_delay`, which it
-//!   forgets to initialise, begins as unknown.
-//! - `InitPacingRate()` is repeated at the first RTT sample, or the rate of a
-//!   guessed millisecond would never come down in Startup.
+//! - The time is not known before the first packet, so timestamps that the draft sets
+//!   at initialisation are set then. `probe_rtt_min_delay`, which it does not
+//!   initialise, is unknown at first.
+//! - `InitPacingRate()` is repeated at the first RTT sample. Otherwise the rate from the
+//!   assumed RTT of 1 ms would never be reduced in Startup.
 //! - The clock for coexistence with Reno compares rounds with bytes in the
 //!   draft; here with datagrams.
-//! - Gains follow from the phase (table of §5.6.1); the draft's `StartProbeBW_*`
-//!   leave them to the table.
+//! - Gains are a function of the phase (table of §5.6.1). The draft's `StartProbeBW_*`
+//!   do not set them.
 //! - ProbeRTT aims at half the BDP, as its code says, not at four packets, as
-//!   §5.6.4.5 says in prose.
-//! - An ACK without a reliable rate sample tells nothing of a plateau.
+//!   the text of §5.6.4.5 says.
+//! - An ACK without a reliable rate sample does not count towards a plateau.
 //! - "C.inflight reaches inflight_longterm" (§5.3.3.6) is judged by what was in
-//!   flight before the ACK: after it, it never reaches what bounds the window.
-//! - QUIC has no retransmission timeout; a PTO says nothing of congestion (RFC
+//!   flight before the ACK, because after it the bound of the window is never reached.
+//! - QUIC has no retransmission timeout; a PTO is no sign of congestion (RFC
 //!   9002 §6.2). Persistent congestion takes its place: the window falls to its
 //!   minimum (RFC 9002 §7.6.2), the model stays, and the window is restored as
 //!   after any recovery (§5.6.4.4). `InitLowerBounds()` therefore begins from the
 //!   window before the collapse, or the collapse would become the model.
-//! - An RTT sample that has met no more than two datagrams of queue refreshes the
-//!   minimum as a lower one does (see `model`), and CRUISE has no pacing margin
-//!   then (see `control`).
-//! - The pacing rate has a floor of a minimal window a second.
-//! - CE marks count as congestion (§3.6): as losses of the short-term model, and
-//!   as the end of a probe.
+//! - An RTT sample that met a queue of at most two datagrams refreshes the minimum like
+//!   a lower one (see `model`), and CRUISE has no pacing margin then (see `control`).
+//! - The pacing rate is at least one minimum window per second.
+//! - CE marks count as congestion (§3.6): like losses in the short-term model, and they
+//!   end a probe.
 
 mod control;
-mod dice;
 mod drain;
 mod facts;
 mod filters;
@@ -61,6 +59,7 @@ mod phase;
 mod probe_bw;
 mod probe_rtt;
 mod restart;
+mod rng;
 mod rounds;
 #[cfg(feature = "specimens")]
 pub(super) mod specimens;
@@ -80,23 +79,23 @@ use crate::limit::Limit;
 use crate::time::{Instant, nanos};
 
 use super::initial_window;
-use dice::Dice;
 use facts::Facts;
 use filters::{ExtraAcked, MaxBwFilter, MinRtt};
 use gains::MIN_PIPE_DATAGRAMS;
 use loss::LossRound;
 use phase::{AckPhase, Phase};
+use rng::Rng;
 use rounds::Rounds;
 use startup::FullPipe;
 use undo::Undo;
 
-/// A bound that does not bind: the draft's Infinity.
+/// No bound: the draft's Infinity.
 const INFINITE: u64 = u64::MAX;
 
 /// BBRv3.
 #[derive(Debug)]
 pub(super) struct Bbr {
-    dice: Dice,
+    rng: Rng,
     mds: u64,
     /// No ACK and no loss yet: the window is the initial one.
     untouched: bool,
@@ -138,13 +137,13 @@ pub(super) struct Bbr {
     cwnd: u64,
     /// C.pacing_rate in bytes per second.
     pacing_rate: u64,
-    /// The pacing rate rests on a measured round trip.
+    /// Whether the pacing rate is computed from a measured RTT.
     measured: bool,
-    /// The latest round trip met a queue of more than the least quantum.
+    /// Whether the latest RTT sample met a queue of more than the shortest train.
     queue_seen: bool,
 }
 
-/// What needs the time of the first packet.
+/// State that begins at the time of the first packet.
 #[derive(Clone, Copy, Debug)]
 struct Clocks {
     min_rtt: MinRtt,
@@ -163,7 +162,7 @@ impl Clocks {
 /// State of ProbeBW (§2.14).
 #[derive(Clone, Copy, Debug)]
 struct Probe {
-    /// BBR.is_bw_probe_sample: answers to a probe are arriving.
+    /// BBR.is_bw_probe_sample: ACKs of a probe are arriving.
     is_sample: bool,
     /// BBR.prev_probe_too_high.
     too_high: bool,
@@ -191,11 +190,11 @@ struct ProbeRttState {
 }
 
 impl Bbr {
-    /// OnInit() (§5.2.1). Flows of different seeds probe at different times.
+    /// OnInit() (§5.2.1). Flows with different seeds probe at different times.
     pub(super) fn new(mds: u64, seed: u64) -> Self {
         let cwnd = initial_window(mds);
         let mut bbr = Self {
-            dice: Dice::new(seed),
+            rng: Rng::new(seed),
             mds,
             untouched: true,
             metrics: Metrics::default(),
@@ -237,7 +236,7 @@ impl Bbr {
         bbr
     }
 
-    /// BBR.MinPipeCwnd in bytes.
+    /// Returns BBR.MinPipeCwnd in bytes.
     fn min_pipe_cwnd(&self) -> u64 {
         self.mds.saturating_mul(MIN_PIPE_DATAGRAMS)
     }
@@ -299,8 +298,7 @@ impl Controller for Bbr {
         self.handle_spurious_loss_detection(event);
     }
 
-    /// What limits the flow shows in the marks of its samples and in the use of
-    /// its window.
+    /// The limit is known from application-limited samples and from the use of the window.
     fn on_limit(&mut self, _limit: Limit, _now: Instant) {}
 
     fn restart_from_idle(&mut self, now: Instant) {

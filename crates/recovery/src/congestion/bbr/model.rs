@@ -1,17 +1,19 @@
-//! The model of the path: bandwidth, BDP, and how much in flight they ask for
+//! The model of the path: bandwidth, BDP, and the bytes in flight that follow from them
 //! (§5.5.2 – §5.5.9, §5.6.4.2).
 
 use core::time::Duration;
 
+use crate::pacer::min_train;
+use crate::rate::bytes_in;
 use crate::time::nanos;
 
 use super::super::initial_window;
 use super::facts::Facts;
-use super::gains::{HEADROOM, Percent, UNIT_GAIN, volume};
+use super::gains::{HEADROOM, Percent, UNIT_GAIN};
 use super::phase::Phase;
 use super::{Bbr, INFINITE};
 
-/// The part of the minimum that a sample of Startup may be above it.
+/// In Startup a sample may be this fraction of the minimum above it: 1/64.
 const STARTUP_SLACK_SHARE: u64 = 64;
 
 impl Bbr {
@@ -55,41 +57,40 @@ impl Bbr {
         }
     }
 
-    /// How far above the minimum a sample may be that renews it: the time the least
-    /// quantum, two datagrams, takes to leave the bottleneck. They leave the sender
-    /// together and are acknowledged together, so that the second waits for the
-    /// first on an empty path too; and the minimum is a short packet's of the
-    /// handshake, as a rule. A queue that hides below that is no reason to idle
-    /// half of the link for 200 ms.
+    /// Returns how far above the minimum a sample may be that refreshes it: the time that
+    /// the shortest train, two datagrams, takes to pass the bottleneck. The two are sent
+    /// and acknowledged together, so the second waits for the first even on an empty path,
+    /// while the minimum usually comes from a short packet of the handshake. A queue
+    /// smaller than that does not justify leaving half of the link idle for 200 ms.
     fn min_rtt_slack(&self) -> Duration {
         let (bw, Some(min)) = (self.max_bw.get(), self.min_rtt()) else {
             return Duration::ZERO;
         };
-        let quantum = self.mds.saturating_mul(2);
+        let quantum = min_train(self.mds);
         let slack = quantum.saturating_mul(1_000_000_000) / bw.max(1);
         if self.full_pipe.reached {
             return Duration::from_nanos(slack);
         }
-        // In Startup the estimate is too low, and the time too long. But 600 ms
-        // take more than five seconds to double to the bandwidth, and a ProbeRTT
-        // meanwhile costs a round of growth.
+        // In Startup the bandwidth estimate is too low, so the time would be too long. But
+        // a smaller slack must remain: with an RTT of 600 ms, Startup takes more than five
+        // seconds, and a ProbeRTT in between costs a round of growth.
         Duration::from_nanos(slack.min(nanos(min) / STARTUP_SLACK_SHARE))
     }
 
-    /// BBR.min_rtt; `None` = Infinity.
+    /// Returns BBR.min_rtt; `None` = Infinity.
     pub(super) fn min_rtt(&self) -> Option<Duration> {
         self.clocks.and_then(|clocks| clocks.min_rtt.get())
     }
 
-    /// BBR.extra_acked in bytes.
+    /// Returns BBR.extra_acked in bytes.
     pub(super) fn extra_acked(&self) -> u64 {
         self.clocks
             .map_or(0, |clocks| clocks.extra_acked.get(self.full_pipe.reached))
     }
 
-    /// Bytes that a bandwidth moves in BBR.min_rtt; `None` before a sample.
+    /// Returns the bytes that a bandwidth moves in BBR.min_rtt; `None` before a sample.
     pub(super) fn bdp_of(&self, bw: u64) -> Option<u64> {
-        self.min_rtt().map(|rtt| volume(bw, rtt))
+        self.min_rtt().map(|rtt| bytes_in(bw, rtt))
     }
 
     /// BDPMultiple(gain) for a bandwidth (§5.6.4.2).
@@ -109,7 +110,8 @@ impl Bbr {
         }
     }
 
-    /// Inflight(bw, 1.0): what fills the pipe at a bandwidth and no more.
+    /// Inflight(bw, 1.0): the bytes in flight that fill the pipe at a bandwidth, without a
+    /// queue.
     pub(super) fn inflight_at(&self, bw: u64) -> u64 {
         self.quantization_budget(self.bdp_multiple(bw, UNIT_GAIN))
     }

@@ -1,4 +1,4 @@
-//! Where the flow is: its phase, and what the ACKs that arrive answer to.
+//! The phases of the state machine, and which probe the arriving ACKs belong to.
 
 use crate::controller::State;
 
@@ -9,15 +9,15 @@ pub(super) enum Phase {
     Startup,
     /// Drains the queue that Startup built.
     Drain,
-    /// ProbeBW: slower than the network delivers.
+    /// ProbeBW_DOWN: sends slower than the network delivers.
     Down,
-    /// ProbeBW: as fast as the network delivers.
+    /// ProbeBW_CRUISE: sends as fast as the network delivers.
     Cruise,
-    /// ProbeBW: a round that fills the pipe before acceleration.
+    /// ProbeBW_REFILL: fills the pipe for a round before acceleration.
     Refill,
-    /// ProbeBW: faster than the network is known to deliver.
+    /// ProbeBW_UP: sends faster than the network is known to deliver.
     Up,
-    /// Little in flight, to see the round trip without a queue.
+    /// Keeps little in flight, to measure the round trip without a queue.
     ProbeRtt,
 }
 
@@ -30,7 +30,7 @@ impl Phase {
         }
     }
 
-    /// IsProbingBW(): accelerating, so that loss is no reason to slow down yet.
+    /// IsProbingBW(): the flow accelerates, so a loss is not yet a reason to slow down.
     pub(super) const fn is_probing(self) -> bool {
         match self {
             Self::Startup | Self::Refill | Self::Up => true,
@@ -38,7 +38,7 @@ impl Phase {
         }
     }
 
-    /// As traces name it.
+    /// Returns the state for traces.
     pub(super) const fn state(self) -> State {
         match self {
             Self::Startup => State::Startup,
@@ -52,17 +52,17 @@ impl Phase {
     }
 }
 
-/// BBR.ack_phase (§2.14): what was sent a round ago, and is answered now.
+/// BBR.ack_phase (§2.14): the phase in which the data was sent that is being acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AckPhase {
     /// No probe.
     Init,
     /// Data sent at the estimated bandwidth, to fill the pipe.
     Refilling,
-    /// The probe has begun, and nothing of it is answered yet.
+    /// The probe has begun, and nothing of it is acknowledged yet.
     ProbeStarting,
-    /// Answers to the probe.
+    /// Data of the probe.
     ProbeFeedback,
-    /// The probe has ended, and its last answers are on their way.
+    /// The probe has ended, and its last ACKs are on their way.
     ProbeStopping,
 }

@@ -1,4 +1,4 @@
-//! ProbeBW: slower, as fast, and faster than the network delivers, in turn
+//! ProbeBW: sends slower than, as fast as and faster than the network delivers, in a cycle
 //! (§5.3.3).
 
 use core::time::Duration;
@@ -82,7 +82,7 @@ impl Bbr {
         }
     }
 
-    /// IsTimeToProbeBW() (§5.3.3.8): from DOWN or CRUISE to REFILL.
+    /// IsTimeToProbeBW() (§5.3.3.8): changes from DOWN or CRUISE to REFILL if it is time.
     fn probe_if_time(&mut self, now: Instant) -> bool {
         let elapsed = now > self.probe.cycle_stamp + self.probe.wait;
         let due = elapsed || self.is_reno_coexistence_probe_time();
@@ -94,19 +94,18 @@ impl Bbr {
 
     /// PickProbeWait() (§5.3.3.8).
     fn pick_probe_wait(&mut self) {
-        self.rounds.since_probe_up = self.dice.below(2);
-        let random = self.dice.below(nanos(Duration::from_secs(1)));
+        self.rounds.since_probe_up = self.rng.below(2);
+        let random = self.rng.below(nanos(Duration::from_secs(1)));
         self.probe.wait = PROBE_WAIT + Duration::from_nanos(random);
     }
 
-    /// IsRenoCoexistenceProbeTime() (§5.3.3.8), in datagrams: a round for each
-    /// that Reno would grow by.
+    /// IsRenoCoexistenceProbeTime() (§5.3.3.8), in datagrams: Reno grows by one per round.
     fn is_reno_coexistence_probe_time(&self) -> bool {
         let rounds = (self.target_inflight() / self.mds.max(1)).min(RENO_ROUNDS);
         self.rounds.since_probe_up >= rounds
     }
 
-    /// IsTimeToCruise() (§5.3.3.9): headroom is free, and no queue is left.
+    /// IsTimeToCruise() (§5.3.3.9): the headroom is free, and no queue is left.
     fn is_time_to_cruise(&self, facts: &Facts) -> bool {
         facts.in_flight <= self.inflight_with_headroom()
             && facts.in_flight <= self.inflight_at(self.max_bw.get())
@@ -120,7 +119,8 @@ impl Bbr {
             return true;
         }
         if self.rounds.is_cwnd_limited() && self.cwnd >= self.inflight_longterm {
-            // The bound limits the bandwidth, so a plateau says nothing.
+            // The bound limits the bandwidth, so a plateau does not mean that the pipe is
+            // full.
             self.full_pipe.reset(facts.delivery_rate);
             return false;
         }

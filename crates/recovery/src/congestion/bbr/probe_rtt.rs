@@ -1,5 +1,5 @@
-//! ProbeRTT: little in flight for a moment, to see the round trip without a
-//! queue (§5.3.4).
+//! ProbeRTT: keeps little in flight for a moment, to measure the round trip without a queue
+//! (§5.3.4).
 
 use crate::time::Instant;
 
@@ -9,8 +9,8 @@ use super::gains::{PROBE_RTT_CWND_GAIN, PROBE_RTT_DURATION};
 use super::phase::{AckPhase, Phase};
 
 impl Bbr {
-    /// CheckProbeRTT() (§5.3.4.3). Marking samples is the path's part, for as
-    /// long as `marks_app_limited` says so.
+    /// CheckProbeRTT() (§5.3.4.3). The path marks the samples while `marks_app_limited`
+    /// returns true.
     pub(super) fn check_probe_rtt(&mut self, facts: &Facts) {
         let due = self.clocks(facts.now).min_rtt.is_probe_due();
         if self.phase != Phase::ProbeRtt && due && !self.idle_restart {
@@ -24,7 +24,7 @@ impl Bbr {
         }
     }
 
-    /// EnterProbeRTT(). The window is saved first, while it is still a good one.
+    /// EnterProbeRTT(). The window is saved before it is reduced.
     fn enter_probe_rtt(&mut self) {
         self.save_cwnd();
         self.phase = Phase::ProbeRtt;
@@ -56,8 +56,8 @@ impl Bbr {
         }
     }
 
-    /// ExitProbeRTT() (§5.3.4.4): the pipe holds less than a BDP, so DOWN has
-    /// nothing to do but to start the probe clock.
+    /// ExitProbeRTT() (§5.3.4.4): less than a BDP is in flight, so all that DOWN has to do
+    /// is to schedule the next probe.
     fn exit_probe_rtt(&mut self, now: Instant) {
         self.reset_short_term_model();
         if self.full_pipe.reached {

@@ -7,8 +7,8 @@ use super::gains::UNIT_GAIN;
 use super::phase::Phase;
 
 impl Bbr {
-    /// HandleRestartFromIdle(): the window stays, and the flight leaves at
-    /// exactly the estimated bandwidth.
+    /// HandleRestartFromIdle(): keeps the window and paces at exactly the estimated
+    /// bandwidth.
     pub(super) fn handle_restart_from_idle(&mut self, now: Instant) {
         self.idle_restart = true;
         self.clocks(now).extra_acked.restart(now);

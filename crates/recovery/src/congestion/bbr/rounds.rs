@@ -1,29 +1,29 @@
 //! Packet-timed round trips (§5.5.1).
 
-/// Counts rounds: one ends when a packet is acknowledged that had left after
-/// everything delivered at its start.
+/// Counts rounds. A round ends when a packet is acknowledged that was sent after the round
+/// began.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rounds {
     /// BBR.round_count.
     pub(super) count: u64,
-    /// BBR.round_start: the ACK at hand began a round.
+    /// BBR.round_start: the current ACK began a round.
     pub(super) started: bool,
     /// BBR.rounds_since_probe_up.
     pub(super) since_probe_up: u64,
     /// BBR.next_round_delivered.
     next_delivered: u64,
-    /// The window was in full use in this round, and in the one before.
+    /// Whether the window was in full use in this round, and in the one before.
     limited: [bool; 2],
 }
 
 impl Rounds {
-    /// StartRound(): from here on everything delivered so far is the past.
+    /// StartRound(): begins a round at `delivered` bytes.
     pub(super) fn restart(&mut self, delivered: u64) {
         self.next_delivered = delivered;
     }
 
-    /// UpdateRound(): the newest acknowledged packet had left when
-    /// `prior_delivered` bytes were delivered; now it is `delivered`.
+    /// UpdateRound(): the newest acknowledged packet was sent when `prior_delivered` bytes
+    /// were delivered; now `delivered` are.
     pub(super) fn update(&mut self, prior_delivered: u64, delivered: u64) {
         self.started = prior_delivered >= self.next_delivered;
         if self.started {
@@ -34,7 +34,7 @@ impl Rounds {
         }
     }
 
-    /// The window has no room for another packet.
+    /// Records that the window has no room for another packet.
     pub(super) fn note_window_full(&mut self) {
         self.limited[0] = true;
     }
@@ -54,10 +54,10 @@ mod tests {
         let mut rounds = Rounds::default();
         rounds.update(0, 1_000);
         assert!(rounds.started, "the first ACK begins the first round");
-        // The rest of the first flight left before anything was delivered.
+        // The rest of the first flight was sent before anything was delivered.
         rounds.update(0, 5_000);
         assert!(!rounds.started);
-        // What left at the first ACK comes back.
+        // A packet sent at the first ACK is acknowledged.
         rounds.update(1_000, 6_000);
         assert!(rounds.started);
         assert_eq!(rounds.count, 2);

@@ -1,20 +1,20 @@
-//! Known bugs around BBR (feature `specimens`).
+//! Known bugs of BBR (feature `specimens`).
 
 use core::time::Duration;
 
 use crate::controller::{Ack, Congestion, CongestionCause, Controller as _, LostPacket};
-use crate::rate::{Delivery, RateSample};
+use crate::rate::{Delivery, RateSample, bytes_per_second};
 use crate::specimens::Specimen;
 
-use super::super::specimens::Flaw;
+use super::super::specimens::Bug;
 use super::Bbr;
 use super::filters::MaxBwFilter;
-use super::gains::{BETA, UNIT_GAIN, rate};
+use super::gains::{BETA, UNIT_GAIN};
 use super::loss::inflight_at_loss;
 use super::phase::Phase;
 
-/// The bug of this name, if it is one of BBR's.
-pub(in super::super) fn flaw(specimen: Specimen) -> Option<Box<dyn Flaw<Bbr>>> {
+/// Returns the bug of this specimen if it is one of BBR.
+pub(in super::super) fn bug(specimen: Specimen) -> Option<Box<dyn Bug<Bbr>>> {
     match specimen {
         Specimen::DrainTrap => Some(Box::new(DrainTrap)),
         Specimen::DownTrap => Some(Box::new(DownTrap)),
@@ -41,74 +41,75 @@ pub(in super::super) fn flaw(specimen: Specimen) -> Option<Box<dyn Flaw<Bbr>>> {
     }
 }
 
-/// Drain has no end after three rounds.
-fn never_overdue(right: &mut Bbr) {
-    if right.phase == Phase::Drain {
-        right.drain_start_round = right.rounds.count;
+/// Keeps Drain from ending after three rounds.
+fn never_overdue(inner: &mut Bbr) {
+    if inner.phase == Phase::Drain {
+        inner.drain_start_round = inner.rounds.count;
     }
 }
 
-/// Both slots of the max_bw filter expire, and only the latest sample is left.
-fn expire_max_bw(right: &mut Bbr, ack: &Ack<'_>) {
-    right.max_bw = MaxBwFilter::default();
-    right
+/// Clears both slots of the max_bw filter, so that only the latest sample is left.
+fn expire_max_bw(inner: &mut Bbr, ack: &Ack<'_>) {
+    inner.max_bw = MaxBwFilter::default();
+    inner
         .max_bw
         .update(ack.rate.map_or(0, |sample| sample.delivery_rate));
-    right.bound_bw_for_model();
+    inner.bound_bw_for_model();
 }
 
-/// `drain-trap`: the window is pinned to what Startup reached, at the pace of UP.
+/// `drain-trap`: the window stays at what Startup reached, with the pacing gain of UP.
 #[derive(Debug)]
 struct DrainTrap;
 
-impl Flaw<Bbr> for DrainTrap {
-    fn on_ack(&mut self, right: &mut Bbr, ack: &Ack<'_>) {
-        never_overdue(right);
-        right.on_ack(ack);
-        if right.phase == Phase::Drain {
-            right.set_pacing_rate_with_gain(Phase::Up.pacing_gain());
-            right.cwnd = right.cwnd.max(right.prior_cwnd).max(ack.in_flight_before);
+impl Bug<Bbr> for DrainTrap {
+    fn on_ack(&mut self, inner: &mut Bbr, ack: &Ack<'_>) {
+        never_overdue(inner);
+        inner.on_ack(ack);
+        if inner.phase == Phase::Drain {
+            inner.set_pacing_rate_with_gain(Phase::Up.pacing_gain());
+            inner.cwnd = inner.cwnd.max(inner.prior_cwnd).max(ack.in_flight_before);
         }
     }
 }
 
-/// `down-trap`: DOWN waits for less in flight than its own pace keeps there, and
-/// for nothing else, while max_bw ages.
+/// `down-trap`: DOWN ends only when less is in flight than its own pacing rate keeps there,
+/// while max_bw expires.
 #[derive(Debug)]
 struct DownTrap;
 
-impl Flaw<Bbr> for DownTrap {
-    fn on_ack(&mut self, right: &mut Bbr, ack: &Ack<'_>) {
-        if right.phase != Phase::Down {
-            return right.on_ack(ack);
+impl Bug<Bbr> for DownTrap {
+    fn on_ack(&mut self, inner: &mut Bbr, ack: &Ack<'_>) {
+        if inner.phase != Phase::Down {
+            return inner.on_ack(ack);
         }
-        // Neither clock of the cycle runs.
-        right.probe.cycle_stamp = ack.now;
-        right.rounds.since_probe_up = 0;
-        let target = right.bdp_multiple(right.bw, Phase::Drain.pacing_gain());
+        // Neither time nor rounds end the cycle.
+        inner.probe.cycle_stamp = ack.now;
+        inner.rounds.since_probe_up = 0;
+        let target = inner.bdp_multiple(inner.bw, Phase::Drain.pacing_gain());
         let in_flight_after = if ack.in_flight_before < target {
             0
         } else {
             u64::MAX
         };
-        right.on_ack(&Ack {
+        inner.on_ack(&Ack {
             in_flight_after,
             ..*ack
         });
-        if right.phase == Phase::Down && right.rounds.started {
-            expire_max_bw(right, ack);
+        if inner.phase == Phase::Down && inner.rounds.started {
+            expire_max_bw(inner, ack);
         }
     }
 }
 
-/// `pre-ack-inflight-exit`: exits are tested on what was in flight before the ACK.
+/// `pre-ack-inflight-exit`: the conditions to leave a state use the bytes in flight before
+/// the ACK.
 #[derive(Debug)]
 struct PreAckInflightExit;
 
-impl Flaw<Bbr> for PreAckInflightExit {
-    fn on_ack(&mut self, right: &mut Bbr, ack: &Ack<'_>) {
-        never_overdue(right);
-        right.on_ack(&Ack {
+impl Bug<Bbr> for PreAckInflightExit {
+    fn on_ack(&mut self, inner: &mut Bbr, ack: &Ack<'_>) {
+        never_overdue(inner);
+        inner.on_ack(&Ack {
             in_flight_after: ack.in_flight_before,
             ..*ack
         });
@@ -119,11 +120,11 @@ impl Flaw<Bbr> for PreAckInflightExit {
 #[derive(Debug)]
 struct MaxFilterSameRound;
 
-impl Flaw<Bbr> for MaxFilterSameRound {
-    fn on_ack(&mut self, right: &mut Bbr, ack: &Ack<'_>) {
-        right.on_ack(ack);
-        if right.rounds.started && right.rounds.count.is_multiple_of(4) {
-            expire_max_bw(right, ack);
+impl Bug<Bbr> for MaxFilterSameRound {
+    fn on_ack(&mut self, inner: &mut Bbr, ack: &Ack<'_>) {
+        inner.on_ack(ack);
+        if inner.rounds.started && inner.rounds.count.is_multiple_of(4) {
+            expire_max_bw(inner, ack);
         }
     }
 }
@@ -132,109 +133,109 @@ impl Flaw<Bbr> for MaxFilterSameRound {
 #[derive(Debug)]
 struct BootstrapRttPoison;
 
-impl Flaw<Bbr> for BootstrapRttPoison {
-    fn on_ack(&mut self, right: &mut Bbr, ack: &Ack<'_>) {
-        let measured = right.measured;
-        right.on_ack(ack);
-        if right.measured && !measured {
+impl Bug<Bbr> for BootstrapRttPoison {
+    fn on_ack(&mut self, inner: &mut Bbr, ack: &Ack<'_>) {
+        let measured = inner.measured;
+        inner.on_ack(ack);
+        if inner.measured && !measured {
             let guess = Some(Duration::from_millis(10));
-            let min_rtt = &mut right.clocks(ack.now).min_rtt;
+            let min_rtt = &mut inner.clocks(ack.now).min_rtt;
             min_rtt.update(guess, Duration::ZERO, ack.now);
         }
     }
 }
 
-/// `walltime-rate`: the wait in the pacer counts in the rate sample.
+/// `walltime-rate`: delivery-rate samples include the wait in the pacer.
 #[derive(Debug)]
 struct WalltimeRate;
 
-impl Flaw<Bbr> for WalltimeRate {
-    fn on_ack(&mut self, right: &mut Bbr, ack: &Ack<'_>) {
+impl Bug<Bbr> for WalltimeRate {
+    fn on_ack(&mut self, inner: &mut Bbr, ack: &Ack<'_>) {
         let slow = ack.rate.map(|sample| {
             let flight = u128::from(sample.delivered) * 1_000_000_000;
-            let waited = u64::try_from(flight / u128::from(right.pacing_rate.max(1)));
+            let waited = u64::try_from(flight / u128::from(inner.pacing_rate.max(1)));
             let waited = Duration::from_nanos(waited.unwrap_or(u64::MAX));
             RateSample {
-                delivery_rate: rate(sample.delivered, sample.interval + waited),
+                delivery_rate: bytes_per_second(sample.delivered, sample.interval + waited),
                 ..*sample
             }
         });
-        right.on_ack(&Ack {
+        inner.on_ack(&Ack {
             rate: slow.as_ref(),
             ..*ack
         });
-        // The floor of the pacing rate would end the spiral.
-        if right.bw > 0 && right.pacing_rate == right.min_pacing_rate() {
-            let modelled = right.paced(right.pacing_gain());
-            right.pacing_rate = right.pacing_rate.min(modelled);
+        // The smallest pacing rate would end the decline.
+        if inner.bw > 0 && inner.pacing_rate == inner.min_pacing_rate() {
+            let modelled = inner.paced(inner.pacing_gain());
+            inner.pacing_rate = inner.pacing_rate.min(modelled);
         }
     }
 }
 
-/// `zero-pacing-bootstrap`: the first rate is next to nothing, and pacing never
-/// asks for more than what was measured.
+/// `zero-pacing-bootstrap`: the first pacing rate is almost zero, and later rates never
+/// exceed what was measured.
 #[derive(Debug)]
 struct ZeroPacingBootstrap;
 
-impl Flaw<Bbr> for ZeroPacingBootstrap {
-    fn on_start(&mut self, right: &mut Bbr) {
-        right.pacing_rate = 1;
+impl Bug<Bbr> for ZeroPacingBootstrap {
+    fn on_start(&mut self, inner: &mut Bbr) {
+        inner.pacing_rate = 1;
     }
 
-    fn on_mds(&mut self, right: &mut Bbr, mds: u64) {
-        right.on_mds(mds);
-        if right.untouched {
-            right.pacing_rate = 1;
+    fn on_mds(&mut self, inner: &mut Bbr, mds: u64) {
+        inner.on_mds(mds);
+        if inner.untouched {
+            inner.pacing_rate = 1;
         }
     }
 
-    fn on_ack(&mut self, right: &mut Bbr, ack: &Ack<'_>) {
-        let before = right.pacing_rate;
-        right.on_ack(ack);
-        right.pacing_rate = match (right.bw, right.full_pipe.reached) {
+    fn on_ack(&mut self, inner: &mut Bbr, ack: &Ack<'_>) {
+        let before = inner.pacing_rate;
+        inner.on_ack(ack);
+        inner.pacing_rate = match (inner.bw, inner.full_pipe.reached) {
             (0, _) => before,
-            (_, true) => right.paced(right.pacing_gain()),
-            (_, false) => right.paced(UNIT_GAIN).max(before),
+            (_, true) => inner.paced(inner.pacing_gain()),
+            (_, false) => inner.paced(UNIT_GAIN).max(before),
         };
     }
 }
 
-/// `tokenbucket-startup`: the bucket is empty, and each ACK brings one token.
+/// `tokenbucket-startup`: the bucket is empty, and each ACK adds one token.
 #[derive(Debug)]
 struct TokenbucketStartup;
 
-impl Flaw<Bbr> for TokenbucketStartup {
-    fn on_ack(&mut self, right: &mut Bbr, ack: &Ack<'_>) {
-        right.on_ack(ack);
-        let token = ack.in_flight_after.saturating_add(right.mds);
-        right.cwnd = right.cwnd.min(token.max(right.min_pipe_cwnd()));
+impl Bug<Bbr> for TokenbucketStartup {
+    fn on_ack(&mut self, inner: &mut Bbr, ack: &Ack<'_>) {
+        inner.on_ack(ack);
+        let token = ack.in_flight_after.saturating_add(inner.mds);
+        inner.cwnd = inner.cwnd.min(token.max(inner.min_pipe_cwnd()));
     }
 }
 
-/// `startup-overrun`: Startup looks at no loss or mark and bounds no window.
+/// `startup-overrun`: Startup ignores losses and marks and does not limit the window.
 #[derive(Debug)]
 struct StartupOverrun;
 
-impl Flaw<Bbr> for StartupOverrun {
-    fn on_ack(&mut self, right: &mut Bbr, ack: &Ack<'_>) {
-        if right.full_pipe.reached {
-            return right.on_ack(ack);
+impl Bug<Bbr> for StartupOverrun {
+    fn on_ack(&mut self, inner: &mut Bbr, ack: &Ack<'_>) {
+        if inner.full_pipe.reached {
+            return inner.on_ack(ack);
         }
-        let grown = right.cwnd.saturating_add(ack.bytes);
+        let grown = inner.cwnd.saturating_add(ack.bytes);
         let delivery = Delivery {
             lost: 0,
             ..ack.delivery
         };
-        right.on_ack(&Ack { delivery, ..*ack });
-        if !right.full_pipe.reached {
-            right.cwnd = right.cwnd.max(grown);
+        inner.on_ack(&Ack { delivery, ..*ack });
+        if !inner.full_pipe.reached {
+            inner.cwnd = inner.cwnd.max(grown);
         }
     }
 
-    fn on_congestion(&mut self, right: &mut Bbr, event: &Congestion) {
+    fn on_congestion(&mut self, inner: &mut Bbr, event: &Congestion) {
         match event.cause {
-            CongestionCause::EcnCe if !right.full_pipe.reached => {}
-            CongestionCause::EcnCe | CongestionCause::Loss => right.on_congestion(event),
+            CongestionCause::EcnCe if !inner.full_pipe.reached => {}
+            CongestionCause::EcnCe | CongestionCause::Loss => inner.on_congestion(event),
         }
     }
 }
@@ -243,46 +244,45 @@ impl Flaw<Bbr> for StartupOverrun {
 #[derive(Debug)]
 struct AmnesiaAfterOutage;
 
-impl Flaw<Bbr> for AmnesiaAfterOutage {
-    fn on_congestion(&mut self, right: &mut Bbr, event: &Congestion) {
-        right.on_congestion(event);
+impl Bug<Bbr> for AmnesiaAfterOutage {
+    fn on_congestion(&mut self, inner: &mut Bbr, event: &Congestion) {
+        inner.on_congestion(event);
         if event.persistent {
-            right.max_bw = MaxBwFilter::default();
-            right.bw = 0;
-            right.pacing_rate = right.min_pacing_rate();
-            right.prior_cwnd = 0;
+            inner.max_bw = MaxBwFilter::default();
+            inner.bw = 0;
+            inner.pacing_rate = inner.min_pacing_rate();
+            inner.prior_cwnd = 0;
         }
     }
 }
 
-/// `longterm-spiral`: the long-term bound has no floor of the BDP and falls with
-/// each loss.
+/// `longterm-spiral`: inflight_longterm is not bounded by the BDP and falls with each loss.
 #[derive(Debug)]
 struct LongtermSpiral;
 
 impl LongtermSpiral {
-    /// Tells `right` of a loss or mark that met `inflight` bytes in flight. If that
-    /// moved the bound, moves it further, and never ends the answers to the probe.
-    fn tell(right: &mut Bbr, inflight: Option<u64>, event: impl FnOnce(&mut Bbr)) {
-        let (answering, bound) = (right.probe.is_sample, right.inflight_longterm);
-        event(right);
-        if answering && !right.probe.is_sample {
+    /// Tells the controller of a loss or mark at `inflight` bytes in flight. If that
+    /// lowered the bound, lowers it further, and lets the next loss do the same.
+    fn tell(inner: &mut Bbr, inflight: Option<u64>, event: impl FnOnce(&mut Bbr)) {
+        let (answering, bound) = (inner.probe.is_sample, inner.inflight_longterm);
+        event(inner);
+        if answering && !inner.probe.is_sample {
             if let Some(inflight) = inflight {
-                right.inflight_longterm = BETA.of(inflight.min(bound));
+                inner.inflight_longterm = BETA.of(inflight.min(bound));
             }
-            right.probe.is_sample = true;
+            inner.probe.is_sample = true;
         }
     }
 }
 
-impl Flaw<Bbr> for LongtermSpiral {
-    fn on_lost(&mut self, right: &mut Bbr, lost: &LostPacket) {
+impl Bug<Bbr> for LongtermSpiral {
+    fn on_lost(&mut self, inner: &mut Bbr, lost: &LostPacket) {
         let inflight = (!lost.app_limited).then(|| inflight_at_loss(lost));
-        Self::tell(right, inflight, |right| right.on_lost(lost));
+        Self::tell(inner, inflight, |inner| inner.on_lost(lost));
     }
 
-    fn on_congestion(&mut self, right: &mut Bbr, event: &Congestion) {
+    fn on_congestion(&mut self, inner: &mut Bbr, event: &Congestion) {
         let inflight = Some(event.largest_tx_in_flight);
-        Self::tell(right, inflight, |right| right.on_congestion(event));
+        Self::tell(inner, inflight, |inner| inner.on_congestion(event));
     }
 }

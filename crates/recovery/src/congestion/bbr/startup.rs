@@ -1,4 +1,5 @@
-//! Startup: doubling the rate until the pipe is full, or loss says so (§5.3.1).
+//! Startup: doubles the rate until the pipe is full, or until there is too much loss
+//! (§5.3.1).
 
 use super::Bbr;
 use super::facts::Facts;
@@ -9,7 +10,7 @@ use super::undo::Probing;
 /// The full-pipe estimator (§5.3.1.2), which ends Startup and UP.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FullPipe {
-    /// BBR.full_bw_reached: ever since the flow began.
+    /// BBR.full_bw_reached: the pipe was full at some time.
     pub(super) reached: bool,
     /// BBR.full_bw_now: since the estimator was last reset.
     pub(super) now: bool,

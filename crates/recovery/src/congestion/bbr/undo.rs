@@ -1,11 +1,11 @@
-//! Losses that were none: what they changed is taken back (§5.5.11).
+//! Undoes the response to spurious losses (§5.5.11).
 
 use crate::controller::{SendIndex, Spurious};
 
 use super::Bbr;
 use super::phase::Phase;
 
-/// A probe that loss ended.
+/// A phase that ended because of loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Probing {
     /// Startup.
@@ -14,10 +14,10 @@ pub(super) enum Probing {
     Up,
 }
 
-/// State from before a congestion event (§2.15).
+/// The state before a congestion event (§2.15).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Undo {
-    /// The event, by its boundary.
+    /// The boundary of the event.
     pub(super) event: Option<SendIndex>,
     /// BBR.undo_state.
     pub(super) was_probing: Option<Probing>,
@@ -27,8 +27,8 @@ pub(super) struct Undo {
 }
 
 impl Bbr {
-    /// SaveStateUponLoss() (§5.5.11.1), once per congestion event: its later
-    /// losses find a state which the first one has already changed.
+    /// SaveStateUponLoss() (§5.5.11.1), once per congestion event: by its later losses the
+    /// first one has already changed the state.
     pub(super) fn save_state_upon_loss(&mut self, event: SendIndex) {
         self.save_cwnd();
         if self.undo.event.is_some_and(|saved| saved >= event) {
@@ -43,7 +43,7 @@ impl Bbr {
         };
     }
 
-    /// Congestion that is proved otherwise can't be undone any more.
+    /// Forgets the saved state: the congestion is confirmed and cannot be undone any more.
     pub(super) fn forget_undo(&mut self) {
         self.undo = Undo::default();
     }

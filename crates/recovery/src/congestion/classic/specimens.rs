@@ -1,4 +1,4 @@
-//! Known bugs around CUBIC (feature `specimens`).
+//! Known bugs of CUBIC (feature `specimens`).
 
 use std::collections::VecDeque;
 
@@ -8,14 +8,14 @@ use crate::specimens::Specimen;
 use crate::time::{Instant, nanos};
 
 use super::super::carry::scale;
-use super::super::clock::Clock;
-use super::super::cubic::Cubic;
-use super::super::law::Law as _;
-use super::super::specimens::Flaw;
+use super::super::cubic::{BETA, Cubic};
+use super::super::growth_clock::GrowthClock;
+use super::super::specimens::Bug;
+use super::super::window_adjustment::WindowAdjustment as _;
 use super::Classic;
 
-/// The bug of this name, if it is one of CUBIC's.
-pub(in super::super) fn flaw(specimen: Specimen) -> Option<Box<dyn Flaw<Classic<Cubic>>>> {
+/// Returns the bug of this specimen if it is one of CUBIC.
+pub(in super::super) fn bug(specimen: Specimen) -> Option<Box<dyn Bug<Classic<Cubic>>>> {
     match specimen {
         Specimen::IdleFromLastSend => Some(Box::new(SharedBoundary::new(Clamp::Never))),
         Specimen::EpochClampedToNow => Some(Box::new(SharedBoundary::new(Clamp::ToNow))),
@@ -46,69 +46,69 @@ pub(in super::super) fn flaw(specimen: Specimen) -> Option<Box<dyn Flaw<Classic<
 #[derive(Debug)]
 struct EpochNotShifted;
 
-impl Flaw<Classic<Cubic>> for EpochNotShifted {
-    fn on_limit(&mut self, right: &mut Classic<Cubic>, _limit: Limit, now: Instant) {
-        right.on_limit(Limit::Congestion, now);
+impl Bug<Classic<Cubic>> for EpochNotShifted {
+    fn on_limit(&mut self, inner: &mut Classic<Cubic>, _limit: Limit, now: Instant) {
+        inner.on_limit(Limit::Congestion, now);
     }
 }
 
-/// `epoch-reset-on-idle`: after a pause the curve begins as if the window were
-/// what a loss left.
+/// `epoch-reset-on-idle`: after a pause the curve begins as if a loss had just reduced the
+/// window.
 #[derive(Debug)]
 struct EpochResetOnIdle;
 
-impl Flaw<Classic<Cubic>> for EpochResetOnIdle {
-    fn restart_from_idle(&mut self, right: &mut Classic<Cubic>, now: Instant) {
-        right.restart_from_idle(now);
-        right.law.collapse();
-        right.law.reduce(scale(right.window, 10, 7));
+impl Bug<Classic<Cubic>> for EpochResetOnIdle {
+    fn restart_from_idle(&mut self, inner: &mut Classic<Cubic>, now: Instant) {
+        inner.restart_from_idle(now);
+        inner.adjustment.on_persistent_congestion();
+        inner.adjustment.reduce(scale(inner.window, BETA.1, BETA.0));
     }
 }
 
-/// `undo-on-light-loss`: little was lost, so nothing was.
+/// `undo-on-light-loss`: losses of less than a fifth of the window count as spurious.
 #[derive(Debug)]
 struct UndoOnLightLoss {
     /// Bytes lost in the running event.
     lost: u64,
 }
 
-impl Flaw<Classic<Cubic>> for UndoOnLightLoss {
-    fn on_congestion(&mut self, right: &mut Classic<Cubic>, event: &Congestion) {
-        if event.largest_index >= right.boundary {
+impl Bug<Classic<Cubic>> for UndoOnLightLoss {
+    fn on_congestion(&mut self, inner: &mut Classic<Cubic>, event: &Congestion) {
+        if event.largest_index >= inner.boundary {
             self.lost = 0;
         }
         self.lost += event.lost_bytes;
-        right.on_congestion(event);
+        inner.on_congestion(event);
     }
 
-    fn on_ack(&mut self, right: &mut Classic<Cubic>, ack: &Ack<'_>) {
-        let recovering = right.recovery.is_some();
-        right.on_ack(ack);
+    fn on_ack(&mut self, inner: &mut Classic<Cubic>, ack: &Ack<'_>) {
+        let recovering = inner.recovery.is_some();
+        inner.on_ack(ack);
         if recovering
-            && right.recovery.is_none()
-            && let Some(undo) = right.undo
+            && inner.recovery.is_none()
+            && let Some(undo) = inner.undo
             && self.lost < undo.window / 5
         {
             let (now, event) = (ack.now, undo.event);
-            right.on_spurious(&Spurious { now, event });
+            inner.on_spurious(&Spurious { now, event });
         }
     }
 }
 
-/// `multi-cut`: recovery begins anew for each packet of an ACK's losses.
+/// `multi-cut`: each lost packet of an ACK begins recovery again.
 #[derive(Debug)]
 struct MultiCut;
 
-impl Flaw<Classic<Cubic>> for MultiCut {
-    fn on_congestion(&mut self, right: &mut Classic<Cubic>, event: &Congestion) {
-        right.untouched = false;
+impl Bug<Classic<Cubic>> for MultiCut {
+    fn on_congestion(&mut self, inner: &mut Classic<Cubic>, event: &Congestion) {
+        inner.untouched = false;
         for _ in 0..event.packets {
-            right.reduce(event);
+            inner.reduce(event);
         }
     }
 }
 
-/// Whether the shared variable may pass now.
+/// Whether the shared variable may lie in the future.
 #[derive(Debug, PartialEq, Eq)]
 enum Clamp {
     /// `idle-from-last-send`
@@ -125,7 +125,7 @@ struct SharedBoundary {
     clamp: Clamp,
     boundary: Option<Instant>,
     last_sent: Option<Instant>,
-    /// When packets left that may yet be lost.
+    /// Send times of packets that may still be lost.
     sent: VecDeque<(SendIndex, Instant)>,
     /// Nanoseconds by which the boundary, and the curve with it, was moved.
     shifted: u64,
@@ -142,7 +142,7 @@ impl SharedBoundary {
         }
     }
 
-    /// Recovery is what a comparison of times says.
+    /// Returns whether a packet sent at this time counts as sent in recovery.
     fn in_recovery(&self, sent: Instant) -> bool {
         self.boundary.is_some_and(|boundary| sent <= boundary)
     }
@@ -156,16 +156,16 @@ impl SharedBoundary {
 
 /// Makes the time since `boundary` the elapsed time of the curve: the clock runs
 /// from the origin on and is never stopped, so that its readings are times.
-fn draw_from(law: &mut Cubic, boundary: Instant) {
-    law.clock = Clock::default();
-    law.clock.on_limit(Limit::Congestion, Instant::ZERO);
-    if let Some(epoch) = &mut law.memory.epoch {
+fn draw_from(adjustment: &mut Cubic, boundary: Instant) {
+    adjustment.clock = GrowthClock::default();
+    adjustment.clock.on_limit(Limit::Congestion, Instant::ZERO);
+    if let Some(epoch) = &mut adjustment.state.epoch {
         epoch.start = boundary.as_nanos();
     }
 }
 
-impl Flaw<Classic<Cubic>> for SharedBoundary {
-    fn on_sent(&mut self, right: &mut Classic<Cubic>, sent: &Sent) {
+impl Bug<Classic<Cubic>> for SharedBoundary {
+    fn on_sent(&mut self, inner: &mut Classic<Cubic>, sent: &Sent) {
         if sent.in_flight_before == 0
             && let (Some(boundary), Some(last)) = (self.boundary.as_mut(), self.last_sent)
         {
@@ -178,44 +178,45 @@ impl Flaw<Classic<Cubic>> for SharedBoundary {
         }
         self.last_sent = Some(sent.now);
         self.sent.push_back((sent.index, sent.now));
-        right.on_sent(sent);
+        inner.on_sent(sent);
     }
 
-    fn on_ack(&mut self, right: &mut Classic<Cubic>, ack: &Ack<'_>) {
-        right.untouched = false;
+    fn on_ack(&mut self, inner: &mut Classic<Cubic>, ack: &Ack<'_>) {
+        inner.untouched = false;
         if let Some(boundary) = self.boundary {
-            draw_from(&mut right.law, boundary);
+            draw_from(&mut inner.adjustment, boundary);
         }
         if !self.in_recovery(ack.largest_sent_time) {
-            right.on_ack(ack);
+            inner.on_ack(ack);
         }
     }
 
-    fn on_congestion(&mut self, right: &mut Classic<Cubic>, event: &Congestion) {
-        right.untouched = false;
+    fn on_congestion(&mut self, inner: &mut Classic<Cubic>, event: &Congestion) {
+        inner.untouched = false;
         self.forget_before(event.largest_index);
         let sent = self.sent.front().map_or(event.now, |&(_, sent)| sent);
         if !self.in_recovery(sent) {
-            right.reduce(event);
-            right.window = right.settled_window();
-            right.recovery = None;
+            inner.reduce(event);
+            inner.window = inner.settled_window();
+            inner.recovery = None;
             self.boundary = Some(event.now);
-            right.law.begin(right.window, right.mds, event.now);
+            inner
+                .adjustment
+                .start_avoidance(inner.window, inner.mds, event.now);
         }
     }
 
-    /// The stack that had the bug sent its window at once, and only if both
-    /// packets of a burst leave at the same instant does the boundary keep up
-    /// with them for ever: a gap brings them apart by itself every round.
+    /// The stack that had the bug sent its window at once. Only if both packets of a burst
+    /// are sent at the same instant does the boundary stay ahead of them for ever; any gap
+    /// between them lets them pass it.
     fn pacing_rate(&self, _right: &Classic<Cubic>) -> Option<u64> {
         Some(1 << 40)
     }
 
-    /// The shared variable takes the place of the boundary and of the clock's own
-    /// shift.
+    /// Shows the shared variable in the place of the boundary and of the clock's own shift.
     fn internals(
         &self,
-        right: &Classic<Cubic>,
+        inner: &Classic<Cubic>,
         now: Instant,
         show: &mut dyn FnMut(&'static str, u64),
     ) {
@@ -223,7 +224,7 @@ impl Flaw<Classic<Cubic>> for SharedBoundary {
             show("recovery_start", boundary.as_nanos());
         }
         show("epoch_shift", self.shifted);
-        right.internals(now, &mut |name, value| {
+        inner.internals(now, &mut |name, value| {
             if name != "boundary" && name != "epoch_shift" {
                 show(name, value);
             }

@@ -21,7 +21,11 @@ fn cubic() -> Classic<Cubic> {
 }
 
 /// Sends packets of the range on top of `in_flight` packets.
-fn send<L: Law>(controller: &mut Classic<L>, range: core::ops::Range<SendIndex>, in_flight: u64) {
+fn send<A: WindowAdjustment>(
+    controller: &mut Classic<A>,
+    range: core::ops::Range<SendIndex>,
+    in_flight: u64,
+) {
     for (ahead, index) in range.enumerate() {
         controller.on_sent(&sent(index, (in_flight + ahead as u64) * MDS));
     }
@@ -29,7 +33,7 @@ fn send<L: Law>(controller: &mut Classic<L>, range: core::ops::Range<SendIndex>,
 
 /// In avoidance at 50 packets, packets 0..=100 sent and 100 acknowledged. The
 /// next index is 151.
-fn in_avoidance<L: Law>(mut controller: Classic<L>) -> Classic<L> {
+fn in_avoidance<A: WindowAdjustment>(mut controller: Classic<A>) -> Classic<A> {
     controller.window = 100 * MDS;
     send(&mut controller, 0..100, 0);
     controller.on_congestion(&lost(0..1, 100));
@@ -54,7 +58,7 @@ fn slow_start_doubles_the_window_each_round() {
 }
 
 #[test]
-fn an_under_used_window_does_not_grow() {
+fn under_used_window_does_not_grow() {
     for mut controller in [newreno(), in_avoidance(newreno())] {
         let before = controller.window();
         let idle = Ack {
@@ -65,12 +69,12 @@ fn an_under_used_window_does_not_grow() {
         controller.on_ack(&idle);
         assert_eq!(controller.window(), before);
         controller.on_ack(&acked(210, 10, 0));
-        assert!(controller.window() > before, "used, it grows");
+        assert!(controller.window() > before, "a used window grows");
     }
 }
 
 #[test]
-fn recovery_ends_only_with_a_packet_sent_after_entry() {
+fn recovery_ends_when_a_packet_sent_after_entry_is_acknowledged() {
     let mut reno = newreno();
     send(&mut reno, 0..10, 0);
     reno.on_congestion(&lost(0..1, 10));
@@ -86,7 +90,7 @@ fn recovery_ends_only_with_a_packet_sent_after_entry() {
 }
 
 #[test]
-fn recovery_ends_at_ssthresh() {
+fn window_after_recovery_is_ssthresh() {
     let mut reno = newreno();
     send(&mut reno, 0..10, 0);
     // Nine of ten lost: PRR starts from nothing.
@@ -125,7 +129,7 @@ fn prr_sends_in_proportion_while_the_flight_is_above_ssthresh() {
 }
 
 #[test]
-fn prr_rebuilds_faster_once_no_further_loss_is_found() {
+fn prr_adds_a_packet_per_ack_without_further_loss() {
     let after = |lost_bytes: u64| {
         let mut reno = newreno();
         reno.window = 20 * MDS;
@@ -142,7 +146,7 @@ fn prr_rebuilds_faster_once_no_further_loss_is_found() {
 }
 
 #[test]
-fn a_timer_that_finds_more_losses_makes_no_room_for_a_burst() {
+fn losses_found_by_the_timer_do_not_allow_a_burst() {
     let mut reno = newreno();
     reno.window = 40 * MDS;
     send(&mut reno, 0..40, 0);
@@ -156,7 +160,7 @@ fn a_timer_that_finds_more_losses_makes_no_room_for_a_burst() {
 }
 
 #[test]
-fn one_ack_cannot_cut_twice() {
+fn loss_and_mark_in_one_ack_reduce_once() {
     let mut reno = in_avoidance(newreno());
     let loss = Congestion {
         acked_bytes: MDS,
@@ -178,7 +182,7 @@ fn one_ack_cannot_cut_twice() {
 }
 
 #[test]
-fn multiple_cuts_in_one_round_are_impossible() {
+fn losses_of_one_flight_reduce_once() {
     let mut cubic = in_avoidance(cubic());
     let (events, window) = (cubic.metrics().congestion_events, cubic.window());
     for index in 101..151 {
@@ -207,18 +211,18 @@ fn marks_reduce_once_per_round() {
 }
 
 #[test]
-fn persistent_congestion_collapses_the_window_exactly_once() {
+fn persistent_congestion_collapses_the_window_once() {
     let mut cubic = in_avoidance(cubic());
     let window = cubic.window();
     cubic.on_congestion(&persistent(101..140, 151));
     assert_eq!(cubic.window(), 2 * MDS);
     assert_eq!(cubic.metrics().ssthresh, Some(window / 10 * 7));
-    // Not in recovery: the next ACK grows, whatever was sent when.
+    // Not in recovery: the next ACK grows the window, even one of a packet sent before.
     assert_eq!(cubic.state(), State::SlowStart);
     send(&mut cubic, 151..153, 0);
     cubic.on_ack(&acked(150, 2, 0));
     assert_eq!(cubic.window(), 4 * MDS);
-    // The rest of the same disaster changes nothing any more.
+    // Further losses of the same outage change nothing.
     cubic.on_congestion(&persistent(141..149, 153));
     cubic.on_congestion(&lost(149..150, 153));
     assert_eq!(cubic.window(), 4 * MDS);
@@ -231,7 +235,7 @@ fn persistent_congestion_collapses_the_window_exactly_once() {
 }
 
 #[test]
-fn persistent_congestion_within_recovery_keeps_its_ssthresh() {
+fn persistent_congestion_within_recovery_keeps_ssthresh() {
     let mut reno = in_avoidance(newreno());
     reno.on_congestion(&lost(101..102, 151));
     reno.on_congestion(&persistent(102..150, 151));
@@ -245,7 +249,7 @@ fn persistent_congestion_within_recovery_keeps_its_ssthresh() {
     assert_eq!(reno.state(), State::SlowStart);
     reno.on_spurious(&spurious(151));
     assert_eq!(reno.metrics().spurious_events, 0, "two responses, no undo");
-    // Packets sent in that recovery fell in the same disaster.
+    // Packets sent in that recovery were lost in the same outage.
     let mut later = in_avoidance(newreno());
     later.on_congestion(&lost(101..102, 151));
     send(&mut later, 151..160, 30);
@@ -256,7 +260,7 @@ fn persistent_congestion_within_recovery_keeps_its_ssthresh() {
 }
 
 #[test]
-fn after_a_collapse_cubic_avoids_from_the_plateau() {
+fn cubic_starts_at_the_plateau_after_persistent_congestion() {
     let mut cubic = in_avoidance(cubic());
     cubic.on_congestion(&persistent(101..140, 151));
     let ssthresh = cubic.metrics().ssthresh.unwrap();
@@ -264,14 +268,14 @@ fn after_a_collapse_cubic_avoids_from_the_plateau() {
     send(&mut cubic, 151..200, 0);
     cubic.on_ack(&acked(199, 49, 0));
     assert_eq!(cubic.state(), State::CongestionAvoidance);
-    let law = format!("{:?}", cubic.law);
+    let adjustment = format!("{:?}", cubic.adjustment);
     for part in [format!("w_max: {ssthresh},"), "k: 0,".to_owned()] {
-        assert!(law.contains(&part), "{part} in {law}");
+        assert!(adjustment.contains(&part), "{part} in {adjustment}");
     }
 }
 
 #[test]
-fn slow_start_after_a_collapse_stops_at_ssthresh() {
+fn slow_start_after_persistent_congestion_stops_at_ssthresh() {
     let mut reno = in_avoidance(newreno());
     reno.on_congestion(&persistent(101..140, 151));
     reno.window = 24 * MDS;
@@ -282,7 +286,7 @@ fn slow_start_after_a_collapse_stops_at_ssthresh() {
 }
 
 #[test]
-fn hystart_leaves_to_avoidance_with_w_max_at_the_window() {
+fn hystart_exit_starts_avoidance_with_w_max_at_the_window() {
     let mut cubic = Classic::new(Cubic::default(), SlowStart::HyStart, MDS);
     cubic.window = 1_000 * MDS;
     let round = |cubic: &mut Classic<Cubic>, index: SendIndex, rtt: u64| {
@@ -303,14 +307,14 @@ fn hystart_leaves_to_avoidance_with_w_max_at_the_window() {
     }
     assert_eq!(cubic.state(), State::CongestionAvoidance);
     assert_eq!(cubic.metrics().ssthresh, Some(1_000 * MDS));
-    let law = format!("{:?}", cubic.law);
+    let adjustment = format!("{:?}", cubic.adjustment);
     for part in ["w_max: 1200000", "cwnd_prior: 1200000", "k: 0,"] {
-        assert!(law.contains(part), "{part} in {law}");
+        assert!(adjustment.contains(part), "{part} in {adjustment}");
     }
 }
 
 #[test]
-fn hystart_judges_the_first_slow_start_only() {
+fn hystart_applies_only_to_the_first_slow_start() {
     let mut cubic = Classic::new(Cubic::default(), SlowStart::HyStart, MDS);
     cubic.on_congestion(&persistent(0..9, 10));
     for (index, rtt) in [(10, 20), (20, 90)] {
@@ -329,7 +333,7 @@ fn hystart_judges_the_first_slow_start_only() {
 }
 
 #[test]
-fn conservative_slow_start_grows_by_a_quarter() {
+fn conservative_slow_start_grows_a_quarter_as_fast() {
     let mut cubic = Classic::new(Cubic::default(), SlowStart::HyStart, MDS);
     for (index, rtt) in [(10, 20), (20, 40)] {
         for _ in 0..8 {
@@ -350,7 +354,7 @@ fn conservative_slow_start_grows_by_a_quarter() {
 
 /// The appendix of draft-ietf-ccwg-ratelimited-increase, ACK by ACK.
 #[test]
-fn rate_limited_increase_follows_the_example_of_its_draft() {
+fn rate_limited_increase_matches_the_example_of_the_draft() {
     const SMSS: u64 = 1_000;
     let mut reno = Classic::new(NewReno::default(), SlowStart::Standard, SMSS);
     assert_eq!(reno.window(), 10_000);
@@ -379,19 +383,19 @@ fn rate_limited_increase_follows_the_example_of_its_draft() {
 }
 
 #[test]
-fn a_reduction_forgets_the_largest_flight() {
+fn reduction_resets_the_largest_flight() {
     let mut reno = in_avoidance(newreno());
     reno.on_congestion(&lost(101..102, 151));
     send(&mut reno, 151..156, 0);
     reno.on_ack(&acked(151, 1, 4));
     assert_eq!(reno.window(), 25 * MDS);
-    // Five packets in flight since: they justify nothing above 25.
+    // Five packets in flight since: they justify no growth above 25.
     reno.on_ack(&acked(155, 4, 0));
     assert_eq!(reno.window(), 25 * MDS);
 }
 
 #[test]
-fn the_minimum_follows_the_datagram_size() {
+fn minimum_window_follows_the_datagram_size() {
     let mut reno = in_avoidance(newreno());
     reno.on_congestion(&persistent(101..140, 151));
     assert_eq!(reno.window(), 2 * MDS);
@@ -406,7 +410,7 @@ fn the_minimum_follows_the_datagram_size() {
 }
 
 #[test]
-fn before_feedback_the_initial_window_follows_the_datagram_size() {
+fn initial_window_follows_the_datagram_size_before_feedback() {
     let mut reno = newreno();
     reno.on_mds(1_472);
     assert_eq!(reno.window(), 14_720);
@@ -418,7 +422,7 @@ fn before_feedback_the_initial_window_follows_the_datagram_size() {
 }
 
 #[test]
-fn the_window_never_falls_below_two_datagrams() {
+fn window_never_falls_below_two_datagrams() {
     let mut cubic = cubic();
     for event in 0..40 {
         let first = event * 10;
@@ -431,7 +435,7 @@ fn the_window_never_falls_below_two_datagrams() {
 }
 
 #[test]
-fn after_idle_in_recovery_the_settled_window_is_open() {
+fn restart_from_idle_in_recovery_opens_the_window_to_ssthresh() {
     let mut reno = newreno();
     send(&mut reno, 0..10, 0);
     reno.on_congestion(&lost(0..9, 10));

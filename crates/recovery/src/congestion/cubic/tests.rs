@@ -8,10 +8,10 @@ use super::*;
 /// A stage that began at `window` on a clock that runs from zero.
 fn running(w_max: u64, window: u64) -> Cubic {
     let mut cubic = Cubic::default();
-    cubic.memory.w_max = w_max;
-    cubic.memory.cwnd_prior = w_max;
+    cubic.state.w_max = w_max;
+    cubic.state.cwnd_prior = w_max;
     cubic.on_limit(Limit::Congestion, at_ms(0));
-    cubic.begin(window, MDS, at_ms(0));
+    cubic.start_avoidance(window, MDS, at_ms(0));
     cubic
 }
 
@@ -32,10 +32,10 @@ fn us(ms: u64) -> u64 {
 }
 
 #[test]
-fn the_curve_starts_at_the_window_and_passes_w_max_at_k() {
+fn curve_starts_at_the_window_and_passes_w_max_at_k() {
     // 1000 segments, reduced to 700: K = ∛(300 / 0.4) = 9.0856 s.
     let cubic = running(1_000 * MDS, 700 * MDS);
-    let epoch = cubic.memory.epoch.unwrap();
+    let epoch = cubic.state.epoch.unwrap();
     assert_eq!(epoch.k, 9_085_602);
     let start = w_cubic(1_000 * MDS, &epoch, 0);
     assert!(start.abs_diff(700 * MDS) <= 1, "{start}");
@@ -46,7 +46,7 @@ fn the_curve_starts_at_the_window_and_passes_w_max_at_k() {
 }
 
 #[test]
-fn target_is_clamped_between_the_window_and_half_more() {
+fn target_is_clamped_to_one_and_a_half_windows() {
     assert_eq!(target(90, 100), 100);
     assert_eq!(target(120, 100), 120);
     assert_eq!(target(400, 100), 150);
@@ -62,10 +62,10 @@ fn target_is_clamped_between_the_window_and_half_more() {
 }
 
 #[test]
-fn each_segment_earns_its_share_of_the_way_to_the_target() {
+fn window_grows_by_target_minus_window_over_window_per_segment() {
     let window = 700 * MDS;
     let at_once = running(1_000 * MDS, window).grow(&growth(1_000, window, window));
-    let epoch = running(1_000 * MDS, window).memory.epoch.unwrap();
+    let epoch = running(1_000 * MDS, window).state.epoch.unwrap();
     assert_eq!(at_once, w_cubic(1_000 * MDS, &epoch, us(1_100)));
     // The same bytes in ever smaller ACKs: the share shrinks as the window nears
     // the target, but the fractions of a byte must not get lost. Dropping them
@@ -86,7 +86,7 @@ fn each_segment_earns_its_share_of_the_way_to_the_target() {
 fn w_est_alpha_becomes_one_at_cwnd_prior() {
     let window = 10 * MDS;
     let rise = |w_est: u64, cwnd_prior: u64| {
-        let mut epoch = running(cwnd_prior, window).memory.epoch.unwrap();
+        let mut epoch = running(cwnd_prior, window).state.epoch.unwrap();
         epoch.w_est = w_est;
         epoch.grow_w_est(&growth(0, window, window), cwnd_prior);
         epoch.w_est - w_est
@@ -96,12 +96,12 @@ fn w_est_alpha_becomes_one_at_cwnd_prior() {
     // cwnd_prior decides, not a W_max that fast convergence has lowered.
     let mut cubic = running(100 * MDS, 20 * MDS);
     cubic.reduce(20 * MDS);
-    assert_eq!(cubic.memory.w_max, 17 * MDS);
-    assert_eq!(cubic.memory.cwnd_prior, 20 * MDS);
+    assert_eq!(cubic.state.w_max, 17 * MDS);
+    assert_eq!(cubic.state.cwnd_prior, 20 * MDS);
 }
 
 #[test]
-fn a_short_path_grows_as_reno_does() {
+fn short_path_grows_like_reno() {
     // Window 20 at 10 ms: the curve adds nothing in a round, α a datagram's 9/17.
     let (mut cubic, mut window) = (running(28 * MDS, 20 * MDS), 20 * MDS);
     for round in 0..10 {
@@ -118,18 +118,18 @@ fn a_short_path_grows_as_reno_does() {
 fn fast_convergence_lowers_w_max_and_beta_applies_to_the_window() {
     let mut cubic = Cubic::default();
     assert_eq!(cubic.reduce(1_000_000), 700_000);
-    assert_eq!(cubic.memory.w_max, 1_000_000);
+    assert_eq!(cubic.state.w_max, 1_000_000);
     // Below the old W_max: release more.
     assert_eq!(
         cubic.reduce(900_000),
         630_000,
         "0.7 of the window, not of W_max"
     );
-    assert_eq!(cubic.memory.w_max, 765_000, "0.85 of the window");
-    assert_eq!(cubic.memory.cwnd_prior, 900_000);
+    assert_eq!(cubic.state.w_max, 765_000, "0.85 of the window");
+    assert_eq!(cubic.state.cwnd_prior, 900_000);
     // Above it: remember all.
     assert_eq!(cubic.reduce(800_000), 560_000);
-    assert_eq!(cubic.memory.w_max, 800_000);
+    assert_eq!(cubic.state.w_max, 800_000);
 }
 
 #[test]
@@ -155,15 +155,15 @@ fn flow_control_stops_the_curve_and_pacing_does_not() {
 }
 
 #[test]
-fn after_a_collapse_the_stage_starts_with_k_zero() {
+fn epoch_after_persistent_congestion_starts_with_k_zero() {
     let mut cubic = running(1_000 * MDS, 700 * MDS);
     cubic.reduce(800 * MDS);
-    cubic.collapse();
-    cubic.begin(560 * MDS, MDS, at_ms(900));
-    let epoch = cubic.memory.epoch.unwrap();
+    cubic.on_persistent_congestion();
+    cubic.start_avoidance(560 * MDS, MDS, at_ms(900));
+    let epoch = cubic.state.epoch.unwrap();
     assert_eq!((epoch.k, epoch.w_est), (0, 560 * MDS));
-    assert_eq!(cubic.memory.w_max, 560 * MDS);
-    assert_eq!(cubic.memory.cwnd_prior, 800 * MDS);
+    assert_eq!(cubic.state.w_max, 560 * MDS);
+    assert_eq!(cubic.state.cwnd_prior, 800 * MDS);
     assert_eq!(epoch.start, 900_000_000);
 }
 
@@ -177,14 +177,18 @@ fn growth_is_bounded_by_the_largest_flight() {
         })
     };
     assert_eq!(grown(window), window * 3 / 2);
-    assert_eq!(grown(600 * MDS), 900 * MDS, "what 600 would have yielded");
+    assert_eq!(
+        grown(600 * MDS),
+        900 * MDS,
+        "what a window of 600 would grow to"
+    );
     assert_eq!(grown(100 * MDS), window, "never shrinks");
 }
 
-/// Else a sender that fills half its window would store up growth, and take it
-/// all at once when it fills the window again.
+/// Otherwise a sender that uses half of its window would accumulate growth and get it all
+/// at once when it uses the whole window again.
 #[test]
-fn w_est_does_not_run_ahead_of_the_bound() {
+fn w_est_does_not_grow_beyond_the_largest_flight_bound() {
     let (mut cubic, window) = (running(28 * MDS, 20 * MDS), 20 * MDS);
     for _ in 0..100 {
         cubic.grow(&Growth {
@@ -192,11 +196,11 @@ fn w_est_does_not_run_ahead_of_the_bound() {
             ..growth(1, window, window)
         });
     }
-    assert_eq!(cubic.memory.epoch.unwrap().w_est, window);
+    assert_eq!(cubic.state.epoch.unwrap().w_est, window);
 }
 
 #[test]
-fn a_new_datagram_size_does_not_bend_a_running_curve() {
+fn new_datagram_size_does_not_change_a_running_curve() {
     let window = 700 * MDS;
     let mut cubic = running(1_000 * MDS, window);
     let same = running(1_000 * MDS, window).grow(&growth(3_000, window, window));
@@ -209,7 +213,7 @@ fn a_new_datagram_size_does_not_bend_a_running_curve() {
 
 proptest! {
     #[test]
-    fn the_curve_is_monotonic_and_starts_at_the_window(
+    fn curve_is_monotonic_and_starts_at_the_window(
         w_max in 2_400_u64..200_000_000_000,
         part in 1_u64..1_000,
         mds in 1_200_u64..9_000,
@@ -225,13 +229,13 @@ proptest! {
     }
 }
 
-/// RFC 9438 §4.7: fast convergence gives way only below the last W_max.
+/// RFC 9438 §4.7: fast convergence lowers W_max only if the window is below the last W_max.
 #[test]
-fn a_window_that_reached_w_max_again_does_not_converge_faster() {
+fn fast_convergence_applies_only_below_the_last_w_max() {
     let mut cubic = Cubic::default();
     cubic.reduce(100 * MDS);
     cubic.reduce(100 * MDS);
-    assert_eq!(cubic.memory.w_max, 100 * MDS);
+    assert_eq!(cubic.state.w_max, 100 * MDS);
     cubic.reduce(99 * MDS);
-    assert_eq!(cubic.memory.w_max, 99 * MDS * 17 / 20);
+    assert_eq!(cubic.state.w_max, 99 * MDS * 17 / 20);
 }

@@ -13,8 +13,8 @@ fn send(controller: &mut Prague, range: Range<SendIndex>, in_flight: u64) {
     }
 }
 
-/// Sends a window, and has it acknowledged with so many marks, in one ACK that
-/// takes `rtt_ms`; answers with the next index.
+/// Sends a window, which is acknowledged with `marks` marks by one ACK after `rtt_ms`.
+/// Returns the next index.
 fn round(prague: &mut Prague, first: SendIndex, now_ms: u64, rtt_ms: u64, marks: u64) -> SendIndex {
     let packets = prague.window() / MDS;
     send(prague, first..first + packets, 0);
@@ -47,7 +47,7 @@ fn packets_are_marked_ect1() {
 }
 
 #[test]
-fn the_first_mark_ends_slow_start_and_halves_the_window() {
+fn first_mark_ends_slow_start_and_halves_the_window() {
     let mut prague = prague();
     let next = round(&mut prague, 0, 0, 30, 0);
     assert_eq!(prague.window(), 20 * MDS);
@@ -62,7 +62,7 @@ fn the_first_mark_ends_slow_start_and_halves_the_window() {
 }
 
 #[test]
-fn alpha_follows_the_share_of_marks_by_a_sixteenth_a_round() {
+fn alpha_moves_a_sixteenth_towards_the_share_of_marks_each_round() {
     let mut prague = prague();
     let (mut next, mut now) = (0, 0);
     next = round(&mut prague, next, now, 30, 1);
@@ -112,7 +112,7 @@ fn steady_share_of_marks_is_measured_exactly() {
 }
 
 #[test]
-fn a_response_takes_half_of_alpha_once_a_round() {
+fn window_is_reduced_by_half_of_alpha_once_per_round() {
     let mut prague = prague();
     prague.classic.reduce_to(100 * MDS);
     prague.alpha.seen = true;
@@ -142,14 +142,14 @@ fn a_response_takes_half_of_alpha_once_a_round() {
 }
 
 #[test]
-fn marked_packets_earn_no_growth() {
+fn marked_packets_do_not_grow_the_window() {
     let grown = |marks: u64| {
         let mut prague = prague();
         prague.classic.reduce_to(100 * MDS);
-        // Answered for the time being; only growth is looked at.
+        // No response to marks for now; the test looks at growth only.
         prague.response = Round::begin(10_000, at_ms(0));
         prague.alpha.seen = true;
-        prague.classic.law_mut().shared = true;
+        prague.classic.adjustment_mut().shared = true;
         let next = round(&mut prague, 0, 0, 30, marks);
         let before = prague.window();
         round(&mut prague, next, 30, 30, 0);
@@ -167,7 +167,7 @@ fn growth_does_not_depend_on_the_rtt_below_25_ms() {
     let rate_gained = |rtt_ms: u64| {
         let mut prague = prague();
         prague.classic.reduce_to(1_000 * MDS);
-        prague.classic.law_mut().shared = true;
+        prague.classic.adjustment_mut().shared = true;
         let start = prague.window();
         let (mut next, mut now) = (0, 0);
         while now < 10_000 {
@@ -214,7 +214,7 @@ fn loss_halves_the_window() {
 }
 
 #[test]
-fn loss_and_marks_of_one_round_take_no_more_than_half() {
+fn loss_and_marks_of_one_round_reduce_by_half_at_most() {
     let mut prague = prague();
     prague.classic.reduce_to(100 * MDS);
     prague.alpha.value = ONE / 2;
@@ -240,7 +240,7 @@ fn loss_and_marks_of_one_round_take_no_more_than_half() {
 }
 
 #[test]
-fn marks_void_the_undo_of_a_loss() {
+fn ecn_marks_prevent_undo_of_a_loss() {
     let undone = |with_mark: bool| {
         let mut prague = prague();
         prague.classic.reduce_to(100 * MDS);
@@ -265,7 +265,7 @@ fn persistent_congestion_collapses_the_window() {
 }
 
 #[test]
-fn the_window_never_falls_below_two_datagrams() {
+fn window_never_falls_below_two_datagrams() {
     let mut prague = prague();
     let (mut next, mut now) = (0, 0);
     for _ in 0..100 {
@@ -275,22 +275,22 @@ fn the_window_never_falls_below_two_datagrams() {
     assert_eq!(prague.window(), 2 * MDS);
 }
 
-/// Only once marks are seen: before, the pacer's own rate.
+/// Only once marks are seen; before, the pacer derives the rate.
 #[test]
-fn marks_make_pacing_and_acks_finer() {
+fn marks_start_window_over_rtt_pacing_and_per_packet_acks() {
     let mut prague = prague();
     assert_eq!(prague.trains_per_second(), 4_000);
     let next = round(&mut prague, 0, 0, 30, 0);
     assert_eq!(prague.pacing_rate(), None);
-    assert!(!prague.counts_every_ack());
+    assert!(!prague.needs_ack_per_packet());
     round(&mut prague, next, 30, 30, 1);
-    assert!(prague.counts_every_ack());
+    assert!(prague.needs_ack_per_packet());
     let rate = prague.window() * 1_000 / 30;
     assert!(prague.pacing_rate().unwrap().abs_diff(rate) <= 2);
 }
 
-/// A mark in the flight of a loss was answered with the loss; the first packet
-/// sent after it was not.
+/// For a mark in the flight of a loss the window was already reduced; for the first packet
+/// sent after it, it was not.
 #[test]
 fn mark_before_the_boundary_of_a_loss_is_ignored() {
     for (largest, answered) in [(98, false), (99, false), (100, true)] {
@@ -312,19 +312,19 @@ fn mark_before_the_boundary_of_a_loss_is_ignored() {
 #[test]
 fn growth_resumes_after_marked_bytes_are_skipped() {
     let mut prague = prague();
-    prague.unpaid = 3 * MDS;
+    prague.marked_bytes = 3 * MDS;
     send(&mut prague, 0..10, 0);
     prague.on_ack(&acked(1, 2, 8));
-    assert_eq!((prague.unpaid, prague.window()), (MDS, 10 * MDS));
+    assert_eq!((prague.marked_bytes, prague.window()), (MDS, 10 * MDS));
     prague.on_ack(&acked(3, 2, 6));
-    assert_eq!((prague.unpaid, prague.window()), (0, 11 * MDS));
+    assert_eq!((prague.marked_bytes, prague.window()), (0, 11 * MDS));
     prague.on_ack(&acked(5, 2, 4));
     assert_eq!(prague.window(), 13 * MDS);
 }
 
-/// RFC 9937: after idle no recovery is left to pace, the settled window is open.
+/// After idle nothing is in flight that PRR could limit, so the window opens to ssthresh.
 #[test]
-fn after_idle_in_recovery_the_settled_window_is_open() {
+fn restart_from_idle_in_recovery_opens_the_window_to_ssthresh() {
     let mut prague = prague();
     prague.classic.reduce_to(100 * MDS);
     send(&mut prague, 0..100, 0);
@@ -344,15 +344,15 @@ fn undo_restores_fractions_of_a_byte() {
         smoothed_rtt: Duration::from_millis(30),
         mds: MDS,
     };
-    let mut law = Additive::default();
-    assert_eq!(law.grow(&half), 2 * MDS);
-    let memory = law.remember();
-    law.collapse();
-    assert_eq!(law.grow(&half), 2 * MDS, "forgotten");
-    law.restore(Carry::default());
-    assert_eq!(law.grow(&half), 2 * MDS);
-    law.restore(memory);
-    assert_eq!(law.grow(&half), 2 * MDS + 1, "restored");
+    let mut adjustment = Additive::default();
+    assert_eq!(adjustment.grow(&half), 2 * MDS);
+    let saved = adjustment.save();
+    adjustment.on_persistent_congestion();
+    assert_eq!(adjustment.grow(&half), 2 * MDS, "forgotten");
+    adjustment.restore(Carry::default());
+    assert_eq!(adjustment.grow(&half), 2 * MDS);
+    adjustment.restore(saved);
+    assert_eq!(adjustment.grow(&half), 2 * MDS + 1, "restored");
 }
 
 #[test]

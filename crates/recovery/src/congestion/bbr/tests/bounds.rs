@@ -1,16 +1,16 @@
-//! The bounds that probes move: what raises them, what doesn't, where a probe
-//! stops (§5.3.3.6, §5.3.3.9), and how losses are counted (§5.5.10).
+//! The bounds that probes change: what raises them, what does not, where a probe stops
+//! (§5.3.3.6, §5.3.3.9), and how losses are counted (§5.5.10).
 
 use super::super::facts::Facts;
 use super::super::rounds::Rounds;
-use super::bench::Bench;
+use super::driver::Driver;
 use super::sim::{MDS, MS};
 use crate::controller::Controller;
 
-/// An ACK of 100 datagrams, the newest of which left with `tx_in_flight`.
-fn facts(bench: &Bench, tx_in_flight: u64, lost: u64) -> Facts {
+/// Returns an ACK of 100 datagrams, the newest of which was sent with `tx_in_flight`.
+fn facts(driver: &Driver, tx_in_flight: u64, lost: u64) -> Facts {
     Facts {
-        now: bench.now,
+        now: driver.now,
         delivery_rate: 1_000_000,
         delivered: 100 * MDS,
         prior_delivered: 0,
@@ -20,7 +20,7 @@ fn facts(bench: &Bench, tx_in_flight: u64, lost: u64) -> Facts {
         newly_acked: 100 * MDS,
         rtt: None,
         srtt: 100 * MS,
-        total_delivered: bench.delivered,
+        total_delivered: driver.delivered,
         in_flight: tx_in_flight,
         in_flight_before: tx_in_flight,
     }
@@ -29,32 +29,32 @@ fn facts(bench: &Bench, tx_in_flight: u64, lost: u64) -> Facts {
 #[test]
 fn inflight_with_high_loss_does_not_raise_inflight_longterm() {
     let raised = |lost| {
-        let mut bench = Bench::probing();
-        let facts = facts(&bench, 300_000, lost);
-        assert!(!bench.bbr.adapt_long_term_model(&facts));
-        bench.bbr.inflight_longterm
+        let mut driver = Driver::probing();
+        let facts = facts(&driver, 300_000, lost);
+        assert!(!driver.bbr.adapt_long_term_model(&facts));
+        driver.bbr.inflight_longterm
     };
     // 2 % of 300,000 are tolerated.
     assert_eq!(raised(6_000), 300_000);
     assert_eq!(raised(6_001), 200_000);
 }
 
-/// ProbeInflightLongtermUpward(): only a window that the bound holds, and that is
-/// in full use, asks for more.
+/// ProbeInflightLongtermUpward(): the bound is raised only if it limits the window and the
+/// window is in full use.
 #[test]
 fn only_a_cwnd_limited_flow_raises_inflight_longterm() {
     let raised = |full: bool, cwnd: u64| {
-        let mut bench = Bench::probing();
-        bench.bbr.rounds = Rounds::default();
-        bench.bbr.probe.acked_per_increase = 10 * MDS;
-        bench.bbr.cwnd = cwnd;
+        let mut driver = Driver::probing();
+        driver.bbr.rounds = Rounds::default();
+        driver.bbr.probe.acked_per_increase = 10 * MDS;
+        driver.bbr.cwnd = cwnd;
         if full {
-            bench.sent(cwnd);
+            driver.sent(cwnd);
         }
-        assert_eq!(bench.bbr.rounds.is_cwnd_limited(), full);
-        let facts = facts(&bench, 100_000, 0);
-        assert!(!bench.bbr.adapt_long_term_model(&facts));
-        bench.bbr.inflight_longterm
+        assert_eq!(driver.bbr.rounds.is_cwnd_limited(), full);
+        let facts = facts(&driver, 100_000, 0);
+        assert!(!driver.bbr.adapt_long_term_model(&facts));
+        driver.bbr.inflight_longterm
     };
     assert_eq!(raised(true, 200_000), 200_000 + 10 * MDS);
     assert_eq!(raised(true, 200_001), 200_000 + 10 * MDS);
@@ -62,16 +62,16 @@ fn only_a_cwnd_limited_flow_raises_inflight_longterm() {
     assert_eq!(raised(false, 200_000), 200_000, "the window has room");
 }
 
-/// IsTimeToGoDown(): the probe after one that was too high stops at the bound,
-/// that is, where another datagram would exceed it.
+/// IsTimeToGoDown(): the probe after one that was too high stops where another datagram
+/// would exceed the bound.
 #[test]
 fn precautionary_probe_stops_one_datagram_below_inflight_longterm() {
     let ends = |in_flight| {
-        let mut bench = Bench::probing();
-        bench.bbr.probe.too_high = true;
-        let facts = facts(&bench, in_flight, 0);
-        let ends = bench.bbr.is_time_to_go_down(&facts);
-        assert_eq!(bench.bbr.probe.precautionary, ends);
+        let mut driver = Driver::probing();
+        driver.bbr.probe.too_high = true;
+        let facts = facts(&driver, in_flight, 0);
+        let ends = driver.bbr.is_time_to_go_down(&facts);
+        assert_eq!(driver.bbr.probe.precautionary, ends);
         ends
     };
     assert!(!ends(100_000));
@@ -80,17 +80,16 @@ fn precautionary_probe_stops_one_datagram_below_inflight_longterm() {
     assert!(ends(300_000));
 }
 
-/// StartProbeBW_DOWN() begins with a clean slate: the signals of the probe that
-/// ended are not DOWN's.
+/// StartProbeBW_DOWN() clears the congestion signals of the probe that ended.
 #[test]
 fn entering_down_clears_congestion_signals() {
-    let mut bench = Bench::probing();
-    bench.lose();
-    assert!(bench.bbr.loss_round.loss_seen);
-    assert!(bench.bbr.loss_round.bw_latest > 0);
-    assert!(bench.bbr.loss_round.inflight_latest > 0);
-    bench.bbr.start_probe_bw_down(bench.now);
-    let round = &bench.bbr.loss_round;
+    let mut driver = Driver::probing();
+    driver.lose();
+    assert!(driver.bbr.loss_round.loss_seen);
+    assert!(driver.bbr.loss_round.bw_latest > 0);
+    assert!(driver.bbr.loss_round.inflight_latest > 0);
+    driver.bbr.start_probe_bw_down(driver.now);
+    let round = &driver.bbr.loss_round;
     assert!(!round.loss_seen);
     assert_eq!((round.bw_latest, round.inflight_latest), (0, 0));
 }
@@ -98,14 +97,14 @@ fn entering_down_clears_congestion_signals() {
 /// §5.3.1.3 counts discontiguous sequence ranges.
 #[test]
 fn losses_of_adjacent_packets_count_as_one_range() {
-    let mut bench = Bench::cruising();
-    bench.bbr.loss_round.take_tally();
-    let first = bench.next_index;
+    let mut driver = Driver::cruising();
+    driver.bbr.loss_round.take_tally();
+    let first = driver.next_index;
     for step in [0, 1, 2, 3, 10, 12, 13] {
-        bench.next_index = first + step;
-        let lost = bench.lost_packet(1_000_000, MDS);
-        bench.bbr.on_lost(&lost);
+        driver.next_index = first + step;
+        let lost = driver.lost_packet(1_000_000, MDS);
+        driver.bbr.on_lost(&lost);
     }
-    assert_eq!(bench.bbr.loss_round.take_tally().ranges, 3);
-    assert_eq!(bench.bbr.loss_round.take_tally().ranges, 0, "taken");
+    assert_eq!(driver.bbr.loss_round.take_tally().ranges, 3);
+    assert_eq!(driver.bbr.loss_round.take_tally().ranges, 0, "taken");
 }

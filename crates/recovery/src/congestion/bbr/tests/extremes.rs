@@ -1,4 +1,4 @@
-//! Extremes: 64 kbit/s to 400 Gbit/s, 10 µs to 2 s, whatever is reported.
+//! Extremes: 64 kbit/s to 400 Gbit/s, 10 µs to 2 s, arbitrary events.
 
 use core::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::controller::{Ack, Congestion, CongestionCause, Controller, LostPacket
 use crate::rate::{Delivery, RateSample};
 use crate::time::Instant;
 
-/// Something that a controller is told.
+/// An event that is reported to a controller.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Sent {
@@ -62,7 +62,7 @@ fn steps() -> impl Strategy<Value = (u64, Step)> {
     (1_000_u64..3_000_000_000, step)
 }
 
-/// Tells a controller everything; the windows and rates it answers with.
+/// Reports all events to a controller. Returns its windows and rates.
 fn tell(seed: u64, rtt: Duration, steps: &[(u64, Step)]) -> Vec<(u64, u64)> {
     let mut bbr = Bbr::new(MDS, seed);
     let mut now = Instant::from_nanos(1 << 50);
@@ -186,7 +186,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn arbitrary_acks_and_losses_keep_window_and_rate_sane(
+    fn arbitrary_acks_and_losses_keep_window_and_rate_in_bounds(
         rtt in prop_oneof![10_u64..1_000, 1_000_u64..2_000_000],
         seed: u64,
         steps in prop::collection::vec(steps(), 1..300),
@@ -196,7 +196,7 @@ proptest! {
     }
 
     #[test]
-    fn every_path_is_filled_to_more_than_half(
+    fn every_link_is_filled_to_more_than_half(
         kbit in prop_oneof![64_u64..1_000, 1_000_u64..100_000],
         rtt in prop_oneof![1_u64..20, 20_u64..300],
         queue in 2_u64..50,

@@ -1,19 +1,19 @@
-//! BBR against its draft: the example test cases of the appendix (each names its
-//! title there), the constants and formulas one by one, and extremes.
+//! Tests of BBR against its draft: the example test cases of the appendix (each with its
+//! title there), the constants and formulas, and extremes.
 
-mod bench;
 mod bounds;
-mod checklist;
-mod cycle;
+mod driver;
+mod ecn;
 mod extremes;
-mod figures;
-mod marks;
+mod formulas;
 mod paths;
-mod round_trip;
-mod saved;
+mod probe_bw;
+mod probe_rtt;
 mod shared;
 mod sim;
 #[cfg(feature = "specimens")]
 mod specimens;
 mod spurious;
 mod startup;
+mod thresholds;
+mod undo;

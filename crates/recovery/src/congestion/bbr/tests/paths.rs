@@ -1,4 +1,4 @@
-//! The appendix's cases of difficult paths.
+//! The test cases of the appendix for difficult paths.
 
 use core::time::Duration;
 
@@ -10,7 +10,7 @@ const SECONDS: Duration = Duration::from_secs(1);
 
 /// "Achieving Expected STARTUP Bandwidth on a Link With Aggregation"
 #[test]
-fn startup_finds_the_bandwidth_behind_aggregated_acks() {
+fn startup_finds_the_bandwidth_with_aggregated_acks() {
     let mut link = Link::new(50, 40, 200);
     link.ack_slot = Some(20 * MS);
     let mut sim = Sim::new(link, App::Bulk);
@@ -51,7 +51,7 @@ fn cruise_keeps_sending_between_aggregated_acks() {
 
 /// "Correctly Managing Sub-Packet BDPs"
 #[test]
-fn bdp_below_one_packet_fills_the_link() {
+fn link_with_bdp_below_one_packet_is_filled() {
     for (kbit, rtt) in [(1000, 2), (256, 20), (64, 100)] {
         let mut link = Link::new(1, rtt, 0);
         link.rate = kbit * MBIT / 1000;
@@ -94,11 +94,10 @@ fn rate_conforms_to_a_policer() {
     assert!(lost <= 50, "{lost} per mille lost");
 }
 
-/// The two fastest links carry most of the packets, so they are watched for
-/// fifty round trips, and for as long as the others where
-/// `CLEARWAY_LONG_RUNS` is set.
+/// The two fastest links carry most of the packets, so they are measured for fifty round
+/// trips, and for longer if `CLEARWAY_LONG_RUNS` is set.
 #[test]
-fn speeds_from_64_kbit_to_10_gbit_are_filled() {
+fn links_from_64_kbit_to_10_gbit_are_filled() {
     let long_runs = std::env::var_os("CLEARWAY_LONG_RUNS").is_some();
     let fast = if long_runs { 500 } else { 50 };
     for (rate, rtt, measured_ms) in [
@@ -119,7 +118,7 @@ fn speeds_from_64_kbit_to_10_gbit_are_filled() {
 }
 
 #[test]
-fn the_shallow_queue_of_the_interop_path_loses_little() {
+fn shallow_queue_of_the_interop_path_loses_at_most_one_percent() {
     let mut link = Link::new(10, 30, 0);
     link.queue = 25 * MDS;
     let mut sim = Sim::new(link, App::Bulk);

@@ -1,4 +1,4 @@
-//! A controller that stays in the test's hands while a path drives it.
+//! A controller that a test can inspect while a path uses it.
 
 use core::ops::Deref;
 use std::sync::{Arc, RwLock, RwLockReadGuard};
@@ -9,13 +9,13 @@ use crate::controller::{Ack, Congestion, Controller, LostPacket, Metrics, Sent, 
 use crate::limit::Limit;
 use crate::time::Instant;
 
-/// A controller that is BBR, or has it inside.
-pub(super) trait Subject: Controller + Sync {
-    /// BBR itself.
+/// A controller that is BBR, or contains it.
+pub(super) trait AsBbr: Controller + Sync {
+    /// Returns BBR.
     fn bbr(&self) -> &Bbr;
 }
 
-impl Subject for Bbr {
+impl AsBbr for Bbr {
     fn bbr(&self) -> &Bbr {
         self
     }
@@ -23,16 +23,16 @@ impl Subject for Bbr {
 
 /// The controller, and the phases it went through.
 #[derive(Clone, Debug)]
-pub(super) struct Shared(
-    pub(super) Arc<RwLock<Box<dyn Subject>>>,
+pub(super) struct SharedController(
+    pub(super) Arc<RwLock<Box<dyn AsBbr>>>,
     pub(super) Arc<RwLock<Vec<Phase>>>,
 );
 
-/// A look into the controller.
+/// A reference to the controller.
 #[derive(Debug)]
-pub(super) struct Look<'a>(RwLockReadGuard<'a, Box<dyn Subject>>);
+pub(super) struct BbrRef<'a>(RwLockReadGuard<'a, Box<dyn AsBbr>>);
 
-impl Deref for Look<'_> {
+impl Deref for BbrRef<'_> {
     type Target = Bbr;
 
     fn deref(&self) -> &Bbr {
@@ -40,17 +40,17 @@ impl Deref for Look<'_> {
     }
 }
 
-impl Shared {
-    pub(super) fn new(controller: Box<dyn Subject>) -> Self {
+impl SharedController {
+    pub(super) fn new(controller: Box<dyn AsBbr>) -> Self {
         Self(Arc::new(RwLock::new(controller)), Arc::default())
     }
-    pub(super) fn get(&self) -> Look<'_> {
-        Look(self.0.read().unwrap())
+    pub(super) fn get(&self) -> BbrRef<'_> {
+        BbrRef(self.0.read().unwrap())
     }
-    fn controller(&self) -> RwLockReadGuard<'_, Box<dyn Subject>> {
+    fn controller(&self) -> RwLockReadGuard<'_, Box<dyn AsBbr>> {
         self.0.read().unwrap()
     }
-    fn tell(&self, event: impl FnOnce(&mut dyn Subject)) {
+    fn tell(&self, event: impl FnOnce(&mut dyn AsBbr)) {
         let mut controller = self.0.write().unwrap();
         event(controller.as_mut());
         let phase = controller.bbr().phase;
@@ -61,7 +61,7 @@ impl Shared {
     }
 }
 
-impl Controller for Shared {
+impl Controller for SharedController {
     fn on_sent(&mut self, sent: &Sent) {
         self.tell(|bbr| bbr.on_sent(sent));
     }

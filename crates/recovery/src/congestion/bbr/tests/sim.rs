@@ -1,20 +1,20 @@
-//! A sender over one bottleneck in virtual time: the real ledger, pacer and rate
-//! estimator, a controller that can be looked into, and a path that can change.
+//! A sender over one bottleneck in virtual time: the real ledger, pacer and rate estimator,
+//! a controller that can be inspected, and a path that can change.
 
 use core::ops::RangeInclusive;
 use core::time::Duration;
 use std::collections::BTreeMap;
 
 use super::super::Bbr;
-use super::super::dice::Dice;
 use super::super::phase::Phase;
+use super::super::rng::Rng;
 use crate::controller::Controller;
 use crate::limit::Limit;
 use crate::outcome::Outcome;
 use crate::time::{Instant, nanos};
 use crate::{Config, Gate, PathId, PtoContext, Recovery, SentInfo, Space};
 
-use super::shared::{Look, Shared, Subject};
+use super::shared::{AsBbr, BbrRef, SharedController};
 
 pub(super) const MDS: u64 = 1200;
 pub(super) const MS: Duration = Duration::from_millis(1);
@@ -26,21 +26,21 @@ const PATH: PathId = PathId(0);
 pub(super) struct Link {
     /// Bytes per second of the bottleneck.
     pub(super) rate: u64,
-    /// There and back, without a queue.
+    /// Round-trip time without a queue.
     pub(super) rtt: Duration,
     /// Bytes that the bottleneck holds.
     pub(super) queue: u64,
     /// Packets lost at random, in a million.
     pub(super) loss: u64,
-    /// Everything is lost.
+    /// Whether all packets are lost.
     pub(super) blackhole: bool,
-    /// ACKs arrive at multiples of it only.
+    /// ACKs arrive only at multiples of this time.
     pub(super) ack_slot: Option<Duration>,
     /// Bytes per second and burst of a token bucket without a queue.
     pub(super) policer: Option<(u64, u64)>,
-    /// Packets that leave now take so much longer.
+    /// Additional delay of packets that are sent now.
     pub(super) detour: Duration,
-    /// Every so many-th packet is marked CE; 0 = none.
+    /// Every n-th packet is marked CE; 0 = none.
     pub(super) mark_every: u64,
 }
 
@@ -71,14 +71,14 @@ impl Link {
 pub(super) enum App {
     /// Always more.
     Bulk,
-    /// So many packets each interval.
+    /// This number of packets in each interval.
     Chunks { packets: u64, every: Duration },
     /// Nothing.
     Silent,
 }
 
 impl App {
-    /// A packet now and then: so many Mbit/s.
+    /// Returns single packets at this rate in Mbit/s.
     pub(super) fn mbit(mbit: u64) -> Self {
         Self::Chunks {
             packets: 1,
@@ -90,7 +90,7 @@ impl App {
 /// The sender, the path and the receiver.
 pub(super) struct Sim {
     recovery: Recovery<()>,
-    controller: Shared,
+    controller: SharedController,
     out: Outcome<()>,
     pub(super) now: Instant,
     pub(super) link: Link,
@@ -108,7 +108,7 @@ pub(super) struct Sim {
     tokens_at: Instant,
     held: Vec<u64>,
     ack_due: Option<Instant>,
-    dice: Dice,
+    rng: Rng,
     pub(super) packets_sent: u64,
     pub(super) packets_dropped: u64,
     /// Phases in the order they were seen in.
@@ -120,8 +120,8 @@ impl Sim {
         Self::with(Box::new(Bbr::new(MDS, 1)), link, app, 1)
     }
 
-    pub(super) fn with(bbr: Box<dyn Subject>, link: Link, app: App, seed: u64) -> Self {
-        let controller = Shared::new(bbr);
+    pub(super) fn with(bbr: Box<dyn AsBbr>, link: Link, app: App, seed: u64) -> Self {
+        let controller = SharedController::new(bbr);
         let start = Instant::from_nanos(3_600_000_000_000);
         let mut recovery = Recovery::new(Config::default(), start);
         recovery.add_path(PATH, Box::new(controller.clone()), MDS, start);
@@ -150,15 +150,15 @@ impl Sim {
             tokens_at: start,
             held: Vec::new(),
             ack_due: None,
-            dice: Dice::new(seed),
+            rng: Rng::new(seed),
             packets_sent: 0,
             packets_dropped: 0,
             phases: Vec::new(),
         }
     }
 
-    /// A look into the controller.
-    pub(super) fn bbr(&self) -> Look<'_> {
+    /// Returns a reference to the controller.
+    pub(super) fn bbr(&self) -> BbrRef<'_> {
         self.controller.get()
     }
 
@@ -166,7 +166,7 @@ impl Sim {
         self.bbr().phase
     }
 
-    /// The phases so far, those included that an ACK ended at once.
+    /// Returns the phases so far, including those that ended with the ACK that began them.
     pub(super) fn trail(&self) -> Vec<Phase> {
         self.controller.1.read().unwrap().clone()
     }
@@ -193,7 +193,7 @@ impl Sim {
         self.next_chunk = self.now;
     }
 
-    /// Runs until `done`, which is asked after every step; panics after `limit`.
+    /// Runs until `done` returns true after a step. Panics after `limit`.
     pub(super) fn until(&mut self, limit: Duration, mut done: impl FnMut(&Self) -> bool) {
         let end = self.now + limit;
         while !done(self) {
@@ -202,7 +202,7 @@ impl Sim {
         }
     }
 
-    /// Runs until the phase is seen.
+    /// Runs until the flow is in this phase.
     pub(super) fn until_phase(&mut self, phase: Phase) {
         self.until(Duration::from_secs(60), |sim| sim.phase() == phase);
     }
@@ -215,7 +215,7 @@ impl Sim {
         }
     }
 
-    /// Bytes per second delivered over the next `time`.
+    /// Runs for `time` and returns the bytes per second delivered.
     pub(super) fn measure(&mut self, time: Duration) -> u64 {
         let before = self.delivered();
         self.run(time);
@@ -223,7 +223,7 @@ impl Sim {
         delivered * 1_000_000_000 / nanos(time)
     }
 
-    /// Sends what may leave, moves to the next event, lets it happen.
+    /// Sends what may be sent, moves to the next event and handles it.
     pub(super) fn step(&mut self, end: Instant) {
         self.transmit();
         let arrival = self.wire.first_key_value().map(|(&(time, _), ())| time);
@@ -373,7 +373,7 @@ impl Sim {
     }
 
     fn is_dropped(&mut self) -> bool {
-        if self.link.blackhole || self.dice.below(1_000_000) < self.link.loss {
+        if self.link.blackhole || self.rng.below(1_000_000) < self.link.loss {
             return true;
         }
         if let Some((rate, burst)) = self.link.policer {

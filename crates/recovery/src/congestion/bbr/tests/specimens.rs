@@ -1,35 +1,35 @@
-//! Each specimen shows its symptom where the right code shows none.
+//! Each specimen shows its symptom, and the correct code does not.
 
 use core::time::Duration;
 
 use super::super::Bbr;
 use super::super::phase::Phase;
-use super::super::specimens::flaw;
-use super::shared::Subject;
+use super::super::specimens::bug;
+use super::shared::AsBbr;
 use super::sim::{App, Link, MDS, MS, Sim};
-use crate::congestion::specimens::Flawed;
+use crate::congestion::specimens::WithBug;
 use crate::congestion::{Algorithm, NewPath, SlowStart};
 use crate::specimens::Specimen;
 
 const SECONDS: Duration = Duration::from_secs(1);
 
-/// The same for the right code and for the specimen.
+/// Runs the same with the correct code and with the specimen.
 fn both<T>(specimen: Specimen, link: Link, run: impl Fn(&mut Sim) -> T) -> (T, T) {
     let with = |bbr| run(&mut Sim::with(bbr, link, App::Bulk, 1));
-    let flaw = flaw(specimen).expect("a bug of BBR's");
+    let bug = bug(specimen).expect("a bug of BBR's");
     (
         with(Box::new(Bbr::new(MDS, 1))),
-        with(Box::new(Flawed::new(Bbr::new(MDS, 1), flaw))),
+        with(Box::new(WithBug::new(Bbr::new(MDS, 1), bug))),
     )
 }
 
-impl Subject for Flawed<Bbr> {
+impl AsBbr for WithBug<Bbr> {
     fn bbr(&self) -> &Bbr {
-        &self.right
+        &self.inner
     }
 }
 
-/// Percent of the link used from `begin` to `end`.
+/// Returns the percentage of the link used from `begin` to `end`.
 fn use_between(begin: Duration, end: Duration) -> impl Fn(&mut Sim) -> u64 {
     move |sim| {
         sim.run(begin);
@@ -50,8 +50,8 @@ fn drain_trap_never_leaves_drain() {
 }
 
 #[test]
-fn down_trap_decays() {
-    // At nine tenths of the pace the flight never falls to what is waited for.
+fn down_trap_loses_max_bw() {
+    // At nine tenths of the rate the flight never falls to what DOWN waits for.
     let link = Link::new(5, 30, 200);
     let (right, wrong) = both(Specimen::DownTrap, link, |sim| {
         sim.until_phase(Phase::Down);
@@ -67,7 +67,7 @@ fn down_trap_decays() {
 }
 
 #[test]
-fn pre_ack_inflight_exit_never_finds_the_queue_gone() {
+fn pre_ack_inflight_exit_stays_in_drain() {
     let mut link = Link::new(50, 40, 400);
     link.ack_slot = Some(100 * MS);
     let (right, wrong) = both(Specimen::PreAckInflightExit, link, |sim| {
@@ -79,7 +79,7 @@ fn pre_ack_inflight_exit_never_finds_the_queue_gone() {
 }
 
 #[test]
-fn max_filter_same_round_loses_the_maximum_without_loss() {
+fn max_filter_same_round_forgets_max_bw_without_loss() {
     let link = Link::new(20, 40, 400);
     let (right, wrong) = both(Specimen::MaxFilterSameRound, link, |sim| {
         sim.until_phase(Phase::Cruise);
@@ -110,7 +110,7 @@ fn bootstrap_rtt_poison_underestimates_the_bdp() {
 }
 
 #[test]
-fn walltime_rate_starves_itself() {
+fn walltime_rate_uses_little_of_the_link() {
     let link = Link::new(10, 30, 100);
     let (right, wrong) = both(
         Specimen::WalltimeRate,
@@ -122,7 +122,7 @@ fn walltime_rate_starves_itself() {
 }
 
 #[test]
-fn zero_pacing_bootstrap_begins_low_and_stays_low() {
+fn zero_pacing_bootstrap_uses_little_of_the_link() {
     let link = Link::new(50, 40, 100);
     let (right, wrong) = both(
         Specimen::ZeroPacingBootstrap,
@@ -147,7 +147,7 @@ fn tokenbucket_startup_sends_one_packet_per_ack() {
 }
 
 #[test]
-fn startup_overrun_loses_much_of_what_it_sends() {
+fn startup_overrun_loses_half_of_what_it_sends() {
     let mut link = Link::new(10, 30, 0);
     link.queue = 25 * MDS;
     let (right, wrong) = both(Specimen::StartupOverrun, link, |sim| {
@@ -161,7 +161,7 @@ fn startup_overrun_loses_much_of_what_it_sends() {
 }
 
 #[test]
-fn amnesia_after_outage_takes_long_to_recover() {
+fn amnesia_after_outage_recovers_slowly() {
     let link = Link::new(50, 40, 100);
     let (right, wrong) = both(Specimen::AmnesiaAfterOutage, link, |sim| {
         sim.until_phase(Phase::Cruise);
@@ -178,7 +178,7 @@ fn amnesia_after_outage_takes_long_to_recover() {
 }
 
 #[test]
-fn longterm_spiral_shrinks_the_bound_with_each_loss() {
+fn longterm_spiral_lowers_inflight_longterm_with_each_loss() {
     let link = Link::new(50, 40, 60);
     let (right, wrong) = both(Specimen::LongtermSpiral, link, |sim| {
         sim.until_phase(Phase::Up);
@@ -193,7 +193,7 @@ fn longterm_spiral_shrinks_the_bound_with_each_loss() {
 }
 
 #[test]
-fn specimens_are_built_by_name() {
+fn every_specimen_builds_a_controller() {
     for specimen in Specimen::ALL {
         let path = NewPath {
             mds: MDS,

@@ -1,4 +1,4 @@
-//! The appendix's cases of losses that were none.
+//! The test cases of the appendix for spurious losses.
 
 use core::time::Duration;
 
@@ -9,7 +9,7 @@ use super::sim::{App, Link, MS, Sim};
 
 const SECONDS: Duration = Duration::from_secs(1);
 
-/// A bulk flow in UP, some of whose packets take a detour of so long.
+/// A bulk flow in UP, some of whose packets are delayed by `detour`.
 fn detoured(packets: u64, detour: Duration) -> Sim {
     let mut sim = Sim::new(Link::new(50, 40, 400), App::Bulk);
     sim.until_phase(Phase::Up);
@@ -21,7 +21,7 @@ fn detoured(packets: u64, detour: Duration) -> Sim {
     sim
 }
 
-/// What happens from the loss to its proof of innocence.
+/// Checks what happens from the loss until it proves spurious.
 fn undone(mut sim: Sim) {
     let before = {
         let bbr = sim.bbr();
@@ -66,16 +66,16 @@ fn undone(mut sim: Sim) {
 
 /// "Handling Spurious Fast Recovery"
 #[test]
-fn a_spurious_fast_recovery_is_undone() {
+fn spurious_fast_recovery_is_undone() {
     undone(detoured(12, 15 * MS));
 }
 
 /// "Handling Spurious RTO Recovery": a probe timeout's packet overtakes a flight.
 #[test]
-fn a_spurious_timeout_is_undone() {
+fn spurious_timeout_is_undone() {
     let mut sim = Sim::new(Link::new(50, 40, 400), App::Bulk);
     sim.until_phase(Phase::Up);
-    // Nothing but the detour is left in flight, until a probe is sent.
+    // Only delayed packets are in flight until a probe is sent.
     sim.link.detour = 250 * MS;
     let sent = sim.packets_sent;
     sim.until(SECONDS, |sim| sim.packets_sent >= sent + 30);
@@ -88,11 +88,11 @@ fn a_spurious_timeout_is_undone() {
 }
 
 #[test]
-fn spurious_loss_returns_to_startup() {
-    // Room for all that Startup sends, so that nothing is lost in fact.
+fn spurious_loss_in_startup_returns_to_startup() {
+    // The queue has room for all that Startup sends, so that nothing is really lost.
     let mut sim = Sim::new(Link::new(200, 40, 1_000), App::Bulk);
     sim.until(SECONDS, |sim| sim.bbr().cwnd > 200_000);
-    // Every second packet of a train takes longer than the round that judges it.
+    // Every second packet is delayed by more than the round at whose end losses count.
     for _ in 0..15 {
         for detour in [100 * MS, Duration::ZERO] {
             sim.link.detour = detour;

@@ -1,4 +1,4 @@
-//! The appendix's cases of Startup and Drain.
+//! The test cases of the appendix for Startup and Drain.
 
 use core::time::Duration;
 
@@ -10,7 +10,7 @@ const SECONDS: Duration = Duration::from_secs(1);
 
 /// "Exiting STARTUP on Bandwidth Plateau"
 #[test]
-fn startup_ends_on_a_plateau() {
+fn startup_ends_on_a_bandwidth_plateau() {
     let link = Link::new(10, 40, 300);
     let mut sim = Sim::new(link, App::Bulk);
     let mut counts = Vec::new();
@@ -45,14 +45,14 @@ fn startup_ends_on_loss_when_application_limited() {
     assert!(sim.path().delivery_rate().unwrap().app_limited);
     let bbr = sim.bbr();
     assert!(bbr.full_pipe.now && bbr.full_pipe.reached);
-    // There is no queue, so that Drain is over with the ACK that began it.
+    // There is no queue, so Drain ends with the ACK that began it.
     assert_eq!(bbr.drain_start_round, bbr.rounds.count);
     assert!(bbr.rounds.count > 1);
     assert!(bbr.inflight_longterm >= bbr.bdp_multiple(bbr.bw, Percent(100)));
 }
 
 #[test]
-fn a_few_losses_do_not_end_startup() {
+fn few_losses_do_not_end_startup() {
     // Two or three losses a round: under the threshold of the rate, and of the
     // number of ranges.
     let mut sim = Sim::new(Link::new(100, 40, 100), App::mbit(40));
@@ -64,7 +64,7 @@ fn a_few_losses_do_not_end_startup() {
 
 /// "Exiting DRAIN Based on Inflight"
 #[test]
-fn drain_ends_when_the_queue_is_gone() {
+fn drain_ends_when_the_queue_is_drained() {
     let mut sim = Sim::new(Link::new(10, 40, 300), App::Bulk);
     sim.until_phase(Phase::Drain);
     let (bw, rate) = (sim.bbr().bw, sim.bbr().pacing_rate);
@@ -99,7 +99,7 @@ fn drain_ends_after_three_rounds() {
 /// "Never Exiting PROBE_UP (or STARTUP) When Application-Limited With No Loss":
 /// Startup.
 #[test]
-fn startup_never_ends_while_application_limited() {
+fn startup_does_not_end_while_application_limited() {
     let mut sim = Sim::new(Link::new(10, 40, 100), App::mbit(2));
     sim.run(20 * SECONDS);
     assert!(sim.bbr().rounds.count > 100);
@@ -108,7 +108,7 @@ fn startup_never_ends_while_application_limited() {
 }
 
 #[test]
-fn the_rate_doubles_each_round() {
+fn startup_doubles_the_rate_each_round() {
     let mut sim = Sim::new(Link::new(1000, 40, 100), App::Bulk);
     let mut rates = vec![0];
     sim.until(2 * SECONDS, |sim| {
@@ -118,15 +118,15 @@ fn the_rate_doubles_each_round() {
         }
         rates.len() == 9
     });
-    // From the second round on; the first samples are of the initial window.
+    // From the second round on, because the first samples are of the initial window.
     for pair in rates[3..].windows(2) {
         assert!(pair[1] * 10 >= pair[0] * 18, "{rates:?}");
     }
 }
 
 #[test]
-fn the_queue_of_startup_is_bounded_by_the_window() {
-    // The window is two BDP and what ACKs bring at once: no queue of 3 BDP.
+fn startup_queue_is_bounded_by_the_window() {
+    // The window is two BDP and extra_acked, so there is no queue of 3 BDP.
     let link = Link::new(50, 40, 1000);
     let mut sim = Sim::new(link, App::Bulk);
     let mut most = 0;
@@ -139,7 +139,7 @@ fn the_queue_of_startup_is_bounded_by_the_window() {
 }
 
 #[test]
-fn an_overflowing_shallow_queue_ends_startup_by_loss() {
+fn startup_ends_by_loss_when_a_shallow_queue_overflows() {
     let mut sim = Sim::new(Link::new(100, 40, 20), App::Bulk);
     sim.until(5 * SECONDS, |sim| sim.phase() != Phase::Startup);
     let bbr = sim.bbr();

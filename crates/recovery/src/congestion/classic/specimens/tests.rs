@@ -1,34 +1,34 @@
-//! Each bug beside the right code: the symptom, and its absence.
+//! Each bug shows its symptom, and the correct code does not.
 
 use core::time::Duration;
 
 use super::super::super::cubic::Cubic;
 use super::super::super::sim::{Drops, Link, Sim};
-use super::super::super::specimens::Flawed;
+use super::super::super::specimens::WithBug;
 use super::super::super::testing::{MDS, acked, at_ms, lost, sent};
 use super::super::super::{Algorithm, CongestionControl, NewPath, SlowStart};
 use super::*;
 
 /// No bug.
 #[derive(Debug)]
-struct Healthy;
+struct NoBug;
 
-impl Flaw<Classic<Cubic>> for Healthy {}
+impl Bug<Classic<Cubic>> for NoBug {}
 
 /// CUBIC, with a bug or without.
-fn cubic(specimen: Option<Specimen>) -> Flawed<Classic<Cubic>> {
-    let flaw = specimen.map_or_else(
-        || Box::new(Healthy) as Box<dyn Flaw<Classic<Cubic>>>,
-        |specimen| flaw(specimen).expect("a bug of CUBIC's"),
+fn cubic(specimen: Option<Specimen>) -> WithBug<Classic<Cubic>> {
+    let bug = specimen.map_or_else(
+        || Box::new(NoBug) as Box<dyn Bug<Classic<Cubic>>>,
+        |specimen| bug(specimen).expect("a bug of CUBIC's"),
     );
     let right = Classic::new(Cubic::default(), SlowStart::Standard, MDS);
-    let mut cubic = Flawed::new(right, flaw);
+    let mut cubic = WithBug::new(right, bug);
     cubic.on_limit(Limit::Congestion, at_ms(0));
     cubic
 }
 
 fn send(
-    cubic: &mut Flawed<Classic<Cubic>>,
+    cubic: &mut WithBug<Classic<Cubic>>,
     range: core::ops::Range<SendIndex>,
     in_flight: u64,
     ms: u64,
@@ -41,10 +41,10 @@ fn send(
     }
 }
 
-/// Out of a loss into avoidance, with so many packets of window.
-fn in_avoidance(specimen: Option<Specimen>, packets: u64) -> (Flawed<Classic<Cubic>>, SendIndex) {
+/// Returns a controller in avoidance after a loss, whose window was `packets` before.
+fn in_avoidance(specimen: Option<Specimen>, packets: u64) -> (WithBug<Classic<Cubic>>, SendIndex) {
     let mut cubic = cubic(specimen);
-    cubic.right.window = packets * MDS;
+    cubic.inner.window = packets * MDS;
     send(&mut cubic, 0..packets, 0, 0);
     cubic.on_congestion(&lost(0..1, packets));
     send(&mut cubic, packets..packets + 1, packets - 1, 0);
@@ -52,7 +52,7 @@ fn in_avoidance(specimen: Option<Specimen>, packets: u64) -> (Flawed<Classic<Cub
     (cubic, packets + 1)
 }
 
-/// Windows after each of so many rounds of 100 ms; before every tenth the
+/// Returns the windows after each of `count` rounds of 100 ms; before every tenth the
 /// application pauses.
 fn rounds(specimen: Option<Specimen>, count: u64, pause_ms: u64) -> Vec<u64> {
     let (mut cubic, mut next) = in_avoidance(specimen, 300);
@@ -88,7 +88,7 @@ fn off_the_curve(specimen: Option<Specimen>, pause_ms: u64) -> u64 {
 }
 
 #[test]
-fn an_epoch_not_shifted_makes_the_window_jump_after_idling() {
+fn epoch_not_shifted_makes_the_window_jump_after_idle() {
     assert!(off_the_curve(Some(Specimen::EpochNotShifted), 60_000) > 100);
     assert!(off_the_curve(None, 60_000) <= 1);
     // Without a pause the bug hides.
@@ -96,7 +96,7 @@ fn an_epoch_not_shifted_makes_the_window_jump_after_idling() {
 }
 
 #[test]
-fn an_epoch_reset_makes_the_curve_steep_after_every_pause() {
+fn epoch_reset_on_idle_makes_growth_too_fast_after_every_pause() {
     let after_pauses = *rounds(Some(Specimen::EpochResetOnIdle), 60, 200)
         .last()
         .unwrap();
@@ -107,7 +107,7 @@ fn an_epoch_reset_makes_the_curve_steep_after_every_pause() {
 }
 
 #[test]
-fn light_losses_never_bring_the_window_down() {
+fn undo_on_light_loss_never_reduces_the_window() {
     let after_losses = |specimen| {
         let (mut cubic, mut next) = in_avoidance(specimen, 300);
         let start = cubic.window();
@@ -130,7 +130,7 @@ fn light_losses_never_bring_the_window_down() {
 }
 
 #[test]
-fn recovery_rearmed_within_an_ack_cuts_thousands_of_times() {
+fn multi_cut_reduces_thousands_of_times() {
     let cuts = |specimen| {
         let (mut cubic, mut next) = in_avoidance(specimen, 300);
         for _ in 0..10 {
@@ -145,9 +145,9 @@ fn recovery_rearmed_within_an_ack_cuts_thousands_of_times() {
     assert_eq!(cuts(None), 11, "one for each flight");
 }
 
-/// The path of the death spiral: 10 ms, 30 % loss for two seconds, both packets
-/// of a burst acknowledged by one ACK. Answers how many of 40 seeds keep a
-/// window of less than three packets for a second after the loss.
+/// A path of 10 ms with 30 % loss for two seconds, where one ACK acknowledges both packets
+/// of a burst. Returns for how many of 40 seeds the window stays below three packets for a
+/// second after the loss.
 fn pinned(specimen: Option<Specimen>) -> usize {
     let link = Link {
         rtt: Duration::from_millis(10),
@@ -179,14 +179,14 @@ fn pinned(specimen: Option<Specimen>) -> usize {
 }
 
 #[test]
-fn an_empty_pipe_taken_for_idle_pins_the_window_at_the_floor() {
+fn idle_from_last_send_pins_the_window_at_the_minimum() {
     let stuck = pinned(Some(Specimen::IdleFromLastSend));
     assert!(stuck >= 10, "{stuck} of 40");
     assert_eq!(pinned(None), 0);
 }
 
 #[test]
-fn clamping_the_epoch_to_now_pins_it_too() {
+fn epoch_clamped_to_now_pins_the_window_at_the_minimum() {
     let stuck = pinned(Some(Specimen::EpochClampedToNow));
     assert!(stuck >= 10, "{stuck} of 40");
 }

@@ -1,13 +1,13 @@
-//! Any facts whatever, at any scale: no overflow, never below the minimum, and
-//! the same answers again.
+//! Arbitrary events at any scale: no overflow, never below the minimum window, and
+//! deterministic.
 
 use proptest::prelude::*;
 
 use super::super::super::{Algorithm, build_with};
 use super::*;
 
-/// One thing that a connection may tell. Sizes are bytes and cover a window of
-/// 64 kbit/s over 10 µs up to 400 Gbit/s over 2 s, and what no path has.
+/// An event that a connection may report. Sizes are in bytes. They range from a window of
+/// 64 kbit/s over 10 µs to one of 400 Gbit/s over 2 s, and beyond.
 #[derive(Clone, Debug)]
 enum Fact {
     Send {
@@ -76,8 +76,8 @@ fn fact() -> impl Strategy<Value = Fact> {
     ]
 }
 
-/// A connection that tells a controller any facts.
-struct Teller {
+/// A connection that reports arbitrary events to a controller.
+struct Driver {
     controller: Box<dyn Controller>,
     now: Instant,
     next: SendIndex,
@@ -85,7 +85,7 @@ struct Teller {
     mds: u64,
 }
 
-impl Teller {
+impl Driver {
     fn tell(&mut self, fact: &Fact) {
         match *fact {
             Fact::Send { packets, in_flight } => {
@@ -152,9 +152,9 @@ impl Teller {
     }
 }
 
-/// The window after each fact; the number is the wait before it.
+/// Returns the window after each event; the number is the wait before it.
 fn windows(algorithm: Algorithm, facts: &[(Fact, u64)]) -> Vec<u64> {
-    let mut teller = Teller {
+    let mut teller = Driver {
         controller: build_with(algorithm, SlowStart::HyStart, MDS),
         now: Instant::ZERO,
         next: 0,
@@ -180,7 +180,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn arbitrary_events_keep_the_window_in_bounds(
+    fn arbitrary_events_keep_the_window_above_the_minimum(
         facts in prop::collection::vec(
             (fact(), prop_oneof![9 => 0_u64..1_000_000_000, 1 => Just(u64::MAX / 4)]),
             1..80,
@@ -191,12 +191,11 @@ proptest! {
         }
     }
 
-    /// From 64 kbit/s to 400 Gbit/s and from 10 µs to 2 s: a window fully used
-    /// and acknowledged never shrinks, grows by no more than half a round (a
-    /// datagram where that is more), and has grown after 40 rounds, plateau or
-    /// not, by no more than its law allows.
+    /// From 64 kbit/s to 400 Gbit/s and from 10 µs to 2 s: a window that is fully used and
+    /// acknowledged never shrinks, grows by at most half (or a datagram, if that is more)
+    /// per round, and has grown after 40 rounds, by no more than its algorithm allows.
     #[test]
-    fn a_used_window_grows_at_every_scale(
+    fn fully_used_window_grows_at_every_scale(
         rate in prop_oneof![8_000_u64..10_000_000, 10_000_000_u64..50_000_000_000],
         rtt_ns in prop_oneof![10_000_u64..1_000_000, 1_000_000_u64..2_000_000_000],
     ) {
@@ -220,8 +219,8 @@ proptest! {
     }
 }
 
-/// The windows of forty rounds in avoidance, each used to the last byte, after
-/// slow start up to a window and one loss.
+/// Returns the windows of forty rounds in avoidance, each fully used, after slow start up
+/// to a window and one loss.
 fn forty_rounds(algorithm: Algorithm, window: u64, rtt: Duration) -> Vec<u64> {
     let mut controller = build_with(algorithm, SlowStart::Standard, MDS);
     controller.on_limit(Limit::Congestion, at_ms(0));

@@ -1,10 +1,10 @@
-//! Idle periods and the flicker of an empty pipe.
+//! Idle periods, and moments with nothing in flight between two ACKs.
 
 use super::*;
 
-/// A bulk sender over a path of 100 ms whose receiver acknowledges every second
-/// packet; after `idle_after` rounds the application is silent for a while.
-/// Answers with the window after each ACK.
+/// A bulk sender over a path of 100 ms whose receiver acknowledges every second packet.
+/// After `idle_after` rounds the application sends nothing for a while. Returns the window
+/// after each ACK.
 fn windows_at_each_ack(idle_after: u64, idle: Duration) -> Vec<u64> {
     let rtt = Duration::from_millis(100);
     let mut cubic = cubic();
@@ -61,9 +61,9 @@ fn idle_shifts_the_curve_by_exactly_the_idle_time() {
     }
 }
 
-/// What the test above would catch: the same pause, taken for time in use.
+/// The bug that the test above would find: the pause counts as time in use.
 #[test]
-fn running_clock_while_idle_makes_the_window_jump() {
+fn clock_running_while_idle_makes_the_window_jump() {
     let grown = |limit: Limit| {
         let mut cubic = in_avoidance(cubic());
         cubic.on_limit(limit, at_ms(100));
@@ -78,10 +78,10 @@ fn running_clock_while_idle_makes_the_window_jump() {
 }
 
 #[test]
-fn empty_pipe_at_each_ack_is_not_taken_for_idle() {
+fn empty_pipe_between_acks_does_not_change_growth() {
     let grown = |flicker: bool| {
         let mut cubic = cubic();
-        // Out of a death spiral: two packets, one ACK for both.
+        // After heavy loss: two packets, one ACK for both.
         cubic.window = 2 * MDS;
         send(&mut cubic, 0..2, 0);
         cubic.on_congestion(&lost(0..1, 2));

@@ -1,8 +1,8 @@
-//! What a controller shows of itself to traces and detectors.
+//! The figures that controllers show to traces and detectors.
 
 use super::*;
 
-fn shown<L: Law>(controller: &Classic<L>, now_ms: u64) -> Vec<(&'static str, u64)> {
+fn shown<A: WindowAdjustment>(controller: &Classic<A>, now_ms: u64) -> Vec<(&'static str, u64)> {
     let mut shown = Vec::new();
     controller.internals(at_ms(now_ms), &mut |name, value| shown.push((name, value)));
     shown
@@ -14,7 +14,7 @@ fn value(shown: &[(&str, u64)], name: &str) -> Option<u64> {
 }
 
 #[test]
-fn cubic_shows_its_boundary_its_curve_and_the_time_it_stood() {
+fn cubic_internals_show_boundary_curve_and_stopped_time() {
     let mut cubic = in_avoidance(cubic());
     cubic.on_congestion(&lost(101..102, 151));
     cubic.on_ack(&acked(151, 1, 30));
@@ -27,8 +27,8 @@ fn cubic_shows_its_boundary_its_curve_and_the_time_it_stood() {
     assert_eq!(value(&shown, "epoch_shift"), Some(700_000_000));
     let flight = cubic.largest_flight.bytes();
     assert_eq!(value(&shown, "largest_flight"), Some(flight));
-    // 7/10 of what the window was are left; below the last W_max, the next one
-    // is 17/20 of it (RFC 9438 §4.7).
+    // The window is reduced to 7/10. It was below the last W_max, so the next W_max is
+    // 17/20 of it (RFC 9438 §4.7).
     let prior = value(&shown, "cwnd_prior").unwrap();
     assert_eq!(prior * 7 / 10, window);
     assert_eq!(value(&shown, "w_max"), Some(prior * 17 / 20));
@@ -37,16 +37,15 @@ fn cubic_shows_its_boundary_its_curve_and_the_time_it_stood() {
 }
 
 #[test]
-fn newreno_shows_its_boundary() {
+fn newreno_internals_show_the_boundary() {
     let mut reno = in_avoidance(newreno());
     reno.on_congestion(&lost(101..102, 151));
     assert_eq!(value(&shown(&reno, 0), "boundary"), Some(151));
 }
 
-/// RFC 9438 §4.9.2: the undo leads back to where the window was; slow start has
-/// no curve yet.
+/// RFC 9438 §4.9.2: the undo restores the window of slow start, which has no curve yet.
 #[test]
-fn an_undo_into_slow_start_begins_no_curve() {
+fn undo_into_slow_start_starts_no_epoch() {
     let mut cubic = cubic();
     send(&mut cubic, 0..10, 0);
     cubic.on_congestion(&lost(0..1, 10));
@@ -57,7 +56,7 @@ fn an_undo_into_slow_start_begins_no_curve() {
 
 /// The pacer derives the rate (RFC 9002 §7.7).
 #[test]
-fn classic_controllers_name_no_pacing_rate() {
+fn classic_controllers_leave_the_pacing_rate_to_the_pacer() {
     assert_eq!(newreno().pacing_rate(), None);
     assert_eq!(cubic().pacing_rate(), None);
 }

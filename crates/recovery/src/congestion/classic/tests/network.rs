@@ -34,7 +34,7 @@ fn mean_window(algorithm: Algorithm, link: Link, from: u64, to: u64) -> u64 {
 }
 
 #[test]
-fn newreno_averages_what_the_model_predicts() {
+fn newreno_average_window_matches_the_model() {
     // √(3 / 2p): 12.2 packets at p = 1/100, 38.7 at 1/1000.
     for (period, expected) in [(100, 12), (1_000, 39)] {
         let link = link(50, Drops::Every(period));
@@ -45,7 +45,7 @@ fn newreno_averages_what_the_model_predicts() {
 }
 
 #[test]
-fn cubic_averages_what_the_model_predicts() {
+fn cubic_average_window_matches_the_model() {
     // 1.054 · RTT^¾ / p^¾ (RFC 9438 §5.1): at 200 ms and p = 1/10000 that is 315
     // packets, where Reno would have 122; at 10 ms CUBIC is Reno (§4.3).
     for (rtt_ms, expected, from, to) in [(200, 315, 100, 400), (10, 122, 20, 60)] {
@@ -56,8 +56,8 @@ fn cubic_averages_what_the_model_predicts() {
     }
 }
 
-/// 30 % loss for two seconds at 10 ms, then none: the case in which a window
-/// pinned at two packets was once taken for an idle connection.
+/// 30 % loss for two seconds at 10 ms, then none: the case in which another stack took a
+/// window of two packets for an idle connection.
 #[test]
 fn growth_resumes_after_a_death_spiral() {
     let quiet = secs(2);
@@ -87,7 +87,7 @@ fn growth_resumes_after_a_death_spiral() {
 }
 
 #[test]
-fn a_drop_tail_queue_is_kept_busy() {
+fn drop_tail_bottleneck_is_kept_busy() {
     for algorithm in [Algorithm::NewReno, Algorithm::Cubic, Algorithm::Prague] {
         // 9.6 Mbit/s, 40 ms, a queue of one BDP.
         let link = Link {
@@ -105,7 +105,7 @@ fn a_drop_tail_queue_is_kept_busy() {
 }
 
 #[test]
-fn hystart_spares_the_queue_what_standard_slow_start_overflows() {
+fn hystart_avoids_the_overflow_of_standard_slow_start() {
     let lost = |slow_start: SlowStart| {
         let link = Link {
             per_packet: Duration::from_micros(100),
@@ -125,7 +125,7 @@ fn hystart_spares_the_queue_what_standard_slow_start_overflows() {
 }
 
 #[test]
-fn the_same_path_gives_the_same_run() {
+fn same_path_and_seed_give_the_same_run() {
     let trace = || {
         let link = link(10, Drops::PercentUntil(5, secs(60)));
         let mut windows = Vec::new();

@@ -1,4 +1,4 @@
-//! Congestion events that proved spurious (RFC 9438 §4.9.2).
+//! Spurious congestion events (RFC 9438 §4.9.2).
 
 use super::*;
 
@@ -16,13 +16,14 @@ fn spurious_event_restores_window_ssthresh_and_curve() {
     cubic.on_spurious(&spurious(151));
     assert_eq!(cubic.window(), window);
     assert_eq!(cubic.largest_flight, flight);
-    // All of it, the law's memory included, but for the count of events.
+    // Everything is restored, including the state of the adjustment, except the count of
+    // events.
     cubic.metrics = in_avoidance(super::cubic()).metrics;
     assert_eq!(format!("{cubic:?}"), before);
 }
 
 #[test]
-fn an_undone_curve_goes_on_without_the_pause_between() {
+fn undone_curve_excludes_a_pause_before_the_undo() {
     let grown = |undo: bool, pause_ms: u64| {
         let mut cubic = in_avoidance(cubic());
         cubic.on_ack(&acked(110, 10, 40));
@@ -62,7 +63,7 @@ fn spurious_event_with_another_boundary_is_ignored() {
 }
 
 #[test]
-fn an_event_is_undone_once() {
+fn event_is_undone_once() {
     let mut reno = in_avoidance(newreno());
     reno.on_congestion(&lost(101..103, 151));
     reno.on_spurious(&spurious(151));
@@ -73,7 +74,7 @@ fn an_event_is_undone_once() {
 }
 
 #[test]
-fn after_an_undo_a_real_loss_counts_again() {
+fn loss_after_undo_reduces_the_window() {
     let mut reno = in_avoidance(newreno());
     reno.on_congestion(&lost(101..103, 151));
     reno.on_spurious(&spurious(151));
@@ -83,7 +84,7 @@ fn after_an_undo_a_real_loss_counts_again() {
 }
 
 #[test]
-fn a_window_grown_past_cwnd_prior_is_not_undone() {
+fn undo_is_skipped_if_the_window_has_reached_cwnd_prior() {
     let mut reno = in_avoidance(newreno());
     reno.on_congestion(&lost(101..103, 151));
     reno.on_ack(&acked(151, 1, 20));
@@ -94,7 +95,7 @@ fn a_window_grown_past_cwnd_prior_is_not_undone() {
 }
 
 #[test]
-fn a_mark_in_the_same_event_voids_the_undo() {
+fn ecn_mark_in_the_same_event_prevents_undo() {
     let mut reno = in_avoidance(newreno());
     reno.on_congestion(&lost(101..103, 151));
     reno.on_congestion(&marked(105, 151));
@@ -109,7 +110,7 @@ fn a_mark_in_the_same_event_voids_the_undo() {
 }
 
 #[test]
-fn an_undone_first_loss_resumes_slow_start() {
+fn undo_of_the_first_loss_resumes_slow_start() {
     let mut cubic = cubic();
     send(&mut cubic, 0..10, 0);
     cubic.on_congestion(&lost(0..1, 10));

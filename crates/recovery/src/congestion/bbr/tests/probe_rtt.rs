@@ -1,4 +1,4 @@
-//! The appendix's cases of ProbeRTT and of restarting from idle.
+//! The test cases of the appendix for ProbeRTT and restarting from idle.
 
 use core::time::Duration;
 
@@ -51,8 +51,7 @@ fn probe_rtt_begins_after_five_seconds_and_lasts_200_ms_and_a_round() {
     assert!(rate >= sim.link.rate * 90 / 100, "{rate}");
 }
 
-/// What two datagrams make of queue, the least quantum, is nothing that ProbeRTT
-/// could find out.
+/// A queue of two datagrams, the shortest train, does not justify a ProbeRTT.
 #[test]
 fn queue_below_two_datagrams_postpones_probe_rtt() {
     let mut sim = Sim::new(Link::new(20, 40, 300), App::Bulk);
@@ -65,8 +64,8 @@ fn queue_below_two_datagrams_postpones_probe_rtt() {
     assert_eq!(sim.bbr().min_rtt(), min_rtt, "and the minimum stays");
 }
 
-/// Before the pipe is full the rate is too low to tell how long a datagram takes:
-/// a 64th of the round trip is what a sample may be above the minimum.
+/// Before the pipe is full the rate is too low to compute how long a datagram takes. A
+/// sample may be 1/64 of the minimum above it.
 #[test]
 fn min_rtt_slack_is_smaller_in_startup() {
     let startup = |longer| {
@@ -82,9 +81,9 @@ fn min_rtt_slack_is_smaller_in_startup() {
     assert!(startup(2_100).contains(&Phase::ProbeRtt));
 }
 
-/// BBR.PacingMarginPercent drains a queue; without one it would idle the link.
+/// BBR.PacingMarginPercent drains a queue; without a queue it would leave the link idle.
 #[test]
-fn cruise_paces_below_the_bandwidth_as_long_as_there_is_a_queue() {
+fn cruise_paces_below_bw_only_while_there_is_a_queue() {
     let mut sim = Sim::new(Link::new(20, 40, 300), App::Bulk);
     sim.until_phase(Phase::Cruise);
     let mut seen = [0; 2];
@@ -109,7 +108,7 @@ fn cruise_paces_below_the_bandwidth_as_long_as_there_is_a_queue() {
 }
 
 #[test]
-fn probe_rtt_lasts_a_round_trip_longer_than_200_ms() {
+fn probe_rtt_lasts_a_round_if_the_rtt_exceeds_200_ms() {
     let mut sim = Sim::new(Link::new(20, 400, 300), App::Bulk);
     sim.until_phase(Phase::Cruise);
     sim.link.rtt += 2 * MS;
@@ -121,7 +120,7 @@ fn probe_rtt_lasts_a_round_trip_longer_than_200_ms() {
 }
 
 #[test]
-fn samples_of_probe_rtt_are_marked_and_do_not_lower_max_bw() {
+fn probe_rtt_samples_are_app_limited_and_do_not_lower_max_bw() {
     let mut sim = with_longer_path();
     sim.until_phase(Phase::ProbeRtt);
     let max_bw = sim.bbr().max_bw.get();
@@ -147,8 +146,8 @@ fn min_rtt_rises_to_the_longer_path_after_ten_seconds() {
 }
 
 #[test]
-fn probe_rtt_comes_back_every_five_seconds() {
-    // A standing queue of another flow's: the round trip creeps up all the time.
+fn probe_rtt_repeats_every_five_seconds() {
+    // As with a growing queue of another flow, the RTT rises all the time.
     let mut sim = Sim::new(Link::new(20, 40, 300), App::Bulk);
     sim.until_phase(Phase::Cruise);
     let end = sim.now + 31 * SECONDS;
@@ -234,7 +233,7 @@ fn probe_rtt_in_startup_leads_back_to_startup() {
     assert!(!sim.bbr().full_pipe.reached);
     sim.until(SECONDS, |sim| sim.phase() != Phase::ProbeRtt);
     assert_eq!(sim.phase(), Phase::Startup);
-    // And finds the bandwidth once there is data.
+    // It finds the bandwidth once there is data.
     sim.set_app(App::Bulk);
     sim.until_phase(Phase::Cruise);
     let max_bw = sim.bbr().max_bw.get();

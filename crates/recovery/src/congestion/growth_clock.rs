@@ -1,9 +1,9 @@
-//! CUBIC's own clock, which stands still while the network is not the limit.
+//! CUBIC's clock, which is stopped while the network is not the limit.
 
 use crate::limit::Limit;
 use crate::time::{Instant, nanos};
 
-/// Time spent limited by the network, in nanoseconds.
+/// Measures the time spent limited by the network, in nanoseconds.
 ///
 /// The elapsed time of CUBIC's curve must leave out the periods in which the
 /// window was not the limit (RFC 9438 §4.2). Epochs are readings of this clock,
@@ -11,17 +11,17 @@ use crate::time::{Instant, nanos};
 /// restored epoch is right although pauses happened in between. It starts
 /// stopped, and it is never compared with a recovery boundary.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Clock {
-    /// Time of the finished stretches.
+pub(super) struct GrowthClock {
+    /// Time of the finished periods.
     total: u64,
-    /// Start of the running stretch.
+    /// Start of the running period.
     since: Option<Instant>,
-    /// When it first ran, for traces.
+    /// When it ran first, for traces.
     first: Option<Instant>,
 }
 
-impl Clock {
-    /// The reason for not sending changed.
+impl GrowthClock {
+    /// Starts or stops the clock when the reason for not sending changes.
     pub(super) fn on_limit(&mut self, limit: Limit, now: Instant) {
         match (self.since, limit.runs_growth_clock()) {
             (None, true) => {
@@ -36,15 +36,15 @@ impl Clock {
         }
     }
 
-    /// What the clock shows at `now`.
+    /// Returns the reading of the clock at `now`.
     pub(super) fn read(&self, now: Instant) -> u64 {
         let running = self.since.map_or(0, |since| nanos(now - since));
         self.total.saturating_add(running)
     }
 
-    /// For how long it has stood at `now`, since it first ran: by how much the
+    /// Returns for how long the clock has been stopped since it first ran: by how much the
     /// curve has been moved.
-    pub(super) fn stood(&self, now: Instant) -> u64 {
+    pub(super) fn stopped_time(&self, now: Instant) -> u64 {
         self.first
             .map_or(0, |first| nanos(now - first).saturating_sub(self.read(now)))
     }
@@ -70,7 +70,7 @@ mod tests {
             Limit::Application,
         ];
         for stop in stops {
-            let mut clock = Clock::default();
+            let mut clock = GrowthClock::default();
             clock.on_limit(Limit::Congestion, ms(10));
             clock.on_limit(Limit::Pacing, ms(13));
             clock.on_limit(stop, ms(17));
@@ -82,12 +82,12 @@ mod tests {
 
     #[test]
     fn clock_starts_stopped() {
-        assert_eq!(Clock::default().read(ms(5_000)), 0);
+        assert_eq!(GrowthClock::default().read(ms(5_000)), 0);
     }
 
     #[test]
     fn limit_changes_without_duration_lose_no_time() {
-        let (mut steady, mut flickering) = (Clock::default(), Clock::default());
+        let (mut steady, mut flickering) = (GrowthClock::default(), GrowthClock::default());
         steady.on_limit(Limit::Congestion, ms(0));
         for round in 0..1_000 {
             flickering.on_limit(Limit::Application, ms(10 * round));
@@ -97,19 +97,19 @@ mod tests {
     }
 
     #[test]
-    fn a_reading_before_the_start_does_not_wrap() {
-        let mut clock = Clock::default();
+    fn reading_before_the_start_is_zero() {
+        let mut clock = GrowthClock::default();
         clock.on_limit(Limit::Congestion, ms(10));
         assert_eq!(clock.read(ms(3)), 0);
     }
 
     #[test]
     fn stopped_time_counts_from_the_first_start() {
-        let mut clock = Clock::default();
-        assert_eq!(clock.stood(ms(5)), 0);
+        let mut clock = GrowthClock::default();
+        assert_eq!(clock.stopped_time(ms(5)), 0);
         clock.on_limit(Limit::Congestion, ms(10));
         clock.on_limit(Limit::Application, ms(20));
         clock.on_limit(Limit::Congestion, ms(50));
-        assert_eq!(clock.stood(ms(60)), 30_000_000);
+        assert_eq!(clock.stopped_time(ms(60)), 30_000_000);
     }
 }

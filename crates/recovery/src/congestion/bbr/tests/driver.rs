@@ -1,4 +1,4 @@
-//! A controller that is told facts by hand, one packet after the other.
+//! A controller that is told single events.
 
 use super::super::Bbr;
 use super::super::phase::Phase;
@@ -7,47 +7,48 @@ use crate::controller::{Ack, Congestion, CongestionCause, Controller, LostPacket
 use crate::rate::{Delivery, RateSample};
 use crate::time::Instant;
 
-/// A controller that is told of one packet after the other.
-pub(super) struct Bench {
+/// A controller and the state of the path that tests report to it.
+pub(super) struct Driver {
     pub(super) bbr: Bbr,
     pub(super) now: Instant,
     pub(super) delivered: u64,
     pub(super) next_index: u64,
 }
 
-impl Bench {
+impl Driver {
     pub(super) fn new() -> Self {
-        let mut bench = Self {
+        let mut driver = Self {
             bbr: Bbr::new(MDS, 1),
             now: Instant::from_nanos(1 << 40),
             delivered: 0,
             next_index: 0,
         };
-        bench.sent(0);
-        bench
+        driver.sent(0);
+        driver
     }
 
-    /// In CRUISE, at 1 MB/s and 100 ms: a BDP of 100,000 bytes.
+    /// Returns a flow in CRUISE, at 1 MB/s and 100 ms: a BDP of 100,000 bytes.
     pub(super) fn cruising() -> Self {
-        let mut bench = Self::new();
-        bench.ack(1_000_000, 2 * MDS, 100_000);
-        bench.bbr.full_pipe.reached = true;
-        bench.ack(1_000_000, 200_000, 100_000);
-        bench.bbr.start_probe_bw_down(bench.now);
-        bench.bbr.start_probe_bw_cruise();
-        bench.ack(1_000_000, 200_000, 100_000);
-        assert_eq!(bench.bbr.phase, Phase::Cruise);
-        bench
+        let mut driver = Self::new();
+        driver.ack(1_000_000, 2 * MDS, 100_000);
+        driver.bbr.full_pipe.reached = true;
+        driver.ack(1_000_000, 200_000, 100_000);
+        driver.bbr.start_probe_bw_down(driver.now);
+        driver.bbr.start_probe_bw_cruise();
+        driver.ack(1_000_000, 200_000, 100_000);
+        assert_eq!(driver.bbr.phase, Phase::Cruise);
+        driver
     }
 
-    /// A probe that gets its answers, in UP, with 200,000 bytes as its bound.
+    /// Returns a flow in UP whose probe is being acknowledged, with a bound of 200,000
+    /// bytes.
     pub(super) fn probing() -> Self {
-        let mut bench = Self::cruising();
-        bench.bbr.start_probe_bw_refill();
-        bench.bbr.phase = Phase::Up;
-        bench.bbr.probe.is_sample = true;
-        bench.bbr.inflight_longterm = 200_000;
-        bench
+        let mut driver = Self::cruising();
+        driver.bbr.start_probe_bw_refill();
+        driver.bbr.phase = Phase::Up;
+        driver.bbr.probe.is_sample = true;
+        driver.bbr.inflight_longterm = 200_000;
+        driver
     }
 
     pub(super) fn sent(&mut self, in_flight_before: u64) {
@@ -61,7 +62,7 @@ impl Bench {
         self.next_index += 1;
     }
 
-    /// A round later `acked` bytes come back, at a rate.
+    /// Acknowledges `acked` bytes a round later, at a rate.
     pub(super) fn ack(&mut self, rate: u64, acked: u64, in_flight: u64) {
         self.now += 100 * MS;
         self.ack_at(rate, acked, in_flight, false);
@@ -71,7 +72,7 @@ impl Bench {
         self.ack_of(self.delivered, rate, acked, in_flight, app_limited);
     }
 
-    /// Of a packet that left when `prior` bytes had been delivered.
+    /// Acknowledges a packet that was sent when `prior` bytes had been delivered.
     pub(super) fn ack_of(
         &mut self,
         prior: u64,
@@ -145,7 +146,7 @@ impl Bench {
         }
     }
 
-    /// One loss, far under the threshold.
+    /// Reports one loss, far below the threshold.
     pub(super) fn lose(&mut self) {
         self.bbr.on_lost(&self.lost_packet(1_000_000, MDS));
         self.bbr

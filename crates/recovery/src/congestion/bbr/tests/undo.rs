@@ -1,5 +1,5 @@
-//! What is saved before a loss or a ProbeRTT, and what a spurious loss takes
-//! back (§5.5.11, §5.6.4.4).
+//! The state saved before a loss or a ProbeRTT, and what the undo of a spurious loss
+//! restores (§5.5.11, §5.6.4.4).
 
 use core::time::Duration;
 
@@ -10,7 +10,8 @@ use super::sim::{App, Link, MDS, Sim};
 use crate::controller::{Controller, Spurious};
 use crate::time::Instant;
 
-/// In `phase`, with a full pipe, after a loss that ended a probe proved none.
+/// Returns a controller in `phase`, with a full pipe, after a loss that ended a probe
+/// proved spurious.
 fn undone(was_probing: Probing, phase: Phase) -> Bbr {
     let mut bbr = Bbr::new(MDS, 1);
     bbr.full_pipe.reached = true;
@@ -28,7 +29,7 @@ fn undone(was_probing: Probing, phase: Phase) -> Bbr {
 }
 
 #[test]
-fn startspurious_loss_in_up_leads_to_refill() {
+fn spurious_loss_in_startup_returns_to_startup() {
     let bbr = undone(Probing::Startup, Phase::Drain);
     assert_eq!(bbr.phase, Phase::Startup);
     assert!(!bbr.full_pipe.reached);
@@ -38,14 +39,13 @@ fn startspurious_loss_in_up_leads_to_refill() {
 }
 
 #[test]
-fn spurious_loss_in_up_leads_to_refill() {
+fn spurious_loss_in_probe_up_leads_to_refill() {
     assert_eq!(undone(Probing::Up, Phase::Down).phase, Phase::Refill);
     assert_eq!(undone(Probing::Up, Phase::Up).phase, Phase::Up);
     assert_eq!(undone(Probing::Up, Phase::ProbeRtt).phase, Phase::ProbeRtt);
 }
 
-/// BBRSaveCwnd(): a window already cut by recovery or ProbeRTT is none to go
-/// back to.
+/// BBRSaveCwnd(): a window that recovery or ProbeRTT has reduced is not saved.
 #[test]
 fn saved_cwnd_is_the_last_one_outside_recovery_and_probe_rtt() {
     let saved = |recovering, phase| {
@@ -61,16 +61,16 @@ fn saved_cwnd_is_the_last_one_outside_recovery_and_probe_rtt() {
 }
 
 #[test]
-fn without_a_loss_there_is_no_recovery() {
+fn flow_without_loss_is_never_in_recovery() {
     let mut sim = Sim::new(Link::new(10, 40, 10_000), App::Bulk);
     sim.run(Duration::from_secs(1));
     assert_eq!(sim.packets_dropped, 0);
     assert!(!sim.bbr().recovering);
 }
 
-/// The minimal window a second: a rate of nothing would never be risen from.
+/// One minimum window per second: from a rate of zero there would be no growth.
 #[test]
-fn the_pacing_rate_has_a_floor() {
+fn pacing_rate_is_at_least_min_pipe_cwnd_per_second() {
     let mut bbr = Bbr::new(MDS, 1);
     bbr.full_pipe.reached = true;
     bbr.bw = 1;

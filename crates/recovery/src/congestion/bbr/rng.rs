@@ -1,12 +1,12 @@
-//! Randomness for the probe clock: a seed in, the same sequence out.
+//! Random numbers for the time between probes. The same seed gives the same sequence.
 
-/// Steele, Lea and Flood's SplitMix64. Probes need to differ between flows and
-/// need not be secret.
+/// SplitMix64 (Steele, Lea and Flood). Probe times should differ between flows, but they
+/// are not secret.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Dice(u64);
+pub(super) struct Rng(u64);
 
-impl Dice {
-    /// A sequence fixed by `seed`.
+impl Rng {
+    /// Creates the generator of the sequence of `seed`.
     pub(super) const fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -19,7 +19,7 @@ impl Dice {
         bits ^ (bits >> 31)
     }
 
-    /// A number in `0..bound`; 0 if `bound` is 0.
+    /// Returns a number in `0..bound`, or 0 if `bound` is 0.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         let product = u128::from(self.next()) * u128::from(bound);
         u64::try_from(product >> 64).unwrap_or(0)
@@ -33,8 +33,8 @@ mod tests {
     #[test]
     fn same_seed_gives_same_sequence() {
         let draw = |seed| {
-            let mut dice = Dice::new(seed);
-            (0..20).map(|_| dice.below(1_000_000)).collect::<Vec<_>>()
+            let mut rng = Rng::new(seed);
+            (0..20).map(|_| rng.below(1_000_000)).collect::<Vec<_>>()
         };
         assert_eq!(draw(7), draw(7));
         assert_ne!(draw(7), draw(8));
@@ -42,16 +42,16 @@ mod tests {
 
     #[test]
     fn draws_cover_the_range_evenly() {
-        let mut dice = Dice::new(1);
+        let mut rng = Rng::new(1);
         let mut counts = [0_u32; 10];
         for _ in 0..10_000 {
-            counts[usize::try_from(dice.below(10)).unwrap()] += 1;
+            counts[usize::try_from(rng.below(10)).unwrap()] += 1;
         }
         assert!(
             counts.iter().all(|count| (850..1150).contains(count)),
             "{counts:?}"
         );
-        assert_eq!(dice.below(0), 0);
-        assert_eq!(dice.below(1), 0);
+        assert_eq!(rng.below(0), 0);
+        assert_eq!(rng.below(1), 0);
     }
 }

@@ -1,4 +1,5 @@
-//! What the controller shows of its model, and where its thresholds lie.
+//! The figures that the controller shows of its model, and the exact values of its
+//! thresholds.
 
 use core::time::Duration;
 
@@ -21,7 +22,7 @@ fn shown(bbr: &Bbr, name: &str) -> Option<u64> {
 }
 
 #[test]
-fn bounds_are_shown_only_where_there_are_any() {
+fn internals_show_only_finite_bounds() {
     let mut bbr = Bbr::new(MDS, 1);
     assert_eq!(shown(&bbr, "inflight_longterm"), None);
     assert_eq!(shown(&bbr, "bw_shortterm"), None);
@@ -32,7 +33,7 @@ fn bounds_are_shown_only_where_there_are_any() {
 }
 
 #[test]
-fn a_trace_sees_the_model_of_a_filled_pipe() {
+fn internals_show_the_model_of_a_filled_pipe() {
     let mut sim = Sim::new(Link::new(10, 40, 100), App::Bulk);
     sim.until_phase(Phase::Up);
     let bbr = &*sim.bbr();
@@ -45,7 +46,7 @@ fn a_trace_sees_the_model_of_a_filled_pipe() {
     assert!((2_000_000_000..3_000_000_000).contains(&wait), "{wait}");
 }
 
-/// BBR.LossThresh is what is tolerated: 2 %, not less.
+/// BBR.LossThresh: exactly 2 % is tolerated.
 #[test]
 fn two_percent_loss_is_within_the_threshold() {
     let facts = |lost| Facts {
@@ -73,7 +74,7 @@ fn at(nanos: u64) -> Instant {
 
 const SECOND: u64 = 1_000_000_000;
 
-/// §5.3.4.3: ProbeRTT is due when five seconds brought no sample as low.
+/// §5.3.4.3: ProbeRTT is due after five seconds without a sample as low as the minimum.
 #[test]
 fn probe_rtt_is_due_after_five_seconds() {
     let ms = Duration::from_millis;
@@ -88,7 +89,7 @@ fn probe_rtt_is_due_after_five_seconds() {
     assert!(!filter.is_probe_due(), "one has just been done");
 }
 
-/// §5.3.4.3: the minimum is kept for ten seconds, then the last probe's counts.
+/// §5.3.4.3: the minimum is kept for ten seconds; then that of the last probe counts.
 #[test]
 fn min_rtt_expires_after_ten_seconds() {
     let ms = Duration::from_millis;
@@ -101,7 +102,7 @@ fn min_rtt_expires_after_ten_seconds() {
     assert_eq!(filter.get(), Some(ms(20)));
 }
 
-/// §5.4.1: what was expected is counted from the restart on.
+/// §5.4.1: the expected bytes are counted from the restart on.
 #[test]
 fn restart_from_idle_resets_extra_acked_interval() {
     let mut extra = ExtraAcked::new(at(0));
@@ -114,7 +115,7 @@ fn restart_from_idle_resets_extra_acked_interval() {
 
 /// UpdateMinRTT(): only a lower sample renews the minimum's ten seconds.
 #[test]
-fn an_equal_sample_does_not_renew_the_minimum() {
+fn equal_rtt_sample_does_not_renew_min_rtt() {
     let ms = Duration::from_millis;
     let mut filter = MinRtt::new(at(0));
     filter.update(Some(ms(10)), Duration::ZERO, at(0));

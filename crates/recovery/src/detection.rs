@@ -1,19 +1,19 @@
-//! What an ACK frame or the loss timer decides: acknowledged, late, or lost.
+//! Loss detection: what an ACK frame or the loss timer decides about each packet.
 //!
-//! The order is RFC 9002 appendix A.7's: take out what is acknowledged, sample
-//! the RTT, find what is lost, tell the controllers of losses, then of ACKs.
+//! The order is that of RFC 9002 appendix A.7: remove the acknowledged packets, sample the
+//! RTT, detect losses, tell the controllers of losses and then of ACKs.
 
 use core::ops::RangeInclusive;
 use core::time::Duration;
 
 use crate::controller::{Ack, Congestion, CongestionCause, SendIndex};
-use crate::loss::{Verdict, judge};
+use crate::loss::{LossDecision, decide};
 use crate::outcome::{AckError, Acked, LargestAcked, LossCause, Lost, NewlyAcked, Outcome};
 use crate::packet::Packet;
 use crate::path::{PathId, PathRecovery};
 use crate::recovery::Recovery;
 use crate::space::Space;
-use crate::spurious::Remembered;
+use crate::spurious::LostRecord;
 use crate::time::Instant;
 
 /// What an ACK frame newly acknowledged on a path.
@@ -23,9 +23,9 @@ pub(crate) struct AckTally {
     in_flight_before: u64,
     /// The space's largest acknowledged on this path before the frame.
     pub(crate) largest_before: Option<u64>,
-    /// Any packet of the path is newly acknowledged, in flight or not.
+    /// Whether any packet of the path is newly acknowledged, in flight or not.
     pub(crate) touched: bool,
-    /// A packet came later than the time threshold allows.
+    /// Whether a packet came later than the time threshold allows.
     pub(crate) late: bool,
     pub(crate) bytes: u64,
     packets: u64,
@@ -48,10 +48,10 @@ impl AckTally {
     }
 }
 
-/// What one verdict declared lost on a path.
+/// The packets of a path that one ACK frame or timer declared lost.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LossTally {
-    /// Largest number the packet threshold gives up.
+    /// Packets up to this number are lost by the packet threshold.
     bound: Option<u64>,
     pub(crate) in_flight_before: u64,
     bytes: u64,
@@ -77,7 +77,7 @@ impl LossTally {
     }
 }
 
-/// The path with this id; a packet of another can't be in the ledger.
+/// Returns the path of a packet. Packets of other paths are not in the ledger.
 fn path_of(paths: &mut [PathRecovery], id: PathId) -> Option<&mut PathRecovery> {
     paths.iter_mut().find(|path| path.id == id)
 }
@@ -112,8 +112,8 @@ impl<F> Recovery<F> {
             .filter(|newest| largest == Some(newest.number) && summary.ack_eliciting);
         let sample = sample.filter(|newest| self.sample_rtt(space, newest, ack_delay, now, out));
         self.widen_time_thresholds();
-        // Also if nothing is new: late packets may have moved the thresholds,
-        // and with them the timer.
+        // Even if nothing is newly acknowledged: late packets may have changed the
+        // thresholds, and with them the timer.
         self.detect_losses(space, now, out);
         self.finish_losses(now, out);
         if summary.largest.is_some() {
@@ -124,7 +124,7 @@ impl<F> Recovery<F> {
     }
 
     fn begin_ack(&mut self, space: Space) {
-        self.begin_verdict();
+        self.reset_loss_tally();
         for path in &mut self.paths {
             path.ack = AckTally {
                 in_flight_before: path.in_flight,
@@ -134,8 +134,8 @@ impl<F> Recovery<F> {
         }
     }
 
-    /// Begins to count losses.
-    pub(crate) fn begin_verdict(&mut self) {
+    /// Resets the counts of losses.
+    pub(crate) fn reset_loss_tally(&mut self) {
         for path in &mut self.paths {
             path.loss = LossTally {
                 in_flight_before: path.in_flight,
@@ -144,8 +144,8 @@ impl<F> Recovery<F> {
         }
     }
 
-    /// Takes out what the frame acknowledges. Returns the frame's largest
-    /// number and the sum of what is new.
+    /// Removes the packets that the frame acknowledges. Returns the frame's largest number
+    /// and a summary of what is newly acknowledged.
     fn take_acked(
         &mut self,
         space: Space,
@@ -169,7 +169,7 @@ impl<F> Recovery<F> {
                 if let Some(path) = path_of(paths, packet.path) {
                     path.on_acked(space, number, &packet, now);
                 }
-                note(&mut summary, number, &packet);
+                add_to_summary(&mut summary, number, &packet);
                 out.acked.push(Acked {
                     space,
                     number,
@@ -183,8 +183,8 @@ impl<F> Recovery<F> {
         Ok((largest, summary))
     }
 
-    /// RFC 9002 §5.1, §5.3: on the path the packet had left on. False if the ACK
-    /// measures no path.
+    /// Samples the RTT of the path that the packet was sent on (RFC 9002 §5.1, §5.3).
+    /// Returns false if the sample is not used.
     fn sample_rtt(
         &mut self,
         space: Space,
@@ -198,11 +198,11 @@ impl<F> Recovery<F> {
         };
         let latest = now - newest.sent;
         let ack_delay = match space {
-            // Not delayed by the peer, so what it says of it is noise.
+            // The peer does not delay these ACKs, so a reported delay is ignored.
             Space::Initial => Duration::ZERO,
             Space::Handshake | Space::Data if self.context.handshake_confirmed => {
                 let limit = self.config.max_ack_delay;
-                if path.rtt.leave_out_repeat(latest, ack_delay, limit) {
+                if path.rtt.skip_repeated_ack(latest, ack_delay, limit) {
                     return false;
                 }
                 ack_delay.min(limit)
@@ -214,8 +214,8 @@ impl<F> Recovery<F> {
         true
     }
 
-    /// Declares lost what the thresholds give up, and finds when the next
-    /// packet will be (RFC 9002 §6.1, appendix A.10).
+    /// Declares packets lost by the thresholds, and determines when the next packet will be
+    /// lost (RFC 9002 §6.1, appendix A.10).
     pub(crate) fn detect_losses(&mut self, space: Space, now: Instant, out: &mut Outcome<F>) {
         let Self { spaces, paths, .. } = self;
         let ledger = &mut spaces[space.index()];
@@ -225,7 +225,8 @@ impl<F> Recovery<F> {
         };
         for path in paths.iter_mut() {
             let acked = path.spaces[space.index()].largest_acked;
-            path.loss.bound = acked.and_then(|n| ledger.before(n, path.thresholds.packets()));
+            path.loss.bound =
+                acked.and_then(|n| ledger.number_before(n, path.thresholds.packets()));
         }
         let alone = self.paths.len() == 1;
         let mut from = 0;
@@ -241,17 +242,17 @@ impl<F> Recovery<F> {
             let Some(path) = path_of(&mut self.paths, packet.path) else {
                 continue;
             };
-            // Order says nothing between paths: a packet of the old path is not
-            // lost because the new one is faster (RFC 9000 §9.4). The bound is
-            // the path's own, so only time counts there.
+            // Packet order can be compared only within a path: a packet of the old path is
+            // not lost because the new one is faster (RFC 9000 §9.4). So each path has its
+            // own bound.
             let delay = path.loss_delay();
-            match judge(number, packet.time, path.loss.bound, delay, now) {
-                Verdict::Lost(cause) => self.lose(space, number, cause, now, out),
-                Verdict::Wait(_) if !packet.in_flight => {}
-                Verdict::Wait(deadline) => {
+            match decide(number, packet.time, path.loss.bound, delay, now) {
+                LossDecision::Lost(cause) => self.declare_lost(space, number, cause, now, out),
+                LossDecision::NotYet(_) if !packet.in_flight => {}
+                LossDecision::NotYet(deadline) => {
                     let earliest = ledger.loss_time.map_or(deadline, |t| t.min(deadline));
                     ledger.loss_time = Some(earliest);
-                    // Those after it left later and wait longer.
+                    // Later packets were sent later, so they wait longer.
                     if alone {
                         break;
                     }
@@ -260,7 +261,7 @@ impl<F> Recovery<F> {
         }
     }
 
-    fn lose(
+    fn declare_lost(
         &mut self,
         space: Space,
         number: u64,
@@ -272,21 +273,21 @@ impl<F> Recovery<F> {
         let Some(packet) = ledger.sent.remove(number) else {
             return;
         };
-        // What was not in flight is no loss to anyone: it is forgotten.
+        // A packet that was not in flight is forgotten without being reported.
         if !packet.in_flight {
             return;
         }
         if let Some(path) = path_of(&mut self.paths, packet.path)
             && let Some(event) = path.on_lost(space, number, &packet, &self.config, now)
         {
-            ledger.lost.push(Remembered {
+            ledger.lost.push(LostRecord {
                 number,
                 path: packet.path,
                 index: packet.index,
                 sent: packet.time,
                 size: packet.size,
                 event,
-                expires: now + path.memory(&self.config),
+                expires: now + path.lost_record_lifetime(&self.config),
             });
         }
         out.lost.push(lost(space, number, packet, cause));
@@ -367,7 +368,7 @@ impl<F> Recovery<F> {
                 rate: rate.as_ref(),
                 delivery,
             });
-            path.mark_if_held_back();
+            path.mark_app_limited_by_controller();
         }
     }
 
@@ -379,8 +380,8 @@ impl<F> Recovery<F> {
         }
     }
 
-    /// A lost packet not acknowledged for three PTOs was really lost: forgotten,
-    /// it can't be proved spurious, and its event is never undone.
+    /// Forgets lost packets that were not acknowledged for three PTOs: they were really
+    /// lost, so their congestion event is never undone.
     pub(crate) fn forget_expired(&mut self, now: Instant) {
         for space in self.spaces.iter_mut() {
             space.lost.expire(now);
@@ -388,7 +389,7 @@ impl<F> Recovery<F> {
     }
 }
 
-fn note<F>(summary: &mut NewlyAcked, number: u64, packet: &Packet<F>) {
+fn add_to_summary<F>(summary: &mut NewlyAcked, number: u64, packet: &Packet<F>) {
     summary.ack_eliciting |= packet.ack_eliciting;
     summary.mtu_probe |= packet.mtu_probe;
     summary.ect += u64::from(packet.ect);
@@ -403,7 +404,7 @@ fn note<F>(summary: &mut NewlyAcked, number: u64, packet: &Packet<F>) {
     }
 }
 
-/// A packet as the connection gets it back.
+/// Converts a packet to what the connection gets back.
 pub(crate) fn lost<F>(space: Space, number: u64, packet: Packet<F>, cause: LossCause) -> Lost<F> {
     Lost {
         space,

@@ -1,4 +1,4 @@
-//! The appendix's cases of ProbeBW.
+//! The test cases of the appendix for ProbeBW.
 
 use core::time::Duration;
 
@@ -18,7 +18,7 @@ fn in_up(link: Link) -> Sim {
 
 /// "Exiting PROBE_UP on Bandwidth Plateau"
 #[test]
-fn up_ends_on_a_plateau() {
+fn probe_up_ends_on_a_bandwidth_plateau() {
     let mut sim = in_up(Link::new(10, 40, 400));
     let lost = sim.lost();
     let mut counts = vec![0];
@@ -37,10 +37,10 @@ fn up_ends_on_a_plateau() {
 
 /// "Exiting PROBE_UP on Loss When Application-Limited"
 #[test]
-fn up_ends_on_loss_when_application_limited() {
+fn probe_up_ends_on_loss_when_application_limited() {
     let mut sim = in_up(Link::new(100, 40, 400));
     sim.set_app(App::mbit(50));
-    // What had left before is acknowledged.
+    // Until everything sent before is acknowledged.
     sim.run(Duration::from_millis(200));
     assert_eq!(sim.phase(), Phase::Up);
     let before = sim.bbr().inflight_longterm;
@@ -53,14 +53,14 @@ fn up_ends_on_loss_when_application_limited() {
     assert_eq!(trail[up + 1], Phase::Down);
     let bbr = sim.bbr();
     assert!(bbr.probe.too_high);
-    // What an application-limited flow had in flight is no bound (§5.5.10.2).
+    // The bytes in flight of an application-limited flow are not a bound (§5.5.10.2).
     assert_eq!(bbr.inflight_longterm, before);
 }
 
 /// "Never Exiting PROBE_UP (or STARTUP) When Application-Limited With No Loss":
 /// UP.
 #[test]
-fn up_never_ends_while_application_limited() {
+fn probe_up_does_not_end_while_application_limited() {
     let mut sim = in_up(Link::new(100, 40, 400));
     sim.set_app(App::mbit(20));
     let seen = sim.phases.len();
@@ -72,7 +72,7 @@ fn up_never_ends_while_application_limited() {
 
 /// "Exiting PROBE_DOWN on Inflight"
 #[test]
-fn down_ends_when_the_queue_is_gone() {
+fn probe_down_ends_when_the_queue_is_drained() {
     let mut sim = in_up(Link::new(10, 40, 400));
     sim.until_phase(Phase::Down);
     {
@@ -96,11 +96,11 @@ fn down_ends_when_the_queue_is_gone() {
 
 /// "Exiting PROBE_DOWN After Max Time"
 #[test]
-fn down_ends_when_the_next_probe_is_due() {
-    // On a long path, so that the clock is faster than the rounds of Reno.
+fn probe_down_ends_when_the_next_probe_is_due() {
+    // On a long path, where the probe wait is shorter than the rounds of Reno.
     let mut sim = Sim::new(Link::new(20, 100, 400), App::Bulk);
     sim.until_phase(Phase::Refill);
-    // A lower sample, so that no ProbeRTT comes in between.
+    // A lower RTT sample prevents a ProbeRTT in between.
     sim.link.rtt -= Duration::from_millis(5);
     sim.until_phase(Phase::Down);
     sim.link.rate = sim.link.rate * 90 / 100;
@@ -117,7 +117,7 @@ fn down_ends_when_the_next_probe_is_due() {
 
 /// "Increasing Bandwidth 10x and Ensuring Full Bandwidth is Reached"
 #[test]
-fn ten_times_the_bandwidth_is_found() {
+fn tenfold_bandwidth_increase_is_found() {
     let mut sim = Sim::new(Link::new(10, 40, 50), App::Bulk);
     sim.until_phase(Phase::Cruise);
     assert!(
@@ -149,7 +149,7 @@ fn ten_times_the_bandwidth_is_found() {
     let found = found.expect("found");
     assert!(found < 6 * SECONDS, "{found:?}");
     assert!(rounds.1 - rounds.0 <= 40, "{rounds:?}");
-    // Fewer bytes each round earn a datagram: 1, 2, 4, 8 … a round.
+    // Each round fewer bytes raise the bound by a datagram: 1, 2, 4, 8 … datagrams a round.
     let slopes: Vec<u32> = up_rounds.iter().map(|slope| slope.0).collect();
     assert!(
         slopes.windows(2).any(|pair| pair[1] == pair[0] + 1),
@@ -184,7 +184,7 @@ fn rate_follows_bandwidth_drop_to_a_tenth() {
 
 /// "Handling Loss During PROBE_UP After inflight_longterm is Set"
 #[test]
-fn loss_in_up_lowers_the_long_term_bound() {
+fn loss_in_probe_up_lowers_inflight_longterm() {
     let mut sim = in_up(Link::new(50, 40, 60));
     let (before, target, beta) = {
         let bbr = sim.bbr();
@@ -210,7 +210,7 @@ fn loss_in_up_lowers_the_long_term_bound() {
 }
 
 #[test]
-fn the_bound_falls_once_per_probe() {
+fn inflight_longterm_falls_once_per_probe() {
     let mut sim = in_up(Link::new(50, 40, 60));
     sim.link.loss = 100_000;
     sim.until_phase(Phase::Down);
@@ -224,7 +224,7 @@ fn the_bound_falls_once_per_probe() {
 
 /// "Handling Application-Limited Sending During PROBE_REFILL"
 #[test]
-fn low_samples_of_an_application_limited_refill_do_not_lower_max_bw() {
+fn application_limited_refill_does_not_lower_max_bw() {
     let mut sim = Sim::new(Link::new(50, 40, 400), App::Bulk);
     sim.until_phase(Phase::Refill);
     let max_bw = sim.bbr().max_bw.get();
@@ -238,13 +238,13 @@ fn low_samples_of_an_application_limited_refill_do_not_lower_max_bw() {
     assert!(sim.path().delivery_rate().unwrap().app_limited);
     assert!(sim.path().delivery_rate().unwrap().delivery_rate < max_bw / 10);
     assert_eq!(sim.bbr().max_bw.get(), max_bw);
-    // And the probe goes on when there is data again.
+    // The probe continues when there is data again.
     sim.set_app(App::Bulk);
     sim.until(5 * SECONDS, |sim| sim.phase() == Phase::Down);
 }
 
 #[test]
-fn refill_lasts_a_round_without_the_short_term_model() {
+fn refill_lasts_one_round_and_resets_the_short_term_model() {
     let mut sim = Sim::new(Link::new(50, 40, 100), App::Bulk);
     sim.link.loss = 5_000;
     sim.until(30 * SECONDS, |sim| {
@@ -266,7 +266,7 @@ fn refill_lasts_a_round_without_the_short_term_model() {
 }
 
 #[test]
-fn a_precautionary_probe_stops_at_the_bound_and_is_followed_by_a_full_one() {
+fn precautionary_probe_stops_at_inflight_longterm_and_a_full_probe_follows() {
     let mut sim = in_up(Link::new(50, 40, 60));
     sim.link.loss = 100_000;
     sim.until_phase(Phase::Down);
@@ -288,7 +288,7 @@ fn a_precautionary_probe_stops_at_the_bound_and_is_followed_by_a_full_one() {
 }
 
 #[test]
-fn probes_keep_the_clock_of_two_to_three_seconds_or_sixty_three_rounds() {
+fn probes_start_every_two_to_three_seconds_or_63_rounds() {
     let ups = |link: Link| {
         let mut sim = Sim::new(link, App::Bulk);
         sim.run(30 * SECONDS);
@@ -302,7 +302,7 @@ fn probes_keep_the_clock_of_two_to_three_seconds_or_sixty_three_rounds() {
         let gaps: Vec<_> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
         gaps
     };
-    // 100 ms: the clock. UP, DOWN and a ProbeRTT come on top.
+    // 100 ms: the probe wait counts. UP, DOWN and a ProbeRTT are added to it.
     let gaps = ups(Link::new(20, 100, 400));
     assert!(
         gaps.iter()
@@ -327,7 +327,7 @@ fn probes_keep_the_clock_of_two_to_three_seconds_or_sixty_three_rounds() {
 }
 
 #[test]
-fn the_gains_are_those_of_the_table() {
+fn gains_match_the_table_of_the_draft() {
     let table = [
         (Phase::Startup, 277, 200),
         (Phase::Drain, 50, 200),
@@ -345,7 +345,7 @@ fn the_gains_are_those_of_the_table() {
 }
 
 #[test]
-fn headroom_is_left_in_cruise() {
+fn cruise_leaves_headroom() {
     let mut sim = in_up(Link::new(50, 40, 60));
     sim.link.loss = 100_000;
     sim.until_phase(Phase::Down);
