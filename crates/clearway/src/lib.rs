@@ -132,11 +132,10 @@ pub mod error;
 #[cfg(doctest)]
 mod guide;
 pub mod http;
-mod notice;
+mod log_limit;
 mod panic;
 mod shard;
 pub mod stream;
-mod warnings;
 
 pub use application::Application;
 pub use config::{Certificates, ClientConfig, DevelopmentIdentity, Fingerprint, ServerConfig};

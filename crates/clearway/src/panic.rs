@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn caught_panic_tells_message_and_location() {
+    fn caught_panic_has_message_and_location() {
         note_locations();
         let line = line!() + 1;
         let caught = catch(|| panic!("seven is {}", "odd")).unwrap_err();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn payload_that_panics_when_dropped_is_caught() {
+    fn panic_payload_that_panics_on_drop_is_caught() {
         struct Bomb;
         impl Drop for Bomb {
             fn drop(&mut self) {
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_panic_is_handed_through() {
+    fn result_without_panic_is_returned() {
         assert_eq!(catch(|| 7), Ok(7));
     }
 }

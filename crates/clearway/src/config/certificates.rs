@@ -29,10 +29,10 @@ use rustls::sign::CertifiedKey;
 #[derive(Clone)]
 pub struct Certificates(Arc<Resolver>);
 
-struct Resolver(RwLock<Held>);
+struct Resolver(RwLock<CertificateSet>);
 
-struct Held {
-    fallback: Arc<CertifiedKey>,
+struct CertificateSet {
+    default: Arc<CertifiedKey>,
     /// By lower-case name; `*.example.org` under that name.
     named: BTreeMap<String, Arc<CertifiedKey>>,
 }
@@ -46,9 +46,9 @@ impl Certificates {
         certificates_pem: impl AsRef<[u8]>,
         key_pem: impl AsRef<[u8]>,
     ) -> Result<Self, ConfigError> {
-        let fallback = certified(certificates_pem.as_ref(), key_pem.as_ref())?;
-        Ok(Self(Arc::new(Resolver(RwLock::new(Held {
-            fallback,
+        let default = certified(certificates_pem.as_ref(), key_pem.as_ref())?;
+        Ok(Self(Arc::new(Resolver(RwLock::new(CertificateSet {
+            default,
             named: BTreeMap::new(),
         })))))
     }
@@ -63,8 +63,8 @@ impl Certificates {
         certificates_pem: impl AsRef<[u8]>,
         key_pem: impl AsRef<[u8]>,
     ) -> Result<(), ConfigError> {
-        let fallback = certified(certificates_pem.as_ref(), key_pem.as_ref())?;
-        self.change(|held| held.fallback = fallback);
+        let default = certified(certificates_pem.as_ref(), key_pem.as_ref())?;
+        self.change(|set| set.default = default);
         Ok(())
     }
 
@@ -81,23 +81,23 @@ impl Certificates {
         key_pem: impl AsRef<[u8]>,
     ) -> Result<(), ConfigError> {
         let identity = certified(certificates_pem.as_ref(), key_pem.as_ref())?;
-        self.change(|held| held.named.insert(name.to_ascii_lowercase(), identity));
+        self.change(|set| set.named.insert(name.to_ascii_lowercase(), identity));
         Ok(())
     }
 
     /// Whether there was a certificate for that very name; it is not used any
     /// more.
     pub fn remove(&self, name: &str) -> bool {
-        self.change(|held| held.named.remove(&name.to_ascii_lowercase()).is_some())
+        self.change(|set| set.named.remove(&name.to_ascii_lowercase()).is_some())
     }
 
     pub(crate) fn resolver(&self) -> Arc<dyn ResolvesServerCert> {
         self.0.clone()
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut Held) -> T) -> T {
-        let Resolver(held) = &*self.0;
-        change(&mut held.write().unwrap_or_else(PoisonError::into_inner))
+    fn change<T>(&self, change: impl FnOnce(&mut CertificateSet) -> T) -> T {
+        let Resolver(set) = &*self.0;
+        change(&mut set.write().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -109,28 +109,25 @@ impl std::fmt::Debug for Certificates {
 
 impl Resolver {
     fn find(&self, name: Option<&str>) -> Arc<CertifiedKey> {
-        let Self(held) = self;
-        let held = held.read().unwrap_or_else(PoisonError::into_inner);
+        let Self(set) = self;
+        let set = set.read().unwrap_or_else(PoisonError::into_inner);
         let named = name.and_then(|name| {
             let name = name.to_ascii_lowercase();
-            held.named.get(&name).or_else(|| {
+            set.named.get(&name).or_else(|| {
                 let (_, parent) = name.split_once('.')?;
-                held.named.get(&format!("*.{parent}"))
+                set.named.get(&format!("*.{parent}"))
             })
         });
-        named.unwrap_or(&held.fallback).clone()
+        named.unwrap_or(&set.default).clone()
     }
 }
 
 impl std::fmt::Debug for Resolver {
     /// The names, none of the keys.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self(held) = self;
-        let held = held.read().unwrap_or_else(PoisonError::into_inner);
-        f.debug_set()
-            .entry(&"*")
-            .entries(held.named.keys())
-            .finish()
+        let Self(set) = self;
+        let set = set.read().unwrap_or_else(PoisonError::into_inner);
+        f.debug_set().entry(&"*").entries(set.named.keys()).finish()
     }
 }
 
@@ -163,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn names_find_their_certificate_and_all_others_the_first() {
+    fn certificate_is_chosen_by_exact_name_then_wildcard_then_default() {
         let [first, one, many] = [identity(), identity(), identity()];
         let certificates = set(&first);
         let add = |name, identity: &DevelopmentIdentity| {
@@ -184,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_replacement_leaves_the_old_one_in_use() {
+    fn replacement_with_wrong_key_keeps_old_certificate() {
         let [first, second] = [identity(), identity()];
         let certificates = set(&first);
         let before = leaf(&certificates, None);

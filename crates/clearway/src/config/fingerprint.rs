@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_goes_round() {
+    fn fingerprint_text_parses_back_and_other_lengths_are_rejected() {
         // SHA-256 of nothing (FIPS 180-4 examples).
         let text = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         assert_eq!(Fingerprint::of(b"").to_string(), text);

@@ -13,7 +13,7 @@ use clearway_recovery::congestion::CongestionControl;
 
 use super::Certificates;
 use super::memory::default_budget;
-use crate::endpoint::Doorkeeper;
+use crate::endpoint::AdmitCallback;
 
 /// NEW_TOKEN tokens remembered as used, of one server.
 const REPLAY_CAPACITY: usize = 64 * 1024;
@@ -45,7 +45,7 @@ pub struct ServerConfig {
     limits: Limits,
     secret: Option<[u8; 32]>,
     preferred_address: Option<(Option<SocketAddrV4>, Option<SocketAddrV6>)>,
-    pub(crate) doorkeeper: Option<Doorkeeper>,
+    pub(crate) admit: Option<AdmitCallback>,
     pub(crate) backlog: usize,
     pub(crate) memory_budget: usize,
     pub(crate) evict_idle_after: Duration,
@@ -81,7 +81,7 @@ impl ServerConfig {
             limits: Limits::default(),
             secret: None,
             preferred_address: None,
-            doorkeeper: None,
+            admit: None,
             backlog: DEFAULT_BACKLOG,
             memory_budget: default_budget(),
             evict_idle_after: EVICT_IDLE_AFTER,
@@ -122,7 +122,7 @@ impl ServerConfig {
     /// Accept 0-RTT data; off by default, because an attacker on the path may
     /// replay it (RFC 9001 §9.2). Connections then come out of
     /// [`Endpoint::accept`](crate::Endpoint::accept) as soon as they carry such
-    /// data; [`Connection::handshaken`](crate::Connection::handshaken) waits for
+    /// data; [`Connection::handshake_complete`](crate::Connection::handshake_complete) waits for
     /// proof that it is no replay.
     pub fn early_data(mut self, accept: bool) -> Self {
         self.crypto = self.crypto.early_data(accept);
@@ -162,13 +162,13 @@ impl ServerConfig {
         self
     }
 
-    /// Asks `doorkeeper` about every new client's address, which may be
+    /// Asks `admit` about every new client's address, which may be
     /// spoofed. It is called on the event loop: be quick.
     pub fn admit(
         mut self,
-        doorkeeper: impl Fn(SocketAddr) -> Admission + Send + Sync + 'static,
+        admit: impl Fn(SocketAddr) -> Admission + Send + Sync + 'static,
     ) -> Self {
-        self.doorkeeper = Some(Arc::new(doorkeeper));
+        self.admit = Some(Arc::new(admit));
         self
     }
 

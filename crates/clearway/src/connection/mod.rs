@@ -1,11 +1,11 @@
 //! The handle of a connection.
 
-mod bells;
+mod notifiers;
 mod on_lost;
-mod remains;
 mod shared;
-mod signal;
 mod state;
+mod terminated;
+mod wakeups;
 
 use std::net::SocketAddr;
 
@@ -21,10 +21,10 @@ pub(crate) use self::on_lost::OnLost;
 pub(crate) use self::shared::Stage;
 #[cfg(feature = "testing")]
 pub use self::shared::Stage;
-pub(crate) use self::shared::{Counted, Shared};
-use self::signal::available;
-pub(crate) use self::signal::{Signal, Wakes};
+pub(crate) use self::shared::{ConnectionRef, ConnectionShared};
 pub(crate) use self::state::{SendEnd, SendSlot, State};
+use self::wakeups::available;
+pub(crate) use self::wakeups::{Signal, Wakeups};
 use crate::error::SendDatagramError;
 use crate::stream::{RecvStream, SendStream};
 
@@ -36,15 +36,15 @@ const RESTARTS_AT: u32 = 48;
 /// peer has everything that was finished.
 #[derive(Clone, Debug)]
 pub struct Connection {
-    shared: Counted,
+    shared: ConnectionRef,
 }
 
 impl Connection {
-    pub(crate) fn new(shared: Counted) -> Self {
+    pub(crate) fn new(shared: ConnectionRef) -> Self {
         Self { shared }
     }
 
-    pub(crate) fn counted(&self) -> &Counted {
+    pub(crate) fn shared(&self) -> &ConnectionRef {
         &self.shared
     }
 
@@ -154,7 +154,7 @@ impl Connection {
     /// See [`SendDatagramError`]; when `Full`,
     /// [`send_datagram_wait`](Self::send_datagram_wait) waits instead.
     pub fn send_datagram(&self, data: Bytes) -> Result<(), SendDatagramError> {
-        self.shared.write_if(|state| {
+        self.shared.write_then_send_if(|state| {
             if let Some(error) = state.error.as_deref() {
                 return (Err(error.clone().into()), false);
             }
@@ -179,7 +179,7 @@ impl Connection {
             }
         };
         self.shared.wait_for(Signal::DatagramRoom, attempt).await?;
-        self.shared.write_if(|_| ((), true));
+        self.shared.write_then_send_if(|_| ((), true));
         Ok(())
     }
 
@@ -207,12 +207,12 @@ impl Connection {
     /// was not delivered is lost: [`SendStream::finished`] waits for delivery.
     pub fn close(&self, code: u64, reason: impl AsRef<[u8]>) {
         let now = self.shared.now();
-        let mut wakes = Wakes::default();
+        let mut wakeups = Wakeups::default();
         self.shared.call(|state| {
             state.quic.close(now, code, reason.as_ref());
-            state.dispatch(&self.shared.link, now, &mut wakes);
+            state.dispatch(&self.shared.link, now, &mut wakeups);
         });
-        wakes.fire(&self.shared);
+        wakeups.fire(&self.shared);
         self.shared.mark_dirty();
     }
 
@@ -227,7 +227,7 @@ impl Connection {
     pub fn close_reason(&self) -> Option<ConnectionError> {
         self.shared.read(
             |state| state.error.as_deref().cloned(),
-            |remains| Some(remains.error.clone()),
+            |terminated| Some(terminated.error.clone()),
         )
     }
 
@@ -237,7 +237,7 @@ impl Connection {
     ///
     /// # Errors
     /// Why the connection ended.
-    pub async fn handshaken(&self) -> Result<(), ConnectionError> {
+    pub async fn handshake_complete(&self) -> Result<(), ConnectionError> {
         let attempt = |state: &mut State| match state.error.as_deref() {
             Some(error) => Some(Err(error.clone())),
             None => state.connected.then_some(Ok(())),
@@ -257,29 +257,33 @@ impl Connection {
     pub fn zero_rtt_accepted(&self) -> Option<bool> {
         self.shared.read(
             |state| state.quic.zero_rtt_accepted(),
-            |remains| remains.zero_rtt_accepted,
+            |terminated| terminated.zero_rtt_accepted,
         )
     }
 
     /// Whether the client had to prove its address by a Retry.
     #[must_use]
     pub fn retried(&self) -> bool {
-        self.shared
-            .read(|state| state.quic.retried(), |remains| remains.retried)
+        self.shared.read(
+            |state| state.quic.retried(),
+            |terminated| terminated.retried,
+        )
     }
 
     /// Whether the handshake resumed an earlier session.
     #[must_use]
     pub fn resumed(&self) -> bool {
-        self.shared
-            .read(|state| state.quic.resumed(), |remains| remains.resumed)
+        self.shared.read(
+            |state| state.quic.resumed(),
+            |terminated| terminated.resumed,
+        )
     }
 
     /// Which end this is.
     #[must_use]
     pub fn role(&self) -> Role {
         self.shared
-            .read(|state| state.quic.role(), |remains| remains.role)
+            .read(|state| state.quic.role(), |terminated| terminated.role)
     }
 
     /// The peer's address now; it changes when the peer migrates.
@@ -287,7 +291,7 @@ impl Connection {
     pub fn remote_address(&self) -> SocketAddr {
         self.shared.read(
             |state| state.quic.remote_address(),
-            |remains| remains.remote,
+            |terminated| terminated.remote,
         )
     }
 
@@ -296,7 +300,7 @@ impl Connection {
     pub fn alpn(&self) -> Option<Vec<u8>> {
         self.shared.read(
             |state| state.quic.alpn().map(<[u8]>::to_vec),
-            |remains| remains.alpn.clone(),
+            |terminated| terminated.alpn.clone(),
         )
     }
 
@@ -305,7 +309,7 @@ impl Connection {
     pub fn server_name(&self) -> Option<String> {
         self.shared.read(
             |state| state.quic.server_name().map(str::to_owned),
-            |remains| remains.server_name.clone(),
+            |terminated| terminated.server_name.clone(),
         )
     }
 
@@ -314,7 +318,7 @@ impl Connection {
     pub fn peer_certificates(&self) -> Option<Vec<CertificateDer<'static>>> {
         self.shared.read(
             |state| state.quic.peer_certificates().map(<[_]>::to_vec),
-            |remains| remains.certificates.clone(),
+            |terminated| terminated.certificates.clone(),
         )
     }
 
@@ -324,7 +328,7 @@ impl Connection {
         // Read under the lock: no later than the next event that counts time.
         self.shared.read(
             |state| state.quic.stats(self.shared.now()),
-            |remains| remains.stats.clone(),
+            |terminated| terminated.stats.clone(),
         )
     }
 
@@ -347,7 +351,9 @@ impl Connection {
         };
         // A connection that is over has no use for another key, and no error of its
         // own here: `closed` tells.
-        self.shared.visit(Stage::Call, update).unwrap_or(Ok(()))?;
+        self.shared
+            .with_state(Stage::Call, update)
+            .unwrap_or(Ok(()))?;
         self.shared.mark_dirty();
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::task::Poll;
 use clearway_quic::connection::ConnectionError;
 
 use crate::http;
-use crate::http::work::Arrivals;
+use crate::http::requests::ArrivedRequests;
 
 /// What a call answers when there is no connection to make it on any more.
 pub(crate) trait OnLost {
@@ -50,7 +50,7 @@ impl<T, E: From<ConnectionError>> OnLost for Poll<Result<T, E>> {
 }
 
 /// No requests follow.
-impl OnLost for Option<Arrivals> {
+impl OnLost for Option<ArrivedRequests> {
     fn on_lost(_: ConnectionError) -> Self {
         None
     }

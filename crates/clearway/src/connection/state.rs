@@ -9,25 +9,25 @@ use clearway_quic::stream::{Directionality, StreamEvent, StreamId};
 use clearway_quic::{Instant, Role};
 use rustc_hash::FxHashMap;
 
-use super::signal::{Signal, Wakes, available};
-use crate::endpoint::Share;
-use crate::http::layer::{Layer, View};
-use crate::http::work::Arrived;
-use crate::shard::{Activity, Link};
-use crate::warnings;
+use super::wakeups::{Signal, Wakeups, available};
+use crate::endpoint::BufferLimit;
+use crate::http::layer::{HttpLayer, HttpView};
+use crate::http::requests::ArrivedRequest;
+use crate::log_limit;
+use crate::shard::{Activity, ShardLink};
 
 /// What a connection is counted as at least, bytes: a quiet one holds 8.2 KiB, 11.2
 /// over HTTP/3, and its tables, tasks and allocations the rest.
-const QUIET: usize = 16 << 10;
+const IDLE_MEMORY: usize = 16 << 10;
 
 /// The same during its handshake, of which TLS holds some 20 KiB.
-const HANDSHAKE: usize = 40 << 10;
+const HANDSHAKE_MEMORY: usize = 40 << 10;
 
 /// What surrounds the transport and HTTP/3: locks, tables, tasks, bytes.
-const SURROUNDINGS: usize = 4 << 10;
+const OVERHEAD: usize = 4 << 10;
 
 /// Waiters told at once that streams can be opened.
-const TOLD_AT_ONCE: u64 = 64;
+const MAX_OPENERS_WOKEN: u64 = 64;
 
 /// How a sending half ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,32 +60,32 @@ pub(crate) struct State {
     /// Who waits to read.
     pub(crate) readers: FxHashMap<StreamId, Waker>,
     /// HTTP/3, on endpoints that speak it.
-    http: Option<Box<Layer>>,
+    http: Option<Box<HttpLayer>>,
     /// Every handle is gone.
     pub(super) orphaned: bool,
     /// Streams that can be opened and that waiters were told of, by directionality.
-    told: Told,
+    openers_woken: OpenersWoken,
     /// Bytes that the transport buffered when that was last counted.
     pub(super) buffered: u32,
     /// Bytes of what else was held when all of it was last looked at, and the second
     /// when that was.
-    others: u32,
-    looked: u32,
+    other_memory: u32,
+    other_memory_checked: u32,
     /// What it may buffer.
-    share: Share,
+    buffer_limit: BufferLimit,
     /// Where it is to panic.
     #[cfg(feature = "testing")]
     pub(crate) fault: Option<super::Stage>,
 }
 
 #[derive(Debug, Default)]
-struct Told {
+struct OpenersWoken {
     bidirectional: u8,
     unidirectional: u8,
 }
 
-impl Told {
-    fn of(&mut self, directionality: Directionality) -> &mut u8 {
+impl OpenersWoken {
+    fn get_mut(&mut self, directionality: Directionality) -> &mut u8 {
         match directionality {
             Directionality::Bidirectional => &mut self.bidirectional,
             Directionality::Unidirectional => &mut self.unidirectional,
@@ -94,7 +94,7 @@ impl Told {
 }
 
 impl State {
-    pub(super) fn new(quic: Connection, http: Option<Box<Layer>>) -> Self {
+    pub(super) fn new(quic: Connection, http: Option<Box<HttpLayer>>) -> Self {
         Self {
             quic,
             error: None,
@@ -103,11 +103,11 @@ impl State {
             readers: FxHashMap::default(),
             http,
             orphaned: false,
-            told: Told::default(),
+            openers_woken: OpenersWoken::default(),
             buffered: 0,
-            share: Share::Whole,
-            others: 0,
-            looked: 0,
+            buffer_limit: BufferLimit::Configured,
+            other_memory: 0,
+            other_memory_checked: 0,
             #[cfg(feature = "testing")]
             fault: None,
         }
@@ -131,7 +131,7 @@ impl State {
     }
 
     /// Hands the connection's events to who waits for them.
-    pub(crate) fn dispatch(&mut self, link: &Link, now: Instant, wakes: &mut Wakes) {
+    pub(crate) fn dispatch(&mut self, link: &ShardLink, now: Instant, wakeups: &mut Wakeups) {
         while let Some(event) = self.quic.poll_event() {
             if let Some(http) = &mut self.http {
                 http.on_event(&mut self.quic, &event);
@@ -139,13 +139,13 @@ impl State {
             match event {
                 Event::Connected => {
                     self.connected = true;
-                    wakes.raise(Signal::Connected);
+                    wakeups.raise(Signal::Connected);
                 }
                 Event::Stream(event) if self.http.is_none() => {
-                    self.dispatch_stream(event, wakes);
+                    self.dispatch_stream(event, wakeups);
                 }
-                Event::DatagramReceived => wakes.raise(Signal::Datagram),
-                Event::Closed(error) => self.fail(error, wakes),
+                Event::DatagramReceived => wakeups.raise(Signal::Datagram),
+                Event::Closed(error) => self.fail(error, wakeups),
                 // HTTP/3 has been told of its streams.
                 Event::Stream(_)
                 | Event::Confirmed
@@ -153,9 +153,9 @@ impl State {
                 | Event::ZeroRttRejected => {}
             }
         }
-        self.settle_http(now, wakes);
+        self.settle_http(now, wakeups);
         if self.quic.take_datagram_writable() {
-            wakes.raise(Signal::DatagramRoom);
+            wakeups.raise(Signal::DatagramRoom);
         }
         if self.quic.take_rested() {
             self.release_memory();
@@ -164,11 +164,11 @@ impl State {
     }
 
     /// What HTTP/3 has to say is written, and whom it concerns woken.
-    pub(super) fn settle_http(&mut self, now: Instant, wakes: &mut Wakes) {
+    pub(super) fn settle_http(&mut self, now: Instant, wakeups: &mut Wakeups) {
         let Some(http) = &mut self.http else { return };
         #[cfg(feature = "testing")]
-        super::Stage::Http.strike(self.fault);
-        http.settle(now, &mut self.quic, wakes);
+        super::Stage::Http.panic_if_injected(self.fault);
+        http.settle(now, &mut self.quic, wakeups);
     }
 
     /// Gives back what is held for reuse, as the transport has just done.
@@ -180,29 +180,35 @@ impl State {
         }
     }
 
-    fn dispatch_stream(&mut self, event: StreamEvent, wakes: &mut Wakes) {
+    fn dispatch_stream(&mut self, event: StreamEvent, wakeups: &mut Wakeups) {
         match event {
-            StreamEvent::Opened(Directionality::Bidirectional) => wakes.raise(Signal::OpenedBi),
-            StreamEvent::Opened(Directionality::Unidirectional) => wakes.raise(Signal::OpenedUni),
+            StreamEvent::Opened(Directionality::Bidirectional) => wakeups.raise(Signal::OpenedBi),
+            StreamEvent::Opened(Directionality::Unidirectional) => wakeups.raise(Signal::OpenedUni),
             StreamEvent::StreamsAvailable(directionality) => {
-                wakes.raise_some(available(directionality), self.tell(directionality));
+                wakeups.raise_for(
+                    available(directionality),
+                    self.openers_to_wake(directionality),
+                );
             }
-            StreamEvent::Readable(id) => wakes.wake(self.readers.remove(&id)),
+            StreamEvent::Readable(id) => wakeups.wake(self.readers.remove(&id)),
             StreamEvent::Writable(id) => {
                 let slot = self.sends.get_mut(&id);
-                wakes.wake(slot.and_then(|slot| slot.writer.take()));
+                wakeups.wake(slot.and_then(|slot| slot.writer.take()));
             }
-            StreamEvent::Finished(id) => self.end_send(id, SendEnd::Delivered, wakes),
-            StreamEvent::Stopped { id, code } => self.end_send(id, SendEnd::Stopped(code), wakes),
+            StreamEvent::Finished(id) => self.end_send(id, SendEnd::Delivered, wakeups),
+            StreamEvent::Stopped { id, code } => self.end_send(id, SendEnd::Stopped(code), wakeups),
         }
     }
 
     /// How many waiters to wake for streams that can be opened: together, for one after
     /// the other they would each send a datagram of their own. One even if there is
     /// none: only after somebody has met the limit is it said when it is raised.
-    fn tell(&mut self, directionality: Directionality) -> u8 {
-        let count = self.quic.openable(directionality).clamp(1, TOLD_AT_ONCE) as u8;
-        *self.told.of(directionality) = count;
+    fn openers_to_wake(&mut self, directionality: Directionality) -> u8 {
+        let count = self
+            .quic
+            .openable(directionality)
+            .clamp(1, MAX_OPENERS_WOKEN) as u8;
+        *self.openers_woken.get_mut(directionality) = count;
         count
     }
 
@@ -211,23 +217,23 @@ impl State {
     pub(crate) fn open(&mut self, directionality: Directionality) -> Option<(StreamId, u8)> {
         let id = self.quic.open(directionality)?;
         self.sends.insert(id, SendSlot::default());
-        let told = self.told.of(directionality);
-        *told = told.saturating_sub(1);
-        let next = if *told == 0 {
-            self.tell(directionality)
+        let openers_woken = self.openers_woken.get_mut(directionality);
+        *openers_woken = openers_woken.saturating_sub(1);
+        let next = if *openers_woken == 0 {
+            self.openers_to_wake(directionality)
         } else {
             0
         };
         Some((id, next))
     }
 
-    fn end_send(&mut self, id: StreamId, end: SendEnd, wakes: &mut Wakes) {
+    fn end_send(&mut self, id: StreamId, end: SendEnd, wakeups: &mut Wakeups) {
         let Some(slot) = self.sends.get_mut(&id) else {
             return;
         };
         slot.end.get_or_insert(end);
-        wakes.wake(slot.writer.take());
-        wakes.wake_all(&mut slot.watchers);
+        wakeups.wake(slot.writer.take());
+        wakeups.wake_all(&mut slot.watchers);
         if slot.detached {
             self.sends.remove(&id);
         }
@@ -235,8 +241,8 @@ impl State {
 
     /// Logs why the connection ends. A client's application hears it from what it
     /// waits for; nobody else may hear it of a server's. Clients cause these, so that
-    /// warnings are [bounded](warnings::about_client).
-    fn tell_of(&self, error: &ConnectionError) {
+    /// warnings are [bounded](log_limit::client_warning).
+    fn log_end(&self, error: &ConnectionError) {
         let violation = match error {
             ConnectionError::Transport(error) | ConnectionError::PeerTransport(error) => {
                 error.code != Code::NO_ERROR
@@ -246,41 +252,41 @@ impl State {
         let remote = self.quic.remote_address();
         let handshake = if self.connected { "complete" } else { "failed" };
         let warns = violation && self.quic.role() == Role::Server;
-        match warns.then(warnings::about_client).flatten() {
+        match warns.then(log_limit::client_warning).flatten() {
             Some(0) => {
                 tracing::warn!(%remote, handshake, %error, "a connection ended with an error");
             }
-            Some(left_out) => {
-                tracing::warn!(%remote, handshake, %error, left_out, "a connection ended with an error");
+            Some(suppressed) => {
+                tracing::warn!(%remote, handshake, %error, suppressed, "a connection ended with an error");
             }
             None => tracing::debug!(%remote, handshake, %error, "a connection ended"),
         }
     }
 
     /// The connection is over: everybody who waits hears it.
-    pub(crate) fn fail(&mut self, error: ConnectionError, wakes: &mut Wakes) {
+    pub(crate) fn fail(&mut self, error: ConnectionError, wakeups: &mut Wakeups) {
         let first = self.error.is_none().then(|| error.clone());
         self.error.get_or_insert_with(|| Box::new(error));
-        wakes.raise_all();
+        wakeups.raise_all();
         self.readers
             .drain()
-            .for_each(|(_, waker)| wakes.wake(Some(waker)));
+            .for_each(|(_, waker)| wakeups.wake(Some(waker)));
         for slot in self.sends.values_mut() {
-            wakes.wake(slot.writer.take());
-            wakes.wake_all(&mut slot.watchers);
+            wakeups.wake(slot.writer.take());
+            wakeups.wake_all(&mut slot.watchers);
         }
         if let Some(http) = &mut self.http {
-            http.fail(wakes);
+            http.fail(wakeups);
         }
         // Last: the address of a connection in which there was a panic may not be had.
         if let Some(error) = first {
-            self.tell_of(&error);
+            self.log_end(&error);
         }
     }
 
     /// HTTP/3 on this connection, for a call.
-    pub(crate) fn http_view(&mut self) -> Option<View<'_>> {
-        Some(View {
+    pub(crate) fn http_view(&mut self) -> Option<HttpView<'_>> {
+        Some(HttpView {
             layer: self.http.as_deref_mut()?,
             quic: &mut self.quic,
             lost: self.error.as_deref(),
@@ -288,7 +294,7 @@ impl State {
     }
 
     /// The HTTP requests that have arrived, at most so many.
-    pub(crate) fn take_requests(&mut self, most: usize) -> VecDeque<Arrived> {
+    pub(crate) fn take_requests(&mut self, most: usize) -> VecDeque<ArrivedRequest> {
         let http = self.http.as_deref_mut();
         http.map(|http| http.take_arrived(most)).unwrap_or_default()
     }
@@ -306,38 +312,37 @@ impl State {
     /// Whether an HTTP request may be sent before the handshake is complete.
     pub(crate) fn takes_early_requests(&self) -> bool {
         let http = self.http.as_ref();
-        self.quic.has_zero_rtt() && http.is_some_and(|http| http.remembers())
+        self.quic.has_zero_rtt() && http.is_some_and(|http| http.has_remembered_settings())
     }
 
-    /// Lets the connection buffer as much as `share` says, if that is not what it may
-    /// already.
-    pub(crate) fn set_share(&mut self, share: Share) {
-        if std::mem::replace(&mut self.share, share) != share {
-            self.quic.limit_buffers(share.bytes(), share.bytes());
+    /// Lets the connection buffer up to `limit` in each direction.
+    pub(crate) fn set_buffer_limit(&mut self, limit: BufferLimit) {
+        if std::mem::replace(&mut self.buffer_limit, limit) != limit {
+            self.quic.limit_buffers(limit.bytes(), limit.bytes());
         }
     }
 
     /// What the connection holds beside what its transport buffers, bytes: what a
     /// connection holds at least, or while memory is `tight` what it was last seen to
     /// hold, which is no more than a second ago.
-    pub(super) fn others(&mut self, now: Instant, tight: bool) -> usize {
+    pub(super) fn other_memory(&mut self, now: Instant, tight: bool) -> usize {
         // Once in each second of the endpoint's.
         let second = now.saturating_since(Instant::ZERO).as_secs();
         let second = u32::try_from(second).unwrap_or(u32::MAX);
-        if tight && (self.others == 0 || self.looked != second) {
-            self.looked = second;
+        if tight && (self.other_memory == 0 || self.other_memory_checked != second) {
+            self.other_memory_checked = second;
             let http = self.http.as_ref().map_or(0, |http| http.memory());
             let whole = self.quic.memory().saturating_add(http);
-            let others = whole.saturating_sub(self.quic.buffered());
-            let others = others.saturating_add(SURROUNDINGS);
-            self.others = u32::try_from(others).unwrap_or(u32::MAX);
+            let other_memory = whole.saturating_sub(self.quic.buffered());
+            let other_memory = other_memory.saturating_add(OVERHEAD);
+            self.other_memory = u32::try_from(other_memory).unwrap_or(u32::MAX);
         }
         let least = if self.quic.is_handshaking() {
-            HANDSHAKE
+            HANDSHAKE_MEMORY
         } else {
-            QUIET
+            IDLE_MEMORY
         };
-        least.max(self.others as usize)
+        least.max(self.other_memory as usize)
     }
 
     /// What it does, for whoever has to choose which connection goes. One that has
@@ -358,11 +363,11 @@ impl State {
     }
 
     /// Nobody holds the connection and nothing is left to deliver.
-    pub(super) fn close_if_abandoned(&mut self, link: &Link, now: Instant) {
+    pub(super) fn close_if_abandoned(&mut self, link: &ShardLink, now: Instant) {
         let done = self.sends.is_empty() && self.http_is_idle();
         if self.orphaned && self.error.is_none() && done {
             self.orphaned = false;
-            let (code, reason) = match (link.farewell(), &self.http) {
+            let (code, reason) = match (link.closed_with(), &self.http) {
                 (Some(close), _) => (close.code, &close.reason[..]),
                 (None, Some(_)) => (clearway_http3::Code::NO_ERROR.0, &b""[..]),
                 (None, None) => (0, &b""[..]),

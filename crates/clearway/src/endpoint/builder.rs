@@ -15,9 +15,9 @@ use clearway_quic::event::Observer;
 use clearway_quic::rng::Rng;
 use clearway_udp::{DatagramSocket, Options, Socket, SteeringKey, bind_shards};
 
-use super::budget::Budget;
-use super::house::{Crowding, House, ObserverFactory};
+use super::budget::MemoryBudget;
 use super::shards::ShardFactory;
+use super::shared::{EndpointShared, EvictionConfig, ObserverFactory};
 use super::{Endpoint, Inner};
 use crate::config::{ClientConfig, ServerConfig};
 use crate::error::BuildError;
@@ -27,7 +27,7 @@ use crate::shard::Clock;
 /// An endpoint to be made: where, for whom, on which threads.
 #[must_use]
 pub struct EndpointBuilder {
-    place: Place,
+    target: BindTarget,
     server: Option<ServerConfig>,
     client: Option<ClientConfig>,
     shards: usize,
@@ -38,7 +38,7 @@ pub struct EndpointBuilder {
     http: Option<Arc<clearway_http3::Config>>,
 }
 
-enum Place {
+enum BindTarget {
     Address(SocketAddr),
     Socket(UdpSocket),
     Custom(Arc<dyn DatagramSocket>),
@@ -47,23 +47,23 @@ enum Place {
 impl EndpointBuilder {
     /// At a local address; port 0 for any.
     pub fn bind(address: SocketAddr) -> Self {
-        Self::at(Place::Address(address))
+        Self::at(BindTarget::Address(address))
     }
 
     /// On a socket bound elsewhere (systemd, a test).
     pub fn on_socket(socket: UdpSocket) -> Self {
-        Self::at(Place::Socket(socket))
+        Self::at(BindTarget::Socket(socket))
     }
 
     /// On a socket of the caller's own making: one that counts, fails on purpose, or has its
     /// datagrams from elsewhere. It is for one shard.
     pub fn on_datagram_socket(socket: Arc<dyn DatagramSocket>) -> Self {
-        Self::at(Place::Custom(socket))
+        Self::at(BindTarget::Custom(socket))
     }
 
-    fn at(place: Place) -> Self {
+    fn at(target: BindTarget) -> Self {
         Self {
-            place,
+            target,
             server: None,
             client: None,
             shards: 1,
@@ -193,7 +193,7 @@ impl EndpointBuilder {
     /// shards' own.
     fn build_steered(
         self,
-        kernel: impl FnOnce(SteeringKey) -> SteeringKey,
+        steering_key: impl FnOnce(SteeringKey) -> SteeringKey,
     ) -> Result<Endpoint, BuildError> {
         let on_caller = self.on_caller_runtime.unwrap_or(self.server.is_none());
         if self.shards == 0 || self.shards > 1 && on_caller {
@@ -204,26 +204,33 @@ impl EndpointBuilder {
         if on_caller && tokio::runtime::Handle::try_current().is_err() {
             return Err(BuildError::NoRuntime);
         }
-        let cid_len = checked_len(&self.generator, self.shards)?;
+        let cid_len = checked_cid_len(&self.generator, self.shards)?;
         note_locations();
         let mut rng = Rng::from_seed(random()?);
         let key = ShardKey::new(&mut rng);
-        let (mut house, config) = prepare(self.server, self.observers, self.generator, &mut rng)?;
-        house.http = self.http;
-        house.shards = self.shards;
+        let (mut endpoint_shared, config) =
+            prepare(self.server, self.observers, self.generator, &mut rng)?;
+        endpoint_shared.http = self.http;
+        endpoint_shared.shards = self.shards;
         let factory = ShardFactory {
-            house: Arc::new(house),
+            endpoint_shared: Arc::new(endpoint_shared),
             config,
             key,
             clock: Clock::start(),
             options: self.options,
-            custom_socket: matches!(self.place, Place::Custom(_)),
+            custom_socket: matches!(self.target, BindTarget::Custom(_)),
             on_caller_runtime: on_caller,
             rng: Mutex::new(rng),
             restarting: Mutex::new(()),
         };
-        let steering = kernel(factory.steering());
-        let sockets = bind(self.place, self.shards, &factory.options, steering, cid_len)?;
+        let steering = steering_key(factory.steering());
+        let sockets = bind(
+            self.target,
+            self.shards,
+            &factory.options,
+            steering,
+            cid_len,
+        )?;
         let local = match sockets.first() {
             Some(first) => first.local_addr()?,
             None => return Err(BuildError::Shards("at least one shard is needed")),
@@ -232,10 +239,10 @@ impl EndpointBuilder {
         let links: Vec<_> = links
             .map(|(index, socket)| factory.link(index, socket, 0))
             .collect();
-        factory.house.set_links(links.clone());
+        factory.endpoint_shared.set_links(links.clone());
         // From here on the shards end with the handle.
         let endpoint = Endpoint::new(Inner {
-            house: factory.house.clone(),
+            endpoint_shared: factory.endpoint_shared.clone(),
             client: self.client,
             local: Mutex::new(local),
             factory,
@@ -259,7 +266,7 @@ impl std::fmt::Debug for EndpointBuilder {
 }
 
 /// The length of the connection IDs, if an endpoint of so many shards can do with it.
-fn checked_len(generator: &GeneratorFactory, shards: usize) -> Result<usize, BuildError> {
+fn checked_cid_len(generator: &GeneratorFactory, shards: usize) -> Result<usize, BuildError> {
     let len = generator().cid_len();
     let least = if shards > 1 { SHARD_PREFIX_LEN } else { 1 };
     if (least..=MAX_CID_LEN).contains(&len) {
@@ -275,23 +282,23 @@ fn prepare(
     observers: Option<ObserverFactory>,
     generator: GeneratorFactory,
     rng: &mut Rng,
-) -> Result<(House, EndpointConfig), BuildError> {
-    let mut house = House::default();
-    house.observers = observers;
+) -> Result<(EndpointShared, EndpointConfig), BuildError> {
+    let mut endpoint_shared = EndpointShared::default();
+    endpoint_shared.observers = observers;
     let mut secret = rng.array();
     let mut transport: Arc<Config> = Arc::default();
     let mut accepting = None;
     if let Some(server) = server {
-        house.backlog = server.backlog;
-        house.doorkeeper.clone_from(&server.doorkeeper);
-        house.budget = Arc::new(Budget::new(server.memory_budget));
+        endpoint_shared.backlog = server.backlog;
+        endpoint_shared.admit.clone_from(&server.admit);
+        endpoint_shared.budget = Arc::new(MemoryBudget::new(server.memory_budget));
         let evict_idle_after = server.evict_idle_after;
         let (server, config, chosen) = server.into_transport(secret)?;
         let admission = AdmissionControl::new(server.limits.clone(), rng);
-        house.crowding = Crowding {
+        endpoint_shared.eviction = EvictionConfig {
             admission: Some(Arc::new(admission)),
             evict_idle_after,
-            newcomers: (server.crypto.max_early_data_size == 0).then(|| config.clone()),
+            new_client_config: (server.crypto.max_early_data_size == 0).then(|| config.clone()),
         };
         secret = chosen;
         transport = config;
@@ -303,7 +310,7 @@ fn prepare(
         reset_key: Arc::new(ResetKey::new(&secret)),
         generator,
     };
-    Ok((house, config))
+    Ok((endpoint_shared, config))
 }
 
 /// What a shard on `socket` is made of, for tests that run it by hand.
@@ -312,39 +319,39 @@ pub(crate) fn shard_parts(
     server: ServerConfig,
     clock: Clock,
     socket: &Arc<dyn DatagramSocket>,
-) -> (Arc<House>, Arc<crate::shard::Link>) {
+) -> (Arc<EndpointShared>, Arc<crate::shard::ShardLink>) {
     let mut rng = Rng::from_seed([5; 32]);
     let generator: GeneratorFactory = Arc::new(|| Box::new(RandomGenerator::new(DEFAULT_CID_LEN)));
     let prepared = prepare(Some(server), None, generator, &mut rng);
-    let (mut house, config) = prepared.expect("server settings");
-    house.shards = 1;
-    let endpoint = house.routing(config, rng);
-    let budget = house.budget.clone();
-    let link = crate::shard::Link::new(clock, endpoint, socket, budget, 0);
+    let (mut endpoint_shared, config) = prepared.expect("server settings");
+    endpoint_shared.shards = 1;
+    let endpoint = endpoint_shared.routing(config, rng);
+    let budget = endpoint_shared.budget.clone();
+    let link = crate::shard::ShardLink::new(clock, endpoint, socket, budget, 0);
     let link = Arc::new(link);
-    house.set_links(vec![link.clone()]);
-    (Arc::new(house), link)
+    endpoint_shared.set_links(vec![link.clone()]);
+    (Arc::new(endpoint_shared), link)
 }
 
 fn bind(
-    place: Place,
+    target: BindTarget,
     shards: usize,
     options: &Options,
     key: SteeringKey,
     cid_len: usize,
 ) -> Result<Vec<Arc<dyn DatagramSocket>>, BuildError> {
-    let sockets = match place {
-        Place::Custom(socket) if shards == 1 => return Ok(vec![socket]),
-        Place::Address(address) => {
+    let sockets = match target {
+        BindTarget::Custom(socket) if shards == 1 => return Ok(vec![socket]),
+        BindTarget::Address(address) => {
             // One shard takes what there is, so nothing reads its connection IDs.
             let steered = cid_len.max(if shards == 1 { SHARD_PREFIX_LEN } else { 0 });
             bind_shards(address, shards, options, key, steered)?
         }
-        Place::Socket(socket) if shards == 1 => {
+        BindTarget::Socket(socket) if shards == 1 => {
             socket.set_nonblocking(true)?;
             vec![Socket::from_std(socket, options)?]
         }
-        Place::Socket(_) | Place::Custom(_) => {
+        BindTarget::Socket(_) | BindTarget::Custom(_) => {
             return Err(BuildError::Shards("several shards need an address to bind"));
         }
     };
@@ -378,7 +385,7 @@ mod tests {
     /// The kernel and the shards disagree about every other connection ID: the
     /// shards set it right among themselves.
     #[tokio::test]
-    async fn strays_find_their_shard() {
+    async fn missteered_datagrams_reach_their_shard() {
         let identity = DevelopmentIdentity::generate(["localhost"]).expect("an identity");
         let config = ServerConfig::with_identity(identity.certificate_pem(), identity.key_pem());
         let address = SocketAddr::from(([127, 0, 0, 1], 0));

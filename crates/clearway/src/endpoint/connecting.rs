@@ -50,7 +50,7 @@ impl IntoFuture for Connecting {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let connection = self.connection?;
-            connection.handshaken().await?;
+            connection.handshake_complete().await?;
             Ok(connection)
         })
     }
@@ -66,7 +66,7 @@ impl ZeroRttAccepted {
     /// # Errors
     /// Why the connection ended.
     pub async fn wait(self) -> Result<bool, ConnectionError> {
-        self.0.handshaken().await?;
+        self.0.handshake_complete().await?;
         Ok(self.0.zero_rtt_accepted().unwrap_or(false))
     }
 }

@@ -3,10 +3,10 @@
 mod budget;
 mod builder;
 mod connecting;
-mod eyeballs;
-mod house;
+mod happy_eyeballs;
 mod qlog;
 mod shards;
+mod shared;
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -16,24 +16,24 @@ use clearway_quic::connection::{Connect, EndpointEvent};
 use clearway_quic::crypto::ServerName;
 use clearway_udp::Socket;
 
-pub(crate) use self::budget::{Budget, Share};
+pub(crate) use self::budget::{BufferLimit, MemoryBudget};
 pub use self::budget::{MemoryAccount, MemoryCharge};
 pub use self::builder::EndpointBuilder;
 #[cfg(test)]
 pub(crate) use self::builder::shard_parts;
 pub use self::connecting::{Connecting, ZeroRttAccepted};
-pub(crate) use self::eyeballs::Race;
-pub(crate) use self::house::{Doorkeeper, House};
+pub(crate) use self::happy_eyeballs::Race;
 use self::shards::ShardFactory;
+pub(crate) use self::shared::{AdmitCallback, EndpointShared};
 pub use crate::shard::ShardCounters as Counters;
 
 use crate::application::Application;
 use crate::config::{ClientConfig, ServerConfig};
-use crate::connection::{Connection, Counted, Shared};
+use crate::connection::{Connection, ConnectionRef, ConnectionShared};
 use crate::error::{BuildError, ConnectError, EndpointError};
-use crate::http::Memory;
+use crate::http::RememberedSettings;
 use crate::panic::catch;
-use crate::shard::Link;
+use crate::shard::ShardLink;
 
 /// One UDP address from which connections are opened, or where they are
 /// accepted, or both. Clones are handles to the same one; connections live on
@@ -44,7 +44,7 @@ pub struct Endpoint {
 }
 
 struct Inner {
-    house: Arc<House>,
+    endpoint_shared: Arc<EndpointShared>,
     client: Option<ClientConfig>,
     local: Mutex<SocketAddr>,
     factory: ShardFactory,
@@ -111,7 +111,7 @@ impl Endpoint {
         let crypto = config
             .tls()
             .map_err(|error| ConnectError::Config(error.to_string()))?;
-        let memory = Memory::new(config.sessions.clone(), server_name.clone());
+        let remembered = RememberedSettings::new(config.sessions.clone(), server_name.clone());
         let connect = Connect {
             remote,
             local_ip: None,
@@ -119,7 +119,7 @@ impl Endpoint {
             crypto,
             sessions: Some(config.sessions.clone()),
         };
-        let house = &self.inner.house;
+        let endpoint_shared = &self.inner.endpoint_shared;
         let link = self.shard_for_client()?;
         let now = link.clock.now();
         let (handle, mut quic) = link
@@ -127,21 +127,21 @@ impl Endpoint {
             .connect_with(now, connect, config.transport_config())
             .map_err(ConnectError::Tls)?;
         let shared = catch(|| {
-            house.observe(&mut quic);
-            let http = house.http(&quic, handle, now, Some(memory));
-            Shared::new(quic, handle, link.clone(), http)
+            endpoint_shared.observe(&mut quic);
+            let http = endpoint_shared.http(&quic, handle, now, Some(remembered));
+            ConnectionShared::new(quic, handle, link.clone(), http)
         });
         let shared = shared.map_err(|panic| {
             link.count_panic();
             link.endpoint().on_event(handle, EndpointEvent::Drained);
             ConnectError::Connection(panic.as_connection_error("as it began"))
         })?;
-        let connection = Connection::new(Counted::new(shared.clone()));
-        house.population.add();
+        let connection = Connection::new(ConnectionRef::new(shared.clone()));
+        endpoint_shared.connection_count.add();
         if link.push_begun(shared) {
             Ok(connection)
         } else {
-            house.population.remove();
+            endpoint_shared.connection_count.remove();
             let failure = link.failure().map(ConnectError::Endpoint);
             Err(failure.unwrap_or(ConnectError::EndpointClosed))
         }
@@ -149,8 +149,8 @@ impl Endpoint {
 
     /// Connections of a client are few or short: the least busy shard is as good as
     /// any, and the first is at hand.
-    fn shard_for_client(&self) -> Result<Arc<Link>, ConnectError> {
-        let links = self.inner.house.links();
+    fn shard_for_client(&self) -> Result<Arc<ShardLink>, ConnectError> {
+        let links = self.inner.endpoint_shared.links();
         let alive = links.iter().find(|link| link.failure().is_none());
         match alive.or(links.first()) {
             Some(link) => link.failure().map_or(Ok(link.clone()), |e| Err(e.into())),
@@ -168,7 +168,7 @@ impl Endpoint {
     /// [`restart_failed_shards`](Self::restart_failed_shards), after which this may
     /// be called again.
     pub async fn accept(&self) -> Result<Option<Connection>, EndpointError> {
-        self.inner.house.accepts.next().await
+        self.inner.endpoint_shared.accept_queue.next().await
     }
 
     /// Serves `application` until the endpoint is closed, each client in a task
@@ -188,7 +188,7 @@ impl Endpoint {
     /// Why a shard has ended, if one has and was not restarted.
     #[must_use]
     pub fn failure(&self) -> Option<EndpointError> {
-        let links = self.inner.house.links();
+        let links = self.inner.endpoint_shared.links();
         links.iter().find_map(|link| link.failure())
     }
 
@@ -233,7 +233,7 @@ impl Endpoint {
     /// such shard.
     #[cfg(feature = "testing")]
     pub fn inject(&self, shard: usize, fault: crate::Fault) {
-        if let Some(link) = self.inner.house.shard(shard) {
+        if let Some(link) = self.inner.endpoint_shared.shard(shard) {
             link.inject(fault);
         }
     }
@@ -260,7 +260,7 @@ impl Endpoint {
     /// # Errors
     /// If the socket is of no use, or there are several shards.
     pub fn rebind(&self, socket: UdpSocket) -> io::Result<()> {
-        let [link] = &self.inner.house.links()[..] else {
+        let [link] = &self.inner.endpoint_shared.links()[..] else {
             return Err(io::Error::new(
                 io::ErrorKind::Unsupported,
                 "an endpoint of several shards stays where it is",
@@ -278,32 +278,36 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Accepts no more connections; those there are go on.
+    /// AcceptQueue no more connections; those there are go on.
     pub fn stop_accepting(&self) {
-        self.inner.house.accepts.close();
+        self.inner.endpoint_shared.accept_queue.close();
     }
 
     /// Closes all connections with `code` and `reason` and accepts no more.
     /// [`wait_idle`](Self::wait_idle) waits until the peers have been told.
     pub fn close(&self, code: u64, reason: impl AsRef<[u8]>) {
-        self.inner.house.set_closed();
-        for link in self.inner.house.links() {
+        self.inner.endpoint_shared.set_closed();
+        for link in self.inner.endpoint_shared.links() {
             link.close(code, reason.as_ref());
         }
-        self.inner.house.accepts.close();
+        self.inner.endpoint_shared.accept_queue.close();
     }
 
     /// Waits until there is no connection any more: each has said goodbye, and
     /// what its peer sent before it heard has died out (three PTOs, RFC 9000
     /// §10.2).
     pub async fn wait_idle(&self) {
-        self.inner.house.population.extinct().await;
+        self.inner
+            .endpoint_shared
+            .connection_count
+            .wait_for_zero()
+            .await;
     }
 
     /// Connections now, ending ones included.
     #[must_use]
     pub fn open_connections(&self) -> usize {
-        self.inner.house.population.count()
+        self.inner.endpoint_shared.connection_count.get()
     }
 
     /// Bytes of memory that connections take now, as counted against the
@@ -311,28 +315,28 @@ impl Endpoint {
     /// which has none.
     #[must_use]
     pub fn memory_used(&self) -> usize {
-        self.inner.house.budget.used()
+        self.inner.endpoint_shared.budget.used()
     }
 
     /// Returns the endpoint's memory budget, to count what the application holds for
     /// clients against it.
     #[must_use]
     pub fn memory_account(&self) -> MemoryAccount {
-        MemoryAccount::new(&self.inner.house.budget)
+        MemoryAccount::new(&self.inner.endpoint_shared.budget)
     }
 
     /// Counts of each shard.
     #[must_use]
     pub fn counters(&self) -> Vec<Counters> {
-        let links = self.inner.house.links();
+        let links = self.inner.endpoint_shared.links();
         links.iter().map(|link| link.counters()).collect()
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.house.accepts.close();
-        for link in self.house.links() {
+        self.endpoint_shared.accept_queue.close();
+        for link in self.endpoint_shared.links() {
             link.abandon();
         }
     }
@@ -341,8 +345,8 @@ impl Drop for Inner {
 impl std::fmt::Debug for Inner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Endpoint")
-            .field("shards", &self.house.shards())
-            .field("connections", &self.house.population.count())
+            .field("shards", &self.endpoint_shared.shards())
+            .field("connections", &self.endpoint_shared.connection_count.get())
             .finish_non_exhaustive()
     }
 }

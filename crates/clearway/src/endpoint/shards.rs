@@ -10,9 +10,9 @@ use clearway_quic::endpoint::{EndpointConfig, GeneratorFactory};
 use clearway_quic::rng::Rng;
 use clearway_udp::{DatagramSocket, Options, Socket, SteeringKey};
 
-use super::house::House;
+use super::shared::EndpointShared;
 use crate::error::EndpointError;
-use crate::shard::{Clock, Driver, Link, Position};
+use crate::shard::{Clock, Driver, Position, ShardLink};
 
 /// Attempts to bind the address of a shard that has just failed, and the pause between
 /// two: a fifth of a second in all.
@@ -21,7 +21,7 @@ const REBIND_PAUSE: Duration = Duration::from_millis(2);
 
 /// Everything that a shard is made of but its socket.
 pub(super) struct ShardFactory {
-    pub(super) house: Arc<House>,
+    pub(super) endpoint_shared: Arc<EndpointShared>,
     pub(super) config: EndpointConfig,
     pub(super) key: ShardKey,
     pub(super) clock: Clock,
@@ -47,20 +47,22 @@ impl ShardFactory {
         index: usize,
         socket: &Arc<dyn DatagramSocket>,
         restarts: u64,
-    ) -> Arc<Link> {
+    ) -> Arc<ShardLink> {
         let config = EndpointConfig {
             generator: generator(
                 self.config.generator.clone(),
                 self.key,
-                self.house.shards(),
+                self.endpoint_shared.shards(),
                 index,
             ),
             ..self.config.clone()
         };
         let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
-        let endpoint = self.house.routing(config, rng.child("shard"));
-        let budget = self.house.budget.clone();
-        Arc::new(Link::new(self.clock, endpoint, socket, budget, restarts))
+        let endpoint = self.endpoint_shared.routing(config, rng.child("shard"));
+        let budget = self.endpoint_shared.budget.clone();
+        Arc::new(ShardLink::new(
+            self.clock, endpoint, socket, budget, restarts,
+        ))
     }
 
     /// Starts shard `index`.
@@ -71,15 +73,15 @@ impl ShardFactory {
     pub(super) fn start(
         &self,
         index: usize,
-        link: Arc<Link>,
+        link: Arc<ShardLink>,
         socket: Arc<dyn DatagramSocket>,
     ) -> io::Result<()> {
         let position = Position {
             index,
             key: self.steering(),
         };
-        let house = self.house.clone();
-        let make = move || Driver::new(link, socket, house, position);
+        let endpoint_shared = self.endpoint_shared.clone();
+        let make = move || Driver::new(link, socket, endpoint_shared, position);
         if !self.on_caller_runtime {
             return spawn_thread(index, make);
         }
@@ -99,24 +101,24 @@ impl ShardFactory {
         let one_at_a_time = self.restarting.lock();
         let _one_at_a_time = one_at_a_time.unwrap_or_else(PoisonError::into_inner);
         let mut restarted = 0_usize;
-        for (index, old) in self.house.links().iter().enumerate() {
+        for (index, old) in self.endpoint_shared.links().iter().enumerate() {
             if let Some(failure) = old.failure()
-                && !self.house.is_closed()
+                && !self.endpoint_shared.is_closed()
             {
                 self.restart(index, old, &failure, local)?;
                 restarted = restarted.saturating_add(1);
             }
         }
-        let links = self.house.links();
+        let links = self.endpoint_shared.links();
         let failure = links.iter().find_map(|link| link.failure());
-        self.house.accepts.set_failure(failure);
+        self.endpoint_shared.accept_queue.set_failure(failure);
         Ok(restarted)
     }
 
     fn restart(
         &self,
         index: usize,
-        old: &Link,
+        old: &ShardLink,
         failure: &EndpointError,
         local: SocketAddr,
     ) -> io::Result<()> {
@@ -127,7 +129,7 @@ impl ShardFactory {
             old.keep_socket(socket);
             return Err(error);
         }
-        if let Err(unwanted) = self.house.replace_link(index, link) {
+        if let Err(unwanted) = self.endpoint_shared.replace_link(index, link) {
             // The endpoint was closed meanwhile.
             unwanted.abandon();
         }
@@ -137,7 +139,7 @@ impl ShardFactory {
     /// A socket at `local` for the successor of the shard behind `link`.
     fn socket_after(
         &self,
-        link: &Link,
+        link: &ShardLink,
         failure: &EndpointError,
         local: SocketAddr,
     ) -> io::Result<Arc<dyn DatagramSocket>> {
@@ -154,7 +156,7 @@ impl ShardFactory {
                 ))
             }
             (_, old) => {
-                let shares = self.house.shards() > 1;
+                let shares = self.endpoint_shared.shards() > 1;
                 let options = Options {
                     reuse_port: shares || self.options.reuse_port,
                     ..self.options.clone()
@@ -182,7 +184,7 @@ impl ShardFactory {
 /// The thread of the shard that failed may be about to close its own handle to the old
 /// socket, or to leave it with `link`: until then the address is in use.
 fn rebind_soon(
-    link: &Link,
+    link: &ShardLink,
     local: SocketAddr,
     options: &Options,
 ) -> io::Result<Arc<dyn DatagramSocket>> {

@@ -11,8 +11,8 @@ use http_body::{Body, Frame, SizeHint};
 
 use super::error::{BoxError, Error};
 use super::message;
-use super::stream::Stream;
-use super::view::Piece;
+use super::request_stream::RequestStream;
+use super::view::BodyPart;
 
 /// The status that asks a client to send the body it has announced.
 const CONTINUE: u16 = 100;
@@ -26,33 +26,33 @@ const CONTINUE: u16 = 100;
 #[derive(Debug)]
 pub struct Incoming {
     /// `None` at the end.
-    stream: Option<Stream>,
+    stream: Option<RequestStream>,
     /// Bytes to come, if the peer said.
     left: Option<u64>,
     trailers: Option<HeaderMap>,
     /// What the peer is told if the rest is not wanted.
-    unwanted: Code,
+    stop_code: Code,
     /// The peer waits for 100 (Continue).
-    invite: bool,
+    send_continue: bool,
 }
 
 impl Incoming {
-    pub(super) fn new(stream: Option<Stream>, headers: &HeaderMap, unwanted: Code) -> Self {
+    pub(super) fn new(stream: Option<RequestStream>, headers: &HeaderMap, stop_code: Code) -> Self {
         let length = headers.get(http::header::CONTENT_LENGTH);
         let length = length.and_then(|value| value.to_str().ok()?.parse().ok());
         Self {
             left: if stream.is_some() { length } else { Some(0) },
             stream,
             trailers: None,
-            unwanted,
-            invite: false,
+            stop_code,
+            send_continue: false,
         }
     }
 
     /// The peer may wait to be told that its body is wanted, which it is when it is
     /// first asked for.
-    pub(super) fn inviting(mut self, invite: bool) -> Self {
-        self.invite = invite;
+    pub(super) fn with_continue(mut self, send_continue: bool) -> Self {
+        self.send_continue = send_continue;
         self
     }
 
@@ -131,7 +131,7 @@ impl Body for Incoming {
             Poll::Pending => {
                 // A peer that has begun to send needs no invitation, one that has
                 // had the final response neither: refused then (RFC 9110 §10.1.1).
-                if std::mem::take(&mut self.invite)
+                if std::mem::take(&mut self.send_continue)
                     && let Some(stream) = &self.stream
                 {
                     let _ = stream.inform(&clearway_http3::Response::new(CONTINUE));
@@ -140,13 +140,13 @@ impl Body for Incoming {
             }
             Poll::Ready(piece) => piece,
         };
-        self.invite = false;
+        self.send_continue = false;
         Poll::Ready(match piece {
-            Ok(Piece::Data(data)) => {
+            Ok(BodyPart::Data(data)) => {
                 self.left = self.left.map(|left| left.saturating_sub(data.len() as u64));
                 Some(Ok(Frame::data(data)))
             }
-            Ok(Piece::Trailers(fields)) => match message::header_map(fields) {
+            Ok(BodyPart::Trailers(fields)) => match message::header_map(fields) {
                 Ok(trailers) => Some(Ok(Frame::trailers(trailers))),
                 Err(why) => {
                     self.stream = None;
@@ -154,7 +154,7 @@ impl Body for Incoming {
                     Some(Err(Error::Malformed(malformed)))
                 }
             },
-            Ok(Piece::End) => {
+            Ok(BodyPart::End) => {
                 self.stream = None;
                 self.left = Some(0);
                 None
@@ -178,7 +178,7 @@ impl Body for Incoming {
 impl Drop for Incoming {
     fn drop(&mut self) {
         if let Some(stream) = &self.stream {
-            stream.stop(self.unwanted);
+            stream.stop(self.stop_code);
         }
     }
 }
@@ -198,32 +198,32 @@ where
 /// The sending half of an exchange: dropped before the end it is reset, so that
 /// half a message never looks whole.
 #[derive(Debug)]
-pub(super) struct Sender {
-    stream: Stream,
+pub(super) struct BodySender {
+    stream: RequestStream,
     /// What the peer is told then; `None` once there is nothing to tell.
-    unfinished: Option<Code>,
+    reset_code: Option<Code>,
 }
 
-impl Sender {
-    pub(super) fn new(stream: Stream, unfinished: Code) -> Self {
+impl BodySender {
+    pub(super) fn new(stream: RequestStream, reset_code: Code) -> Self {
         Self {
             stream,
-            unfinished: Some(unfinished),
+            reset_code: Some(reset_code),
         }
     }
 
-    pub(super) fn stream(&self) -> &Stream {
+    pub(super) fn stream(&self) -> &RequestStream {
         &self.stream
     }
 
     /// Everything was sent.
     pub(super) fn done(mut self) {
-        self.unfinished = None;
+        self.reset_code = None;
     }
 
     /// The peer does not want it.
     pub(super) fn cancelled(mut self) {
-        self.unfinished = Some(Code::REQUEST_CANCELLED);
+        self.reset_code = Some(Code::REQUEST_CANCELLED);
     }
 
     /// Sends a body to its end.
@@ -262,9 +262,9 @@ impl Sender {
     }
 }
 
-impl Drop for Sender {
+impl Drop for BodySender {
     fn drop(&mut self) {
-        if let Some(code) = self.unfinished {
+        if let Some(code) = self.reset_code {
             self.stream.reset(code);
         }
     }

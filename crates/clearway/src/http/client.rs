@@ -13,14 +13,14 @@ use http_body::Body;
 use tokio::sync::oneshot;
 
 use super::ALPN;
-use super::body::{Incoming, Sender};
+use super::body::{BodySender, Incoming};
 use super::early::{self, EarlyData};
 use super::error::{BoxError, Error};
 use super::interim::{Interim, OnInterim, expects_continue};
 use super::message;
-use super::pool::{Origin, Pool, Way};
-use super::stream::Stream;
-use super::view::Heard;
+use super::pool::{Origin, Pool, PooledConnection};
+use super::request_stream::RequestStream;
+use super::view::ResponsePart;
 use crate::config::ClientConfig;
 use crate::connection::{Connection, Signal};
 use crate::endpoint::Endpoint;
@@ -30,7 +30,7 @@ const ATTEMPTS: usize = 3;
 
 /// How long a body that was announced with `Expect: 100-continue` waits for the
 /// server's word; not every server has heard of it (RFC 9110 §10.1.1).
-const CONTINUE_PATIENCE: Duration = Duration::from_secs(1);
+const CONTINUE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// An HTTP/3 client. It keeps one connection to each server and sends all
 /// requests to it there, as many at once as the server allows. Clones share the
@@ -47,7 +47,7 @@ const CONTINUE_PATIENCE: Duration = Duration::from_secs(1);
 pub struct Client(Arc<Pool>);
 
 /// How one request is made, beside what is sent.
-struct Manner {
+struct RequestOptions {
     tunnel: bool,
     /// It may be early data.
     early: bool,
@@ -58,9 +58,9 @@ struct Manner {
     expects: bool,
 }
 
-impl Manner {
+impl RequestOptions {
     /// Takes what is ours out of the request's extensions.
-    fn of(parts: &mut request::Parts, whole: bool) -> Self {
+    fn take_from(parts: &mut request::Parts, whole: bool) -> Self {
         let choice = parts.extensions.remove::<EarlyData>();
         Self {
             tunnel: parts.method == Method::CONNECT,
@@ -153,11 +153,11 @@ impl Client {
     {
         let (mut parts, body) = request.into_parts();
         let origin = Origin::of(&parts.uri)?;
-        let mut manner = Manner::of(&mut parts, body.is_end_stream());
+        let mut options = RequestOptions::take_from(&mut parts, body.is_end_stream());
         let mut head = message::request_head(parts)?;
         let announced = |name: &str| head.fields.iter().any(|field| field.name == name);
         if let Some(length @ 1..) = body.size_hint().exact()
-            && !manner.tunnel
+            && !options.tunnel
             && !announced("content-length")
         {
             let length = clearway_http3::field("content-length", length.to_string());
@@ -166,23 +166,23 @@ impl Client {
         let mut body = Some(body);
         let mut attempt = 1;
         loop {
-            let way = self.0.way(&origin, manner.early).await?;
-            let result = exchange(&way.connection, &head, &mut body, &manner).await;
+            let pooled = self.0.connection(&origin, options.early).await?;
+            let result = exchange(&pooled.connection, &head, &mut body, &options).await;
             let error = match result {
                 Ok((response, true))
                     if response.status() == StatusCode::TOO_EARLY && body.is_some() =>
                 {
-                    manner.early = false;
+                    options.early = false;
                     continue;
                 }
                 Ok((response, _)) => return Ok(response),
                 Err(error) => error,
             };
-            match resort(way, error, manner.repeatable).await {
-                Resort::Again(_) if body.is_some() && attempt < ATTEMPTS => {
+            match decide_retry(pooled, error, options.repeatable).await {
+                RetryDecision::Retry(_) if body.is_some() && attempt < ATTEMPTS => {
                     attempt = attempt.saturating_add(1);
                 }
-                Resort::Again(error) | Resort::Over(error) => return Err(error),
+                RetryDecision::Retry(error) | RetryDecision::GiveUp(error) => return Err(error),
             }
         }
     }
@@ -194,7 +194,11 @@ impl Client {
     /// # Errors
     /// If the URL is none, the host has no address or no connection comes about.
     pub async fn connect(&self, url: &Uri) -> Result<Connection, Error> {
-        Ok(self.0.way(&Origin::of(url)?, false).await?.connection)
+        Ok(self
+            .0
+            .connection(&Origin::of(url)?, false)
+            .await?
+            .connection)
     }
 
     /// Waits until the next connection to the server of `url` can carry early
@@ -203,7 +207,7 @@ impl Client {
     ///
     /// # Errors
     /// If the URL is none.
-    pub async fn remembered(&self, url: &Uri) -> Result<(), Error> {
+    pub async fn ready_for_early_data(&self, url: &Uri) -> Result<(), Error> {
         let origin = Origin::of(url)?;
         let name = ServerName::try_from(origin.host);
         let name = name.map_err(|_| Error::Url(url.to_string(), "its host is no name"))?;
@@ -211,11 +215,11 @@ impl Client {
             return Ok(());
         };
         let sessions = &config.sessions;
-        poll_fn(|cx| sessions.poll_known(&name, cx, early::is_enough)).await;
+        poll_fn(|cx| sessions.poll_known(&name, cx, early::allows_early_requests)).await;
         Ok(())
     }
 
-    /// Closes every connection, whatever is under way, and waits until the
+    /// Closes every connection, whatever is under pooled, and waits until the
     /// servers have been told.
     pub async fn close(&self) {
         self.endpoint().close(Code::NO_ERROR.0, b"");
@@ -224,41 +228,41 @@ impl Client {
 }
 
 /// What is left of a request that failed, and why it did.
-enum Resort {
+enum RetryDecision {
     /// It may be sent again.
-    Again(Error),
-    Over(Error),
+    Retry(Error),
+    GiveUp(Error),
 }
 
-async fn resort(way: Way, error: Error, repeatable: bool) -> Resort {
+async fn decide_retry(pooled: PooledConnection, error: Error, repeatable: bool) -> RetryDecision {
     if error.is_safe_to_retry() {
-        return Resort::Again(error);
+        return RetryDecision::Retry(error);
     }
     if !matches!(error, Error::ConnectionLost(_)) {
-        return Resort::Over(error);
+        return RetryDecision::GiveUp(error);
     }
-    let tried = way.connection.id();
-    match way.outcome().await {
+    let tried = pooled.connection.id();
+    match pooled.outcome().await {
         // It was early data to an address that another was faster than.
-        Some(Ok(other)) if other.id() != tried && repeatable => Resort::Again(error),
-        Some(Ok(_)) | None => Resort::Over(error),
-        Some(Err(cause)) => Resort::Over(cause),
+        Some(Ok(other)) if other.id() != tried && repeatable => RetryDecision::Retry(error),
+        Some(Ok(_)) | None => RetryDecision::GiveUp(error),
+        Some(Err(cause)) => RetryDecision::GiveUp(cause),
     }
 }
 
 /// One request and its response, and whether the request was early data. The body
-/// is taken once the request is on its way.
+/// is taken once the request is on its pooled.
 async fn exchange<B>(
     connection: &Connection,
     head: &clearway_http3::Request,
     body: &mut Option<B>,
-    manner: &Manner,
+    options: &RequestOptions,
 ) -> Result<(Response<Incoming>, bool), Error>
 where
     B: Body<Data: Into<Bytes> + Send, Error: Into<BoxError>> + Send + 'static,
 {
-    let shared = connection.counted();
-    let end = !manner.tunnel && body.as_ref().is_none_or(Body::is_end_stream);
+    let shared = connection.shared();
+    let end = !options.tunnel && body.as_ref().is_none_or(Body::is_end_stream);
     let mut refused = false;
     let begin = shared.wait_for(Signal::RequestRoom, |state| {
         let mut view = state.http_view()?;
@@ -274,15 +278,15 @@ where
     // What was put under the lock is sent, and what it caused is told.
     shared.http(|_| ());
     shared.pass_on(Signal::RequestRoom, 1);
-    let stream = Stream::new(shared.clone(), id);
-    let mut cancel = Cancel(Some(stream.clone()));
+    let stream = RequestStream::new(shared.clone(), id);
+    let mut cancel = CancelOnDrop(Some(stream.clone()));
     let (invite, invited) = oneshot::channel();
     if !end && let Some(body) = body.take() {
-        let sender = Sender::new(stream.clone(), Code::REQUEST_CANCELLED);
-        let invited = manner.expects.then_some(invited);
+        let sender = BodySender::new(stream.clone(), Code::REQUEST_CANCELLED);
+        let invited = options.expects.then_some(invited);
         tokio::spawn(upload(sender, body, invited));
     }
-    let response = await_response(&stream, manner.on_interim.as_ref(), invite);
+    let response = await_response(&stream, options.on_interim.as_ref(), invite);
     let (head, ended, interim) = response.await?;
     cancel.0 = None;
     let (mut parts, ()) = message::response(head, ())
@@ -298,12 +302,12 @@ where
 }
 
 /// Sends a body, once it is invited if it has to be.
-async fn upload<B>(sender: Sender, body: B, invited: Option<oneshot::Receiver<()>>)
+async fn upload<B>(sender: BodySender, body: B, invited: Option<oneshot::Receiver<()>>)
 where
     B: Body<Data: Into<Bytes> + Send, Error: Into<BoxError>> + Send + 'static,
 {
     if let Some(invited) = invited {
-        match tokio::time::timeout(CONTINUE_PATIENCE, invited).await {
+        match tokio::time::timeout(CONTINUE_TIMEOUT, invited).await {
             Ok(Ok(())) | Err(_) => {}
             // The server has said no, or nobody waits for its answer.
             Ok(Err(_)) => return,
@@ -318,7 +322,7 @@ where
 /// The final response, whether it has no body, and the interim ones before it.
 /// Tells a body that waits whether it is wanted.
 async fn await_response(
-    stream: &Stream,
+    stream: &RequestStream,
     on_interim: Option<&OnInterim>,
     invite: oneshot::Sender<()>,
 ) -> Result<(clearway_http3::Response, bool, Vec<Response<()>>), Error> {
@@ -331,14 +335,14 @@ async fn await_response(
     };
     let mut interims = Vec::new();
     loop {
-        match stream.hear().await? {
-            Heard::Final(head, ended) => {
+        match stream.next_response().await? {
+            ResponsePart::Final(head, ended) => {
                 if head.status < 400 {
                     go();
                 }
                 return Ok((head, ended, interims));
             }
-            Heard::Interim(head) => {
+            ResponsePart::Interim(head) => {
                 if head.status == StatusCode::CONTINUE.as_u16() {
                     go();
                 }
@@ -356,9 +360,9 @@ async fn await_response(
 }
 
 /// Cancels the request unless its response has come.
-struct Cancel(Option<Stream>);
+struct CancelOnDrop(Option<RequestStream>);
 
-impl Drop for Cancel {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         if let Some(stream) = &self.0 {
             stream.cancel();

@@ -37,7 +37,7 @@ impl EarlyData {
 
 /// Among the extensions of a request that arrived as early data: the client has not
 /// yet proved that it is no replay. A handler that must not act twice awaits
-/// [`Connection::handshaken`](crate::Connection::handshaken) of the connection
+/// [`Connection::handshake_complete`](crate::Connection::handshake_complete) of the connection
 /// beside it, or answers 425 (Too Early), upon which the client sends the request
 /// again (RFC 8470 §5.2).
 ///
@@ -62,12 +62,12 @@ pub struct ArrivedEarly;
 /// Where a client remembers a server's SETTINGS, beside its tickets
 /// (RFC 9114 §7.2.4.2).
 #[derive(Debug)]
-pub(crate) struct Memory {
+pub(crate) struct RememberedSettings {
     sessions: Arc<ClientSessions>,
     server: ServerName<'static>,
 }
 
-impl Memory {
+impl RememberedSettings {
     pub(crate) fn new(sessions: Arc<ClientSessions>, server: ServerName<'static>) -> Self {
         Self { sessions, server }
     }
@@ -90,7 +90,7 @@ impl Memory {
 }
 
 /// Whether the next connection to a server may carry early requests.
-pub(super) fn is_enough(known: &Known) -> bool {
+pub(super) fn allows_early_requests(known: &Known) -> bool {
     known.tickets > 0 && known.application.is_some()
 }
 
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_whole_requests_with_safe_methods_are_early_unless_one_says_so() {
+    fn early_data_defaults_to_safe_requests_without_a_body() {
         let early = |choice, method: &Method| {
             [true, false].map(|whole| EarlyData::allows(choice, method, whole))
         };

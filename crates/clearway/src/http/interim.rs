@@ -7,7 +7,7 @@ use http::{HeaderMap, Response, header};
 
 use super::error::Error;
 use super::message;
-use super::stream::WeakStream;
+use super::request_stream::WeakRequestStream;
 
 /// The interim responses (1xx, such as 103 Early Hints) that came before a
 /// response, among its extensions if there were any.
@@ -77,10 +77,10 @@ impl fmt::Debug for OnInterim {
 /// # let _: axum::Router = axum::Router::new().route("/", axum::routing::get(page));
 /// ```
 #[derive(Clone, Debug)]
-pub struct InterimSender(WeakStream);
+pub struct InterimSender(WeakRequestStream);
 
 impl InterimSender {
-    pub(super) fn new(stream: WeakStream) -> Self {
+    pub(super) fn new(stream: WeakRequestStream) -> Self {
         Self(stream)
     }
 

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_becomes_pseudo_headers_and_back() {
+    fn url_round_trips_through_pseudo_headers() {
         for (method, url, authority, path) in [
             ("GET", "https://example.org", "example.org", "/"),
             ("GET", "https://a:8443/b/c?d=e", "a:8443", "/b/c?d=e"),
@@ -258,7 +258,7 @@ mod tests {
 
     /// [`Limits::max_fields`](clearway_http3::Limits::max_fields) may allow more.
     #[test]
-    fn section_with_more_fields_than_a_map_holds_is_refused() {
+    fn header_section_larger_than_a_header_map_is_rejected() {
         let section = |fields| {
             let field = |n| clearway_http3::field(format!("f{n}"), "v");
             (0..fields).map(field).collect::<Vec<_>>()
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn connect_names_a_host_and_nothing_else() {
+    fn connect_request_has_an_authority_and_no_path() {
         let head = request_head(parts("CONNECT", "example.org:443")).unwrap();
         assert_eq!(head.authority, "example.org:443");
         assert!(head.scheme.is_empty() && head.path.is_empty());
@@ -291,13 +291,13 @@ mod tests {
     }
 
     #[test]
-    fn a_url_without_a_host_is_refused_by_name() {
+    fn url_without_host_is_rejected_with_the_url_in_the_error() {
         let error = request_head(parts("GET", "/only/a/path")).unwrap_err();
         assert!(error.to_string().contains("/only/a/path"), "{error}");
     }
 
     #[test]
-    fn fields_of_http_1_connections_stay_behind() {
+    fn connection_specific_fields_are_not_sent() {
         let mut headers = HeaderMap::new();
         for (name, value) in [
             ("connection", "close"),
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_marked() {
+    fn authorization_and_sensitive_values_are_marked_sensitive() {
         let mut headers = HeaderMap::new();
         headers.insert("authorization", HeaderValue::from_static("Basic x"));
         let mut key = HeaderValue::from_static("k");
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn split_cookies_are_one_again() {
+    fn split_cookie_fields_are_joined() {
         let field = |name: &'static str, value: &'static str| Field {
             name: Bytes::from_static(name.as_bytes()),
             value: Bytes::from_static(value.as_bytes()),

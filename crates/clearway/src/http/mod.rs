@@ -51,7 +51,7 @@
 //!
 //! # A request's way
 //! ```text
-//! shard ─▶ transport ─▶ Layer (HTTP/3, under the connection's lock)
+//! shard ─▶ transport ─▶ HttpLayer (HTTP/3, under the connection's lock)
 //!                         │ arrived        ▲ respond, write, finish
 //!                         ▼                │
 //!              task of the connection ─▶ task of the request: service ─▶ body
@@ -83,22 +83,22 @@ mod interim;
 pub(crate) mod layer;
 mod message;
 mod pool;
+mod request_stream;
+pub(crate) mod requests;
 mod server;
 mod server_state;
-mod stream;
 pub(crate) mod view;
-pub(crate) mod work;
 
 /// The protocol's name in the handshake (RFC 9114 §3.1).
 const ALPN: &str = "h3";
 
 pub use self::body::Incoming;
 pub use self::client::Client;
-pub(crate) use self::early::Memory;
+pub(crate) use self::early::RememberedSettings;
 pub use self::early::{ArrivedEarly, EarlyData};
 pub use self::error::{BoxError, Code, Error};
 pub use self::interim::{Interim, InterimSender, OnInterim};
-pub(crate) use self::layer::Layer;
+pub(crate) use self::layer::HttpLayer;
 pub use self::message::Protocol;
 pub use self::pool::port;
 pub use self::server::{Server, ServerBuilder};

@@ -58,9 +58,9 @@ pub fn port(uri: &Uri) -> Option<u16> {
 
 /// Where an origin is to be found, if not where the resolver says.
 #[derive(Clone, Debug)]
-enum Route {
-    At(Vec<SocketAddr>),
-    Like(Origin),
+enum Override {
+    Addresses(Vec<SocketAddr>),
+    Host(Origin),
 }
 
 /// The connections of one client, one to each server.
@@ -68,7 +68,7 @@ enum Route {
 pub(super) struct Pool {
     endpoint: Endpoint,
     servers: Mutex<HashMap<Origin, Arc<Server>>>,
-    routes: Mutex<HashMap<Origin, Route>>,
+    overrides: Mutex<HashMap<Origin, Override>>,
 }
 
 /// The connection to one server.
@@ -77,7 +77,7 @@ struct Server {
     /// Whoever needs one first makes it; the others wait.
     kept: Arc<tokio::sync::Mutex<Option<Connection>>>,
     /// For early requests, while it is being made.
-    early: watch::Sender<Option<Way>>,
+    early: watch::Sender<Option<PooledConnection>>,
 }
 
 /// How the attempts to connect ended; `None` before.
@@ -85,13 +85,13 @@ type Outcome = Option<Result<Connection, Error>>;
 
 /// A connection to send a request on.
 #[derive(Clone, Debug)]
-pub(super) struct Way {
+pub(super) struct PooledConnection {
     pub(super) connection: Connection,
-    /// Attempts to connect that are still under way.
+    /// Attempts to connect that are still under pooled.
     race: Option<watch::Receiver<Outcome>>,
 }
 
-impl Way {
+impl PooledConnection {
     fn complete(connection: Connection) -> Self {
         Self {
             connection,
@@ -113,7 +113,7 @@ impl Pool {
         Self {
             endpoint,
             servers: Mutex::default(),
-            routes: Mutex::default(),
+            overrides: Mutex::default(),
         }
     }
 
@@ -123,12 +123,12 @@ impl Pool {
 
     /// Connections to `origin` go to one of these addresses.
     pub(super) fn resolve(&self, origin: Origin, addresses: Vec<SocketAddr>) {
-        lock(&self.routes).insert(origin, Route::At(addresses));
+        lock(&self.overrides).insert(origin, Override::Addresses(addresses));
     }
 
     /// Connections to `origin` go where those to `other` go.
     pub(super) fn connect_to(&self, origin: Origin, other: Origin) {
-        lock(&self.routes).insert(origin, Route::Like(other));
+        lock(&self.overrides).insert(origin, Override::Host(other));
     }
 
     /// The connection to a server that is open already, or a new one. With `early`
@@ -136,7 +136,11 @@ impl Pool {
     ///
     /// # Errors
     /// If the host has no address or no connection comes about.
-    pub(super) async fn way(&self, origin: &Origin, early: bool) -> Result<Way, Error> {
+    pub(super) async fn connection(
+        &self,
+        origin: &Origin,
+        early: bool,
+    ) -> Result<PooledConnection, Error> {
         let server = lock(&self.servers)
             .entry(origin.clone())
             .or_default()
@@ -144,9 +148,9 @@ impl Pool {
         let mut begun = server.early.subscribe();
         let mut kept = tokio::select! {
             biased;
-            Ok(way) = begun.wait_for(Option::is_some), if early => {
-                if let Some(way) = &*way {
-                    return Ok(way.clone());
+            Ok(pooled) = begun.wait_for(Option::is_some), if early => {
+                if let Some(pooled) = &*pooled {
+                    return Ok(pooled.clone());
                 }
                 // `wait_for` has seen that there is one.
                 return Err(Error::Rejected);
@@ -156,30 +160,30 @@ impl Pool {
         if let Some(connection) = &*kept
             && connection.takes_requests()
         {
-            return Ok(Way::complete(connection.clone()));
+            return Ok(PooledConnection::complete(connection.clone()));
         }
         let addresses = self.addresses(origin).await?;
         let race = Race::begin(&self.endpoint, addresses, &origin.host);
         let first = race.first().filter(|first| first.takes_early_requests());
         if early && let Some(connection) = first.cloned() {
             let (tell, hear) = watch::channel(None);
-            let way = Way {
+            let pooled = PooledConnection {
                 connection,
                 race: Some(hear),
             };
-            server.early.send_replace(Some(way.clone()));
+            server.early.send_replace(Some(pooled.clone()));
             tokio::spawn(settle(race, origin.clone(), server, kept, tell));
-            return Ok(way);
+            return Ok(pooled);
         }
         let connection = race.finish().await.map_err(|cause| failed(origin, cause))?;
         *kept = Some(connection.clone());
-        Ok(Way::complete(connection))
+        Ok(PooledConnection::complete(connection))
     }
 
     async fn addresses(&self, origin: &Origin) -> Result<Vec<SocketAddr>, Error> {
-        let Origin { host, port } = match self.routed(origin) {
-            Route::At(addresses) => return Ok(addresses),
-            Route::Like(origin) => origin,
+        let Origin { host, port } = match self.override_of(origin) {
+            Override::Addresses(addresses) => return Ok(addresses),
+            Override::Host(origin) => origin,
         };
         if let Ok(ip) = host.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(ip, port)]);
@@ -195,15 +199,15 @@ impl Pool {
 
     /// Addresses that were given for the origin, or for the one it is like; else
     /// the one to resolve.
-    fn routed(&self, origin: &Origin) -> Route {
-        let routes = lock(&self.routes);
-        match routes.get(origin) {
-            None => Route::Like(origin.clone()),
-            Some(Route::At(addresses)) => Route::At(addresses.clone()),
-            Some(Route::Like(other)) => match routes.get(other) {
-                Some(Route::At(addresses)) => Route::At(addresses.clone()),
+    fn override_of(&self, origin: &Origin) -> Override {
+        let overrides = lock(&self.overrides);
+        match overrides.get(origin) {
+            None => Override::Host(origin.clone()),
+            Some(Override::Addresses(addresses)) => Override::Addresses(addresses.clone()),
+            Some(Override::Host(other)) => match overrides.get(other) {
+                Some(Override::Addresses(addresses)) => Override::Addresses(addresses.clone()),
                 // One step is enough: two that are like each other are nowhere.
-                Some(Route::Like(_)) | None => Route::Like(other.clone()),
+                Some(Override::Host(_)) | None => Override::Host(other.clone()),
             },
         }
     }
@@ -249,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_that_is_none_is_not_taken_for_the_usual_one() {
+    fn port_out_of_range_is_rejected_and_not_replaced_by_443() {
         for (url, port) in [
             ("https://a", Some(443)),
             ("https://a:/", Some(443)),

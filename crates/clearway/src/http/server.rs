@@ -16,10 +16,10 @@ use super::ALPN;
 use super::answer::Exchange;
 use super::body::Incoming;
 use super::error::BoxError;
+use super::requests::ArrivedRequests;
 use super::server_state::{ServerCounters, ServerState};
-use super::work::Arrivals;
 use crate::config::ServerConfig;
-use crate::connection::{Connection, Counted, Signal};
+use crate::connection::{Connection, ConnectionRef, Signal};
 use crate::endpoint::{Endpoint, EndpointBuilder};
 use crate::error::{BuildError, EndpointError};
 use crate::panic::catch;
@@ -209,7 +209,7 @@ where
         let mut asked = pin!(state.news.notified());
         while !state.is_closing() {
             let arrived = tokio::select! {
-                arrived = next_requests(connection.counted()) => arrived,
+                arrived = next_requests(connection.shared()) => arrived,
                 () = &mut asked => break,
             };
             let Some(arrived) = arrived else { return };
@@ -236,7 +236,7 @@ where
     let mut draining = pin!(drain(&connection));
     loop {
         let arrived = tokio::select! {
-            arrived = next_requests(connection.counted()) => arrived,
+            arrived = next_requests(connection.shared()) => arrived,
             () = &mut draining => return,
         };
         let Some(arrived) = arrived else { return };
@@ -249,15 +249,19 @@ where
 }
 
 /// Answers each request in a task of its own, as far as there are places.
-fn begin<S, B>(state: &Arc<ServerState>, connection: &Connection, service: &S, arrived: Arrivals)
-where
+fn begin<S, B>(
+    state: &Arc<ServerState>,
+    connection: &Connection,
+    service: &S,
+    arrived: ArrivedRequests,
+) where
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
     S::Error: Into<BoxError>,
     S::Future: Send,
     B: Body<Data: Into<Bytes> + Send, Error: Into<BoxError>> + Send + 'static,
 {
-    let shared = connection.counted();
-    let Arrivals {
+    let shared = connection.shared();
+    let ArrivedRequests {
         requests, mut held, ..
     } = arrived;
     for request in requests {
@@ -286,7 +290,7 @@ where
     reason = "a path is not general over the lifetime of the view"
 )]
 async fn drain(connection: &Connection) {
-    let shared = connection.counted();
+    let shared = connection.shared();
     // Requests on their way arrive within a round trip (RFC 9114 §5.2).
     shared.http(|view| view.shutdown());
     tokio::time::sleep(connection.stats().smoothed_rtt).await;
@@ -301,7 +305,7 @@ async fn drain(connection: &Connection) {
 }
 
 /// The requests that have arrived, at least one; `None` after the last.
-fn next_requests(shared: &Counted) -> impl Future<Output = Option<Arrivals>> + Send {
+fn next_requests(shared: &ConnectionRef) -> impl Future<Output = Option<ArrivedRequests>> + Send {
     shared.wait_for(Signal::Requests, |state| {
         let requests = state.take_requests(REQUESTS_PER_TURN);
         if !requests.is_empty() {
@@ -309,7 +313,7 @@ fn next_requests(shared: &Counted) -> impl Future<Output = Option<Arrivals>> + S
                 (view.layer.held(), view.layer.has_arrived())
             });
             let held = all.saturating_sub(requests.len());
-            return Some(Some(Arrivals {
+            return Some(Some(ArrivedRequests {
                 requests,
                 held,
                 more,
@@ -322,8 +326,8 @@ fn next_requests(shared: &Counted) -> impl Future<Output = Option<Arrivals>> + S
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::connection::Shared;
-    use crate::http::layer::Layer;
+    use crate::connection::ConnectionShared;
+    use crate::http::layer::HttpLayer;
 
     fn size_of_future<A, B, C, F>(_: fn(A, B, C) -> F) -> usize {
         size_of::<F>()
@@ -331,13 +335,13 @@ mod tests {
 
     /// A server has far more connections that wait than connections that work.
     #[test]
-    fn a_connection_that_waits_is_small() {
+    fn idle_connection_fits_its_size_budget() {
         let task = size_of_future(serve_connection::<axum::Router, axum::body::Body>);
         // With some 100 bytes of the runtime, in steps of 128: 384.
         assert!(task <= 264, "the task: {task} bytes");
-        let shared = size_of::<Shared>();
+        let shared = size_of::<ConnectionShared>();
         assert!(shared <= 4_280, "the connection: {shared} bytes");
-        let layer = size_of::<Layer>();
+        let layer = size_of::<HttpLayer>();
         assert!(layer <= 1_224, "HTTP/3: {layer} bytes");
     }
 }

@@ -1,5 +1,5 @@
 //! What the connections of a server have in common: whether it winds up, and how many
-//! requests are under way.
+//! requests are under pooled.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ pub(super) struct ServerState {
     /// To wind up.
     closing: AtomicBool,
     pub(super) news: Notify,
-    /// Requests under way.
+    /// Requests under pooled.
     requests: AtomicUsize,
     max_requests: usize,
     /// Requests not taken because of that.
@@ -40,7 +40,7 @@ impl ServerState {
         self.closing.load(Ordering::Acquire)
     }
 
-    /// Takes a request of a connection that has `held` others under way. A connection
+    /// Takes a request of a connection that has `held` others under pooled. A connection
     /// may hold as many as there are places left: the more are taken, the fewer, so that
     /// a crowd which holds all it can leaves room for a newcomer (the dynamic threshold
     /// of Choudhury and Hahne, for the buffers of switches).
@@ -56,7 +56,7 @@ impl ServerState {
     }
 }
 
-/// A place among the requests under way.
+/// A place among the requests under pooled.
 #[derive(Debug)]
 pub(super) struct Permit(Arc<ServerState>);
 
@@ -70,7 +70,7 @@ impl Drop for Permit {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerCounters {
-    /// Requests under way: being answered, or their response being sent.
+    /// Requests under pooled: being answered, or their response being sent.
     pub requests: usize,
     /// Requests rejected because too many were under way
     /// ([`ServerBuilder::max_requests`](super::ServerBuilder::max_requests)), since the server began.
@@ -92,7 +92,7 @@ mod tests {
 
     /// Connections that each take all they can get leave places for another one.
     #[test]
-    fn crowd_leaves_room_for_a_newcomer() {
+    fn busy_connections_leave_permits_for_a_new_one() {
         for (connections, share) in [(1, 50), (9, 10), (99, 1)] {
             let state = Arc::new(ServerState::new(100));
             let mut held: Vec<Vec<Permit>> = (0..connections).map(|_| Vec::new()).collect();

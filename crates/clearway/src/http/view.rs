@@ -7,32 +7,32 @@ use clearway_quic::connection::{self as quic, ConnectionError};
 use clearway_quic::stream::{Directionality, StreamId};
 
 use super::error::Error;
-use super::layer::Layer;
-use super::work::Exchange;
+use super::layer::HttpLayer;
+use super::requests::ExchangeState;
 
 /// The layer together with the transport below it, for the duration of a call.
-pub(crate) struct View<'a> {
-    pub(crate) layer: &'a mut Layer,
+pub(crate) struct HttpView<'a> {
+    pub(crate) layer: &'a mut HttpLayer,
     pub(crate) quic: &'a mut quic::Connection,
     /// Why the connection ended.
     pub(crate) lost: Option<&'a ConnectionError>,
 }
 
 /// What a client hears of a request it made.
-pub(crate) enum Heard {
+pub(crate) enum ResponsePart {
     Interim(Response),
     /// And whether it has no body.
     Final(Response, bool),
 }
 
 /// What reading gave.
-pub(crate) enum Piece {
+pub(crate) enum BodyPart {
     Data(bytes::Bytes),
     Trailers(Vec<clearway_http3::Field>),
     End,
 }
 
-impl View<'_> {
+impl HttpView<'_> {
     /// Why the connection is of no use any more: the peer's violation of HTTP/3
     /// rather than the close that followed from it.
     pub(crate) fn cause(&self) -> Option<Error> {
@@ -64,8 +64,8 @@ impl View<'_> {
         }
         match self.layer.h3.request(self.quic, head, end) {
             Ok(id) => {
-                let exchanges = &mut self.layer.work().exchanges;
-                exchanges.insert(id, Exchange::default());
+                let exchanges = &mut self.layer.requests().exchanges;
+                exchanges.insert(id, ExchangeState::default());
                 Some(Ok((id, self.quic.is_handshaking())))
             }
             Err(SendError::TooManyRequests) => None,
@@ -82,19 +82,23 @@ impl View<'_> {
     }
 
     /// The next interim response, or the final one; `None` before it has arrived.
-    pub(crate) fn hear(&mut self, id: StreamId, waker: &Waker) -> Option<Result<Heard, Error>> {
+    pub(crate) fn next_response(
+        &mut self,
+        id: StreamId,
+        waker: &Waker,
+    ) -> Option<Result<ResponsePart, Error>> {
         let cause = self.cause();
         let Some(exchange) = self.layer.exchange_mut(id) else {
             return Some(Err(self.closed()));
         };
         if let Some(response) = exchange.informational.pop_front() {
-            return Some(Ok(Heard::Interim(response)));
+            return Some(Ok(ResponsePart::Interim(response)));
         }
         if let Some((response, end)) = exchange.response.take() {
-            return Some(Ok(Heard::Final(response, end)));
+            return Some(Ok(ResponsePart::Final(response, end)));
         }
-        if let Some(fate) = exchange.fate {
-            return Some(Err(fate.into()));
+        if let Some(failure) = exchange.failure {
+            return Some(Err(failure.into()));
         }
         if let Some(cause) = cause {
             return Some(Err(cause));
@@ -104,17 +108,17 @@ impl View<'_> {
     }
 
     /// The next piece of the peer's body; `None` before it has arrived.
-    pub(crate) fn read(&mut self, id: StreamId, waker: &Waker) -> Option<Result<Piece, Error>> {
+    pub(crate) fn read(&mut self, id: StreamId, waker: &Waker) -> Option<Result<BodyPart, Error>> {
         use clearway_http3::{Body, BodyError};
         match self.layer.h3.read_body(self.quic, id) {
-            Ok(Body::Data(data)) => Some(Ok(Piece::Data(data))),
-            Ok(Body::Trailers(fields)) => Some(Ok(Piece::Trailers(fields))),
-            Ok(Body::End) => Some(Ok(Piece::End)),
+            Ok(Body::Data(data)) => Some(Ok(BodyPart::Data(data))),
+            Ok(Body::Trailers(fields)) => Some(Ok(BodyPart::Trailers(fields))),
+            Ok(Body::End) => Some(Ok(BodyPart::End)),
             Ok(Body::Blocked) => {
                 if let Some(cause) = self.cause() {
                     return Some(Err(cause));
                 }
-                let exchange = self.layer.work().exchanges.entry(id).or_default();
+                let exchange = self.layer.requests().exchanges.entry(id).or_default();
                 remember(&mut exchange.reader, waker);
                 None
             }
@@ -122,8 +126,8 @@ impl View<'_> {
             Err(BodyError::Failed(error)) => Some(Err(Error::Malformed(error))),
             Err(BodyError::Unknown | BodyError::Closed) => {
                 let exchange = self.layer.exchange(id);
-                let fate = exchange.and_then(|exchange| exchange.fate);
-                Some(Err(fate.map_or_else(|| self.closed(), Error::from)))
+                let failure = exchange.and_then(|exchange| exchange.failure);
+                Some(Err(failure.map_or_else(|| self.closed(), Error::from)))
             }
         }
     }
@@ -138,9 +142,9 @@ impl View<'_> {
         }
         let exchange = self.layer.exchange(id);
         let exchange = exchange.ok_or(Error::Unsendable(SendError::Unknown))?;
-        match (exchange.stopped, exchange.fate) {
+        match (exchange.stopped, exchange.failure) {
             (Some(code), _) => Err(Error::Stopped(code)),
-            (None, Some(fate)) => Err(fate.into()),
+            (None, Some(failure)) => Err(failure.into()),
             (None, None) => Ok(()),
         }
     }
@@ -216,7 +220,7 @@ impl View<'_> {
         }
         match self.layer.h3.write_body(self.quic, id, data) {
             Err(SendError::Blocked) => {
-                let exchange = self.layer.work().exchanges.entry(id).or_default();
+                let exchange = self.layer.requests().exchanges.entry(id).or_default();
                 remember(&mut exchange.writer, waker);
                 None
             }

@@ -16,15 +16,15 @@ use super::{Clock, watch};
 #[derive(Debug)]
 pub(super) struct Alarm {
     clock: Clock,
-    means: Means,
+    kind: TimerKind,
     armed: Option<Instant>,
 }
 
 #[derive(Debug)]
-enum Means {
-    Fine(AsyncFd<Timer>),
+enum TimerKind {
+    Precise(AsyncFd<Timer>),
     /// Millisecond-grained.
-    Coarse(Option<Pin<Box<Sleep>>>),
+    Tokio(Option<Pin<Box<Sleep>>>),
     /// Goes off when a manual clock says so, to who asks.
     #[cfg(test)]
     Manual,
@@ -36,14 +36,14 @@ impl Alarm {
         if clock.is_manual() {
             return Self {
                 clock,
-                means: Means::Manual,
+                kind: TimerKind::Manual,
                 armed: None,
             };
         }
         let fine = Timer::new().and_then(|timer| watch(timer, Interest::READABLE));
         Self {
             clock,
-            means: fine.map_or(Means::Coarse(None), Means::Fine),
+            kind: fine.map_or(TimerKind::Tokio(None), TimerKind::Precise),
             armed: None,
         }
     }
@@ -58,28 +58,28 @@ impl Alarm {
         let Some(system) = self.clock.to_system(at) else {
             return;
         };
-        match &mut self.means {
-            Means::Fine(timer) => {
+        match &mut self.kind {
+            TimerKind::Precise(timer) => {
                 if let Err(error) = timer.get_ref().arm_at(system) {
                     tracing::warn!(%error, "the fine timer is broken: using the runtime's");
-                    self.means = Means::Coarse(Some(sleep_until(system)));
+                    self.kind = TimerKind::Tokio(Some(sleep_until(system)));
                 }
             }
-            Means::Coarse(Some(sleep)) => sleep.as_mut().reset(system.into()),
-            Means::Coarse(sleep) => *sleep = Some(sleep_until(system)),
+            TimerKind::Tokio(Some(sleep)) => sleep.as_mut().reset(system.into()),
+            TimerKind::Tokio(sleep) => *sleep = Some(sleep_until(system)),
             #[cfg(test)]
-            Means::Manual => {}
+            TimerKind::Manual => {}
         }
         self.armed = Some(at);
     }
 
     /// Waits until it goes off. May be dropped and called again.
-    pub(super) async fn gone_off(&mut self) {
+    pub(super) async fn expired(&mut self) {
         if self.armed.is_none() {
             return pending().await;
         }
-        match &mut self.means {
-            Means::Fine(timer) => loop {
+        match &mut self.kind {
+            TimerKind::Precise(timer) => loop {
                 let Ok(mut ready) = timer.readable().await else {
                     return pending().await;
                 };
@@ -91,15 +91,15 @@ impl Alarm {
                     Err(error) => {
                         drop(ready);
                         tracing::warn!(%error, "the fine timer is broken: using the runtime's");
-                        self.means = Means::Coarse(None);
+                        self.kind = TimerKind::Tokio(None);
                         break;
                     }
                 }
             },
-            Means::Coarse(Some(sleep)) => sleep.as_mut().await,
-            Means::Coarse(None) => return pending().await,
+            TimerKind::Tokio(Some(sleep)) => sleep.as_mut().await,
+            TimerKind::Tokio(None) => return pending().await,
             #[cfg(test)]
-            Means::Manual => {
+            TimerKind::Manual => {
                 if self.armed.is_none_or(|at| self.clock.now() < at) {
                     return pending().await;
                 }

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use clearway_quic::Instant;
 
-/// Turns the system's monotonic clock into the transport's, and back.
+/// Scheduler the system's monotonic clock into the transport's, and back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     origin: std::time::Instant,

@@ -9,28 +9,28 @@ use clearway_quic::{Instant, Role};
 use clearway_udp::SteeringKey;
 use rustc_hash::FxHashMap;
 
-use super::WatchedSocket;
+use super::AsyncSocket;
 use super::backlog::Backlog;
-use super::crowding::{Activity, Crowd};
-use super::deadlines::{Deadlines, Place};
-use super::link::{CloseAll, Link};
-use super::newcomers::Newcomers;
-use super::outlet::Outlet;
-use super::turns::{Account, Turns};
-use crate::connection::{Shared, Stage, State, Wakes};
-use crate::endpoint::House;
+use super::deadlines::{DeadlineSlot, Deadlines};
+use super::eviction::{Activity, EvictionState};
+use super::link::{CloseAll, ShardLink};
+use super::pending_clients::PendingClients;
+use super::scheduler::{Scheduler, TimeAccount};
+use super::transmitter::Transmitter;
+use crate::connection::{ConnectionShared, Stage, State, Wakeups};
+use crate::endpoint::EndpointShared;
 use crate::error::EndpointError;
 use crate::panic::catch;
 
 /// What the shard knows of one connection.
 #[derive(Debug)]
 pub(super) struct Entry {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<ConnectionShared>,
     /// Our role in it.
     pub(super) role: Role,
     /// What it has used of the loop's time.
-    pub(super) account: Account,
-    pub(super) place: Place,
+    pub(super) account: TimeAccount,
+    pub(super) deadline: DeadlineSlot,
     /// A client's, not yet handed to the application.
     pub(super) unannounced: bool,
     pub(super) activity: Activity,
@@ -45,25 +45,25 @@ pub(crate) struct Position {
 
 /// A shard without its receive buffers.
 pub(super) struct Connections {
-    pub(super) link: Arc<Link>,
-    pub(super) socket: WatchedSocket,
-    pub(super) outlet: Outlet,
+    pub(super) link: Arc<ShardLink>,
+    pub(super) socket: AsyncSocket,
+    pub(super) transmitter: Transmitter,
     pub(super) deadlines: Deadlines,
-    pub(super) crowd: Crowd,
-    pub(super) house: Arc<House>,
+    pub(super) eviction: EvictionState,
+    pub(super) endpoint_shared: Arc<EndpointShared>,
     pub(super) position: Position,
     pub(super) table: FxHashMap<Handle, Entry>,
-    pub(super) turns: Turns,
+    pub(super) scheduler: Scheduler,
     pub(super) backlog: Backlog,
     /// Bytes of the backlog that are counted against the memory budget.
     pub(super) backlog_counted: usize,
-    pub(super) wakes: Wakes,
+    pub(super) wakeups: Wakeups,
     pub(super) endpoint_events: Vec<EndpointEvent>,
     /// Answers that need no connection.
     pub(super) response: Vec<u8>,
-    pub(super) newcomers: Newcomers,
+    pub(super) pending_clients: PendingClients,
     /// The socket had more to give when it was last looked at.
-    pub(super) pressed: bool,
+    pub(super) socket_has_more: bool,
     /// Handshakes begun in this turn.
     pub(super) begun: usize,
     pub(super) closing: Option<CloseAll>,
@@ -78,30 +78,30 @@ pub(super) struct Connections {
 
 impl Connections {
     pub(super) fn new(
-        link: Arc<Link>,
-        socket: WatchedSocket,
-        house: Arc<House>,
+        link: Arc<ShardLink>,
+        socket: AsyncSocket,
+        endpoint_shared: Arc<EndpointShared>,
         position: Position,
     ) -> Self {
         Self {
             link,
             socket,
-            outlet: Outlet::new(),
+            transmitter: Transmitter::new(),
             deadlines: Deadlines::default(),
-            crowd: Crowd::default(),
-            house,
+            eviction: EvictionState::default(),
+            endpoint_shared,
             position,
             table: FxHashMap::default(),
-            turns: Turns::default(),
+            scheduler: Scheduler::default(),
             backlog: Backlog::default(),
             backlog_counted: 0,
-            wakes: Wakes::default(),
+            wakeups: Wakeups::default(),
             endpoint_events: Vec::new(),
             response: Vec::with_capacity(1500),
-            newcomers: Newcomers::new(
+            pending_clients: PendingClients::new(
                 u64::from(position.key.k0) << 32 | u64::from(position.key.k1),
             ),
-            pressed: false,
+            socket_has_more: false,
             begun: 0,
             closing: None,
             ended: 0,
@@ -117,19 +117,20 @@ impl Connections {
 
     /// Whether something can be done without waiting.
     pub(super) fn has_work(&self) -> bool {
-        !self.newcomers.is_empty() || !self.turns.is_empty() && !self.outlet.is_blocked()
+        !self.pending_clients.is_empty()
+            || !self.scheduler.is_empty() && !self.transmitter.is_blocked()
     }
 
-    pub(super) fn shared(&self, handle: Handle) -> Option<&Shared> {
+    pub(super) fn shared(&self, handle: Handle) -> Option<&ConnectionShared> {
         Some(&self.table.get(&handle)?.shared)
     }
 
     /// Does something to a connection that then gets a turn, in which its end is noticed
     /// if it should panic.
-    fn visit(&mut self, handle: Handle, stage: Stage, act: impl FnOnce(&mut State)) {
+    fn with_state(&mut self, handle: Handle, stage: Stage, act: impl FnOnce(&mut State)) {
         if let Some(shared) = self.shared(handle) {
             // Why it is gone was said when it went.
-            let _ = shared.visit(stage, act);
+            let _ = shared.with_state(stage, act);
             self.mark_ready(handle);
         }
     }
@@ -137,7 +138,7 @@ impl Connections {
     /// The connection gets a turn.
     pub(super) fn mark_ready(&mut self, handle: Handle) {
         if let Some(entry) = self.table.get_mut(&handle) {
-            self.turns.push(handle, &mut entry.account);
+            self.scheduler.push(handle, &mut entry.account);
         }
     }
 
@@ -148,7 +149,7 @@ impl Connections {
             let Some(handle) = overdue else {
                 return;
             };
-            self.visit(handle, Stage::Timeout, |state| {
+            self.with_state(handle, Stage::Timeout, |state| {
                 state.quic.expire_handshake(now);
             });
             self.mark_ready(handle);
@@ -156,26 +157,26 @@ impl Connections {
     }
 
     /// A connection that a handle began.
-    pub(super) fn adopt(&mut self, now: Instant, shared: Arc<Shared>) {
+    pub(super) fn adopt(&mut self, now: Instant, shared: Arc<ConnectionShared>) {
         let handle = shared.handle;
         self.insert(shared, Role::Client);
         if let Some(close) = self.closing.clone() {
-            self.visit(handle, Stage::Call, |state| {
+            self.with_state(handle, Stage::Call, |state| {
                 state.quic.close(now, close.code, &close.reason);
             });
         }
     }
 
-    pub(super) fn insert(&mut self, shared: Arc<Shared>, role: Role) {
+    pub(super) fn insert(&mut self, shared: Arc<ConnectionShared>, role: Role) {
         let handle = shared.handle;
         let accepted = role == Role::Server;
         self.table.insert(
             handle,
             Entry {
                 shared,
-                account: Account::default(),
+                account: TimeAccount::default(),
                 role,
-                place: Place::default(),
+                deadline: DeadlineSlot::default(),
                 unannounced: accepted,
                 activity: Activity {
                     last: self.link.clock.now(),
@@ -193,19 +194,19 @@ impl Connections {
             let Some(entry) = self.table.get_mut(&handle) else {
                 continue;
             };
-            if self.deadlines.is_due(handle, &mut entry.place, now) {
-                self.visit(handle, Stage::Timeout, |state| state.handle_timeout(now));
+            if self.deadlines.is_due(handle, &mut entry.deadline, now) {
+                self.with_state(handle, Stage::Timeout, |state| state.handle_timeout(now));
             }
         }
     }
 
     /// Every connection gets a turn, clients on a new path.
-    pub(super) fn move_to(&mut self, now: Instant, socket: WatchedSocket) {
+    pub(super) fn move_to(&mut self, now: Instant, socket: AsyncSocket) {
         self.socket = socket;
-        self.outlet.forget();
+        self.transmitter.forget();
         let handles: Vec<Handle> = self.table.keys().copied().collect();
         for handle in handles {
-            self.visit(handle, Stage::Call, |state| {
+            self.with_state(handle, Stage::Call, |state| {
                 if state.quic.role() == Role::Client
                     && let Err(error) = state.quic.migrate(now, None)
                 {
@@ -221,7 +222,7 @@ impl Connections {
     pub(super) fn close_all(&mut self, now: Instant, close: CloseAll) {
         let handles: Vec<Handle> = self.table.keys().copied().collect();
         for handle in handles {
-            self.visit(handle, Stage::Call, |state| {
+            self.with_state(handle, Stage::Call, |state| {
                 state.quic.close(now, close.code, &close.reason);
             });
         }
@@ -252,19 +253,19 @@ impl Connections {
         };
         let error = TransportError::new(Code::INTERNAL_ERROR, reason);
         for (_, entry) in self.table.drain() {
-            let _ = entry.shared.visit(Stage::Call, |state| {
-                state.fail(ConnectionError::Transport(error.clone()), &mut self.wakes);
+            let _ = entry.shared.with_state(Stage::Call, |state| {
+                state.fail(ConnectionError::Transport(error.clone()), &mut self.wakeups);
             });
-            self.wakes.fire(&entry.shared);
+            self.wakeups.fire(&entry.shared);
             let _ = catch(|| drop(entry));
-            self.house.population.remove();
+            self.endpoint_shared.connection_count.remove();
         }
         self.backlog = Backlog::default();
         self.count_backlog();
-        // Handles that are left hold the link, and must hold nobody's place.
+        // Handles that are left hold the link, and must hold nobody's slot.
         let _ = catch(|| self.link.endpoint().forget_all());
         if let Err(failure) = ended {
-            self.house.on_shard_failed(failure);
+            self.endpoint_shared.on_shard_failed(failure);
         }
     }
 }

@@ -8,18 +8,18 @@ use tokio::io::Interest;
 
 use super::alarm::Alarm;
 use super::connections::{Connections, Position};
-use super::intake::Intake;
-use super::link::{Link, count};
+use super::link::{ShardLink, count};
+use super::receiver::Receiver;
 use super::strays::Strays;
-use super::{WatchedSocket, watch_socket};
-use crate::endpoint::House;
+use super::{AsyncSocket, watch_socket};
+use crate::endpoint::EndpointShared;
 use crate::error::EndpointError;
 use crate::panic::{CaughtPanic, catch};
 
 /// Runs one shard.
 pub(crate) struct Driver {
     pub(super) shard: Connections,
-    pub(super) intake: Intake,
+    pub(super) receiver: Receiver,
     pub(super) alarm: Alarm,
     abandoned: bool,
     /// Exchanged with the inbox's, so that neither is allocated again.
@@ -40,25 +40,30 @@ impl Driver {
     /// # Errors
     /// If the runtime cannot watch the socket.
     pub(crate) fn new(
-        link: Arc<Link>,
+        link: Arc<ShardLink>,
         socket: Arc<dyn DatagramSocket>,
-        house: Arc<House>,
+        endpoint_shared: Arc<EndpointShared>,
         position: Position,
     ) -> io::Result<Self> {
         link.set_runtime(tokio::runtime::Handle::current());
-        Ok(Self::watching(link, watch_socket(socket)?, house, position))
+        Ok(Self::watching(
+            link,
+            watch_socket(socket)?,
+            endpoint_shared,
+            position,
+        ))
     }
 
     pub(super) fn watching(
-        link: Arc<Link>,
-        socket: WatchedSocket,
-        house: Arc<House>,
+        link: Arc<ShardLink>,
+        socket: AsyncSocket,
+        endpoint_shared: Arc<EndpointShared>,
         position: Position,
     ) -> Self {
         Self {
-            intake: Intake::new(&**socket.get_ref()),
+            receiver: Receiver::new(&**socket.get_ref()),
             alarm: Alarm::new(link.clock),
-            shard: Connections::new(link, socket, house, position),
+            shard: Connections::new(link, socket, endpoint_shared, position),
             abandoned: false,
             dirty: Vec::new(),
             outcome: Outcome::Running,
@@ -89,22 +94,22 @@ impl Driver {
         let now = self.shard.link.clock.now();
         #[cfg(feature = "testing")]
         if let Some(fault) = self.take_fault() {
-            fault.strike().map_err(broken)?;
+            fault.inject().map_err(broken)?;
             self.shard.set_fault(fault);
         }
-        self.shard.update_share();
+        self.shard.update_buffer_limit();
         let strays = self.take_inbox(now);
         self.shard.take_strays(now, strays)?;
-        let more = self.intake.turn(&mut self.shard, now)?;
-        self.shard.pressed = more;
-        self.shard.welcome(now)?;
+        let more = self.receiver.turn(&mut self.shard, now)?;
+        self.shard.socket_has_more = more;
+        self.shard.begin_pending_clients(now)?;
         self.shard.expire_handshakes(now);
         self.shard.handle_timeouts(now);
         self.shard.flush(now).map_err(broken)?;
         self.shard.serve().map_err(broken)?;
-        self.shard.relieve(now);
-        self.shard.make_room(now);
-        let errors = self.intake.drain_errors(&self.shard, now);
+        self.shard.evict_for_memory(now);
+        self.shard.evict_for_new_clients(now);
+        let errors = self.receiver.drain_errors(&self.shard, now);
         Ok(more || errors.map_err(broken)? || self.shard.has_work())
     }
 
@@ -151,18 +156,18 @@ impl Driver {
     /// Sleeps until there is something to do.
     pub(super) async fn wait(&mut self) {
         self.alarm.set(self.shard.deadlines.next());
-        self.alarm.set(self.shard.outlet.resend_at());
-        self.alarm.set(self.intake.retry_at());
+        self.alarm.set(self.shard.transmitter.resend_at());
+        self.alarm.set(self.receiver.retry_at());
         // Errors wake it because a buffer full of them takes no datagrams.
         let mut interest = Interest::READABLE | Interest::ERROR;
-        if self.shard.outlet.is_blocked() {
+        if self.shard.transmitter.is_blocked() {
             interest |= Interest::WRITABLE;
         }
         tokio::select! {
             biased;
             _ = self.shard.socket.ready(interest) => {}
-            () = self.alarm.gone_off() => {}
-            () = self.shard.link.bell().notified() => {}
+            () = self.alarm.expired() => {}
+            () = self.shard.link.wakeup().notified() => {}
         }
     }
 }

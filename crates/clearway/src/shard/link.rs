@@ -10,24 +10,24 @@ use tokio::sync::Notify;
 
 use super::Clock;
 use super::strays::Strays;
-use crate::connection::Shared;
-use crate::endpoint::Budget;
+use crate::connection::ConnectionShared;
+use crate::endpoint::MemoryBudget;
 use crate::error::EndpointError;
 
 /// The way to a shard from outside it.
-pub(crate) struct Link {
+pub(crate) struct ShardLink {
     pub(crate) clock: Clock,
     /// Memory, which all shards share.
-    pub(crate) budget: Arc<Budget>,
+    pub(crate) budget: Arc<MemoryBudget>,
     /// Routes and handshake accounts. The shard takes it once per batch, handles
     /// only to begin a connection.
     endpoint: Mutex<endpoint::Endpoint>,
     inbox: Mutex<Inbox>,
-    bell: Notify,
+    wakeup: Notify,
     /// For its counters; open for as long as the shard runs, no longer.
     socket: Mutex<Weak<dyn DatagramSocket>>,
     /// The socket of a shard that failed, for its successor.
-    left: Mutex<Option<Arc<dyn DatagramSocket>>>,
+    left_socket: Mutex<Option<Arc<dyn DatagramSocket>>>,
     /// Why the shard ended, if not as the endpoint wished.
     failure: OnceLock<EndpointError>,
     /// How many shards have been here before this one.
@@ -37,7 +37,7 @@ pub(crate) struct Link {
     runtime: OnceLock<tokio::runtime::Handle>,
     /// How the endpoint was closed. Known at once, so that a handle that is dropped
     /// before the shard has acted on it closes its connection no other way.
-    farewell: OnceLock<CloseAll>,
+    closed_with: OnceLock<CloseAll>,
 }
 
 /// What waits for the shard. Bounded: each connection is listed once, strays have
@@ -47,7 +47,7 @@ pub(super) struct Inbox {
     /// Connections with something to do.
     pub(super) dirty: Vec<Handle>,
     /// Connections that handles began.
-    pub(super) begun: Vec<Arc<Shared>>,
+    pub(super) begun: Vec<Arc<ConnectionShared>>,
     pub(super) strays: Strays,
     /// Close everything.
     pub(super) close: Option<CloseAll>,
@@ -78,7 +78,7 @@ pub enum Fault {
 #[cfg(feature = "testing")]
 impl Fault {
     #[expect(clippy::panic, reason = "it is what a test asked for")]
-    pub(super) fn strike(self) -> std::io::Result<()> {
+    pub(super) fn inject(self) -> std::io::Result<()> {
         match self {
             Self::Panic => panic!("injected into the event loop"),
             Self::Socket => Err(std::io::Error::other("injected into the socket")),
@@ -89,7 +89,7 @@ impl Fault {
 
 impl Inbox {
     /// The shard is gone: the connections that it had yet to take over.
-    pub(super) fn end(&mut self) -> Vec<Arc<Shared>> {
+    pub(super) fn end(&mut self) -> Vec<Arc<ConnectionShared>> {
         self.dead = true;
         std::mem::take(&mut self.begun)
     }
@@ -116,9 +116,9 @@ pub(super) struct Counts {
     pub(super) turns: AtomicU64,
     pub(super) routing_panics: AtomicU64,
     pub(super) evicted_for_memory: AtomicU64,
-    pub(super) evicted_for_newcomers: AtomicU64,
+    pub(super) evicted_for_new_clients: AtomicU64,
     pub(super) backlog_refusals: AtomicU64,
-    /// Counted by handles as well.
+    /// ConnectionRef by handles as well.
     panics: AtomicU64,
 }
 
@@ -156,7 +156,7 @@ pub struct ShardCounters {
     pub answers_dropped: u64,
     /// ICMP errors about datagrams sent.
     pub icmp_errors: u64,
-    /// Turns of the event loop.
+    /// Scheduler of the event loop.
     pub turns: u64,
     /// Panics that cost a connection, or a client the beginning of one. Each is a
     /// defect of this library or of what the application has it call: observers,
@@ -169,7 +169,7 @@ pub struct ShardCounters {
     pub evicted_for_memory: u64,
     /// Idle connections closed to keep a place for a newcomer
     /// ([`ServerConfig::limits`](crate::ServerConfig::limits)).
-    pub evicted_for_newcomers: u64,
+    pub evicted_for_new_clients: u64,
     /// Clients refused because too many connections waited to be accepted
     /// ([`ServerConfig::backlog`](crate::ServerConfig::backlog)).
     pub backlog_refusals: u64,
@@ -179,27 +179,27 @@ pub struct ShardCounters {
     pub restarts: u64,
 }
 
-impl Link {
+impl ShardLink {
     pub(crate) fn new(
         clock: Clock,
         endpoint: endpoint::Endpoint,
         socket: &Arc<dyn DatagramSocket>,
-        budget: Arc<Budget>,
+        budget: Arc<MemoryBudget>,
         restarts: u64,
     ) -> Self {
         Self {
             clock,
             budget,
-            left: Mutex::default(),
+            left_socket: Mutex::default(),
             failure: OnceLock::new(),
             restarts,
             endpoint: Mutex::new(endpoint),
             inbox: Mutex::default(),
-            bell: Notify::new(),
+            wakeup: Notify::new(),
             socket: Mutex::new(Arc::downgrade(socket)),
             counts: Counts::default(),
             runtime: OnceLock::new(),
-            farewell: OnceLock::new(),
+            closed_with: OnceLock::new(),
         }
     }
 
@@ -239,26 +239,32 @@ impl Link {
 
     /// What a shard that failed leaves its successor.
     pub(crate) fn keep_socket(&self, socket: Arc<dyn DatagramSocket>) {
-        *self.left.lock().unwrap_or_else(PoisonError::into_inner) = Some(socket);
+        *self
+            .left_socket
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(socket);
         // There will be none. Whoever says so later takes the socket as well.
-        if self.inbox().abandoned || self.farewell.get().is_some() {
+        if self.inbox().abandoned || self.closed_with.get().is_some() {
             self.take_socket();
         }
     }
 
     pub(crate) fn take_socket(&self) -> Option<Arc<dyn DatagramSocket>> {
-        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut left = self
+            .left_socket
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         left.take()
     }
 
     /// Has the shard take a turn.
-    pub(crate) fn ring(&self) {
-        self.bell.notify_one();
+    pub(crate) fn wake(&self) {
+        self.wakeup.notify_one();
     }
 
     /// Rings when the inbox has something.
-    pub(super) fn bell(&self) -> &Notify {
-        &self.bell
+    pub(super) fn wakeup(&self) -> &Notify {
+        &self.wakeup
     }
 
     /// The connection has something to do.
@@ -268,19 +274,19 @@ impl Link {
         let first = inbox.dirty.len() == 1;
         drop(inbox);
         if first {
-            self.bell.notify_one();
+            self.wakeup.notify_one();
         }
     }
 
     /// Whether the shard will take over the connection.
-    pub(crate) fn push_begun(&self, shared: Arc<Shared>) -> bool {
+    pub(crate) fn push_begun(&self, shared: Arc<ConnectionShared>) -> bool {
         let mut inbox = self.inbox();
         let alive = !inbox.dead;
         if alive {
             inbox.begun.push(shared);
         }
         drop(inbox);
-        self.bell.notify_one();
+        self.wakeup.notify_one();
         alive
     }
 
@@ -289,7 +295,7 @@ impl Link {
         let mut inbox = self.inbox();
         let taken = !inbox.dead && inbox.strays.push(from, datagram);
         drop(inbox);
-        self.bell.notify_one();
+        self.wakeup.notify_one();
         taken
     }
 
@@ -300,30 +306,30 @@ impl Link {
             reason: reason.to_vec(),
         };
         // Only the first can still be heard.
-        let _ = self.farewell.set(close.clone());
+        let _ = self.closed_with.set(close.clone());
         // A shard that failed will have no successor.
         self.take_socket();
         self.inbox().close = Some(close);
-        self.bell.notify_one();
+        self.wakeup.notify_one();
     }
 
     /// What the application said when it closed the endpoint, if it did.
-    pub(crate) fn farewell(&self) -> Option<&CloseAll> {
-        self.farewell.get()
+    pub(crate) fn closed_with(&self) -> Option<&CloseAll> {
+        self.closed_with.get()
     }
 
     /// Something goes wrong in the next turn.
     #[cfg(feature = "testing")]
     pub(crate) fn inject(&self, fault: Fault) {
         self.inbox().fault = Some(fault);
-        self.bell.notify_one();
+        self.wakeup.notify_one();
     }
 
     /// Send and receive on another socket from now on.
     pub(crate) fn rebind(&self, socket: Arc<dyn DatagramSocket>) {
         *self.socket.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&socket);
         self.inbox().socket = Some(socket);
-        self.bell.notify_one();
+        self.wakeup.notify_one();
     }
 
     /// A connection was given up for a panic.
@@ -335,7 +341,7 @@ impl Link {
     pub(crate) fn abandon(&self) {
         self.inbox().abandoned = true;
         self.take_socket();
-        self.bell.notify_one();
+        self.wakeup.notify_one();
     }
 
     pub(crate) fn counters(&self) -> ShardCounters {
@@ -359,15 +365,15 @@ impl Link {
             panics: get(&self.counts.panics),
             routing_panics: get(&self.counts.routing_panics),
             evicted_for_memory: get(&self.counts.evicted_for_memory),
-            evicted_for_newcomers: get(&self.counts.evicted_for_newcomers),
+            evicted_for_new_clients: get(&self.counts.evicted_for_new_clients),
             backlog_refusals: get(&self.counts.backlog_refusals),
             restarts: self.restarts,
         }
     }
 }
 
-impl std::fmt::Debug for Link {
+impl std::fmt::Debug for ShardLink {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Link").finish_non_exhaustive()
+        f.debug_struct("ShardLink").finish_non_exhaustive()
     }
 }

@@ -15,27 +15,27 @@
 //! | `outlet` | the way out: trains, and what the socket says to them |
 //! | `deadlines`, `alarm` | which connection waits for when; waking up then |
 //! | `strays` | datagrams on their way to the shard that owns them |
-//! | `population` | how many connections are alive, over all shards |
+//! | `connection_count` | how many connections are alive, over all shards |
 //! | `clock` | the endpoint's time |
 
 mod alarm;
-mod arrivals;
 mod backlog;
 mod clock;
+mod connection_count;
 mod connections;
-mod crowding;
 mod deadlines;
 mod driver;
-mod intake;
+mod eviction;
 mod link;
 #[cfg(test)]
-mod manual;
-mod newcomers;
-mod outlet;
-mod population;
+mod manual_socket;
+mod pending_clients;
+mod receiver;
+mod routing;
+mod scheduler;
 mod strays;
+mod transmitter;
 mod turn;
-mod turns;
 #[cfg(test)]
 mod world;
 
@@ -49,20 +49,20 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 pub(crate) use self::clock::Clock;
+pub(crate) use self::connection_count::ConnectionCount;
 pub(crate) use self::connections::Position;
-pub(crate) use self::crowding::Activity;
 pub(crate) use self::driver::Driver;
+pub(crate) use self::eviction::Activity;
 #[cfg(feature = "testing")]
 pub use self::link::Fault;
-pub(crate) use self::link::Link;
 pub use self::link::ShardCounters;
-pub(crate) use self::population::Population;
+pub(crate) use self::link::ShardLink;
 
 /// A shard's socket, as the runtime watches it.
 #[derive(Clone, Debug)]
-struct Watched(Arc<dyn DatagramSocket>);
+struct SocketFd(Arc<dyn DatagramSocket>);
 
-impl Deref for Watched {
+impl Deref for SocketFd {
     type Target = dyn DatagramSocket;
 
     fn deref(&self) -> &Self::Target {
@@ -70,7 +70,7 @@ impl Deref for Watched {
     }
 }
 
-impl AsRawFd for Watched {
+impl AsRawFd for SocketFd {
     fn as_raw_fd(&self) -> RawFd {
         self.0.descriptor().as_raw_fd()
     }
@@ -78,16 +78,16 @@ impl AsRawFd for Watched {
 
 /// A socket and its readiness.
 #[cfg(not(test))]
-type WatchedSocket = AsyncFd<Watched>;
+type AsyncSocket = AsyncFd<SocketFd>;
 #[cfg(test)]
-use self::manual::WatchedSocket;
+use self::manual_socket::AsyncSocket;
 
 /// Has the runtime watch a socket.
-fn watch_socket(socket: Arc<dyn DatagramSocket>) -> io::Result<WatchedSocket> {
+fn watch_socket(socket: Arc<dyn DatagramSocket>) -> io::Result<AsyncSocket> {
     let interest = Interest::READABLE | Interest::WRITABLE | Interest::ERROR;
-    let socket = watch(Watched(socket), interest)?;
+    let socket = watch(SocketFd(socket), interest)?;
     #[cfg(test)]
-    let socket = WatchedSocket::Runtime(socket);
+    let socket = AsyncSocket::Runtime(socket);
     Ok(socket)
 }
 

@@ -13,7 +13,7 @@ const CAPACITY: usize = 1024;
 
 /// A datagram and where it came from.
 #[derive(Debug)]
-pub(super) struct Stray {
+pub(super) struct QueuedDatagram {
     pub(super) from: Received,
     pub(super) datagram: Vec<u8>,
 }
@@ -21,7 +21,7 @@ pub(super) struct Stray {
 /// The strays that wait for one shard.
 #[derive(Debug, Default)]
 pub(super) struct Strays {
-    waiting: VecDeque<Stray>,
+    waiting: VecDeque<QueuedDatagram>,
 }
 
 impl Strays {
@@ -29,7 +29,7 @@ impl Strays {
     pub(super) fn push(&mut self, from: Received, datagram: &[u8]) -> bool {
         let room = self.waiting.len() < CAPACITY;
         if room {
-            self.waiting.push_back(Stray {
+            self.waiting.push_back(QueuedDatagram {
                 from,
                 datagram: datagram.to_vec(),
             });
@@ -37,7 +37,7 @@ impl Strays {
         room
     }
 
-    pub(super) fn pop(&mut self) -> Option<Stray> {
+    pub(super) fn pop(&mut self) -> Option<QueuedDatagram> {
         self.waiting.pop_front()
     }
 
@@ -57,7 +57,7 @@ mod tests {
     use clearway_quic::ack::ReceivedEcn;
 
     #[test]
-    fn the_queue_is_bounded_and_in_order() {
+    fn stray_queue_is_bounded_and_first_in_first_out() {
         let from = Received {
             remote: ([127, 0, 0, 1], 1).into(),
             local_ip: None,

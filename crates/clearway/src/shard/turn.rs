@@ -9,14 +9,14 @@ use clearway_quic::Instant;
 use clearway_quic::connection::{EndpointEvent, Received, Transmit};
 use clearway_quic::endpoint::Handle;
 
-use super::Watched;
+use super::SocketFd;
 use super::connections::Connections;
-use super::crowding::Activity;
+use super::eviction::Activity;
 use super::link::count;
-use super::outlet::{Sent, answer};
-use super::strays::Stray;
-use super::turns::{Due, QUANTUM};
-use crate::connection::{Counted, Shared, Stage, State};
+use super::scheduler::{Due, QUANTUM};
+use super::strays::QueuedDatagram;
+use super::transmitter::{SendOutcome, send_datagram};
+use crate::connection::{ConnectionRef, ConnectionShared, Stage, State};
 use crate::panic::catch;
 
 /// Trains one connection may send before the others get their turn.
@@ -31,7 +31,7 @@ const ROUND_TIME: Duration = Duration::from_micros(600);
 
 /// What is to be known of a connection after its turn.
 #[derive(Clone, Copy)]
-struct Rest {
+struct TurnSummary {
     deadline: Option<Instant>,
     /// The application may have it.
     usable: bool,
@@ -39,8 +39,8 @@ struct Rest {
 }
 
 /// How a turn ended.
-enum Turn {
-    Over,
+enum TurnOutcome {
+    Done,
     /// The connection is gone, by a panic or for want of room.
     Gone,
 }
@@ -50,9 +50,9 @@ enum Step {
     /// By sending this.
     Send(Transmit),
     /// When the socket takes what it was given before.
-    Wait(Rest),
+    Wait(TurnSummary),
     /// Not: nothing more may leave now.
-    Done(Rest),
+    Done(TurnSummary),
 }
 
 impl Connections {
@@ -64,23 +64,23 @@ impl Connections {
     pub(super) fn serve(&mut self) -> io::Result<()> {
         let began = self.link.clock.now();
         let mut at = began;
-        for _ in 0..self.turns.prompt() {
+        for _ in 0..self.scheduler.prompt() {
             if at.saturating_since(began) >= PROMPT_TIME {
                 break;
             }
-            let Some(handle) = self.turns.pop_prompt() else {
+            let Some(handle) = self.scheduler.pop_prompt() else {
                 break;
             };
             at = self.serve_if_due(handle, at)?;
         }
         let began = at;
-        while !self.outlet.is_blocked()
+        while !self.transmitter.is_blocked()
             && at.saturating_since(began) < ROUND_TIME
-            && let Some(handle) = self.turns.pop_round()
+            && let Some(handle) = self.scheduler.pop_round()
         {
             at = self.serve_if_due(handle, at)?;
         }
-        self.turns.end_round_if_idle();
+        self.scheduler.end_round_if_idle();
         self.count_backlog();
         Ok(())
     }
@@ -90,7 +90,7 @@ impl Connections {
         let Some(entry) = self.table.get_mut(&handle) else {
             return Ok(at);
         };
-        if self.turns.popped(handle, &mut entry.account) == Due::Later {
+        if self.scheduler.check_due(handle, &mut entry.account) == Due::Later {
             return Ok(at);
         }
         let before = entry.activity.moved;
@@ -98,7 +98,7 @@ impl Connections {
         shared.clear_dirty();
         self.receive_backlog(&shared);
         let served = self.take_turn(&shared);
-        if let Ok(Turn::Gone) = served {
+        if let Ok(TurnOutcome::Gone) = served {
             self.forget_gone(&shared);
         }
         self.release(shared);
@@ -120,27 +120,30 @@ impl Connections {
         let now = self.link.clock.now();
         if let Some(entry) = self.table.get_mut(&handle) {
             let time = now.saturating_since(from);
-            self.turns.charge(&mut entry.account, time, moved);
+            self.scheduler.charge(&mut entry.account, time, moved);
         }
         now
     }
 
     /// Whether connections wait for their turns, so that what arrives for them is put aside.
     pub(super) fn is_crowded(&self) -> bool {
-        self.turns.waiting() > 0 || !self.backlog.is_empty()
+        self.scheduler.waiting() > 0 || !self.backlog.is_empty()
     }
 
     /// Whether what has arrived for a connection has to wait for its turn.
-    pub(super) fn has_to_wait(&mut self, handle: Handle) -> bool {
+    pub(super) fn must_wait(&mut self, handle: Handle) -> bool {
         if self.backlog.has(handle) {
             return true;
         }
         let entry = self.table.get_mut(&handle);
-        entry.is_some_and(|entry| self.turns.should_wait(&mut entry.account, self.pressed))
+        entry.is_some_and(|entry| {
+            self.scheduler
+                .should_wait(&mut entry.account, self.socket_has_more)
+        })
     }
 
     /// Puts a datagram aside until its connection, which is queued, has its turn.
-    pub(super) fn keep(&mut self, handle: Handle, from: Received, datagram: &[u8]) {
+    pub(super) fn set_aside(&mut self, handle: Handle, from: Received, datagram: &[u8]) {
         let kept = self.backlog.push(handle, from, datagram);
         count(if kept {
             &self.link.counts.datagrams_deferred
@@ -150,25 +153,25 @@ impl Connections {
     }
 
     /// What was put aside for a connection reaches it, a quantum's worth at most.
-    fn receive_backlog(&mut self, shared: &Shared) {
+    fn receive_backlog(&mut self, shared: &ConnectionShared) {
         let Some(mut queue) = self.backlog.take(shared.handle) else {
             return;
         };
         let clock = self.link.clock;
         let began = clock.now();
         // A connection that ends here notices in its turn.
-        let _ = shared.visit(Stage::Receive, |state| {
+        let _ = shared.with_state(Stage::Receive, |state| {
             let mut now = began;
             while now.saturating_since(began) < QUANTUM
-                && let Some(Stray { from, mut datagram }) = queue.pop()
+                && let Some(QueuedDatagram { from, mut datagram }) = queue.pop()
             {
                 state.quic.receive(now, from, &mut datagram);
                 now = clock.now();
             }
-            shared.count_buffers(state);
+            shared.charge_buffers(state);
         });
         self.backlog.put_back(shared.handle, queue);
-        self.relieve(began);
+        self.evict_for_memory(began);
     }
 
     /// What waits counts against the memory budget.
@@ -182,108 +185,119 @@ impl Connections {
 
     /// The end of what is done with a connection. Who waits for the last one to end
     /// finds nothing left of it.
-    pub(super) fn release(&mut self, shared: Arc<Shared>) {
+    pub(super) fn release(&mut self, shared: Arc<ConnectionShared>) {
         // Part of it may be the application's, such as its observer.
         if let Err(panic) = catch(|| drop(shared)) {
             tracing::error!(%panic, "what a connection left could not be dropped");
         }
         for _ in 0..std::mem::take(&mut self.ended) {
-            self.house.population.remove();
+            self.endpoint_shared.connection_count.remove();
         }
     }
 
     /// Hands out the connection's events, sends its trains, notes its timer.
-    fn take_turn(&mut self, shared: &Arc<Shared>) -> io::Result<Turn> {
+    fn take_turn(&mut self, shared: &Arc<ConnectionShared>) -> io::Result<TurnOutcome> {
         for _ in 0..TRAINS_PER_TURN {
             let now = self.link.clock.now();
-            let step = shared.visit(Stage::Turn, |state| self.step(shared, state, now));
-            self.wakes.fire(shared);
+            let step = shared.with_state(Stage::Turn, |state| self.step(shared, state, now));
+            self.wakeups.fire(shared);
             match step {
                 Ok(Step::Send(train)) => {
                     // The system call is long: handles need not wait for it.
-                    let sent = self.outlet.send(&**self.socket.get_ref(), &train, now);
+                    let sent = self.transmitter.send(&**self.socket.get_ref(), &train, now);
                     self.after_send(shared, sent)?;
                 }
-                Ok(Step::Wait(rest)) => {
-                    self.finish_turn(shared, &rest);
+                Ok(Step::Wait(summary)) => {
+                    self.finish_turn(shared, &summary);
                     self.mark_ready(shared.handle);
-                    return Ok(Turn::Over);
+                    return Ok(TurnOutcome::Done);
                 }
-                Ok(Step::Done(rest)) => {
-                    self.finish_turn(shared, &rest);
-                    return Ok(Turn::Over);
+                Ok(Step::Done(summary)) => {
+                    self.finish_turn(shared, &summary);
+                    return Ok(TurnOutcome::Done);
                 }
-                Err(_) => return Ok(Turn::Gone),
+                Err(_) => return Ok(TurnOutcome::Gone),
             }
         }
         let now = self.link.clock.now();
-        let settled = shared.visit(Stage::Turn, |state| self.settle(shared, state, now));
-        let Ok(rest) = settled else {
-            return Ok(Turn::Gone);
+        let settled = shared.with_state(Stage::Turn, |state| self.settle(shared, state, now));
+        let Ok(summary) = settled else {
+            return Ok(TurnOutcome::Gone);
         };
-        self.finish_turn(shared, &rest);
+        self.finish_turn(shared, &summary);
         self.mark_ready(shared.handle);
-        Ok(Turn::Over)
+        Ok(TurnOutcome::Done)
     }
 
     /// One step of a turn, under the connection's lock.
-    fn step(&mut self, shared: &Shared, state: &mut State, now: Instant) -> Step {
-        state.dispatch(&self.link, now, &mut self.wakes);
-        if self.outlet.is_blocked() {
+    fn step(&mut self, shared: &ConnectionShared, state: &mut State, now: Instant) -> Step {
+        state.dispatch(&self.link, now, &mut self.wakeups);
+        if self.transmitter.is_blocked() {
             if state.quic.is_transmit_due() {
                 state.quic.on_scheduling_limited(now);
             }
             return Step::Wait(self.settle(shared, state, now));
         }
         let segments = self.socket.get_ref().gso_segments();
-        match state.quic.transmit(now, &mut self.outlet.train, segments) {
+        match state
+            .quic
+            .transmit(now, &mut self.transmitter.train, segments)
+        {
             Some(train) => Step::Send(train),
             None => {
-                state.dispatch(&self.link, now, &mut self.wakes);
+                state.dispatch(&self.link, now, &mut self.wakeups);
                 Step::Done(self.settle(shared, state, now))
             }
         }
     }
 
     /// What is to be known of the connection after its turn.
-    fn settle(&mut self, shared: &Shared, state: &mut State, now: Instant) -> Rest {
-        state.set_share(self.crowd.share);
-        shared.count_memory(state, now);
+    fn settle(
+        &mut self,
+        shared: &ConnectionShared,
+        state: &mut State,
+        now: Instant,
+    ) -> TurnSummary {
+        state.set_buffer_limit(self.eviction.buffer_limit);
+        shared.charge_memory(state, now);
         while let Some(event) = state.quic.poll_endpoint_event() {
             self.endpoint_events.push(event);
         }
-        Rest {
+        TurnSummary {
             deadline: state.next_timeout(),
             usable: state.connected || state.quic.has_readable_zero_rtt(),
             activity: state.activity(),
         }
     }
 
-    fn after_send(&mut self, shared: &Shared, sent: Sent) -> io::Result<()> {
+    fn after_send(&mut self, shared: &ConnectionShared, sent: SendOutcome) -> io::Result<()> {
         let now = self.link.clock.now();
         // If that should panic, the next step of the turn finds out.
         let _ = match sent {
-            Sent::Taken | Sent::Dropped => return Ok(()),
-            Sent::Kept => shared.visit(Stage::Turn, |state| {
+            SendOutcome::Sent | SendOutcome::Dropped => return Ok(()),
+            SendOutcome::Blocked => shared.with_state(Stage::Turn, |state| {
                 state.quic.on_scheduling_limited(now);
             }),
-            Sent::TooLarge(size) => shared.visit(Stage::Turn, |state| {
+            SendOutcome::TooLarge(size) => shared.with_state(Stage::Turn, |state| {
                 state.quic.on_datagram_too_large(now, size);
             }),
-            Sent::Broken(error) => return Err(error),
+            SendOutcome::Broken(error) => return Err(error),
         };
         Ok(())
     }
 
     /// The end of a connection's turn: its timer, its routes, its announcement.
-    fn finish_turn(&mut self, shared: &Arc<Shared>, rest: &Rest) {
+    fn finish_turn(&mut self, shared: &Arc<ConnectionShared>, summary: &TurnSummary) {
         let handle = shared.handle;
         if let Some(entry) = self.table.get_mut(&handle) {
-            self.deadlines.set(handle, &mut entry.place, rest.deadline);
-            entry.activity = rest.activity;
-            if entry.unannounced && rest.usable {
+            self.deadlines
+                .set(handle, &mut entry.deadline, summary.deadline);
+            entry.activity = summary.activity;
+            if entry.unannounced && summary.usable {
                 entry.unannounced = false;
-                self.house.accepts.push(Counted::new(shared.clone()));
+                self.endpoint_shared
+                    .accept_queue
+                    .push(ConnectionRef::new(shared.clone()));
             }
         }
         if !self.endpoint_events.is_empty() {
@@ -291,7 +305,7 @@ impl Connections {
         }
     }
 
-    fn apply_endpoint_events(&mut self, shared: &Shared) {
+    fn apply_endpoint_events(&mut self, shared: &ConnectionShared) {
         let handle = shared.handle;
         let drained = self.endpoint_events.contains(&EndpointEvent::Drained);
         let (link, events) = (self.link.clone(), &mut self.endpoint_events);
@@ -306,14 +320,14 @@ impl Connections {
             Ok(()) if drained => self.forget(handle),
             Ok(()) => {}
             // Without its routes it would wait for what never reaches it.
-            Err(panic) => shared.kill(Stage::Turn, &panic),
+            Err(panic) => shared.terminate_for_panic(Stage::Turn, &panic),
         }
     }
 
     /// The connection is gone.
     fn forget(&mut self, handle: Handle) {
         if let Some(entry) = self.table.remove(&handle) {
-            self.deadlines.remove(handle, entry.place);
+            self.deadlines.remove(handle, entry.deadline);
             self.backlog.take(handle);
             self.ended = self.ended.saturating_add(1);
         }
@@ -321,13 +335,13 @@ impl Connections {
 
     /// The connection ended at once: its peer is told if that could still be written,
     /// and with a stateless reset whenever it sends something from now on.
-    pub(super) fn forget_gone(&mut self, shared: &Shared) {
+    pub(super) fn forget_gone(&mut self, shared: &ConnectionShared) {
         let handle = shared.handle;
         self.endpoint_events.clear();
-        if let Some(farewell) = shared.take_farewell() {
-            let (remote, local_ip) = (farewell.remote, farewell.local_ip);
+        if let Some(close_datagram) = shared.take_close_datagram() {
+            let (remote, local_ip) = (close_datagram.remote, close_datagram.local_ip);
             let socket = self.socket.get_ref();
-            if !answer(&**socket, remote, local_ip, &farewell.datagram) {
+            if !send_datagram(&**socket, remote, local_ip, &close_datagram.datagram) {
                 count(&self.link.counts.answers_dropped);
             }
         }
@@ -348,17 +362,17 @@ impl Connections {
     /// # Errors
     /// If the socket is broken.
     pub(super) fn flush(&mut self, now: Instant) -> io::Result<()> {
-        if !self.outlet.is_blocked() {
+        if !self.transmitter.is_blocked() {
             return Ok(());
         }
-        let outlet = &mut self.outlet;
-        let overdue = outlet.resend_at().is_some_and(|at| at <= now);
-        let mut offer = |socket: &Watched| match outlet.resend(&**socket, now) {
-            Sent::Kept => Err(io::ErrorKind::WouldBlock.into()),
+        let transmitter = &mut self.transmitter;
+        let overdue = transmitter.resend_at().is_some_and(|at| at <= now);
+        let mut offer = |socket: &SocketFd| match transmitter.resend(&**socket, now) {
+            SendOutcome::Blocked => Err(io::ErrorKind::WouldBlock.into()),
             // Which connection's it was is forgotten; the transport will find out by loss what
             // does not fit.
-            Sent::Taken | Sent::Dropped | Sent::TooLarge(_) => Ok(()),
-            Sent::Broken(error) => Err(error),
+            SendOutcome::Sent | SendOutcome::Dropped | SendOutcome::TooLarge(_) => Ok(()),
+            SendOutcome::Broken(error) => Err(error),
         };
         let flushed = if overdue {
             offer(self.socket.get_ref())

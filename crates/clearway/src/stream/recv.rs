@@ -10,7 +10,7 @@ use clearway_quic::connection::Connection;
 use clearway_quic::stream::{ReadError as TransportReadError, StreamId};
 use tokio::io::{AsyncRead, ReadBuf};
 
-use crate::connection::Counted;
+use crate::connection::ConnectionRef;
 use crate::error::{ReadError, ReadExactError, ReadToEndError};
 
 /// What the peer is told when a stream is dropped before its end.
@@ -23,7 +23,7 @@ const PIECE: usize = 64 * 1024;
 /// peer to stop, with code 0.
 #[derive(Debug)]
 pub struct RecvStream {
-    shared: Counted,
+    shared: ConnectionRef,
     id: StreamId,
     end: Option<End>,
 }
@@ -36,7 +36,7 @@ enum End {
 }
 
 impl RecvStream {
-    pub(crate) fn new(shared: Counted, id: StreamId) -> Self {
+    pub(crate) fn new(shared: ConnectionRef, id: StreamId) -> Self {
         Self {
             shared,
             id,
@@ -113,7 +113,7 @@ impl RecvStream {
     }
 
     fn stop_now(&self, code: u64) {
-        self.shared.act_if(|state| {
+        self.shared.call_then_send_if(|state| {
             state.readers.remove(&self.id);
             let alive = state.error.is_none();
             if alive {
@@ -136,7 +136,7 @@ impl RecvStream {
             None => {}
         }
         let Self { shared, id, end } = self;
-        shared.act_if(|state| match read(&mut state.quic, *id) {
+        shared.call_then_send_if(|state| match read(&mut state.quic, *id) {
             Ok(some) => {
                 if some.is_none() {
                     *end = Some(End::Finished);

@@ -10,7 +10,7 @@ use clearway_quic::connection::{Connection, ConnectionError};
 use clearway_quic::stream::{Priority, StreamId, WriteError as TransportWriteError};
 use tokio::io::AsyncWrite;
 
-use crate::connection::{Counted, SendEnd, State};
+use crate::connection::{ConnectionRef, SendEnd, State};
 use crate::error::WriteError;
 
 /// What the peer is told when a stream is dropped unfinished.
@@ -20,7 +20,7 @@ const DROPPED: u64 = 0;
 /// [`reset`](Self::reset), it is reset** with code 0.
 #[derive(Debug)]
 pub struct SendStream {
-    shared: Counted,
+    shared: ConnectionRef,
     id: StreamId,
     /// Finished or reset: nothing more to write.
     over: Option<Over>,
@@ -33,7 +33,7 @@ enum Over {
 }
 
 impl SendStream {
-    pub(crate) fn new(shared: Counted, id: StreamId) -> Self {
+    pub(crate) fn new(shared: ConnectionRef, id: StreamId) -> Self {
         Self {
             shared,
             id,
@@ -86,7 +86,7 @@ impl SendStream {
     /// # Errors
     /// See [`WriteError`].
     pub fn finish(&mut self) -> Result<(), WriteError> {
-        self.shared.act(|state| {
+        self.shared.call_then_send(|state| {
             if let Some(error) = self.obstacle(state) {
                 return Err(error);
             }
@@ -108,14 +108,15 @@ impl SendStream {
     /// [`WriteError::ConnectionLost`].
     pub fn reset(&mut self, code: u64) -> Result<(), WriteError> {
         let id = self.id;
-        self.shared.act(|state| match state.error.as_deref() {
-            Some(error) => Err(WriteError::from(error.clone())),
-            None => {
-                // Refused only if it is over, which is what was wanted.
-                let _ = state.quic.reset(id, code);
-                Ok(())
-            }
-        })?;
+        self.shared
+            .call_then_send(|state| match state.error.as_deref() {
+                Some(error) => Err(WriteError::from(error.clone())),
+                None => {
+                    // Refused only if it is over, which is what was wanted.
+                    let _ = state.quic.reset(id, code);
+                    Ok(())
+                }
+            })?;
         self.over = Some(Over::Reset);
         Ok(())
     }
@@ -192,7 +193,7 @@ impl SendStream {
         cx: &Context<'_>,
         write: impl FnOnce(&mut Connection, StreamId) -> Result<usize, TransportWriteError>,
     ) -> Poll<Result<usize, WriteError>> {
-        self.shared.write_if(|state| {
+        self.shared.write_then_send_if(|state| {
             if let Some(error) = self.obstacle(state) {
                 return (Poll::Ready(Err(error)), false);
             }
@@ -247,7 +248,7 @@ impl AsyncWrite for SendStream {
 
 impl Drop for SendStream {
     fn drop(&mut self) {
-        self.shared.act_if(|state| {
+        self.shared.call_then_send_if(|state| {
             if self.over == Some(Over::Finished)
                 && let Some(slot) = state.sends.get_mut(&self.id)
                 && slot.end.is_none()

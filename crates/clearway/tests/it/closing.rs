@@ -10,7 +10,7 @@ use clearway::{
 };
 
 #[tokio::test]
-async fn both_ends_hear_the_close_reason() {
+async fn close_reason_is_reported_at_both_ends() {
     let pair = Pair::new().await;
     let (mut send, mut recv) = pair.near.open_bi().await.unwrap();
     let waiting = tokio::spawn(async move { recv.read_chunk(10).await });
@@ -44,7 +44,7 @@ async fn both_ends_hear_the_close_reason() {
 /// The reason is the endpoint's whoever acts first: the shard, or the handles that
 /// are dropped behind it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_reason_survives_the_handles_that_are_dropped_behind_it() {
+async fn close_reason_is_sent_even_if_all_handles_are_dropped() {
     let gone = |error: ConnectionError| {
         let expected = ConnectionError::PeerApplication {
             code: 7,
@@ -89,7 +89,7 @@ impl Observer for Counted {
 /// When an endpoint is idle, nothing is left of its connections, and of a dropped
 /// endpoint nothing at all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_has_ended_is_freed() {
+async fn ended_connections_are_freed() {
     for _ in 0..10 {
         let (observers, factories) = (Arc::new(()), Arc::new(()));
         let observed = |builder: EndpointBuilder| {
@@ -133,7 +133,7 @@ async fn what_has_ended_is_freed() {
 
 /// What had arrived before the close can still be read.
 #[tokio::test]
-async fn data_before_the_close_is_not_lost() {
+async fn data_received_before_a_close_is_readable() {
     let pair = Pair::new().await;
     let mut send = pair.near.open_uni().await.unwrap();
     send.write_all(b"last words").await.unwrap();
@@ -147,7 +147,7 @@ async fn data_before_the_close_is_not_lost() {
 
 /// Finish, drop everything, and the peer has it all; then the connection closes.
 #[tokio::test]
-async fn the_last_handle_closes_after_delivery() {
+async fn dropping_the_last_handle_closes_after_delivery() {
     let pair = Pair::new().await;
     let content = pattern(1, 2 << 20);
     let sent = content.clone();
@@ -171,7 +171,7 @@ async fn the_last_handle_closes_after_delivery() {
 }
 
 #[tokio::test]
-async fn graceful_shutdown() {
+async fn closed_endpoint_closes_its_connections_and_refuses_new_ones() {
     let Pair {
         server,
         client,
@@ -210,7 +210,7 @@ async fn graceful_shutdown() {
 }
 
 #[tokio::test]
-async fn connections_outlive_their_endpoints_handle() {
+async fn connections_outlive_the_endpoint_handle() {
     let pair = Pair::new().await;
     drop((pair.server, pair.client));
     let mut send = pair.near.open_uni().await.unwrap();
@@ -223,7 +223,7 @@ async fn connections_outlive_their_endpoints_handle() {
 /// The event loop of a client lives on the caller's runtime; when that goes,
 /// nobody may wait for ever.
 #[test]
-fn a_runtime_that_shuts_down_fails_its_connections() {
+fn runtime_shutdown_fails_its_connections() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let pair = runtime.block_on(Pair::new());
     drop(runtime);
@@ -246,7 +246,7 @@ fn a_runtime_that_shuts_down_fails_its_connections() {
 }
 
 #[tokio::test]
-async fn handshakes_that_cannot_succeed_say_why() {
+async fn failed_handshakes_report_their_cause() {
     let server = server();
     let address = server.local_addr();
     let connect = async |config: ClientConfig, name: &str| {
@@ -272,7 +272,7 @@ async fn handshakes_that_cannot_succeed_say_why() {
 }
 
 #[tokio::test]
-async fn certificates_may_be_known_by_fingerprint_or_not_at_all() {
+async fn certificate_is_trusted_by_fingerprint_or_without_any_check() {
     for config in [
         ClientConfig::with_fingerprint(IDENTITY.fingerprint()),
         ClientConfig::dangerous_accept_any_certificate(),
@@ -289,7 +289,7 @@ async fn certificates_may_be_known_by_fingerprint_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn unreachable_places_are_refused_at_once() {
+async fn connect_to_an_unreachable_address_fails_at_once() {
     let client = client();
     for remote in ["[::1]:9", "127.0.0.1:0"] {
         let error = client

@@ -75,7 +75,7 @@ async fn meet(config: &ClientConfig, server: &Server) {
     let mut response = client.get(&url(server)).await.unwrap();
     response.body_mut().bytes(100).await.unwrap();
     client
-        .remembered(&url(server).parse().unwrap())
+        .ready_for_early_data(&url(server).parse().unwrap())
         .await
         .unwrap();
     client.close().await;
@@ -96,7 +96,7 @@ async fn text(mut response: http::Response<Incoming>) -> String {
 }
 
 #[tokio::test]
-async fn requests_go_ahead_of_the_handshake() {
+async fn safe_requests_are_sent_as_early_data() {
     let server = told();
     let config = config();
     meet(&config, &server).await;
@@ -106,7 +106,7 @@ async fn requests_go_ahead_of_the_handshake() {
     let (first, second) = tokio::join!(client.get(&url), client.get(&url));
     let (first, second) = (first.unwrap(), second.unwrap());
     let connection = connection(&first);
-    connection.handshaken().await.unwrap();
+    connection.handshake_complete().await.unwrap();
     assert_eq!(connection.zero_rtt_accepted(), Some(true));
     assert!(connection.resumed());
     assert_eq!(text(first).await, "early");
@@ -119,7 +119,7 @@ async fn requests_go_ahead_of_the_handshake() {
 
 /// A server that was started again knows no ticket: it is asked again, once.
 #[tokio::test]
-async fn what_is_refused_is_sent_again() {
+async fn refused_early_requests_are_sent_again() {
     let config = config();
     let old = told();
     meet(&config, &old).await;
@@ -132,7 +132,7 @@ async fn what_is_refused_is_sent_again() {
 }
 
 #[tokio::test]
-async fn early_is_what_is_safe_or_what_the_caller_says() {
+async fn early_data_follows_method_safety_or_the_callers_choice() {
     let server = told();
     let config = config();
     meet(&config, &server).await;
@@ -155,7 +155,7 @@ async fn early_is_what_is_safe_or_what_the_caller_says() {
         assert!(connection(&response).resumed(), "{what}");
         assert_eq!(text(response).await, expected, "{what}");
         let url = url(&server).parse().unwrap();
-        client.remembered(&url).await.unwrap();
+        client.ready_for_early_data(&url).await.unwrap();
         client.close().await;
     }
     let never = client(&config.early_data(false), &server);
@@ -167,7 +167,7 @@ async fn early_is_what_is_safe_or_what_the_caller_says() {
 /// An unsafe request does not ride along on a connection that is being made for a
 /// safe one.
 #[tokio::test]
-async fn an_unsafe_request_waits_beside_an_early_one() {
+async fn unsafe_request_waits_for_the_handshake_beside_an_early_one() {
     let server = told();
     let config = config();
     meet(&config, &server).await;
@@ -185,7 +185,7 @@ async fn an_unsafe_request_waits_beside_an_early_one() {
 
 /// RFC 8470 §5.2.
 #[tokio::test]
-async fn too_early_is_tried_again_after_the_handshake() {
+async fn request_answered_with_425_is_sent_again_after_the_handshake() {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();
     let cautious = Router::new().fallback(async move |request: Request| -> Response {
@@ -207,7 +207,7 @@ async fn too_early_is_tried_again_after_the_handshake() {
     assert_eq!(text(response).await, "in time");
     assert_eq!(asked.load(Ordering::Relaxed), 2);
     again
-        .remembered(&url(&server).parse().unwrap())
+        .ready_for_early_data(&url(&server).parse().unwrap())
         .await
         .unwrap();
     again.close().await;
@@ -223,7 +223,7 @@ async fn too_early_is_tried_again_after_the_handshake() {
 /// A server that takes early data may not offer less than it did (RFC 9114
 /// §7.2.4.2); that it did is not held against it twice.
 #[tokio::test]
-async fn settings_that_were_reduced_end_the_connection() {
+async fn reduced_settings_after_early_data_close_the_connection() {
     let sessions = Arc::default();
     let generous = server(&sessions, clearway::http::Config::default());
     serve(&generous, telling());
@@ -255,7 +255,7 @@ async fn settings_that_were_reduced_end_the_connection() {
 /// The address that was tried first is dead: the early request goes where the
 /// connection comes about.
 #[tokio::test]
-async fn early_requests_follow_the_address_that_answers() {
+async fn early_requests_are_sent_again_to_the_address_that_answers() {
     let server = told();
     let config = config();
     meet(&config, &server).await;
@@ -274,7 +274,7 @@ async fn early_requests_follow_the_address_that_answers() {
 
 /// Nobody answers at all: the failure is that of connecting.
 #[tokio::test]
-async fn early_requests_to_nobody_fail_like_others() {
+async fn early_request_to_an_unreachable_server_fails_with_connect_error() {
     let server = told();
     let config = config();
     meet(&config, &server).await;

@@ -40,7 +40,7 @@ fn lost(error: &ConnectionError) -> String {
 }
 
 #[tokio::test]
-async fn shard_that_panics_fails_accept_and_its_connections() {
+async fn shard_panic_fails_accept_and_its_connections() {
     let Pair {
         server,
         client,
@@ -69,7 +69,7 @@ async fn shard_that_panics_fails_accept_and_its_connections() {
 }
 
 #[tokio::test]
-async fn socket_that_breaks_fails_accept_and_its_connections() {
+async fn socket_failure_fails_accept_and_its_connections() {
     let pair = Pair::new().await;
     let serving = serve(&pair.server);
     pair.server.inject(0, Fault::Socket);
@@ -83,7 +83,7 @@ async fn socket_that_breaks_fails_accept_and_its_connections() {
 }
 
 #[tokio::test]
-async fn client_whose_shard_failed_says_why_it_cannot_connect() {
+async fn connect_after_a_shard_failure_reports_the_failure() {
     let Pair {
         server,
         client,
@@ -146,7 +146,7 @@ async fn restarted_shard_serves_new_clients_and_resets_old_ones() {
 /// One of two shards fails: the other's connections go on, and after the restart the
 /// kernel steers as before, so that nothing has to be passed on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_of_two_shards_fails_and_steering_stays_true() {
+async fn steering_stays_correct_after_one_of_two_shards_restarts() {
     for fault in [Fault::Panic, Fault::Socket] {
         for failing in [0, 1] {
             let server = Endpoint::builder(LOOPBACK)
@@ -219,7 +219,7 @@ async fn connect_to_both(server: &Endpoint) -> Vec<(usize, Connection)> {
 }
 
 #[tokio::test]
-async fn closed_endpoint_is_not_restarted_and_accept_says_closed() {
+async fn closed_endpoint_is_not_restarted_and_accept_returns_none() {
     let server = server();
     server.inject(0, Fault::Panic);
     assert!(server.accept().await.is_err());
@@ -230,7 +230,7 @@ async fn closed_endpoint_is_not_restarted_and_accept_says_closed() {
 }
 
 #[tokio::test]
-async fn accept_after_stop_accepting_ends_without_an_error_though_a_shard_fails_later() {
+async fn accept_after_stop_accepting_returns_none_even_if_a_shard_fails_later() {
     let pair = Pair::new().await;
     pair.server.stop_accepting();
     pair.server.inject(0, Fault::Panic);
@@ -240,7 +240,7 @@ async fn accept_after_stop_accepting_ends_without_an_error_though_a_shard_fails_
 
 /// A server on the caller's runtime that goes away tells whoever holds it elsewhere.
 #[test]
-fn runtime_that_shuts_down_fails_serve_with_that_reason() {
+fn runtime_shutdown_fails_serve_with_that_reason() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let server = runtime.block_on(async {
         let config: ServerConfig = server_config();

@@ -225,7 +225,7 @@ fn large(alive: &Alive) -> Router {
 /// No credit for the connection, then GETs of a megabyte over several connections that
 /// show all the while that they are there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_that_take_nothing_are_cut_and_give_everything_back() {
+async fn clients_that_do_not_read_are_closed_and_release_everything() {
     let alive = Alive::default();
     let server = serve(builder().timeouts(short()), large(&alive));
     let mut forgers = Vec::new();
@@ -256,7 +256,7 @@ async fn clients_that_take_nothing_are_cut_and_give_everything_back() {
 
 /// The answer to each request is on its way to the transport, which keeps it.
 #[tokio::test]
-async fn small_answers_that_nobody_takes_are_given_up() {
+async fn small_responses_that_are_never_read_time_out() {
     let server = serve(
         builder().timeouts(short()),
         small().route("/", get(async || "x")),
@@ -291,7 +291,7 @@ fn whole_text(error: &dyn std::error::Error) -> String {
 }
 
 #[tokio::test]
-async fn uploads_that_stall_fail_the_read_by_name() {
+async fn stalled_upload_fails_the_read_with_timed_out() {
     let (told, mut hears) = unbounded_channel();
     let server = serve(builder().timeouts(short()), reading(told));
     let forger = Forger::new(&server).await;
@@ -317,7 +317,7 @@ async fn uploads_that_stall_fail_the_read_by_name() {
 }
 
 #[tokio::test]
-async fn header_sections_that_stall_are_rejected() {
+async fn stalled_header_section_is_rejected() {
     let server = serve(builder().timeouts(short()), small());
     let forger = Forger::new(&server).await;
     let mut streams = Vec::new();
@@ -331,7 +331,7 @@ async fn header_sections_that_stall_are_rejected() {
 }
 
 #[tokio::test]
-async fn idle_connection_is_closed_though_it_sends_pings() {
+async fn idle_connection_is_closed_despite_pings() {
     let timeouts = Timeouts {
         idle: Some(Duration::from_secs(1)),
         ..Timeouts::default()
@@ -367,7 +367,7 @@ async fn hear(hears: &mut UnboundedReceiver<()>, count: usize) {
 
 /// A reset alone, without STOP_SENDING, also behind data that nobody has read.
 #[tokio::test]
-async fn requests_that_are_reset_stop_their_handlers() {
+async fn reset_requests_drop_their_handlers() {
     let (begun, mut hears) = unbounded_channel();
     let alive = Alive::default();
     let server = serve(builder(), endless(&alive, begun));
@@ -390,7 +390,7 @@ async fn requests_that_are_reset_stop_their_handlers() {
 
 /// A response whose body takes its time is dropped when its client stops it.
 #[tokio::test]
-async fn body_that_waits_is_dropped_when_nobody_wants_it() {
+async fn pending_response_body_is_dropped_when_the_client_stops_reading() {
     struct Waiting(#[expect(dead_code, reason = "it is held")] Guard);
 
     impl Body for Waiting {
@@ -426,7 +426,7 @@ async fn body_that_waits_is_dropped_when_nobody_wants_it() {
 /// A thousand GETs, each reset at once: they are not worked on, and their client is
 /// told that it goes too far.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rapid_resets_are_cut_off_and_leave_no_work() {
+async fn rapid_resets_close_the_connection_and_leave_no_handlers() {
     let (begun, _hears) = unbounded_channel();
     let alive = Alive::default();
     let server = serve(builder(), endless(&alive, begun));
@@ -451,7 +451,7 @@ async fn rapid_resets_are_cut_off_and_leave_no_work() {
 
 /// Requests that the server has to reset itself, each malformed in its end.
 #[tokio::test]
-async fn malformed_requests_without_end_are_cut_off() {
+async fn endless_malformed_requests_close_the_connection() {
     let server = serve(builder(), small());
     let forger = Forger::new(&server).await;
     let flood = async {
@@ -474,7 +474,7 @@ async fn malformed_requests_without_end_are_cut_off() {
 /// One connection holds all it can: another is served, and what is too much is safe to
 /// send again.
 #[tokio::test]
-async fn requests_under_way_are_bounded_and_shared_among_connections() {
+async fn concurrent_requests_are_limited_and_shared_among_connections() {
     let (begun, mut hears) = unbounded_channel();
     let alive = Alive::default();
     let server = serve(builder().max_requests(20), endless(&alive, begun));
@@ -503,7 +503,7 @@ async fn requests_under_way_are_bounded_and_shared_among_connections() {
 
 /// A frame without a place, behind a request that is answered without a look at it.
 #[tokio::test]
-async fn wrong_frame_behind_a_request_closes_the_connection() {
+async fn unexpected_frame_after_a_request_closes_the_connection() {
     let server = serve(builder(), small().route("/", get(async || "fine")));
     for (what, frame) in [
         ("HTTP/2's PRIORITY", [0x02, 0x00]),
@@ -528,7 +528,7 @@ async fn wrong_frame_behind_a_request_closes_the_connection() {
 
 /// Requests whose client goes on sending a body that nobody reads.
 #[tokio::test]
-async fn body_that_nobody_wants_is_stopped() {
+async fn unwanted_request_body_is_stopped() {
     let server = serve(builder(), small().route("/", post(async || "no, thanks")));
     let forger = Forger::new(&server).await;
     let (send, mut recv) = forger.open(POST).await;
@@ -545,7 +545,7 @@ async fn body_that_nobody_wants_is_stopped() {
 /// Well-behaved clients notice nothing of deadlines: a slow upload and a slow download
 /// that take several times as long as each of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn slow_but_steady_clients_are_served_to_the_end() {
+async fn slow_but_steady_clients_do_not_time_out() {
     let timeouts = Timeouts {
         min_rate: 0,
         ..short()
@@ -606,7 +606,7 @@ async fn until_delivered(connection: &Connection) {
 /// Requests that arrive and are given up before the server's task looks, whose runtime
 /// stands still meanwhile.
 #[test]
-fn request_given_up_before_it_was_dispatched_never_reaches_a_handler() {
+fn request_cancelled_before_dispatch_never_reaches_a_handler() {
     let here = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()

@@ -49,7 +49,7 @@ fn take<T>(once: &Mutex<Option<T>>) -> Option<T> {
 }
 
 #[tokio::test]
-async fn hints_arrive_before_the_response_is_made() {
+async fn early_hints_arrive_before_the_response() {
     let (heard, hears) = oneshot::channel::<()>();
     let (heard, hears) = (once(heard), once(hears));
     let (_server, url) = serve(Router::new().fallback(async move |request: Request| {
@@ -84,7 +84,7 @@ async fn hints_arrive_before_the_response_is_made() {
 }
 
 #[tokio::test]
-async fn a_hint_after_the_response_is_refused() {
+async fn interim_response_after_the_final_one_is_rejected() {
     let (give, given) = oneshot::channel::<InterimSender>();
     let give = once(give);
     let (_server, url) = serve(Router::new().fallback(async move |request: Request| {
@@ -145,7 +145,7 @@ fn expecting(url: &str, body: Watched) -> http::Request<Watched> {
 
 /// RFC 9110 §10.1.1: whoever waits is told to go on when the body is asked for.
 #[tokio::test]
-async fn a_body_is_sent_when_the_handler_asks_for_it() {
+async fn body_with_expect_continue_is_sent_when_the_handler_reads_it() {
     let (body, asked) = Watched::new();
     let before = asked.clone();
     let (_server, url) = serve(Router::new().fallback(async move |request: Request| {
@@ -162,7 +162,7 @@ async fn a_body_is_sent_when_the_handler_asks_for_it() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_refused_is_never_sent() {
+async fn body_with_expect_continue_is_not_sent_after_an_error_status() {
     let (body, asked) = Watched::new();
     let (_server, url) = serve(
         Router::new().fallback(async |_: Request| (StatusCode::FORBIDDEN, "no").into_response()),
@@ -176,7 +176,7 @@ async fn a_body_that_is_refused_is_never_sent() {
 
 /// Nobody waits: nothing is said.
 #[tokio::test]
-async fn a_body_that_comes_anyway_needs_no_invitation() {
+async fn body_that_does_not_wait_for_100_gets_no_100() {
     let (body, asked) = Watched::new();
     let (_server, url) = serve(Router::new().fallback(async |request: Request| {
         let content = request.into_body().collect().await.unwrap();

@@ -101,7 +101,7 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 const NEVER: Duration = Duration::from_secs(3_600);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn connections_are_limited_over_all_shards_and_free_places_are_taken_again() {
+async fn connection_limit_holds_over_all_shards_and_freed_places_are_reused() {
     for by_source in [false, true] {
         let server = serve(NEVER, |limits| {
             if by_source {
@@ -127,7 +127,7 @@ async fn connections_are_limited_over_all_shards_and_free_places_are_taken_again
 
 /// Also while the application holds handles of its connections.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn connections_of_a_shard_that_failed_take_no_places_after_its_restart() {
+async fn connections_of_a_failed_shard_take_no_places_after_its_restart() {
     let keeper = Keeper::default();
     let server = server(NEVER, |limits| limits.connections = 16);
     serve_again(&server, &keeper);
@@ -147,7 +147,7 @@ async fn connections_of_a_shard_that_failed_take_no_places_after_its_restart() {
 
 /// The shard that a newcomer comes to may have nobody who could make room.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn idle_connections_of_other_shards_make_room_for_newcomers() {
+async fn idle_connections_of_other_shards_are_evicted_for_new_clients() {
     let server = serve(Duration::ZERO, |limits| limits.connections = 8);
     let mut connected = Vec::new();
     for _ in 0..ATTEMPTS {
@@ -164,6 +164,6 @@ async fn idle_connections_of_other_shards_make_room_for_newcomers() {
     }
     assert_eq!(connected.len(), 40);
     let counters = server.counters();
-    let evicted: u64 = counters.iter().map(|c| c.evicted_for_newcomers).sum();
+    let evicted: u64 = counters.iter().map(|c| c.evicted_for_new_clients).sum();
     assert!(evicted >= 32, "{evicted}");
 }

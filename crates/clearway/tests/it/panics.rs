@@ -236,7 +236,7 @@ async fn transport_panic_in_one_of_a_thousand_connections_ends_only_that_one() {
 
 /// A datagram whose routing panics is lost, like others that are.
 #[tokio::test]
-async fn routing_panic_costs_the_datagram_and_not_the_shard() {
+async fn routing_panic_drops_the_datagram_and_keeps_the_shard() {
     let crowd = Crowd::gather(2).await;
     crowd.server.inject(0, Fault::Routing(20));
     assert!(crowd.everybody_asks().await.is_empty());
@@ -297,7 +297,7 @@ async fn handles_of_a_connection_that_panicked_return_its_error() {
     );
     assert_eq!(send.finish().unwrap_err(), error.clone().into());
     assert_eq!(send.stopped().await.unwrap_err(), error);
-    assert_eq!(far.handshaken().await.unwrap_err(), error);
+    assert_eq!(far.handshake_complete().await.unwrap_err(), error);
     assert_eq!(far.close_reason(), Some(error));
     assert_eq!((far.remote_address(), far.alpn()), (remote, alpn));
     assert_eq!(far.role(), Role::Server);
@@ -317,7 +317,7 @@ async fn handles_of_a_connection_that_panicked_return_its_error() {
 
 /// The same on the side of a client, whose endpoint is somebody's task.
 #[tokio::test]
-async fn client_connection_that_panics_leaves_its_endpoints_other_connections() {
+async fn panic_in_a_client_connection_keeps_the_endpoints_other_connections() {
     let crowd = Crowd::gather(3).await;
     crowd.near[1].inject(Stage::Turn);
     let error = crowd.near[1].closed().await;
@@ -330,7 +330,7 @@ async fn client_connection_that_panics_leaves_its_endpoints_other_connections() 
 
 /// What the application has the shard call for a new client.
 #[tokio::test]
-async fn admission_and_observer_factory_that_panic_cost_the_client_only() {
+async fn panic_in_admit_or_observer_factory_refuses_only_that_client() {
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = calls.clone();
     let config = server_config().admit(move |_| {
@@ -388,7 +388,7 @@ async fn connect_with_an_observer_factory_that_panics_fails() {
 
 /// A waker that panics wakes nobody, but everybody else is woken.
 #[tokio::test]
-async fn waker_that_panics_keeps_no_other_task_from_being_woken() {
+async fn panicking_waker_does_not_stop_other_wakeups() {
     use std::pin::pin;
     use std::task::{Context, Poll, Wake, Waker};
     struct Bad;
@@ -521,7 +521,7 @@ async fn http3_panic_in_one_of_a_thousand_connections_ends_only_that_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn handler_panic_is_answered_with_500_and_the_connections_other_requests_go_on() {
+async fn handler_panic_returns_500_and_other_requests_continue() {
     let site = Arc::new(Site::open());
     assert_eq!(site.get(0, "hello").await.unwrap(), (200, 3_000));
     let slow = tokio::spawn({
@@ -546,7 +546,7 @@ async fn handler_panic_is_answered_with_500_and_the_connections_other_requests_g
 
 /// A service that cannot be cloned for one request answers the others.
 #[tokio::test]
-async fn service_whose_clone_panics_answers_500_and_goes_on() {
+async fn panic_in_service_clone_returns_500_and_serving_continues() {
     struct Fragile(Arc<AtomicUsize>);
     impl Clone for Fragile {
         fn clone(&self) -> Self {

@@ -34,7 +34,7 @@ async fn ask(connection: &Connection, content: &[u8]) -> Vec<u8> {
 /// Forty clients over two shards: everybody is served, both shards work, and
 /// after the handshake, connection IDs lead to the shard that owns them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_shards() {
+async fn two_shards_share_the_clients() {
     let server = Endpoint::builder(LOOPBACK)
         .server(server_config())
         .shards(2)
@@ -76,7 +76,7 @@ async fn two_shards() {
 /// More handshakes at once than a turn begins: some wait, all succeed, and who
 /// is connected already is served meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_crowd_at_the_door() {
+async fn live_connection_is_served_while_many_clients_connect() {
     let server = Endpoint::server(LOOPBACK, server_config()).unwrap();
     let address = server.local_addr();
     tokio::spawn({
@@ -99,7 +99,7 @@ async fn a_crowd_at_the_door() {
 }
 
 #[tokio::test]
-async fn a_server_on_the_callers_runtime() {
+async fn server_runs_on_the_callers_runtime() {
     let pair = Pair::on_caller_runtime().await;
     tokio::spawn(echo(pair.far.clone()));
     let content = pattern(1, 1 << 20);
@@ -107,7 +107,7 @@ async fn a_server_on_the_callers_runtime() {
 }
 
 #[test]
-fn what_cannot_be_built_is_refused() {
+fn invalid_endpoint_settings_are_rejected() {
     let build = |shards, on_caller: bool| {
         let builder = Endpoint::builder(LOOPBACK)
             .server(server_config())
@@ -128,7 +128,7 @@ fn what_cannot_be_built_is_refused() {
 
 /// One endpoint may do both.
 #[tokio::test]
-async fn a_server_that_is_a_client_too() {
+async fn one_endpoint_accepts_and_connects() {
     let both = || {
         Endpoint::builder(LOOPBACK)
             .server(server_config())
@@ -144,7 +144,7 @@ async fn a_server_that_is_a_client_too() {
 
 /// A server that lost its state but not its secret tells its clients at once.
 #[test]
-fn a_restarted_server_resets_its_old_clients() {
+fn restarted_server_with_the_same_secret_resets_old_connections() {
     let config = || server_config().secret([7; 32]);
     let runtime = || tokio::runtime::Runtime::new().unwrap();
     let (here, there) = (runtime(), runtime());
@@ -172,7 +172,7 @@ fn a_restarted_server_resets_its_old_clients() {
 }
 
 #[tokio::test]
-async fn always_retry_validates_addresses() {
+async fn always_retry_validates_every_client_address() {
     let server = Endpoint::server(LOOPBACK, server_config().always_retry(true)).unwrap();
     let pair = Pair::of(server, client()).await;
     tokio::spawn(echo(pair.far.clone()));
@@ -184,7 +184,7 @@ async fn always_retry_validates_addresses() {
 }
 
 #[tokio::test]
-async fn the_doorkeeper_decides() {
+async fn admit_callback_refuses_clients() {
     let open = Arc::new(AtomicBool::new(false));
     let config = server_config().admit({
         let open = open.clone();
@@ -210,7 +210,7 @@ async fn the_doorkeeper_decides() {
 }
 
 #[tokio::test]
-async fn a_full_backlog_refuses() {
+async fn full_accept_backlog_refuses_new_clients() {
     let server = Endpoint::server(LOOPBACK, server_config().backlog(1)).unwrap();
     let client = client();
     let first = client.connect(server.local_addr(), "localhost").await;
@@ -233,7 +233,7 @@ async fn a_full_backlog_refuses() {
 }
 
 #[tokio::test]
-async fn zero_rtt() {
+async fn zero_rtt_data_is_accepted_with_a_ticket() {
     let server = Endpoint::server(LOOPBACK, server_config().early_data(true)).unwrap();
     let address = server.local_addr();
     tokio::spawn({
@@ -263,7 +263,7 @@ async fn zero_rtt() {
 
 /// A server that would not take early data gets it again.
 #[tokio::test]
-async fn zero_rtt_rejected() {
+async fn rejected_zero_rtt_data_is_sent_again() {
     let config = || server_config().early_data(true);
     let old = Endpoint::server(LOOPBACK, config()).unwrap();
     let client = client();
@@ -286,7 +286,7 @@ async fn zero_rtt_rejected() {
 }
 
 #[tokio::test]
-async fn client_certificates() {
+async fn required_client_certificate_is_checked() {
     let identity = DevelopmentIdentity::generate(["a client"]).unwrap();
     let roots = Roots::from_pem(identity.certificate_pem().as_bytes()).unwrap();
     let config = server_config().client_auth(ClientAuth::Required(roots));
@@ -310,7 +310,7 @@ async fn client_certificates() {
 /// A certificate replaced while the server runs: new clients see the new one,
 /// the connection made with the old one goes on.
 #[tokio::test]
-async fn certificates_are_replaced_without_a_restart() {
+async fn replaced_certificate_is_used_for_new_handshakes() {
     let [old, new] = [(), ()].map(|()| DevelopmentIdentity::generate(["localhost"]).unwrap());
     let certificates = Certificates::new(old.certificate_pem(), old.key_pem()).unwrap();
     let config = ServerConfig::with_certificates(&certificates).alpn(["test"]);
@@ -335,7 +335,7 @@ async fn certificates_are_replaced_without_a_restart() {
 
 /// Clones of client settings share their tickets, whatever endpoints use them.
 #[tokio::test]
-async fn clones_of_client_settings_resume_each_others_sessions() {
+async fn cloned_client_configs_share_sessions() {
     let server = Endpoint::server(LOOPBACK, server_config()).unwrap();
     let address = server.local_addr();
     tokio::spawn(async move { server.serve(echo).await });

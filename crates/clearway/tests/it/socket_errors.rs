@@ -122,25 +122,25 @@ async fn transfers(
 }
 
 #[tokio::test]
-async fn transfer_finishes_whatever_one_send_fails_with() {
+async fn transfer_survives_any_error_of_one_send() {
     let plan = |faults: &Faults, errno| faults.next(Call::SendMessage, errno, 1);
     transfers(ERRNOS, Call::SendMessage, &BROKEN_SEND, plan).await;
 }
 
 #[tokio::test]
-async fn transfer_finishes_whatever_one_receive_fails_with() {
+async fn transfer_survives_any_error_of_one_receive() {
     let plan = |faults: &Faults, errno| faults.next(Call::ReceiveMessages, errno, 1);
     transfers(ERRNOS, Call::ReceiveMessages, &BROKEN_RECV, plan).await;
 }
 
 #[tokio::test]
-async fn transfer_finishes_whatever_eight_sends_in_a_row_fail_with() {
+async fn transfer_survives_any_error_of_eight_sends_in_a_row() {
     let plan = |faults: &Faults, errno| faults.next(Call::SendMessage, errno, 8);
     transfers(ERRNOS, Call::SendMessage, &BROKEN_SEND, plan).await;
 }
 
 #[tokio::test]
-async fn transfer_finishes_whatever_forty_receives_in_a_row_fail_with() {
+async fn transfer_survives_any_error_of_forty_receives_in_a_row() {
     // A receive that says "nothing waits" against the truth is believed until the next datagram:
     // the kernel does not lie there, and the client's retransmissions would have to end it.
     let plan = |faults: &Faults, errno| {
@@ -151,20 +151,20 @@ async fn transfer_finishes_whatever_forty_receives_in_a_row_fail_with() {
 }
 
 #[tokio::test]
-async fn transfer_finishes_whatever_every_fifth_send_fails_with() {
+async fn transfer_survives_any_error_of_every_fifth_send() {
     let plan = |faults: &Faults, errno| faults.every(Call::SendMessage, errno, 5);
     transfers(ERRNOS, Call::SendMessage, &BROKEN_SEND, plan).await;
 }
 
 #[tokio::test]
-async fn transfer_finishes_whatever_every_other_receive_fails_with() {
+async fn transfer_survives_any_error_of_every_other_receive() {
     let errnos = ERRNOS.filter(|errno| *errno != libc::EAGAIN);
     let plan = |faults: &Faults, errno| faults.every(Call::ReceiveMessages, errno, 2);
     transfers(errnos, Call::ReceiveMessages, &BROKEN_RECV, plan).await;
 }
 
 #[tokio::test]
-async fn transfer_finishes_whatever_the_error_queue_fails_with() {
+async fn transfer_survives_any_error_of_the_error_queue() {
     for times in [1, usize::MAX] {
         let plan = |faults: &Faults, errno| faults.next(Call::ReadErrors, errno, times);
         transfers(ERRNOS, Call::ReadErrors, &BROKEN_READ, plan).await;
@@ -172,7 +172,7 @@ async fn transfer_finishes_whatever_the_error_queue_fails_with() {
 }
 
 #[tokio::test]
-async fn socket_that_never_receives_again_ends_the_connection_with_its_cause() {
+async fn permanent_receive_error_ends_the_connection_with_its_cause() {
     let world = World::new().await;
     world.faults.always(Call::ReceiveMessages, libc::EFAULT);
     // Time enough for the loop to have called again and again, and for ten seconds of the
@@ -186,7 +186,7 @@ async fn socket_that_never_receives_again_ends_the_connection_with_its_cause() {
 }
 
 #[tokio::test]
-async fn train_that_was_refused_leaves_though_the_socket_never_turns_writable() {
+async fn refused_train_is_retried_without_a_writable_event() {
     let world = World::new().await;
     world.transfer(1).await;
     // Both sides have nothing more to say: no datagram that comes in wakes the server.

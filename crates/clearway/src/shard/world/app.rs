@@ -198,8 +198,8 @@ impl App {
         )?;
         let each = connection.clone();
         ends(
-            "handshaken",
-            Box::pin(async move { assert!(each.handshaken().await.is_err()) }),
+            "handshake_complete",
+            Box::pin(async move { assert!(each.handshake_complete().await.is_err()) }),
         )?;
         assert!(connection.send_datagram(bytes::Bytes::new()).is_err());
         Ok(())

@@ -100,7 +100,7 @@ impl Shard {
             }
             Event::MemoryIsShort => {
                 self.link.budget.change(0, BUDGET);
-                self.link.ring();
+                self.link.wake();
                 self.settle();
                 self.link.budget.change(BUDGET, 0);
             }

@@ -32,8 +32,8 @@ impl Shard {
         let driver = self.driver.as_ref().expect("runs");
         let mut entries: Vec<_> = driver.shard.table.iter().collect();
         entries.sort_by_key(|(handle, _)| **handle);
-        let received = |shared: &crate::connection::Shared| {
-            shared.visit(Stage::Call, |state| {
+        let received = |shared: &crate::connection::ConnectionShared| {
+            shared.with_state(Stage::Call, |state| {
                 let counters = state.quic.stats(self.now).counters;
                 counters.packets_received + counters.packets_dropped
             })
@@ -44,7 +44,7 @@ impl Shard {
 }
 
 #[test]
-fn datagram_behind_a_flood_of_another_connection_does_not_wait_for_all_of_it() {
+fn datagram_behind_a_flood_of_another_connection_is_received_before_the_flood_ends() {
     let mut shard = Shard::new(&Scope::new(2, |_| true));
     let before = shard.received();
     shard.send(0, FLOOD);

@@ -35,10 +35,10 @@ use self::events::Event;
 use self::explore::{Bounds, ExpectClean, World, explore_by_replay, fingerprint_of};
 use self::peer::Peer;
 use self::socket::{Fault, MemorySocket};
-use super::manual::{Readiness, WatchedSocket};
-use super::{Clock, Driver, Link, Position};
+use super::manual_socket::{AsyncSocket, Readiness};
+use super::{Clock, Driver, Position, ShardLink};
 use crate::connection::Stage;
-use crate::endpoint::{House, shard_parts};
+use crate::endpoint::{EndpointShared, shard_parts};
 use crate::error::EndpointError;
 use crate::{ClientConfig, DevelopmentIdentity, ServerConfig};
 
@@ -47,7 +47,7 @@ const SERVER: SocketAddr = SocketAddr::new(
     443,
 );
 
-/// Turns without an end mean a busy loop.
+/// Scheduler without an end mean a busy loop.
 const MAX_TURNS: usize = 200;
 
 /// Memory of an endpoint that has room for all that happens here.
@@ -78,8 +78,8 @@ impl Scope {
 struct Shard {
     scope: Scope,
     driver: Option<Driver>,
-    link: Arc<Link>,
-    house: Arc<House>,
+    link: Arc<ShardLink>,
+    endpoint_shared: Arc<EndpointShared>,
     socket: Arc<MemorySocket>,
     readiness: Readiness,
     now: Instant,
@@ -130,18 +130,18 @@ impl Shard {
         let now = Instant::ZERO + Duration::from_secs(1);
         Clock::set(now);
         let shared: Arc<dyn DatagramSocket> = socket.clone();
-        let (house, link) = shard_parts(server_config(), clock, &shared);
+        let (endpoint_shared, link) = shard_parts(server_config(), clock, &shared);
         let position = Position {
             index: 0,
             key: SteeringKey { k0: 1, k1: 2 },
         };
-        let watched = WatchedSocket::manual(shared, readiness.clone());
-        let driver = Driver::watching(link.clone(), watched, house.clone(), position);
+        let watched = AsyncSocket::manual(shared, readiness.clone());
+        let driver = Driver::watching(link.clone(), watched, endpoint_shared.clone(), position);
         let mut shard = Self {
             scope: scope.clone(),
             driver: Some(driver),
             link,
-            house,
+            endpoint_shared,
             socket,
             readiness,
             now,
@@ -169,7 +169,7 @@ impl Shard {
             self.hear(n);
             self.wait(Duration::from_millis(30));
         }
-        let accepted = self.house.next_accepted();
+        let accepted = self.endpoint_shared.next_accepted();
         self.apps
             .push(App::new(accepted.expect("a handshake completes")));
         self.settle();
@@ -375,7 +375,7 @@ impl World for Shard {
             let entries: Vec<_> = entries
                 .into_iter()
                 .map(|(handle, entry)| {
-                    let inside = entry.shared.visit(Stage::Http, |state| {
+                    let inside = entry.shared.with_state(Stage::Http, |state| {
                         let stats = state.quic.stats(self.now);
                         let streams = (state.quic.open_streams(), state.quic.buffered());
                         let timeout = state.next_timeout().map(until);
@@ -390,7 +390,7 @@ impl World for Shard {
                     )
                 })
                 .collect();
-            let blocked = driver.shard.outlet.is_blocked();
+            let blocked = driver.shard.transmitter.is_blocked();
             (entries, blocked, driver.alarm.armed().map(until))
         });
         let apps: Vec<_> = self.apps.iter().map(App::summary).collect();
@@ -425,17 +425,17 @@ fn explore(name: &str, scope: &Scope, debug: usize, release: usize) {
 }
 
 #[test]
-fn no_order_of_events_leaves_a_connection_asleep_with_work_to_do() {
+fn no_event_order_leaves_a_connection_with_work_and_no_wakeup() {
     explore("a shard", &Scope::new(1, |_| true), 3, 4);
 }
 
 #[test]
-fn no_order_of_events_of_two_connections_leaves_one_asleep_with_work_to_do() {
+fn no_event_order_of_two_connections_leaves_one_with_work_and_no_wakeup() {
     explore("a shard of two connections", &Scope::new(2, |_| true), 2, 3);
 }
 
 #[test]
-fn no_order_of_full_buffers_and_lost_edges_silences_a_shard() {
+fn no_order_of_full_buffers_and_lost_readiness_events_stops_a_shard() {
     let keep = |event: &Event| match event {
         Event::Full
         | Event::Writable
@@ -459,7 +459,7 @@ fn no_order_of_full_buffers_and_lost_edges_silences_a_shard() {
 }
 
 #[test]
-fn no_order_of_ends_leaves_a_connection_counted_or_a_task_asleep() {
+fn no_order_of_closes_leaks_a_connection_count_or_a_waiting_task() {
     let keep = |event: &Event| match event {
         Event::Full
         | Event::Alarm

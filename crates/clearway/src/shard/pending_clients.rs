@@ -12,10 +12,10 @@ use clearway_quic::Instant;
 use clearway_quic::endpoint::Source;
 use foldhash::fast::FixedState;
 
-use super::strays::Stray;
+use super::strays::QueuedDatagram;
 
 /// Most datagrams that wait.
-const ROOM: usize = 512;
+const CAPACITY: usize = 512;
 
 /// Handshakes that each source may have begun lately to be in this class or one before it.
 const CLASSES: [u8; 4] = [0, 3, 15, u8::MAX];
@@ -23,22 +23,22 @@ const CLASSES: [u8; 4] = [0, 3, 15, u8::MAX];
 /// Time in which a handshake is half forgotten.
 const HALF_LIFE: Duration = Duration::from_secs(1);
 
-/// Counters in each row of a [`Tally`].
+/// Counters in each row of a [`RecentHandshakes`].
 const COLUMNS: usize = 1 << 10;
 
 /// The clients that wait, by how many have begun where they come from.
 #[derive(Debug)]
-pub(super) struct Newcomers {
-    classes: [VecDeque<Stray>; CLASSES.len()],
-    lately: Tally,
+pub(super) struct PendingClients {
+    classes: [VecDeque<QueuedDatagram>; CLASSES.len()],
+    recent: RecentHandshakes,
 }
 
-impl Newcomers {
+impl PendingClients {
     /// `secret` keeps strangers from choosing addresses that are counted as another's.
     pub(super) fn new(secret: u64) -> Self {
         Self {
             classes: Default::default(),
-            lately: Tally::new(secret),
+            recent: RecentHandshakes::new(secret),
         }
     }
 
@@ -52,11 +52,16 @@ impl Newcomers {
 
     /// A client of `source` waits; `None`: it is trusted and goes first. Whether there was
     /// room, for it or by sending away another who has less claim to it.
-    pub(super) fn push(&mut self, now: Instant, source: Option<Source>, stray: Stray) -> bool {
-        let begun = source.map_or(0, |source| self.lately.of(now, source));
+    pub(super) fn push(
+        &mut self,
+        now: Instant,
+        source: Option<Source>,
+        stray: QueuedDatagram,
+    ) -> bool {
+        let begun = source.map_or(0, |source| self.recent.of(now, source));
         let class = CLASSES.iter().position(|most| begun <= *most).unwrap_or(0);
         let mut fits = true;
-        if self.len() >= ROOM {
+        if self.len() >= CAPACITY {
             let mut later = self.classes.iter_mut().skip(class.saturating_add(1)).rev();
             fits = later.any(|later| later.pop_back().is_some());
         }
@@ -67,26 +72,26 @@ impl Newcomers {
     }
 
     /// The one that goes first.
-    pub(super) fn pop(&mut self) -> Option<Stray> {
+    pub(super) fn pop(&mut self) -> Option<QueuedDatagram> {
         self.classes.iter_mut().find_map(VecDeque::pop_front)
     }
 
     /// A client of this source has begun a handshake.
-    pub(super) fn has_begun(&mut self, now: Instant, source: Source) {
-        self.lately.add(now, source);
+    pub(super) fn record_handshake(&mut self, now: Instant, source: Source) {
+        self.recent.add(now, source);
     }
 }
 
 /// Handshakes begun lately, by source: a count-min sketch, so that its size is fixed and
 /// counts are never too low. Halved every [`HALF_LIFE`].
 #[derive(Debug)]
-struct Tally {
+struct RecentHandshakes {
     rows: [Box<[u8]>; 2],
     hashers: [FixedState; 2],
     halve_at: Instant,
 }
 
-impl Tally {
+impl RecentHandshakes {
     fn new(secret: u64) -> Self {
         let row = || vec![0; COLUMNS].into_boxed_slice();
         Self {
@@ -139,8 +144,8 @@ mod tests {
         Source::of(std::net::Ipv4Addr::new(10, 0, a, b).into())
     }
 
-    fn hello(n: u16) -> Stray {
-        Stray {
+    fn hello(n: u16) -> QueuedDatagram {
+        QueuedDatagram {
             from: Received {
                 remote: ([10, 0, 0, 1], 1).into(),
                 local_ip: None,
@@ -150,68 +155,69 @@ mod tests {
         }
     }
 
-    fn number(stray: &Stray) -> u16 {
+    fn number(stray: &QueuedDatagram) -> u16 {
         u16::from_be_bytes([stray.datagram[0], stray.datagram[1]])
     }
 
     const NOW: Instant = Instant::from_nanos(5_000_000_000);
 
     #[test]
-    fn clients_from_where_few_have_come_go_first() {
-        let mut newcomers = Newcomers::new(7);
+    fn clients_from_sources_with_few_recent_handshakes_go_first() {
+        let mut pending_clients = PendingClients::new(7);
         for _ in 0..100 {
-            newcomers.has_begun(NOW, source(1));
+            pending_clients.record_handshake(NOW, source(1));
         }
-        newcomers.has_begun(NOW, source(2));
+        pending_clients.record_handshake(NOW, source(2));
         for from in [1, 2, 3] {
-            assert!(newcomers.push(NOW, Some(source(from)), hello(from)));
+            assert!(pending_clients.push(NOW, Some(source(from)), hello(from)));
         }
         // On nobody's account.
-        assert!(newcomers.push(NOW, None, hello(4)));
-        let order: Vec<u16> = std::iter::from_fn(|| newcomers.pop())
+        assert!(pending_clients.push(NOW, None, hello(4)));
+        let order: Vec<u16> = std::iter::from_fn(|| pending_clients.pop())
             .map(|one| number(&one))
             .collect();
         assert_eq!(order, [3, 4, 2, 1]);
-        assert!(newcomers.is_empty());
+        assert!(pending_clients.is_empty());
     }
 
     #[test]
-    fn full_room_is_given_to_whoever_has_the_better_claim() {
-        let mut newcomers = Newcomers::new(7);
+    fn full_queue_drops_the_client_of_lowest_priority() {
+        let mut pending_clients = PendingClients::new(7);
         for _ in 0..100 {
-            newcomers.has_begun(NOW, source(1));
+            pending_clients.record_handshake(NOW, source(1));
         }
-        for _ in 0..ROOM {
-            assert!(newcomers.push(NOW, Some(source(1)), hello(1)));
+        for _ in 0..CAPACITY {
+            assert!(pending_clients.push(NOW, Some(source(1)), hello(1)));
         }
-        assert!(!newcomers.push(NOW, Some(source(1)), hello(1)));
-        assert!(newcomers.push(NOW, Some(source(2)), hello(2)));
-        assert_eq!(newcomers.len(), ROOM);
-        assert_eq!(newcomers.pop().map(|one| number(&one)), Some(2));
+        assert!(!pending_clients.push(NOW, Some(source(1)), hello(1)));
+        assert!(pending_clients.push(NOW, Some(source(2)), hello(2)));
+        assert_eq!(pending_clients.len(), CAPACITY);
+        assert_eq!(pending_clients.pop().map(|one| number(&one)), Some(2));
     }
 
     #[test]
-    fn what_was_begun_is_forgotten_in_time() {
-        let mut newcomers = Newcomers::new(7);
+    fn handshake_counts_decay_to_zero() {
+        let mut pending_clients = PendingClients::new(7);
         for _ in 0..200 {
-            newcomers.has_begun(NOW, source(1));
+            pending_clients.record_handshake(NOW, source(1));
         }
-        assert!(newcomers.lately.of(NOW, source(1)) >= 200);
+        assert!(pending_clients.recent.of(NOW, source(1)) >= 200);
         let mut now = NOW;
         for _ in 0..8 {
             now += HALF_LIFE;
-            newcomers.lately.of(now, source(1));
+            pending_clients.recent.of(now, source(1));
         }
-        assert_eq!(newcomers.lately.of(now, source(1)), 0);
+        assert_eq!(pending_clients.recent.of(now, source(1)), 0);
     }
 
     #[test]
-    fn strangers_seldom_share_all_counters_with_a_flood_of_250_addresses() {
-        let mut newcomers = Newcomers::new(7);
+    fn sketch_rarely_confuses_new_sources_with_250_flooding_ones() {
+        let mut pending_clients = PendingClients::new(7);
         for from in 0..250 {
-            newcomers.has_begun(NOW, source(from));
+            pending_clients.record_handshake(NOW, source(from));
         }
-        let mistaken = (1_000..3_000).filter(|from| newcomers.lately.of(NOW, source(*from)) > 0);
+        let mistaken =
+            (1_000..3_000).filter(|from| pending_clients.recent.of(NOW, source(*from)) > 0);
         assert!(mistaken.count() < 200);
     }
 }

@@ -9,12 +9,12 @@ use clearway_udp::DatagramSocket;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use super::Watched;
+use super::SocketFd;
 
 /// What `AsyncFd` is outside of tests.
-pub(super) enum WatchedSocket {
-    Runtime(AsyncFd<Watched>),
-    Manual(Watched, Readiness),
+pub(super) enum AsyncSocket {
+    Runtime(AsyncFd<SocketFd>),
+    Manual(SocketFd, Readiness),
 }
 
 /// What the runtime would have heard of a socket and nobody has used up yet.
@@ -47,12 +47,12 @@ impl Readiness {
     }
 }
 
-impl WatchedSocket {
+impl AsyncSocket {
     pub(super) fn manual(socket: Arc<dyn DatagramSocket>, readiness: Readiness) -> Self {
-        Self::Manual(Watched(socket), readiness)
+        Self::Manual(SocketFd(socket), readiness)
     }
 
-    pub(super) fn get_ref(&self) -> &Watched {
+    pub(super) fn get_ref(&self) -> &SocketFd {
         match self {
             Self::Runtime(socket) => socket.get_ref(),
             Self::Manual(socket, _) => socket,
@@ -63,7 +63,7 @@ impl WatchedSocket {
     pub(super) fn try_io<R>(
         &self,
         interest: Interest,
-        act: impl FnOnce(&Watched) -> io::Result<R>,
+        act: impl FnOnce(&SocketFd) -> io::Result<R>,
     ) -> io::Result<R> {
         let (socket, readiness) = match self {
             Self::Runtime(socket) => return socket.try_io(interest, act),

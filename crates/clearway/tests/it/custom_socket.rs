@@ -132,7 +132,7 @@ impl DatagramSocket for Local {
 }
 
 #[tokio::test]
-async fn endpoints_talk_over_unix_sockets() {
+async fn endpoints_communicate_over_unix_sockets() {
     let (near, far) = Local::pair();
     let server = server(far);
     let client = EndpointBuilder::on_datagram_socket(Arc::new(near))
@@ -219,7 +219,7 @@ impl DatagramSocket for Pestered {
 }
 
 #[tokio::test]
-async fn icmp_errors_without_end_starve_no_transfer() {
+async fn endless_icmp_errors_do_not_stall_a_transfer() {
     let pair = Pair::of(server(Pestered::new()), client()).await;
     transfer(&pair).await;
     assert!(pair.server.counters()[0].icmp_errors > 0);

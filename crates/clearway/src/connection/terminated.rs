@@ -12,14 +12,14 @@ use crate::panic::catch;
 
 /// Room for the one datagram that says goodbye, bytes: no path takes more before its
 /// MTU was searched for, and what is larger is not needed.
-const FAREWELL: usize = 1500;
+const MAX_CLOSE_DATAGRAM: usize = 1500;
 
 /// A connection after a panic in it or its eviction: what its handles still want to know, and what
 /// is left to tell the peer. The state itself is gone.
 #[derive(Debug)]
-pub(crate) struct Remains {
+pub(crate) struct TerminatedConnection {
     pub(crate) error: ConnectionError,
-    pub(crate) farewell: Option<Farewell>,
+    pub(crate) close_datagram: Option<CloseDatagram>,
     pub(crate) role: Role,
     pub(crate) remote: SocketAddr,
     pub(crate) resumed: bool,
@@ -33,30 +33,30 @@ pub(crate) struct Remains {
 
 /// One datagram with CONNECTION_CLOSE.
 #[derive(Debug)]
-pub(crate) struct Farewell {
+pub(crate) struct CloseDatagram {
     pub(crate) remote: SocketAddr,
     pub(crate) local_ip: Option<IpAddr>,
     pub(crate) datagram: Vec<u8>,
 }
 
-impl Remains {
+impl TerminatedConnection {
     /// Takes what can still be had of `quic`, whose every part may panic again.
-    pub(super) fn of(
+    pub(super) fn new(
         quic: &mut Connection,
         now: Instant,
         error: ConnectionError,
-        said: TransportError,
+        sent_error: TransportError,
     ) -> Self {
         // It may be what panicked, and must not be asked again.
         let observer = catch(|| quic.take_observer());
         let _ = catch(|| drop(observer));
         let stats = catch(|| quic.stats(now)).unwrap_or_default();
         // Letting go of what it holds may fail where the words do not.
-        let _ = catch(|| quic.abort(now, said));
-        let farewell = catch(|| farewell(quic, now)).ok().flatten();
+        let _ = catch(|| quic.abort(now, sent_error));
+        let close_datagram = catch(|| close_datagram(quic, now)).ok().flatten();
         Self {
             error,
-            farewell,
+            close_datagram,
             role: quic.role(),
             remote: catch(|| quic.remote_address()).unwrap_or(UNKNOWN),
             resumed: catch(|| quic.resumed()).unwrap_or(false),
@@ -77,8 +77,8 @@ const UNKNOWN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0
 ///
 /// A panic while packets were written may have left their numbers to be used again.
 /// That is no reuse of a nonce: those packets never left.
-fn farewell(quic: &mut Connection, now: Instant) -> Option<Farewell> {
-    let mut datagram = vec![0; FAREWELL];
+fn close_datagram(quic: &mut Connection, now: Instant) -> Option<CloseDatagram> {
+    let mut datagram = vec![0; MAX_CLOSE_DATAGRAM];
     let Transmit {
         remote,
         local_ip,
@@ -87,7 +87,7 @@ fn farewell(quic: &mut Connection, now: Instant) -> Option<Farewell> {
         segment: _,
     } = quic.transmit(now, &mut datagram, 1)?;
     datagram.truncate(len);
-    Some(Farewell {
+    Some(CloseDatagram {
         remote,
         local_ip,
         datagram,

@@ -9,20 +9,20 @@ use clearway_http3::{Code, Field, Response, SendError};
 use clearway_quic::stream::StreamId;
 
 use super::error::Error;
-use super::view::{Heard, Piece, View};
-use crate::connection::{Counted, OnLost};
+use super::view::{BodyPart, HttpView, ResponsePart};
+use crate::connection::{ConnectionRef, OnLost};
 
 /// One exchange. When the last clone is gone, nobody cares for it any more.
 #[derive(Clone, Debug)]
-pub(super) struct Stream(Arc<Held>);
+pub(super) struct RequestStream(Arc<Inner>);
 
 #[derive(Debug)]
-struct Held {
-    shared: Counted,
+struct Inner {
+    shared: ConnectionRef,
     id: StreamId,
 }
 
-impl Drop for Held {
+impl Drop for Inner {
     fn drop(&mut self) {
         let id = self.id;
         self.shared.http(|view| view.layer.forget(id));
@@ -33,29 +33,29 @@ impl Drop for Held {
     clippy::redundant_closure_for_method_calls,
     reason = "a path is not general over the lifetime of the view"
 )]
-impl Stream {
+impl RequestStream {
     /// The exchange `id`, which the layer knows already.
-    pub(super) fn new(shared: Counted, id: StreamId) -> Self {
-        Self(Arc::new(Held { shared, id }))
+    pub(super) fn new(shared: ConnectionRef, id: StreamId) -> Self {
+        Self(Arc::new(Inner { shared, id }))
     }
 
-    fn call<R: OnLost>(&self, act: impl FnOnce(&mut View<'_>, StreamId) -> R) -> R {
-        let Held { shared, id } = &*self.0;
+    fn call<R: OnLost>(&self, act: impl FnOnce(&mut HttpView<'_>, StreamId) -> R) -> R {
+        let Inner { shared, id } = &*self.0;
         shared.http(|view| act(view, *id))
     }
 
-    pub(super) fn poll_read(&self, cx: &Context<'_>) -> Poll<Result<Piece, Error>> {
+    pub(super) fn poll_read(&self, cx: &Context<'_>) -> Poll<Result<BodyPart, Error>> {
         ready(self.call(|view, id| view.read(id, cx.waker())))
     }
 
     /// The next interim response, or the final one.
-    pub(super) async fn hear(&self) -> Result<Heard, Error> {
-        poll_fn(|cx| ready(self.call(|view, id| view.hear(id, cx.waker())))).await
+    pub(super) async fn next_response(&self) -> Result<ResponsePart, Error> {
+        poll_fn(|cx| ready(self.call(|view, id| view.next_response(id, cx.waker())))).await
     }
 
     /// A handle that does not count.
-    pub(super) fn downgrade(&self) -> WeakStream {
-        WeakStream(Arc::downgrade(&self.0))
+    pub(super) fn downgrade(&self) -> WeakRequestStream {
+        WeakRequestStream(Arc::downgrade(&self.0))
     }
 
     pub(super) fn inform(&self, head: &Response) -> Result<(), Error> {
@@ -64,11 +64,11 @@ impl Stream {
 
     /// Looks at the exchange, or leaves a waker; changes nothing that would have to be
     /// sent. `None`: the connection does not speak HTTP/3, a defect of ours.
-    fn look<R>(&self, act: impl FnOnce(&mut View<'_>, StreamId) -> R) -> Option<R>
+    fn look<R>(&self, act: impl FnOnce(&mut HttpView<'_>, StreamId) -> R) -> Option<R>
     where
         Option<R>: OnLost,
     {
-        let Held { shared, id } = &*self.0;
+        let Inner { shared, id } = &*self.0;
         shared.call(|state| state.http_view().map(|mut view| act(&mut view, *id)))
     }
 
@@ -131,14 +131,14 @@ impl Stream {
 
 /// An exchange for whoever does not care how long it lasts.
 #[derive(Clone, Debug)]
-pub(super) struct WeakStream(Weak<Held>);
+pub(super) struct WeakRequestStream(Weak<Inner>);
 
-impl WeakStream {
+impl WeakRequestStream {
     /// # Errors
     /// If it cannot be sent, or nobody holds the exchange any more.
     pub(super) fn inform(&self, head: &Response) -> Result<(), Error> {
         match self.0.upgrade() {
-            Some(held) => Stream(held).inform(head),
+            Some(inner) => RequestStream(inner).inform(head),
             None => Err(Error::Unsendable(SendError::Unknown)),
         }
     }

@@ -92,7 +92,7 @@ fn total(server: &Endpoint, count: fn(&Counters) -> u64) -> u64 {
 /// Eighty clients that have a server with 16 MiB hold 80: it never does, and who comes
 /// then is served.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn connections_over_the_memory_budget_are_evicted_and_newcomers_get_in() {
+async fn connections_over_the_memory_budget_are_evicted_and_new_clients_connect() {
     for shards in [1, 2] {
         let budget = 16 * MIB;
         let server = serve(server_config().memory_budget(budget), shards);
@@ -122,7 +122,7 @@ async fn connections_over_the_memory_budget_are_evicted_and_newcomers_get_in() {
 
 /// Who moves data stays, however much that is; who holds memory and moves nothing goes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn busy_connection_survives_those_that_hold_memory_and_do_nothing() {
+async fn busy_connection_survives_the_eviction_of_idle_ones_that_hold_memory() {
     let server = serve(server_config().memory_budget(12 * MIB), 1);
     let client = client();
     let busy = client.connect(server.local_addr(), "localhost").await;
@@ -158,7 +158,7 @@ async fn busy_connection_survives_those_that_hold_memory_and_do_nothing() {
 /// Connections that are as good as empty count as well: ten thousand of them are not
 /// free.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn quiet_connections_count_against_the_budget() {
+async fn idle_connections_count_against_the_memory_budget() {
     let budget = 2 * MIB;
     let server = serve(server_config().memory_budget(budget), 1);
     let client = client();
@@ -177,7 +177,7 @@ async fn quiet_connections_count_against_the_budget() {
 /// Once half of the budget is used, a newcomer's windows are a share of what is left, so
 /// that it cannot exceed the budget at one stroke.
 #[tokio::test]
-async fn newcomers_windows_are_narrow_while_memory_is_short() {
+async fn new_connections_get_small_windows_while_memory_is_short() {
     let server = serve(server_config().memory_budget(4 * MIB), 1);
     let client = client();
     let mut quiet = Vec::new();
@@ -208,7 +208,7 @@ async fn newcomers_windows_are_narrow_while_memory_is_short() {
 
 /// What the application charges narrows and evicts like what connections hold.
 #[tokio::test]
-async fn memory_charged_by_the_application_evicts_connections_that_do_nothing() {
+async fn memory_charged_by_the_application_evicts_idle_connections() {
     let server = serve(server_config().memory_budget(4 * MIB), 1);
     let client = client();
     let mut quiet = Vec::new();
@@ -233,7 +233,7 @@ async fn memory_charged_by_the_application_evicts_connections_that_do_nothing() 
 
 /// The memory of connections that end is given back to the budget.
 #[tokio::test]
-async fn ended_connections_give_their_memory_back() {
+async fn closed_connections_release_their_memory() {
     let server = serve(server_config().memory_budget(64 * MIB), 1);
     let client = client();
     let mut connections = Vec::new();
@@ -265,7 +265,7 @@ fn limited(connections: usize, evict_idle_after: Duration) -> ServerConfig {
 
 /// The connection that has been idle for longest makes room for a newcomer.
 #[tokio::test]
-async fn idlest_connection_is_closed_for_a_newcomer_when_the_limit_is_near() {
+async fn longest_idle_connection_is_closed_for_a_new_client_near_the_limit() {
     let server = serve(limited(8, Duration::ZERO), 1);
     let client = client();
     let mut connections = Vec::new();
@@ -275,7 +275,7 @@ async fn idlest_connection_is_closed_for_a_newcomer_when_the_limit_is_near() {
             .await
             .unwrap_or_else(|error| panic!("{n}: {error}"));
         // The shard counts it idle after it has heard of the end of the handshake.
-        connection.handshaken().await.unwrap();
+        connection.handshake_complete().await.unwrap();
         connections.push(connection);
         assert!(server.open_connections() <= 8);
     }
@@ -290,13 +290,13 @@ async fn idlest_connection_is_closed_for_a_newcomer_when_the_limit_is_near() {
     }
     let last = &connections[19];
     assert!(last.close_reason().is_none());
-    assert!(total(&server, |shard| shard.evicted_for_newcomers) >= 12);
+    assert!(total(&server, |shard| shard.evicted_for_new_clients) >= 12);
     assert_eq!(total(&server, |shard| shard.endpoint.refused), 0);
 }
 
 /// Connections with a stream open stay, however long they have done nothing on it.
 #[tokio::test]
-async fn connections_with_an_open_stream_do_not_make_room() {
+async fn connections_with_an_open_stream_are_not_evicted() {
     let server = serve(limited(8, Duration::ZERO), 1);
     let client = client();
     let mut busy = Vec::new();
@@ -312,9 +312,9 @@ async fn connections_with_an_open_stream_do_not_make_room() {
     for _ in 0..20 {
         let connection = client.connect(server.local_addr(), "localhost").await;
         // It is idle, and so the first to make room.
-        connection.unwrap().handshaken().await.unwrap();
+        connection.unwrap().handshake_complete().await.unwrap();
     }
-    assert!(total(&server, |shard| shard.evicted_for_newcomers) > 0);
+    assert!(total(&server, |shard| shard.evicted_for_new_clients) > 0);
     for (connection, _) in &busy {
         ask(connection).await.unwrap();
     }
@@ -322,7 +322,7 @@ async fn connections_with_an_open_stream_do_not_make_room() {
 
 /// When nobody has been idle for long enough, it is the newcomer who goes.
 #[tokio::test]
-async fn newcomer_is_refused_when_no_connection_makes_room() {
+async fn new_client_is_refused_when_no_connection_can_be_evicted() {
     let server = serve(limited(4, Duration::from_secs(3_600)), 1);
     let client = client();
     let mut connections = Vec::new();
@@ -343,7 +343,7 @@ async fn newcomer_is_refused_when_no_connection_makes_room() {
     for connection in &connections {
         ask(connection).await.unwrap();
     }
-    assert_eq!(total(&server, |shard| shard.evicted_for_newcomers), 0);
+    assert_eq!(total(&server, |shard| shard.evicted_for_new_clients), 0);
     // When one of them ends, there is a place again.
     connections.pop().unwrap().close(0, b"");
     let connection = loop {

@@ -26,13 +26,13 @@ const FIXED_PART: u32 = 8;
 
 /// Most that a connection can owe: its penance for one long turn, which may have been the
 /// operating system's doing, must end soon.
-const MOST_OWED: u32 = 8 * QUANTUM_NANOS;
+const MAX_OWED: u32 = 8 * QUANTUM_NANOS;
 
 const QUANTUM_NANOS: u32 = QUANTUM.as_nanos() as u32;
 
 /// What one connection has used of the loop's time, and whether it waits for a turn.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Account {
+pub(super) struct TimeAccount {
     /// Nanoseconds owed that stream data can pay for.
     payable: u32,
     /// Nanoseconds owed that only the end of a round pays for.
@@ -51,7 +51,7 @@ enum Queue {
 }
 
 #[cfg(test)]
-impl Account {
+impl TimeAccount {
     /// Whether the connection waits for a turn.
     pub(super) fn is_queued(self) -> bool {
         self.queue.is_some()
@@ -60,12 +60,12 @@ impl Account {
 
 /// The connections that wait for a turn.
 #[derive(Debug, Default)]
-pub(super) struct Turns {
+pub(super) struct Scheduler {
     prompt: VecDeque<Handle>,
     round: VecDeque<Handle>,
     /// Which round this is.
     number: u32,
-    /// Turns until it is over.
+    /// Scheduler until it is over.
     left: usize,
 }
 
@@ -78,7 +78,7 @@ pub(super) enum Due {
     Later,
 }
 
-impl Turns {
+impl Scheduler {
     pub(super) fn is_empty(&self) -> bool {
         self.prompt.is_empty() && self.round.is_empty()
     }
@@ -94,7 +94,7 @@ impl Turns {
     }
 
     /// The connection gets a turn.
-    pub(super) fn push(&mut self, handle: Handle, account: &mut Account) {
+    pub(super) fn push(&mut self, handle: Handle, account: &mut TimeAccount) {
         if account.queue.is_some() {
             return;
         }
@@ -109,12 +109,13 @@ impl Turns {
 
     /// Whether a datagram of the connection should wait for its turn: it has used its
     /// quantum, and others wait too, or may do so behind it in the socket if that is
-    /// `pressed`.
-    pub(super) fn should_wait(&self, account: &mut Account, pressed: bool) -> bool {
+    /// `socket_has_more`.
+    pub(super) fn should_wait(&self, account: &mut TimeAccount, socket_has_more: bool) -> bool {
         let own = |queue| usize::from(account.queue == Some(queue));
         let alone =
             self.prompt.len() <= own(Queue::Prompt) && self.round.len() <= own(Queue::Round);
-        (pressed || !alone) && (account.queue == Some(Queue::Round) || !self.has_quantum(account))
+        (socket_has_more || !alone)
+            && (account.queue == Some(Queue::Round) || !self.has_quantum(account))
     }
 
     /// The next connection to be served as soon as possible.
@@ -134,7 +135,7 @@ impl Turns {
 
     /// What becomes of the connection that was popped. A prompt one may have used its
     /// quantum since it was queued; it is served in turns if others wait.
-    pub(super) fn popped(&mut self, handle: Handle, account: &mut Account) -> Due {
+    pub(super) fn check_due(&mut self, handle: Handle, account: &mut TimeAccount) -> Due {
         account.queue = None;
         let alone = self.is_empty();
         if alone || self.has_quantum(account) {
@@ -147,7 +148,7 @@ impl Turns {
     }
 
     /// The connection has used so much time and moved so much stream data.
-    pub(super) fn charge(&self, account: &mut Account, time: Duration, moved: u64) {
+    pub(super) fn charge(&self, account: &mut TimeAccount, time: Duration, moved: u64) {
         self.settle(account);
         let nanos = u32::try_from(time.as_nanos()).unwrap_or(u32::MAX);
         let nanos = nanos.min(QUANTUM_NANOS);
@@ -155,8 +156,8 @@ impl Turns {
         let paid = moved.saturating_mul(1_000) / BYTES_PER_MICROSECOND;
         let paid = u32::try_from(paid).unwrap_or(u32::MAX);
         let payable = account.payable.saturating_add(nanos.saturating_sub(fixed));
-        account.payable = payable.saturating_sub(paid).min(MOST_OWED);
-        account.fixed = account.fixed.saturating_add(fixed).min(MOST_OWED);
+        account.payable = payable.saturating_sub(paid).min(MAX_OWED);
+        account.fixed = account.fixed.saturating_add(fixed).min(MAX_OWED);
     }
 
     /// Nobody waits in turns: what was used so far takes nothing from anybody.
@@ -177,13 +178,13 @@ impl Turns {
         self.left = self.round.len();
     }
 
-    fn has_quantum(&self, account: &mut Account) -> bool {
+    fn has_quantum(&self, account: &mut TimeAccount) -> bool {
         self.settle(account);
         account.payable.saturating_add(account.fixed) < QUANTUM_NANOS
     }
 
     /// Each round since has paid for a quantum.
-    fn settle(&self, account: &mut Account) {
+    fn settle(&self, account: &mut TimeAccount) {
         let rounds = self.number.wrapping_sub(account.round);
         account.round = self.number;
         let paid = rounds.saturating_mul(QUANTUM_NANOS);
@@ -201,35 +202,35 @@ mod tests {
 
     /// Connections with a turn each, numbered.
     struct Loop {
-        turns: Turns,
-        accounts: Vec<Account>,
+        scheduler: Scheduler,
+        accounts: Vec<TimeAccount>,
     }
 
     impl Loop {
         fn of(connections: usize) -> Self {
             Self {
-                turns: Turns::default(),
-                accounts: vec![Account::default(); connections],
+                scheduler: Scheduler::default(),
+                accounts: vec![TimeAccount::default(); connections],
             }
         }
 
         fn push(&mut self, n: usize) {
-            self.turns.push(Handle(n as u64), &mut self.accounts[n]);
+            self.scheduler.push(Handle(n as u64), &mut self.accounts[n]);
         }
 
         fn charge(&mut self, n: usize, time: Duration, moved: u64) {
-            self.turns.charge(&mut self.accounts[n], time, moved);
+            self.scheduler.charge(&mut self.accounts[n], time, moved);
         }
 
         fn due(&mut self, handle: Handle) -> Due {
             let n = handle.0 as usize;
-            self.turns.popped(handle, &mut self.accounts[n])
+            self.scheduler.check_due(handle, &mut self.accounts[n])
         }
 
         /// Serves whose turn it is for `time` and has it wait for another.
         fn serve_round(&mut self, time: Duration) -> usize {
             loop {
-                let handle = self.turns.pop_round().expect("somebody waits");
+                let handle = self.scheduler.pop_round().expect("somebody waits");
                 if self.due(handle) == Due::Now {
                     let n = handle.0 as usize;
                     self.charge(n, time, 0);
@@ -241,35 +242,38 @@ mod tests {
     }
 
     #[test]
-    fn connection_within_its_quantum_is_prompt_and_one_beyond_waits() {
+    fn connection_over_its_quantum_waits_for_the_next_round() {
         let mut of = Loop::of(2);
         of.charge(0, TENTH * 9, 0);
         of.push(0);
         of.charge(1, TENTH * 10, 0);
         of.push(1);
-        assert_eq!((of.turns.prompt(), of.turns.waiting()), (1, 1));
+        assert_eq!((of.scheduler.prompt(), of.scheduler.waiting()), (1, 1));
         // What it uses while it is queued counts.
         of.charge(0, TENTH, 0);
-        let handle = of.turns.pop_prompt().unwrap();
+        let handle = of.scheduler.pop_prompt().unwrap();
         assert_eq!(of.due(handle), Due::Later);
-        assert_eq!((of.turns.prompt(), of.turns.waiting()), (0, 2));
+        assert_eq!((of.scheduler.prompt(), of.scheduler.waiting()), (0, 2));
     }
 
     #[test]
-    fn connection_alone_never_waits() {
+    fn single_connection_never_waits() {
         let mut of = Loop::of(1);
         for _ in 0..100 {
             of.charge(0, TENTH * 10, 0);
-            assert!(!of.turns.should_wait(&mut of.accounts[0], false));
-            assert!(of.turns.should_wait(&mut of.accounts[0], true));
+            assert!(!of.scheduler.should_wait(&mut of.accounts[0], false));
+            assert!(of.scheduler.should_wait(&mut of.accounts[0], true));
             of.push(0);
-            let handle = of.turns.pop_prompt().or_else(|| of.turns.pop_round());
+            let handle = of
+                .scheduler
+                .pop_prompt()
+                .or_else(|| of.scheduler.pop_round());
             assert_eq!(of.due(handle.unwrap()), Due::Now);
         }
     }
 
     #[test]
-    fn those_that_wait_get_equal_time_whatever_their_turns_cost() {
+    fn waiting_connections_get_equal_time_whatever_a_turn_costs() {
         let mut of = Loop::of(3);
         let costs = [TENTH, TENTH * 5, TENTH * 10];
         for n in 0..3 {
@@ -279,7 +283,11 @@ mod tests {
         let mut used = [Duration::ZERO; 3];
         for _ in 0..3_000 {
             // Whoever is within its quantum would be prompt: keep it waiting.
-            let Some(handle) = of.turns.pop_prompt().or_else(|| of.turns.pop_round()) else {
+            let Some(handle) = of
+                .scheduler
+                .pop_prompt()
+                .or_else(|| of.scheduler.pop_round())
+            else {
                 panic!("nobody waits");
             };
             if of.due(handle) == Due::Now {
@@ -295,52 +303,52 @@ mod tests {
     }
 
     #[test]
-    fn quantum_comes_back_with_the_round() {
+    fn quantum_is_restored_each_round() {
         let mut of = Loop::of(3);
         for n in 0..2 {
             of.charge(n, TENTH * 10, 0);
             of.push(n);
         }
         of.charge(2, TENTH * 10, 0);
-        assert!(of.turns.should_wait(&mut of.accounts[2], false));
+        assert!(of.scheduler.should_wait(&mut of.accounts[2], false));
         of.serve_round(TENTH * 10);
         of.serve_round(TENTH * 10);
         of.serve_round(TENTH * 10);
-        assert!(!of.turns.should_wait(&mut of.accounts[2], false));
+        assert!(!of.scheduler.should_wait(&mut of.accounts[2], false));
     }
 
     #[test]
-    fn round_ends_when_nobody_waits() {
+    fn round_ends_when_no_connection_waits() {
         let mut of = Loop::of(2);
         of.charge(0, TENTH * 10, 0);
-        of.turns.end_round_if_idle();
+        of.scheduler.end_round_if_idle();
         of.push(1);
-        assert!(!of.turns.should_wait(&mut of.accounts[0], false));
+        assert!(!of.scheduler.should_wait(&mut of.accounts[0], false));
     }
 
     #[test]
-    fn data_moved_pays_for_all_but_a_part_of_the_time() {
+    fn stream_data_pays_for_all_but_an_eighth_of_the_time() {
         let mut of = Loop::of(2);
         of.push(1);
         let enough = BYTES_PER_MICROSECOND * 30;
         for _ in 0..79 {
             of.charge(0, TENTH, enough);
         }
-        assert!(!of.turns.should_wait(&mut of.accounts[0], false));
+        assert!(!of.scheduler.should_wait(&mut of.accounts[0], false));
         of.charge(0, TENTH, enough);
         of.charge(0, TENTH, enough);
-        assert!(of.turns.should_wait(&mut of.accounts[0], false));
+        assert!(of.scheduler.should_wait(&mut of.accounts[0], false));
     }
 
     #[test]
-    fn one_long_turn_is_a_quantum_at_most() {
+    fn long_turn_is_charged_at_most_a_quantum() {
         let mut of = Loop::of(2);
         of.push(1);
         of.charge(0, Duration::from_secs(100), 0);
         of.charge(0, Duration::from_secs(100), 0);
-        of.turns.end_round_if_idle();
-        assert!(of.turns.should_wait(&mut of.accounts[0], false));
-        of.turns.end_round_if_idle();
-        assert!(!of.turns.should_wait(&mut of.accounts[0], false));
+        of.scheduler.end_round_if_idle();
+        assert!(of.scheduler.should_wait(&mut of.accounts[0], false));
+        of.scheduler.end_round_if_idle();
+        assert!(!of.scheduler.should_wait(&mut of.accounts[0], false));
     }
 }

@@ -13,10 +13,10 @@ use tokio::io::Interest;
 use super::connections::Connections;
 use super::driver::broken;
 use super::link::count;
-use super::{Clock, Watched};
+use super::{Clock, SocketFd};
 use crate::connection::Stage;
 use crate::error::EndpointError;
-use crate::notice::Notice;
+use crate::log_limit::LogLimiter;
 use crate::panic::catch;
 
 /// Receive calls per turn: enough to amortise a turn, few enough that sending
@@ -42,24 +42,24 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 /// Memory for what the socket hands over.
 #[derive(Debug)]
-pub(super) struct Intake {
+pub(super) struct Receiver {
     batch: RecvBatch,
     /// Whose each datagram of the batch is.
     routes: Vec<Option<Handle>>,
     /// The system failed to receive: when to call again, ready or not.
     retry_at: Option<Instant>,
-    failures: Notice,
-    icmp: Notice,
+    failures: LogLimiter,
+    icmp: LogLimiter,
 }
 
-impl Intake {
+impl Receiver {
     pub(super) fn new(socket: &dyn DatagramSocket) -> Self {
         Self {
             batch: RecvBatch::for_socket(socket, SLOTS),
             routes: Vec::new(),
             retry_at: None,
-            failures: Notice::default(),
-            icmp: Notice::default(),
+            failures: LogLimiter::default(),
+            icmp: LogLimiter::default(),
         }
     }
 
@@ -97,7 +97,7 @@ impl Intake {
         let batch = &mut self.batch;
         batch.clear();
         let mut failure = None;
-        let mut receive = |socket: &Watched| match socket.recv(batch) {
+        let mut receive = |socket: &SocketFd| match socket.recv(batch) {
             // Nothing but errors of earlier sends, and the datagrams are behind them.
             Ok(0) => Ok(()),
             Ok(_) if batch.is_full() => Ok(()),
@@ -123,8 +123,8 @@ impl Intake {
             None | Some(RecvError::WouldBlock) => {}
             Some(RecvError::Unavailable(error)) => {
                 self.retry_at = Some(now + PAUSE);
-                if let Some(left_out) = self.failures.happened(now) {
-                    tracing::debug!(left_out, "receiving failed for now: {error}");
+                if let Some(suppressed) = self.failures.record(now) {
+                    tracing::debug!(suppressed, "receiving failed for now: {error}");
                 }
             }
             Some(RecvError::Broken(error)) => return Err(error),
@@ -148,8 +148,8 @@ impl Intake {
                 return Ok(false);
             };
             count(&shard.link.counts.icmp_errors);
-            if let Some(left_out) = self.icmp.happened(now) {
-                tracing::debug!(remote = %error.remote, kind = ?error.kind, left_out, "ICMP errors");
+            if let Some(suppressed) = self.icmp.record(now) {
+                tracing::debug!(remote = %error.remote, kind = ?error.kind, suppressed, "ICMP errors");
             }
         }
         Ok(true)
@@ -203,26 +203,26 @@ impl Intake {
         let mut datagrams = self.batch.datagrams().zip(&self.routes).peekable();
         while let Some(((meta, datagram), route)) = datagrams.next() {
             let Some(handle) = *route else { continue };
-            if shard.has_to_wait(handle) {
-                shard.keep(handle, received(meta), datagram);
+            if shard.must_wait(handle) {
+                shard.set_aside(handle, received(meta), datagram);
                 continue;
             }
             let Some(shared) = shard.shared(handle) else {
                 continue;
             };
             // A connection that ends here notices in the turn that it gets for this.
-            let _ = shared.visit(Stage::Receive, |state| {
+            let _ = shared.with_state(Stage::Receive, |state| {
                 state.quic.receive(now, received(meta), datagram);
                 while let Some(((meta, datagram), _)) =
                     datagrams.next_if(|(_, following)| *following == route)
                 {
                     state.quic.receive(now, received(meta), datagram);
                 }
-                shared.count_buffers(state);
+                shared.charge_buffers(state);
             });
             at = shard.charge(handle, at, 0);
             // A few datagrams can make many connections hold much.
-            shard.relieve(now);
+            shard.evict_for_memory(now);
         }
         at
     }

@@ -124,7 +124,7 @@ async fn custom_controller_holds_its_constant_window_over_a_transfer() {
 }
 
 #[tokio::test]
-async fn congestion_control_of_the_configuration_is_used() {
+async fn configured_congestion_control_is_used() {
     let config = client_config().congestion_control(CongestionController::Bbr);
     let client = Endpoint::client(LOOPBACK, config).expect("a client");
     let server = Endpoint::server(LOOPBACK, server_config()).expect("a server");
@@ -164,7 +164,7 @@ impl Observer for FirstId {
 }
 
 #[tokio::test]
-async fn custom_connection_ids_serve_on_two_shards() {
+async fn custom_connection_ids_work_with_two_shards() {
     let ids: Arc<Mutex<Vec<ConnectionId>>> = Arc::default();
     let kept = ids.clone();
     let server = Endpoint::builder(LOOPBACK)
@@ -199,7 +199,7 @@ async fn custom_connection_ids_serve_on_two_shards() {
 }
 
 #[tokio::test]
-async fn connection_ids_of_unusable_length_are_refused() {
+async fn connection_ids_of_invalid_length_are_rejected() {
     #[derive(Debug)]
     struct Short(usize);
     impl CidGenerator for Short {

@@ -7,12 +7,12 @@ use tokio::sync::Notify;
 
 /// Connections alive in all shards, and who waits for them to end.
 #[derive(Debug, Default)]
-pub(crate) struct Population {
+pub(crate) struct ConnectionCount {
     alive: AtomicUsize,
     none: Notify,
 }
 
-impl Population {
+impl ConnectionCount {
     pub(crate) fn add(&self) {
         self.alive.fetch_add(1, Ordering::AcqRel);
     }
@@ -23,16 +23,16 @@ impl Population {
         }
     }
 
-    pub(crate) fn count(&self) -> usize {
+    pub(crate) fn get(&self) -> usize {
         self.alive.load(Ordering::Acquire)
     }
 
     /// Waits until there is none.
-    pub(crate) async fn extinct(&self) {
+    pub(crate) async fn wait_for_zero(&self) {
         loop {
             let mut notified = pin!(self.none.notified());
             notified.as_mut().enable();
-            if self.count() == 0 {
+            if self.get() == 0 {
                 return;
             }
             notified.await;

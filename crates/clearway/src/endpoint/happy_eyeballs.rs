@@ -13,7 +13,7 @@ use crate::error::{ConnectAnyError, ConnectError};
 
 /// Head start of one address before the next is tried too (Connection Attempt
 /// Delay, RFC 8305 §5).
-const HEAD_START: Duration = Duration::from_millis(250);
+const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 type Attempt = (SocketAddr, Result<Connection, ConnectError>);
 
@@ -58,7 +58,7 @@ impl Race {
         let mut race = Self {
             endpoint: endpoint.clone(),
             server_name: server_name.to_owned(),
-            waiting: in_turns(addresses),
+            waiting: interleave_families(addresses),
             attempts: JoinSet::new(),
             failures: Vec::new(),
             first: None,
@@ -87,7 +87,7 @@ impl Race {
                     None if self.failures.is_empty() => return Err(ConnectAnyError::NoAddress),
                     None => return Err(ConnectAnyError::Failed(self.failures)),
                 },
-                () = tokio::time::sleep(HEAD_START), if !self.waiting.is_empty() => {}
+                () = tokio::time::sleep(ATTEMPT_DELAY), if !self.waiting.is_empty() => {}
             }
             self.attempt();
         }
@@ -107,7 +107,7 @@ impl Race {
 
 /// IPv6 and IPv4 in turns, beginning with the first's family, each in its own
 /// order (RFC 8305 §4).
-fn in_turns(addresses: impl IntoIterator<Item = SocketAddr>) -> VecDeque<SocketAddr> {
+fn interleave_families(addresses: impl IntoIterator<Item = SocketAddr>) -> VecDeque<SocketAddr> {
     let mut addresses = addresses.into_iter().peekable();
     let six_first = addresses.peek().is_some_and(SocketAddr::is_ipv6);
     let (first, second): (Vec<_>, Vec<_>) =
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn families_take_turns_in_their_own_order() {
+    fn address_families_alternate_in_the_given_order() {
         let parse = |text: &str| -> Vec<SocketAddr> {
             text.split_whitespace()
                 .map(|address| address.parse().unwrap())
@@ -140,7 +140,11 @@ mod tests {
             ("[::1]:1 [::2]:1 1.1.1.1:1", "[::1]:1 1.1.1.1:1 [::2]:1"),
             ("1.1.1.1:1 2.2.2.2:1 [::1]:1", "1.1.1.1:1 [::1]:1 2.2.2.2:1"),
         ] {
-            assert_eq!(in_turns(parse(given)), parse(expected), "{given}");
+            assert_eq!(
+                interleave_families(parse(given)),
+                parse(expected),
+                "{given}"
+            );
         }
     }
 }

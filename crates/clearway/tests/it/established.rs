@@ -10,7 +10,7 @@ use clearway::{Endpoint, Observer, Role, TraceEvent, TransportConfig};
 
 /// The client moves to another socket in the middle; nothing is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rebind_in_the_middle_of_a_transfer() {
+async fn transfer_survives_a_rebind() {
     const PIECE: usize = 1 << 20;
     let pair = Pair::new().await;
     let old = pair.client.local_addr();
@@ -37,7 +37,7 @@ async fn rebind_in_the_middle_of_a_transfer() {
 }
 
 #[tokio::test]
-async fn limits_sum_to_the_connections_life() {
+async fn times_of_limits_sum_to_the_connections_lifetime() {
     let (server, client) = (server(), client());
     let before = Instant::now();
     let connecting = client.connect(server.local_addr(), "localhost");
@@ -68,7 +68,7 @@ async fn limits_sum_to_the_connections_life() {
 }
 
 #[tokio::test]
-async fn keys_are_updated_under_traffic() {
+async fn key_updates_during_a_transfer_lose_nothing() {
     let pair = Pair::new().await;
     let far = pair.far.clone();
     tokio::spawn(async move {
@@ -93,7 +93,7 @@ async fn keys_are_updated_under_traffic() {
 
 /// Keep-alive outlasts the idle timeout; without it, silence ends.
 #[tokio::test]
-async fn the_idle_timeout_strikes_without_keep_alive() {
+async fn idle_connection_without_keep_alive_times_out() {
     let mut transport = TransportConfig::default();
     transport.idle_timeout = Duration::from_millis(200);
     let quiet = Endpoint::client(LOOPBACK, client_config().transport(transport.clone())).unwrap();
@@ -129,7 +129,7 @@ impl Observer for Count {
 }
 
 #[tokio::test]
-async fn observers_see_connections_from_the_beginning() {
+async fn observers_see_events_from_the_first_packet_on() {
     let counts = Arc::new(Mutex::new([0; 2]));
     let client = Endpoint::builder(LOOPBACK)
         .client(client_config())
@@ -158,7 +158,7 @@ async fn observers_see_connections_from_the_beginning() {
 /// A server that listens on one of its two addresses is found, whichever is
 /// tried first, by a socket for both families.
 #[tokio::test]
-async fn the_address_that_works_is_found() {
+async fn connect_any_uses_the_address_that_answers() {
     let server = crate::common::server();
     let right = server.local_addr();
     tokio::spawn(async move {

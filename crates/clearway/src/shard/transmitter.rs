@@ -10,23 +10,23 @@ use clearway_quic::connection::Transmit;
 use clearway_quic::path::ecn::Mark;
 use clearway_udp::{DatagramSocket, Ecn, MAX_TRAIN, SendError};
 
-use crate::notice::Notice;
+use crate::log_limit::LogLimiter;
 
 /// How long a train waits for the socket to be writable before it is offered unasked. The
 /// kernel says "try again" for one reason that no edge follows (an IPsec association under
 /// negotiation), and one lost edge must not silence a shard. Doubles from the first to the last.
-const FIRST_WAIT: Duration = Duration::from_millis(10);
-const LAST_WAIT: Duration = Duration::from_secs(1);
+const MIN_RESEND_WAIT: Duration = Duration::from_millis(10);
+const MAX_RESEND_WAIT: Duration = Duration::from_secs(1);
 
 /// What became of a train.
 #[derive(Debug)]
-pub(super) enum Sent {
+pub(super) enum SendOutcome {
     /// On its way.
-    Taken,
+    Sent,
     /// Thrown away by the host, which the transport will take for a loss.
     Dropped,
-    /// Kept until the socket is writable; nothing else may leave before.
-    Kept,
+    /// Train until the socket is writable; nothing else may leave before.
+    Blocked,
     /// Datagrams of this many bytes are larger than the first link takes.
     TooLarge(usize),
     /// The socket is broken.
@@ -36,18 +36,18 @@ pub(super) enum Sent {
 /// The train under construction, or the rest of one that the socket would not
 /// take yet.
 #[derive(Debug)]
-pub(super) struct Outlet {
+pub(super) struct Transmitter {
     pub(super) train: Box<[u8]>,
-    kept: Option<Kept>,
+    blocked: Option<Train>,
     /// When what is kept is offered whether or not the socket is writable, and how long that
     /// was waited for.
     resend_at: Option<Instant>,
-    waited: Duration,
-    drops: Notice,
+    wait_time: Duration,
+    drops: LogLimiter,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct Train {
     remote: SocketAddr,
     local_ip: Option<IpAddr>,
     ecn: Option<Ecn>,
@@ -55,25 +55,25 @@ struct Kept {
     segment: Option<usize>,
 }
 
-impl Outlet {
+impl Transmitter {
     pub(super) fn new() -> Self {
         Self {
             train: vec![0; MAX_TRAIN].into_boxed_slice(),
-            kept: None,
+            blocked: None,
             resend_at: None,
-            waited: Duration::ZERO,
-            drops: Notice::default(),
+            wait_time: Duration::ZERO,
+            drops: LogLimiter::default(),
         }
     }
 
     /// Whether a train waits for the socket.
     pub(super) fn is_blocked(&self) -> bool {
-        self.kept.is_some()
+        self.blocked.is_some()
     }
 
     /// Another socket will not want to know.
     pub(super) fn forget(&mut self) {
-        self.kept = None;
+        self.blocked = None;
         self.resend_at = None;
     }
 
@@ -88,12 +88,12 @@ impl Outlet {
         socket: &dyn DatagramSocket,
         transmit: &Transmit,
         now: Instant,
-    ) -> Sent {
-        self.waited = Duration::ZERO;
+    ) -> SendOutcome {
+        self.wait_time = Duration::ZERO;
         self.offer(
             socket,
             now,
-            Kept {
+            Train {
                 remote: transmit.remote,
                 local_ip: transmit.local_ip,
                 ecn: match transmit.ecn {
@@ -108,10 +108,10 @@ impl Outlet {
     }
 
     /// Offers what was kept again.
-    pub(super) fn resend(&mut self, socket: &dyn DatagramSocket, now: Instant) -> Sent {
-        match self.kept.take() {
-            Some(kept) => self.offer(socket, now, kept),
-            None => Sent::Taken,
+    pub(super) fn resend(&mut self, socket: &dyn DatagramSocket, now: Instant) -> SendOutcome {
+        match self.blocked.take() {
+            Some(train) => self.offer(socket, now, train),
+            None => SendOutcome::Sent,
         }
     }
 
@@ -119,7 +119,7 @@ impl Outlet {
         clippy::needless_pass_by_value,
         reason = "a train is offered once: what the socket leaves is another"
     )]
-    fn offer(&mut self, socket: &dyn DatagramSocket, now: Instant, train: Kept) -> Sent {
+    fn offer(&mut self, socket: &dyn DatagramSocket, now: Instant, train: Train) -> SendOutcome {
         self.resend_at = None;
         let mut transmit = clearway_udp::Transmit {
             remote: train.remote,
@@ -130,35 +130,38 @@ impl Outlet {
             segment_size: train.segment,
         };
         match socket.send(&mut transmit) {
-            Ok(()) => Sent::Taken,
+            Ok(()) => SendOutcome::Sent,
             Err(SendError::WouldBlock) => {
                 let left = transmit.contents.len();
                 let start = train.contents.end.saturating_sub(left);
-                self.kept = Some(Kept {
+                self.blocked = Some(Train {
                     contents: start..train.contents.end,
                     ..train
                 });
-                self.waited = self.waited.saturating_mul(2).clamp(FIRST_WAIT, LAST_WAIT);
-                self.resend_at = Some(now + self.waited);
-                Sent::Kept
+                self.wait_time = self
+                    .wait_time
+                    .saturating_mul(2)
+                    .clamp(MIN_RESEND_WAIT, MAX_RESEND_WAIT);
+                self.resend_at = Some(now + self.wait_time);
+                SendOutcome::Blocked
             }
             Err(SendError::TooLarge) => {
-                Sent::TooLarge(train.segment.unwrap_or(transmit.contents.len()))
+                SendOutcome::TooLarge(train.segment.unwrap_or(transmit.contents.len()))
             }
             Err(SendError::Dropped(kind)) => {
-                if let Some(left_out) = self.drops.happened(now) {
+                if let Some(suppressed) = self.drops.record(now) {
                     let error = SendError::Dropped(kind);
-                    tracing::debug!(remote = %train.remote, left_out, "a train was not sent: {error}");
+                    tracing::debug!(remote = %train.remote, suppressed, "a train was not sent: {error}");
                 }
-                Sent::Dropped
+                SendOutcome::Dropped
             }
-            Err(SendError::Broken(error)) => Sent::Broken(error),
+            Err(SendError::Broken(error)) => SendOutcome::Broken(error),
         }
     }
 }
 
 /// Sends one datagram that nobody waits for; whether it left.
-pub(super) fn answer(
+pub(super) fn send_datagram(
     socket: &dyn DatagramSocket,
     remote: SocketAddr,
     local_ip: Option<IpAddr>,

@@ -4,7 +4,7 @@ use std::task::Waker;
 
 use clearway_quic::stream::Directionality;
 
-use super::Shared;
+use super::ConnectionShared;
 use crate::panic::catch;
 
 /// What any number of tasks may wait for. Whoever wakes tries again.
@@ -56,7 +56,7 @@ pub(crate) fn available(directionality: Directionality) -> Signal {
 /// Who has to be woken; done after the lock is released, so that the woken find
 /// it free.
 #[derive(Debug, Default)]
-pub(crate) struct Wakes {
+pub(crate) struct Wakeups {
     signals: u16,
     /// Of each so many waiters, the last of whom passes it on.
     relays: [u8; SIGNALS],
@@ -64,7 +64,7 @@ pub(crate) struct Wakes {
     wakers: Vec<Waker>,
 }
 
-impl Wakes {
+impl Wakeups {
     pub(crate) fn raise(&mut self, signal: Signal) {
         self.signals |= signal.bit();
     }
@@ -73,14 +73,14 @@ impl Wakes {
         self.signals = u16::MAX;
     }
 
-    /// Wakes the first who waits; whoever is served wakes the next with
-    /// [`Shared::pass_on`], so that a crowd is not woken for one place.
-    pub(crate) fn raise_first(&mut self, signal: Signal) {
-        self.raise_some(signal, 1);
+    /// Wakeups the first who waits; whoever is served wakes the next with
+    /// [`ConnectionShared::pass_on`], so that a crowd is not woken for one place.
+    pub(crate) fn raise_for_one(&mut self, signal: Signal) {
+        self.raise_for(signal, 1);
     }
 
     /// The same for `count` of them.
-    pub(super) fn raise_some(&mut self, signal: Signal, count: u8) {
+    pub(super) fn raise_for(&mut self, signal: Signal, count: u8) {
         if let Some(relay) = self.relays.get_mut(signal as usize) {
             *relay = count;
         }
@@ -94,21 +94,21 @@ impl Wakes {
         self.wakers.append(wakers);
     }
 
-    /// Wakes them all and is empty again. Wakers are the application's: one that
+    /// Wakeups them all and is empty again. Wakers are the application's: one that
     /// panics keeps no other from being woken.
-    pub(crate) fn fire(&mut self, shared: &Shared) {
+    pub(crate) fn fire(&mut self, shared: &ConnectionShared) {
         let signals = std::mem::take(&mut self.signals);
         let relays = std::mem::take(&mut self.relays);
         if signals == 0 && relays == [0; SIGNALS] && self.wakers.is_empty() {
             return;
         }
-        for (signal, bell) in shared.bells.iter() {
+        for (signal, notifier) in shared.notifiers.iter() {
             let relays = relays.get(signal as usize).copied().unwrap_or(0);
             let rung = catch(|| {
                 if signals & signal.bit() == 0 {
-                    (0..relays).for_each(|_| bell.notify_one());
+                    (0..relays).for_each(|_| notifier.notify_one());
                 } else {
-                    bell.notify_waiters();
+                    notifier.notify_waiters();
                 }
             });
             if let Err(panic) = rung {
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_signal_has_a_place_of_its_own() {
+    fn every_signal_fits_the_set_of_signals() {
         let last = Signal::HttpIdle as usize;
         assert_eq!(last, SIGNALS - 1);
         assert!(SIGNALS <= u16::BITS as usize);

@@ -13,58 +13,62 @@ use clearway_quic::rng::Rng;
 use clearway_quic::{Instant, Role};
 use tokio::sync::Notify;
 
-use super::budget::Budget;
+use super::budget::MemoryBudget;
 use crate::config::Admission;
-use crate::connection::{Connection, Counted};
+use crate::connection::{Connection, ConnectionRef};
 use crate::error::EndpointError;
-use crate::http::{Layer, Memory};
-use crate::shard::{Link, Population};
+use crate::http::{HttpLayer, RememberedSettings};
+use crate::shard::{ConnectionCount, ShardLink};
 
 /// Who decides about a new client by its address.
-pub(crate) type Doorkeeper = Arc<dyn Fn(SocketAddr) -> Admission + Send + Sync>;
+pub(crate) type AdmitCallback = Arc<dyn Fn(SocketAddr) -> Admission + Send + Sync>;
 
 /// The observer of a new connection, if one is wanted, by our role and the peer's
 /// address.
 pub(crate) type ObserverFactory =
     Arc<dyn Fn(Role, SocketAddr) -> Option<Box<dyn Observer>> + Send + Sync>;
 
-/// Shared by the handles and shards of an endpoint.
+/// ConnectionShared by the handles and shards of an endpoint.
 #[derive(Default)]
-pub(crate) struct House {
+pub(crate) struct EndpointShared {
     /// One for each shard. Shards that fail are replaced.
-    links: RwLock<Vec<Arc<Link>>>,
+    links: RwLock<Vec<Arc<ShardLink>>>,
     pub(super) shards: usize,
     /// The application has closed the endpoint.
     closed: AtomicBool,
-    pub(crate) accepts: Accepts,
-    pub(crate) population: Population,
-    pub(super) doorkeeper: Option<Doorkeeper>,
+    pub(crate) accept_queue: AcceptQueue,
+    pub(crate) connection_count: ConnectionCount,
+    pub(super) admit: Option<AdmitCallback>,
     pub(super) observers: Option<ObserverFactory>,
     pub(super) backlog: usize,
-    pub(crate) budget: Arc<Budget>,
+    pub(crate) budget: Arc<MemoryBudget>,
     /// What is done for want of room.
-    pub(crate) crowding: Crowding,
+    pub(crate) eviction: EvictionConfig,
     /// Connections speak HTTP/3, like this.
     pub(super) http: Option<Arc<clearway_http3::Config>>,
 }
 
-impl House {
-    pub(crate) fn links(&self) -> Vec<Arc<Link>> {
+impl EndpointShared {
+    pub(crate) fn links(&self) -> Vec<Arc<ShardLink>> {
         let links = self.links.read();
         links.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn links_mut(&self) -> RwLockWriteGuard<'_, Vec<Arc<Link>>> {
+    fn links_mut(&self) -> RwLockWriteGuard<'_, Vec<Arc<ShardLink>>> {
         self.links.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Once, before the shards run.
-    pub(super) fn set_links(&self, links: Vec<Arc<Link>>) {
+    pub(super) fn set_links(&self, links: Vec<Arc<ShardLink>>) {
         *self.links_mut() = links;
     }
 
     /// Shard `index` begins anew, unless the endpoint has been closed.
-    pub(super) fn replace_link(&self, index: usize, link: Arc<Link>) -> Result<(), Arc<Link>> {
+    pub(super) fn replace_link(
+        &self,
+        index: usize,
+        link: Arc<ShardLink>,
+    ) -> Result<(), Arc<ShardLink>> {
         let mut links = self.links_mut();
         match links.get_mut(index) {
             // Looked at under the lock that `close` needs to find the shards.
@@ -76,7 +80,7 @@ impl House {
 
     /// What routes the datagrams of a shard: limits hold for all of them together.
     pub(super) fn routing(&self, config: EndpointConfig, rng: Rng) -> transport::Endpoint {
-        match &self.crowding.admission {
+        match &self.eviction.admission {
             Some(admission) => transport::Endpoint::with_admission(config, admission.clone(), rng),
             None => transport::Endpoint::new(config, rng),
         }
@@ -86,16 +90,16 @@ impl House {
         self.shards
     }
 
-    pub(crate) fn shard(&self, index: usize) -> Option<Arc<Link>> {
+    pub(crate) fn shard(&self, index: usize) -> Option<Arc<ShardLink>> {
         let links = self.links.read();
         let links = links.unwrap_or_else(PoisonError::into_inner);
         links.get(index).cloned()
     }
 
     /// Has every shard take a turn.
-    pub(crate) fn ring_all(&self) {
+    pub(crate) fn wake_all_shards(&self) {
         if self.shards > 1 {
-            self.links().iter().for_each(|link| link.ring());
+            self.links().iter().for_each(|link| link.wake());
         }
     }
 
@@ -110,19 +114,19 @@ impl House {
 
     /// A shard has ended for this reason, which its link tells already.
     pub(crate) fn on_shard_failed(&self, failure: EndpointError) {
-        self.accepts.set_failure(Some(failure));
+        self.accept_queue.set_failure(Some(failure));
     }
 
     /// Whether there is room for one more connection that waits to be accepted.
     pub(crate) fn has_backlog(&self) -> bool {
-        !self.accepts.is_full(self.backlog)
+        !self.accept_queue.is_full(self.backlog)
     }
 
     /// Whether the application welcomes a new client.
     pub(crate) fn admit(&self, remote: SocketAddr) -> Admission {
-        self.doorkeeper
+        self.admit
             .as_ref()
-            .map_or(Admission::Accept, |doorkeeper| doorkeeper(remote))
+            .map_or(Admission::Accept, |admit| admit(remote))
     }
 
     /// HTTP/3 for a new connection, if it is to speak that; a client's with what it
@@ -132,11 +136,11 @@ impl House {
         quic: &clearway_quic::connection::Connection,
         handle: Handle,
         now: Instant,
-        memory: Option<Memory>,
-    ) -> Option<Box<Layer>> {
+        remembered: Option<RememberedSettings>,
+    ) -> Option<Box<HttpLayer>> {
         let config = self.http.clone()?;
         let seed = handle.0 ^ now.as_nanos();
-        Some(Box::new(Layer::new(quic, config, seed, memory)))
+        Some(Box::new(HttpLayer::new(quic, config, seed, remembered)))
     }
 
     /// Installs the observer that is wanted for a new connection.
@@ -150,29 +154,29 @@ impl House {
 }
 
 #[cfg(test)]
-impl House {
+impl EndpointShared {
     /// The next connection that waits to be accepted.
     pub(crate) fn next_accepted(&self) -> Option<Connection> {
-        self.accepts.take()?.ok()?
+        self.accept_queue.take()?.ok()?
     }
 }
 
 /// When connections make room for others.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Crowding {
+pub(crate) struct EvictionConfig {
     /// Counts the clients of all shards; `None` without server settings.
     pub(crate) admission: Option<Arc<AdmissionControl>>,
     /// How long one has to have been idle to be closed for a newcomer.
     pub(crate) evict_idle_after: Duration,
     /// What newcomers get, if they may be granted less: no ticket promises it.
-    pub(crate) newcomers: Option<Arc<Config>>,
+    pub(crate) new_client_config: Option<Arc<Config>>,
 }
 
 /// Clients' connections on their way to the application.
 #[derive(Debug, Default)]
-pub(crate) struct Accepts {
+pub(crate) struct AcceptQueue {
     queue: Mutex<Queue>,
-    news: Notify,
+    notify: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -184,7 +188,7 @@ struct Queue {
     failure: Option<EndpointError>,
 }
 
-impl Accepts {
+impl AcceptQueue {
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -195,7 +199,7 @@ impl Accepts {
     }
 
     /// For the next `accept`. Dropped, and so closed, if there will be none.
-    pub(crate) fn push(&self, connection: Counted) {
+    pub(crate) fn push(&self, connection: ConnectionRef) {
         let connection = Connection::new(connection);
         let mut queue = self.lock();
         if queue.closed {
@@ -204,13 +208,13 @@ impl Accepts {
         }
         queue.connections.push_back(connection);
         drop(queue);
-        self.news.notify_one();
+        self.notify.notify_one();
     }
 
     /// The next; after the last why a shard failed, or `None` if no more are wanted.
     pub(super) async fn next(&self) -> Result<Option<Connection>, EndpointError> {
         loop {
-            let notified = self.news.notified();
+            let notified = self.notify.notified();
             if let Some(next) = self.take() {
                 return next;
             }
@@ -225,7 +229,7 @@ impl Accepts {
         let ended = queue.closed || queue.failure.is_some();
         // For whoever else waits.
         if ended || !queue.connections.is_empty() {
-            self.news.notify_one();
+            self.notify.notify_one();
         }
         match (&next, &queue.failure) {
             (None, Some(failure)) => Some(Err(failure.clone())),
@@ -242,7 +246,7 @@ impl Accepts {
             std::mem::take(&mut queue.connections)
         };
         drop(unwanted);
-        self.news.notify_one();
+        self.notify.notify_one();
     }
 
     /// A shard has failed, or with `None` all that had are replaced.
@@ -252,6 +256,6 @@ impl Accepts {
             queue.failure = failure;
         }
         drop(queue);
-        self.news.notify_one();
+        self.notify.notify_one();
     }
 }
