@@ -11,8 +11,7 @@ use http_body::{Body, Frame, SizeHint};
 
 use super::error::{BoxError, Error};
 use super::message;
-use super::request_stream::RequestStream;
-use super::view::BodyPart;
+use super::request_stream::{BodyPart, RequestStream};
 
 /// The status that asks a client to send the body it has announced.
 const CONTINUE: u16 = 100;
@@ -236,7 +235,7 @@ impl BodySender {
             // A body that takes its time is not waited for when nobody wants it.
             let frame = poll_fn(|cx| match poll_frame(body.as_mut(), cx) {
                 Poll::Ready(frame) => Poll::Ready(Ok(frame)),
-                Poll::Pending => self.stream.poll_unwanted(cx).map(Err),
+                Poll::Pending => self.stream.poll_stopped(cx).map(Err),
             });
             let Some(frame) = frame.await? else {
                 self.stream.finish()?;

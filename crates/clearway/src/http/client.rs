@@ -19,8 +19,8 @@ use super::error::{BoxError, Error};
 use super::interim::{Interim, OnInterim, expects_continue};
 use super::message;
 use super::pool::{Origin, Pool, PooledConnection};
-use super::request_stream::RequestStream;
-use super::view::ResponsePart;
+use super::request_stream::{RequestStream, ResponsePart};
+
 use crate::config::ClientConfig;
 use crate::connection::{Connection, Signal};
 use crate::endpoint::Endpoint;
@@ -267,7 +267,7 @@ where
     let begin = shared.wait_for(Signal::RequestRoom, |state| {
         let mut view = state.http_view()?;
         // It was checked when it was first tried.
-        if refused && view.waits_for_room() {
+        if refused && view.is_stream_limited() {
             return None;
         }
         let begun = view.request(head, end);

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use clearway_http3::SendError;
 use http::{HeaderMap, Response, header};
 
 use super::error::Error;
@@ -92,7 +93,10 @@ impl InterimSender {
     /// control leaves no room now.
     pub fn send(&self, response: Response<()>) -> Result<(), Error> {
         let (parts, ()) = response.into_parts();
-        self.0.inform(&message::response_head(parts))
+        match self.0.upgrade() {
+            Some(stream) => stream.inform(&message::response_head(parts)),
+            None => Err(Error::Unsendable(SendError::Unknown)),
+        }
     }
 }
 

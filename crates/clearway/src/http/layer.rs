@@ -132,7 +132,7 @@ impl HttpLayer {
                 wakeups.wake(exchange.and_then(|exchange| exchange.writer.take()));
             }
             Event::Reset { stream, code } => {
-                self.on_end(quic, stream, ExchangeFailure::Reset(code), wakeups)
+                self.on_end(quic, stream, ExchangeFailure::Reset(code), wakeups);
             }
             Event::Failed { stream, error } => {
                 self.on_end(quic, stream, ExchangeFailure::Failed(error), wakeups);
