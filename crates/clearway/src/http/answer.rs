@@ -23,7 +23,7 @@ use crate::connection::{Connection, ConnectionRef};
 use crate::panic::catch;
 
 /// A request and what is needed to answer it.
-pub(super) struct Exchange {
+pub(super) struct RequestTask {
     request: Result<Request<Incoming>, &'static str>,
     sender: BodySender,
     /// Answer without a body, whatever the service says.
@@ -31,7 +31,7 @@ pub(super) struct Exchange {
     permit: Permit,
 }
 
-impl Exchange {
+impl RequestTask {
     pub(super) fn new(
         shared: &ConnectionRef,
         connection: &Connection,

@@ -13,7 +13,7 @@ use http_body::Body;
 use tower_service::Service;
 
 use super::ALPN;
-use super::answer::Exchange;
+use super::answer::RequestTask;
 use super::body::Incoming;
 use super::error::BoxError;
 use super::requests::ArrivedRequests;
@@ -270,15 +270,15 @@ fn begin<S, B>(
             continue;
         };
         held = held.saturating_add(1);
-        let exchange = Exchange::new(shared, connection, request, permit);
+        let task = RequestTask::new(shared, connection, request, permit);
         match catch(|| service.clone()) {
             Ok(service) => {
                 // In a box: the runtime moves a task several times while it makes it.
-                tokio::spawn(Box::pin(exchange.run(service)));
+                tokio::spawn(Box::pin(task.run(service)));
             }
             Err(panic) => {
                 tracing::error!(%panic, "the service could not be cloned");
-                exchange.refuse(StatusCode::INTERNAL_SERVER_ERROR);
+                task.refuse(StatusCode::INTERNAL_SERVER_ERROR);
             }
         }
     }
