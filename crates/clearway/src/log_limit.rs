@@ -5,22 +5,22 @@ use std::time::{self, Duration};
 
 use clearway_quic::Instant;
 
-/// What the lines are counted over.
+/// The time over which lines are counted.
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// Bounds the log lines about one kind of event.
+/// Limits the log lines about one kind of event.
 #[derive(Debug)]
 pub(crate) struct LogLimiter {
     per_second: u32,
     began: Option<Instant>,
-    /// Lines in this second.
+    /// Lines logged in this second.
     lines: u32,
-    /// Events since the last line.
+    /// Events since the last line that were not logged.
     suppressed: u64,
 }
 
 impl Default for LogLimiter {
-    /// One line a second.
+    /// Allows one line a second.
     fn default() -> Self {
         Self::new(1)
     }
@@ -36,8 +36,8 @@ impl LogLimiter {
         }
     }
 
-    /// It has happened: if it may be logged, how many others were left out since the
-    /// last that was.
+    /// Records an event. Returns how many events were suppressed since the last line if this
+    /// one may be logged, or `None` if not.
     pub(crate) fn record(&mut self, now: Instant) -> Option<u64> {
         if self.began.is_none_or(|began| now >= began + WINDOW) {
             self.began = Some(now);
@@ -80,23 +80,23 @@ mod tests {
 
     #[test]
     fn lines_beyond_one_per_second_are_counted_in_the_next_line() {
-        let mut notice = LogLimiter::default();
-        assert_eq!(notice.record(at(0)), Some(0));
-        assert_eq!(notice.record(at(1)), None);
-        assert_eq!(notice.record(at(999)), None);
-        assert_eq!(notice.record(at(1_000)), Some(2));
+        let mut limiter = LogLimiter::default();
+        assert_eq!(limiter.record(at(0)), Some(0));
+        assert_eq!(limiter.record(at(1)), None);
+        assert_eq!(limiter.record(at(999)), None);
+        assert_eq!(limiter.record(at(1_000)), Some(2));
     }
 
     #[test]
     fn limit_of_ten_lines_holds_per_second_even_if_time_goes_back() {
-        let mut notice = LogLimiter::new(10);
-        let told = (0..1_000).filter_map(|_| notice.record(at(5)));
+        let mut limiter = LogLimiter::new(10);
+        let told = (0..1_000).filter_map(|_| limiter.record(at(5)));
         assert_eq!(told.collect::<Vec<_>>(), [0; 10]);
-        assert_eq!(notice.record(at(1_005)), Some(990));
-        assert_eq!(notice.record(at(1_005)), Some(0));
-        // Another thread may have looked at the clock before.
-        let late = (0..100).filter_map(|_| notice.record(at(1_004))).count();
+        assert_eq!(limiter.record(at(1_005)), Some(990));
+        assert_eq!(limiter.record(at(1_005)), Some(0));
+        // Another thread may have read the clock earlier.
+        let late = (0..100).filter_map(|_| limiter.record(at(1_004))).count();
         assert_eq!(late, 8);
-        assert_eq!(notice.record(at(60_000)), Some(92));
+        assert_eq!(limiter.record(at(60_000)), Some(92));
     }
 }

@@ -165,7 +165,7 @@ impl Visitor {
     {
         let url = format!("{}{path}", self.url);
         let request = Request::post(&url).body(body);
-        let request = request.map_err(|_| h3::Error::Url(url, "it is no URL"))?;
+        let request = request.map_err(|_| h3::Error::Url(url, "not a valid URI"))?;
         let response = self.client.request(request).await?;
         self.saw(&response);
         Ok(response)

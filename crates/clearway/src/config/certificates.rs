@@ -1,4 +1,4 @@
-//! Certificates by name, replaceable while the server runs.
+//! Server certificates by name, which can be replaced while the server runs.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -7,11 +7,11 @@ use clearway_quic::crypto::{ConfigError, Identity};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-/// A server's certificates: one for every client that names no other, and any
-/// number for names that clients may ask for (SNI, RFC 6066 §3).
+/// A server's certificates: a default, and any number for names that clients ask for (SNI,
+/// RFC 6066 §3).
 ///
-/// Clones are the same set. What is replaced serves handshakes that begin from
-/// then on; connections keep the certificate they were made with.
+/// Clones are the same set. A replaced certificate is used for handshakes that begin
+/// afterwards; open connections are not affected.
 ///
 /// ```
 /// use clearway::{Certificates, DevelopmentIdentity, ServerConfig};
@@ -20,7 +20,7 @@ use rustls::sign::CertifiedKey;
 /// let first = DevelopmentIdentity::generate(["localhost"])?;
 /// let certificates = Certificates::new(first.certificate_pem(), first.key_pem())?;
 /// let config = ServerConfig::with_certificates(&certificates);
-/// // … months later, the server still running:
+/// // … months later, while the server runs:
 /// let renewed = DevelopmentIdentity::generate(["localhost"])?;
 /// certificates.replace(renewed.certificate_pem(), renewed.key_pem())?;
 /// # Ok(())
@@ -38,10 +38,10 @@ struct CertificateSet {
 }
 
 impl Certificates {
-    /// One certificate for every name: its chain, leaf first, and its key, PEM.
+    /// Creates a set with a default certificate: its chain, leaf first, and its key, in PEM.
     ///
     /// # Errors
-    /// If either cannot be parsed or they do not belong together.
+    /// If either cannot be parsed, or the key does not match the certificate.
     pub fn new(
         certificates_pem: impl AsRef<[u8]>,
         key_pem: impl AsRef<[u8]>,
@@ -53,8 +53,7 @@ impl Certificates {
         })))))
     }
 
-    /// Replaces the certificate of clients that name no other. On an error the
-    /// one in use stays.
+    /// Replaces the default certificate. On an error the one in use stays.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -68,9 +67,9 @@ impl Certificates {
         Ok(())
     }
 
-    /// Sets the certificate for a name that clients ask for; `*.example.org`
-    /// stands for every name one label longer than `example.org` that has no
-    /// certificate of its own.
+    /// Sets the certificate for a name that clients ask for. A wildcard such as
+    /// `*.example.org` matches names with one more label that have no certificate of their
+    /// own.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -85,8 +84,8 @@ impl Certificates {
         Ok(())
     }
 
-    /// Whether there was a certificate for that very name; it is not used any
-    /// more.
+    /// Removes the certificate for a name. Returns whether there was one for exactly that
+    /// name.
     pub fn remove(&self, name: &str) -> bool {
         self.change(|set| set.named.remove(&name.to_ascii_lowercase()).is_some())
     }
@@ -123,7 +122,7 @@ impl Resolver {
 }
 
 impl std::fmt::Debug for Resolver {
-    /// The names, none of the keys.
+    /// Shows the names and no keys.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self(set) = self;
         let set = set.read().unwrap_or_else(PoisonError::into_inner);
@@ -186,7 +185,7 @@ mod tests {
         let certificates = set(&first);
         let before = leaf(&certificates, None);
         let wrong = certificates.replace(second.certificate_pem(), first.key_pem());
-        assert!(wrong.is_err(), "the key is another's");
+        assert!(wrong.is_err(), "the key does not match");
         assert_eq!(leaf(&certificates, None), before);
         certificates
             .replace(second.certificate_pem(), second.key_pem())

@@ -1,18 +1,18 @@
-//! How much memory a server's connections may take by default.
+//! The default memory budget of a server.
 
 use std::fs;
 use std::sync::OnceLock;
 
-/// 1 GiB: what is in flight and buffered for 80 Gbit/s at 100 ms. Whoever has a faster
-/// network, or wants 100,000 quiet connections and busy ones beside them, sets more.
+/// 1 GiB: what is in flight and buffered for 80 Gbit/s at 100 ms. A faster network, or
+/// 100,000 idle connections beside busy ones, needs a higher setting.
 const MAX_DEFAULT: usize = 1 << 30;
 
-/// The part of the machine's memory, or of that of its control group, which is not to
-/// be exceeded on small machines.
+/// On small machines, the default is one part in this many of the memory of the machine or
+/// of its control group.
 const FRACTION: usize = 4;
 
-/// A quarter of what there is, at most [`MAX_DEFAULT`]. What the process had when it first
-/// asked.
+/// Returns a quarter of the available memory, at most [`MAX_DEFAULT`], in bytes. Read once in
+/// the life of the process.
 pub(super) fn default_budget() -> usize {
     static BUDGET: OnceLock<usize> = OnceLock::new();
     *BUDGET.get_or_init(|| {
@@ -20,7 +20,7 @@ pub(super) fn default_budget() -> usize {
     })
 }
 
-/// Bytes of memory that the process may use, as far as Linux tells.
+/// Returns the bytes of memory that the process may use, if Linux reports it.
 fn available() -> Option<usize> {
     let machine = fs::read_to_string("/proc/meminfo").ok();
     let machine = machine.and_then(|text| parse_meminfo(&text));
@@ -32,7 +32,7 @@ fn available() -> Option<usize> {
     groups.into_iter().chain([machine]).flatten().min()
 }
 
-/// `MemTotal` of /proc/meminfo, in bytes.
+/// Returns `MemTotal` of /proc/meminfo, in bytes.
 fn parse_meminfo(meminfo: &str) -> Option<usize> {
     let line = meminfo
         .lines()
@@ -41,7 +41,7 @@ fn parse_meminfo(meminfo: &str) -> Option<usize> {
     kib.checked_mul(1024)
 }
 
-/// The limit of a control group; `None` if it has none.
+/// Returns the limit of a control group, in bytes; `None` if it has no limit.
 fn parse_limit(text: &str) -> Option<usize> {
     text.trim().parse().ok()
 }

@@ -84,7 +84,7 @@ impl fmt::Display for Stage {
             Self::Timeout => "while a timeout was handled",
             Self::Turn => "while packets were sent",
             Self::Http => "in HTTP/3",
-            Self::Call => "in a call of the application's",
+            Self::Call => "in a call of the application",
         })
     }
 }
@@ -228,7 +228,7 @@ impl ConnectionShared {
         let sent_error = TransportError::new(Code::INTERNAL_ERROR, "internal error");
         if let Some(peer) = self.terminate(slot, &error, sent_error) {
             self.link.count_panic();
-            tracing::error!(connection = self.handle.0, %peer, %error, "a connection is given up");
+            tracing::error!(connection = self.handle.0, %peer, %error, "a connection was closed because of a panic");
         }
         error
     }
@@ -337,7 +337,7 @@ impl ConnectionShared {
     /// A waker, which is the application's, panicked. Whoever it was to wake is lost;
     /// the connection is not.
     pub(super) fn on_waker_panic(&self, panic: &CaughtPanic) {
-        tracing::error!(connection = self.handle.0, %panic, "a task could not be woken");
+        tracing::error!(connection = self.handle.0, %panic, "a waker of the application panicked");
     }
 
     /// Has the shard look at the connection soon; once however often called.

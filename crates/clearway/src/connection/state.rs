@@ -254,12 +254,12 @@ impl State {
         let warns = violation && self.quic.role() == Role::Server;
         match warns.then(log_limit::client_warning).flatten() {
             Some(0) => {
-                tracing::warn!(%remote, handshake, %error, "a connection ended with an error");
+                tracing::warn!(%remote, handshake, %error, "connection closed with an error");
             }
             Some(suppressed) => {
-                tracing::warn!(%remote, handshake, %error, suppressed, "a connection ended with an error");
+                tracing::warn!(%remote, handshake, %error, suppressed, "connection closed with an error");
             }
-            None => tracing::debug!(%remote, handshake, %error, "a connection ended"),
+            None => tracing::debug!(%remote, handshake, %error, "connection closed"),
         }
     }
 

@@ -1,21 +1,20 @@
-//! Memory that the connections of an endpoint share.
+//! The memory budget that the connections of an endpoint share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Least that a connection may buffer each way, bytes, however short memory is: with
-/// less, a stream makes no progress worth the packets. 32 KiB.
+/// The minimum of a connection's buffer limit, as a power of two: 32 KiB. With less, a
+/// stream makes no progress worth its packets.
 const MIN_LIMIT_LOG2: u8 = 15;
 
-/// From this part of the budget on, connections get no more than a share of what is
-/// left.
+/// The fraction of the budget from which buffers are limited.
 const TIGHT: Fraction = Fraction(1, 2);
 
-/// Below this part they get all they want again. Lower than [`TIGHT`], so that what is
-/// near it changes nothing for every packet.
+/// The fraction of the budget below which buffers are not limited any more. Lower than
+/// [`TIGHT`], so that the limit does not change with every packet.
 const RELAXED: Fraction = Fraction(3, 8);
 
-/// How far evictions go.
+/// The fraction of the budget at which evictions stop.
 const EVICTION_TARGET: Fraction = Fraction(15, 16);
 
 struct Fraction(usize, usize);
@@ -26,7 +25,7 @@ impl Fraction {
     }
 }
 
-/// The budget of an endpoint, and what is used of it. ConnectionShared by its shards and
+/// The memory budget of an endpoint and how much of it is used, shared by its shards and
 /// handles.
 #[derive(Debug)]
 pub(crate) struct MemoryBudget {
@@ -34,17 +33,18 @@ pub(crate) struct MemoryBudget {
     used: AtomicUsize,
 }
 
-/// An endpoint's memory budget
-/// ([`ServerConfig::memory_budget`](crate::ServerConfig::memory_budget)), for what the
+/// An account of an endpoint's memory budget
+/// ([`ServerConfig::memory_budget`](crate::ServerConfig::memory_budget)), for memory that the
 /// application itself holds on behalf of clients.
 ///
-/// What is charged counts like what connections hold: windows narrow and connections are
-/// closed for it. Bound it on its own as well, since closing connections does not free
-/// it by itself. Clones are the same account. The default one belongs to no endpoint.
+/// Memory that is charged counts like that of connections: their windows shrink and
+/// connections are closed for it. Limit it in the application as well, because closing
+/// connections does not free it. Clones are the same account. The default account belongs
+/// to no endpoint and limits nothing.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryAccount(Arc<MemoryBudget>);
 
-/// Memory of the application, counted until this is dropped.
+/// Memory of the application that is charged until this is dropped.
 #[derive(Debug)]
 pub struct MemoryCharge {
     account: MemoryAccount,
@@ -56,9 +56,9 @@ impl MemoryAccount {
         Self(budget.clone())
     }
 
-    /// Counts `bytes` against the budget until the result is dropped. Never fails and
-    /// never waits: a budget that is exceeded is the shards' to relieve.
-    #[must_use = "what is dropped is not counted any more"]
+    /// Charges `bytes` to the budget until the result is dropped. Never fails and never waits:
+    /// when the budget is exceeded, the shards close connections.
+    #[must_use = "the charge ends when it is dropped"]
     pub fn charge(&self, bytes: usize) -> MemoryCharge {
         self.0.change(0, bytes);
         MemoryCharge {
@@ -74,8 +74,8 @@ impl Drop for MemoryCharge {
     }
 }
 
-/// How much a connection may buffer each way: as much as its settings say, or at most
-/// a power of two of bytes.
+/// How much a connection may buffer in each direction: as much as its configuration allows,
+/// or at most a power of two of bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum BufferLimit {
     #[default]
@@ -92,7 +92,7 @@ impl Default for MemoryBudget {
 }
 
 impl BufferLimit {
-    /// In bytes; more than any settings say if they decide.
+    /// Returns the limit in bytes; `usize::MAX` if the configuration decides.
     pub(crate) fn bytes(self) -> usize {
         match self {
             Self::Configured => usize::MAX,
@@ -109,12 +109,12 @@ impl MemoryBudget {
         }
     }
 
-    /// For clients, who choose whom they talk to.
+    /// Returns a budget without a limit, for clients, which choose their peers.
     pub(super) fn unlimited() -> Self {
         Self::new(usize::MAX)
     }
 
-    /// Whether somebody set a limit, so that it has to be counted.
+    /// Whether there is a limit, so that memory has to be counted.
     pub(crate) fn is_limited(&self) -> bool {
         self.limit != usize::MAX
     }
@@ -134,7 +134,7 @@ impl MemoryBudget {
         };
     }
 
-    /// Bytes beyond what evictions leave, once the budget is exceeded; else 0.
+    /// Returns the bytes that evictions have to free: 0 unless the budget is exceeded.
     pub(crate) fn excess(&self) -> usize {
         match self.used() {
             used if used > self.limit => used.saturating_sub(EVICTION_TARGET.of(self.limit)),
@@ -142,17 +142,17 @@ impl MemoryBudget {
         }
     }
 
-    /// Whether so much is used that it has to be known exactly.
+    /// Whether so much is used that it has to be measured exactly.
     pub(crate) fn is_tight(&self) -> bool {
         self.used() >= TIGHT.of(self.limit)
     }
 
-    /// What each connection may buffer now, given what it might before.
+    /// Returns what each connection may buffer now, given the limit so far.
     ///
-    /// A quarter of what is free, in powers of two. So a few get much, many get
-    /// little, and nobody has to know how many there are: `n` that take all they get
-    /// leave `1 / (1 + n/4)` free (Choudhury and Hahne, "Dynamic queue length
-    /// thresholds", 1998).
+    /// It is a quarter of the free memory, rounded down to a power of two. So a few
+    /// connections get much and many get little, without a count of them: `n` connections
+    /// that use all they may leave `1 / (1 + n/4)` free (Choudhury and Hahne, "Dynamic queue
+    /// length thresholds", 1998).
     pub(crate) fn buffer_limit(&self, current: BufferLimit) -> BufferLimit {
         let used = self.used();
         let unlimited = match current {
@@ -167,7 +167,7 @@ impl MemoryBudget {
         let log2 = quarter.checked_ilog2().unwrap_or(0) as u8;
         let log2 = log2.max(MIN_LIMIT_LOG2);
         match current {
-            // One step up is not worth telling everybody.
+            // One step up is not worth an update of every connection.
             BufferLimit::AtMost { log2: before } if log2 == before.saturating_add(1) => {
                 BufferLimit::AtMost { log2: before }
             }
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(from(22, 130), BufferLimit::AtMost { log2: 24 });
         assert_eq!(from(24, 97), BufferLimit::AtMost { log2: 24 });
         assert_eq!(from(24, 95), BufferLimit::Configured);
-        // Down it goes at once.
+        // It shrinks at once.
         assert_eq!(from(24, 225), BufferLimit::AtMost { log2: 22 });
     }
 
@@ -227,7 +227,7 @@ mod tests {
                 }
             }
         }
-        // What was granted before is not taken back, but nobody gets more.
+        // Memory that was granted before is not taken back, but no connection gets more.
         assert!(budget.used() <= 256 * MIB + 1_000 * (32 << 10));
     }
 

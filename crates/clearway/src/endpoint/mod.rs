@@ -35,9 +35,8 @@ use crate::http::RememberedSettings;
 use crate::panic::catch;
 use crate::shard::ShardLink;
 
-/// One UDP address from which connections are opened, or where they are
-/// accepted, or both. Clones are handles to the same one; connections live on
-/// without it.
+/// A local UDP address that opens connections, accepts them, or both. Clones are handles of
+/// the same endpoint. Connections go on after the last handle is dropped.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     inner: Arc<Inner>,
@@ -57,29 +56,30 @@ impl Endpoint {
         }
     }
 
-    /// An endpoint that opens connections, on the caller's tokio runtime.
+    /// Creates an endpoint that opens connections, on the caller's tokio runtime.
     ///
     /// # Errors
-    /// If the address is taken or there is no runtime.
+    /// If the address is in use, or there is no tokio runtime.
     pub fn client(address: SocketAddr, config: ClientConfig) -> Result<Self, BuildError> {
         EndpointBuilder::bind(address).client(config).build()
     }
 
-    /// An endpoint that accepts connections, on a thread of its own.
+    /// Creates an endpoint that accepts connections, on a thread of its own.
     ///
     /// # Errors
-    /// If the address is taken, or the certificate does not fit its key.
+    /// If the address is in use, or the certificate does not match its key.
     pub fn server(address: SocketAddr, config: ServerConfig) -> Result<Self, BuildError> {
         EndpointBuilder::bind(address).server(config).build()
     }
 
-    /// More to choose: shards, threads, socket options, both roles at once.
+    /// Returns a builder with more options: shards, threads, socket options, both roles at
+    /// once.
     pub fn builder(address: SocketAddr) -> EndpointBuilder {
         EndpointBuilder::bind(address)
     }
 
-    /// Begins a connection to a server. `server_name` is what its certificate
-    /// has to be for: a DNS name or an IP address.
+    /// Begins a connection to a server. Its certificate has to be valid for `server_name`,
+    /// a DNS name or an IP address.
     pub fn connect(&self, remote: SocketAddr, server_name: &str) -> Connecting {
         Connecting::new(match &self.inner.client {
             Some(config) => self.begin(config, remote, server_name),
@@ -87,7 +87,8 @@ impl Endpoint {
         })
     }
 
-    /// Like [`connect`](Self::connect), with other settings than the endpoint's.
+    /// Begins a connection as [`connect`](Self::connect) does, with another configuration
+    /// than the endpoint's.
     pub fn connect_with(
         &self,
         config: &ClientConfig,
@@ -147,8 +148,8 @@ impl Endpoint {
         }
     }
 
-    /// Connections of a client are few or short: the least busy shard is as good as
-    /// any, and the first is at hand.
+    /// Returns the shard for a client's connection: the first that has not failed. Clients
+    /// have few or short connections, so that spreading them is not worth a search.
     fn shard_for_client(&self) -> Result<Arc<ShardLink>, ConnectError> {
         let links = self.inner.endpoint_shared.links();
         let alive = links.iter().find(|link| link.failure().is_none());
@@ -158,24 +159,24 @@ impl Endpoint {
         }
     }
 
-    /// The next client's connection, its handshake complete (or with 0-RTT data
-    /// at hand, if accepting that is configured); `None` after
-    /// [`close`](Self::close) or [`stop_accepting`](Self::stop_accepting).
+    /// Accepts the next client's connection: when its handshake is complete, or has 0-RTT
+    /// data to be read if [`early_data`](ServerConfig::early_data) is enabled. Returns `None`
+    /// after [`close`](Self::close) or [`stop_accepting`](Self::stop_accepting).
     ///
     /// # Errors
-    /// Why a shard ended, if one has: its clients are not served any more. Shards
-    /// that are left go on, and connections that they accept are held until
-    /// [`restart_failed_shards`](Self::restart_failed_shards), after which this may
+    /// The reason why a shard failed: its clients are not served any more. Other shards go
+    /// on, and connections that they accept are queued until
+    /// [`restart_failed_shards`](Self::restart_failed_shards) was called; after that this may
     /// be called again.
     pub async fn accept(&self) -> Result<Option<Connection>, EndpointError> {
         self.inner.endpoint_shared.accept_queue.next().await
     }
 
-    /// Serves `application` until the endpoint is closed, each client in a task
-    /// of its own on the caller's runtime.
+    /// Accepts connections until the endpoint is closed, and serves each with `application` in
+    /// a new task on the caller's runtime.
     ///
     /// # Errors
-    /// As [`accept`](Self::accept). Tasks of clients go on.
+    /// As [`accept`](Self::accept). Tasks that were spawned go on.
     pub async fn serve(&self, application: impl Application) -> Result<(), EndpointError> {
         let application = Arc::new(application);
         while let Some(connection) = self.accept().await? {
@@ -185,28 +186,27 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Why a shard has ended, if one has and was not restarted.
+    /// Returns the reason why a shard failed, if one has failed and was not restarted.
     #[must_use]
     pub fn failure(&self) -> Option<EndpointError> {
         let links = self.inner.endpoint_shared.links();
         links.iter().find_map(|link| link.failure())
     }
 
-    /// Starts each shard anew whose event loop has [failed](Self::failure), at the
-    /// same address, and answers how many those were: 0 if none has failed or the
-    /// endpoint was closed. After that [`accept`](Self::accept), [`serve`](Self::serve)
-    /// and [`connect`](Self::connect) work again.
+    /// Restarts each shard whose event loop has [failed](Self::failure), at the same address.
+    /// Returns how many were restarted: 0 if none has failed or the endpoint was closed.
+    /// After that [`accept`](Self::accept), [`serve`](Self::serve) and
+    /// [`connect`](Self::connect) work again.
     ///
-    /// Connections of a shard that fails have ended with it, and their handles say
-    /// why; a server that has configured a [secret](ServerConfig::secret), or whose
-    /// endpoint is the same, answers their peers with stateless resets. Other shards
-    /// and their connections notice nothing: a socket that failed is replaced by one
-    /// that takes its place in the kernel's steering, and if it were not so, shards
-    /// pass each other what is not theirs. [Counters](Self::counters) of a shard
-    /// begin anew with it.
+    /// The connections of a failed shard ended with it, and their handles return the reason.
+    /// Their peers are answered with stateless resets, because the endpoint's
+    /// [secret](ServerConfig::secret) is the same. Other shards and their connections are not
+    /// affected: a failed socket is replaced by one that takes its place in the kernel's
+    /// steering, and shards forward datagrams that reach the wrong one. The
+    /// [counters](Self::counters) of a restarted shard begin at 0.
     ///
-    /// Nothing restarts shards by itself, because only the application knows how
-    /// often that is to be tried and who has to hear of it:
+    /// Shards are not restarted automatically, because only the application knows how often
+    /// to try and whom to notify:
     ///
     /// ```
     /// # async fn example(server: clearway::Endpoint) -> std::io::Result<()> {
@@ -220,17 +220,16 @@ impl Endpoint {
     /// ```
     ///
     /// # Errors
-    /// The system's, if no socket can be bound to the address or no thread be
-    /// started; `NotConnected` if the endpoint runs on its caller's tokio runtime and
-    /// this is called outside of one; `Unsupported` if it was the socket that failed,
-    /// and the [application's own](EndpointBuilder::on_datagram_socket). It may be
-    /// called again.
+    /// The operating system's error if no socket can be bound to the address or no thread
+    /// started; `NotConnected` if the endpoint runs on the caller's tokio runtime and this is
+    /// called outside of one; `Unsupported` if the socket failed and was
+    /// [passed by the application](EndpointBuilder::on_datagram_socket). After an error it
+    /// may be called again.
     pub fn restart_failed_shards(&self) -> io::Result<usize> {
         self.inner.factory.restart_failed(self.local_addr())
     }
 
-    /// Makes something go wrong in a shard's next turn; does nothing if there is no
-    /// such shard.
+    /// Injects a fault into the next turn of a shard; does nothing if there is no such shard.
     #[cfg(feature = "testing")]
     pub fn inject(&self, shard: usize, fault: crate::Fault) {
         if let Some(link) = self.inner.endpoint_shared.shard(shard) {
@@ -238,12 +237,12 @@ impl Endpoint {
         }
     }
 
-    /// How it connects.
+    /// Returns the configuration with which it connects.
     pub(crate) fn client_config(&self) -> Option<&ClientConfig> {
         self.inner.client.as_ref()
     }
 
-    /// The address the socket is bound to.
+    /// Returns the address that the socket is bound to.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         *self
@@ -253,17 +252,18 @@ impl Endpoint {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Moves to another socket, say on another network: connections opened here
-    /// migrate to it (RFC 9000 §9). What is on its way to the old socket is lost
-    /// and repaired.
+    /// Moves the endpoint to another socket, for example on another network. Connections
+    /// opened by this endpoint migrate to it (RFC 9000 §9). Datagrams on their way to the
+    /// old socket are lost and retransmitted.
     ///
     /// # Errors
-    /// If the socket is of no use, or there are several shards.
+    /// `Unsupported` if there are several shards; otherwise the operating system's error
+    /// about the socket.
     pub fn rebind(&self, socket: UdpSocket) -> io::Result<()> {
         let [link] = &self.inner.endpoint_shared.links()[..] else {
             return Err(io::Error::new(
                 io::ErrorKind::Unsupported,
-                "an endpoint of several shards stays where it is",
+                "an endpoint with several shards cannot be rebound",
             ));
         };
         socket.set_nonblocking(true)?;
@@ -278,13 +278,13 @@ impl Endpoint {
         Ok(())
     }
 
-    /// AcceptQueue no more connections; those there are go on.
+    /// Stops accepting connections. Open connections go on.
     pub fn stop_accepting(&self) {
         self.inner.endpoint_shared.accept_queue.close();
     }
 
-    /// Closes all connections with `code` and `reason` and accepts no more.
-    /// [`wait_idle`](Self::wait_idle) waits until the peers have been told.
+    /// Closes all connections with an application error `code` and `reason`, and accepts no
+    /// more. [`wait_idle`](Self::wait_idle) waits until the peers have been told.
     pub fn close(&self, code: u64, reason: impl AsRef<[u8]>) {
         self.inner.endpoint_shared.set_closed();
         for link in self.inner.endpoint_shared.links() {
@@ -293,9 +293,8 @@ impl Endpoint {
         self.inner.endpoint_shared.accept_queue.close();
     }
 
-    /// Waits until there is no connection any more: each has said goodbye, and
-    /// what its peer sent before it heard has died out (three PTOs, RFC 9000
-    /// §10.2).
+    /// Waits until no connection is left: each has sent its close, and waited for late packets
+    /// of its peer (three PTOs, RFC 9000 §10.2).
     pub async fn wait_idle(&self) {
         self.inner
             .endpoint_shared
@@ -304,28 +303,27 @@ impl Endpoint {
             .await;
     }
 
-    /// Connections now, ending ones included.
+    /// Returns the number of connections now, those that are closing included.
     #[must_use]
     pub fn open_connections(&self) -> usize {
         self.inner.endpoint_shared.connection_count.get()
     }
 
-    /// Bytes of memory that connections take now, as counted against the
-    /// [budget](ServerConfig::memory_budget); 0 on an endpoint without server settings,
-    /// which has none.
+    /// Returns the memory that is charged to the [budget](ServerConfig::memory_budget) now, in
+    /// bytes; 0 on an endpoint without a server configuration, which has no budget.
     #[must_use]
     pub fn memory_used(&self) -> usize {
         self.inner.endpoint_shared.budget.used()
     }
 
-    /// Returns the endpoint's memory budget, to count what the application holds for
-    /// clients against it.
+    /// Returns the endpoint's memory budget, so that the application can charge what it holds
+    /// for clients.
     #[must_use]
     pub fn memory_account(&self) -> MemoryAccount {
         MemoryAccount::new(&self.inner.endpoint_shared.budget)
     }
 
-    /// Counts of each shard.
+    /// Returns the counters of each shard.
     #[must_use]
     pub fn counters(&self) -> Vec<Counters> {
         let links = self.inner.endpoint_shared.links();

@@ -151,8 +151,8 @@ impl ShardFactory {
                 old.into_iter().for_each(|old| link.keep_socket(old));
                 Err(io::Error::new(
                     io::ErrorKind::Unsupported,
-                    "the endpoint's socket failed and was made by the application: \
-                     only it can make another, for another endpoint",
+                    "the endpoint's socket failed and was passed by the application: \
+                     create another endpoint with another socket",
                 ))
             }
             (_, old) => {
@@ -251,7 +251,9 @@ fn spawn_thread(
                 }
             }
         })?;
-    started
-        .recv()
-        .unwrap_or_else(|_| Err(io::Error::other("the shard's thread died")))
+    started.recv().unwrap_or_else(|_| {
+        Err(io::Error::other(
+            "the shard's thread ended before its event loop started",
+        ))
+    })
 }

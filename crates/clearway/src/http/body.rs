@@ -1,4 +1,4 @@
-//! Bodies: those that arrive, and sending those that leave.
+//! Received bodies, and sending of bodies.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -13,25 +13,25 @@ use super::error::{BoxError, Error};
 use super::message;
 use super::request_stream::{BodyPart, RequestStream};
 
-/// The status that asks a client to send the body it has announced.
+/// The status that tells a client to send the body it has announced.
 const CONTINUE: u16 = 100;
 
-/// The body of a request or response that arrives, read as it comes: what is not
-/// read is not sent either, once the stream's flow control window is full.
+/// The body of a received request or response, read as it arrives: when it is not read, the
+/// peer has to stop sending once the stream's flow-control window is full.
 ///
-/// Dropped before its end, it asks the peer to stop. It is a [`Body`] as the
-/// `http-body` crate has it, so axum and tower read it; the methods here are for
-/// everybody else.
+/// Dropping it before its end asks the peer to stop sending. It implements [`Body`] of the
+/// `http-body` crate, so that axum and tower can read it, and has methods to read it without
+/// them.
 #[derive(Debug)]
 pub struct Incoming {
-    /// `None` at the end.
+    /// `None` after the end.
     stream: Option<RequestStream>,
-    /// Bytes to come, if the peer said.
+    /// Bytes to come, if the peer sent `content-length`.
     left: Option<u64>,
     trailers: Option<HeaderMap>,
-    /// What the peer is told if the rest is not wanted.
+    /// The error code for the peer if this is dropped before the end.
     stop_code: Code,
-    /// The peer waits for 100 (Continue).
+    /// The peer may wait for 100 (Continue).
     send_continue: bool,
 }
 
@@ -48,18 +48,18 @@ impl Incoming {
         }
     }
 
-    /// The peer may wait to be told that its body is wanted, which it is when it is
-    /// first asked for.
+    /// Sets whether the peer may wait for 100 (Continue), which is then sent when the body is
+    /// first polled.
     pub(super) fn with_continue(mut self, send_continue: bool) -> Self {
         self.send_continue = send_continue;
         self
     }
 
-    /// The next piece of the body as it arrived; `None` at the end.
+    /// Returns the next piece of the body, or `None` at the end. Cancel-safe.
     ///
     /// # Errors
-    /// If the peer gives up, breaks the protocol, or the connection ends: what
-    /// came before is **not** the whole body then.
+    /// If the peer resets the stream, violates the protocol, or the connection ends: then the
+    /// pieces so far are **not** the whole body.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, Error> {
         loop {
             let frame = poll_fn(|cx| Pin::new(&mut *self).poll_frame(cx)).await;
@@ -71,10 +71,10 @@ impl Incoming {
         }
     }
 
-    /// The whole body, if it has no more than `limit` bytes.
+    /// Reads the whole body, at most `limit` bytes.
     ///
     /// # Errors
-    /// As [`chunk`](Self::chunk), and if it is longer.
+    /// [`Error::TooLong`] if it is longer; otherwise as [`chunk`](Self::chunk).
     pub async fn bytes(&mut self, limit: usize) -> Result<Bytes, Error> {
         let Some(first) = self.chunk().await? else {
             return Ok(Bytes::new());
@@ -87,7 +87,7 @@ impl Incoming {
             }
             let next = self.chunk().await?;
             match next {
-                // Most bodies are one piece.
+                // Most bodies arrive in one piece, which is not copied.
                 None if whole.is_empty() => return Ok(last),
                 None => {
                     whole.extend_from_slice(&last);
@@ -98,17 +98,17 @@ impl Incoming {
         }
     }
 
-    /// The whole body as text, if it is UTF-8 and has no more than `limit` bytes.
+    /// Reads the whole body as UTF-8 text, at most `limit` bytes.
     ///
     /// # Errors
-    /// As [`bytes`](Self::bytes), and if it is not UTF-8.
+    /// [`Error::NotText`] if it is not UTF-8; otherwise as [`bytes`](Self::bytes).
     pub async fn text(&mut self, limit: usize) -> Result<String, Error> {
         let bytes = self.bytes(limit).await?;
         String::from_utf8(bytes.into()).map_err(|_| Error::NotText)
     }
 
-    /// The trailers, after [`chunk`](Self::chunk), [`bytes`](Self::bytes) or
-    /// [`text`](Self::text) came to the end; `None` if there are none.
+    /// Returns the trailers, if there are any, after [`chunk`](Self::chunk),
+    /// [`bytes`](Self::bytes) or [`text`](Self::text) has reached the end of the body.
     #[must_use]
     pub fn trailers(&self) -> Option<&HeaderMap> {
         self.trailers.as_ref()
@@ -128,8 +128,8 @@ impl Body for Incoming {
         };
         let piece = match stream.poll_read(cx) {
             Poll::Pending => {
-                // A peer that has begun to send needs no invitation, one that has
-                // had the final response neither: refused then (RFC 9110 §10.1.1).
+                // After the final response this fails, and it is not needed any more
+                // (RFC 9110 §10.1.1).
                 if std::mem::take(&mut self.send_continue)
                     && let Some(stream) = &self.stream
                 {
@@ -182,7 +182,7 @@ impl Drop for Incoming {
     }
 }
 
-/// The next frame of any body, its error made ours.
+/// Polls any body for its next frame, and converts its error.
 pub(super) fn poll_frame<B>(
     body: Pin<&mut B>,
     cx: &mut Context<'_>,
@@ -194,12 +194,12 @@ where
     frame.map(|frame| frame.map(|frame| frame.map_err(Error::body)))
 }
 
-/// The sending half of an exchange: dropped before the end it is reset, so that
-/// half a message never looks whole.
+/// The sending half of an exchange. Dropping it before the end resets the stream, so that the
+/// peer does not mistake half a message for a whole one.
 #[derive(Debug)]
 pub(super) struct BodySender {
     stream: RequestStream,
-    /// What the peer is told then; `None` once there is nothing to tell.
+    /// The error code of that reset; `None` once everything was sent.
     reset_code: Option<Code>,
 }
 
@@ -215,12 +215,12 @@ impl BodySender {
         &self.stream
     }
 
-    /// Everything was sent.
+    /// Ends it without a reset, because everything was sent.
     pub(super) fn done(mut self) {
         self.reset_code = None;
     }
 
-    /// The peer does not want it.
+    /// Resets the stream because the peer has cancelled the exchange.
     pub(super) fn cancelled(mut self) {
         self.reset_code = Some(Code::REQUEST_CANCELLED);
     }
@@ -232,7 +232,7 @@ impl BodySender {
     {
         let mut body = pin!(body);
         loop {
-            // A body that takes its time is not waited for when nobody wants it.
+            // A slow body is not awaited when the peer does not want it any more.
             let frame = poll_fn(|cx| match poll_frame(body.as_mut(), cx) {
                 Poll::Ready(frame) => Poll::Ready(Ok(frame)),
                 Poll::Pending => self.stream.poll_stopped(cx).map(Err),

@@ -22,7 +22,7 @@ use crate::connection::{Signal, Wakeups};
 #[derive(Debug)]
 pub(crate) struct HttpLayer {
     pub(super) h3: clearway_http3::Connection,
-    /// `None` while no request is under pooled.
+    /// `None` while no request is under way.
     requests: Option<Box<Requests>>,
     /// How the peer broke the protocol.
     pub(super) error: Option<Box<protocol::ConnectionError>>,
@@ -236,7 +236,7 @@ impl HttpLayer {
         self.h3.memory().saturating_add(requests)
     }
 
-    /// No request is under pooled, and the peer has all that was answered.
+    /// No request is under way, and the peer has all that was answered.
     pub(crate) fn is_idle(&self) -> bool {
         let waits = |requests: &Requests| !requests.arrived.is_empty();
         self.h3.open_requests() == 0

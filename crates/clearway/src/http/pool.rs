@@ -1,4 +1,4 @@
-//! Connections to servers: made when they are needed, kept and shared.
+//! Connections to servers: established when they are needed, kept and shared.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -9,10 +9,11 @@ use http::Uri;
 use tokio::sync::{OwnedMutexGuard, watch};
 
 use super::error::Error;
+use super::message::MISSING_HOST;
 use crate::connection::Connection;
 use crate::endpoint::{Endpoint, Race};
 
-/// The port of `https` URLs that name none (RFC 9110 §4.2.2).
+/// The default port of `https` URLs (RFC 9110 §4.2.2).
 const HTTPS: u16 = 443;
 
 /// Host and port.
@@ -31,18 +32,18 @@ impl Origin {
     pub(super) fn of(uri: &Uri) -> Result<Self, Error> {
         let bad = |why| Error::Url(uri.to_string(), why);
         if uri.scheme_str().is_some_and(|scheme| scheme != "https") {
-            return Err(bad("HTTP/3 is for https URLs"));
+            return Err(bad("the scheme must be https"));
         }
         let authority = uri.authority().filter(|it| !it.host().is_empty());
-        let authority =
-            authority.ok_or_else(|| bad("it names no host; write https://HOST/PATH"))?;
-        let port = port(uri).ok_or_else(|| bad("a port is a number from 1 to 65535"))?;
+        let authority = authority.ok_or_else(|| bad(MISSING_HOST))?;
+        let port = port(uri).ok_or_else(|| bad("the port must be between 1 and 65535"))?;
         Ok(Self::new(authority.host(), port))
     }
 }
 
-/// The port of an https URL, 443 if it names none; `None` if it names one that there
-/// is not, which `Uri::port_u16` does not tell from none.
+/// Returns the port of an `https` URL, which is 443 if the URL has none. Returns `None` if its
+/// port is not between 1 and 65535, which `Uri::port_u16` does not distinguish from a URL
+/// without a port.
 #[must_use]
 pub fn port(uri: &Uri) -> Option<u16> {
     let Some(authority) = uri.authority() else {
@@ -56,7 +57,7 @@ pub fn port(uri: &Uri) -> Option<u16> {
     }
 }
 
-/// Where an origin is to be found, if not where the resolver says.
+/// Where to connect for an origin, instead of resolving its host.
 #[derive(Clone, Debug)]
 enum Override {
     Addresses(Vec<SocketAddr>),
@@ -74,20 +75,20 @@ pub(super) struct Pool {
 /// The connection to one server.
 #[derive(Debug, Default)]
 struct Server {
-    /// Whoever needs one first makes it; the others wait.
+    /// The first request establishes the connection under this lock; the others wait.
     kept: Arc<tokio::sync::Mutex<Option<Connection>>>,
-    /// For early requests, while it is being made.
+    /// For early requests, while the connection is being established.
     early: watch::Sender<Option<PooledConnection>>,
 }
 
-/// How the attempts to connect ended; `None` before.
+/// The result of the attempts to connect; `None` while they are in progress.
 type Outcome = Option<Result<Connection, Error>>;
 
 /// A connection to send a request on.
 #[derive(Clone, Debug)]
 pub(super) struct PooledConnection {
     pub(super) connection: Connection,
-    /// Attempts to connect that are still under pooled.
+    /// Attempts to connect that are still under way.
     race: Option<watch::Receiver<Outcome>>,
 }
 
@@ -99,11 +100,11 @@ impl PooledConnection {
         }
     }
 
-    /// What the attempts to connect led to, if this way was one of them.
+    /// Waits for the result of the attempts to connect, if this way was one of them.
     pub(super) async fn outcome(self) -> Outcome {
         let mut race = self.race?;
         let outcome = race.wait_for(Option::is_some).await;
-        // Who would tell is gone only if the runtime is.
+        // The sender is dropped only if the runtime shuts down.
         outcome.ok()?.clone()
     }
 }
@@ -121,21 +122,21 @@ impl Pool {
         &self.endpoint
     }
 
-    /// Connections to `origin` go to one of these addresses.
+    /// Connects to one of these addresses for `origin`.
     pub(super) fn resolve(&self, origin: Origin, addresses: Vec<SocketAddr>) {
         lock(&self.overrides).insert(origin, Override::Addresses(addresses));
     }
 
-    /// Connections to `origin` go where those to `other` go.
+    /// Connects to `other` for `origin`.
     pub(super) fn connect_to(&self, origin: Origin, other: Origin) {
         lock(&self.overrides).insert(origin, Override::Host(other));
     }
 
-    /// The connection to a server that is open already, or a new one. With `early`
-    /// it may be one whose handshake has only begun, for early data.
+    /// Returns the open connection to a server, or a new one. With `early` its handshake may
+    /// be incomplete, for early data.
     ///
     /// # Errors
-    /// If the host has no address or no connection comes about.
+    /// If the host cannot be resolved or no connection can be established.
     pub(super) async fn connection(
         &self,
         origin: &Origin,
@@ -152,7 +153,7 @@ impl Pool {
                 if let Some(pooled) = &*pooled {
                     return Ok(pooled.clone());
                 }
-                // `wait_for` has seen that there is one.
+                // Never reached: `wait_for` has seen one.
                 return Err(Error::Rejected);
             }
             kept = server.kept.clone().lock_owned() => kept,
@@ -197,8 +198,8 @@ impl Pool {
         }
     }
 
-    /// Addresses that were given for the origin, or for the one it is like; else
-    /// the one to resolve.
+    /// Returns the addresses set for the origin, or for the one that replaces it; else the
+    /// origin to resolve.
     fn override_of(&self, origin: &Origin) -> Override {
         let overrides = lock(&self.overrides);
         match overrides.get(origin) {
@@ -206,15 +207,14 @@ impl Pool {
             Some(Override::Addresses(addresses)) => Override::Addresses(addresses.clone()),
             Some(Override::Host(other)) => match overrides.get(other) {
                 Some(Override::Addresses(addresses)) => Override::Addresses(addresses.clone()),
-                // One step is enough: two that are like each other are nowhere.
+                // One step only, because two origins may replace each other.
                 Some(Override::Host(_)) | None => Override::Host(other.clone()),
             },
         }
     }
 }
 
-/// Waits for the attempts to connect while early requests are under way on the
-/// first of them.
+/// Waits for the attempts to connect while early requests are sent on the first of them.
 async fn settle(
     race: Race,
     origin: Origin,
@@ -228,7 +228,7 @@ async fn settle(
     if let Some(first) = first
         && winner.is_none_or(|winner| winner.id() != first.id())
     {
-        // Its early requests go elsewhere.
+        // Its early requests are sent again on the other connection.
         first.close(Code::NO_ERROR.0, b"");
     }
     *kept = winner.cloned();
@@ -264,7 +264,7 @@ mod tests {
             ("https://a:-1/", None),
             ("https://a:0/", None),
         ] {
-            // What the parser refuses already is no worry.
+            // The parser may reject it already.
             let Ok(uri) = url.parse() else {
                 assert_eq!(port, None, "{url}");
                 continue;

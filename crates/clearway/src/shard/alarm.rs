@@ -1,4 +1,4 @@
-//! Waking up at a time.
+//! The timer of the event loop.
 
 use std::future::pending;
 use std::pin::Pin;
@@ -11,8 +11,8 @@ use tokio::time::Sleep;
 
 use super::{Clock, watch};
 
-/// One deadline: a timer that is fine enough to pace with where there is one,
-/// else the runtime's.
+/// A timer with one deadline: a high-resolution one where the system has it, precise enough for
+/// pacing, or else tokio's.
 #[derive(Debug)]
 pub(super) struct Alarm {
     clock: Clock,
@@ -23,9 +23,9 @@ pub(super) struct Alarm {
 #[derive(Debug)]
 enum TimerKind {
     Precise(AsyncFd<Timer>),
-    /// Millisecond-grained.
+    /// Tokio's timer, with a resolution of a millisecond.
     Tokio(Option<Pin<Box<Sleep>>>),
-    /// Goes off when a manual clock says so, to who asks.
+    /// Expires with a manual clock, when it is polled.
     #[cfg(test)]
     Manual,
 }
@@ -48,8 +48,8 @@ impl Alarm {
         }
     }
 
-    /// Goes off at `at`, or earlier: a deadline that has moved away since is
-    /// left where it was, which saves a system call for most packets.
+    /// Sets the timer to expire at `at` or earlier: a deadline that is postponed leaves it as
+    /// it is, which saves a system call for most packets.
     pub(super) fn set(&mut self, at: Option<Instant>) {
         let Some(at) = at else { return };
         if self.armed.is_some_and(|armed| armed <= at) {
@@ -61,7 +61,7 @@ impl Alarm {
         match &mut self.kind {
             TimerKind::Precise(timer) => {
                 if let Err(error) = timer.get_ref().arm_at(system) {
-                    tracing::warn!(%error, "the fine timer is broken: using the runtime's");
+                    tracing::warn!(%error, "the high-resolution timer failed; using tokio's timer");
                     self.kind = TimerKind::Tokio(Some(sleep_until(system)));
                 }
             }
@@ -73,7 +73,7 @@ impl Alarm {
         self.armed = Some(at);
     }
 
-    /// Waits until it goes off. May be dropped and called again.
+    /// Waits until it expires. Cancel-safe.
     pub(super) async fn expired(&mut self) {
         if self.armed.is_none() {
             return pending().await;
@@ -90,7 +90,7 @@ impl Alarm {
                     Ok(false) => {}
                     Err(error) => {
                         drop(ready);
-                        tracing::warn!(%error, "the fine timer is broken: using the runtime's");
+                        tracing::warn!(%error, "the high-resolution timer failed; using tokio's timer");
                         self.kind = TimerKind::Tokio(None);
                         break;
                     }
@@ -111,7 +111,7 @@ impl Alarm {
 
 #[cfg(test)]
 impl Alarm {
-    /// When it goes off.
+    /// Returns when it expires.
     pub(super) fn armed(&self) -> Option<Instant> {
         self.armed
     }

@@ -9,22 +9,22 @@ use rustc_hash::FxHashMap;
 
 use super::strays::QueuedDatagram;
 
-/// Most bytes that wait for one connection, those of the bookkeeping included: a window of
-/// 1 MiB, so that an upload among other traffic loses nothing.
+/// Most bytes that wait for one connection, overhead included: 1 MiB is a usual window, so that
+/// an upload among other traffic loses nothing.
 const MAX_PER_CONNECTION: usize = 1 << 20;
 
-/// Most bytes that wait for all of them: what a socket's receive buffer would hold. Once
-/// so much waits, nobody has more than an equal part of it.
+/// Bytes that wait for all connections from which each is limited to an equal part: about
+/// what a socket's receive buffer holds.
 const MAX_TOTAL: usize = 8 << 20;
 
-/// What waits for the connections of a shard whose turn has yet to come.
+/// The datagrams that wait for the turns of their connections.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
     queues: FxHashMap<Handle, Queue>,
     bytes: usize,
 }
 
-/// What waits for one connection, in order of arrival.
+/// The datagrams that wait for one connection, in order of arrival.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     datagrams: VecDeque<QueuedDatagram>,
@@ -32,7 +32,7 @@ pub(super) struct Queue {
 }
 
 impl Backlog {
-    /// Adds a datagram; whether there was room.
+    /// Adds a datagram. Returns whether there was room.
     pub(super) fn push(&mut self, handle: Handle, from: Received, datagram: &[u8]) -> bool {
         let cost = cost(datagram);
         let all = self.bytes.saturating_add(cost);
@@ -52,17 +52,17 @@ impl Backlog {
         true
     }
 
-    /// Whether anything waits for the connection.
+    /// Whether datagrams wait for the connection.
     pub(super) fn has(&self, handle: Handle) -> bool {
         self.queues.contains_key(&handle)
     }
 
-    /// Whether nothing waits for anybody.
+    /// Whether no datagrams wait.
     pub(super) fn is_empty(&self) -> bool {
         self.queues.is_empty()
     }
 
-    /// Takes out what waits for the connection.
+    /// Removes and returns the datagrams that wait for the connection.
     pub(super) fn take(&mut self, handle: Handle) -> Option<Queue> {
         if self.queues.is_empty() {
             return None;
@@ -72,7 +72,7 @@ impl Backlog {
         Some(queue)
     }
 
-    /// Puts back what is left of it, ahead of nothing: nothing has arrived meanwhile.
+    /// Puts back the rest of a queue. No datagrams can have been added meanwhile.
     pub(super) fn put_back(&mut self, handle: Handle, queue: Queue) {
         if queue.datagrams.is_empty() {
             return;
@@ -83,14 +83,14 @@ impl Backlog {
         }
     }
 
-    /// Bytes that wait.
+    /// Returns the bytes that wait.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 }
 
 impl Queue {
-    /// The datagram that arrived first.
+    /// Returns the datagram that arrived first.
     pub(super) fn pop(&mut self) -> Option<QueuedDatagram> {
         let first = self.datagrams.pop_front()?;
         self.bytes = self.bytes.saturating_sub(cost(&first.datagram));
@@ -98,7 +98,7 @@ impl Queue {
     }
 }
 
-/// Bytes that a datagram takes while it waits.
+/// Returns the memory of a waiting datagram, in bytes.
 fn cost(datagram: &[u8]) -> usize {
     datagram.len().saturating_add(size_of::<QueuedDatagram>())
 }

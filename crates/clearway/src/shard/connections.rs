@@ -1,4 +1,4 @@
-//! The connections of a shard: found, let in, served in turns, forgotten.
+//! The connections of a shard, and operations that concern all of them.
 
 use std::sync::Arc;
 
@@ -22,28 +22,28 @@ use crate::endpoint::EndpointShared;
 use crate::error::EndpointError;
 use crate::panic::catch;
 
-/// What the shard knows of one connection.
+/// The shard's entry of one connection.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) shared: Arc<ConnectionShared>,
-    /// Our role in it.
+    /// Our role in the connection.
     pub(super) role: Role,
-    /// What it has used of the loop's time.
+    /// How much of the event loop's time it has used.
     pub(super) account: TimeAccount,
     pub(super) deadline: DeadlineSlot,
-    /// A client's, not yet handed to the application.
+    /// Accepted, but not passed to the application yet.
     pub(super) unannounced: bool,
     pub(super) activity: Activity,
 }
 
-/// Which shard this is among how many.
+/// The index of a shard, and the key that steers datagrams to it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Position {
     pub(crate) index: usize,
     pub(crate) key: SteeringKey,
 }
 
-/// A shard without its receive buffers.
+/// The state of a shard, except its receive buffers.
 pub(super) struct Connections {
     pub(super) link: Arc<ShardLink>,
     pub(super) socket: AsyncSocket,
@@ -55,23 +55,23 @@ pub(super) struct Connections {
     pub(super) table: FxHashMap<Handle, Entry>,
     pub(super) scheduler: Scheduler,
     pub(super) backlog: Backlog,
-    /// Bytes of the backlog that are counted against the memory budget.
+    /// Bytes of the backlog that are charged to the memory budget.
     pub(super) backlog_counted: usize,
     pub(super) wakeups: Wakeups,
     pub(super) endpoint_events: Vec<EndpointEvent>,
-    /// Answers that need no connection.
+    /// Buffer for responses without a connection.
     pub(super) response: Vec<u8>,
     pub(super) pending_clients: PendingClients,
-    /// The socket had more to give when it was last looked at.
+    /// The socket probably held more datagrams when it was last read.
     pub(super) socket_has_more: bool,
     /// Handshakes begun in this turn.
     pub(super) begun: usize,
     pub(super) closing: Option<CloseAll>,
-    /// Connections gone in this turn of theirs, still counted.
+    /// Connections that have ended but are still counted.
     pub(super) ended: usize,
-    /// Panics while datagrams were routed, since one was routed without.
+    /// Consecutive panics while datagrams were routed.
     pub(super) routing_panics: u32,
-    /// Datagrams whose routing is to panic.
+    /// Datagrams left for which a test makes routing panic.
     #[cfg(feature = "testing")]
     pub(super) routing_faults: u32,
 }
@@ -115,7 +115,7 @@ impl Connections {
         self.table.is_empty()
     }
 
-    /// Whether something can be done without waiting.
+    /// Whether there is work to do without waiting.
     pub(super) fn has_work(&self) -> bool {
         !self.pending_clients.is_empty()
             || !self.scheduler.is_empty() && !self.transmitter.is_blocked()
@@ -125,24 +125,23 @@ impl Connections {
         Some(&self.table.get(&handle)?.shared)
     }
 
-    /// Does something to a connection that then gets a turn, in which its end is noticed
-    /// if it should panic.
+    /// Works on a connection, and gives it a turn, in which its end is noticed if it panicked.
     fn with_state(&mut self, handle: Handle, stage: Stage, act: impl FnOnce(&mut State)) {
         if let Some(shared) = self.shared(handle) {
-            // Why it is gone was said when it went.
+            // A panic was logged where it was caught.
             let _ = shared.with_state(stage, act);
             self.mark_ready(handle);
         }
     }
 
-    /// The connection gets a turn.
+    /// Queues the connection for a turn.
     pub(super) fn mark_ready(&mut self, handle: Handle) {
         if let Some(entry) = self.table.get_mut(&handle) {
             self.scheduler.push(handle, &mut entry.account);
         }
     }
 
-    /// Ends the handshakes that take too long while there are many.
+    /// Ends handshakes that take too long while there are many.
     pub(super) fn expire_handshakes(&mut self, now: Instant) {
         loop {
             let overdue = self.link.endpoint().next_overdue(now);
@@ -156,7 +155,7 @@ impl Connections {
         }
     }
 
-    /// A connection that a handle began.
+    /// Takes over a connection that a handle has begun.
     pub(super) fn adopt(&mut self, now: Instant, shared: Arc<ConnectionShared>) {
         let handle = shared.handle;
         self.insert(shared, Role::Client);
@@ -188,7 +187,7 @@ impl Connections {
         self.mark_ready(handle);
     }
 
-    /// Timers whose time has come.
+    /// Handles the timeouts that are due.
     pub(super) fn handle_timeouts(&mut self, now: Instant) {
         while let Some(handle) = self.deadlines.pop(now) {
             let Some(entry) = self.table.get_mut(&handle) else {
@@ -200,7 +199,7 @@ impl Connections {
         }
     }
 
-    /// Every connection gets a turn, clients on a new path.
+    /// Moves to another socket: clients migrate, and every connection gets a turn.
     pub(super) fn move_to(&mut self, now: Instant, socket: AsyncSocket) {
         self.socket = socket;
         self.transmitter.forget();
@@ -210,15 +209,15 @@ impl Connections {
                 if state.quic.role() == Role::Client
                     && let Err(error) = state.quic.migrate(now, None)
                 {
-                    // The server will see the new address all the same.
-                    tracing::debug!(%error, "no fresh path for a connection");
+                    // The server will notice the new address from the next packet.
+                    tracing::debug!(%error, "cannot migrate a connection to the new socket");
                     state.quic.ping();
                 }
             });
         }
     }
 
-    /// Closes every connection, and those to come.
+    /// Closes every connection, and those that are begun later.
     pub(super) fn close_all(&mut self, now: Instant, close: CloseAll) {
         let handles: Vec<Handle> = self.table.keys().copied().collect();
         for handle in handles {
@@ -229,7 +228,7 @@ impl Connections {
         self.closing = Some(close);
     }
 
-    /// Nobody will accept any more.
+    /// Refuses new clients, because no handle is left to accept them.
     pub(super) fn refuse_clients(&mut self) {
         self.closing.get_or_insert(CloseAll {
             code: 0,
@@ -237,15 +236,15 @@ impl Connections {
         });
     }
 
-    /// The loop ends for this reason: what comes after it has the socket.
+    /// Stores why the loop failed, and keeps the socket for its successor.
     pub(super) fn on_failure(&self, failure: &EndpointError) {
-        tracing::error!(%failure, shard = self.position.index, "a shard has ended");
+        tracing::error!(%failure, shard = self.position.index, "a shard has failed");
         if self.link.set_failure(failure.clone()) {
             self.link.keep_socket(self.socket.get_ref().0.clone());
         }
     }
 
-    /// The loop is over: whoever is left hears why.
+    /// Fails all connections when the loop has ended.
     pub(super) fn fail_all(&mut self, ended: Result<(), EndpointError>) {
         let reason = match &ended {
             Ok(()) => "the endpoint's event loop has ended".to_owned(),
@@ -262,7 +261,7 @@ impl Connections {
         }
         self.backlog = Backlog::default();
         self.count_backlog();
-        // Handles that are left hold the link, and must hold nobody's slot.
+        // Handles that are left keep the link alive, and must not occupy places.
         let _ = catch(|| self.link.endpoint().forget_all());
         if let Err(failure) = ended {
             self.endpoint_shared.on_shard_failed(failure);

@@ -147,7 +147,9 @@ impl Driver {
         if let Some(socket) = socket {
             match watch_socket(socket) {
                 Ok(socket) => self.shard.move_to(now, socket),
-                Err(error) => tracing::error!(%error, "staying on the old socket"),
+                Err(error) => {
+                    tracing::error!(%error, "cannot use the new socket; staying on the old one");
+                }
             }
         }
         strays

@@ -1,4 +1,4 @@
-//! Who has to go when there is no room: in memory, or for a newcomer.
+//! Closing connections to free memory, or places for new clients.
 
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
@@ -13,37 +13,37 @@ use super::connections::{Connections, Entry};
 use super::link::count;
 use crate::endpoint::BufferLimit;
 
-/// Most places that are kept free for pending_clients.
+/// Most places that are kept free for new clients.
 const MAX_SPARE_PLACES: usize = 16;
 
-/// Idle connections found at once. Looking for them goes through all connections, so
-/// what it finds has to last for a while.
+/// Idle connections that one search returns. A search goes through all connections, so its
+/// result has to last for a while.
 const MAX_IDLE_CANDIDATES: usize = 256;
 
-/// Time between two searches for idle connections, for each connection that is looked
-/// at: a hundred times what that takes.
+/// Time between two searches for idle connections, for each connection searched: a hundred
+/// times what that takes.
 const SEARCH_PAUSE_PER_CONNECTION: Duration = Duration::from_micros(1);
 
-/// Time between two searches for memory that find nothing.
+/// Time after a search that could free no memory.
 const FRUITLESS_SEARCH_PAUSE: Duration = Duration::from_millis(10);
 
-/// What is added to the time for which a connection has moved no data, so that among
-/// those at work the most expensive goes first: less than a round trip, so that a
-/// newcomer in its handshake is not the first to go.
+/// Added to the time since a connection last transferred data, so that among active ones the
+/// one with the most memory is evicted first. Less than a round trip, so that a client in its
+/// handshake is not the first.
 const IDLE_TIME_BIAS: Duration = Duration::from_millis(1);
 
-/// A connection that has moved data within this time is at work, and goes after all that
-/// have not: it may wait for a packet to be sent again, or for its turn on a busy machine.
-/// Otherwise a download that pauses would go before thousands of connections that hold
-/// little each, do nothing, and are what the memory went to.
+/// A connection that has transferred data within this time is active, and is evicted after all
+/// that have not: it may wait for a retransmission, or for its turn on a busy machine.
+/// Otherwise a download that pauses would be evicted before thousands of idle connections
+/// that hold little each and most of the memory together.
 const IDLE_AFTER: Duration = Duration::from_secs(2);
 
-/// Among those at work, so many bytes moved in all are worth as much as nothing held: a
-/// download in full swing holds megabytes, and so does a client that has just begun to ask
-/// for much and to take nothing.
+/// Among active connections, each this many bytes transferred in total count in favour of a
+/// connection: a running download holds megabytes, and so does a client that requests much
+/// and reads nothing, but that has transferred little.
 const BYTES_PER_MERIT: u64 = 16 << 10;
 
-/// How much a connection deserves to go when memory is short; the most deserving first.
+/// The order in which connections are evicted when memory is short, the greatest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct EvictionPriority {
     is_idle: bool,
@@ -52,8 +52,8 @@ struct EvictionPriority {
 }
 
 impl EvictionPriority {
-    /// Of a connection that holds `bytes`, has moved no data for a time of `idle`, and
-    /// `moved` so many bytes before.
+    /// Returns the priority of a connection that holds `bytes` of memory, has not transferred
+    /// data for `idle`, and has transferred `moved` bytes in total.
     fn new(idle: Duration, bytes: usize, moved: u64) -> Self {
         let is_idle = idle >= IDLE_AFTER;
         let time = idle.saturating_add(IDLE_TIME_BIAS).as_micros();
@@ -66,42 +66,42 @@ impl EvictionPriority {
     }
 }
 
-/// What a shard remembers of its want of room.
+/// A shard's state of evictions.
 #[derive(Debug, Default)]
 pub(super) struct EvictionState {
     /// How much each connection may buffer now.
     pub(super) buffer_limit: BufferLimit,
-    /// Settings for newcomers who get no more than that.
+    /// The configuration of new connections for that limit.
     reduced_config: Option<(BufferLimit, Arc<Config>)>,
-    /// Idle connections, the idlest first, as they were when they were looked for.
+    /// Idle connections found by the last search, the longest idle first.
     idle_candidates: VecDeque<Handle>,
-    /// No search for idle connections before.
+    /// The time of the next search for idle connections.
     idle_search_after: Instant,
-    /// No search for memory before.
+    /// The time of the next search for memory.
     memory_search_after: Instant,
 }
 
 /// What a connection was doing when it last had a turn.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Activity {
-    /// When it last moved data.
+    /// When it last transferred data.
     pub(crate) last: Instant,
-    /// Bytes of stream data moved either way.
+    /// Bytes of stream data transferred in both directions.
     pub(crate) moved: u64,
-    /// Its handshake, a request or a stream is open.
+    /// A request or a stream is open, or the handshake is incomplete.
     pub(crate) busy: bool,
 }
 
 impl Connections {
-    /// What each connection may buffer until the next turn of the loop.
+    /// Updates how much each connection may buffer, once in each turn of the loop.
     pub(super) fn update_buffer_limit(&mut self) {
         if self.link.budget.is_limited() {
             self.eviction.buffer_limit = self.link.budget.buffer_limit(self.eviction.buffer_limit);
         }
     }
 
-    /// Settings for a newcomer that are narrower than those of the endpoint, if memory is
-    /// short and tickets promise nothing else.
+    /// Returns a configuration with smaller windows for a new connection, if memory is short
+    /// and no ticket promises the usual ones.
     pub(super) fn reduced_config(&mut self) -> Option<Arc<Config>> {
         let limit = self.eviction.buffer_limit;
         let base = self.endpoint_shared.eviction.new_client_config.as_ref()?;
@@ -124,19 +124,19 @@ impl Connections {
         Some(config)
     }
 
-    /// Closes connections while the endpoint's memory budget is exceeded: those first
-    /// that take the most for the longest without moving any data, and those that are at
-    /// work last. Each shard frees its part of what is too much.
+    /// Closes connections while the endpoint's memory budget is exceeded: first those that
+    /// hold the most memory for the longest time without transferring data, and active ones
+    /// last. Each shard frees its part of the excess.
     ///
-    /// Goes through all connections, which the sixteenth of the budget pays for that
-    /// is free afterwards.
+    /// Searches all connections. A sixteenth of the budget is free afterwards, so that this
+    /// is rare.
     pub(super) fn evict_for_memory(&mut self, now: Instant) {
         let budget = &self.link.budget;
         let (excess, used) = (budget.excess(), budget.used());
         if excess == 0 || now < self.eviction.memory_search_after {
             return;
         }
-        // Others may sleep on what they hold.
+        // Other shards may be asleep, with memory to free.
         self.endpoint_shared.wake_all_shards();
         let mut own = 0_usize;
         let mut costs = BinaryHeap::with_capacity(self.table.len());
@@ -158,14 +158,14 @@ impl Connections {
                 freed = freed.saturating_add(bytes);
             }
         }
-        tracing::debug!(used, freed, "connections were closed for want of memory");
+        tracing::debug!(used, freed, "closed connections to free memory");
         if freed == 0 {
             self.eviction.memory_search_after = now + FRUITLESS_SEARCH_PAUSE;
         }
     }
 
-    /// Keeps places free for newcomers while nearly all are taken, by closing the
-    /// connections that have been idle for longest.
+    /// Keeps places free for new clients while nearly all are in use, by closing the
+    /// connections that have been idle longest.
     pub(super) fn evict_for_new_clients(&mut self, now: Instant) {
         let Some(admission) = &self.endpoint_shared.eviction.admission else {
             return;
@@ -181,25 +181,28 @@ impl Connections {
         }
         let admission = admission.clone();
         if self.begun > 0 {
-            // Others may sleep on connections that are idler.
+            // Other shards may be asleep, with connections that are idle longer.
             self.endpoint_shared.wake_all_shards();
         }
         for _ in 0..surplus(&admission) {
-            // Other shards make room for the same pending_clients.
+            // Other shards evict for the same new clients.
             if surplus(&admission) == 0 {
                 return;
             }
             let Some(handle) = self.next_idle(now) else {
                 return;
             };
-            let reason = TransportError::new(Code::NO_ERROR, "idle, and the server is full");
+            let reason = TransportError::new(
+                Code::NO_ERROR,
+                "closed while idle because the server is full",
+            );
             if self.evict(handle, &reason) {
                 count(&self.link.counts.evicted_for_new_clients);
             }
         }
     }
 
-    /// The idlest connection that may be closed for a newcomer.
+    /// Returns the longest idle connection that may be closed for a new client.
     fn next_idle(&mut self, now: Instant) -> Option<Handle> {
         let patience = self.endpoint_shared.eviction.evict_idle_after;
         if self.eviction.idle_candidates.is_empty() && now >= self.eviction.idle_search_after {
@@ -221,7 +224,7 @@ impl Connections {
         }
         loop {
             let handle = self.eviction.idle_candidates.pop_front()?;
-            // It may have woken up since, or ended.
+            // It may have become active or ended since the search.
             let entry = self.table.get(&handle);
             if entry.is_some_and(|entry| entry.is_idle(now, patience)) {
                 return Some(handle);
@@ -229,14 +232,14 @@ impl Connections {
         }
     }
 
-    /// Ends a connection for want of room.
+    /// Evicts a connection. Returns whether it was still there.
     fn evict(&mut self, handle: Handle, reason: &TransportError) -> bool {
         let Some(entry) = self.table.get(&handle) else {
             return false;
         };
         let shared = entry.shared.clone();
         let evicted = shared.evict(reason);
-        // The room is needed now, not after its next turn.
+        // The memory or place is needed now, not after its next turn.
         self.forget_gone(&shared);
         self.release(shared);
         evicted
@@ -258,7 +261,7 @@ impl Entry {
     }
 }
 
-/// `excess · own / used`, rounded up.
+/// Returns `excess · own / used`, rounded up.
 fn own_part(excess: usize, own: usize, used: usize) -> usize {
     let limit = (excess as u128).saturating_mul(own as u128);
     let part = limit.div_ceil(used.max(1) as u128);
@@ -276,14 +279,14 @@ mod tests {
         };
         let order = [
             priority(60_000, 100, 0),
-            // What it moved before it came to rest is past.
+            // What an idle connection has transferred before does not count.
             priority(10_000, 100, 1 << 20),
             priority(10_000, 16, 0),
             priority(2_000, 16, 0),
             priority(1_999, 8_192, 0),
             priority(500, 8_192, 0),
             priority(500, 16, 0),
-            // A download in full swing.
+            // A running download.
             priority(500, 8_192, 64 << 10),
             priority(0, 16, 0),
         ];

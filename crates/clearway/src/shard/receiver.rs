@@ -124,7 +124,7 @@ impl Receiver {
             Some(RecvError::Unavailable(error)) => {
                 self.retry_at = Some(now + PAUSE);
                 if let Some(suppressed) = self.failures.record(now) {
-                    tracing::debug!(suppressed, "receiving failed for now: {error}");
+                    tracing::debug!(suppressed, "temporary receive error: {error}");
                 }
             }
             Some(RecvError::Broken(error)) => return Err(error),
@@ -149,7 +149,7 @@ impl Receiver {
             };
             count(&shard.link.counts.icmp_errors);
             if let Some(suppressed) = self.icmp.record(now) {
-                tracing::debug!(remote = %error.remote, kind = ?error.kind, suppressed, "ICMP errors");
+                tracing::debug!(remote = %error.remote, kind = ?error.kind, suppressed, "ICMP error received");
             }
         }
         Ok(true)

@@ -116,7 +116,7 @@ impl Connections {
     pub(super) fn on_routing_panic(&mut self, panic: CaughtPanic) -> Result<(), EndpointError> {
         let count = &self.link.counts.routing_panics;
         count.fetch_add(1, Ordering::Relaxed);
-        tracing::error!(%panic, "a datagram could not be routed");
+        tracing::error!(%panic, "routing a datagram panicked; the datagram was dropped");
         self.routing_panics = self.routing_panics.saturating_add(1);
         if self.routing_panics > ROUTING_PANICS {
             return Err(EndpointError::Panicked(panic));
@@ -231,9 +231,11 @@ impl Connections {
                 let remote = from.remote;
                 match log_limit::client_warning() {
                     Some(suppressed) => {
-                        tracing::warn!(%error, %remote, suppressed, "TLS would not begin with a client");
+                        tracing::warn!(%error, %remote, suppressed, "cannot start the TLS handshake of a client");
                     }
-                    None => tracing::debug!(%error, %remote, "TLS would not begin with a client"),
+                    None => {
+                        tracing::debug!(%error, %remote, "cannot start the TLS handshake of a client");
+                    }
                 }
                 return None;
             }
@@ -251,7 +253,7 @@ impl Connections {
                 Some(handle)
             }
             Err(panic) => {
-                tracing::error!(%panic, remote = %from.remote, "a connection could not begin");
+                tracing::error!(%panic, remote = %from.remote, "setting up a connection panicked; the client was dropped");
                 self.link.count_panic();
                 endpoint.on_event(handle, EndpointEvent::Drained);
                 None
@@ -266,7 +268,7 @@ impl Connections {
             return Admission::Refuse;
         }
         catch(|| self.endpoint_shared.admit(incoming.remote())).unwrap_or_else(|panic| {
-            tracing::error!(%panic, remote = %incoming.remote(), "a client could not be judged");
+            tracing::error!(%panic, remote = %incoming.remote(), "the admit callback panicked; the client was refused");
             self.link.count_panic();
             Admission::Refuse
         })

@@ -25,7 +25,7 @@ pub(super) enum SendOutcome {
     Sent,
     /// Thrown away by the host, which the transport will take for a loss.
     Dropped,
-    /// Train until the socket is writable; nothing else may leave before.
+    /// Kept until the socket is writable; nothing else may be sent before.
     Blocked,
     /// Datagrams of this many bytes are larger than the first link takes.
     TooLarge(usize),
@@ -151,7 +151,7 @@ impl Transmitter {
             Err(SendError::Dropped(kind)) => {
                 if let Some(suppressed) = self.drops.record(now) {
                     let error = SendError::Dropped(kind);
-                    tracing::debug!(remote = %train.remote, suppressed, "a train was not sent: {error}");
+                    tracing::debug!(remote = %train.remote, suppressed, "a train of datagrams was dropped: {error}");
                 }
                 SendOutcome::Dropped
             }

@@ -188,7 +188,7 @@ impl Connections {
     pub(super) fn release(&mut self, shared: Arc<ConnectionShared>) {
         // Part of it may be the application's, such as its observer.
         if let Err(panic) = catch(|| drop(shared)) {
-            tracing::error!(%panic, "what a connection left could not be dropped");
+            tracing::error!(%panic, "dropping a connection panicked");
         }
         for _ in 0..std::mem::take(&mut self.ended) {
             self.endpoint_shared.connection_count.remove();
@@ -348,7 +348,7 @@ impl Connections {
         let link = self.link.clone();
         let routes = catch(|| link.endpoint().on_event(handle, EndpointEvent::Drained));
         if let Err(panic) = routes {
-            tracing::error!(%panic, "routes of a connection could not be removed");
+            tracing::error!(%panic, "removing the routes of a connection panicked");
             self.link
                 .counts
                 .routing_panics

@@ -291,12 +291,17 @@ async fn certificate_is_trusted_by_fingerprint_or_without_any_check() {
 #[tokio::test]
 async fn connect_to_an_unreachable_address_fails_at_once() {
     let client = client();
-    for remote in ["[::1]:9", "127.0.0.1:0"] {
+    for (remote, reason) in [
+        ("[::1]:9", "the endpoint is bound to an IPv4 address"),
+        ("127.0.0.1:0", "the port must be between 1 and 65535"),
+    ] {
         let error = client
             .connect(remote.parse().unwrap(), "localhost")
             .await
             .unwrap_err();
         assert!(matches!(error, ConnectError::Unreachable(_)), "{error}");
+        let message = format!("cannot connect to {remote}: {reason}");
+        assert!(error.to_string().starts_with(&message), "{error}");
     }
     let server = server();
     let error = server.connect(LOOPBACK, "localhost").await.unwrap_err();

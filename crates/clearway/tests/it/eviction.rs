@@ -286,7 +286,7 @@ async fn longest_idle_connection_is_closed_for_a_new_client_near_the_limit() {
             panic!("{n}: {error}");
         };
         assert_eq!(said.code.to_string(), "NO_ERROR");
-        assert_eq!(said.reason, "idle, and the server is full");
+        assert_eq!(said.reason, "closed while idle because the server is full");
     }
     let last = &connections[19];
     assert!(last.close_reason().is_none());

@@ -189,7 +189,7 @@ async fn transport_panic_in_one_of_a_thousand_connections_ends_only_that_one() {
         (Stage::Receive, "panic while datagrams were received: "),
         (Stage::Turn, "panic while packets were sent: "),
         (Stage::Timeout, "panic while a timeout was handled: "),
-        (Stage::Call, "panic in a call of the application's: "),
+        (Stage::Call, "panic in a call of the application: "),
     ];
     for (n, (stage, expected)) in stages.into_iter().enumerate() {
         let victim = 100 * (n + 1);

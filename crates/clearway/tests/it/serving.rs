@@ -118,8 +118,18 @@ fn invalid_endpoint_settings_are_rejected() {
             builder.build()
         }
     };
-    assert!(matches!(build(0, false), Err(BuildError::Shards(_))));
-    assert!(matches!(build(2, true), Err(BuildError::Shards(_))));
+    for (shards, on_caller, message) in [
+        (0, false, "the number of shards must be at least 1"),
+        (
+            2,
+            true,
+            "2 shards cannot run on the caller's runtime: use 1 shard, or on_own_threads",
+        ),
+    ] {
+        let error = build(shards, on_caller).unwrap_err();
+        assert!(matches!(error, BuildError::Shards(_)), "{error:?}");
+        assert_eq!(error.to_string(), message);
+    }
     assert!(matches!(build(1, true), Err(BuildError::NoRuntime)));
     let taken = build(1, false).unwrap();
     let again = Endpoint::server(taken.local_addr(), server_config());

@@ -47,7 +47,7 @@ const SERVER: SocketAddr = SocketAddr::new(
     443,
 );
 
-/// Scheduler without an end mean a busy loop.
+/// The most turns before the loop counts as busy without end.
 const MAX_TURNS: usize = 200;
 
 /// Memory of an endpoint that has room for all that happens here.
