@@ -1,4 +1,4 @@
-//! Where tasks wait for what concerns any number of them.
+//! Where tasks wait for a [`Signal`].
 
 use std::sync::OnceLock;
 
@@ -6,8 +6,8 @@ use tokio::sync::Notify;
 
 use super::Signal;
 
-/// A notifier for each signal that somebody has waited for. Few ever are, and there
-/// are many connections: a chain, to which notifiers are only added.
+/// A notifier for each signal that a task has waited for. Those are few, and connections are
+/// many, so this is a linked list to which notifiers are only added.
 #[derive(Debug, Default)]
 pub(super) struct Notifiers(OnceLock<Box<Notifier>>);
 
@@ -19,7 +19,7 @@ struct Notifier {
 }
 
 impl Notifiers {
-    /// Where to wait for `signal`.
+    /// Returns the notifier of `signal`, and adds it if there is none.
     pub(super) fn get(&self, signal: Signal) -> &Notify {
         let mut notifiers = self;
         loop {
@@ -37,7 +37,7 @@ impl Notifiers {
         }
     }
 
-    /// Those that there are.
+    /// Iterates over the notifiers that have been added.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Signal, &Notify)> {
         let first = self.0.get();
         let all = std::iter::successors(first, |notifier| notifier.next.0.get());

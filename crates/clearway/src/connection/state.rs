@@ -1,4 +1,4 @@
-//! The connection under its lock, and who waits for what of its streams.
+//! The state of a connection under its lock, and the tasks that wait for its streams.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -16,17 +16,17 @@ use crate::http::requests::ArrivedRequest;
 use crate::log_limit;
 use crate::shard::{Activity, ShardLink};
 
-/// What a connection is counted as at least, bytes: a quiet one holds 8.2 KiB, 11.2
-/// over HTTP/3, and its tables, tasks and allocations the rest.
+/// The minimum charged for a connection, in bytes: an idle one holds 8.2 KiB, or 11.2 KiB over
+/// HTTP/3; tables, tasks and the allocator take the rest.
 const IDLE_MEMORY: usize = 16 << 10;
 
-/// The same during its handshake, of which TLS holds some 20 KiB.
+/// The minimum during its handshake, in bytes; TLS holds some 20 KiB of it.
 const HANDSHAKE_MEMORY: usize = 40 << 10;
 
-/// What surrounds the transport and HTTP/3: locks, tables, tasks, bytes.
+/// The memory beside the transport and HTTP/3, in bytes: locks, tables, tasks.
 const OVERHEAD: usize = 4 << 10;
 
-/// Waiters told at once that streams can be opened.
+/// Most tasks that are woken at once to open streams.
 const MAX_OPENERS_WOKEN: u64 = 64;
 
 /// How a sending half ended.
@@ -34,46 +34,45 @@ const MAX_OPENERS_WOKEN: u64 = 64;
 pub(crate) enum SendEnd {
     /// Everything was acknowledged.
     Delivered,
-    /// The peer did not want it.
+    /// The peer stopped reading it, with this code.
     Stopped(u64),
 }
 
-/// What is remembered of a sending half while somebody cares.
+/// The state of a sending half that has a handle or is not delivered yet.
 #[derive(Debug, Default)]
 pub(crate) struct SendSlot {
     pub(crate) writer: Option<Waker>,
     pub(crate) watchers: Vec<Waker>,
     pub(crate) end: Option<SendEnd>,
-    /// The handle is gone, but what it finished is not delivered yet.
+    /// The handle was dropped after `finish`, and delivery is pending.
     pub(crate) detached: bool,
 }
 
-/// Under the lock.
+/// The state of a connection, under its lock.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) quic: Connection,
     /// Why the connection ended.
     pub(crate) error: Option<Box<ConnectionError>>,
     pub(crate) connected: bool,
-    /// The sending halves that have a handle or a delivery to come.
+    /// The sending halves that have a handle or are not delivered yet.
     pub(crate) sends: FxHashMap<StreamId, SendSlot>,
-    /// Who waits to read.
+    /// The tasks that wait to read, by stream.
     pub(crate) readers: FxHashMap<StreamId, Waker>,
     /// HTTP/3, on endpoints that speak it.
     http: Option<Box<HttpLayer>>,
-    /// Every handle is gone.
+    /// All handles were dropped.
     pub(super) orphaned: bool,
-    /// Streams that can be opened and that waiters were told of, by directionality.
+    /// Tasks that were woken to open a stream and have not yet, by directionality.
     openers_woken: OpenersWoken,
-    /// Bytes that the transport buffered when that was last counted.
+    /// The bytes of the transport's buffers that are charged.
     pub(super) buffered: u32,
-    /// Bytes of what else was held when all of it was last looked at, and the second
-    /// when that was.
+    /// The other memory when it was last measured, in bytes, and the second of that.
     other_memory: u32,
     other_memory_checked: u32,
-    /// What it may buffer.
+    /// How much it may buffer.
     buffer_limit: BufferLimit,
-    /// Where it is to panic.
+    /// Where a test makes it panic.
     #[cfg(feature = "testing")]
     pub(crate) fault: Option<super::Stage>,
 }
@@ -120,7 +119,7 @@ impl State {
         [quic, http].into_iter().flatten().min()
     }
 
-    /// Does what is due; [`Self::dispatch`] tells of it.
+    /// Handles timeouts that are due; [`Self::dispatch`] has to follow.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         if self.quic.next_timeout().is_some_and(|at| at <= now) {
             self.quic.handle_timeout(now);
@@ -130,7 +129,7 @@ impl State {
         }
     }
 
-    /// Hands the connection's events to who waits for them.
+    /// Dispatches the connection's events to the tasks that wait for them.
     pub(crate) fn dispatch(&mut self, link: &ShardLink, now: Instant, wakeups: &mut Wakeups) {
         while let Some(event) = self.quic.poll_event() {
             if let Some(http) = &mut self.http {
@@ -146,7 +145,7 @@ impl State {
                 }
                 Event::DatagramReceived => wakeups.raise(Signal::Datagram),
                 Event::Closed(error) => self.fail(error, wakeups),
-                // HTTP/3 has been told of its streams.
+                // HTTP/3 has received the events of its streams above.
                 Event::Stream(_)
                 | Event::Confirmed
                 | Event::PathChanged { .. }
@@ -163,7 +162,7 @@ impl State {
         self.close_if_abandoned(link, now);
     }
 
-    /// What HTTP/3 has to say is written, and whom it concerns woken.
+    /// Writes what HTTP/3 has to send, and wakes tasks.
     pub(super) fn settle_http(&mut self, now: Instant, wakeups: &mut Wakeups) {
         let Some(http) = &mut self.http else { return };
         #[cfg(feature = "testing")]
@@ -171,7 +170,7 @@ impl State {
         http.settle(now, &mut self.quic, wakeups);
     }
 
-    /// Gives back what is held for reuse, as the transport has just done.
+    /// Releases memory kept for reuse, as the transport has just done.
     fn release_memory(&mut self) {
         self.sends.shrink_to_fit();
         self.readers.shrink_to_fit();
@@ -200,9 +199,9 @@ impl State {
         }
     }
 
-    /// How many waiters to wake for streams that can be opened: together, for one after
-    /// the other they would each send a datagram of their own. One even if there is
-    /// none: only after somebody has met the limit is it said when it is raised.
+    /// Returns how many tasks to wake for the streams that can be opened. They are woken
+    /// together, because one after the other would send a datagram each. At least one is
+    /// woken, to reach the limit: otherwise there is no event when it is raised.
     fn openers_to_wake(&mut self, directionality: Directionality) -> u8 {
         let count = self
             .quic
@@ -212,8 +211,8 @@ impl State {
         count
     }
 
-    /// Opens a stream; how many waiters to wake then, once all that were told of one
-    /// have opened it.
+    /// Opens a stream. Returns also how many more tasks to wake, once all that were woken
+    /// before have opened theirs.
     pub(crate) fn open(&mut self, directionality: Directionality) -> Option<(StreamId, u8)> {
         let id = self.quic.open(directionality)?;
         self.sends.insert(id, SendSlot::default());
@@ -239,9 +238,9 @@ impl State {
         }
     }
 
-    /// Logs why the connection ends. A client's application hears it from what it
-    /// waits for; nobody else may hear it of a server's. Clients cause these, so that
-    /// warnings are [bounded](log_limit::client_warning).
+    /// Logs why the connection ends. A client's application gets the error from its calls; on a
+    /// server the log may be the only place. Clients can cause these at will, so warnings are
+    /// [limited](log_limit::client_warning).
     fn log_end(&self, error: &ConnectionError) {
         let violation = match error {
             ConnectionError::Transport(error) | ConnectionError::PeerTransport(error) => {
@@ -263,7 +262,7 @@ impl State {
         }
     }
 
-    /// The connection is over: everybody who waits hears it.
+    /// Ends the connection with an error, and wakes all tasks that wait.
     pub(crate) fn fail(&mut self, error: ConnectionError, wakeups: &mut Wakeups) {
         let first = self.error.is_none().then(|| error.clone());
         self.error.get_or_insert_with(|| Box::new(error));
@@ -278,13 +277,13 @@ impl State {
         if let Some(http) = &mut self.http {
             http.fail(wakeups);
         }
-        // Last: the address of a connection in which there was a panic may not be had.
+        // Last, because reading the address may panic after a panic.
         if let Some(error) = first {
             self.log_end(&error);
         }
     }
 
-    /// HTTP/3 on this connection, for a call.
+    /// Returns HTTP/3 on this connection for a call; `None` if it does not speak it.
     pub(crate) fn http_view(&mut self) -> Option<HttpView<'_>> {
         Some(HttpView {
             layer: self.http.as_deref_mut()?,
@@ -293,18 +292,18 @@ impl State {
         })
     }
 
-    /// The HTTP requests that have arrived, at most so many.
+    /// Takes HTTP requests that have arrived, at most `most`.
     pub(crate) fn take_requests(&mut self, most: usize) -> VecDeque<ArrivedRequest> {
         let http = self.http.as_deref_mut();
         http.map(|http| http.take_arrived(most)).unwrap_or_default()
     }
 
-    /// Whether no HTTP request is under way or undelivered.
+    /// Whether no HTTP request is in progress or undelivered.
     pub(crate) fn http_is_idle(&self) -> bool {
         self.http.as_ref().is_none_or(|http| http.is_idle())
     }
 
-    /// Whether an HTTP request may be begun, at once or when the server has room.
+    /// Whether an HTTP request may be sent, now or when the server has room.
     pub(crate) fn takes_requests(&self) -> bool {
         self.error.is_none() && self.http.as_ref().is_some_and(|http| !http.is_going_away())
     }
@@ -322,11 +321,11 @@ impl State {
         }
     }
 
-    /// What the connection holds beside what its transport buffers, bytes: what a
-    /// connection holds at least, or while memory is `tight` what it was last seen to
-    /// hold, which is no more than a second ago.
+    /// Returns the memory of the connection beside its transport's buffers, in bytes: the usual
+    /// minimum, or while memory is `tight` what was measured in the last second, if that is
+    /// more.
     pub(super) fn other_memory(&mut self, now: Instant, tight: bool) -> usize {
-        // Once in each second of the endpoint's.
+        // Once in each second of the endpoint's time.
         let second = now.saturating_since(Instant::ZERO).as_secs();
         let second = u32::try_from(second).unwrap_or(u32::MAX);
         if tight && (self.other_memory == 0 || self.other_memory_checked != second) {
@@ -345,8 +344,8 @@ impl State {
         least.max(self.other_memory as usize)
     }
 
-    /// What it does, for whoever has to choose which connection goes. One that has
-    /// ended, and only repeats that, is of the least use.
+    /// Returns its activity, for the choice which connection to evict. A connection that has
+    /// ended counts as not active.
     pub(crate) fn activity(&self) -> Activity {
         if self.error.is_some() {
             return Activity::default();
@@ -362,7 +361,7 @@ impl State {
         }
     }
 
-    /// Nobody holds the connection and nothing is left to deliver.
+    /// Closes the connection if no handle is left and everything is delivered.
     pub(super) fn close_if_abandoned(&mut self, link: &ShardLink, now: Instant) {
         let done = self.sends.is_empty() && self.http_is_idle();
         if self.orphaned && self.error.is_none() && done {

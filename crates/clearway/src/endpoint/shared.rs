@@ -1,4 +1,4 @@
-//! What the shards of one endpoint have in common.
+//! The state that the handles and shards of an endpoint share.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -20,18 +20,18 @@ use crate::error::EndpointError;
 use crate::http::{HttpLayer, RememberedSettings};
 use crate::shard::{ConnectionCount, ShardLink};
 
-/// Who decides about a new client by its address.
+/// The callback that decides about a new client by its address.
 pub(crate) type AdmitCallback = Arc<dyn Fn(SocketAddr) -> Admission + Send + Sync>;
 
-/// The observer of a new connection, if one is wanted, by our role and the peer's
+/// The callback that returns the observer of a new connection, by our role and the peer's
 /// address.
 pub(crate) type ObserverFactory =
     Arc<dyn Fn(Role, SocketAddr) -> Option<Box<dyn Observer>> + Send + Sync>;
 
-/// ConnectionShared by the handles and shards of an endpoint.
+/// The state that the handles and shards of an endpoint share.
 #[derive(Default)]
 pub(crate) struct EndpointShared {
-    /// One for each shard. Shards that fail are replaced.
+    /// One for each shard. Those of failed shards are replaced.
     links: RwLock<Vec<Arc<ShardLink>>>,
     pub(super) shards: usize,
     /// The application has closed the endpoint.
@@ -42,9 +42,9 @@ pub(crate) struct EndpointShared {
     pub(super) observers: Option<ObserverFactory>,
     pub(super) backlog: usize,
     pub(crate) budget: Arc<MemoryBudget>,
-    /// What is done for want of room.
+    /// When connections are evicted.
     pub(crate) eviction: EvictionConfig,
-    /// Connections speak HTTP/3, like this.
+    /// The configuration of HTTP/3, if connections speak it.
     pub(super) http: Option<Arc<clearway_http3::Config>>,
 }
 
@@ -58,12 +58,12 @@ impl EndpointShared {
         self.links.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Once, before the shards run.
+    /// Sets the links of all shards. Called once, before they run.
     pub(super) fn set_links(&self, links: Vec<Arc<ShardLink>>) {
         *self.links_mut() = links;
     }
 
-    /// Shard `index` begins anew, unless the endpoint has been closed.
+    /// Replaces the link of shard `index`. Returns the new one if the endpoint was closed.
     pub(super) fn replace_link(
         &self,
         index: usize,
@@ -71,14 +71,14 @@ impl EndpointShared {
     ) -> Result<(), Arc<ShardLink>> {
         let mut links = self.links_mut();
         match links.get_mut(index) {
-            // Looked at under the lock that `close` needs to find the shards.
+            // Read under the lock that `close` needs to find the shards.
             Some(slot) if !self.is_closed() => *slot = link,
             Some(_) | None => return Err(link),
         }
         Ok(())
     }
 
-    /// What routes the datagrams of a shard: limits hold for all of them together.
+    /// Creates the routing of a shard. Limits hold for all shards together.
     pub(super) fn routing(&self, config: EndpointConfig, rng: Rng) -> transport::Endpoint {
         match &self.eviction.admission {
             Some(admission) => transport::Endpoint::with_admission(config, admission.clone(), rng),
@@ -96,14 +96,14 @@ impl EndpointShared {
         links.get(index).cloned()
     }
 
-    /// Has every shard take a turn.
+    /// Wakes every shard for a turn.
     pub(crate) fn wake_all_shards(&self) {
         if self.shards > 1 {
             self.links().iter().for_each(|link| link.wake());
         }
     }
 
-    /// No shard is started any more.
+    /// Marks the endpoint as closed: no shard is started any more.
     pub(super) fn set_closed(&self) {
         self.closed.store(true, Ordering::Release);
     }
@@ -112,25 +112,25 @@ impl EndpointShared {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// A shard has ended for this reason, which its link tells already.
+    /// Passes the failure of a shard to `accept`. Its link has it already.
     pub(crate) fn on_shard_failed(&self, failure: EndpointError) {
         self.accept_queue.set_failure(Some(failure));
     }
 
-    /// Whether there is room for one more connection that waits to be accepted.
+    /// Whether one more connection may wait to be accepted.
     pub(crate) fn has_backlog(&self) -> bool {
         !self.accept_queue.is_full(self.backlog)
     }
 
-    /// Whether the application welcomes a new client.
+    /// Returns the application's decision about a new client.
     pub(crate) fn admit(&self, remote: SocketAddr) -> Admission {
         self.admit
             .as_ref()
             .map_or(Admission::Accept, |admit| admit(remote))
     }
 
-    /// HTTP/3 for a new connection, if it is to speak that; a client's with what it
-    /// remembers of the server.
+    /// Creates HTTP/3 for a new connection, if the endpoint speaks it; for a client with the
+    /// store of the server's settings.
     pub(crate) fn http(
         &self,
         quic: &clearway_quic::connection::Connection,
@@ -143,7 +143,7 @@ impl EndpointShared {
         Some(Box::new(HttpLayer::new(quic, config, seed, remembered)))
     }
 
-    /// Installs the observer that is wanted for a new connection.
+    /// Installs the application's observer on a new connection, if there is one.
     pub(crate) fn observe(&self, quic: &mut clearway_quic::connection::Connection) {
         let factory = self.observers.as_ref();
         let observer = factory.and_then(|make| make(quic.role(), quic.remote_address()));
@@ -155,24 +155,25 @@ impl EndpointShared {
 
 #[cfg(test)]
 impl EndpointShared {
-    /// The next connection that waits to be accepted.
+    /// Returns the next connection that waits to be accepted.
     pub(crate) fn next_accepted(&self) -> Option<Connection> {
         self.accept_queue.take()?.ok()?
     }
 }
 
-/// When connections make room for others.
+/// When connections are evicted in favour of others.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EvictionConfig {
-    /// Counts the clients of all shards; `None` without server settings.
+    /// Counts the clients of all shards; `None` without a server configuration.
     pub(crate) admission: Option<Arc<AdmissionControl>>,
-    /// How long one has to have been idle to be closed for a newcomer.
+    /// How long a connection has to be idle to be closed for a new client.
     pub(crate) evict_idle_after: Duration,
-    /// What newcomers get, if they may be granted less: no ticket promises it.
+    /// The configuration of new connections, if their windows may be reduced: not with 0-RTT,
+    /// whose tickets promise them.
     pub(crate) new_client_config: Option<Arc<Config>>,
 }
 
-/// Clients' connections on their way to the application.
+/// The queue of connections that wait to be accepted.
 #[derive(Debug, Default)]
 pub(crate) struct AcceptQueue {
     queue: Mutex<Queue>,
@@ -182,9 +183,9 @@ pub(crate) struct AcceptQueue {
 #[derive(Debug, Default)]
 struct Queue {
     connections: VecDeque<Connection>,
-    /// The application wants no more.
+    /// The application accepts no more.
     closed: bool,
-    /// A shard failed, and that before `closed`.
+    /// Why a shard failed, if that was before `closed`.
     failure: Option<EndpointError>,
 }
 
@@ -198,7 +199,7 @@ impl AcceptQueue {
         queue.closed || queue.connections.len() >= backlog
     }
 
-    /// For the next `accept`. Dropped, and so closed, if there will be none.
+    /// Adds a connection. It is dropped, which closes it, if no more are accepted.
     pub(crate) fn push(&self, connection: ConnectionRef) {
         let connection = Connection::new(connection);
         let mut queue = self.lock();
@@ -211,7 +212,8 @@ impl AcceptQueue {
         self.notify.notify_one();
     }
 
-    /// The next; after the last why a shard failed, or `None` if no more are wanted.
+    /// Waits for the next connection. After the last one, returns why a shard failed, or `None`
+    /// if no more are accepted.
     pub(super) async fn next(&self) -> Result<Option<Connection>, EndpointError> {
         loop {
             let notified = self.notify.notified();
@@ -222,12 +224,12 @@ impl AcceptQueue {
         }
     }
 
-    /// What `next` answers, if there is something to answer yet.
+    /// Returns what `next` does, or `None` if it has to wait.
     fn take(&self) -> Option<Result<Option<Connection>, EndpointError>> {
         let mut queue = self.lock();
         let next = queue.connections.pop_front();
         let ended = queue.closed || queue.failure.is_some();
-        // For whoever else waits.
+        // Wakes another task that waits.
         if ended || !queue.connections.is_empty() {
             self.notify.notify_one();
         }
@@ -238,7 +240,7 @@ impl AcceptQueue {
         }
     }
 
-    /// No more connections; those not accepted are dropped, and so closed.
+    /// Stops accepting. Connections that wait are dropped, which closes them.
     pub(super) fn close(&self) {
         let unwanted = {
             let mut queue = self.lock();
@@ -249,7 +251,7 @@ impl AcceptQueue {
         self.notify.notify_one();
     }
 
-    /// A shard has failed, or with `None` all that had are replaced.
+    /// Sets why a shard failed, or `None` when all failed shards are replaced.
     pub(super) fn set_failure(&self, failure: Option<EndpointError>) {
         let mut queue = self.lock();
         if failure.is_none() || queue.failure.is_none() && !queue.closed {

@@ -1,8 +1,8 @@
 //! HTTP/3 on a connection, under the connection's lock.
 //!
-//! Every event of the transport goes through [`HttpLayer::on_event`]; after each
-//! batch of events and after each call of a handle, [`HttpLayer::settle`] wakes
-//! whoever has something to do now.
+//! Every event of the transport goes through [`HttpLayer::on_event`]. After each batch of
+//! events and after each call of a handle, [`HttpLayer::settle`] wakes the tasks that have
+//! something to do.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,17 +18,17 @@ use super::requests::{ArrivedRequest, ExchangeFailure, ExchangeState, Requests};
 pub(crate) use super::view::HttpView;
 use crate::connection::{Signal, Wakeups};
 
-/// HTTP/3's state of one connection, and who waits for what of it.
+/// HTTP/3's state of one connection, and the tasks that wait for it.
 #[derive(Debug)]
 pub(crate) struct HttpLayer {
     pub(super) h3: clearway_http3::Connection,
-    /// `None` while no request is under way.
+    /// `None` while no request is in progress.
     requests: Option<Box<Requests>>,
-    /// How the peer broke the protocol.
+    /// How the peer violated HTTP/3, if it has.
     pub(super) error: Option<Box<protocol::ConnectionError>>,
-    /// What is known of the server from earlier connections (client).
+    /// The store of the server's settings (client).
     memory: Option<Box<RememberedSettings>>,
-    /// Early data may be sent under the server's remembered settings (client).
+    /// Early data may be sent with the server's remembered settings (client).
     has_remembered_settings: bool,
 }
 
@@ -53,7 +53,7 @@ impl HttpLayer {
         }
     }
 
-    /// Takes an event of the transport.
+    /// Handles an event of the transport.
     pub(crate) fn on_event(&mut self, quic: &mut quic::Connection, event: &quic::Event) {
         self.h3.on_quic_event(quic, event);
     }
@@ -63,7 +63,7 @@ impl HttpLayer {
         self.h3.next_timeout()
     }
 
-    /// Does what is due by the server's deadlines; [`Self::settle`] tells of it.
+    /// Handles the server's deadlines that are due; [`Self::settle`] has to follow.
     pub(crate) fn handle_timeout(&mut self, now: Instant, quic: &mut quic::Connection) {
         self.h3.handle_timeout(now, quic);
     }
@@ -80,7 +80,7 @@ impl HttpLayer {
         self.requests.as_mut()?.exchanges.get_mut(&id)
     }
 
-    /// Wakeups whoever can go on, and writes what HTTP/3 itself has to say.
+    /// Wakes tasks that can go on, and writes frames of HTTP/3 itself.
     pub(crate) fn settle(
         &mut self,
         now: Instant,
@@ -161,7 +161,7 @@ impl HttpLayer {
         }
     }
 
-    /// An exchange ends before its time.
+    /// Ends an exchange with a failure.
     fn on_end(
         &mut self,
         quic: &mut quic::Connection,
@@ -175,7 +175,7 @@ impl HttpLayer {
         });
     }
 
-    /// A request that its client gave up before anybody took it never reaches a handler.
+    /// Drops a request that its client cancelled before a task took it.
     fn drop_arrived(&mut self, quic: &mut quic::Connection, stream: StreamId) {
         let Some(requests) = &mut self.requests else {
             return;
@@ -187,8 +187,8 @@ impl HttpLayer {
         }
     }
 
-    /// The peer broke the protocol. One that took early data and then reduced its
-    /// settings would do so again.
+    /// The peer violated HTTP/3. Its settings are forgotten, because a server that accepted early
+    /// data and then reduced its settings would do so again.
     fn on_broken(&mut self, error: protocol::ConnectionError) {
         if self.has_remembered_settings
             && let Some(memory) = &self.memory
@@ -211,7 +211,7 @@ impl HttpLayer {
         }
     }
 
-    /// The connection is over: everybody who waits hears it.
+    /// Wakes all tasks, because the connection has ended.
     pub(crate) fn fail(&mut self, wakeups: &mut Wakeups) {
         let requests = self.requests.iter_mut();
         for exchange in requests.flat_map(|requests| requests.exchanges.values_mut()) {
@@ -220,7 +220,7 @@ impl HttpLayer {
         }
     }
 
-    /// The connection rests: gives back what is held for reuse.
+    /// Releases memory kept for reuse, because the connection is idle.
     pub(crate) fn release_memory(&mut self) {
         self.h3.release();
         self.requests.take_if(|requests| requests.is_done());
@@ -229,14 +229,14 @@ impl HttpLayer {
         }
     }
 
-    /// Bytes of memory held, requests that nobody has taken yet included. Walks the
-    /// requests.
+    /// Returns the memory it holds, in bytes, including requests that no task has taken yet.
+    /// Takes time proportional to their number.
     pub(crate) fn memory(&self) -> usize {
         let requests = self.requests.as_deref().map_or(0, Requests::memory);
         self.h3.memory().saturating_add(requests)
     }
 
-    /// No request is under way, and the peer has all that was answered.
+    /// Whether no request is in progress and all responses are delivered.
     pub(crate) fn is_idle(&self) -> bool {
         let waits = |requests: &Requests| !requests.arrived.is_empty();
         self.h3.open_requests() == 0
@@ -244,17 +244,17 @@ impl HttpLayer {
             && !self.requests.as_deref().is_some_and(waits)
     }
 
-    /// Whether early data may be sent: its server's settings are known.
+    /// Whether early data may be sent, because the server's settings are remembered.
     pub(crate) fn has_remembered_settings(&self) -> bool {
         self.has_remembered_settings
     }
 
-    /// Whether new requests have to go elsewhere.
+    /// Whether new requests need another connection.
     pub(crate) fn is_going_away(&self) -> bool {
         self.h3.is_going_away()
     }
 
-    /// The requests that have waited longest to be taken, at most so many.
+    /// Takes the requests that have waited longest, at most `most`.
     pub(crate) fn take_arrived(&mut self, most: usize) -> VecDeque<ArrivedRequest> {
         let Some(requests) = &mut self.requests else {
             return VecDeque::new();
@@ -268,21 +268,21 @@ impl HttpLayer {
         arrived
     }
 
-    /// Whether requests wait to be taken.
+    /// Whether requests wait for a task to take them.
     pub(crate) fn has_arrived(&self) -> bool {
         self.requests
             .as_ref()
             .is_some_and(|requests| !requests.arrived.is_empty())
     }
 
-    /// Requests that somebody holds.
+    /// Returns the number of exchanges that have a handle.
     pub(crate) fn held(&self) -> usize {
         self.requests
             .as_ref()
             .map_or(0, |requests| requests.exchanges.len())
     }
 
-    /// Somebody holds the exchange no more.
+    /// Removes the state of an exchange whose last handle was dropped.
     pub(crate) fn forget(&mut self, id: StreamId) {
         if let Some(requests) = &mut self.requests {
             requests.exchanges.remove(&id);

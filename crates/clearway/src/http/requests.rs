@@ -1,4 +1,4 @@
-//! What HTTP/3 has to do on a connection, and who waits for it.
+//! The requests in progress on a connection.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -10,12 +10,12 @@ use rustc_hash::FxHashMap;
 
 use super::error::Error;
 
-/// What there is to do, and for whom.
+/// The requests in progress on a connection.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     /// Requests that no task has taken yet (server).
     pub(super) arrived: VecDeque<ArrivedRequest>,
-    /// Exchanges that somebody holds.
+    /// Exchanges that have a handle.
     pub(super) exchanges: FxHashMap<StreamId, ExchangeState>,
 }
 
@@ -24,7 +24,7 @@ impl Requests {
         self.arrived.is_empty() && self.exchanges.is_empty()
     }
 
-    /// Bytes allocated.
+    /// Returns the memory allocated, in bytes.
     pub(super) fn memory(&self) -> usize {
         let arrived: usize = self.arrived.iter().map(ArrivedRequest::memory).sum();
         let exchanges =
@@ -64,40 +64,40 @@ impl ArrivedRequest {
     }
 }
 
-/// A request that arrived.
+/// A request that has arrived (server).
 #[derive(Debug)]
 pub(crate) struct ArrivedRequest {
     pub(crate) id: StreamId,
     pub(crate) head: Request,
     /// No body follows.
     pub(crate) end: bool,
-    /// It came before the handshake was complete.
+    /// It arrived as early data.
     pub(crate) early: bool,
 }
 
-/// Requests that arrived.
+/// A batch of requests that have arrived (server).
 #[derive(Debug)]
 pub(crate) struct ArrivedRequests {
     pub(crate) requests: VecDeque<ArrivedRequest>,
-    /// Requests of the connection that were under way before.
+    /// Requests of the connection that were in progress before.
     pub(crate) held: usize,
-    /// Others wait to be taken.
+    /// More requests wait to be taken.
     pub(crate) more: bool,
 }
 
-/// One request and its response, while somebody holds it.
+/// The state of a request and its response that have a handle.
 #[derive(Debug, Default)]
 pub(super) struct ExchangeState {
     pub(super) reader: Option<Waker>,
     pub(super) writer: Option<Waker>,
-    /// The response, until it is taken (client), and whether it has no body.
+    /// The response until it is taken, and whether it has no body (client).
     pub(super) response: Option<(Response, bool)>,
     pub(super) informational: VecDeque<Response>,
     pub(super) failure: Option<ExchangeFailure>,
     pub(super) stopped: Option<Code>,
 }
 
-/// How an exchange ended before its time.
+/// Why an exchange failed.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ExchangeFailure {
     Reset(Code),

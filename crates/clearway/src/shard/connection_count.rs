@@ -1,36 +1,36 @@
-//! How many connections are alive, over all shards of an endpoint.
+//! The number of connections over all shards of an endpoint.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
-/// Connections alive in all shards, and who waits for them to end.
+/// The number of connections in all shards, and the tasks that wait for them to end.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionCount {
-    alive: AtomicUsize,
-    none: Notify,
+    count: AtomicUsize,
+    zero: Notify,
 }
 
 impl ConnectionCount {
     pub(crate) fn add(&self) {
-        self.alive.fetch_add(1, Ordering::AcqRel);
+        self.count.fetch_add(1, Ordering::AcqRel);
     }
 
     pub(crate) fn remove(&self) {
-        if self.alive.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.none.notify_waiters();
+        if self.count.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.zero.notify_waiters();
         }
     }
 
     pub(crate) fn get(&self) -> usize {
-        self.alive.load(Ordering::Acquire)
+        self.count.load(Ordering::Acquire)
     }
 
-    /// Waits until there is none.
+    /// Waits until there are no connections.
     pub(crate) async fn wait_for_zero(&self) {
         loop {
-            let mut notified = pin!(self.none.notified());
+            let mut notified = pin!(self.zero.notified());
             notified.as_mut().enable();
             if self.get() == 0 {
                 return;

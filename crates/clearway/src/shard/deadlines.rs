@@ -1,16 +1,16 @@
-//! Which connection waits for when.
+//! The deadlines of connections, in order.
 
 use std::collections::BTreeSet;
 
 use clearway_quic::Instant;
 use clearway_quic::endpoint::Handle;
 
-/// One connection's place among the deadlines.
+/// The deadline of one connection.
 ///
-/// A deadline that moves away, as idle and probe timeouts do with every packet,
-/// leaves the place where it is: when that comes up the connection is put where
-/// it belongs. So most packets touch nothing here, and a connection is never
-/// called for nothing.
+/// A deadline that is postponed, as idle and probe timeouts are with every packet, leaves the
+/// entry in the list where it is; when that entry is due, the connection is listed again at
+/// its real deadline. So most packets change nothing here, and no connection is called too
+/// early.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DeadlineSlot {
     wanted: Option<Instant>,
@@ -24,7 +24,7 @@ pub(super) struct Deadlines {
 }
 
 impl Deadlines {
-    /// The connection now waits for `wanted`.
+    /// Sets the deadline of the connection; `None` if it has none.
     pub(super) fn set(&mut self, handle: Handle, slot: &mut DeadlineSlot, wanted: Option<Instant>) {
         slot.wanted = wanted;
         let Some(wanted) = wanted else {
@@ -45,20 +45,20 @@ impl Deadlines {
         slot.listed = Some(at);
     }
 
-    /// The connection is gone.
+    /// Removes the deadline of a connection.
     pub(super) fn remove(&mut self, handle: Handle, slot: DeadlineSlot) {
         if let Some(listed) = slot.listed {
             self.listed.remove(&(listed, handle));
         }
     }
 
-    /// When to wake up.
+    /// Returns when to wake up.
     pub(super) fn next(&self) -> Option<Instant> {
         self.listed.first().map(|(at, _)| *at)
     }
 
-    /// The next connection whose place has come up by `now`; ask
-    /// [`is_due`](Self::is_due) about it.
+    /// Returns the next connection whose entry is due by `now`. Whether its deadline is due too
+    /// is returned by [`is_due`](Self::is_due).
     pub(super) fn pop(&mut self, now: Instant) -> Option<Handle> {
         let (at, _) = self.listed.first()?;
         if *at > now {
@@ -67,8 +67,8 @@ impl Deadlines {
         self.listed.pop_first().map(|(_, handle)| handle)
     }
 
-    /// Whether what the connection waits for has come, after [`pop`](Self::pop);
-    /// if not it is listed anew.
+    /// Whether the deadline of a connection returned by [`pop`](Self::pop) is due. If not, it is
+    /// listed again.
     pub(super) fn is_due(&mut self, handle: Handle, slot: &mut DeadlineSlot, now: Instant) -> bool {
         slot.listed = None;
         match slot.wanted {

@@ -1,4 +1,4 @@
-//! The loop: what a turn does, in which order, within which bounds.
+//! The event loop: the steps of a turn, in their order, and their limits.
 
 use std::io;
 use std::sync::Arc;
@@ -16,29 +16,29 @@ use crate::endpoint::EndpointShared;
 use crate::error::EndpointError;
 use crate::panic::{CaughtPanic, catch};
 
-/// Runs one shard.
+/// The event loop of one shard.
 pub(crate) struct Driver {
     pub(super) shard: Connections,
     pub(super) receiver: Receiver,
     pub(super) alarm: Alarm,
     abandoned: bool,
-    /// Exchanged with the inbox's, so that neither is allocated again.
+    /// Swapped with the inbox's list, so that neither is allocated again.
     dirty: Vec<clearway_quic::endpoint::Handle>,
     outcome: Outcome,
 }
 
-/// How the loop came to its end.
+/// How the event loop ended.
 enum Outcome {
-    /// It has not, or not by itself.
+    /// It has not ended, or was dropped.
     Running,
     Ended(Result<(), EndpointError>),
 }
 
 impl Driver {
-    /// Within the runtime that it will run on.
+    /// Creates the event loop. Called within the runtime that it will run on.
     ///
     /// # Errors
-    /// If the runtime cannot watch the socket.
+    /// If the socket cannot be registered with the runtime.
     pub(crate) fn new(
         link: Arc<ShardLink>,
         socket: Arc<dyn DatagramSocket>,
@@ -70,8 +70,8 @@ impl Driver {
         }
     }
 
-    /// Until the endpoint is given up and its connections have ended, or something
-    /// fails.
+    /// Runs until all handles of the endpoint are dropped and its connections have ended, or
+    /// until a failure.
     pub(crate) async fn run(mut self) {
         self.outcome = Outcome::Ended(self.until_done().await);
     }
@@ -88,7 +88,7 @@ impl Driver {
         }
     }
 
-    /// One bounded turn; whether there is more to do at once.
+    /// Takes one turn, which is bounded. Returns whether there is more to do without waiting.
     pub(super) fn turn(&mut self) -> Result<bool, EndpointError> {
         count(&self.shard.link.counts.turns);
         let now = self.shard.link.clock.now();
@@ -118,7 +118,8 @@ impl Driver {
         self.shard.link.inbox().fault.take()
     }
 
-    /// What handles and other shards left.
+    /// Takes the work that handles and other shards have left in the inbox. Returns the
+    /// forwarded datagrams.
     fn take_inbox(&mut self, now: clearway_quic::Instant) -> Strays {
         let mut strays = Strays::default();
         let link = self.shard.link.clone();
@@ -155,12 +156,12 @@ impl Driver {
         strays
     }
 
-    /// Sleeps until there is something to do.
+    /// Waits until there is something to do.
     pub(super) async fn wait(&mut self) {
         self.alarm.set(self.shard.deadlines.next());
         self.alarm.set(self.shard.transmitter.resend_at());
         self.alarm.set(self.receiver.retry_at());
-        // Errors wake it because a buffer full of them takes no datagrams.
+        // Errors wake it too, because a buffer full of them receives no datagrams.
         let mut interest = Interest::READABLE | Interest::ERROR;
         if self.shard.transmitter.is_blocked() {
             interest |= Interest::WRITABLE;
@@ -174,22 +175,22 @@ impl Driver {
     }
 }
 
-/// An error after which the socket is of no use.
+/// Converts an error after which the socket cannot be used.
 pub(super) fn broken(error: io::Error) -> EndpointError {
     EndpointError::Socket(Arc::new(error))
 }
 
 #[cfg(test)]
 impl Driver {
-    /// What follows when [`until_done`](Self::until_done) has ended so.
+    /// Ends the loop with a result of [`until_done`](Self::until_done).
     pub(super) fn end(mut self, ended: Result<(), EndpointError>) {
         self.outcome = Outcome::Ended(ended);
     }
 }
 
 impl Drop for Driver {
-    /// Also when a runtime shuts down under it, or it panics while it waits: nobody
-    /// waits for ever.
+    /// Fails all connections. This is done here so that no task waits for ever when the runtime
+    /// shuts down, or the loop panics while it waits.
     fn drop(&mut self) {
         let ended = match std::mem::replace(&mut self.outcome, Outcome::Running) {
             Outcome::Ended(ended) => ended,

@@ -240,7 +240,7 @@ impl Connections {
         let shared = entry.shared.clone();
         let evicted = shared.evict(reason);
         // The memory or place is needed now, not after its next turn.
-        self.forget_gone(&shared);
+        self.forget_terminated(&shared);
         self.release(shared);
         evicted
     }

@@ -1,4 +1,4 @@
-//! A socket whose readiness a test sets by hand, as an edge of the kernel's would.
+//! A socket whose readiness is set by a test, as an event of the kernel would.
 
 use std::future::pending;
 use std::io;
@@ -11,13 +11,13 @@ use tokio::io::unix::AsyncFd;
 
 use super::SocketFd;
 
-/// What `AsyncFd` is outside of tests.
+/// Takes the place of `AsyncFd` in tests.
 pub(super) enum AsyncSocket {
     Runtime(AsyncFd<SocketFd>),
     Manual(SocketFd, Readiness),
 }
 
-/// What the runtime would have heard of a socket and nobody has used up yet.
+/// Readiness that the runtime would have been notified of, and that is not used up yet.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Readiness {
     pub(super) readable: Arc<AtomicBool>,
@@ -26,7 +26,7 @@ pub(super) struct Readiness {
 }
 
 impl Readiness {
-    /// Whether there is any of `interest`.
+    /// Whether any of `interest` is ready.
     fn has(&self, interest: Interest) -> bool {
         let readable = interest.is_readable() && self.readable.load(Ordering::Acquire);
         let writable = interest.is_writable() && self.writable.load(Ordering::Acquire);
@@ -59,7 +59,7 @@ impl AsyncSocket {
         }
     }
 
-    /// As `AsyncFd::try_io`: not without readiness, which is used up if `act` would block.
+    /// Works as `AsyncFd::try_io`: needs readiness, which is used up if `act` would block.
     pub(super) fn try_io<R>(
         &self,
         interest: Interest,
@@ -79,7 +79,7 @@ impl AsyncSocket {
         done
     }
 
-    /// Waits for readiness. Whoever sets it by hand asks again.
+    /// Waits for readiness. A test that sets it polls again.
     pub(super) async fn ready(&self, interest: Interest) -> io::Result<()> {
         match self {
             Self::Runtime(socket) => socket.ready(interest).await.map(|_| ()),

@@ -1,8 +1,8 @@
-//! Clients whose first datagram waits for a turn with room for a handshake.
+//! New clients whose first datagram waits for a turn with room for a handshake.
 //!
-//! A handshake costs more than anything else a stranger can ask for, and floods of them
-//! come from fewer addresses than the clients they crowd out. So whoever comes from where
-//! few have come lately goes first.
+//! A handshake costs more than anything else that an unknown client can cause, and floods of
+//! them come from fewer addresses than the clients that they would displace. So clients from
+//! sources with few recent handshakes go first.
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher;
@@ -14,19 +14,20 @@ use foldhash::fast::FixedState;
 
 use super::strays::QueuedDatagram;
 
-/// Most datagrams that wait.
+/// Most clients that wait.
 const CAPACITY: usize = 512;
 
-/// Handshakes that each source may have begun lately to be in this class or one before it.
+/// How many handshakes a source may have begun recently to be in each class of priority, the
+/// highest class first.
 const CLASSES: [u8; 4] = [0, 3, 15, u8::MAX];
 
-/// Time in which a handshake is half forgotten.
+/// The interval at which counts of handshakes are halved.
 const HALF_LIFE: Duration = Duration::from_secs(1);
 
 /// Counters in each row of a [`RecentHandshakes`].
 const COLUMNS: usize = 1 << 10;
 
-/// The clients that wait, by how many have begun where they come from.
+/// The clients that wait, by the number of recent handshakes from their source.
 #[derive(Debug)]
 pub(super) struct PendingClients {
     classes: [VecDeque<QueuedDatagram>; CLASSES.len()],
@@ -34,7 +35,8 @@ pub(super) struct PendingClients {
 }
 
 impl PendingClients {
-    /// `secret` keeps strangers from choosing addresses that are counted as another's.
+    /// Creates an empty queue. With a `secret` hash, attackers cannot choose addresses that
+    /// share the counters of other sources.
     pub(super) fn new(secret: u64) -> Self {
         Self {
             classes: Default::default(),
@@ -50,15 +52,15 @@ impl PendingClients {
         self.classes.iter().map(VecDeque::len).sum()
     }
 
-    /// A client of `source` waits; `None`: it is trusted and goes first. Whether there was
-    /// room, for it or by sending away another who has less claim to it.
+    /// Adds a client from `source`; one without a source is trusted and goes first. Returns
+    /// whether there was room, if necessary by dropping a client of lower priority.
     pub(super) fn push(
         &mut self,
         now: Instant,
         source: Option<Source>,
         stray: QueuedDatagram,
     ) -> bool {
-        let begun = source.map_or(0, |source| self.recent.of(now, source));
+        let begun = source.map_or(0, |source| self.recent.get(now, source));
         let class = CLASSES.iter().position(|most| begun <= *most).unwrap_or(0);
         let mut fits = true;
         if self.len() >= CAPACITY {
@@ -71,19 +73,19 @@ impl PendingClients {
         fits
     }
 
-    /// The one that goes first.
+    /// Removes the client of the highest priority.
     pub(super) fn pop(&mut self) -> Option<QueuedDatagram> {
         self.classes.iter_mut().find_map(VecDeque::pop_front)
     }
 
-    /// A client of this source has begun a handshake.
+    /// Counts a handshake begun by a client from this source.
     pub(super) fn record_handshake(&mut self, now: Instant, source: Source) {
         self.recent.add(now, source);
     }
 }
 
-/// Handshakes begun lately, by source: a count-min sketch, so that its size is fixed and
-/// counts are never too low. Halved every [`HALF_LIFE`].
+/// Recent handshakes by source: a count-min sketch, whose size is fixed and whose counts are
+/// never too low. Halved every [`HALF_LIFE`].
 #[derive(Debug)]
 struct RecentHandshakes {
     rows: [Box<[u8]>; 2],
@@ -101,17 +103,17 @@ impl RecentHandshakes {
         }
     }
 
-    /// The counters of a source.
+    /// Returns the counters of a source.
     fn counters(&mut self, source: Source) -> impl Iterator<Item = &mut u8> {
         let rows = self.rows.iter_mut().zip(&self.hashers);
         rows.filter_map(move |(row, hasher)| {
-            // There are fewer columns than a `usize` can count.
+            // The cast may drop high bits, which the remainder does not need.
             let column = hasher.hash_one(source) as usize % COLUMNS;
             row.get_mut(column)
         })
     }
 
-    fn of(&mut self, now: Instant, source: Source) -> u8 {
+    fn get(&mut self, now: Instant, source: Source) -> u8 {
         self.forget(now);
         self.counters(source).map(|count| *count).min().unwrap_or(0)
     }
@@ -171,7 +173,7 @@ mod tests {
         for from in [1, 2, 3] {
             assert!(pending_clients.push(NOW, Some(source(from)), hello(from)));
         }
-        // On nobody's account.
+        // A trusted client has no source.
         assert!(pending_clients.push(NOW, None, hello(4)));
         let order: Vec<u16> = std::iter::from_fn(|| pending_clients.pop())
             .map(|one| number(&one))
@@ -201,13 +203,13 @@ mod tests {
         for _ in 0..200 {
             pending_clients.record_handshake(NOW, source(1));
         }
-        assert!(pending_clients.recent.of(NOW, source(1)) >= 200);
+        assert!(pending_clients.recent.get(NOW, source(1)) >= 200);
         let mut now = NOW;
         for _ in 0..8 {
             now += HALF_LIFE;
-            pending_clients.recent.of(now, source(1));
+            pending_clients.recent.get(now, source(1));
         }
-        assert_eq!(pending_clients.recent.of(now, source(1)), 0);
+        assert_eq!(pending_clients.recent.get(now, source(1)), 0);
     }
 
     #[test]
@@ -217,7 +219,7 @@ mod tests {
             pending_clients.record_handshake(NOW, source(from));
         }
         let mistaken =
-            (1_000..3_000).filter(|from| pending_clients.recent.of(NOW, source(*from)) > 0);
+            (1_000..3_000).filter(|from| pending_clients.recent.get(NOW, source(*from)) > 0);
         assert!(mistaken.count() < 200);
     }
 }

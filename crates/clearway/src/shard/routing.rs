@@ -1,4 +1,4 @@
-//! Datagrams on their way to a connection: whose they are, who is let in.
+//! Routing: the connection that a datagram belongs to, and which clients are accepted.
 
 use std::sync::atomic::Ordering;
 
@@ -18,17 +18,17 @@ use crate::error::EndpointError;
 use crate::log_limit;
 use crate::panic::{CaughtPanic, catch};
 
-/// Handshakes begun per turn. At some 0.2 ms each, a flood of new clients takes less than
-/// a millisecond between two looks at the live connections.
+/// Handshakes begun in each turn. At some 0.2 ms each, a flood of new clients delays open
+/// connections by less than a millisecond.
 const CLIENTS_PER_TURN: usize = 4;
 
-/// Panics while datagrams were routed, with none in between that was routed without,
-/// after which the shard ends. A packet that makes routing panic must not end it; when
-/// every packet does, what routing works on is broken and nobody is served any more.
+/// Consecutive panics in routing after which the shard fails. A single packet that makes
+/// routing panic must not end the shard; when every packet does, its routes are broken and
+/// no client is served any more.
 const ROUTING_PANICS: u32 = 1_000;
 
 impl Connections {
-    /// The shard that owns a datagram, if it is not this one.
+    /// Returns the shard that owns a datagram, if it is not this one.
     pub(super) fn owner_elsewhere(&self, datagram: &[u8]) -> Option<usize> {
         let shards = self.endpoint_shared.shards();
         if shards < 2 {
@@ -50,13 +50,13 @@ impl Connections {
         });
     }
 
-    /// Whether a client that comes now may begin at once: none waits that came before.
+    /// Whether a new client may begin at once: no earlier client waits.
     pub(super) fn has_room_for_client(&self) -> bool {
         self.begun < CLIENTS_PER_TURN && self.pending_clients.is_empty()
     }
 
-    /// Whose datagram this is; `None` if it has been dealt with. A client begins if there
-    /// is `room`, and waits otherwise.
+    /// Returns the connection that a datagram belongs to, or `None` if it was handled here. A
+    /// new client begins if there is `room`, and waits otherwise.
     pub(super) fn route(
         &mut self,
         endpoint: &mut Endpoint,
@@ -104,15 +104,15 @@ impl Connections {
         }
     }
 
-    /// A datagram was routed without a panic.
+    /// Resets the count of consecutive panics in routing.
     pub(super) fn on_routed(&mut self) {
         self.routing_panics = 0;
     }
 
-    /// A panic while a datagram was routed costs the datagram.
+    /// Counts a panic in routing, which drops the datagram.
     ///
     /// # Errors
-    /// If nothing else has happened for too long.
+    /// If there were too many in a row.
     pub(super) fn on_routing_panic(&mut self, panic: CaughtPanic) -> Result<(), EndpointError> {
         let count = &self.link.counts.routing_panics;
         count.fetch_add(1, Ordering::Relaxed);
@@ -124,7 +124,7 @@ impl Connections {
         Ok(())
     }
 
-    /// Too many handshakes for one turn.
+    /// Makes a new client wait, because enough handshakes began in this turn.
     fn defer_client(&mut self, endpoint: &Endpoint, now: Instant, from: Received, datagram: &[u8]) {
         let source = endpoint.admission().source_of(from.remote.ip());
         let stray = QueuedDatagram {
@@ -134,12 +134,12 @@ impl Connections {
         if self.pending_clients.push(now, source, stray) {
             count(&self.link.counts.clients_deferred);
         } else {
-            // The client will send it again.
+            // The client will retransmit it.
             count(&self.link.counts.clients_dropped);
         }
     }
 
-    /// Datagrams that other shards passed on.
+    /// Routes datagrams that other shards have forwarded.
     ///
     /// # Errors
     /// As [`on_routing_panic`](Self::on_routing_panic).
@@ -155,7 +155,7 @@ impl Connections {
         Ok(())
     }
 
-    /// Clients that waited begin, as far as this turn has room.
+    /// Begins handshakes of waiting clients, as many as this turn has room for.
     ///
     /// # Errors
     /// As [`on_routing_panic`](Self::on_routing_panic).
@@ -194,7 +194,7 @@ impl Connections {
         };
         let Some(handle) = handle else { return Ok(()) };
         if self.backlog.has(handle) {
-            // Not before what arrived earlier.
+            // Behind the datagrams that arrived earlier.
             self.set_aside(handle, *from, datagram);
         } else if let Some(shared) = self.shared(handle) {
             let _ = shared.with_state(Stage::Receive, |state| {
@@ -204,7 +204,7 @@ impl Connections {
         Ok(())
     }
 
-    /// A client begins, if the application wants one.
+    /// Begins the connection of a new client, if the application admits it.
     fn accept_client(
         &mut self,
         endpoint: &mut Endpoint,
@@ -261,7 +261,7 @@ impl Connections {
         }
     }
 
-    /// Whether a client is welcome. An application that cannot tell has not said so.
+    /// Returns the decision about a new client. A panic of the application refuses it.
     fn admit(&self, incoming: &Incoming) -> Admission {
         if !self.endpoint_shared.has_backlog() {
             count(&self.link.counts.backlog_refusals);

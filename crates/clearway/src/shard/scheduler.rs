@@ -1,43 +1,45 @@
-//! Whose turn it is on the event loop, so that no connection takes the others' time.
+//! Which connection gets the next turn, so that none takes the time of the others.
 //!
-//! Each connection may use a quantum of the loop's time in each round. Within that it is
-//! served at once. A connection that has used more waits for its turn in the next round,
-//! with the datagrams that have arrived for it ([`Backlog`](super::backlog::Backlog)); a
-//! round is over when all that waited at its beginning have had a turn. This is deficit
-//! round robin in which a newly active flow goes first, as in FQ-CoDel (RFC 8290 §4.2),
-//! with time for bytes: what floods are made of is cheap to send and dear to process.
+//! Each connection may use a quantum of the loop's time in each round, and is served at once
+//! within it. A connection that has used more waits for the next round, with the datagrams
+//! that have arrived for it ([`Backlog`](super::backlog::Backlog)). A round is over when all
+//! connections that waited at its beginning have had a turn. This is deficit round robin in
+//! which a newly active flow goes first, as in FQ-CoDel (RFC 8290 §4.2), but it counts time
+//! instead of bytes, because the packets of a flood are cheap to send and expensive to
+//! process.
 //!
-//! Stream data that reaches its reader pays for the time it takes, all but an eighth. A
-//! connection that is at work is therefore served before one that only keeps us busy.
+//! Stream data that is transferred pays for the time it takes, except an eighth. So a
+//! connection that transfers data is served before one that only causes work.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use clearway_quic::endpoint::Handle;
 
-/// Time that a connection may use in each round: some ten small requests, or a handshake.
+/// Time that a connection may use in each round: enough for ten small requests or a handshake.
 pub(super) const QUANTUM: Duration = Duration::from_micros(300);
 
-/// Stream data that pays for a microsecond. Even a slow processor moves several times that.
+/// Bytes of stream data that pay for a microsecond. Even a slow processor transfers several
+/// times as much.
 const BYTES_PER_MICROSECOND: u64 = 64;
 
-/// One part in so many of its time a connection owes whatever it moves.
+/// One part in this many of its time is owed by a connection whatever it transfers.
 const FIXED_PART: u32 = 8;
 
-/// Most that a connection can owe: its penance for one long turn, which may have been the
-/// operating system's doing, must end soon.
+/// Most that a connection can owe, in nanoseconds: it must recover soon from a single long
+/// turn, which the operating system may have caused.
 const MAX_OWED: u32 = 8 * QUANTUM_NANOS;
 
 const QUANTUM_NANOS: u32 = QUANTUM.as_nanos() as u32;
 
-/// What one connection has used of the loop's time, and whether it waits for a turn.
+/// How much of the loop's time a connection has used, and whether it waits for a turn.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TimeAccount {
     /// Nanoseconds owed that stream data can pay for.
     payable: u32,
-    /// Nanoseconds owed that only the end of a round pays for.
+    /// Nanoseconds owed that only new rounds pay for.
     fixed: u32,
-    /// The round in which that was so.
+    /// The round in which these were last updated.
     round: u32,
     queue: Option<Queue>,
 }
@@ -46,7 +48,7 @@ pub(super) struct TimeAccount {
 enum Queue {
     /// Served as soon as possible.
     Prompt,
-    /// In turns.
+    /// Served in rounds.
     Round,
 }
 
@@ -63,9 +65,9 @@ impl TimeAccount {
 pub(super) struct Scheduler {
     prompt: VecDeque<Handle>,
     round: VecDeque<Handle>,
-    /// Which round this is.
+    /// The number of the round.
     number: u32,
-    /// Scheduler until it is over.
+    /// Turns left until it is over.
     left: usize,
 }
 
@@ -74,7 +76,7 @@ pub(super) struct Scheduler {
 pub(super) enum Due {
     /// It gets its turn.
     Now,
-    /// It still owes for earlier ones, and waits for another round.
+    /// It still owes time, and waits for another round.
     Later,
 }
 
@@ -83,17 +85,17 @@ impl Scheduler {
         self.prompt.is_empty() && self.round.is_empty()
     }
 
-    /// How many are served as soon as possible.
+    /// Returns how many connections are served as soon as possible.
     pub(super) fn prompt(&self) -> usize {
         self.prompt.len()
     }
 
-    /// How many are served in turns.
+    /// Returns how many connections are served in rounds.
     pub(super) fn waiting(&self) -> usize {
         self.round.len()
     }
 
-    /// The connection gets a turn.
+    /// Queues the connection for a turn, unless it is queued already.
     pub(super) fn push(&mut self, handle: Handle, account: &mut TimeAccount) {
         if account.queue.is_some() {
             return;
@@ -118,12 +120,12 @@ impl Scheduler {
             && (account.queue == Some(Queue::Round) || !self.has_quantum(account))
     }
 
-    /// The next connection to be served as soon as possible.
+    /// Removes the next connection to be served as soon as possible.
     pub(super) fn pop_prompt(&mut self) -> Option<Handle> {
         self.prompt.pop_front()
     }
 
-    /// The next connection of the round.
+    /// Removes the next connection of the round.
     pub(super) fn pop_round(&mut self) -> Option<Handle> {
         if self.left == 0 {
             self.begin_round();
@@ -133,21 +135,22 @@ impl Scheduler {
         Some(handle)
     }
 
-    /// What becomes of the connection that was popped. A prompt one may have used its
-    /// quantum since it was queued; it is served in turns if others wait.
+    /// Decides about a connection that was removed from a queue. One that was to be served as
+    /// soon as possible may have used up its quantum meanwhile; it is then served in rounds
+    /// if others wait.
     pub(super) fn check_due(&mut self, handle: Handle, account: &mut TimeAccount) -> Due {
         account.queue = None;
         let alone = self.is_empty();
         if alone || self.has_quantum(account) {
             return Due::Now;
         }
-        // Beyond those whose turns end this round.
+        // Behind those whose turns end this round.
         account.queue = Some(Queue::Round);
         self.round.push_back(handle);
         Due::Later
     }
 
-    /// The connection has used so much time and moved so much stream data.
+    /// Charges a connection for the time it has used, which `moved` bytes of stream data reduce.
     pub(super) fn charge(&self, account: &mut TimeAccount, time: Duration, moved: u64) {
         self.settle(account);
         let nanos = u32::try_from(time.as_nanos()).unwrap_or(u32::MAX);
@@ -160,7 +163,7 @@ impl Scheduler {
         account.fixed = account.fixed.saturating_add(fixed).min(MAX_OWED);
     }
 
-    /// Nobody waits in turns: what was used so far takes nothing from anybody.
+    /// Begins a new round if no connection waits, because time used so far delays none.
     pub(super) fn end_round_if_idle(&mut self) {
         if self.round.is_empty() {
             self.begin_round();
@@ -183,7 +186,7 @@ impl Scheduler {
         account.payable.saturating_add(account.fixed) < QUANTUM_NANOS
     }
 
-    /// Each round since has paid for a quantum.
+    /// Pays a quantum for each round since the last update.
     fn settle(&self, account: &mut TimeAccount) {
         let rounds = self.number.wrapping_sub(account.round);
         account.round = self.number;
@@ -207,7 +210,7 @@ mod tests {
     }
 
     impl Loop {
-        fn of(connections: usize) -> Self {
+        fn new(connections: usize) -> Self {
             Self {
                 scheduler: Scheduler::default(),
                 accounts: vec![TimeAccount::default(); connections],
@@ -243,58 +246,78 @@ mod tests {
 
     #[test]
     fn connection_over_its_quantum_waits_for_the_next_round() {
-        let mut of = Loop::of(2);
-        of.charge(0, TENTH * 9, 0);
-        of.push(0);
-        of.charge(1, TENTH * 10, 0);
-        of.push(1);
-        assert_eq!((of.scheduler.prompt(), of.scheduler.waiting()), (1, 1));
+        let mut event_loop = Loop::new(2);
+        event_loop.charge(0, TENTH * 9, 0);
+        event_loop.push(0);
+        event_loop.charge(1, TENTH * 10, 0);
+        event_loop.push(1);
+        assert_eq!(
+            (
+                event_loop.scheduler.prompt(),
+                event_loop.scheduler.waiting()
+            ),
+            (1, 1)
+        );
         // What it uses while it is queued counts.
-        of.charge(0, TENTH, 0);
-        let handle = of.scheduler.pop_prompt().unwrap();
-        assert_eq!(of.due(handle), Due::Later);
-        assert_eq!((of.scheduler.prompt(), of.scheduler.waiting()), (0, 2));
+        event_loop.charge(0, TENTH, 0);
+        let handle = event_loop.scheduler.pop_prompt().unwrap();
+        assert_eq!(event_loop.due(handle), Due::Later);
+        assert_eq!(
+            (
+                event_loop.scheduler.prompt(),
+                event_loop.scheduler.waiting()
+            ),
+            (0, 2)
+        );
     }
 
     #[test]
     fn single_connection_never_waits() {
-        let mut of = Loop::of(1);
+        let mut event_loop = Loop::new(1);
         for _ in 0..100 {
-            of.charge(0, TENTH * 10, 0);
-            assert!(!of.scheduler.should_wait(&mut of.accounts[0], false));
-            assert!(of.scheduler.should_wait(&mut of.accounts[0], true));
-            of.push(0);
-            let handle = of
+            event_loop.charge(0, TENTH * 10, 0);
+            assert!(
+                !event_loop
+                    .scheduler
+                    .should_wait(&mut event_loop.accounts[0], false)
+            );
+            assert!(
+                event_loop
+                    .scheduler
+                    .should_wait(&mut event_loop.accounts[0], true)
+            );
+            event_loop.push(0);
+            let handle = event_loop
                 .scheduler
                 .pop_prompt()
-                .or_else(|| of.scheduler.pop_round());
-            assert_eq!(of.due(handle.unwrap()), Due::Now);
+                .or_else(|| event_loop.scheduler.pop_round());
+            assert_eq!(event_loop.due(handle.unwrap()), Due::Now);
         }
     }
 
     #[test]
     fn waiting_connections_get_equal_time_whatever_a_turn_costs() {
-        let mut of = Loop::of(3);
+        let mut event_loop = Loop::new(3);
         let costs = [TENTH, TENTH * 5, TENTH * 10];
         for n in 0..3 {
-            of.charge(n, TENTH * 10, 0);
-            of.push(n);
+            event_loop.charge(n, TENTH * 10, 0);
+            event_loop.push(n);
         }
         let mut used = [Duration::ZERO; 3];
         for _ in 0..3_000 {
-            // Whoever is within its quantum would be prompt: keep it waiting.
-            let Some(handle) = of
+            // A connection within its quantum is in the other queue.
+            let Some(handle) = event_loop
                 .scheduler
                 .pop_prompt()
-                .or_else(|| of.scheduler.pop_round())
+                .or_else(|| event_loop.scheduler.pop_round())
             else {
                 panic!("nobody waits");
             };
-            if of.due(handle) == Due::Now {
+            if event_loop.due(handle) == Due::Now {
                 let n = handle.0 as usize;
-                of.charge(n, costs[n], 0);
+                event_loop.charge(n, costs[n], 0);
                 used[n] += costs[n];
-                of.push(n);
+                event_loop.push(n);
             }
         }
         let most = used.iter().max().unwrap();
@@ -304,51 +327,79 @@ mod tests {
 
     #[test]
     fn quantum_is_restored_each_round() {
-        let mut of = Loop::of(3);
+        let mut event_loop = Loop::new(3);
         for n in 0..2 {
-            of.charge(n, TENTH * 10, 0);
-            of.push(n);
+            event_loop.charge(n, TENTH * 10, 0);
+            event_loop.push(n);
         }
-        of.charge(2, TENTH * 10, 0);
-        assert!(of.scheduler.should_wait(&mut of.accounts[2], false));
-        of.serve_round(TENTH * 10);
-        of.serve_round(TENTH * 10);
-        of.serve_round(TENTH * 10);
-        assert!(!of.scheduler.should_wait(&mut of.accounts[2], false));
+        event_loop.charge(2, TENTH * 10, 0);
+        assert!(
+            event_loop
+                .scheduler
+                .should_wait(&mut event_loop.accounts[2], false)
+        );
+        event_loop.serve_round(TENTH * 10);
+        event_loop.serve_round(TENTH * 10);
+        event_loop.serve_round(TENTH * 10);
+        assert!(
+            !event_loop
+                .scheduler
+                .should_wait(&mut event_loop.accounts[2], false)
+        );
     }
 
     #[test]
     fn round_ends_when_no_connection_waits() {
-        let mut of = Loop::of(2);
-        of.charge(0, TENTH * 10, 0);
-        of.scheduler.end_round_if_idle();
-        of.push(1);
-        assert!(!of.scheduler.should_wait(&mut of.accounts[0], false));
+        let mut event_loop = Loop::new(2);
+        event_loop.charge(0, TENTH * 10, 0);
+        event_loop.scheduler.end_round_if_idle();
+        event_loop.push(1);
+        assert!(
+            !event_loop
+                .scheduler
+                .should_wait(&mut event_loop.accounts[0], false)
+        );
     }
 
     #[test]
     fn stream_data_pays_for_all_but_an_eighth_of_the_time() {
-        let mut of = Loop::of(2);
-        of.push(1);
+        let mut event_loop = Loop::new(2);
+        event_loop.push(1);
         let enough = BYTES_PER_MICROSECOND * 30;
         for _ in 0..79 {
-            of.charge(0, TENTH, enough);
+            event_loop.charge(0, TENTH, enough);
         }
-        assert!(!of.scheduler.should_wait(&mut of.accounts[0], false));
-        of.charge(0, TENTH, enough);
-        of.charge(0, TENTH, enough);
-        assert!(of.scheduler.should_wait(&mut of.accounts[0], false));
+        assert!(
+            !event_loop
+                .scheduler
+                .should_wait(&mut event_loop.accounts[0], false)
+        );
+        event_loop.charge(0, TENTH, enough);
+        event_loop.charge(0, TENTH, enough);
+        assert!(
+            event_loop
+                .scheduler
+                .should_wait(&mut event_loop.accounts[0], false)
+        );
     }
 
     #[test]
     fn long_turn_is_charged_at_most_a_quantum() {
-        let mut of = Loop::of(2);
-        of.push(1);
-        of.charge(0, Duration::from_secs(100), 0);
-        of.charge(0, Duration::from_secs(100), 0);
-        of.scheduler.end_round_if_idle();
-        assert!(of.scheduler.should_wait(&mut of.accounts[0], false));
-        of.scheduler.end_round_if_idle();
-        assert!(!of.scheduler.should_wait(&mut of.accounts[0], false));
+        let mut event_loop = Loop::new(2);
+        event_loop.push(1);
+        event_loop.charge(0, Duration::from_secs(100), 0);
+        event_loop.charge(0, Duration::from_secs(100), 0);
+        event_loop.scheduler.end_round_if_idle();
+        assert!(
+            event_loop
+                .scheduler
+                .should_wait(&mut event_loop.accounts[0], false)
+        );
+        event_loop.scheduler.end_round_if_idle();
+        assert!(
+            !event_loop
+                .scheduler
+                .should_wait(&mut event_loop.accounts[0], false)
+        );
     }
 }

@@ -1,17 +1,16 @@
-//! Datagrams that reached the wrong shard, on their way to the right one.
+//! Datagrams that reached the wrong shard, forwarded to the right one.
 //!
-//! The kernel sees only the first segment of a train and steers by a hint, so
-//! some datagrams end up with a shard that does not own them. They are rare;
-//! each is copied once.
+//! The kernel steers a train by its first segment, and by a hint, so some datagrams reach a
+//! shard that does not own them. They are rare; each is copied once.
 
 use std::collections::VecDeque;
 
 use clearway_quic::connection::Received;
 
-/// Most strays that wait for a shard; a datagram beyond is dropped and counted.
+/// Most strays that wait for a shard; more are dropped and counted.
 const CAPACITY: usize = 1024;
 
-/// A datagram and where it came from.
+/// A datagram that waits, with its addresses.
 #[derive(Debug)]
 pub(super) struct QueuedDatagram {
     pub(super) from: Received,
@@ -25,7 +24,7 @@ pub(super) struct Strays {
 }
 
 impl Strays {
-    /// Whether there was room.
+    /// Adds a datagram. Returns whether there was room.
     pub(super) fn push(&mut self, from: Received, datagram: &[u8]) -> bool {
         let room = self.waiting.len() < CAPACITY;
         if room {
@@ -45,7 +44,7 @@ impl Strays {
         self.waiting.is_empty()
     }
 
-    /// Exchanges what waits for an empty queue's memory.
+    /// Swaps two queues, so that the memory of an empty one is used again.
     pub(super) fn swap(&mut self, other: &mut Self) {
         std::mem::swap(&mut self.waiting, &mut other.waiting);
     }

@@ -1,4 +1,4 @@
-//! The way out: trains, and what the socket says to them.
+//! Sending trains of datagrams.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -12,35 +12,35 @@ use clearway_udp::{DatagramSocket, Ecn, MAX_TRAIN, SendError};
 
 use crate::log_limit::LogLimiter;
 
-/// How long a train waits for the socket to be writable before it is offered unasked. The
-/// kernel says "try again" for one reason that no edge follows (an IPsec association under
-/// negotiation), and one lost edge must not silence a shard. Doubles from the first to the last.
+/// How long a train waits for the socket to be writable before it is tried again without that,
+/// doubling from the minimum to the maximum. The kernel returns "try again" for a reason that
+/// no writable event follows (an IPsec association that is being negotiated), and a lost event
+/// must not stop a shard.
 const MIN_RESEND_WAIT: Duration = Duration::from_millis(10);
 const MAX_RESEND_WAIT: Duration = Duration::from_secs(1);
 
-/// What became of a train.
+/// The result of sending a train.
 #[derive(Debug)]
 pub(super) enum SendOutcome {
-    /// On its way.
+    /// It was passed to the network.
     Sent,
-    /// Thrown away by the host, which the transport will take for a loss.
+    /// The host dropped it, which the transport handles as a loss.
     Dropped,
     /// Kept until the socket is writable; nothing else may be sent before.
     Blocked,
-    /// Datagrams of this many bytes are larger than the first link takes.
+    /// Datagrams of this size, in bytes, exceed the MTU of the first link.
     TooLarge(usize),
-    /// The socket is broken.
+    /// The socket failed permanently.
     Broken(io::Error),
 }
 
-/// The train under construction, or the rest of one that the socket would not
-/// take yet.
+/// The buffer of a train, and the rest of a train that the socket has not sent yet.
 #[derive(Debug)]
 pub(super) struct Transmitter {
     pub(super) train: Box<[u8]>,
     blocked: Option<Train>,
-    /// When what is kept is offered whether or not the socket is writable, and how long that
-    /// was waited for.
+    /// When a blocked train is tried again without a writable event, and how long it waits for
+    /// that.
     resend_at: Option<Instant>,
     wait_time: Duration,
     drops: LogLimiter,
@@ -71,18 +71,18 @@ impl Transmitter {
         self.blocked.is_some()
     }
 
-    /// Another socket will not want to know.
+    /// Forgets a blocked train, because the socket was replaced.
     pub(super) fn forget(&mut self) {
         self.blocked = None;
         self.resend_at = None;
     }
 
-    /// When to offer what is kept, if the socket has not been writable by then.
+    /// Returns when to try a blocked train again without a writable event.
     pub(super) fn resend_at(&self) -> Option<Instant> {
         self.resend_at
     }
 
-    /// Sends what `transmit` wrote to `self.train`.
+    /// Sends the train that `transmit` describes, from `self.train`.
     pub(super) fn send(
         &mut self,
         socket: &dyn DatagramSocket,
@@ -107,7 +107,7 @@ impl Transmitter {
         )
     }
 
-    /// Offers what was kept again.
+    /// Tries a blocked train again.
     pub(super) fn resend(&mut self, socket: &dyn DatagramSocket, now: Instant) -> SendOutcome {
         match self.blocked.take() {
             Some(train) => self.offer(socket, now, train),
@@ -117,7 +117,7 @@ impl Transmitter {
 
     #[expect(
         clippy::needless_pass_by_value,
-        reason = "a train is offered once: what the socket leaves is another"
+        reason = "a train is used up: the rest of it is another"
     )]
     fn offer(&mut self, socket: &dyn DatagramSocket, now: Instant, train: Train) -> SendOutcome {
         self.resend_at = None;
@@ -125,7 +125,7 @@ impl Transmitter {
             remote: train.remote,
             local_ip: train.local_ip,
             ecn: train.ecn,
-            // Never out of bounds: it is where `transmit` wrote, or a part of that.
+            // Always in bounds: `transmit` wrote there.
             contents: self.train.get(train.contents.clone()).unwrap_or(&[]),
             segment_size: train.segment,
         };
@@ -160,7 +160,7 @@ impl Transmitter {
     }
 }
 
-/// Sends one datagram that nobody waits for; whether it left.
+/// Sends one datagram without a connection. Returns whether it was sent.
 pub(super) fn send_datagram(
     socket: &dyn DatagramSocket,
     remote: SocketAddr,

@@ -1,4 +1,4 @@
-//! A connection's turn: its events are handed out, its trains sent.
+//! The turn of a connection: its events are dispatched and its trains sent.
 
 use std::io;
 use std::sync::Arc;
@@ -19,21 +19,21 @@ use super::transmitter::{SendOutcome, send_datagram};
 use crate::connection::{ConnectionRef, ConnectionShared, Stage, State};
 use crate::panic::catch;
 
-/// Trains one connection may send before the others get their turn.
+/// Trains that one connection may send in a turn.
 const TRAINS_PER_TURN: usize = 4;
 
-/// Time for the connections that are within their quantum, before the socket is looked at
-/// again: who has just sent something may be one of them.
+/// Time for connections within their quantum before the socket is read again: the sender of a
+/// datagram that just arrived may be one of them.
 const PROMPT_TIME: Duration = Duration::from_millis(2);
 
-/// Time for those that wait for their turn in the round.
+/// Time for connections that wait in the round.
 const ROUND_TIME: Duration = Duration::from_micros(600);
 
-/// What is to be known of a connection after its turn.
+/// What the shard needs to know of a connection after its turn.
 #[derive(Clone, Copy)]
 struct TurnSummary {
     deadline: Option<Instant>,
-    /// The application may have it.
+    /// It may be passed to the application.
     usable: bool,
     activity: Activity,
 }
@@ -41,26 +41,26 @@ struct TurnSummary {
 /// How a turn ended.
 enum TurnOutcome {
     Done,
-    /// The connection is gone, by a panic or for want of room.
+    /// The connection was terminated, by a panic or an eviction.
     Gone,
 }
 
-/// How a turn goes on.
+/// The next step of a turn.
 enum Step {
-    /// By sending this.
+    /// Sends this train.
     Send(Transmit),
-    /// When the socket takes what it was given before.
+    /// Waits until the socket sends the train before.
     Wait(TurnSummary),
-    /// Not: nothing more may leave now.
+    /// Ends the turn: nothing more may be sent now.
     Done(TurnSummary),
 }
 
 impl Connections {
-    /// Connections get their turns: those within their quantum one each, then those that
-    /// wait for the round, as far as the time goes.
+    /// Gives connections their turns: first one each to those within their quantum, then to
+    /// those that wait in the round, as long as there is time.
     ///
     /// # Errors
-    /// If the socket is broken.
+    /// If the socket fails permanently.
     pub(super) fn serve(&mut self) -> io::Result<()> {
         let began = self.link.clock.now();
         let mut at = began;
@@ -85,7 +85,8 @@ impl Connections {
         Ok(())
     }
 
-    /// Serves a connection that was queued, unless it owes too much; the time afterwards.
+    /// Serves a connection that was queued, unless it owes too much. Returns the time
+    /// afterwards.
     fn serve_if_due(&mut self, handle: Handle, at: Instant) -> io::Result<Instant> {
         let Some(entry) = self.table.get_mut(&handle) else {
             return Ok(at);
@@ -99,7 +100,7 @@ impl Connections {
         self.receive_backlog(&shared);
         let served = self.take_turn(&shared);
         if let Ok(TurnOutcome::Gone) = served {
-            self.forget_gone(&shared);
+            self.forget_terminated(&shared);
         }
         self.release(shared);
         served?;
@@ -115,7 +116,8 @@ impl Connections {
         Ok(at)
     }
 
-    /// A connection was worked on since `from`, and `moved` stream data meanwhile; the time.
+    /// Charges a connection for the time since `from`, in which it has transferred `moved`
+    /// bytes of stream data. Returns the time now.
     pub(super) fn charge(&mut self, handle: Handle, from: Instant, moved: u64) -> Instant {
         let now = self.link.clock.now();
         if let Some(entry) = self.table.get_mut(&handle) {
@@ -125,12 +127,12 @@ impl Connections {
         now
     }
 
-    /// Whether connections wait for their turns, so that what arrives for them is put aside.
+    /// Whether connections wait for their turns, so that datagrams for them are set aside.
     pub(super) fn is_crowded(&self) -> bool {
         self.scheduler.waiting() > 0 || !self.backlog.is_empty()
     }
 
-    /// Whether what has arrived for a connection has to wait for its turn.
+    /// Whether a datagram of a connection has to wait for its turn.
     pub(super) fn must_wait(&mut self, handle: Handle) -> bool {
         if self.backlog.has(handle) {
             return true;
@@ -142,7 +144,7 @@ impl Connections {
         })
     }
 
-    /// Puts a datagram aside until its connection, which is queued, has its turn.
+    /// Sets a datagram aside until the turn of its connection, which is queued.
     pub(super) fn set_aside(&mut self, handle: Handle, from: Received, datagram: &[u8]) {
         let kept = self.backlog.push(handle, from, datagram);
         count(if kept {
@@ -152,14 +154,14 @@ impl Connections {
         });
     }
 
-    /// What was put aside for a connection reaches it, a quantum's worth at most.
+    /// Passes the datagrams set aside to their connection, for at most a quantum.
     fn receive_backlog(&mut self, shared: &ConnectionShared) {
         let Some(mut queue) = self.backlog.take(shared.handle) else {
             return;
         };
         let clock = self.link.clock;
         let began = clock.now();
-        // A connection that ends here notices in its turn.
+        // If it panics, the turn that follows notices.
         let _ = shared.with_state(Stage::Receive, |state| {
             let mut now = began;
             while now.saturating_since(began) < QUANTUM
@@ -174,7 +176,7 @@ impl Connections {
         self.evict_for_memory(began);
     }
 
-    /// What waits counts against the memory budget.
+    /// Charges the datagrams that wait to the memory budget.
     pub(super) fn count_backlog(&mut self) {
         let bytes = self.backlog.bytes();
         let before = std::mem::replace(&mut self.backlog_counted, bytes);
@@ -183,10 +185,10 @@ impl Connections {
         }
     }
 
-    /// The end of what is done with a connection. Who waits for the last one to end
-    /// finds nothing left of it.
+    /// Drops the shard's reference to a connection, and then counts connections that have
+    /// ended: whoever waits for the last one to end finds nothing left of it.
     pub(super) fn release(&mut self, shared: Arc<ConnectionShared>) {
-        // Part of it may be the application's, such as its observer.
+        // It may contain code of the application, such as its observer.
         if let Err(panic) = catch(|| drop(shared)) {
             tracing::error!(%panic, "dropping a connection panicked");
         }
@@ -195,7 +197,7 @@ impl Connections {
         }
     }
 
-    /// Hands out the connection's events, sends its trains, notes its timer.
+    /// Dispatches the connection's events, sends its trains and sets its deadline.
     fn take_turn(&mut self, shared: &Arc<ConnectionShared>) -> io::Result<TurnOutcome> {
         for _ in 0..TRAINS_PER_TURN {
             let now = self.link.clock.now();
@@ -203,7 +205,7 @@ impl Connections {
             self.wakeups.fire(shared);
             match step {
                 Ok(Step::Send(train)) => {
-                    // The system call is long: handles need not wait for it.
+                    // Outside of the lock, because the system call takes long.
                     let sent = self.transmitter.send(&**self.socket.get_ref(), &train, now);
                     self.after_send(shared, sent)?;
                 }
@@ -229,7 +231,7 @@ impl Connections {
         Ok(TurnOutcome::Done)
     }
 
-    /// One step of a turn, under the connection's lock.
+    /// Takes one step of a turn, under the connection's lock.
     fn step(&mut self, shared: &ConnectionShared, state: &mut State, now: Instant) -> Step {
         state.dispatch(&self.link, now, &mut self.wakeups);
         if self.transmitter.is_blocked() {
@@ -251,7 +253,7 @@ impl Connections {
         }
     }
 
-    /// What is to be known of the connection after its turn.
+    /// Returns what the shard needs to know of the connection after its turn.
     fn settle(
         &mut self,
         shared: &ConnectionShared,
@@ -272,7 +274,7 @@ impl Connections {
 
     fn after_send(&mut self, shared: &ConnectionShared, sent: SendOutcome) -> io::Result<()> {
         let now = self.link.clock.now();
-        // If that should panic, the next step of the turn finds out.
+        // If it panics, the next step of the turn notices.
         let _ = match sent {
             SendOutcome::Sent | SendOutcome::Dropped => return Ok(()),
             SendOutcome::Blocked => shared.with_state(Stage::Turn, |state| {
@@ -286,7 +288,8 @@ impl Connections {
         Ok(())
     }
 
-    /// The end of a connection's turn: its timer, its routes, its announcement.
+    /// Ends a connection's turn: sets its deadline, updates its routes, and passes it to the
+    /// application if it is new.
     fn finish_turn(&mut self, shared: &Arc<ConnectionShared>, summary: &TurnSummary) {
         let handle = shared.handle;
         if let Some(entry) = self.table.get_mut(&handle) {
@@ -319,12 +322,12 @@ impl Connections {
         match applied {
             Ok(()) if drained => self.forget(handle),
             Ok(()) => {}
-            // Without its routes it would wait for what never reaches it.
+            // Without its routes it would wait for packets that never reach it.
             Err(panic) => shared.terminate_for_panic(Stage::Turn, &panic),
         }
     }
 
-    /// The connection is gone.
+    /// Removes a connection that has ended.
     fn forget(&mut self, handle: Handle) {
         if let Some(entry) = self.table.remove(&handle) {
             self.deadlines.remove(handle, entry.deadline);
@@ -333,9 +336,9 @@ impl Connections {
         }
     }
 
-    /// The connection ended at once: its peer is told if that could still be written,
-    /// and with a stateless reset whenever it sends something from now on.
-    pub(super) fn forget_gone(&mut self, shared: &ConnectionShared) {
+    /// Removes a terminated connection. Its peer is told if the datagram could be written, and
+    /// is sent stateless resets from now on.
+    pub(super) fn forget_terminated(&mut self, shared: &ConnectionShared) {
         let handle = shared.handle;
         self.endpoint_events.clear();
         if let Some(close_datagram) = shared.take_close_datagram() {
@@ -357,10 +360,10 @@ impl Connections {
         self.forget(handle);
     }
 
-    /// The socket is writable again, or should have been by now.
+    /// Sends the blocked train if the socket is writable, or if it has waited long enough.
     ///
     /// # Errors
-    /// If the socket is broken.
+    /// If the socket fails permanently.
     pub(super) fn flush(&mut self, now: Instant) -> io::Result<()> {
         if !self.transmitter.is_blocked() {
             return Ok(());
@@ -369,8 +372,8 @@ impl Connections {
         let overdue = transmitter.resend_at().is_some_and(|at| at <= now);
         let mut offer = |socket: &SocketFd| match transmitter.resend(&**socket, now) {
             SendOutcome::Blocked => Err(io::ErrorKind::WouldBlock.into()),
-            // Which connection's it was is forgotten; the transport will find out by loss what
-            // does not fit.
+            // The connection of the train is not known any more; it detects the loss of
+            // datagrams that are too large.
             SendOutcome::Sent | SendOutcome::Dropped | SendOutcome::TooLarge(_) => Ok(()),
             SendOutcome::Broken(error) => Err(error),
         };

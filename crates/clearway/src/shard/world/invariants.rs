@@ -1,4 +1,4 @@
-//! What holds in every state, and at the end.
+//! What has to hold in every state, and at the end.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::{Driver, Shard};
 use crate::connection::Stage;
 
 impl Shard {
-    /// Everything that has work to do has something that will wake the loop for it.
+    /// Checks that something will wake the loop for every piece of work.
     pub(super) fn check_wakes(&self, driver: &Driver) -> Result<(), String> {
         let shard = &driver.shard;
         let alarm = driver.alarm.armed();
@@ -33,16 +33,18 @@ impl Shard {
             if queued != usize::from(ready) {
                 return Err(format!("{handle:?} is queued {queued} times"));
             }
-            // No panic is asked for at this stage.
+            // No fault is injected at this stage.
             let looked = entry.shared.with_state(Stage::Http, |state| {
-                // What an end has left unsaid stays so.
+                // A connection that has ended has nothing more to send.
                 let due = state.error.is_none() && state.quic.is_transmit_due();
                 (due, state.next_timeout())
             });
-            // A connection that is over by a panic or an eviction goes with its turn.
+            // A terminated connection is removed in its turn.
             let Ok((due, timeout)) = looked else {
                 if !(ready && blocked) {
-                    return Err(format!("{handle:?} is gone and still there"));
+                    return Err(format!(
+                        "{handle:?} was terminated and is still in the table"
+                    ));
                 }
                 continue;
             };
@@ -61,7 +63,7 @@ impl Shard {
         Ok(())
     }
 
-    /// What is counted is what is there.
+    /// Checks that all counts agree.
     pub(super) fn check_counts(&self) -> Result<(), String> {
         let table = self.driver.as_ref().map(|driver| &driver.shard.table);
         let there = table.map_or(0, std::collections::HashMap::len);
@@ -86,14 +88,15 @@ impl Shard {
         Ok(())
     }
 
-    /// No handle keeps a connection that the shard has forgotten.
+    /// Whether no handle keeps a connection that the shard has removed.
     fn apps_hold_nothing_else(&self) -> bool {
         let held = self.apps.iter().filter(|app| app.connection.is_some());
         let there = self.driver.as_ref().map_or(0, |d| d.shard.table.len());
         held.count() <= there
     }
 
-    /// All goes well from here, and the application lets go: nothing is left.
+    /// Runs to the end without further faults, with all handles dropped, and checks that nothing
+    /// is left.
     pub(super) fn run_to_end(mut self) -> Result<(), String> {
         {
             let mut queues = self.socket.queues();
@@ -109,7 +112,7 @@ impl Shard {
                 break;
             }
             for n in 0..self.peers.len() {
-                self.hear(n);
+                self.receive_all(n);
             }
             match self.alarm() {
                 Some(at) => self.now = self.now.max(at),

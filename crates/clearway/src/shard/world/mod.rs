@@ -1,11 +1,10 @@
-//! The shard's view of its connections, explored: the production event loop, turn by
-//! turn, with a socket in memory and a clock that stands still, every sequence of
-//! arrivals, full buffers, errors of the socket, timers, calls of the application,
-//! panics, evictions and ends.
+//! Exhaustive exploration of a shard: the production event loop, turn by turn, with a socket
+//! in memory and a manual clock, under every sequence of arriving datagrams, full buffers,
+//! socket errors, timers, calls of the application, panics, evictions and closes.
 //!
-//! After each event the loop runs until it sleeps. Then whatever has work to do has
-//! something that will wake the loop for it; no task of the application sleeps on
-//! what has happened; and what is counted is what is there.
+//! After each event the loop runs until it waits. Then every piece of work has something that
+//! will wake the loop for it, no task of the application waits for what has happened, and all
+//! counts agree.
 
 mod app;
 mod events;
@@ -47,21 +46,21 @@ const SERVER: SocketAddr = SocketAddr::new(
     443,
 );
 
-/// The most turns before the loop counts as busy without end.
+/// Turns after which the loop is considered busy for ever.
 const MAX_TURNS: usize = 200;
 
-/// Memory of an endpoint that has room for all that happens here.
+/// A memory budget that the connections here never exceed by themselves.
 const BUDGET: usize = 10 << 20;
 
-/// Faults of the socket, and panics, in one sequence.
+/// Most faults in one sequence: socket errors and panics.
 const FAULTS: u8 = 2;
 
-/// What of the alphabet is explored, and with how many connections.
+/// Which events are explored, and with how many connections.
 #[derive(Clone)]
 struct Scope {
     clients: usize,
     keep: fn(&Event) -> bool,
-    /// States from which all is known to end well.
+    /// States from which the run to the end was checked.
     ends_well: Rc<RefCell<HashSet<Vec<u8>>>>,
 }
 
@@ -106,7 +105,7 @@ fn server_config() -> ServerConfig {
     config.transport(transport())
 }
 
-/// Without packets that nothing in a world asks for.
+/// Returns a configuration without packets that are not caused by an event.
 fn transport() -> Config {
     let mut config = Config::default();
     config.mtu_discovery = false;
@@ -123,7 +122,7 @@ fn client_config() -> &'static ClientConfig {
 }
 
 impl Shard {
-    /// With clients whose handshakes are complete.
+    /// Creates a shard with clients whose handshakes are complete.
     fn new(scope: &Scope) -> Self {
         let socket = Arc::new(MemorySocket::new());
         let (clock, readiness) = (Clock::manual(), Readiness::default());
@@ -166,7 +165,7 @@ impl Shard {
         self.peers.push(peer);
         let n = usize::from(n);
         for _ in 0..10 {
-            self.hear(n);
+            self.receive_all(n);
             self.wait(Duration::from_millis(30));
         }
         let accepted = self.endpoint_shared.next_accepted();
@@ -196,12 +195,12 @@ impl Shard {
         self.settle();
     }
 
-    /// A client receives what waits for it; what it sends arrives.
-    fn hear(&mut self, n: usize) {
+    /// Makes a client receive what waits for it, and puts what it sends into the socket.
+    fn receive_all(&mut self, n: usize) {
         let (now, Some(peer)) = (self.now, self.peers.get_mut(n)) else {
             return;
         };
-        peer.hear(now, SERVER);
+        peer.receive_all(now, SERVER);
         let from = peer.address;
         let datagrams = peer.flush(now);
         if !datagrams.is_empty() {
@@ -212,7 +211,7 @@ impl Shard {
         self.settle();
     }
 
-    /// The loop runs until it sleeps, and the tasks that it woke with it.
+    /// Runs the loop and the tasks that it wakes, until all of them wait.
     fn settle(&mut self) {
         Clock::set(self.now);
         for _ in 0..MAX_TURNS {
@@ -225,16 +224,15 @@ impl Shard {
                 }
             }
             self.sort_sent();
-            // A task may have given the loop something to do; it would be rung for.
+            // A task that gives the loop something to do also wakes it.
             if !looped && !woken {
                 return;
             }
         }
-        self.fail("the loop never sleeps");
+        self.fail("the loop never waits");
     }
 
-    /// The loop wakes up if something wakes it, and works until it sleeps again; whether
-    /// it did.
+    /// Runs the loop until it waits, if something has woken it. Returns whether it ran.
     fn run_loop(&mut self) -> bool {
         let Some(driver) = &mut self.driver else {
             return false;
@@ -256,7 +254,7 @@ impl Shard {
                 }
             }
         }
-        self.fail("the loop never sleeps");
+        self.fail("the loop never waits");
         false
     }
 
@@ -267,7 +265,7 @@ impl Shard {
         }
     }
 
-    /// What was sent is on its way to whom it is for.
+    /// Passes what was sent to the clients.
     fn sort_sent(&mut self) {
         let sent = std::mem::take(&mut self.socket.queues().sent);
         for (to, datagram) in sent {
@@ -293,7 +291,7 @@ impl World for Shard {
         let mut events = vec![Event::MemoryIsShort];
         let full = self.socket.queues().full;
         if full {
-            events.extend([Event::Writable, Event::WritableUnsaid]);
+            events.extend([Event::Writable, Event::WritableUnannounced]);
         } else {
             events.push(Event::Full);
         }
@@ -315,7 +313,7 @@ impl World for Shard {
         for (n, app) in self.apps.iter().enumerate() {
             events.push(Event::Arrives(n));
             if !self.peers[n].inbox.is_empty() {
-                events.extend([Event::Hears(n), Event::IsLost(n)]);
+                events.extend([Event::ReceivesAll(n), Event::IsLost(n)]);
             }
             if app.connection.is_none() {
                 continue;
@@ -326,7 +324,7 @@ impl World for Shard {
                 Event::Closes(n),
                 Event::Drops(n),
             ]);
-            // The stage `Http` is none of a connection without HTTP/3.
+            // A connection without HTTP/3 never reaches the stage `Http`.
             let stages = [Stage::Receive, Stage::Timeout, Stage::Turn, Stage::Call];
             if self.faults < FAULTS {
                 events.extend(stages.map(|stage| Event::Panics(n, stage)));
@@ -439,10 +437,10 @@ fn no_order_of_full_buffers_and_lost_readiness_events_stops_a_shard() {
     let keep = |event: &Event| match event {
         Event::Full
         | Event::Writable
-        | Event::WritableUnsaid
+        | Event::WritableUnannounced
         | Event::Alarm
         | Event::Arrives(_)
-        | Event::Hears(_)
+        | Event::ReceivesAll(_)
         | Event::Writes(_)
         | Event::Reads(_)
         | Event::Fails(Fault::Unavailable | Fault::Dropped) => true,
@@ -463,7 +461,7 @@ fn no_order_of_closes_leaks_a_connection_count_or_a_waiting_task() {
     let keep = |event: &Event| match event {
         Event::Full
         | Event::Alarm
-        | Event::Hears(_)
+        | Event::ReceivesAll(_)
         | Event::Writes(_)
         | Event::Closes(_)
         | Event::Drops(_)
@@ -473,7 +471,7 @@ fn no_order_of_closes_leaks_a_connection_count_or_a_waiting_task() {
         | Event::Abandon => true,
         Event::Fails(_)
         | Event::Writable
-        | Event::WritableUnsaid
+        | Event::WritableUnannounced
         | Event::Arrives(_)
         | Event::Reads(_)
         | Event::IsLost(_)
