@@ -38,9 +38,9 @@ const IDLE_TIME_BIAS: Duration = Duration::from_millis(1);
 /// that hold little each and most of the memory together.
 const IDLE_AFTER: Duration = Duration::from_secs(2);
 
-/// Among active connections, each this many bytes transferred in total count in favour of a
-/// connection: a running download holds megabytes, and so does a client that requests much
-/// and reads nothing, but that has transferred little.
+/// The priority of an active connection is divided by the number of these units, in bytes, that
+/// it has transferred in total. A running download holds megabytes, and so does a client that
+/// requests much and reads nothing, but the latter has transferred little.
 const BYTES_PER_MERIT: u64 = 16 << 10;
 
 /// The order in which connections are evicted when memory is short, the greatest first.

@@ -1,4 +1,4 @@
-//! Congestion controllers and connection-ID generators of the application's own.
+//! Congestion controllers and connection-ID generators of the application.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -13,17 +13,17 @@ use clearway::{
     BuildError, ClientConfig, CongestionController, Endpoint, Instant, Limit, Observer, TraceEvent,
 };
 
-/// Datagrams in the constant window.
+/// The constant window, in datagrams.
 const DATAGRAMS: u64 = 20;
 
-/// A window that never moves.
+/// A controller with a constant window.
 #[derive(Debug)]
 struct Constant {
     mds: u64,
     seen: Arc<Seen>,
 }
 
-/// What the controllers of a factory have been told.
+/// Counts of the calls of controllers.
 #[derive(Debug, Default)]
 struct Seen {
     built: AtomicU64,
@@ -114,7 +114,7 @@ async fn custom_controller_holds_its_constant_window_over_a_transfer() {
     assert_eq!(pair.near.stats().controller, "cubic", "of the client's own");
     assert_eq!(seen.built.load(Relaxed), 1);
     assert!(seen.acked.load(Relaxed) > SIZE as u64);
-    // Probes and acknowledged ACKs do not ask for the window.
+    // Probes and packets with only ACKs may exceed the window.
     let most = seen.most_in_flight.load(Relaxed);
     let window = DATAGRAMS * seen.mds.load(Relaxed);
     assert!(
@@ -228,7 +228,7 @@ async fn connection_ids_of_invalid_length_are_rejected() {
         };
         assert_eq!((told, said), (len, least));
     }
-    // Short ones do for one shard.
+    // One shard needs no more than one byte.
     let server = build(1, 4).expect("a server");
     let client = ClientConfig::with_roots(IDENTITY.certificate_pem()).expect("roots");
     let client = Endpoint::client(LOOPBACK, client.alpn(["test"])).expect("a client");

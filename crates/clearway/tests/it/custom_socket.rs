@@ -1,4 +1,4 @@
-//! Endpoints on sockets of the caller's own making.
+//! Endpoints on sockets that the caller implements.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::io;
@@ -143,8 +143,7 @@ async fn endpoints_communicate_over_unix_sockets() {
     transfer(&Pair::of(server, client).await).await;
 }
 
-/// A UDP socket that always has another ICMP error to tell of, and receives nothing the first
-/// time it is asked.
+/// A UDP socket that always has another ICMP error, and receives nothing in its first call.
 #[derive(Debug)]
 struct Pestered {
     socket: Socket,

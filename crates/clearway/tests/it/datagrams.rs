@@ -31,7 +31,7 @@ async fn oversized_datagram_is_rejected_with_the_maximum() {
     assert_eq!(pair.far.read_datagram().await.unwrap().len(), max);
 }
 
-/// More than the queue takes: `send_datagram` says so, waiting gets them all out.
+/// When the queue is full, `send_datagram` returns an error and `send_datagram_wait` waits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn send_datagram_wait_waits_for_room_in_the_queue() {
     const COUNT: usize = 20_000;
@@ -51,7 +51,7 @@ async fn send_datagram_wait_waits_for_room_in_the_queue() {
     for _ in 0..COUNT {
         pair.near.send_datagram_wait(payload.clone()).await.unwrap();
     }
-    // Unreliable: the last may be lost where the reader is slow.
+    // Datagrams are unreliable: the last may be lost when the reader is slow.
     let ender = tokio::spawn(async move {
         loop {
             pair.near.send_datagram_wait(Bytes::new()).await.unwrap();

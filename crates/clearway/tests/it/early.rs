@@ -1,4 +1,4 @@
-//! Requests as early data: taken, refused, too early, under settings that changed.
+//! Requests as early data: accepted, rejected, answered with 425, with changed settings.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::net::UdpSocket;
@@ -23,7 +23,7 @@ fn identity() -> Identity {
     Identity::from_pem(chain.as_bytes(), key.as_bytes()).unwrap()
 }
 
-/// A server that takes early data on tickets of `sessions`.
+/// A server that accepts early data with tickets of `sessions`.
 fn server(sessions: &Arc<ServerSessions>, http: clearway::http::Config) -> Server {
     let crypto = ServerCrypto::new(identity())
         .sessions(sessions.clone())
@@ -38,7 +38,7 @@ fn serve(server: &Server, router: Router) {
     tokio::spawn(async move { server.serve(router).await });
 }
 
-/// Answers whether the request came early.
+/// Responds with whether the request was early data.
 fn telling() -> Router {
     Router::new().fallback(async |request: Request| {
         let early = request.extensions().get::<ArrivedEarly>().is_some();
@@ -46,7 +46,7 @@ fn telling() -> Router {
     })
 }
 
-/// A server that does so.
+/// A server with that response.
 fn told() -> Server {
     let server = server(&Arc::default(), clearway::http::Config::default());
     serve(&server, telling());
@@ -57,7 +57,7 @@ fn config() -> ClientConfig {
     ClientConfig::with_roots(IDENTITY.certificate_pem()).unwrap()
 }
 
-/// A client without connections that finds the server at once.
+/// A client without connections that resolves the server without DNS.
 fn client(config: &ClientConfig, server: &Server) -> Client {
     let client = Client::bind(LOOPBACK, config.clone()).unwrap();
     let address = server.local_addr();
@@ -69,7 +69,7 @@ fn url(server: &Server) -> String {
     format!("https://localhost:{}/", server.local_addr().port())
 }
 
-/// Has `config` remember the server.
+/// Stores a session with the server in `config`.
 async fn meet(config: &ClientConfig, server: &Server) {
     let client = client(config, server);
     let mut response = client.get(&url(server)).await.unwrap();
@@ -102,7 +102,7 @@ async fn safe_requests_are_sent_as_early_data() {
     meet(&config, &server).await;
     let client = client(&config, &server);
     let url = url(&server);
-    // All of a burst share the connection that is being made.
+    // All of them share the connection that is being established.
     let (first, second) = tokio::join!(client.get(&url), client.get(&url));
     let (first, second) = (first.unwrap(), second.unwrap());
     let connection = connection(&first);
@@ -111,13 +111,13 @@ async fn safe_requests_are_sent_as_early_data() {
     assert!(connection.resumed());
     assert_eq!(text(first).await, "early");
     assert_eq!(text(second).await, "early");
-    // The connection is kept, and on it nothing is early any more.
+    // The connection is kept, and later requests on it are not early data.
     let third = client.get(&url).await.unwrap();
     assert_eq!(self::connection(&third).id(), connection.id());
     assert_eq!(text(third).await, "late");
 }
 
-/// A server that was started again knows no ticket: it is asked again, once.
+/// A restarted server does not know the ticket, so the request is sent again, once.
 #[tokio::test]
 async fn refused_early_requests_are_sent_again() {
     let config = config();
@@ -164,8 +164,8 @@ async fn early_data_follows_method_safety_or_the_callers_choice() {
     assert_eq!(text(response).await, "late");
 }
 
-/// An unsafe request does not ride along on a connection that is being made for a
-/// safe one.
+/// An unsafe request is not sent as early data on a connection that is being established for
+/// a safe one.
 #[tokio::test]
 async fn unsafe_request_waits_for_the_handshake_beside_an_early_one() {
     let server = told();
@@ -212,7 +212,7 @@ async fn request_answered_with_425_is_sent_again_after_the_handshake() {
         .unwrap();
     again.close().await;
 
-    // A body is gone once it was sent: then the caller is told.
+    // A body that was sent cannot be sent again, so the caller gets the 425.
     let client = client(&config, &server);
     let mut post = request(Method::POST, &server, b"body");
     post.extensions_mut().insert(EarlyData::Allow);
@@ -220,8 +220,8 @@ async fn request_answered_with_425_is_sent_again_after_the_handshake() {
     assert_eq!(response.status(), StatusCode::TOO_EARLY);
 }
 
-/// A server that takes early data may not offer less than it did (RFC 9114
-/// §7.2.4.2); that it did is not held against it twice.
+/// A server that accepts early data must not reduce its settings (RFC 9114 §7.2.4.2). One that
+/// does is forgotten, so that the next connection succeeds.
 #[tokio::test]
 async fn reduced_settings_after_early_data_close_the_connection() {
     let sessions = Arc::default();
@@ -233,7 +233,7 @@ async fn reduced_settings_after_early_data_close_the_connection() {
     let mut mean = clearway::http::Config::default();
     mean.limits.max_field_section -= 1;
     let mean = server(&sessions, mean);
-    // No answer could overtake the settings.
+    // No response can arrive before the settings.
     let silent = Router::new().fallback(async |request: Request| {
         if request.extensions().get::<ArrivedEarly>().is_some() {
             std::future::pending::<()>().await;
@@ -252,8 +252,8 @@ async fn reduced_settings_after_early_data_close_the_connection() {
     assert_eq!(text(response).await, "late");
 }
 
-/// The address that was tried first is dead: the early request goes where the
-/// connection comes about.
+/// When the first address does not answer, the early request is sent again on the connection
+/// that is established.
 #[tokio::test]
 async fn early_requests_are_sent_again_to_the_address_that_answers() {
     let server = told();
@@ -272,7 +272,7 @@ async fn early_requests_are_sent_again_to_the_address_that_answers() {
     assert!(first >= 1200, "early data was sent there before");
 }
 
-/// Nobody answers at all: the failure is that of connecting.
+/// When no address answers, the error is that of connecting.
 #[tokio::test]
 async fn early_request_to_an_unreachable_server_fails_with_connect_error() {
     let server = told();

@@ -1,4 +1,4 @@
-//! What happens in the life of a connection.
+//! Established connections: migration, key updates, timeouts, observers.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::net::UdpSocket;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::common::{LOOPBACK, Pair, client, client_config, pattern, server, server_config};
 use clearway::{Endpoint, Observer, Role, TraceEvent, TransportConfig};
 
-/// The client moves to another socket in the middle; nothing is lost.
+/// No data is lost when the client moves to another socket during a transfer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn transfer_survives_a_rebind() {
     const PIECE: usize = 1 << 20;
@@ -83,7 +83,7 @@ async fn key_updates_during_a_transfer_lose_nothing() {
         send.write_all(b"x").await.unwrap();
         send.finish().unwrap();
         assert_eq!(recv.read_to_end(1).await.unwrap(), b"x");
-        // Not before the last one is acknowledged.
+        // It fails until the update before is acknowledged.
         updates += u64::from(pair.near.update_keys().is_ok());
     }
     assert!(pair.near.stats().counters.key_updates >= 3);
@@ -91,7 +91,7 @@ async fn key_updates_during_a_transfer_lose_nothing() {
     pair.near.ping();
 }
 
-/// Keep-alive outlasts the idle timeout; without it, silence ends.
+/// A connection with keep-alive outlasts the idle timeout, one without does not.
 #[tokio::test]
 async fn idle_connection_without_keep_alive_times_out() {
     let mut transport = TransportConfig::default();
@@ -155,8 +155,8 @@ async fn observers_see_events_from_the_first_packet_on() {
     assert!(later.lock().unwrap()[1] > 0);
 }
 
-/// A server that listens on one of its two addresses is found, whichever is
-/// tried first, by a socket for both families.
+/// A socket for both families connects to a server that listens on one of two addresses,
+/// whichever is tried first.
 #[tokio::test]
 async fn connect_any_uses_the_address_that_answers() {
     let server = crate::common::server();
@@ -166,7 +166,7 @@ async fn connect_any_uses_the_address_that_answers() {
             tokio::spawn(async move { connection.closed().await });
         }
     });
-    // Takes what comes and never answers.
+    // Receives datagrams and never answers.
     let mute = std::net::UdpSocket::bind("[::1]:0").unwrap();
     let wrong = mute.local_addr().unwrap();
     let client =

@@ -1,4 +1,4 @@
-//! Shards that end before they should: who hears of it, and how they begin anew.
+//! Shards that fail: which calls return the failure, and how they are restarted.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::future::IntoFuture;
@@ -60,10 +60,10 @@ async fn shard_panic_fails_accept_and_its_connections() {
     assert!(text.contains("link.rs:"), "says where: {text}");
     assert!(text.ends_with("injected into the event loop"), "{text}");
     assert_eq!(lost(&far.closed().await), text);
-    // It is said for as long as it is so.
+    // `failure` returns it until the restart.
     assert_eq!(server.accept().await.unwrap_err().to_string(), text);
     assert_eq!(server.failure().unwrap().to_string(), text);
-    // Nobody waits for what will not come.
+    // No call waits for ever.
     server.wait_idle().await;
     drop(client);
 }
@@ -101,8 +101,8 @@ async fn connect_after_a_shard_failure_reports_the_failure() {
     assert_eq!(error.to_string(), reason);
 }
 
-/// The address stays the same, and so does the secret behind stateless resets: a
-/// client of the shard that failed hears at once that its connection is gone.
+/// The address and the secret for stateless resets stay the same, so that a client of the
+/// failed shard learns at once that its connection has ended.
 #[tokio::test]
 async fn restarted_shard_serves_new_clients_and_resets_old_ones() {
     for fault in [Fault::Panic, Fault::Socket] {
@@ -131,7 +131,7 @@ async fn restarted_shard_serves_new_clients_and_resets_old_ones() {
         assert_eq!(near.closed().await, ConnectionError::StatelessReset);
         let again = client.connect(address, "localhost").await.unwrap();
         ask(&again, &pattern(7, 100_000)).await;
-        // Handles that outlived their shard keep away from its successor.
+        // Handles of the failed shard do not affect its successor.
         far.close(0, b"");
         drop(far);
         ask(&again, b"still here").await;
@@ -143,8 +143,8 @@ async fn restarted_shard_serves_new_clients_and_resets_old_ones() {
     }
 }
 
-/// One of two shards fails: the other's connections go on, and after the restart the
-/// kernel steers as before, so that nothing has to be passed on.
+/// When one of two shards fails, the connections of the other go on, and after the restart the
+/// kernel steers as before, so that no datagrams have to be forwarded.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn steering_stays_correct_after_one_of_two_shards_restarts() {
     for fault in [Fault::Panic, Fault::Socket] {
@@ -176,7 +176,7 @@ async fn steering_stays_correct_after_one_of_two_shards_restarts() {
                 connection.rotate_connection_ids();
                 ask(connection, &pattern(2, 50_000)).await;
             }
-            // What is passed on is what a rotation or GRO led astray, if anything.
+            // Only a rotation of connection IDs or GRO can cause forwarding.
             let passed = self::strays(&server) - strays;
             assert!(passed < 40, "{passed} strays after {fault:?} in {failing}");
             assert_eq!(server.local_addr(), address);
@@ -194,7 +194,7 @@ fn strays(server: &Endpoint) -> u64 {
         .sum()
 }
 
-/// Clients until each of two shards has four, and which shard has which.
+/// Connects clients until each of two shards has four; returns them with their shard.
 async fn connect_to_both(server: &Endpoint) -> Vec<(usize, Connection)> {
     let count = |server: &Endpoint| -> Vec<u64> {
         let counters = server.counters();
@@ -225,7 +225,7 @@ async fn closed_endpoint_is_not_restarted_and_accept_returns_none() {
     assert!(server.accept().await.is_err());
     server.close(0, b"");
     assert_eq!(server.restart_failed_shards().unwrap(), 0);
-    // What came first is what is told.
+    // The first event decides.
     assert!(server.accept().await.is_err());
 }
 
@@ -238,7 +238,7 @@ async fn accept_after_stop_accepting_returns_none_even_if_a_shard_fails_later() 
     assert!(pair.server.accept().await.unwrap().is_none());
 }
 
-/// A server on the caller's runtime that goes away tells whoever holds it elsewhere.
+/// A shutdown of the server's runtime is reported to handles on another runtime.
 #[test]
 fn runtime_shutdown_fails_serve_with_that_reason() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -251,7 +251,7 @@ fn runtime_shutdown_fails_serve_with_that_reason() {
     let other = tokio::runtime::Runtime::new().unwrap();
     let error = other.block_on(server.serve(echo)).unwrap_err();
     assert!(matches!(error, EndpointError::RuntimeGone), "{error}");
-    // There is no runtime here either.
+    // This thread has no runtime either.
     let error = server.restart_failed_shards().unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::NotConnected);
     other.block_on(async {

@@ -1,4 +1,4 @@
-//! The guide says what the code says.
+//! The guide agrees with the code.
 
 use std::fs;
 use std::path::Path;

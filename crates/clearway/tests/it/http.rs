@@ -29,7 +29,7 @@ fn client() -> Client {
     Client::new(ClientConfig::with_roots(IDENTITY.certificate_pem()).unwrap()).unwrap()
 }
 
-/// A server of `router` and the beginning of its URLs.
+/// A server of `router`, and the base of its URLs.
 fn serve(router: Router) -> (Server, String) {
     start(Server::bind(LOOPBACK, server_config()).unwrap(), router)
 }
@@ -64,7 +64,7 @@ async fn get_and_head_return_200_and_404() {
     let mut head = client.request(head).await.unwrap();
     assert_eq!(head.headers()["content-length"], "5");
     assert!(head.body_mut().bytes(LIMIT).await.unwrap().is_empty());
-    // All on one connection.
+    // All requests used one connection.
     let connection = found.extensions().get::<Connection>().unwrap();
     assert_eq!(
         connection.id(),
@@ -134,7 +134,7 @@ async fn thousands_of_concurrent_requests_share_one_connection() {
     assert_eq!(client.endpoint().open_connections(), 1);
 }
 
-/// Half of what it announces, then a failure.
+/// A body that fails after half of its announced length.
 struct Broken(bool);
 
 impl Body for Broken {
@@ -160,7 +160,7 @@ async fn failing_response_body_resets_the_stream() {
         get(async || Response::new(axum::body::Body::new(Broken(false)))),
     );
     let (_server, url) = serve(router);
-    // The reset may overtake what was sent before it.
+    // The reset may overtake data that was sent before.
     let broken = async {
         let mut response = client().get(&url).await?;
         while let Some(piece) = response.body_mut().chunk().await? {
@@ -187,7 +187,7 @@ async fn panicking_handler_returns_500() {
     assert_eq!(response.body_mut().text(LIMIT).await.unwrap(), "alive");
 }
 
-/// Tells that it is gone.
+/// Notifies when it is dropped.
 struct Tell(tokio::sync::mpsc::UnboundedSender<()>);
 
 impl Drop for Tell {
@@ -236,7 +236,7 @@ async fn dropped_response_body_stops_the_server() {
     let mut response = client.get(&url).await.unwrap();
     assert!(response.body_mut().chunk().await.unwrap().is_some());
     drop(response);
-    // The server is idle again once it has heard.
+    // The server becomes idle once it has received the STOP_SENDING.
     server.shutdown(Duration::from_secs(20)).await;
     assert_eq!(server.endpoint().open_connections(), 0);
 }

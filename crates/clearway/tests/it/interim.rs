@@ -1,4 +1,4 @@
-//! Interim responses: hints from handlers, 100 (Continue) for who waits for it.
+//! Interim responses: early hints from handlers, and 100 (Continue).
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::convert::Infallible;
@@ -60,7 +60,7 @@ async fn early_hints_arrive_before_the_response() {
             let error = sender.send(interim(wrong, "</c>")).unwrap_err();
             assert!(matches!(error, Error::Unsendable(_)), "{wrong}: {error}");
         }
-        // No answer before the client has heard both.
+        // The response waits until the client has received both.
         take(&hears).unwrap().await.unwrap();
         "final"
     }));
@@ -98,7 +98,7 @@ async fn interim_response_after_the_final_one_is_rejected() {
     assert!(matches!(error, Error::Unsendable(_)), "{error}");
 }
 
-/// A body that tells whether anybody has asked for it.
+/// A body that records whether it was polled.
 struct Watched {
     asked: Arc<AtomicBool>,
     content: Option<Bytes>,
@@ -143,7 +143,7 @@ fn expecting(url: &str, body: Watched) -> http::Request<Watched> {
     request.body(body).unwrap()
 }
 
-/// RFC 9110 §10.1.1: whoever waits is told to go on when the body is asked for.
+/// RFC 9110 §10.1.1: 100 (Continue) is sent when the handler reads the body.
 #[tokio::test]
 async fn body_with_expect_continue_is_sent_when_the_handler_reads_it() {
     let (body, asked) = Watched::new();
@@ -174,7 +174,7 @@ async fn body_with_expect_continue_is_not_sent_after_an_error_status() {
     assert!(!asked.load(Ordering::SeqCst));
 }
 
-/// Nobody waits: nothing is said.
+/// The client does not wait, so no 100 (Continue) is sent.
 #[tokio::test]
 async fn body_that_does_not_wait_for_100_gets_no_100() {
     let (body, asked) = Watched::new();

@@ -10,11 +10,11 @@ use crate::common::{LOOPBACK, client, server_config};
 
 const SHARDS: usize = 4;
 
-/// Attempts at a thing that has to happen, and the pause between two.
+/// Most attempts to observe a condition, and the pause between two.
 const ATTEMPTS: usize = 20_000;
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Echoes, and keeps the handles of connections even when they have ended.
+/// Echoes streams, and keeps the handles of connections that have ended.
 #[derive(Clone, Default)]
 struct Keeper(Arc<Mutex<Vec<Connection>>>);
 
@@ -71,7 +71,7 @@ fn is_limit(error: &ConnectError) -> bool {
     error.to_string().contains("too many connections")
 }
 
-/// When it has the answer, the shard knows that the handshake is over.
+/// After the answer, the shard knows that the handshake is complete.
 async fn ask(connection: &Connection) {
     let (mut send, mut recv) = connection.open_bi().await.unwrap();
     send.write_all(b"hello").await.unwrap();
@@ -79,7 +79,7 @@ async fn ask(connection: &Connection) {
     assert_eq!(recv.read_to_end(5).await.unwrap(), b"hello");
 }
 
-/// As many connections as there can be.
+/// Connects until the limit is reached.
 async fn fill(server: &Endpoint, attempts: usize) -> Vec<(Endpoint, Connection)> {
     let mut connected = Vec::new();
     for _ in 0..attempts {
@@ -125,7 +125,7 @@ async fn connection_limit_holds_over_all_shards_and_freed_places_are_reused() {
     }
 }
 
-/// Also while the application holds handles of its connections.
+/// This also holds while the application holds handles of these connections.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_of_a_failed_shard_take_no_places_after_its_restart() {
     let keeper = Keeper::default();
@@ -145,7 +145,7 @@ async fn connections_of_a_failed_shard_take_no_places_after_its_restart() {
     assert_eq!(keeper.0.lock().unwrap().len(), 16);
 }
 
-/// The shard that a newcomer comes to may have nobody who could make room.
+/// The shard of a new client may have no idle connection itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn idle_connections_of_other_shards_are_evicted_for_new_clients() {
     let server = serve(Duration::ZERO, |limits| limits.connections = 8);
@@ -153,7 +153,7 @@ async fn idle_connections_of_other_shards_are_evicted_for_new_clients() {
     for _ in 0..ATTEMPTS {
         let client = client();
         match client.connect(server.local_addr(), "localhost").await {
-            // It is idle, and may be the next to make room.
+            // It is idle, and may be evicted next.
             Ok(connection) => connected.push((client, connection)),
             Err(error) => assert!(is_limit(&error), "{error}"),
         }

@@ -1,4 +1,4 @@
-//! Connections of an endpoint leave qlog files behind.
+//! qlog files of connections.
 
 use std::path::Path;
 use std::time::Duration;

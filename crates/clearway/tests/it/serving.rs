@@ -31,8 +31,8 @@ async fn ask(connection: &Connection, content: &[u8]) -> Vec<u8> {
     answer.unwrap()
 }
 
-/// Forty clients over two shards: everybody is served, both shards work, and
-/// after the handshake, connection IDs lead to the shard that owns them.
+/// Forty clients are served by two shards, both accept some of them, and after the handshake
+/// connection IDs steer to the shard that owns them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_shards_share_the_clients() {
     let server = Endpoint::builder(LOOPBACK)
@@ -73,8 +73,8 @@ async fn two_shards_share_the_clients() {
     assert!(counters.iter().all(|shard| shard.strays_dropped == 0));
 }
 
-/// More handshakes at once than a turn begins: some wait, all succeed, and who
-/// is connected already is served meanwhile.
+/// With more handshakes at once than a turn begins, some wait, all succeed, and an open
+/// connection is served meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn live_connection_is_served_while_many_clients_connect() {
     let server = Endpoint::server(LOOPBACK, server_config()).unwrap();
@@ -136,7 +136,7 @@ fn invalid_endpoint_settings_are_rejected() {
     assert!(matches!(again, Err(BuildError::Socket(_))), "{again:?}");
 }
 
-/// One endpoint may do both.
+/// One endpoint may be client and server.
 #[tokio::test]
 async fn one_endpoint_accepts_and_connects() {
     let both = || {
@@ -152,7 +152,7 @@ async fn one_endpoint_accepts_and_connects() {
     assert_eq!(ask(&pair.far, b"the other way").await, b"the other way");
 }
 
-/// A server that lost its state but not its secret tells its clients at once.
+/// A server that lost its state but not its secret resets the connections of its clients.
 #[test]
 fn restarted_server_with_the_same_secret_resets_old_connections() {
     let config = || server_config().secret([7; 32]);
@@ -167,7 +167,7 @@ fn restarted_server_with_the_same_secret_resets_old_connections() {
         let pair = Pair::of(first, client()).await;
         (pair.client, pair.near, pair.far)
     });
-    // The event loop dies with its runtime, without a goodbye.
+    // The event loop ends with its runtime, without a close.
     drop(there);
     here.block_on(async {
         let error = far.closed().await;
@@ -176,7 +176,7 @@ fn restarted_server_with_the_same_secret_resets_old_connections() {
         near.ping();
         assert_eq!(near.closed().await, ConnectionError::StatelessReset);
         assert!(second.counters()[0].endpoint.resets > 0);
-        // And it serves them again.
+        // The clients can connect again.
         Pair::of(second, client).await;
     });
 }
@@ -188,7 +188,7 @@ async fn always_retry_validates_every_client_address() {
     tokio::spawn(echo(pair.far.clone()));
     assert_eq!(ask(&pair.near, b"hello").await, b"hello");
     let counters = pair.server.counters()[0].endpoint;
-    // A ClientHello of two datagrams is asked twice.
+    // A ClientHello of two datagrams calls the callback twice.
     assert!((1..=2).contains(&counters.retries), "{counters:?}");
     assert_eq!(counters.accepted, 1);
 }
@@ -225,7 +225,7 @@ async fn full_accept_backlog_refuses_new_clients() {
     let client = client();
     let first = client.connect(server.local_addr(), "localhost").await;
     let error = loop {
-        // The first is queued when its handshake is complete over there.
+        // The first is queued when its handshake is complete at the server.
         let next = client.connect(server.local_addr(), "localhost").await;
         if let Err(error) = next {
             break error;
@@ -271,7 +271,7 @@ async fn zero_rtt_data_is_accepted_with_a_ticket() {
     assert_eq!(second.zero_rtt_accepted(), Some(true));
 }
 
-/// A server that would not take early data gets it again.
+/// Data that the server rejects as 0-RTT is sent again after the handshake.
 #[tokio::test]
 async fn rejected_zero_rtt_data_is_sent_again() {
     let config = || server_config().early_data(true);
@@ -308,7 +308,7 @@ async fn required_client_certificate_is_checked() {
     let shown = pair.far.peer_certificates().unwrap();
     assert_eq!(clearway::Fingerprint::of(&shown[0]), identity.fingerprint());
 
-    // Who shows none is turned away, if only after its own handshake is done.
+    // A client without a certificate is refused, which it may learn after its handshake.
     let unknown = client();
     let error = match unknown.connect(server.local_addr(), "localhost").await {
         Ok(connection) => connection.closed().await.to_string(),

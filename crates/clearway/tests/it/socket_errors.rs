@@ -1,5 +1,5 @@
-//! Every errno of every system call into a live server: what is under way finishes, unless the
-//! errno says that the descriptor is of no use, and then the connection says why it ended.
+//! Injects every errno into every system call of a running server: a transfer finishes, unless
+//! the errno means that the descriptor is unusable; then the connection ends with that cause.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
@@ -16,7 +16,7 @@ use crate::common::{LOOPBACK, Pair, client, pattern, server_config};
 /// Linux's errnos.
 const ERRNOS: RangeInclusive<i32> = 1..=133;
 
-/// Those after which no call will send, or receive.
+/// The errnos after which no call can succeed.
 const BROKEN_SEND: [i32; 4] = [libc::EBADF, libc::EPIPE, libc::ENOSYS, libc::ENOTSOCK];
 const BROKEN_RECV: [i32; 3] = [libc::EBADF, libc::ENOSYS, libc::ENOTSOCK];
 const BROKEN_READ: [i32; 2] = [libc::EBADF, libc::ENOTSOCK];
@@ -98,7 +98,7 @@ async fn transfers(
     for errno in errnos {
         let before = world.faults.injected(call);
         plan(&world.faults, errno);
-        // Nobody reads the error queue who has not met an error.
+        // The error queue is read only after an error.
         let meet_error = || {
             if call == Call::ReadErrors {
                 world.faults.next(Call::SendMessage, libc::ECONNREFUSED, 1);
@@ -189,7 +189,7 @@ async fn permanent_receive_error_ends_the_connection_with_its_cause() {
 async fn refused_train_is_retried_without_a_writable_event() {
     let world = World::new().await;
     world.transfer(1).await;
-    // Both sides have nothing more to say: no datagram that comes in wakes the server.
+    // Both sides are idle: no datagram wakes the server.
     tokio::time::sleep(Duration::from_millis(300)).await;
     world.faults.next(Call::SendMessage, libc::EAGAIN, 5);
     let mut send = world.pair.far.open_uni().await.unwrap();

@@ -33,7 +33,7 @@ async fn stream_data_is_echoed() {
     assert_eq!(echo.await.unwrap(), 5);
 }
 
-/// Answers each stream's content twice over.
+/// Echoes the content of each stream twice.
 async fn double(connection: Connection) {
     while let Ok((mut send, mut recv)) = connection.accept_bi().await {
         tokio::spawn(async move {
@@ -71,8 +71,8 @@ async fn many_concurrent_streams_are_echoed() {
     }
 }
 
-/// A hundred who wait for a stream write into a few datagrams when they can have one, not
-/// each into a datagram of its own.
+/// When streams become available, a hundred waiting tasks write into a few datagrams, not each
+/// into its own.
 #[tokio::test]
 async fn tasks_that_waited_for_a_stream_share_datagrams() {
     const LIMIT: usize = 100;
@@ -97,7 +97,7 @@ async fn tasks_that_waited_for_a_stream_share_datagrams() {
             })
         })
         .collect();
-    // All of them have met the limit.
+    // All of them have reached the limit.
     tokio::task::yield_now().await;
     let before = pair.near.stats().counters.datagrams_sent;
     for (mut send, mut recv) in accepted {
@@ -144,7 +144,7 @@ async fn large_transfers_run_in_both_directions_at_once() {
     }
 }
 
-/// A reader that takes its time is not overrun, and both I/O traits work.
+/// Flow control holds back a writer when the reader is slow, and both I/O traits work.
 #[tokio::test]
 async fn async_read_and_write_with_back_pressure() {
     const LEN: usize = 4 << 20;
@@ -187,7 +187,7 @@ async fn unfinished_send_stream_is_reset_on_drop() {
     drop(send);
     let error = recv.read_to_end(100).await.unwrap_err();
     assert_eq!(error, ReadToEndError::Read(ReadError::Reset(0)));
-    // And it stays so.
+    // The error stays.
     assert_eq!(recv.read_chunk(1).await, Err(ReadError::Reset(0)));
 }
 
