@@ -1,4 +1,4 @@
-//! The first client of the guide: fetches a URL, and says what the connection waited for.
+//! The first client of the guide: fetches a URL, and prints what limited the connection.
 //!
 //! `cargo run -p clearway --example hello_client -- URL [FINGERPRINT]`
 

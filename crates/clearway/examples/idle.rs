@@ -1,14 +1,13 @@
-//! What an idle connection costs: opens many, all handshakes done, and prints
-//! how much the resident memory of server and client grew by each.
+//! The memory of an idle connection: opens many, completes their handshakes, and prints by how
+//! much the resident memory of server and client grew for each.
 //!
 //! ```sh
 //! cargo run --release -p clearway --example idle -- 10000          # bare QUIC
 //! cargo run --release -p clearway --example idle -- 10000 --http3
 //! ```
 //!
-//! Over HTTP/3 every connection has answered a request before it went idle. At the
-//! end all must be open at both ends still: a run that outlasts the idle timeout
-//! fails.
+//! Over HTTP/3, every connection has answered a request before it becomes idle. At the end all
+//! of them must still be open at both ends: a run that exceeds the idle timeout fails.
 
 use std::error::Error;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -24,7 +23,8 @@ use clearway::{ClientConfig, Connection, DevelopmentIdentity, Endpoint, ServerCo
 /// Connections whose handshakes run at once.
 const AT_ONCE: usize = 32;
 
-/// Connections before the first look: what a process needs once is not theirs.
+/// Connections before the first measurement, so that one-time costs of the process are not
+/// counted.
 const WARM_UP: usize = 500;
 
 #[tokio::main(flavor = "current_thread")]
@@ -54,7 +54,7 @@ async fn serve() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Tells how many connections are open whenever a line comes in.
+/// Prints how many connections are open whenever it reads a line.
 fn tell(server: Endpoint) {
     std::thread::spawn(move || {
         for _ in std::io::stdin().lines().map_while(Result::ok) {
@@ -64,7 +64,7 @@ fn tell(server: Endpoint) {
 }
 
 async fn serve_http3() -> Result<(), Box<dyn Error>> {
-    // At every address of the loopback network.
+    // Reachable at every address of the loopback network.
     let server = Server::bind("0.0.0.0:0".parse()?, server_config()?)?;
     println!("127.0.0.1:{}", server.local_addr().port());
     tell(server.endpoint().clone());
@@ -89,7 +89,7 @@ async fn measure(count: usize, http3: bool) -> Result<(), Box<dyn Error>> {
     result
 }
 
-/// The server, so that its memory is its own.
+/// The server, in a process of its own so that its memory can be measured.
 struct ServerProcess {
     process: Child,
     says: BufReader<ChildStdout>,
@@ -128,11 +128,11 @@ impl ServerProcess {
     }
 }
 
-/// Connections that are kept, all from one socket.
+/// The open connections, all from one socket.
 enum Crowd {
     Bare(Vec<Connection>, Endpoint),
-    /// So many. A client has one connection to an authority: each is to another
-    /// address of the server.
+    /// Opens this number of connections. A client keeps one connection to each authority, so
+    /// each goes to another address of the server.
     Http3(usize, Client),
 }
 
@@ -173,7 +173,7 @@ impl Crowd {
         }
     }
 
-    /// Those that have not ended.
+    /// Returns how many have not ended.
     fn alive(&self) -> usize {
         match self {
             Self::Bare(kept, _) => {
@@ -214,20 +214,20 @@ impl Crowd {
                 }
             }
         }
-        // Tickets, confirmations and the last acknowledgements.
+        // Wait for tickets, confirmations and the last acknowledgements.
         tokio::time::sleep(Duration::from_secs(3)).await;
         Ok(())
     }
 }
 
-/// A request over HTTP/3, after which the connection stays.
+/// Sends a request over HTTP/3; the connection stays open.
 async fn visit(client: Client, server: SocketAddr) -> Result<(), clearway::http::Error> {
     let mut response = client.get(&format!("https://{server}/")).await?;
     response.body_mut().text(100).await?;
     Ok(())
 }
 
-/// Resident bytes of a process.
+/// Returns the resident memory of a process, in bytes.
 fn resident(process: u32) -> Result<u64, Box<dyn Error>> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
     let line = status

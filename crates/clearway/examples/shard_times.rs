@@ -1,10 +1,10 @@
-//! What two shards carry, seen on any number of cores: the processor time each
-//! shard's thread takes for the same requests. A shard is one thread, so a server
-//! carries as many requests as its busiest thread has time for; who else runs on
-//! the machine, the client first of all, does not count.
+//! The capacity of two shards, measured on any number of cores: the processor time that each
+//! shard's thread takes for the same requests. A shard is one thread, so a server can handle
+//! as many requests as its busiest thread has time for. Other processes on the machine, such
+//! as the client, do not count.
 //!
-//! One shard and two in turns, a median over the rounds: the kernel deals the
-//! connections out by dice, and what a request costs depends on who else is busy.
+//! One shard and two shards alternate, and medians over the rounds are compared: the kernel
+//! distributes connections at random, and the cost of a request depends on the load.
 //!
 //! ```sh
 //! cargo run --release -p clearway --example shard_times -- 60000 7
@@ -21,8 +21,8 @@ use axum::routing::get;
 use clearway::http::{Client, Server};
 use clearway::{ClientConfig, DevelopmentIdentity, ServerConfig};
 
-/// Clients, each with a connection of its own: so many that the kernel's dice
-/// spread them almost evenly.
+/// Clients, each with its own connection: enough for the kernel to distribute them almost
+/// evenly.
 const CLIENTS: usize = 64;
 
 /// Requests of each client at once.
@@ -100,7 +100,7 @@ async fn load(
     let mut clients = Vec::new();
     for _ in 0..CLIENTS {
         let client = Client::new(ClientConfig::dangerous_accept_any_certificate())?;
-        // The handshake is not what is measured.
+        // The handshake is not measured.
         client.connect(&url.parse()?).await?;
         clients.push(client);
     }

@@ -1,5 +1,5 @@
-//! A response without an end in sight: the client prints each piece when it
-//! comes, and the server hears at once when the client has had enough.
+//! An endless response: the client prints each piece when it arrives, and the server notices
+//! at once when the client stops reading.
 //!
 //! `cargo run --example streaming`
 
@@ -20,7 +20,7 @@ use http_body_util::StreamBody;
 use site::Site;
 use tokio::sync::mpsc;
 
-/// A body fed through a channel by a task that ends with its reader.
+/// A body from a channel, written by a task that ends when the body is dropped.
 fn ticks(gone: mpsc::UnboundedSender<u32>) -> Body {
     let (feed, pieces) = mpsc::channel::<Result<Frame<Bytes>, BoxError>>(1);
     tokio::spawn(async move {
@@ -38,7 +38,7 @@ fn ticks(gone: mpsc::UnboundedSender<u32>) -> Body {
     Body::new(StreamBody::new(Pieces(pieces)))
 }
 
-/// What comes out of a channel, as a stream.
+/// The receiver of a channel as a stream.
 struct Pieces<T>(mpsc::Receiver<T>);
 
 impl<T> futures_core::Stream for Pieces<T> {
@@ -60,7 +60,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let piece = response.body_mut().chunk().await?.ok_or("an early end")?;
         print!("{}", String::from_utf8_lossy(&piece));
     }
-    // Whoever drops a body before its end asks the server to stop.
+    // Dropping a body before its end asks the server to stop.
     drop(response);
     let ticks = hears.recv().await.ok_or("the server never heard")?;
     println!("the server stopped before tick {ticks}");

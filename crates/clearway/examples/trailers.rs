@@ -1,5 +1,5 @@
-//! Fields after the body: a checksum of what was sent, known only when all of it
-//! was. And a body that fails is never taken for a whole one.
+//! Trailers: fields after the body, here a checksum that is known only when all of the body was
+//! sent. A body that fails resets the stream, so it is not mistaken for a whole one.
 //!
 //! `cargo run --example trailers`
 
@@ -64,7 +64,7 @@ async fn summed() -> Response<Body> {
     };
     let mut response = Response::new(Body::new(body));
     let headers = response.headers_mut();
-    // Who knows of it beforehand can get ready (RFC 9110 §6.6.2).
+    // Announces the trailer, so that the recipient can prepare (RFC 9110 §6.6.2).
     headers.insert("trailer", http::HeaderValue::from_static("x-checksum"));
     response
 }

@@ -1,6 +1,5 @@
-//! One server on two threads, each with a socket of its own on the same address:
-//! a connection lives on one of them, and with `handlers_on_shards` its requests
-//! are answered there too.
+//! One server on two threads, each with its own socket on the same address. A connection
+//! belongs to one of them, and with `handlers_on_shards` its requests are answered there too.
 //!
 //! `cargo run --example two_shards`
 
@@ -36,7 +35,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let mut answers = BTreeMap::<String, u32>::new();
     for _ in 0..20 {
-        // A client of its own is a connection of its own.
+        // Each client has its own connection.
         let client = Client::new(ClientConfig::with_roots(identity.certificate_pem())?)?;
         for _ in 0..3 {
             let mut response = client.get(&url).await?;

@@ -1,5 +1,5 @@
-//! An upload larger than memory has to be: the server counts what arrives,
-//! piece by piece, at the pace at which it reads.
+//! An upload that is larger than the memory used: the server counts the bytes that arrive,
+//! piece by piece, and flow control slows the client down to the pace of reading.
 //!
 //! `cargo run --example uploads`
 
@@ -21,8 +21,8 @@ use site::Site;
 const PIECES: u64 = 640;
 const PIECE: usize = 100_000;
 
-/// A body made as it is sent: here the same piece again and again, in earnest
-/// what a file or a camera gives.
+/// A body that is generated while it is sent: here the same piece again and again, in practice
+/// a file or a camera.
 struct Made {
     piece: Bytes,
     left: u64,

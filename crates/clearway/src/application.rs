@@ -1,23 +1,23 @@
-//! A protocol served on an endpoint.
+//! Protocols served on an endpoint.
 
 use std::future::Future;
 
 use crate::Connection;
 
-/// Any protocol over QUIC: what to do with each connection.
+/// A protocol over QUIC: serves each connection.
 ///
-/// [`Endpoint::serve`](crate::Endpoint::serve) calls it in a task of its own for
-/// every client. The connection ends when the last handle of it is gone, so
-/// returning is enough. An async closure is an application:
+/// [`Endpoint::serve`](crate::Endpoint::serve) calls it for every client, each time in a new
+/// task. The connection is closed when its last handle is dropped, so returning is enough
+/// to end it. An async closure is an application:
 ///
 /// ```
 /// fn application<A: clearway::Application>(_: A) {}
 /// application(async |connection: clearway::Connection| {
-///     connection.close(0, b"nobody home");
+///     connection.close(0, b"not served here");
 /// });
 /// ```
 pub trait Application: Send + Sync + 'static {
-    /// Serves one client.
+    /// Serves one connection, until the future completes.
     fn on_connection(&self, connection: Connection) -> impl Future<Output = ()> + Send;
 }
 

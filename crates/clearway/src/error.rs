@@ -1,4 +1,4 @@
-//! Why something failed: each error names its cause.
+//! Errors of endpoints, connections and streams.
 
 use std::io;
 use std::sync::Arc;
@@ -9,92 +9,111 @@ use clearway_quic::error::TransportError;
 
 use crate::panic::CaughtPanic;
 
-/// Why an endpoint's event loop ended before the endpoint was closed. The
-/// connections of that loop ended with it; [`Endpoint::restart_failed_shards`]
+/// The reason why an endpoint's event loop ended before the endpoint was closed.
+///
+/// The connections of that loop ended with it. [`Endpoint::restart_failed_shards`]
 /// starts another loop at the same address.
 ///
 /// [`Endpoint::restart_failed_shards`]: crate::Endpoint::restart_failed_shards
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EndpointError {
-    /// The operating system reported an error after which the socket is of no use.
+    /// The operating system reported an error after which the socket cannot be used.
     #[error("the endpoint's UDP socket failed: {0}")]
     Socket(Arc<io::Error>),
-    /// The event loop itself panicked: a defect of this library. A panic in the
-    /// service of one connection ends that connection only.
+    /// The event loop itself panicked, which is a bug in this library. A panic while one
+    /// connection is served ends only that connection.
     #[error("the endpoint's event loop panicked: {0}")]
     Panicked(CaughtPanic),
-    /// The tokio runtime that the event loop ran on was shut down, or aborted it.
+    /// The tokio runtime that the event loop ran on was shut down, or aborted it. Keep the
+    /// runtime for as long as the endpoint, or use
+    /// [`on_own_threads`](crate::EndpointBuilder::on_own_threads).
     #[error("the tokio runtime that ran the endpoint's event loop has shut down")]
     RuntimeGone,
 }
 
-/// An endpoint that could not be made.
+/// An error while an endpoint was created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// The socket could not be bound or made part of the event loop.
-    #[error("UDP socket: {0}")]
+    /// The socket could not be bound or registered with the event loop, often because the
+    /// address is in use or needs a privilege.
+    #[error("cannot set up the UDP socket: {0}")]
     Socket(#[from] io::Error),
-    /// A certificate, a key or a choice does not fit.
+    /// A certificate, a key or a TLS setting is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// A shard on the caller's runtime needs a tokio runtime to run on.
-    #[error("no tokio runtime here to run the endpoint on")]
+    /// The event loop was to run on the caller's tokio runtime, and there is none.
+    #[error("no tokio runtime: create the endpoint within one, or use on_own_threads")]
     NoRuntime,
-    /// Shards were asked for in a way that cannot be.
+    /// The number of shards is zero, or does not fit the runtime or the socket. The message
+    /// says which.
     #[error("{0}")]
-    Shards(&'static str),
-    /// Connection IDs of this length cannot be told apart or steered to shards.
-    #[error("connection IDs of {len} bytes: expected {least} to 20 bytes")]
+    Shards(String),
+    /// The connection-ID generator has a length that cannot be routed or steered to shards.
+    #[error("invalid connection ID length of {len} bytes: expected {least} to 20 bytes")]
     ConnectionIdLength {
-        /// What the generator said.
+        /// The length that the generator announces, in bytes.
         len: usize,
-        /// The least that this endpoint can do with: 8 with several shards.
+        /// The minimum for this endpoint, in bytes: 1, or 8 with several shards.
         least: usize,
     },
 }
 
-/// A connection that did not come about.
+/// An error while a connection was established.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// Neither a DNS name nor an IP address.
-    #[error("{0:?} is no server name")]
+    /// The server name is neither a DNS name nor an IP address.
+    #[error("invalid server name {0:?}: expected a DNS name or an IP address")]
     ServerName(String),
-    /// The endpoint was made without client settings.
-    #[error("the endpoint has no client settings")]
+    /// The endpoint has no client configuration: pass one to
+    /// [`Endpoint::connect_with`](crate::Endpoint::connect_with) or
+    /// [`EndpointBuilder::client`](crate::EndpointBuilder::client).
+    #[error(
+        "the endpoint has no client configuration: use connect_with or EndpointBuilder::client"
+    )]
     NoClientConfig,
-    /// The endpoint was closed.
+    /// The endpoint was closed; create another one.
     #[error("the endpoint is closed")]
     EndpointClosed,
-    /// The endpoint's event loop ended.
+    /// The endpoint's event loop ended. See
+    /// [`Endpoint::restart_failed_shards`](crate::Endpoint::restart_failed_shards).
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
-    /// An IPv4 socket cannot reach an IPv6 address, nor any socket port 0.
-    #[error("the endpoint's socket cannot reach {0}")]
+    /// The port is 0, or the address is IPv6 and the endpoint is bound to an IPv4 address.
+    /// An endpoint bound to `[::]:0` reaches both families.
+    #[error("cannot connect to {}: {}", .0, unreachable_reason(.0))]
     Unreachable(std::net::SocketAddr),
-    /// A certificate, a key or a choice does not fit.
-    #[error("{0}")]
+    /// A certificate, a key or a TLS setting of the client is invalid.
+    #[error("invalid client configuration: {0}")]
     Config(String),
-    /// TLS refused to begin.
-    #[error("TLS: {0}")]
+    /// The TLS handshake could not be started.
+    #[error("cannot start the TLS handshake: {0}")]
     Tls(TransportError),
     /// The handshake failed.
     #[error(transparent)]
     Connection(#[from] ConnectionError),
 }
 
-/// A server none of whose addresses could be connected to.
+/// An error of [`Endpoint::connect_any`](crate::Endpoint::connect_any): no address could be
+/// connected to.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectAnyError {
-    /// There was no address to try.
-    #[error("no address to connect to")]
+    /// The list of addresses was empty.
+    #[error("no addresses to connect to")]
     NoAddress,
-    /// What became of each address, in the order in which they failed.
+    /// The error of each address, in the order in which they failed.
     #[error("{}", each(.0))]
     Failed(Vec<(std::net::SocketAddr, ConnectError)>),
+}
+
+fn unreachable_reason(address: &std::net::SocketAddr) -> &'static str {
+    match address.port() {
+        0 => "the port must be between 1 and 65535",
+        _ => "the endpoint is bound to an IPv4 address (bind it to [::]:0 to reach IPv6 too)",
+    }
 }
 
 fn each(failures: &[(std::net::SocketAddr, ConnectError)]) -> String {
@@ -105,75 +124,77 @@ fn each(failures: &[(std::net::SocketAddr, ConnectError)]) -> String {
     texts.join("; ")
 }
 
-/// A read that failed.
+/// An error while reading from a stream.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// The peer abandoned the stream with this code.
+    /// The peer reset the stream with this application error code. Data that was not read
+    /// yet is lost.
     #[error("the peer reset the stream with code {0}")]
     Reset(u64),
     /// [`RecvStream::stop`](crate::RecvStream::stop) was called.
-    #[error("the stream was stopped by this end")]
+    #[error("the stream was stopped locally")]
     Stopped,
-    /// The connection ended before the stream did.
+    /// The connection ended before the stream.
     #[error("connection lost: {0}")]
     ConnectionLost(#[from] ConnectionError),
 }
 
-/// A read of a given length that failed.
+/// An error of [`RecvStream::read_exact`](crate::RecvStream::read_exact).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadExactError {
-    /// The stream ended first.
-    #[error("the stream ended after {0} bytes")]
+    /// The stream ended before the buffer was full, after this number of bytes.
+    #[error("the stream ended early, after {0} bytes")]
     FinishedEarly(usize),
-    /// Reading failed.
+    /// The read failed.
     #[error(transparent)]
     Read(#[from] ReadError),
 }
 
-/// A read to the end that failed.
+/// An error of [`RecvStream::read_to_end`](crate::RecvStream::read_to_end).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadToEndError {
-    /// The stream is longer than the caller allows.
-    #[error("the stream is longer than {0} bytes")]
+    /// The stream is longer than the caller's limit, in bytes.
+    #[error("the stream is longer than the limit of {0} bytes")]
     TooLong(usize),
-    /// Reading failed.
+    /// The read failed.
     #[error(transparent)]
     Read(#[from] ReadError),
 }
 
-/// A write that failed.
+/// An error while writing to a stream.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// The peer does not want the data, with this code.
-    #[error("the peer stopped the stream with code {0}")]
+    /// The peer stopped reading the stream with this application error code.
+    #[error("the peer stopped reading the stream, with code {0}")]
     Stopped(u64),
-    /// This end finished or reset the stream before.
-    #[error("the stream was finished or reset by this end")]
+    /// The stream was already finished or reset here.
+    #[error("the stream was already finished or reset locally")]
     Closed,
     /// The connection ended.
     #[error("connection lost: {0}")]
     ConnectionLost(#[from] ConnectionError),
 }
 
-/// A datagram that was not taken.
+/// An error while sending a datagram.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendDatagramError {
-    /// The peer accepts no DATAGRAM frames.
+    /// The peer accepts no DATAGRAM frames (RFC 9221 §3): use a stream.
     #[error("the peer does not accept datagrams")]
     Unsupported,
-    /// It fits no packet on this path, or exceeds what the peer takes.
-    #[error("datagram too large: at most {max} bytes fit now")]
+    /// The datagram does not fit into a packet on this path, or exceeds the peer's limit.
+    #[error("datagram too large: the maximum is {max} bytes at present")]
     TooLarge {
-        /// Largest datagram that could be sent now, in bytes.
+        /// The largest datagram that could be sent now, in bytes.
         max: usize,
     },
-    /// The queue is full.
-    #[error("the queue of outgoing datagrams is full")]
+    /// The queue of outgoing datagrams is full.
+    /// [`send_datagram_wait`](crate::Connection::send_datagram_wait) waits for room.
+    #[error("the queue of outgoing datagrams is full (send_datagram_wait waits for room)")]
     Full,
     /// The connection ended.
     #[error("connection lost: {0}")]

@@ -1,4 +1,4 @@
-//! The code of the README and of the guide, as tests: whoever copies it gets what compiles.
+//! The code of the README and of the guide, as tests: it compiles and runs as printed.
 
 #[doc = include_str!("../../../README.md")]
 struct Readme;

@@ -68,18 +68,18 @@
 //! # }
 //! ```
 //!
-//! # Habits worth knowing
-//! * Dropping a [`SendStream`] that was not finished **resets** it: a peer never
-//!   takes half a message for a whole one. Dropping a [`RecvStream`] that was
-//!   not read to its end asks the peer to stop.
+//! # What to know
+//! * Dropping a [`SendStream`] that was not finished **resets** it, so that the peer
+//!   does not mistake half a message for a whole one. Dropping a [`RecvStream`] that was
+//!   not read to its end asks the peer to stop sending.
 //! * Dropping the last handle of a connection (its [`Connection`]s and streams)
-//!   closes it with code 0, but only when the peer has acknowledged every stream
-//!   that was finished.
-//! * Dropping the last [`Endpoint`] handle stops accepting; connections live on.
-//!   [`Endpoint::wait_idle`] waits until they have ended and said so.
+//!   closes it with code 0, after the peer has acknowledged every stream that was
+//!   finished.
+//! * Dropping the last [`Endpoint`] handle stops accepting; open connections go on.
+//!   [`Endpoint::wait_idle`] waits until they have ended and the peers have been told.
 //! * Certificates are verified.
 //!
-//! # A datagram's way
+//! # The path of a datagram
 //! ```text
 //!           shard: one socket, one event loop, its connections
 //!           ┌──────────────────────────────────────────────────────────────┐
@@ -92,22 +92,22 @@
 //!           └──────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! A handle works on the connection itself, under a lock that is its own: no
-//! task and no channel stands between a `write` and the bytes being buffered.
-//! What has to leave is put on the shard's dirty list, once however often it is
-//! written, and the shard is woken if it sleeps. A client's shard is a task on
-//! the caller's runtime, a server's a thread of its own
-//! ([`EndpointBuilder::shards`]).
+//! A handle works on the connection itself, under the connection's own lock: there is no
+//! task and no channel between a `write` and the buffer. A connection that has something
+//! to send is put on its shard's dirty list once, however often it is written to, and the
+//! shard is woken if it sleeps. A client's shard is a task on the caller's runtime, a
+//! server's shard is a thread of its own ([`EndpointBuilder::shards`]).
 //!
-//! | file | what it owns |
+//! | module | contents |
 //! |---|---|
-//! | [`endpoint`] | binding, connecting, accepting, closing |
+//! | `endpoint` | binding, connecting, accepting, closing |
 //! | [`config`] | certificates, protocols, transport settings |
-//! | [`connection`] | the handle of a connection and what it shares with its shard |
-//! | [`stream`] | the two halves of a stream |
-//! | [`application`] | a protocol served on an endpoint |
+//! | `connection` | the handle of a connection and the state it shares with its shard |
+//! | `stream` | the two halves of a stream |
+//! | [`http`] | an HTTP/3 server and client |
+//! | `application` | a protocol served on an endpoint |
 //! | `shard` | the event loop |
-//! | [`error`] | why something failed |
+//! | `error` | errors |
 
 #![cfg_attr(
     not(test),
@@ -122,21 +122,20 @@
 )]
 
 #[cfg(not(unix))]
-compile_error!("clearway's event loop waits on file descriptors: Unix only so far");
+compile_error!("clearway supports Unix only: its event loop waits on file descriptors");
 
-pub mod application;
+mod application;
 pub mod config;
-pub mod connection;
-pub mod endpoint;
-pub mod error;
+mod connection;
+mod endpoint;
+mod error;
 #[cfg(doctest)]
 mod guide;
 pub mod http;
-mod notice;
+mod log_limit;
 mod panic;
 mod shard;
-pub mod stream;
-mod warnings;
+mod stream;
 
 pub use application::Application;
 pub use config::{Certificates, ClientConfig, DevelopmentIdentity, Fingerprint, ServerConfig};
@@ -158,8 +157,8 @@ pub use stream::{RecvStream, SendStream};
 pub use clearway_quic::connection::{
     Config as TransportConfig, ConnectionError, PathStats, Stats, UpdateKeysError,
 };
-/// TLS of clients and servers in full, and what they remember of each other:
-/// tickets for resumption and 0-RTT.
+/// TLS settings of clients and servers, and the stores of their sessions for resumption and
+/// 0-RTT.
 pub use clearway_quic::crypto::{
     ClientCrypto, ClientSessions, ConfigError, Identity, Roots, ServerCrypto, ServerName,
     ServerSessions,
@@ -168,9 +167,9 @@ pub use clearway_quic::endpoint::Limits;
 pub use clearway_quic::event::{Observer, TraceEvent};
 pub use clearway_quic::stream::{Priority, StreamId};
 pub use clearway_quic::{Instant, Role};
-/// Congestion controllers to choose from, and how their slow start ends.
+/// The built-in congestion controllers, and how their slow start ends.
 pub use clearway_recovery::congestion::{Algorithm as CongestionController, SlowStart};
-/// What a congestion controller of your own is made of
+/// The traits and types to write a congestion controller
 /// ([`ClientConfig::congestion_control`], [`ServerConfig::congestion_control`]).
 pub mod congestion {
     pub use clearway_recovery::congestion::{
@@ -179,18 +178,18 @@ pub mod congestion {
     pub use clearway_recovery::controller::*;
     pub use clearway_recovery::rate::{Delivery, RateSample};
 }
-/// What a connection-ID generator of your own is made of
+/// The traits and types to write a connection-ID generator
 /// ([`EndpointBuilder::connection_ids`]).
 pub mod connection_id {
     pub use clearway_quic::cid::ConnectionId;
     pub use clearway_quic::cid::generator::{CidGenerator, RandomGenerator};
     pub use clearway_quic::rng::Rng;
 }
-/// Why a connection is not sending, and who can change that.
+/// The reason why a connection is not sending.
 pub use clearway_recovery::limit::{Limit, LimitGroup};
-/// A directory that gets a qlog file for each connection.
+/// A directory with a qlog file for each connection.
 pub use clearway_trace::qlog::QlogDir;
-/// Sockets below the endpoint, for whoever brings a [`DatagramSocket`](udp::DatagramSocket) of
-/// their own to [`EndpointBuilder::on_datagram_socket`].
+/// The sockets below an endpoint: to implement [`DatagramSocket`](udp::DatagramSocket) for
+/// [`EndpointBuilder::on_datagram_socket`].
 pub use clearway_udp as udp;
 pub use clearway_udp::Options as SocketOptions;

@@ -1,4 +1,4 @@
-//! Panics that are caught: what they said, and where.
+//! Caught panics: their message and location.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -9,7 +9,7 @@ use std::sync::{Arc, Once};
 use clearway_quic::connection::ConnectionError;
 use clearway_quic::error::{Code, TransportError};
 
-/// A panic that was caught: its message, and where in the source it began.
+/// A caught panic: its message and its location in the source.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CaughtPanic(Arc<Details>);
 
@@ -20,20 +20,20 @@ struct Details {
 }
 
 impl CaughtPanic {
-    /// The panic's message; empty if the payload was no string.
+    /// Returns the panic's message, which is empty if the payload was not a string.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// `file:line:column` of the panic; `None` if the process replaced its panic
-    /// hook after the endpoint was made, because only a hook is told.
+    /// Returns `file:line:column` of the panic, or `None` if the process replaced its panic
+    /// hook after the endpoint was created: only a hook learns the location.
     #[must_use]
     pub fn location(&self) -> Option<&str> {
         self.0.location.as_deref()
     }
 
-    /// The error of a connection that it ends; `when` says what was going on.
+    /// Converts it to the error of the connection that it ends; `when` says during what.
     pub(crate) fn as_connection_error(&self, when: impl fmt::Display) -> ConnectionError {
         let reason = format!("panic {when}: {self}");
         ConnectionError::Transport(TransportError::new(Code::INTERNAL_ERROR, reason))
@@ -47,15 +47,15 @@ impl CaughtPanic {
                 .cloned()
                 .unwrap_or_default(),
         };
-        // The payload is anybody's type, so dropping it may panic too.
+        // The payload may be of any type, so dropping it may panic too.
         if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
             std::mem::forget(second);
         }
         Self::with(message)
     }
 
-    /// The panic that unwinds this thread now, whose message only its catcher is
-    /// given.
+    /// Describes the panic that unwinds this thread now. Its message is not known before
+    /// it is caught.
     pub(crate) fn unwinding() -> Self {
         Self::with(String::new())
     }
@@ -67,7 +67,7 @@ impl CaughtPanic {
 }
 
 impl fmt::Display for CaughtPanic {
-    /// Says it as the standard library's hook does: `src/file.rs:1:2: message`.
+    /// Formats it as the standard library's hook does: `src/file.rs:1:2: message`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let message = match self.message() {
             "" => "no message",
@@ -89,12 +89,12 @@ impl fmt::Debug for CaughtPanic {
 }
 
 thread_local! {
-    /// Where this thread panicked last.
+    /// The location of the last panic of this thread.
     static LOCATION: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Has the process note where its threads panic, before it does whatever it did
-/// so far: a caught panic does not tell.
+/// Installs a panic hook that stores the location of each panic, because a caught panic does
+/// not contain it. The previous hook is called as before.
 pub(crate) fn note_locations() {
     static ONCE: Once = Once::new();
     // A hook cannot be set while the thread unwinds.
@@ -105,15 +105,15 @@ pub(crate) fn note_locations() {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
             let location = info.location().map(ToString::to_string);
-            // A thread that is ending has no place for it any more.
+            // The thread-local is gone in a thread that is ending.
             let _ = LOCATION.try_with(|last| last.replace(location));
             before(info);
         }));
     });
 }
 
-/// Runs `act`; a panic in it ends there. What it worked on must not be relied on
-/// afterwards.
+/// Runs `act` and catches a panic in it. The state that it worked on must not be relied on
+/// after a panic.
 ///
 /// # Errors
 /// The panic.
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn caught_panic_tells_message_and_location() {
+    fn caught_panic_has_message_and_location() {
         note_locations();
         let line = line!() + 1;
         let caught = catch(|| panic!("seven is {}", "odd")).unwrap_err();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn payload_that_panics_when_dropped_is_caught() {
+    fn panic_payload_that_panics_on_drop_is_caught() {
         struct Bomb;
         impl Drop for Bomb {
             fn drop(&mut self) {
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_panic_is_handed_through() {
+    fn result_without_panic_is_returned() {
         assert_eq!(catch(|| 7), Ok(7));
     }
 }

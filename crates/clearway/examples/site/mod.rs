@@ -1,5 +1,5 @@
-//! What these examples stand on: a server of one router on this host, in a task,
-//! and a client that trusts its certificate.
+//! Common code of the examples: a server of one router on this host, in a task, and a client
+//! that trusts its certificate.
 
 use std::error::Error;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 pub(crate) struct Site {
     pub(crate) client: Client,
-    /// Of the router's root, without a slash at its end.
+    /// The URL of the router's root, without a slash at its end.
     pub(crate) url: String,
     server: Server,
     serving: JoinHandle<Result<(), EndpointError>>,
@@ -33,7 +33,7 @@ impl Site {
         })
     }
 
-    /// Ends when everything is answered, or after five seconds.
+    /// Shuts down when everything is answered, or after five seconds.
     pub(crate) async fn close(self) -> Result<(), Box<dyn Error>> {
         self.server.shutdown(Duration::from_secs(5)).await;
         self.serving.await??;

@@ -1,4 +1,4 @@
-//! QUIC without HTTP: datagrams and streams that the server sends back.
+//! QUIC without HTTP: datagrams and streams that the server echoes.
 
 use clearway::http::BoxError;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ const DATAGRAM: &str = "datagram sent";
 const ECHO: &str = "datagram back";
 const STREAM: &str = "stream echo";
 
-/// Keeps one connection busy until it is time.
+/// Keeps one connection busy until the end of the run.
 pub(crate) async fn keep_busy(
     remote: SocketAddr,
     config: ClientConfig,
@@ -115,7 +115,7 @@ async fn echo(connection: &Connection, seed: u64, len: u64) -> Result<Outcome, B
 async fn update_keys(connection: Connection) {
     loop {
         tokio::time::sleep(Duration::from_secs(7)).await;
-        // Too soon: the server has just done it.
+        // Too early: the server has just updated its keys.
         let _ = connection.update_keys();
     }
 }

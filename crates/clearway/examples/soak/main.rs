@@ -1,7 +1,7 @@
-//! A soak: mixed traffic for as long as one likes, over networks that lose,
+//! A soak test: mixed traffic for any length of time, over networks that lose,
 //! reorder, corrupt and rebind, with key updates from both sides. Every byte is
-//! checked, every request ends whole or in an error that the soak caused, and
-//! the memory of server and clients has to stay flat.
+//! checked, every request ends complete or with an error that the soak caused, and
+//! the memory of server and clients must not grow.
 //!
 //! ```sh
 //! cargo run --release -p clearway --example soak -- 3600 1    # seconds, seed
@@ -35,14 +35,14 @@ use crate::visitor::{Kind, Visitor};
 /// Clients that keep one connection busy for the whole run.
 const BUSY: u64 = 3;
 
-/// Seconds unless told otherwise.
+/// The default duration of a run, in seconds.
 const DEFAULT_SECONDS: u64 = 20;
 
-/// Between two clients who come and go: longer than their network holds still for
-/// a handshake.
+/// Time between two short-lived clients: longer than their network keeps its address for a
+/// handshake.
 const PASSING: Duration = Duration::from_secs(3);
 
-/// Between two looks at the memory; a short run is looked at more often.
+/// Time between two measurements of memory; less in a short run.
 const SAMPLE: Duration = Duration::from_secs(10);
 
 #[tokio::main(flavor = "current_thread")]
@@ -101,7 +101,7 @@ impl Site {
     }
 }
 
-/// A run; whether nothing was lost and nothing grew.
+/// Makes a run. Returns whether nothing was lost and memory did not grow.
 async fn soak(site: &Site, seconds: u64, seed: u64) -> Result<bool, BoxError> {
     let tally = Arc::new(Tally::new());
     let network = Arc::new(relay::Counts::default());
@@ -119,7 +119,7 @@ async fn soak(site: &Site, seconds: u64, seed: u64) -> Result<bool, BoxError> {
         let migrating = visitor.keep_asking(Kind::Migration, 15_000, seed + 50, until);
         busy.spawn(migrating);
     }
-    // Long pauses: the connection rests in between, and is rebound while it does.
+    // Long pauses: the connection becomes idle in between, and is rebound meanwhile.
     let way = relay::start(site.http, seed * 1_000 + 400, network.clone()).await?;
     let quiet = Visitor::new(
         "quiet".into(),
@@ -197,7 +197,7 @@ async fn come_and_go(
     }
 }
 
-/// Looks at the memory, and says how far it has come.
+/// Measures memory, and prints the progress.
 async fn watch(tally: &Tally, network: &relay::Counts, memory: &mut [Memory; 2], pause: Duration) {
     loop {
         tokio::time::sleep(pause).await;
@@ -213,12 +213,12 @@ async fn watch(tally: &Tally, network: &relay::Counts, memory: &mut [Memory; 2],
     }
 }
 
-/// When all have left, nothing is left at the server but who asks.
+/// Checks that the server has no connections left except the one that asks.
 async fn settle(site: &Site, tally: &Arc<Tally>) -> Result<(), BoxError> {
     let name = "census".to_owned();
     let visitor = Visitor::new(name, site.http.port(), site.trust(), tally.clone(), false)?;
     let mut left = [0; 3];
-    // Who left without a word is gone after the idle timeout.
+    // Clients that left without a close are gone after the idle timeout.
     for _ in 0..60 {
         left = visitor.census().await?;
         if left[..2] == [1, 0] {
@@ -234,7 +234,7 @@ async fn settle(site: &Site, tally: &Arc<Tally>) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Says what was; whether it is as it should be.
+/// Prints the result. Returns whether it is as expected.
 fn summarise(
     tally: &Tally,
     network: &relay::Counts,

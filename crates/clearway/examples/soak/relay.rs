@@ -1,5 +1,5 @@
-//! The network between a client and the server: a link model in real time each
-//! way, behind an address translation that forgets its binding every few seconds.
+//! The network between a client and the server: a link model in real time for each direction,
+//! behind a NAT that changes its binding every few seconds.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 /// What each direction does to datagrams.
 const LINK: &str = "delay=3ms jitter=1ms loss=0.3% reorder=1%:4ms duplicate=0.1% corrupt=0.1%";
 
-/// A binding lives this long at least, and up to twice as long.
+/// The minimum lifetime of a binding; the maximum is twice as long.
 const BINDING: Duration = Duration::from_secs(4);
 
 /// Since the last long header: QUIC relies on stable addresses for the duration of
@@ -31,7 +31,7 @@ pub(crate) struct Counts {
     pub(crate) datagrams: AtomicU64,
 }
 
-/// One client's way to the server.
+/// The path between one client and the server.
 struct Relay {
     /// Towards the client, whose address is that of its last datagram.
     inside: UdpSocket,
@@ -47,7 +47,7 @@ struct Relay {
     counts: Arc<Counts>,
 }
 
-/// Starts a relay to `server`; its address for the client.
+/// Starts a relay to `server`. Returns its address for the client.
 pub(crate) async fn start(
     server: SocketAddr,
     seed: u64,
@@ -128,7 +128,7 @@ impl Relay {
         }
     }
 
-    /// What a socket does not take is lost, like anywhere.
+    /// Datagrams that the socket does not send are lost, as on any network.
     fn deliver(&mut self) {
         let now = self.now();
         let mut delivered = 0;
@@ -145,8 +145,8 @@ impl Relay {
             .fetch_add(delivered, Ordering::Relaxed);
     }
 
-    /// The server sees the client at another port from now on; what is on its
-    /// way to the old one is lost.
+    /// Changes the port at which the server sees the client. Datagrams on their way to the old
+    /// one are lost.
     async fn rebind(&mut self) {
         if let Ok(socket) = UdpSocket::bind(ANY).await {
             self.outside = socket;

@@ -20,11 +20,11 @@ use crate::pattern::{Check, Content};
 /// The application protocol of the address without HTTP.
 pub(crate) const ALPN: &str = "soak";
 
-/// Sessions that can be resumed: as many as there are by default would take a
-/// day to fill, and look like a leak until then.
+/// Sessions that can be resumed. The default number would take a day to fill, and look like a
+/// leak until then.
 const SESSIONS: usize = 64;
 
-/// What the server knows of itself.
+/// Counters of the server.
 #[derive(Debug, Default)]
 struct Census {
     /// Handlers and bodies alive.
@@ -33,7 +33,7 @@ struct Census {
     cut: AtomicU64,
 }
 
-/// A handler, or the body it made, is alive.
+/// Counts a handler or its response body until it is dropped.
 #[derive(Debug)]
 struct Alive(Arc<Census>);
 
@@ -84,12 +84,12 @@ pub(crate) async fn serve() -> Result<(), BoxError> {
     Ok(())
 }
 
-/// What was asked for.
+/// Sends the requested content.
 async fn bytes(State((census, _)): Shared, Path((seed, len)): Path<(u64, u64)>) -> Response<Body> {
     Response::new(Body::new(Content::new(seed, len, Alive::new(&census))))
 }
 
-/// Half of it, then a failure.
+/// Sends half of the content, then fails.
 async fn broken(
     State((census, _)): Shared,
     Path((seed, len, cut)): Path<(u64, u64, u64)>,
@@ -98,13 +98,13 @@ async fn broken(
     Response::new(Body::new(content.cut_at(cut)))
 }
 
-/// No answer, until the client gives up.
+/// Never answers, so that the client cancels.
 async fn never(State((census, _)): Shared) {
     let _alive = Alive::new(&census);
     std::future::pending::<()>().await;
 }
 
-/// Whether an upload is what it should be.
+/// Checks the content of an upload.
 async fn check(
     State((census, _)): Shared,
     Path((seed, len)): Path<(u64, u64)>,
@@ -132,12 +132,12 @@ async fn check(
     }
 }
 
-/// The request's body, as it comes, with its trailers.
+/// Echoes the request's body and trailers while they arrive.
 async fn echo(request: Request) -> Response<Body> {
     Response::new(request.into_body())
 }
 
-/// Begins a new key phase from our side.
+/// Initiates a key update from the server's side.
 async fn update_keys(request: Request) -> (StatusCode, String) {
     let Some(connection) = request.extensions().get::<Connection>() else {
         return (
@@ -147,7 +147,7 @@ async fn update_keys(request: Request) -> (StatusCode, String) {
     };
     match connection.update_keys() {
         Ok(()) => (StatusCode::OK, "updated".to_owned()),
-        // The client's own update is under way.
+        // The client's own update is in progress.
         Err(error) => (StatusCode::TOO_MANY_REQUESTS, error.to_string()),
     }
 }
@@ -162,12 +162,12 @@ async fn census(State((census, server)): Shared) -> String {
     )
 }
 
-/// Sends back streams and datagrams.
+/// Echoes streams and datagrams.
 async fn echo_all(connection: Connection) {
     let datagrams = connection.clone();
     tokio::spawn(async move {
         while let Ok(datagram) = datagrams.read_datagram().await {
-            // Full: dropped, as datagrams may be.
+            // Dropped when the queue is full, as datagrams may be.
             let _ = datagrams.send_datagram(datagram);
         }
     });
@@ -175,7 +175,7 @@ async fn echo_all(connection: Connection) {
     tokio::spawn(async move {
         while keys.close_reason().is_none() {
             tokio::time::sleep(Duration::from_secs(5)).await;
-            // Too soon: the client has just done it.
+            // Too early: the client has just updated its keys.
             let _ = keys.update_keys();
         }
     });

@@ -1,16 +1,16 @@
-//! What was asked and what became of it, and the verdict.
+//! Counts of requests and their results, and the verdict.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// How something that was asked for ended as it should.
+/// How a request ended as expected.
 #[derive(Clone, Debug)]
 pub(crate) enum Outcome {
-    /// Whole and right, with so many bytes checked.
+    /// Complete and correct, with this number of bytes checked.
     Whole(u64),
-    /// By an error that the soak caused itself, after so many bytes.
+    /// With an error that the soak caused, after this number of bytes.
     Caused(String, u64),
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct Count {
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) kinds: BTreeMap<&'static str, Count>,
-    /// What went wrong, in words.
+    /// Descriptions of what went wrong.
     pub(crate) lost: Vec<String>,
     pub(crate) connections: u64,
     /// Of clients that keep theirs.
@@ -112,7 +112,7 @@ impl Counts {
         self.kinds.values().map(|count| count.bytes).sum()
     }
 
-    /// Asked and neither answered nor ended on purpose.
+    /// Returns requests that were neither answered nor ended on purpose.
     pub(crate) fn unanswered(&self) -> u64 {
         let ended = |count: &Count| count.whole + count.caused.values().sum::<u64>();
         let ended: u64 = self.kinds.values().map(ended).sum();
@@ -143,7 +143,7 @@ impl Memory {
         }
     }
 
-    /// Looks; answers what it saw.
+    /// Takes a sample. Returns it.
     pub(crate) fn sample(&mut self, at: f64) -> u64 {
         let path = format!("/proc/{}/status", self.process);
         let status = std::fs::read_to_string(path).unwrap_or_default();
@@ -187,7 +187,7 @@ impl Memory {
         above / below.max(f64::MIN_POSITIVE) * 3600.0
     }
 
-    /// Whether it is flat, as far as the run is long enough to say.
+    /// Whether it does not grow; `true` if the run is too short to tell.
     pub(crate) fn is_flat(&self) -> bool {
         let end = self.samples.last().map_or(0.0, |last| last.0);
         end < JUDGED_FROM || self.growth() <= GROWTH

@@ -1,4 +1,4 @@
-//! A client, and each kind of thing it asks for.
+//! A client, and the kinds of requests it makes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::pattern::{Check, Content};
 use crate::tally::{Outcome, Tally};
 
-/// Nothing here takes longer, or it is lost.
+/// A request that takes longer is lost.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a client asks for.
@@ -25,15 +25,15 @@ pub(crate) enum Kind {
     Upload,
     /// An upload whose body fails.
     CutUpload,
-    /// A download of which the client wants no more.
+    /// A download that the client stops reading.
     Abandoned,
-    /// A request given up before the answer.
+    /// A request cancelled before the response.
     GivenUp,
     /// A download whose body fails at the server.
     Broken,
-    /// A new key phase from the client.
+    /// A key update by the client.
     Keys,
-    /// A new key phase from the server.
+    /// A key update by the server.
     ServerKeys,
     /// Another socket of the client.
     Migration,
@@ -109,7 +109,7 @@ impl Visitor {
         })
     }
 
-    /// Asks for this kind of thing again and again.
+    /// Makes this kind of request again and again.
     pub(crate) async fn keep_asking(self, kind: Kind, pause: u64, seed: u64, until: Instant) {
         let mut dice = Dice::new(seed, kind as u64);
         loop {
@@ -122,7 +122,7 @@ impl Visitor {
         }
     }
 
-    /// Asks once, and counts what becomes of it.
+    /// Makes one request, and counts its result.
     pub(crate) async fn ask(&self, kind: Kind, dice: &mut Dice) {
         self.tally.asked(kind.name());
         let asking = tokio::time::timeout(PATIENCE, self.perform(kind, dice));
@@ -131,7 +131,7 @@ impl Visitor {
         self.tally.ended(kind.name(), result);
     }
 
-    /// Leaves, waiting until the server knows.
+    /// Closes, and waits until the server has been told.
     pub(crate) async fn leave(&self) {
         self.client.close().await;
     }
@@ -165,7 +165,7 @@ impl Visitor {
     {
         let url = format!("{}{path}", self.url);
         let request = Request::post(&url).body(body);
-        let request = request.map_err(|_| h3::Error::Url(url, "it is no URL"))?;
+        let request = request.map_err(|_| h3::Error::Url(url, "not a valid URI"))?;
         let response = self.client.request(request).await?;
         self.saw(&response);
         Ok(response)
@@ -216,7 +216,7 @@ impl Visitor {
         }
     }
 
-    /// The server hears of the failure, in whichever way.
+    /// Makes an upload fail, which the server may notice in different ways.
     async fn cut_upload(&self, seed: u64, cut: u64) -> Asked {
         let len = cut + 100_000;
         let body = Content::new(seed, len, ()).cut_at(cut);
@@ -280,7 +280,7 @@ impl Visitor {
         let connection = self.client.connect(&url).await.map_err(words)?;
         Ok(match connection.update_keys() {
             Ok(()) => Outcome::Whole(0),
-            // The server's own update is under way.
+            // The server's own update is in progress.
             Err(error) => Outcome::Caused(error.to_string(), 0),
         })
     }

@@ -1,4 +1,4 @@
-//! Certificates by name, replaceable while the server runs.
+//! Server certificates by name, which can be replaced while the server runs.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -7,11 +7,11 @@ use clearway_quic::crypto::{ConfigError, Identity};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-/// A server's certificates: one for every client that names no other, and any
-/// number for names that clients may ask for (SNI, RFC 6066 §3).
+/// A server's certificates: a default, and any number for names that clients ask for (SNI,
+/// RFC 6066 §3).
 ///
-/// Clones are the same set. What is replaced serves handshakes that begin from
-/// then on; connections keep the certificate they were made with.
+/// Clones are the same set. A replaced certificate is used for handshakes that begin
+/// afterwards; open connections are not affected.
 ///
 /// ```
 /// use clearway::{Certificates, DevelopmentIdentity, ServerConfig};
@@ -20,7 +20,7 @@ use rustls::sign::CertifiedKey;
 /// let first = DevelopmentIdentity::generate(["localhost"])?;
 /// let certificates = Certificates::new(first.certificate_pem(), first.key_pem())?;
 /// let config = ServerConfig::with_certificates(&certificates);
-/// // … months later, the server still running:
+/// // … months later, while the server runs:
 /// let renewed = DevelopmentIdentity::generate(["localhost"])?;
 /// certificates.replace(renewed.certificate_pem(), renewed.key_pem())?;
 /// # Ok(())
@@ -29,32 +29,31 @@ use rustls::sign::CertifiedKey;
 #[derive(Clone)]
 pub struct Certificates(Arc<Resolver>);
 
-struct Resolver(RwLock<Held>);
+struct Resolver(RwLock<CertificateSet>);
 
-struct Held {
-    fallback: Arc<CertifiedKey>,
+struct CertificateSet {
+    default: Arc<CertifiedKey>,
     /// By lower-case name; `*.example.org` under that name.
     named: BTreeMap<String, Arc<CertifiedKey>>,
 }
 
 impl Certificates {
-    /// One certificate for every name: its chain, leaf first, and its key, PEM.
+    /// Creates a set with a default certificate: its chain, leaf first, and its key, in PEM.
     ///
     /// # Errors
-    /// If either cannot be parsed or they do not belong together.
+    /// If either cannot be parsed, or the key does not match the certificate.
     pub fn new(
         certificates_pem: impl AsRef<[u8]>,
         key_pem: impl AsRef<[u8]>,
     ) -> Result<Self, ConfigError> {
-        let fallback = certified(certificates_pem.as_ref(), key_pem.as_ref())?;
-        Ok(Self(Arc::new(Resolver(RwLock::new(Held {
-            fallback,
+        let default = certified(certificates_pem.as_ref(), key_pem.as_ref())?;
+        Ok(Self(Arc::new(Resolver(RwLock::new(CertificateSet {
+            default,
             named: BTreeMap::new(),
         })))))
     }
 
-    /// Replaces the certificate of clients that name no other. On an error the
-    /// one in use stays.
+    /// Replaces the default certificate. On an error the one in use stays.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -63,14 +62,14 @@ impl Certificates {
         certificates_pem: impl AsRef<[u8]>,
         key_pem: impl AsRef<[u8]>,
     ) -> Result<(), ConfigError> {
-        let fallback = certified(certificates_pem.as_ref(), key_pem.as_ref())?;
-        self.change(|held| held.fallback = fallback);
+        let default = certified(certificates_pem.as_ref(), key_pem.as_ref())?;
+        self.change(|set| set.default = default);
         Ok(())
     }
 
-    /// Sets the certificate for a name that clients ask for; `*.example.org`
-    /// stands for every name one label longer than `example.org` that has no
-    /// certificate of its own.
+    /// Sets the certificate for a name that clients ask for. A wildcard such as
+    /// `*.example.org` matches names with one more label that have no certificate of their
+    /// own.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -81,23 +80,23 @@ impl Certificates {
         key_pem: impl AsRef<[u8]>,
     ) -> Result<(), ConfigError> {
         let identity = certified(certificates_pem.as_ref(), key_pem.as_ref())?;
-        self.change(|held| held.named.insert(name.to_ascii_lowercase(), identity));
+        self.change(|set| set.named.insert(name.to_ascii_lowercase(), identity));
         Ok(())
     }
 
-    /// Whether there was a certificate for that very name; it is not used any
-    /// more.
+    /// Removes the certificate for a name. Returns whether there was one for exactly that
+    /// name.
     pub fn remove(&self, name: &str) -> bool {
-        self.change(|held| held.named.remove(&name.to_ascii_lowercase()).is_some())
+        self.change(|set| set.named.remove(&name.to_ascii_lowercase()).is_some())
     }
 
     pub(crate) fn resolver(&self) -> Arc<dyn ResolvesServerCert> {
         self.0.clone()
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut Held) -> T) -> T {
-        let Resolver(held) = &*self.0;
-        change(&mut held.write().unwrap_or_else(PoisonError::into_inner))
+    fn change<T>(&self, change: impl FnOnce(&mut CertificateSet) -> T) -> T {
+        let Resolver(set) = &*self.0;
+        change(&mut set.write().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -109,28 +108,25 @@ impl std::fmt::Debug for Certificates {
 
 impl Resolver {
     fn find(&self, name: Option<&str>) -> Arc<CertifiedKey> {
-        let Self(held) = self;
-        let held = held.read().unwrap_or_else(PoisonError::into_inner);
+        let Self(set) = self;
+        let set = set.read().unwrap_or_else(PoisonError::into_inner);
         let named = name.and_then(|name| {
             let name = name.to_ascii_lowercase();
-            held.named.get(&name).or_else(|| {
+            set.named.get(&name).or_else(|| {
                 let (_, parent) = name.split_once('.')?;
-                held.named.get(&format!("*.{parent}"))
+                set.named.get(&format!("*.{parent}"))
             })
         });
-        named.unwrap_or(&held.fallback).clone()
+        named.unwrap_or(&set.default).clone()
     }
 }
 
 impl std::fmt::Debug for Resolver {
-    /// The names, none of the keys.
+    /// Shows the names and no keys.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self(held) = self;
-        let held = held.read().unwrap_or_else(PoisonError::into_inner);
-        f.debug_set()
-            .entry(&"*")
-            .entries(held.named.keys())
-            .finish()
+        let Self(set) = self;
+        let set = set.read().unwrap_or_else(PoisonError::into_inner);
+        f.debug_set().entry(&"*").entries(set.named.keys()).finish()
     }
 }
 
@@ -163,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn names_find_their_certificate_and_all_others_the_first() {
+    fn certificate_is_chosen_by_exact_name_then_wildcard_then_default() {
         let [first, one, many] = [identity(), identity(), identity()];
         let certificates = set(&first);
         let add = |name, identity: &DevelopmentIdentity| {
@@ -184,12 +180,12 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_replacement_leaves_the_old_one_in_use() {
+    fn replacement_with_wrong_key_keeps_old_certificate() {
         let [first, second] = [identity(), identity()];
         let certificates = set(&first);
         let before = leaf(&certificates, None);
         let wrong = certificates.replace(second.certificate_pem(), first.key_pem());
-        assert!(wrong.is_err(), "the key is another's");
+        assert!(wrong.is_err(), "the key does not match");
         assert_eq!(leaf(&certificates, None), before);
         certificates
             .replace(second.certificate_pem(), second.key_pem())

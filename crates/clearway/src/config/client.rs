@@ -1,4 +1,4 @@
-//! How a client connects.
+//! Configuration of clients.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,8 +9,8 @@ use clearway_recovery::congestion::CongestionControl;
 use super::fingerprint::Fingerprint;
 use super::native_roots::{NativeRootsError, native_roots};
 
-/// Settings of a client. Every default is meant to be left alone. Clones share
-/// what is remembered of servers: tickets for resumption and 0-RTT, tokens.
+/// Configuration of a client. The defaults suit most clients. Clones share the store of
+/// sessions: tickets for resumption and 0-RTT, and address tokens.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct ClientConfig {
@@ -21,44 +21,44 @@ pub struct ClientConfig {
 }
 
 impl ClientConfig {
-    /// A client that trusts servers for which these certificates (PEM) vouch.
+    /// Trusts servers whose certificates are signed by one of these root certificates (PEM).
     ///
     /// # Errors
-    /// If they cannot be parsed or there are none.
+    /// If there are none, or they cannot be parsed.
     pub fn with_roots(pem: impl AsRef<[u8]>) -> Result<Self, ConfigError> {
         Ok(Self::with_crypto(ClientCrypto::new(Roots::from_pem(
             pem.as_ref(),
         )?)))
     }
 
-    /// A client that trusts servers for which the certificates of this host vouch.
+    /// Trusts servers whose certificates are signed by a root certificate of this host.
     ///
     /// # Errors
-    /// If the host has none.
+    /// If the host has no root certificates.
     pub fn with_native_roots() -> Result<Self, NativeRootsError> {
         Ok(Self::with_crypto(ClientCrypto::new(native_roots()?)))
     }
 
-    /// A client that trusts the one certificate with this fingerprint, whatever
-    /// it says: for self-signed certificates handed over by other means.
+    /// Trusts exactly the certificate with this fingerprint, whatever its names and dates:
+    /// for self-signed certificates whose fingerprint was received in a safe way.
     pub fn with_fingerprint(fingerprint: Fingerprint) -> Self {
         Self::with_crypto(ClientCrypto::with_certificate_check(move |certificate| {
             match Fingerprint::of(certificate) {
                 shown if shown == fingerprint => Ok(()),
                 shown => Err(format!(
-                    "its fingerprint is {shown}, expected {fingerprint}"
+                    "certificate fingerprint mismatch: expected {fingerprint}, found {shown}"
                 )),
             }
         }))
     }
 
-    /// A client that takes any certificate for any name: whoever is on the
-    /// path can impersonate the server. For laboratories only.
+    /// Accepts any certificate for any name, so that anybody on the path can impersonate the
+    /// server. For tests only.
     pub fn dangerous_accept_any_certificate() -> Self {
         Self::with_crypto(ClientCrypto::dangerous_accept_any_certificate())
     }
 
-    /// A client with full control of TLS: verifiers, clocks, algorithms, key
+    /// Uses these TLS settings, which control verification, clocks, algorithms and the key
     /// log.
     pub fn with_crypto(crypto: ClientCrypto) -> Self {
         let sessions = Arc::new(ClientSessions::default());
@@ -76,13 +76,13 @@ impl ClientConfig {
         self
     }
 
-    /// Application protocols, most preferred first.
+    /// Sets the application protocols (ALPN), most preferred first.
     pub fn alpn<P: Into<Vec<u8>>>(self, protocols: impl IntoIterator<Item = P>) -> Self {
         self.crypto(|crypto| crypto.alpn(protocols))
     }
 
-    /// The certificate to show to servers that ask: its chain, leaf first, and
-    /// its key, PEM.
+    /// Sets the certificate for servers that ask for one: its chain, leaf first, and its key,
+    /// in PEM.
     ///
     /// # Errors
     /// If either cannot be parsed.
@@ -95,35 +95,36 @@ impl ClientConfig {
         Ok(self.crypto(|crypto| crypto.identity(identity)))
     }
 
-    /// Whether to offer 0-RTT to servers met before; on by default. What is
-    /// sent in it remains the application's choice
+    /// Whether to offer 0-RTT to servers with which there is an earlier session. On by
+    /// default, because nothing is sent in it unless the application chooses to
     /// ([`Connecting::into_zero_rtt`](crate::Connecting::into_zero_rtt)).
     pub fn early_data(self, offer: bool) -> Self {
         self.crypto(|crypto| crypto.early_data(offer))
     }
 
-    /// Append every connection's secrets to the file that `SSLKEYLOGFILE` names,
-    /// if it does, so that a recorded connection can be read.
+    /// Appends the secrets of every connection to the file in the environment variable
+    /// `SSLKEYLOGFILE`, if that is set, so that a packet capture can be decrypted.
     pub fn key_log_from_env(self) -> Self {
         self.crypto(ClientCrypto::key_log_from_env)
     }
 
-    /// Where tickets and tokens are remembered.
+    /// Sets the store of session tickets and address tokens.
     pub fn sessions(mut self, sessions: Arc<ClientSessions>) -> Self {
         self.sessions = sessions.clone();
         self.crypto(|crypto| crypto.sessions(sessions))
     }
 
-    /// Stream counts, windows, timeouts, the congestion controller.
+    /// Sets the transport configuration: stream counts, windows, timeouts, the congestion
+    /// controller.
     pub fn transport(mut self, transport: Config) -> Self {
         self.transport = Arc::new(transport);
         self
     }
 
-    /// Congestion control of every path, in place of what
-    /// [`transport`](Self::transport) has said so far: one of ours
-    /// ([`CongestionController`](crate::CongestionController)), or one of your own.
-    /// CUBIC by default, which shares a bottleneck fairly with what most hosts run.
+    /// Sets the congestion control of every path, in place of the one in
+    /// [`transport`](Self::transport): a built-in one
+    /// ([`CongestionController`](crate::CongestionController)), or one of your own. The
+    /// default is CUBIC, which shares a bottleneck fairly with what most hosts use.
     ///
     /// ```
     /// use clearway::congestion::{
@@ -132,7 +133,7 @@ impl ClientConfig {
     /// };
     /// use clearway::{ClientConfig, CongestionController, Instant, Limit};
     ///
-    /// /// A window of so many datagrams, whatever happens. For private links only.
+    /// /// A constant window, in datagrams. For private links only.
     /// #[derive(Debug)]
     /// struct Constant {
     ///     datagrams: u64,
@@ -203,7 +204,7 @@ impl ClientConfig {
         self.transport.clone()
     }
 
-    /// The TLS settings, made once.
+    /// Returns the TLS configuration, which is built once.
     pub(crate) fn tls(&self) -> Result<Arc<rustls::ClientConfig>, ConfigError> {
         if let Some(built) = self.built.get() {
             return Ok(built.clone());

@@ -1,4 +1,4 @@
-//! A certificate known by its digest.
+//! Certificate fingerprints.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use std::str::FromStr;
 pub struct Fingerprint(pub [u8; 32]);
 
 impl Fingerprint {
-    /// Of a certificate in DER.
+    /// Computes the fingerprint of a certificate in DER.
     #[must_use]
     pub fn of(certificate: &[u8]) -> Self {
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, certificate);
@@ -31,9 +31,9 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// Text that is not 64 hexadecimal digits (colons between them are allowed).
+/// The text does not have 64 hexadecimal digits (colons between them are ignored).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a SHA-256 fingerprint has 64 hexadecimal digits")]
+#[error("invalid SHA-256 fingerprint: expected 64 hexadecimal digits")]
 pub struct ParseFingerprintError;
 
 impl FromStr for Fingerprint {
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_goes_round() {
+    fn fingerprint_text_parses_back_and_other_lengths_are_rejected() {
         // SHA-256 of nothing (FIPS 180-4 examples).
         let text = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         assert_eq!(Fingerprint::of(b"").to_string(), text);

@@ -1,12 +1,12 @@
-//! Certificates for development.
+//! Self-signed certificates for development.
 
 use rustls::pki_types::CertificateDer;
 
 use super::fingerprint::Fingerprint;
 
-/// A self-signed certificate and its key, made on the spot. Clients trust it by
-/// its certificate ([`ClientConfig::with_roots`](super::ClientConfig::with_roots))
-/// or by its [`Fingerprint`].
+/// A newly generated self-signed certificate and its key. Clients trust it by its
+/// certificate ([`ClientConfig::with_roots`](super::ClientConfig::with_roots)) or by its
+/// [`Fingerprint`].
 #[derive(Clone)]
 pub struct DevelopmentIdentity {
     certificate: CertificateDer<'static>,
@@ -14,16 +14,16 @@ pub struct DevelopmentIdentity {
     key_pem: String,
 }
 
-/// A certificate that could not be generated: a name is not a possible one.
+/// A certificate could not be generated: a name is neither a DNS name nor an IP address.
 #[derive(Debug, thiserror::Error)]
-#[error("generating a certificate: {0}")]
+#[error("cannot generate a certificate: {0}")]
 pub struct GenerateError(#[from] rcgen::Error);
 
 impl DevelopmentIdentity {
-    /// A P-256 certificate for DNS names and IP addresses.
+    /// Generates a P-256 certificate for DNS names and IP addresses.
     ///
     /// # Errors
-    /// If a name cannot stand in a certificate.
+    /// If a name is not valid in a certificate.
     pub fn generate<N: Into<String>>(
         names: impl IntoIterator<Item = N>,
     ) -> Result<Self, GenerateError> {
@@ -36,19 +36,19 @@ impl DevelopmentIdentity {
         })
     }
 
-    /// The certificate, PEM.
+    /// Returns the certificate in PEM.
     #[must_use]
     pub fn certificate_pem(&self) -> &str {
         &self.certificate_pem
     }
 
-    /// The private key (PKCS #8), PEM.
+    /// Returns the private key (PKCS #8) in PEM.
     #[must_use]
     pub fn key_pem(&self) -> &str {
         &self.key_pem
     }
 
-    /// What a client may know the certificate by.
+    /// Returns the fingerprint by which a client can trust the certificate.
     #[must_use]
     pub fn fingerprint(&self) -> Fingerprint {
         Fingerprint::of(&self.certificate)
@@ -56,7 +56,7 @@ impl DevelopmentIdentity {
 }
 
 impl std::fmt::Debug for DevelopmentIdentity {
-    /// The key is a secret: never shown.
+    /// Shows the fingerprint only, because the key is a secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "DevelopmentIdentity({})", self.fingerprint())
     }

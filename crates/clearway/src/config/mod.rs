@@ -1,4 +1,4 @@
-//! Settings of servers and clients.
+//! Configuration of servers and clients.
 
 mod certificates;
 mod client;

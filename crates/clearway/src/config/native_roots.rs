@@ -1,11 +1,13 @@
-//! What this host trusts: its administrator's additions and removals count, and
-//! updates come with the system rather than with a program.
+//! The root certificates of this host: they follow the administrator's changes, and are
+//! updated with the system rather than with a program.
 
 use clearway_quic::crypto::Roots;
 
-/// This host trusts no certificates; says why, where the system did.
+/// No trusted root certificates were found on this host; with the reason, if the system gave one.
+/// Install them (`ca-certificates` on Linux), or use
+/// [`ClientConfig::with_roots`](crate::ClientConfig::with_roots).
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("this host trusts no certificates{}", .0.as_ref().map_or_else(String::new, |why| format!(" ({why})")))]
+#[error("no trusted root certificates found on this host{}", .0.as_ref().map_or_else(String::new, |why| format!(" ({why})")))]
 #[non_exhaustive]
 pub struct NativeRootsError(Option<String>);
 

@@ -1,4 +1,4 @@
-//! How a server serves.
+//! Configuration of servers.
 
 use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::sync::{Arc, Mutex};
@@ -13,29 +13,28 @@ use clearway_recovery::congestion::CongestionControl;
 
 use super::Certificates;
 use super::memory::default_budget;
-use crate::endpoint::Doorkeeper;
+use crate::endpoint::AdmitCallback;
 
-/// NEW_TOKEN tokens remembered as used, of one server.
+/// NEW_TOKEN tokens that a server remembers as used.
 const REPLAY_CAPACITY: usize = 64 * 1024;
 
-/// Connections that may wait for [`Endpoint::accept`](crate::Endpoint::accept)
-/// unless configured.
+/// Default of [`ServerConfig::backlog`].
 const DEFAULT_BACKLOG: usize = 1024;
 
-/// How long a connection has to have done nothing before it makes room for a newcomer,
-/// unless configured: many times what a client takes between two requests of one page.
+/// Default of [`ServerConfig::evict_idle_after`]: many times the pause of a client between two
+/// requests for one page.
 const EVICT_IDLE_AFTER: Duration = Duration::from_secs(10);
 
-/// What to do with a client before anything is spent on it.
+/// The decision about a new client, before anything is spent on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// Let the handshake begin.
+    /// Begins the handshake.
     Accept,
-    /// Answer CONNECTION_REFUSED.
+    /// Refuses the connection with CONNECTION_REFUSED.
     Refuse,
 }
 
-/// Settings of a server. Every default is meant to be left alone.
+/// Configuration of a server. The defaults suit most servers.
 #[derive(Clone)]
 #[must_use]
 pub struct ServerConfig {
@@ -45,15 +44,14 @@ pub struct ServerConfig {
     limits: Limits,
     secret: Option<[u8; 32]>,
     preferred_address: Option<(Option<SocketAddrV4>, Option<SocketAddrV6>)>,
-    pub(crate) doorkeeper: Option<Doorkeeper>,
+    pub(crate) admit: Option<AdmitCallback>,
     pub(crate) backlog: usize,
     pub(crate) memory_budget: usize,
     pub(crate) evict_idle_after: Duration,
 }
 
 impl ServerConfig {
-    /// A server with one certificate for every name: its chain, leaf first, and
-    /// its key, PEM.
+    /// Uses one certificate for every name: its chain, leaf first, and its key, in PEM.
     ///
     /// # Errors
     /// If either cannot be parsed.
@@ -65,14 +63,14 @@ impl ServerConfig {
         Ok(Self::with_crypto(ServerCrypto::new(identity)))
     }
 
-    /// A server whose certificates depend on the name a client asks for, and
-    /// may be replaced while it runs.
+    /// Uses certificates that depend on the name a client asks for, and that can be replaced
+    /// while the server runs.
     pub fn with_certificates(certificates: &Certificates) -> Self {
         Self::with_crypto(ServerCrypto::with_resolver(certificates.resolver()))
     }
 
-    /// A server with full control of TLS: certificates by name, clocks, session
-    /// store, algorithms, key log.
+    /// Uses these TLS settings, which control certificates, clocks, the session store,
+    /// algorithms and the key log.
     pub fn with_crypto(crypto: ServerCrypto) -> Self {
         Self {
             crypto,
@@ -81,134 +79,136 @@ impl ServerConfig {
             limits: Limits::default(),
             secret: None,
             preferred_address: None,
-            doorkeeper: None,
+            admit: None,
             backlog: DEFAULT_BACKLOG,
             memory_budget: default_budget(),
             evict_idle_after: EVICT_IDLE_AFTER,
         }
     }
 
-    /// Application protocols, most preferred first; a client without any of
-    /// them is refused.
+    /// Sets the application protocols (ALPN), most preferred first. A client that supports
+    /// none of them is refused.
     pub fn alpn<P: Into<Vec<u8>>>(mut self, protocols: impl IntoIterator<Item = P>) -> Self {
         self.crypto = self.crypto.alpn(protocols);
         self
     }
 
-    /// Stream counts, windows, timeouts, the congestion controller.
+    /// Sets the transport configuration: stream counts, windows, timeouts, the congestion
+    /// controller.
     pub fn transport(mut self, transport: Config) -> Self {
         self.transport = transport;
         self
     }
 
-    /// Congestion control of every path, in place of what
-    /// [`transport`](Self::transport) has said so far: one of ours
-    /// ([`CongestionController`](crate::CongestionController)), or one of your own.
-    /// CUBIC by default, which shares a bottleneck fairly with what most hosts run.
-    /// [`ClientConfig::congestion_control`](crate::ClientConfig::congestion_control) has
-    /// an example of one's own.
+    /// Sets the congestion control of every path, in place of the one in
+    /// [`transport`](Self::transport): a built-in one
+    /// ([`CongestionController`](crate::CongestionController)), or one of your own, of which
+    /// [`ClientConfig::congestion_control`](crate::ClientConfig::congestion_control) has an
+    /// example. The default is CUBIC, which shares a bottleneck fairly with what most hosts
+    /// use.
     pub fn congestion_control(mut self, control: impl Into<CongestionControl>) -> Self {
         self.transport.controller = control.into();
         self
     }
 
-    /// Validate every client's address by a Retry, at the price of a round
-    /// trip. By default only under load.
+    /// Whether to validate every client's address with a Retry packet, which costs a round
+    /// trip. By default that is done only under load.
     pub fn always_retry(mut self, always: bool) -> Self {
         self.always_retry = always;
         self
     }
 
-    /// Accept 0-RTT data; off by default, because an attacker on the path may
-    /// replay it (RFC 9001 §9.2). Connections then come out of
-    /// [`Endpoint::accept`](crate::Endpoint::accept) as soon as they carry such
-    /// data; [`Connection::handshaken`](crate::Connection::handshaken) waits for
-    /// proof that it is no replay.
+    /// Whether to accept 0-RTT data. Off by default, because an attacker on the path may
+    /// replay it (RFC 9001 §9.2). If it is on, [`Endpoint::accept`](crate::Endpoint::accept)
+    /// returns connections as soon as they have such data, and
+    /// [`Connection::handshake_complete`](crate::Connection::handshake_complete) waits for
+    /// proof that it is not a replay.
     pub fn early_data(mut self, accept: bool) -> Self {
         self.crypto = self.crypto.early_data(accept);
         self
     }
 
-    /// Whether clients must show a certificate; not by default.
+    /// Sets whether clients must have a certificate. The default is no, as on the web.
     pub fn client_auth(mut self, client_auth: ClientAuth) -> Self {
         self.crypto = self.crypto.client_auth(client_auth);
         self
     }
 
-    /// The secret behind tokens and stateless resets. With the same one after a
-    /// restart, clients of the previous run learn at once that their
-    /// connections are gone, and their tokens stay good. Random by default.
+    /// Sets the secret for address tokens and stateless resets. With the same secret after a
+    /// restart, clients of the previous run learn at once that their connections are gone,
+    /// and their tokens stay valid. Random by default.
     pub fn secret(mut self, secret: [u8; 32]) -> Self {
         self.secret = Some(secret);
         self
     }
 
-    /// Bounds on handshakes under way and on connections, in all and of one source, over
-    /// all shards of the endpoint.
+    /// Sets the limits on handshakes in progress and on connections, in total and by source,
+    /// over all shards of the endpoint.
     ///
-    /// When nearly all of `limits.connections` are taken, the shards keep a place free
-    /// for a newcomer: they close the connection that has done nothing for longest, if
-    /// no request or stream is open on it and that for at least
-    /// [`evict_idle_after`](Self::evict_idle_after). While there is none, newcomers
-    /// are refused when all are taken.
+    /// When nearly all of `limits.connections` are in use, the shards keep a place free for a
+    /// new client: they close the connection that has been idle longest, if it has no open
+    /// request or stream and has been idle for at least
+    /// [`evict_idle_after`](Self::evict_idle_after). While there is no such connection, new
+    /// clients are refused once all places are in use.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Addresses clients should move to after the handshake (RFC 9000 §9.6).
+    /// Sets the addresses to which clients should migrate after the handshake (RFC 9000 §9.6).
     pub fn preferred_address(mut self, v4: Option<SocketAddrV4>, v6: Option<SocketAddrV6>) -> Self {
         self.preferred_address = Some((v4, v6));
         self
     }
 
-    /// Asks `doorkeeper` about every new client's address, which may be
-    /// spoofed. It is called on the event loop: be quick.
+    /// Calls `admit` with the address of every new client, which may be spoofed. It is called
+    /// on the event loop and has to be quick. By default every client is admitted.
     pub fn admit(
         mut self,
-        doorkeeper: impl Fn(SocketAddr) -> Admission + Send + Sync + 'static,
+        admit: impl Fn(SocketAddr) -> Admission + Send + Sync + 'static,
     ) -> Self {
-        self.doorkeeper = Some(Arc::new(doorkeeper));
+        self.admit = Some(Arc::new(admit));
         self
     }
 
-    /// Bytes of memory that the connections of the endpoint may take together, over
-    /// all shards: what they buffer in either direction, and what each costs besides.
-    /// By default a quarter of the memory of the machine (or of its control group), at
-    /// most 1 GiB, which is enough for 80 Gbit/s at 100 ms.
+    /// Sets the memory that the connections of the endpoint may use together, over all
+    /// shards, in bytes: their buffers in both directions, and the fixed cost of each. The
+    /// default is a quarter of the memory of the machine (or of its control group), at most
+    /// 1 GiB, which is enough for 80 Gbit/s at 100 ms.
     ///
-    /// From half of it on, each connection may buffer a share of what is left, so
-    /// that windows narrow; newcomers begin with narrow windows (except where 0-RTT
-    /// data is accepted, which forbids it, RFC 9000 §7.4.1). When it is exceeded, those
-    /// connections are closed that take the most for the longest without moving any
-    /// data, until a sixteenth is free again; their peers hear INTERNAL_ERROR, "server
-    /// out of memory". Newcomers are let in all the while.
+    /// When half of it is used, each connection may buffer a part of what is left, so that
+    /// windows shrink; new connections begin with small windows (except where 0-RTT data is
+    /// accepted, which forbids it, RFC 9000 §7.4.1). When it is exceeded, connections are
+    /// closed until a sixteenth is free again: first those that hold the most memory for the
+    /// longest time without transferring data. Their peers receive INTERNAL_ERROR, "server
+    /// out of memory". New clients are still accepted.
     ///
-    /// Not part of it is what does not grow with connections, some 3 MiB for each
-    /// shard, and what the application itself keeps, unless it charges that to
+    /// Memory that does not grow with connections is not part of it, some 3 MiB for each
+    /// shard; nor is the application's own, unless it is charged to
     /// [`Endpoint::memory_account`](crate::Endpoint::memory_account).
     pub fn memory_budget(mut self, bytes: usize) -> Self {
         self.memory_budget = bytes;
         self
     }
 
-    /// How long a connection without an open request or stream has to have done
-    /// nothing before it may be closed in favour of a newcomer
-    /// ([`limits`](Self::limits)); 10 s by default.
+    /// Sets how long a connection without an open request or stream has to be idle before it
+    /// may be closed in favour of a new client ([`limits`](Self::limits)). The default is
+    /// 10 s, many times the pause of a client between two requests for one page.
     pub fn evict_idle_after(mut self, idle: Duration) -> Self {
         self.evict_idle_after = idle;
         self
     }
 
-    /// Connections that may wait for [`Endpoint::accept`](crate::Endpoint::accept)
-    /// before new clients are refused; 1,024 by default.
+    /// Sets how many connections may wait for [`Endpoint::accept`](crate::Endpoint::accept)
+    /// before new clients are refused. The default is 1,024, so that a short pause of the
+    /// application refuses nobody.
     pub fn backlog(mut self, connections: usize) -> Self {
         self.backlog = connections;
         self
     }
 
-    /// What the transport needs, and the secret for stateless resets. `random`
-    /// stands in for a secret that was not configured.
+    /// Returns the transport's configuration and the secret for stateless resets, which is
+    /// `random` if none was configured.
     pub(crate) fn into_transport(
         self,
         random: [u8; 32],
@@ -227,7 +227,7 @@ impl ServerConfig {
 }
 
 impl std::fmt::Debug for ServerConfig {
-    /// Without the secret.
+    /// Shows everything but the secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ServerConfig")
             .field("crypto", &self.crypto)

@@ -1,11 +1,11 @@
 //! The handle of a connection.
 
-mod bells;
+mod notifiers;
 mod on_lost;
-mod remains;
 mod shared;
-mod signal;
 mod state;
+mod terminated;
+mod wakeups;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,35 +22,37 @@ pub(crate) use self::on_lost::OnLost;
 pub(crate) use self::shared::Stage;
 #[cfg(feature = "testing")]
 pub use self::shared::Stage;
-pub(crate) use self::shared::{Counted, Shared};
-use self::signal::available;
-pub(crate) use self::signal::{Signal, Wakes};
+pub(crate) use self::shared::{ConnectionRef, ConnectionShared};
 pub(crate) use self::state::{SendEnd, SendSlot, State};
+use self::wakeups::available;
+pub(crate) use self::wakeups::{Signal, Wakeups};
 use crate::error::SendDatagramError;
 use crate::http::turns::Turns;
 use crate::stream::{RecvStream, SendStream};
 
-/// Bits of a connection's number that count the connections of one run of its shard.
+/// The bit of a connection's number above which restarts of its shard are counted; below are
+/// the connections of one run.
 const RESTARTS_AT: u32 = 48;
 
-/// A QUIC connection. Clones are handles to the same one; when the last handle
-/// (streams count) is gone, the connection is closed with code 0 as soon as the
-/// peer has everything that was finished.
+/// A QUIC connection. Clones are handles of the same connection.
+///
+/// When the last handle is dropped, streams included, the connection is closed with code 0
+/// as soon as the peer has acknowledged all streams that were finished.
 #[derive(Clone, Debug)]
 pub struct Connection {
-    shared: Counted,
+    shared: ConnectionRef,
 }
 
 impl Connection {
-    pub(crate) fn new(shared: Counted) -> Self {
+    pub(crate) fn new(shared: ConnectionRef) -> Self {
         Self { shared }
     }
 
-    pub(crate) fn counted(&self) -> &Counted {
+    pub(crate) fn shared(&self) -> &ConnectionRef {
         &self.shared
     }
 
-    /// The runtime of the shard that owns the connection.
+    /// Returns the runtime of the shard that owns the connection.
     pub(crate) fn shard_runtime(&self) -> Option<&tokio::runtime::Handle> {
         self.shared.link.runtime()
     }
@@ -60,21 +62,21 @@ impl Connection {
         &self.shared.link.turns
     }
 
-    /// Whether an HTTP request may be begun on it.
+    /// Whether a new HTTP request may be sent on the connection.
     pub(crate) fn takes_requests(&self) -> bool {
         self.shared.read(State::takes_requests, |_| false)
     }
 
-    /// Whether an HTTP request may be sent on it as early data.
+    /// Whether an HTTP request may be sent on the connection as early data.
     pub(crate) fn takes_early_requests(&self) -> bool {
         self.shared.read(State::takes_early_requests, |_| false)
     }
 
-    /// Opens a bidirectional stream, waiting while the peer's limit is reached.
-    /// The peer learns of it with the first bytes.
+    /// Opens a bidirectional stream, waiting while the peer's limit is reached. The peer
+    /// does not know of the stream before data is written to it.
     ///
     /// # Errors
-    /// Why the connection ended.
+    /// The reason why the connection ended.
     pub async fn open_bi(&self) -> Result<(SendStream, RecvStream), ConnectionError> {
         let id = self.open(Directionality::Bidirectional).await?;
         Ok((
@@ -86,16 +88,16 @@ impl Connection {
     /// Opens a unidirectional stream, waiting while the peer's limit is reached.
     ///
     /// # Errors
-    /// Why the connection ended.
+    /// The reason why the connection ended.
     pub async fn open_uni(&self) -> Result<SendStream, ConnectionError> {
         let id = self.open(Directionality::Unidirectional).await?;
         Ok(SendStream::new(self.shared.clone(), id))
     }
 
-    /// The next bidirectional stream that the peer opens.
+    /// Accepts the next bidirectional stream that the peer opens.
     ///
     /// # Errors
-    /// Why the connection ended.
+    /// The reason why the connection ended.
     pub async fn accept_bi(&self) -> Result<(SendStream, RecvStream), ConnectionError> {
         let id = self.accept(Directionality::Bidirectional).await?;
         Ok((
@@ -104,10 +106,10 @@ impl Connection {
         ))
     }
 
-    /// The next unidirectional stream that the peer opens.
+    /// Accepts the next unidirectional stream that the peer opens.
     ///
     /// # Errors
-    /// Why the connection ended.
+    /// The reason why the connection ended.
     pub async fn accept_uni(&self) -> Result<RecvStream, ConnectionError> {
         let id = self.accept(Directionality::Unidirectional).await?;
         Ok(RecvStream::new(self.shared.clone(), id))
@@ -126,7 +128,7 @@ impl Connection {
                 self.shared.pass_on(signal, next);
                 return Some(Ok(id));
             }
-            // The peer may be told that we wait (STREAMS_BLOCKED).
+            // A STREAMS_BLOCKED frame may have to be sent.
             if state.quic.is_transmit_due() {
                 self.shared.mark_dirty();
             }
@@ -158,10 +160,10 @@ impl Connection {
     /// Sends an unreliable datagram (RFC 9221).
     ///
     /// # Errors
-    /// See [`SendDatagramError`]; when `Full`,
+    /// See [`SendDatagramError`]. While the queue is full,
     /// [`send_datagram_wait`](Self::send_datagram_wait) waits instead.
     pub fn send_datagram(&self, data: Bytes) -> Result<(), SendDatagramError> {
-        self.shared.write_if(|state| {
+        self.shared.write_then_send_if(|state| {
             if let Some(error) = state.error.as_deref() {
                 return (Err(error.clone().into()), false);
             }
@@ -173,7 +175,7 @@ impl Connection {
     /// Sends an unreliable datagram, waiting while the queue is full.
     ///
     /// # Errors
-    /// See [`SendDatagramError`]; never `Full`.
+    /// See [`SendDatagramError`], except `Full`.
     pub async fn send_datagram_wait(&self, data: Bytes) -> Result<(), SendDatagramError> {
         let attempt = |state: &mut State| {
             if let Some(error) = state.error.as_deref() {
@@ -186,14 +188,14 @@ impl Connection {
             }
         };
         self.shared.wait_for(Signal::DatagramRoom, attempt).await?;
-        self.shared.write_if(|_| ((), true));
+        self.shared.write_then_send_if(|_| ((), true));
         Ok(())
     }
 
-    /// The next datagram received.
+    /// Receives the next datagram.
     ///
     /// # Errors
-    /// Why the connection ended.
+    /// The reason why the connection ended.
     pub async fn read_datagram(&self) -> Result<Bytes, ConnectionError> {
         let attempt = |state: &mut State| match state.quic.recv_datagram() {
             Some(data) => Some(Ok(data)),
@@ -202,49 +204,49 @@ impl Connection {
         self.shared.wait_for(Signal::Datagram, attempt).await
     }
 
-    /// Largest datagram that could be sent now, in bytes; `None` if the peer
-    /// accepts none.
+    /// Returns the size of the largest datagram that could be sent now, in bytes; `None` if
+    /// the peer accepts no datagrams.
     #[must_use]
     pub fn max_datagram_size(&self) -> Option<usize> {
         self.shared
             .read(|state| state.quic.max_datagram_size(), |_| None)
     }
 
-    /// Closes the connection now, telling the peer `code` and `reason`. What
-    /// was not delivered is lost: [`SendStream::finished`] waits for delivery.
+    /// Closes the connection now with an application error `code` and `reason` for the peer.
+    /// Data that was not delivered is lost: [`SendStream::finished`] waits for delivery.
     pub fn close(&self, code: u64, reason: impl AsRef<[u8]>) {
         let now = self.shared.now();
-        let mut wakes = Wakes::default();
+        let mut wakeups = Wakeups::default();
         self.shared.call(|state| {
             state.quic.close(now, code, reason.as_ref());
-            state.dispatch(&self.shared.link, now, &mut wakes);
+            state.dispatch(&self.shared.link, now, &mut wakeups);
         });
-        wakes.fire(&self.shared);
+        wakeups.fire(&self.shared);
         self.shared.mark_dirty();
     }
 
-    /// Waits until the connection has ended, and says why.
+    /// Waits until the connection has ended, and returns the reason.
     pub async fn closed(&self) -> ConnectionError {
         let attempt = |state: &mut State| state.error.as_deref().cloned();
         self.shared.wait_for(Signal::Closed, attempt).await
     }
 
-    /// Why the connection ended, if it has.
+    /// Returns the reason why the connection ended, if it has.
     #[must_use]
     pub fn close_reason(&self) -> Option<ConnectionError> {
         self.shared.read(
             |state| state.error.as_deref().cloned(),
-            |remains| Some(remains.error.clone()),
+            |terminated| Some(terminated.error.clone()),
         )
     }
 
-    /// Waits until the handshake is complete. Connections come out of
-    /// [`connect`](crate::Endpoint::connect) and
-    /// [`accept`](crate::Endpoint::accept) that way, except with 0-RTT.
+    /// Waits until the handshake is complete. Connections returned by
+    /// [`connect`](crate::Endpoint::connect) and [`accept`](crate::Endpoint::accept) have
+    /// completed it, except those with 0-RTT.
     ///
     /// # Errors
-    /// Why the connection ended.
-    pub async fn handshaken(&self) -> Result<(), ConnectionError> {
+    /// The reason why the connection ended.
+    pub async fn handshake_complete(&self) -> Result<(), ConnectionError> {
         let attempt = |state: &mut State| match state.error.as_deref() {
             Some(error) => Some(Err(error.clone())),
             None => state.connected.then_some(Ok(())),
@@ -258,127 +260,132 @@ impl Connection {
             .read(|state| state.quic.has_zero_rtt(), |_| false)
     }
 
-    /// Whether the server took the client's 0-RTT data; `None` until it is known
-    /// or if there was none. A server that refused it knows of none.
+    /// Whether the server accepted the client's 0-RTT data; `None` until that is known, if
+    /// there was none, and on a server that rejected it.
     #[must_use]
     pub fn zero_rtt_accepted(&self) -> Option<bool> {
         self.shared.read(
             |state| state.quic.zero_rtt_accepted(),
-            |remains| remains.zero_rtt_accepted,
+            |terminated| terminated.zero_rtt_accepted,
         )
     }
 
-    /// Whether the client had to prove its address by a Retry.
+    /// Whether the client had to validate its address with a Retry packet.
     #[must_use]
     pub fn retried(&self) -> bool {
-        self.shared
-            .read(|state| state.quic.retried(), |remains| remains.retried)
+        self.shared.read(
+            |state| state.quic.retried(),
+            |terminated| terminated.retried,
+        )
     }
 
     /// Whether the handshake resumed an earlier session.
     #[must_use]
     pub fn resumed(&self) -> bool {
-        self.shared
-            .read(|state| state.quic.resumed(), |remains| remains.resumed)
+        self.shared.read(
+            |state| state.quic.resumed(),
+            |terminated| terminated.resumed,
+        )
     }
 
-    /// Which end this is.
+    /// Returns whether this is the client or the server.
     #[must_use]
     pub fn role(&self) -> Role {
         self.shared
-            .read(|state| state.quic.role(), |remains| remains.role)
+            .read(|state| state.quic.role(), |terminated| terminated.role)
     }
 
-    /// The peer's address now; it changes when the peer migrates.
+    /// Returns the peer's current address, which changes when the peer migrates.
     #[must_use]
     pub fn remote_address(&self) -> SocketAddr {
         self.shared.read(
             |state| state.quic.remote_address(),
-            |remains| remains.remote,
+            |terminated| terminated.remote,
         )
     }
 
-    /// The application protocol both ends agreed on.
+    /// Returns the application protocol that was negotiated (ALPN), if any.
     #[must_use]
     pub fn alpn(&self) -> Option<Vec<u8>> {
         self.shared.read(
             |state| state.quic.alpn().map(<[u8]>::to_vec),
-            |remains| remains.alpn.clone(),
+            |terminated| terminated.alpn.clone(),
         )
     }
 
-    /// The name the client asked for (server).
+    /// Returns the name that the client asked for (SNI), on a server.
     #[must_use]
     pub fn server_name(&self) -> Option<String> {
         self.shared.read(
             |state| state.quic.server_name().map(str::to_owned),
-            |remains| remains.server_name.clone(),
+            |terminated| terminated.server_name.clone(),
         )
     }
 
-    /// The certificates the peer showed, its own first.
+    /// Returns the peer's certificate chain, its own certificate first.
     #[must_use]
     pub fn peer_certificates(&self) -> Option<Vec<CertificateDer<'static>>> {
         self.shared.read(
             |state| state.quic.peer_certificates().map(<[_]>::to_vec),
-            |remains| remains.certificates.clone(),
+            |terminated| terminated.certificates.clone(),
         )
     }
 
-    /// The connection's figures now.
+    /// Returns the connection's current statistics.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        // Read under the lock: no later than the next event that counts time.
+        // The clock is read under the lock, so that it is not later than the next event.
         self.shared.read(
             |state| state.quic.stats(self.shared.now()),
-            |remains| remains.stats.clone(),
+            |terminated| terminated.stats.clone(),
         )
     }
 
-    /// Sends a PING, whose acknowledgement shows that the peer is there.
+    /// Sends a PING frame: its acknowledgement shows that the peer is reachable.
     pub fn ping(&self) {
         self.shared.call(|state| state.quic.ping());
         self.shared.mark_dirty();
     }
 
-    /// Begins a new key phase (RFC 9001 §6.1).
+    /// Initiates a key update (RFC 9001 §6.1).
     ///
     /// # Errors
-    /// Before the handshake is confirmed, and before the last update is
-    /// acknowledged.
+    /// [`UpdateKeysError`] before the handshake is confirmed, and before the previous update
+    /// is acknowledged.
     pub fn update_keys(&self) -> Result<(), UpdateKeysError> {
         let update = |state: &mut State| {
             state.quic.update_keys(self.shared.now())?;
             state.quic.ping();
             Ok(())
         };
-        // A connection that is over has no use for another key, and no error of its
-        // own here: `closed` tells.
-        self.shared.visit(Stage::Call, update).unwrap_or(Ok(()))?;
+        // A connection that has ended needs no new key; `closed` returns the reason.
+        self.shared
+            .with_state(Stage::Call, update)
+            .unwrap_or(Ok(()))?;
         self.shared.mark_dirty();
         Ok(())
     }
 
-    /// Retires the connection IDs in use and issues others.
+    /// Retires the connection IDs in use and issues new ones.
     pub fn rotate_connection_ids(&self) {
         self.shared.call(|state| state.quic.rotate_connection_ids());
         self.shared.mark_dirty();
     }
 
-    /// Installs a trace sink, called on the event loop with every event from
-    /// now on. [`EndpointBuilder::observe`](crate::EndpointBuilder::observe)
-    /// sees connections from their beginning.
+    /// Installs an observer that is called on the event loop with every event from now on.
+    /// One from [`EndpointBuilder::observe`](crate::EndpointBuilder::observe) sees
+    /// connections from their beginning.
     pub fn set_observer(&self, observer: Box<dyn Observer>) {
         self.shared.call(|state| state.quic.set_observer(observer));
     }
 
-    /// A number that no other connection of the endpoint's shard has.
+    /// Returns a number that is unique among the connections of the endpoint's shard.
     #[must_use]
     pub fn id(&self) -> u64 {
         self.shared.handle.0 | self.shared.link.restarts() << RESTARTS_AT
     }
 
-    /// Has the connection panic when it next comes there.
+    /// Makes the connection panic when it next reaches `stage`.
     #[cfg(feature = "testing")]
     pub fn inject(&self, stage: Stage) {
         self.shared.call(|state| state.fault = Some(stage));

@@ -1,19 +1,19 @@
-//! What a call on a connection that has ended answers.
+//! What calls on a connection that has ended return.
 
 use std::task::Poll;
 
 use clearway_quic::connection::ConnectionError;
 
 use crate::http;
-use crate::http::work::Arrivals;
+use crate::http::requests::ArrivedRequests;
 
-/// What a call answers when there is no connection to make it on any more.
+/// A return value of calls on a connection that has ended.
 pub(crate) trait OnLost {
-    /// The answer, given why the connection ended.
+    /// Returns the value, given why the connection ended.
     fn on_lost(error: ConnectionError) -> Self;
 }
 
-/// Nothing to be done is done.
+/// A call without a result does nothing.
 impl OnLost for () {
     fn on_lost(_: ConnectionError) -> Self {}
 }
@@ -36,7 +36,7 @@ impl<T, E: From<ConnectionError>> OnLost for Option<Result<T, E>> {
     }
 }
 
-/// Whoever waits for an end has it.
+/// A wait for an end is over.
 impl OnLost for Poll<()> {
     fn on_lost(_: ConnectionError) -> Self {
         Self::Ready(())
@@ -49,8 +49,8 @@ impl<T, E: From<ConnectionError>> OnLost for Poll<Result<T, E>> {
     }
 }
 
-/// No requests follow.
-impl OnLost for Option<Arrivals> {
+/// No more requests will arrive.
+impl OnLost for Option<ArrivedRequests> {
     fn on_lost(_: ConnectionError) -> Self {
         None
     }

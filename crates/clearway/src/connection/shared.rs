@@ -1,4 +1,4 @@
-//! What a connection's handles and its shard share.
+//! The state of a connection that its handles and its shard share.
 //!
 //! Lock order (all of it is in CONTRIBUTING.md, "Lock order"): under a connection's lock only
 //! leaves are taken, such as its shard's inbox; never the shard's routes, never another
@@ -15,49 +15,49 @@ use clearway_quic::connection::{Connection, ConnectionError};
 use clearway_quic::endpoint::Handle;
 use clearway_quic::error::{Code, TransportError};
 
-use super::bells::Bells;
+use super::notifiers::Notifiers;
 use super::on_lost::OnLost;
-use super::remains::{Farewell, Remains};
-use super::signal::{Signal, Wakes};
 use super::state::State;
-use crate::http::layer::{Layer, View};
+use super::terminated::{CloseDatagram, TerminatedConnection};
+use super::wakeups::{Signal, Wakeups};
+use crate::http::layer::{HttpLayer, HttpView};
 use crate::panic::{CaughtPanic, catch};
-use crate::shard::Link;
+use crate::shard::ShardLink;
 
-/// Changes of what a connection buffers that are not worth counting, bytes: counting
-/// is an operation on memory that all shards write.
-const GRAIN: u32 = 4 << 10;
+/// Smallest change of a connection's buffers that is charged to the memory budget, in bytes:
+/// charging writes to memory that all shards share.
+const MIN_CHARGE: u32 = 4 << 10;
 
 const KIB: usize = 1 << 10;
 
-/// A connection between its handles and its shard.
+/// A connection as its handles and its shard share it.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct ConnectionShared {
     slot: Mutex<Slot>,
-    pub(super) bells: Bells,
-    pub(crate) link: Arc<Link>,
+    pub(super) notifiers: Notifiers,
+    pub(crate) link: Arc<ShardLink>,
     pub(crate) handle: Handle,
-    /// Memory counted for it, KiB.
-    counted: AtomicU32,
-    /// On the shard's dirty list.
+    /// Memory charged for it, in KiB.
+    charged: AtomicU32,
+    /// Whether it is on the shard's dirty list.
     dirty: AtomicBool,
-    /// Handles that the application holds.
+    /// The number of handles that the application holds.
     handles: AtomicU32,
 }
 
-/// What is under the lock.
+/// The state under the lock.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
-    reason = "almost all are alive, and a box would be one more pointer to follow for each packet"
+    reason = "almost all are active, and a box would be one more pointer to follow for each packet"
 )]
 enum Slot {
-    Alive(State),
-    /// There was a panic in it.
-    Dead(Box<Remains>),
+    Active(State),
+    /// It ended by a panic or an eviction, and its state was dropped.
+    Terminated(Box<TerminatedConnection>),
 }
 
-/// What is done with a connection, as its last error says.
+/// What was being done with a connection when it panicked, as its error says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[cfg_attr(
@@ -67,13 +67,13 @@ enum Slot {
 pub enum Stage {
     /// Datagrams are received.
     Receive,
-    /// A timer has gone off.
+    /// A timeout is handled.
     Timeout,
-    /// Its events are handed out and its packets written.
+    /// Its events are dispatched and its packets written.
     Turn,
-    /// HTTP/3 does its part.
+    /// HTTP/3 handles events.
     Http,
-    /// A handle of it is used.
+    /// A method of a handle is called.
     Call,
 }
 
@@ -84,39 +84,39 @@ impl fmt::Display for Stage {
             Self::Timeout => "while a timeout was handled",
             Self::Turn => "while packets were sent",
             Self::Http => "in HTTP/3",
-            Self::Call => "in a call of the application's",
+            Self::Call => "in a call of the application",
         })
     }
 }
 
 #[cfg(feature = "testing")]
 impl Stage {
-    /// Panics if this is where a test wants it.
-    pub(super) fn strike(self, fault: Option<Self>) {
+    /// Panics if a test has injected a fault here.
+    pub(super) fn panic_if_injected(self, fault: Option<Self>) {
         assert!(fault != Some(self), "injected {self}");
     }
 }
 
-impl Shared {
+impl ConnectionShared {
     pub(crate) fn new(
         quic: Connection,
         handle: Handle,
-        link: Arc<Link>,
-        http: Option<Box<Layer>>,
+        link: Arc<ShardLink>,
+        http: Option<Box<HttpLayer>>,
     ) -> Arc<Self> {
         Arc::new(Self {
-            slot: Mutex::new(Slot::Alive(State::new(quic, http))),
-            bells: Bells::default(),
+            slot: Mutex::new(Slot::Active(State::new(quic, http))),
+            notifiers: Notifiers::default(),
             link,
             handle,
-            counted: AtomicU32::new(0),
+            charged: AtomicU32::new(0),
             dirty: AtomicBool::new(false),
             handles: AtomicU32::new(0),
         })
     }
 
     fn lock(&self) -> MutexGuard<'_, Slot> {
-        // Panics in what is done under the lock end before it is released.
+        // Panics under the lock are caught before it is released.
         self.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -124,64 +124,70 @@ impl Shared {
         self.link.clock.now()
     }
 
-    /// Works on the connection. A panic in `act` is the connection's end: its state
-    /// is dropped, its handles and its shard hear of it.
+    /// Calls `act` with the connection's state. A panic in it terminates the connection: its
+    /// state is dropped, and its handles and its shard are notified.
     ///
     /// # Errors
-    /// Why there is no connection to work on any more. One that ended without a
-    /// panic still has its state, so that what it received can be read.
-    pub(crate) fn visit<R>(
+    /// The reason why the connection was terminated. A connection that was closed in another
+    /// way still has its state, so that received data can be read.
+    pub(crate) fn with_state<R>(
         &self,
         stage: Stage,
         act: impl FnOnce(&mut State) -> R,
     ) -> Result<R, ConnectionError> {
         let mut slot = self.lock();
         let state = match &mut *slot {
-            Slot::Alive(state) => state,
-            Slot::Dead(remains) => return Err(remains.error.clone()),
+            Slot::Active(state) => state,
+            Slot::Terminated(terminated) => return Err(terminated.error.clone()),
         };
         let done = catch(|| {
             #[cfg(feature = "testing")]
-            stage.strike(state.fault);
+            stage.panic_if_injected(state.fault);
             act(state)
         });
-        done.map_err(|panic| self.bury(slot, stage, &panic))
+        done.map_err(|panic| self.terminate_after_panic(slot, stage, &panic))
     }
 
-    /// Works on the connection for a handle.
+    /// Calls `act` with the connection's state, for a handle.
     pub(crate) fn call<R: OnLost>(&self, act: impl FnOnce(&mut State) -> R) -> R {
-        self.visit(Stage::Call, act).unwrap_or_else(R::on_lost)
+        self.with_state(Stage::Call, act).unwrap_or_else(R::on_lost)
     }
 
-    /// The same, and has the shard send what came of it.
-    pub(crate) fn act<R: OnLost>(&self, act: impl FnOnce(&mut State) -> R) -> R {
-        self.act_if(|state| (act(state), true))
+    /// Does the same, and then has the shard send what can be sent.
+    pub(crate) fn call_then_send<R: OnLost>(&self, act: impl FnOnce(&mut State) -> R) -> R {
+        self.call_then_send_if(|state| (act(state), true))
     }
 
-    /// The same if something can have come of it, as `act` says.
-    pub(crate) fn act_if<R: OnLost>(&self, act: impl FnOnce(&mut State) -> (R, bool)) -> R {
-        self.act_at(Stage::Call, |state| {
+    /// Does the same, and then has the shard send only if `act` returns `true`.
+    pub(crate) fn call_then_send_if<R: OnLost>(
+        &self,
+        act: impl FnOnce(&mut State) -> (R, bool),
+    ) -> R {
+        self.call_at(Stage::Call, |state| {
             let (result, changed) = act(state);
             (result, changed && state.quic.is_transmit_due())
         })
     }
 
-    /// The same for what can make the connection buffer more.
-    pub(crate) fn write_if<R: OnLost>(&self, act: impl FnOnce(&mut State) -> (R, bool)) -> R {
+    /// Does the same for calls that may add to the connection's buffers.
+    pub(crate) fn write_then_send_if<R: OnLost>(
+        &self,
+        act: impl FnOnce(&mut State) -> (R, bool),
+    ) -> R {
         self.write_at(Stage::Call, act)
     }
 
     fn write_at<R: OnLost>(&self, stage: Stage, act: impl FnOnce(&mut State) -> (R, bool)) -> R {
-        self.act_at(stage, |state| {
+        self.call_at(stage, |state| {
             let (result, changed) = act(state);
-            let grown = self.count_growth(state);
+            let grown = self.charge_growth(state);
             (result, grown || changed && state.quic.is_transmit_due())
         })
     }
 
-    /// The same; `act` says whether the shard has to look.
-    fn act_at<R: OnLost>(&self, stage: Stage, act: impl FnOnce(&mut State) -> (R, bool)) -> R {
-        let acted = self.visit(stage, act);
+    /// Does the same; `act` returns whether the shard has to give the connection a turn.
+    fn call_at<R: OnLost>(&self, stage: Stage, act: impl FnOnce(&mut State) -> (R, bool)) -> R {
+        let acted = self.with_state(stage, act);
         match acted {
             Ok((result, due)) => {
                 if due {
@@ -193,173 +199,178 @@ impl Shared {
         }
     }
 
-    /// Reads from the connection, or from what is left of it.
-    pub(crate) fn read<R>(&self, alive: impl Fn(&State) -> R, dead: impl Fn(&Remains) -> R) -> R {
-        // Twice at most: a connection does not come back.
+    /// Reads from the connection's state, or from what is kept of a terminated one.
+    pub(crate) fn read<R>(
+        &self,
+        active: impl Fn(&State) -> R,
+        when_terminated: impl Fn(&TerminatedConnection) -> R,
+    ) -> R {
+        // At most twice, because a terminated connection stays terminated.
         loop {
-            if let Ok(value) = self.visit(Stage::Call, |state| alive(state)) {
+            if let Ok(value) = self.with_state(Stage::Call, |state| active(state)) {
                 return value;
             }
-            if let Slot::Dead(remains) = &*self.lock() {
-                return dead(remains);
+            if let Slot::Terminated(terminated) = &*self.lock() {
+                return when_terminated(terminated);
             }
         }
     }
 
-    /// The end of a connection by a panic. What exactly went wrong is no peer's
-    /// business.
-    fn bury(
+    /// Terminates a connection after a panic. The peer is told no details.
+    fn terminate_after_panic(
         &self,
         slot: MutexGuard<'_, Slot>,
         stage: Stage,
         panic: &CaughtPanic,
     ) -> ConnectionError {
         let error = panic.as_connection_error(stage);
-        let said = TransportError::new(Code::INTERNAL_ERROR, "internal error");
-        if let Some(peer) = self.end(slot, &error, said) {
+        let sent_error = TransportError::new(Code::INTERNAL_ERROR, "internal error");
+        if let Some(peer) = self.terminate(slot, &error, sent_error) {
             self.link.count_panic();
-            tracing::error!(connection = self.handle.0, %peer, %error, "a connection is given up");
+            tracing::error!(connection = self.handle.0, %peer, %error, "a connection was closed because of a panic");
         }
         error
     }
 
-    /// Ends the connection at once and drops its state: `error` for its handles, and
-    /// for its peer what is `said` in one datagram, and then nothing but stateless
-    /// resets. Answers the peer's address, if the connection was still there.
-    fn end(
+    /// Ends the connection at once and drops its state. Its handles return `error`; its peer is
+    /// sent `sent_error` in one datagram, and after that only stateless resets. Returns the
+    /// peer's address, unless the connection was terminated before.
+    fn terminate(
         &self,
         mut slot: MutexGuard<'_, Slot>,
         error: &ConnectionError,
-        said: TransportError,
+        sent_error: TransportError,
     ) -> Option<SocketAddr> {
-        let mut wakes = Wakes::default();
-        let Slot::Alive(state) = &mut *slot else {
+        let mut wakeups = Wakeups::default();
+        let Slot::Active(state) = &mut *slot else {
             return None;
         };
-        // After a panic every part of it may panic again.
-        let _ = catch(|| state.fail(error.clone(), &mut wakes));
-        let remains = Remains::of(&mut state.quic, self.now(), error.clone(), said);
-        let peer = remains.remote;
-        let old = std::mem::replace(&mut *slot, Slot::Dead(Box::new(remains)));
+        // After a panic any part of it may panic again.
+        let _ = catch(|| state.fail(error.clone(), &mut wakeups));
+        let terminated =
+            TerminatedConnection::new(&mut state.quic, self.now(), error.clone(), sent_error);
+        let peer = terminated.remote;
+        let old = std::mem::replace(&mut *slot, Slot::Terminated(Box::new(terminated)));
         drop(slot);
         let _ = catch(|| drop(old));
-        self.set_counted(0);
-        wakes.fire(self);
+        self.set_charged(0);
+        wakeups.fire(self);
         self.mark_dirty();
         Some(peer)
     }
 
-    /// For the shard: ends a connection for want of room. Whether it was still there.
+    /// Evicts the connection, for the shard. Returns `false` if it was terminated before.
     pub(crate) fn evict(&self, reason: &TransportError) -> bool {
         let error = ConnectionError::Transport(reason.clone());
-        self.end(self.lock(), &error, reason.clone()).is_some()
+        self.terminate(self.lock(), &error, reason.clone())
+            .is_some()
     }
 
-    /// Counts what the transport buffers now, if it has changed by enough; whether it
-    /// has grown so.
-    pub(crate) fn count_buffers(&self, state: &mut State) -> bool {
-        if !self.link.budget.is_counted() {
+    /// Charges the transport's buffers to the memory budget if they have changed by enough.
+    /// Returns whether they have grown by that much.
+    pub(crate) fn charge_buffers(&self, state: &mut State) -> bool {
+        if !self.link.budget.is_limited() {
             return false;
         }
         let buffered = u32::try_from(state.quic.buffered()).unwrap_or(u32::MAX);
-        if buffered.abs_diff(state.buffered) < GRAIN {
+        if buffered.abs_diff(state.buffered) < MIN_CHARGE {
             return false;
         }
         let grown = buffered > state.buffered;
-        let others = self.counted().saturating_sub(state.buffered as usize);
+        let other_memory = self.charged().saturating_sub(state.buffered as usize);
         state.buffered = buffered;
-        self.set_counted(others.saturating_add(buffered as usize));
+        self.set_charged(other_memory.saturating_add(buffered as usize));
         grown
     }
 
-    /// The same after a call of the application, if that made it buffer more: cheaper,
-    /// for there are several calls to a request.
-    fn count_growth(&self, state: &mut State) -> bool {
-        if !self.link.budget.is_counted() {
+    /// Does the same after a call of the application, if the buffers have grown. It is cheaper,
+    /// because there are several calls for each request.
+    fn charge_growth(&self, state: &mut State) -> bool {
+        if !self.link.budget.is_limited() {
             return false;
         }
         let payload = u32::try_from(state.quic.buffered_payload()).unwrap_or(u32::MAX);
-        payload.saturating_sub(state.buffered) >= GRAIN && self.count_buffers(state)
+        payload.saturating_sub(state.buffered) >= MIN_CHARGE && self.charge_buffers(state)
     }
 
-    /// Counts the same, and what else the connection holds.
-    pub(crate) fn count_memory(&self, state: &mut State, now: Instant) {
+    /// Charges the buffers and the other memory of the connection to the budget.
+    pub(crate) fn charge_memory(&self, state: &mut State, now: Instant) {
         let budget = &self.link.budget;
-        if budget.is_counted() {
-            let others = state.others(now, budget.is_tight());
-            self.set_counted(others.saturating_add(state.buffered as usize));
-            self.count_buffers(state);
+        if budget.is_limited() {
+            let other_memory = state.other_memory(now, budget.is_tight());
+            self.set_charged(other_memory.saturating_add(state.buffered as usize));
+            self.charge_buffers(state);
         }
     }
 
-    /// Memory counted for the connection, bytes.
-    pub(crate) fn counted(&self) -> usize {
-        (self.counted.load(Ordering::Relaxed) as usize).saturating_mul(KIB)
+    /// Returns the memory charged for the connection, in bytes.
+    pub(crate) fn charged(&self) -> usize {
+        (self.charged.load(Ordering::Relaxed) as usize).saturating_mul(KIB)
     }
 
-    /// Under the lock, or after the connection's end.
-    fn set_counted(&self, bytes: usize) {
+    /// Sets the memory charged. Called under the lock, or after the connection's end.
+    fn set_charged(&self, bytes: usize) {
         let kib = u32::try_from(bytes.div_ceil(KIB)).unwrap_or(u32::MAX);
-        let before = self.counted();
-        self.counted.store(kib, Ordering::Relaxed);
-        let after = self.counted();
+        let before = self.charged();
+        self.charged.store(kib, Ordering::Relaxed);
+        let after = self.charged();
         if before != after {
             self.link.budget.change(before, after);
         }
     }
 
-    /// For the shard: ends a connection that cannot go on for a panic elsewhere.
-    pub(crate) fn kill(&self, stage: Stage, panic: &CaughtPanic) {
+    /// Terminates the connection because of a panic outside of it, for the shard.
+    pub(crate) fn terminate_for_panic(&self, stage: Stage, panic: &CaughtPanic) {
         let slot = self.lock();
-        self.bury(slot, stage, panic);
+        self.terminate_after_panic(slot, stage, panic);
     }
 
-    /// For the shard: what is left to tell the peer of a connection that is gone.
-    pub(crate) fn take_farewell(&self) -> Option<Farewell> {
+    /// Takes the datagram that closes a terminated connection, for the shard.
+    pub(crate) fn take_close_datagram(&self) -> Option<CloseDatagram> {
         match &mut *self.lock() {
-            Slot::Alive(_) => None,
-            Slot::Dead(remains) => remains.farewell.take(),
+            Slot::Active(_) => None,
+            Slot::Terminated(terminated) => terminated.close_datagram.take(),
         }
     }
 
-    /// A waker, which is the application's, panicked. Whoever it was to wake is lost;
-    /// the connection is not.
+    /// Logs that a waker panicked. It belongs to the application: its task is not woken, and the
+    /// connection goes on.
     pub(super) fn on_waker_panic(&self, panic: &CaughtPanic) {
-        tracing::error!(connection = self.handle.0, %panic, "a task could not be woken");
+        tracing::error!(connection = self.handle.0, %panic, "a waker of the application panicked");
     }
 
-    /// Has the shard look at the connection soon; once however often called.
+    /// Queues the connection for a turn of its shard, once however often this is called.
     pub(crate) fn mark_dirty(&self) {
         if !self.dirty.swap(true, Ordering::AcqRel) {
             self.link.push_dirty(self.handle);
         }
     }
 
-    /// The shard is about to look.
+    /// Called before the shard gives the connection its turn.
     pub(crate) fn clear_dirty(&self) {
-        // Reading what `mark_dirty` wrote makes what came before it visible to
-        // the look that follows; a plain store would not.
+        // The swap reads what `mark_dirty` wrote, so that earlier changes are visible in the
+        // turn that follows; a plain store would not do that.
         self.dirty.swap(false, Ordering::AcqRel);
     }
 
-    /// Calls HTTP/3, then sends what came of it and wakes whom it concerns. Only
-    /// on connections of endpoints that speak it.
-    pub(crate) fn http<R: OnLost>(&self, act: impl FnOnce(&mut View<'_>) -> R) -> R {
+    /// Calls `act` with HTTP/3's state, then sends what can be sent and wakes tasks. Only for
+    /// connections of endpoints that speak HTTP/3.
+    pub(crate) fn http<R: OnLost>(&self, act: impl FnOnce(&mut HttpView<'_>) -> R) -> R {
         let now = self.now();
-        let mut wakes = Wakes::default();
+        let mut wakeups = Wakeups::default();
         let result = self.write_at(Stage::Http, |state| {
             let Some(mut view) = state.http_view() else {
                 return (R::on_lost(no_http()), false);
             };
             let result = act(&mut view);
-            state.settle_http(now, &mut wakes);
+            state.settle_http(now, &mut wakeups);
             (result, true)
         });
-        wakes.fire(self);
+        wakeups.fire(self);
         result
     }
 
-    /// Waits until `attempt` succeeds; it is made again after each `signal`.
+    /// Waits until `attempt` returns a value; it is called again after each `signal`.
     pub(crate) async fn wait_for<T: OnLost>(
         &self,
         signal: Signal,
@@ -369,11 +380,11 @@ impl Shared {
             if let Some(value) = self.attempt(&mut attempt) {
                 return value;
             }
-            // Made before the attempt under the lock that follows, so whoever
-            // changes the state after it finds it.
-            let mut notified = pin!(self.bells.of(signal).notified());
+            // Registered before the next attempt under the lock, so that a later change of
+            // the state notifies it.
+            let mut notified = pin!(self.notifiers.get(signal).notified());
             notified.as_mut().enable();
-            // What came before `enable` is not told again.
+            // A change before `enable` does not notify it.
             if let Some(value) = self.attempt(&mut attempt) {
                 return value;
             }
@@ -382,19 +393,19 @@ impl Shared {
     }
 
     fn attempt<T: OnLost>(&self, attempt: impl FnOnce(&mut State) -> Option<T>) -> Option<T> {
-        match self.visit(Stage::Call, attempt) {
+        match self.with_state(Stage::Call, attempt) {
             Ok(value) => value,
             Err(error) => Some(T::on_lost(error)),
         }
     }
 
-    /// The next `count` who wait for `signal` may try: to be served, or to meet the
-    /// limit, without which nobody hears when it is raised.
+    /// Wakes the next `count` tasks that wait for `signal`. They succeed, or they reach the
+    /// limit, without which there is no event when it is raised.
     pub(crate) fn pass_on(&self, signal: Signal, count: u8) {
         if count > 0
-            && let Some((_, bell)) = self.bells.iter().find(|(other, _)| *other == signal)
+            && let Some((_, notifier)) = self.notifiers.iter().find(|(other, _)| *other == signal)
         {
-            (0..count).for_each(|_| bell.notify_one());
+            (0..count).for_each(|_| notifier.notify_one());
         }
     }
 
@@ -408,13 +419,13 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for ConnectionShared {
     fn drop(&mut self) {
-        self.set_counted(0);
+        self.set_charged(0);
     }
 }
 
-/// HTTP was asked for where it is not spoken: a defect of ours.
+/// HTTP was used on a connection that does not speak it: a bug in this crate.
 fn no_http() -> ConnectionError {
     ConnectionError::Transport(TransportError::new(
         Code::INTERNAL_ERROR,
@@ -422,24 +433,24 @@ fn no_http() -> ConnectionError {
     ))
 }
 
-/// A counted handle: when the last is gone, so is the application's interest.
+/// A handle that is counted: when the last is dropped, the connection is abandoned.
 #[derive(Debug)]
-pub(crate) struct Counted(Arc<Shared>);
+pub(crate) struct ConnectionRef(Arc<ConnectionShared>);
 
-impl Counted {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+impl ConnectionRef {
+    pub(crate) fn new(shared: Arc<ConnectionShared>) -> Self {
         shared.handles.fetch_add(1, Ordering::Relaxed);
         Self(shared)
     }
 }
 
-impl Clone for Counted {
+impl Clone for ConnectionRef {
     fn clone(&self) -> Self {
         Self::new(self.0.clone())
     }
 }
 
-impl Drop for Counted {
+impl Drop for ConnectionRef {
     fn drop(&mut self) {
         if self.0.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.0.abandon();
@@ -447,10 +458,10 @@ impl Drop for Counted {
     }
 }
 
-impl std::ops::Deref for Counted {
-    type Target = Shared;
+impl std::ops::Deref for ConnectionRef {
+    type Target = ConnectionShared;
 
-    fn deref(&self) -> &Shared {
+    fn deref(&self) -> &ConnectionShared {
         &self.0
     }
 }

@@ -1,4 +1,4 @@
-//! The connection under its lock, and who waits for what of its streams.
+//! The state of a connection under its lock, and the tasks that wait for its streams.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -9,83 +9,82 @@ use clearway_quic::stream::{Directionality, StreamEvent, StreamId};
 use clearway_quic::{Instant, Role};
 use rustc_hash::FxHashMap;
 
-use super::signal::{Signal, Wakes, available};
-use crate::endpoint::Share;
-use crate::http::layer::{Layer, View};
-use crate::http::work::Arrived;
-use crate::shard::{Activity, Link};
-use crate::warnings;
+use super::wakeups::{Signal, Wakeups, available};
+use crate::endpoint::BufferLimit;
+use crate::http::layer::{HttpLayer, HttpView};
+use crate::http::requests::ArrivedRequest;
+use crate::log_limit;
+use crate::shard::{Activity, ShardLink};
 
-/// What a connection is counted as at least, bytes: a quiet one holds 8.2 KiB, 11.2
-/// over HTTP/3, and its tables, tasks and allocations the rest.
-const QUIET: usize = 16 << 10;
+/// The minimum charged for a connection, in bytes: an idle one holds 8.2 KiB, or 11.2 KiB over
+/// HTTP/3; tables, tasks and the allocator take the rest.
+const IDLE_MEMORY: usize = 16 << 10;
 
-/// The same during its handshake, of which TLS holds some 20 KiB.
-const HANDSHAKE: usize = 40 << 10;
+/// The minimum during its handshake, in bytes; TLS holds some 20 KiB of it.
+const HANDSHAKE_MEMORY: usize = 40 << 10;
 
-/// What surrounds the transport and HTTP/3: locks, tables, tasks, bytes.
-const SURROUNDINGS: usize = 4 << 10;
+/// The memory beside the transport and HTTP/3, in bytes: locks, tables, tasks.
+const OVERHEAD: usize = 4 << 10;
 
-/// Waiters told at once that streams can be opened.
-const TOLD_AT_ONCE: u64 = 64;
+/// Most tasks that are woken at once to open streams.
+const MAX_OPENERS_WOKEN: u64 = 64;
 
 /// How a sending half ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SendEnd {
     /// Everything was acknowledged.
     Delivered,
-    /// The peer did not want it.
+    /// The peer stopped reading it, with this code.
     Stopped(u64),
 }
 
-/// What is remembered of a sending half while somebody cares.
+/// The state of a sending half that has a handle or is not delivered yet.
 #[derive(Debug, Default)]
 pub(crate) struct SendSlot {
     pub(crate) writer: Option<Waker>,
     pub(crate) watchers: Vec<Waker>,
     pub(crate) end: Option<SendEnd>,
-    /// The handle is gone, but what it finished is not delivered yet.
+    /// The handle was dropped after `finish`, and delivery is pending.
     pub(crate) detached: bool,
 }
 
-/// Under the lock.
+/// The state of a connection, under its lock.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) quic: Connection,
     /// Why the connection ended.
     pub(crate) error: Option<Box<ConnectionError>>,
     pub(crate) connected: bool,
-    /// The sending halves that have a handle or a delivery to come.
+    /// The sending halves that have a handle or are not delivered yet.
     pub(crate) sends: FxHashMap<StreamId, SendSlot>,
-    /// Who waits to read.
+    /// The tasks that wait to read, by stream.
     pub(crate) readers: FxHashMap<StreamId, Waker>,
     /// HTTP/3, on endpoints that speak it.
-    http: Option<Box<Layer>>,
-    /// Every handle is gone.
+    http: Option<Box<HttpLayer>>,
+    /// All handles were dropped.
     pub(super) orphaned: bool,
-    /// Streams that can be opened and that waiters were told of, by directionality.
-    told: Told,
-    /// Bytes that the transport buffered when that was last counted.
+    /// Tasks that were woken to open a stream and have not yet, by directionality.
+    openers_woken: OpenersWoken,
+    /// The bytes of the transport's buffers that are charged.
     pub(super) buffered: u32,
-    /// Bytes of what else was held when all of it was last looked at, and the second
-    /// when that was.
-    others: u32,
-    looked: u32,
-    /// What it may buffer.
-    share: Share,
-    /// Where it is to panic.
+    /// The other memory when it was last measured, in bytes, and the second of that.
+    other_memory: u32,
+    other_memory_checked: u32,
+    /// How much it may buffer.
+    buffer_limit: BufferLimit,
+    /// Where a test makes it panic.
     #[cfg(feature = "testing")]
     pub(crate) fault: Option<super::Stage>,
 }
 
 #[derive(Debug, Default)]
-struct Told {
+struct OpenersWoken {
     bidirectional: u8,
     unidirectional: u8,
 }
 
-impl Told {
-    fn of(&mut self, directionality: Directionality) -> &mut u8 {
+impl OpenersWoken {
+    fn get_mut(&mut self, directionality: Directionality) -> &mut u8 {
         match directionality {
             Directionality::Bidirectional => &mut self.bidirectional,
             Directionality::Unidirectional => &mut self.unidirectional,
@@ -94,7 +93,7 @@ impl Told {
 }
 
 impl State {
-    pub(super) fn new(quic: Connection, http: Option<Box<Layer>>) -> Self {
+    pub(super) fn new(quic: Connection, http: Option<Box<HttpLayer>>) -> Self {
         Self {
             quic,
             error: None,
@@ -103,11 +102,11 @@ impl State {
             readers: FxHashMap::default(),
             http,
             orphaned: false,
-            told: Told::default(),
+            openers_woken: OpenersWoken::default(),
             buffered: 0,
-            share: Share::Whole,
-            others: 0,
-            looked: 0,
+            buffer_limit: BufferLimit::Configured,
+            other_memory: 0,
+            other_memory_checked: 0,
             #[cfg(feature = "testing")]
             fault: None,
         }
@@ -120,7 +119,7 @@ impl State {
         [quic, http].into_iter().flatten().min()
     }
 
-    /// Does what is due; [`Self::dispatch`] tells of it.
+    /// Handles timeouts that are due; [`Self::dispatch`] has to follow.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         if self.quic.next_timeout().is_some_and(|at| at <= now) {
             self.quic.handle_timeout(now);
@@ -130,8 +129,8 @@ impl State {
         }
     }
 
-    /// Hands the connection's events to who waits for them.
-    pub(crate) fn dispatch(&mut self, link: &Link, now: Instant, wakes: &mut Wakes) {
+    /// Dispatches the connection's events to the tasks that wait for them.
+    pub(crate) fn dispatch(&mut self, link: &ShardLink, now: Instant, wakeups: &mut Wakeups) {
         while let Some(event) = self.quic.poll_event() {
             if let Some(http) = &mut self.http {
                 http.on_event(&mut self.quic, &event);
@@ -139,23 +138,23 @@ impl State {
             match event {
                 Event::Connected => {
                     self.connected = true;
-                    wakes.raise(Signal::Connected);
+                    wakeups.raise(Signal::Connected);
                 }
                 Event::Stream(event) if self.http.is_none() => {
-                    self.dispatch_stream(event, wakes);
+                    self.dispatch_stream(event, wakeups);
                 }
-                Event::DatagramReceived => wakes.raise(Signal::Datagram),
-                Event::Closed(error) => self.fail(error, wakes),
-                // HTTP/3 has been told of its streams.
+                Event::DatagramReceived => wakeups.raise(Signal::Datagram),
+                Event::Closed(error) => self.fail(error, wakeups),
+                // HTTP/3 has received the events of its streams above.
                 Event::Stream(_)
                 | Event::Confirmed
                 | Event::PathChanged { .. }
                 | Event::ZeroRttRejected => {}
             }
         }
-        self.settle_http(now, wakes);
+        self.settle_http(now, wakeups);
         if self.quic.take_datagram_writable() {
-            wakes.raise(Signal::DatagramRoom);
+            wakeups.raise(Signal::DatagramRoom);
         }
         if self.quic.take_rested() {
             self.release_memory();
@@ -163,15 +162,15 @@ impl State {
         self.close_if_abandoned(link, now);
     }
 
-    /// What HTTP/3 has to say is written, and whom it concerns woken.
-    pub(super) fn settle_http(&mut self, now: Instant, wakes: &mut Wakes) {
+    /// Writes what HTTP/3 has to send, and wakes tasks.
+    pub(super) fn settle_http(&mut self, now: Instant, wakeups: &mut Wakeups) {
         let Some(http) = &mut self.http else { return };
         #[cfg(feature = "testing")]
-        super::Stage::Http.strike(self.fault);
-        http.settle(now, &mut self.quic, wakes);
+        super::Stage::Http.panic_if_injected(self.fault);
+        http.settle(now, &mut self.quic, wakeups);
     }
 
-    /// Gives back what is held for reuse, as the transport has just done.
+    /// Releases memory kept for reuse, as the transport has just done.
     fn release_memory(&mut self) {
         self.sends.shrink_to_fit();
         self.readers.shrink_to_fit();
@@ -180,63 +179,69 @@ impl State {
         }
     }
 
-    fn dispatch_stream(&mut self, event: StreamEvent, wakes: &mut Wakes) {
+    fn dispatch_stream(&mut self, event: StreamEvent, wakeups: &mut Wakeups) {
         match event {
-            StreamEvent::Opened(Directionality::Bidirectional) => wakes.raise(Signal::OpenedBi),
-            StreamEvent::Opened(Directionality::Unidirectional) => wakes.raise(Signal::OpenedUni),
+            StreamEvent::Opened(Directionality::Bidirectional) => wakeups.raise(Signal::OpenedBi),
+            StreamEvent::Opened(Directionality::Unidirectional) => wakeups.raise(Signal::OpenedUni),
             StreamEvent::StreamsAvailable(directionality) => {
-                wakes.raise_some(available(directionality), self.tell(directionality));
+                wakeups.raise_for(
+                    available(directionality),
+                    self.openers_to_wake(directionality),
+                );
             }
-            StreamEvent::Readable(id) => wakes.wake(self.readers.remove(&id)),
+            StreamEvent::Readable(id) => wakeups.wake(self.readers.remove(&id)),
             StreamEvent::Writable(id) => {
                 let slot = self.sends.get_mut(&id);
-                wakes.wake(slot.and_then(|slot| slot.writer.take()));
+                wakeups.wake(slot.and_then(|slot| slot.writer.take()));
             }
-            StreamEvent::Finished(id) => self.end_send(id, SendEnd::Delivered, wakes),
-            StreamEvent::Stopped { id, code } => self.end_send(id, SendEnd::Stopped(code), wakes),
+            StreamEvent::Finished(id) => self.end_send(id, SendEnd::Delivered, wakeups),
+            StreamEvent::Stopped { id, code } => self.end_send(id, SendEnd::Stopped(code), wakeups),
         }
     }
 
-    /// How many waiters to wake for streams that can be opened: together, for one after
-    /// the other they would each send a datagram of their own. One even if there is
-    /// none: only after somebody has met the limit is it said when it is raised.
-    fn tell(&mut self, directionality: Directionality) -> u8 {
-        let count = self.quic.openable(directionality).clamp(1, TOLD_AT_ONCE) as u8;
-        *self.told.of(directionality) = count;
+    /// Returns how many tasks to wake for the streams that can be opened. They are woken
+    /// together, because one after the other would send a datagram each. At least one is
+    /// woken, to reach the limit: otherwise there is no event when it is raised.
+    fn openers_to_wake(&mut self, directionality: Directionality) -> u8 {
+        let count = self
+            .quic
+            .openable(directionality)
+            .clamp(1, MAX_OPENERS_WOKEN) as u8;
+        *self.openers_woken.get_mut(directionality) = count;
         count
     }
 
-    /// Opens a stream; how many waiters to wake then, once all that were told of one
-    /// have opened it.
+    /// Opens a stream. Returns also how many more tasks to wake, once all that were woken
+    /// before have opened theirs.
     pub(crate) fn open(&mut self, directionality: Directionality) -> Option<(StreamId, u8)> {
         let id = self.quic.open(directionality)?;
         self.sends.insert(id, SendSlot::default());
-        let told = self.told.of(directionality);
-        *told = told.saturating_sub(1);
-        let next = if *told == 0 {
-            self.tell(directionality)
+        let openers_woken = self.openers_woken.get_mut(directionality);
+        *openers_woken = openers_woken.saturating_sub(1);
+        let next = if *openers_woken == 0 {
+            self.openers_to_wake(directionality)
         } else {
             0
         };
         Some((id, next))
     }
 
-    fn end_send(&mut self, id: StreamId, end: SendEnd, wakes: &mut Wakes) {
+    fn end_send(&mut self, id: StreamId, end: SendEnd, wakeups: &mut Wakeups) {
         let Some(slot) = self.sends.get_mut(&id) else {
             return;
         };
         slot.end.get_or_insert(end);
-        wakes.wake(slot.writer.take());
-        wakes.wake_all(&mut slot.watchers);
+        wakeups.wake(slot.writer.take());
+        wakeups.wake_all(&mut slot.watchers);
         if slot.detached {
             self.sends.remove(&id);
         }
     }
 
-    /// Logs why the connection ends. A client's application hears it from what it
-    /// waits for; nobody else may hear it of a server's. Clients cause these, so that
-    /// warnings are [bounded](warnings::about_client).
-    fn tell_of(&self, error: &ConnectionError) {
+    /// Logs why the connection ends. A client's application gets the error from its calls; on a
+    /// server the log may be the only place. Clients can cause these at will, so warnings are
+    /// [limited](log_limit::client_warning).
+    fn log_end(&self, error: &ConnectionError) {
         let violation = match error {
             ConnectionError::Transport(error) | ConnectionError::PeerTransport(error) => {
                 error.code != Code::NO_ERROR
@@ -246,59 +251,59 @@ impl State {
         let remote = self.quic.remote_address();
         let handshake = if self.connected { "complete" } else { "failed" };
         let warns = violation && self.quic.role() == Role::Server;
-        match warns.then(warnings::about_client).flatten() {
+        match warns.then(log_limit::client_warning).flatten() {
             Some(0) => {
-                tracing::warn!(%remote, handshake, %error, "a connection ended with an error");
+                tracing::warn!(%remote, handshake, %error, "connection closed with an error");
             }
-            Some(left_out) => {
-                tracing::warn!(%remote, handshake, %error, left_out, "a connection ended with an error");
+            Some(suppressed) => {
+                tracing::warn!(%remote, handshake, %error, suppressed, "connection closed with an error");
             }
-            None => tracing::debug!(%remote, handshake, %error, "a connection ended"),
+            None => tracing::debug!(%remote, handshake, %error, "connection closed"),
         }
     }
 
-    /// The connection is over: everybody who waits hears it.
-    pub(crate) fn fail(&mut self, error: ConnectionError, wakes: &mut Wakes) {
+    /// Ends the connection with an error, and wakes all tasks that wait.
+    pub(crate) fn fail(&mut self, error: ConnectionError, wakeups: &mut Wakeups) {
         let first = self.error.is_none().then(|| error.clone());
         self.error.get_or_insert_with(|| Box::new(error));
-        wakes.raise_all();
+        wakeups.raise_all();
         self.readers
             .drain()
-            .for_each(|(_, waker)| wakes.wake(Some(waker)));
+            .for_each(|(_, waker)| wakeups.wake(Some(waker)));
         for slot in self.sends.values_mut() {
-            wakes.wake(slot.writer.take());
-            wakes.wake_all(&mut slot.watchers);
+            wakeups.wake(slot.writer.take());
+            wakeups.wake_all(&mut slot.watchers);
         }
         if let Some(http) = &mut self.http {
-            http.fail(wakes);
+            http.fail(wakeups);
         }
-        // Last: the address of a connection in which there was a panic may not be had.
+        // Last, because reading the address may panic after a panic.
         if let Some(error) = first {
-            self.tell_of(&error);
+            self.log_end(&error);
         }
     }
 
-    /// HTTP/3 on this connection, for a call.
-    pub(crate) fn http_view(&mut self) -> Option<View<'_>> {
-        Some(View {
+    /// Returns HTTP/3 on this connection for a call; `None` if it does not speak it.
+    pub(crate) fn http_view(&mut self) -> Option<HttpView<'_>> {
+        Some(HttpView {
             layer: self.http.as_deref_mut()?,
             quic: &mut self.quic,
             lost: self.error.as_deref(),
         })
     }
 
-    /// The HTTP requests that have arrived, at most so many.
-    pub(crate) fn take_requests(&mut self, most: usize) -> VecDeque<Arrived> {
+    /// Takes HTTP requests that have arrived, at most `most`.
+    pub(crate) fn take_requests(&mut self, most: usize) -> VecDeque<ArrivedRequest> {
         let http = self.http.as_deref_mut();
         http.map(|http| http.take_arrived(most)).unwrap_or_default()
     }
 
-    /// Whether no HTTP request is under way or undelivered.
+    /// Whether no HTTP request is in progress or undelivered.
     pub(crate) fn http_is_idle(&self) -> bool {
         self.http.as_ref().is_none_or(|http| http.is_idle())
     }
 
-    /// Whether an HTTP request may be begun, at once or when the server has room.
+    /// Whether an HTTP request may be sent, now or when the server has room.
     pub(crate) fn takes_requests(&self) -> bool {
         self.error.is_none() && self.http.as_ref().is_some_and(|http| !http.is_going_away())
     }
@@ -306,42 +311,41 @@ impl State {
     /// Whether an HTTP request may be sent before the handshake is complete.
     pub(crate) fn takes_early_requests(&self) -> bool {
         let http = self.http.as_ref();
-        self.quic.has_zero_rtt() && http.is_some_and(|http| http.remembers())
+        self.quic.has_zero_rtt() && http.is_some_and(|http| http.has_remembered_settings())
     }
 
-    /// Lets the connection buffer as much as `share` says, if that is not what it may
-    /// already.
-    pub(crate) fn set_share(&mut self, share: Share) {
-        if std::mem::replace(&mut self.share, share) != share {
-            self.quic.limit_buffers(share.bytes(), share.bytes());
+    /// Lets the connection buffer up to `limit` in each direction.
+    pub(crate) fn set_buffer_limit(&mut self, limit: BufferLimit) {
+        if std::mem::replace(&mut self.buffer_limit, limit) != limit {
+            self.quic.limit_buffers(limit.bytes(), limit.bytes());
         }
     }
 
-    /// What the connection holds beside what its transport buffers, bytes: what a
-    /// connection holds at least, or while memory is `tight` what it was last seen to
-    /// hold, which is no more than a second ago.
-    pub(super) fn others(&mut self, now: Instant, tight: bool) -> usize {
-        // Once in each second of the endpoint's.
+    /// Returns the memory of the connection beside its transport's buffers, in bytes: the usual
+    /// minimum, or while memory is `tight` what was measured in the last second, if that is
+    /// more.
+    pub(super) fn other_memory(&mut self, now: Instant, tight: bool) -> usize {
+        // Once in each second of the endpoint's time.
         let second = now.saturating_since(Instant::ZERO).as_secs();
         let second = u32::try_from(second).unwrap_or(u32::MAX);
-        if tight && (self.others == 0 || self.looked != second) {
-            self.looked = second;
+        if tight && (self.other_memory == 0 || self.other_memory_checked != second) {
+            self.other_memory_checked = second;
             let http = self.http.as_ref().map_or(0, |http| http.memory());
             let whole = self.quic.memory().saturating_add(http);
-            let others = whole.saturating_sub(self.quic.buffered());
-            let others = others.saturating_add(SURROUNDINGS);
-            self.others = u32::try_from(others).unwrap_or(u32::MAX);
+            let other_memory = whole.saturating_sub(self.quic.buffered());
+            let other_memory = other_memory.saturating_add(OVERHEAD);
+            self.other_memory = u32::try_from(other_memory).unwrap_or(u32::MAX);
         }
         let least = if self.quic.is_handshaking() {
-            HANDSHAKE
+            HANDSHAKE_MEMORY
         } else {
-            QUIET
+            IDLE_MEMORY
         };
-        least.max(self.others as usize)
+        least.max(self.other_memory as usize)
     }
 
-    /// What it does, for whoever has to choose which connection goes. One that has
-    /// ended, and only repeats that, is of the least use.
+    /// Returns its activity, for the choice which connection to evict. A connection that has
+    /// ended counts as not active.
     pub(crate) fn activity(&self) -> Activity {
         if self.error.is_some() {
             return Activity::default();
@@ -357,12 +361,12 @@ impl State {
         }
     }
 
-    /// Nobody holds the connection and nothing is left to deliver.
-    pub(super) fn close_if_abandoned(&mut self, link: &Link, now: Instant) {
+    /// Closes the connection if no handle is left and everything is delivered.
+    pub(super) fn close_if_abandoned(&mut self, link: &ShardLink, now: Instant) {
         let done = self.sends.is_empty() && self.http_is_idle();
         if self.orphaned && self.error.is_none() && done {
             self.orphaned = false;
-            let (code, reason) = match (link.farewell(), &self.http) {
+            let (code, reason) = match (link.closed_with(), &self.http) {
                 (Some(close), _) => (close.code, &close.reason[..]),
                 (None, Some(_)) => (clearway_http3::Code::NO_ERROR.0, &b""[..]),
                 (None, None) => (0, &b""[..]),

@@ -1,50 +1,50 @@
-//! Memory that the connections of an endpoint share.
+//! The memory budget that the connections of an endpoint share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Least that a connection may buffer each way, bytes, however short memory is: with
-/// less, a stream makes no progress worth the packets. 32 KiB.
-const LEAST: u8 = 15;
+/// The minimum of a connection's buffer limit, as a power of two: 32 KiB. With less, a
+/// stream makes no progress worth its packets.
+const MIN_LIMIT_LOG2: u8 = 15;
 
-/// From this part of the budget on, connections get no more than a share of what is
-/// left.
-const TIGHT: Part = Part(1, 2);
+/// The fraction of the budget from which buffers are limited.
+const TIGHT: Fraction = Fraction(1, 2);
 
-/// Below this part they get all they want again. Lower than [`TIGHT`], so that what is
-/// near it changes nothing for every packet.
-const EASY: Part = Part(3, 8);
+/// The fraction of the budget below which buffers are not limited any more. Lower than
+/// [`TIGHT`], so that the limit does not change with every packet.
+const RELAXED: Fraction = Fraction(3, 8);
 
-/// How far evictions go.
-const RELIEVED: Part = Part(15, 16);
+/// The fraction of the budget at which evictions stop.
+const EVICTION_TARGET: Fraction = Fraction(15, 16);
 
-struct Part(usize, usize);
+struct Fraction(usize, usize);
 
-impl Part {
+impl Fraction {
     fn of(&self, whole: usize) -> usize {
         (whole.checked_div(self.1).unwrap_or(0)).saturating_mul(self.0)
     }
 }
 
-/// The budget of an endpoint, and what is used of it. Shared by its shards and
+/// The memory budget of an endpoint and how much of it is used, shared by its shards and
 /// handles.
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub(crate) struct MemoryBudget {
     limit: usize,
     used: AtomicUsize,
 }
 
-/// An endpoint's memory budget
-/// ([`ServerConfig::memory_budget`](crate::ServerConfig::memory_budget)), for what the
+/// An account of an endpoint's memory budget
+/// ([`ServerConfig::memory_budget`](crate::ServerConfig::memory_budget)), for memory that the
 /// application itself holds on behalf of clients.
 ///
-/// What is charged counts like what connections hold: windows narrow and connections are
-/// closed for it. Bound it on its own as well, since closing connections does not free
-/// it by itself. Clones are the same account. The default one belongs to no endpoint.
+/// Memory that is charged counts like that of connections: their windows shrink and
+/// connections are closed for it. Limit it in the application as well, because closing
+/// connections does not free it. Clones are the same account. The default account belongs
+/// to no endpoint and limits nothing.
 #[derive(Clone, Debug, Default)]
-pub struct MemoryAccount(Arc<Budget>);
+pub struct MemoryAccount(Arc<MemoryBudget>);
 
-/// Memory of the application, counted until this is dropped.
+/// Memory of the application that is charged until this is dropped.
 #[derive(Debug)]
 pub struct MemoryCharge {
     account: MemoryAccount,
@@ -52,13 +52,13 @@ pub struct MemoryCharge {
 }
 
 impl MemoryAccount {
-    pub(super) fn new(budget: &Arc<Budget>) -> Self {
+    pub(super) fn new(budget: &Arc<MemoryBudget>) -> Self {
         Self(budget.clone())
     }
 
-    /// Counts `bytes` against the budget until the result is dropped. Never fails and
-    /// never waits: a budget that is exceeded is the shards' to relieve.
-    #[must_use = "what is dropped is not counted any more"]
+    /// Charges `bytes` to the budget until the result is dropped. Never fails and never waits:
+    /// when the budget is exceeded, the shards close connections.
+    #[must_use = "the charge ends when it is dropped"]
     pub fn charge(&self, bytes: usize) -> MemoryCharge {
         self.0.change(0, bytes);
         MemoryCharge {
@@ -74,34 +74,34 @@ impl Drop for MemoryCharge {
     }
 }
 
-/// How much a connection may buffer each way: as much as its settings say, or at most
-/// a power of two of bytes.
+/// How much a connection may buffer in each direction: as much as its configuration allows,
+/// or at most a power of two of bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Share {
+pub(crate) enum BufferLimit {
     #[default]
-    Whole,
-    UpTo {
+    Configured,
+    AtMost {
         log2: u8,
     },
 }
 
-impl Default for Budget {
+impl Default for MemoryBudget {
     fn default() -> Self {
         Self::unlimited()
     }
 }
 
-impl Share {
-    /// In bytes; more than any settings say if they decide.
+impl BufferLimit {
+    /// Returns the limit in bytes; `usize::MAX` if the configuration decides.
     pub(crate) fn bytes(self) -> usize {
         match self {
-            Self::Whole => usize::MAX,
-            Self::UpTo { log2 } => 1_usize.checked_shl(log2.into()).unwrap_or(usize::MAX),
+            Self::Configured => usize::MAX,
+            Self::AtMost { log2 } => 1_usize.checked_shl(log2.into()).unwrap_or(usize::MAX),
         }
     }
 }
 
-impl Budget {
+impl MemoryBudget {
     pub(super) fn new(limit: usize) -> Self {
         Self {
             limit,
@@ -109,13 +109,13 @@ impl Budget {
         }
     }
 
-    /// For clients, who choose whom they talk to.
+    /// Returns a budget without a limit, for clients, which choose their peers.
     pub(super) fn unlimited() -> Self {
         Self::new(usize::MAX)
     }
 
-    /// Whether somebody set a limit, so that it has to be counted.
-    pub(crate) fn is_counted(&self) -> bool {
+    /// Whether there is a limit, so that memory has to be counted.
+    pub(crate) fn is_limited(&self) -> bool {
         self.limit != usize::MAX
     }
 
@@ -134,44 +134,44 @@ impl Budget {
         };
     }
 
-    /// Bytes beyond what evictions leave, once the budget is exceeded; else 0.
+    /// Returns the bytes that evictions have to free: 0 unless the budget is exceeded.
     pub(crate) fn excess(&self) -> usize {
         match self.used() {
-            used if used > self.limit => used.saturating_sub(RELIEVED.of(self.limit)),
+            used if used > self.limit => used.saturating_sub(EVICTION_TARGET.of(self.limit)),
             _ => 0,
         }
     }
 
-    /// Whether so much is used that it has to be known exactly.
+    /// Whether so much is used that it has to be measured exactly.
     pub(crate) fn is_tight(&self) -> bool {
         self.used() >= TIGHT.of(self.limit)
     }
 
-    /// What each connection may buffer now, given what it might before.
+    /// Returns what each connection may buffer now, given the limit so far.
     ///
-    /// A quarter of what is free, in powers of two. So a few get much, many get
-    /// little, and nobody has to know how many there are: `n` that take all they get
-    /// leave `1 / (1 + n/4)` free (Choudhury and Hahne, "Dynamic queue length
-    /// thresholds", 1998).
-    pub(crate) fn share(&self, before: Share) -> Share {
+    /// It is a quarter of the free memory, rounded down to a power of two. So a few
+    /// connections get much and many get little, without a count of them: `n` connections
+    /// that use all they may leave `1 / (1 + n/4)` free (Choudhury and Hahne, "Dynamic queue
+    /// length thresholds", 1998).
+    pub(crate) fn buffer_limit(&self, current: BufferLimit) -> BufferLimit {
         let used = self.used();
-        let unlimited = match before {
-            Share::Whole => used < TIGHT.of(self.limit),
-            Share::UpTo { .. } => used < EASY.of(self.limit),
+        let unlimited = match current {
+            BufferLimit::Configured => used < TIGHT.of(self.limit),
+            BufferLimit::AtMost { .. } => used < RELAXED.of(self.limit),
         };
         if unlimited {
-            return Share::Whole;
+            return BufferLimit::Configured;
         }
         let quarter = self.limit.saturating_sub(used) / 4;
         // A `usize` has fewer bits than a byte can count.
         let log2 = quarter.checked_ilog2().unwrap_or(0) as u8;
-        let log2 = log2.max(LEAST);
-        match before {
-            // One step up is not worth telling everybody.
-            Share::UpTo { log2: before } if log2 == before.saturating_add(1) => {
-                Share::UpTo { log2: before }
+        let log2 = log2.max(MIN_LIMIT_LOG2);
+        match current {
+            // One step up is not worth an update of every connection.
+            BufferLimit::AtMost { log2: before } if log2 == before.saturating_add(1) => {
+                BufferLimit::AtMost { log2: before }
             }
-            Share::UpTo { .. } | Share::Whole => Share::UpTo { log2 },
+            BufferLimit::AtMost { .. } | BufferLimit::Configured => BufferLimit::AtMost { log2 },
         }
     }
 }
@@ -182,16 +182,16 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
-    fn used(limit: usize, used: usize) -> Budget {
-        let budget = Budget::new(limit);
+    fn used(limit: usize, used: usize) -> MemoryBudget {
+        let budget = MemoryBudget::new(limit);
         budget.change(0, used);
         budget
     }
 
     #[test]
-    fn share_shrinks_with_what_is_free_and_has_a_floor() {
-        let share = |mib| used(256 * MIB, mib * MIB).share(Share::Whole);
-        assert_eq!(share(127), Share::Whole);
+    fn buffer_limit_shrinks_with_free_memory_and_has_a_floor() {
+        let share = |mib| used(256 * MIB, mib * MIB).buffer_limit(BufferLimit::Configured);
+        assert_eq!(share(127), BufferLimit::Configured);
         assert_eq!(share(128).bytes(), 32 * MIB);
         assert_eq!(share(192).bytes(), 16 * MIB);
         assert_eq!(share(255).bytes(), 256 << 10);
@@ -200,25 +200,26 @@ mod tests {
     }
 
     #[test]
-    fn share_grows_only_by_more_than_a_step_and_is_whole_again_well_below() {
-        let from = |log2, mib| used(256 * MIB, mib * MIB).share(Share::UpTo { log2 });
-        assert_eq!(from(24, 130), Share::UpTo { log2: 24 });
-        assert_eq!(from(23, 130), Share::UpTo { log2: 23 });
-        assert_eq!(from(22, 130), Share::UpTo { log2: 24 });
-        assert_eq!(from(24, 97), Share::UpTo { log2: 24 });
-        assert_eq!(from(24, 95), Share::Whole);
-        // Down it goes at once.
-        assert_eq!(from(24, 225), Share::UpTo { log2: 22 });
+    fn buffer_limit_grows_by_more_than_a_step_and_is_lifted_well_below_the_threshold() {
+        let from =
+            |log2, mib| used(256 * MIB, mib * MIB).buffer_limit(BufferLimit::AtMost { log2 });
+        assert_eq!(from(24, 130), BufferLimit::AtMost { log2: 24 });
+        assert_eq!(from(23, 130), BufferLimit::AtMost { log2: 23 });
+        assert_eq!(from(22, 130), BufferLimit::AtMost { log2: 24 });
+        assert_eq!(from(24, 97), BufferLimit::AtMost { log2: 24 });
+        assert_eq!(from(24, 95), BufferLimit::Configured);
+        // It shrinks at once.
+        assert_eq!(from(24, 225), BufferLimit::AtMost { log2: 22 });
     }
 
     #[test]
-    fn many_who_take_all_they_get_stay_within_the_limit() {
-        let budget = Budget::new(256 * MIB);
-        let mut share = Share::Whole;
+    fn connections_that_fill_their_buffer_limit_stay_within_the_budget() {
+        let budget = MemoryBudget::new(256 * MIB);
+        let mut share = BufferLimit::Configured;
         let mut held = vec![0; 1_000];
         for _ in 0..10 {
             for bytes in &mut held {
-                share = budget.share(share);
+                share = budget.buffer_limit(share);
                 let wanted = share.bytes().min(48 * MIB);
                 if wanted > *bytes {
                     budget.change(*bytes, wanted);
@@ -226,20 +227,20 @@ mod tests {
                 }
             }
         }
-        // What was granted before is not taken back, but nobody gets more.
+        // Memory that was granted before is not taken back, but no connection gets more.
         assert!(budget.used() <= 256 * MIB + 1_000 * (32 << 10));
     }
 
     #[test]
-    fn excess_is_what_lies_beyond_fifteen_sixteenths_once_over() {
+    fn excess_is_measured_from_fifteen_sixteenths_once_over_budget() {
         assert_eq!(used(160, 160).excess(), 0);
         assert_eq!(used(160, 161).excess(), 11);
-        assert_eq!(Budget::unlimited().excess(), 0);
+        assert_eq!(MemoryBudget::unlimited().excess(), 0);
     }
 
     #[test]
-    fn charges_of_the_application_count_until_they_are_dropped() {
-        let budget = Arc::new(Budget::new(160));
+    fn memory_charge_counts_until_it_is_dropped() {
+        let budget = Arc::new(MemoryBudget::new(160));
         let account = MemoryAccount::new(&budget);
         let charges = [account.charge(100), account.clone().charge(61)];
         assert_eq!((budget.used(), budget.excess()), (161, 11));
@@ -248,8 +249,8 @@ mod tests {
     }
 
     #[test]
-    fn changes_add_up() {
-        let budget = Budget::new(100);
+    fn changes_of_used_memory_add_up() {
+        let budget = MemoryBudget::new(100);
         budget.change(0, 50);
         budget.change(50, 20);
         budget.change(0, 5);

@@ -1,4 +1,4 @@
-//! Making an endpoint.
+//! The builder of endpoints.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex};
@@ -15,19 +15,19 @@ use clearway_quic::event::Observer;
 use clearway_quic::rng::Rng;
 use clearway_udp::{DatagramSocket, Options, Socket, SteeringKey, bind_shards};
 
-use super::budget::Budget;
-use super::house::{Crowding, House, ObserverFactory};
+use super::budget::MemoryBudget;
 use super::shards::ShardFactory;
+use super::shared::{EndpointShared, EvictionConfig, ObserverFactory};
 use super::{Endpoint, Inner};
 use crate::config::{ClientConfig, ServerConfig};
 use crate::error::BuildError;
 use crate::panic::note_locations;
 use crate::shard::Clock;
 
-/// An endpoint to be made: where, for whom, on which threads.
+/// A builder of an [`Endpoint`]: its socket, its roles and its threads.
 #[must_use]
 pub struct EndpointBuilder {
-    place: Place,
+    target: BindTarget,
     server: Option<ServerConfig>,
     client: Option<ClientConfig>,
     shards: usize,
@@ -38,32 +38,32 @@ pub struct EndpointBuilder {
     http: Option<Arc<clearway_http3::Config>>,
 }
 
-enum Place {
+enum BindTarget {
     Address(SocketAddr),
     Socket(UdpSocket),
     Custom(Arc<dyn DatagramSocket>),
 }
 
 impl EndpointBuilder {
-    /// At a local address; port 0 for any.
+    /// Binds a local address; port 0 takes any free port.
     pub fn bind(address: SocketAddr) -> Self {
-        Self::at(Place::Address(address))
+        Self::at(BindTarget::Address(address))
     }
 
-    /// On a socket bound elsewhere (systemd, a test).
+    /// Uses a socket that is bound already, for example by systemd. For one shard.
     pub fn on_socket(socket: UdpSocket) -> Self {
-        Self::at(Place::Socket(socket))
+        Self::at(BindTarget::Socket(socket))
     }
 
-    /// On a socket of the caller's own making: one that counts, fails on purpose, or has its
-    /// datagrams from elsewhere. It is for one shard.
+    /// Uses an implementation of [`DatagramSocket`] by the application, for example one that
+    /// counts, injects faults, or is not UDP. For one shard.
     pub fn on_datagram_socket(socket: Arc<dyn DatagramSocket>) -> Self {
-        Self::at(Place::Custom(socket))
+        Self::at(BindTarget::Custom(socket))
     }
 
-    fn at(place: Place) -> Self {
+    fn at(target: BindTarget) -> Self {
         Self {
-            place,
+            target,
             server: None,
             client: None,
             shards: 1,
@@ -75,48 +75,49 @@ impl EndpointBuilder {
         }
     }
 
-    /// Accept connections.
+    /// Accepts connections with this configuration.
     pub fn server(mut self, config: ServerConfig) -> Self {
         self.server = Some(config);
         self
     }
 
-    /// Open connections with these settings.
+    /// Opens connections with this configuration.
     pub fn client(mut self, config: ClientConfig) -> Self {
         self.client = Some(config);
         self
     }
 
-    /// How many shards: sockets on one address, each with a thread, an event
-    /// loop and connections of its own; datagrams are steered by connection ID.
-    /// One by default.
+    /// Sets the number of shards: sockets on the same address, each with its own thread,
+    /// event loop and connections. Datagrams are steered to them by connection ID. The
+    /// default is 1; more use more processors.
     pub fn shards(mut self, shards: usize) -> Self {
         self.shards = shards;
         self
     }
 
-    /// Run the one shard as a task of the caller's tokio runtime rather than on
-    /// a thread of its own. So it is by default without server settings.
+    /// Runs the shard, which must be the only one, as a task of the caller's tokio runtime.
+    /// This is the default for endpoints without a server configuration: a client is seldom
+    /// worth a thread.
     pub fn on_caller_runtime(mut self) -> Self {
         self.on_caller_runtime = Some(true);
         self
     }
 
-    /// Run the shard on a thread of its own. So it is by default with server
-    /// settings.
+    /// Runs each shard on a thread of its own. This is the default for endpoints with a server
+    /// configuration, whose event loop must not wait for the application's tasks.
     pub fn on_own_threads(mut self) -> Self {
         self.on_caller_runtime = Some(false);
         self
     }
 
-    /// What to ask of the socket.
+    /// Sets the socket options, such as buffer sizes.
     pub fn socket_options(mut self, options: Options) -> Self {
         self.options = options;
         self
     }
 
-    /// Asks `observers` for a trace sink for each connection as it begins, by
-    /// our role and the peer's address. Sinks are called on the event loop.
+    /// Calls `observers` for each new connection, with our role and the peer's address, to
+    /// get its observer. Observers are called on the event loop and have to be quick.
     pub fn observe(
         mut self,
         observers: impl Fn(Role, SocketAddr) -> Option<Box<dyn Observer>> + Send + Sync + 'static,
@@ -125,13 +126,13 @@ impl EndpointBuilder {
         self
     }
 
-    /// Takes the connection IDs that peers use towards this endpoint from generators
-    /// that `make` builds, one for each connection: for a load balancer that reads them
-    /// (QUIC-LB). By default they are 8 random bytes, which tell an observer nothing.
+    /// Generates the connection IDs that peers use towards this endpoint with generators
+    /// built by `make`, one for each connection: for example for a load balancer that reads
+    /// them (QUIC-LB). By default they are 8 random bytes, which tell an observer nothing.
     ///
-    /// All have one length, from 1 to 20 bytes, and with several
-    /// [`shards`](Self::shards) at least 8. The endpoint then draws until a connection
-    /// ID steers to the shard it is for, so the first 8 bytes have to vary.
+    /// All must have the same length, from 1 to 20 bytes, and at least 8 bytes with several
+    /// [`shards`](Self::shards). With several shards the endpoint calls the generator until
+    /// a connection ID steers to the right shard, so the first 8 bytes have to vary.
     ///
     /// ```
     /// use clearway::{ClientConfig, DevelopmentIdentity, Endpoint};
@@ -174,7 +175,7 @@ impl EndpointBuilder {
         self
     }
 
-    /// Have every connection speak HTTP/3.
+    /// Makes every connection speak HTTP/3.
     pub(crate) fn http(mut self, config: Arc<clearway_http3::Config>) -> Self {
         self.http = Some(config);
         self
@@ -183,59 +184,62 @@ impl EndpointBuilder {
     /// Binds the socket and starts the event loop.
     ///
     /// # Errors
-    /// If the address is taken, a certificate does not fit its key, connection IDs
-    /// have a length that cannot be, or there is no tokio runtime to run on.
+    /// If the address is in use, a certificate does not match its key, connection IDs have an
+    /// invalid length, or there is no tokio runtime to run on.
     pub fn build(self) -> Result<Endpoint, BuildError> {
         self.build_steered(|key| key)
     }
 
-    /// Builds it with a kernel that steers by the key that `kernel` makes of the
-    /// shards' own.
+    /// Builds the endpoint with the kernel steering by another key than the shards do, which
+    /// `steering_key` derives from theirs.
     fn build_steered(
         self,
-        kernel: impl FnOnce(SteeringKey) -> SteeringKey,
+        steering_key: impl FnOnce(SteeringKey) -> SteeringKey,
     ) -> Result<Endpoint, BuildError> {
         let on_caller = self.on_caller_runtime.unwrap_or(self.server.is_none());
-        if self.shards == 0 || self.shards > 1 && on_caller {
-            return Err(BuildError::Shards(
-                "one shard fits the caller's runtime, at least one is needed",
-            ));
-        }
+        check_shards(self.shards, on_caller)?;
         if on_caller && tokio::runtime::Handle::try_current().is_err() {
             return Err(BuildError::NoRuntime);
         }
-        let cid_len = checked_len(&self.generator, self.shards)?;
+        let cid_len = checked_cid_len(&self.generator, self.shards)?;
         note_locations();
         let mut rng = Rng::from_seed(random()?);
         let key = ShardKey::new(&mut rng);
-        let (mut house, config) = prepare(self.server, self.observers, self.generator, &mut rng)?;
-        house.http = self.http;
-        house.shards = self.shards;
+        let (mut endpoint_shared, config) =
+            prepare(self.server, self.observers, self.generator, &mut rng)?;
+        endpoint_shared.http = self.http;
+        endpoint_shared.shards = self.shards;
         let factory = ShardFactory {
-            house: Arc::new(house),
+            endpoint_shared: Arc::new(endpoint_shared),
             config,
             key,
             clock: Clock::start(),
             options: self.options,
-            custom_socket: matches!(self.place, Place::Custom(_)),
+            custom_socket: matches!(self.target, BindTarget::Custom(_)),
             on_caller_runtime: on_caller,
             rng: Mutex::new(rng),
             restarting: Mutex::new(()),
         };
-        let steering = kernel(factory.steering());
-        let sockets = bind(self.place, self.shards, &factory.options, steering, cid_len)?;
+        let steering = steering_key(factory.steering());
+        let sockets = bind(
+            self.target,
+            self.shards,
+            &factory.options,
+            steering,
+            cid_len,
+        )?;
         let local = match sockets.first() {
             Some(first) => first.local_addr()?,
-            None => return Err(BuildError::Shards("at least one shard is needed")),
+            None => return Err(no_shards()),
         };
         let links = sockets.iter().enumerate();
         let links: Vec<_> = links
             .map(|(index, socket)| factory.link(index, socket, 0))
             .collect();
-        factory.house.set_links(links.clone());
-        // From here on the shards end with the handle.
+        factory.endpoint_shared.set_links(links.clone());
+        // From here on, dropping the handle ends the shards.
         let endpoint = Endpoint::new(Inner {
-            house: factory.house.clone(),
+            endpoint_shared: factory.endpoint_shared.clone(),
             client: self.client,
             local: Mutex::new(local),
             factory,
@@ -258,8 +262,8 @@ impl std::fmt::Debug for EndpointBuilder {
     }
 }
 
-/// The length of the connection IDs, if an endpoint of so many shards can do with it.
-fn checked_len(generator: &GeneratorFactory, shards: usize) -> Result<usize, BuildError> {
+/// Returns the length of the connection IDs if it is valid for this number of shards.
+fn checked_cid_len(generator: &GeneratorFactory, shards: usize) -> Result<usize, BuildError> {
     let len = generator().cid_len();
     let least = if shards > 1 { SHARD_PREFIX_LEN } else { 1 };
     if (least..=MAX_CID_LEN).contains(&len) {
@@ -269,29 +273,43 @@ fn checked_len(generator: &GeneratorFactory, shards: usize) -> Result<usize, Bui
     }
 }
 
-/// What the shards have in common, and the transport's settings.
+fn check_shards(shards: usize, on_caller_runtime: bool) -> Result<(), BuildError> {
+    match shards {
+        0 => Err(no_shards()),
+        2.. if on_caller_runtime => Err(BuildError::Shards(format!(
+            "{shards} shards cannot run on the caller's runtime: use 1 shard, or on_own_threads"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn no_shards() -> BuildError {
+    BuildError::Shards("the number of shards must be at least 1".to_owned())
+}
+
+/// Returns the state that the shards share, and the transport's configuration.
 fn prepare(
     server: Option<ServerConfig>,
     observers: Option<ObserverFactory>,
     generator: GeneratorFactory,
     rng: &mut Rng,
-) -> Result<(House, EndpointConfig), BuildError> {
-    let mut house = House::default();
-    house.observers = observers;
+) -> Result<(EndpointShared, EndpointConfig), BuildError> {
+    let mut endpoint_shared = EndpointShared::default();
+    endpoint_shared.observers = observers;
     let mut secret = rng.array();
     let mut transport: Arc<Config> = Arc::default();
     let mut accepting = None;
     if let Some(server) = server {
-        house.backlog = server.backlog;
-        house.doorkeeper.clone_from(&server.doorkeeper);
-        house.budget = Arc::new(Budget::new(server.memory_budget));
+        endpoint_shared.backlog = server.backlog;
+        endpoint_shared.admit.clone_from(&server.admit);
+        endpoint_shared.budget = Arc::new(MemoryBudget::new(server.memory_budget));
         let evict_idle_after = server.evict_idle_after;
         let (server, config, chosen) = server.into_transport(secret)?;
         let admission = AdmissionControl::new(server.limits.clone(), rng);
-        house.crowding = Crowding {
+        endpoint_shared.eviction = EvictionConfig {
             admission: Some(Arc::new(admission)),
             evict_idle_after,
-            newcomers: (server.crypto.max_early_data_size == 0).then(|| config.clone()),
+            new_client_config: (server.crypto.max_early_data_size == 0).then(|| config.clone()),
         };
         secret = chosen;
         transport = config;
@@ -303,49 +321,51 @@ fn prepare(
         reset_key: Arc::new(ResetKey::new(&secret)),
         generator,
     };
-    Ok((house, config))
+    Ok((endpoint_shared, config))
 }
 
-/// What a shard on `socket` is made of, for tests that run it by hand.
+/// Returns the parts of a shard on `socket`, for tests that drive it by hand.
 #[cfg(test)]
 pub(crate) fn shard_parts(
     server: ServerConfig,
     clock: Clock,
     socket: &Arc<dyn DatagramSocket>,
-) -> (Arc<House>, Arc<crate::shard::Link>) {
+) -> (Arc<EndpointShared>, Arc<crate::shard::ShardLink>) {
     let mut rng = Rng::from_seed([5; 32]);
     let generator: GeneratorFactory = Arc::new(|| Box::new(RandomGenerator::new(DEFAULT_CID_LEN)));
     let prepared = prepare(Some(server), None, generator, &mut rng);
-    let (mut house, config) = prepared.expect("server settings");
-    house.shards = 1;
-    let endpoint = house.routing(config, rng);
-    let budget = house.budget.clone();
-    let link = crate::shard::Link::new(clock, endpoint, socket, budget, 0);
+    let (mut endpoint_shared, config) = prepared.expect("server settings");
+    endpoint_shared.shards = 1;
+    let endpoint = endpoint_shared.routing(config, rng);
+    let budget = endpoint_shared.budget.clone();
+    let link = crate::shard::ShardLink::new(clock, endpoint, socket, budget, 0);
     let link = Arc::new(link);
-    house.set_links(vec![link.clone()]);
-    (Arc::new(house), link)
+    endpoint_shared.set_links(vec![link.clone()]);
+    (Arc::new(endpoint_shared), link)
 }
 
 fn bind(
-    place: Place,
+    target: BindTarget,
     shards: usize,
     options: &Options,
     key: SteeringKey,
     cid_len: usize,
 ) -> Result<Vec<Arc<dyn DatagramSocket>>, BuildError> {
-    let sockets = match place {
-        Place::Custom(socket) if shards == 1 => return Ok(vec![socket]),
-        Place::Address(address) => {
-            // One shard takes what there is, so nothing reads its connection IDs.
+    let sockets = match target {
+        BindTarget::Custom(socket) if shards == 1 => return Ok(vec![socket]),
+        BindTarget::Address(address) => {
+            // One shard receives everything, so nothing reads its connection IDs.
             let steered = cid_len.max(if shards == 1 { SHARD_PREFIX_LEN } else { 0 });
             bind_shards(address, shards, options, key, steered)?
         }
-        Place::Socket(socket) if shards == 1 => {
+        BindTarget::Socket(socket) if shards == 1 => {
             socket.set_nonblocking(true)?;
             vec![Socket::from_std(socket, options)?]
         }
-        Place::Socket(_) | Place::Custom(_) => {
-            return Err(BuildError::Shards("several shards need an address to bind"));
+        BindTarget::Socket(_) | BindTarget::Custom(_) => {
+            return Err(BuildError::Shards(format!(
+                "{shards} shards cannot share one socket: use 1 shard, or bind an address"
+            )));
         }
     };
     Ok(sockets
@@ -354,11 +374,11 @@ fn bind(
         .collect())
 }
 
-/// 256 bits from the operating system.
+/// Returns 256 random bits from the operating system.
 fn random() -> Result<[u8; 32], BuildError> {
     let mut seed = [0; 32];
     aws_lc_rs::rand::fill(&mut seed)
-        .map_err(|_| std::io::Error::other("the system gives no randomness"))?;
+        .map_err(|_| std::io::Error::other("the operating system returned no random bytes"))?;
     Ok(seed)
 }
 
@@ -375,10 +395,10 @@ mod tests {
         }
     }
 
-    /// The kernel and the shards disagree about every other connection ID: the
-    /// shards set it right among themselves.
+    /// The kernel and the shards disagree about half of the connection IDs: the shards
+    /// forward the datagrams to each other.
     #[tokio::test]
-    async fn strays_find_their_shard() {
+    async fn missteered_datagrams_reach_their_shard() {
         let identity = DevelopmentIdentity::generate(["localhost"]).expect("an identity");
         let config = ServerConfig::with_identity(identity.certificate_pem(), identity.key_pem());
         let address = SocketAddr::from(([127, 0, 0, 1], 0));

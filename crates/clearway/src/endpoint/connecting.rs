@@ -1,4 +1,4 @@
-//! A connection that is being made.
+//! Connections that are being established.
 
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
@@ -8,10 +8,10 @@ use clearway_quic::connection::ConnectionError;
 use crate::connection::Connection;
 use crate::error::ConnectError;
 
-/// A connection that is being made: await it, or use it at once with
-/// [`into_zero_rtt`](Self::into_zero_rtt). Dropped, it gives up.
+/// A connection that is being established. Await it to complete the handshake, or use it at
+/// once with [`into_zero_rtt`](Self::into_zero_rtt). Dropping it abandons the attempt.
 #[derive(Debug)]
-#[must_use = "awaiting it completes the handshake, dropping it gives up"]
+#[must_use = "await it to complete the handshake; dropping it abandons the attempt"]
 pub struct Connecting {
     connection: Result<Connection, ConnectError>,
 }
@@ -21,18 +21,18 @@ impl Connecting {
         Self { connection }
     }
 
-    /// The connection, unless it failed to begin.
+    /// Returns the connection, unless it failed to begin.
     pub(super) fn connection(&self) -> Option<&Connection> {
         self.connection.as_ref().ok()
     }
 
-    /// The connection before its handshake is complete, if the server is known
-    /// from before and allowed it. What is written then may be **replayed** by
-    /// an attacker (RFC 9001 §9.2) and is repeated by us if the server would not
-    /// take it, which [`ZeroRttAccepted`] tells.
+    /// Returns the connection before its handshake is complete, if an earlier session with
+    /// the server allows 0-RTT. Data written before the handshake is complete may be
+    /// **replayed** by an attacker (RFC 9001 §9.2). If the server rejects it, which
+    /// [`ZeroRttAccepted`] reports, it is sent again after the handshake.
     ///
     /// # Errors
-    /// The same `Connecting` if there is no 0-RTT to be had.
+    /// The same `Connecting` if 0-RTT is not possible.
     pub fn into_zero_rtt(self) -> Result<(Connection, ZeroRttAccepted), Self> {
         match self.connection {
             Ok(connection) if connection.has_zero_rtt() => {
@@ -50,23 +50,23 @@ impl IntoFuture for Connecting {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let connection = self.connection?;
-            connection.handshaken().await?;
+            connection.handshake_complete().await?;
             Ok(connection)
         })
     }
 }
 
-/// Whether a server takes 0-RTT data: [`wait`](Self::wait).
+/// The answer to come whether the server accepts 0-RTT data: see [`wait`](Self::wait).
 #[derive(Debug)]
 pub struct ZeroRttAccepted(Connection);
 
 impl ZeroRttAccepted {
-    /// Waits for the handshake to tell.
+    /// Waits for the handshake, and returns whether the server accepted 0-RTT data.
     ///
     /// # Errors
-    /// Why the connection ended.
+    /// The reason why the connection ended.
     pub async fn wait(self) -> Result<bool, ConnectionError> {
-        self.0.handshaken().await?;
+        self.0.handshake_complete().await?;
         Ok(self.0.zero_rtt_accepted().unwrap_or(false))
     }
 }

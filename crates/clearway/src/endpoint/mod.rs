@@ -3,10 +3,10 @@
 mod budget;
 mod builder;
 mod connecting;
-mod eyeballs;
-mod house;
+mod happy_eyeballs;
 mod qlog;
 mod shards;
+mod shared;
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -16,35 +16,34 @@ use clearway_quic::connection::{Connect, EndpointEvent};
 use clearway_quic::crypto::ServerName;
 use clearway_udp::Socket;
 
-pub(crate) use self::budget::{Budget, Share};
+pub(crate) use self::budget::{BufferLimit, MemoryBudget};
 pub use self::budget::{MemoryAccount, MemoryCharge};
 pub use self::builder::EndpointBuilder;
 #[cfg(test)]
 pub(crate) use self::builder::shard_parts;
 pub use self::connecting::{Connecting, ZeroRttAccepted};
-pub(crate) use self::eyeballs::Race;
-pub(crate) use self::house::{Doorkeeper, House};
+pub(crate) use self::happy_eyeballs::Race;
 use self::shards::ShardFactory;
+pub(crate) use self::shared::{AdmitCallback, EndpointShared};
 pub use crate::shard::ShardCounters as Counters;
 
 use crate::application::Application;
 use crate::config::{ClientConfig, ServerConfig};
-use crate::connection::{Connection, Counted, Shared};
+use crate::connection::{Connection, ConnectionRef, ConnectionShared};
 use crate::error::{BuildError, ConnectError, EndpointError};
-use crate::http::Memory;
+use crate::http::RememberedSettings;
 use crate::panic::catch;
-use crate::shard::Link;
+use crate::shard::ShardLink;
 
-/// One UDP address from which connections are opened, or where they are
-/// accepted, or both. Clones are handles to the same one; connections live on
-/// without it.
+/// A local UDP address that opens connections, accepts them, or both. Clones are handles of
+/// the same endpoint. Connections go on after the last handle is dropped.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     inner: Arc<Inner>,
 }
 
 struct Inner {
-    house: Arc<House>,
+    endpoint_shared: Arc<EndpointShared>,
     client: Option<ClientConfig>,
     local: Mutex<SocketAddr>,
     factory: ShardFactory,
@@ -57,29 +56,30 @@ impl Endpoint {
         }
     }
 
-    /// An endpoint that opens connections, on the caller's tokio runtime.
+    /// Creates an endpoint that opens connections, on the caller's tokio runtime.
     ///
     /// # Errors
-    /// If the address is taken or there is no runtime.
+    /// If the address is in use, or there is no tokio runtime.
     pub fn client(address: SocketAddr, config: ClientConfig) -> Result<Self, BuildError> {
         EndpointBuilder::bind(address).client(config).build()
     }
 
-    /// An endpoint that accepts connections, on a thread of its own.
+    /// Creates an endpoint that accepts connections, on a thread of its own.
     ///
     /// # Errors
-    /// If the address is taken, or the certificate does not fit its key.
+    /// If the address is in use, or the certificate does not match its key.
     pub fn server(address: SocketAddr, config: ServerConfig) -> Result<Self, BuildError> {
         EndpointBuilder::bind(address).server(config).build()
     }
 
-    /// More to choose: shards, threads, socket options, both roles at once.
+    /// Returns a builder with more options: shards, threads, socket options, both roles at
+    /// once.
     pub fn builder(address: SocketAddr) -> EndpointBuilder {
         EndpointBuilder::bind(address)
     }
 
-    /// Begins a connection to a server. `server_name` is what its certificate
-    /// has to be for: a DNS name or an IP address.
+    /// Begins a connection to a server. Its certificate has to be valid for `server_name`,
+    /// a DNS name or an IP address.
     pub fn connect(&self, remote: SocketAddr, server_name: &str) -> Connecting {
         Connecting::new(match &self.inner.client {
             Some(config) => self.begin(config, remote, server_name),
@@ -87,7 +87,8 @@ impl Endpoint {
         })
     }
 
-    /// Like [`connect`](Self::connect), with other settings than the endpoint's.
+    /// Begins a connection as [`connect`](Self::connect) does, with another configuration
+    /// than the endpoint's.
     pub fn connect_with(
         &self,
         config: &ClientConfig,
@@ -111,7 +112,7 @@ impl Endpoint {
         let crypto = config
             .tls()
             .map_err(|error| ConnectError::Config(error.to_string()))?;
-        let memory = Memory::new(config.sessions.clone(), server_name.clone());
+        let remembered = RememberedSettings::new(config.sessions.clone(), server_name.clone());
         let connect = Connect {
             remote,
             local_ip: None,
@@ -119,7 +120,7 @@ impl Endpoint {
             crypto,
             sessions: Some(config.sessions.clone()),
         };
-        let house = &self.inner.house;
+        let endpoint_shared = &self.inner.endpoint_shared;
         let link = self.shard_for_client()?;
         let now = link.clock.now();
         let (handle, mut quic) = link
@@ -127,30 +128,30 @@ impl Endpoint {
             .connect_with(now, connect, config.transport_config())
             .map_err(ConnectError::Tls)?;
         let shared = catch(|| {
-            house.observe(&mut quic);
-            let http = house.http(&quic, handle, now, Some(memory));
-            Shared::new(quic, handle, link.clone(), http)
+            endpoint_shared.observe(&mut quic);
+            let http = endpoint_shared.http(&quic, handle, now, Some(remembered));
+            ConnectionShared::new(quic, handle, link.clone(), http)
         });
         let shared = shared.map_err(|panic| {
             link.count_panic();
             link.endpoint().on_event(handle, EndpointEvent::Drained);
             ConnectError::Connection(panic.as_connection_error("as it began"))
         })?;
-        let connection = Connection::new(Counted::new(shared.clone()));
-        house.population.add();
+        let connection = Connection::new(ConnectionRef::new(shared.clone()));
+        endpoint_shared.connection_count.add();
         if link.push_begun(shared) {
             Ok(connection)
         } else {
-            house.population.remove();
+            endpoint_shared.connection_count.remove();
             let failure = link.failure().map(ConnectError::Endpoint);
             Err(failure.unwrap_or(ConnectError::EndpointClosed))
         }
     }
 
-    /// Connections of a client are few or short: the least busy shard is as good as
-    /// any, and the first is at hand.
-    fn shard_for_client(&self) -> Result<Arc<Link>, ConnectError> {
-        let links = self.inner.house.links();
+    /// Returns the shard for a client's connection: the first that has not failed. Clients
+    /// have few or short connections, so that spreading them is not worth a search.
+    fn shard_for_client(&self) -> Result<Arc<ShardLink>, ConnectError> {
+        let links = self.inner.endpoint_shared.links();
         let alive = links.iter().find(|link| link.failure().is_none());
         match alive.or(links.first()) {
             Some(link) => link.failure().map_or(Ok(link.clone()), |e| Err(e.into())),
@@ -158,24 +159,24 @@ impl Endpoint {
         }
     }
 
-    /// The next client's connection, its handshake complete (or with 0-RTT data
-    /// at hand, if accepting that is configured); `None` after
-    /// [`close`](Self::close) or [`stop_accepting`](Self::stop_accepting).
+    /// Accepts the next client's connection: when its handshake is complete, or has 0-RTT
+    /// data to be read if [`early_data`](ServerConfig::early_data) is enabled. Returns `None`
+    /// after [`close`](Self::close) or [`stop_accepting`](Self::stop_accepting).
     ///
     /// # Errors
-    /// Why a shard ended, if one has: its clients are not served any more. Shards
-    /// that are left go on, and connections that they accept are held until
-    /// [`restart_failed_shards`](Self::restart_failed_shards), after which this may
+    /// The reason why a shard failed: its clients are not served any more. Other shards go
+    /// on, and connections that they accept are queued until
+    /// [`restart_failed_shards`](Self::restart_failed_shards) was called; after that this may
     /// be called again.
     pub async fn accept(&self) -> Result<Option<Connection>, EndpointError> {
-        self.inner.house.accepts.next().await
+        self.inner.endpoint_shared.accept_queue.next().await
     }
 
-    /// Serves `application` until the endpoint is closed, each client in a task
-    /// of its own on the caller's runtime.
+    /// Accepts connections until the endpoint is closed, and serves each with `application` in
+    /// a new task on the caller's runtime.
     ///
     /// # Errors
-    /// As [`accept`](Self::accept). Tasks of clients go on.
+    /// As [`accept`](Self::accept). Tasks that were spawned go on.
     pub async fn serve(&self, application: impl Application) -> Result<(), EndpointError> {
         let application = Arc::new(application);
         while let Some(connection) = self.accept().await? {
@@ -185,28 +186,27 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Why a shard has ended, if one has and was not restarted.
+    /// Returns the reason why a shard failed, if one has failed and was not restarted.
     #[must_use]
     pub fn failure(&self) -> Option<EndpointError> {
-        let links = self.inner.house.links();
+        let links = self.inner.endpoint_shared.links();
         links.iter().find_map(|link| link.failure())
     }
 
-    /// Starts each shard anew whose event loop has [failed](Self::failure), at the
-    /// same address, and answers how many those were: 0 if none has failed or the
-    /// endpoint was closed. After that [`accept`](Self::accept), [`serve`](Self::serve)
-    /// and [`connect`](Self::connect) work again.
+    /// Restarts each shard whose event loop has [failed](Self::failure), at the same address.
+    /// Returns how many were restarted: 0 if none has failed or the endpoint was closed.
+    /// After that [`accept`](Self::accept), [`serve`](Self::serve) and
+    /// [`connect`](Self::connect) work again.
     ///
-    /// Connections of a shard that fails have ended with it, and their handles say
-    /// why; a server that has configured a [secret](ServerConfig::secret), or whose
-    /// endpoint is the same, answers their peers with stateless resets. Other shards
-    /// and their connections notice nothing: a socket that failed is replaced by one
-    /// that takes its place in the kernel's steering, and if it were not so, shards
-    /// pass each other what is not theirs. [Counters](Self::counters) of a shard
-    /// begin anew with it.
+    /// The connections of a failed shard ended with it, and their handles return the reason.
+    /// Their peers are answered with stateless resets, because the endpoint's
+    /// [secret](ServerConfig::secret) is the same. Other shards and their connections are not
+    /// affected: a failed socket is replaced by one that takes its place in the kernel's
+    /// steering, and shards forward datagrams that reach the wrong one. The
+    /// [counters](Self::counters) of a restarted shard begin at 0.
     ///
-    /// Nothing restarts shards by itself, because only the application knows how
-    /// often that is to be tried and who has to hear of it:
+    /// Shards are not restarted automatically, because only the application knows how often
+    /// to try and whom to notify:
     ///
     /// ```
     /// # async fn example(server: clearway::Endpoint) -> std::io::Result<()> {
@@ -220,30 +220,29 @@ impl Endpoint {
     /// ```
     ///
     /// # Errors
-    /// The system's, if no socket can be bound to the address or no thread be
-    /// started; `NotConnected` if the endpoint runs on its caller's tokio runtime and
-    /// this is called outside of one; `Unsupported` if it was the socket that failed,
-    /// and the [application's own](EndpointBuilder::on_datagram_socket). It may be
-    /// called again.
+    /// The operating system's error if no socket can be bound to the address or no thread
+    /// started; `NotConnected` if the endpoint runs on the caller's tokio runtime and this is
+    /// called outside of one; `Unsupported` if the socket failed and was
+    /// [passed by the application](EndpointBuilder::on_datagram_socket). After an error it
+    /// may be called again.
     pub fn restart_failed_shards(&self) -> io::Result<usize> {
         self.inner.factory.restart_failed(self.local_addr())
     }
 
-    /// Makes something go wrong in a shard's next turn; does nothing if there is no
-    /// such shard.
+    /// Injects a fault into the next turn of a shard; does nothing if there is no such shard.
     #[cfg(feature = "testing")]
     pub fn inject(&self, shard: usize, fault: crate::Fault) {
-        if let Some(link) = self.inner.house.shard(shard) {
+        if let Some(link) = self.inner.endpoint_shared.shard(shard) {
             link.inject(fault);
         }
     }
 
-    /// How it connects.
+    /// Returns the configuration with which it connects.
     pub(crate) fn client_config(&self) -> Option<&ClientConfig> {
         self.inner.client.as_ref()
     }
 
-    /// The address the socket is bound to.
+    /// Returns the address that the socket is bound to.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         *self
@@ -253,17 +252,18 @@ impl Endpoint {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Moves to another socket, say on another network: connections opened here
-    /// migrate to it (RFC 9000 §9). What is on its way to the old socket is lost
-    /// and repaired.
+    /// Moves the endpoint to another socket, for example on another network. Connections
+    /// opened by this endpoint migrate to it (RFC 9000 §9). Datagrams on their way to the
+    /// old socket are lost and retransmitted.
     ///
     /// # Errors
-    /// If the socket is of no use, or there are several shards.
+    /// `Unsupported` if there are several shards; otherwise the operating system's error
+    /// about the socket.
     pub fn rebind(&self, socket: UdpSocket) -> io::Result<()> {
-        let [link] = &self.inner.house.links()[..] else {
+        let [link] = &self.inner.endpoint_shared.links()[..] else {
             return Err(io::Error::new(
                 io::ErrorKind::Unsupported,
-                "an endpoint of several shards stays where it is",
+                "an endpoint with several shards cannot be rebound",
             ));
         };
         socket.set_nonblocking(true)?;
@@ -278,61 +278,63 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Accepts no more connections; those there are go on.
+    /// Stops accepting connections. Open connections go on.
     pub fn stop_accepting(&self) {
-        self.inner.house.accepts.close();
+        self.inner.endpoint_shared.accept_queue.close();
     }
 
-    /// Closes all connections with `code` and `reason` and accepts no more.
-    /// [`wait_idle`](Self::wait_idle) waits until the peers have been told.
+    /// Closes all connections with an application error `code` and `reason`, and accepts no
+    /// more. [`wait_idle`](Self::wait_idle) waits until the peers have been told.
     pub fn close(&self, code: u64, reason: impl AsRef<[u8]>) {
-        self.inner.house.set_closed();
-        for link in self.inner.house.links() {
+        self.inner.endpoint_shared.set_closed();
+        for link in self.inner.endpoint_shared.links() {
             link.close(code, reason.as_ref());
         }
-        self.inner.house.accepts.close();
+        self.inner.endpoint_shared.accept_queue.close();
     }
 
-    /// Waits until there is no connection any more: each has said goodbye, and
-    /// what its peer sent before it heard has died out (three PTOs, RFC 9000
-    /// §10.2).
+    /// Waits until no connection is left: each has sent its close, and waited for late packets
+    /// of its peer (three PTOs, RFC 9000 §10.2).
     pub async fn wait_idle(&self) {
-        self.inner.house.population.extinct().await;
+        self.inner
+            .endpoint_shared
+            .connection_count
+            .wait_for_zero()
+            .await;
     }
 
-    /// Connections now, ending ones included.
+    /// Returns the number of connections now, those that are closing included.
     #[must_use]
     pub fn open_connections(&self) -> usize {
-        self.inner.house.population.count()
+        self.inner.endpoint_shared.connection_count.get()
     }
 
-    /// Bytes of memory that connections take now, as counted against the
-    /// [budget](ServerConfig::memory_budget); 0 on an endpoint without server settings,
-    /// which has none.
+    /// Returns the memory that is charged to the [budget](ServerConfig::memory_budget) now, in
+    /// bytes; 0 on an endpoint without a server configuration, which has no budget.
     #[must_use]
     pub fn memory_used(&self) -> usize {
-        self.inner.house.budget.used()
+        self.inner.endpoint_shared.budget.used()
     }
 
-    /// Returns the endpoint's memory budget, to count what the application holds for
-    /// clients against it.
+    /// Returns the endpoint's memory budget, so that the application can charge what it holds
+    /// for clients.
     #[must_use]
     pub fn memory_account(&self) -> MemoryAccount {
-        MemoryAccount::new(&self.inner.house.budget)
+        MemoryAccount::new(&self.inner.endpoint_shared.budget)
     }
 
-    /// Counts of each shard.
+    /// Returns the counters of each shard.
     #[must_use]
     pub fn counters(&self) -> Vec<Counters> {
-        let links = self.inner.house.links();
+        let links = self.inner.endpoint_shared.links();
         links.iter().map(|link| link.counters()).collect()
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.house.accepts.close();
-        for link in self.house.links() {
+        self.endpoint_shared.accept_queue.close();
+        for link in self.endpoint_shared.links() {
             link.abandon();
         }
     }
@@ -341,8 +343,8 @@ impl Drop for Inner {
 impl std::fmt::Debug for Inner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Endpoint")
-            .field("shards", &self.house.shards())
-            .field("connections", &self.house.population.count())
+            .field("shards", &self.endpoint_shared.shards())
+            .field("connections", &self.endpoint_shared.connection_count.get())
             .finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! A qlog file for each connection of an endpoint.
+//! qlog files of an endpoint.
 
 use std::path::PathBuf;
 
@@ -9,20 +9,20 @@ use clearway_trace::qlog::QlogDir;
 use super::EndpointBuilder;
 
 impl EndpointBuilder {
-    /// Writes a qlog file for each connection into a directory, which is made if
-    /// it is not there. Takes the place of [`observe`](Self::observe).
+    /// Writes a qlog file for each connection into a directory, which is created if it does
+    /// not exist. Replaces an observer set with [`observe`](Self::observe).
     ///
     /// # Errors
-    /// If the directory can't be made.
+    /// If the directory cannot be created.
     pub fn qlog_dir(self, path: impl Into<PathBuf>) -> std::io::Result<Self> {
         Ok(self.qlog(QlogDir::new(path)?))
     }
 
-    /// Writes qlog files where the environment variable QLOGDIR points, if it is
+    /// Writes qlog files into the directory in the environment variable `QLOGDIR`, if that is
     /// set.
     ///
     /// # Errors
-    /// If the directory can't be made.
+    /// If the directory cannot be created.
     pub fn qlog_from_env(self) -> std::io::Result<Self> {
         Ok(match QlogDir::from_env()? {
             Some(dir) => self.qlog(dir),
@@ -30,7 +30,7 @@ impl EndpointBuilder {
         })
     }
 
-    /// Writes qlog files as `dir` says: its dialect, one connection in so many.
+    /// Writes qlog files as configured in `dir`: its dialect, and which connections.
     pub fn qlog(self, dir: QlogDir) -> Self {
         self.observe(move |_, _| {
             let sink = dir.sink()?;

@@ -1,4 +1,4 @@
-//! Starting shards, and starting again those that failed.
+//! Starting shards, and restarting those that failed.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,23 +10,23 @@ use clearway_quic::endpoint::{EndpointConfig, GeneratorFactory};
 use clearway_quic::rng::Rng;
 use clearway_udp::{DatagramSocket, Options, Socket, SteeringKey};
 
-use super::house::House;
+use super::shared::EndpointShared;
 use crate::error::EndpointError;
-use crate::shard::{Clock, Driver, Link, Position};
+use crate::shard::{Clock, Driver, Position, ShardLink};
 
-/// Attempts to bind the address of a shard that has just failed, and the pause between
-/// two: a fifth of a second in all.
+/// Attempts to bind the address of a shard that has just failed, and the pause between two of
+/// them: a fifth of a second in total.
 const REBIND_ATTEMPTS: u32 = 100;
 const REBIND_PAUSE: Duration = Duration::from_millis(2);
 
-/// Everything that a shard is made of but its socket.
+/// Everything that a shard is created from, except its socket.
 pub(super) struct ShardFactory {
-    pub(super) house: Arc<House>,
+    pub(super) endpoint_shared: Arc<EndpointShared>,
     pub(super) config: EndpointConfig,
     pub(super) key: ShardKey,
     pub(super) clock: Clock,
     pub(super) options: Options,
-    /// The socket is of the application's making.
+    /// The socket was passed by the application.
     pub(super) custom_socket: bool,
     pub(super) on_caller_runtime: bool,
     pub(super) rng: Mutex<Rng>,
@@ -41,45 +41,47 @@ impl ShardFactory {
         }
     }
 
-    /// The way to shard `index`, which has been started `restarts` times before.
+    /// Creates the link of shard `index`, which was restarted `restarts` times before.
     pub(super) fn link(
         &self,
         index: usize,
         socket: &Arc<dyn DatagramSocket>,
         restarts: u64,
-    ) -> Arc<Link> {
+    ) -> Arc<ShardLink> {
         let config = EndpointConfig {
             generator: generator(
                 self.config.generator.clone(),
                 self.key,
-                self.house.shards(),
+                self.endpoint_shared.shards(),
                 index,
             ),
             ..self.config.clone()
         };
         let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
-        let endpoint = self.house.routing(config, rng.child("shard"));
-        let budget = self.house.budget.clone();
-        Arc::new(Link::new(self.clock, endpoint, socket, budget, restarts))
+        let endpoint = self.endpoint_shared.routing(config, rng.child("shard"));
+        let budget = self.endpoint_shared.budget.clone();
+        Arc::new(ShardLink::new(
+            self.clock, endpoint, socket, budget, restarts,
+        ))
     }
 
     /// Starts shard `index`.
     ///
     /// # Errors
-    /// `NotConnected` if it is to run on the caller's tokio runtime and there is
-    /// none; else the system's.
+    /// `NotConnected` if it is to run on the caller's tokio runtime and there is none;
+    /// otherwise the operating system's error.
     pub(super) fn start(
         &self,
         index: usize,
-        link: Arc<Link>,
+        link: Arc<ShardLink>,
         socket: Arc<dyn DatagramSocket>,
     ) -> io::Result<()> {
         let position = Position {
             index,
             key: self.steering(),
         };
-        let house = self.house.clone();
-        let make = move || Driver::new(link, socket, house, position);
+        let endpoint_shared = self.endpoint_shared.clone();
+        let make = move || Driver::new(link, socket, endpoint_shared, position);
         if !self.on_caller_runtime {
             return spawn_thread(index, make);
         }
@@ -90,84 +92,83 @@ impl ShardFactory {
         Ok(())
     }
 
-    /// Starts another loop for each shard that has failed, at the same address, and
-    /// answers how many.
+    /// Starts another loop for each failed shard, at the same address. Returns how many.
     ///
     /// # Errors
-    /// As [`start`](Self::start). Shards not yet started again stay failed.
+    /// As [`start`](Self::start). Shards that were not restarted yet stay failed.
     pub(super) fn restart_failed(&self, local: SocketAddr) -> io::Result<usize> {
         let one_at_a_time = self.restarting.lock();
         let _one_at_a_time = one_at_a_time.unwrap_or_else(PoisonError::into_inner);
         let mut restarted = 0_usize;
-        for (index, old) in self.house.links().iter().enumerate() {
+        for (index, old) in self.endpoint_shared.links().iter().enumerate() {
             if let Some(failure) = old.failure()
-                && !self.house.is_closed()
+                && !self.endpoint_shared.is_closed()
             {
                 self.restart(index, old, &failure, local)?;
                 restarted = restarted.saturating_add(1);
             }
         }
-        let links = self.house.links();
+        let links = self.endpoint_shared.links();
         let failure = links.iter().find_map(|link| link.failure());
-        self.house.accepts.set_failure(failure);
+        self.endpoint_shared.accept_queue.set_failure(failure);
         Ok(restarted)
     }
 
     fn restart(
         &self,
         index: usize,
-        old: &Link,
+        old: &ShardLink,
         failure: &EndpointError,
         local: SocketAddr,
     ) -> io::Result<()> {
         let socket = self.socket_after(old, failure, local)?;
         let link = self.link(index, &socket, old.restarts().saturating_add(1));
         if let Err(error) = self.start(index, link.clone(), socket.clone()) {
-            // For the next attempt.
+            // Kept for the next attempt.
             old.keep_socket(socket);
             return Err(error);
         }
-        if let Err(unwanted) = self.house.replace_link(index, link) {
+        if let Err(unwanted) = self.endpoint_shared.replace_link(index, link) {
             // The endpoint was closed meanwhile.
             unwanted.abandon();
         }
         Ok(())
     }
 
-    /// A socket at `local` for the successor of the shard behind `link`.
+    /// Returns a socket at `local` for the successor of the shard of `link`.
     fn socket_after(
         &self,
-        link: &Link,
+        link: &ShardLink,
         failure: &EndpointError,
         local: SocketAddr,
     ) -> io::Result<Arc<dyn DatagramSocket>> {
         let old = link.take_socket();
         match (failure, old) {
-            // The socket did not fail.
+            // The socket did not fail, so it is used again.
             (EndpointError::Panicked(_) | EndpointError::RuntimeGone, Some(socket)) => Ok(socket),
             (_, old) if self.custom_socket => {
                 old.into_iter().for_each(|old| link.keep_socket(old));
                 Err(io::Error::new(
                     io::ErrorKind::Unsupported,
-                    "the endpoint's socket failed and was made by the application: \
-                     only it can make another, for another endpoint",
+                    "the endpoint's socket failed and was passed by the application: \
+                     create another endpoint with another socket",
                 ))
             }
             (_, old) => {
-                let shares = self.house.shards() > 1;
+                let shares = self.endpoint_shared.shards() > 1;
                 let options = Options {
                     reuse_port: shares || self.options.reuse_port,
                     ..self.options.clone()
                 };
                 if !shares {
-                    // Two sockets at one address would need its consent.
+                    // Without SO_REUSEPORT, two sockets cannot share the address.
                     drop(old);
                     return rebind_soon(link, local, &options);
                 }
-                // Linux fills the place of a socket that leaves the group with the
-                // group's last (`reuseport_detach_sock` in net/core/sock_reuseport.c).
-                // So the new one gets the place of the old one, and steering stays
-                // true, if it is bound before the old one is closed.
+                // Linux moves the last socket of the group to the index of one that leaves
+                // (`reuseport_detach_sock` in net/core/sock_reuseport.c). So the new socket
+                // gets the index of the old one, and steering stays correct, if it is bound
+                // before the old one is closed.
                 let socket = rebind(local, &options);
                 match &socket {
                     Ok(_) => drop(old),
@@ -179,10 +180,10 @@ impl ShardFactory {
     }
 }
 
-/// The thread of the shard that failed may be about to close its own handle to the old
-/// socket, or to leave it with `link`: until then the address is in use.
+/// Binds the address, with several attempts: it is in use until the thread of the failed shard
+/// has closed its handle of the old socket or left it with `link`.
 fn rebind_soon(
-    link: &Link,
+    link: &ShardLink,
     local: SocketAddr,
     options: &Options,
 ) -> io::Result<Arc<dyn DatagramSocket>> {
@@ -202,7 +203,7 @@ fn rebind(local: SocketAddr, options: &Options) -> io::Result<Arc<dyn DatagramSo
     Ok(Arc::new(Socket::bind(local, options)?))
 }
 
-/// Connection IDs of `inner` that steer to shard `index` of `shards`.
+/// Returns a factory of generators whose connection IDs steer to shard `index` of `shards`.
 fn generator(
     inner: GeneratorFactory,
     key: ShardKey,
@@ -222,7 +223,7 @@ fn generator(
     )
 }
 
-/// A thread with a runtime for one shard; returns when its driver exists.
+/// Starts a thread with a runtime for one shard. Returns when its event loop is created.
 fn spawn_thread(
     index: usize,
     make: impl FnOnce() -> io::Result<Driver> + Send + 'static,
@@ -240,7 +241,7 @@ fn spawn_thread(
             });
             match result {
                 Ok((runtime, driver)) => {
-                    // The builder may have given up; then the driver ends soon.
+                    // The builder may have failed meanwhile; then the loop ends soon.
                     let _ = report.send(Ok(()));
                     runtime.block_on(driver.run());
                 }
@@ -249,7 +250,9 @@ fn spawn_thread(
                 }
             }
         })?;
-    started
-        .recv()
-        .unwrap_or_else(|_| Err(io::Error::other("the shard's thread died")))
+    started.recv().unwrap_or_else(|_| {
+        Err(io::Error::other(
+            "the shard's thread ended before its event loop started",
+        ))
+    })
 }

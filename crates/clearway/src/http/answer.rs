@@ -11,42 +11,42 @@ use http::{Request, Response, StatusCode};
 use http_body::Body;
 use tower_service::Service;
 
-use super::body::{Incoming, Sender, poll_frame};
+use super::body::{BodySender, Incoming, poll_frame};
 use super::early::ArrivedEarly;
 use super::error::{BoxError, Error};
 use super::interim::{InterimSender, expects_continue};
 use super::message;
+use super::request_stream::RequestStream;
+use super::requests::ArrivedRequest;
 use super::server_state::Permit;
-use super::stream::Stream;
-use super::work::Arrived;
-use crate::connection::{Connection, Counted};
+use crate::connection::{Connection, ConnectionRef};
 use crate::panic::catch;
 
 /// A request and what is needed to answer it.
-pub(super) struct Exchange {
+pub(super) struct RequestTask {
     request: Result<Request<Incoming>, &'static str>,
-    sender: Sender,
+    sender: BodySender,
     /// Answer without a body, whatever the service says.
     bodiless: bool,
     permit: Permit,
 }
 
-impl Exchange {
+impl RequestTask {
     pub(super) fn new(
-        shared: &Counted,
+        shared: &ConnectionRef,
         connection: &Connection,
-        arrived: Arrived,
+        arrived: ArrivedRequest,
         permit: Permit,
     ) -> Self {
-        let Arrived {
+        let ArrivedRequest {
             id,
             head,
             end,
             early,
         } = arrived;
-        let stream = Stream::new(shared.clone(), id);
+        let stream = RequestStream::new(shared.clone(), id);
         let bodiless = head.method == "HEAD";
-        let sender = Sender::new(stream.clone(), Code::INTERNAL_ERROR);
+        let sender = BodySender::new(stream.clone(), Code::INTERNAL_ERROR);
         let request = message::request(head, ()).map(|request| {
             let (mut parts, ()) = request.into_parts();
             parts.extensions.insert(connection.clone());
@@ -59,7 +59,7 @@ impl Exchange {
             let body = (!end).then_some(stream);
             // A server that answers without reading all is no error.
             let body = Incoming::new(body, &parts.headers, Code::NO_ERROR)
-                .inviting(!end && expects_continue(&parts.headers));
+                .with_continue(!end && expects_continue(&parts.headers));
             Request::from_parts(parts, body)
         });
         Self {
@@ -140,7 +140,7 @@ where
 }
 
 /// Answers with a status alone.
-fn refuse(sender: Sender, status: StatusCode) -> Result<(), Error> {
+fn refuse(sender: BodySender, status: StatusCode) -> Result<(), Error> {
     let mut head = clearway_http3::Response::new(status.as_u16());
     head.fields
         .push(clearway_http3::field("content-length", "0"));
@@ -150,7 +150,7 @@ fn refuse(sender: Sender, status: StatusCode) -> Result<(), Error> {
 }
 
 /// Sends a response: in one piece if its body is at hand.
-async fn respond<B>(sender: Sender, response: Response<B>, bodiless: bool) -> Result<(), Error>
+async fn respond<B>(sender: BodySender, response: Response<B>, bodiless: bool) -> Result<(), Error>
 where
     B: Body<Data: Into<Bytes>, Error: Into<BoxError>>,
 {

@@ -1,4 +1,4 @@
-//! Bodies: those that arrive, and sending those that leave.
+//! Received bodies, and sending of bodies.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -11,56 +11,55 @@ use http_body::{Body, Frame, SizeHint};
 
 use super::error::{BoxError, Error};
 use super::message;
-use super::stream::Stream;
-use super::view::Piece;
+use super::request_stream::{BodyPart, RequestStream};
 
-/// The status that asks a client to send the body it has announced.
+/// The status that tells a client to send the body it has announced.
 const CONTINUE: u16 = 100;
 
-/// The body of a request or response that arrives, read as it comes: what is not
-/// read is not sent either, once the stream's flow control window is full.
+/// The body of a received request or response, read as it arrives: when it is not read, the
+/// peer has to stop sending once the stream's flow-control window is full.
 ///
-/// Dropped before its end, it asks the peer to stop. It is a [`Body`] as the
-/// `http-body` crate has it, so axum and tower read it; the methods here are for
-/// everybody else.
+/// Dropping it before its end asks the peer to stop sending. It implements [`Body`] of the
+/// `http-body` crate, so that axum and tower can read it, and has methods to read it without
+/// them.
 #[derive(Debug)]
 pub struct Incoming {
-    /// `None` at the end.
-    stream: Option<Stream>,
-    /// Bytes to come, if the peer said.
+    /// `None` after the end.
+    stream: Option<RequestStream>,
+    /// Bytes to come, if the peer sent `content-length`.
     left: Option<u64>,
     trailers: Option<HeaderMap>,
-    /// What the peer is told if the rest is not wanted.
-    unwanted: Code,
-    /// The peer waits for 100 (Continue).
-    invite: bool,
+    /// The error code for the peer if this is dropped before the end.
+    stop_code: Code,
+    /// The peer may wait for 100 (Continue).
+    send_continue: bool,
 }
 
 impl Incoming {
-    pub(super) fn new(stream: Option<Stream>, headers: &HeaderMap, unwanted: Code) -> Self {
+    pub(super) fn new(stream: Option<RequestStream>, headers: &HeaderMap, stop_code: Code) -> Self {
         let length = headers.get(http::header::CONTENT_LENGTH);
         let length = length.and_then(|value| value.to_str().ok()?.parse().ok());
         Self {
             left: if stream.is_some() { length } else { Some(0) },
             stream,
             trailers: None,
-            unwanted,
-            invite: false,
+            stop_code,
+            send_continue: false,
         }
     }
 
-    /// The peer may wait to be told that its body is wanted, which it is when it is
-    /// first asked for.
-    pub(super) fn inviting(mut self, invite: bool) -> Self {
-        self.invite = invite;
+    /// Sets whether the peer may wait for 100 (Continue), which is then sent when the body is
+    /// first polled.
+    pub(super) fn with_continue(mut self, send_continue: bool) -> Self {
+        self.send_continue = send_continue;
         self
     }
 
-    /// The next piece of the body as it arrived; `None` at the end.
+    /// Returns the next piece of the body, or `None` at the end. Cancel-safe.
     ///
     /// # Errors
-    /// If the peer gives up, breaks the protocol, or the connection ends: what
-    /// came before is **not** the whole body then.
+    /// If the peer resets the stream, violates the protocol, or the connection ends: then the
+    /// pieces so far are **not** the whole body.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, Error> {
         loop {
             let frame = poll_fn(|cx| Pin::new(&mut *self).poll_frame(cx)).await;
@@ -72,10 +71,10 @@ impl Incoming {
         }
     }
 
-    /// The whole body, if it has no more than `limit` bytes.
+    /// Reads the whole body, at most `limit` bytes.
     ///
     /// # Errors
-    /// As [`chunk`](Self::chunk), and if it is longer.
+    /// [`Error::TooLong`] if it is longer; otherwise as [`chunk`](Self::chunk).
     pub async fn bytes(&mut self, limit: usize) -> Result<Bytes, Error> {
         let Some(first) = self.chunk().await? else {
             return Ok(Bytes::new());
@@ -88,7 +87,7 @@ impl Incoming {
             }
             let next = self.chunk().await?;
             match next {
-                // Most bodies are one piece.
+                // Most bodies arrive in one piece, which is not copied.
                 None if whole.is_empty() => return Ok(last),
                 None => {
                     whole.extend_from_slice(&last);
@@ -99,17 +98,17 @@ impl Incoming {
         }
     }
 
-    /// The whole body as text, if it is UTF-8 and has no more than `limit` bytes.
+    /// Reads the whole body as UTF-8 text, at most `limit` bytes.
     ///
     /// # Errors
-    /// As [`bytes`](Self::bytes), and if it is not UTF-8.
+    /// [`Error::NotText`] if it is not UTF-8; otherwise as [`bytes`](Self::bytes).
     pub async fn text(&mut self, limit: usize) -> Result<String, Error> {
         let bytes = self.bytes(limit).await?;
         String::from_utf8(bytes.into()).map_err(|_| Error::NotText)
     }
 
-    /// The trailers, after [`chunk`](Self::chunk), [`bytes`](Self::bytes) or
-    /// [`text`](Self::text) came to the end; `None` if there are none.
+    /// Returns the trailers, if there are any, after [`chunk`](Self::chunk),
+    /// [`bytes`](Self::bytes) or [`text`](Self::text) has reached the end of the body.
     #[must_use]
     pub fn trailers(&self) -> Option<&HeaderMap> {
         self.trailers.as_ref()
@@ -129,9 +128,9 @@ impl Body for Incoming {
         };
         let piece = match stream.poll_read(cx) {
             Poll::Pending => {
-                // A peer that has begun to send needs no invitation, one that has
-                // had the final response neither: refused then (RFC 9110 §10.1.1).
-                if std::mem::take(&mut self.invite)
+                // After the final response this fails, and it is not needed any more
+                // (RFC 9110 §10.1.1).
+                if std::mem::take(&mut self.send_continue)
                     && let Some(stream) = &self.stream
                 {
                     let _ = stream.inform(&clearway_http3::Response::new(CONTINUE));
@@ -140,13 +139,13 @@ impl Body for Incoming {
             }
             Poll::Ready(piece) => piece,
         };
-        self.invite = false;
+        self.send_continue = false;
         Poll::Ready(match piece {
-            Ok(Piece::Data(data)) => {
+            Ok(BodyPart::Data(data)) => {
                 self.left = self.left.map(|left| left.saturating_sub(data.len() as u64));
                 Some(Ok(Frame::data(data)))
             }
-            Ok(Piece::Trailers(fields)) => match message::header_map(fields) {
+            Ok(BodyPart::Trailers(fields)) => match message::header_map(fields) {
                 Ok(trailers) => Some(Ok(Frame::trailers(trailers))),
                 Err(why) => {
                     self.stream = None;
@@ -154,7 +153,7 @@ impl Body for Incoming {
                     Some(Err(Error::Malformed(malformed)))
                 }
             },
-            Ok(Piece::End) => {
+            Ok(BodyPart::End) => {
                 self.stream = None;
                 self.left = Some(0);
                 None
@@ -178,12 +177,12 @@ impl Body for Incoming {
 impl Drop for Incoming {
     fn drop(&mut self) {
         if let Some(stream) = &self.stream {
-            stream.stop(self.unwanted);
+            stream.stop(self.stop_code);
         }
     }
 }
 
-/// The next frame of any body, its error made ours.
+/// Polls any body for its next frame, and converts its error.
 pub(super) fn poll_frame<B>(
     body: Pin<&mut B>,
     cx: &mut Context<'_>,
@@ -195,35 +194,35 @@ where
     frame.map(|frame| frame.map(|frame| frame.map_err(Error::body)))
 }
 
-/// The sending half of an exchange: dropped before the end it is reset, so that
-/// half a message never looks whole.
+/// The sending half of an exchange. Dropping it before the end resets the stream, so that the
+/// peer does not mistake half a message for a whole one.
 #[derive(Debug)]
-pub(super) struct Sender {
-    stream: Stream,
-    /// What the peer is told then; `None` once there is nothing to tell.
-    unfinished: Option<Code>,
+pub(super) struct BodySender {
+    stream: RequestStream,
+    /// The error code of that reset; `None` once everything was sent.
+    reset_code: Option<Code>,
 }
 
-impl Sender {
-    pub(super) fn new(stream: Stream, unfinished: Code) -> Self {
+impl BodySender {
+    pub(super) fn new(stream: RequestStream, reset_code: Code) -> Self {
         Self {
             stream,
-            unfinished: Some(unfinished),
+            reset_code: Some(reset_code),
         }
     }
 
-    pub(super) fn stream(&self) -> &Stream {
+    pub(super) fn stream(&self) -> &RequestStream {
         &self.stream
     }
 
-    /// Everything was sent.
+    /// Ends it without a reset, because everything was sent.
     pub(super) fn done(mut self) {
-        self.unfinished = None;
+        self.reset_code = None;
     }
 
-    /// The peer does not want it.
+    /// Resets the stream because the peer has cancelled the exchange.
     pub(super) fn cancelled(mut self) {
-        self.unfinished = Some(Code::REQUEST_CANCELLED);
+        self.reset_code = Some(Code::REQUEST_CANCELLED);
     }
 
     /// Sends a body to its end.
@@ -233,10 +232,10 @@ impl Sender {
     {
         let mut body = pin!(body);
         loop {
-            // A body that takes its time is not waited for when nobody wants it.
+            // A slow body is not awaited when the peer does not want it any more.
             let frame = poll_fn(|cx| match poll_frame(body.as_mut(), cx) {
                 Poll::Ready(frame) => Poll::Ready(Ok(frame)),
-                Poll::Pending => self.stream.poll_unwanted(cx).map(Err),
+                Poll::Pending => self.stream.poll_stopped(cx).map(Err),
             });
             let Some(frame) = frame.await? else {
                 self.stream.finish()?;
@@ -262,9 +261,9 @@ impl Sender {
     }
 }
 
-impl Drop for Sender {
+impl Drop for BodySender {
     fn drop(&mut self) {
-        if let Some(code) = self.unfinished {
+        if let Some(code) = self.reset_code {
             self.stream.reset(code);
         }
     }

@@ -1,4 +1,4 @@
-//! Requests, over connections that are kept and shared.
+//! The HTTP/3 client: requests over connections that are kept and shared.
 
 use std::future::poll_fn;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -13,54 +13,53 @@ use http_body::Body;
 use tokio::sync::oneshot;
 
 use super::ALPN;
-use super::body::{Incoming, Sender};
+use super::body::{BodySender, Incoming};
 use super::early::{self, EarlyData};
 use super::error::{BoxError, Error};
 use super::interim::{Interim, OnInterim, expects_continue};
 use super::message;
-use super::pool::{Origin, Pool, Way};
-use super::stream::Stream;
-use super::view::Heard;
+use super::pool::{Origin, Pool, PooledConnection};
+use super::request_stream::{RequestStream, ResponsePart};
+
 use crate::config::ClientConfig;
 use crate::connection::{Connection, Signal};
 use crate::endpoint::Endpoint;
 
-/// Connections tried for a request that no server has acted on.
+/// Most connections on which a request is tried that no server has acted on.
 const ATTEMPTS: usize = 3;
 
-/// How long a body that was announced with `Expect: 100-continue` waits for the
-/// server's word; not every server has heard of it (RFC 9110 §10.1.1).
-const CONTINUE_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a body announced with `expect: 100-continue` is held back: not every server
+/// answers the field (RFC 9110 §10.1.1).
+const CONTINUE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// An HTTP/3 client. It keeps one connection to each server and sends all
-/// requests to it there, as many at once as the server allows. Clones share the
-/// connections.
+/// An HTTP/3 client. It keeps one connection to each server, and sends as many requests at
+/// once on it as the server allows. Clones share the connections.
 ///
-/// To servers that allow it and are known from before, requests that may be early
-/// ([`EarlyData`]) are sent with the first datagrams of a new connection, before
-/// its handshake is complete; what a server refuses of that is sent again. Servers
-/// are remembered in [`ClientConfig::sessions`], so that clients of clones of one
-/// configuration know the same; [`ClientConfig::early_data`] turns it off.
+/// To servers that allow it and with which there is an earlier session, requests that may be
+/// early data ([`EarlyData`]) are sent with the first datagrams of a new connection, before
+/// its handshake is complete; those that a server rejects are sent again. Sessions are stored
+/// in [`ClientConfig::sessions`], which clones of a configuration share;
+/// [`ClientConfig::early_data`] turns early data off.
 ///
-/// Redirects are the caller's to follow.
+/// Redirects are not followed.
 #[derive(Clone, Debug)]
 pub struct Client(Arc<Pool>);
 
-/// How one request is made, beside what is sent.
-struct Manner {
+/// How a request is made, beside its contents.
+struct RequestOptions {
     tunnel: bool,
     /// It may be early data.
     early: bool,
-    /// Made twice, it does what it does once.
+    /// The method is idempotent (RFC 9110 §9.2.2).
     repeatable: bool,
     on_interim: Option<OnInterim>,
     /// The body waits for 100 (Continue).
     expects: bool,
 }
 
-impl Manner {
-    /// Takes what is ours out of the request's extensions.
-    fn of(parts: &mut request::Parts, whole: bool) -> Self {
+impl RequestOptions {
+    /// Removes our options from the request's extensions.
+    fn take_from(parts: &mut request::Parts, whole: bool) -> Self {
         let choice = parts.extensions.remove::<EarlyData>();
         Self {
             tunnel: parts.method == Method::CONNECT,
@@ -73,19 +72,18 @@ impl Manner {
 }
 
 impl Client {
-    /// A client with these settings, on a socket for IPv6 and IPv4, or for IPv4
-    /// on hosts without IPv6.
+    /// Creates a client on a socket for IPv6 and IPv4, or for IPv4 on hosts without IPv6.
     ///
     /// # Errors
-    /// If no socket can be had or there is no tokio runtime.
+    /// If no socket can be bound, or there is no tokio runtime.
     pub fn new(config: ClientConfig) -> Result<Self, Error> {
         let any: [IpAddr; 2] = [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()];
         let [dual, v4] = any.map(|ip| SocketAddr::new(ip, 0));
         Self::bind(dual, config.clone()).or_else(|_| Self::bind(v4, config))
     }
 
-    /// A client on a socket bound to this address. An IPv4 address reaches IPv4
-    /// servers only, `[::]:0` reaches both.
+    /// Creates a client on a socket bound to this address. With an IPv4 address it reaches
+    /// IPv4 servers only, with `[::]:0` it reaches both.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -98,66 +96,67 @@ impl Client {
         Ok(Self(Arc::new(Pool::new(endpoint))))
     }
 
-    /// The endpoint below.
+    /// Returns the underlying endpoint.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
         self.0.endpoint()
     }
 
-    /// Has connections for URLs with this host and port go to one of these
-    /// addresses, whatever the resolver says. The name that the server's
-    /// certificate has to be for, and that it is told, stays `host`. Connections
-    /// that are open already stay.
+    /// Connects to one of these addresses for URLs with this host and port, instead of
+    /// resolving the host. The server's certificate has to be valid for `host` all the same.
+    /// Open connections are not affected.
     pub fn resolve(&self, host: &str, port: u16, addresses: impl Into<Vec<SocketAddr>>) {
         self.0.resolve(Origin::new(host, port), addresses.into());
     }
 
-    /// Has connections for URLs with this host and port go to another host and
-    /// port, whose own name plays no part, as in [`resolve`](Self::resolve).
+    /// Connects to another host and port for URLs with this host and port. The server's
+    /// certificate has to be valid for `host`, as with [`resolve`](Self::resolve).
     pub fn connect_to(&self, host: &str, port: u16, other_host: &str, other_port: u16) {
         let origin = Origin::new(host, port);
         self.0
             .connect_to(origin, Origin::new(other_host, other_port));
     }
 
-    /// Fetches what is at `url`.
+    /// Sends a GET request for `url`.
     ///
     /// # Errors
     /// As [`request`](Self::request).
     pub async fn get(&self, url: &str) -> Result<Response<Incoming>, Error> {
         let uri: Uri = url
             .parse()
-            .map_err(|_| Error::Url(url.to_owned(), "it is no URL"))?;
+            .map_err(|_| Error::Url(url.to_owned(), "not a valid URI"))?;
         let mut request = Request::new(http_body_util::Empty::<Bytes>::new());
         *request.uri_mut() = uri;
         self.request(request).await
     }
 
-    /// Sends a request and answers the response as soon as its header section is
-    /// there; an upload goes on meanwhile. Dropping the future, or the response's
-    /// body before its end, cancels the request. Responses carry their
-    /// [`Connection`] among their extensions, and [`Interim`] if there were interim
-    /// responses, which [`OnInterim`] among the request's hears as they arrive.
+    /// Sends a request, and returns the response as soon as its header section has arrived;
+    /// the request's body is sent in the background. Dropping the future, or the response's
+    /// body before its end, cancels the request.
     ///
-    /// A request that no server has acted on is sent again on another connection
-    /// if it has no body; one that a server found too early (425), after the
-    /// handshake (RFC 8470 §5.2). The body of a request with the field
-    /// `expect: 100-continue` is held back until the server wants it, or for a
-    /// second; it is not sent after a response that says no (4xx, 5xx).
+    /// The extensions of the response contain its [`Connection`], and [`Interim`] if there
+    /// were interim responses. An [`OnInterim`] among the extensions of the request is called
+    /// for each as it arrives.
+    ///
+    /// A request without a body that no server has acted on is sent again on another
+    /// connection; one that was answered with 425 (Too Early), after the handshake (RFC 8470
+    /// §5.2). The body of a request with the field `expect: 100-continue` is held back until
+    /// the server asks for it, for at most a second, and is not sent after an error status
+    /// (4xx, 5xx).
     ///
     /// # Errors
-    /// What went wrong. A status such as 404 is no error.
+    /// See [`Error`]. A status such as 404 is not an error.
     pub async fn request<B>(&self, request: Request<B>) -> Result<Response<Incoming>, Error>
     where
         B: Body<Data: Into<Bytes> + Send, Error: Into<BoxError>> + Send + 'static,
     {
         let (mut parts, body) = request.into_parts();
         let origin = Origin::of(&parts.uri)?;
-        let mut manner = Manner::of(&mut parts, body.is_end_stream());
+        let mut options = RequestOptions::take_from(&mut parts, body.is_end_stream());
         let mut head = message::request_head(parts)?;
         let announced = |name: &str| head.fields.iter().any(|field| field.name == name);
         if let Some(length @ 1..) = body.size_hint().exact()
-            && !manner.tunnel
+            && !options.tunnel
             && !announced("content-length")
         {
             let length = clearway_http3::field("content-length", length.to_string());
@@ -166,56 +165,65 @@ impl Client {
         let mut body = Some(body);
         let mut attempt = 1;
         loop {
-            let way = self.0.way(&origin, manner.early).await?;
-            let result = exchange(&way.connection, &head, &mut body, &manner).await;
+            let pooled = self.0.connection(&origin, options.early).await?;
+            let result = exchange(&pooled.connection, &head, &mut body, &options).await;
             let error = match result {
                 Ok((response, true))
                     if response.status() == StatusCode::TOO_EARLY && body.is_some() =>
                 {
-                    manner.early = false;
+                    options.early = false;
                     continue;
                 }
                 Ok((response, _)) => return Ok(response),
                 Err(error) => error,
             };
-            match resort(way, error, manner.repeatable).await {
-                Resort::Again(_) if body.is_some() && attempt < ATTEMPTS => {
+            match decide_retry(pooled, error, options.repeatable).await {
+                RetryDecision::Retry(_) if body.is_some() && attempt < ATTEMPTS => {
                     attempt = attempt.saturating_add(1);
                 }
-                Resort::Again(error) | Resort::Over(error) => return Err(error),
+                RetryDecision::Retry(error) | RetryDecision::GiveUp(error) => return Err(error),
             }
         }
     }
 
-    /// Makes the connection that requests for `url` use, unless it is there
-    /// already: so that the first request does not wait for it, or to wait no
-    /// longer than one likes.
+    /// Establishes the connection that requests for `url` use, unless there is one: so that
+    /// the first request does not wait for it, or to wait with a timeout of its own.
     ///
     /// # Errors
-    /// If the URL is none, the host has no address or no connection comes about.
+    /// If the URL is invalid, the host cannot be resolved, or no connection can be
+    /// established.
     pub async fn connect(&self, url: &Uri) -> Result<Connection, Error> {
-        Ok(self.0.way(&Origin::of(url)?, false).await?.connection)
+        Ok(self
+            .0
+            .connection(&Origin::of(url)?, false)
+            .await?
+            .connection)
     }
 
-    /// Waits until the next connection to the server of `url` can carry early
-    /// requests: until a ticket of its and its SETTINGS are remembered. Servers
-    /// that send no tickets keep one waiting for ever.
+    /// Waits until the next connection to the server of `url` can carry early data: until a
+    /// session ticket and the server's SETTINGS are stored. Never completes if the server
+    /// sends no tickets.
     ///
     /// # Errors
-    /// If the URL is none.
-    pub async fn remembered(&self, url: &Uri) -> Result<(), Error> {
+    /// If the URL is invalid.
+    pub async fn ready_for_early_data(&self, url: &Uri) -> Result<(), Error> {
         let origin = Origin::of(url)?;
         let name = ServerName::try_from(origin.host);
-        let name = name.map_err(|_| Error::Url(url.to_string(), "its host is no name"))?;
+        let name = name.map_err(|_| {
+            Error::Url(
+                url.to_string(),
+                "the host must be a DNS name or an IP address",
+            )
+        })?;
         let Some(config) = self.endpoint().client_config() else {
             return Ok(());
         };
         let sessions = &config.sessions;
-        poll_fn(|cx| sessions.poll_known(&name, cx, early::is_enough)).await;
+        poll_fn(|cx| sessions.poll_known(&name, cx, early::allows_early_requests)).await;
         Ok(())
     }
 
-    /// Closes every connection, whatever is under way, and waits until the
+    /// Closes every connection at once, without waiting for requests, and waits until the
     /// servers have been told.
     pub async fn close(&self) {
         self.endpoint().close(Code::NO_ERROR.0, b"");
@@ -223,47 +231,47 @@ impl Client {
     }
 }
 
-/// What is left of a request that failed, and why it did.
-enum Resort {
-    /// It may be sent again.
-    Again(Error),
-    Over(Error),
+/// What to do about a request that failed.
+enum RetryDecision {
+    /// It may be sent again on another connection.
+    Retry(Error),
+    GiveUp(Error),
 }
 
-async fn resort(way: Way, error: Error, repeatable: bool) -> Resort {
+async fn decide_retry(pooled: PooledConnection, error: Error, repeatable: bool) -> RetryDecision {
     if error.is_safe_to_retry() {
-        return Resort::Again(error);
+        return RetryDecision::Retry(error);
     }
     if !matches!(error, Error::ConnectionLost(_)) {
-        return Resort::Over(error);
+        return RetryDecision::GiveUp(error);
     }
-    let tried = way.connection.id();
-    match way.outcome().await {
-        // It was early data to an address that another was faster than.
-        Some(Ok(other)) if other.id() != tried && repeatable => Resort::Again(error),
-        Some(Ok(_)) | None => Resort::Over(error),
-        Some(Err(cause)) => Resort::Over(cause),
+    let tried = pooled.connection.id();
+    match pooled.outcome().await {
+        // It was early data to one address, and another address answered first.
+        Some(Ok(other)) if other.id() != tried && repeatable => RetryDecision::Retry(error),
+        Some(Ok(_)) | None => RetryDecision::GiveUp(error),
+        Some(Err(cause)) => RetryDecision::GiveUp(cause),
     }
 }
 
-/// One request and its response, and whether the request was early data. The body
-/// is taken once the request is on its way.
+/// Sends a request and waits for its response. Returns also whether the request was early
+/// data. The body is taken once the header section was sent.
 async fn exchange<B>(
     connection: &Connection,
     head: &clearway_http3::Request,
     body: &mut Option<B>,
-    manner: &Manner,
+    options: &RequestOptions,
 ) -> Result<(Response<Incoming>, bool), Error>
 where
     B: Body<Data: Into<Bytes> + Send, Error: Into<BoxError>> + Send + 'static,
 {
-    let shared = connection.counted();
-    let end = !manner.tunnel && body.as_ref().is_none_or(Body::is_end_stream);
+    let shared = connection.shared();
+    let end = !options.tunnel && body.as_ref().is_none_or(Body::is_end_stream);
     let mut refused = false;
     let begin = shared.wait_for(Signal::RequestRoom, |state| {
         let mut view = state.http_view()?;
-        // It was checked when it was first tried.
-        if refused && view.waits_for_room() {
+        // The first attempt has checked everything else.
+        if refused && view.is_stream_limited() {
             return None;
         }
         let begun = view.request(head, end);
@@ -271,18 +279,18 @@ where
         begun
     });
     let (id, early) = begin.await?;
-    // What was put under the lock is sent, and what it caused is told.
+    // The request was written under the lock only; this has it sent.
     shared.http(|_| ());
     shared.pass_on(Signal::RequestRoom, 1);
-    let stream = Stream::new(shared.clone(), id);
-    let mut cancel = Cancel(Some(stream.clone()));
+    let stream = RequestStream::new(shared.clone(), id);
+    let mut cancel = CancelOnDrop(Some(stream.clone()));
     let (invite, invited) = oneshot::channel();
     if !end && let Some(body) = body.take() {
-        let sender = Sender::new(stream.clone(), Code::REQUEST_CANCELLED);
-        let invited = manner.expects.then_some(invited);
+        let sender = BodySender::new(stream.clone(), Code::REQUEST_CANCELLED);
+        let invited = options.expects.then_some(invited);
         tokio::spawn(upload(sender, body, invited));
     }
-    let response = await_response(&stream, manner.on_interim.as_ref(), invite);
+    let response = await_response(&stream, options.on_interim.as_ref(), invite);
     let (head, ended, interim) = response.await?;
     cancel.0 = None;
     let (mut parts, ()) = message::response(head, ())
@@ -297,52 +305,52 @@ where
     Ok((Response::from_parts(parts, incoming), early))
 }
 
-/// Sends a body, once it is invited if it has to be.
-async fn upload<B>(sender: Sender, body: B, invited: Option<oneshot::Receiver<()>>)
+/// Sends a body, after 100 (Continue) if it has to wait for that.
+async fn upload<B>(sender: BodySender, body: B, invited: Option<oneshot::Receiver<()>>)
 where
     B: Body<Data: Into<Bytes> + Send, Error: Into<BoxError>> + Send + 'static,
 {
     if let Some(invited) = invited {
-        match tokio::time::timeout(CONTINUE_PATIENCE, invited).await {
+        match tokio::time::timeout(CONTINUE_TIMEOUT, invited).await {
             Ok(Ok(())) | Err(_) => {}
-            // The server has said no, or nobody waits for its answer.
+            // The server has refused the body, or nobody waits for the response.
             Ok(Err(_)) => return,
         }
     }
-    // Who reads the response hears of the failure there.
+    // Whoever reads the response gets the error there.
     if let Err(error) = sender.send(body).await {
-        tracing::debug!(%error, "a request was not sent to its end");
+        tracing::debug!(%error, "sending a request body failed");
     }
 }
 
-/// The final response, whether it has no body, and the interim ones before it.
-/// Tells a body that waits whether it is wanted.
+/// Waits for the final response. Returns it, whether it has no body, and the interim
+/// responses before it. Releases a body that waits for 100 (Continue).
 async fn await_response(
-    stream: &Stream,
+    stream: &RequestStream,
     on_interim: Option<&OnInterim>,
     invite: oneshot::Sender<()>,
 ) -> Result<(clearway_http3::Response, bool, Vec<Response<()>>), Error> {
     let mut invite = Some(invite);
     let mut go = || {
         if let Some(invite) = invite.take() {
-            // Mostly nobody waits.
+            // It fails if no body waits, which is the usual case.
             let _ = invite.send(());
         }
     };
     let mut interims = Vec::new();
     loop {
-        match stream.hear().await? {
-            Heard::Final(head, ended) => {
+        match stream.next_response().await? {
+            ResponsePart::Final(head, ended) => {
                 if head.status < 400 {
                     go();
                 }
                 return Ok((head, ended, interims));
             }
-            Heard::Interim(head) => {
+            ResponsePart::Interim(head) => {
                 if head.status == StatusCode::CONTINUE.as_u16() {
                     go();
                 }
-                // One that the `http` crate cannot hold is nothing to wait for.
+                // One that the `http` crate cannot represent is ignored.
                 let Ok(interim) = message::response(head, ()) else {
                     continue;
                 };
@@ -355,10 +363,10 @@ async fn await_response(
     }
 }
 
-/// Cancels the request unless its response has come.
-struct Cancel(Option<Stream>);
+/// Cancels the request on drop, unless its response has arrived.
+struct CancelOnDrop(Option<RequestStream>);
 
-impl Drop for Cancel {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         if let Some(stream) = &self.0 {
             stream.cancel();

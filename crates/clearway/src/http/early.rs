@@ -1,4 +1,4 @@
-//! Early data: what of it a client sends, and how a server knows it (RFC 8470).
+//! Early data: which requests a client sends in it, and how a server recognises it (RFC 8470).
 
 use std::sync::Arc;
 
@@ -9,23 +9,24 @@ use clearway_quic::crypto::client_sessions::Known;
 use http::Method;
 use rustls::pki_types::ServerName;
 
-/// Whether a request may be sent as early data, before the handshake is complete:
-/// among a request's extensions, for this request alone. An attacker on the path
-/// may have a server act on such a request **more than once** (RFC 8470 §2).
+/// Whether a request may be sent as early data, before the handshake is complete: an
+/// extension of a single request. An attacker on the path may cause a server to act on such
+/// a request **more than once** (RFC 8470 §2).
 ///
-/// Without it, requests with safe methods (GET, HEAD, OPTIONS, TRACE) and no body
-/// are sent so, to servers that offered it.
+/// Without it, requests with safe methods (GET, HEAD, OPTIONS, TRACE) and no body are sent as
+/// early data to servers that allow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EarlyData {
-    /// Whatever its method, and with its body: to act on it twice does no harm.
+    /// Sends it as early data whatever its method, with its body. Only for requests that may
+    /// be acted on twice.
     Allow,
-    /// Wait for the handshake.
+    /// Waits for the handshake.
     Avoid,
 }
 
 impl EarlyData {
-    /// Whether a request may be early: the caller's choice, else only if it is safe
-    /// and whole.
+    /// Whether a request may be early data: the caller's choice, or else only if its method is
+    /// safe and it has no body (`whole`).
     pub(super) fn allows(choice: Option<Self>, method: &Method, whole: bool) -> bool {
         match choice {
             Some(Self::Allow) => *method != Method::CONNECT,
@@ -35,9 +36,9 @@ impl EarlyData {
     }
 }
 
-/// Among the extensions of a request that arrived as early data: the client has not
-/// yet proved that it is no replay. A handler that must not act twice awaits
-/// [`Connection::handshaken`](crate::Connection::handshaken) of the connection
+/// An extension of requests that arrived as early data: they may be a replay. A handler that
+/// must not act twice awaits
+/// [`Connection::handshake_complete`](crate::Connection::handshake_complete) of the connection
 /// beside it, or answers 425 (Too Early), upon which the client sends the request
 /// again (RFC 8470 §5.2).
 ///
@@ -59,20 +60,19 @@ impl EarlyData {
 #[non_exhaustive]
 pub struct ArrivedEarly;
 
-/// Where a client remembers a server's SETTINGS, beside its tickets
-/// (RFC 9114 §7.2.4.2).
+/// The store of a server's SETTINGS, beside its session tickets (RFC 9114 §7.2.4.2).
 #[derive(Debug)]
-pub(crate) struct Memory {
+pub(crate) struct RememberedSettings {
     sessions: Arc<ClientSessions>,
     server: ServerName<'static>,
 }
 
-impl Memory {
+impl RememberedSettings {
     pub(crate) fn new(sessions: Arc<ClientSessions>, server: ServerName<'static>) -> Self {
         Self { sessions, server }
     }
 
-    /// The settings that early data has to keep to.
+    /// Returns the settings that apply to early data.
     pub(super) fn settings(&self) -> Option<Settings> {
         let state = self.sessions.known(&self.server).application?;
         Settings::decode(&state).ok()
@@ -83,14 +83,14 @@ impl Memory {
         self.sessions.put_application(&self.server, state);
     }
 
-    /// The server does not keep to what it said.
+    /// Forgets the server, which did not honour its settings.
     pub(super) fn forget(&self) {
         self.sessions.forget(&self.server);
     }
 }
 
-/// Whether the next connection to a server may carry early requests.
-pub(super) fn is_enough(known: &Known) -> bool {
+/// Whether the next connection to a server can carry early data.
+pub(super) fn allows_early_requests(known: &Known) -> bool {
     known.tickets > 0 && known.application.is_some()
 }
 
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_whole_requests_with_safe_methods_are_early_unless_one_says_so() {
+    fn early_data_defaults_to_safe_requests_without_a_body() {
         let early = |choice, method: &Method| {
             [true, false].map(|whole| EarlyData::allows(choice, method, whole))
         };

@@ -1,4 +1,4 @@
-//! Why a request or a response failed.
+//! Errors of HTTP/3 requests and responses.
 
 use std::io;
 use std::sync::Arc;
@@ -10,74 +10,74 @@ pub use clearway_http3::error::Code;
 
 use crate::error::{BuildError, ConnectAnyError};
 
-/// A failure of somebody else's code: a body's or a service's.
+/// An error of the application: of a body or a service.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a request or a response failed. Clones share their cause.
+/// An error of an HTTP/3 request or response. Clones share their cause.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Not the URL of something that HTTP/3 could fetch.
-    #[error("{0:?}: {1}")]
+    /// The URL cannot be fetched with HTTP/3: the URL, and what is wrong with it.
+    #[error("invalid URL {0:?}: {1}")]
     Url(String, &'static str),
-    /// The client's endpoint could not be made.
-    #[error("cannot make an endpoint: {0}")]
+    /// The client's endpoint could not be created.
+    #[error("cannot create the client's endpoint: {0}")]
     Endpoint(Arc<BuildError>),
-    /// The host has no address, or none that could be found.
+    /// The host name could not be resolved.
     #[error("cannot resolve {host}: {cause}")]
     Resolve {
-        /// The host in question.
+        /// The host name.
         host: String,
-        /// What the resolver says.
+        /// The resolver's error.
         cause: Arc<io::Error>,
     },
-    /// No connection to the server came about.
+    /// No connection to the server could be established.
     #[error("cannot connect to {authority}: {cause}")]
     Connect {
         /// Host and port.
         authority: String,
-        /// What became of each address.
+        /// The error of each address.
         cause: ConnectAnyError,
     },
     /// The connection ended.
     #[error("connection lost: {0}")]
     ConnectionLost(ConnectionError),
-    /// The peer broke HTTP/3, and the connection ended for it.
-    #[error("the peer broke HTTP/3: {0}")]
+    /// The peer violated HTTP/3, and the connection was closed for it.
+    #[error("the peer violated HTTP/3: {0}")]
     Protocol(protocol::ConnectionError),
-    /// The peer gave up sending, with this code.
-    #[error("the peer gave up: {0}")]
+    /// The peer reset the stream with this code: the rest of the message will not come.
+    #[error("the peer reset the stream: {0}")]
     Reset(Code),
-    /// The peer does not want what we send, with this code.
-    #[error("the peer wants no more: {0}")]
+    /// The peer stopped reading what is sent, with this code.
+    #[error("the peer stopped reading the stream: {0}")]
     Stopped(Code),
-    /// The server did not process the request: it can be sent again, on another
+    /// The server did not process the request. It can be sent again, on another
     /// connection.
-    #[error("the server did not process the request")]
+    #[error("the server did not process the request: it can be sent again")]
     Rejected,
-    /// What the peer sent is malformed or too large.
-    #[error("the peer's message is malformed: {0}")]
+    /// The peer's message is malformed or exceeds a limit.
+    #[error("invalid message from the peer: {0}")]
     Malformed(protocol::StreamError),
-    /// The client kept the server waiting for too long ([`Timeouts`](super::Timeouts)).
+    /// The client exceeded one of the server's [`Timeouts`](super::Timeouts).
     #[error("timed out: {0}")]
     TimedOut(Deadline),
-    /// What was to be sent cannot be.
-    #[error("cannot be sent: {0}")]
+    /// The message cannot be sent.
+    #[error("cannot send the message: {0}")]
     Unsendable(protocol::SendError),
-    /// The body to be sent failed.
-    #[error("the body to send: {0}")]
+    /// The body to be sent returned an error.
+    #[error("the body to be sent failed: {0}")]
     Body(Arc<dyn std::error::Error + Send + Sync>),
-    /// A body is longer than the caller allows.
-    #[error("the body is longer than {0} bytes")]
+    /// The body is longer than the caller's limit, in bytes.
+    #[error("the body is longer than the limit of {0} bytes")]
     TooLong(usize),
-    /// A body that was to be text is not UTF-8.
-    #[error("the body is not UTF-8")]
+    /// The body was to be read as text and is not UTF-8.
+    #[error("the body is not valid UTF-8")]
     NotText,
 }
 
 impl Error {
-    /// Whether the server certainly did not act on the request, so that sending it
-    /// again does no harm whatever its method (RFC 9114 §4.1.1).
+    /// Whether the server certainly did not act on the request, so that it can be sent
+    /// again whatever its method (RFC 9114 §4.1.1).
     #[must_use]
     pub fn is_safe_to_retry(&self) -> bool {
         match self {

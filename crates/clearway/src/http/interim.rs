@@ -1,29 +1,29 @@
-//! Interim responses (1xx; RFC 9110 §15.2), sent and received.
+//! Interim responses (1xx, RFC 9110 §15.2), sent and received.
 
 use std::fmt;
 use std::sync::Arc;
 
+use clearway_http3::SendError;
 use http::{HeaderMap, Response, header};
 
 use super::error::Error;
 use super::message;
-use super::stream::WeakStream;
+use super::request_stream::WeakRequestStream;
 
-/// The interim responses (1xx, such as 103 Early Hints) that came before a
-/// response, among its extensions if there were any.
+/// The interim responses (1xx, such as 103 Early Hints) that came before a response: an
+/// extension of the response, if there were any.
 #[derive(Clone, Debug)]
 pub struct Interim(pub(super) Arc<[Response<()>]>);
 
 impl Interim {
-    /// In the order in which they came.
+    /// Returns them in the order in which they arrived.
     #[must_use]
     pub fn responses(&self) -> &[Response<()>] {
         &self.0
     }
 }
 
-/// What to do with interim responses as they arrive: among the extensions of a
-/// request of the client.
+/// A callback for interim responses as they arrive: an extension of a client's request.
 ///
 /// ```
 /// use clearway::http::OnInterim;
@@ -40,8 +40,8 @@ pub struct OnInterim(Arc<Hook>);
 type Hook = dyn Fn(&Response<()>) + Send + Sync;
 
 impl OnInterim {
-    /// Calls `hook` with each, in order, in the task that awaits the response: be
-    /// quick.
+    /// Calls `hook` with each interim response, in order, in the task that awaits the final
+    /// response.
     #[must_use]
     pub fn new(hook: impl Fn(&Response<()>) + Send + Sync + 'static) -> Self {
         Self(Arc::new(hook))
@@ -58,9 +58,9 @@ impl fmt::Debug for OnInterim {
     }
 }
 
-/// Sends interim responses, such as 103 Early Hints: among the extensions of every
-/// request that a server hands to its service. 100 (Continue) is sent by itself
-/// when a client waits for it and the body is first asked for.
+/// Sends interim responses, such as 103 Early Hints: an extension of every request that a
+/// server passes to its service. 100 (Continue) is sent automatically when a client waits for
+/// it and the body is first read.
 ///
 /// ```
 /// use axum::Extension;
@@ -70,29 +70,32 @@ impl fmt::Debug for OnInterim {
 ///     let hints = http::Response::builder()
 ///         .status(103)
 ///         .header("link", "</style.css>; rel=preload; as=style");
-///     // A hint that cannot be sent is none.
+///     // The page is served without the hint if it cannot be sent.
 ///     let _ = interim.send(hints.body(()).expect("a valid response"));
-///     "… what takes a while to make"
+///     "… a page that takes a while to generate"
 /// }
 /// # let _: axum::Router = axum::Router::new().route("/", axum::routing::get(page));
 /// ```
 #[derive(Clone, Debug)]
-pub struct InterimSender(WeakStream);
+pub struct InterimSender(WeakRequestStream);
 
 impl InterimSender {
-    pub(super) fn new(stream: WeakStream) -> Self {
+    pub(super) fn new(stream: WeakRequestStream) -> Self {
         Self(stream)
     }
 
-    /// Sends one now, ahead of the final response.
+    /// Sends an interim response now, ahead of the final one.
     ///
     /// # Errors
-    /// [`Error::Unsendable`] if its status is not 1xx (101 is not HTTP/3's), if the
-    /// final response has begun or the exchange is over, or if the client's flow
-    /// control leaves no room now.
+    /// [`Error::Unsendable`] if its status is not 1xx or is 101 (which HTTP/3 does not have),
+    /// if the final response has begun or the exchange is over, or if the client's flow
+    /// control has no room now.
     pub fn send(&self, response: Response<()>) -> Result<(), Error> {
         let (parts, ()) = response.into_parts();
-        self.0.inform(&message::response_head(parts))
+        match self.0.upgrade() {
+            Some(stream) => stream.inform(&message::response_head(parts)),
+            None => Err(Error::Unsendable(SendError::Unknown)),
+        }
     }
 }
 

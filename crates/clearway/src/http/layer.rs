@@ -1,8 +1,8 @@
 //! HTTP/3 on a connection, under the connection's lock.
 //!
-//! Every event of the transport goes through [`Layer::on_event`]; after each
-//! batch of events and after each call of a handle, [`Layer::settle`] wakes
-//! whoever has something to do now.
+//! Every event of the transport goes through [`HttpLayer::on_event`]. After each batch of
+//! events and after each call of a handle, [`HttpLayer::settle`] wakes the tasks that have
+//! something to do.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,47 +13,47 @@ use clearway_quic::Instant;
 use clearway_quic::connection as quic;
 use clearway_quic::stream::StreamId;
 
-use super::early::Memory;
-pub(crate) use super::view::View;
-use super::work::{Arrived, Exchange, Fate, Work};
-use crate::connection::{Signal, Wakes};
+use super::early::RememberedSettings;
+use super::requests::{ArrivedRequest, ExchangeFailure, ExchangeState, Requests};
+pub(crate) use super::view::HttpView;
+use crate::connection::{Signal, Wakeups};
 
-/// HTTP/3's state of one connection, and who waits for what of it.
+/// HTTP/3's state of one connection, and the tasks that wait for it.
 #[derive(Debug)]
-pub(crate) struct Layer {
+pub(crate) struct HttpLayer {
     pub(super) h3: clearway_http3::Connection,
-    /// `None` while no request is under way.
-    work: Option<Box<Work>>,
-    /// How the peer broke the protocol.
+    /// `None` while no request is in progress.
+    requests: Option<Box<Requests>>,
+    /// How the peer violated HTTP/3, if it has.
     pub(super) error: Option<Box<protocol::ConnectionError>>,
-    /// What is known of the server from earlier connections (client).
-    memory: Option<Box<Memory>>,
-    /// Early data may be sent under the server's remembered settings (client).
-    remembers: bool,
+    /// The store of the server's settings (client).
+    memory: Option<Box<RememberedSettings>>,
+    /// Early data may be sent with the server's remembered settings (client).
+    has_remembered_settings: bool,
 }
 
-impl Layer {
+impl HttpLayer {
     pub(crate) fn new(
         quic: &quic::Connection,
         mut config: Arc<Config>,
         seed: u64,
-        memory: Option<Memory>,
+        memory: Option<RememberedSettings>,
     ) -> Self {
         let remembered = memory.as_ref().filter(|_| quic.has_zero_rtt());
-        let remembered = remembered.and_then(Memory::settings);
+        let remembered = remembered.and_then(RememberedSettings::settings);
         if remembered.is_some() {
             Arc::make_mut(&mut config).remembered = remembered;
         }
         Self {
             h3: clearway_http3::Connection::new(quic.role(), config, seed),
             memory: memory.map(Box::new),
-            remembers: remembered.is_some(),
-            work: None,
+            has_remembered_settings: remembered.is_some(),
+            requests: None,
             error: None,
         }
     }
 
-    /// Takes an event of the transport.
+    /// Handles an event of the transport.
     pub(crate) fn on_event(&mut self, quic: &mut quic::Connection, event: &quic::Event) {
         self.h3.on_quic_event(quic, event);
     }
@@ -63,87 +63,94 @@ impl Layer {
         self.h3.next_timeout()
     }
 
-    /// Does what is due by the server's deadlines; [`Self::settle`] tells of it.
+    /// Handles the server's deadlines that are due; [`Self::settle`] has to follow.
     pub(crate) fn handle_timeout(&mut self, now: Instant, quic: &mut quic::Connection) {
         self.h3.handle_timeout(now, quic);
     }
 
-    pub(super) fn work(&mut self) -> &mut Work {
-        self.work.get_or_insert_default()
+    pub(super) fn requests(&mut self) -> &mut Requests {
+        self.requests.get_or_insert_default()
     }
 
-    pub(super) fn exchange(&self, id: StreamId) -> Option<&Exchange> {
-        self.work.as_ref()?.exchanges.get(&id)
+    pub(super) fn exchange(&self, id: StreamId) -> Option<&ExchangeState> {
+        self.requests.as_ref()?.exchanges.get(&id)
     }
 
-    pub(super) fn exchange_mut(&mut self, id: StreamId) -> Option<&mut Exchange> {
-        self.work.as_mut()?.exchanges.get_mut(&id)
+    pub(super) fn exchange_mut(&mut self, id: StreamId) -> Option<&mut ExchangeState> {
+        self.requests.as_mut()?.exchanges.get_mut(&id)
     }
 
-    /// Wakes whoever can go on, and writes what HTTP/3 itself has to say.
-    pub(crate) fn settle(&mut self, now: Instant, quic: &mut quic::Connection, wakes: &mut Wakes) {
+    /// Wakes tasks that can go on, and writes frames of HTTP/3 itself.
+    pub(crate) fn settle(
+        &mut self,
+        now: Instant,
+        quic: &mut quic::Connection,
+        wakeups: &mut Wakeups,
+    ) {
         while let Some(event) = self.h3.poll_event() {
-            self.on_http_event(quic, event, wakes);
+            self.on_http_event(quic, event, wakeups);
         }
         self.h3.flush(now, quic);
         if self.is_idle() {
-            wakes.raise(Signal::HttpIdle);
+            wakeups.raise(Signal::HttpIdle);
         }
     }
 
-    fn on_http_event(&mut self, quic: &mut quic::Connection, event: Event, wakes: &mut Wakes) {
+    fn on_http_event(&mut self, quic: &mut quic::Connection, event: Event, wakeups: &mut Wakeups) {
         match event {
             Event::Request {
                 stream,
                 request,
                 end,
             } => {
-                self.work().arrived.push_back(Arrived {
+                self.requests().arrived.push_back(ArrivedRequest {
                     id: stream,
                     head: request,
                     end,
                     early: quic.is_handshaking(),
                 });
-                wakes.raise(Signal::Requests);
+                wakeups.raise(Signal::Requests);
             }
             Event::Response {
                 stream,
                 response,
                 end,
-            } => self.on_exchange(stream, wakes, |exchange| {
+            } => self.on_exchange(stream, wakeups, |exchange| {
                 exchange.response = Some((response, end));
             }),
             Event::Informational { stream, response } => {
-                self.on_exchange(stream, wakes, |exchange| {
+                self.on_exchange(stream, wakeups, |exchange| {
                     exchange.informational.push_back(response);
                 });
             }
             Event::Readable(stream) => {
                 let exchange = self.exchange_mut(stream);
-                wakes.wake(exchange.and_then(|exchange| exchange.reader.take()));
+                wakeups.wake(exchange.and_then(|exchange| exchange.reader.take()));
             }
             Event::Writable(stream) => {
                 let exchange = self.exchange_mut(stream);
-                wakes.wake(exchange.and_then(|exchange| exchange.writer.take()));
+                wakeups.wake(exchange.and_then(|exchange| exchange.writer.take()));
             }
-            Event::Reset { stream, code } => self.on_end(quic, stream, Fate::Reset(code), wakes),
+            Event::Reset { stream, code } => {
+                self.on_end(quic, stream, ExchangeFailure::Reset(code), wakeups);
+            }
             Event::Failed { stream, error } => {
-                self.on_end(quic, stream, Fate::Failed(error), wakes);
+                self.on_end(quic, stream, ExchangeFailure::Failed(error), wakeups);
             }
             Event::TimedOut { stream, deadline } => {
-                self.on_end(quic, stream, Fate::TimedOut(deadline), wakes);
+                self.on_end(quic, stream, ExchangeFailure::TimedOut(deadline), wakeups);
             }
             Event::Stopped { stream, code } => {
                 self.drop_arrived(quic, stream);
-                self.on_exchange(stream, wakes, |exchange| {
+                self.on_exchange(stream, wakeups, |exchange| {
                     exchange.stopped.get_or_insert(code);
                 });
             }
-            Event::Rejected(stream) => self.on_exchange(stream, wakes, |exchange| {
-                exchange.fate.get_or_insert(Fate::Rejected);
+            Event::Rejected(stream) => self.on_exchange(stream, wakeups, |exchange| {
+                exchange.failure.get_or_insert(ExchangeFailure::Rejected);
             }),
-            Event::RequestsAvailable => wakes.raise_first(Signal::RequestRoom),
-            Event::GoAway { .. } => wakes.raise(Signal::RequestRoom),
+            Event::RequestsAvailable => wakeups.raise_for_one(Signal::RequestRoom),
+            Event::GoAway { .. } => wakeups.raise(Signal::RequestRoom),
             Event::Closed(error) => self.on_broken(error),
             Event::Settings(settings) => {
                 if let Some(memory) = &self.memory {
@@ -154,34 +161,36 @@ impl Layer {
         }
     }
 
-    /// An exchange ends before its time.
+    /// Ends an exchange with a failure.
     fn on_end(
         &mut self,
         quic: &mut quic::Connection,
         stream: StreamId,
-        fate: Fate,
-        wakes: &mut Wakes,
+        failure: ExchangeFailure,
+        wakeups: &mut Wakeups,
     ) {
         self.drop_arrived(quic, stream);
-        self.on_exchange(stream, wakes, |exchange| {
-            exchange.fate.get_or_insert(fate);
+        self.on_exchange(stream, wakeups, |exchange| {
+            exchange.failure.get_or_insert(failure);
         });
     }
 
-    /// A request that its client gave up before anybody took it never reaches a handler.
+    /// Drops a request that its client cancelled before a task took it.
     fn drop_arrived(&mut self, quic: &mut quic::Connection, stream: StreamId) {
-        let Some(work) = &mut self.work else { return };
-        let before = work.arrived.len();
-        work.arrived.retain(|arrived| arrived.id != stream);
-        if work.arrived.len() < before {
+        let Some(requests) = &mut self.requests else {
+            return;
+        };
+        let before = requests.arrived.len();
+        requests.arrived.retain(|arrived| arrived.id != stream);
+        if requests.arrived.len() < before {
             self.h3.reject(quic, stream);
         }
     }
 
-    /// The peer broke the protocol. One that took early data and then reduced its
-    /// settings would do so again.
+    /// The peer violated HTTP/3. Its settings are forgotten, because a server that accepted early
+    /// data and then reduced its settings would do so again.
     fn on_broken(&mut self, error: protocol::ConnectionError) {
-        if self.remembers
+        if self.has_remembered_settings
             && let Some(memory) = &self.memory
         {
             memory.forget();
@@ -192,89 +201,91 @@ impl Layer {
     fn on_exchange(
         &mut self,
         stream: StreamId,
-        wakes: &mut Wakes,
-        change: impl FnOnce(&mut Exchange),
+        wakeups: &mut Wakeups,
+        change: impl FnOnce(&mut ExchangeState),
     ) {
         if let Some(exchange) = self.exchange_mut(stream) {
             change(exchange);
-            wakes.wake(exchange.reader.take());
-            wakes.wake(exchange.writer.take());
+            wakeups.wake(exchange.reader.take());
+            wakeups.wake(exchange.writer.take());
         }
     }
 
-    /// The connection is over: everybody who waits hears it.
-    pub(crate) fn fail(&mut self, wakes: &mut Wakes) {
-        let work = self.work.iter_mut();
-        for exchange in work.flat_map(|work| work.exchanges.values_mut()) {
-            wakes.wake(exchange.reader.take());
-            wakes.wake(exchange.writer.take());
+    /// Wakes all tasks, because the connection has ended.
+    pub(crate) fn fail(&mut self, wakeups: &mut Wakeups) {
+        let requests = self.requests.iter_mut();
+        for exchange in requests.flat_map(|requests| requests.exchanges.values_mut()) {
+            wakeups.wake(exchange.reader.take());
+            wakeups.wake(exchange.writer.take());
         }
     }
 
-    /// The connection rests: gives back what is held for reuse.
+    /// Releases memory kept for reuse, because the connection is idle.
     pub(crate) fn release_memory(&mut self) {
         self.h3.release();
-        self.work.take_if(|work| work.is_done());
-        if let Some(work) = &mut self.work {
-            work.shrink_to_fit();
+        self.requests.take_if(|requests| requests.is_done());
+        if let Some(requests) = &mut self.requests {
+            requests.shrink_to_fit();
         }
     }
 
-    /// Bytes of memory held, requests that nobody has taken yet included. Walks the
-    /// requests.
+    /// Returns the memory it holds, in bytes, including requests that no task has taken yet.
+    /// Takes time proportional to their number.
     pub(crate) fn memory(&self) -> usize {
-        let work = self.work.as_deref().map_or(0, Work::memory);
-        self.h3.memory().saturating_add(work)
+        let requests = self.requests.as_deref().map_or(0, Requests::memory);
+        self.h3.memory().saturating_add(requests)
     }
 
-    /// No request is under way, and the peer has all that was answered.
+    /// Whether no request is in progress and all responses are delivered.
     pub(crate) fn is_idle(&self) -> bool {
-        let waits = |work: &Work| !work.arrived.is_empty();
+        let waits = |requests: &Requests| !requests.arrived.is_empty();
         self.h3.open_requests() == 0
             && self.h3.undelivered() == 0
-            && !self.work.as_deref().is_some_and(waits)
+            && !self.requests.as_deref().is_some_and(waits)
     }
 
-    /// Whether early data may be sent: its server's settings are known.
-    pub(crate) fn remembers(&self) -> bool {
-        self.remembers
+    /// Whether early data may be sent, because the server's settings are remembered.
+    pub(crate) fn has_remembered_settings(&self) -> bool {
+        self.has_remembered_settings
     }
 
-    /// Whether new requests have to go elsewhere.
+    /// Whether new requests need another connection.
     pub(crate) fn is_going_away(&self) -> bool {
         self.h3.is_going_away()
     }
 
-    /// The requests that have waited longest to be taken, at most so many.
-    pub(crate) fn take_arrived(&mut self, most: usize) -> VecDeque<Arrived> {
-        let Some(work) = &mut self.work else {
+    /// Takes the requests that have waited longest, at most `most`.
+    pub(crate) fn take_arrived(&mut self, most: usize) -> VecDeque<ArrivedRequest> {
+        let Some(requests) = &mut self.requests else {
             return VecDeque::new();
         };
-        let later = work.arrived.split_off(most.min(work.arrived.len()));
-        let arrived = std::mem::replace(&mut work.arrived, later);
+        let later = requests.arrived.split_off(most.min(requests.arrived.len()));
+        let arrived = std::mem::replace(&mut requests.arrived, later);
         let held = arrived
             .iter()
-            .map(|request| (request.id, Exchange::default()));
-        work.exchanges.extend(held);
+            .map(|request| (request.id, ExchangeState::default()));
+        requests.exchanges.extend(held);
         arrived
     }
 
-    /// Whether requests wait to be taken.
+    /// Whether requests wait for a task to take them.
     pub(crate) fn has_arrived(&self) -> bool {
-        self.work
+        self.requests
             .as_ref()
-            .is_some_and(|work| !work.arrived.is_empty())
+            .is_some_and(|requests| !requests.arrived.is_empty())
     }
 
-    /// Requests that somebody holds.
+    /// Returns the number of exchanges that have a handle.
     pub(crate) fn held(&self) -> usize {
-        self.work.as_ref().map_or(0, |work| work.exchanges.len())
+        self.requests
+            .as_ref()
+            .map_or(0, |requests| requests.exchanges.len())
     }
 
-    /// Somebody holds the exchange no more.
+    /// Removes the state of an exchange whose last handle was dropped.
     pub(crate) fn forget(&mut self, id: StreamId) {
-        if let Some(work) = &mut self.work {
-            work.exchanges.remove(&id);
+        if let Some(requests) = &mut self.requests {
+            requests.exchanges.remove(&id);
         }
     }
 }

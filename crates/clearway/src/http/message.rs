@@ -1,4 +1,4 @@
-//! Between the types of the `http` crate and HTTP/3's header sections.
+//! Conversions between the types of the `http` crate and HTTP/3's header sections.
 
 use bytes::Bytes;
 use clearway_http3::qpack::Field;
@@ -10,16 +10,18 @@ use percent_encoding::{CONTROLS, utf8_percent_encode};
 
 use super::error::Error;
 
-/// Fields of HTTP/1.1 connections, which HTTP/3 forbids (RFC 9114 §4.2). Software
-/// written for any version sets them in good faith: they are left out.
+/// Fields of HTTP/1.1 connections, which HTTP/3 forbids (RFC 9114 §4.2). Software written
+/// for any version of HTTP sets them, so they are left out rather than rejected.
 const CONNECTION_SPECIFIC: [HeaderName; 3] = [
     header::CONNECTION,
     header::TRANSFER_ENCODING,
     header::UPGRADE,
 ];
 
-/// The header section of a request to send. What has no authority of its own takes
-/// the `host` field's.
+/// The problem of a URL without a host.
+pub(super) const MISSING_HOST: &str = "missing host (expected https://HOST/PATH)";
+
+/// Converts the head of a request to send into a header section.
 ///
 /// # Errors
 /// If the URI lacks a scheme, an authority or a path where they are needed.
@@ -33,7 +35,7 @@ pub(super) fn request_head(parts: request::Parts) -> Result<RequestHead, Error> 
     } = parts;
     let bad = |why| Error::Url(uri.to_string(), why);
     let Some(authority) = uri.authority() else {
-        return Err(bad("it names no host"));
+        return Err(bad(MISSING_HOST));
     };
     let mut head = RequestHead::new(
         bytes_of_method(&method),
@@ -45,7 +47,7 @@ pub(super) fn request_head(parts: request::Parts) -> Result<RequestHead, Error> 
         head.scheme = Bytes::new();
     } else {
         let Some(scheme) = uri.scheme_str() else {
-            return Err(bad("it has no scheme"));
+            return Err(bad("missing scheme (expected https)"));
         };
         head.scheme = match scheme {
             "https" => Bytes::from_static(b"https"),
@@ -57,31 +59,31 @@ pub(super) fn request_head(parts: request::Parts) -> Result<RequestHead, Error> 
         head.protocol = protocol;
     }
     head.fields = fields(headers);
-    // `host` says what :authority says already (RFC 9114 §4.3.1).
+    // `host` would only repeat `:authority` (RFC 9114 §4.3.1).
     head.fields.retain(|field| field.name != "host");
     Ok(head)
 }
 
-/// `:protocol` of an extended CONNECT (RFC 9220), as a request's extension.
+/// The `:protocol` of an extended CONNECT request (RFC 9220), as an extension of the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Protocol(pub(super) Bytes);
 
 impl Protocol {
-    /// A protocol by its registered name, such as `websocket`.
+    /// Creates it from a registered name, such as `websocket`.
     #[must_use]
     pub fn new(name: &'static str) -> Self {
         Self(Bytes::from_static(name.as_bytes()))
     }
 
-    /// Its name.
+    /// Returns the name.
     #[must_use]
     pub fn name(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// `:path`: the path and query; `*` for an OPTIONS about the server itself
-/// (RFC 9114 §4.3.1).
+/// Returns `:path`: the path and query, or `*` for an OPTIONS request about the server
+/// itself (RFC 9114 §4.3.1).
 fn path_of(uri: &Uri, method: &Method) -> Bytes {
     match uri.path_and_query().map(PathAndQuery::as_str) {
         None | Some("" | "/") if method == Method::OPTIONS && uri.path() == "*" => {
@@ -95,8 +97,8 @@ fn path_of(uri: &Uri, method: &Method) -> Bytes {
     }
 }
 
-/// A path with the slash that a URL may omit before its query, and with its
-/// characters beyond ASCII by their UTF-8 bytes (RFC 3986 §2.1).
+/// Adds the slash that a URL may omit before its query, and percent-encodes characters
+/// beyond ASCII (RFC 3986 §2.1).
 fn escaped(path: &str) -> Bytes {
     let slash = if path.starts_with('/') { "" } else { "/" };
     let path = utf8_percent_encode(path, CONTROLS);
@@ -113,19 +115,19 @@ fn bytes_of_method(method: &Method) -> Bytes {
     }
 }
 
-/// The header section of a response to send.
+/// Converts the head of a response to send into a header section.
 pub(super) fn response_head(parts: response::Parts) -> ResponseHead {
     let mut head = ResponseHead::new(parts.status.as_u16());
     head.fields = fields(parts.headers);
     head
 }
 
-/// Fields to send: names are lower-case already; what HTTP/3 forbids is left out.
+/// Converts fields to send, without those that HTTP/3 forbids. Names are lower-case already.
 pub(super) fn fields(headers: HeaderMap) -> Vec<Field> {
     let mut fields = Vec::with_capacity(headers.len());
     let mut current: Option<(HeaderName, Bytes)> = None;
     for (name, value) in headers {
-        // A name stands before the first of its values only.
+        // The iterator yields the name with the first of its values only.
         if let Some(name) = name {
             let bytes = Bytes::copy_from_slice(name.as_str().as_bytes());
             current = Some((name, bytes));
@@ -149,12 +151,11 @@ pub(super) fn fields(headers: HeaderMap) -> Vec<Field> {
     fields
 }
 
-/// A request that arrived. HTTP/3 has checked what the protocol demands; what the
-/// `http` crate cannot hold is malformed too.
+/// Converts a request that arrived. HTTP/3 has checked what the protocol demands; what the
+/// `http` crate cannot represent is malformed too.
 pub(super) fn request<B>(head: RequestHead, body: B) -> Result<Request<B>, &'static str> {
     let mut request = Request::new(body);
-    *request.method_mut() =
-        Method::from_bytes(&head.method).map_err(|_| "the method is no token")?;
+    *request.method_mut() = Method::from_bytes(&head.method).map_err(|_| "invalid :method")?;
     *request.version_mut() = Version::HTTP_3;
     *request.uri_mut() = uri(&head)?;
     if !head.protocol.is_empty() {
@@ -169,21 +170,22 @@ fn uri(head: &RequestHead) -> Result<Uri, &'static str> {
     let mut parts = http::uri::Parts::default();
     if !head.authority.is_empty() {
         let authority = Authority::from_maybe_shared(head.authority.clone());
-        parts.authority = Some(authority.map_err(|_| "the authority is none")?);
+        parts.authority =
+            Some(authority.map_err(|_| "invalid :authority (expected \"host[:port]\")")?);
     }
     if !head.path.is_empty() {
         let path = PathAndQuery::from_maybe_shared(head.path.clone());
-        parts.path_and_query = Some(path.map_err(|_| "the path is none")?);
-        // Without an authority the URI is the path alone.
+        parts.path_and_query = Some(path.map_err(|_| "invalid :path")?);
+        // A URI without an authority must not have a scheme.
         if parts.authority.is_some() {
             let scheme = Scheme::try_from(&head.scheme[..]);
-            parts.scheme = Some(scheme.map_err(|_| "the scheme is none")?);
+            parts.scheme = Some(scheme.map_err(|_| "invalid :scheme")?);
         }
     }
-    Uri::from_parts(parts).map_err(|_| "the parts make no URI")
+    Uri::from_parts(parts).map_err(|_| "the pseudo-header fields do not form a URI")
 }
 
-/// One `cookie` field of those that were split for compression (RFC 9114 §4.2.1).
+/// Joins `cookie` fields that were split for compression (RFC 9114 §4.2.1).
 fn join_cookies(headers: &mut HeaderMap) -> Result<(), &'static str> {
     let mut crumbs = headers.get_all(header::COOKIE).iter();
     if crumbs.by_ref().nth(1).is_none() {
@@ -194,30 +196,32 @@ fn join_cookies(headers: &mut HeaderMap) -> Result<(), &'static str> {
         .iter()
         .map(HeaderValue::as_bytes)
         .collect();
-    let whole = HeaderValue::from_bytes(&crumbs.join(&b"; "[..])).map_err(|_| "a cookie")?;
+    let whole =
+        HeaderValue::from_bytes(&crumbs.join(&b"; "[..])).map_err(|_| "invalid cookie field")?;
     (headers.try_insert(header::COOKIE, whole)).map_err(|_| TOO_MANY_FIELDS)?;
     Ok(())
 }
 
-/// A response that arrived.
+/// Converts a response that arrived.
 pub(super) fn response<B>(head: ResponseHead, body: B) -> Result<Response<B>, &'static str> {
     let mut response = Response::new(body);
-    *response.status_mut() = StatusCode::from_u16(head.status).map_err(|_| "the status is none")?;
+    *response.status_mut() =
+        StatusCode::from_u16(head.status).map_err(|_| "invalid :status (expected 100 to 999)")?;
     *response.version_mut() = Version::HTTP_3;
     *response.headers_mut() = header_map(head.fields)?;
     Ok(response)
 }
 
-/// More than a [`HeaderMap`] holds, which is three quarters of 32,768.
-const TOO_MANY_FIELDS: &str = "there are too many fields";
+/// A [`HeaderMap`] holds at most three quarters of 32,768 fields.
+const TOO_MANY_FIELDS: &str = "too many fields (at most 24,576)";
 
-/// Fields that arrived.
+/// Converts fields that arrived.
 pub(super) fn header_map(fields: Vec<Field>) -> Result<HeaderMap, &'static str> {
     let mut headers = HeaderMap::try_with_capacity(fields.len()).map_err(|_| TOO_MANY_FIELDS)?;
     for field in fields {
-        let name = HeaderName::from_bytes(&field.name).map_err(|_| "a field name is no token")?;
+        let name = HeaderName::from_bytes(&field.name).map_err(|_| "invalid field name")?;
         let mut value = HeaderValue::from_maybe_shared(field.value)
-            .map_err(|_| "a field value has forbidden characters")?;
+            .map_err(|_| "invalid character in a field value")?;
         value.set_sensitive(field.sensitive);
         headers
             .try_append(name, value)
@@ -236,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_becomes_pseudo_headers_and_back() {
+    fn url_round_trips_through_pseudo_headers() {
         for (method, url, authority, path) in [
             ("GET", "https://example.org", "example.org", "/"),
             ("GET", "https://a:8443/b/c?d=e", "a:8443", "/b/c?d=e"),
@@ -258,7 +262,7 @@ mod tests {
 
     /// [`Limits::max_fields`](clearway_http3::Limits::max_fields) may allow more.
     #[test]
-    fn section_with_more_fields_than_a_map_holds_is_refused() {
+    fn header_section_larger_than_a_header_map_is_rejected() {
         let section = |fields| {
             let field = |n| clearway_http3::field(format!("f{n}"), "v");
             (0..fields).map(field).collect::<Vec<_>>()
@@ -273,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn connect_names_a_host_and_nothing_else() {
+    fn connect_request_has_an_authority_and_no_path() {
         let head = request_head(parts("CONNECT", "example.org:443")).unwrap();
         assert_eq!(head.authority, "example.org:443");
         assert!(head.scheme.is_empty() && head.path.is_empty());
@@ -291,13 +295,13 @@ mod tests {
     }
 
     #[test]
-    fn a_url_without_a_host_is_refused_by_name() {
+    fn url_without_host_is_rejected_with_the_url_in_the_error() {
         let error = request_head(parts("GET", "/only/a/path")).unwrap_err();
         assert!(error.to_string().contains("/only/a/path"), "{error}");
     }
 
     #[test]
-    fn fields_of_http_1_connections_stay_behind() {
+    fn connection_specific_fields_are_not_sent() {
         let mut headers = HeaderMap::new();
         for (name, value) in [
             ("connection", "close"),
@@ -319,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_marked() {
+    fn authorization_and_sensitive_values_are_marked_sensitive() {
         let mut headers = HeaderMap::new();
         headers.insert("authorization", HeaderValue::from_static("Basic x"));
         let mut key = HeaderValue::from_static("k");
@@ -331,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn split_cookies_are_one_again() {
+    fn split_cookie_fields_are_joined() {
         let field = |name: &'static str, value: &'static str| Field {
             name: Bytes::from_static(name.as_bytes()),
             value: Bytes::from_static(value.as_bytes()),

@@ -49,30 +49,30 @@
 //! # }
 //! ```
 //!
-//! # A request's way
+//! # The path of a request
 //! ```text
-//! shard ─▶ transport ─▶ Layer (HTTP/3, under the connection's lock)
+//! shard ─▶ transport ─▶ HttpLayer (HTTP/3, under the connection's lock)
 //!                         │ arrived        ▲ respond, write, finish
 //!                         ▼                │
 //!              task of the connection ─▶ task of the request: service ─▶ body
 //! ```
-//! Bodies are pulled: what a handler does not read stays with the client, which
-//! the stream's window then stops.
+//! Bodies are pulled: a client cannot send more of a body than the stream's window while the
+//! handler does not read it.
 //!
-//! | file | what it owns |
+//! | module | contents |
 //! |---|---|
-//! | `layer`, `work` | HTTP/3's state of a connection, who waits for what |
-//! | `view` | what handles ask of it |
-//! | `stream` | the handle of one exchange |
-//! | `body` | bodies that arrive, and sending those that leave |
-//! | `message` | the types of the `http` crate to header sections and back |
+//! | `layer`, `requests` | HTTP/3's state of a connection, and which tasks wait for what |
+//! | `view` | the layer and the transport together, for one call |
+//! | `request_stream` | the handle of one exchange |
+//! | `body` | received bodies, and sending of bodies |
+//! | `message` | conversions between the types of the `http` crate and header sections |
 //! | `server`, `client` | tasks |
-//! | `server_state` | what a server's connections share: places for requests |
+//! | `server_state` | what a server's connections share: permits for requests |
 //! | `answer` | one request of a server and its response |
 //! | `pool` | the client's connections |
-//! | `early` | requests before the handshake is complete |
-//! | `interim` | responses before the final one |
-//! | `error` | why something failed |
+//! | `early` | early data: requests before the handshake is complete |
+//! | `interim` | interim responses (1xx) |
+//! | `error` | errors |
 
 mod answer;
 mod body;
@@ -83,27 +83,27 @@ mod interim;
 pub(crate) mod layer;
 mod message;
 mod pool;
+mod request_stream;
+pub(crate) mod requests;
 mod server;
 mod server_state;
-mod stream;
 pub(crate) mod turns;
 pub(crate) mod view;
-pub(crate) mod work;
 
-/// The protocol's name in the handshake (RFC 9114 §3.1).
+/// The ALPN identifier (RFC 9114 §3.1).
 const ALPN: &str = "h3";
 
 pub use self::body::Incoming;
 pub use self::client::Client;
-pub(crate) use self::early::Memory;
+pub(crate) use self::early::RememberedSettings;
 pub use self::early::{ArrivedEarly, EarlyData};
 pub use self::error::{BoxError, Code, Error};
 pub use self::interim::{Interim, InterimSender, OnInterim};
-pub(crate) use self::layer::Layer;
+pub(crate) use self::layer::HttpLayer;
 pub use self::message::Protocol;
 pub use self::pool::port;
 pub use self::server::{Server, ServerBuilder};
 pub use self::server_state::ServerCounters;
 pub use clearway_http3::error as protocol;
-/// Bounds on what a peer may cost, how long it may take, and sizes of compression tables.
+/// Limits on what a peer may use, timeouts, and sizes of compression tables.
 pub use clearway_http3::{Config, Deadline, Limits, Timeouts};

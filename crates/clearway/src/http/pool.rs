@@ -1,4 +1,4 @@
-//! Connections to servers: made when they are needed, kept and shared.
+//! Connections to servers: established when they are needed, kept and shared.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -9,10 +9,11 @@ use http::Uri;
 use tokio::sync::{OwnedMutexGuard, watch};
 
 use super::error::Error;
+use super::message::MISSING_HOST;
 use crate::connection::Connection;
 use crate::endpoint::{Endpoint, Race};
 
-/// The port of `https` URLs that name none (RFC 9110 §4.2.2).
+/// The default port of `https` URLs (RFC 9110 §4.2.2).
 const HTTPS: u16 = 443;
 
 /// Host and port.
@@ -31,18 +32,18 @@ impl Origin {
     pub(super) fn of(uri: &Uri) -> Result<Self, Error> {
         let bad = |why| Error::Url(uri.to_string(), why);
         if uri.scheme_str().is_some_and(|scheme| scheme != "https") {
-            return Err(bad("HTTP/3 is for https URLs"));
+            return Err(bad("the scheme must be https"));
         }
         let authority = uri.authority().filter(|it| !it.host().is_empty());
-        let authority =
-            authority.ok_or_else(|| bad("it names no host; write https://HOST/PATH"))?;
-        let port = port(uri).ok_or_else(|| bad("a port is a number from 1 to 65535"))?;
+        let authority = authority.ok_or_else(|| bad(MISSING_HOST))?;
+        let port = port(uri).ok_or_else(|| bad("the port must be between 1 and 65535"))?;
         Ok(Self::new(authority.host(), port))
     }
 }
 
-/// The port of an https URL, 443 if it names none; `None` if it names one that there
-/// is not, which `Uri::port_u16` does not tell from none.
+/// Returns the port of an `https` URL, which is 443 if the URL has none. Returns `None` if its
+/// port is not between 1 and 65535, which `Uri::port_u16` does not distinguish from a URL
+/// without a port.
 #[must_use]
 pub fn port(uri: &Uri) -> Option<u16> {
     let Some(authority) = uri.authority() else {
@@ -56,11 +57,11 @@ pub fn port(uri: &Uri) -> Option<u16> {
     }
 }
 
-/// Where an origin is to be found, if not where the resolver says.
+/// Where to connect for an origin, instead of resolving its host.
 #[derive(Clone, Debug)]
-enum Route {
-    At(Vec<SocketAddr>),
-    Like(Origin),
+enum Override {
+    Addresses(Vec<SocketAddr>),
+    Host(Origin),
 }
 
 /// The connections of one client, one to each server.
@@ -68,30 +69,30 @@ enum Route {
 pub(super) struct Pool {
     endpoint: Endpoint,
     servers: Mutex<HashMap<Origin, Arc<Server>>>,
-    routes: Mutex<HashMap<Origin, Route>>,
+    overrides: Mutex<HashMap<Origin, Override>>,
 }
 
 /// The connection to one server.
 #[derive(Debug, Default)]
 struct Server {
-    /// Whoever needs one first makes it; the others wait.
+    /// The first request establishes the connection under this lock; the others wait.
     kept: Arc<tokio::sync::Mutex<Option<Connection>>>,
-    /// For early requests, while it is being made.
-    early: watch::Sender<Option<Way>>,
+    /// For early requests, while the connection is being established.
+    early: watch::Sender<Option<PooledConnection>>,
 }
 
-/// How the attempts to connect ended; `None` before.
+/// The result of the attempts to connect; `None` while they are in progress.
 type Outcome = Option<Result<Connection, Error>>;
 
 /// A connection to send a request on.
 #[derive(Clone, Debug)]
-pub(super) struct Way {
+pub(super) struct PooledConnection {
     pub(super) connection: Connection,
     /// Attempts to connect that are still under way.
     race: Option<watch::Receiver<Outcome>>,
 }
 
-impl Way {
+impl PooledConnection {
     fn complete(connection: Connection) -> Self {
         Self {
             connection,
@@ -99,11 +100,11 @@ impl Way {
         }
     }
 
-    /// What the attempts to connect led to, if this way was one of them.
+    /// Waits for the result of the attempts to connect, if this way was one of them.
     pub(super) async fn outcome(self) -> Outcome {
         let mut race = self.race?;
         let outcome = race.wait_for(Option::is_some).await;
-        // Who would tell is gone only if the runtime is.
+        // The sender is dropped only if the runtime shuts down.
         outcome.ok()?.clone()
     }
 }
@@ -113,7 +114,7 @@ impl Pool {
         Self {
             endpoint,
             servers: Mutex::default(),
-            routes: Mutex::default(),
+            overrides: Mutex::default(),
         }
     }
 
@@ -121,22 +122,26 @@ impl Pool {
         &self.endpoint
     }
 
-    /// Connections to `origin` go to one of these addresses.
+    /// Connects to one of these addresses for `origin`.
     pub(super) fn resolve(&self, origin: Origin, addresses: Vec<SocketAddr>) {
-        lock(&self.routes).insert(origin, Route::At(addresses));
+        lock(&self.overrides).insert(origin, Override::Addresses(addresses));
     }
 
-    /// Connections to `origin` go where those to `other` go.
+    /// Connects to `other` for `origin`.
     pub(super) fn connect_to(&self, origin: Origin, other: Origin) {
-        lock(&self.routes).insert(origin, Route::Like(other));
+        lock(&self.overrides).insert(origin, Override::Host(other));
     }
 
-    /// The connection to a server that is open already, or a new one. With `early`
-    /// it may be one whose handshake has only begun, for early data.
+    /// Returns the open connection to a server, or a new one. With `early` its handshake may
+    /// be incomplete, for early data.
     ///
     /// # Errors
-    /// If the host has no address or no connection comes about.
-    pub(super) async fn way(&self, origin: &Origin, early: bool) -> Result<Way, Error> {
+    /// If the host cannot be resolved or no connection can be established.
+    pub(super) async fn connection(
+        &self,
+        origin: &Origin,
+        early: bool,
+    ) -> Result<PooledConnection, Error> {
         let server = lock(&self.servers)
             .entry(origin.clone())
             .or_default()
@@ -144,11 +149,11 @@ impl Pool {
         let mut begun = server.early.subscribe();
         let mut kept = tokio::select! {
             biased;
-            Ok(way) = begun.wait_for(Option::is_some), if early => {
-                if let Some(way) = &*way {
-                    return Ok(way.clone());
+            Ok(pooled) = begun.wait_for(Option::is_some), if early => {
+                if let Some(pooled) = &*pooled {
+                    return Ok(pooled.clone());
                 }
-                // `wait_for` has seen that there is one.
+                // Never reached: `wait_for` has seen one.
                 return Err(Error::Rejected);
             }
             kept = server.kept.clone().lock_owned() => kept,
@@ -156,30 +161,30 @@ impl Pool {
         if let Some(connection) = &*kept
             && connection.takes_requests()
         {
-            return Ok(Way::complete(connection.clone()));
+            return Ok(PooledConnection::complete(connection.clone()));
         }
         let addresses = self.addresses(origin).await?;
         let race = Race::begin(&self.endpoint, addresses, &origin.host);
         let first = race.first().filter(|first| first.takes_early_requests());
         if early && let Some(connection) = first.cloned() {
             let (tell, hear) = watch::channel(None);
-            let way = Way {
+            let pooled = PooledConnection {
                 connection,
                 race: Some(hear),
             };
-            server.early.send_replace(Some(way.clone()));
+            server.early.send_replace(Some(pooled.clone()));
             tokio::spawn(settle(race, origin.clone(), server, kept, tell));
-            return Ok(way);
+            return Ok(pooled);
         }
         let connection = race.finish().await.map_err(|cause| failed(origin, cause))?;
         *kept = Some(connection.clone());
-        Ok(Way::complete(connection))
+        Ok(PooledConnection::complete(connection))
     }
 
     async fn addresses(&self, origin: &Origin) -> Result<Vec<SocketAddr>, Error> {
-        let Origin { host, port } = match self.routed(origin) {
-            Route::At(addresses) => return Ok(addresses),
-            Route::Like(origin) => origin,
+        let Origin { host, port } = match self.override_of(origin) {
+            Override::Addresses(addresses) => return Ok(addresses),
+            Override::Host(origin) => origin,
         };
         if let Ok(ip) = host.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(ip, port)]);
@@ -193,24 +198,23 @@ impl Pool {
         }
     }
 
-    /// Addresses that were given for the origin, or for the one it is like; else
-    /// the one to resolve.
-    fn routed(&self, origin: &Origin) -> Route {
-        let routes = lock(&self.routes);
-        match routes.get(origin) {
-            None => Route::Like(origin.clone()),
-            Some(Route::At(addresses)) => Route::At(addresses.clone()),
-            Some(Route::Like(other)) => match routes.get(other) {
-                Some(Route::At(addresses)) => Route::At(addresses.clone()),
-                // One step is enough: two that are like each other are nowhere.
-                Some(Route::Like(_)) | None => Route::Like(other.clone()),
+    /// Returns the addresses set for the origin, or for the one that replaces it; else the
+    /// origin to resolve.
+    fn override_of(&self, origin: &Origin) -> Override {
+        let overrides = lock(&self.overrides);
+        match overrides.get(origin) {
+            None => Override::Host(origin.clone()),
+            Some(Override::Addresses(addresses)) => Override::Addresses(addresses.clone()),
+            Some(Override::Host(other)) => match overrides.get(other) {
+                Some(Override::Addresses(addresses)) => Override::Addresses(addresses.clone()),
+                // One step only, because two origins may replace each other.
+                Some(Override::Host(_)) | None => Override::Host(other.clone()),
             },
         }
     }
 }
 
-/// Waits for the attempts to connect while early requests are under way on the
-/// first of them.
+/// Waits for the attempts to connect while early requests are sent on the first of them.
 async fn settle(
     race: Race,
     origin: Origin,
@@ -224,7 +228,7 @@ async fn settle(
     if let Some(first) = first
         && winner.is_none_or(|winner| winner.id() != first.id())
     {
-        // Its early requests go elsewhere.
+        // Its early requests are sent again on the other connection.
         first.close(Code::NO_ERROR.0, b"");
     }
     *kept = winner.cloned();
@@ -249,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_that_is_none_is_not_taken_for_the_usual_one() {
+    fn port_out_of_range_is_rejected_and_not_replaced_by_443() {
         for (url, port) in [
             ("https://a", Some(443)),
             ("https://a:/", Some(443)),
@@ -260,7 +264,7 @@ mod tests {
             ("https://a:-1/", None),
             ("https://a:0/", None),
         ] {
-            // What the parser refuses already is no worry.
+            // The parser may reject it already.
             let Ok(uri) = url.parse() else {
                 assert_eq!(port, None, "{url}");
                 continue;

@@ -13,14 +13,14 @@ use http_body::Body;
 use tower_service::Service;
 
 use super::ALPN;
-use super::answer::Exchange;
+use super::answer::RequestTask;
 use super::body::Incoming;
 use super::error::BoxError;
+use super::requests::ArrivedRequests;
 use super::server_state::{ServerCounters, ServerState};
 use super::turns::{Account, InTurn};
-use super::work::Arrivals;
 use crate::config::ServerConfig;
-use crate::connection::{Connection, Counted, Signal};
+use crate::connection::{Connection, ConnectionRef, Signal};
 use crate::endpoint::{Endpoint, EndpointBuilder};
 use crate::error::{BuildError, EndpointError};
 use crate::panic::catch;
@@ -218,7 +218,7 @@ async fn serve_connection<S, B>(
         while !state.is_closing() {
             account.turn().await;
             let arrived = tokio::select! {
-                arrived = next_requests(connection.counted()) => arrived,
+                arrived = next_requests(connection.shared()) => arrived,
                 () = &mut asked => break,
             };
             let Some(arrived) = arrived else { return };
@@ -250,7 +250,7 @@ async fn wind_up<S, B>(
     loop {
         account.turn().await;
         let arrived = tokio::select! {
-            arrived = next_requests(connection.counted()) => arrived,
+            arrived = next_requests(connection.shared()) => arrived,
             () = &mut draining => return,
         };
         let Some(arrived) = arrived else { return };
@@ -268,15 +268,15 @@ fn begin<S, B>(
     connection: &Connection,
     service: &S,
     account: &Arc<Account>,
-    arrived: Arrivals,
+    arrived: ArrivedRequests,
 ) where
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
     S::Error: Into<BoxError>,
     S::Future: Send,
     B: Body<Data: Into<Bytes> + Send, Error: Into<BoxError>> + Send + 'static,
 {
-    let shared = connection.counted();
-    let Arrivals {
+    let shared = connection.shared();
+    let ArrivedRequests {
         requests, mut held, ..
     } = arrived;
     for request in requests {
@@ -285,16 +285,16 @@ fn begin<S, B>(
             continue;
         };
         held = held.saturating_add(1);
-        let exchange = Exchange::new(shared, connection, request, permit);
+        let task = RequestTask::new(shared, connection, request, permit);
         match catch(|| service.clone()) {
             Ok(service) => {
                 // In a box: the runtime moves a task several times while it makes it.
-                let answering = Box::pin(exchange.run(service));
+                let answering = Box::pin(task.run(service));
                 tokio::spawn(InTurn::new(account.clone(), answering));
             }
             Err(panic) => {
                 tracing::error!(%panic, "the service could not be cloned");
-                exchange.refuse(StatusCode::INTERNAL_SERVER_ERROR);
+                task.refuse(StatusCode::INTERNAL_SERVER_ERROR);
             }
         }
     }
@@ -306,7 +306,7 @@ fn begin<S, B>(
     reason = "a path is not general over the lifetime of the view"
 )]
 async fn drain(connection: &Connection) {
-    let shared = connection.counted();
+    let shared = connection.shared();
     // Requests on their way arrive within a round trip (RFC 9114 §5.2).
     shared.http(|view| view.shutdown());
     tokio::time::sleep(connection.stats().smoothed_rtt).await;
@@ -321,7 +321,7 @@ async fn drain(connection: &Connection) {
 }
 
 /// The requests that have arrived, at least one; `None` after the last.
-fn next_requests(shared: &Counted) -> impl Future<Output = Option<Arrivals>> + Send {
+fn next_requests(shared: &ConnectionRef) -> impl Future<Output = Option<ArrivedRequests>> + Send {
     shared.wait_for(Signal::Requests, |state| {
         let requests = state.take_requests(REQUESTS_PER_TURN);
         if !requests.is_empty() {
@@ -329,7 +329,7 @@ fn next_requests(shared: &Counted) -> impl Future<Output = Option<Arrivals>> + S
                 (view.layer.held(), view.layer.has_arrived())
             });
             let held = all.saturating_sub(requests.len());
-            return Some(Some(Arrivals {
+            return Some(Some(ArrivedRequests {
                 requests,
                 held,
                 more,
@@ -342,8 +342,8 @@ fn next_requests(shared: &Counted) -> impl Future<Output = Option<Arrivals>> + S
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::connection::Shared;
-    use crate::http::layer::Layer;
+    use crate::connection::ConnectionShared;
+    use crate::http::layer::HttpLayer;
 
     fn size_of_future<A, B, C, D, F>(_: fn(A, B, C, D) -> F) -> usize {
         size_of::<F>()
@@ -351,13 +351,13 @@ mod tests {
 
     /// A server has far more connections that wait than connections that work.
     #[test]
-    fn a_connection_that_waits_is_small() {
+    fn idle_connection_fits_its_size_budget() {
         let task = size_of_future(serve_connection::<axum::Router, axum::body::Body>);
         // With some 100 bytes of the runtime, in steps of 128: 384.
         assert!(task <= 272, "the task: {task} bytes");
-        let shared = size_of::<Shared>();
+        let shared = size_of::<ConnectionShared>();
         assert!(shared <= 4_280, "the connection: {shared} bytes");
-        let layer = size_of::<Layer>();
+        let layer = size_of::<HttpLayer>();
         assert!(layer <= 1_224, "HTTP/3: {layer} bytes");
     }
 }

@@ -1,5 +1,5 @@
-//! What the connections of a server have in common: whether it winds up, and how many
-//! requests are under way.
+//! The state that the connections of a server share: whether it is shutting down, and how many
+//! requests are in progress.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -9,19 +9,19 @@ use tokio::sync::Notify;
 use super::turns::Turns;
 use crate::shard::Clock;
 
-/// What the connections of a server have in common. Every connection waits for the
-/// news as long as it lives, so what waits has to be small.
+/// The state that the connections of a server share. Every connection waits for the shutdown
+/// as long as it is open, so that the future has to be small.
 #[derive(Debug)]
 pub(super) struct ServerState {
-    /// To wind up.
+    /// The server is shutting down.
     closing: AtomicBool,
     pub(super) news: Notify,
-    /// Of handlers on the caller's runtime.
+    /// The turns of handlers on the caller's runtime.
     pub(super) turns: Arc<Turns>,
-    /// Requests under way.
+    /// Requests in progress.
     requests: AtomicUsize,
     max_requests: usize,
-    /// Requests not taken because of that.
+    /// Requests rejected because of `max_requests`.
     rejected: AtomicU64,
 }
 
@@ -46,10 +46,10 @@ impl ServerState {
         self.closing.load(Ordering::Acquire)
     }
 
-    /// Takes a request of a connection that has `held` others under way. A connection
-    /// may hold as many as there are places left: the more are taken, the fewer, so that
-    /// a crowd which holds all it can leaves room for a newcomer (the dynamic threshold
-    /// of Choudhury and Hahne, for the buffers of switches).
+    /// Returns a permit for a request of a connection that has `held` others in progress. A
+    /// connection may hold as many permits as are left, so that connections which hold all
+    /// they can leave some for a new one (the dynamic threshold of Choudhury and Hahne, for
+    /// the buffers of switches).
     pub(super) fn admit(self: &Arc<Self>, held: usize) -> Option<Permit> {
         let taken = self.requests.fetch_add(1, Ordering::Relaxed);
         let permit = Permit(self.clone());
@@ -62,7 +62,7 @@ impl ServerState {
     }
 }
 
-/// A place among the requests under way.
+/// A permit for one request in progress, returned on drop.
 #[derive(Debug)]
 pub(super) struct Permit(Arc<ServerState>);
 
@@ -72,14 +72,15 @@ impl Drop for Permit {
     }
 }
 
-/// What a server counts ([`Server::counters`](super::Server::counters)).
+/// Counters of a server ([`Server::counters`](super::Server::counters)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerCounters {
-    /// Requests under way: being answered, or their response being sent.
+    /// Requests in progress: waiting for their response, or until it is sent.
     pub requests: usize,
-    /// Requests rejected because too many were under way
-    /// ([`ServerBuilder::max_requests`](super::ServerBuilder::max_requests)), since the server began.
+    /// Requests rejected because too many were in progress
+    /// ([`ServerBuilder::max_requests`](super::ServerBuilder::max_requests)), since the server
+    /// was created.
     pub rejected: u64,
 }
 
@@ -96,9 +97,9 @@ impl ServerState {
 mod tests {
     use super::*;
 
-    /// Connections that each take all they can get leave places for another one.
+    /// Connections that each take all permits they can get leave some for another one.
     #[test]
-    fn crowd_leaves_room_for_a_newcomer() {
+    fn busy_connections_leave_permits_for_a_new_one() {
         for (connections, share) in [(1, 50), (9, 10), (99, 1)] {
             let state = Arc::new(ServerState::new(100));
             let mut held: Vec<Vec<Permit>> = (0..connections).map(|_| Vec::new()).collect();

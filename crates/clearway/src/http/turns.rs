@@ -4,7 +4,7 @@
 //! requests has a hundred tasks, and another one's single request would wait for all of
 //! them. So each connection has an [`Account`] of the time that its tasks have used. Up to
 //! a [`QUANTUM`] its tasks are polled at once. Beyond it they wait until it is the
-//! connection's turn: deficit round robin, as on the event loop (`shard::turns`).
+//! connection's turn: deficit round robin, as on the event loop (`shard::scheduler`).
 //!
 //! A connection that is alone waits for its turn too, but only until the runtime has
 //! polled what else is ready.

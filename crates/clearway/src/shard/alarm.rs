@@ -1,4 +1,4 @@
-//! Waking up at a time.
+//! The timer of the event loop.
 
 use std::future::pending;
 use std::pin::Pin;
@@ -11,21 +11,21 @@ use tokio::time::Sleep;
 
 use super::{Clock, watch};
 
-/// One deadline: a timer that is fine enough to pace with where there is one,
-/// else the runtime's.
+/// A timer with one deadline: a high-resolution one where the system has it, precise enough for
+/// pacing, or else tokio's.
 #[derive(Debug)]
 pub(super) struct Alarm {
     clock: Clock,
-    means: Means,
+    kind: TimerKind,
     armed: Option<Instant>,
 }
 
 #[derive(Debug)]
-enum Means {
-    Fine(AsyncFd<Timer>),
-    /// Millisecond-grained.
-    Coarse(Option<Pin<Box<Sleep>>>),
-    /// Goes off when a manual clock says so, to who asks.
+enum TimerKind {
+    Precise(AsyncFd<Timer>),
+    /// Tokio's timer, with a resolution of a millisecond.
+    Tokio(Option<Pin<Box<Sleep>>>),
+    /// Expires with a manual clock, when it is polled.
     #[cfg(test)]
     Manual,
 }
@@ -36,20 +36,20 @@ impl Alarm {
         if clock.is_manual() {
             return Self {
                 clock,
-                means: Means::Manual,
+                kind: TimerKind::Manual,
                 armed: None,
             };
         }
         let fine = Timer::new().and_then(|timer| watch(timer, Interest::READABLE));
         Self {
             clock,
-            means: fine.map_or(Means::Coarse(None), Means::Fine),
+            kind: fine.map_or(TimerKind::Tokio(None), TimerKind::Precise),
             armed: None,
         }
     }
 
-    /// Goes off at `at`, or earlier: a deadline that has moved away since is
-    /// left where it was, which saves a system call for most packets.
+    /// Sets the timer to expire at `at` or earlier: a deadline that is postponed leaves it as
+    /// it is, which saves a system call for most packets.
     pub(super) fn set(&mut self, at: Option<Instant>) {
         let Some(at) = at else { return };
         if self.armed.is_some_and(|armed| armed <= at) {
@@ -58,28 +58,28 @@ impl Alarm {
         let Some(system) = self.clock.to_system(at) else {
             return;
         };
-        match &mut self.means {
-            Means::Fine(timer) => {
+        match &mut self.kind {
+            TimerKind::Precise(timer) => {
                 if let Err(error) = timer.get_ref().arm_at(system) {
-                    tracing::warn!(%error, "the fine timer is broken: using the runtime's");
-                    self.means = Means::Coarse(Some(sleep_until(system)));
+                    tracing::warn!(%error, "the high-resolution timer failed; using tokio's timer");
+                    self.kind = TimerKind::Tokio(Some(sleep_until(system)));
                 }
             }
-            Means::Coarse(Some(sleep)) => sleep.as_mut().reset(system.into()),
-            Means::Coarse(sleep) => *sleep = Some(sleep_until(system)),
+            TimerKind::Tokio(Some(sleep)) => sleep.as_mut().reset(system.into()),
+            TimerKind::Tokio(sleep) => *sleep = Some(sleep_until(system)),
             #[cfg(test)]
-            Means::Manual => {}
+            TimerKind::Manual => {}
         }
         self.armed = Some(at);
     }
 
-    /// Waits until it goes off. May be dropped and called again.
-    pub(super) async fn gone_off(&mut self) {
+    /// Waits until it expires. Cancel-safe.
+    pub(super) async fn expired(&mut self) {
         if self.armed.is_none() {
             return pending().await;
         }
-        match &mut self.means {
-            Means::Fine(timer) => loop {
+        match &mut self.kind {
+            TimerKind::Precise(timer) => loop {
                 let Ok(mut ready) = timer.readable().await else {
                     return pending().await;
                 };
@@ -90,16 +90,16 @@ impl Alarm {
                     Ok(false) => {}
                     Err(error) => {
                         drop(ready);
-                        tracing::warn!(%error, "the fine timer is broken: using the runtime's");
-                        self.means = Means::Coarse(None);
+                        tracing::warn!(%error, "the high-resolution timer failed; using tokio's timer");
+                        self.kind = TimerKind::Tokio(None);
                         break;
                     }
                 }
             },
-            Means::Coarse(Some(sleep)) => sleep.as_mut().await,
-            Means::Coarse(None) => return pending().await,
+            TimerKind::Tokio(Some(sleep)) => sleep.as_mut().await,
+            TimerKind::Tokio(None) => return pending().await,
             #[cfg(test)]
-            Means::Manual => {
+            TimerKind::Manual => {
                 if self.armed.is_none_or(|at| self.clock.now() < at) {
                     return pending().await;
                 }
@@ -111,7 +111,7 @@ impl Alarm {
 
 #[cfg(test)]
 impl Alarm {
-    /// When it goes off.
+    /// Returns when it expires.
     pub(super) fn armed(&self) -> Option<Instant> {
         self.armed
     }

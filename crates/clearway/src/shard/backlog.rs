@@ -7,62 +7,62 @@ use clearway_quic::connection::Received;
 use clearway_quic::endpoint::Handle;
 use rustc_hash::FxHashMap;
 
-use super::strays::Stray;
+use super::strays::QueuedDatagram;
 
-/// Most bytes that wait for one connection, those of the bookkeeping included: a window of
-/// 1 MiB, so that an upload among other traffic loses nothing.
-const MOST_OF_ONE: usize = 1 << 20;
+/// Most bytes that wait for one connection, overhead included: 1 MiB is a usual window, so that
+/// an upload among other traffic loses nothing.
+const MAX_PER_CONNECTION: usize = 1 << 20;
 
-/// Most bytes that wait for all of them: what a socket's receive buffer would hold. Once
-/// so much waits, nobody has more than an equal part of it.
-const MOST_OF_ALL: usize = 8 << 20;
+/// Bytes that wait for all connections from which each is limited to an equal part: about
+/// what a socket's receive buffer holds.
+const MAX_TOTAL: usize = 8 << 20;
 
-/// What waits for the connections of a shard whose turn has yet to come.
+/// The datagrams that wait for the turns of their connections.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
     queues: FxHashMap<Handle, Queue>,
     bytes: usize,
 }
 
-/// What waits for one connection, in order of arrival.
+/// The datagrams that wait for one connection, in order of arrival.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    datagrams: VecDeque<Stray>,
+    datagrams: VecDeque<QueuedDatagram>,
     bytes: usize,
 }
 
 impl Backlog {
-    /// Adds a datagram; whether there was room.
+    /// Adds a datagram. Returns whether there was room.
     pub(super) fn push(&mut self, handle: Handle, from: Received, datagram: &[u8]) -> bool {
         let cost = cost(datagram);
         let all = self.bytes.saturating_add(cost);
         let queues = self.queues.len().saturating_add(1);
         let queue = self.queues.entry(handle).or_default();
         let own = queue.bytes.saturating_add(cost);
-        let fits = all <= MOST_OF_ALL || own <= MOST_OF_ALL.checked_div(queues).unwrap_or(0);
-        if own > MOST_OF_ONE || !fits {
+        let fits = all <= MAX_TOTAL || own <= MAX_TOTAL.checked_div(queues).unwrap_or(0);
+        if own > MAX_PER_CONNECTION || !fits {
             return false;
         }
         queue.bytes = own;
         self.bytes = all;
-        queue.datagrams.push_back(Stray {
+        queue.datagrams.push_back(QueuedDatagram {
             from,
             datagram: datagram.to_vec(),
         });
         true
     }
 
-    /// Whether anything waits for the connection.
+    /// Whether datagrams wait for the connection.
     pub(super) fn has(&self, handle: Handle) -> bool {
         self.queues.contains_key(&handle)
     }
 
-    /// Whether nothing waits for anybody.
+    /// Whether no datagrams wait.
     pub(super) fn is_empty(&self) -> bool {
         self.queues.is_empty()
     }
 
-    /// Takes out what waits for the connection.
+    /// Removes and returns the datagrams that wait for the connection.
     pub(super) fn take(&mut self, handle: Handle) -> Option<Queue> {
         if self.queues.is_empty() {
             return None;
@@ -72,35 +72,35 @@ impl Backlog {
         Some(queue)
     }
 
-    /// Puts back what is left of it, ahead of nothing: nothing has arrived meanwhile.
+    /// Puts back the rest of a queue. No datagrams can have been added meanwhile.
     pub(super) fn put_back(&mut self, handle: Handle, queue: Queue) {
         if queue.datagrams.is_empty() {
             return;
         }
-        if let Entry::Vacant(place) = self.queues.entry(handle) {
+        if let Entry::Vacant(slot) = self.queues.entry(handle) {
             self.bytes = self.bytes.saturating_add(queue.bytes);
-            place.insert(queue);
+            slot.insert(queue);
         }
     }
 
-    /// Bytes that wait.
+    /// Returns the bytes that wait.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 }
 
 impl Queue {
-    /// The datagram that arrived first.
-    pub(super) fn pop(&mut self) -> Option<Stray> {
+    /// Returns the datagram that arrived first.
+    pub(super) fn pop(&mut self) -> Option<QueuedDatagram> {
         let first = self.datagrams.pop_front()?;
         self.bytes = self.bytes.saturating_sub(cost(&first.datagram));
         Some(first)
     }
 }
 
-/// Bytes that a datagram takes while it waits.
+/// Returns the memory of a waiting datagram, in bytes.
 fn cost(datagram: &[u8]) -> usize {
-    datagram.len().saturating_add(size_of::<Stray>())
+    datagram.len().saturating_add(size_of::<QueuedDatagram>())
 }
 
 #[cfg(test)]
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_comes_out_in_order_and_is_counted() {
+    fn backlog_is_first_in_first_out_and_counts_its_bytes() {
         let mut backlog = Backlog::default();
         for n in 0..3_u8 {
             assert!(backlog.push(Handle(1), FROM, &[n]));
@@ -140,21 +140,21 @@ mod tests {
     }
 
     #[test]
-    fn one_connection_has_a_bound_of_its_own() {
+    fn backlog_of_one_connection_is_bounded() {
         let mut backlog = Backlog::default();
-        let most = MOST_OF_ONE / cost(&[0; 1_200]);
+        let most = MAX_PER_CONNECTION / cost(&[0; 1_200]);
         assert_eq!(fill(&mut backlog, 1), most);
         assert_eq!(fill(&mut backlog, 2), most);
     }
 
     #[test]
-    fn late_comer_gets_its_part_of_a_full_backlog() {
+    fn new_connection_gets_a_fair_part_of_a_full_backlog() {
         let mut backlog = Backlog::default();
         for handle in 0..8 {
             fill(&mut backlog, handle);
         }
         let late = fill(&mut backlog, 100) * cost(&[0; 1_200]);
-        assert!(late > MOST_OF_ALL / 11, "{late} bytes");
-        assert!(backlog.bytes() <= 2 * MOST_OF_ALL);
+        assert!(late > MAX_TOTAL / 11, "{late} bytes");
+        assert!(backlog.bytes() <= 2 * MAX_TOTAL);
     }
 }

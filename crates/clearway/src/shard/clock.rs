@@ -1,14 +1,14 @@
-//! The endpoint's time: nanoseconds since it was made.
+//! The endpoint's time: nanoseconds since it was created.
 
 use std::time::{Duration, SystemTime};
 
 use clearway_quic::Instant;
 
-/// Turns the system's monotonic clock into the transport's, and back.
+/// Converts the system's monotonic clock into the transport's, and back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     origin: std::time::Instant,
-    /// Tells the time that its thread has set by hand.
+    /// Returns the time that the test has set for its thread.
     #[cfg(test)]
     manual: bool,
 }
@@ -32,12 +32,12 @@ impl Clock {
         Instant::ZERO + self.origin.elapsed()
     }
 
-    /// `None`: later than the system's clock can say.
+    /// Converts back; `None` if the system's clock cannot represent the time.
     pub(crate) fn to_system(self, at: Instant) -> Option<std::time::Instant> {
         self.origin.checked_add(Duration::from_nanos(at.as_nanos()))
     }
 
-    /// Wall time in Unix seconds, for tokens.
+    /// Returns the wall-clock time in Unix seconds, for tokens.
     pub(crate) fn unix_seconds() -> u64 {
         SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
@@ -47,15 +47,15 @@ impl Clock {
 
 #[cfg(test)]
 thread_local! {
-    /// What manual clocks of this thread say.
+    /// The time of manual clocks of this thread.
     static MANUAL: std::cell::Cell<Instant> = const { std::cell::Cell::new(Instant::ZERO) };
-    /// How far each look moves them.
+    /// How far each read advances them.
     static STEP: std::cell::Cell<Duration> = const { std::cell::Cell::new(Duration::ZERO) };
 }
 
 #[cfg(test)]
 impl Clock {
-    /// A clock that stands still until [`set`](Self::set).
+    /// Creates a clock that stands still until [`set`](Self::set).
     pub(crate) fn manual() -> Self {
         Self {
             manual: true,
@@ -67,12 +67,12 @@ impl Clock {
         self.manual
     }
 
-    /// Every look at a manual clock of this thread takes so long from now on.
+    /// Makes every read of a manual clock of this thread advance it by `step`.
     pub(crate) fn set_step(step: Duration) {
         STEP.set(step);
     }
 
-    /// The time for every manual clock of this thread.
+    /// Sets every manual clock of this thread.
     pub(crate) fn set(now: Instant) {
         MANUAL.set(now);
     }

@@ -1,4 +1,4 @@
-//! The connections of a shard: found, let in, served in turns, forgotten.
+//! The connections of a shard, and operations that concern all of them.
 
 use std::sync::Arc;
 
@@ -9,99 +9,99 @@ use clearway_quic::{Instant, Role};
 use clearway_udp::SteeringKey;
 use rustc_hash::FxHashMap;
 
-use super::WatchedSocket;
+use super::AsyncSocket;
 use super::backlog::Backlog;
-use super::crowding::{Activity, Crowd};
-use super::deadlines::{Deadlines, Place};
-use super::link::{CloseAll, Link};
-use super::newcomers::Newcomers;
-use super::outlet::Outlet;
-use super::turns::{Account, Turns};
-use crate::connection::{Shared, Stage, State, Wakes};
-use crate::endpoint::House;
+use super::deadlines::{DeadlineSlot, Deadlines};
+use super::eviction::{Activity, EvictionState};
+use super::link::{CloseAll, ShardLink};
+use super::pending_clients::PendingClients;
+use super::scheduler::{Scheduler, TimeAccount};
+use super::transmitter::Transmitter;
+use crate::connection::{ConnectionShared, Stage, State, Wakeups};
+use crate::endpoint::EndpointShared;
 use crate::error::EndpointError;
 use crate::panic::catch;
 
-/// What the shard knows of one connection.
+/// The shard's entry of one connection.
 #[derive(Debug)]
 pub(super) struct Entry {
-    pub(super) shared: Arc<Shared>,
-    /// Our role in it.
+    pub(super) shared: Arc<ConnectionShared>,
+    /// Our role in the connection.
     pub(super) role: Role,
-    /// What it has used of the loop's time.
-    pub(super) account: Account,
-    pub(super) place: Place,
-    /// A client's, not yet handed to the application.
+    /// How much of the event loop's time it has used.
+    pub(super) account: TimeAccount,
+    pub(super) deadline: DeadlineSlot,
+    /// Accepted, but not passed to the application yet.
     pub(super) unannounced: bool,
     pub(super) activity: Activity,
 }
 
-/// Which shard this is among how many.
+/// The index of a shard, and the key that steers datagrams to it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Position {
     pub(crate) index: usize,
     pub(crate) key: SteeringKey,
 }
 
-/// A shard without its receive buffers.
+/// The state of a shard, except its receive buffers.
 pub(super) struct Connections {
-    pub(super) link: Arc<Link>,
-    pub(super) socket: WatchedSocket,
-    pub(super) outlet: Outlet,
+    pub(super) link: Arc<ShardLink>,
+    pub(super) socket: AsyncSocket,
+    pub(super) transmitter: Transmitter,
     pub(super) deadlines: Deadlines,
-    pub(super) crowd: Crowd,
-    pub(super) house: Arc<House>,
+    pub(super) eviction: EvictionState,
+    pub(super) endpoint_shared: Arc<EndpointShared>,
     pub(super) position: Position,
     pub(super) table: FxHashMap<Handle, Entry>,
-    pub(super) turns: Turns,
+    pub(super) scheduler: Scheduler,
     pub(super) backlog: Backlog,
-    /// Bytes of the backlog that are counted against the memory budget.
+    /// Bytes of the backlog that are charged to the memory budget.
     pub(super) backlog_counted: usize,
-    pub(super) wakes: Wakes,
+    pub(super) wakeups: Wakeups,
     pub(super) endpoint_events: Vec<EndpointEvent>,
-    /// Answers that need no connection.
+    /// Buffer for responses without a connection.
     pub(super) response: Vec<u8>,
-    pub(super) newcomers: Newcomers,
-    /// The socket had more to give when it was last looked at.
-    pub(super) pressed: bool,
+    pub(super) pending_clients: PendingClients,
+    /// The socket probably held more datagrams when it was last read.
+    pub(super) socket_has_more: bool,
     /// Handshakes begun in this turn.
     pub(super) begun: usize,
     pub(super) closing: Option<CloseAll>,
-    /// Connections gone in this turn of theirs, still counted.
+    /// Connections that have ended but are still counted.
     pub(super) ended: usize,
-    /// Panics while datagrams were routed, since one was routed without.
+    /// Consecutive panics while datagrams were routed.
     pub(super) routing_panics: u32,
-    /// Datagrams whose routing is to panic.
+    /// Datagrams left for which a test makes routing panic.
     #[cfg(feature = "testing")]
     pub(super) routing_faults: u32,
 }
 
 impl Connections {
     pub(super) fn new(
-        link: Arc<Link>,
-        socket: WatchedSocket,
-        house: Arc<House>,
+        link: Arc<ShardLink>,
+        socket: AsyncSocket,
+        endpoint_shared: Arc<EndpointShared>,
         position: Position,
     ) -> Self {
         Self {
             link,
             socket,
-            outlet: Outlet::new(),
+            transmitter: Transmitter::new(),
             deadlines: Deadlines::default(),
-            crowd: Crowd::default(),
-            house,
+            eviction: EvictionState::default(),
+            endpoint_shared,
             position,
             table: FxHashMap::default(),
-            turns: Turns::default(),
+            scheduler: Scheduler::default(),
             backlog: Backlog::default(),
             backlog_counted: 0,
-            wakes: Wakes::default(),
+            wakeups: Wakeups::default(),
             endpoint_events: Vec::new(),
             response: Vec::with_capacity(1500),
-            newcomers: Newcomers::new(
+            pending_clients: PendingClients::new(
                 u64::from(position.key.k0) << 32 | u64::from(position.key.k1),
             ),
-            pressed: false,
+            socket_has_more: false,
             begun: 0,
             closing: None,
             ended: 0,
@@ -115,67 +115,67 @@ impl Connections {
         self.table.is_empty()
     }
 
-    /// Whether something can be done without waiting.
+    /// Whether there is work to do without waiting.
     pub(super) fn has_work(&self) -> bool {
-        !self.newcomers.is_empty() || !self.turns.is_empty() && !self.outlet.is_blocked()
+        !self.pending_clients.is_empty()
+            || !self.scheduler.is_empty() && !self.transmitter.is_blocked()
     }
 
-    pub(super) fn shared(&self, handle: Handle) -> Option<&Shared> {
+    pub(super) fn shared(&self, handle: Handle) -> Option<&ConnectionShared> {
         Some(&self.table.get(&handle)?.shared)
     }
 
-    /// Does something to a connection that then gets a turn, in which its end is noticed
-    /// if it should panic.
-    fn visit(&mut self, handle: Handle, stage: Stage, act: impl FnOnce(&mut State)) {
+    /// Works on a connection, and gives it a turn, in which its end is noticed if it panicked.
+    fn with_state(&mut self, handle: Handle, stage: Stage, act: impl FnOnce(&mut State)) {
         if let Some(shared) = self.shared(handle) {
-            // Why it is gone was said when it went.
-            let _ = shared.visit(stage, act);
+            // A panic was logged where it was caught.
+            let _ = shared.with_state(stage, act);
             self.mark_ready(handle);
         }
     }
 
-    /// The connection gets a turn.
+    /// Queues the connection for a turn.
     pub(super) fn mark_ready(&mut self, handle: Handle) {
         if let Some(entry) = self.table.get_mut(&handle) {
-            self.turns.push(handle, &mut entry.account);
+            self.scheduler.push(handle, &mut entry.account);
         }
     }
 
-    /// Ends the handshakes that take too long while there are many.
+    /// Ends handshakes that take too long while there are many.
     pub(super) fn expire_handshakes(&mut self, now: Instant) {
         loop {
             let overdue = self.link.endpoint().next_overdue(now);
             let Some(handle) = overdue else {
                 return;
             };
-            self.visit(handle, Stage::Timeout, |state| {
+            self.with_state(handle, Stage::Timeout, |state| {
                 state.quic.expire_handshake(now);
             });
             self.mark_ready(handle);
         }
     }
 
-    /// A connection that a handle began.
-    pub(super) fn adopt(&mut self, now: Instant, shared: Arc<Shared>) {
+    /// Takes over a connection that a handle has begun.
+    pub(super) fn adopt(&mut self, now: Instant, shared: Arc<ConnectionShared>) {
         let handle = shared.handle;
         self.insert(shared, Role::Client);
         if let Some(close) = self.closing.clone() {
-            self.visit(handle, Stage::Call, |state| {
+            self.with_state(handle, Stage::Call, |state| {
                 state.quic.close(now, close.code, &close.reason);
             });
         }
     }
 
-    pub(super) fn insert(&mut self, shared: Arc<Shared>, role: Role) {
+    pub(super) fn insert(&mut self, shared: Arc<ConnectionShared>, role: Role) {
         let handle = shared.handle;
         let accepted = role == Role::Server;
         self.table.insert(
             handle,
             Entry {
                 shared,
-                account: Account::default(),
+                account: TimeAccount::default(),
                 role,
-                place: Place::default(),
+                deadline: DeadlineSlot::default(),
                 unannounced: accepted,
                 activity: Activity {
                     last: self.link.clock.now(),
@@ -187,48 +187,48 @@ impl Connections {
         self.mark_ready(handle);
     }
 
-    /// Timers whose time has come.
+    /// Handles the timeouts that are due.
     pub(super) fn handle_timeouts(&mut self, now: Instant) {
         while let Some(handle) = self.deadlines.pop(now) {
             let Some(entry) = self.table.get_mut(&handle) else {
                 continue;
             };
-            if self.deadlines.is_due(handle, &mut entry.place, now) {
-                self.visit(handle, Stage::Timeout, |state| state.handle_timeout(now));
+            if self.deadlines.is_due(handle, &mut entry.deadline, now) {
+                self.with_state(handle, Stage::Timeout, |state| state.handle_timeout(now));
             }
         }
     }
 
-    /// Every connection gets a turn, clients on a new path.
-    pub(super) fn move_to(&mut self, now: Instant, socket: WatchedSocket) {
+    /// Moves to another socket: clients migrate, and every connection gets a turn.
+    pub(super) fn move_to(&mut self, now: Instant, socket: AsyncSocket) {
         self.socket = socket;
-        self.outlet.forget();
+        self.transmitter.forget();
         let handles: Vec<Handle> = self.table.keys().copied().collect();
         for handle in handles {
-            self.visit(handle, Stage::Call, |state| {
+            self.with_state(handle, Stage::Call, |state| {
                 if state.quic.role() == Role::Client
                     && let Err(error) = state.quic.migrate(now, None)
                 {
-                    // The server will see the new address all the same.
-                    tracing::debug!(%error, "no fresh path for a connection");
+                    // The server will notice the new address from the next packet.
+                    tracing::debug!(%error, "cannot migrate a connection to the new socket");
                     state.quic.ping();
                 }
             });
         }
     }
 
-    /// Closes every connection, and those to come.
+    /// Closes every connection, and those that are begun later.
     pub(super) fn close_all(&mut self, now: Instant, close: CloseAll) {
         let handles: Vec<Handle> = self.table.keys().copied().collect();
         for handle in handles {
-            self.visit(handle, Stage::Call, |state| {
+            self.with_state(handle, Stage::Call, |state| {
                 state.quic.close(now, close.code, &close.reason);
             });
         }
         self.closing = Some(close);
     }
 
-    /// Nobody will accept any more.
+    /// Refuses new clients, because no handle is left to accept them.
     pub(super) fn refuse_clients(&mut self) {
         self.closing.get_or_insert(CloseAll {
             code: 0,
@@ -236,15 +236,15 @@ impl Connections {
         });
     }
 
-    /// The loop ends for this reason: what comes after it has the socket.
+    /// Stores why the loop failed, and keeps the socket for its successor.
     pub(super) fn on_failure(&self, failure: &EndpointError) {
-        tracing::error!(%failure, shard = self.position.index, "a shard has ended");
+        tracing::error!(%failure, shard = self.position.index, "a shard has failed");
         if self.link.set_failure(failure.clone()) {
             self.link.keep_socket(self.socket.get_ref().0.clone());
         }
     }
 
-    /// The loop is over: whoever is left hears why.
+    /// Fails all connections when the loop has ended.
     pub(super) fn fail_all(&mut self, ended: Result<(), EndpointError>) {
         let reason = match &ended {
             Ok(()) => "the endpoint's event loop has ended".to_owned(),
@@ -252,19 +252,19 @@ impl Connections {
         };
         let error = TransportError::new(Code::INTERNAL_ERROR, reason);
         for (_, entry) in self.table.drain() {
-            let _ = entry.shared.visit(Stage::Call, |state| {
-                state.fail(ConnectionError::Transport(error.clone()), &mut self.wakes);
+            let _ = entry.shared.with_state(Stage::Call, |state| {
+                state.fail(ConnectionError::Transport(error.clone()), &mut self.wakeups);
             });
-            self.wakes.fire(&entry.shared);
+            self.wakeups.fire(&entry.shared);
             let _ = catch(|| drop(entry));
-            self.house.population.remove();
+            self.endpoint_shared.connection_count.remove();
         }
         self.backlog = Backlog::default();
         self.count_backlog();
-        // Handles that are left hold the link, and must hold nobody's place.
+        // Handles that are left keep the link alive, and must not occupy places.
         let _ = catch(|| self.link.endpoint().forget_all());
         if let Err(failure) = ended {
-            self.house.on_shard_failed(failure);
+            self.endpoint_shared.on_shard_failed(failure);
         }
     }
 }

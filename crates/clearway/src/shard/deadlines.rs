@@ -1,18 +1,18 @@
-//! Which connection waits for when.
+//! The deadlines of connections, in order.
 
 use std::collections::BTreeSet;
 
 use clearway_quic::Instant;
 use clearway_quic::endpoint::Handle;
 
-/// One connection's place among the deadlines.
+/// The deadline of one connection.
 ///
-/// A deadline that moves away, as idle and probe timeouts do with every packet,
-/// leaves the place where it is: when that comes up the connection is put where
-/// it belongs. So most packets touch nothing here, and a connection is never
-/// called for nothing.
+/// A deadline that is postponed, as idle and probe timeouts are with every packet, leaves the
+/// entry in the list where it is; when that entry is due, the connection is listed again at
+/// its real deadline. So most packets change nothing here, and no connection is called too
+/// early.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Place {
+pub(super) struct DeadlineSlot {
     wanted: Option<Instant>,
     listed: Option<Instant>,
 }
@@ -24,41 +24,41 @@ pub(super) struct Deadlines {
 }
 
 impl Deadlines {
-    /// The connection now waits for `wanted`.
-    pub(super) fn set(&mut self, handle: Handle, place: &mut Place, wanted: Option<Instant>) {
-        place.wanted = wanted;
+    /// Sets the deadline of the connection; `None` if it has none.
+    pub(super) fn set(&mut self, handle: Handle, slot: &mut DeadlineSlot, wanted: Option<Instant>) {
+        slot.wanted = wanted;
         let Some(wanted) = wanted else {
             return;
         };
-        match place.listed {
+        match slot.listed {
             Some(listed) if listed <= wanted => {}
             Some(listed) => {
                 self.listed.remove(&(listed, handle));
-                self.list(handle, place, wanted);
+                self.list(handle, slot, wanted);
             }
-            None => self.list(handle, place, wanted),
+            None => self.list(handle, slot, wanted),
         }
     }
 
-    fn list(&mut self, handle: Handle, place: &mut Place, at: Instant) {
+    fn list(&mut self, handle: Handle, slot: &mut DeadlineSlot, at: Instant) {
         self.listed.insert((at, handle));
-        place.listed = Some(at);
+        slot.listed = Some(at);
     }
 
-    /// The connection is gone.
-    pub(super) fn remove(&mut self, handle: Handle, place: Place) {
-        if let Some(listed) = place.listed {
+    /// Removes the deadline of a connection.
+    pub(super) fn remove(&mut self, handle: Handle, slot: DeadlineSlot) {
+        if let Some(listed) = slot.listed {
             self.listed.remove(&(listed, handle));
         }
     }
 
-    /// When to wake up.
+    /// Returns when to wake up.
     pub(super) fn next(&self) -> Option<Instant> {
         self.listed.first().map(|(at, _)| *at)
     }
 
-    /// The next connection whose place has come up by `now`; ask
-    /// [`is_due`](Self::is_due) about it.
+    /// Returns the next connection whose entry is due by `now`. Whether its deadline is due too
+    /// is returned by [`is_due`](Self::is_due).
     pub(super) fn pop(&mut self, now: Instant) -> Option<Handle> {
         let (at, _) = self.listed.first()?;
         if *at > now {
@@ -67,17 +67,17 @@ impl Deadlines {
         self.listed.pop_first().map(|(_, handle)| handle)
     }
 
-    /// Whether what the connection waits for has come, after [`pop`](Self::pop);
-    /// if not it is listed anew.
-    pub(super) fn is_due(&mut self, handle: Handle, place: &mut Place, now: Instant) -> bool {
-        place.listed = None;
-        match place.wanted {
+    /// Whether the deadline of a connection returned by [`pop`](Self::pop) is due. If not, it is
+    /// listed again.
+    pub(super) fn is_due(&mut self, handle: Handle, slot: &mut DeadlineSlot, now: Instant) -> bool {
+        slot.listed = None;
+        match slot.wanted {
             Some(wanted) if wanted <= now => {
-                place.wanted = None;
+                slot.wanted = None;
                 true
             }
             Some(wanted) => {
-                self.list(handle, place, wanted);
+                self.list(handle, slot, wanted);
                 false
             }
             None => false,
@@ -97,26 +97,26 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_that_moves_away_is_met_once_and_late_enough() {
+    fn postponed_deadline_fires_once_and_not_early() {
         let mut deadlines = Deadlines::default();
-        let mut place = Place::default();
-        deadlines.set(A, &mut place, Some(at(10)));
-        deadlines.set(A, &mut place, Some(at(30)));
+        let mut slot = DeadlineSlot::default();
+        deadlines.set(A, &mut slot, Some(at(10)));
+        deadlines.set(A, &mut slot, Some(at(30)));
         assert_eq!(deadlines.next(), Some(at(10)));
         assert_eq!(deadlines.pop(at(9)), None);
         assert_eq!(deadlines.pop(at(10)), Some(A));
-        assert!(!deadlines.is_due(A, &mut place, at(10)));
+        assert!(!deadlines.is_due(A, &mut slot, at(10)));
         assert_eq!(deadlines.next(), Some(at(30)));
         assert_eq!(deadlines.pop(at(30)), Some(A));
-        assert!(deadlines.is_due(A, &mut place, at(30)));
+        assert!(deadlines.is_due(A, &mut slot, at(30)));
         assert_eq!(deadlines.next(), None);
         assert_eq!(deadlines.pop(at(100)), None);
     }
 
     #[test]
-    fn a_deadline_that_comes_nearer_replaces_the_later() {
+    fn earlier_deadline_replaces_a_later_one() {
         let mut deadlines = Deadlines::default();
-        let (mut a, mut b) = (Place::default(), Place::default());
+        let (mut a, mut b) = (DeadlineSlot::default(), DeadlineSlot::default());
         deadlines.set(A, &mut a, Some(at(50)));
         deadlines.set(B, &mut b, Some(at(40)));
         deadlines.set(A, &mut a, Some(at(20)));
@@ -128,9 +128,9 @@ mod tests {
     }
 
     #[test]
-    fn none_is_never_due_and_removal_forgets() {
+    fn cleared_and_removed_deadlines_never_fire() {
         let mut deadlines = Deadlines::default();
-        let (mut a, mut b) = (Place::default(), Place::default());
+        let (mut a, mut b) = (DeadlineSlot::default(), DeadlineSlot::default());
         deadlines.set(A, &mut a, Some(at(5)));
         deadlines.set(A, &mut a, None);
         deadlines.set(B, &mut b, Some(at(7)));

@@ -1,4 +1,4 @@
-//! The loop: what a turn does, in which order, within which bounds.
+//! The event loop: the steps of a turn, in their order, and their limits.
 
 use std::io;
 use std::sync::Arc;
@@ -8,65 +8,70 @@ use tokio::io::Interest;
 
 use super::alarm::Alarm;
 use super::connections::{Connections, Position};
-use super::intake::Intake;
-use super::link::{Link, count};
+use super::link::{ShardLink, count};
+use super::receiver::Receiver;
 use super::strays::Strays;
-use super::{WatchedSocket, watch_socket};
-use crate::endpoint::House;
+use super::{AsyncSocket, watch_socket};
+use crate::endpoint::EndpointShared;
 use crate::error::EndpointError;
 use crate::panic::{CaughtPanic, catch};
 
-/// Runs one shard.
+/// The event loop of one shard.
 pub(crate) struct Driver {
     pub(super) shard: Connections,
-    pub(super) intake: Intake,
+    pub(super) receiver: Receiver,
     pub(super) alarm: Alarm,
     abandoned: bool,
-    /// Exchanged with the inbox's, so that neither is allocated again.
+    /// Swapped with the inbox's list, so that neither is allocated again.
     dirty: Vec<clearway_quic::endpoint::Handle>,
     outcome: Outcome,
 }
 
-/// How the loop came to its end.
+/// How the event loop ended.
 enum Outcome {
-    /// It has not, or not by itself.
+    /// It has not ended, or was dropped.
     Running,
     Ended(Result<(), EndpointError>),
 }
 
 impl Driver {
-    /// Within the runtime that it will run on.
+    /// Creates the event loop. Called within the runtime that it will run on.
     ///
     /// # Errors
-    /// If the runtime cannot watch the socket.
+    /// If the socket cannot be registered with the runtime.
     pub(crate) fn new(
-        link: Arc<Link>,
+        link: Arc<ShardLink>,
         socket: Arc<dyn DatagramSocket>,
-        house: Arc<House>,
+        endpoint_shared: Arc<EndpointShared>,
         position: Position,
     ) -> io::Result<Self> {
         link.set_runtime(tokio::runtime::Handle::current());
-        Ok(Self::watching(link, watch_socket(socket)?, house, position))
+        Ok(Self::watching(
+            link,
+            watch_socket(socket)?,
+            endpoint_shared,
+            position,
+        ))
     }
 
     pub(super) fn watching(
-        link: Arc<Link>,
-        socket: WatchedSocket,
-        house: Arc<House>,
+        link: Arc<ShardLink>,
+        socket: AsyncSocket,
+        endpoint_shared: Arc<EndpointShared>,
         position: Position,
     ) -> Self {
         Self {
-            intake: Intake::new(&**socket.get_ref()),
+            receiver: Receiver::new(&**socket.get_ref()),
             alarm: Alarm::new(link.clock),
-            shard: Connections::new(link, socket, house, position),
+            shard: Connections::new(link, socket, endpoint_shared, position),
             abandoned: false,
             dirty: Vec::new(),
             outcome: Outcome::Running,
         }
     }
 
-    /// Until the endpoint is given up and its connections have ended, or something
-    /// fails.
+    /// Runs until all handles of the endpoint are dropped and its connections have ended, or
+    /// until a failure.
     pub(crate) async fn run(mut self) {
         self.outcome = Outcome::Ended(self.until_done().await);
     }
@@ -83,28 +88,28 @@ impl Driver {
         }
     }
 
-    /// One bounded turn; whether there is more to do at once.
+    /// Takes one turn, which is bounded. Returns whether there is more to do without waiting.
     pub(super) fn turn(&mut self) -> Result<bool, EndpointError> {
         count(&self.shard.link.counts.turns);
         let now = self.shard.link.clock.now();
         #[cfg(feature = "testing")]
         if let Some(fault) = self.take_fault() {
-            fault.strike().map_err(broken)?;
+            fault.inject().map_err(broken)?;
             self.shard.set_fault(fault);
         }
-        self.shard.update_share();
+        self.shard.update_buffer_limit();
         let strays = self.take_inbox(now);
         self.shard.take_strays(now, strays)?;
-        let more = self.intake.turn(&mut self.shard, now)?;
-        self.shard.pressed = more;
-        self.shard.welcome(now)?;
+        let more = self.receiver.turn(&mut self.shard, now)?;
+        self.shard.socket_has_more = more;
+        self.shard.begin_pending_clients(now)?;
         self.shard.expire_handshakes(now);
         self.shard.handle_timeouts(now);
         self.shard.flush(now).map_err(broken)?;
         self.shard.serve().map_err(broken)?;
-        self.shard.relieve(now);
-        self.shard.make_room(now);
-        let errors = self.intake.drain_errors(&self.shard, now);
+        self.shard.evict_for_memory(now);
+        self.shard.evict_for_new_clients(now);
+        let errors = self.receiver.drain_errors(&self.shard, now);
         Ok(more || errors.map_err(broken)? || self.shard.has_work())
     }
 
@@ -113,7 +118,8 @@ impl Driver {
         self.shard.link.inbox().fault.take()
     }
 
-    /// What handles and other shards left.
+    /// Takes the work that handles and other shards have left in the inbox. Returns the
+    /// forwarded datagrams.
     fn take_inbox(&mut self, now: clearway_quic::Instant) -> Strays {
         let mut strays = Strays::default();
         let link = self.shard.link.clone();
@@ -142,47 +148,49 @@ impl Driver {
         if let Some(socket) = socket {
             match watch_socket(socket) {
                 Ok(socket) => self.shard.move_to(now, socket),
-                Err(error) => tracing::error!(%error, "staying on the old socket"),
+                Err(error) => {
+                    tracing::error!(%error, "cannot use the new socket; staying on the old one");
+                }
             }
         }
         strays
     }
 
-    /// Sleeps until there is something to do.
+    /// Waits until there is something to do.
     pub(super) async fn wait(&mut self) {
         self.alarm.set(self.shard.deadlines.next());
-        self.alarm.set(self.shard.outlet.resend_at());
-        self.alarm.set(self.intake.retry_at());
-        // Errors wake it because a buffer full of them takes no datagrams.
+        self.alarm.set(self.shard.transmitter.resend_at());
+        self.alarm.set(self.receiver.retry_at());
+        // Errors wake it too, because a buffer full of them receives no datagrams.
         let mut interest = Interest::READABLE | Interest::ERROR;
-        if self.shard.outlet.is_blocked() {
+        if self.shard.transmitter.is_blocked() {
             interest |= Interest::WRITABLE;
         }
         tokio::select! {
             biased;
             _ = self.shard.socket.ready(interest) => {}
-            () = self.alarm.gone_off() => {}
-            () = self.shard.link.bell().notified() => {}
+            () = self.alarm.expired() => {}
+            () = self.shard.link.wakeup().notified() => {}
         }
     }
 }
 
-/// An error after which the socket is of no use.
+/// Converts an error after which the socket cannot be used.
 pub(super) fn broken(error: io::Error) -> EndpointError {
     EndpointError::Socket(Arc::new(error))
 }
 
 #[cfg(test)]
 impl Driver {
-    /// What follows when [`until_done`](Self::until_done) has ended so.
+    /// Ends the loop with a result of [`until_done`](Self::until_done).
     pub(super) fn end(mut self, ended: Result<(), EndpointError>) {
         self.outcome = Outcome::Ended(ended);
     }
 }
 
 impl Drop for Driver {
-    /// Also when a runtime shuts down under it, or it panics while it waits: nobody
-    /// waits for ever.
+    /// Fails all connections. This is done here so that no task waits for ever when the runtime
+    /// shuts down, or the loop panics while it waits.
     fn drop(&mut self) {
         let ended = match std::mem::replace(&mut self.outcome, Outcome::Running) {
             Outcome::Ended(ended) => ended,

@@ -1,4 +1,4 @@
-//! What handles and other shards may touch of a shard.
+//! The part of a shard that handles and other shards use.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -10,78 +10,78 @@ use tokio::sync::Notify;
 
 use super::Clock;
 use super::strays::Strays;
-use crate::connection::Shared;
-use crate::endpoint::Budget;
+use crate::connection::ConnectionShared;
+use crate::endpoint::MemoryBudget;
 use crate::error::EndpointError;
 use crate::http::turns::Turns;
 
-/// The way to a shard from outside it.
-pub(crate) struct Link {
+/// The access to a shard from outside of it.
+pub(crate) struct ShardLink {
     pub(crate) clock: Clock,
-    /// Memory, which all shards share.
-    pub(crate) budget: Arc<Budget>,
-    /// Routes and handshake accounts. The shard takes it once per batch, handles
-    /// only to begin a connection.
+    /// The memory budget, which all shards share.
+    pub(crate) budget: Arc<MemoryBudget>,
+    /// Routes and counts of handshakes. The shard locks it once for each batch, handles lock
+    /// it only to begin a connection.
     endpoint: Mutex<endpoint::Endpoint>,
     inbox: Mutex<Inbox>,
-    bell: Notify,
-    /// For its counters; open for as long as the shard runs, no longer.
+    wakeup: Notify,
+    /// For its counters. Weak, so that the socket is closed when the shard ends.
     socket: Mutex<Weak<dyn DatagramSocket>>,
-    /// The socket of a shard that failed, for its successor.
-    left: Mutex<Option<Arc<dyn DatagramSocket>>>,
-    /// Why the shard ended, if not as the endpoint wished.
+    /// The socket of a failed shard, for its successor.
+    left_socket: Mutex<Option<Arc<dyn DatagramSocket>>>,
+    /// Why the shard failed.
     failure: OnceLock<EndpointError>,
-    /// How many shards have been here before this one.
+    /// How often this shard was restarted before.
     restarts: u64,
     pub(super) counts: Counts,
-    /// The shard's own, once it runs.
+    /// The shard's runtime, set once it runs.
     runtime: OnceLock<tokio::runtime::Handle>,
-    /// Of HTTP handlers that run on it.
+    /// The turns of HTTP handlers that run on that runtime.
     pub(crate) turns: Arc<Turns>,
-    /// How the endpoint was closed. Known at once, so that a handle that is dropped
-    /// before the shard has acted on it closes its connection no other way.
-    farewell: OnceLock<CloseAll>,
+    /// How the endpoint was closed. Set before the shard acts on it, so that a handle which is
+    /// dropped meanwhile closes its connection with the same code and reason.
+    closed_with: OnceLock<CloseAll>,
 }
 
-/// What waits for the shard. Bounded: each connection is listed once, strays have
-/// a limit, the rest is one of a kind.
+/// Work for the shard from others. Bounded: each connection is listed once, strays have a
+/// limit, and of everything else there is one.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
-    /// Connections with something to do.
+    /// Connections that need a turn.
     pub(super) dirty: Vec<Handle>,
-    /// Connections that handles began.
-    pub(super) begun: Vec<Arc<Shared>>,
+    /// Connections that handles have begun.
+    pub(super) begun: Vec<Arc<ConnectionShared>>,
     pub(super) strays: Strays,
-    /// Close everything.
+    /// Closes all connections.
     pub(super) close: Option<CloseAll>,
-    /// Use another socket.
+    /// The socket to use from now on.
     pub(super) socket: Option<Arc<dyn DatagramSocket>>,
-    /// The last handle of the endpoint is gone.
+    /// The last handle of the endpoint was dropped.
     pub(super) abandoned: bool,
-    /// The shard is gone: nobody will look in here again.
+    /// The shard has ended and does not read this any more.
     pub(super) dead: bool,
-    /// What is to go wrong in the next turn.
+    /// The fault to inject into the next turn.
     #[cfg(feature = "testing")]
     pub(super) fault: Option<Fault>,
 }
 
-/// What tests have go wrong in a shard ([`Endpoint::inject`](crate::Endpoint::inject)).
+/// A fault that tests inject into a shard ([`Endpoint::inject`](crate::Endpoint::inject)).
 #[cfg(feature = "testing")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The event loop panics, outside of every connection.
+    /// The event loop panics, outside of any connection.
     Panic,
-    /// The socket fails for good.
+    /// The socket fails permanently.
     Socket,
-    /// Finding out whose a datagram is panics, for so many datagrams.
+    /// Routing panics, for this number of datagrams.
     Routing(u32),
 }
 
 #[cfg(feature = "testing")]
 impl Fault {
     #[expect(clippy::panic, reason = "it is what a test asked for")]
-    pub(super) fn strike(self) -> std::io::Result<()> {
+    pub(super) fn inject(self) -> std::io::Result<()> {
         match self {
             Self::Panic => panic!("injected into the event loop"),
             Self::Socket => Err(std::io::Error::other("injected into the socket")),
@@ -91,21 +91,21 @@ impl Fault {
 }
 
 impl Inbox {
-    /// The shard is gone: the connections that it had yet to take over.
-    pub(super) fn end(&mut self) -> Vec<Arc<Shared>> {
+    /// Marks the shard as ended. Returns the connections that it has not taken over yet.
+    pub(super) fn end(&mut self) -> Vec<Arc<ConnectionShared>> {
         self.dead = true;
         std::mem::take(&mut self.begun)
     }
 }
 
-/// What the application said when it closed the endpoint.
+/// The code and reason with which the application closed the endpoint.
 #[derive(Clone, Debug)]
 pub(crate) struct CloseAll {
     pub(crate) code: u64,
     pub(crate) reason: Vec<u8>,
 }
 
-/// What a shard counts.
+/// The counters of a shard, as it writes them.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) strays_passed: AtomicU64,
@@ -119,91 +119,91 @@ pub(super) struct Counts {
     pub(super) turns: AtomicU64,
     pub(super) routing_panics: AtomicU64,
     pub(super) evicted_for_memory: AtomicU64,
-    pub(super) evicted_for_newcomers: AtomicU64,
+    pub(super) evicted_for_new_clients: AtomicU64,
     pub(super) backlog_refusals: AtomicU64,
-    /// Counted by handles as well.
+    /// Handles count panics too.
     panics: AtomicU64,
 }
 
 pub(super) fn count(counter: &AtomicU64) {
-    // One writer; a total orders nothing.
+    // There is one writer, and no other memory depends on the value.
     let next = counter.load(Ordering::Relaxed).wrapping_add(1);
     counter.store(next, Ordering::Relaxed);
 }
 
-/// A shard's counts so far.
+/// Counters of a shard, since it was created or restarted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShardCounters {
-    /// Routing, handshakes, answers without a connection.
+    /// Routing, handshakes, and responses without a connection.
     pub endpoint: endpoint::EndpointCounters,
-    /// The socket's; zeros once the shard has ended.
+    /// The socket's counters; zero once the shard has ended.
     pub socket: clearway_udp::Counters,
-    /// Connections now.
+    /// Connections open now.
     pub connections: usize,
-    /// Datagrams passed to the shard that owns them.
+    /// Datagrams that arrived here and were forwarded to the shard that owns them.
     pub strays_passed: u64,
-    /// Datagrams for another shard whose queue was full.
+    /// Datagrams for another shard that were dropped because its queue was full.
     pub strays_dropped: u64,
-    /// New clients that had to wait for a turn with room for a handshake.
+    /// New clients that had to wait because too many handshakes began at once.
     pub clients_deferred: u64,
-    /// New clients not served because too many waited already.
+    /// New clients dropped because too many waited already; they retransmit.
     pub clients_dropped: u64,
-    /// Datagrams that had to wait, because their connection had used its share of the
-    /// loop's time and others waited for theirs.
+    /// Datagrams that had to wait because their connection had used its share of the event
+    /// loop's time while others waited.
     pub datagrams_deferred: u64,
-    /// Datagrams dropped because too many waited so.
+    /// Datagrams dropped because too many waited like this.
     pub datagrams_dropped: u64,
-    /// Answers (Retry, Version Negotiation, refusals, resets) that the socket did
-    /// not take.
+    /// Responses without a connection (Retry, Version Negotiation, refusals, stateless resets)
+    /// that the socket did not send.
     pub answers_dropped: u64,
-    /// ICMP errors about datagrams sent.
+    /// ICMP errors received about datagrams that were sent.
     pub icmp_errors: u64,
     /// Turns of the event loop.
     pub turns: u64,
-    /// Panics that cost a connection, or a client the beginning of one. Each is a
-    /// defect of this library or of what the application has it call: observers,
-    /// admission, controllers.
+    /// Panics that ended a connection or the attempt of a client to begin one. Each is a bug in
+    /// this library or in a callback of the application: an observer, the admit callback, a
+    /// congestion controller.
     pub panics: u64,
-    /// Panics that cost a datagram: while it was found out whose it is.
+    /// Panics while a datagram was routed, each of which dropped the datagram.
     pub routing_panics: u64,
     /// Connections closed because the memory budget was exceeded
     /// ([`ServerConfig::memory_budget`](crate::ServerConfig::memory_budget)).
     pub evicted_for_memory: u64,
-    /// Idle connections closed to keep a place for a newcomer
+    /// Idle connections closed to keep a place for a new client
     /// ([`ServerConfig::limits`](crate::ServerConfig::limits)).
-    pub evicted_for_newcomers: u64,
-    /// Clients refused because too many connections waited to be accepted
+    pub evicted_for_new_clients: u64,
+    /// New clients refused because too many connections waited to be accepted
     /// ([`ServerConfig::backlog`](crate::ServerConfig::backlog)).
     pub backlog_refusals: u64,
-    /// How often the shard has been [restarted], which sets its other counts to 0.
+    /// How often the shard was [restarted], which resets its other counters.
     ///
     /// [restarted]: crate::Endpoint::restart_failed_shards
     pub restarts: u64,
 }
 
-impl Link {
+impl ShardLink {
     pub(crate) fn new(
         clock: Clock,
         endpoint: endpoint::Endpoint,
         socket: &Arc<dyn DatagramSocket>,
-        budget: Arc<Budget>,
+        budget: Arc<MemoryBudget>,
         restarts: u64,
     ) -> Self {
         Self {
             clock,
             turns: Turns::new(clock),
             budget,
-            left: Mutex::default(),
+            left_socket: Mutex::default(),
             failure: OnceLock::new(),
             restarts,
             endpoint: Mutex::new(endpoint),
             inbox: Mutex::default(),
-            bell: Notify::new(),
+            wakeup: Notify::new(),
             socket: Mutex::new(Arc::downgrade(socket)),
             counts: Counts::default(),
             runtime: OnceLock::new(),
-            farewell: OnceLock::new(),
+            closed_with: OnceLock::new(),
         }
     }
 
@@ -211,13 +211,13 @@ impl Link {
         self.endpoint.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The shard runs here.
+    /// Sets the runtime of the shard.
     pub(super) fn set_runtime(&self, runtime: tokio::runtime::Handle) {
-        // A shard begins once.
+        // It is set once, because a shard begins once.
         let _ = self.runtime.set(runtime);
     }
 
-    /// Where the shard runs.
+    /// Returns the runtime of the shard, once it runs.
     pub(crate) fn runtime(&self) -> Option<&tokio::runtime::Handle> {
         self.runtime.get()
     }
@@ -226,120 +226,126 @@ impl Link {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many shards have been here before this one.
+    /// Returns how often this shard was restarted before.
     pub(crate) fn restarts(&self) -> u64 {
         self.restarts
     }
 
-    /// Why the shard ended, if not as the endpoint wished.
+    /// Returns why the shard failed, if it has.
     pub(crate) fn failure(&self) -> Option<EndpointError> {
         self.failure.get().cloned()
     }
 
-    /// The shard ends for this reason; true if it is the first.
+    /// Sets why the shard failed. Returns whether this is the first reason.
     pub(super) fn set_failure(&self, failure: EndpointError) -> bool {
         self.failure.set(failure).is_ok()
     }
 
-    /// What a shard that failed leaves its successor.
+    /// Keeps the socket of a failed shard for its successor.
     pub(crate) fn keep_socket(&self, socket: Arc<dyn DatagramSocket>) {
-        *self.left.lock().unwrap_or_else(PoisonError::into_inner) = Some(socket);
-        // There will be none. Whoever says so later takes the socket as well.
-        if self.inbox().abandoned || self.farewell.get().is_some() {
+        *self
+            .left_socket
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(socket);
+        // There will be no successor. `close` and `abandon` drop a socket that is kept before.
+        if self.inbox().abandoned || self.closed_with.get().is_some() {
             self.take_socket();
         }
     }
 
     pub(crate) fn take_socket(&self) -> Option<Arc<dyn DatagramSocket>> {
-        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut left = self
+            .left_socket
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         left.take()
     }
 
-    /// Has the shard take a turn.
-    pub(crate) fn ring(&self) {
-        self.bell.notify_one();
+    /// Wakes the shard for a turn.
+    pub(crate) fn wake(&self) {
+        self.wakeup.notify_one();
     }
 
-    /// Rings when the inbox has something.
-    pub(super) fn bell(&self) -> &Notify {
-        &self.bell
+    /// Notified when there is work in the inbox.
+    pub(super) fn wakeup(&self) -> &Notify {
+        &self.wakeup
     }
 
-    /// The connection has something to do.
+    /// Adds a connection to those that need a turn.
     pub(crate) fn push_dirty(&self, handle: Handle) {
         let mut inbox = self.inbox();
         inbox.dirty.push(handle);
         let first = inbox.dirty.len() == 1;
         drop(inbox);
         if first {
-            self.bell.notify_one();
+            self.wakeup.notify_one();
         }
     }
 
-    /// Whether the shard will take over the connection.
-    pub(crate) fn push_begun(&self, shared: Arc<Shared>) -> bool {
+    /// Passes a new connection to the shard. Returns `false` if the shard has ended.
+    pub(crate) fn push_begun(&self, shared: Arc<ConnectionShared>) -> bool {
         let mut inbox = self.inbox();
         let alive = !inbox.dead;
         if alive {
             inbox.begun.push(shared);
         }
         drop(inbox);
-        self.bell.notify_one();
+        self.wakeup.notify_one();
         alive
     }
 
-    /// Whether there was room.
+    /// Forwards a datagram to the shard. Returns whether there was room.
     pub(super) fn push_stray(&self, from: Received, datagram: &[u8]) -> bool {
         let mut inbox = self.inbox();
         let taken = !inbox.dead && inbox.strays.push(from, datagram);
         drop(inbox);
-        self.bell.notify_one();
+        self.wakeup.notify_one();
         taken
     }
 
-    /// Close everything, accept nothing.
+    /// Closes all connections, and accepts none.
     pub(crate) fn close(&self, code: u64, reason: &[u8]) {
         let close = CloseAll {
             code,
             reason: reason.to_vec(),
         };
-        // Only the first can still be heard.
-        let _ = self.farewell.set(close.clone());
-        // A shard that failed will have no successor.
+        // Only the first close takes effect.
+        let _ = self.closed_with.set(close.clone());
+        // A failed shard will have no successor.
         self.take_socket();
         self.inbox().close = Some(close);
-        self.bell.notify_one();
+        self.wakeup.notify_one();
     }
 
-    /// What the application said when it closed the endpoint, if it did.
-    pub(crate) fn farewell(&self) -> Option<&CloseAll> {
-        self.farewell.get()
+    /// Returns how the application closed the endpoint, if it has.
+    pub(crate) fn closed_with(&self) -> Option<&CloseAll> {
+        self.closed_with.get()
     }
 
-    /// Something goes wrong in the next turn.
+    /// Injects a fault into the next turn.
     #[cfg(feature = "testing")]
     pub(crate) fn inject(&self, fault: Fault) {
         self.inbox().fault = Some(fault);
-        self.bell.notify_one();
+        self.wakeup.notify_one();
     }
 
-    /// Send and receive on another socket from now on.
+    /// Makes the shard use another socket.
     pub(crate) fn rebind(&self, socket: Arc<dyn DatagramSocket>) {
         *self.socket.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&socket);
         self.inbox().socket = Some(socket);
-        self.bell.notify_one();
+        self.wakeup.notify_one();
     }
 
-    /// A connection was given up for a panic.
+    /// Counts a panic that ended a connection.
     pub(crate) fn count_panic(&self) {
         self.counts.panics.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Nobody will accept or connect any more.
+    /// Tells the shard that no handle of the endpoint is left.
     pub(crate) fn abandon(&self) {
         self.inbox().abandoned = true;
         self.take_socket();
-        self.bell.notify_one();
+        self.wakeup.notify_one();
     }
 
     pub(crate) fn counters(&self) -> ShardCounters {
@@ -363,15 +369,15 @@ impl Link {
             panics: get(&self.counts.panics),
             routing_panics: get(&self.counts.routing_panics),
             evicted_for_memory: get(&self.counts.evicted_for_memory),
-            evicted_for_newcomers: get(&self.counts.evicted_for_newcomers),
+            evicted_for_new_clients: get(&self.counts.evicted_for_new_clients),
             backlog_refusals: get(&self.counts.backlog_refusals),
             restarts: self.restarts,
         }
     }
 }
 
-impl std::fmt::Debug for Link {
+impl std::fmt::Debug for ShardLink {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Link").finish_non_exhaustive()
+        f.debug_struct("ShardLink").finish_non_exhaustive()
     }
 }

@@ -1,41 +1,41 @@
 //! A shard: one socket, one event loop, its connections.
 //!
-//! | file | what it owns |
+//! | module | contents |
 //! |---|---|
-//! | `link` | what handles and other shards may touch of it |
-//! | `driver` | the loop: what a turn does, in which order, within which bounds |
-//! | `intake` | the way in: batches, and whose each datagram is |
-//! | `connections` | its connections, and what concerns all of them |
-//! | `arrivals` | whose a datagram is, which clients are let in |
-//! | `turns` | whose turn it is |
+//! | `link` | the access for handles and other shards: inbox, routes, counters |
+//! | `driver` | the event loop: the steps of a turn, and their limits |
+//! | `receiver` | receiving batches of datagrams |
+//! | `routing` | the connection that a datagram belongs to; accepting clients |
+//! | `connections` | the connections of the shard, and operations on all of them |
+//! | `scheduler` | which connection gets the next turn |
 //! | `turn` | the turn of one connection |
 //! | `backlog` | datagrams that wait for the turn of their connection |
-//! | `newcomers` | clients that wait to begin |
-//! | `crowding` | who has to go when there is no room |
-//! | `outlet` | the way out: trains, and what the socket says to them |
-//! | `deadlines`, `alarm` | which connection waits for when; waking up then |
-//! | `strays` | datagrams on their way to the shard that owns them |
-//! | `population` | how many connections are alive, over all shards |
+//! | `pending_clients` | new clients that wait for their handshake to begin |
+//! | `eviction` | closing connections when memory or places run out |
+//! | `transmitter` | sending trains of datagrams |
+//! | `deadlines`, `alarm` | the deadlines of connections, and the timer for the next |
+//! | `strays` | datagrams forwarded from other shards |
+//! | `connection_count` | the number of connections over all shards |
 //! | `clock` | the endpoint's time |
 
 mod alarm;
-mod arrivals;
 mod backlog;
 mod clock;
+mod connection_count;
 mod connections;
-mod crowding;
 mod deadlines;
 mod driver;
-mod intake;
+mod eviction;
 mod link;
 #[cfg(test)]
-mod manual;
-mod newcomers;
-mod outlet;
-mod population;
+mod manual_socket;
+mod pending_clients;
+mod receiver;
+mod routing;
+mod scheduler;
 mod strays;
+mod transmitter;
 mod turn;
-mod turns;
 #[cfg(test)]
 mod world;
 
@@ -49,21 +49,21 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 pub(crate) use self::clock::Clock;
+pub(crate) use self::connection_count::ConnectionCount;
 pub(crate) use self::connections::Position;
-pub(crate) use self::crowding::Activity;
 pub(crate) use self::driver::Driver;
+pub(crate) use self::eviction::Activity;
 #[cfg(feature = "testing")]
 pub use self::link::Fault;
-pub(crate) use self::link::Link;
 pub use self::link::ShardCounters;
-pub(crate) use self::population::Population;
-pub(crate) use self::turns::QUANTUM;
+pub(crate) use self::link::ShardLink;
+pub(crate) use self::scheduler::QUANTUM;
 
-/// A shard's socket, as the runtime watches it.
+/// A shard's socket as a file descriptor, for the runtime.
 #[derive(Clone, Debug)]
-struct Watched(Arc<dyn DatagramSocket>);
+struct SocketFd(Arc<dyn DatagramSocket>);
 
-impl Deref for Watched {
+impl Deref for SocketFd {
     type Target = dyn DatagramSocket;
 
     fn deref(&self) -> &Self::Target {
@@ -71,28 +71,28 @@ impl Deref for Watched {
     }
 }
 
-impl AsRawFd for Watched {
+impl AsRawFd for SocketFd {
     fn as_raw_fd(&self) -> RawFd {
         self.0.descriptor().as_raw_fd()
     }
 }
 
-/// A socket and its readiness.
+/// A socket with its readiness.
 #[cfg(not(test))]
-type WatchedSocket = AsyncFd<Watched>;
+type AsyncSocket = AsyncFd<SocketFd>;
 #[cfg(test)]
-use self::manual::WatchedSocket;
+use self::manual_socket::AsyncSocket;
 
-/// Has the runtime watch a socket.
-fn watch_socket(socket: Arc<dyn DatagramSocket>) -> io::Result<WatchedSocket> {
+/// Registers a socket with the runtime.
+fn watch_socket(socket: Arc<dyn DatagramSocket>) -> io::Result<AsyncSocket> {
     let interest = Interest::READABLE | Interest::WRITABLE | Interest::ERROR;
-    let socket = watch(Watched(socket), interest)?;
+    let socket = watch(SocketFd(socket), interest)?;
     #[cfg(test)]
-    let socket = WatchedSocket::Runtime(socket);
+    let socket = AsyncSocket::Runtime(socket);
     Ok(socket)
 }
 
-/// Has the runtime watch a descriptor.
+/// Registers a file descriptor with the runtime.
 #[expect(
     deprecated,
     reason = "the constructor that replaces it is unsafe for types that may swap their \

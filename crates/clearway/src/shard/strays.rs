@@ -1,19 +1,18 @@
-//! Datagrams that reached the wrong shard, on their way to the right one.
+//! Datagrams that reached the wrong shard, forwarded to the right one.
 //!
-//! The kernel sees only the first segment of a train and steers by a hint, so
-//! some datagrams end up with a shard that does not own them. They are rare;
-//! each is copied once.
+//! The kernel steers a train by its first segment, and by a hint, so some datagrams reach a
+//! shard that does not own them. They are rare; each is copied once.
 
 use std::collections::VecDeque;
 
 use clearway_quic::connection::Received;
 
-/// Most strays that wait for a shard; a datagram beyond is dropped and counted.
+/// Most strays that wait for a shard; more are dropped and counted.
 const CAPACITY: usize = 1024;
 
-/// A datagram and where it came from.
+/// A datagram that waits, with its addresses.
 #[derive(Debug)]
-pub(super) struct Stray {
+pub(super) struct QueuedDatagram {
     pub(super) from: Received,
     pub(super) datagram: Vec<u8>,
 }
@@ -21,15 +20,15 @@ pub(super) struct Stray {
 /// The strays that wait for one shard.
 #[derive(Debug, Default)]
 pub(super) struct Strays {
-    waiting: VecDeque<Stray>,
+    waiting: VecDeque<QueuedDatagram>,
 }
 
 impl Strays {
-    /// Whether there was room.
+    /// Adds a datagram. Returns whether there was room.
     pub(super) fn push(&mut self, from: Received, datagram: &[u8]) -> bool {
         let room = self.waiting.len() < CAPACITY;
         if room {
-            self.waiting.push_back(Stray {
+            self.waiting.push_back(QueuedDatagram {
                 from,
                 datagram: datagram.to_vec(),
             });
@@ -37,7 +36,7 @@ impl Strays {
         room
     }
 
-    pub(super) fn pop(&mut self) -> Option<Stray> {
+    pub(super) fn pop(&mut self) -> Option<QueuedDatagram> {
         self.waiting.pop_front()
     }
 
@@ -45,7 +44,7 @@ impl Strays {
         self.waiting.is_empty()
     }
 
-    /// Exchanges what waits for an empty queue's memory.
+    /// Swaps two queues, so that the memory of an empty one is used again.
     pub(super) fn swap(&mut self, other: &mut Self) {
         std::mem::swap(&mut self.waiting, &mut other.waiting);
     }
@@ -57,7 +56,7 @@ mod tests {
     use clearway_quic::ack::ReceivedEcn;
 
     #[test]
-    fn the_queue_is_bounded_and_in_order() {
+    fn stray_queue_is_bounded_and_first_in_first_out() {
         let from = Received {
             remote: ([127, 0, 0, 1], 1).into(),
             local_ip: None,

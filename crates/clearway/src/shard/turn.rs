@@ -1,4 +1,4 @@
-//! A connection's turn: its events are handed out, its trains sent.
+//! The turn of a connection: its events are dispatched and its trains sent.
 
 use std::io;
 use std::sync::Arc;
@@ -9,88 +9,89 @@ use clearway_quic::Instant;
 use clearway_quic::connection::{EndpointEvent, Received, Transmit};
 use clearway_quic::endpoint::Handle;
 
-use super::Watched;
+use super::SocketFd;
 use super::connections::Connections;
-use super::crowding::Activity;
+use super::eviction::Activity;
 use super::link::count;
-use super::outlet::{Sent, answer};
-use super::strays::Stray;
-use super::turns::{Due, QUANTUM};
-use crate::connection::{Counted, Shared, Stage, State};
+use super::scheduler::{Due, QUANTUM};
+use super::strays::QueuedDatagram;
+use super::transmitter::{SendOutcome, send_datagram};
+use crate::connection::{ConnectionRef, ConnectionShared, Stage, State};
 use crate::panic::catch;
 
-/// Trains one connection may send before the others get their turn.
+/// Trains that one connection may send in a turn.
 const TRAINS_PER_TURN: usize = 4;
 
-/// Time for the connections that are within their quantum, before the socket is looked at
-/// again: who has just sent something may be one of them.
+/// Time for connections within their quantum before the socket is read again: the sender of a
+/// datagram that just arrived may be one of them.
 const PROMPT_TIME: Duration = Duration::from_millis(2);
 
-/// Time for those that wait for their turn in the round.
+/// Time for connections that wait in the round.
 const ROUND_TIME: Duration = Duration::from_micros(600);
 
-/// What is to be known of a connection after its turn.
+/// What the shard needs to know of a connection after its turn.
 #[derive(Clone, Copy)]
-struct Rest {
+struct TurnSummary {
     deadline: Option<Instant>,
-    /// The application may have it.
+    /// It may be passed to the application.
     usable: bool,
     activity: Activity,
 }
 
 /// How a turn ended.
-enum Turn {
-    Over,
-    /// The connection is gone, by a panic or for want of room.
+enum TurnOutcome {
+    Done,
+    /// The connection was terminated, by a panic or an eviction.
     Gone,
 }
 
-/// How a turn goes on.
+/// The next step of a turn.
 enum Step {
-    /// By sending this.
+    /// Sends this train.
     Send(Transmit),
-    /// When the socket takes what it was given before.
-    Wait(Rest),
-    /// Not: nothing more may leave now.
-    Done(Rest),
+    /// Waits until the socket sends the train before.
+    Wait(TurnSummary),
+    /// Ends the turn: nothing more may be sent now.
+    Done(TurnSummary),
 }
 
 impl Connections {
-    /// Connections get their turns: those within their quantum one each, then those that
-    /// wait for the round, as far as the time goes.
+    /// Gives connections their turns: first one each to those within their quantum, then to
+    /// those that wait in the round, as long as there is time.
     ///
     /// # Errors
-    /// If the socket is broken.
+    /// If the socket fails permanently.
     pub(super) fn serve(&mut self) -> io::Result<()> {
         let began = self.link.clock.now();
         let mut at = began;
-        for _ in 0..self.turns.prompt() {
+        for _ in 0..self.scheduler.prompt() {
             if at.saturating_since(began) >= PROMPT_TIME {
                 break;
             }
-            let Some(handle) = self.turns.pop_prompt() else {
+            let Some(handle) = self.scheduler.pop_prompt() else {
                 break;
             };
             at = self.serve_if_due(handle, at)?;
         }
         let began = at;
-        while !self.outlet.is_blocked()
+        while !self.transmitter.is_blocked()
             && at.saturating_since(began) < ROUND_TIME
-            && let Some(handle) = self.turns.pop_round()
+            && let Some(handle) = self.scheduler.pop_round()
         {
             at = self.serve_if_due(handle, at)?;
         }
-        self.turns.end_round_if_idle();
+        self.scheduler.end_round_if_idle();
         self.count_backlog();
         Ok(())
     }
 
-    /// Serves a connection that was queued, unless it owes too much; the time afterwards.
+    /// Serves a connection that was queued, unless it owes too much. Returns the time
+    /// afterwards.
     fn serve_if_due(&mut self, handle: Handle, at: Instant) -> io::Result<Instant> {
         let Some(entry) = self.table.get_mut(&handle) else {
             return Ok(at);
         };
-        if self.turns.popped(handle, &mut entry.account) == Due::Later {
+        if self.scheduler.check_due(handle, &mut entry.account) == Due::Later {
             return Ok(at);
         }
         let before = entry.activity.moved;
@@ -98,8 +99,8 @@ impl Connections {
         shared.clear_dirty();
         self.receive_backlog(&shared);
         let served = self.take_turn(&shared);
-        if let Ok(Turn::Gone) = served {
-            self.forget_gone(&shared);
+        if let Ok(TurnOutcome::Gone) = served {
+            self.forget_terminated(&shared);
         }
         self.release(shared);
         served?;
@@ -115,32 +116,36 @@ impl Connections {
         Ok(at)
     }
 
-    /// A connection was worked on since `from`, and `moved` stream data meanwhile; the time.
+    /// Charges a connection for the time since `from`, in which it has transferred `moved`
+    /// bytes of stream data. Returns the time now.
     pub(super) fn charge(&mut self, handle: Handle, from: Instant, moved: u64) -> Instant {
         let now = self.link.clock.now();
         if let Some(entry) = self.table.get_mut(&handle) {
             let time = now.saturating_since(from);
-            self.turns.charge(&mut entry.account, time, moved);
+            self.scheduler.charge(&mut entry.account, time, moved);
         }
         now
     }
 
-    /// Whether connections wait for their turns, so that what arrives for them is put aside.
+    /// Whether connections wait for their turns, so that datagrams for them are set aside.
     pub(super) fn is_crowded(&self) -> bool {
-        self.turns.waiting() > 0 || !self.backlog.is_empty()
+        self.scheduler.waiting() > 0 || !self.backlog.is_empty()
     }
 
-    /// Whether what has arrived for a connection has to wait for its turn.
-    pub(super) fn has_to_wait(&mut self, handle: Handle) -> bool {
+    /// Whether a datagram of a connection has to wait for its turn.
+    pub(super) fn must_wait(&mut self, handle: Handle) -> bool {
         if self.backlog.has(handle) {
             return true;
         }
         let entry = self.table.get_mut(&handle);
-        entry.is_some_and(|entry| self.turns.should_wait(&mut entry.account, self.pressed))
+        entry.is_some_and(|entry| {
+            self.scheduler
+                .should_wait(&mut entry.account, self.socket_has_more)
+        })
     }
 
-    /// Puts a datagram aside until its connection, which is queued, has its turn.
-    pub(super) fn keep(&mut self, handle: Handle, from: Received, datagram: &[u8]) {
+    /// Sets a datagram aside until the turn of its connection, which is queued.
+    pub(super) fn set_aside(&mut self, handle: Handle, from: Received, datagram: &[u8]) {
         let kept = self.backlog.push(handle, from, datagram);
         count(if kept {
             &self.link.counts.datagrams_deferred
@@ -149,29 +154,29 @@ impl Connections {
         });
     }
 
-    /// What was put aside for a connection reaches it, a quantum's worth at most.
-    fn receive_backlog(&mut self, shared: &Shared) {
+    /// Passes the datagrams set aside to their connection, for at most a quantum.
+    fn receive_backlog(&mut self, shared: &ConnectionShared) {
         let Some(mut queue) = self.backlog.take(shared.handle) else {
             return;
         };
         let clock = self.link.clock;
         let began = clock.now();
-        // A connection that ends here notices in its turn.
-        let _ = shared.visit(Stage::Receive, |state| {
+        // If it panics, the turn that follows notices.
+        let _ = shared.with_state(Stage::Receive, |state| {
             let mut now = began;
             while now.saturating_since(began) < QUANTUM
-                && let Some(Stray { from, mut datagram }) = queue.pop()
+                && let Some(QueuedDatagram { from, mut datagram }) = queue.pop()
             {
                 state.quic.receive(now, from, &mut datagram);
                 now = clock.now();
             }
-            shared.count_buffers(state);
+            shared.charge_buffers(state);
         });
         self.backlog.put_back(shared.handle, queue);
-        self.relieve(began);
+        self.evict_for_memory(began);
     }
 
-    /// What waits counts against the memory budget.
+    /// Charges the datagrams that wait to the memory budget.
     pub(super) fn count_backlog(&mut self) {
         let bytes = self.backlog.bytes();
         let before = std::mem::replace(&mut self.backlog_counted, bytes);
@@ -180,110 +185,122 @@ impl Connections {
         }
     }
 
-    /// The end of what is done with a connection. Who waits for the last one to end
-    /// finds nothing left of it.
-    pub(super) fn release(&mut self, shared: Arc<Shared>) {
-        // Part of it may be the application's, such as its observer.
+    /// Drops the shard's reference to a connection, and then counts connections that have
+    /// ended: whoever waits for the last one to end finds nothing left of it.
+    pub(super) fn release(&mut self, shared: Arc<ConnectionShared>) {
+        // It may contain code of the application, such as its observer.
         if let Err(panic) = catch(|| drop(shared)) {
-            tracing::error!(%panic, "what a connection left could not be dropped");
+            tracing::error!(%panic, "dropping a connection panicked");
         }
         for _ in 0..std::mem::take(&mut self.ended) {
-            self.house.population.remove();
+            self.endpoint_shared.connection_count.remove();
         }
     }
 
-    /// Hands out the connection's events, sends its trains, notes its timer.
-    fn take_turn(&mut self, shared: &Arc<Shared>) -> io::Result<Turn> {
+    /// Dispatches the connection's events, sends its trains and sets its deadline.
+    fn take_turn(&mut self, shared: &Arc<ConnectionShared>) -> io::Result<TurnOutcome> {
         for _ in 0..TRAINS_PER_TURN {
             let now = self.link.clock.now();
-            let step = shared.visit(Stage::Turn, |state| self.step(shared, state, now));
-            self.wakes.fire(shared);
+            let step = shared.with_state(Stage::Turn, |state| self.step(shared, state, now));
+            self.wakeups.fire(shared);
             match step {
                 Ok(Step::Send(train)) => {
-                    // The system call is long: handles need not wait for it.
-                    let sent = self.outlet.send(&**self.socket.get_ref(), &train, now);
+                    // Outside of the lock, because the system call takes long.
+                    let sent = self.transmitter.send(&**self.socket.get_ref(), &train, now);
                     self.after_send(shared, sent)?;
                 }
-                Ok(Step::Wait(rest)) => {
-                    self.finish_turn(shared, &rest);
+                Ok(Step::Wait(summary)) => {
+                    self.finish_turn(shared, &summary);
                     self.mark_ready(shared.handle);
-                    return Ok(Turn::Over);
+                    return Ok(TurnOutcome::Done);
                 }
-                Ok(Step::Done(rest)) => {
-                    self.finish_turn(shared, &rest);
-                    return Ok(Turn::Over);
+                Ok(Step::Done(summary)) => {
+                    self.finish_turn(shared, &summary);
+                    return Ok(TurnOutcome::Done);
                 }
-                Err(_) => return Ok(Turn::Gone),
+                Err(_) => return Ok(TurnOutcome::Gone),
             }
         }
         let now = self.link.clock.now();
-        let settled = shared.visit(Stage::Turn, |state| self.settle(shared, state, now));
-        let Ok(rest) = settled else {
-            return Ok(Turn::Gone);
+        let settled = shared.with_state(Stage::Turn, |state| self.settle(shared, state, now));
+        let Ok(summary) = settled else {
+            return Ok(TurnOutcome::Gone);
         };
-        self.finish_turn(shared, &rest);
+        self.finish_turn(shared, &summary);
         self.mark_ready(shared.handle);
-        Ok(Turn::Over)
+        Ok(TurnOutcome::Done)
     }
 
-    /// One step of a turn, under the connection's lock.
-    fn step(&mut self, shared: &Shared, state: &mut State, now: Instant) -> Step {
-        state.dispatch(&self.link, now, &mut self.wakes);
-        if self.outlet.is_blocked() {
+    /// Takes one step of a turn, under the connection's lock.
+    fn step(&mut self, shared: &ConnectionShared, state: &mut State, now: Instant) -> Step {
+        state.dispatch(&self.link, now, &mut self.wakeups);
+        if self.transmitter.is_blocked() {
             if state.quic.is_transmit_due() {
                 state.quic.on_scheduling_limited(now);
             }
             return Step::Wait(self.settle(shared, state, now));
         }
         let segments = self.socket.get_ref().gso_segments();
-        match state.quic.transmit(now, &mut self.outlet.train, segments) {
+        match state
+            .quic
+            .transmit(now, &mut self.transmitter.train, segments)
+        {
             Some(train) => Step::Send(train),
             None => {
-                state.dispatch(&self.link, now, &mut self.wakes);
+                state.dispatch(&self.link, now, &mut self.wakeups);
                 Step::Done(self.settle(shared, state, now))
             }
         }
     }
 
-    /// What is to be known of the connection after its turn.
-    fn settle(&mut self, shared: &Shared, state: &mut State, now: Instant) -> Rest {
-        state.set_share(self.crowd.share);
-        shared.count_memory(state, now);
+    /// Returns what the shard needs to know of the connection after its turn.
+    fn settle(
+        &mut self,
+        shared: &ConnectionShared,
+        state: &mut State,
+        now: Instant,
+    ) -> TurnSummary {
+        state.set_buffer_limit(self.eviction.buffer_limit);
+        shared.charge_memory(state, now);
         while let Some(event) = state.quic.poll_endpoint_event() {
             self.endpoint_events.push(event);
         }
-        Rest {
+        TurnSummary {
             deadline: state.next_timeout(),
             usable: state.connected || state.quic.has_readable_zero_rtt(),
             activity: state.activity(),
         }
     }
 
-    fn after_send(&mut self, shared: &Shared, sent: Sent) -> io::Result<()> {
+    fn after_send(&mut self, shared: &ConnectionShared, sent: SendOutcome) -> io::Result<()> {
         let now = self.link.clock.now();
-        // If that should panic, the next step of the turn finds out.
+        // If it panics, the next step of the turn notices.
         let _ = match sent {
-            Sent::Taken | Sent::Dropped => return Ok(()),
-            Sent::Kept => shared.visit(Stage::Turn, |state| {
+            SendOutcome::Sent | SendOutcome::Dropped => return Ok(()),
+            SendOutcome::Blocked => shared.with_state(Stage::Turn, |state| {
                 state.quic.on_scheduling_limited(now);
             }),
-            Sent::TooLarge(size) => shared.visit(Stage::Turn, |state| {
+            SendOutcome::TooLarge(size) => shared.with_state(Stage::Turn, |state| {
                 state.quic.on_datagram_too_large(now, size);
             }),
-            Sent::Broken(error) => return Err(error),
+            SendOutcome::Broken(error) => return Err(error),
         };
         Ok(())
     }
 
-    /// The end of a connection's turn: its timer, its routes, its announcement.
-    fn finish_turn(&mut self, shared: &Arc<Shared>, rest: &Rest) {
+    /// Ends a connection's turn: sets its deadline, updates its routes, and passes it to the
+    /// application if it is new.
+    fn finish_turn(&mut self, shared: &Arc<ConnectionShared>, summary: &TurnSummary) {
         let handle = shared.handle;
         if let Some(entry) = self.table.get_mut(&handle) {
-            self.deadlines.set(handle, &mut entry.place, rest.deadline);
-            entry.activity = rest.activity;
-            if entry.unannounced && rest.usable {
+            self.deadlines
+                .set(handle, &mut entry.deadline, summary.deadline);
+            entry.activity = summary.activity;
+            if entry.unannounced && summary.usable {
                 entry.unannounced = false;
-                self.house.accepts.push(Counted::new(shared.clone()));
+                self.endpoint_shared
+                    .accept_queue
+                    .push(ConnectionRef::new(shared.clone()));
             }
         }
         if !self.endpoint_events.is_empty() {
@@ -291,7 +308,7 @@ impl Connections {
         }
     }
 
-    fn apply_endpoint_events(&mut self, shared: &Shared) {
+    fn apply_endpoint_events(&mut self, shared: &ConnectionShared) {
         let handle = shared.handle;
         let drained = self.endpoint_events.contains(&EndpointEvent::Drained);
         let (link, events) = (self.link.clone(), &mut self.endpoint_events);
@@ -305,36 +322,36 @@ impl Connections {
         match applied {
             Ok(()) if drained => self.forget(handle),
             Ok(()) => {}
-            // Without its routes it would wait for what never reaches it.
-            Err(panic) => shared.kill(Stage::Turn, &panic),
+            // Without its routes it would wait for packets that never reach it.
+            Err(panic) => shared.terminate_for_panic(Stage::Turn, &panic),
         }
     }
 
-    /// The connection is gone.
+    /// Removes a connection that has ended.
     fn forget(&mut self, handle: Handle) {
         if let Some(entry) = self.table.remove(&handle) {
-            self.deadlines.remove(handle, entry.place);
+            self.deadlines.remove(handle, entry.deadline);
             self.backlog.take(handle);
             self.ended = self.ended.saturating_add(1);
         }
     }
 
-    /// The connection ended at once: its peer is told if that could still be written,
-    /// and with a stateless reset whenever it sends something from now on.
-    pub(super) fn forget_gone(&mut self, shared: &Shared) {
+    /// Removes a terminated connection. Its peer is told if the datagram could be written, and
+    /// is sent stateless resets from now on.
+    pub(super) fn forget_terminated(&mut self, shared: &ConnectionShared) {
         let handle = shared.handle;
         self.endpoint_events.clear();
-        if let Some(farewell) = shared.take_farewell() {
-            let (remote, local_ip) = (farewell.remote, farewell.local_ip);
+        if let Some(close_datagram) = shared.take_close_datagram() {
+            let (remote, local_ip) = (close_datagram.remote, close_datagram.local_ip);
             let socket = self.socket.get_ref();
-            if !answer(&**socket, remote, local_ip, &farewell.datagram) {
+            if !send_datagram(&**socket, remote, local_ip, &close_datagram.datagram) {
                 count(&self.link.counts.answers_dropped);
             }
         }
         let link = self.link.clone();
         let routes = catch(|| link.endpoint().on_event(handle, EndpointEvent::Drained));
         if let Err(panic) = routes {
-            tracing::error!(%panic, "routes of a connection could not be removed");
+            tracing::error!(%panic, "removing the routes of a connection panicked");
             self.link
                 .counts
                 .routing_panics
@@ -343,22 +360,22 @@ impl Connections {
         self.forget(handle);
     }
 
-    /// The socket is writable again, or should have been by now.
+    /// Sends the blocked train if the socket is writable, or if it has waited long enough.
     ///
     /// # Errors
-    /// If the socket is broken.
+    /// If the socket fails permanently.
     pub(super) fn flush(&mut self, now: Instant) -> io::Result<()> {
-        if !self.outlet.is_blocked() {
+        if !self.transmitter.is_blocked() {
             return Ok(());
         }
-        let outlet = &mut self.outlet;
-        let overdue = outlet.resend_at().is_some_and(|at| at <= now);
-        let mut offer = |socket: &Watched| match outlet.resend(&**socket, now) {
-            Sent::Kept => Err(io::ErrorKind::WouldBlock.into()),
-            // Which connection's it was is forgotten; the transport will find out by loss what
-            // does not fit.
-            Sent::Taken | Sent::Dropped | Sent::TooLarge(_) => Ok(()),
-            Sent::Broken(error) => Err(error),
+        let transmitter = &mut self.transmitter;
+        let overdue = transmitter.resend_at().is_some_and(|at| at <= now);
+        let mut offer = |socket: &SocketFd| match transmitter.resend(&**socket, now) {
+            SendOutcome::Blocked => Err(io::ErrorKind::WouldBlock.into()),
+            // The connection of the train is not known any more; it detects the loss of
+            // datagrams that are too large.
+            SendOutcome::Sent | SendOutcome::Dropped | SendOutcome::TooLarge(_) => Ok(()),
+            SendOutcome::Broken(error) => Err(error),
         };
         let flushed = if overdue {
             offer(self.socket.get_ref())

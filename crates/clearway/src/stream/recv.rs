@@ -10,20 +10,20 @@ use clearway_quic::connection::Connection;
 use clearway_quic::stream::{ReadError as TransportReadError, StreamId};
 use tokio::io::{AsyncRead, ReadBuf};
 
-use crate::connection::Counted;
+use crate::connection::ConnectionRef;
 use crate::error::{ReadError, ReadExactError, ReadToEndError};
 
-/// What the peer is told when a stream is dropped before its end.
+/// Error code sent to the peer when a stream is dropped before its end.
 const DROPPED: u64 = 0;
 
-/// Largest piece taken at once while reading to the end, bytes.
-const PIECE: usize = 64 * 1024;
+/// Largest chunk taken at once while reading to the end, in bytes.
+const MAX_CHUNK: usize = 64 * 1024;
 
-/// The receiving half of a stream. Dropped before its end was read, it asks the
-/// peer to stop, with code 0.
+/// The receiving half of a stream. Dropping it before its end was read asks the peer to
+/// stop sending, with code 0.
 #[derive(Debug)]
 pub struct RecvStream {
-    shared: Counted,
+    shared: ConnectionRef,
     id: StreamId,
     end: Option<End>,
 }
@@ -36,7 +36,7 @@ enum End {
 }
 
 impl RecvStream {
-    pub(crate) fn new(shared: Counted, id: StreamId) -> Self {
+    pub(crate) fn new(shared: ConnectionRef, id: StreamId) -> Self {
         Self {
             shared,
             id,
@@ -44,15 +44,15 @@ impl RecvStream {
         }
     }
 
-    /// The stream's identifier.
+    /// Returns the stream's identifier.
     #[must_use]
     pub fn id(&self) -> StreamId {
         self.id
     }
 
-    /// Reads into `buffer` and answers how much, at least one byte unless it is
-    /// empty; `None` at the end. Nothing is lost if the future is dropped before
-    /// it is ready.
+    /// Reads into `buffer` and returns how many bytes were read: at least one unless
+    /// `buffer` is empty, or `None` at the end of the stream. Cancel-safe: no data is lost
+    /// if the future is dropped before it is ready.
     ///
     /// # Errors
     /// See [`ReadError`].
@@ -63,10 +63,11 @@ impl RecvStream {
         poll_fn(|cx| self.poll_recv(cx, |quic, id| quic.read(id, buffer))).await
     }
 
-    /// Fills `buffer`.
+    /// Fills `buffer`. Not cancel-safe: what was read is lost if the future is dropped.
     ///
     /// # Errors
-    /// If the stream ends before, or see [`ReadError`].
+    /// [`ReadExactError::FinishedEarly`] if the stream ends before; otherwise see
+    /// [`ReadError`].
     pub async fn read_exact(&mut self, buffer: &mut [u8]) -> Result<(), ReadExactError> {
         let mut filled = 0_usize;
         while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
@@ -78,7 +79,8 @@ impl RecvStream {
         Ok(())
     }
 
-    /// Reads at most `max` bytes without a copy; `None` at the end.
+    /// Reads at most `max` bytes without a copy. Returns `None` at the end of the stream.
+    /// Cancel-safe.
     ///
     /// # Errors
     /// See [`ReadError`].
@@ -87,13 +89,14 @@ impl RecvStream {
         poll_fn(|cx| self.poll_recv(cx, |quic, id| quic.read_chunk(id, max))).await
     }
 
-    /// Reads everything up to the end, at most `limit` bytes.
+    /// Reads everything up to the end, at most `limit` bytes. Not cancel-safe: what was read
+    /// is lost if the future is dropped.
     ///
     /// # Errors
-    /// If there is more, or see [`ReadError`].
+    /// [`ReadToEndError::TooLong`] if the stream is longer; otherwise see [`ReadError`].
     pub async fn read_to_end(&mut self, limit: usize) -> Result<Vec<u8>, ReadToEndError> {
         let mut all = Vec::new();
-        while let Some(chunk) = self.read_chunk(PIECE).await? {
+        while let Some(chunk) = self.read_chunk(MAX_CHUNK).await? {
             if chunk.len() > limit.saturating_sub(all.len()) {
                 return Err(ReadToEndError::TooLong(limit));
             }
@@ -102,8 +105,8 @@ impl RecvStream {
         Ok(all)
     }
 
-    /// Gives up on reading, asking the peer to stop with `code`. Does nothing
-    /// after the end.
+    /// Stops reading: asks the peer to stop sending, with the application error `code`
+    /// (STOP_SENDING, RFC 9000 §3.5). Does nothing after the end of the stream.
     pub fn stop(&mut self, code: u64) {
         if self.end.is_some() {
             return;
@@ -113,11 +116,11 @@ impl RecvStream {
     }
 
     fn stop_now(&self, code: u64) {
-        self.shared.act_if(|state| {
+        self.shared.call_then_send_if(|state| {
             state.readers.remove(&self.id);
             let alive = state.error.is_none();
             if alive {
-                // Refused only if it is over.
+                // This fails only if the stream is over.
                 let _ = state.quic.stop(self.id, code);
             }
             ((), alive)
@@ -136,17 +139,17 @@ impl RecvStream {
             None => {}
         }
         let Self { shared, id, end } = self;
-        shared.act_if(|state| match read(&mut state.quic, *id) {
+        shared.call_then_send_if(|state| match read(&mut state.quic, *id) {
             Ok(some) => {
                 if some.is_none() {
                     *end = Some(End::Finished);
                 }
-                // Reading makes credit for the peer.
+                // Reading gives the peer flow-control credit.
                 (Poll::Ready(Ok(some)), true)
             }
             Err(TransportReadError::Blocked) => {
-                // What had arrived before the end of the connection was handed
-                // out; nothing more will come.
+                // Data that arrived before the connection ended has been read; no more
+                // will arrive.
                 if let Some(error) = state.error.as_deref() {
                     return (Poll::Ready(Err(error.clone().into())), false);
                 }

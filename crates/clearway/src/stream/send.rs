@@ -1,4 +1,4 @@
-//! The sending half.
+//! The sending half of a stream.
 
 use std::future::poll_fn;
 use std::io;
@@ -10,46 +10,47 @@ use clearway_quic::connection::{Connection, ConnectionError};
 use clearway_quic::stream::{Priority, StreamId, WriteError as TransportWriteError};
 use tokio::io::AsyncWrite;
 
-use crate::connection::{Counted, SendEnd, State};
+use crate::connection::{ConnectionRef, SendEnd, State};
 use crate::error::WriteError;
 
-/// What the peer is told when a stream is dropped unfinished.
+/// Error code sent to the peer when a stream is dropped before it was finished.
 const DROPPED: u64 = 0;
 
-/// The sending half of a stream. **Dropped before [`finish`](Self::finish) or
-/// [`reset`](Self::reset), it is reset** with code 0.
+/// The sending half of a stream. **Dropping it before [`finish`](Self::finish) or
+/// [`reset`](Self::reset) resets it** with code 0, so that the peer does not mistake half a
+/// message for a whole one.
 #[derive(Debug)]
 pub struct SendStream {
-    shared: Counted,
+    shared: ConnectionRef,
     id: StreamId,
-    /// Finished or reset: nothing more to write.
-    over: Option<Over>,
+    /// Set once the stream was finished or reset here.
+    ended: Option<LocalEnd>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Over {
+enum LocalEnd {
     Finished,
     Reset,
 }
 
 impl SendStream {
-    pub(crate) fn new(shared: Counted, id: StreamId) -> Self {
+    pub(crate) fn new(shared: ConnectionRef, id: StreamId) -> Self {
         Self {
             shared,
             id,
-            over: None,
+            ended: None,
         }
     }
 
-    /// The stream's identifier.
+    /// Returns the stream's identifier.
     #[must_use]
     pub fn id(&self) -> StreamId {
         self.id
     }
 
-    /// Writes as much of `data` as has room, at least one byte, and answers how
-    /// much; waits while there is no room. Nothing is written if the future is
-    /// dropped before it is ready.
+    /// Writes as much of `data` as there is room for and returns the number of bytes, at
+    /// least one; waits while there is no room. Cancel-safe: nothing is written if the future
+    /// is dropped before it is ready.
     ///
     /// # Errors
     /// See [`WriteError`].
@@ -57,10 +58,10 @@ impl SendStream {
         poll_fn(|cx| self.poll_send(cx, |quic, id| quic.write(id, data))).await
     }
 
-    /// Writes all of `data`.
+    /// Writes all of `data`. Not cancel-safe.
     ///
     /// # Errors
-    /// See [`WriteError`]; some may have been written.
+    /// See [`WriteError`]. A part of `data` may have been written.
     pub async fn write_all(&mut self, mut data: &[u8]) -> Result<(), WriteError> {
         while !data.is_empty() {
             let written = self.write(data).await?;
@@ -69,10 +70,10 @@ impl SendStream {
         Ok(())
     }
 
-    /// Writes all of `data` without a copy.
+    /// Writes all of `data` without a copy. Not cancel-safe.
     ///
     /// # Errors
-    /// See [`WriteError`]; some may have been written.
+    /// See [`WriteError`]. A part of `data` may have been written.
     pub async fn write_chunk(&mut self, mut data: Bytes) -> Result<(), WriteError> {
         while !data.is_empty() {
             poll_fn(|cx| self.poll_send(cx, |quic, id| quic.write_chunk(id, &mut data))).await?;
@@ -80,14 +81,14 @@ impl SendStream {
         Ok(())
     }
 
-    /// Ends the stream after what has been written. Does not wait for delivery:
+    /// Ends the stream after the data that has been written. Does not wait for delivery:
     /// [`finished`](Self::finished) does.
     ///
     /// # Errors
     /// See [`WriteError`].
     pub fn finish(&mut self) -> Result<(), WriteError> {
-        self.shared.act(|state| {
-            if let Some(error) = self.obstacle(state) {
+        self.shared.call_then_send(|state| {
+            if let Some(error) = self.write_error(state) {
                 return Err(error);
             }
             state.quic.finish(self.id).map_err(|error| match error {
@@ -97,41 +98,42 @@ impl SendStream {
                 | TransportWriteError::Finished => WriteError::Closed,
             })
         })?;
-        self.over = Some(Over::Finished);
+        self.ended = Some(LocalEnd::Finished);
         Ok(())
     }
 
-    /// Abandons the stream, finished or not; what was not delivered is not
-    /// delivered any more.
+    /// Resets the stream with an application error `code`, finished or not (RESET_STREAM,
+    /// RFC 9000 §3.1). Data that was not delivered yet is discarded.
     ///
     /// # Errors
-    /// [`WriteError::ConnectionLost`].
+    /// [`WriteError::ConnectionLost`] if the connection has ended.
     pub fn reset(&mut self, code: u64) -> Result<(), WriteError> {
         let id = self.id;
-        self.shared.act(|state| match state.error.as_deref() {
-            Some(error) => Err(WriteError::from(error.clone())),
-            None => {
-                // Refused only if it is over, which is what was wanted.
-                let _ = state.quic.reset(id, code);
-                Ok(())
-            }
-        })?;
-        self.over = Some(Over::Reset);
+        self.shared
+            .call_then_send(|state| match state.error.as_deref() {
+                Some(error) => Err(WriteError::from(error.clone())),
+                None => {
+                    // This fails only if the stream is over already.
+                    let _ = state.quic.reset(id, code);
+                    Ok(())
+                }
+            })?;
+        self.ended = Some(LocalEnd::Reset);
         Ok(())
     }
 
-    /// Changes how the stream is scheduled against others.
+    /// Changes how the stream is scheduled relative to others.
     pub fn set_priority(&mut self, priority: Priority) {
         let id = self.id;
         self.shared
             .call(|state| state.quic.set_priority(id, priority));
     }
 
-    /// Waits until the peer has stopped the stream, and answers its code, or
-    /// until it has acknowledged everything including the end: `None`.
+    /// Waits until the peer stops reading the stream, and returns its error code; or until it
+    /// has acknowledged everything including the end, and returns `None`.
     ///
     /// # Errors
-    /// Why the connection ended.
+    /// The reason why the connection ended.
     pub async fn stopped(&self) -> Result<Option<u64>, ConnectionError> {
         let end = poll_fn(|cx| self.shared.call(|state| self.poll_end(cx, state)));
         Ok(match end.await? {
@@ -140,13 +142,13 @@ impl SendStream {
         })
     }
 
-    /// Waits until the peer has acknowledged everything, after
-    /// [`finish`](Self::finish).
+    /// Waits until the peer has acknowledged everything, after [`finish`](Self::finish).
     ///
     /// # Errors
-    /// If the stream was not finished, or was stopped, or the connection ended.
+    /// [`WriteError::Closed`] if the stream was not finished, [`WriteError::Stopped`] if the
+    /// peer stopped reading it, [`WriteError::ConnectionLost`] if the connection ended.
     pub async fn finished(&self) -> Result<(), WriteError> {
-        if self.over != Some(Over::Finished) {
+        if self.ended != Some(LocalEnd::Finished) {
             return Err(WriteError::Closed);
         }
         match self.stopped().await? {
@@ -155,7 +157,7 @@ impl SendStream {
         }
     }
 
-    /// How the stream ended; `None` if that is forgotten because nobody cared.
+    /// Returns how the stream ended; `None` if no state of it is left.
     fn poll_end(
         &self,
         cx: &Context<'_>,
@@ -177,14 +179,14 @@ impl SendStream {
         Poll::Pending
     }
 
-    fn obstacle(&self, state: &State) -> Option<WriteError> {
+    fn write_error(&self, state: &State) -> Option<WriteError> {
         if let Some(error) = state.error.as_deref() {
             return Some(error.clone().into());
         }
         if let Some(SendEnd::Stopped(code)) = state.sends.get(&self.id).and_then(|slot| slot.end) {
             return Some(WriteError::Stopped(code));
         }
-        self.over.map(|_| WriteError::Closed)
+        self.ended.map(|_| WriteError::Closed)
     }
 
     fn poll_send(
@@ -192,8 +194,8 @@ impl SendStream {
         cx: &Context<'_>,
         write: impl FnOnce(&mut Connection, StreamId) -> Result<usize, TransportWriteError>,
     ) -> Poll<Result<usize, WriteError>> {
-        self.shared.write_if(|state| {
-            if let Some(error) = self.obstacle(state) {
+        self.shared.write_then_send_if(|state| {
+            if let Some(error) = self.write_error(state) {
                 return (Poll::Ready(Err(error)), false);
             }
             match write(&mut state.quic, self.id) {
@@ -204,7 +206,7 @@ impl SendStream {
                         Some(waker) => waker.clone_from(cx.waker()),
                         None => slot.writer = Some(cx.waker().clone()),
                     }
-                    // The peer may be told that we wait (STREAM_DATA_BLOCKED).
+                    // A STREAM_DATA_BLOCKED frame may have to be sent.
                     (Poll::Pending, true)
                 }
                 Err(TransportWriteError::Stopped(code)) => {
@@ -231,14 +233,14 @@ impl AsyncWrite for SendStream {
             .map_err(Into::into)
     }
 
-    /// Written data is on its way by itself.
+    /// Does nothing: written data is sent without a flush.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
 
-    /// [`finish`](Self::finish).
+    /// Ends the stream, as [`finish`](Self::finish) does.
     fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.over == Some(Over::Finished) {
+        if self.ended == Some(LocalEnd::Finished) {
             return Poll::Ready(Ok(()));
         }
         Poll::Ready(self.finish().map_err(Into::into))
@@ -247,8 +249,8 @@ impl AsyncWrite for SendStream {
 
 impl Drop for SendStream {
     fn drop(&mut self) {
-        self.shared.act_if(|state| {
-            if self.over == Some(Over::Finished)
+        self.shared.call_then_send_if(|state| {
+            if self.ended == Some(LocalEnd::Finished)
                 && let Some(slot) = state.sends.get_mut(&self.id)
                 && slot.end.is_none()
             {
@@ -258,9 +260,9 @@ impl Drop for SendStream {
                 return ((), false);
             }
             state.sends.remove(&self.id);
-            let unfinished = self.over.is_none() && state.error.is_none();
+            let unfinished = self.ended.is_none() && state.error.is_none();
             if unfinished {
-                // Refused only if the peer stopped the stream and it is over.
+                // This fails only if the peer stopped the stream and it is over.
                 let _ = state.quic.reset(self.id, DROPPED);
             }
             ((), unfinished)

@@ -10,7 +10,7 @@ use clearway::{
 };
 
 #[tokio::test]
-async fn both_ends_hear_the_close_reason() {
+async fn close_reason_is_reported_at_both_ends() {
     let pair = Pair::new().await;
     let (mut send, mut recv) = pair.near.open_bi().await.unwrap();
     let waiting = tokio::spawn(async move { recv.read_chunk(10).await });
@@ -41,10 +41,10 @@ async fn both_ends_hear_the_close_reason() {
     assert!(matches!(pair.near.open_bi().await, Err(error) if error == local));
 }
 
-/// The reason is the endpoint's whoever acts first: the shard, or the handles that
-/// are dropped behind it.
+/// The peer gets the reason of `Endpoint::close`, whether the shard acts on it first or the
+/// handles are dropped first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_reason_survives_the_handles_that_are_dropped_behind_it() {
+async fn close_reason_is_sent_even_if_all_handles_are_dropped() {
     let gone = |error: ConnectionError| {
         let expected = ConnectionError::PeerApplication {
             code: 7,
@@ -64,11 +64,11 @@ async fn the_reason_survives_the_handles_that_are_dropped_behind_it() {
         drop((pair.far, pair.server));
         gone(pair.near.closed().await);
 
-        // One that nobody has accepted yet.
+        // A connection that was not accepted yet.
         let (server, client) = (crate::common::server(), crate::common::client());
         let connecting = client.connect(server.local_addr(), "localhost");
         let near = connecting.await.unwrap();
-        // Possible once the handshake is confirmed, that is, complete over there.
+        // Possible once the handshake is confirmed, that is, complete at the server.
         while near.update_keys().is_err() {
             tokio::task::yield_now().await;
         }
@@ -86,10 +86,9 @@ impl Observer for Counted {
     fn on_event(&mut self, _: clearway::Instant, _: &TraceEvent<'_>) {}
 }
 
-/// When an endpoint is idle, nothing is left of its connections, and of a dropped
-/// endpoint nothing at all.
+/// An idle endpoint has freed its connections, and a dropped endpoint has freed everything.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_has_ended_is_freed() {
+async fn ended_connections_are_freed() {
     for _ in 0..10 {
         let (observers, factories) = (Arc::new(()), Arc::new(()));
         let observed = |builder: EndpointBuilder| {
@@ -108,7 +107,7 @@ async fn what_has_ended_is_freed() {
         send.write_all(b"x").await.unwrap();
         let far = pair.far.clone();
         let (echo, _) = far.accept_bi().await.unwrap();
-        // One end waits for what never comes.
+        // One end waits for a stream that never comes.
         let waiting = tokio::spawn(async move { recv.read_chunk(1).await });
         let Pair {
             server,
@@ -131,9 +130,9 @@ async fn what_has_ended_is_freed() {
     }
 }
 
-/// What had arrived before the close can still be read.
+/// Data that arrived before the close can still be read.
 #[tokio::test]
-async fn data_before_the_close_is_not_lost() {
+async fn data_received_before_a_close_is_readable() {
     let pair = Pair::new().await;
     let mut send = pair.near.open_uni().await.unwrap();
     send.write_all(b"last words").await.unwrap();
@@ -145,9 +144,9 @@ async fn data_before_the_close_is_not_lost() {
     assert_eq!(recv.read_to_end(100).await.unwrap(), b"last words");
 }
 
-/// Finish, drop everything, and the peer has it all; then the connection closes.
+/// When everything is dropped after `finish`, the connection closes after delivery.
 #[tokio::test]
-async fn the_last_handle_closes_after_delivery() {
+async fn dropping_the_last_handle_closes_after_delivery() {
     let pair = Pair::new().await;
     let content = pattern(1, 2 << 20);
     let sent = content.clone();
@@ -171,7 +170,7 @@ async fn the_last_handle_closes_after_delivery() {
 }
 
 #[tokio::test]
-async fn graceful_shutdown() {
+async fn closed_endpoint_closes_its_connections_and_refuses_new_ones() {
     let Pair {
         server,
         client,
@@ -195,7 +194,7 @@ async fn graceful_shutdown() {
         ConnectionError::LocalApplication { code: 9 }
     );
     assert!(accepting.await.unwrap(), "accept ends");
-    // Clients that come now are turned away.
+    // New clients are refused.
     let late = client.connect(server.local_addr(), "localhost").await;
     assert!(
         matches!(
@@ -210,7 +209,7 @@ async fn graceful_shutdown() {
 }
 
 #[tokio::test]
-async fn connections_outlive_their_endpoints_handle() {
+async fn connections_outlive_the_endpoint_handle() {
     let pair = Pair::new().await;
     drop((pair.server, pair.client));
     let mut send = pair.near.open_uni().await.unwrap();
@@ -220,10 +219,10 @@ async fn connections_outlive_their_endpoints_handle() {
     assert_eq!(recv.read_to_end(100).await.unwrap(), b"still here");
 }
 
-/// The event loop of a client lives on the caller's runtime; when that goes,
-/// nobody may wait for ever.
+/// The event loop of a client runs on the caller's runtime. When that shuts down, no task may
+/// wait for ever.
 #[test]
-fn a_runtime_that_shuts_down_fails_its_connections() {
+fn runtime_shutdown_fails_its_connections() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let pair = runtime.block_on(Pair::new());
     drop(runtime);
@@ -246,7 +245,7 @@ fn a_runtime_that_shuts_down_fails_its_connections() {
 }
 
 #[tokio::test]
-async fn handshakes_that_cannot_succeed_say_why() {
+async fn failed_handshakes_report_their_cause() {
     let server = server();
     let address = server.local_addr();
     let connect = async |config: ClientConfig, name: &str| {
@@ -268,11 +267,12 @@ async fn handshakes_that_cannot_succeed_say_why() {
     }
 
     let text = connect(client_config(), "no name").await;
-    assert!(text.contains("no server name"), "{text}");
+    let expected = "invalid server name \"no name\": expected a DNS name or an IP address";
+    assert_eq!(text, expected);
 }
 
 #[tokio::test]
-async fn certificates_may_be_known_by_fingerprint_or_not_at_all() {
+async fn certificate_is_trusted_by_fingerprint_or_without_any_check() {
     for config in [
         ClientConfig::with_fingerprint(IDENTITY.fingerprint()),
         ClientConfig::dangerous_accept_any_certificate(),
@@ -289,14 +289,19 @@ async fn certificates_may_be_known_by_fingerprint_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn unreachable_places_are_refused_at_once() {
+async fn connect_to_an_unreachable_address_fails_at_once() {
     let client = client();
-    for remote in ["[::1]:9", "127.0.0.1:0"] {
+    for (remote, reason) in [
+        ("[::1]:9", "the endpoint is bound to an IPv4 address"),
+        ("127.0.0.1:0", "the port must be between 1 and 65535"),
+    ] {
         let error = client
             .connect(remote.parse().unwrap(), "localhost")
             .await
             .unwrap_err();
         assert!(matches!(error, ConnectError::Unreachable(_)), "{error}");
+        let message = format!("cannot connect to {remote}: {reason}");
+        assert!(error.to_string().starts_with(&message), "{error}");
     }
     let server = server();
     let error = server.connect(LOOPBACK, "localhost").await.unwrap_err();

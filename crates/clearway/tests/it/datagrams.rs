@@ -6,7 +6,7 @@ use bytes::Bytes;
 use clearway::{Endpoint, SendDatagramError, TransportConfig};
 
 #[tokio::test]
-async fn datagrams_arrive_whole() {
+async fn datagrams_arrive_intact() {
     let pair = Pair::new().await;
     let max = pair.near.max_datagram_size().unwrap();
     assert!(max >= 1100, "{max}");
@@ -21,7 +21,7 @@ async fn datagrams_arrive_whole() {
 }
 
 #[tokio::test]
-async fn a_datagram_that_fits_no_packet_is_refused_with_the_limit() {
+async fn oversized_datagram_is_rejected_with_the_maximum() {
     let pair = Pair::new().await;
     let error = pair.near.send_datagram(vec![0; 9000].into()).unwrap_err();
     let SendDatagramError::TooLarge { max } = error else {
@@ -31,9 +31,9 @@ async fn a_datagram_that_fits_no_packet_is_refused_with_the_limit() {
     assert_eq!(pair.far.read_datagram().await.unwrap().len(), max);
 }
 
-/// More than the queue takes: `send_datagram` says so, waiting gets them all out.
+/// When the queue is full, `send_datagram` returns an error and `send_datagram_wait` waits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_queue_can_be_waited_for() {
+async fn send_datagram_wait_waits_for_room_in_the_queue() {
     const COUNT: usize = 20_000;
     let pair = Pair::new().await;
     let far = pair.far.clone();
@@ -51,7 +51,7 @@ async fn a_full_queue_can_be_waited_for() {
     for _ in 0..COUNT {
         pair.near.send_datagram_wait(payload.clone()).await.unwrap();
     }
-    // Unreliable: the last may be lost where the reader is slow.
+    // Datagrams are unreliable: the last may be lost when the reader is slow.
     let ender = tokio::spawn(async move {
         loop {
             pair.near.send_datagram_wait(Bytes::new()).await.unwrap();
@@ -64,7 +64,7 @@ async fn a_full_queue_can_be_waited_for() {
 }
 
 #[tokio::test]
-async fn a_peer_that_takes_none_is_not_sent_any() {
+async fn datagram_to_a_peer_without_support_is_rejected() {
     let mut transport = TransportConfig::default();
     transport.datagram_buffer = 0;
     let server = Endpoint::server(LOOPBACK, server_config().transport(transport)).unwrap();

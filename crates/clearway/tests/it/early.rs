@@ -1,4 +1,4 @@
-//! Requests as early data: taken, refused, too early, under settings that changed.
+//! Requests as early data: accepted, rejected, answered with 425, with changed settings.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::net::UdpSocket;
@@ -23,7 +23,7 @@ fn identity() -> Identity {
     Identity::from_pem(chain.as_bytes(), key.as_bytes()).unwrap()
 }
 
-/// A server that takes early data on tickets of `sessions`.
+/// A server that accepts early data with tickets of `sessions`.
 fn server(sessions: &Arc<ServerSessions>, http: clearway::http::Config) -> Server {
     let crypto = ServerCrypto::new(identity())
         .sessions(sessions.clone())
@@ -38,7 +38,7 @@ fn serve(server: &Server, router: Router) {
     tokio::spawn(async move { server.serve(router).await });
 }
 
-/// Answers whether the request came early.
+/// Responds with whether the request was early data.
 fn telling() -> Router {
     Router::new().fallback(async |request: Request| {
         let early = request.extensions().get::<ArrivedEarly>().is_some();
@@ -46,7 +46,7 @@ fn telling() -> Router {
     })
 }
 
-/// A server that does so.
+/// A server with that response.
 fn told() -> Server {
     let server = server(&Arc::default(), clearway::http::Config::default());
     serve(&server, telling());
@@ -57,7 +57,7 @@ fn config() -> ClientConfig {
     ClientConfig::with_roots(IDENTITY.certificate_pem()).unwrap()
 }
 
-/// A client without connections that finds the server at once.
+/// A client without connections that resolves the server without DNS.
 fn client(config: &ClientConfig, server: &Server) -> Client {
     let client = Client::bind(LOOPBACK, config.clone()).unwrap();
     let address = server.local_addr();
@@ -69,13 +69,13 @@ fn url(server: &Server) -> String {
     format!("https://localhost:{}/", server.local_addr().port())
 }
 
-/// Has `config` remember the server.
+/// Stores a session with the server in `config`.
 async fn meet(config: &ClientConfig, server: &Server) {
     let client = client(config, server);
     let mut response = client.get(&url(server)).await.unwrap();
     response.body_mut().bytes(100).await.unwrap();
     client
-        .remembered(&url(server).parse().unwrap())
+        .ready_for_early_data(&url(server).parse().unwrap())
         .await
         .unwrap();
     client.close().await;
@@ -96,30 +96,30 @@ async fn text(mut response: http::Response<Incoming>) -> String {
 }
 
 #[tokio::test]
-async fn requests_go_ahead_of_the_handshake() {
+async fn safe_requests_are_sent_as_early_data() {
     let server = told();
     let config = config();
     meet(&config, &server).await;
     let client = client(&config, &server);
     let url = url(&server);
-    // All of a burst share the connection that is being made.
+    // All of them share the connection that is being established.
     let (first, second) = tokio::join!(client.get(&url), client.get(&url));
     let (first, second) = (first.unwrap(), second.unwrap());
     let connection = connection(&first);
-    connection.handshaken().await.unwrap();
+    connection.handshake_complete().await.unwrap();
     assert_eq!(connection.zero_rtt_accepted(), Some(true));
     assert!(connection.resumed());
     assert_eq!(text(first).await, "early");
     assert_eq!(text(second).await, "early");
-    // The connection is kept, and on it nothing is early any more.
+    // The connection is kept, and later requests on it are not early data.
     let third = client.get(&url).await.unwrap();
     assert_eq!(self::connection(&third).id(), connection.id());
     assert_eq!(text(third).await, "late");
 }
 
-/// A server that was started again knows no ticket: it is asked again, once.
+/// A restarted server does not know the ticket, so the request is sent again, once.
 #[tokio::test]
-async fn what_is_refused_is_sent_again() {
+async fn refused_early_requests_are_sent_again() {
     let config = config();
     let old = told();
     meet(&config, &old).await;
@@ -132,7 +132,7 @@ async fn what_is_refused_is_sent_again() {
 }
 
 #[tokio::test]
-async fn early_is_what_is_safe_or_what_the_caller_says() {
+async fn early_data_follows_method_safety_or_the_callers_choice() {
     let server = told();
     let config = config();
     meet(&config, &server).await;
@@ -155,7 +155,7 @@ async fn early_is_what_is_safe_or_what_the_caller_says() {
         assert!(connection(&response).resumed(), "{what}");
         assert_eq!(text(response).await, expected, "{what}");
         let url = url(&server).parse().unwrap();
-        client.remembered(&url).await.unwrap();
+        client.ready_for_early_data(&url).await.unwrap();
         client.close().await;
     }
     let never = client(&config.early_data(false), &server);
@@ -164,10 +164,10 @@ async fn early_is_what_is_safe_or_what_the_caller_says() {
     assert_eq!(text(response).await, "late");
 }
 
-/// An unsafe request does not ride along on a connection that is being made for a
-/// safe one.
+/// An unsafe request is not sent as early data on a connection that is being established for
+/// a safe one.
 #[tokio::test]
-async fn an_unsafe_request_waits_beside_an_early_one() {
+async fn unsafe_request_waits_for_the_handshake_beside_an_early_one() {
     let server = told();
     let config = config();
     meet(&config, &server).await;
@@ -185,7 +185,7 @@ async fn an_unsafe_request_waits_beside_an_early_one() {
 
 /// RFC 8470 §5.2.
 #[tokio::test]
-async fn too_early_is_tried_again_after_the_handshake() {
+async fn request_answered_with_425_is_sent_again_after_the_handshake() {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();
     let cautious = Router::new().fallback(async move |request: Request| -> Response {
@@ -207,12 +207,12 @@ async fn too_early_is_tried_again_after_the_handshake() {
     assert_eq!(text(response).await, "in time");
     assert_eq!(asked.load(Ordering::Relaxed), 2);
     again
-        .remembered(&url(&server).parse().unwrap())
+        .ready_for_early_data(&url(&server).parse().unwrap())
         .await
         .unwrap();
     again.close().await;
 
-    // A body is gone once it was sent: then the caller is told.
+    // A body that was sent cannot be sent again, so the caller gets the 425.
     let client = client(&config, &server);
     let mut post = request(Method::POST, &server, b"body");
     post.extensions_mut().insert(EarlyData::Allow);
@@ -220,10 +220,10 @@ async fn too_early_is_tried_again_after_the_handshake() {
     assert_eq!(response.status(), StatusCode::TOO_EARLY);
 }
 
-/// A server that takes early data may not offer less than it did (RFC 9114
-/// §7.2.4.2); that it did is not held against it twice.
+/// A server that accepts early data must not reduce its settings (RFC 9114 §7.2.4.2). One that
+/// does is forgotten, so that the next connection succeeds.
 #[tokio::test]
-async fn settings_that_were_reduced_end_the_connection() {
+async fn reduced_settings_after_early_data_close_the_connection() {
     let sessions = Arc::default();
     let generous = server(&sessions, clearway::http::Config::default());
     serve(&generous, telling());
@@ -233,7 +233,7 @@ async fn settings_that_were_reduced_end_the_connection() {
     let mut mean = clearway::http::Config::default();
     mean.limits.max_field_section -= 1;
     let mean = server(&sessions, mean);
-    // No answer could overtake the settings.
+    // No response can arrive before the settings.
     let silent = Router::new().fallback(async |request: Request| {
         if request.extensions().get::<ArrivedEarly>().is_some() {
             std::future::pending::<()>().await;
@@ -252,10 +252,10 @@ async fn settings_that_were_reduced_end_the_connection() {
     assert_eq!(text(response).await, "late");
 }
 
-/// The address that was tried first is dead: the early request goes where the
-/// connection comes about.
+/// When the first address does not answer, the early request is sent again on the connection
+/// that is established.
 #[tokio::test]
-async fn early_requests_follow_the_address_that_answers() {
+async fn early_requests_are_sent_again_to_the_address_that_answers() {
     let server = told();
     let config = config();
     meet(&config, &server).await;
@@ -272,9 +272,9 @@ async fn early_requests_follow_the_address_that_answers() {
     assert!(first >= 1200, "early data was sent there before");
 }
 
-/// Nobody answers at all: the failure is that of connecting.
+/// When no address answers, the error is that of connecting.
 #[tokio::test]
-async fn early_requests_to_nobody_fail_like_others() {
+async fn early_request_to_an_unreachable_server_fails_with_connect_error() {
     let server = told();
     let config = config();
     meet(&config, &server).await;

@@ -1,4 +1,4 @@
-//! Shards that end before they should: who hears of it, and how they begin anew.
+//! Shards that fail: which calls return the failure, and how they are restarted.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::future::IntoFuture;
@@ -40,7 +40,7 @@ fn lost(error: &ConnectionError) -> String {
 }
 
 #[tokio::test]
-async fn shard_that_panics_fails_accept_and_its_connections() {
+async fn shard_panic_fails_accept_and_its_connections() {
     let Pair {
         server,
         client,
@@ -60,16 +60,16 @@ async fn shard_that_panics_fails_accept_and_its_connections() {
     assert!(text.contains("link.rs:"), "says where: {text}");
     assert!(text.ends_with("injected into the event loop"), "{text}");
     assert_eq!(lost(&far.closed().await), text);
-    // It is said for as long as it is so.
+    // `failure` returns it until the restart.
     assert_eq!(server.accept().await.unwrap_err().to_string(), text);
     assert_eq!(server.failure().unwrap().to_string(), text);
-    // Nobody waits for what will not come.
+    // No call waits for ever.
     server.wait_idle().await;
     drop(client);
 }
 
 #[tokio::test]
-async fn socket_that_breaks_fails_accept_and_its_connections() {
+async fn socket_failure_fails_accept_and_its_connections() {
     let pair = Pair::new().await;
     let serving = serve(&pair.server);
     pair.server.inject(0, Fault::Socket);
@@ -83,7 +83,7 @@ async fn socket_that_breaks_fails_accept_and_its_connections() {
 }
 
 #[tokio::test]
-async fn client_whose_shard_failed_says_why_it_cannot_connect() {
+async fn connect_after_a_shard_failure_reports_the_failure() {
     let Pair {
         server,
         client,
@@ -101,8 +101,8 @@ async fn client_whose_shard_failed_says_why_it_cannot_connect() {
     assert_eq!(error.to_string(), reason);
 }
 
-/// The address stays the same, and so does the secret behind stateless resets: a
-/// client of the shard that failed hears at once that its connection is gone.
+/// The address and the secret for stateless resets stay the same, so that a client of the
+/// failed shard learns at once that its connection has ended.
 #[tokio::test]
 async fn restarted_shard_serves_new_clients_and_resets_old_ones() {
     for fault in [Fault::Panic, Fault::Socket] {
@@ -131,7 +131,7 @@ async fn restarted_shard_serves_new_clients_and_resets_old_ones() {
         assert_eq!(near.closed().await, ConnectionError::StatelessReset);
         let again = client.connect(address, "localhost").await.unwrap();
         ask(&again, &pattern(7, 100_000)).await;
-        // Handles that outlived their shard keep away from its successor.
+        // Handles of the failed shard do not affect its successor.
         far.close(0, b"");
         drop(far);
         ask(&again, b"still here").await;
@@ -143,10 +143,10 @@ async fn restarted_shard_serves_new_clients_and_resets_old_ones() {
     }
 }
 
-/// One of two shards fails: the other's connections go on, and after the restart the
-/// kernel steers as before, so that nothing has to be passed on.
+/// When one of two shards fails, the connections of the other go on, and after the restart the
+/// kernel steers as before, so that no datagrams have to be forwarded.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_of_two_shards_fails_and_steering_stays_true() {
+async fn steering_stays_correct_after_one_of_two_shards_restarts() {
     for fault in [Fault::Panic, Fault::Socket] {
         for failing in [0, 1] {
             let server = Endpoint::builder(LOOPBACK)
@@ -176,7 +176,7 @@ async fn one_of_two_shards_fails_and_steering_stays_true() {
                 connection.rotate_connection_ids();
                 ask(connection, &pattern(2, 50_000)).await;
             }
-            // What is passed on is what a rotation or GRO led astray, if anything.
+            // Only a rotation of connection IDs or GRO can cause forwarding.
             let passed = self::strays(&server) - strays;
             assert!(passed < 40, "{passed} strays after {fault:?} in {failing}");
             assert_eq!(server.local_addr(), address);
@@ -194,7 +194,7 @@ fn strays(server: &Endpoint) -> u64 {
         .sum()
 }
 
-/// Clients until each of two shards has four, and which shard has which.
+/// Connects clients until each of two shards has four; returns them with their shard.
 async fn connect_to_both(server: &Endpoint) -> Vec<(usize, Connection)> {
     let count = |server: &Endpoint| -> Vec<u64> {
         let counters = server.counters();
@@ -219,18 +219,18 @@ async fn connect_to_both(server: &Endpoint) -> Vec<(usize, Connection)> {
 }
 
 #[tokio::test]
-async fn closed_endpoint_is_not_restarted_and_accept_says_closed() {
+async fn closed_endpoint_is_not_restarted_and_accept_returns_none() {
     let server = server();
     server.inject(0, Fault::Panic);
     assert!(server.accept().await.is_err());
     server.close(0, b"");
     assert_eq!(server.restart_failed_shards().unwrap(), 0);
-    // What came first is what is told.
+    // The first event decides.
     assert!(server.accept().await.is_err());
 }
 
 #[tokio::test]
-async fn accept_after_stop_accepting_ends_without_an_error_though_a_shard_fails_later() {
+async fn accept_after_stop_accepting_returns_none_even_if_a_shard_fails_later() {
     let pair = Pair::new().await;
     pair.server.stop_accepting();
     pair.server.inject(0, Fault::Panic);
@@ -238,9 +238,9 @@ async fn accept_after_stop_accepting_ends_without_an_error_though_a_shard_fails_
     assert!(pair.server.accept().await.unwrap().is_none());
 }
 
-/// A server on the caller's runtime that goes away tells whoever holds it elsewhere.
+/// A shutdown of the server's runtime is reported to handles on another runtime.
 #[test]
-fn runtime_that_shuts_down_fails_serve_with_that_reason() {
+fn runtime_shutdown_fails_serve_with_that_reason() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let server = runtime.block_on(async {
         let config: ServerConfig = server_config();
@@ -251,7 +251,7 @@ fn runtime_that_shuts_down_fails_serve_with_that_reason() {
     let other = tokio::runtime::Runtime::new().unwrap();
     let error = other.block_on(server.serve(echo)).unwrap_err();
     assert!(matches!(error, EndpointError::RuntimeGone), "{error}");
-    // There is no runtime here either.
+    // This thread has no runtime either.
     let error = server.restart_failed_shards().unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::NotConnected);
     other.block_on(async {

@@ -1,4 +1,4 @@
-//! The guide says what the code says.
+//! The guide agrees with the code.
 
 use std::fs;
 use std::path::Path;
@@ -31,7 +31,7 @@ fn breakdown_page_lists_every_limit_and_no_other() {
 }
 
 #[test]
-fn first_server_of_the_guide_and_readme_is_the_example() {
+fn first_server_in_the_guide_and_readme_matches_the_example() {
     let example = text("crates/clearway/examples/hello_server.rs");
     let code = example.find("use axum").map(|at| &example[at..]);
     let code = code.expect("it begins with what it uses");

@@ -1,5 +1,5 @@
-//! Hostile clients of [`clearway::http::Server`], over sockets: they stall, they dribble,
-//! they give up, and everybody else is served.
+//! Hostile clients of [`clearway::http::Server`], over sockets: they stall, send slowly or
+//! cancel, and other clients are served.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::convert::Infallible;
@@ -60,7 +60,7 @@ fn serve(builder: ServerBuilder, router: Router) -> Server {
     server
 }
 
-/// What a well-behaved client gets.
+/// Checks that a well-behaved client is served.
 async fn ask(server: &Server, path: &str) -> Result<String, Error> {
     let config = ClientConfig::with_roots(IDENTITY.certificate_pem()).unwrap();
     let client = Client::new(config)?;
@@ -78,7 +78,7 @@ fn small() -> Router {
     Router::new().route("/small", get(async || "small"))
 }
 
-/// Waits until it is so.
+/// Waits until a condition holds.
 async fn until(what: &str, mut so: impl FnMut() -> bool) {
     let waiting = async {
         while !so() {
@@ -95,7 +95,7 @@ async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
     answer.unwrap_or_else(|_| panic!("not within {PATIENCE:?}: {what}"))
 }
 
-/// A client that writes what it likes on its streams, and keeps its connection alive.
+/// A client that writes raw bytes on its streams, and keeps its connection alive.
 struct Forger {
     connection: Connection,
     _control: SendStream,
@@ -128,14 +128,14 @@ impl Forger {
         }
     }
 
-    /// A stream that begins with these bytes.
+    /// Opens a stream and writes these bytes.
     async fn open(&self, bytes: &[u8]) -> (SendStream, RecvStream) {
         let (mut send, recv) = self.connection.open_bi().await.unwrap();
         send.write_all(bytes).await.unwrap();
         (send, recv)
     }
 
-    /// One of these bytes and an end.
+    /// Opens a stream, writes these bytes and finishes it.
     async fn whole(&self, bytes: &[u8]) -> (SendStream, RecvStream) {
         let (mut send, recv) = self.open(bytes).await;
         send.finish().unwrap();
@@ -143,7 +143,7 @@ impl Forger {
     }
 }
 
-/// With which code the server reset what it sends.
+/// Returns the code with which the server reset its stream.
 async fn reset_code(recv: &mut RecvStream) -> Code {
     let reading = async {
         loop {
@@ -164,7 +164,7 @@ async fn close_code(forger: &Forger) -> Code {
     }
 }
 
-/// Counts how many of it there are.
+/// Counts its instances.
 #[derive(Clone, Default)]
 struct Alive(Arc<AtomicUsize>);
 
@@ -187,7 +187,7 @@ impl Drop for Guard {
     }
 }
 
-/// A body of a megabyte, in pieces, that holds something dear such as an open file.
+/// A body of a megabyte, in pieces, that holds a resource such as an open file.
 struct Large {
     left: usize,
     _held: Guard,
@@ -222,10 +222,9 @@ fn large(alive: &Alive) -> Router {
     )
 }
 
-/// No credit for the connection, then GETs of a megabyte over several connections that
-/// show all the while that they are there.
+/// Connections without flow-control credit request a megabyte each, and stay alive with PINGs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_that_take_nothing_are_cut_and_give_everything_back() {
+async fn clients_that_do_not_read_are_closed_and_release_everything() {
     let alive = Alive::default();
     let server = serve(builder().timeouts(short()), large(&alive));
     let mut forgers = Vec::new();
@@ -254,9 +253,9 @@ async fn clients_that_take_nothing_are_cut_and_give_everything_back() {
     assert_serves(&server).await;
 }
 
-/// The answer to each request is on its way to the transport, which keeps it.
+/// The responses fit into the transport's buffers.
 #[tokio::test]
-async fn small_answers_that_nobody_takes_are_given_up() {
+async fn small_responses_that_are_never_read_time_out() {
     let server = serve(
         builder().timeouts(short()),
         small().route("/", get(async || "x")),
@@ -275,7 +274,7 @@ async fn small_answers_that_nobody_takes_are_given_up() {
     assert_serves(&server).await;
 }
 
-/// What a handler that reads a body hears.
+/// A server whose handler reports how reading the body ended.
 fn reading(told: UnboundedSender<Result<usize, String>>) -> Router {
     let read = async move |request: Request| {
         let read = request.into_body().collect().await;
@@ -291,7 +290,7 @@ fn whole_text(error: &dyn std::error::Error) -> String {
 }
 
 #[tokio::test]
-async fn uploads_that_stall_fail_the_read_by_name() {
+async fn stalled_upload_fails_the_read_with_timed_out() {
     let (told, mut hears) = unbounded_channel();
     let server = serve(builder().timeouts(short()), reading(told));
     let forger = Forger::new(&server).await;
@@ -317,7 +316,7 @@ async fn uploads_that_stall_fail_the_read_by_name() {
 }
 
 #[tokio::test]
-async fn header_sections_that_stall_are_rejected() {
+async fn stalled_header_section_is_rejected() {
     let server = serve(builder().timeouts(short()), small());
     let forger = Forger::new(&server).await;
     let mut streams = Vec::new();
@@ -331,7 +330,7 @@ async fn header_sections_that_stall_are_rejected() {
 }
 
 #[tokio::test]
-async fn idle_connection_is_closed_though_it_sends_pings() {
+async fn idle_connection_is_closed_despite_pings() {
     let timeouts = Timeouts {
         idle: Some(Duration::from_secs(1)),
         ..Timeouts::default()
@@ -346,13 +345,13 @@ async fn idle_connection_is_closed_though_it_sends_pings() {
     assert_serves(&server).await;
 }
 
-/// Handlers that tell when they begin, and never end by themselves.
+/// Handlers that report when they begin, and never end by themselves.
 fn endless(alive: &Alive, begun: UnboundedSender<()>) -> Router {
     let alive = alive.clone();
     let handler = async move |request: Request| {
         let _guard = alive.one();
         begun.send(()).unwrap();
-        // Whoever posts keeps its body, unread.
+        // A POST keeps its body, unread.
         let _body = (request.method() == http::Method::POST).then_some(request);
         poll_fn::<(), _>(|_| Poll::Pending).await;
     };
@@ -365,9 +364,9 @@ async fn hear(hears: &mut UnboundedReceiver<()>, count: usize) {
     }
 }
 
-/// A reset alone, without STOP_SENDING, also behind data that nobody has read.
+/// A reset without STOP_SENDING drops the handler, even behind unread data.
 #[tokio::test]
-async fn requests_that_are_reset_stop_their_handlers() {
+async fn reset_requests_drop_their_handlers() {
     let (begun, mut hears) = unbounded_channel();
     let alive = Alive::default();
     let server = serve(builder(), endless(&alive, begun));
@@ -388,9 +387,9 @@ async fn requests_that_are_reset_stop_their_handlers() {
     assert_serves(&server).await;
 }
 
-/// A response whose body takes its time is dropped when its client stops it.
+/// A pending response body is dropped when the client stops reading.
 #[tokio::test]
-async fn body_that_waits_is_dropped_when_nobody_wants_it() {
+async fn pending_response_body_is_dropped_when_the_client_stops_reading() {
     struct Waiting(#[expect(dead_code, reason = "it is held")] Guard);
 
     impl Body for Waiting {
@@ -423,10 +422,10 @@ async fn body_that_waits_is_dropped_when_nobody_wants_it() {
     assert_serves(&server).await;
 }
 
-/// A thousand GETs, each reset at once: they are not worked on, and their client is
-/// told that it goes too far.
+/// A thousand GETs, each reset at once, are not handled, and the connection is closed with
+/// H3_EXCESSIVE_LOAD.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rapid_resets_are_cut_off_and_leave_no_work() {
+async fn rapid_resets_close_the_connection_and_leave_no_handlers() {
     let (begun, _hears) = unbounded_channel();
     let alive = Alive::default();
     let server = serve(builder(), endless(&alive, begun));
@@ -449,9 +448,9 @@ async fn rapid_resets_are_cut_off_and_leave_no_work() {
     assert_serves(&server).await;
 }
 
-/// Requests that the server has to reset itself, each malformed in its end.
+/// Malformed requests, which the server has to reset.
 #[tokio::test]
-async fn malformed_requests_without_end_are_cut_off() {
+async fn endless_malformed_requests_close_the_connection() {
     let server = serve(builder(), small());
     let forger = Forger::new(&server).await;
     let flood = async {
@@ -471,10 +470,10 @@ async fn malformed_requests_without_end_are_cut_off() {
     assert_serves(&server).await;
 }
 
-/// One connection holds all it can: another is served, and what is too much is safe to
-/// send again.
+/// When one connection holds all permits it can get, another is served, and rejected requests
+/// are safe to send again.
 #[tokio::test]
-async fn requests_under_way_are_bounded_and_shared_among_connections() {
+async fn concurrent_requests_are_limited_and_shared_among_connections() {
     let (begun, mut hears) = unbounded_channel();
     let alive = Alive::default();
     let server = serve(builder().max_requests(20), endless(&alive, begun));
@@ -495,15 +494,15 @@ async fn requests_under_way_are_bounded_and_shared_among_connections() {
     }
     assert_eq!(rejected, 40);
     assert_serves(&server).await;
-    // Places are given back.
+    // Permits are returned.
     forger.connection.close(0, b"");
     until("no request", || server.counters().requests == 0).await;
     assert_eq!(alive.count(), 0);
 }
 
-/// A frame without a place, behind a request that is answered without a look at it.
+/// An unexpected frame after a request that is answered without reading it.
 #[tokio::test]
-async fn wrong_frame_behind_a_request_closes_the_connection() {
+async fn unexpected_frame_after_a_request_closes_the_connection() {
     let server = serve(builder(), small().route("/", get(async || "fine")));
     for (what, frame) in [
         ("HTTP/2's PRIORITY", [0x02, 0x00]),
@@ -512,7 +511,7 @@ async fn wrong_frame_behind_a_request_closes_the_connection() {
         let forger = Forger::new(&server).await;
         let _stream = forger.open(&[GET, &frame].concat()).await;
         assert_eq!(close_code(&forger).await, Code::FRAME_UNEXPECTED, "{what}");
-        // After the answer, too.
+        // Also after the response.
         let forger = Forger::new(&server).await;
         let (mut send, mut recv) = forger.open(GET).await;
         while within("the answer", recv.read_chunk(100))
@@ -526,9 +525,9 @@ async fn wrong_frame_behind_a_request_closes_the_connection() {
     assert_serves(&server).await;
 }
 
-/// Requests whose client goes on sending a body that nobody reads.
+/// A client that goes on sending a body that is not read is asked to stop.
 #[tokio::test]
-async fn body_that_nobody_wants_is_stopped() {
+async fn unwanted_request_body_is_stopped() {
     let server = serve(builder(), small().route("/", post(async || "no, thanks")));
     let forger = Forger::new(&server).await;
     let (send, mut recv) = forger.open(POST).await;
@@ -542,10 +541,10 @@ async fn body_that_nobody_wants_is_stopped() {
     assert_serves(&server).await;
 }
 
-/// Well-behaved clients notice nothing of deadlines: a slow upload and a slow download
-/// that take several times as long as each of them.
+/// Slow clients that make progress do not miss deadlines: an upload and a download that take
+/// several times as long as each deadline.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn slow_but_steady_clients_are_served_to_the_end() {
+async fn slow_but_steady_clients_do_not_time_out() {
     let timeouts = Timeouts {
         min_rate: 0,
         ..short()
@@ -577,7 +576,7 @@ async fn slow_but_steady_clients_are_served_to_the_end() {
     assert_eq!(response.body_mut().text(10).await.unwrap(), "abc");
 }
 
-/// A body that comes through a channel.
+/// A body from a channel.
 struct Channel(tokio::sync::mpsc::Receiver<Bytes>);
 
 impl Body for Channel {
@@ -594,7 +593,7 @@ impl Body for Channel {
     }
 }
 
-/// What was sent has arrived: everything is acknowledged.
+/// Waits until everything that was sent is acknowledged.
 async fn until_delivered(connection: &Connection) {
     tokio::time::sleep(Duration::from_millis(20)).await;
     until("everything acknowledged", || {
@@ -603,10 +602,10 @@ async fn until_delivered(connection: &Connection) {
     .await;
 }
 
-/// Requests that arrive and are given up before the server's task looks, whose runtime
-/// stands still meanwhile.
+/// Requests that arrive and are cancelled before the server's task runs, because its runtime
+/// is blocked meanwhile.
 #[test]
-fn request_given_up_before_it_was_dispatched_never_reaches_a_handler() {
+fn request_cancelled_before_dispatch_never_reaches_a_handler() {
     let here = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -625,7 +624,7 @@ fn request_given_up_before_it_was_dispatched_never_reaches_a_handler() {
         (forger, first)
     });
     let (forger, _first) = forger;
-    // The connection's task is there and waits.
+    // The connection's task is waiting.
     there.block_on(hear(&mut hears, 1));
     let mut streams = here.block_on(async {
         let mut streams = Vec::new();

@@ -29,7 +29,7 @@ fn client() -> Client {
     Client::new(ClientConfig::with_roots(IDENTITY.certificate_pem()).unwrap()).unwrap()
 }
 
-/// A server of `router` and the beginning of its URLs.
+/// A server of `router`, and the base of its URLs.
 fn serve(router: Router) -> (Server, String) {
     start(Server::bind(LOOPBACK, server_config()).unwrap(), router)
 }
@@ -47,7 +47,7 @@ fn echo() -> Router {
 }
 
 #[tokio::test]
-async fn a_page_a_missing_page_and_their_heads() {
+async fn get_and_head_return_200_and_404() {
     let (_server, url) = serve(Router::new().route("/hello", get(async || "hello")));
     let client = client();
     let mut found = client.get(&format!("{url}/hello")).await.unwrap();
@@ -64,7 +64,7 @@ async fn a_page_a_missing_page_and_their_heads() {
     let mut head = client.request(head).await.unwrap();
     assert_eq!(head.headers()["content-length"], "5");
     assert!(head.body_mut().bytes(LIMIT).await.unwrap().is_empty());
-    // All on one connection.
+    // All requests used one connection.
     let connection = found.extensions().get::<Connection>().unwrap();
     assert_eq!(
         connection.id(),
@@ -73,7 +73,7 @@ async fn a_page_a_missing_page_and_their_heads() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bodies_go_both_ways_at_once_with_trailers() {
+async fn bodies_with_trailers_stream_in_both_directions() {
     let (_server, url) = serve(echo());
     let content = pattern(1, 8 << 20);
     let mut pieces = content.chunks(100_000).map(Bytes::copy_from_slice);
@@ -112,7 +112,7 @@ impl<I: Iterator + Unpin> futures_core::Stream for Pieces<I> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn thousands_of_requests_at_once_on_one_connection() {
+async fn thousands_of_concurrent_requests_share_one_connection() {
     let router = Router::new().route(
         "/{n}",
         get(async |axum::extract::Path(n): axum::extract::Path<u32>| (n * 2).to_string()),
@@ -134,7 +134,7 @@ async fn thousands_of_requests_at_once_on_one_connection() {
     assert_eq!(client.endpoint().open_connections(), 1);
 }
 
-/// Half of what it announces, then a failure.
+/// A body that fails after half of its announced length.
 struct Broken(bool);
 
 impl Body for Broken {
@@ -154,13 +154,13 @@ impl Body for Broken {
 }
 
 #[tokio::test]
-async fn a_broken_body_never_looks_whole() {
+async fn failing_response_body_resets_the_stream() {
     let router = Router::new().route(
         "/",
         get(async || Response::new(axum::body::Body::new(Broken(false)))),
     );
     let (_server, url) = serve(router);
-    // The reset may overtake what was sent before it.
+    // The reset may overtake data that was sent before.
     let broken = async {
         let mut response = client().get(&url).await?;
         while let Some(piece) = response.body_mut().chunk().await? {
@@ -176,7 +176,7 @@ async fn a_broken_body_never_looks_whole() {
 }
 
 #[tokio::test]
-async fn handler_that_panics_is_answered_with_500() {
+async fn panicking_handler_returns_500() {
     let panicking = async |_: Request| -> Response<axum::body::Body> { panic!("a bug") };
     let router = echo().route("/", get(panicking));
     let (_server, url) = serve(router);
@@ -187,7 +187,7 @@ async fn handler_that_panics_is_answered_with_500() {
     assert_eq!(response.body_mut().text(LIMIT).await.unwrap(), "alive");
 }
 
-/// Tells that it is gone.
+/// Notifies when it is dropped.
 struct Tell(tokio::sync::mpsc::UnboundedSender<()>);
 
 impl Drop for Tell {
@@ -197,7 +197,7 @@ impl Drop for Tell {
 }
 
 #[tokio::test]
-async fn a_request_given_up_stops_its_handler() {
+async fn cancelled_request_drops_its_handler() {
     let (told, mut hears) = tokio::sync::mpsc::unbounded_channel();
     let router = Router::new().route(
         "/",
@@ -219,7 +219,7 @@ async fn a_request_given_up_stops_its_handler() {
 }
 
 #[tokio::test]
-async fn a_download_given_up_stops_the_server() {
+async fn dropped_response_body_stops_the_server() {
     let endless = async || {
         let piece = || {
             Some((
@@ -236,13 +236,13 @@ async fn a_download_given_up_stops_the_server() {
     let mut response = client.get(&url).await.unwrap();
     assert!(response.body_mut().chunk().await.unwrap().is_some());
     drop(response);
-    // The server is idle again once it has heard.
+    // The server becomes idle once it has received the STOP_SENDING.
     server.shutdown(Duration::from_secs(20)).await;
     assert_eq!(server.endpoint().open_connections(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_begun_is_finished_before_a_shutdown_and_nothing_begins() {
+async fn shutdown_finishes_running_requests_and_accepts_no_new_ones() {
     let (go, gone) = tokio::sync::watch::channel(false);
     let router = Router::new().route(
         "/",
@@ -283,7 +283,7 @@ async fn what_is_begun_is_finished_before_a_shutdown_and_nothing_begins() {
 }
 
 #[tokio::test]
-async fn two_shards_and_handlers_on_them() {
+async fn handlers_run_on_two_shards() {
     let server = Server::builder(LOOPBACK, server_config())
         .shards(2)
         .handlers_on_shards()
@@ -300,7 +300,7 @@ async fn two_shards_and_handlers_on_them() {
 }
 
 #[tokio::test]
-async fn an_upload_that_is_too_large_is_answered_without_reading_it() {
+async fn oversized_upload_is_rejected_without_reading_it() {
     let refuse = async || StatusCode::PAYLOAD_TOO_LARGE;
     let (_server, url) = serve(Router::new().route("/", post(refuse)));
     let body = Full::<Bytes>::from(pattern(2, 20 << 20));
@@ -310,12 +310,12 @@ async fn an_upload_that_is_too_large_is_answered_without_reading_it() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_fetched_is_named() {
+async fn invalid_urls_are_rejected_with_the_reason() {
     let client = client();
     for (url, why) in [
-        ("http://localhost/", "HTTP/3 is for https URLs"),
-        ("/a/path", "it names no host"),
-        ("not a url", "it is no URL"),
+        ("http://localhost/", "the scheme must be https"),
+        ("/a/path", "missing host (expected https://HOST/PATH)"),
+        ("not a url", "not a valid URI"),
         (
             "https://no.such.host.invalid/",
             "cannot resolve no.such.host.invalid",
@@ -327,7 +327,7 @@ async fn what_cannot_be_fetched_is_named() {
 }
 
 #[tokio::test]
-async fn a_body_is_readable_as_http_bodies_are() {
+async fn response_body_implements_http_body() {
     let (_server, url) = serve(echo());
     let request = http::Request::post(format!("{url}/echo")).body(Full::<Bytes>::from("abc"));
     let response = client().request(request.unwrap()).await.unwrap();
@@ -337,7 +337,7 @@ async fn a_body_is_readable_as_http_bodies_are() {
 }
 
 #[tokio::test]
-async fn a_connection_made_beforehand_is_the_one_requests_use() {
+async fn requests_use_the_connection_made_by_connect() {
     let (_server, url) = serve(Router::new().route("/", get(async || "hello")));
     let client = client();
     let made = client.connect(&url.parse().unwrap()).await.unwrap();

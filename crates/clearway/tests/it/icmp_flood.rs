@@ -1,4 +1,4 @@
-//! A transfer between endpoints whose sockets are both lied to about what they have sent.
+//! Transfers between endpoints whose sockets are flooded with forged ICMP errors.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
@@ -12,8 +12,8 @@ use crate::common::{Pair, client_config, pattern, server_config};
 
 const SIZE: usize = 2_000_000;
 
-/// Forged errors of every kind, as fast as they go; `None`, with a word on stderr, where the
-/// tests may not open raw sockets.
+/// Sends forged errors of every kind as fast as possible. Returns `None`, with a message on
+/// stderr, where raw sockets are not permitted.
 fn flood(local: SocketAddr) -> Option<Flood> {
     // Not an address that others use: the host remembers a path MTU for it.
     let elsewhere = if local.is_ipv4() {
@@ -87,8 +87,8 @@ async fn transfer_over_ipv6_finishes_while_both_sockets_are_flooded() {
     transfer_under_flood("[::1]:0").await;
 }
 
-/// Errors fill the receive buffer of a server that nobody calls, and a full one takes no
-/// datagrams: unless it reads them, nobody reaches it ever again.
+/// Errors fill the receive buffer of an idle server, which then receives no datagrams: unless it
+/// reads them, no client ever reaches it again.
 #[tokio::test]
 async fn idle_server_answers_after_a_flood_that_fills_its_receive_buffer() {
     let server = Endpoint::server("127.0.0.1:0".parse().unwrap(), server_config()).unwrap();

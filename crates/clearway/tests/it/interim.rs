@@ -1,4 +1,4 @@
-//! Interim responses: hints from handlers, 100 (Continue) for who waits for it.
+//! Interim responses: early hints from handlers, and 100 (Continue).
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::convert::Infallible;
@@ -49,7 +49,7 @@ fn take<T>(once: &Mutex<Option<T>>) -> Option<T> {
 }
 
 #[tokio::test]
-async fn hints_arrive_before_the_response_is_made() {
+async fn early_hints_arrive_before_the_response() {
     let (heard, hears) = oneshot::channel::<()>();
     let (heard, hears) = (once(heard), once(hears));
     let (_server, url) = serve(Router::new().fallback(async move |request: Request| {
@@ -60,7 +60,7 @@ async fn hints_arrive_before_the_response_is_made() {
             let error = sender.send(interim(wrong, "</c>")).unwrap_err();
             assert!(matches!(error, Error::Unsendable(_)), "{wrong}: {error}");
         }
-        // No answer before the client has heard both.
+        // The response waits until the client has received both.
         take(&hears).unwrap().await.unwrap();
         "final"
     }));
@@ -84,7 +84,7 @@ async fn hints_arrive_before_the_response_is_made() {
 }
 
 #[tokio::test]
-async fn a_hint_after_the_response_is_refused() {
+async fn interim_response_after_the_final_one_is_rejected() {
     let (give, given) = oneshot::channel::<InterimSender>();
     let give = once(give);
     let (_server, url) = serve(Router::new().fallback(async move |request: Request| {
@@ -98,7 +98,7 @@ async fn a_hint_after_the_response_is_refused() {
     assert!(matches!(error, Error::Unsendable(_)), "{error}");
 }
 
-/// A body that tells whether anybody has asked for it.
+/// A body that records whether it was polled.
 struct Watched {
     asked: Arc<AtomicBool>,
     content: Option<Bytes>,
@@ -143,9 +143,9 @@ fn expecting(url: &str, body: Watched) -> http::Request<Watched> {
     request.body(body).unwrap()
 }
 
-/// RFC 9110 §10.1.1: whoever waits is told to go on when the body is asked for.
+/// RFC 9110 §10.1.1: 100 (Continue) is sent when the handler reads the body.
 #[tokio::test]
-async fn a_body_is_sent_when_the_handler_asks_for_it() {
+async fn body_with_expect_continue_is_sent_when_the_handler_reads_it() {
     let (body, asked) = Watched::new();
     let before = asked.clone();
     let (_server, url) = serve(Router::new().fallback(async move |request: Request| {
@@ -162,7 +162,7 @@ async fn a_body_is_sent_when_the_handler_asks_for_it() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_refused_is_never_sent() {
+async fn body_with_expect_continue_is_not_sent_after_an_error_status() {
     let (body, asked) = Watched::new();
     let (_server, url) = serve(
         Router::new().fallback(async |_: Request| (StatusCode::FORBIDDEN, "no").into_response()),
@@ -174,9 +174,9 @@ async fn a_body_that_is_refused_is_never_sent() {
     assert!(!asked.load(Ordering::SeqCst));
 }
 
-/// Nobody waits: nothing is said.
+/// The client does not wait, so no 100 (Continue) is sent.
 #[tokio::test]
-async fn a_body_that_comes_anyway_needs_no_invitation() {
+async fn body_that_does_not_wait_for_100_gets_no_100() {
     let (body, asked) = Watched::new();
     let (_server, url) = serve(Router::new().fallback(async |request: Request| {
         let content = request.into_body().collect().await.unwrap();

@@ -10,11 +10,11 @@ use crate::common::{LOOPBACK, client, server_config};
 
 const SHARDS: usize = 4;
 
-/// Attempts at a thing that has to happen, and the pause between two.
+/// Most attempts to observe a condition, and the pause between two.
 const ATTEMPTS: usize = 20_000;
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Echoes, and keeps the handles of connections even when they have ended.
+/// Echoes streams, and keeps the handles of connections that have ended.
 #[derive(Clone, Default)]
 struct Keeper(Arc<Mutex<Vec<Connection>>>);
 
@@ -71,7 +71,7 @@ fn is_limit(error: &ConnectError) -> bool {
     error.to_string().contains("too many connections")
 }
 
-/// When it has the answer, the shard knows that the handshake is over.
+/// After the answer, the shard knows that the handshake is complete.
 async fn ask(connection: &Connection) {
     let (mut send, mut recv) = connection.open_bi().await.unwrap();
     send.write_all(b"hello").await.unwrap();
@@ -79,7 +79,7 @@ async fn ask(connection: &Connection) {
     assert_eq!(recv.read_to_end(5).await.unwrap(), b"hello");
 }
 
-/// As many connections as there can be.
+/// Connects until the limit is reached.
 async fn fill(server: &Endpoint, attempts: usize) -> Vec<(Endpoint, Connection)> {
     let mut connected = Vec::new();
     for _ in 0..attempts {
@@ -101,7 +101,7 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 const NEVER: Duration = Duration::from_secs(3_600);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn connections_are_limited_over_all_shards_and_free_places_are_taken_again() {
+async fn connection_limit_holds_over_all_shards_and_freed_places_are_reused() {
     for by_source in [false, true] {
         let server = serve(NEVER, |limits| {
             if by_source {
@@ -125,9 +125,9 @@ async fn connections_are_limited_over_all_shards_and_free_places_are_taken_again
     }
 }
 
-/// Also while the application holds handles of its connections.
+/// This also holds while the application holds handles of these connections.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn connections_of_a_shard_that_failed_take_no_places_after_its_restart() {
+async fn connections_of_a_failed_shard_take_no_places_after_its_restart() {
     let keeper = Keeper::default();
     let server = server(NEVER, |limits| limits.connections = 16);
     serve_again(&server, &keeper);
@@ -145,15 +145,15 @@ async fn connections_of_a_shard_that_failed_take_no_places_after_its_restart() {
     assert_eq!(keeper.0.lock().unwrap().len(), 16);
 }
 
-/// The shard that a newcomer comes to may have nobody who could make room.
+/// The shard of a new client may have no idle connection itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn idle_connections_of_other_shards_make_room_for_newcomers() {
+async fn idle_connections_of_other_shards_are_evicted_for_new_clients() {
     let server = serve(Duration::ZERO, |limits| limits.connections = 8);
     let mut connected = Vec::new();
     for _ in 0..ATTEMPTS {
         let client = client();
         match client.connect(server.local_addr(), "localhost").await {
-            // It is idle, and may be the next to make room.
+            // It is idle, and may be evicted next.
             Ok(connection) => connected.push((client, connection)),
             Err(error) => assert!(is_limit(&error), "{error}"),
         }
@@ -164,6 +164,6 @@ async fn idle_connections_of_other_shards_make_room_for_newcomers() {
     }
     assert_eq!(connected.len(), 40);
     let counters = server.counters();
-    let evicted: u64 = counters.iter().map(|c| c.evicted_for_newcomers).sum();
+    let evicted: u64 = counters.iter().map(|c| c.evicted_for_new_clients).sum();
     assert!(evicted >= 32, "{evicted}");
 }

@@ -3,9 +3,12 @@
 mod common;
 
 mod closing;
-mod crowding;
+mod custom_components;
+mod custom_socket;
 mod datagrams;
 mod early;
+mod established;
+mod eviction;
 mod failures;
 mod guide;
 mod hostile_http;
@@ -13,9 +16,6 @@ mod http;
 mod icmp_flood;
 mod interim;
 mod limits;
-mod living;
-mod own_parts;
-mod own_socket;
 mod panics;
 mod qlog;
 mod serving;

@@ -1,4 +1,4 @@
-//! A panic is the death of one connection: the others, its shard and its endpoint go on.
+//! A panic ends one connection: the others, its shard and its endpoint go on.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::collections::BTreeMap;
@@ -22,10 +22,10 @@ use tokio::task::JoinSet;
 
 use crate::common::{IDENTITY, LOOPBACK, client, client_config, pattern, server_config};
 
-/// Connections in the crowd, one of which panics.
+/// Connections, one of which panics.
 const CROWD: usize = 1_000;
 
-/// Handshakes at once: fewer than what a server with load asks for a Retry.
+/// Handshakes at once: fewer than the number from which a server sends Retry.
 const AT_ONCE: usize = 50;
 
 async fn echo(connection: &Connection) {
@@ -48,7 +48,7 @@ async fn ask(connection: &Connection, content: &[u8]) -> Result<Vec<u8>, String>
     asked.await
 }
 
-/// Panics at its next event once it is told to.
+/// An observer that panics at its next event once it is armed.
 #[derive(Debug)]
 struct Bomb(Arc<AtomicBool>);
 
@@ -58,18 +58,17 @@ impl Observer for Bomb {
     }
 }
 
-/// A server that keeps what it accepts, and as many connections to it as wanted.
+/// A server that keeps the connections it accepts, and clients connected to it.
 struct Crowd {
     server: Endpoint,
     client: Endpoint,
     near: Vec<Connection>,
     far: Arc<Mutex<BTreeMap<usize, Connection>>>,
-    /// Sets off the observer of the connection that came last.
+    /// Arms the observer of the last connection.
     bomb: Arc<AtomicBool>,
 }
 
-/// Waits for as long as the slowest machine needs; a test that has to wait so long
-/// fails for another reason.
+/// Waits with a timeout that is far longer than even a slow machine needs.
 fn patient() -> TransportConfig {
     let mut config = TransportConfig::default();
     config.idle_timeout = Duration::from_secs(120);
@@ -97,7 +96,7 @@ impl Crowd {
                     .serve(move |connection: Connection| {
                         let far = far.clone();
                         async move {
-                            // The first stream tells which of the client's it is.
+                            // The first stream identifies the client's connection.
                             let (mut send, mut recv) = connection.accept_bi().await.unwrap();
                             let name = recv.read_to_end(8).await.unwrap();
                             let name = usize::from_be_bytes(name.try_into().unwrap());
@@ -139,8 +138,8 @@ impl Crowd {
         self.far.lock().unwrap()[&name].clone()
     }
 
-    /// Everybody asks at once; who got no answer, and why.
-    async fn everybody_asks(&self) -> BTreeMap<usize, String> {
+    /// Sends a request on every connection at once. Returns which failed, and why.
+    async fn ask_all(&self) -> BTreeMap<usize, String> {
         let mut asking = JoinSet::new();
         for (name, connection) in self.near.iter().cloned().enumerate() {
             asking.spawn(async move {
@@ -160,7 +159,7 @@ impl Crowd {
     }
 }
 
-/// What the application hears of its own side: INTERNAL_ERROR and where it panicked.
+/// The error that the application gets locally: INTERNAL_ERROR and the location of the panic.
 fn panicked(error: &ConnectionError) -> &str {
     let ConnectionError::Transport(error) = error else {
         panic!("{error}");
@@ -169,7 +168,7 @@ fn panicked(error: &ConnectionError) -> &str {
     &error.reason
 }
 
-/// What a peer hears: the close, or if that was lost a stateless reset.
+/// The error that the peer gets: the close, or if that was lost a stateless reset.
 fn closed_by_peer(error: &ConnectionError) {
     match error {
         ConnectionError::PeerTransport(error) => {
@@ -189,18 +188,18 @@ async fn transport_panic_in_one_of_a_thousand_connections_ends_only_that_one() {
         (Stage::Receive, "panic while datagrams were received: "),
         (Stage::Turn, "panic while packets were sent: "),
         (Stage::Timeout, "panic while a timeout was handled: "),
-        (Stage::Call, "panic in a call of the application's: "),
+        (Stage::Call, "panic in a call of the application: "),
     ];
     for (n, (stage, expected)) in stages.into_iter().enumerate() {
         let victim = 100 * (n + 1);
         let far = crowd.far(victim);
         far.inject(stage);
         if stage == Stage::Timeout {
-            // It comes to rest before it comes to anything else.
+            // Let the connection become idle first.
             far.closed().await;
         }
         gone.push(victim);
-        let failed = crowd.everybody_asks().await;
+        let failed = crowd.ask_all().await;
         assert_eq!(
             failed.keys().copied().collect::<Vec<_>>(),
             gone,
@@ -212,10 +211,10 @@ async fn transport_panic_in_one_of_a_thousand_connections_ends_only_that_one() {
         assert!(reason.contains("shared.rs:"), "says where: {reason}");
         closed_by_peer(&crowd.near[victim].closed().await);
     }
-    // In the middle of the transport, out of code of the application's.
+    // In the middle of the transport, from code of the application.
     crowd.bomb.store(true, Ordering::Relaxed);
-    let failed = crowd.everybody_asks().await;
-    // Which of the client's came last at the server is chance.
+    let failed = crowd.ask_all().await;
+    // Which of the client's connections was accepted last is random.
     let new: Vec<_> = failed.keys().filter(|name| !gone.contains(name)).collect();
     assert_eq!((new.len(), failed.len()), (1, gone.len() + 1), "{failed:?}");
     gone.push(*new[0]);
@@ -228,29 +227,29 @@ async fn transport_panic_in_one_of_a_thousand_connections_ends_only_that_one() {
     assert_eq!(counters.connections, CROWD - gone.len());
     assert_eq!(crowd.server.open_connections(), CROWD - gone.len());
     assert!(crowd.server.failure().is_none());
-    // Nobody waits for the dead.
+    // No call waits for the terminated connection.
     crowd.server.close(0, b"");
     crowd.server.wait_idle().await;
     drop(crowd.client);
 }
 
-/// A datagram whose routing panics is lost, like others that are.
+/// A datagram whose routing panics is lost, and retransmitted like any other.
 #[tokio::test]
-async fn routing_panic_costs_the_datagram_and_not_the_shard() {
+async fn routing_panic_drops_the_datagram_and_keeps_the_shard() {
     let crowd = Crowd::gather(2).await;
     crowd.server.inject(0, Fault::Routing(20));
-    assert!(crowd.everybody_asks().await.is_empty());
+    assert!(crowd.ask_all().await.is_empty());
     while crowd.server.counters()[0].routing_panics < 20 {
         crowd.near[0].ping();
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    assert!(crowd.everybody_asks().await.is_empty());
+    assert!(crowd.ask_all().await.is_empty());
     let counters = crowd.server.counters()[0];
     assert_eq!((counters.routing_panics, counters.panics), (20, 0));
     assert!(crowd.server.failure().is_none());
 }
 
-/// When nothing can be routed any more, nobody is served: the application hears of it.
+/// When routing panics for every datagram, no client can be served, and `accept` returns that.
 #[tokio::test]
 async fn routing_that_panics_for_every_datagram_ends_the_shard() {
     let crowd = Crowd::gather(1).await;
@@ -270,7 +269,7 @@ async fn routing_that_panics_for_every_datagram_ends_the_shard() {
     );
 }
 
-/// A handle of a connection that panicked answers what it can and panics no more.
+/// Handles of a connection that panicked return what is known of it, and do not panic.
 #[tokio::test]
 async fn handles_of_a_connection_that_panicked_return_its_error() {
     let crowd = Crowd::gather(2).await;
@@ -283,7 +282,7 @@ async fn handles_of_a_connection_that_panicked_return_its_error() {
     });
     tokio::task::yield_now().await;
     far.inject(Stage::Call);
-    // The call that panics answers like all after it.
+    // The call that panics returns the same as later ones.
     let error = send.write_all(b"x").await.unwrap_err();
     assert!(error.to_string().contains("panic in a call"), "{error}");
     let error = far.closed().await;
@@ -297,7 +296,7 @@ async fn handles_of_a_connection_that_panicked_return_its_error() {
     );
     assert_eq!(send.finish().unwrap_err(), error.clone().into());
     assert_eq!(send.stopped().await.unwrap_err(), error);
-    assert_eq!(far.handshaken().await.unwrap_err(), error);
+    assert_eq!(far.handshake_complete().await.unwrap_err(), error);
     assert_eq!(far.close_reason(), Some(error));
     assert_eq!((far.remote_address(), far.alpn()), (remote, alpn));
     assert_eq!(far.role(), Role::Server);
@@ -315,22 +314,22 @@ async fn handles_of_a_connection_that_panicked_return_its_error() {
     );
 }
 
-/// The same on the side of a client, whose endpoint is somebody's task.
+/// The same for a client, whose endpoint is a task of the application.
 #[tokio::test]
-async fn client_connection_that_panics_leaves_its_endpoints_other_connections() {
+async fn panic_in_a_client_connection_keeps_the_endpoints_other_connections() {
     let crowd = Crowd::gather(3).await;
     crowd.near[1].inject(Stage::Turn);
     let error = crowd.near[1].closed().await;
     assert!(panicked(&error).contains("packets were sent"), "{error}");
     closed_by_peer(&crowd.far(1).closed().await);
-    assert_eq!(crowd.everybody_asks().await.len(), 1);
+    assert_eq!(crowd.ask_all().await.len(), 1);
     assert_eq!(crowd.client.counters()[0].panics, 1);
     assert_eq!(crowd.client.open_connections(), 2);
 }
 
-/// What the application has the shard call for a new client.
+/// Panics in callbacks that the shard calls for a new client.
 #[tokio::test]
-async fn admission_and_observer_factory_that_panic_cost_the_client_only() {
+async fn panic_in_admit_or_observer_factory_refuses_only_that_client() {
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = calls.clone();
     let config = server_config().admit(move |_| {
@@ -386,9 +385,9 @@ async fn connect_with_an_observer_factory_that_panics_fails() {
     client.wait_idle().await;
 }
 
-/// A waker that panics wakes nobody, but everybody else is woken.
+/// A waker that panics does not wake its task, but all others are woken.
 #[tokio::test]
-async fn waker_that_panics_keeps_no_other_task_from_being_woken() {
+async fn panicking_waker_does_not_stop_other_wakeups() {
     use std::pin::pin;
     use std::task::{Context, Poll, Wake, Waker};
     struct Bad;
@@ -476,7 +475,7 @@ fn panicking() -> &'static str {
     panic!("the handler panics")
 }
 
-/// So many pieces of a body, and then a panic.
+/// A body that panics after this number of pieces.
 struct Pieces(usize);
 
 impl futures_core::Stream for Pieces {
@@ -502,7 +501,7 @@ async fn http3_panic_in_one_of_a_thousand_connections_ends_only_that_one() {
     let endpoint = site.server.endpoint();
     assert_eq!(endpoint.open_connections(), CROWD);
     let victim = 777;
-    // Which of the two sees the end of the connection first is chance.
+    // Which of the two notices the end of the connection first is random.
     let _ = site.get(victim, "inject").await;
     let mut asking = JoinSet::new();
     for n in (0..CROWD).filter(|n| *n != victim) {
@@ -515,13 +514,13 @@ async fn http3_panic_in_one_of_a_thousand_connections_ends_only_that_one() {
     assert_eq!(endpoint.counters()[0].panics, 1);
     assert_eq!(endpoint.open_connections(), CROWD - 1);
     assert_eq!(endpoint.counters()[0].endpoint.accepted, CROWD as u64);
-    // Whoever comes to it again is served by another connection.
+    // The next request is served on another connection.
     assert_eq!(site.get(victim, "hello").await.unwrap(), (200, 3_000));
     site.server.shutdown(Duration::from_secs(60)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn handler_panic_is_answered_with_500_and_the_connections_other_requests_go_on() {
+async fn handler_panic_returns_500_and_other_requests_continue() {
     let site = Arc::new(Site::open());
     assert_eq!(site.get(0, "hello").await.unwrap(), (200, 3_000));
     let slow = tokio::spawn({
@@ -529,8 +528,8 @@ async fn handler_panic_is_answered_with_500_and_the_connections_other_requests_g
         async move { site.get(0, "slow").await }
     });
     assert_eq!(site.get(0, "panic").await.unwrap(), (500, 0));
-    // A body that panics before its head has left has a status as well; one that
-    // panics later must not look whole.
+    // A body that panics before its head was sent results in a status too; one that panics
+    // later must reset the stream.
     assert_eq!(site.get(0, "at-once").await.unwrap(), (500, 0));
     let error = site.get(0, "body").await.unwrap_err();
     assert!(
@@ -546,7 +545,7 @@ async fn handler_panic_is_answered_with_500_and_the_connections_other_requests_g
 
 /// A service that cannot be cloned for one request answers the others.
 #[tokio::test]
-async fn service_whose_clone_panics_answers_500_and_goes_on() {
+async fn panic_in_service_clone_returns_500_and_serving_continues() {
     struct Fragile(Arc<AtomicUsize>);
     impl Clone for Fragile {
         fn clone(&self) -> Self {

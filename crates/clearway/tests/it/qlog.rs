@@ -1,4 +1,4 @@
-//! Connections of an endpoint leave qlog files behind.
+//! qlog files of connections.
 
 use std::path::Path;
 use std::time::Duration;
@@ -30,7 +30,7 @@ async fn trace(dir: &Path) -> (Option<Role>, Vec<Event>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn both_ends_write_what_they_saw() {
+async fn both_endpoints_write_a_qlog_file() {
     let base = std::env::temp_dir().join(format!("clearway-qlog-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&base);
     let (near, far) = (base.join("client"), base.join("server"));

@@ -31,10 +31,10 @@ async fn ask(connection: &Connection, content: &[u8]) -> Vec<u8> {
     answer.unwrap()
 }
 
-/// Forty clients over two shards: everybody is served, both shards work, and
-/// after the handshake, connection IDs lead to the shard that owns them.
+/// Forty clients are served by two shards, both accept some of them, and after the handshake
+/// connection IDs steer to the shard that owns them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_shards() {
+async fn two_shards_share_the_clients() {
     let server = Endpoint::builder(LOOPBACK)
         .server(server_config())
         .shards(2)
@@ -73,10 +73,10 @@ async fn two_shards() {
     assert!(counters.iter().all(|shard| shard.strays_dropped == 0));
 }
 
-/// More handshakes at once than a turn begins: some wait, all succeed, and who
-/// is connected already is served meanwhile.
+/// With more handshakes at once than a turn begins, some wait, all succeed, and an open
+/// connection is served meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_crowd_at_the_door() {
+async fn live_connection_is_served_while_many_clients_connect() {
     let server = Endpoint::server(LOOPBACK, server_config()).unwrap();
     let address = server.local_addr();
     tokio::spawn({
@@ -99,7 +99,7 @@ async fn a_crowd_at_the_door() {
 }
 
 #[tokio::test]
-async fn a_server_on_the_callers_runtime() {
+async fn server_runs_on_the_callers_runtime() {
     let pair = Pair::on_caller_runtime().await;
     tokio::spawn(echo(pair.far.clone()));
     let content = pattern(1, 1 << 20);
@@ -107,7 +107,7 @@ async fn a_server_on_the_callers_runtime() {
 }
 
 #[test]
-fn what_cannot_be_built_is_refused() {
+fn invalid_endpoint_settings_are_rejected() {
     let build = |shards, on_caller: bool| {
         let builder = Endpoint::builder(LOOPBACK)
             .server(server_config())
@@ -118,17 +118,27 @@ fn what_cannot_be_built_is_refused() {
             builder.build()
         }
     };
-    assert!(matches!(build(0, false), Err(BuildError::Shards(_))));
-    assert!(matches!(build(2, true), Err(BuildError::Shards(_))));
+    for (shards, on_caller, message) in [
+        (0, false, "the number of shards must be at least 1"),
+        (
+            2,
+            true,
+            "2 shards cannot run on the caller's runtime: use 1 shard, or on_own_threads",
+        ),
+    ] {
+        let error = build(shards, on_caller).unwrap_err();
+        assert!(matches!(error, BuildError::Shards(_)), "{error:?}");
+        assert_eq!(error.to_string(), message);
+    }
     assert!(matches!(build(1, true), Err(BuildError::NoRuntime)));
     let taken = build(1, false).unwrap();
     let again = Endpoint::server(taken.local_addr(), server_config());
     assert!(matches!(again, Err(BuildError::Socket(_))), "{again:?}");
 }
 
-/// One endpoint may do both.
+/// One endpoint may be client and server.
 #[tokio::test]
-async fn a_server_that_is_a_client_too() {
+async fn one_endpoint_accepts_and_connects() {
     let both = || {
         Endpoint::builder(LOOPBACK)
             .server(server_config())
@@ -142,9 +152,9 @@ async fn a_server_that_is_a_client_too() {
     assert_eq!(ask(&pair.far, b"the other way").await, b"the other way");
 }
 
-/// A server that lost its state but not its secret tells its clients at once.
+/// A server that lost its state but not its secret resets the connections of its clients.
 #[test]
-fn a_restarted_server_resets_its_old_clients() {
+fn restarted_server_with_the_same_secret_resets_old_connections() {
     let config = || server_config().secret([7; 32]);
     let runtime = || tokio::runtime::Runtime::new().unwrap();
     let (here, there) = (runtime(), runtime());
@@ -157,7 +167,7 @@ fn a_restarted_server_resets_its_old_clients() {
         let pair = Pair::of(first, client()).await;
         (pair.client, pair.near, pair.far)
     });
-    // The event loop dies with its runtime, without a goodbye.
+    // The event loop ends with its runtime, without a close.
     drop(there);
     here.block_on(async {
         let error = far.closed().await;
@@ -166,25 +176,25 @@ fn a_restarted_server_resets_its_old_clients() {
         near.ping();
         assert_eq!(near.closed().await, ConnectionError::StatelessReset);
         assert!(second.counters()[0].endpoint.resets > 0);
-        // And it serves them again.
+        // The clients can connect again.
         Pair::of(second, client).await;
     });
 }
 
 #[tokio::test]
-async fn always_retry_validates_addresses() {
+async fn always_retry_validates_every_client_address() {
     let server = Endpoint::server(LOOPBACK, server_config().always_retry(true)).unwrap();
     let pair = Pair::of(server, client()).await;
     tokio::spawn(echo(pair.far.clone()));
     assert_eq!(ask(&pair.near, b"hello").await, b"hello");
     let counters = pair.server.counters()[0].endpoint;
-    // A ClientHello of two datagrams is asked twice.
+    // A ClientHello of two datagrams calls the callback twice.
     assert!((1..=2).contains(&counters.retries), "{counters:?}");
     assert_eq!(counters.accepted, 1);
 }
 
 #[tokio::test]
-async fn the_doorkeeper_decides() {
+async fn admit_callback_refuses_clients() {
     let open = Arc::new(AtomicBool::new(false));
     let config = server_config().admit({
         let open = open.clone();
@@ -210,12 +220,12 @@ async fn the_doorkeeper_decides() {
 }
 
 #[tokio::test]
-async fn a_full_backlog_refuses() {
+async fn full_accept_backlog_refuses_new_clients() {
     let server = Endpoint::server(LOOPBACK, server_config().backlog(1)).unwrap();
     let client = client();
     let first = client.connect(server.local_addr(), "localhost").await;
     let error = loop {
-        // The first is queued when its handshake is complete over there.
+        // The first is queued when its handshake is complete at the server.
         let next = client.connect(server.local_addr(), "localhost").await;
         if let Err(error) = next {
             break error;
@@ -233,7 +243,7 @@ async fn a_full_backlog_refuses() {
 }
 
 #[tokio::test]
-async fn zero_rtt() {
+async fn zero_rtt_data_is_accepted_with_a_ticket() {
     let server = Endpoint::server(LOOPBACK, server_config().early_data(true)).unwrap();
     let address = server.local_addr();
     tokio::spawn({
@@ -261,9 +271,9 @@ async fn zero_rtt() {
     assert_eq!(second.zero_rtt_accepted(), Some(true));
 }
 
-/// A server that would not take early data gets it again.
+/// Data that the server rejects as 0-RTT is sent again after the handshake.
 #[tokio::test]
-async fn zero_rtt_rejected() {
+async fn rejected_zero_rtt_data_is_sent_again() {
     let config = || server_config().early_data(true);
     let old = Endpoint::server(LOOPBACK, config()).unwrap();
     let client = client();
@@ -286,7 +296,7 @@ async fn zero_rtt_rejected() {
 }
 
 #[tokio::test]
-async fn client_certificates() {
+async fn required_client_certificate_is_checked() {
     let identity = DevelopmentIdentity::generate(["a client"]).unwrap();
     let roots = Roots::from_pem(identity.certificate_pem().as_bytes()).unwrap();
     let config = server_config().client_auth(ClientAuth::Required(roots));
@@ -298,7 +308,7 @@ async fn client_certificates() {
     let shown = pair.far.peer_certificates().unwrap();
     assert_eq!(clearway::Fingerprint::of(&shown[0]), identity.fingerprint());
 
-    // Who shows none is turned away, if only after its own handshake is done.
+    // A client without a certificate is refused, which it may learn after its handshake.
     let unknown = client();
     let error = match unknown.connect(server.local_addr(), "localhost").await {
         Ok(connection) => connection.closed().await.to_string(),
@@ -310,7 +320,7 @@ async fn client_certificates() {
 /// A certificate replaced while the server runs: new clients see the new one,
 /// the connection made with the old one goes on.
 #[tokio::test]
-async fn certificates_are_replaced_without_a_restart() {
+async fn replaced_certificate_is_used_for_new_handshakes() {
     let [old, new] = [(), ()].map(|()| DevelopmentIdentity::generate(["localhost"]).unwrap());
     let certificates = Certificates::new(old.certificate_pem(), old.key_pem()).unwrap();
     let config = ServerConfig::with_certificates(&certificates).alpn(["test"]);
@@ -335,7 +345,7 @@ async fn certificates_are_replaced_without_a_restart() {
 
 /// Clones of client settings share their tickets, whatever endpoints use them.
 #[tokio::test]
-async fn clones_of_client_settings_resume_each_others_sessions() {
+async fn cloned_client_configs_share_sessions() {
     let server = Endpoint::server(LOOPBACK, server_config()).unwrap();
     let address = server.local_addr();
     tokio::spawn(async move { server.serve(echo).await });

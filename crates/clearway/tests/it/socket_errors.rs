@@ -1,5 +1,5 @@
-//! Every errno of every system call into a live server: what is under way finishes, unless the
-//! errno says that the descriptor is of no use, and then the connection says why it ended.
+//! Injects every errno into every system call of a running server: a transfer finishes, unless
+//! the errno means that the descriptor is unusable; then the connection ends with that cause.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
@@ -16,7 +16,7 @@ use crate::common::{LOOPBACK, Pair, client, pattern, server_config};
 /// Linux's errnos.
 const ERRNOS: RangeInclusive<i32> = 1..=133;
 
-/// Those after which no call will send, or receive.
+/// The errnos after which no call can succeed.
 const BROKEN_SEND: [i32; 4] = [libc::EBADF, libc::EPIPE, libc::ENOSYS, libc::ENOTSOCK];
 const BROKEN_RECV: [i32; 3] = [libc::EBADF, libc::ENOSYS, libc::ENOTSOCK];
 const BROKEN_READ: [i32; 2] = [libc::EBADF, libc::ENOTSOCK];
@@ -98,7 +98,7 @@ async fn transfers(
     for errno in errnos {
         let before = world.faults.injected(call);
         plan(&world.faults, errno);
-        // Nobody reads the error queue who has not met an error.
+        // The error queue is read only after an error.
         let meet_error = || {
             if call == Call::ReadErrors {
                 world.faults.next(Call::SendMessage, libc::ECONNREFUSED, 1);
@@ -122,25 +122,25 @@ async fn transfers(
 }
 
 #[tokio::test]
-async fn transfer_finishes_whatever_one_send_fails_with() {
+async fn transfer_survives_any_error_of_one_send() {
     let plan = |faults: &Faults, errno| faults.next(Call::SendMessage, errno, 1);
     transfers(ERRNOS, Call::SendMessage, &BROKEN_SEND, plan).await;
 }
 
 #[tokio::test]
-async fn transfer_finishes_whatever_one_receive_fails_with() {
+async fn transfer_survives_any_error_of_one_receive() {
     let plan = |faults: &Faults, errno| faults.next(Call::ReceiveMessages, errno, 1);
     transfers(ERRNOS, Call::ReceiveMessages, &BROKEN_RECV, plan).await;
 }
 
 #[tokio::test]
-async fn transfer_finishes_whatever_eight_sends_in_a_row_fail_with() {
+async fn transfer_survives_any_error_of_eight_sends_in_a_row() {
     let plan = |faults: &Faults, errno| faults.next(Call::SendMessage, errno, 8);
     transfers(ERRNOS, Call::SendMessage, &BROKEN_SEND, plan).await;
 }
 
 #[tokio::test]
-async fn transfer_finishes_whatever_forty_receives_in_a_row_fail_with() {
+async fn transfer_survives_any_error_of_forty_receives_in_a_row() {
     // A receive that says "nothing waits" against the truth is believed until the next datagram:
     // the kernel does not lie there, and the client's retransmissions would have to end it.
     let plan = |faults: &Faults, errno| {
@@ -151,20 +151,20 @@ async fn transfer_finishes_whatever_forty_receives_in_a_row_fail_with() {
 }
 
 #[tokio::test]
-async fn transfer_finishes_whatever_every_fifth_send_fails_with() {
+async fn transfer_survives_any_error_of_every_fifth_send() {
     let plan = |faults: &Faults, errno| faults.every(Call::SendMessage, errno, 5);
     transfers(ERRNOS, Call::SendMessage, &BROKEN_SEND, plan).await;
 }
 
 #[tokio::test]
-async fn transfer_finishes_whatever_every_other_receive_fails_with() {
+async fn transfer_survives_any_error_of_every_other_receive() {
     let errnos = ERRNOS.filter(|errno| *errno != libc::EAGAIN);
     let plan = |faults: &Faults, errno| faults.every(Call::ReceiveMessages, errno, 2);
     transfers(errnos, Call::ReceiveMessages, &BROKEN_RECV, plan).await;
 }
 
 #[tokio::test]
-async fn transfer_finishes_whatever_the_error_queue_fails_with() {
+async fn transfer_survives_any_error_of_the_error_queue() {
     for times in [1, usize::MAX] {
         let plan = |faults: &Faults, errno| faults.next(Call::ReadErrors, errno, times);
         transfers(ERRNOS, Call::ReadErrors, &BROKEN_READ, plan).await;
@@ -172,7 +172,7 @@ async fn transfer_finishes_whatever_the_error_queue_fails_with() {
 }
 
 #[tokio::test]
-async fn socket_that_never_receives_again_ends_the_connection_with_its_cause() {
+async fn permanent_receive_error_ends_the_connection_with_its_cause() {
     let world = World::new().await;
     world.faults.always(Call::ReceiveMessages, libc::EFAULT);
     // Time enough for the loop to have called again and again, and for ten seconds of the
@@ -186,10 +186,10 @@ async fn socket_that_never_receives_again_ends_the_connection_with_its_cause() {
 }
 
 #[tokio::test]
-async fn train_that_was_refused_leaves_though_the_socket_never_turns_writable() {
+async fn refused_train_is_retried_without_a_writable_event() {
     let world = World::new().await;
     world.transfer(1).await;
-    // Both sides have nothing more to say: no datagram that comes in wakes the server.
+    // Both sides are idle: no datagram wakes the server.
     tokio::time::sleep(Duration::from_millis(300)).await;
     world.faults.next(Call::SendMessage, libc::EAGAIN, 5);
     let mut send = world.pair.far.open_uni().await.unwrap();

@@ -7,7 +7,7 @@ use clearway::{Connection, Priority, ReadError, ReadToEndError, WriteError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 #[tokio::test]
-async fn echo() {
+async fn stream_data_is_echoed() {
     let pair = Pair::new().await;
     assert_eq!(pair.near.alpn().as_deref(), Some(&b"test"[..]));
     assert_eq!(pair.far.alpn().as_deref(), Some(&b"test"[..]));
@@ -33,7 +33,7 @@ async fn echo() {
     assert_eq!(echo.await.unwrap(), 5);
 }
 
-/// Answers each stream's content twice over.
+/// Echoes the content of each stream twice.
 async fn double(connection: Connection) {
     while let Ok((mut send, mut recv)) = connection.accept_bi().await {
         tokio::spawn(async move {
@@ -47,7 +47,7 @@ async fn double(connection: Connection) {
 
 /// Five times as many as the peer allows at once, so that opening waits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_streams() {
+async fn many_concurrent_streams_are_echoed() {
     let pair = Pair::new().await;
     tokio::spawn(double(pair.far.clone()));
     let tasks: Vec<_> = (0..500)
@@ -71,10 +71,10 @@ async fn many_streams() {
     }
 }
 
-/// A hundred who wait for a stream write into a few datagrams when they can have one, not
-/// each into a datagram of its own.
+/// When streams become available, a hundred waiting tasks write into a few datagrams, not each
+/// into its own.
 #[tokio::test]
-async fn those_who_waited_for_a_stream_share_datagrams() {
+async fn tasks_that_waited_for_a_stream_share_datagrams() {
     const LIMIT: usize = 100;
     let pair = Pair::on_caller_runtime().await;
     let (mut open, mut accepted) = (Vec::new(), Vec::new());
@@ -97,7 +97,7 @@ async fn those_who_waited_for_a_stream_share_datagrams() {
             })
         })
         .collect();
-    // All of them have met the limit.
+    // All of them have reached the limit.
     tokio::task::yield_now().await;
     let before = pair.near.stats().counters.datagrams_sent;
     for (mut send, mut recv) in accepted {
@@ -130,7 +130,7 @@ async fn drink(connection: Connection, seed: u64, len: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn large_transfers_both_ways_at_once() {
+async fn large_transfers_run_in_both_directions_at_once() {
     const LEN: usize = 20 << 20;
     let pair = Pair::new().await;
     let tasks = [
@@ -144,7 +144,7 @@ async fn large_transfers_both_ways_at_once() {
     }
 }
 
-/// A reader that takes its time is not overrun, and both I/O traits work.
+/// Flow control holds back a writer when the reader is slow, and both I/O traits work.
 #[tokio::test]
 async fn async_read_and_write_with_back_pressure() {
     const LEN: usize = 4 << 20;
@@ -179,7 +179,7 @@ async fn async_read_and_write_with_back_pressure() {
 }
 
 #[tokio::test]
-async fn a_send_stream_dropped_unfinished_is_reset() {
+async fn unfinished_send_stream_is_reset_on_drop() {
     let pair = Pair::new().await;
     let mut send = pair.near.open_uni().await.unwrap();
     send.write_all(b"half a mess").await.unwrap();
@@ -187,12 +187,12 @@ async fn a_send_stream_dropped_unfinished_is_reset() {
     drop(send);
     let error = recv.read_to_end(100).await.unwrap_err();
     assert_eq!(error, ReadToEndError::Read(ReadError::Reset(0)));
-    // And it stays so.
+    // The error stays.
     assert_eq!(recv.read_chunk(1).await, Err(ReadError::Reset(0)));
 }
 
 #[tokio::test]
-async fn a_send_stream_dropped_after_finish_is_delivered() {
+async fn finished_send_stream_is_delivered_after_drop() {
     let pair = Pair::new().await;
     let content = pattern(4, 300_000);
     let mut send = pair.near.open_uni().await.unwrap();
@@ -210,7 +210,7 @@ async fn a_send_stream_dropped_after_finish_is_delivered() {
 }
 
 #[tokio::test]
-async fn an_explicit_reset_carries_its_code() {
+async fn reset_code_reaches_the_reader() {
     let pair = Pair::new().await;
     let mut send = pair.near.open_uni().await.unwrap();
     send.write_all(b"x").await.unwrap();
@@ -224,7 +224,7 @@ async fn an_explicit_reset_carries_its_code() {
 }
 
 #[tokio::test]
-async fn a_stopped_stream_tells_the_writer_why() {
+async fn stop_code_reaches_the_writer() {
     let pair = Pair::new().await;
     let (mut send, mut recv) = pair.near.open_bi().await.unwrap();
     send.write_all(b"do you want this?").await.unwrap();
@@ -240,7 +240,7 @@ async fn a_stopped_stream_tells_the_writer_why() {
 }
 
 #[tokio::test]
-async fn a_receive_stream_dropped_unread_stops_the_writer() {
+async fn dropped_receive_stream_stops_the_writer() {
     let pair = Pair::new().await;
     let mut send = pair.near.open_uni().await.unwrap();
     send.write_all(b"x").await.unwrap();
@@ -258,7 +258,7 @@ async fn a_receive_stream_dropped_unread_stops_the_writer() {
 }
 
 #[tokio::test]
-async fn read_to_end_is_bounded() {
+async fn read_to_end_beyond_its_limit_is_rejected() {
     let pair = Pair::new().await;
     let mut send = pair.near.open_uni().await.unwrap();
     send.write_all(&[7; 100]).await.unwrap();
@@ -269,7 +269,7 @@ async fn read_to_end_is_bounded() {
 }
 
 #[tokio::test]
-async fn read_exact_says_how_much_there_was() {
+async fn read_exact_past_the_end_reports_the_bytes_read() {
     let pair = Pair::new().await;
     let mut send = pair.near.open_uni().await.unwrap();
     send.set_priority(Priority {

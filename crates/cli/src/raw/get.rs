@@ -105,7 +105,12 @@ impl Client {
         let EstablishedConnection { connection, begun } = connected;
         let handshake = tokio::spawn({
             let connection = connection.clone();
-            async move { connection.handshaken().await.map(|()| begun.elapsed()) }
+            async move {
+                connection
+                    .handshake_complete()
+                    .await
+                    .map(|()| begun.elapsed())
+            }
         });
         let started = Instant::now();
         let work = Requests::new(args, self.endpoint.clone(), connection.clone());

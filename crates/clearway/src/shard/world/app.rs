@@ -1,4 +1,4 @@
-//! The application of one connection: its handles, and its tasks that wait.
+//! The application of one connection: its handles and its waiting tasks.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -32,19 +32,19 @@ impl Wake for Flag {
 
 type Task = Pin<Box<dyn Future<Output = ()>>>;
 
-/// A task that sleeps.
-struct Sleeper {
+/// A task that waits.
+struct WaitingTask {
     name: &'static str,
     task: Task,
     flag: Arc<Flag>,
 }
 
-/// What tasks leave when they are done.
+/// What tasks store when they are done.
 #[derive(Default)]
 struct Done {
     streams: Option<(SendStream, RecvStream)>,
     out: Option<SendStream>,
-    /// How many bytes were read; and how often a call said why the connection is over.
+    /// How many bytes were read, and how often a call returned why the connection ended.
     read: usize,
     reasons: usize,
 }
@@ -52,16 +52,16 @@ struct Done {
 pub(super) struct App {
     pub(super) connection: Option<Connection>,
     done: Rc<RefCell<Done>>,
-    sleepers: Vec<Sleeper>,
+    tasks: Vec<WaitingTask>,
 }
 
 impl App {
-    /// Waits for the end of the connection and for its first stream.
+    /// Begins to wait for the end of the connection and for its first stream.
     pub(super) fn new(connection: Connection) -> Self {
         let mut app = Self {
             connection: Some(connection.clone()),
             done: Rc::default(),
-            sleepers: Vec::new(),
+            tasks: Vec::new(),
         };
         let (closed, done) = (connection.clone(), app.done.clone());
         app.begin("waiting for the end", async move {
@@ -80,9 +80,9 @@ impl App {
 
     fn begin(&mut self, name: &'static str, task: impl Future<Output = ()> + 'static) {
         let flag = Flag::new();
-        // Its first poll is its own.
+        // The first poll needs no wakeup.
         flag.0.store(true, Ordering::Release);
-        self.sleepers.push(Sleeper {
+        self.tasks.push(WaitingTask {
             name,
             task: Box::pin(task),
             flag,
@@ -90,31 +90,31 @@ impl App {
     }
 
     fn is_doing(&self, name: &str) -> bool {
-        self.sleepers.iter().any(|sleeper| sleeper.name == name)
+        self.tasks.iter().any(|waiting| waiting.name == name)
     }
 
-    /// Runs the tasks that were woken; whether there were any.
+    /// Runs the tasks that were woken. Returns whether there were any.
     ///
     /// # Errors
-    /// If one that was not woken could go on.
+    /// If a task that was not woken could have gone on.
     pub(super) fn poll(&mut self) -> Result<bool, String> {
         let mut progress = false;
         let mut lost = None;
-        self.sleepers.retain_mut(|sleeper| {
-            let woken = sleeper.flag.take();
+        self.tasks.retain_mut(|waiting| {
+            let woken = waiting.flag.take();
             progress |= woken;
-            let waker = Waker::from(sleeper.flag.clone());
+            let waker = Waker::from(waiting.flag.clone());
             let mut context = Context::from_waker(&waker);
-            let ready = sleeper.task.as_mut().poll(&mut context) == Poll::Ready(());
+            let ready = waiting.task.as_mut().poll(&mut context) == Poll::Ready(());
             if ready && !woken {
-                lost = Some(format!("nobody woke a task: {}", sleeper.name));
+                lost = Some(format!("nobody woke a task: {}", waiting.name));
             }
             !ready
         });
         lost.map_or(Ok(progress), Err)
     }
 
-    /// More than the first flight holds, on a stream of its own.
+    /// Writes more than the first flight holds, on a new stream.
     pub(super) fn write(&mut self) {
         let Some(connection) = self.connection.clone() else {
             return;
@@ -160,15 +160,15 @@ impl App {
     }
 
     pub(super) fn drop_all(&mut self) {
-        self.sleepers.clear();
+        self.tasks.clear();
         *self.done.borrow_mut() = Done::default();
         self.connection = None;
     }
 
-    /// After the connection's end every call says why, and none sleeps on.
+    /// Checks that after the connection's end every call returns the reason, and none waits.
     ///
     /// # Errors
-    /// Which does not.
+    /// Which call does not.
     pub(super) fn check_end(&self) -> Result<(), String> {
         let Some(connection) = &self.connection else {
             return Ok(());
@@ -176,8 +176,8 @@ impl App {
         let Some(reason) = connection.close_reason() else {
             return Ok(());
         };
-        if let Some(sleeper) = self.sleepers.first() {
-            return Err(format!("{} sleeps on after: {reason}", sleeper.name));
+        if let Some(waiting) = self.tasks.first() {
+            return Err(format!("{} still waits after: {reason}", waiting.name));
         }
         let mut context = Context::from_waker(Waker::noop());
         let mut ends = |name: &str, mut call: Task| match call.is_ready_at_once(&mut context) {
@@ -198,14 +198,14 @@ impl App {
         )?;
         let each = connection.clone();
         ends(
-            "handshaken",
-            Box::pin(async move { assert!(each.handshaken().await.is_err()) }),
+            "handshake_complete",
+            Box::pin(async move { assert!(each.handshake_complete().await.is_err()) }),
         )?;
         assert!(connection.send_datagram(bytes::Bytes::new()).is_err());
         Ok(())
     }
 
-    /// What its next events depend on.
+    /// Returns the state that its next events depend on.
     pub(super) fn summary(
         &self,
     ) -> (
@@ -220,14 +220,14 @@ impl App {
         (
             self.connection.is_some(),
             reason.map(|reason| reason.to_string()),
-            self.sleepers.iter().map(|sleeper| sleeper.name).collect(),
+            self.tasks.iter().map(|waiting| waiting.name).collect(),
             [done.read, done.reasons],
             [done.streams.is_some(), done.out.is_some()],
         )
     }
 }
 
-/// Polling once.
+/// Polls a task once.
 trait PollOnce {
     fn is_ready_at_once(&mut self, context: &mut Context<'_>) -> bool;
 }

@@ -1,4 +1,4 @@
-//! What can happen, and what it does.
+//! The events of the world, and their effects.
 
 use super::socket::Fault;
 use super::{BUDGET, Shard};
@@ -9,28 +9,28 @@ pub(super) enum Event {
     /// A client writes, and its datagrams arrive.
     Arrives(usize),
     /// A client receives what was sent to it, and its answers arrive.
-    Hears(usize),
+    ReceivesAll(usize),
     /// What was sent to a client is lost.
     IsLost(usize),
-    /// The socket takes no more.
+    /// The socket accepts no more datagrams.
     Full,
-    /// It does again, and says so; or does not say so.
+    /// The socket accepts datagrams again, with or without a writable event.
     Writable,
-    WritableUnsaid,
+    WritableUnannounced,
     /// The next call fails.
     Fails(Fault),
-    /// The loop's alarm goes off.
+    /// The loop's alarm expires.
     Alarm,
-    /// The application of a connection.
+    /// The application of a connection calls a handle.
     Writes(usize),
     Reads(usize),
     Closes(usize),
     Drops(usize),
-    /// The connection panics when it next comes there.
+    /// The connection panics when it next reaches the stage.
     Panics(usize, Stage),
     /// Other shards use up the endpoint's memory.
     MemoryIsShort,
-    /// The endpoint is closed, or nobody holds it any more.
+    /// The endpoint is closed, or its last handle is dropped.
     CloseAll,
     Abandon,
 }
@@ -42,9 +42,9 @@ impl Shard {
                 if let Some(peer) = self.peers.get_mut(n) {
                     peer.write();
                 }
-                self.hear(n);
+                self.receive_all(n);
             }
-            Event::Hears(n) => self.hear(n),
+            Event::ReceivesAll(n) => self.receive_all(n),
             Event::IsLost(n) => {
                 if let Some(peer) = self.peers.get_mut(n) {
                     peer.inbox.clear();
@@ -55,7 +55,7 @@ impl Shard {
                 self.socket.queues().full = false;
                 self.signal_writable();
             }
-            Event::WritableUnsaid => self.socket.queues().full = false,
+            Event::WritableUnannounced => self.socket.queues().full = false,
             Event::Fails(fault) => {
                 self.faults += 1;
                 self.socket.queues().fault = Some(fault);
@@ -100,7 +100,7 @@ impl Shard {
             }
             Event::MemoryIsShort => {
                 self.link.budget.change(0, BUDGET);
-                self.link.ring();
+                self.link.wake();
                 self.settle();
                 self.link.budget.change(BUDGET, 0);
             }
@@ -113,11 +113,11 @@ impl Shard {
                 self.link.abandon();
             }
             Event::Arrives(_)
-            | Event::Hears(_)
+            | Event::ReceivesAll(_)
             | Event::IsLost(_)
             | Event::Full
             | Event::Writable
-            | Event::WritableUnsaid
+            | Event::WritableUnannounced
             | Event::Fails(_)
             | Event::Alarm => {}
         }

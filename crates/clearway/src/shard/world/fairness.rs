@@ -1,4 +1,4 @@
-//! What one connection sends delays another by little, however long each step takes.
+//! A flood on one connection delays another only a little, however long each step takes.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use super::{Scope, Shard};
 use crate::connection::Stage;
 use crate::shard::Clock;
 
-/// Time that each look at the clock takes: what a costly packet does.
+/// How far each read of the clock advances it: the cost of an expensive packet.
 const STEP: Duration = Duration::from_micros(100);
 
-/// Datagrams of the connection that floods.
+/// Datagrams of the flood.
 const FLOOD: usize = 250;
 
 impl Shard {
-    /// What a client sends now waits in the socket, so many times.
+    /// Puts what a client sends now into the socket, `times` times.
     fn send(&mut self, n: usize, times: usize) {
         let peer = &mut self.peers[n];
         peer.write();
@@ -27,13 +27,13 @@ impl Shard {
         self.signal_readable();
     }
 
-    /// Packets that have reached the server's end of each connection.
+    /// Returns the packets that each connection of the server has received.
     fn received(&self) -> Vec<u64> {
         let driver = self.driver.as_ref().expect("runs");
         let mut entries: Vec<_> = driver.shard.table.iter().collect();
         entries.sort_by_key(|(handle, _)| **handle);
-        let received = |shared: &crate::connection::Shared| {
-            shared.visit(Stage::Call, |state| {
+        let received = |shared: &crate::connection::ConnectionShared| {
+            shared.with_state(Stage::Call, |state| {
                 let counters = state.quic.stats(self.now).counters;
                 counters.packets_received + counters.packets_dropped
             })
@@ -44,7 +44,7 @@ impl Shard {
 }
 
 #[test]
-fn datagram_behind_a_flood_of_another_connection_does_not_wait_for_all_of_it() {
+fn datagram_behind_a_flood_of_another_connection_is_received_before_the_flood_ends() {
     let mut shard = Shard::new(&Scope::new(2, |_| true));
     let before = shard.received();
     shard.send(0, FLOOD);
@@ -63,7 +63,7 @@ fn datagram_behind_a_flood_of_another_connection_does_not_wait_for_all_of_it() {
         (flood, other) = (received[0] - before[0], received[1] - before[1]);
         driver = shard.driver.take().expect("runs");
     }
-    // The rest reaches it all the same.
+    // The rest of the flood is received too.
     while more {
         more = driver.turn().expect("the loop goes on");
     }

@@ -1,4 +1,4 @@
-//! What holds in every state, and at the end.
+//! What has to hold in every state, and at the end.
 
 use std::time::Duration;
 
@@ -9,40 +9,42 @@ use super::{Driver, Shard};
 use crate::connection::Stage;
 
 impl Shard {
-    /// Everything that has work to do has something that will wake the loop for it.
+    /// Checks that something will wake the loop for every piece of work.
     pub(super) fn check_wakes(&self, driver: &Driver) -> Result<(), String> {
         let shard = &driver.shard;
         let alarm = driver.alarm.armed();
         let alarmed = |at: Instant| at > self.now && alarm.is_some_and(|alarm| alarm <= at);
-        let blocked = shard.outlet.is_blocked();
-        if blocked && !shard.outlet.resend_at().is_some_and(alarmed) {
+        let blocked = shard.transmitter.is_blocked();
+        if blocked && !shard.transmitter.resend_at().is_some_and(alarmed) {
             return Err("a train waits for the socket, and no alarm will offer it again".into());
         }
         let arrived = self.socket.queues().arrived.len();
-        if arrived > 0 && !driver.intake.retry_at().is_some_and(alarmed) {
+        if arrived > 0 && !driver.receiver.retry_at().is_some_and(alarmed) {
             return Err(format!(
                 "{arrived} datagrams wait, and nothing will fetch them"
             ));
         }
-        if !shard.newcomers.is_empty() || !self.link.inbox().dirty.is_empty() {
+        if !shard.pending_clients.is_empty() || !self.link.inbox().dirty.is_empty() {
             return Err("the inbox was left as it was".into());
         }
         for (handle, entry) in &shard.table {
             let ready = entry.account.is_queued();
-            let queued = shard.turns.times_queued(*handle);
+            let queued = shard.scheduler.times_queued(*handle);
             if queued != usize::from(ready) {
                 return Err(format!("{handle:?} is queued {queued} times"));
             }
-            // No panic is asked for at this stage.
-            let looked = entry.shared.visit(Stage::Http, |state| {
-                // What an end has left unsaid stays so.
+            // No fault is injected at this stage.
+            let looked = entry.shared.with_state(Stage::Http, |state| {
+                // A connection that has ended has nothing more to send.
                 let due = state.error.is_none() && state.quic.is_transmit_due();
                 (due, state.next_timeout())
             });
-            // A connection that is over by a panic or an eviction goes with its turn.
+            // A terminated connection is removed in its turn.
             let Ok((due, timeout)) = looked else {
                 if !(ready && blocked) {
-                    return Err(format!("{handle:?} is gone and still there"));
+                    return Err(format!(
+                        "{handle:?} was terminated and is still in the table"
+                    ));
                 }
                 continue;
             };
@@ -61,22 +63,22 @@ impl Shard {
         Ok(())
     }
 
-    /// What is counted is what is there.
+    /// Checks that all counts agree.
     pub(super) fn check_counts(&self) -> Result<(), String> {
         let table = self.driver.as_ref().map(|driver| &driver.shard.table);
         let there = table.map_or(0, std::collections::HashMap::len);
-        let admission = self.house.crowding.admission.as_ref();
+        let admission = self.endpoint_shared.eviction.admission.as_ref();
         let accepted = admission.map_or(0, |admission| admission.connections());
         let known = self.link.endpoint().len();
-        let population = self.house.population.count();
+        let connection_count = self.endpoint_shared.connection_count.get();
         let routes_gone = self.driver.is_some() && known != there;
-        if population != there || accepted != there || routes_gone {
+        if connection_count != there || accepted != there || routes_gone {
             return Err(format!(
-                "{there} connections, {population} counted, {accepted} as accepted, \
+                "{there} connections, {connection_count} counted, {accepted} as accepted, \
                  {known} with routes"
             ));
         }
-        let counted = table.map(|table| table.values().map(|each| each.shared.counted()).sum());
+        let counted = table.map(|table| table.values().map(|each| each.shared.charged()).sum());
         let used = self.link.budget.used();
         let held = self.apps.iter().any(|app| app.connection.is_some());
         let ended = self.driver.is_none() && held;
@@ -86,14 +88,15 @@ impl Shard {
         Ok(())
     }
 
-    /// No handle keeps a connection that the shard has forgotten.
+    /// Whether no handle keeps a connection that the shard has removed.
     fn apps_hold_nothing_else(&self) -> bool {
         let held = self.apps.iter().filter(|app| app.connection.is_some());
         let there = self.driver.as_ref().map_or(0, |d| d.shard.table.len());
         held.count() <= there
     }
 
-    /// All goes well from here, and the application lets go: nothing is left.
+    /// Runs to the end without further faults, with all handles dropped, and checks that nothing
+    /// is left.
     pub(super) fn run_to_end(mut self) -> Result<(), String> {
         {
             let mut queues = self.socket.queues();
@@ -109,7 +112,7 @@ impl Shard {
                 break;
             }
             for n in 0..self.peers.len() {
-                self.hear(n);
+                self.receive_all(n);
             }
             match self.alarm() {
                 Some(at) => self.now = self.now.max(at),
@@ -123,7 +126,10 @@ impl Shard {
         if self.ended == Some(true) && !self.link.endpoint().is_empty() {
             return Err("routes are left".into());
         }
-        let left = (self.house.population.count(), self.link.budget.used());
+        let left = (
+            self.endpoint_shared.connection_count.get(),
+            self.link.budget.used(),
+        );
         if left != (0, 0) {
             return Err(format!("connections, bytes still counted: {left:?}"));
         }

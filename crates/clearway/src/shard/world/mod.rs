@@ -1,11 +1,10 @@
-//! The shard's view of its connections, explored: the production event loop, turn by
-//! turn, with a socket in memory and a clock that stands still, every sequence of
-//! arrivals, full buffers, errors of the socket, timers, calls of the application,
-//! panics, evictions and ends.
+//! Exhaustive exploration of a shard: the production event loop, turn by turn, with a socket
+//! in memory and a manual clock, under every sequence of arriving datagrams, full buffers,
+//! socket errors, timers, calls of the application, panics, evictions and closes.
 //!
-//! After each event the loop runs until it sleeps. Then whatever has work to do has
-//! something that will wake the loop for it; no task of the application sleeps on
-//! what has happened; and what is counted is what is there.
+//! After each event the loop runs until it waits. Then every piece of work has something that
+//! will wake the loop for it, no task of the application waits for what has happened, and all
+//! counts agree.
 
 mod app;
 mod events;
@@ -35,10 +34,10 @@ use self::events::Event;
 use self::explore::{Bounds, ExpectClean, World, explore_by_replay, fingerprint_of};
 use self::peer::Peer;
 use self::socket::{Fault, MemorySocket};
-use super::manual::{Readiness, WatchedSocket};
-use super::{Clock, Driver, Link, Position};
+use super::manual_socket::{AsyncSocket, Readiness};
+use super::{Clock, Driver, Position, ShardLink};
 use crate::connection::Stage;
-use crate::endpoint::{House, shard_parts};
+use crate::endpoint::{EndpointShared, shard_parts};
 use crate::error::EndpointError;
 use crate::{ClientConfig, DevelopmentIdentity, ServerConfig};
 
@@ -47,21 +46,21 @@ const SERVER: SocketAddr = SocketAddr::new(
     443,
 );
 
-/// Turns without an end mean a busy loop.
+/// Turns after which the loop is considered busy for ever.
 const MAX_TURNS: usize = 200;
 
-/// Memory of an endpoint that has room for all that happens here.
+/// A memory budget that the connections here never exceed by themselves.
 const BUDGET: usize = 10 << 20;
 
-/// Faults of the socket, and panics, in one sequence.
+/// Most faults in one sequence: socket errors and panics.
 const FAULTS: u8 = 2;
 
-/// What of the alphabet is explored, and with how many connections.
+/// Which events are explored, and with how many connections.
 #[derive(Clone)]
 struct Scope {
     clients: usize,
     keep: fn(&Event) -> bool,
-    /// States from which all is known to end well.
+    /// States from which the run to the end was checked.
     ends_well: Rc<RefCell<HashSet<Vec<u8>>>>,
 }
 
@@ -78,8 +77,8 @@ impl Scope {
 struct Shard {
     scope: Scope,
     driver: Option<Driver>,
-    link: Arc<Link>,
-    house: Arc<House>,
+    link: Arc<ShardLink>,
+    endpoint_shared: Arc<EndpointShared>,
     socket: Arc<MemorySocket>,
     readiness: Readiness,
     now: Instant,
@@ -106,7 +105,7 @@ fn server_config() -> ServerConfig {
     config.transport(transport())
 }
 
-/// Without packets that nothing in a world asks for.
+/// Returns a configuration without packets that are not caused by an event.
 fn transport() -> Config {
     let mut config = Config::default();
     config.mtu_discovery = false;
@@ -123,25 +122,25 @@ fn client_config() -> &'static ClientConfig {
 }
 
 impl Shard {
-    /// With clients whose handshakes are complete.
+    /// Creates a shard with clients whose handshakes are complete.
     fn new(scope: &Scope) -> Self {
         let socket = Arc::new(MemorySocket::new());
         let (clock, readiness) = (Clock::manual(), Readiness::default());
         let now = Instant::ZERO + Duration::from_secs(1);
         Clock::set(now);
         let shared: Arc<dyn DatagramSocket> = socket.clone();
-        let (house, link) = shard_parts(server_config(), clock, &shared);
+        let (endpoint_shared, link) = shard_parts(server_config(), clock, &shared);
         let position = Position {
             index: 0,
             key: SteeringKey { k0: 1, k1: 2 },
         };
-        let watched = WatchedSocket::manual(shared, readiness.clone());
-        let driver = Driver::watching(link.clone(), watched, house.clone(), position);
+        let watched = AsyncSocket::manual(shared, readiness.clone());
+        let driver = Driver::watching(link.clone(), watched, endpoint_shared.clone(), position);
         let mut shard = Self {
             scope: scope.clone(),
             driver: Some(driver),
             link,
-            house,
+            endpoint_shared,
             socket,
             readiness,
             now,
@@ -166,10 +165,10 @@ impl Shard {
         self.peers.push(peer);
         let n = usize::from(n);
         for _ in 0..10 {
-            self.hear(n);
+            self.receive_all(n);
             self.wait(Duration::from_millis(30));
         }
-        let accepted = self.house.next_accepted();
+        let accepted = self.endpoint_shared.next_accepted();
         self.apps
             .push(App::new(accepted.expect("a handshake completes")));
         self.settle();
@@ -196,12 +195,12 @@ impl Shard {
         self.settle();
     }
 
-    /// A client receives what waits for it; what it sends arrives.
-    fn hear(&mut self, n: usize) {
+    /// Makes a client receive what waits for it, and puts what it sends into the socket.
+    fn receive_all(&mut self, n: usize) {
         let (now, Some(peer)) = (self.now, self.peers.get_mut(n)) else {
             return;
         };
-        peer.hear(now, SERVER);
+        peer.receive_all(now, SERVER);
         let from = peer.address;
         let datagrams = peer.flush(now);
         if !datagrams.is_empty() {
@@ -212,7 +211,7 @@ impl Shard {
         self.settle();
     }
 
-    /// The loop runs until it sleeps, and the tasks that it woke with it.
+    /// Runs the loop and the tasks that it wakes, until all of them wait.
     fn settle(&mut self) {
         Clock::set(self.now);
         for _ in 0..MAX_TURNS {
@@ -225,16 +224,15 @@ impl Shard {
                 }
             }
             self.sort_sent();
-            // A task may have given the loop something to do; it would be rung for.
+            // A task that gives the loop something to do also wakes it.
             if !looped && !woken {
                 return;
             }
         }
-        self.fail("the loop never sleeps");
+        self.fail("the loop never waits");
     }
 
-    /// The loop wakes up if something wakes it, and works until it sleeps again; whether
-    /// it did.
+    /// Runs the loop until it waits, if something has woken it. Returns whether it ran.
     fn run_loop(&mut self) -> bool {
         let Some(driver) = &mut self.driver else {
             return false;
@@ -256,7 +254,7 @@ impl Shard {
                 }
             }
         }
-        self.fail("the loop never sleeps");
+        self.fail("the loop never waits");
         false
     }
 
@@ -267,7 +265,7 @@ impl Shard {
         }
     }
 
-    /// What was sent is on its way to whom it is for.
+    /// Passes what was sent to the clients.
     fn sort_sent(&mut self) {
         let sent = std::mem::take(&mut self.socket.queues().sent);
         for (to, datagram) in sent {
@@ -293,7 +291,7 @@ impl World for Shard {
         let mut events = vec![Event::MemoryIsShort];
         let full = self.socket.queues().full;
         if full {
-            events.extend([Event::Writable, Event::WritableUnsaid]);
+            events.extend([Event::Writable, Event::WritableUnannounced]);
         } else {
             events.push(Event::Full);
         }
@@ -315,7 +313,7 @@ impl World for Shard {
         for (n, app) in self.apps.iter().enumerate() {
             events.push(Event::Arrives(n));
             if !self.peers[n].inbox.is_empty() {
-                events.extend([Event::Hears(n), Event::IsLost(n)]);
+                events.extend([Event::ReceivesAll(n), Event::IsLost(n)]);
             }
             if app.connection.is_none() {
                 continue;
@@ -326,7 +324,7 @@ impl World for Shard {
                 Event::Closes(n),
                 Event::Drops(n),
             ]);
-            // The stage `Http` is none of a connection without HTTP/3.
+            // A connection without HTTP/3 never reaches the stage `Http`.
             let stages = [Stage::Receive, Stage::Timeout, Stage::Turn, Stage::Call];
             if self.faults < FAULTS {
                 events.extend(stages.map(|stage| Event::Panics(n, stage)));
@@ -375,7 +373,7 @@ impl World for Shard {
             let entries: Vec<_> = entries
                 .into_iter()
                 .map(|(handle, entry)| {
-                    let inside = entry.shared.visit(Stage::Http, |state| {
+                    let inside = entry.shared.with_state(Stage::Http, |state| {
                         let stats = state.quic.stats(self.now);
                         let streams = (state.quic.open_streams(), state.quic.buffered());
                         let timeout = state.next_timeout().map(until);
@@ -390,7 +388,7 @@ impl World for Shard {
                     )
                 })
                 .collect();
-            let blocked = driver.shard.outlet.is_blocked();
+            let blocked = driver.shard.transmitter.is_blocked();
             (entries, blocked, driver.alarm.armed().map(until))
         });
         let apps: Vec<_> = self.apps.iter().map(App::summary).collect();
@@ -425,24 +423,24 @@ fn explore(name: &str, scope: &Scope, debug: usize, release: usize) {
 }
 
 #[test]
-fn no_order_of_events_leaves_a_connection_asleep_with_work_to_do() {
+fn no_event_order_leaves_a_connection_with_work_and_no_wakeup() {
     explore("a shard", &Scope::new(1, |_| true), 3, 4);
 }
 
 #[test]
-fn no_order_of_events_of_two_connections_leaves_one_asleep_with_work_to_do() {
+fn no_event_order_of_two_connections_leaves_one_with_work_and_no_wakeup() {
     explore("a shard of two connections", &Scope::new(2, |_| true), 2, 3);
 }
 
 #[test]
-fn no_order_of_full_buffers_and_lost_edges_silences_a_shard() {
+fn no_order_of_full_buffers_and_lost_readiness_events_stops_a_shard() {
     let keep = |event: &Event| match event {
         Event::Full
         | Event::Writable
-        | Event::WritableUnsaid
+        | Event::WritableUnannounced
         | Event::Alarm
         | Event::Arrives(_)
-        | Event::Hears(_)
+        | Event::ReceivesAll(_)
         | Event::Writes(_)
         | Event::Reads(_)
         | Event::Fails(Fault::Unavailable | Fault::Dropped) => true,
@@ -459,11 +457,11 @@ fn no_order_of_full_buffers_and_lost_edges_silences_a_shard() {
 }
 
 #[test]
-fn no_order_of_ends_leaves_a_connection_counted_or_a_task_asleep() {
+fn no_order_of_closes_leaks_a_connection_count_or_a_waiting_task() {
     let keep = |event: &Event| match event {
         Event::Full
         | Event::Alarm
-        | Event::Hears(_)
+        | Event::ReceivesAll(_)
         | Event::Writes(_)
         | Event::Closes(_)
         | Event::Drops(_)
@@ -473,7 +471,7 @@ fn no_order_of_ends_leaves_a_connection_counted_or_a_task_asleep() {
         | Event::Abandon => true,
         Event::Fails(_)
         | Event::Writable
-        | Event::WritableUnsaid
+        | Event::WritableUnannounced
         | Event::Arrives(_)
         | Event::Reads(_)
         | Event::IsLost(_)

@@ -1,4 +1,4 @@
-//! A client of the shard's: the transport alone, driven by hand.
+//! A client of the shard: the transport alone, driven by hand.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ pub(super) struct Peer {
     pub(super) address: SocketAddr,
     endpoint: Endpoint,
     pub(super) connection: Connection,
-    /// What the server sent it and it has not received yet.
+    /// Datagrams of the server that it has not received yet.
     pub(super) inbox: VecDeque<Vec<u8>>,
     stream: Option<StreamId>,
 }
@@ -44,8 +44,8 @@ impl Peer {
         }
     }
 
-    /// Receives what waits for it.
-    pub(super) fn hear(&mut self, now: Instant, server: SocketAddr) {
+    /// Receives the datagrams that wait.
+    pub(super) fn receive_all(&mut self, now: Instant, server: SocketAddr) {
         let from = Received {
             remote: server,
             local_ip: None,
@@ -66,7 +66,7 @@ impl Peer {
         }
         while self.connection.poll_event().is_some() {}
         while let Some(id) = self.connection.accept(Directionality::Unidirectional) {
-            // Reads nothing: the server meets its limits.
+            // Reads nothing, so that the server reaches the limits.
             let _ = id;
         }
     }
@@ -77,12 +77,12 @@ impl Peer {
             self.stream = self.connection.open(Directionality::Bidirectional);
         }
         if let Some(id) = self.stream {
-            // Refused once the connection or the stream is over.
+            // This fails once the connection or the stream has ended.
             let _ = self.connection.write(id, b"abc");
         }
     }
 
-    /// What it sends now.
+    /// Returns the datagrams that it sends now.
     pub(super) fn flush(&mut self, now: Instant) -> Vec<Vec<u8>> {
         if self.connection.next_timeout().is_some_and(|at| at <= now) {
             self.connection.handle_timeout(now);

@@ -1,4 +1,4 @@
-//! A socket in memory that is full, fails and turns writable when it is told to.
+//! A socket in memory that is full, fails and becomes writable on command.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,15 +14,15 @@ use clearway_udp::{
 /// How the next call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Fault {
-    /// What is sent is thrown away.
+    /// The datagram is dropped.
     Dropped,
-    /// It is larger than the first link takes.
+    /// The datagram exceeds the MTU of the first link.
     TooLarge,
-    /// Nothing will be sent any more.
+    /// Sending fails permanently.
     SendBroken,
-    /// Receiving fails for now.
+    /// Receiving fails temporarily.
     Unavailable,
-    /// Nothing will be received any more.
+    /// Receiving fails permanently.
     ReceiveBroken,
 }
 
@@ -37,9 +37,9 @@ impl Fault {
 
 #[derive(Debug, Default)]
 pub(super) struct Queues {
-    /// To be received: from where, what.
+    /// Datagrams to be received, with their source.
     pub(super) arrived: VecDeque<(SocketAddr, Vec<u8>)>,
-    /// Sent: to where, what.
+    /// Datagrams sent, with their destination.
     pub(super) sent: VecDeque<(SocketAddr, Vec<u8>)>,
     pub(super) full: bool,
     pub(super) fault: Option<Fault>,
@@ -49,7 +49,7 @@ pub(super) struct Queues {
 pub(super) struct MemorySocket {
     queues: Mutex<Queues>,
     report: Report,
-    /// What it would be if it were one.
+    /// A real socket, for its file descriptor only.
     descriptor: UdpSocket,
 }
 

@@ -72,7 +72,7 @@ impl Pair {
     }
 }
 
-/// Bytes that tell where in a stream they belong.
+/// Bytes that depend on their offset.
 pub(crate) fn pattern(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut bytes = Vec::with_capacity(len + 8);

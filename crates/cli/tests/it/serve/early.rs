@@ -36,10 +36,13 @@ async fn early_data_allows_downloads_but_not_uploads() {
         assert_eq!(response.status(), status);
         response.body_mut().bytes(LIMIT).await.unwrap();
         let connection = response.extensions().get::<Connection>().unwrap();
-        connection.handshaken().await.unwrap();
+        connection.handshake_complete().await.unwrap();
         let taken = connection.resumed().then_some(true);
         assert_eq!(connection.zero_rtt_accepted(), taken);
-        client.remembered(&url.parse().unwrap()).await.unwrap();
+        client
+            .ready_for_early_data(&url.parse().unwrap())
+            .await
+            .unwrap();
         client.close().await;
     }
     assert_eq!(fs::read(dir.join("a")).unwrap(), b"before");

@@ -28,7 +28,7 @@ async fn failed_handshakes_are_logged_and_floods_summarized() {
     let site = Site::start_logging(&log, dir.path(), &[]);
     fail_handshakes(&site, 1).await;
     let read = || fs::read_to_string(&log).unwrap();
-    let told = "warning: a connection ended with an error remote=127.0.0.1:";
+    let told = "warning: connection closed with an error remote=127.0.0.1:";
     for _ in 0..2_000 {
         if read().contains(told) {
             break;
@@ -44,12 +44,12 @@ async fn failed_handshakes_are_logged_and_floods_summarized() {
     let lines = text.lines().filter(|line| line.starts_with(told)).count();
     // Ten in each second of a slow machine.
     assert!((10..100).contains(&lines), "{lines}: {text}");
-    let left_out: usize = text
-        .split("left_out=")
+    let suppressed: usize = text
+        .split("suppressed=")
         .skip(1)
         .filter_map(|rest| rest.split_whitespace().next()?.parse::<usize>().ok())
         .sum();
-    assert_eq!(lines + left_out, 202, "{text}");
+    assert_eq!(lines + suppressed, 202, "{text}");
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn log_verbosity_follows_the_options() {
     assert!(verbose.contains("debug: clearway"), "{verbose}");
     for name in ["RUST_LOG", "CLEARWAY_LOG"] {
         let asked = said(&run(&[], Some((name, "clearway=debug"))));
-        assert!(asked.contains("debug: a connection ended"), "{asked}");
+        assert!(asked.contains("debug: connection closed"), "{asked}");
         let silent = said(&run(&["-vv"], Some((name, "off"))));
         assert_eq!(silent, "");
         let wrong = run(&[], Some((name, "clearway=nonsense")));

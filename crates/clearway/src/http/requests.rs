@@ -1,4 +1,4 @@
-//! What HTTP/3 has to do on a connection, and who waits for it.
+//! The requests in progress on a connection.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -10,24 +10,25 @@ use rustc_hash::FxHashMap;
 
 use super::error::Error;
 
-/// What there is to do, and for whom.
+/// The requests in progress on a connection.
 #[derive(Debug, Default)]
-pub(super) struct Work {
+pub(super) struct Requests {
     /// Requests that no task has taken yet (server).
-    pub(super) arrived: VecDeque<Arrived>,
-    /// Exchanges that somebody holds.
-    pub(super) exchanges: FxHashMap<StreamId, Exchange>,
+    pub(super) arrived: VecDeque<ArrivedRequest>,
+    /// Exchanges that have a handle.
+    pub(super) exchanges: FxHashMap<StreamId, ExchangeState>,
 }
 
-impl Work {
+impl Requests {
     pub(super) fn is_done(&self) -> bool {
         self.arrived.is_empty() && self.exchanges.is_empty()
     }
 
-    /// Bytes allocated.
+    /// Returns the memory allocated, in bytes.
     pub(super) fn memory(&self) -> usize {
-        let arrived: usize = self.arrived.iter().map(Arrived::memory).sum();
-        let exchanges = size_of::<(StreamId, Exchange)>().saturating_mul(self.exchanges.capacity());
+        let arrived: usize = self.arrived.iter().map(ArrivedRequest::memory).sum();
+        let exchanges =
+            size_of::<(StreamId, ExchangeState)>().saturating_mul(self.exchanges.capacity());
         size_of::<Self>()
             .saturating_add(arrived)
             .saturating_add(exchanges)
@@ -39,7 +40,7 @@ impl Work {
     }
 }
 
-impl Arrived {
+impl ArrivedRequest {
     fn memory(&self) -> usize {
         let Request {
             method,
@@ -63,55 +64,55 @@ impl Arrived {
     }
 }
 
-/// A request that arrived.
+/// A request that has arrived (server).
 #[derive(Debug)]
-pub(crate) struct Arrived {
+pub(crate) struct ArrivedRequest {
     pub(crate) id: StreamId,
     pub(crate) head: Request,
     /// No body follows.
     pub(crate) end: bool,
-    /// It came before the handshake was complete.
+    /// It arrived as early data.
     pub(crate) early: bool,
 }
 
-/// Requests that arrived.
+/// A batch of requests that have arrived (server).
 #[derive(Debug)]
-pub(crate) struct Arrivals {
-    pub(crate) requests: VecDeque<Arrived>,
-    /// Requests of the connection that were under way before.
+pub(crate) struct ArrivedRequests {
+    pub(crate) requests: VecDeque<ArrivedRequest>,
+    /// Requests of the connection that were in progress before.
     pub(crate) held: usize,
-    /// Others wait to be taken.
+    /// More requests wait to be taken.
     pub(crate) more: bool,
 }
 
-/// One request and its response, while somebody holds it.
+/// The state of a request and its response that have a handle.
 #[derive(Debug, Default)]
-pub(super) struct Exchange {
+pub(super) struct ExchangeState {
     pub(super) reader: Option<Waker>,
     pub(super) writer: Option<Waker>,
-    /// The response, until it is taken (client), and whether it has no body.
+    /// The response until it is taken, and whether it has no body (client).
     pub(super) response: Option<(Response, bool)>,
     pub(super) informational: VecDeque<Response>,
-    pub(super) fate: Option<Fate>,
+    pub(super) failure: Option<ExchangeFailure>,
     pub(super) stopped: Option<Code>,
 }
 
-/// How an exchange ended before its time.
+/// Why an exchange failed.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Fate {
+pub(super) enum ExchangeFailure {
     Reset(Code),
     Failed(protocol::StreamError),
     TimedOut(Deadline),
     Rejected,
 }
 
-impl From<Fate> for Error {
-    fn from(fate: Fate) -> Self {
-        match fate {
-            Fate::Reset(code) => Self::Reset(code),
-            Fate::Failed(error) => Self::Malformed(error),
-            Fate::TimedOut(deadline) => Self::TimedOut(deadline),
-            Fate::Rejected => Self::Rejected,
+impl From<ExchangeFailure> for Error {
+    fn from(failure: ExchangeFailure) -> Self {
+        match failure {
+            ExchangeFailure::Reset(code) => Self::Reset(code),
+            ExchangeFailure::Failed(error) => Self::Malformed(error),
+            ExchangeFailure::TimedOut(deadline) => Self::TimedOut(deadline),
+            ExchangeFailure::Rejected => Self::Rejected,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The way in: batches, and whose each datagram is.
+//! Receiving: batches of datagrams, passed to their connections.
 
 use std::io;
 use std::time::Duration;
@@ -13,60 +13,60 @@ use tokio::io::Interest;
 use super::connections::Connections;
 use super::driver::broken;
 use super::link::count;
-use super::{Clock, Watched};
+use super::{Clock, SocketFd};
 use crate::connection::Stage;
 use crate::error::EndpointError;
-use crate::notice::Notice;
+use crate::log_limit::LogLimiter;
 use crate::panic::catch;
 
-/// Receive calls per turn: enough to amortise a turn, few enough that sending
-/// and timers get theirs.
+/// Receive calls in each turn: enough to amortise a turn, few enough not to delay sending and
+/// timers.
 const BATCHES_PER_TURN: usize = 4;
 
-/// The same while connections wait for their turns. What arrives for them is only put
-/// aside, and the rest of what the socket holds may be for those who need not wait.
+/// Receive calls in each turn while connections wait for theirs. Datagrams for these are only
+/// set aside, and others in the socket may be for connections that need not wait.
 const BATCHES_WHILE_WAITING: usize = 32;
 
-/// Time after which no further call follows.
-const INTAKE_TIME: Duration = Duration::from_millis(1);
+/// Time after which a turn makes no further receive call.
+const RECEIVE_TIME: Duration = Duration::from_millis(1);
 
-/// Messages per receive call.
+/// Messages in each receive call.
 const SLOTS: usize = 16;
 
-/// ICMP errors read per turn: each is a system call, and a stranger can send any number.
+/// ICMP errors read in each turn: each is a system call, and anybody can send any number.
 const ERRORS_PER_TURN: usize = 64;
 
-/// Pause after the system failed to receive: short beside a round trip, long enough for a
-/// socket that keeps failing not to take the processor.
+/// Pause after a receive error of the system: short compared with a round trip, long enough
+/// that a socket that keeps failing does not use up the processor.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Memory for what the socket hands over.
+/// The receive buffers of a shard, and its state of receive errors.
 #[derive(Debug)]
-pub(super) struct Intake {
+pub(super) struct Receiver {
     batch: RecvBatch,
-    /// Whose each datagram of the batch is.
+    /// The connection of each datagram of the batch.
     routes: Vec<Option<Handle>>,
-    /// The system failed to receive: when to call again, ready or not.
+    /// After a receive error of the system: when to try again, ready or not.
     retry_at: Option<Instant>,
-    failures: Notice,
-    icmp: Notice,
+    failures: LogLimiter,
+    icmp: LogLimiter,
 }
 
-impl Intake {
+impl Receiver {
     pub(super) fn new(socket: &dyn DatagramSocket) -> Self {
         Self {
             batch: RecvBatch::for_socket(socket, SLOTS),
             routes: Vec::new(),
             retry_at: None,
-            failures: Notice::default(),
-            icmp: Notice::default(),
+            failures: LogLimiter::default(),
+            icmp: LogLimiter::default(),
         }
     }
 
-    /// Everything that arrives in one turn: whether more is probably waiting.
+    /// Receives the datagrams of one turn. Returns whether more are probably waiting.
     ///
     /// # Errors
-    /// If the socket is broken, or routing.
+    /// If the socket or routing fails permanently.
     pub(super) fn turn(
         &mut self,
         shard: &mut Connections,
@@ -80,51 +80,51 @@ impl Intake {
                 return Ok(false);
             }
             let enough = batches >= BATCHES_PER_TURN && !shard.is_crowded();
-            if enough || at.saturating_since(now) >= INTAKE_TIME {
+            if enough || at.saturating_since(now) >= RECEIVE_TIME {
                 break;
             }
         }
         Ok(true)
     }
 
-    /// When to have another turn though nothing may have come.
+    /// Returns when to try to receive again after an error.
     pub(super) fn retry_at(&self) -> Option<Instant> {
         self.retry_at
     }
 
-    /// One receive call: whether more is probably waiting.
+    /// Makes one receive call. Returns whether more datagrams are probably waiting.
     fn fill(&mut self, shard: &Connections, now: Instant) -> io::Result<bool> {
         let batch = &mut self.batch;
         batch.clear();
         let mut failure = None;
-        let mut receive = |socket: &Watched| match socket.recv(batch) {
-            // Nothing but errors of earlier sends, and the datagrams are behind them.
+        let mut receive = |socket: &SocketFd| match socket.recv(batch) {
+            // Only errors of earlier sends; there may be datagrams behind them.
             Ok(0) => Ok(()),
             Ok(_) if batch.is_full() => Ok(()),
-            // Slots to spare: the queue is empty. Saying so saves the call that
-            // would find out.
+            // There are empty slots, so the queue is empty. Returning this saves the call
+            // that would find that out.
             Ok(_) => Err(io::ErrorKind::WouldBlock.into()),
             Err(error) => {
                 failure = Some(error);
                 Err(io::ErrorKind::WouldBlock.into())
             }
         };
-        // After a failure the runtime's idea of readiness is out of date.
-        let unasked = self.retry_at.take_if(|at| *at <= now).is_some();
-        let more = if unasked {
+        // After a failure, the runtime's readiness is out of date.
+        let retrying = self.retry_at.take_if(|at| *at <= now).is_some();
+        let more = if retrying {
             receive(shard.socket.get_ref()).is_ok()
         } else {
             shard.socket.try_io(Interest::READABLE, receive).is_ok()
         };
-        if unasked && more {
+        if retrying && more {
             self.retry_at = Some(now);
         }
         match failure {
             None | Some(RecvError::WouldBlock) => {}
             Some(RecvError::Unavailable(error)) => {
                 self.retry_at = Some(now + PAUSE);
-                if let Some(left_out) = self.failures.happened(now) {
-                    tracing::debug!(left_out, "receiving failed for now: {error}");
+                if let Some(suppressed) = self.failures.record(now) {
+                    tracing::debug!(suppressed, "temporary receive error: {error}");
                 }
             }
             Some(RecvError::Broken(error)) => return Err(error),
@@ -132,13 +132,14 @@ impl Intake {
         Ok(more)
     }
 
-    /// Counts ICMP errors about what was sent, a bounded number; whether more may be waiting.
-    /// QUIC does not act on them: anyone may forge one (RFC 9000 §14.2.1).
+    /// Counts ICMP errors about datagrams that were sent, a bounded number. Returns whether more
+    /// may be waiting. They change nothing, because anybody can forge them (RFC 9000
+    /// §14.2.1).
     ///
     /// # Errors
     /// If the socket is broken.
     pub(super) fn drain_errors(&mut self, shard: &Connections, now: Instant) -> io::Result<bool> {
-        // Taken note of before they are read, so that one that comes meanwhile is another edge.
+        // Clears readiness before they are read, so that a later one sets it again.
         let _ = shard.socket.try_io(Interest::ERROR, |socket| {
             socket.expect_errors();
             Err::<(), _>(io::ErrorKind::WouldBlock.into())
@@ -148,15 +149,15 @@ impl Intake {
                 return Ok(false);
             };
             count(&shard.link.counts.icmp_errors);
-            if let Some(left_out) = self.icmp.happened(now) {
-                tracing::debug!(remote = %error.remote, kind = ?error.kind, left_out, "ICMP errors");
+            if let Some(suppressed) = self.icmp.record(now) {
+                tracing::debug!(remote = %error.remote, kind = ?error.kind, suppressed, "ICMP error received");
             }
         }
         Ok(true)
     }
 
-    /// First pass, under the lock of the routes: whose each datagram is. What
-    /// needs no connection is answered, strays are passed on, clients let in.
+    /// First pass, under the lock of the routes: finds the connection of each datagram, answers
+    /// those that need none, forwards strays and accepts clients.
     fn route(&mut self, shard: &mut Connections, now: Instant) -> Result<(), EndpointError> {
         let Self { batch, routes, .. } = self;
         routes.clear();
@@ -189,40 +190,39 @@ impl Intake {
                 shard.on_routed();
             }
             let Err(panic) = done else { return Ok(()) };
-            // Nobody gets the one that it was about.
+            // The datagram that caused it is dropped.
             routes.push(None);
             shard.on_routing_panic(panic)?;
         }
     }
 
-    /// Second pass: each connection's datagrams, under its lock, which is kept
-    /// while they follow one another. Those of a connection that has to wait are put
-    /// aside. Returns the time afterwards.
+    /// Second pass: passes datagrams to their connections, consecutive ones under one lock.
+    /// Those of a connection that has to wait are set aside. Returns the time afterwards.
     fn receive(&mut self, shard: &mut Connections, now: Instant) -> Instant {
         let mut at = shard.link.clock.now();
         let mut datagrams = self.batch.datagrams().zip(&self.routes).peekable();
         while let Some(((meta, datagram), route)) = datagrams.next() {
             let Some(handle) = *route else { continue };
-            if shard.has_to_wait(handle) {
-                shard.keep(handle, received(meta), datagram);
+            if shard.must_wait(handle) {
+                shard.set_aside(handle, received(meta), datagram);
                 continue;
             }
             let Some(shared) = shard.shared(handle) else {
                 continue;
             };
-            // A connection that ends here notices in the turn that it gets for this.
-            let _ = shared.visit(Stage::Receive, |state| {
+            // If it panics, the turn that follows notices.
+            let _ = shared.with_state(Stage::Receive, |state| {
                 state.quic.receive(now, received(meta), datagram);
                 while let Some(((meta, datagram), _)) =
                     datagrams.next_if(|(_, following)| *following == route)
                 {
                     state.quic.receive(now, received(meta), datagram);
                 }
-                shared.count_buffers(state);
+                shared.charge_buffers(state);
             });
             at = shard.charge(handle, at, 0);
-            // A few datagrams can make many connections hold much.
-            shard.relieve(now);
+            // Few datagrams can make many connections hold much memory.
+            shard.evict_for_memory(now);
         }
         at
     }

@@ -1,4 +1,4 @@
-//! The first of a server's addresses that works (RFC 8305, Happy Eyeballs).
+//! Connecting to the first of a server's addresses that answers (Happy Eyeballs, RFC 8305).
 
 use std::collections::VecDeque;
 use std::future::IntoFuture as _;
@@ -11,23 +11,23 @@ use super::Endpoint;
 use crate::connection::Connection;
 use crate::error::{ConnectAnyError, ConnectError};
 
-/// Head start of one address before the next is tried too (Connection Attempt
-/// Delay, RFC 8305 §5).
-const HEAD_START: Duration = Duration::from_millis(250);
+/// Time before the next address is tried too (Connection Attempt Delay, RFC 8305 §5).
+const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 type Attempt = (SocketAddr, Result<Connection, ConnectError>);
 
 impl Endpoint {
-    /// Begins connections to a server's addresses one after the other, a quarter
-    /// of a second apart or as soon as one fails, IPv6 and IPv4 in turns
-    /// beginning with the first's family, and answers the first whose handshake
-    /// completes; the others are given up (RFC 8305). For IPv6 *and* IPv4 the
-    /// endpoint has to be bound to an IPv6 address such as `[::]:0`.
+    /// Connects to the first of a server's addresses whose handshake completes (RFC 8305).
+    ///
+    /// Attempts begin 250 ms apart, or as soon as the one before fails. IPv6 and IPv4
+    /// alternate, beginning with the family of the first address. The other attempts are
+    /// abandoned. To use IPv6 *and* IPv4, the endpoint has to be bound to an IPv6 address
+    /// such as `[::]:0`.
     ///
     /// # Errors
-    /// What every address failed with; [`ConnectAnyError::NoAddress`] if there
-    /// was none. An unreachable server fails by the idle timeout: wrap this in a
-    /// timeout of your own if that is too long.
+    /// The error of each address; [`ConnectAnyError::NoAddress`] if there was none. An
+    /// unreachable server fails with the idle timeout: wrap this in a timeout if that is too
+    /// long.
     pub async fn connect_any(
         &self,
         addresses: impl IntoIterator<Item = SocketAddr>,
@@ -49,7 +49,7 @@ pub(crate) struct Race {
 }
 
 impl Race {
-    /// The first attempt begins.
+    /// Begins the first attempt.
     pub(crate) fn begin(
         endpoint: &Endpoint,
         addresses: impl IntoIterator<Item = SocketAddr>,
@@ -58,7 +58,7 @@ impl Race {
         let mut race = Self {
             endpoint: endpoint.clone(),
             server_name: server_name.to_owned(),
-            waiting: in_turns(addresses),
+            waiting: interleave_families(addresses),
             attempts: JoinSet::new(),
             failures: Vec::new(),
             first: None,
@@ -67,12 +67,12 @@ impl Race {
         race
     }
 
-    /// The connection of the first attempt, its handshake under way.
+    /// Returns the connection of the first attempt, whose handshake may be incomplete.
     pub(crate) fn first(&self) -> Option<&Connection> {
         self.first.as_ref()
     }
 
-    /// The first attempt that succeeds; the others are given up.
+    /// Waits for the first attempt that succeeds, and abandons the others.
     ///
     /// # Errors
     /// As [`Endpoint::connect_any`].
@@ -82,12 +82,12 @@ impl Race {
                 ended = self.attempts.join_next() => match ended {
                     Some(Ok((_, Ok(connection)))) => return Ok(connection),
                     Some(Ok((address, Err(error)))) => self.failures.push((address, error)),
-                    // Only a panic of ours ends a task so; the rest may still do.
+                    // Only a panic of ours ends a task like this; others may still succeed.
                     Some(Err(_)) => {}
                     None if self.failures.is_empty() => return Err(ConnectAnyError::NoAddress),
                     None => return Err(ConnectAnyError::Failed(self.failures)),
                 },
-                () = tokio::time::sleep(HEAD_START), if !self.waiting.is_empty() => {}
+                () = tokio::time::sleep(ATTEMPT_DELAY), if !self.waiting.is_empty() => {}
             }
             self.attempt();
         }
@@ -105,9 +105,9 @@ impl Race {
     }
 }
 
-/// IPv6 and IPv4 in turns, beginning with the first's family, each in its own
-/// order (RFC 8305 §4).
-fn in_turns(addresses: impl IntoIterator<Item = SocketAddr>) -> VecDeque<SocketAddr> {
+/// Alternates IPv6 and IPv4, beginning with the family of the first address and keeping the
+/// order within each family (RFC 8305 §4).
+fn interleave_families(addresses: impl IntoIterator<Item = SocketAddr>) -> VecDeque<SocketAddr> {
     let mut addresses = addresses.into_iter().peekable();
     let six_first = addresses.peek().is_some_and(SocketAddr::is_ipv6);
     let (first, second): (Vec<_>, Vec<_>) =
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn families_take_turns_in_their_own_order() {
+    fn address_families_alternate_in_the_given_order() {
         let parse = |text: &str| -> Vec<SocketAddr> {
             text.split_whitespace()
                 .map(|address| address.parse().unwrap())
@@ -140,7 +140,11 @@ mod tests {
             ("[::1]:1 [::2]:1 1.1.1.1:1", "[::1]:1 1.1.1.1:1 [::2]:1"),
             ("1.1.1.1:1 2.2.2.2:1 [::1]:1", "1.1.1.1:1 [::1]:1 2.2.2.2:1"),
         ] {
-            assert_eq!(in_turns(parse(given)), parse(expected), "{given}");
+            assert_eq!(
+                interleave_families(parse(given)),
+                parse(expected),
+                "{given}"
+            );
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Endpoints on sockets of the caller's own making.
+//! Endpoints on sockets that the caller implements.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::io;
@@ -132,7 +132,7 @@ impl DatagramSocket for Local {
 }
 
 #[tokio::test]
-async fn endpoints_talk_over_unix_sockets() {
+async fn endpoints_communicate_over_unix_sockets() {
     let (near, far) = Local::pair();
     let server = server(far);
     let client = EndpointBuilder::on_datagram_socket(Arc::new(near))
@@ -143,8 +143,7 @@ async fn endpoints_talk_over_unix_sockets() {
     transfer(&Pair::of(server, client).await).await;
 }
 
-/// A UDP socket that always has another ICMP error to tell of, and receives nothing the first
-/// time it is asked.
+/// A UDP socket that always has another ICMP error, and receives nothing in its first call.
 #[derive(Debug)]
 struct Pestered {
     socket: Socket,
@@ -219,7 +218,7 @@ impl DatagramSocket for Pestered {
 }
 
 #[tokio::test]
-async fn icmp_errors_without_end_starve_no_transfer() {
+async fn endless_icmp_errors_do_not_stall_a_transfer() {
     let pair = Pair::of(server(Pestered::new()), client()).await;
     transfer(&pair).await;
     assert!(pair.server.counters()[0].icmp_errors > 0);

@@ -1,4 +1,4 @@
-//! Congestion controllers and connection-ID generators of the application's own.
+//! Congestion controllers and connection-ID generators of the application.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -13,17 +13,17 @@ use clearway::{
     BuildError, ClientConfig, CongestionController, Endpoint, Instant, Limit, Observer, TraceEvent,
 };
 
-/// Datagrams in the constant window.
+/// The constant window, in datagrams.
 const DATAGRAMS: u64 = 20;
 
-/// A window that never moves.
+/// A controller with a constant window.
 #[derive(Debug)]
 struct Constant {
     mds: u64,
     seen: Arc<Seen>,
 }
 
-/// What the controllers of a factory have been told.
+/// Counts of the calls of controllers.
 #[derive(Debug, Default)]
 struct Seen {
     built: AtomicU64,
@@ -114,7 +114,7 @@ async fn custom_controller_holds_its_constant_window_over_a_transfer() {
     assert_eq!(pair.near.stats().controller, "cubic", "of the client's own");
     assert_eq!(seen.built.load(Relaxed), 1);
     assert!(seen.acked.load(Relaxed) > SIZE as u64);
-    // Probes and acknowledged ACKs do not ask for the window.
+    // Probes and packets with only ACKs may exceed the window.
     let most = seen.most_in_flight.load(Relaxed);
     let window = DATAGRAMS * seen.mds.load(Relaxed);
     assert!(
@@ -124,7 +124,7 @@ async fn custom_controller_holds_its_constant_window_over_a_transfer() {
 }
 
 #[tokio::test]
-async fn congestion_control_of_the_configuration_is_used() {
+async fn configured_congestion_control_is_used() {
     let config = client_config().congestion_control(CongestionController::Bbr);
     let client = Endpoint::client(LOOPBACK, config).expect("a client");
     let server = Endpoint::server(LOOPBACK, server_config()).expect("a server");
@@ -164,7 +164,7 @@ impl Observer for FirstId {
 }
 
 #[tokio::test]
-async fn custom_connection_ids_serve_on_two_shards() {
+async fn custom_connection_ids_work_with_two_shards() {
     let ids: Arc<Mutex<Vec<ConnectionId>>> = Arc::default();
     let kept = ids.clone();
     let server = Endpoint::builder(LOOPBACK)
@@ -199,7 +199,7 @@ async fn custom_connection_ids_serve_on_two_shards() {
 }
 
 #[tokio::test]
-async fn connection_ids_of_unusable_length_are_refused() {
+async fn connection_ids_of_invalid_length_are_rejected() {
     #[derive(Debug)]
     struct Short(usize);
     impl CidGenerator for Short {
@@ -228,7 +228,7 @@ async fn connection_ids_of_unusable_length_are_refused() {
         };
         assert_eq!((told, said), (len, least));
     }
-    // Short ones do for one shard.
+    // One shard needs no more than one byte.
     let server = build(1, 4).expect("a server");
     let client = ClientConfig::with_roots(IDENTITY.certificate_pem()).expect("roots");
     let client = Endpoint::client(LOOPBACK, client.alpn(["test"])).expect("a client");

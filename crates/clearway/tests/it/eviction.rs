@@ -1,4 +1,4 @@
-//! Servers that run out of room: in memory, or for another connection.
+//! Servers that run out of memory, or of places for connections.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::time::Duration;
@@ -13,8 +13,7 @@ use crate::common::{LOOPBACK, client, pattern, server_config};
 
 const MIB: usize = 1 << 20;
 
-/// Reads nothing of unidirectional streams and echoes the others, for as long as the
-/// client stays.
+/// Echoes bidirectional streams and leaves unidirectional ones unread, until the client leaves.
 async fn hold(connection: Connection) {
     while let Ok((mut send, mut recv)) = connection.accept_bi().await {
         if tokio::io::copy(&mut recv, &mut send).await.is_ok() {
@@ -31,8 +30,8 @@ fn serve(config: ServerConfig, shards: usize) -> Endpoint {
     server
 }
 
-/// A client that has the server hold `bytes`, or as many as it is allowed. Returns when
-/// they have been sent, or the client can send no more, or it was thrown out.
+/// A client that makes the server hold `bytes`, or as many as its windows allow. Returns when
+/// they were sent, the client can send no more, or it was evicted.
 async fn burden(client: &Endpoint, server: &Endpoint, bytes: usize) -> Burden {
     let connecting = client.connect(server.local_addr(), "localhost");
     let connection = connecting.await.unwrap();
@@ -42,7 +41,7 @@ async fn burden(client: &Endpoint, server: &Endpoint, bytes: usize) -> Burden {
         writing.spawn(async move {
             let mut send = connection.open_uni().await?;
             let written = send.write_all(&part).await;
-            // A stream that is dropped is reset, and what it brought forgotten.
+            // Dropping the stream would reset it and discard its data.
             connection.closed().await;
             written
         });
@@ -59,7 +58,7 @@ async fn burden(client: &Endpoint, server: &Endpoint, bytes: usize) -> Burden {
     }
 }
 
-/// Whether the peer's windows have held a connection back for some time.
+/// Whether a connection has been limited by the peer's windows for some time.
 fn is_blocked(connection: &Connection) -> bool {
     connection.stats().limits.iter().any(|(limit, time)| {
         let windows = [Limit::StreamFlowControl, Limit::ConnectionFlowControl];
@@ -89,14 +88,14 @@ fn total(server: &Endpoint, count: fn(&Counters) -> u64) -> u64 {
     server.counters().iter().map(count).sum()
 }
 
-/// Eighty clients that have a server with 16 MiB hold 80: it never does, and who comes
-/// then is served.
+/// Eighty clients try to make a server with a budget of 16 MiB hold 80 MiB: it never does, and
+/// a new client is served afterwards.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn connections_over_the_memory_budget_are_evicted_and_newcomers_get_in() {
+async fn connections_over_the_memory_budget_are_evicted_and_new_clients_connect() {
     for shards in [1, 2] {
         let budget = 16 * MIB;
         let server = serve(server_config().memory_budget(budget), shards);
-        // A handshake is as much as a connection; many at once would not be quiet.
+        // One after the other, because handshakes take memory too.
         let client = client();
         let mut held = Vec::new();
         let mut most = 0;
@@ -104,7 +103,7 @@ async fn connections_over_the_memory_budget_are_evicted_and_newcomers_get_in() {
             held.push(burden(&client, &server, MIB).await);
             most = most.max(server.memory_used());
         }
-        // What arrives in a batch is counted connection by connection.
+        // The data of a batch is charged connection by connection.
         assert!(most <= budget + 2 * MIB, "{most} bytes");
         assert!(most > budget / 2, "{most} bytes: what was to be held is");
         assert!(total(&server, |shard| shard.evicted_for_memory) > 0);
@@ -120,9 +119,10 @@ async fn connections_over_the_memory_budget_are_evicted_and_newcomers_get_in() {
     }
 }
 
-/// Who moves data stays, however much that is; who holds memory and moves nothing goes.
+/// A connection that transfers data stays; those that hold memory without transferring data are
+/// evicted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn busy_connection_survives_those_that_hold_memory_and_do_nothing() {
+async fn busy_connection_survives_the_eviction_of_idle_ones_that_hold_memory() {
     let server = serve(server_config().memory_budget(12 * MIB), 1);
     let client = client();
     let busy = client.connect(server.local_addr(), "localhost").await;
@@ -155,10 +155,9 @@ async fn busy_connection_survives_those_that_hold_memory_and_do_nothing() {
     }
 }
 
-/// Connections that are as good as empty count as well: ten thousand of them are not
-/// free.
+/// Connections without data are charged too: ten thousand of them need memory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn quiet_connections_count_against_the_budget() {
+async fn idle_connections_count_against_the_memory_budget() {
     let budget = 2 * MIB;
     let server = serve(server_config().memory_budget(budget), 1);
     let client = client();
@@ -174,10 +173,10 @@ async fn quiet_connections_count_against_the_budget() {
     drop(connections);
 }
 
-/// Once half of the budget is used, a newcomer's windows are a share of what is left, so
-/// that it cannot exceed the budget at one stroke.
+/// Once half of the budget is used, the windows of a new connection are a part of what is left,
+/// so that it cannot exceed the budget at once.
 #[tokio::test]
-async fn newcomers_windows_are_narrow_while_memory_is_short() {
+async fn new_connections_get_small_windows_while_memory_is_short() {
     let server = serve(server_config().memory_budget(4 * MIB), 1);
     let client = client();
     let mut quiet = Vec::new();
@@ -199,16 +198,16 @@ async fn newcomers_windows_are_narrow_while_memory_is_short() {
     let range = window..window + (64 << 10);
     let sent = newcomer.stats().counters.bytes_sent as usize;
     assert!(range.contains(&sent), "{sent} bytes");
-    // What the newcomer's handshake was counted for is free again.
+    // The memory of the handshake is released.
     let held = server.memory_used() + (24 << 10) - before;
     assert!(range.contains(&held), "{held} bytes");
     assert_eq!(total(&server, |shard| shard.evicted_for_memory), 0);
     writing.abort();
 }
 
-/// What the application charges narrows and evicts like what connections hold.
+/// Memory charged by the application limits windows and evicts like that of connections.
 #[tokio::test]
-async fn memory_charged_by_the_application_evicts_connections_that_do_nothing() {
+async fn memory_charged_by_the_application_evicts_idle_connections() {
     let server = serve(server_config().memory_budget(4 * MIB), 1);
     let client = client();
     let mut quiet = Vec::new();
@@ -220,7 +219,7 @@ async fn memory_charged_by_the_application_evicts_connections_that_do_nothing() 
     let before = server.memory_used();
     let charge = server.memory_account().charge(15 * MIB / 4);
     assert_eq!(server.memory_used(), before + 15 * MIB / 4);
-    // Each newcomer gives the shard a turn.
+    // Each new client causes a turn of the shard.
     while total(&server, |shard| shard.evicted_for_memory) < 16 {
         let connecting = client.connect(server.local_addr(), "localhost");
         quiet.extend(connecting.await);
@@ -231,9 +230,9 @@ async fn memory_charged_by_the_application_evicts_connections_that_do_nothing() 
     assert!(server.memory_used() <= MIB);
 }
 
-/// The memory of connections that end is given back to the budget.
+/// The memory of connections that end is returned to the budget.
 #[tokio::test]
-async fn ended_connections_give_their_memory_back() {
+async fn closed_connections_release_their_memory() {
     let server = serve(server_config().memory_budget(64 * MIB), 1);
     let client = client();
     let mut connections = Vec::new();
@@ -249,7 +248,7 @@ async fn ended_connections_give_their_memory_back() {
     drop(connections);
     client.wait_idle().await;
     server.wait_idle().await;
-    // The last of what an application held goes with its task.
+    // The application's last handles are dropped with its task.
     while server.memory_used() > 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -263,9 +262,9 @@ fn limited(connections: usize, evict_idle_after: Duration) -> ServerConfig {
         .evict_idle_after(evict_idle_after)
 }
 
-/// The connection that has been idle for longest makes room for a newcomer.
+/// The connection that has been idle longest is closed for a new client.
 #[tokio::test]
-async fn idlest_connection_is_closed_for_a_newcomer_when_the_limit_is_near() {
+async fn longest_idle_connection_is_closed_for_a_new_client_near_the_limit() {
     let server = serve(limited(8, Duration::ZERO), 1);
     let client = client();
     let mut connections = Vec::new();
@@ -274,29 +273,29 @@ async fn idlest_connection_is_closed_for_a_newcomer_when_the_limit_is_near() {
         let connection = connecting
             .await
             .unwrap_or_else(|error| panic!("{n}: {error}"));
-        // The shard counts it idle after it has heard of the end of the handshake.
-        connection.handshaken().await.unwrap();
+        // It counts as idle after the shard has processed the end of the handshake.
+        connection.handshake_complete().await.unwrap();
         connections.push(connection);
         assert!(server.open_connections() <= 8);
     }
-    // One place is kept free, once the shard has seen that it is not.
+    // The shard keeps one place free after its next turn.
     for (n, connection) in connections.iter().enumerate().take(12) {
         let error = connection.closed().await;
         let ConnectionError::PeerTransport(said) = &error else {
             panic!("{n}: {error}");
         };
         assert_eq!(said.code.to_string(), "NO_ERROR");
-        assert_eq!(said.reason, "idle, and the server is full");
+        assert_eq!(said.reason, "closed while idle because the server is full");
     }
     let last = &connections[19];
     assert!(last.close_reason().is_none());
-    assert!(total(&server, |shard| shard.evicted_for_newcomers) >= 12);
+    assert!(total(&server, |shard| shard.evicted_for_new_clients) >= 12);
     assert_eq!(total(&server, |shard| shard.endpoint.refused), 0);
 }
 
-/// Connections with a stream open stay, however long they have done nothing on it.
+/// Connections with an open stream are not evicted, however long they are idle.
 #[tokio::test]
-async fn connections_with_an_open_stream_do_not_make_room() {
+async fn connections_with_an_open_stream_are_not_evicted() {
     let server = serve(limited(8, Duration::ZERO), 1);
     let client = client();
     let mut busy = Vec::new();
@@ -305,24 +304,24 @@ async fn connections_with_an_open_stream_do_not_make_room() {
         let connection = connection.unwrap();
         let mut send = connection.open_uni().await.unwrap();
         send.write_all(b"more follows").await.unwrap();
-        // Its answer shows that what was sent before it is there.
+        // The answer shows that everything sent before has arrived.
         ask(&connection).await.unwrap();
         busy.push((connection, send));
     }
     for _ in 0..20 {
         let connection = client.connect(server.local_addr(), "localhost").await;
-        // It is idle, and so the first to make room.
-        connection.unwrap().handshaken().await.unwrap();
+        // It is idle, and so the first to be evicted.
+        connection.unwrap().handshake_complete().await.unwrap();
     }
-    assert!(total(&server, |shard| shard.evicted_for_newcomers) > 0);
+    assert!(total(&server, |shard| shard.evicted_for_new_clients) > 0);
     for (connection, _) in &busy {
         ask(connection).await.unwrap();
     }
 }
 
-/// When nobody has been idle for long enough, it is the newcomer who goes.
+/// A new client is refused when no connection has been idle for long enough.
 #[tokio::test]
-async fn newcomer_is_refused_when_no_connection_makes_room() {
+async fn new_client_is_refused_when_no_connection_can_be_evicted() {
     let server = serve(limited(4, Duration::from_secs(3_600)), 1);
     let client = client();
     let mut connections = Vec::new();
@@ -343,7 +342,7 @@ async fn newcomer_is_refused_when_no_connection_makes_room() {
     for connection in &connections {
         ask(connection).await.unwrap();
     }
-    assert_eq!(total(&server, |shard| shard.evicted_for_newcomers), 0);
+    assert_eq!(total(&server, |shard| shard.evicted_for_new_clients), 0);
     // When one of them ends, there is a place again.
     connections.pop().unwrap().close(0, b"");
     let connection = loop {

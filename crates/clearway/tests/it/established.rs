@@ -1,4 +1,4 @@
-//! What happens in the life of a connection.
+//! Established connections: migration, key updates, timeouts, observers.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::net::UdpSocket;
@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use crate::common::{LOOPBACK, Pair, client, client_config, pattern, server, server_config};
 use clearway::{Endpoint, Observer, Role, TraceEvent, TransportConfig};
 
-/// The client moves to another socket in the middle; nothing is lost.
+/// No data is lost when the client moves to another socket during a transfer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rebind_in_the_middle_of_a_transfer() {
+async fn transfer_survives_a_rebind() {
     const PIECE: usize = 1 << 20;
     let pair = Pair::new().await;
     let old = pair.client.local_addr();
@@ -37,7 +37,7 @@ async fn rebind_in_the_middle_of_a_transfer() {
 }
 
 #[tokio::test]
-async fn limits_sum_to_the_connections_life() {
+async fn times_of_limits_sum_to_the_connections_lifetime() {
     let (server, client) = (server(), client());
     let before = Instant::now();
     let connecting = client.connect(server.local_addr(), "localhost");
@@ -68,7 +68,7 @@ async fn limits_sum_to_the_connections_life() {
 }
 
 #[tokio::test]
-async fn keys_are_updated_under_traffic() {
+async fn key_updates_during_a_transfer_lose_nothing() {
     let pair = Pair::new().await;
     let far = pair.far.clone();
     tokio::spawn(async move {
@@ -83,7 +83,7 @@ async fn keys_are_updated_under_traffic() {
         send.write_all(b"x").await.unwrap();
         send.finish().unwrap();
         assert_eq!(recv.read_to_end(1).await.unwrap(), b"x");
-        // Not before the last one is acknowledged.
+        // It fails until the update before is acknowledged.
         updates += u64::from(pair.near.update_keys().is_ok());
     }
     assert!(pair.near.stats().counters.key_updates >= 3);
@@ -91,9 +91,9 @@ async fn keys_are_updated_under_traffic() {
     pair.near.ping();
 }
 
-/// Keep-alive outlasts the idle timeout; without it, silence ends.
+/// A connection with keep-alive outlasts the idle timeout, one without does not.
 #[tokio::test]
-async fn the_idle_timeout_strikes_without_keep_alive() {
+async fn idle_connection_without_keep_alive_times_out() {
     let mut transport = TransportConfig::default();
     transport.idle_timeout = Duration::from_millis(200);
     let quiet = Endpoint::client(LOOPBACK, client_config().transport(transport.clone())).unwrap();
@@ -129,7 +129,7 @@ impl Observer for Count {
 }
 
 #[tokio::test]
-async fn observers_see_connections_from_the_beginning() {
+async fn observers_see_events_from_the_first_packet_on() {
     let counts = Arc::new(Mutex::new([0; 2]));
     let client = Endpoint::builder(LOOPBACK)
         .client(client_config())
@@ -155,10 +155,10 @@ async fn observers_see_connections_from_the_beginning() {
     assert!(later.lock().unwrap()[1] > 0);
 }
 
-/// A server that listens on one of its two addresses is found, whichever is
-/// tried first, by a socket for both families.
+/// A socket for both families connects to a server that listens on one of two addresses,
+/// whichever is tried first.
 #[tokio::test]
-async fn the_address_that_works_is_found() {
+async fn connect_any_uses_the_address_that_answers() {
     let server = crate::common::server();
     let right = server.local_addr();
     tokio::spawn(async move {
@@ -166,7 +166,7 @@ async fn the_address_that_works_is_found() {
             tokio::spawn(async move { connection.closed().await });
         }
     });
-    // Takes what comes and never answers.
+    // Receives datagrams and never answers.
     let mute = std::net::UdpSocket::bind("[::1]:0").unwrap();
     let wrong = mute.local_addr().unwrap();
     let client =

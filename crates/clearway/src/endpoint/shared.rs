@@ -1,4 +1,4 @@
-//! What the shards of one endpoint have in common.
+//! The state that the handles and shards of an endpoint share.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -13,70 +13,74 @@ use clearway_quic::rng::Rng;
 use clearway_quic::{Instant, Role};
 use tokio::sync::Notify;
 
-use super::budget::Budget;
+use super::budget::MemoryBudget;
 use crate::config::Admission;
-use crate::connection::{Connection, Counted};
+use crate::connection::{Connection, ConnectionRef};
 use crate::error::EndpointError;
-use crate::http::{Layer, Memory};
-use crate::shard::{Link, Population};
+use crate::http::{HttpLayer, RememberedSettings};
+use crate::shard::{ConnectionCount, ShardLink};
 
-/// Who decides about a new client by its address.
-pub(crate) type Doorkeeper = Arc<dyn Fn(SocketAddr) -> Admission + Send + Sync>;
+/// The callback that decides about a new client by its address.
+pub(crate) type AdmitCallback = Arc<dyn Fn(SocketAddr) -> Admission + Send + Sync>;
 
-/// The observer of a new connection, if one is wanted, by our role and the peer's
+/// The callback that returns the observer of a new connection, by our role and the peer's
 /// address.
 pub(crate) type ObserverFactory =
     Arc<dyn Fn(Role, SocketAddr) -> Option<Box<dyn Observer>> + Send + Sync>;
 
-/// Shared by the handles and shards of an endpoint.
+/// The state that the handles and shards of an endpoint share.
 #[derive(Default)]
-pub(crate) struct House {
-    /// One for each shard. Shards that fail are replaced.
-    links: RwLock<Vec<Arc<Link>>>,
+pub(crate) struct EndpointShared {
+    /// One for each shard. Those of failed shards are replaced.
+    links: RwLock<Vec<Arc<ShardLink>>>,
     pub(super) shards: usize,
     /// The application has closed the endpoint.
     closed: AtomicBool,
-    pub(crate) accepts: Accepts,
-    pub(crate) population: Population,
-    pub(super) doorkeeper: Option<Doorkeeper>,
+    pub(crate) accept_queue: AcceptQueue,
+    pub(crate) connection_count: ConnectionCount,
+    pub(super) admit: Option<AdmitCallback>,
     pub(super) observers: Option<ObserverFactory>,
     pub(super) backlog: usize,
-    pub(crate) budget: Arc<Budget>,
-    /// What is done for want of room.
-    pub(crate) crowding: Crowding,
-    /// Connections speak HTTP/3, like this.
+    pub(crate) budget: Arc<MemoryBudget>,
+    /// When connections are evicted.
+    pub(crate) eviction: EvictionConfig,
+    /// The configuration of HTTP/3, if connections speak it.
     pub(super) http: Option<Arc<clearway_http3::Config>>,
 }
 
-impl House {
-    pub(crate) fn links(&self) -> Vec<Arc<Link>> {
+impl EndpointShared {
+    pub(crate) fn links(&self) -> Vec<Arc<ShardLink>> {
         let links = self.links.read();
         links.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn links_mut(&self) -> RwLockWriteGuard<'_, Vec<Arc<Link>>> {
+    fn links_mut(&self) -> RwLockWriteGuard<'_, Vec<Arc<ShardLink>>> {
         self.links.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Once, before the shards run.
-    pub(super) fn set_links(&self, links: Vec<Arc<Link>>) {
+    /// Sets the links of all shards. Called once, before they run.
+    pub(super) fn set_links(&self, links: Vec<Arc<ShardLink>>) {
         *self.links_mut() = links;
     }
 
-    /// Shard `index` begins anew, unless the endpoint has been closed.
-    pub(super) fn replace_link(&self, index: usize, link: Arc<Link>) -> Result<(), Arc<Link>> {
+    /// Replaces the link of shard `index`. Returns the new one if the endpoint was closed.
+    pub(super) fn replace_link(
+        &self,
+        index: usize,
+        link: Arc<ShardLink>,
+    ) -> Result<(), Arc<ShardLink>> {
         let mut links = self.links_mut();
         match links.get_mut(index) {
-            // Looked at under the lock that `close` needs to find the shards.
+            // Read under the lock that `close` needs to find the shards.
             Some(slot) if !self.is_closed() => *slot = link,
             Some(_) | None => return Err(link),
         }
         Ok(())
     }
 
-    /// What routes the datagrams of a shard: limits hold for all of them together.
+    /// Creates the routing of a shard. Limits hold for all shards together.
     pub(super) fn routing(&self, config: EndpointConfig, rng: Rng) -> transport::Endpoint {
-        match &self.crowding.admission {
+        match &self.eviction.admission {
             Some(admission) => transport::Endpoint::with_admission(config, admission.clone(), rng),
             None => transport::Endpoint::new(config, rng),
         }
@@ -86,20 +90,20 @@ impl House {
         self.shards
     }
 
-    pub(crate) fn shard(&self, index: usize) -> Option<Arc<Link>> {
+    pub(crate) fn shard(&self, index: usize) -> Option<Arc<ShardLink>> {
         let links = self.links.read();
         let links = links.unwrap_or_else(PoisonError::into_inner);
         links.get(index).cloned()
     }
 
-    /// Has every shard take a turn.
-    pub(crate) fn ring_all(&self) {
+    /// Wakes every shard for a turn.
+    pub(crate) fn wake_all_shards(&self) {
         if self.shards > 1 {
-            self.links().iter().for_each(|link| link.ring());
+            self.links().iter().for_each(|link| link.wake());
         }
     }
 
-    /// No shard is started any more.
+    /// Marks the endpoint as closed: no shard is started any more.
     pub(super) fn set_closed(&self) {
         self.closed.store(true, Ordering::Release);
     }
@@ -108,38 +112,38 @@ impl House {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// A shard has ended for this reason, which its link tells already.
+    /// Passes the failure of a shard to `accept`. Its link has it already.
     pub(crate) fn on_shard_failed(&self, failure: EndpointError) {
-        self.accepts.set_failure(Some(failure));
+        self.accept_queue.set_failure(Some(failure));
     }
 
-    /// Whether there is room for one more connection that waits to be accepted.
+    /// Whether one more connection may wait to be accepted.
     pub(crate) fn has_backlog(&self) -> bool {
-        !self.accepts.is_full(self.backlog)
+        !self.accept_queue.is_full(self.backlog)
     }
 
-    /// Whether the application welcomes a new client.
+    /// Returns the application's decision about a new client.
     pub(crate) fn admit(&self, remote: SocketAddr) -> Admission {
-        self.doorkeeper
+        self.admit
             .as_ref()
-            .map_or(Admission::Accept, |doorkeeper| doorkeeper(remote))
+            .map_or(Admission::Accept, |admit| admit(remote))
     }
 
-    /// HTTP/3 for a new connection, if it is to speak that; a client's with what it
-    /// remembers of the server.
+    /// Creates HTTP/3 for a new connection, if the endpoint speaks it; for a client with the
+    /// store of the server's settings.
     pub(crate) fn http(
         &self,
         quic: &clearway_quic::connection::Connection,
         handle: Handle,
         now: Instant,
-        memory: Option<Memory>,
-    ) -> Option<Box<Layer>> {
+        remembered: Option<RememberedSettings>,
+    ) -> Option<Box<HttpLayer>> {
         let config = self.http.clone()?;
         let seed = handle.0 ^ now.as_nanos();
-        Some(Box::new(Layer::new(quic, config, seed, memory)))
+        Some(Box::new(HttpLayer::new(quic, config, seed, remembered)))
     }
 
-    /// Installs the observer that is wanted for a new connection.
+    /// Installs the application's observer on a new connection, if there is one.
     pub(crate) fn observe(&self, quic: &mut clearway_quic::connection::Connection) {
         let factory = self.observers.as_ref();
         let observer = factory.and_then(|make| make(quic.role(), quic.remote_address()));
@@ -150,41 +154,42 @@ impl House {
 }
 
 #[cfg(test)]
-impl House {
-    /// The next connection that waits to be accepted.
+impl EndpointShared {
+    /// Returns the next connection that waits to be accepted.
     pub(crate) fn next_accepted(&self) -> Option<Connection> {
-        self.accepts.take()?.ok()?
+        self.accept_queue.take()?.ok()?
     }
 }
 
-/// When connections make room for others.
+/// When connections are evicted in favour of others.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Crowding {
-    /// Counts the clients of all shards; `None` without server settings.
+pub(crate) struct EvictionConfig {
+    /// Counts the clients of all shards; `None` without a server configuration.
     pub(crate) admission: Option<Arc<AdmissionControl>>,
-    /// How long one has to have been idle to be closed for a newcomer.
+    /// How long a connection has to be idle to be closed for a new client.
     pub(crate) evict_idle_after: Duration,
-    /// What newcomers get, if they may be granted less: no ticket promises it.
-    pub(crate) newcomers: Option<Arc<Config>>,
+    /// The configuration of new connections, if their windows may be reduced: not with 0-RTT,
+    /// whose tickets promise them.
+    pub(crate) new_client_config: Option<Arc<Config>>,
 }
 
-/// Clients' connections on their way to the application.
+/// The queue of connections that wait to be accepted.
 #[derive(Debug, Default)]
-pub(crate) struct Accepts {
+pub(crate) struct AcceptQueue {
     queue: Mutex<Queue>,
-    news: Notify,
+    notify: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
     connections: VecDeque<Connection>,
-    /// The application wants no more.
+    /// The application accepts no more.
     closed: bool,
-    /// A shard failed, and that before `closed`.
+    /// Why a shard failed, if that was before `closed`.
     failure: Option<EndpointError>,
 }
 
-impl Accepts {
+impl AcceptQueue {
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -194,8 +199,8 @@ impl Accepts {
         queue.closed || queue.connections.len() >= backlog
     }
 
-    /// For the next `accept`. Dropped, and so closed, if there will be none.
-    pub(crate) fn push(&self, connection: Counted) {
+    /// Adds a connection. It is dropped, which closes it, if no more are accepted.
+    pub(crate) fn push(&self, connection: ConnectionRef) {
         let connection = Connection::new(connection);
         let mut queue = self.lock();
         if queue.closed {
@@ -204,13 +209,14 @@ impl Accepts {
         }
         queue.connections.push_back(connection);
         drop(queue);
-        self.news.notify_one();
+        self.notify.notify_one();
     }
 
-    /// The next; after the last why a shard failed, or `None` if no more are wanted.
+    /// Waits for the next connection. After the last one, returns why a shard failed, or `None`
+    /// if no more are accepted.
     pub(super) async fn next(&self) -> Result<Option<Connection>, EndpointError> {
         loop {
-            let notified = self.news.notified();
+            let notified = self.notify.notified();
             if let Some(next) = self.take() {
                 return next;
             }
@@ -218,14 +224,14 @@ impl Accepts {
         }
     }
 
-    /// What `next` answers, if there is something to answer yet.
+    /// Returns what `next` does, or `None` if it has to wait.
     fn take(&self) -> Option<Result<Option<Connection>, EndpointError>> {
         let mut queue = self.lock();
         let next = queue.connections.pop_front();
         let ended = queue.closed || queue.failure.is_some();
-        // For whoever else waits.
+        // Wakes another task that waits.
         if ended || !queue.connections.is_empty() {
-            self.news.notify_one();
+            self.notify.notify_one();
         }
         match (&next, &queue.failure) {
             (None, Some(failure)) => Some(Err(failure.clone())),
@@ -234,7 +240,7 @@ impl Accepts {
         }
     }
 
-    /// No more connections; those not accepted are dropped, and so closed.
+    /// Stops accepting. Connections that wait are dropped, which closes them.
     pub(super) fn close(&self) {
         let unwanted = {
             let mut queue = self.lock();
@@ -242,16 +248,16 @@ impl Accepts {
             std::mem::take(&mut queue.connections)
         };
         drop(unwanted);
-        self.news.notify_one();
+        self.notify.notify_one();
     }
 
-    /// A shard has failed, or with `None` all that had are replaced.
+    /// Sets why a shard failed, or `None` when all failed shards are replaced.
     pub(super) fn set_failure(&self, failure: Option<EndpointError>) {
         let mut queue = self.lock();
         if failure.is_none() || queue.failure.is_none() && !queue.closed {
             queue.failure = failure;
         }
         drop(queue);
-        self.news.notify_one();
+        self.notify.notify_one();
     }
 }

@@ -1,13 +1,13 @@
-//! What tasks wait for, and who has to be woken.
+//! What tasks wait for, and which of them have to be woken.
 
 use std::task::Waker;
 
 use clearway_quic::stream::Directionality;
 
-use super::Shared;
+use super::ConnectionShared;
 use crate::panic::catch;
 
-/// What any number of tasks may wait for. Whoever wakes tries again.
+/// An event that any number of tasks may wait for. A task that is woken tries again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Signal {
@@ -19,9 +19,9 @@ pub(crate) enum Signal {
     OpenedBi,
     /// The peer opened unidirectional streams.
     OpenedUni,
-    /// The peer lets us open more bidirectional streams.
+    /// More bidirectional streams can be opened.
     AvailableBi,
-    /// The peer lets us open more unidirectional streams.
+    /// More unidirectional streams can be opened.
     AvailableUni,
     /// A datagram has arrived.
     Datagram,
@@ -29,23 +29,23 @@ pub(crate) enum Signal {
     DatagramRoom,
     /// HTTP requests have arrived.
     Requests,
-    /// The server takes more requests, or none at all any more.
+    /// The server accepts more requests, or no more at all.
     RequestRoom,
-    /// No HTTP request is under way or undelivered.
+    /// No HTTP request is in progress or undelivered.
     HttpIdle,
 }
 
 const SIGNALS: usize = 11;
 
 impl Signal {
-    /// Its place in a set of signals.
+    /// Returns its bit in a set of signals.
     fn bit(self) -> u16 {
-        // There are fewer than 16.
+        // There are fewer than 16 signals.
         1_u16.wrapping_shl(self as u32)
     }
 }
 
-/// Who waits for streams to open.
+/// Returns the signal that streams can be opened.
 pub(crate) fn available(directionality: Directionality) -> Signal {
     match directionality {
         Directionality::Bidirectional => Signal::AvailableBi,
@@ -53,18 +53,18 @@ pub(crate) fn available(directionality: Directionality) -> Signal {
     }
 }
 
-/// Who has to be woken; done after the lock is released, so that the woken find
-/// it free.
+/// The tasks that have to be woken. That is done after the connection's lock is released, so
+/// that they do not wait for it.
 #[derive(Debug, Default)]
-pub(crate) struct Wakes {
+pub(crate) struct Wakeups {
     signals: u16,
-    /// Of each so many waiters, the last of whom passes it on.
-    relays: [u8; SIGNALS],
-    /// The last is woken first.
+    /// The number of waiters to wake, for each signal that is passed on from one to the next.
+    waiters: [u8; SIGNALS],
+    /// In the order in which they were added.
     wakers: Vec<Waker>,
 }
 
-impl Wakes {
+impl Wakeups {
     pub(crate) fn raise(&mut self, signal: Signal) {
         self.signals |= signal.bit();
     }
@@ -73,16 +73,16 @@ impl Wakes {
         self.signals = u16::MAX;
     }
 
-    /// Wakes the first who waits; whoever is served wakes the next with
-    /// [`Shared::pass_on`], so that a crowd is not woken for one place.
-    pub(crate) fn raise_first(&mut self, signal: Signal) {
-        self.raise_some(signal, 1);
+    /// Wakes the first waiter. A waiter that succeeds wakes the next with
+    /// [`ConnectionShared::pass_on`], so that not all are woken for one place.
+    pub(crate) fn raise_for_one(&mut self, signal: Signal) {
+        self.raise_for(signal, 1);
     }
 
-    /// The same for `count` of them.
-    pub(super) fn raise_some(&mut self, signal: Signal, count: u8) {
-        if let Some(relay) = self.relays.get_mut(signal as usize) {
-            *relay = count;
+    /// Wakes the first `count` waiters in the same way.
+    pub(super) fn raise_for(&mut self, signal: Signal, count: u8) {
+        if let Some(waiters) = self.waiters.get_mut(signal as usize) {
+            *waiters = count;
         }
     }
 
@@ -94,28 +94,28 @@ impl Wakes {
         self.wakers.append(wakers);
     }
 
-    /// Wakes them all and is empty again. Wakers are the application's: one that
-    /// panics keeps no other from being woken.
-    pub(crate) fn fire(&mut self, shared: &Shared) {
+    /// Wakes all of them, and is empty afterwards. Wakers belong to the application: one that
+    /// panics does not stop the others.
+    pub(crate) fn fire(&mut self, shared: &ConnectionShared) {
         let signals = std::mem::take(&mut self.signals);
-        let relays = std::mem::take(&mut self.relays);
-        if signals == 0 && relays == [0; SIGNALS] && self.wakers.is_empty() {
+        let waiters = std::mem::take(&mut self.waiters);
+        if signals == 0 && waiters == [0; SIGNALS] && self.wakers.is_empty() {
             return;
         }
-        for (signal, bell) in shared.bells.iter() {
-            let relays = relays.get(signal as usize).copied().unwrap_or(0);
-            let rung = catch(|| {
+        for (signal, notifier) in shared.notifiers.iter() {
+            let waiters = waiters.get(signal as usize).copied().unwrap_or(0);
+            let notified = catch(|| {
                 if signals & signal.bit() == 0 {
-                    (0..relays).for_each(|_| bell.notify_one());
+                    (0..waiters).for_each(|_| notifier.notify_one());
                 } else {
-                    bell.notify_waiters();
+                    notifier.notify_waiters();
                 }
             });
-            if let Err(panic) = rung {
+            if let Err(panic) = notified {
                 shared.on_waker_panic(&panic);
             }
         }
-        // In the order in which they were found.
+        // In the order in which they were added.
         self.wakers.reverse();
         while let Err(panic) = catch(|| {
             while let Some(waker) = self.wakers.pop() {
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_signal_has_a_place_of_its_own() {
+    fn every_signal_fits_the_set_of_signals() {
         let last = Signal::HttpIdle as usize;
         assert_eq!(last, SIGNALS - 1);
         assert!(SIGNALS <= u16::BITS as usize);

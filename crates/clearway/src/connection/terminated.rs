@@ -1,5 +1,5 @@
-//! What is left of a connection that ended at once: its state cannot be trusted any
-//! more, or there is no room for it.
+//! What is kept of a connection that was terminated by a panic or an eviction, when its state
+//! was dropped.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -10,16 +10,16 @@ use rustls::pki_types::CertificateDer;
 
 use crate::panic::catch;
 
-/// Room for the one datagram that says goodbye, bytes: no path takes more before its
-/// MTU was searched for, and what is larger is not needed.
-const FAREWELL: usize = 1500;
+/// The size of the buffer for the datagram that closes the connection, in bytes: the usual MTU
+/// of Ethernet, which is more than it needs.
+const MAX_CLOSE_DATAGRAM: usize = 1500;
 
-/// A connection after a panic in it or its eviction: what its handles still want to know, and what
-/// is left to tell the peer. The state itself is gone.
+/// A connection that was terminated by a panic or an eviction: what its handles can still ask
+/// for, and the datagram that tells the peer. Its state was dropped.
 #[derive(Debug)]
-pub(crate) struct Remains {
+pub(crate) struct TerminatedConnection {
     pub(crate) error: ConnectionError,
-    pub(crate) farewell: Option<Farewell>,
+    pub(crate) close_datagram: Option<CloseDatagram>,
     pub(crate) role: Role,
     pub(crate) remote: SocketAddr,
     pub(crate) resumed: bool,
@@ -31,32 +31,32 @@ pub(crate) struct Remains {
     pub(crate) stats: Stats,
 }
 
-/// One datagram with CONNECTION_CLOSE.
+/// A datagram with CONNECTION_CLOSE.
 #[derive(Debug)]
-pub(crate) struct Farewell {
+pub(crate) struct CloseDatagram {
     pub(crate) remote: SocketAddr,
     pub(crate) local_ip: Option<IpAddr>,
     pub(crate) datagram: Vec<u8>,
 }
 
-impl Remains {
-    /// Takes what can still be had of `quic`, whose every part may panic again.
-    pub(super) fn of(
+impl TerminatedConnection {
+    /// Copies from `quic` what can still be read; any part of it may panic again.
+    pub(super) fn new(
         quic: &mut Connection,
         now: Instant,
         error: ConnectionError,
-        said: TransportError,
+        sent_error: TransportError,
     ) -> Self {
-        // It may be what panicked, and must not be asked again.
+        // The observer may be what panicked, and must not be called again.
         let observer = catch(|| quic.take_observer());
         let _ = catch(|| drop(observer));
         let stats = catch(|| quic.stats(now)).unwrap_or_default();
-        // Letting go of what it holds may fail where the words do not.
-        let _ = catch(|| quic.abort(now, said));
-        let farewell = catch(|| farewell(quic, now)).ok().flatten();
+        // This may panic while it drops state; the error to send is set before.
+        let _ = catch(|| quic.abort(now, sent_error));
+        let close_datagram = catch(|| close_datagram(quic, now)).ok().flatten();
         Self {
             error,
-            farewell,
+            close_datagram,
             role: quic.role(),
             remote: catch(|| quic.remote_address()).unwrap_or(UNKNOWN),
             resumed: catch(|| quic.resumed()).unwrap_or(false),
@@ -70,15 +70,15 @@ impl Remains {
     }
 }
 
-/// The address of a peer that the state cannot tell any more.
+/// The address of a peer whose address cannot be read any more.
 const UNKNOWN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
-/// What a connection that was aborted has to say.
+/// Writes the datagram that closes an aborted connection.
 ///
-/// A panic while packets were written may have left their numbers to be used again.
-/// That is no reuse of a nonce: those packets never left.
-fn farewell(quic: &mut Connection, now: Instant) -> Option<Farewell> {
-    let mut datagram = vec![0; FAREWELL];
+/// It may use packet numbers again that were used when a panic interrupted writing. No nonce
+/// is reused on the network, because those packets were never sent.
+fn close_datagram(quic: &mut Connection, now: Instant) -> Option<CloseDatagram> {
+    let mut datagram = vec![0; MAX_CLOSE_DATAGRAM];
     let Transmit {
         remote,
         local_ip,
@@ -87,7 +87,7 @@ fn farewell(quic: &mut Connection, now: Instant) -> Option<Farewell> {
         segment: _,
     } = quic.transmit(now, &mut datagram, 1)?;
     datagram.truncate(len);
-    Some(Farewell {
+    Some(CloseDatagram {
         remote,
         local_ip,
         datagram,

@@ -1,4 +1,4 @@
-//! Datagrams on their way to a connection: whose they are, who is let in.
+//! Routing: the connection that a datagram belongs to, and which clients are accepted.
 
 use std::sync::atomic::Ordering;
 
@@ -10,27 +10,27 @@ use clearway_udp::steering;
 use super::Clock;
 use super::connections::Connections;
 use super::link::count;
-use super::outlet::answer;
-use super::strays::{Stray, Strays};
+use super::strays::{QueuedDatagram, Strays};
+use super::transmitter::send_datagram;
 use crate::config::Admission;
-use crate::connection::{Shared, Stage};
+use crate::connection::{ConnectionShared, Stage};
 use crate::error::EndpointError;
+use crate::log_limit;
 use crate::panic::{CaughtPanic, catch};
-use crate::warnings;
 
-/// Handshakes begun per turn. At some 0.2 ms each, a flood of new clients takes less than
-/// a millisecond between two looks at the live connections.
+/// Handshakes begun in each turn. At some 0.2 ms each, a flood of new clients delays open
+/// connections by less than a millisecond.
 const CLIENTS_PER_TURN: usize = 4;
 
-/// Panics while datagrams were routed, with none in between that was routed without,
-/// after which the shard ends. A packet that makes routing panic must not end it; when
-/// every packet does, what routing works on is broken and nobody is served any more.
+/// Consecutive panics in routing after which the shard fails. A single packet that makes
+/// routing panic must not end the shard; when every packet does, its routes are broken and
+/// no client is served any more.
 const ROUTING_PANICS: u32 = 1_000;
 
 impl Connections {
-    /// The shard that owns a datagram, if it is not this one.
+    /// Returns the shard that owns a datagram, if it is not this one.
     pub(super) fn owner_elsewhere(&self, datagram: &[u8]) -> Option<usize> {
-        let shards = self.house.shards();
+        let shards = self.endpoint_shared.shards();
         if shards < 2 {
             return None;
         }
@@ -40,7 +40,7 @@ impl Connections {
 
     pub(super) fn pass_on(&self, owner: usize, from: Received, datagram: &[u8]) {
         let taken = self
-            .house
+            .endpoint_shared
             .shard(owner)
             .is_some_and(|link| link.push_stray(from, datagram));
         count(if taken {
@@ -50,13 +50,13 @@ impl Connections {
         });
     }
 
-    /// Whether a client that comes now may begin at once: none waits that came before.
+    /// Whether a new client may begin at once: no earlier client waits.
     pub(super) fn has_room_for_client(&self) -> bool {
-        self.begun < CLIENTS_PER_TURN && self.newcomers.is_empty()
+        self.begun < CLIENTS_PER_TURN && self.pending_clients.is_empty()
     }
 
-    /// Whose datagram this is; `None` if it has been dealt with. A client begins if there
-    /// is `room`, and waits otherwise.
+    /// Returns the connection that a datagram belongs to, or `None` if it was handled here. A
+    /// new client begins if there is `room`, and waits otherwise.
     pub(super) fn route(
         &mut self,
         endpoint: &mut Endpoint,
@@ -73,13 +73,15 @@ impl Connections {
                 self.mark_ready(handle);
                 Some(handle)
             }
-            Arrival::Incoming(incoming) if room => self.let_in(endpoint, now, from, *incoming),
+            Arrival::Incoming(incoming) if room => {
+                self.accept_client(endpoint, now, from, *incoming)
+            }
             Arrival::Incoming(_) => {
-                self.defer(endpoint, now, from, datagram);
+                self.defer_client(endpoint, now, from, datagram);
                 None
             }
             Arrival::Respond => {
-                self.answer(from);
+                self.respond(from);
                 None
             }
             Arrival::Dropped(_) => None,
@@ -102,19 +104,19 @@ impl Connections {
         }
     }
 
-    /// A datagram was routed without a panic.
+    /// Resets the count of consecutive panics in routing.
     pub(super) fn on_routed(&mut self) {
         self.routing_panics = 0;
     }
 
-    /// A panic while a datagram was routed costs the datagram.
+    /// Counts a panic in routing, which drops the datagram.
     ///
     /// # Errors
-    /// If nothing else has happened for too long.
+    /// If there were too many in a row.
     pub(super) fn on_routing_panic(&mut self, panic: CaughtPanic) -> Result<(), EndpointError> {
         let count = &self.link.counts.routing_panics;
         count.fetch_add(1, Ordering::Relaxed);
-        tracing::error!(%panic, "a datagram could not be routed");
+        tracing::error!(%panic, "routing a datagram panicked; the datagram was dropped");
         self.routing_panics = self.routing_panics.saturating_add(1);
         if self.routing_panics > ROUTING_PANICS {
             return Err(EndpointError::Panicked(panic));
@@ -122,22 +124,22 @@ impl Connections {
         Ok(())
     }
 
-    /// Too many handshakes for one turn.
-    fn defer(&mut self, endpoint: &Endpoint, now: Instant, from: Received, datagram: &[u8]) {
+    /// Makes a new client wait, because enough handshakes began in this turn.
+    fn defer_client(&mut self, endpoint: &Endpoint, now: Instant, from: Received, datagram: &[u8]) {
         let source = endpoint.admission().source_of(from.remote.ip());
-        let stray = Stray {
+        let stray = QueuedDatagram {
             from,
             datagram: datagram.to_vec(),
         };
-        if self.newcomers.push(now, source, stray) {
+        if self.pending_clients.push(now, source, stray) {
             count(&self.link.counts.clients_deferred);
         } else {
-            // The client will send it again.
+            // The client will retransmit it.
             count(&self.link.counts.clients_dropped);
         }
     }
 
-    /// Datagrams that other shards passed on.
+    /// Routes datagrams that other shards have forwarded.
     ///
     /// # Errors
     /// As [`on_routing_panic`](Self::on_routing_panic).
@@ -153,13 +155,13 @@ impl Connections {
         Ok(())
     }
 
-    /// Clients that waited begin, as far as this turn has room.
+    /// Begins handshakes of waiting clients, as many as this turn has room for.
     ///
     /// # Errors
     /// As [`on_routing_panic`](Self::on_routing_panic).
-    pub(super) fn welcome(&mut self, now: Instant) -> Result<(), EndpointError> {
+    pub(super) fn begin_pending_clients(&mut self, now: Instant) -> Result<(), EndpointError> {
         while self.begun < CLIENTS_PER_TURN
-            && let Some(stray) = self.newcomers.pop()
+            && let Some(stray) = self.pending_clients.pop()
         {
             self.take_copy(now, stray, true)?;
         }
@@ -170,12 +172,12 @@ impl Connections {
     fn take_copy(
         &mut self,
         now: Instant,
-        mut stray: Stray,
+        mut stray: QueuedDatagram,
         room: bool,
     ) -> Result<(), EndpointError> {
         let link = self.link.clone();
         let unix_now = Clock::unix_seconds();
-        let Stray { from, datagram } = &mut stray;
+        let QueuedDatagram { from, datagram } = &mut stray;
         let routed = catch(|| {
             let mut endpoint = link.endpoint();
             self.route(&mut endpoint, now, unix_now, *from, datagram, room)
@@ -192,18 +194,18 @@ impl Connections {
         };
         let Some(handle) = handle else { return Ok(()) };
         if self.backlog.has(handle) {
-            // Not before what arrived earlier.
-            self.keep(handle, *from, datagram);
+            // Behind the datagrams that arrived earlier.
+            self.set_aside(handle, *from, datagram);
         } else if let Some(shared) = self.shared(handle) {
-            let _ = shared.visit(Stage::Receive, |state| {
+            let _ = shared.with_state(Stage::Receive, |state| {
                 state.quic.receive(now, *from, datagram);
             });
         }
         Ok(())
     }
 
-    /// A client begins, if the application wants one.
-    fn let_in(
+    /// Begins the connection of a new client, if the application admits it.
+    fn accept_client(
         &mut self,
         endpoint: &mut Endpoint,
         now: Instant,
@@ -212,14 +214,14 @@ impl Connections {
     ) -> Option<Handle> {
         if self.closing.is_some() || self.admit(&incoming) == Admission::Refuse {
             endpoint.refuse(&incoming, &mut self.response);
-            self.answer(from);
+            self.respond(from);
             return None;
         }
         self.begun = self.begun.saturating_add(1);
         if let Some(source) = endpoint.admission().source_of(from.remote.ip()) {
-            self.newcomers.has_begun(now, source);
+            self.pending_clients.record_handshake(now, source);
         }
-        let accepted = match self.narrow_config() {
+        let accepted = match self.reduced_config() {
             Some(config) => endpoint.accept_with(now, incoming, config),
             None => endpoint.accept(now, incoming),
         };
@@ -227,29 +229,31 @@ impl Connections {
             Ok(accepted) => accepted,
             Err(error) => {
                 let remote = from.remote;
-                match warnings::about_client() {
-                    Some(left_out) => {
-                        tracing::warn!(%error, %remote, left_out, "TLS would not begin with a client");
+                match log_limit::client_warning() {
+                    Some(suppressed) => {
+                        tracing::warn!(%error, %remote, suppressed, "cannot start the TLS handshake of a client");
                     }
-                    None => tracing::debug!(%error, %remote, "TLS would not begin with a client"),
+                    None => {
+                        tracing::debug!(%error, %remote, "cannot start the TLS handshake of a client");
+                    }
                 }
                 return None;
             }
         };
-        let (house, link) = (self.house.clone(), self.link.clone());
+        let (endpoint_shared, link) = (self.endpoint_shared.clone(), self.link.clone());
         let shared = catch(move || {
-            house.observe(&mut connection);
-            let http = house.http(&connection, handle, now, None);
-            Shared::new(connection, handle, link, http)
+            endpoint_shared.observe(&mut connection);
+            let http = endpoint_shared.http(&connection, handle, now, None);
+            ConnectionShared::new(connection, handle, link, http)
         });
         match shared {
             Ok(shared) => {
-                self.house.population.add();
+                self.endpoint_shared.connection_count.add();
                 self.insert(shared, Role::Server);
                 Some(handle)
             }
             Err(panic) => {
-                tracing::error!(%panic, remote = %from.remote, "a connection could not begin");
+                tracing::error!(%panic, remote = %from.remote, "setting up a connection panicked; the client was dropped");
                 self.link.count_panic();
                 endpoint.on_event(handle, EndpointEvent::Drained);
                 None
@@ -257,22 +261,22 @@ impl Connections {
         }
     }
 
-    /// Whether a client is welcome. An application that cannot tell has not said so.
+    /// Returns the decision about a new client. A panic of the application refuses it.
     fn admit(&self, incoming: &Incoming) -> Admission {
-        if !self.house.has_backlog() {
+        if !self.endpoint_shared.has_backlog() {
             count(&self.link.counts.backlog_refusals);
             return Admission::Refuse;
         }
-        catch(|| self.house.admit(incoming.remote())).unwrap_or_else(|panic| {
-            tracing::error!(%panic, remote = %incoming.remote(), "a client could not be judged");
+        catch(|| self.endpoint_shared.admit(incoming.remote())).unwrap_or_else(|panic| {
+            tracing::error!(%panic, remote = %incoming.remote(), "the admit callback panicked; the client was refused");
             self.link.count_panic();
             Admission::Refuse
         })
     }
 
-    fn answer(&self, from: Received) {
+    fn respond(&self, from: Received) {
         let socket = self.socket.get_ref();
-        if !answer(&**socket, from.remote, from.local_ip, &self.response) {
+        if !send_datagram(&**socket, from.remote, from.local_ip, &self.response) {
             count(&self.link.counts.answers_dropped);
         }
     }

@@ -1,4 +1,4 @@
-//! A socket whose readiness a test sets by hand, as an edge of the kernel's would.
+//! A socket whose readiness is set by a test, as an event of the kernel would.
 
 use std::future::pending;
 use std::io;
@@ -9,15 +9,15 @@ use clearway_udp::DatagramSocket;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use super::Watched;
+use super::SocketFd;
 
-/// What `AsyncFd` is outside of tests.
-pub(super) enum WatchedSocket {
-    Runtime(AsyncFd<Watched>),
-    Manual(Watched, Readiness),
+/// Takes the place of `AsyncFd` in tests.
+pub(super) enum AsyncSocket {
+    Runtime(AsyncFd<SocketFd>),
+    Manual(SocketFd, Readiness),
 }
 
-/// What the runtime would have heard of a socket and nobody has used up yet.
+/// Readiness that the runtime would have been notified of, and that is not used up yet.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Readiness {
     pub(super) readable: Arc<AtomicBool>,
@@ -26,7 +26,7 @@ pub(super) struct Readiness {
 }
 
 impl Readiness {
-    /// Whether there is any of `interest`.
+    /// Whether any of `interest` is ready.
     fn has(&self, interest: Interest) -> bool {
         let readable = interest.is_readable() && self.readable.load(Ordering::Acquire);
         let writable = interest.is_writable() && self.writable.load(Ordering::Acquire);
@@ -47,23 +47,23 @@ impl Readiness {
     }
 }
 
-impl WatchedSocket {
+impl AsyncSocket {
     pub(super) fn manual(socket: Arc<dyn DatagramSocket>, readiness: Readiness) -> Self {
-        Self::Manual(Watched(socket), readiness)
+        Self::Manual(SocketFd(socket), readiness)
     }
 
-    pub(super) fn get_ref(&self) -> &Watched {
+    pub(super) fn get_ref(&self) -> &SocketFd {
         match self {
             Self::Runtime(socket) => socket.get_ref(),
             Self::Manual(socket, _) => socket,
         }
     }
 
-    /// As `AsyncFd::try_io`: not without readiness, which is used up if `act` would block.
+    /// Works as `AsyncFd::try_io`: needs readiness, which is used up if `act` would block.
     pub(super) fn try_io<R>(
         &self,
         interest: Interest,
-        act: impl FnOnce(&Watched) -> io::Result<R>,
+        act: impl FnOnce(&SocketFd) -> io::Result<R>,
     ) -> io::Result<R> {
         let (socket, readiness) = match self {
             Self::Runtime(socket) => return socket.try_io(interest, act),
@@ -79,7 +79,7 @@ impl WatchedSocket {
         done
     }
 
-    /// Waits for readiness. Whoever sets it by hand asks again.
+    /// Waits for readiness. A test that sets it polls again.
     pub(super) async fn ready(&self, interest: Interest) -> io::Result<()> {
         match self {
             Self::Runtime(socket) => socket.ready(interest).await.map(|_| ()),
